@@ -1,0 +1,77 @@
+//! A job in plain words: what to copy, to where, under which rules, and where
+//! the two roles run.
+
+use crate::{Monitor, Summary};
+use haul_model::{Fault, Policy};
+use haul_net::Connection;
+
+/// Everything that a copy is told.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CopyJob {
+    /// The sources, as paths of the machine where the sender runs. Relative
+    /// ones start in the working directory (here) or home directory (there).
+    pub sources: Vec<Vec<u8>>,
+    /// The destination, a path of the machine where the receiver runs.
+    pub dest: Vec<u8>,
+    /// The destination must be a directory: several sources, or a job that is
+    /// one of several into the same destination.
+    pub into_dir: bool,
+    /// Directories may be copied (`-r`).
+    pub recursive: bool,
+    /// Symbolic links are followed (`-L`).
+    pub follow: bool,
+    /// What to do with what exists.
+    pub policy: Policy,
+}
+
+/// Where the roles run.
+pub enum Placement {
+    /// Both here.
+    Local,
+    /// The receiver runs in the agent at the other end.
+    Upload(Connection),
+    /// The sender runs in the agent at the other end.
+    Download(Connection),
+}
+
+/// Why a job as a whole ended early.
+#[derive(Debug, thiserror::Error)]
+pub enum JobError {
+    /// The words of the job can't be carried out: nothing was done.
+    #[error("{0}")]
+    Usage(String),
+    /// The destination as a whole can't be used.
+    #[error("{path}: {fault}")]
+    Destination {
+        /// The path, escaped.
+        path: String,
+        /// What is wrong with it.
+        fault: Fault,
+    },
+    /// The connection could not be made, broke, or the peer broke the rules.
+    #[error(transparent)]
+    Connection(#[from] haul_net::ConnectError),
+    /// The peer said what the protocol does not allow, or speaks another version.
+    #[error("{0}")]
+    Protocol(String),
+    /// The user interrupted.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+/// Runs `job` to its end.
+///
+/// One entry's failure is an [`crate::Event::Entry`] and counts in
+/// [`Summary::failed`]; the job goes on.
+///
+/// # Errors
+/// When the job as a whole can't go on. What was published until then stays,
+/// and the same job may be run again.
+pub fn run(
+    job: &CopyJob,
+    placement: Placement,
+    monitor: &dyn Monitor,
+) -> Result<Summary, JobError> {
+    let _ = (job, placement, monitor);
+    Err(JobError::Usage("placeholder".into()))
+}

@@ -1,0 +1,107 @@
+//! What a job tells while it runs. The engine never prints: it counts into
+//! [`Progress`] and hands [`Event`]s to the [`Monitor`] that the caller gave.
+
+use haul_model::{Fault, Kind};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// What became of one entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// A file's content was copied and published, a link or directory was made.
+    Copied,
+    /// The destination had it already, or has what replaces nothing.
+    Skipped(Skip),
+    /// `--dry-run`: it would have been copied.
+    WouldCopy,
+    /// It failed; nothing of it was published.
+    Failed(Fault),
+}
+
+/// Why an entry was left as it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum Skip {
+    /// Size and modification time agree (a link: its target; a directory: it exists).
+    Unchanged,
+    /// It exists, and existing files are to be kept.
+    Exists,
+    /// The destination's is not older.
+    NotOlder,
+    /// A FIFO, socket or device: these are not copied.
+    Special,
+}
+
+/// Something that the monitor may show.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// The fate of an entry is known. `path` is relative to the destination
+    /// and raw: escape it before showing it.
+    Entry {
+        /// The entry's path, beginning with the source's own name.
+        path: &'a [u8],
+        /// What it is.
+        kind: &'a Kind,
+        /// What became of it.
+        outcome: &'a Outcome,
+    },
+    /// Worth telling, though nothing failed.
+    Warning {
+        /// What it is about, raw.
+        path: &'a [u8],
+        /// The words.
+        message: &'a str,
+    },
+}
+
+/// Counters of a running job; every number only grows.
+#[derive(Debug, Default)]
+pub struct Progress {
+    /// Regular files found so far.
+    pub files_total: AtomicU64,
+    /// Bytes in them.
+    pub bytes_total: AtomicU64,
+    /// All entries were found: the totals are final.
+    pub listed_all: AtomicBool,
+    /// Regular files whose fate is known.
+    pub files_done: AtomicU64,
+    /// Bytes of content copied, skipped or given up.
+    pub bytes_done: AtomicU64,
+    /// Bytes of content that were moved in this run, for the rate.
+    pub bytes_moved: AtomicU64,
+}
+
+impl Progress {
+    /// Adds `n` to a counter.
+    pub(crate) fn add(counter: &AtomicU64, n: u64) {
+        counter.fetch_add(n, Ordering::Relaxed);
+    }
+}
+
+/// Receives what a job tells. Called from several threads at once.
+pub trait Monitor: Sync {
+    /// The counters that the job updates and that the monitor may read any time.
+    fn progress(&self) -> &Progress;
+
+    /// Takes an event; must be quick, the job waits for it.
+    fn event(&self, event: Event<'_>);
+
+    /// Whether the job shall stop: asked often, and answered `true` for good
+    /// once the user has interrupted.
+    fn cancelled(&self) -> bool;
+}
+
+/// The figures of a finished job.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Summary {
+    /// Regular files and links that were copied (dry run: would be).
+    pub copied: u64,
+    /// Directories that were made (dry run: would be).
+    pub dirs_made: u64,
+    /// Bytes of content in the files that were copied.
+    pub bytes: u64,
+    /// Files and links that were left as they are.
+    pub skipped: u64,
+    /// FIFOs, sockets and devices that were passed over with a warning.
+    pub special: u64,
+    /// Entries that failed.
+    pub failed: u64,
+}

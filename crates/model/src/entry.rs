@@ -1,0 +1,69 @@
+//! One entry of a tree, as the sender lists it and the receiver compares it.
+
+use crate::Name;
+use serde::{Deserialize, Serialize};
+
+/// A point in time, in nanoseconds resolution, as file systems keep it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Timestamp {
+    /// Seconds since 1970-01-01 00:00 UTC; negative before.
+    pub secs: i64,
+    /// Nanoseconds within the second, below 1,000,000,000.
+    pub nanos: u32,
+}
+
+/// Which object of the local system an entry is. Never sent over a wire: the
+/// numbers mean nothing on another machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct FileId {
+    /// The device number.
+    pub dev: u64,
+    /// The inode number.
+    pub ino: u64,
+}
+
+/// What an entry is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Kind {
+    /// A regular file.
+    File {
+        /// Its length in bytes when it was listed.
+        size: u64,
+    },
+    /// A directory.
+    Dir,
+    /// A symbolic link.
+    Symlink {
+        /// Where it points, exactly as stored; never followed by the receiver.
+        target: Box<[u8]>,
+    },
+    /// A FIFO, socket or device: listed so that it can be reported, not copied.
+    Special,
+}
+
+/// One entry of a listing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// The name in its directory; `None` stands for the root itself, which
+    /// only a job's own source can be (`haul copy -r . DEST`).
+    pub name: Option<Name>,
+    /// File, directory, link or other.
+    pub kind: Kind,
+    /// Permission bits with set-id and sticky bits: the low 12 bits of `st_mode`.
+    pub mode: u32,
+    /// When the content last changed.
+    pub mtime: Timestamp,
+    /// The object itself, known only where it was listed.
+    #[serde(skip)]
+    pub id: Option<FileId>,
+}
+
+impl Entry {
+    /// The size of a regular file, 0 for all else.
+    pub fn size(&self) -> u64 {
+        match self.kind {
+            Kind::File { size } => size,
+            _ => 0,
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Bytes from a disk or a peer as text that is safe to show: nothing in it can
+//! move a cursor, change a colour or start a new line.
+
+use std::fmt::Write as _;
+
+/// `bytes` as printable text.
+///
+/// Valid UTF-8 stays as it is, except that control characters (C0, DEL, C1),
+/// the Unicode characters that reorder or hide text, and the backslash are
+/// written as escapes; other bytes become `\xNN`.
+///
+/// ```
+/// assert_eq!(haul_model::escape_bytes(b"a\x1b[2Jb\xff"), "a\\x1b[2Jb\\xff");
+/// ```
+pub fn escape_bytes(bytes: &[u8]) -> String {
+    let mut out = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        push_escaped(&mut out, chunk.valid());
+        for byte in chunk.invalid() {
+            push_hex(&mut out, *byte);
+        }
+    }
+    out
+}
+
+/// The same for text that is known to be UTF-8, such as a message from a peer.
+pub fn escape_text(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    push_escaped(&mut out, text);
+    out
+}
+
+fn push_escaped(out: &mut String, text: &str) {
+    for c in text.chars() {
+        match c {
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            '\\' => out.push_str("\\\\"),
+            c if c.is_ascii_control() => push_hex(out, c as u8),
+            c if is_unsafe_to_show(c) => {
+                let _ = write!(out, "\\u{{{:x}}}", c as u32);
+            }
+            c => out.push(c),
+        }
+    }
+}
+
+fn push_hex(out: &mut String, byte: u8) {
+    // Writing to a String can't fail.
+    let _ = write!(out, "\\x{byte:02x}");
+}
+
+/// C1 controls, and the characters that change the direction of text or take
+/// no room: a name with them reads as another one.
+fn is_unsafe_to_show(c: char) -> bool {
+    matches!(c,
+        '\u{80}'..='\u{9f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+        | '\u{2060}'..='\u{2069}' | '\u{feff}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_bytes_are_escaped_and_text_stays() {
+        assert_eq!(escape_bytes("Grüße 日本".as_bytes()), "Grüße 日本");
+        assert_eq!(escape_bytes(b"a\nb\tc\rd"), "a\\nb\\tc\\rd");
+        assert_eq!(escape_bytes(b"\x07\x7f"), "\\x07\\x7f");
+        assert_eq!(escape_text("\u{9b}31m"), "\\u{9b}31m");
+        assert_eq!(escape_text("a\u{202e}b"), "a\\u{202e}b");
+        assert_eq!(escape_bytes(b"back\\slash"), "back\\\\slash");
+        assert_eq!(escape_bytes(b"\xc3("), "\\xc3(");
+    }
+}

@@ -1,0 +1,166 @@
+//! What went wrong with one entry, in a form that travels from the side where
+//! it happened to the side where a person reads it.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// Which role met the fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Side {
+    /// Reading the source.
+    Source,
+    /// Writing the destination.
+    Destination,
+}
+
+/// The class of a fault; decides the hint, and whether the job can go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum FaultKind {
+    /// Nothing has that name, or it vanished.
+    NotFound,
+    /// The user may not do that.
+    PermissionDenied,
+    /// The file system, or the user's quota on it, is full.
+    NoSpace,
+    /// The file system is mounted read-only.
+    ReadOnly,
+    /// The file system takes no name or file as long as this.
+    TooLong,
+    /// A directory stands where something else is to be written.
+    IsDirectory,
+    /// Something else stands where a directory is needed.
+    NotDirectory,
+    /// A directory was given, without leave to recurse.
+    NotRecursive,
+    /// Source and destination are one file.
+    SameFile,
+    /// A directory would be copied into itself.
+    IntoItself,
+    /// The source changed while it was read.
+    Changed,
+    /// The content that arrived is not the content that was sent.
+    Corrupt,
+    /// A symbolic link stands where it must not be followed, or links form a loop.
+    Link,
+    /// A FIFO, socket or device.
+    Special,
+    /// The directory above could not be made or read, and said so itself.
+    Parent,
+    /// Another error of the operating system.
+    Io,
+}
+
+/// One entry's failure.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fault {
+    /// The role that met it.
+    pub side: Side,
+    /// Its class.
+    pub kind: FaultKind,
+    /// What was tried and what came of it, without the path: "can't open:
+    /// Permission denied". Show it escaped when it came from a peer.
+    pub message: String,
+}
+
+impl Fault {
+    /// A fault with its message.
+    pub fn new(side: Side, kind: FaultKind, message: impl Into<String>) -> Self {
+        Self { side, kind, message: message.into() }
+    }
+
+    /// The fault behind an error of the operating system, met while trying to
+    /// `action` ("open", "rename").
+    pub fn from_io(side: Side, action: &str, error: &std::io::Error) -> Self {
+        Self::new(side, FaultKind::of(error), format!("can't {action}: {}", os_text(error)))
+    }
+
+    /// Whether further entries can't fare better: the destination as a whole
+    /// takes nothing more.
+    pub fn ends_the_job(&self) -> bool {
+        self.side == Side::Destination
+            && matches!(self.kind, FaultKind::NoSpace | FaultKind::ReadOnly)
+    }
+
+    /// What a person can do about it, if there is something to say.
+    pub fn hint(&self) -> Option<&'static str> {
+        Some(match self.kind {
+            FaultKind::NoSpace => {
+                "make room at the destination and run the same command again: what is done is skipped"
+            }
+            FaultKind::ReadOnly => "the destination is mounted read-only; remount it or choose another",
+            FaultKind::PermissionDenied => match self.side {
+                Side::Source => "you need read permission there, and search permission on the directories above",
+                Side::Destination => "you need write permission on the directory",
+            },
+            FaultKind::TooLong => "the file system's limit is shorter; rename the source, or choose another destination",
+            FaultKind::IsDirectory => "remove or rename the directory at the destination, or copy to another name",
+            FaultKind::NotDirectory => "remove or rename what is in the way at the destination",
+            FaultKind::NotRecursive => "use -r to copy directories",
+            FaultKind::IntoItself => "choose a destination outside of the source",
+            FaultKind::Changed => "run the same command again when nothing writes to it any more",
+            FaultKind::Corrupt => "nothing was published; run the same command again, and check memory and disks if it returns",
+            FaultKind::Link => "nothing is written through a symbolic link; remove it, or copy to where it points",
+            _ => return None,
+        })
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Fault {}
+
+impl FaultKind {
+    /// The class of an operating system error.
+    pub fn of(error: &std::io::Error) -> Self {
+        use std::io::ErrorKind as E;
+        match error.kind() {
+            E::NotFound => Self::NotFound,
+            E::PermissionDenied => Self::PermissionDenied,
+            E::StorageFull | E::QuotaExceeded => Self::NoSpace,
+            E::ReadOnlyFilesystem => Self::ReadOnly,
+            E::InvalidFilename | E::FileTooLarge => Self::TooLong,
+            E::IsADirectory => Self::IsDirectory,
+            E::NotADirectory => Self::NotDirectory,
+            _ if error.raw_os_error() == Some(ELOOP) => Self::Link,
+            _ => Self::Io,
+        }
+    }
+}
+
+/// `ELOOP`: a symbolic link where none may be followed. The standard library
+/// has no stable name for it.
+const ELOOP: i32 = if cfg!(target_os = "macos") { 62 } else { 40 };
+
+/// The system's words for an error, without the number that Rust appends.
+fn os_text(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    match text.find(" (os error ") {
+        Some(end) => text[..end].to_owned(),
+        None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_os_error_keeps_its_words_and_loses_its_number() {
+        let fault = Fault::from_io(Side::Source, "open", &std::io::Error::from_raw_os_error(13));
+        assert_eq!(fault.to_string(), "can't open: Permission denied");
+        assert_eq!(fault.kind, FaultKind::PermissionDenied);
+    }
+
+    #[test]
+    fn only_a_full_or_read_only_destination_ends_the_job() {
+        let full = std::io::Error::from_raw_os_error(28);
+        assert!(Fault::from_io(Side::Destination, "write", &full).ends_the_job());
+        assert!(!Fault::from_io(Side::Source, "read", &full).ends_the_job());
+        let denied = std::io::Error::from_raw_os_error(13);
+        assert!(!Fault::from_io(Side::Destination, "write", &denied).ends_the_job());
+    }
+}

@@ -1,0 +1,213 @@
+//! The content hash: BLAKE3 taken block by block.
+//!
+//! BLAKE3 is a binary tree over chunks of 1 KiB whose left subtrees are always
+//! full (BLAKE3 specification, section 2.1). A block of 4 MiB that starts at a
+//! multiple of its size is therefore a whole subtree, so one pass over the
+//! content yields the chaining value of each block and, from those values
+//! alone, the ordinary hash of the whole: the one that `b3sum` prints.
+
+use blake3::hazmat::{
+    ChainingValue, HasherExt, Mode, left_subtree_len, merge_subtrees_non_root, merge_subtrees_root,
+};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// Length of a block in bytes: the unit of hashing, resuming and striping.
+pub const BLOCK_LEN: u64 = 4 << 20;
+
+/// The BLAKE3 hash of a file's content.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ContentHash([u8; 32]);
+
+impl ContentHash {
+    /// The hash of a content that is whole in memory.
+    pub fn of(content: &[u8]) -> Self {
+        Self(*blake3::hash(content).as_bytes())
+    }
+
+    /// The 32 bytes.
+    pub fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+}
+
+impl From<[u8; 32]> for ContentHash {
+    fn from(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+}
+
+/// Lower-case hexadecimal, as `b3sum` prints it.
+impl fmt::Display for ContentHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&blake3::Hash::from_bytes(self.0).to_hex())
+    }
+}
+
+impl fmt::Debug for ContentHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ContentHash({self})")
+    }
+}
+
+/// Hashes a content from its start to its end, and keeps the chaining value of
+/// every finished block.
+#[derive(Clone)]
+pub struct ContentHasher {
+    /// Chaining values of the blocks before the current one.
+    blocks: Vec<ChainingValue>,
+    /// The current block; its input offset is `blocks.len() * BLOCK_LEN`.
+    current: blake3::Hasher,
+}
+
+impl Default for ContentHasher {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl ContentHasher {
+    /// A hasher that has seen nothing yet.
+    pub fn new() -> Self {
+        Self { blocks: Vec::new(), current: blake3::Hasher::new() }
+    }
+
+    /// Bytes hashed so far.
+    pub fn len(&self) -> u64 {
+        self.blocks.len() as u64 * BLOCK_LEN + self.current.count()
+    }
+
+    /// Whether nothing was hashed yet.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Takes the next bytes of the content.
+    pub fn update(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            // A block is closed only when more follows: the last one of the
+            // content may have to become the root instead.
+            if self.current.count() == BLOCK_LEN {
+                self.close_block();
+            }
+            let room = (BLOCK_LEN - self.current.count()) as usize;
+            let (now, later) = bytes.split_at(room.min(bytes.len()));
+            self.current.update(now);
+            bytes = later;
+        }
+    }
+
+    /// Takes `len` zero bytes: a hole of a sparse file.
+    pub fn update_zeros(&mut self, mut len: u64) {
+        const ZEROS: &[u8] = &[0; 64 << 10];
+        while len > 0 {
+            let now = len.min(ZEROS.len() as u64);
+            self.update(&ZEROS[..now as usize]);
+            len -= now;
+        }
+    }
+
+    /// The hash of all that was taken.
+    pub fn finish(&self) -> ContentHash {
+        if self.blocks.is_empty() {
+            return ContentHash(*self.current.finalize().as_bytes());
+        }
+        let mut blocks = self.blocks.clone();
+        blocks.push(self.current.finalize_non_root());
+        let (left, right) = blocks.split_at(left_blocks(self.len()));
+        let left_len = left.len() as u64 * BLOCK_LEN;
+        let right_len = self.len() - left_len;
+        let root = merge_subtrees_root(
+            &merge(left, left_len),
+            &merge(right, right_len),
+            Mode::Hash,
+        );
+        ContentHash(*root.as_bytes())
+    }
+
+    fn close_block(&mut self) {
+        self.blocks.push(self.current.finalize_non_root());
+        // Not reset(): that keeps the offset of the block before.
+        self.current = blake3::Hasher::new();
+        self.current.set_input_offset(self.blocks.len() as u64 * BLOCK_LEN);
+    }
+}
+
+/// How many blocks the left subtree of a content of `len` bytes holds; `len`
+/// must be more than one block.
+fn left_blocks(len: u64) -> usize {
+    (left_subtree_len(len) / BLOCK_LEN) as usize
+}
+
+/// The chaining value over `blocks`, which cover `len` bytes.
+fn merge(blocks: &[ChainingValue], len: u64) -> ChainingValue {
+    if let [only] = blocks {
+        return *only;
+    }
+    let (left, right) = blocks.split_at(left_blocks(len));
+    let left_len = left.len() as u64 * BLOCK_LEN;
+    merge_subtrees_non_root(
+        &merge(left, left_len),
+        &merge(right, len - left_len),
+        Mode::Hash,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn content(len: usize) -> Vec<u8> {
+        (0..len).map(|i| (i * 31 + i / 977) as u8).collect()
+    }
+
+    fn in_steps(content: &[u8], step: usize) -> ContentHash {
+        let mut hasher = ContentHasher::new();
+        for part in content.chunks(step) {
+            hasher.update(part);
+        }
+        assert_eq!(hasher.len(), content.len() as u64);
+        hasher.finish()
+    }
+
+    #[test]
+    fn equals_plain_blake3_at_every_boundary() {
+        let block = BLOCK_LEN as usize;
+        for blocks in [0usize, 1, 2, 3, 4, 5, 7, 8] {
+            for delta in [-1i64, 0, 1] {
+                let Ok(len) = usize::try_from((blocks * block) as i64 + delta) else { continue };
+                let bytes = content(len);
+                assert_eq!(in_steps(&bytes, 1 << 20), ContentHash::of(&bytes), "{len} bytes");
+            }
+        }
+    }
+
+    #[test]
+    fn zeros_hash_like_written_zeros() {
+        let len = BLOCK_LEN as usize * 2 + 12_345;
+        let mut hasher = ContentHasher::new();
+        hasher.update(b"head");
+        hasher.update_zeros(len as u64 - 4);
+        let mut plain = vec![0; len];
+        plain[..4].copy_from_slice(b"head");
+        assert_eq!(hasher.finish(), ContentHash::of(&plain));
+    }
+
+    #[test]
+    fn prints_what_b3sum_prints() {
+        assert_eq!(
+            ContentHash::of(b"").to_string(),
+            "af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262"
+        );
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
+        #[test]
+        fn any_split_gives_the_same_hash(len in 0usize..10_000_000, step in 1000usize..6_000_000) {
+            let bytes = content(len);
+            prop_assert_eq!(in_steps(&bytes, step), ContentHash::of(&bytes));
+        }
+    }
+}

@@ -1,0 +1,18 @@
+//! What things are: names and paths, entries and their metadata, the policy of
+//! a job, and the content hash. No I/O happens here.
+
+#![forbid(unsafe_code)]
+
+mod entry;
+mod escape;
+mod fault;
+mod hash;
+mod path;
+mod policy;
+
+pub use entry::{Entry, FileId, Kind, Timestamp};
+pub use escape::{escape_bytes, escape_text};
+pub use fault::{Fault, FaultKind, Side};
+pub use hash::{BLOCK_LEN, ContentHash, ContentHasher};
+pub use path::{MAX_DEPTH, MAX_NAME_LEN, Name, NameError, RelPath};
+pub use policy::{Conflict, Policy};

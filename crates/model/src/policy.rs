@@ -1,0 +1,26 @@
+//! What a job does with what it finds at the destination.
+
+use serde::{Deserialize, Serialize};
+
+/// What happens to a file that exists at the destination already.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Conflict {
+    /// Skipped when size and modification time agree, else replaced.
+    #[default]
+    ReplaceChanged,
+    /// Always replaced (`--force`).
+    ReplaceAll,
+    /// Never replaced (`--no-clobber`).
+    Keep,
+    /// Replaced only when it is older than the source (`--update`).
+    ReplaceOlder,
+}
+
+/// The rules that the receiver follows.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Policy {
+    /// What to do with existing files.
+    pub conflict: Conflict,
+    /// Compare and report, but change nothing (`--dry-run`).
+    pub dry_run: bool,
+}
