@@ -1,2 +1,64 @@
-//! Placeholder.
-fn main() {}
+//! The project's chores: setting a machine up, testing, fuzzing, measuring,
+//! and the checks of the house that the compiler and clippy don't make.
+//!
+//! `cargo xtask` lists them.
+
+#![forbid(unsafe_code)]
+
+mod bench;
+mod fuzz;
+mod repo;
+mod setup;
+mod suite;
+mod tidy;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// What went wrong, in words for the person who ran the chore.
+type Result<T, E = Box<dyn std::error::Error>> = std::result::Result<T, E>;
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "haul's chores")]
+struct Cli {
+    #[command(subcommand)]
+    chore: Chore,
+}
+
+#[derive(Subcommand)]
+enum Chore {
+    /// Install what the tests need, or say what that is
+    Setup,
+    /// Set up, run all tests, then each fuzz target for a moment
+    Test {
+        /// Run only the tests whose name contains this, and no fuzz targets
+        filter: Option<String>,
+    },
+    /// Run the fuzz targets
+    Fuzz(fuzz::Args),
+    /// Measure haul against the tools that people use now
+    Bench(bench::Args),
+    /// Check the rules of the house
+    Tidy,
+    /// Do all that is done before a change is accepted
+    Ci,
+}
+
+fn main() -> ExitCode {
+    let done = match Cli::parse().chore {
+        Chore::Setup => setup::run(),
+        Chore::Test { filter } => suite::run(filter.as_deref()),
+        Chore::Fuzz(args) => fuzz::run(&args),
+        Chore::Bench(args) => bench::run(&args),
+        Chore::Tidy => tidy::run(),
+        Chore::Ci => suite::ci(),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

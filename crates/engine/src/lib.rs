@@ -7,5 +7,6 @@ mod monitor;
 mod request;
 
 pub use job::{CopyJob, JobError, Placement, run};
-pub use monitor::{Event, Monitor, Outcome, Progress, Skip, Summary};
+pub use haul_model::{Outcome, Skip, Summary};
+pub use monitor::{Event, Monitor, Progress};
 pub use request::{RequestError, Requests, serve};

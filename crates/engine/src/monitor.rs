@@ -1,34 +1,8 @@
 //! What a job tells while it runs. The engine never prints: it counts into
 //! [`Progress`] and hands [`Event`]s to the [`Monitor`] that the caller gave.
 
-use haul_model::{Fault, Kind};
+use haul_model::{Kind, Outcome};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-
-/// What became of one entry.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
-    /// A file's content was copied and published, a link or directory was made.
-    Copied,
-    /// The destination had it already, or has what replaces nothing.
-    Skipped(Skip),
-    /// `--dry-run`: it would have been copied.
-    WouldCopy,
-    /// It failed; nothing of it was published.
-    Failed(Fault),
-}
-
-/// Why an entry was left as it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub enum Skip {
-    /// Size and modification time agree (a link: its target; a directory: it exists).
-    Unchanged,
-    /// It exists, and existing files are to be kept.
-    Exists,
-    /// The destination's is not older.
-    NotOlder,
-    /// A FIFO, socket or device: these are not copied.
-    Special,
-}
 
 /// Something that the monitor may show.
 #[derive(Debug)]
@@ -87,21 +61,4 @@ pub trait Monitor: Sync {
     /// Whether the job shall stop: asked often, and answered `true` for good
     /// once the user has interrupted.
     fn cancelled(&self) -> bool;
-}
-
-/// The figures of a finished job.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Summary {
-    /// Regular files and links that were copied (dry run: would be).
-    pub copied: u64,
-    /// Directories that were made (dry run: would be).
-    pub dirs_made: u64,
-    /// Bytes of content in the files that were copied.
-    pub bytes: u64,
-    /// Files and links that were left as they are.
-    pub skipped: u64,
-    /// FIFOs, sockets and devices that were passed over with a warning.
-    pub special: u64,
-    /// Entries that failed.
-    pub failed: u64,
 }

@@ -1,2 +1,27 @@
-//! Placeholder.
-fn main() {}
+//! The program: words become a plain command, the command becomes jobs and
+//! requests of the engine, and what these tell is shown.
+
+#![forbid(unsafe_code)]
+
+mod args;
+mod command;
+mod error;
+mod interrupt;
+mod json;
+mod location;
+mod log;
+mod monitor;
+mod peer;
+mod progress;
+mod quantity;
+mod report;
+mod stdout;
+
+fn main() -> std::process::ExitCode {
+    log::start();
+    let code = match args::from_env() {
+        Ok(command) => command::run(command),
+        Err(error) => report::usage_error(&error),
+    };
+    code.into()
+}

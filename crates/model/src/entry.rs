@@ -5,11 +5,31 @@ use serde::{Deserialize, Serialize};
 
 /// A point in time, in nanoseconds resolution, as file systems keep it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "RawTimestamp")]
 pub struct Timestamp {
     /// Seconds since 1970-01-01 00:00 UTC; negative before.
     pub secs: i64,
     /// Nanoseconds within the second, below 1,000,000,000.
     pub nanos: u32,
+}
+
+/// A timestamp as it arrives, before its bound is checked: the operating
+/// system gives nanoseconds beyond a second a meaning of their own ("now").
+#[derive(Deserialize)]
+struct RawTimestamp {
+    secs: i64,
+    nanos: u32,
+}
+
+impl TryFrom<RawTimestamp> for Timestamp {
+    type Error = &'static str;
+
+    fn try_from(raw: RawTimestamp) -> Result<Self, Self::Error> {
+        if raw.nanos >= 1_000_000_000 {
+            return Err("a timestamp has more nanoseconds than a second holds");
+        }
+        Ok(Self { secs: raw.secs, nanos: raw.nanos })
+    }
 }
 
 /// Which object of the local system an entry is. Never sent over a wire: the

@@ -7,6 +7,7 @@ mod entry;
 mod escape;
 mod fault;
 mod hash;
+mod outcome;
 mod path;
 mod policy;
 
@@ -14,5 +15,6 @@ pub use entry::{Entry, FileId, Kind, Timestamp};
 pub use escape::{escape_bytes, escape_text};
 pub use fault::{Fault, FaultKind, Side};
 pub use hash::{BLOCK_LEN, ContentHash, ContentHasher};
+pub use outcome::{Outcome, Skip, Summary};
 pub use path::{MAX_DEPTH, MAX_NAME_LEN, Name, NameError, RelPath};
 pub use policy::{Conflict, Policy};

@@ -1,1 +1,24 @@
-//! Placeholder.
+//! The wire as bytes in and messages out: frames, handshake, capabilities and
+//! the codec. No I/O and no clock; see `docs/protocol.md` for the whole.
+
+#![forbid(unsafe_code)]
+
+mod caps;
+mod codec;
+mod frame;
+mod handshake;
+mod message;
+
+pub use caps::Caps;
+pub use codec::{
+    DataView, DecodeError, PackBuilder, PackView, data_head, decode, decode_data, decode_pack,
+    encode, frame_bytes,
+};
+pub use frame::{FRAME_MAX, FrameError, FrameType, HEADER_LEN, Header};
+pub use handshake::{
+    HandshakeError, Hello, MAGIC, VERSION, Welcome, check_hello, check_welcome,
+};
+pub use message::{
+    Abort, CopyRequest, DATA_MAX, FileEnd, FileSeal, LIST_WINDOW, ListItem, Listed, Message,
+    OutcomeItem, PACK_FILE_MAX, PACK_TARGET, PackItem, Reply, Request, Role, Want,
+};

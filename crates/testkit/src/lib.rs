@@ -1,1 +1,41 @@
-//! Placeholder.
+//! Real parts for haul's tests and benchmarks: an ssh server of its own, file
+//! trees made from a seed, comparison of trees, the program under test with a
+//! time limit, small file systems, and what a process cost.
+//!
+//! Nothing here knows haul's code, only its command line, so that a test that
+//! uses it sees what a user would see. Everything that is started or mounted is
+//! ended by the value that stands for it when that value is dropped.
+//!
+//! Unix only. What needs `/proc` (peak memory, sweeping up ssh sessions) needs
+//! Linux.
+
+#![forbid(unsafe_code)]
+
+pub mod content;
+pub mod haul;
+pub mod mount;
+pub mod nasty;
+pub mod proc;
+pub mod snapshot;
+pub mod sshd;
+pub mod tree;
+
+pub use haul::Haul;
+pub use mount::Mount;
+pub use snapshot::{Compare, Snapshot, assert_same, assert_same_with, snapshot};
+pub use sshd::{Sshd, SshdBuilder};
+
+use std::fmt::Display;
+use std::io;
+use std::path::Path;
+
+/// Puts the operation and the path in front of an I/O error, keeping its kind.
+fn at(operation: &str, path: &Path, error: impl Into<io::Error>) -> io::Error {
+    let error = error.into();
+    io::Error::new(error.kind(), format!("{operation} {}: {error}", path.display()))
+}
+
+/// An I/O error that is nothing but a message.
+fn failed(message: impl Display) -> io::Error {
+    io::Error::other(message.to_string())
+}

@@ -1,0 +1,161 @@
+//! What ends a command early, in a form that a person and a script can act
+//! on, and the program's exit codes.
+
+use haul_engine::JobError;
+use haul_net::ConnectError;
+use std::error::Error;
+use std::fmt;
+
+/// The exit codes, as docs/exit-codes.md explains them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ExitCode {
+    /// All was done.
+    Success,
+    /// Some files failed; the others were done.
+    SomeFailed,
+    /// The words of the command can't be carried out; nothing was done.
+    Usage,
+    /// A connection could not be made, or broke.
+    Connection,
+    /// The destination as a whole can't be used.
+    Destination,
+    /// A signal ended the command.
+    Interrupted,
+}
+
+impl ExitCode {
+    /// The number that the system gets.
+    pub(crate) const fn number(self) -> u8 {
+        match self {
+            Self::Success => 0,
+            Self::SomeFailed => 1,
+            Self::Usage => 2,
+            Self::Connection => 3,
+            Self::Destination => 4,
+            Self::Interrupted => 130,
+        }
+    }
+}
+
+impl From<ExitCode> for std::process::ExitCode {
+    fn from(code: ExitCode) -> Self {
+        code.number().into()
+    }
+}
+
+/// The class of a [`CommandError`]; decides the exit code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum ErrorKind {
+    /// The words of the command can't be carried out.
+    Usage,
+    /// No connection, or it broke.
+    Connection,
+    /// The peer speaks another version, or broke the rules.
+    Protocol,
+    /// The destination as a whole can't be used.
+    Destination,
+    /// The user interrupted.
+    Interrupted,
+    /// Something of this machine failed, such as writing to standard output.
+    Io,
+}
+
+impl ErrorKind {
+    /// The exit code of a command that ended with such an error.
+    pub(crate) const fn exit_code(self) -> ExitCode {
+        match self {
+            Self::Usage => ExitCode::Usage,
+            Self::Connection | Self::Protocol => ExitCode::Connection,
+            Self::Destination => ExitCode::Destination,
+            Self::Interrupted => ExitCode::Interrupted,
+            Self::Io => ExitCode::SomeFailed,
+        }
+    }
+}
+
+/// Why a command as a whole ended, and what one can do about it.
+#[derive(Debug)]
+pub(crate) struct CommandError {
+    /// Its class.
+    pub(crate) kind: ErrorKind,
+    /// What happened.
+    pub(crate) source: Box<dyn Error + Send + Sync>,
+    /// What a person can do, a sentence each.
+    pub(crate) hints: Vec<String>,
+}
+
+impl CommandError {
+    /// An error without hints.
+    pub(crate) fn new(kind: ErrorKind, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self { kind, source: source.into(), hints: Vec::new() }
+    }
+
+    /// The command's words are at fault.
+    pub(crate) fn usage(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self::new(ErrorKind::Usage, source)
+    }
+
+    /// The same with one more hint.
+    pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.hints.push(hint.into());
+        self
+    }
+}
+
+impl fmt::Display for CommandError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.source.fmt(f)
+    }
+}
+
+impl Error for CommandError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&*self.source)
+    }
+}
+
+impl From<ConnectError> for CommandError {
+    fn from(error: ConnectError) -> Self {
+        Self::new(ErrorKind::Connection, error)
+    }
+}
+
+impl From<JobError> for CommandError {
+    fn from(error: JobError) -> Self {
+        match error {
+            JobError::Connection(error) => error.into(),
+            JobError::Usage(_) => Self::usage(error),
+            JobError::Protocol(_) => Self::new(ErrorKind::Protocol, error),
+            JobError::Interrupted => Self::new(ErrorKind::Interrupted, error),
+            JobError::Destination { ref fault, .. } => {
+                let hint = fault.hint();
+                let error = Self::new(ErrorKind::Destination, error);
+                hint.into_iter().fold(error, Self::with_hint)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use haul_model::{Fault, FaultKind, Side};
+
+    #[test]
+    fn a_full_destination_exits_with_4_and_says_what_to_do() {
+        let fault = Fault::new(Side::Destination, FaultKind::NoSpace, "can't write: No space left");
+        let error = CommandError::from(JobError::Destination { path: "/full".into(), fault });
+        assert_eq!(error.kind.exit_code().number(), 4);
+        assert_eq!(error.to_string(), "/full: can't write: No space left");
+        assert_eq!(error.hints.len(), 1);
+    }
+
+    #[test]
+    fn every_end_of_a_job_has_its_code() {
+        let code = |error: JobError| CommandError::from(error).kind.exit_code().number();
+        assert_eq!(code(JobError::Usage("x".into())), 2);
+        assert_eq!(code(JobError::Protocol("x".into())), 3);
+        assert_eq!(code(JobError::Interrupted), 130);
+    }
+}

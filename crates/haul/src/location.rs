@@ -1,0 +1,265 @@
+//! Where a file is, as a person writes it: `path`, `[user@]host:path`, or
+//! `ssh://[user@]host[:port]/path`. Paths are bytes and stay as they were given.
+
+use haul_model::{escape_bytes, escape_text};
+use std::ffi::OsStr;
+use std::fmt;
+use std::os::unix::ffi::OsStrExt;
+
+/// A path and the machine that it is on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Location {
+    /// The machine.
+    pub(crate) place: Place,
+    /// The path there; a relative one starts in the working directory (here)
+    /// or the home directory (there).
+    pub(crate) path: Vec<u8>,
+    /// The words that the user wrote, raw.
+    pub(crate) given: Vec<u8>,
+}
+
+/// A machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// This one.
+    Here,
+    /// Another one.
+    There(Host),
+}
+
+/// How another machine is reached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Host {
+    /// The user to log in as, if not left to ssh.
+    pub(crate) user: Option<String>,
+    /// A host name, an address without brackets, or an alias in ssh's configuration.
+    pub(crate) name: String,
+    /// The port, if not left to ssh.
+    pub(crate) port: Option<u16>,
+}
+
+/// Why some words are not a location.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}: {why}", escape_bytes(.given))]
+pub(crate) struct LocationError {
+    given: Vec<u8>,
+    why: Fault,
+}
+
+/// What is wrong with the words.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+enum Fault {
+    #[error("the path is empty")]
+    EmptyPath,
+    #[error("the host name is empty; write ./ before a local name that has a \":\"")]
+    EmptyHost,
+    #[error("the user name is empty")]
+    EmptyUser,
+    #[error("a host or user name must not begin with \"-\"")]
+    LeadingDash,
+    #[error("a host or user name must be UTF-8 without spaces and control characters")]
+    UnfitName,
+    #[error("\"{}\" is not a port: 1 to 65535", escape_text(.0))]
+    Port(String),
+    #[error("passwords are not taken on the command line: ssh will ask")]
+    Password,
+    #[error("\"%\" must be followed by two hexadecimal digits")]
+    Percent,
+    #[error("the path has a NUL byte")]
+    Nul,
+    #[error("{}:// is not known: write ssh://[user@]host[:port]/path or [user@]host:path", escape_text(.0))]
+    Scheme(String),
+}
+
+/// The directory where a path that names none starts.
+const START_DIRECTORY: &[u8] = b".";
+
+impl Location {
+    /// Reads what the user wrote.
+    ///
+    /// # Errors
+    /// Names the words and what is wrong with them.
+    pub(crate) fn parse(words: &OsStr) -> Result<Self, LocationError> {
+        let given = words.as_bytes().to_vec();
+        match parse(&given) {
+            Ok((place, path)) => Ok(Self { place, path, given }),
+            Err(why) => Err(LocationError { given, why }),
+        }
+    }
+
+    /// The last component of the path, under which the source arrives in a
+    /// directory; `None` for `.`, `..` and `/`, which have no name of their own.
+    pub(crate) fn final_name(&self) -> Option<&[u8]> {
+        let name = self.path.rsplit(|&b| b == b'/').find(|part| !part.is_empty())?;
+        (name != b"." && name != b"..").then_some(name)
+    }
+}
+
+impl fmt::Display for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&escape_bytes(&self.given))
+    }
+}
+
+impl fmt::Display for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(user) = &self.user {
+            write!(f, "{}@", escape_text(user))?;
+        }
+        match self.port {
+            None => f.write_str(&escape_text(&self.name)),
+            Some(port) if self.name.contains(':') => write!(f, "[{}]:{port}", self.name),
+            Some(port) => write!(f, "{}:{port}", escape_text(&self.name)),
+        }
+    }
+}
+
+fn parse(words: &[u8]) -> Result<(Place, Vec<u8>), Fault> {
+    if words.is_empty() {
+        return Err(Fault::EmptyPath);
+    }
+    if words.contains(&0) {
+        return Err(Fault::Nul);
+    }
+    if let Some((scheme, rest)) = split_scheme(words) {
+        return match scheme.eq_ignore_ascii_case("ssh") {
+            true => parse_url(rest),
+            false => Err(Fault::Scheme(scheme.to_owned())),
+        };
+    }
+    let Some(colon) = host_end(words) else { return Ok((Place::Here, words.to_vec())) };
+    let (login, path) = (&words[..colon], &words[colon + 1..]);
+    let (user, name) = split_user(login);
+    let host = Host {
+        user: user.map(|user| checked_name(user, Fault::EmptyUser)).transpose()?,
+        name: checked_name(unbracketed(name), Fault::EmptyHost)?,
+        port: None,
+    };
+    let path = if path.is_empty() { START_DIRECTORY } else { path };
+    Ok((Place::There(host), path.to_vec()))
+}
+
+/// Splits `scheme://rest`.
+fn split_scheme(words: &[u8]) -> Option<(&str, &[u8])> {
+    let end = words.windows(3).position(|w| w == b"://")?;
+    let scheme = str::from_utf8(&words[..end]).ok()?;
+    let is_scheme = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+        && scheme.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'));
+    is_scheme.then_some((scheme, &words[end + 3..]))
+}
+
+/// Where the `:` after a host is, by the rules of scp: not at the start, not
+/// after a `/`, and not between the brackets of an IPv6 address.
+fn host_end(words: &[u8]) -> Option<usize> {
+    let address = match words.iter().position(|&b| b == b'[') {
+        Some(0) => true,
+        Some(open) => words[open - 1] == b'@',
+        None => false,
+    };
+    let mut in_brackets = false;
+    for (at, &byte) in words.iter().enumerate() {
+        match byte {
+            b'/' => return None,
+            b'[' if address => in_brackets = true,
+            b']' if in_brackets => in_brackets = false,
+            b':' if !in_brackets => return (at > 0).then_some(at),
+            _ => {}
+        }
+    }
+    None
+}
+
+/// What follows `ssh://`.
+fn parse_url(rest: &[u8]) -> Result<(Place, Vec<u8>), Fault> {
+    let slash = rest.iter().position(|&b| b == b'/').unwrap_or(rest.len());
+    let (authority, path) = rest.split_at(slash);
+    let (user, host) = split_user(authority);
+    let (name, port) = split_port(host)?;
+    let user = match user {
+        Some(user) if user.contains(&b':') => return Err(Fault::Password),
+        Some(user) => Some(checked_name(&percent_decoded(user)?, Fault::EmptyUser)?),
+        None => None,
+    };
+    let name = checked_name(&percent_decoded(name)?, Fault::EmptyHost)?;
+    let path = percent_decoded(path)?;
+    if path.contains(&0) {
+        return Err(Fault::Nul);
+    }
+    let path = match path.as_slice() {
+        b"" | b"/~" | b"/~/" => START_DIRECTORY.to_vec(),
+        [b'/', b'~', b'/', relative @ ..] => {
+            // More slashes would make it absolute again.
+            let start = relative.iter().position(|&b| b != b'/').unwrap_or(relative.len());
+            match &relative[start..] {
+                b"" => START_DIRECTORY.to_vec(),
+                relative => relative.to_vec(),
+            }
+        }
+        _ => path,
+    };
+    Ok((Place::There(Host { user, name, port }), path))
+}
+
+/// Splits `user@host`; a user name may have `@` in it, a host name can't.
+fn split_user(login: &[u8]) -> (Option<&[u8]>, &[u8]) {
+    match login.iter().rposition(|&b| b == b'@') {
+        Some(at) => (Some(&login[..at]), &login[at + 1..]),
+        None => (None, login),
+    }
+}
+
+/// Splits `host:port` and `[address]:port`.
+fn split_port(host: &[u8]) -> Result<(&[u8], Option<u16>), Fault> {
+    let bracket = host.iter().rposition(|&b| b == b']').unwrap_or(0);
+    let Some(colon) = host[bracket..].iter().position(|&b| b == b':') else {
+        return Ok((unbracketed(host), None));
+    };
+    let (name, port) = (&host[..bracket + colon], &host[bracket + colon + 1..]);
+    let text = String::from_utf8_lossy(port);
+    match text.parse::<u16>() {
+        Ok(port) if port > 0 && text.bytes().all(|b| b.is_ascii_digit()) => {
+            Ok((unbracketed(name), Some(port)))
+        }
+        _ => Err(Fault::Port(text.into_owned())),
+    }
+}
+
+/// An address without its brackets.
+fn unbracketed(name: &[u8]) -> &[u8] {
+    name.strip_prefix(b"[").and_then(|name| name.strip_suffix(b"]")).unwrap_or(name)
+}
+
+/// A host or user name that ssh can be given: what begins with `-` would be
+/// read as an option there.
+fn checked_name(name: &[u8], empty: Fault) -> Result<String, Fault> {
+    match str::from_utf8(name).map_err(|_| Fault::UnfitName)? {
+        "" => Err(empty),
+        name if name.starts_with('-') => Err(Fault::LeadingDash),
+        name if name.contains(|c: char| c.is_control() || c.is_whitespace()) => {
+            Err(Fault::UnfitName)
+        }
+        name => Ok(name.to_owned()),
+    }
+}
+
+/// RFC 3986, section 2.1: `%` and two hexadecimal digits stand for a byte.
+fn percent_decoded(text: &[u8]) -> Result<Vec<u8>, Fault> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((&first, after)) = rest.split_first() {
+        if first != b'%' {
+            bytes.push(first);
+            rest = after;
+            continue;
+        }
+        let [high, low, after @ ..] = after else { return Err(Fault::Percent) };
+        let digit = |byte: &u8| char::from(*byte).to_digit(16).ok_or(Fault::Percent);
+        bytes.push((digit(high)? * 16 + digit(low)?) as u8);
+        rest = after;
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+#[path = "location_tests.rs"]
+mod tests;

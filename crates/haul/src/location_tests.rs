@@ -1,0 +1,174 @@
+//! Tables of what people write, and what it means.
+
+use super::*;
+use std::os::unix::ffi::OsStrExt;
+
+fn location(words: &[u8]) -> Result<Location, LocationError> {
+    Location::parse(OsStr::from_bytes(words))
+}
+
+/// The location as `user|host|port|path`, or `here|path`.
+fn shape(words: &[u8]) -> String {
+    match location(words) {
+        Err(error) => format!("refused: {error}"),
+        Ok(Location { place: Place::Here, path, .. }) => format!("here|{}", escape_bytes(&path)),
+        Ok(Location { place: Place::There(host), path, .. }) => format!(
+            "{}|{}|{}|{}",
+            host.user.as_deref().unwrap_or(""),
+            host.name,
+            host.port.map(|p| p.to_string()).unwrap_or_default(),
+            escape_bytes(&path)
+        ),
+    }
+}
+
+#[test]
+fn paths_here() {
+    for path in [
+        &b"a"[..],
+        b"a/b:c",
+        b"./a:b",
+        b"/abs:x",
+        b"../x:y",
+        b"a/",
+        b":x",
+        b":",
+        b"-r",
+        b"a@b",
+        b"[::1]",
+        b"[a:b",
+        b"[a/b]:c",
+        b"u@[a:b",
+        b"~/x",
+        b"./ssh://host/x",
+        b"/ssh://host/x",
+        b"nul\xffl",
+        b"\xff/:",
+        b"a\nb",
+    ] {
+        let found = location(path).expect("a path here");
+        assert_eq!(found.place, Place::Here, "{}", escape_bytes(path));
+        assert_eq!(found.path, path);
+    }
+}
+
+#[test]
+fn paths_on_hosts() {
+    for (words, expected) in [
+        (&b"host:path"[..], "|host||path"),
+        (b"host:", "|host||."),
+        (b"host:/", "|host||/"),
+        (b"host:/abs/x", "|host||/abs/x"),
+        (b"host:~/x", "|host||~/x"),
+        (b"host:a:b", "|host||a:b"),
+        (b"host::a", "|host||:a"),
+        (b"host:-r", "|host||-r"),
+        (b"user@host:x", "user|host||x"),
+        (b"first.last@corp@host:x", "first.last@corp|host||x"),
+        (b"host:u@x:y", "|host||u@x:y"),
+        (b"[::1]:x", "|::1||x"),
+        (b"[::1]:", "|::1||."),
+        (b"user@[fe80::1%eth0]:/x y", "user|fe80::1%eth0||/x y"),
+        (b"[host]:x", "|host||x"),
+        (b"a[b]:x", "|a[b]||x"),
+        (b"h:\xff\xfe", "|h||\\xff\\xfe"),
+        (b"h:new\nline", "|h||new\\nline"),
+        (b"h:%41", "|h||%41"),
+    ] {
+        assert_eq!(shape(words), expected, "{}", escape_bytes(words));
+    }
+}
+
+#[test]
+fn urls() {
+    for (words, expected) in [
+        (&b"ssh://host"[..], "|host||."),
+        (b"ssh://host/", "|host||/"),
+        (b"ssh://host/a/b", "|host||/a/b"),
+        (b"SSH://host/a", "|host||/a"),
+        (b"ssh://host/~/a/b", "|host||a/b"),
+        (b"ssh://host/~//a", "|host||a"),
+        (b"ssh://host/~", "|host||."),
+        (b"ssh://host/~/", "|host||."),
+        (b"ssh://host/~other/x", "|host||/~other/x"),
+        (b"ssh://user@host:2222/x", "user|host|2222|/x"),
+        (b"ssh://user%40corp@host/x", "user@corp|host||/x"),
+        (b"ssh://u@corp@host/x", "u@corp|host||/x"),
+        (b"ssh://[::1]:22/x", "|::1|22|/x"),
+        (b"ssh://u@[::1]/x", "u|::1||/x"),
+        (b"ssh://[fe80::1%25eth0]/x", "|fe80::1%eth0||/x"),
+        (b"ssh://host/a%20b%2Fc%ff", "|host||/a b/c\\xff"),
+        (b"ssh://host/a?b#c:d@e", "|host||/a?b#c:d@e"),
+        (b"ssh://host/\xff", "|host||/\\xff"),
+    ] {
+        assert_eq!(shape(words), expected, "{}", escape_bytes(words));
+    }
+}
+
+#[test]
+fn what_is_refused_says_why() {
+    let mut texts = String::new();
+    for words in [
+        &b""[..],
+        b"-oProxyCommand=x:path",
+        b"u@-h:path",
+        b"-u@h:path",
+        b"ssh://-h/x",
+        b"ssh://%2dh/x",
+        b"@host:x",
+        b"user@:x",
+        b"[]:x",
+        b"a b:x",
+        b"a\x1bb:x",
+        b"\xff:x",
+        b"ssh://",
+        b"ssh:///x",
+        b"ssh://@host/x",
+        b"ssh://user:secret@host/x",
+        b"ssh://host:/x",
+        b"ssh://host:0/x",
+        b"ssh://host:65536/x",
+        b"ssh://host:+22/x",
+        b"ssh://host/%zz",
+        b"ssh://host/%4",
+        b"ssh://host/%00",
+        b"a\0b",
+        b"sftp://host/x",
+        b"http://host/x",
+    ] {
+        texts.push_str(&shape(words));
+        texts.push('\n');
+    }
+    insta::assert_snapshot!(texts);
+}
+
+#[test]
+fn the_final_name_is_the_last_component() {
+    for (words, expected) in [
+        (&b"a"[..], Some(&b"a"[..])),
+        (b"a/b", Some(b"b")),
+        (b"a/b///", Some(b"b")),
+        (b"h:a/b/", Some(b"b")),
+        (b"h:", None),
+        (b".", None),
+        (b"a/..", None),
+        (b"a/.", None),
+        (b"/", None),
+        (b"...", Some(b"...")),
+    ] {
+        let found = location(words).expect("a location");
+        assert_eq!(found.final_name(), expected, "{}", escape_bytes(words));
+    }
+}
+
+#[test]
+fn a_host_is_shown_as_it_is_written() {
+    let host = |words: &[u8]| match location(words).expect("a location").place {
+        Place::There(host) => host.to_string(),
+        Place::Here => unreachable!("all of these are on hosts"),
+    };
+    assert_eq!(host(b"u@h:x"), "u@h");
+    assert_eq!(host(b"ssh://u@h:22/x"), "u@h:22");
+    assert_eq!(host(b"ssh://[::1]:22/x"), "[::1]:22");
+    assert_eq!(host(b"[::1]:x"), "::1");
+}

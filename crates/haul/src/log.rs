@@ -1,0 +1,35 @@
+//! The developer's log: off, unless `HAUL_LOG` names a level.
+
+use tracing::level_filters::LevelFilter;
+
+/// The variable that turns the log on: `error`, `warn`, `info`, `debug` or `trace`.
+const VARIABLE: &str = "HAUL_LOG";
+
+/// Starts the log on standard error if the environment asks for it; else
+/// nothing is built at all.
+pub(crate) fn start() {
+    let Some(level) = std::env::var(VARIABLE).ok().and_then(|word| level(&word)) else { return };
+    tracing_subscriber::fmt()
+        .with_max_level(level)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
+        .init();
+}
+
+/// The level that a word names; an unknown word is no reason not to copy.
+fn level(word: &str) -> Option<LevelFilter> {
+    word.parse().ok().filter(|level| *level != LevelFilter::OFF)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_level_turns_the_log_on() {
+        assert_eq!(level("debug"), Some(LevelFilter::DEBUG));
+        assert_eq!(level("off"), None);
+        assert_eq!(level(""), None);
+        assert_eq!(level("loud"), None);
+    }
+}

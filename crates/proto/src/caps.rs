@@ -1,0 +1,47 @@
+//! Capability bits: what both sides can do beyond the base protocol.
+
+use serde::{Deserialize, Serialize};
+
+/// A set of capabilities. In force is what both sides offered; a bit that one
+/// side does not know is thereby ignored.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Caps(u64);
+
+impl Caps {
+    /// Nothing beyond the base protocol.
+    pub const NONE: Self = Self(0);
+    /// Frames may be compressed with LZ4.
+    pub const LZ4: Self = Self(0x01);
+    /// Frames may be compressed with Zstandard.
+    pub const ZSTD: Self = Self(0x02);
+    /// Blocks that the receiver holds already need not be sent.
+    pub const DEDUP: Self = Self(0x04);
+    /// The receiver may leave out its own hash of the content.
+    pub const FAST: Self = Self(0x08);
+    /// The receiver can make what it publishes durable.
+    pub const SYNC: Self = Self(0x10);
+
+    /// What this build offers. The bits above have their meaning reserved; none
+    /// of them is built yet.
+    pub const OURS: Self = Self::NONE;
+
+    /// The set with these bits.
+    pub const fn from_bits(bits: u64) -> Self {
+        Self(bits)
+    }
+
+    /// The bits of the set.
+    pub const fn bits(self) -> u64 {
+        self.0
+    }
+
+    /// What both sets have.
+    pub const fn intersection(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
+    /// Whether all of `other` is in this set.
+    pub const fn has(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+}

@@ -1,0 +1,230 @@
+//! Messages to frames and back. Structures are encoded with postcard; contents
+//! follow their description as they are, so that they need no copy.
+
+use crate::message::Message;
+use crate::{DATA_MAX, FrameType, HEADER_LEN, Header, PackItem};
+use serde::{Serialize, de::DeserializeOwned};
+use std::ops::Range;
+
+/// Longest description in front of a pack's contents, in bytes.
+const PACK_HEAD_MAX: usize = 128 << 10;
+
+/// Why a payload can't be understood.
+#[derive(Debug, thiserror::Error)]
+pub enum DecodeError {
+    /// The bytes are no such message.
+    #[error("the peer sent a {kind:?} frame that can't be read: {cause}")]
+    Malformed {
+        /// What it claimed to be.
+        kind: FrameType,
+        /// What the decoder says.
+        cause: postcard::Error,
+    },
+    /// The message ends before the frame does, or lengths contradict.
+    #[error("the peer sent a {0:?} frame whose parts don't add up")]
+    Length(FrameType),
+    /// Such a frame is not decoded by itself.
+    #[error("the peer sent a {0:?} frame where none is expected")]
+    Unexpected(FrameType),
+}
+
+/// Encodes a message as a whole frame.
+///
+/// The caller keeps lists short enough for the bound of their frame; see
+/// [`FrameType::payload_max`].
+pub fn encode(message: &Message) -> Vec<u8> {
+    match message {
+        Message::Copy(copy) => frame(FrameType::Copy, copy),
+        Message::Request(request) => frame(FrameType::Request, request),
+        Message::Reply(reply) => frame(FrameType::Reply, reply),
+        Message::List(items) => frame(FrameType::List, items),
+        Message::Want(wants) => frame(FrameType::Want, wants),
+        Message::FileEnd(end) => frame(FrameType::FileEnd, end),
+        Message::Outcomes(outcomes) => frame(FrameType::Outcomes, outcomes),
+        Message::Done(summary) => frame(FrameType::Done, summary),
+        Message::Abort(abort) => frame(FrameType::Abort, abort),
+    }
+}
+
+/// A frame around a payload that is bytes already (a greeting).
+pub fn frame_bytes(kind: FrameType, payload: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(HEADER_LEN + payload.len());
+    out.extend_from_slice(&header(kind, payload.len()));
+    out.extend_from_slice(payload);
+    out
+}
+
+fn frame<T: Serialize>(kind: FrameType, value: &T) -> Vec<u8> {
+    let mut out = postcard::to_extend(value, vec![0; HEADER_LEN])
+        .expect("these structures have no unsized parts, and a Vec takes all bytes");
+    let header = header(kind, out.len() - HEADER_LEN);
+    out[..HEADER_LEN].copy_from_slice(&header);
+    out
+}
+
+fn header(kind: FrameType, payload_len: usize) -> [u8; HEADER_LEN] {
+    debug_assert!(payload_len <= kind.payload_max() as usize, "{kind:?} of {payload_len} bytes");
+    Header { kind, payload_len: payload_len as u32 }.encode()
+}
+
+/// Decodes the payload of a frame that is one structure.
+///
+/// # Errors
+/// See [`DecodeError`]; greetings and contents are [`DecodeError::Unexpected`].
+pub fn decode(kind: FrameType, payload: &[u8]) -> Result<Message, DecodeError> {
+    Ok(match kind {
+        FrameType::Copy => Message::Copy(value(kind, payload)?),
+        FrameType::Request => Message::Request(value(kind, payload)?),
+        FrameType::Reply => Message::Reply(value(kind, payload)?),
+        FrameType::List => Message::List(value(kind, payload)?),
+        FrameType::Want => Message::Want(value(kind, payload)?),
+        FrameType::FileEnd => Message::FileEnd(value(kind, payload)?),
+        FrameType::Outcomes => Message::Outcomes(value(kind, payload)?),
+        FrameType::Done => Message::Done(value(kind, payload)?),
+        FrameType::Abort => Message::Abort(value(kind, payload)?),
+        FrameType::Hello | FrameType::Welcome | FrameType::Pack | FrameType::Data => {
+            return Err(DecodeError::Unexpected(kind));
+        }
+    })
+}
+
+fn value<T: DeserializeOwned>(kind: FrameType, payload: &[u8]) -> Result<T, DecodeError> {
+    let (value, rest) =
+        postcard::take_from_bytes(payload).map_err(|cause| DecodeError::Malformed { kind, cause })?;
+    if rest.is_empty() { Ok(value) } else { Err(DecodeError::Length(kind)) }
+}
+
+/// The beginning of a Data frame that carries `len` bytes of the file `index`
+/// from `offset` on; the bytes themselves follow it.
+pub fn data_head(index: u64, offset: u64, len: usize) -> Vec<u8> {
+    debug_assert!(len <= DATA_MAX);
+    let mut out = postcard::to_extend(&(index, offset), vec![0; HEADER_LEN])
+        .expect("a Vec takes all bytes");
+    let header = header(FrameType::Data, out.len() - HEADER_LEN + len);
+    out[..HEADER_LEN].copy_from_slice(&header);
+    out
+}
+
+/// A piece of a file, found in a Data frame's payload.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DataView {
+    /// The file's number.
+    pub index: u64,
+    /// Where in the file the piece begins, in bytes.
+    pub offset: u64,
+    /// Where in the payload the piece's bytes are.
+    pub content: Range<usize>,
+}
+
+/// Finds the piece in a Data frame's payload.
+///
+/// # Errors
+/// See [`DecodeError`]; an empty piece, or one that ends past 2^63, is
+/// [`DecodeError::Length`].
+pub fn decode_data(payload: &[u8]) -> Result<DataView, DecodeError> {
+    let kind = FrameType::Data;
+    let ((index, offset), rest): ((u64, u64), &[u8]) =
+        postcard::take_from_bytes(payload).map_err(|cause| DecodeError::Malformed { kind, cause })?;
+    let end = offset.checked_add(rest.len() as u64).filter(|end| *end <= i64::MAX as u64);
+    if rest.is_empty() || rest.len() > DATA_MAX || end.is_none() {
+        return Err(DecodeError::Length(kind));
+    }
+    Ok(DataView { index, offset, content: payload.len() - rest.len()..payload.len() })
+}
+
+/// Collects the description of a pack while the caller collects the contents.
+#[derive(Debug, Default)]
+pub struct PackBuilder {
+    items: Vec<PackItem>,
+    content_len: usize,
+    /// An upper bound of the encoded length of `items`.
+    head_len_max: usize,
+}
+
+impl PackBuilder {
+    /// Adds an item. A file's content must follow those of the files before it.
+    pub fn push(&mut self, item: PackItem) {
+        self.head_len_max += Self::item_len_max(&item);
+        if let PackItem::File { len, .. } = item {
+            self.content_len += len as usize;
+        }
+        self.items.push(item);
+    }
+
+    /// Whether an item may still be added: neither description nor contents
+    /// have reached their mark.
+    pub fn has_room(&self) -> bool {
+        self.content_len < crate::PACK_TARGET && self.head_len_max < PACK_HEAD_MAX / 2
+    }
+
+    /// Whether nothing was added.
+    pub fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
+    /// Length of all contents, in bytes.
+    pub fn content_len(&self) -> usize {
+        self.content_len
+    }
+
+    /// The beginning of the Pack frame; the contents follow it.
+    pub fn head(&self) -> Vec<u8> {
+        let start = HEADER_LEN + 4;
+        let mut out = postcard::to_extend(&self.items, vec![0; start])
+            .expect("these structures have no unsized parts, and a Vec takes all bytes");
+        let head_len = (out.len() - start) as u32;
+        out[HEADER_LEN..start].copy_from_slice(&head_len.to_le_bytes());
+        let header = header(FrameType::Pack, out.len() - HEADER_LEN + self.content_len);
+        out[..HEADER_LEN].copy_from_slice(&header);
+        out
+    }
+
+    fn item_len_max(item: &PackItem) -> usize {
+        match item {
+            PackItem::File { .. } => 80,
+            PackItem::Fault { fault, .. } => 32 + fault.message.len(),
+        }
+    }
+}
+
+/// The files in a pack's payload.
+#[derive(Debug)]
+pub struct PackView {
+    /// The items, each with where in the payload its content is.
+    pub items: Vec<(PackItem, Range<usize>)>,
+}
+
+/// Finds the files in a Pack frame's payload.
+///
+/// # Errors
+/// See [`DecodeError`].
+pub fn decode_pack(payload: &[u8]) -> Result<PackView, DecodeError> {
+    let kind = FrameType::Pack;
+    let (head_len, rest) = payload.split_first_chunk().ok_or(DecodeError::Length(kind))?;
+    let head_len = u32::from_le_bytes(*head_len) as usize;
+    if head_len > PACK_HEAD_MAX || head_len > rest.len() {
+        return Err(DecodeError::Length(kind));
+    }
+    let items: Vec<PackItem> = value(kind, &rest[..head_len])?;
+    let mut at = 4 + head_len;
+    let mut placed = Vec::with_capacity(items.len());
+    for item in items {
+        let len = match item {
+            PackItem::File { len, .. } => len as usize,
+            PackItem::Fault { .. } => 0,
+        };
+        let end = at.checked_add(len).filter(|end| *end <= payload.len());
+        let end = end.ok_or(DecodeError::Length(kind))?;
+        placed.push((item, at..end));
+        at = end;
+    }
+    if at != payload.len() {
+        return Err(DecodeError::Length(kind));
+    }
+    Ok(PackView { items: placed })
+}
+
+
+#[cfg(test)]
+#[path = "codec_tests.rs"]
+mod tests;

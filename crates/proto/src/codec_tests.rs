@@ -1,0 +1,207 @@
+//! Tests of the codec: what is written reads back, and no bytes panic it.
+
+use super::*;
+use crate::{
+    Abort, CopyRequest, FileEnd, FileSeal, ListItem, Listed, OutcomeItem, Reply, Request, Role,
+    Want,
+};
+use haul_model::{
+    ContentHash, Entry, Fault, FaultKind, Kind, Name, Outcome, Policy, Side, Skip, Summary,
+    Timestamp,
+};
+use proptest::prelude::*;
+
+fn name() -> impl Strategy<Value = Name> {
+    prop::collection::vec(any::<u8>(), 1..40).prop_filter_map("a name", |b| Name::new(&b).ok())
+}
+
+fn time() -> impl Strategy<Value = Timestamp> {
+    (any::<i64>(), 0u32..1_000_000_000).prop_map(|(secs, nanos)| Timestamp { secs, nanos })
+}
+
+fn kind() -> impl Strategy<Value = Kind> {
+    prop_oneof![
+        any::<u64>().prop_map(|size| Kind::File { size }),
+        Just(Kind::Dir),
+        Just(Kind::Special),
+        prop::collection::vec(any::<u8>(), 0..40)
+            .prop_map(|target| Kind::Symlink { target: target.into() }),
+    ]
+}
+
+fn entry() -> impl Strategy<Value = Entry> {
+    (prop::option::of(name()), kind(), 0u32..0o10000, time())
+        .prop_map(|(name, kind, mode, mtime)| Entry { name, kind, mode, mtime, id: None })
+}
+
+fn fault() -> impl Strategy<Value = Fault> {
+    ".{0,30}".prop_map(|message| Fault::new(Side::Source, FaultKind::Io, message))
+}
+
+fn hash() -> impl Strategy<Value = ContentHash> {
+    any::<[u8; 32]>().prop_map(ContentHash::from)
+}
+
+fn outcome() -> impl Strategy<Value = Outcome> {
+    prop_oneof![
+        Just(Outcome::Copied),
+        Just(Outcome::WouldCopy),
+        Just(Outcome::Skipped(Skip::NotOlder)),
+        fault().prop_map(Outcome::Failed),
+    ]
+}
+
+fn list_item() -> impl Strategy<Value = ListItem> {
+    prop_oneof![
+        (any::<u64>(), entry()).prop_map(|(dir, entry)| ListItem::Entry { dir, entry }),
+        any::<u64>().prop_map(|dir| ListItem::DirEnd { dir }),
+        (any::<u64>(), prop::collection::vec(any::<u8>(), 0..20), fault())
+            .prop_map(|(dir, name, fault)| ListItem::Fault { dir, name, fault }),
+    ]
+}
+
+fn message() -> impl Strategy<Value = Message> {
+    let bytes = || prop::collection::vec(any::<u8>(), 0..30);
+    prop_oneof![
+        prop::collection::vec(list_item(), 0..20).prop_map(Message::List),
+        prop::collection::vec(any::<u64>().prop_map(|index| Want { index }), 0..20)
+            .prop_map(Message::Want),
+        prop::collection::vec(
+            (any::<u64>(), outcome()).prop_map(|(index, outcome)| OutcomeItem { index, outcome }),
+            0..20
+        )
+        .prop_map(Message::Outcomes),
+        (any::<u64>(), any::<u64>(), time(), hash()).prop_map(|(index, size, mtime, hash)| {
+            Message::FileEnd(FileEnd { index, result: Ok(FileSeal { size, mtime, hash }) })
+        }),
+        (any::<u64>(), fault())
+            .prop_map(|(index, fault)| Message::FileEnd(FileEnd { index, result: Err(fault) })),
+        any::<[u64; 2]>().prop_map(|[copied, bytes]| Message::Done(Summary {
+            copied,
+            bytes,
+            ..Summary::default()
+        })),
+        (bytes(), any::<bool>()).prop_map(|(path, follow)| Message::Request(Request::Stat {
+            path,
+            follow
+        })),
+        bytes().prop_map(|path| Message::Request(Request::Hash { path })),
+        entry().prop_map(|entry| Message::Reply(Reply::Entry(entry))),
+        (name(), fault(), entry()).prop_map(|(name, fault, entry)| Message::Reply(
+            Reply::Entries(vec![Listed::Fault { name, fault }, Listed::Entry(entry)])
+        )),
+        (bytes(), fault())
+            .prop_map(|(path, fault)| Message::Abort(Abort::Destination { path, fault })),
+        (bytes(), any::<bool>()).prop_map(|(dest, into_dir)| Message::Copy(CopyRequest {
+            role: Role::Receiver { dest, into_dir, policy: Policy::default() }
+        })),
+    ]
+}
+
+fn split(frame: &[u8]) -> (Header, &[u8]) {
+    let (header, payload) = frame.split_first_chunk().expect("longer than a header");
+    let header = Header::decode(*header).expect("a good header");
+    assert_eq!(header.payload_len as usize, payload.len());
+    (header, payload)
+}
+
+proptest! {
+    #[test]
+    fn a_message_reads_as_it_was_written(message in message()) {
+        let frame = encode(&message);
+        let (header, payload) = split(&frame);
+        prop_assert_eq!(decode(header.kind, payload).expect("our own frame"), message);
+    }
+
+    #[test]
+    fn no_cut_of_a_message_reads_as_one(message in message(), cut in any::<prop::sample::Index>()) {
+        let frame = encode(&message);
+        let (header, payload) = split(&frame);
+        let cut = cut.index(payload.len().max(1));
+        if cut < payload.len() {
+            prop_assert!(decode(header.kind, &payload[..cut]).is_err());
+        }
+    }
+
+    #[test]
+    fn no_bytes_panic_a_decoder(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        for kind in FrameType::ALL {
+            let _ = decode(kind, &bytes);
+        }
+        let _ = decode_data(&bytes);
+        let _ = decode_pack(&bytes);
+        let _ = crate::Hello::decode(&bytes);
+    }
+
+    #[test]
+    fn a_piece_is_found_where_it_was_put(index: u64, offset in 0..i64::MAX as u64 / 2, content in prop::collection::vec(any::<u8>(), 1..99)) {
+        let mut frame = data_head(index, offset, content.len());
+        frame.extend_from_slice(&content);
+        let (_, payload) = split(&frame);
+        let view = decode_data(payload).expect("our own frame");
+        prop_assert_eq!((view.index, view.offset), (index, offset));
+        prop_assert_eq!(&payload[view.content], &content[..]);
+    }
+
+    #[test]
+    fn a_pack_gives_back_its_files(files in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..99), 0..20), mtime in time(), fault in fault()) {
+        let mut pack = PackBuilder::default();
+        let mut contents = Vec::new();
+        for (index, file) in files.iter().enumerate() {
+            contents.extend_from_slice(file);
+            pack.push(PackItem::File { index: index as u64, len: file.len() as u32, mtime, hash: ContentHash::of(file) });
+        }
+        pack.push(PackItem::Fault { index: 99, fault });
+        let mut frame = pack.head();
+        frame.extend_from_slice(&contents);
+        let (_, payload) = split(&frame);
+        let view = decode_pack(payload).expect("our own frame");
+        prop_assert_eq!(view.items.len(), files.len() + 1);
+        for (file, (_, range)) in files.iter().zip(&view.items) {
+            prop_assert_eq!(&payload[range.clone()], &file[..]);
+        }
+        prop_assert!(decode_pack(&payload[..payload.len() - 1]).is_err() || contents.is_empty());
+    }
+}
+
+#[test]
+fn a_name_that_leads_elsewhere_does_not_decode() {
+    for bad in [&b".."[..], b".", b"", b"a/b", b"/etc", b"a\0b"] {
+        // The same bytes that a good name of that length encodes to, with the
+        // bad one in its place.
+        let entry = Entry {
+            name: Some(Name::new(&vec![b'x'; bad.len().max(1)]).expect("plain")),
+            kind: Kind::Dir,
+            mode: 0o755,
+            mtime: Timestamp { secs: 0, nanos: 0 },
+            id: None,
+        };
+        let frame = encode(&Message::List(vec![ListItem::Entry { dir: 0, entry }]));
+        let (header, payload) = split(&frame);
+        let mut payload = payload.to_vec();
+        let at = payload.iter().position(|b| *b == b'x').expect("the name");
+        if bad.is_empty() {
+            payload.remove(at);
+            payload[at - 1] = 0;
+        } else {
+            payload[at..at + bad.len()].copy_from_slice(bad);
+        }
+        assert!(decode(header.kind, &payload).is_err(), "{bad:?}");
+    }
+}
+
+#[test]
+fn a_time_beyond_its_second_does_not_decode() {
+    let end = |nanos| {
+        encode(&Message::FileEnd(FileEnd {
+            index: 1,
+            result: Ok(FileSeal {
+                size: 1,
+                mtime: Timestamp { secs: 0, nanos },
+                hash: ContentHash::of(b""),
+            }),
+        }))
+    };
+    assert!(decode(FrameType::FileEnd, &end(999_999_999)[HEADER_LEN..]).is_ok());
+    assert!(decode(FrameType::FileEnd, &end(1_000_000_000)[HEADER_LEN..]).is_err());
+}

@@ -1,0 +1,167 @@
+//! Frames: `[4-byte little-endian payload length][1-byte type][payload]`.
+//!
+//! Every type has a bound of its own on its payload, checked before a byte is
+//! allocated for it: a peer's length costs nothing until it is known to be
+//! plausible.
+
+/// Bytes in front of every payload.
+pub const HEADER_LEN: usize = 5;
+
+/// The longest payload of any frame, in bytes.
+pub const FRAME_MAX: u32 = 16 << 20;
+
+/// The longest payload of a frame that carries no content, in bytes. Decoding
+/// grows such a payload into structures several times its size.
+const CONTROL_MAX: u32 = 256 << 10;
+
+/// The longest payload of a frame with file content, in bytes: one block and
+/// room for the description in front of it.
+const CONTENT_MAX: u32 = (4 << 20) + CONTROL_MAX;
+
+/// What a frame holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum FrameType {
+    /// Client's greeting.
+    Hello = 0x01,
+    /// Agent's greeting.
+    Welcome = 0x02,
+    /// Client starts a copy job.
+    Copy = 0x03,
+    /// Client asks for one thing.
+    Request = 0x04,
+    /// Agent's answer to a request, or a part of it.
+    Reply = 0x05,
+    /// Sender lists entries.
+    List = 0x10,
+    /// Receiver asks for contents.
+    Want = 0x11,
+    /// Sender sends several small files, whole.
+    Pack = 0x12,
+    /// Sender sends a piece of a file.
+    Data = 0x13,
+    /// Sender has sent all of a file.
+    FileEnd = 0x14,
+    /// Receiver tells what became of entries.
+    Outcomes = 0x15,
+    /// Receiver has finished the job.
+    Done = 0x16,
+    /// Either side gives up the job.
+    Abort = 0x17,
+}
+
+impl FrameType {
+    /// Every type.
+    pub const ALL: [Self; 13] = [
+        Self::Hello,
+        Self::Welcome,
+        Self::Copy,
+        Self::Request,
+        Self::Reply,
+        Self::List,
+        Self::Want,
+        Self::Pack,
+        Self::Data,
+        Self::FileEnd,
+        Self::Outcomes,
+        Self::Done,
+        Self::Abort,
+    ];
+
+    /// The type's byte.
+    pub fn byte(self) -> u8 {
+        self as u8
+    }
+
+    /// The longest payload of this type, in bytes.
+    pub fn payload_max(self) -> u32 {
+        match self {
+            Self::Hello | Self::Welcome => 4 << 10,
+            Self::Pack | Self::Data => CONTENT_MAX,
+            // The sources of a job are words of a command line: their sum is
+            // bounded by the operating system at about 2 MiB.
+            Self::Copy => 4 << 20,
+            _ => CONTROL_MAX,
+        }
+    }
+}
+
+/// A frame's first five bytes, understood and within bounds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Header {
+    /// What the payload is.
+    pub kind: FrameType,
+    /// How long it is, in bytes.
+    pub payload_len: u32,
+}
+
+/// Why five bytes are not a [`Header`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum FrameError {
+    /// No frame has this type byte.
+    #[error("the peer sent a frame of the unknown type 0x{0:02x}")]
+    UnknownType(u8),
+    /// Longer than its type allows.
+    #[error("the peer sent a {kind:?} frame of {len} bytes; at most {max} are allowed")]
+    TooLong {
+        /// The frame's type.
+        kind: FrameType,
+        /// The length it claims.
+        len: u32,
+        /// The bound for its type.
+        max: u32,
+    },
+}
+
+impl Header {
+    /// Reads a header.
+    ///
+    /// # Errors
+    /// See [`FrameError`].
+    pub fn decode(bytes: [u8; HEADER_LEN]) -> Result<Self, FrameError> {
+        let [a, b, c, d, type_byte] = bytes;
+        let payload_len = u32::from_le_bytes([a, b, c, d]);
+        let kind = FrameType::ALL
+            .into_iter()
+            .find(|kind| kind.byte() == type_byte)
+            .ok_or(FrameError::UnknownType(type_byte))?;
+        let max = kind.payload_max();
+        if payload_len > max {
+            return Err(FrameError::TooLong { kind, len: payload_len, max });
+        }
+        Ok(Self { kind, payload_len })
+    }
+
+    /// The five bytes.
+    pub fn encode(self) -> [u8; HEADER_LEN] {
+        let [a, b, c, d] = self.payload_len.to_le_bytes();
+        [a, b, c, d, self.kind.byte()]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_reads_as_it_was_written() {
+        for kind in FrameType::ALL {
+            for payload_len in [0, 1, kind.payload_max()] {
+                let header = Header { kind, payload_len };
+                assert_eq!(Header::decode(header.encode()), Ok(header));
+            }
+            assert!(kind.payload_max() <= FRAME_MAX);
+        }
+    }
+
+    #[test]
+    fn lengths_past_the_bound_and_unknown_types_are_refused() {
+        for kind in FrameType::ALL {
+            let len = kind.payload_max() + 1;
+            let bytes = Header { kind, payload_len: len }.encode();
+            let max = kind.payload_max();
+            assert_eq!(Header::decode(bytes), Err(FrameError::TooLong { kind, len, max }));
+        }
+        assert_eq!(Header::decode([0, 0, 0, 0, 0x7f]), Err(FrameError::UnknownType(0x7f)));
+    }
+}

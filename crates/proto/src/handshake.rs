@@ -1,0 +1,146 @@
+//! The greeting: who speaks, in which version, with which capabilities.
+//!
+//! Both greetings begin with [`MAGIC`] and the version in fixed places, so that
+//! every later version can read at least that much of an earlier one's, and
+//! say what is wrong.
+
+use crate::Caps;
+
+/// The first bytes of a greeting's payload.
+pub const MAGIC: [u8; 4] = *b"haul";
+
+/// The version of the protocol that this build speaks.
+pub const VERSION: u16 = 1;
+
+/// Longest program version in a greeting, in bytes.
+const PROGRAM_MAX: usize = 64;
+
+/// The client's greeting.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hello {
+    /// Version of the protocol.
+    pub version: u16,
+    /// What the speaker can do.
+    pub caps: Caps,
+    /// Version of the program, for messages only; at most 64 bytes are sent.
+    pub program: String,
+}
+
+/// The agent's greeting; its capabilities are those in force.
+pub type Welcome = Hello;
+
+/// Why a greeting is not accepted.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum HandshakeError {
+    /// The bytes are no greeting.
+    #[error("the peer did not greet as haul does")]
+    NotHaul,
+    /// The peer speaks another version.
+    #[error(
+        "the haul there ({their_program}) speaks protocol version {theirs}, this one speaks version {VERSION}"
+    )]
+    Version {
+        /// The peer's version of the protocol.
+        theirs: u16,
+        /// The peer's version of the program, escaped.
+        their_program: String,
+    },
+}
+
+impl Hello {
+    /// This build's greeting with the capabilities `caps`.
+    pub fn ours(caps: Caps, program: &str) -> Self {
+        Self { version: VERSION, caps, program: program.to_owned() }
+    }
+
+    /// The payload: magic, version, capabilities, program version as text.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(14 + self.program.len());
+        out.extend_from_slice(&MAGIC);
+        out.extend_from_slice(&self.version.to_le_bytes());
+        out.extend_from_slice(&self.caps.bits().to_le_bytes());
+        let program = self.program.as_bytes();
+        out.extend_from_slice(&program[..program.len().min(PROGRAM_MAX)]);
+        out
+    }
+
+    /// Reads a payload. What follows the known fields in a later version's
+    /// greeting is part of the program text, which is cut.
+    ///
+    /// # Errors
+    /// [`HandshakeError::NotHaul`].
+    pub fn decode(payload: &[u8]) -> Result<Self, HandshakeError> {
+        let (magic, rest) = payload.split_first_chunk().ok_or(HandshakeError::NotHaul)?;
+        let (version, rest) = rest.split_first_chunk().ok_or(HandshakeError::NotHaul)?;
+        let (caps, rest) = rest.split_first_chunk().ok_or(HandshakeError::NotHaul)?;
+        if *magic != MAGIC {
+            return Err(HandshakeError::NotHaul);
+        }
+        Ok(Self {
+            version: u16::from_le_bytes(*version),
+            caps: Caps::from_bits(u64::from_le_bytes(*caps)),
+            program: haul_model::escape_bytes(&rest[..rest.len().min(PROGRAM_MAX)]),
+        })
+    }
+}
+
+/// The agent's check: returns the capabilities in force.
+///
+/// # Errors
+/// [`HandshakeError::Version`] when the client speaks another version.
+pub fn check_hello(hello: &Hello) -> Result<Caps, HandshakeError> {
+    check_version(hello)?;
+    Ok(hello.caps.intersection(Caps::OURS))
+}
+
+/// The client's check of the agent's answer: returns the capabilities in force.
+///
+/// # Errors
+/// [`HandshakeError::Version`] when the agent speaks another version.
+pub fn check_welcome(welcome: &Welcome) -> Result<Caps, HandshakeError> {
+    check_version(welcome)?;
+    Ok(welcome.caps.intersection(Caps::OURS))
+}
+
+fn check_version(greeting: &Hello) -> Result<(), HandshakeError> {
+    if greeting.version == VERSION {
+        return Ok(());
+    }
+    Err(HandshakeError::Version {
+        theirs: greeting.version,
+        their_program: greeting.program.clone(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_greeting_reads_as_it_was_written() {
+        let hello = Hello::ours(Caps::from_bits(u64::MAX), "0.1.0");
+        assert_eq!(Hello::decode(&hello.encode()), Ok(hello));
+    }
+
+    #[test]
+    fn an_unknown_capability_is_ignored() {
+        let hello = Hello::ours(Caps::from_bits(1 << 63), "9.9.9");
+        assert_eq!(check_hello(&hello), Ok(Caps::NONE));
+    }
+
+    #[test]
+    fn another_version_is_an_error_that_names_both() {
+        let mut hello = Hello::ours(Caps::NONE, "7.0.0");
+        hello.version = 9;
+        let text = check_welcome(&hello).expect_err("another version").to_string();
+        assert!(text.contains("version 9") && text.contains("version 1"), "{text}");
+        assert!(text.contains("7.0.0"), "{text}");
+    }
+
+    #[test]
+    fn garbage_is_no_greeting() {
+        for bytes in [&b""[..], b"haul", b"Welcome to host!"] {
+            assert_eq!(Hello::decode(bytes), Err(HandshakeError::NotHaul));
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! The messages, and the bounds that both sides keep.
+
+use haul_model::{ContentHash, Entry, Fault, Name, Outcome, Policy, Summary, Timestamp};
+use serde::{Deserialize, Serialize};
+
+/// Longest content of one [`crate::FrameType::Data`] frame, in bytes.
+pub const DATA_MAX: usize = 4 << 20;
+
+/// A pack is closed when it holds this many bytes of content.
+pub const PACK_TARGET: usize = 1 << 20;
+
+/// Files up to this size, in bytes, travel in packs; larger ones in pieces.
+pub const PACK_FILE_MAX: u64 = 512 << 10;
+
+/// How much of a listing may be under way: the sum of [`ListItem::cost`] over
+/// all items whose outcome the sender has not heard yet. It bounds the memory
+/// of both sides, and with it the listing never stands in front of the data.
+pub const LIST_WINDOW: u64 = 4 << 20;
+
+/// Which role the agent shall play in a job.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Role {
+    /// Send these: paths on the agent's machine.
+    Sender {
+        /// The sources.
+        sources: Vec<Vec<u8>>,
+        /// Whether directories may be walked.
+        recursive: bool,
+        /// Whether symbolic links are followed.
+        follow: bool,
+    },
+    /// Receive into this place on the agent's machine.
+    Receiver {
+        /// The destination as the user gave it.
+        dest: Vec<u8>,
+        /// It must be a directory.
+        into_dir: bool,
+        /// What to do with what exists.
+        policy: Policy,
+    },
+}
+
+/// The client starts a copy.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CopyRequest {
+    /// The agent's part in it.
+    pub role: Role,
+}
+
+/// One item of a listing.
+///
+/// Entries and faults are numbered in the order of their sending, from 1; a
+/// directory's number is also its name in the `dir` fields. 0 is the root.
+/// Within a directory, first come all entries that are no directories, in
+/// ascending order of their names, then the directories in that order, each
+/// followed at once by its own content and its [`ListItem::DirEnd`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ListItem {
+    /// An entry of the directory `dir`.
+    Entry {
+        /// Number of the directory.
+        dir: u64,
+        /// The entry.
+        entry: Entry,
+    },
+    /// Something in `dir` that can't be listed.
+    Fault {
+        /// Number of the directory.
+        dir: u64,
+        /// Its name, or a source's path as the user gave it; for showing only.
+        name: Vec<u8>,
+        /// What is wrong.
+        fault: Fault,
+    },
+    /// The directory's last entry was listed.
+    DirEnd {
+        /// Number of the directory.
+        dir: u64,
+    },
+}
+
+impl ListItem {
+    /// What the item counts against [`LIST_WINDOW`]: about the bytes of memory
+    /// that an entry under way takes on either side.
+    pub fn cost(&self) -> u64 {
+        let names = match self {
+            Self::Entry { entry, .. } => {
+                let target = match &entry.kind {
+                    haul_model::Kind::Symlink { target } => target.len(),
+                    _ => 0,
+                };
+                entry.name.as_ref().map_or(0, |name| name.as_bytes().len()) + target
+            }
+            Self::Fault { name, fault, .. } => name.len() + fault.message.len(),
+            Self::DirEnd { .. } => return 0,
+        };
+        64 + names as u64
+    }
+}
+
+/// The receiver asks for the content of a listed file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Want {
+    /// The file's number in the listing.
+    pub index: u64,
+}
+
+/// One file in a pack.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PackItem {
+    /// A file whose whole content is in the pack.
+    File {
+        /// Its number in the listing.
+        index: u64,
+        /// Length of its content, in bytes.
+        len: u32,
+        /// Its modification time when it was read.
+        mtime: Timestamp,
+        /// The hash of its content.
+        hash: ContentHash,
+    },
+    /// A file that could not be read.
+    Fault {
+        /// Its number in the listing.
+        index: u64,
+        /// What is wrong.
+        fault: Fault,
+    },
+}
+
+/// What became of one entry.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutcomeItem {
+    /// Its number in the listing.
+    pub index: u64,
+    /// Its fate.
+    pub outcome: Outcome,
+}
+
+/// One thing asked of an agent outside of jobs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Request {
+    /// What stands at a path?
+    Stat {
+        /// The path.
+        path: Vec<u8>,
+        /// Whether a symbolic link is followed.
+        follow: bool,
+    },
+    /// What is in the directory at a path?
+    List {
+        /// The path.
+        path: Vec<u8>,
+    },
+    /// What is the hash of the file at a path?
+    Hash {
+        /// The path.
+        path: Vec<u8>,
+    },
+}
+
+/// The answer to a request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Reply {
+    /// To `Stat`.
+    Entry(Entry),
+    /// To `List`: some of the entries; more follow until `End`.
+    Entries(Vec<Listed>),
+    /// To `List`: that was all.
+    End,
+    /// To `Hash`.
+    Hash(ContentHash),
+    /// To any: it can't be answered.
+    Fault(Fault),
+}
+
+/// One entry in an answer to `List`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Listed {
+    /// An entry that could be looked at.
+    Entry(Entry),
+    /// One that could not.
+    Fault {
+        /// Its name.
+        name: Name,
+        /// What is wrong.
+        fault: Fault,
+    },
+}
+
+/// Every message that travels as one structure. Contents travel in frames of
+/// their own shape, see [`crate::PackBuilder`] and [`crate::data_head`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Message {
+    /// Client to agent: copy.
+    Copy(CopyRequest),
+    /// Client to agent: one question.
+    Request(Request),
+    /// Agent to client: an answer.
+    Reply(Reply),
+    /// Sender to receiver: what there is.
+    List(Vec<ListItem>),
+    /// Receiver to sender: what to send.
+    Want(Vec<Want>),
+    /// Sender to receiver: the whole content of a file was sent in pieces, or
+    /// it can't be.
+    FileEnd(FileEnd),
+    /// Receiver to sender: what became of entries.
+    Outcomes(Vec<OutcomeItem>),
+    /// Receiver to sender: everything has an outcome and all is in its place.
+    Done(Summary),
+    /// Either: the job can't go on.
+    Abort(Abort),
+}
+
+/// The end of a file that travels in pieces.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileEnd {
+    /// Its number in the listing.
+    pub index: u64,
+    /// What was sent, or why it is no good.
+    pub result: Result<FileSeal, Fault>,
+}
+
+/// What the sender vouches for when it has sent a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileSeal {
+    /// Length of the content, in bytes.
+    pub size: u64,
+    /// Its modification time when it was read.
+    pub mtime: Timestamp,
+    /// The hash of the content.
+    pub hash: ContentHash,
+}
+
+/// Why a job can't go on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Abort {
+    /// What was asked makes no sense at the peer.
+    Usage(String),
+    /// The destination as a whole can't be used.
+    Destination {
+        /// Its path.
+        path: Vec<u8>,
+        /// What is wrong with it.
+        fault: Fault,
+    },
+    /// The peer broke the rules of the protocol.
+    Protocol(String),
+    /// The user interrupted.
+    Cancelled,
+}

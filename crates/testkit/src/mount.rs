@@ -1,0 +1,97 @@
+//! Small file systems of a test's own, to be full, read-only, or just elsewhere.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use tempfile::TempDir;
+
+use crate::{at, failed};
+
+/// A tmpfs on a temporary directory, taken away when dropped.
+#[derive(Debug)]
+pub struct Mount {
+    dir: TempDir,
+}
+
+impl Mount {
+    /// Mounts a tmpfs that holds `size_bytes`. None where that isn't allowed:
+    /// it needs root, and in a container the right to mount. A test that gets
+    /// None has nothing to test on and says that it skips.
+    pub fn tmpfs(size_bytes: u64) -> Option<Mount> {
+        if !rustix::process::geteuid().is_root() {
+            return None;
+        }
+        let mount = Mount { dir: TempDir::new().ok()? };
+        let options = format!("size={size_bytes},mode=0755");
+        let mounted = run("mount", &["-t", "tmpfs", "-o", &options, "haul-test"], mount.path());
+        mounted.ok().map(|()| mount)
+    }
+
+    /// Where it is mounted.
+    pub fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// A path below it.
+    pub fn join(&self, name: impl AsRef<Path>) -> PathBuf {
+        self.path().join(name)
+    }
+
+    /// Makes it read-only. Fails while a file on it is open for writing.
+    pub fn remount_read_only(&self) -> io::Result<()> {
+        run("mount", &["-o", "remount,ro"], self.path())
+    }
+
+    /// Makes it writable again.
+    pub fn remount_writable(&self) -> io::Result<()> {
+        run("mount", &["-o", "remount,rw"], self.path())
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        // Lazily (MNT_DETACH), because a process that was just killed can still
+        // hold it. Without a mount this fails, and nothing is lost.
+        let _ = run("umount", &["-l"], self.path());
+    }
+}
+
+fn run(program: &str, args: &[&str], path: &Path) -> io::Result<()> {
+    let done = Command::new(program).args(args).arg(path).stdin(Stdio::null()).output();
+    let done = done.map_err(|e| at("start", Path::new(program), e))?;
+    if done.status.success() {
+        return Ok(());
+    }
+    Err(failed(format!(
+        "{program} {}: {}",
+        path.display(),
+        String::from_utf8_lossy(&done.stderr).trim()
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn a_mount_gets_full_and_read_only_and_goes_away() {
+        let Some(mount) = Mount::tmpfs(1 << 20) else {
+            eprintln!("skipped: mounting is not allowed here");
+            return;
+        };
+        let path = mount.path().to_path_buf();
+        let full = fs::write(mount.join("large"), vec![1; 2 << 20]).expect_err("it is too large");
+        assert_eq!(full.kind(), io::ErrorKind::StorageFull);
+        fs::remove_file(mount.join("large")).expect("removed");
+        fs::write(mount.join("small"), b"small").expect("written");
+        mount.remount_read_only().expect("remounted");
+        let refused = fs::write(mount.join("small"), b"more").expect_err("it is read-only");
+        assert_eq!(refused.kind(), io::ErrorKind::ReadOnlyFilesystem);
+        mount.remount_writable().expect("remounted");
+        fs::write(mount.join("small"), b"more").expect("written");
+        drop(mount);
+        assert!(!path.exists());
+    }
+}

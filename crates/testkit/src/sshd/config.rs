@@ -1,0 +1,133 @@
+//! What is written for a server before it starts: keys, and the configuration
+//! of both sides.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use super::{HOST, SshdBuilder, write};
+use crate::{at, failed};
+
+impl SshdBuilder {
+    pub(super) fn server_config(
+        &self,
+        dir: &Path,
+        port: u16,
+        mark: &str,
+        sshd: &Path,
+    ) -> io::Result<String> {
+        let path = |name: &str| quoted(&dir.join(name));
+        let sftp = find(
+            "sftp-server",
+            &["/usr/lib/openssh", "/usr/libexec/openssh", "/usr/libexec", "/usr/lib/ssh"],
+        );
+        let sftp = sftp.map_or("internal-sftp".to_owned(), |path| path.display().to_string());
+        let mut env = format!("SetEnv {mark}");
+        for (name, value) in &self.env {
+            env.push_str(&format!(" \"{name}={value}\""));
+        }
+        let use_pam = if root_is_locked() { "yes" } else { "no" };
+        let mut lines = self.server_lines.clone();
+        lines.extend([
+            format!("Port {port}"),
+            "ListenAddress 127.0.0.1".to_owned(),
+            format!("HostKey {}", path("host_key")),
+            format!("AuthorizedKeysFile {}", path("authorized_keys")),
+            format!("PidFile {}", path("pid")),
+            format!("Subsystem sftp {sftp}"),
+            format!("UsePAM {use_pam}"),
+            "PermitRootLogin yes".to_owned(),
+            "PubkeyAuthentication yes".to_owned(),
+            "PasswordAuthentication no".to_owned(),
+            "KbdInteractiveAuthentication no".to_owned(),
+            "PermitUserEnvironment no".to_owned(),
+            "PermitUserRC no".to_owned(),
+            "StrictModes no".to_owned(),
+            "UseDNS no".to_owned(),
+            "PrintMotd no".to_owned(),
+            "LogLevel ERROR".to_owned(),
+            // Tests open many connections at once.
+            "MaxStartups 1000".to_owned(),
+            "MaxSessions 1000".to_owned(),
+            env,
+        ]);
+        // From 9.8 on, sshd shuts out an address whose logins fail.
+        let penalties = "PerSourcePenalties no";
+        if knows(sshd, dir, penalties)? {
+            lines.push(penalties.to_owned());
+        }
+        Ok(lines.join("\n") + "\n")
+    }
+
+    pub(super) fn client_config(&self, dir: &Path, port: u16) -> io::Result<String> {
+        let path = |name: &str| quoted(&dir.join(name));
+        let key_file = dir.join("host_key.pub");
+        let key = fs::read_to_string(&key_file).map_err(|e| at("read", &key_file, e))?;
+        write(&dir.join("known_hosts"), &format!("[127.0.0.1]:{port} {key}"))?;
+        let mut lines = vec![format!("Host {HOST}")];
+        lines.extend(self.client_lines.clone());
+        lines.extend([
+            "HostName 127.0.0.1".to_owned(),
+            format!("Port {port}"),
+            format!("User {}", current_user()?),
+            format!("IdentityFile {}", path("user_key")),
+            "IdentitiesOnly yes".to_owned(),
+            "IdentityAgent none".to_owned(),
+            format!("UserKnownHostsFile {}", path("known_hosts")),
+            "GlobalKnownHostsFile /dev/null".to_owned(),
+            "StrictHostKeyChecking accept-new".to_owned(),
+            "BatchMode yes".to_owned(),
+            "LogLevel ERROR".to_owned(),
+        ]);
+        Ok(lines.join("\n    ") + "\n")
+    }
+}
+
+pub(super) fn make_key(path: &Path) -> io::Result<()> {
+    let made = Command::new("ssh-keygen")
+        .args(["-q", "-t", "ed25519", "-N", "", "-C", "haul-test", "-f"])
+        .arg(path)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|e| at("run ssh-keygen for", path, e))?;
+    if !made.status.success() {
+        return Err(failed(format!("ssh-keygen: {}", String::from_utf8_lossy(&made.stderr))));
+    }
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600))
+        .map_err(|e| at("set the mode of", path, e))
+}
+
+/// Whether this version of sshd takes the line, in a configuration of nothing
+/// else.
+fn knows(sshd: &Path, dir: &Path, line: &str) -> io::Result<bool> {
+    let config = dir.join("probe");
+    write(&config, &format!("{line}\nHostKey {}\n", quoted(&dir.join("host_key"))))?;
+    let tested = Command::new(sshd).arg("-t").arg("-f").arg(&config).stdin(Stdio::null()).output();
+    Ok(tested.map_err(|e| at("run", sshd, e))?.status.success())
+}
+
+/// Without PAM, sshd refuses an account whose password is locked (`!`), even
+/// with a key. Only root can see that, and only root has to.
+fn root_is_locked() -> bool {
+    rustix::process::geteuid().is_root()
+        && fs::read_to_string("/etc/shadow")
+            .is_ok_and(|shadow| shadow.lines().any(|l| l.starts_with("root:!")))
+}
+
+fn current_user() -> io::Result<String> {
+    let named = Command::new("id").arg("-un").output()?;
+    let name = String::from_utf8_lossy(&named.stdout).trim().to_owned();
+    if name.is_empty() { Err(failed("`id -un` says nothing")) } else { Ok(name) }
+}
+
+pub(super) fn find(program: &str, dirs: &[&str]) -> Option<PathBuf> {
+    let on_path = std::env::var_os("PATH").unwrap_or_default();
+    let dirs = dirs.iter().map(PathBuf::from).chain(std::env::split_paths(&on_path));
+    dirs.map(|dir| dir.join(program)).find(|path| path.is_file())
+}
+
+fn quoted(path: &Path) -> String {
+    format!("\"{}\"", path.display())
+}

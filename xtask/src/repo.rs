@@ -1,0 +1,47 @@
+//! The repository, and commands that run in it.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::Result;
+
+/// The repository's root.
+pub(crate) fn root() -> &'static Path {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().expect("xtask is a directory of the repository")
+}
+
+/// The cargo that runs this chore, started in the root.
+pub(crate) fn cargo() -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(root());
+    command
+}
+
+/// Where cargo puts what it builds for the workspace.
+pub(crate) fn target_dir() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |dir| root().join(dir))
+}
+
+/// Runs a command to its end; anything but success is an error that names it.
+pub(crate) fn run(command: &mut Command) -> Result<()> {
+    let name = describe(command);
+    let status = command.status().map_err(|e| format!("can't start {name}: {e}"))?;
+    if status.success() { Ok(()) } else { Err(format!("{name}: {status}").into()) }
+}
+
+/// The output of a command that says something about the machine: its first
+/// line, from wherever it was written.
+pub(crate) fn first_line(program: &str, args: &[&str]) -> Option<String> {
+    let said = Command::new(program).args(args).output().ok()?;
+    let text = [said.stdout, said.stderr].concat();
+    let text = String::from_utf8_lossy(&text);
+    text.lines().map(str::trim).find(|line| !line.is_empty()).map(str::to_owned)
+}
+
+/// Program and arguments as one line, without the path of the program.
+fn describe(command: &Command) -> String {
+    let program = Path::new(command.get_program()).file_name().unwrap_or_default();
+    let words = std::iter::once(program).chain(command.get_args());
+    words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,210 @@
+//! The rules of the house that neither the compiler nor clippy checks.
+//!
+//! Each rule looks at one file and knows no other, so that it can be tested on
+//! text that breaks it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::{Result, repo};
+
+/// A file longer than this is usually two.
+const LINES_MAX: usize = 800;
+
+/// The only crate that may have unsafe code.
+const UNSAFE_CRATE: &str = "sys";
+
+/// Words that say that something was left for later.
+const LEFTOVERS: &[&str] = &[
+    concat!("todo", "!("),
+    concat!("unimplemented", "!("),
+    concat!("dbg", "!("),
+    concat!("#[", "ignore"),
+];
+
+/// Which of our crates a crate may use. The arrows point one way.
+const ARROWS: &[(&str, &[&str])] = &[
+    ("haul", &["engine", "net", "model"]),
+    ("engine", &["proto", "net", "store", "sys", "model"]),
+    ("store", &["sys", "model"]),
+    ("proto", &["model"]),
+    ("sys", &["model"]),
+    ("model", &[]),
+    ("net", &[]),
+    ("testkit", &[]),
+    ("xtask", &["testkit"]),
+];
+
+/// Checks the whole repository.
+pub(crate) fn run() -> Result<()> {
+    let root = repo::root();
+    let mut complaints = Vec::new();
+    for path in sources(root)? {
+        let name = path.strip_prefix(root).unwrap_or(&path).display().to_string();
+        let text = fs::read_to_string(&path)?;
+        complaints.extend(check_source(&text).into_iter().map(|what| format!("{name}: {what}")));
+    }
+    for dir in crates(root)? {
+        let name = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let shown = dir.strip_prefix(root).unwrap_or(&dir).display().to_string();
+        let manifest = fs::read_to_string(dir.join("Cargo.toml"))?;
+        complaints.extend(check_arrows(&name, &manifest).into_iter().map(|what| format!("{shown}: {what}")));
+        for file in ["src/lib.rs", "src/main.rs"] {
+            if let Ok(text) = fs::read_to_string(dir.join(file)) {
+                complaints.extend(check_crate_root(&name, &text).map(|what| format!("{shown}/{file}: {what}")));
+            }
+        }
+    }
+    if complaints.is_empty() {
+        return Ok(());
+    }
+    for complaint in &complaints {
+        eprintln!("{complaint}");
+    }
+    Err(format!("{} things are untidy", complaints.len()).into())
+}
+
+/// Every source file says what it owns, is short enough, and leaves nothing for
+/// later.
+fn check_source(text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let generated = text.lines().take(3).any(|line| line.contains("@generated"));
+    if !generated && !text.starts_with("//!") {
+        found.push("does not begin with `//!`".to_owned());
+    }
+    let lines = text.lines().count();
+    if !generated && lines > LINES_MAX {
+        found.push(format!("{lines} lines; {LINES_MAX} are the most"));
+    }
+    for (index, line) in text.lines().enumerate() {
+        for leftover in LEFTOVERS.iter().filter(|leftover| line.contains(**leftover)) {
+            found.push(format!("line {}: `{leftover}`", index + 1));
+        }
+    }
+    found
+}
+
+/// Unsafe code lives in one crate.
+fn check_crate_root(name: &str, text: &str) -> Option<String> {
+    let forbids = text.lines().any(|line| line.trim() == "#![forbid(unsafe_code)]");
+    (name != UNSAFE_CRATE && !forbids).then(|| "has no `#![forbid(unsafe_code)]`".to_owned())
+}
+
+/// A crate uses only those of our crates that it may. For its tests, the test
+/// kit may be used by all.
+fn check_arrows(name: &str, manifest: &str) -> Vec<String> {
+    let Some((_, allowed)) = ARROWS.iter().find(|(from, _)| *from == name) else {
+        return vec![format!("no rule says which crates `{name}` may use")];
+    };
+    let mut found = Vec::new();
+    for (to, for_tests) in uses(manifest) {
+        if !allowed.contains(&&to[..]) && !(for_tests && to == "testkit") {
+            found.push(format!("`{name}` must not use `{to}`"));
+        }
+    }
+    found
+}
+
+/// Our crates that a manifest names as dependencies (`haul-NAME`), and whether
+/// for tests alone. The subset of TOML that manifests are written in.
+fn uses(manifest: &str) -> Vec<(String, bool)> {
+    let mut found = Vec::new();
+    let mut section = "";
+    for line in manifest.lines().map(str::trim) {
+        let mut key = line.split(['=', '.', ' ']).next().unwrap_or_default();
+        if let Some(header) = line.strip_prefix('[') {
+            section = header.trim_end_matches(']');
+            // `[dependencies.haul-x]` is a section and a dependency in one.
+            key = section.rsplit('.').next().unwrap_or_default();
+        }
+        let Some(to) = key.trim_matches('"').strip_prefix("haul-") else { continue };
+        if section.contains("dependencies") {
+            found.push((to.to_owned(), section.contains("dev-dependencies")));
+        }
+    }
+    found
+}
+
+/// Every directory that is a crate of the workspace.
+fn crates(root: &Path) -> Result<Vec<PathBuf>> {
+    let mut dirs = vec![root.join("xtask")];
+    for entry in fs::read_dir(root.join("crates"))? {
+        let path = entry?.path();
+        if path.join("Cargo.toml").exists() {
+            dirs.push(path);
+        }
+    }
+    dirs.sort_unstable();
+    Ok(dirs)
+}
+
+/// Every `.rs` file of the project.
+fn sources(root: &Path) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    let mut open: Vec<_> = ["crates", "xtask", "fuzz"].map(|dir| root.join(dir)).into();
+    open.retain(|dir| dir.exists());
+    while let Some(dir) = open.pop() {
+        for entry in fs::read_dir(&dir)? {
+            let path = entry?.path();
+            let built = path.file_name().is_some_and(|name| name == "target");
+            if path.is_dir() && !built {
+                open.push(path);
+            } else if path.extension().is_some_and(|ext| ext == "rs") {
+                found.push(path);
+            }
+        }
+    }
+    found.sort_unstable();
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tidy_file_passes_and_each_fault_is_found() {
+        assert!(check_source("//! Owns nothing.\nfn main() {}\n").is_empty());
+        assert_eq!(check_source("fn main() {}\n"), ["does not begin with `//!`"]);
+        assert!(check_source("// @generated\nfn main() {}\n").is_empty());
+        for leftover in LEFTOVERS {
+            let found = check_source(&format!("//! Owns.\n\n    {leftover}"));
+            assert_eq!(found, [format!("line 3: `{leftover}`")]);
+        }
+        assert!(check_source(&format!("//! Owns.\n{}", "\n".repeat(LINES_MAX - 1))).is_empty());
+        assert_eq!(check_source(&format!("//! Owns.\n{}", "\n".repeat(LINES_MAX))).len(), 1);
+    }
+
+    #[test]
+    fn unsafe_code_is_forbidden_everywhere_but_in_its_crate() {
+        assert!(check_crate_root("model", "//! M.\n#![forbid(unsafe_code)]\n").is_none());
+        assert!(check_crate_root("model", "//! M.\n// #![forbid(unsafe_code)]\n").is_some());
+        assert!(check_crate_root("sys", "//! S.\n").is_none());
+    }
+
+    #[test]
+    fn arrows_in_the_wrong_direction_are_found_however_they_are_written() {
+        let good = "[package]\nname = \"haul-store\"\n[dependencies]\nhaul-sys.workspace = true\nhaul-model = { path = \"x\" }\n[dev-dependencies]\nhaul-testkit.workspace = true\n";
+        assert!(check_arrows("store", good).is_empty());
+        for bad in [
+            "[dependencies]\nhaul-net.workspace = true\n",
+            "[dependencies]\nhaul-net = { workspace = true }\n",
+            "[dependencies.haul-net]\nworkspace = true\n",
+            "[target.'cfg(unix)'.dependencies]\nhaul-net.workspace = true\n",
+            "[dev-dependencies]\nhaul-net.workspace = true\n",
+            "[build-dependencies]\nhaul-net=\"1\"\n",
+        ] {
+            assert_eq!(check_arrows("store", bad), ["`store` must not use `net`"], "{bad}");
+        }
+        assert_eq!(check_arrows("store", "[dependencies]\nhaul-testkit.workspace = true\n").len(), 1);
+        assert_eq!(check_arrows("newcomer", "").len(), 1);
+    }
+
+    #[test]
+    fn the_repository_is_seen() {
+        let sources = sources(repo::root()).expect("read");
+        assert!(sources.iter().any(|path| path.ends_with("xtask/src/tidy.rs")));
+        let crates = crates(repo::root()).expect("read");
+        assert_eq!(crates.len(), ARROWS.len());
+    }
+}
