@@ -106,7 +106,10 @@ fn run_target(dir: &Path, program: &Path, target: &str, seconds: u32) -> Result<
         for line in &lines[lines.len().saturating_sub(LINES_SHOWN)..] {
             eprintln!("{line}");
         }
-        return Err(format!("the fuzz target {target} found something; the input is in fuzz/artifacts/{target}").into());
+        return Err(format!(
+            "the fuzz target {target} found something; the input is in fuzz/artifacts/{target}"
+        )
+        .into());
     }
     let done = said.lines().rev().find(|line| line.starts_with("Done ")).unwrap_or("done");
     println!("fuzz {target}: {done}");

@@ -20,7 +20,8 @@ pub(crate) fn cargo() -> Command {
 
 /// Where cargo puts what it builds for the workspace.
 pub(crate) fn target_dir() -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |dir| root().join(dir))
+    std::env::var_os("CARGO_TARGET_DIR")
+        .map_or_else(|| root().join("target"), |dir| root().join(dir))
 }
 
 /// Runs a command to its end; anything but success is an error that names it.

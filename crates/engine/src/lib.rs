@@ -2,9 +2,18 @@
 
 #![forbid(unsafe_code)]
 
+mod control;
+mod copy;
+mod dirs;
 mod job;
+mod link;
 mod monitor;
+mod pool;
+mod receiver;
 mod request;
+mod sender;
+mod tree;
+mod words;
 
 pub use job::{CopyJob, JobError, Placement, run};
 pub use haul_model::{Outcome, Skip, Summary};

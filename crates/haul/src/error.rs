@@ -1,6 +1,7 @@
 //! What ends a command early, in a form that a person and a script can act
 //! on, and the program's exit codes.
 
+use crate::location::LocationError;
 use haul_engine::JobError;
 use haul_net::ConnectError;
 use std::error::Error;
@@ -96,6 +97,12 @@ impl CommandError {
         Self::new(ErrorKind::Usage, source)
     }
 
+    /// The user ended the command.
+    pub(crate) fn interrupted() -> Self {
+        Self::new(ErrorKind::Interrupted, "interrupted")
+            .with_hint("run the same command again: what is finished is skipped")
+    }
+
     /// The same with one more hint.
     pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hints.push(hint.into());
@@ -115,9 +122,25 @@ impl Error for CommandError {
     }
 }
 
+impl From<LocationError> for CommandError {
+    fn from(error: LocationError) -> Self {
+        let hint = error.hint();
+        hint.into_iter().fold(Self::usage(error), Self::with_hint)
+    }
+}
+
 impl From<ConnectError> for CommandError {
     fn from(error: ConnectError) -> Self {
-        Self::new(ErrorKind::Connection, error)
+        use ConnectError as E;
+        let kind = match error {
+            E::HostName { .. }
+            | E::UserName { .. }
+            | E::RemoteShell { .. }
+            | E::RemoteHaul { .. } => ErrorKind::Usage,
+            _ => ErrorKind::Connection,
+        };
+        let hint = error.hint();
+        hint.into_iter().fold(Self::new(kind, error), Self::with_hint)
     }
 }
 
@@ -127,7 +150,7 @@ impl From<JobError> for CommandError {
             JobError::Connection(error) => error.into(),
             JobError::Usage(_) => Self::usage(error),
             JobError::Protocol(_) => Self::new(ErrorKind::Protocol, error),
-            JobError::Interrupted => Self::new(ErrorKind::Interrupted, error),
+            JobError::Interrupted => Self::interrupted(),
             JobError::Destination { ref fault, .. } => {
                 let hint = fault.hint();
                 let error = Self::new(ErrorKind::Destination, error);

@@ -2,6 +2,7 @@
 //! `ssh://[user@]host[:port]/path`. Paths are bytes and stay as they were given.
 
 use haul_model::{escape_bytes, escape_text};
+use haul_net::{ConnectError, SshTarget};
 use std::ffi::OsStr;
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
@@ -23,42 +24,27 @@ pub(crate) struct Location {
 pub(crate) enum Place {
     /// This one.
     Here,
-    /// Another one.
-    There(Host),
-}
-
-/// How another machine is reached.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Host {
-    /// The user to log in as, if not left to ssh.
-    pub(crate) user: Option<String>,
-    /// A host name, an address without brackets, or an alias in ssh's configuration.
-    pub(crate) name: String,
-    /// The port, if not left to ssh.
-    pub(crate) port: Option<u16>,
+    /// Another one, and how it is reached.
+    There(SshTarget),
 }
 
 /// Why some words are not a location.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{}: {why}", escape_bytes(.given))]
+#[derive(Debug, thiserror::Error)]
+#[error("'{}': {why}", escape_bytes(.given))]
 pub(crate) struct LocationError {
     given: Vec<u8>,
     why: Fault,
 }
 
 /// What is wrong with the words.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, thiserror::Error)]
 enum Fault {
-    #[error("the path is empty")]
+    #[error("a path must not be empty")]
     EmptyPath,
-    #[error("the host name is empty; write ./ before a local name that has a \":\"")]
-    EmptyHost,
-    #[error("the user name is empty")]
-    EmptyUser,
-    #[error("a host or user name must not begin with \"-\"")]
-    LeadingDash,
-    #[error("a host or user name must be UTF-8 without spaces and control characters")]
-    UnfitName,
+    #[error("a host or user name must be UTF-8")]
+    NotText,
+    #[error(transparent)]
+    Name(#[from] ConnectError),
     #[error("\"{}\" is not a port: 1 to 65535", escape_text(.0))]
     Port(String),
     #[error("passwords are not taken on the command line: ssh will ask")]
@@ -69,6 +55,16 @@ enum Fault {
     Nul,
     #[error("{}:// is not known: write ssh://[user@]host[:port]/path or [user@]host:path", escape_text(.0))]
     Scheme(String),
+}
+
+impl LocationError {
+    /// What a person can do about it.
+    pub(crate) fn hint(&self) -> Option<String> {
+        match &self.why {
+            Fault::Name(error) => error.hint(),
+            _ => None,
+        }
+    }
 }
 
 /// The directory where a path that names none starts.
@@ -101,19 +97,6 @@ impl fmt::Display for Location {
     }
 }
 
-impl fmt::Display for Host {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(user) = &self.user {
-            write!(f, "{}@", escape_text(user))?;
-        }
-        match self.port {
-            None => f.write_str(&escape_text(&self.name)),
-            Some(port) if self.name.contains(':') => write!(f, "[{}]:{port}", self.name),
-            Some(port) => write!(f, "{}:{port}", escape_text(&self.name)),
-        }
-    }
-}
-
 fn parse(words: &[u8]) -> Result<(Place, Vec<u8>), Fault> {
     if words.is_empty() {
         return Err(Fault::EmptyPath);
@@ -130,13 +113,8 @@ fn parse(words: &[u8]) -> Result<(Place, Vec<u8>), Fault> {
     let Some(colon) = host_end(words) else { return Ok((Place::Here, words.to_vec())) };
     let (login, path) = (&words[..colon], &words[colon + 1..]);
     let (user, name) = split_user(login);
-    let host = Host {
-        user: user.map(|user| checked_name(user, Fault::EmptyUser)).transpose()?,
-        name: checked_name(unbracketed(name), Fault::EmptyHost)?,
-        port: None,
-    };
     let path = if path.is_empty() { START_DIRECTORY } else { path };
-    Ok((Place::There(host), path.to_vec()))
+    Ok((Place::There(target(user, unbracketed(name))?), path.to_vec()))
 }
 
 /// Splits `scheme://rest`.
@@ -175,12 +153,15 @@ fn parse_url(rest: &[u8]) -> Result<(Place, Vec<u8>), Fault> {
     let (authority, path) = rest.split_at(slash);
     let (user, host) = split_user(authority);
     let (name, port) = split_port(host)?;
-    let user = match user {
-        Some(user) if user.contains(&b':') => return Err(Fault::Password),
-        Some(user) => Some(checked_name(&percent_decoded(user)?, Fault::EmptyUser)?),
-        None => None,
+    if user.is_some_and(|user| user.contains(&b':')) {
+        return Err(Fault::Password);
+    }
+    let user = user.map(percent_decoded).transpose()?;
+    let target = target(user.as_deref(), &percent_decoded(name)?)?;
+    let target = match port {
+        Some(port) => target.with_port(port),
+        None => target,
     };
-    let name = checked_name(&percent_decoded(name)?, Fault::EmptyHost)?;
     let path = percent_decoded(path)?;
     if path.contains(&0) {
         return Err(Fault::Nul);
@@ -197,7 +178,7 @@ fn parse_url(rest: &[u8]) -> Result<(Place, Vec<u8>), Fault> {
         }
         _ => path,
     };
-    Ok((Place::There(Host { user, name, port }), path))
+    Ok((Place::There(target), path))
 }
 
 /// Splits `user@host`; a user name may have `@` in it, a host name can't.
@@ -229,17 +210,10 @@ fn unbracketed(name: &[u8]) -> &[u8] {
     name.strip_prefix(b"[").and_then(|name| name.strip_suffix(b"]")).unwrap_or(name)
 }
 
-/// A host or user name that ssh can be given: what begins with `-` would be
-/// read as an option there.
-fn checked_name(name: &[u8], empty: Fault) -> Result<String, Fault> {
-    match str::from_utf8(name).map_err(|_| Fault::UnfitName)? {
-        "" => Err(empty),
-        name if name.starts_with('-') => Err(Fault::LeadingDash),
-        name if name.contains(|c: char| c.is_control() || c.is_whitespace()) => {
-            Err(Fault::UnfitName)
-        }
-        name => Ok(name.to_owned()),
-    }
+/// The host that is reached as `user@host`. ssh decides what is left out.
+fn target(user: Option<&[u8]>, host: &[u8]) -> Result<SshTarget, Fault> {
+    let text = |bytes| str::from_utf8(bytes).map_err(|_| Fault::NotText);
+    Ok(SshTarget::new(user.map(text).transpose()?, text(host)?)?)
 }
 
 /// RFC 3986, section 2.1: `%` and two hexadecimal digits stand for a byte.
@@ -261,5 +235,4 @@ fn percent_decoded(text: &[u8]) -> Result<Vec<u8>, Fault> {
 }
 
 #[cfg(test)]
-#[path = "location_tests.rs"]
 mod tests;

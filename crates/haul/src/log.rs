@@ -18,7 +18,9 @@ pub(crate) fn start() {
 
 /// The level that a word names; an unknown word is no reason not to copy.
 fn level(word: &str) -> Option<LevelFilter> {
-    word.parse().ok().filter(|level| *level != LevelFilter::OFF)
+    let level = word.parse().ok().filter(|level| *level != LevelFilter::OFF);
+    // The parser takes the empty word for "error".
+    level.filter(|_| !word.is_empty())
 }
 
 #[cfg(test)]

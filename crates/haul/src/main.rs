@@ -21,7 +21,7 @@ fn main() -> std::process::ExitCode {
     log::start();
     let code = match args::from_env() {
         Ok(command) => command::run(command),
-        Err(error) => report::usage_error(&error),
+        Err(error) => report::end_of_command(&error),
     };
     code.into()
 }

@@ -1,21 +1,26 @@
-//! Authenticated byte streams to other machines. Knows no messages.
+//! Authenticated byte streams to other machines. Knows no messages: what the
+//! bytes mean, and how the two ends greet each other, is the caller's.
+//!
+//! [`connect`] starts the system's `ssh` with `haul serve` as its remote
+//! command and hands back a [`Connection`] at once, before anyone has logged
+//! in. The caller greets the peer over it. If that ends in an end of file,
+//! [`Closer::explain`] tells why, as a [`ConnectError`] with a hint for the
+//! person at the keyboard.
 
 #![forbid(unsafe_code)]
 
-use std::io::{Read, Write};
+mod cipher;
+mod connection;
+mod diagnosis;
+mod error;
+mod process;
+mod remote_command;
+mod ssh;
+mod stderr;
+mod target;
 
-/// Why a connection could not be made or did not last.
-#[derive(Debug, thiserror::Error)]
-#[error("{message}")]
-pub struct ConnectError {
-    /// What happened, escaped for showing.
-    pub message: String,
-}
-
-/// A byte stream in both directions, and what ends it.
-pub struct Connection {
-    /// Bytes from the peer.
-    pub reader: Box<dyn Read + Send>,
-    /// Bytes to the peer.
-    pub writer: Box<dyn Write + Send>,
-}
+pub use connection::{Closer, Connection, Killer};
+pub use error::ConnectError;
+pub use ssh::connect;
+pub use stderr::Diagnostics;
+pub use target::SshTarget;

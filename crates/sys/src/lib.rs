@@ -1,1 +1,20 @@
-//! Placeholder.
+//! The operating system: directories held open by handle, metadata through
+//! handles, ways to move content inside the kernel, and confinement.
+//!
+//! Everything that differs between systems is behind one name here. rustix
+//! wraps the system calls, so there is no `unsafe` in this crate either.
+
+#![forbid(unsafe_code)]
+
+mod confine;
+mod content;
+mod dir;
+mod limits;
+mod meta;
+mod unnamed;
+
+pub use confine::{Access, confine};
+pub use content::{advise_sequential, clone_file, copy_range, next_data};
+pub use dir::{Dir, DirEntry, path_stat};
+pub use limits::{effective_user, raise_open_files};
+pub use meta::{Stat, file_stat, set_mode, set_mtime};

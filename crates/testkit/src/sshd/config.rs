@@ -28,7 +28,7 @@ impl SshdBuilder {
         for (name, value) in &self.env {
             env.push_str(&format!(" \"{name}={value}\""));
         }
-        let use_pam = if root_is_locked() { "yes" } else { "no" };
+        let use_pam = if needs_pam() { "yes" } else { "no" };
         let mut lines = self.server_lines.clone();
         lines.extend([
             format!("Port {port}"),
@@ -108,12 +108,12 @@ fn knows(sshd: &Path, dir: &Path, line: &str) -> io::Result<bool> {
     Ok(tested.map_err(|e| at("run", sshd, e))?.status.success())
 }
 
-/// Without PAM, sshd refuses an account whose password is locked (`!`), even
-/// with a key. Only root can see that, and only root has to.
-fn root_is_locked() -> bool {
-    rustix::process::geteuid().is_root()
-        && fs::read_to_string("/etc/shadow")
-            .is_ok_and(|shadow| shadow.lines().any(|l| l.starts_with("root:!")))
+/// Whether sshd has to ask PAM whether the account may log in. Without PAM it
+/// looks at the password itself and refuses a locked one, even with a key; and
+/// what it may not read, when it is not root, counts as locked.
+fn needs_pam() -> bool {
+    let locked = |shadow: String| shadow.lines().any(|line| line.starts_with("root:!"));
+    !rustix::process::geteuid().is_root() || fs::read_to_string("/etc/shadow").is_ok_and(locked)
 }
 
 fn current_user() -> io::Result<String> {

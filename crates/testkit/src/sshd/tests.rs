@@ -1,5 +1,7 @@
 //! The server answers, knows only its own keys, and leaves nothing behind.
 
+use std::os::unix::fs::PermissionsExt;
+
 use super::*;
 
 fn output(mut command: Command) -> (bool, String) {
@@ -103,4 +105,31 @@ fn cutting_and_dropping_end_every_session() {
     assert!(!client.wait().expect("waited").success());
     assert!(dropped.iter().all(|&pid| !proc::is_alive(pid)));
     assert!(!proc::is_alive(server) && !dir.exists());
+}
+
+#[test]
+fn agents_are_told_from_the_shells_that_start_them_and_their_memory_is_seen() {
+    let sshd = Sshd::start().expect("started");
+    let dir = TempDir::new().expect("a temporary directory");
+    let haul = dir.path().join("haul");
+    fs::write(&haul, "#!/bin/sh\nread line\n").expect("written");
+    fs::set_permissions(&haul, PermissionsExt::from_mode(0o755)).expect("set");
+    let line = format!("sh -c '{} serve; true'", haul.display());
+    let started = Instant::now();
+    let mut client = sshd.command(&line).stdin(Stdio::piped()).spawn().expect("started");
+    while sshd.agents().is_empty() {
+        assert!(started.elapsed() < Duration::from_secs(20), "no agent: {}", sshd.log());
+        thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(sshd.agents().len(), 1);
+    let input = client.stdin.take();
+    let ender = thread::spawn(move || {
+        thread::sleep(Duration::from_millis(200));
+        drop(input);
+    });
+    let watch = proc::Watch::new(Duration::from_secs(20)).sampling(Duration::from_millis(1));
+    let ended = watch.agents_below(sshd.pid()).wait(&mut client, started).expect("waited");
+    ender.join().expect("it ended");
+    assert!(!ended.timed_out);
+    assert!(ended.usage.agent_peak_rss_bytes.is_some_and(|bytes| bytes > 100_000), "{ended:?}");
 }

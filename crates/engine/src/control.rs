@@ -1,0 +1,159 @@
+//! The course of a running job on this side: whether it goes on, how it ended,
+//! and what is told about it.
+
+use crate::dirs::lock;
+use crate::{Event, JobError, Monitor, Progress};
+use haul_model::{Entry, Kind, Outcome, Skip, Summary};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex};
+use std::time::Duration;
+
+/// How often a waiting thread looks whether the user has interrupted.
+pub(crate) const CANCEL_POLL: Duration = Duration::from_millis(50);
+
+/// Shared by all threads of a job.
+pub(crate) struct Control<'a> {
+    monitor: &'a dyn Monitor,
+    stop: AtomicBool,
+    end: Mutex<Option<Result<Summary, JobError>>>,
+    ended: Condvar,
+}
+
+impl<'a> Control<'a> {
+    pub(crate) fn new(monitor: &'a dyn Monitor) -> Self {
+        Self {
+            monitor,
+            stop: AtomicBool::new(false),
+            end: Mutex::new(None),
+            ended: Condvar::new(),
+        }
+    }
+
+    pub(crate) fn monitor(&self) -> &'a dyn Monitor {
+        self.monitor
+    }
+
+    /// Whether threads shall leave their loops.
+    pub(crate) fn stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed) || self.monitor.cancelled()
+    }
+
+    /// Ends the job early. The first reason counts.
+    pub(crate) fn fail(&self, error: JobError) {
+        self.finish(Err(error));
+    }
+
+    /// Ends the job; all that comes after it is ignored.
+    pub(crate) fn finish(&self, end: Result<Summary, JobError>) {
+        let failed = end.is_err();
+        lock(&self.end).get_or_insert(end);
+        if failed {
+            self.stop.store(true, Ordering::Relaxed);
+        }
+        self.ended.notify_all();
+    }
+
+    /// Waits for the end of the job, or for the user's interruption.
+    pub(crate) fn wait(&self) -> Result<Summary, JobError> {
+        let mut end = lock(&self.end);
+        let result = loop {
+            if let Some(result) = end.take() {
+                break result;
+            }
+            if self.monitor.cancelled() {
+                break Err(JobError::Interrupted);
+            }
+            end = match self.ended.wait_timeout(end, CANCEL_POLL) {
+                Ok((end, _)) => end,
+                Err(poisoned) => poisoned.into_inner().0,
+            };
+        };
+        self.stop.store(true, Ordering::Relaxed);
+        result
+    }
+}
+
+/// Counts what a job comes to, and tells the monitor. One of the two roles has
+/// one: the one on the side where the user is.
+pub(crate) struct Reporter<'a> {
+    monitor: &'a dyn Monitor,
+    copied: AtomicU64,
+    dirs_made: AtomicU64,
+    bytes: AtomicU64,
+    skipped: AtomicU64,
+    special: AtomicU64,
+    failed: AtomicU64,
+}
+
+impl<'a> Reporter<'a> {
+    pub(crate) fn new(monitor: &'a dyn Monitor) -> Self {
+        let zero = || AtomicU64::new(0);
+        Self {
+            monitor,
+            copied: zero(),
+            dirs_made: zero(),
+            bytes: zero(),
+            skipped: zero(),
+            special: zero(),
+            failed: zero(),
+        }
+    }
+
+    /// An entry was found.
+    pub(crate) fn listed(&self, entry: &Entry) {
+        if let Kind::File { size } = entry.kind {
+            let progress = self.monitor.progress();
+            Progress::add(&progress.files_total, 1);
+            Progress::add(&progress.bytes_total, size);
+        }
+    }
+
+    /// All entries were found.
+    pub(crate) fn listed_all(&self) {
+        self.monitor.progress().listed_all.store(true, Ordering::Relaxed);
+    }
+
+    /// `len` bytes of a file's content were moved.
+    pub(crate) fn moved(&self, len: u64) {
+        let progress = self.monitor.progress();
+        Progress::add(&progress.bytes_moved, len);
+        Progress::add(&progress.bytes_done, len);
+    }
+
+    /// The fate of an entry is known; `moved` bytes of it were counted as done
+    /// already.
+    pub(crate) fn outcome(&self, path: &[u8], kind: &Kind, moved: u64, outcome: &Outcome) {
+        let one = |counter: &AtomicU64| Progress::add(counter, 1);
+        match (outcome, kind) {
+            (Outcome::Copied | Outcome::WouldCopy, Kind::Dir) => one(&self.dirs_made),
+            (Outcome::Copied | Outcome::WouldCopy, Kind::File { size }) => {
+                one(&self.copied);
+                Progress::add(&self.bytes, *size);
+            }
+            (Outcome::Copied | Outcome::WouldCopy, _) => one(&self.copied),
+            (Outcome::Skipped(Skip::Special), _) => one(&self.special),
+            (Outcome::Skipped(_), Kind::Dir) => {}
+            (Outcome::Skipped(_), _) => one(&self.skipped),
+            (Outcome::Failed(_), _) => one(&self.failed),
+        }
+        if let Kind::File { size } = kind {
+            let progress = self.monitor.progress();
+            Progress::add(&progress.files_done, 1);
+            Progress::add(&progress.bytes_done, size.saturating_sub(moved));
+        }
+        self.monitor.event(Event::Entry { path, kind, outcome });
+    }
+
+    /// The figures so far.
+    pub(crate) fn summary(&self) -> Summary {
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Summary {
+            copied: get(&self.copied),
+            dirs_made: get(&self.dirs_made),
+            bytes: get(&self.bytes),
+            skipped: get(&self.skipped),
+            special: get(&self.special),
+            failed: get(&self.failed),
+        }
+    }
+}

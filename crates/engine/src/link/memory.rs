@@ -1,0 +1,68 @@
+//! The link between two roles in one process: a call is a message.
+
+use super::{ReceiverPort, SenderPort, SourceHandle};
+use haul_model::Summary;
+use haul_proto::{ListItem, OutcomeItem, Want};
+use std::sync::{Arc, OnceLock, Weak};
+
+/// Both directions; the roles are put in once they exist.
+#[derive(Default)]
+pub(crate) struct MemoryLink<'a> {
+    sender: OnceLock<Weak<dyn SenderPort + 'a>>,
+    receiver: OnceLock<Weak<dyn ReceiverPort + 'a>>,
+}
+
+impl<'a> MemoryLink<'a> {
+    pub(crate) fn connect(
+        &self,
+        sender: &Arc<impl SenderPort + 'a>,
+        receiver: &Arc<impl ReceiverPort + 'a>,
+    ) {
+        let sender: Weak<dyn SenderPort + 'a> = Arc::downgrade(sender) as _;
+        let receiver: Weak<dyn ReceiverPort + 'a> = Arc::downgrade(receiver) as _;
+        let fresh = self.sender.set(sender).is_ok() && self.receiver.set(receiver).is_ok();
+        debug_assert!(fresh, "a link is connected once");
+    }
+
+    fn sender(&self) -> Option<Arc<dyn SenderPort + 'a>> {
+        self.sender.get()?.upgrade()
+    }
+
+    fn receiver(&self) -> Option<Arc<dyn ReceiverPort + 'a>> {
+        self.receiver.get()?.upgrade()
+    }
+}
+
+impl ReceiverPort for MemoryLink<'_> {
+    fn list(&self, items: Vec<ListItem>) {
+        if let Some(receiver) = self.receiver() {
+            receiver.list(items);
+        }
+    }
+
+    fn files(&self, files: Vec<SourceHandle>) {
+        if let Some(receiver) = self.receiver() {
+            receiver.files(files);
+        }
+    }
+}
+
+impl SenderPort for MemoryLink<'_> {
+    fn want(&self, wants: Vec<Want>) {
+        if let Some(sender) = self.sender() {
+            sender.want(wants);
+        }
+    }
+
+    fn outcomes(&self, outcomes: Vec<OutcomeItem>) {
+        if let Some(sender) = self.sender() {
+            sender.outcomes(outcomes);
+        }
+    }
+
+    fn done(&self, summary: Summary) {
+        if let Some(sender) = self.sender() {
+            sender.done(summary);
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! What the two roles say to each other, as two traits. In memory each role
+//! stands for itself ([`memory`]); over a wire a port encodes what it is told,
+//! and the other side's reader calls the role ([`wire`]).
+
+pub(crate) mod memory;
+
+use crate::dirs::DirNode;
+use haul_model::{Name, Summary};
+use haul_proto::{ListItem, OutcomeItem, Want};
+use std::sync::Arc;
+
+/// What a Sender tells its Receiver.
+pub(crate) trait ReceiverPort: Send + Sync {
+    /// The next items of the listing.
+    fn list(&self, items: Vec<ListItem>);
+
+    /// Whole files as handles; only between roles on one machine.
+    fn files(&self, files: Vec<SourceHandle>);
+}
+
+/// What a Receiver tells its Sender.
+pub(crate) trait SenderPort: Send + Sync {
+    /// These contents shall be sent.
+    fn want(&self, wants: Vec<Want>);
+
+    /// What became of these.
+    fn outcomes(&self, outcomes: Vec<OutcomeItem>);
+
+    /// The job is done.
+    fn done(&self, summary: Summary);
+}
+
+/// A source file that the receiver can open itself.
+pub(crate) struct SourceHandle {
+    /// Its number in the listing.
+    pub(crate) index: u64,
+    /// Where it is.
+    pub(crate) dir: Arc<DirNode>,
+    /// Its name there.
+    pub(crate) name: Name,
+    /// Whether it may be a symbolic link.
+    pub(crate) follow: bool,
+}

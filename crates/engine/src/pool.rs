@@ -1,0 +1,75 @@
+//! A fixed number of buffers that go round: what is read into one is written
+//! from it, and a peer can't make us hold more than there are.
+
+use crate::control::{CANCEL_POLL, Control};
+use crossbeam_channel::{Receiver, Sender, bounded};
+use std::ops::{Deref, DerefMut};
+
+/// The buffers of one side of a job.
+pub(crate) struct Pool {
+    free: Receiver<Vec<u8>>,
+    home: Sender<Vec<u8>>,
+}
+
+/// A buffer on loan; it goes home when dropped.
+pub(crate) struct Buf {
+    /// At least `len` long. It never shrinks, so that it is zeroed only once.
+    bytes: Vec<u8>,
+    len: usize,
+    home: Sender<Vec<u8>>,
+}
+
+impl Pool {
+    /// A pool of `count` buffers, which get their memory when first used.
+    pub(crate) fn new(count: usize) -> Self {
+        let (home, free) = bounded(count);
+        for _ in 0..count {
+            let _ = home.send(Vec::new());
+        }
+        Self { free, home }
+    }
+
+    /// A buffer of `len` bytes with unspecified content, as soon as one is
+    /// free; `None` if the job ends first.
+    pub(crate) fn take(&self, len: usize, control: &Control<'_>) -> Option<Buf> {
+        loop {
+            if let Ok(mut bytes) = self.free.recv_timeout(CANCEL_POLL) {
+                if bytes.len() < len {
+                    bytes.resize(len, 0);
+                }
+                return Some(Buf { bytes, len, home: self.home.clone() });
+            }
+            if control.stopped() {
+                return None;
+            }
+        }
+    }
+}
+
+impl Buf {
+    /// Cuts the buffer to its first `len` bytes.
+    pub(crate) fn truncate(&mut self, len: usize) {
+        self.len = self.len.min(len);
+    }
+}
+
+impl Deref for Buf {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
+impl DerefMut for Buf {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes[..self.len]
+    }
+}
+
+impl Drop for Buf {
+    fn drop(&mut self) {
+        // Never full: there are as many places as buffers.
+        let _ = self.home.try_send(std::mem::take(&mut self.bytes));
+    }
+}

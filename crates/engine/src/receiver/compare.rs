@@ -1,0 +1,162 @@
+//! What to do with a listed entry, given what stands at the destination: the
+//! one place where that is decided, for every kind of job.
+
+use crate::tree::{Meta, MetaKind};
+use haul_model::{Conflict, Entry, Fault, FaultKind, Outcome, Side, Skip};
+use haul_store::Placement;
+
+/// What is to be done.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Decision {
+    /// Copy it, and put it there like this.
+    Copy(Placement),
+    /// Nothing; this is its outcome.
+    Settled(Outcome),
+}
+
+/// Decides about a file, where `existing` stands at its name.
+pub(crate) fn file(entry: &Entry, existing: Option<&Meta>, conflict: Conflict) -> Decision {
+    let Some(existing) = existing else { return Decision::Copy(if_missing(conflict)) };
+    if let Some(refusal) = refusal(entry, existing) {
+        return Decision::Settled(Outcome::Failed(refusal));
+    }
+    let size = match existing.kind {
+        MetaKind::File { size } => Some(size),
+        _ => None,
+    };
+    let unchanged = size == Some(entry.size()) && existing.mtime == entry.mtime;
+    let skip = match conflict {
+        Conflict::Keep => Some(Skip::Exists),
+        Conflict::ReplaceAll => None,
+        Conflict::ReplaceChanged => unchanged.then_some(Skip::Unchanged),
+        Conflict::ReplaceOlder if unchanged => Some(Skip::Unchanged),
+        Conflict::ReplaceOlder => (existing.mtime >= entry.mtime).then_some(Skip::NotOlder),
+    };
+    skip.map_or(Decision::Copy(Placement::Replace), |skip| {
+        Decision::Settled(Outcome::Skipped(skip))
+    })
+}
+
+/// Decides about a symbolic link; `existing_target` is where an existing link
+/// points.
+pub(crate) fn symlink(
+    entry: &Entry,
+    target: &[u8],
+    existing: Option<&Meta>,
+    existing_target: Option<&[u8]>,
+    conflict: Conflict,
+) -> Decision {
+    let Some(existing) = existing else { return Decision::Copy(if_missing(conflict)) };
+    if let Some(refusal) = refusal(entry, existing) {
+        return Decision::Settled(Outcome::Failed(refusal));
+    }
+    let skip = match conflict {
+        Conflict::Keep => Some(Skip::Exists),
+        _ if existing_target == Some(target) => Some(Skip::Unchanged),
+        Conflict::ReplaceOlder if existing.mtime >= entry.mtime => Some(Skip::NotOlder),
+        _ => None,
+    };
+    skip.map_or(Decision::Copy(Placement::Replace), |skip| {
+        Decision::Settled(Outcome::Skipped(skip))
+    })
+}
+
+fn if_missing(conflict: Conflict) -> Placement {
+    if conflict == Conflict::Keep { Placement::Keep } else { Placement::New }
+}
+
+/// Why `existing` must not be replaced by `entry`, whatever the policy.
+fn refusal(entry: &Entry, existing: &Meta) -> Option<Fault> {
+    let fault = |kind, message: &str| Some(Fault::new(Side::Destination, kind, message));
+    if entry.id.is_some() && entry.id == existing.id {
+        return fault(FaultKind::SameFile, "source and destination are the same file");
+    }
+    match existing.kind {
+        MetaKind::Dir => {
+            fault(FaultKind::IsDirectory, "a directory stands there at the destination")
+        }
+        MetaKind::Special => fault(
+            FaultKind::Special,
+            "a device, FIFO or socket stands there at the destination, and is not replaced",
+        ),
+        MetaKind::File { .. } | MetaKind::Symlink => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use haul_model::{FileId, Kind, Timestamp};
+
+    fn at(secs: i64) -> Timestamp {
+        Timestamp { secs, nanos: 5 }
+    }
+
+    fn source(size: u64, mtime: Timestamp) -> Entry {
+        Entry { name: None, kind: Kind::File { size }, mode: 0o644, mtime, id: None }
+    }
+
+    fn there(kind: MetaKind, mtime: Timestamp) -> Meta {
+        Meta { kind, mode: 0o644, mtime, id: None }
+    }
+
+    fn skipped(skip: Skip) -> Decision {
+        Decision::Settled(Outcome::Skipped(skip))
+    }
+
+    #[test]
+    fn a_file_is_skipped_only_when_size_and_time_agree_to_the_nanosecond() {
+        let entry = source(10, at(7));
+        let same = there(MetaKind::File { size: 10 }, at(7));
+        let longer = there(MetaKind::File { size: 11 }, at(7));
+        let later = there(MetaKind::File { size: 10 }, Timestamp { secs: 7, nanos: 6 });
+        let decide = |meta: &Meta| file(&entry, Some(meta), Conflict::ReplaceChanged);
+        assert_eq!(decide(&same), skipped(Skip::Unchanged));
+        assert_eq!(decide(&longer), Decision::Copy(Placement::Replace));
+        assert_eq!(decide(&later), Decision::Copy(Placement::Replace));
+    }
+
+    #[test]
+    fn each_policy_replaces_what_it_says() {
+        let entry = source(10, at(7));
+        let older = there(MetaKind::File { size: 9 }, at(6));
+        let newer = there(MetaKind::File { size: 9 }, at(8));
+        let same = there(MetaKind::File { size: 10 }, at(7));
+        let replace = Decision::Copy(Placement::Replace);
+        assert_eq!(file(&entry, Some(&older), Conflict::ReplaceOlder), replace);
+        assert_eq!(file(&entry, Some(&newer), Conflict::ReplaceOlder), skipped(Skip::NotOlder));
+        assert_eq!(file(&entry, Some(&same), Conflict::ReplaceAll), replace);
+        assert_eq!(file(&entry, Some(&older), Conflict::Keep), skipped(Skip::Exists));
+        assert_eq!(file(&entry, None, Conflict::Keep), Decision::Copy(Placement::Keep));
+        assert_eq!(file(&entry, None, Conflict::ReplaceAll), Decision::Copy(Placement::New));
+    }
+
+    #[test]
+    fn directories_devices_and_the_file_itself_are_never_replaced() {
+        let mut entry = source(10, at(7));
+        entry.id = Some(FileId { dev: 1, ino: 2 });
+        let mut itself = there(MetaKind::File { size: 10 }, at(7));
+        itself.id = entry.id;
+        for (meta, kind) in [
+            (there(MetaKind::Dir, at(1)), FaultKind::IsDirectory),
+            (there(MetaKind::Special, at(1)), FaultKind::Special),
+            (itself, FaultKind::SameFile),
+        ] {
+            let Decision::Settled(Outcome::Failed(fault)) =
+                file(&entry, Some(&meta), Conflict::ReplaceAll)
+            else {
+                panic!("{meta:?} was to be replaced");
+            };
+            assert_eq!(fault.kind, kind);
+        }
+    }
+
+    #[test]
+    fn a_link_with_the_same_target_is_left() {
+        let entry = source(0, at(7));
+        let link = there(MetaKind::Symlink, at(1));
+        let decide = |target| symlink(&entry, b"a", Some(&link), Some(target), Conflict::default());
+        assert_eq!(decide(b"a"), skipped(Skip::Unchanged));
+        assert_eq!(decide(b"b"), Decision::Copy(Placement::Replace));
+    }
+}

@@ -1,0 +1,88 @@
+//! The destination that the user named: a directory to copy into, or the name
+//! that the one source shall get.
+
+use crate::JobError;
+use crate::words;
+use haul_model::{Fault, FaultKind, FileId, Name, Side, escape_bytes};
+use haul_sys::Dir;
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// Directories above a destination that are looked at, at most.
+const ANCESTORS_MAX: usize = haul_model::MAX_DEPTH * 2;
+
+/// A destination, found and opened.
+#[derive(Debug)]
+pub(crate) struct Destination {
+    /// The directory in which everything of the job happens.
+    pub(crate) root: Dir,
+    /// The name that the one source gets; `None` if sources keep theirs.
+    pub(crate) rename: Option<Name>,
+    /// It would have to be made, and this is a dry run: `root` is the
+    /// directory above.
+    pub(crate) absent: bool,
+}
+
+impl Destination {
+    /// Finds the destination at `path`; it must be a directory if `into_dir`.
+    /// One that is missing and ends with a slash is made, unless `dry_run`.
+    ///
+    /// # Errors
+    /// [`JobError::Usage`] or [`JobError::Destination`].
+    pub(crate) fn find(path: &[u8], into_dir: bool, dry_run: bool) -> Result<Self, JobError> {
+        let fails = |fault| JobError::Destination { path: escape_bytes(path), fault };
+        let unusable =
+            |action: &str, error: &io::Error| fails(Fault::from_io(Side::Destination, action, error));
+        let split = words::split(path);
+        match open(split.whole) {
+            Ok(root) => return Ok(Self { root, rename: None, absent: false }),
+            Err(error) if error.kind() == io::ErrorKind::NotADirectory && !split.slash => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(unusable("open the directory", &error)),
+        }
+        let Some(name) = split.name else {
+            return Err(unusable("open the directory", &io::ErrorKind::NotFound.into()));
+        };
+        let name = Name::new(name)
+            .map_err(|error| fails(Fault::new(Side::Destination, FaultKind::TooLong, error.to_string())))?;
+        let parent = open(split.parent)
+            .map_err(|error| unusable("open the directory above it", &error))?;
+        if split.slash {
+            if dry_run {
+                return Ok(Self { root: parent, rename: None, absent: true });
+            }
+            parent.make_dir(&name, 0o777).map_err(|error| unusable("make the directory", &error))?;
+            let root = parent.open_dir(&name).map_err(|error| unusable("open the directory", &error))?;
+            return Ok(Self { root, rename: None, absent: false });
+        }
+        if into_dir {
+            return Err(JobError::Usage(format!(
+                "{}: it is not a directory, and several sources need one; end it with a slash to have it made",
+                escape_bytes(path)
+            )));
+        }
+        Ok(Self { root: parent, rename: Some(name), absent: false })
+    }
+
+    /// The directory itself and all above it: none of these can be copied into
+    /// it.
+    pub(crate) fn lineage(&self) -> Vec<FileId> {
+        let mut lineage = Vec::new();
+        let mut dir = self.root.try_clone();
+        while let Ok(here) = dir {
+            let Ok(stat) = here.stat_self() else { break };
+            if lineage.last() == Some(&stat.id) || lineage.len() >= ANCESTORS_MAX {
+                break;
+            }
+            lineage.push(stat.id);
+            dir = here.open_parent();
+        }
+        lineage
+    }
+}
+
+fn open(path: &[u8]) -> io::Result<Dir> {
+    Dir::open(Path::new(OsStr::from_bytes(path)))
+}

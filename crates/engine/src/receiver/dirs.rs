@@ -1,0 +1,82 @@
+//! A directory of the job at the destination: made when it is listed, and given
+//! its mode and time when everything in it has its outcome.
+
+use crate::dirs::DirNode;
+use haul_model::{Name, Timestamp};
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// One directory.
+pub(crate) struct RecvDir {
+    /// The directory above it; `None` for the root.
+    pub(crate) parent: Option<Arc<RecvDir>>,
+    /// Its name there; `None` for the root, and for what goes right into it.
+    pub(crate) name: Option<Name>,
+    /// What can be done in it.
+    pub(crate) state: DirState,
+    /// It was made by this job: nothing is in it that the job didn't put there.
+    pub(crate) fresh: bool,
+    /// The mode and time that it gets at the end, if it gets any.
+    pub(crate) meta: Option<(u32, Timestamp)>,
+    /// Entries without an outcome, and one for the listing itself.
+    pending: AtomicU64,
+    /// The last names that were listed: files, then directories.
+    pub(crate) last_names: Mutex<(Option<Name>, Option<Name>)>,
+}
+
+/// What can be done in a directory.
+pub(crate) enum DirState {
+    /// It is there.
+    Open(Arc<DirNode>),
+    /// It could not be made or opened; that was reported.
+    Failed,
+    /// It would be made, if this were no dry run.
+    Absent,
+}
+
+impl RecvDir {
+    pub(crate) fn new(
+        parent: Option<Arc<RecvDir>>,
+        name: Option<Name>,
+        state: DirState,
+        fresh: bool,
+        meta: Option<(u32, Timestamp)>,
+    ) -> Arc<Self> {
+        if let Some(parent) = &parent {
+            parent.expect_one();
+        }
+        Arc::new(Self {
+            parent,
+            name,
+            state,
+            fresh,
+            meta,
+            pending: AtomicU64::new(1),
+            last_names: Mutex::default(),
+        })
+    }
+
+    /// One more entry whose outcome must be awaited.
+    pub(crate) fn expect_one(&self) {
+        self.pending.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// One entry has its outcome; `true` if it was the last.
+    pub(crate) fn settle_one(&self) -> bool {
+        self.pending.fetch_sub(1, Ordering::AcqRel) == 1
+    }
+
+    /// The path to show for `name` in this directory, raw.
+    pub(crate) fn path_of(&self, name: Option<&Name>) -> Vec<u8> {
+        let mut parts: Vec<&[u8]> = Vec::new();
+        parts.extend(name.map(Name::as_bytes));
+        let mut dir = Some(self);
+        while let Some(here) = dir {
+            parts.extend(here.name.as_ref().map(Name::as_bytes));
+            dir = here.parent.as_deref();
+        }
+        parts.reverse();
+        if parts.is_empty() { b".".to_vec() } else { parts.join(&b'/') }
+    }
+}

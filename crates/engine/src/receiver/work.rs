@@ -1,0 +1,178 @@
+//! The Receiver's workers: they give wanted files their content and publish
+//! them. Plain blocking code; one task is one file or one pack.
+
+use super::dirs::{DirState, RecvDir};
+use super::{Incoming, Pending, Receiver};
+use crate::copy;
+use crate::link::SourceHandle;
+use crate::pool::Buf;
+use crate::tree::{SourceFile, StagedFile};
+use haul_model::{ContentHash, Fault, FaultKind, Kind, Outcome, Side, Skip, Timestamp};
+use haul_proto::{PackItem, PackView};
+use haul_store::{Publication, Verified};
+use std::io;
+use std::sync::Arc;
+
+/// Work for one worker.
+pub(crate) enum Task {
+    /// Files of this machine, to be opened and copied.
+    Files(Vec<SourceHandle>),
+    /// Small files that arrived whole.
+    Pack(Buf, PackView),
+    /// Pieces have arrived for this file.
+    Pieces(Arc<Incoming>),
+}
+
+/// Works until there is nothing left to come, or the job ends.
+pub(crate) fn run_worker(receiver: &Receiver<'_>, tasks: &crossbeam_channel::Receiver<Task>) {
+    let mut scratch = copy::Scratch::default();
+    while let Ok(task) = tasks.recv() {
+        if receiver.control.stopped() {
+            return;
+        }
+        match task {
+            Task::Files(files) => take_files(receiver, files, &mut scratch),
+            Task::Pack(bytes, view) => take_pack(receiver, &bytes, view),
+            Task::Pieces(incoming) => incoming.work(receiver),
+        }
+    }
+}
+
+fn take_files(receiver: &Receiver<'_>, files: Vec<SourceHandle>, scratch: &mut copy::Scratch) {
+    let mut settled = Vec::with_capacity(files.len());
+    for file in files {
+        if receiver.control.stopped() {
+            return;
+        }
+        let Some(mut pending) = receiver.claim(file.index) else { continue };
+        let mut moved = 0;
+        let copied = copy_file(receiver, &mut pending, &file, scratch, &mut moved);
+        let outcome = copied.unwrap_or_else(Outcome::Failed);
+        settled.push((pending, moved, outcome));
+    }
+    tell(receiver, settled);
+}
+
+fn take_pack(receiver: &Receiver<'_>, bytes: &[u8], view: PackView) {
+    let mut settled = Vec::with_capacity(view.items.len());
+    for (item, range) in view.items {
+        if receiver.control.stopped() {
+            return;
+        }
+        let (index, result) = match item {
+            PackItem::File { index, mtime, hash, .. } => (index, Ok((mtime, hash))),
+            PackItem::Fault { index, fault } => (index, Err(fault)),
+        };
+        // An answer to nothing; the Sender may have sent it twice.
+        let Some(mut pending) = receiver.claim(index) else { continue };
+        let content = &bytes[range];
+        let outcome = result.and_then(|(mtime, hash)| pending.take_whole(content, mtime, &hash));
+        let moved = if outcome.is_ok() { content.len() as u64 } else { 0 };
+        receiver.reporter.moved(moved);
+        settled.push((pending, moved, outcome.unwrap_or_else(Outcome::Failed)));
+    }
+    tell(receiver, settled);
+}
+
+/// Tells the outcomes of a task's files in one message.
+fn tell(receiver: &Receiver<'_>, settled: Vec<(Pending, u64, Outcome)>) {
+    let mut outcomes = Vec::with_capacity(settled.len());
+    let mut dirs = Vec::with_capacity(settled.len());
+    for (pending, moved, outcome) in settled {
+        dirs.push(pending.dir());
+        outcomes.push(receiver.finish(pending, moved, outcome));
+    }
+    receiver.tell_outcomes(outcomes);
+    for dir in dirs {
+        receiver.release(dir);
+    }
+}
+
+/// Copies a file of this machine.
+fn copy_file(
+    receiver: &Receiver<'_>,
+    pending: &mut Pending,
+    handle: &SourceHandle,
+    scratch: &mut copy::Scratch,
+    moved: &mut u64,
+) -> Result<Outcome, Fault> {
+    let source = handle.dir.handle().and_then(|dir| dir.open_file(&handle.name, handle.follow));
+    let source = source.map_err(|error| Fault::from_io(Side::Source, "open", &error))?;
+    let seal = source.seal();
+    let stage = pending.stage()?;
+    let copied = copy::content(&*source, &*stage, scratch, receiver.control, &mut |len| {
+        *moved += len;
+        receiver.reporter.moved(len);
+    })?;
+    check_unchanged(&*source)?;
+    let proof = Verified::by_local_copy(seal.size, copied).map_err(|_| changed())?;
+    pending.entry.kind = Kind::File { size: seal.size };
+    pending.publish(stage, proof, seal.mtime)
+}
+
+/// The source is what it was when it was opened.
+///
+/// # Errors
+/// [`FaultKind::Changed`] if it isn't.
+pub(crate) fn check_unchanged(source: &dyn SourceFile) -> Result<(), Fault> {
+    let now = source.seal_now();
+    let now = now.map_err(|error| Fault::from_io(Side::Source, "look at it again", &error))?;
+    if now == source.seal() { Ok(()) } else { Err(changed()) }
+}
+
+/// The fault of a source that changed while it was read.
+pub(crate) fn changed() -> Fault {
+    Fault::new(Side::Source, FaultKind::Changed, "it changed while it was read, and was not published")
+}
+
+impl Pending {
+    /// The directory that the file goes into.
+    pub(crate) fn dir(&self) -> Arc<RecvDir> {
+        Arc::clone(&self.dir)
+    }
+
+    /// Begins the file.
+    pub(super) fn stage(&self) -> Result<Box<dyn StagedFile>, Fault> {
+        let DirState::Open(node) = &self.dir.state else {
+            return Err(super::parent_fault());
+        };
+        node.handle()
+            .and_then(|dir| dir.stage())
+            .map_err(|error| destination("create a file in the directory", &error))
+    }
+
+    /// Stages and publishes content that arrived whole.
+    fn take_whole(
+        &mut self,
+        content: &[u8],
+        mtime: Timestamp,
+        hash: &ContentHash,
+    ) -> Result<Outcome, Fault> {
+        let proof = Verified::by_hash(hash, &ContentHash::of(content))
+            .map_err(|error| Fault::new(Side::Destination, FaultKind::Corrupt, error.to_string()))?;
+        let stage = self.stage()?;
+        if !content.is_empty() {
+            stage.write_at(content, 0).map_err(|error| destination("write", &error))?;
+        }
+        self.entry.kind = Kind::File { size: content.len() as u64 };
+        self.publish(stage, proof, mtime)
+    }
+
+    /// Publishes a verified stage under the file's name.
+    pub(super) fn publish(
+        &self,
+        stage: Box<dyn StagedFile>,
+        proof: Verified,
+        mtime: Timestamp,
+    ) -> Result<Outcome, Fault> {
+        match stage.publish(proof, &self.name, self.entry.mode, mtime, self.placement) {
+            Ok(Publication::Published) => Ok(Outcome::Copied),
+            Ok(Publication::Kept) => Ok(Outcome::Skipped(Skip::Exists)),
+            Err(error) => Err(destination("put the file in place", &error)),
+        }
+    }
+}
+
+fn destination(action: &str, error: &io::Error) -> Fault {
+    Fault::from_io(Side::Destination, action, error)
+}

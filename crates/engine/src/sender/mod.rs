@@ -1,0 +1,211 @@
+//! The Sender: walks the sources, lists what it finds, and sends what the
+//! Receiver wants. It never waits for an answer per file.
+
+mod scan;
+mod source;
+
+pub(crate) use scan::Scan;
+pub(crate) use source::Source;
+
+use crate::control::{CANCEL_POLL, Control, Reporter};
+use crate::dirs::{DirNode, lock};
+use crate::link::{ReceiverPort, SenderPort, SourceHandle};
+use haul_model::{Kind, Name, Summary};
+use haul_proto::{LIST_WINDOW, OutcomeItem, Want};
+use std::collections::HashMap;
+use std::sync::{Arc, Condvar, Mutex};
+
+/// Files whose contents are asked for in one go are handed on in portions of
+/// this many at most, so that several workers share them...
+const PORTION_FILES_MAX: usize = 32;
+
+/// ...and of about this many bytes.
+const PORTION_BYTES_MAX: u64 = 4 << 20;
+
+/// The role.
+pub(crate) struct Sender<'a> {
+    control: &'a Control<'a>,
+    /// Set where the user is on this side and the Receiver is not.
+    reporter: Option<&'a Reporter<'a>>,
+    receiver: Arc<dyn ReceiverPort + 'a>,
+    follow: bool,
+    in_flight: Mutex<InFlight>,
+    room: Condvar,
+    /// Takes the contents that are to be sent over a wire.
+    queue: Option<crossbeam_channel::Sender<Item>>,
+}
+
+/// A listed entry whose outcome is not known yet.
+#[derive(Clone)]
+pub(crate) struct Item {
+    /// Its number in the listing.
+    pub(crate) index: u64,
+    /// Where it is; `None` for a source that was not found.
+    pub(crate) dir: Option<Arc<DirNode>>,
+    /// Its name there; `None` for a root.
+    pub(crate) name: Option<Name>,
+    /// What it is.
+    pub(crate) kind: Kind,
+    /// The path to show where the place doesn't tell.
+    pub(crate) shown: Option<Vec<u8>>,
+    cost: u64,
+    wanted: bool,
+    moved: u64,
+}
+
+#[derive(Default)]
+struct InFlight {
+    items: HashMap<u64, Item>,
+    cost: u64,
+}
+
+impl<'a> Sender<'a> {
+    pub(crate) fn new(
+        control: &'a Control<'a>,
+        reporter: Option<&'a Reporter<'a>>,
+        receiver: Arc<dyn ReceiverPort + 'a>,
+        follow: bool,
+        queue: Option<crossbeam_channel::Sender<Item>>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            control,
+            reporter,
+            receiver,
+            follow,
+            in_flight: Mutex::default(),
+            room: Condvar::new(),
+            queue,
+        })
+    }
+
+    /// Whether an item of `cost` can be listed now.
+    fn has_room(&self, cost: u64) -> bool {
+        lock(&self.in_flight).cost + cost <= LIST_WINDOW
+    }
+
+    /// Waits until an item of `cost` can be listed; `false` if the job ends.
+    fn wait_for_room(&self, cost: u64) -> bool {
+        let mut in_flight = lock(&self.in_flight);
+        while in_flight.cost + cost > LIST_WINDOW {
+            if self.control.stopped() {
+                return false;
+            }
+            in_flight = match self.room.wait_timeout(in_flight, CANCEL_POLL) {
+                Ok((in_flight, _)) => in_flight,
+                Err(poisoned) => poisoned.into_inner().0,
+            };
+        }
+        true
+    }
+
+    /// Remembers an item that is about to be listed.
+    fn remember(&self, item: Item) {
+        let mut in_flight = lock(&self.in_flight);
+        in_flight.cost += item.cost;
+        in_flight.items.insert(item.index, item);
+    }
+
+    /// Counts content of a file as sent.
+    pub(crate) fn moved(&self, index: u64, len: u64) {
+        let Some(reporter) = self.reporter else { return };
+        reporter.moved(len);
+        if let Some(item) = lock(&self.in_flight).items.get_mut(&index) {
+            item.moved += len;
+        }
+    }
+
+    /// Whether symbolic links in the source are followed.
+    pub(crate) fn follows(&self) -> bool {
+        self.follow
+    }
+}
+
+impl SenderPort for Sender<'_> {
+    fn want(&self, wants: Vec<Want>) {
+        let mut items = Vec::with_capacity(wants.len());
+        {
+            let mut in_flight = lock(&self.in_flight);
+            for want in wants {
+                let Some(item) = in_flight.items.get_mut(&want.index) else { continue };
+                // Only a file has content, and it is sent once.
+                if matches!(item.kind, Kind::File { .. }) && !item.wanted {
+                    item.wanted = true;
+                    items.push(item.clone());
+                }
+            }
+        }
+        if let Some(queue) = &self.queue {
+            for item in items {
+                // Its other end is gone only when the job has ended.
+                let _ = queue.send(item);
+            }
+            return;
+        }
+        for portion in portions(items) {
+            self.receiver.files(portion.into_iter().filter_map(|i| self.handle(i)).collect());
+        }
+    }
+
+    fn outcomes(&self, outcomes: Vec<OutcomeItem>) {
+        let mut settled = Vec::with_capacity(outcomes.len());
+        {
+            let mut in_flight = lock(&self.in_flight);
+            for outcome in outcomes {
+                let Some(item) = in_flight.items.remove(&outcome.index) else { continue };
+                in_flight.cost -= item.cost;
+                settled.push((item, outcome.outcome));
+            }
+        }
+        self.room.notify_all();
+        let Some(reporter) = self.reporter else { return };
+        for (item, outcome) in settled {
+            reporter.outcome(&item.path(), &item.kind, item.moved, &outcome);
+        }
+    }
+
+    fn done(&self, summary: Summary) {
+        self.control.finish(Ok(summary));
+    }
+}
+
+impl Sender<'_> {
+    fn handle(&self, item: Item) -> Option<SourceHandle> {
+        Some(SourceHandle {
+            index: item.index,
+            dir: item.dir?,
+            name: item.name?,
+            follow: self.follow,
+        })
+    }
+}
+
+impl Item {
+    /// The path to show, raw.
+    fn path(&self) -> Vec<u8> {
+        match (&self.shown, &self.dir) {
+            (Some(shown), _) => shown.clone(),
+            (None, Some(dir)) => dir.path_of(self.name.as_ref()),
+            (None, None) => Vec::new(),
+        }
+    }
+}
+
+/// Cuts `items` into portions for single workers.
+fn portions(items: Vec<Item>) -> Vec<Vec<Item>> {
+    let mut portions: Vec<Vec<Item>> = Vec::new();
+    let mut bytes = u64::MAX;
+    for item in items {
+        let Kind::File { size } = item.kind else { continue };
+        match portions.last_mut() {
+            Some(last) if last.len() < PORTION_FILES_MAX && bytes < PORTION_BYTES_MAX => {
+                last.push(item);
+                bytes = bytes.saturating_add(size);
+            }
+            _ => {
+                bytes = size;
+                portions.push(vec![item]);
+            }
+        }
+    }
+    portions
+}

@@ -1,0 +1,341 @@
+//! Walks the sources and lists what it finds, in the order that the protocol
+//! asks for: in each directory the files first, then directory by directory.
+
+use super::{Item, Sender, Source};
+use crate::control::Reporter;
+use crate::dirs::{DirNode, OpenDirs};
+use crate::tree::{Meta, MetaKind};
+use haul_model::{Entry, Fault, FaultKind, FileId, Kind, MAX_DEPTH, Name, Side};
+use haul_proto::ListItem;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Items of one listing message, at most.
+const BATCH_ITEMS_MAX: usize = 256;
+
+/// Sum of the items' costs in one listing message, about, in bytes. A frame
+/// holds twice that.
+const BATCH_COST_MAX: u64 = 64 << 10;
+
+/// A slow directory's entries don't wait longer than this to be told.
+const BATCH_AGE_MAX: Duration = Duration::from_millis(20);
+
+/// One walk over all sources of a job.
+pub(crate) struct Scan<'s, 'a> {
+    sender: &'s Sender<'a>,
+    reporter: Option<&'s Reporter<'a>>,
+    recursive: bool,
+    /// Directories that hold the destination, itself first: none of them can
+    /// be copied into it. Known only where both are on one machine.
+    around_dest: &'s [FileId],
+    next_index: u64,
+    batch: Vec<ListItem>,
+    batch_cost: u64,
+    batch_since: Instant,
+}
+
+/// The job ends before the walk does.
+struct Stopped;
+
+/// A directory on the way down, with the directories in it still to visit.
+struct Level {
+    index: u64,
+    node: Arc<DirNode>,
+    subdirs: std::vec::IntoIter<Name>,
+}
+
+impl<'s, 'a> Scan<'s, 'a> {
+    pub(crate) fn new(sender: &'s Sender<'a>, recursive: bool, around_dest: &'s [FileId]) -> Self {
+        Self {
+            sender,
+            reporter: sender.reporter,
+            recursive,
+            around_dest,
+            next_index: 1,
+            batch: Vec::new(),
+            batch_cost: 0,
+            batch_since: Instant::now(),
+        }
+    }
+
+    /// Walks `sources` and lists everything, or leaves when the job has ended.
+    pub(crate) fn run(mut self, sources: &[Vec<u8>]) {
+        let open = Arc::new(OpenDirs::default());
+        for path in sources {
+            let walked = match Source::find(path, &open) {
+                Ok(source) => self.source(source, path),
+                Err(fault) => self.fault(0, None, None, Some(path.clone()), fault),
+            };
+            if walked.is_err() {
+                return;
+            }
+        }
+        if let Some(reporter) = self.reporter {
+            reporter.listed_all();
+        }
+        if self.push(ListItem::DirEnd { dir: 0 }).is_ok() {
+            self.flush();
+        }
+    }
+
+    fn source(&mut self, source: Source, path: &[u8]) -> Result<(), Stopped> {
+        let shown = || Some(path.to_vec());
+        let (dir, name, follow) = match source {
+            Source::Whole(node) => {
+                return match self.recursive {
+                    true => self.tree(0, node, None, path),
+                    false => self.fault(0, Some(node), None, shown(), not_recursive()),
+                };
+            }
+            Source::Named { dir, name, follow } => (dir, name, follow || self.sender.follows()),
+        };
+        let meta = match look_up(&dir, &name, follow) {
+            Ok(meta) => meta,
+            Err(fault) => return self.fault(0, Some(dir), Some(name), shown(), fault),
+        };
+        if meta.kind != MetaKind::Dir {
+            return self.file(0, &dir, name, meta);
+        }
+        if !self.recursive {
+            return self.fault(0, Some(dir), Some(name), shown(), not_recursive());
+        }
+        match DirNode::open(&dir, name.clone(), follow) {
+            Ok(node) => self.tree(0, node, Some(name), path),
+            Err(error) => {
+                let fault = Fault::from_io(Side::Source, "open the directory", &error);
+                self.fault(0, Some(dir), Some(name), shown(), fault)
+            }
+        }
+    }
+
+    /// Lists the directory `node` and all below it; without recursion, since a
+    /// tree may be deeper than a stack.
+    fn tree(
+        &mut self,
+        parent: u64,
+        node: Arc<DirNode>,
+        name: Option<Name>,
+        path: &[u8],
+    ) -> Result<(), Stopped> {
+        if node.id().is_some_and(|id| self.around_dest.contains(&id)) {
+            return self.fault(parent, Some(node), None, Some(path.to_vec()), into_itself());
+        }
+        let mut levels = vec![self.enter(parent, node, name)?];
+        while let Some(level) = levels.last_mut() {
+            let Some(name) = level.subdirs.next() else {
+                let dir = level.index;
+                levels.pop();
+                self.push(ListItem::DirEnd { dir })?;
+                continue;
+            };
+            let (index, above) = (level.index, Arc::clone(&level.node));
+            if levels.len() >= MAX_DEPTH {
+                let fault = Fault::new(
+                    Side::Source,
+                    FaultKind::TooLong,
+                    format!("the tree is deeper than {MAX_DEPTH} directories"),
+                );
+                self.fault(index, Some(above), Some(name), None, fault)?;
+                continue;
+            }
+            let follow = self.sender.follows();
+            match DirNode::open(&above, name.clone(), follow) {
+                Ok(node) => match self.obstacle(&above, &node) {
+                    Some(fault) => self.fault(index, Some(above), Some(name), None, fault)?,
+                    None => {
+                        let level = self.enter(index, node, Some(name))?;
+                        levels.push(level);
+                    }
+                },
+                Err(error) => {
+                    let fault = Fault::from_io(Side::Source, "open the directory", &error);
+                    self.fault(index, Some(above), Some(name), None, fault)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Why the directory `node`, found in `above`, can't be walked.
+    fn obstacle(&self, above: &DirNode, node: &DirNode) -> Option<Fault> {
+        let id = node.id()?;
+        if self.around_dest.first() == Some(&id) {
+            return Some(into_itself());
+        }
+        (self.sender.follows() && above.is_or_is_below(id)).then(|| {
+            Fault::new(
+                Side::Source,
+                FaultKind::Link,
+                "the symbolic link leads to a directory above it",
+            )
+        })
+    }
+
+    /// Lists a directory itself and all in it that is no directory.
+    fn enter(
+        &mut self,
+        parent: u64,
+        node: Arc<DirNode>,
+        name: Option<Name>,
+    ) -> Result<Level, Stopped> {
+        let handle = node.handle();
+        let meta = handle.as_ref().map_err(|_| ()).and_then(|h| h.stat_self().map_err(|_| ()));
+        let index = self.next_index;
+        let (mode, mtime) = match &meta {
+            Ok(meta) => (meta.mode, meta.mtime),
+            Err(()) => (0o700, haul_model::Timestamp { secs: 0, nanos: 0 }),
+        };
+        let entry = Entry { name, kind: Kind::Dir, mode, mtime, id: node.id() };
+        self.entry(parent, &node, None, entry)?;
+        let entries = handle.and_then(|handle| handle.entries());
+        let entries = match entries {
+            Ok(entries) => entries,
+            Err(error) => {
+                let fault = Fault::from_io(Side::Source, "read the directory", &error);
+                self.fault(index, Some(Arc::clone(&node)), None, None, fault)?;
+                Vec::new()
+            }
+        };
+        let mut subdirs = Vec::new();
+        for (name, is_dir) in entries {
+            if is_dir == Some(true) {
+                subdirs.push(name);
+                continue;
+            }
+            match look_up(&node, &name, self.sender.follows()) {
+                Ok(Meta { kind: MetaKind::Dir, .. }) => subdirs.push(name),
+                Ok(meta) => self.file(index, &node, name, meta)?,
+                Err(fault) => self.fault(index, Some(Arc::clone(&node)), Some(name), None, fault)?,
+            }
+        }
+        Ok(Level { index, node, subdirs: subdirs.into_iter() })
+    }
+
+    /// Lists what is no directory.
+    fn file(
+        &mut self,
+        parent: u64,
+        dir: &Arc<DirNode>,
+        name: Name,
+        meta: Meta,
+    ) -> Result<(), Stopped> {
+        let kind = meta.listed_kind(|| dir.handle()?.read_link(&name));
+        match kind {
+            Ok(kind) => {
+                let (mode, mtime, id) = (meta.mode, meta.mtime, meta.id);
+                let entry = Entry { name: Some(name.clone()), kind, mode, mtime, id };
+                self.entry(parent, dir, Some(name), entry)
+            }
+            Err(error) => {
+                let fault = Fault::from_io(Side::Source, "read the link", &error);
+                self.fault(parent, Some(Arc::clone(dir)), Some(name), None, fault)
+            }
+        }
+    }
+
+    fn entry(
+        &mut self,
+        parent: u64,
+        dir: &Arc<DirNode>,
+        name: Option<Name>,
+        entry: Entry,
+    ) -> Result<(), Stopped> {
+        if let Some(reporter) = self.reporter {
+            reporter.listed(&entry);
+        }
+        let item = Item {
+            index: self.next_index,
+            dir: Some(Arc::clone(dir)),
+            name,
+            kind: entry.kind.clone(),
+            shown: None,
+            cost: 0,
+            wanted: false,
+            moved: 0,
+        };
+        self.push_item(ListItem::Entry { dir: parent, entry }, item)
+    }
+
+    fn fault(
+        &mut self,
+        parent: u64,
+        dir: Option<Arc<DirNode>>,
+        name: Option<Name>,
+        shown: Option<Vec<u8>>,
+        fault: Fault,
+    ) -> Result<(), Stopped> {
+        let shown = match (shown, &dir) {
+            (Some(shown), _) => shown,
+            (None, Some(dir)) => dir.path_of(name.as_ref()),
+            (None, None) => Vec::new(),
+        };
+        let item = Item {
+            index: self.next_index,
+            dir,
+            name,
+            kind: Kind::Special,
+            shown: Some(shown.clone()),
+            cost: 0,
+            wanted: false,
+            moved: 0,
+        };
+        self.push_item(ListItem::Fault { dir: parent, name: shown, fault }, item)
+    }
+
+    fn push_item(&mut self, listed: ListItem, mut item: Item) -> Result<(), Stopped> {
+        item.cost = listed.cost();
+        if !self.sender.has_room(item.cost) {
+            self.flush();
+            if !self.sender.wait_for_room(item.cost) {
+                return Err(Stopped);
+            }
+        }
+        self.next_index += 1;
+        self.sender.remember(item);
+        self.push(listed)
+    }
+
+    fn push(&mut self, listed: ListItem) -> Result<(), Stopped> {
+        if self.sender.control.stopped() {
+            return Err(Stopped);
+        }
+        if self.batch.is_empty() {
+            self.batch_since = Instant::now();
+        }
+        self.batch_cost += listed.cost();
+        self.batch.push(listed);
+        let full = self.batch.len() >= BATCH_ITEMS_MAX || self.batch_cost >= BATCH_COST_MAX;
+        if full || self.batch_since.elapsed() > BATCH_AGE_MAX {
+            self.flush();
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) {
+        self.batch_cost = 0;
+        let batch = std::mem::take(&mut self.batch);
+        if !batch.is_empty() {
+            self.sender.receiver.list(batch);
+        }
+    }
+}
+
+/// What `name` in `dir` is.
+fn look_up(dir: &Arc<DirNode>, name: &Name, follow: bool) -> Result<Meta, Fault> {
+    let found = dir.handle().and_then(|handle| handle.stat(name, follow));
+    let fault = match found {
+        Ok(Some(meta)) => return Ok(meta),
+        Ok(None) if follow => "nothing is there, or a symbolic link that leads nowhere",
+        Ok(None) => "nothing is there",
+        Err(error) => return Err(Fault::from_io(Side::Source, "look at it", &error)),
+    };
+    Err(Fault::new(Side::Source, FaultKind::NotFound, fault))
+}
+
+fn not_recursive() -> Fault {
+    Fault::new(Side::Source, FaultKind::NotRecursive, "it is a directory, and is left out")
+}
+
+fn into_itself() -> Fault {
+    Fault::new(Side::Source, FaultKind::IntoItself, "the directory would be copied into itself")
+}

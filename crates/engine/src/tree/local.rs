@@ -1,0 +1,181 @@
+//! The tree of this machine's file systems.
+
+use super::{Meta, MetaKind, Seal, SourceFile, StagedFile, TreeDir};
+use haul_model::{Name, Timestamp};
+use haul_store::{Placement, Publication, Stage, Verified};
+use haul_sys::{Dir, Stat};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+/// Mode bits that are kept: set-user-ID and set-group-ID would lend the new
+/// owner's rights as long as the owner itself is not kept.
+const KEPT_MODE: u32 = 0o1777;
+
+/// What a directory is made with, until its own mode is set.
+const PRIVATE_DIR_MODE: u32 = 0o700;
+
+/// A directory of this machine.
+#[derive(Debug)]
+pub(crate) struct LocalDir(Arc<Dir>);
+
+impl LocalDir {
+    /// The tree's directory for an open handle.
+    pub(crate) fn new(dir: Dir) -> Self {
+        Self(Arc::new(dir))
+    }
+}
+
+impl From<Stat> for Meta {
+    fn from(stat: Stat) -> Self {
+        let kind = if stat.is_file() {
+            MetaKind::File { size: stat.size }
+        } else if stat.is_dir() {
+            MetaKind::Dir
+        } else if stat.is_symlink() {
+            MetaKind::Symlink
+        } else {
+            MetaKind::Special
+        };
+        Self { kind, mode: stat.mode, mtime: stat.mtime, id: Some(stat.id) }
+    }
+}
+
+impl TreeDir for LocalDir {
+    fn entries(&self) -> io::Result<Vec<(Name, Option<bool>)>> {
+        Ok(self.0.entries()?.into_iter().map(|entry| (entry.name, entry.is_dir)).collect())
+    }
+
+    fn stat(&self, name: &Name, follow: bool) -> io::Result<Option<Meta>> {
+        let stat = if follow { self.0.stat_following(name) } else { self.0.stat(name) };
+        match stat {
+            Ok(stat) => Ok(Some(stat.into())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn stat_self(&self) -> io::Result<Meta> {
+        Ok(self.0.stat_self()?.into())
+    }
+
+    fn read_link(&self, name: &Name) -> io::Result<Vec<u8>> {
+        self.0.read_link(name)
+    }
+
+    fn open_dir(&self, name: &Name, follow: bool) -> io::Result<Arc<dyn TreeDir>> {
+        let dir = if follow { self.0.open_dir_following(name) } else { self.0.open_dir(name) };
+        Ok(Arc::new(Self::new(dir?)))
+    }
+
+    fn open_file(&self, name: &Name, follow: bool) -> io::Result<Box<dyn SourceFile>> {
+        let (file, stat) = self.0.open_file(name, follow)?;
+        Ok(Box::new(LocalSource { file, opened: stat }))
+    }
+
+    fn make_dir(&self, name: &Name) -> io::Result<()> {
+        self.0.make_dir(name, PRIVATE_DIR_MODE)
+    }
+
+    fn make_symlink(
+        &self,
+        target: &[u8],
+        name: &Name,
+        mtime: Timestamp,
+        placement: Placement,
+    ) -> io::Result<Publication> {
+        Publication::of_symlink(&self.0, target, name, mtime, placement)
+    }
+
+    fn stage(&self) -> io::Result<Box<dyn StagedFile>> {
+        Ok(Box::new(LocalStage(Stage::create(Arc::clone(&self.0))?)))
+    }
+
+    fn set_meta(&self, mode: u32, mtime: Timestamp) -> io::Result<()> {
+        // A set-group-ID bit that the directory inherited stays: it decides
+        // about the group of what is made below.
+        let now = self.0.stat_self()?;
+        haul_sys::set_mode(&*self.0, (mode & KEPT_MODE) | (now.mode & !KEPT_MODE))?;
+        haul_sys::set_mtime(&*self.0, mtime)
+    }
+
+    fn make_writable(&self) -> io::Result<()> {
+        let now = self.0.stat_self()?;
+        if now.mode & PRIVATE_DIR_MODE == PRIVATE_DIR_MODE || now.uid != haul_sys::effective_user() {
+            return Ok(());
+        }
+        haul_sys::set_mode(&*self.0, now.mode | PRIVATE_DIR_MODE)
+    }
+}
+
+struct LocalSource {
+    file: File,
+    opened: Stat,
+}
+
+impl SourceFile for LocalSource {
+    fn seal(&self) -> Seal {
+        Seal { size: self.opened.size, mtime: self.opened.mtime }
+    }
+
+    fn read_at(&self, mut buf: &mut [u8], mut offset: u64) -> io::Result<usize> {
+        let wanted = buf.len();
+        while !buf.is_empty() {
+            match self.file.read_at(buf, offset) {
+                Ok(0) => break,
+                Ok(n) => {
+                    offset += n as u64;
+                    buf = &mut buf[n..];
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(wanted - buf.len())
+    }
+
+    fn next_data(&self, from: u64) -> io::Result<Option<std::ops::Range<u64>>> {
+        let size = self.opened.size;
+        if self.opened.allocated >= size {
+            return Ok((from < size).then_some(from..size));
+        }
+        haul_sys::next_data(&self.file, from, size)
+    }
+
+    fn seal_now(&self) -> io::Result<Seal> {
+        let stat = haul_sys::file_stat(&self.file)?;
+        Ok(Seal { size: stat.size, mtime: stat.mtime })
+    }
+
+    fn local(&self) -> Option<&File> {
+        Some(&self.file)
+    }
+}
+
+struct LocalStage(Stage);
+
+impl StagedFile for LocalStage {
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.0.write_at(bytes, offset)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.0.set_len(len)
+    }
+
+    fn local(&self) -> Option<&File> {
+        Some(self.0.file())
+    }
+
+    fn publish(
+        self: Box<Self>,
+        proof: Verified,
+        name: &Name,
+        mode: u32,
+        mtime: Timestamp,
+        placement: Placement,
+    ) -> io::Result<Publication> {
+        self.0.publish(proof, name, mode & KEPT_MODE, mtime, placement)
+    }
+}

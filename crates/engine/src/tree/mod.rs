@@ -1,0 +1,152 @@
+//! A file tree that a role works on, behind one trait for every kind of
+//! storage.
+
+mod local;
+
+pub(crate) use local::LocalDir;
+
+use haul_model::{FileId, Kind, Name, Timestamp};
+use haul_store::{Placement, Publication, Verified};
+use std::fs::File;
+use std::io;
+use std::sync::Arc;
+
+/// A directory of a tree, held open.
+///
+/// The contract that every kind of tree keeps:
+/// - Each operation concerns this directory and one name in it. No symbolic
+///   link is followed unless `follow` says so; only sources are ever followed.
+/// - Calls may come from several threads at once, and may block.
+/// - Errors are those of the storage, untranslated; nobody below retries.
+/// - Nothing appears under a name before it is whole: content goes through
+///   [`TreeDir::stage`], links are renamed into place.
+pub(crate) trait TreeDir: Send + Sync {
+    /// All entries but `.` and `..`, in ascending order of their bytes.
+    fn entries(&self) -> io::Result<Vec<(Name, Option<bool>)>>;
+
+    /// What `name` is; `None` if nothing has that name.
+    fn stat(&self, name: &Name, follow: bool) -> io::Result<Option<Meta>>;
+
+    /// What this directory itself is.
+    fn stat_self(&self) -> io::Result<Meta>;
+
+    /// Where the symbolic link `name` points.
+    fn read_link(&self, name: &Name) -> io::Result<Vec<u8>>;
+
+    /// Opens a directory in this one.
+    fn open_dir(&self, name: &Name, follow: bool) -> io::Result<Arc<dyn TreeDir>>;
+
+    /// Opens a regular file in this directory for reading.
+    fn open_file(&self, name: &Name, follow: bool) -> io::Result<Box<dyn SourceFile>>;
+
+    /// Makes a directory that only its owner can enter until its mode is set.
+    fn make_dir(&self, name: &Name) -> io::Result<()>;
+
+    /// Makes a symbolic link in one step.
+    fn make_symlink(
+        &self,
+        target: &[u8],
+        name: &Name,
+        mtime: Timestamp,
+        placement: Placement,
+    ) -> io::Result<Publication>;
+
+    /// Begins a file that is to be published in this directory.
+    fn stage(&self) -> io::Result<Box<dyn StagedFile>>;
+
+    /// Sets this directory's own mode and modification time.
+    fn set_meta(&self, mode: u32, mtime: Timestamp) -> io::Result<()>;
+
+    /// Makes sure that entries can be made in this directory, if its owner is
+    /// the one who asks.
+    fn make_writable(&self) -> io::Result<()>;
+}
+
+/// What an entry of a tree is, without its name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Meta {
+    /// The kind; a link's target is read separately.
+    pub(crate) kind: MetaKind,
+    /// The low 12 bits of its mode.
+    pub(crate) mode: u32,
+    /// When its content last changed.
+    pub(crate) mtime: Timestamp,
+    /// The object itself, where the tree is on this machine.
+    pub(crate) id: Option<FileId>,
+}
+
+/// The kind of an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum MetaKind {
+    /// A regular file of `size` bytes.
+    File { size: u64 },
+    /// A directory.
+    Dir,
+    /// A symbolic link.
+    Symlink,
+    /// Something else.
+    Special,
+}
+
+impl Meta {
+    /// The entry's kind for a listing; `target` is what a link points to.
+    pub(crate) fn listed_kind(&self, target: impl FnOnce() -> io::Result<Vec<u8>>) -> io::Result<Kind> {
+        Ok(match self.kind {
+            MetaKind::File { size } => Kind::File { size },
+            MetaKind::Dir => Kind::Dir,
+            MetaKind::Symlink => Kind::Symlink { target: target()?.into() },
+            MetaKind::Special => Kind::Special,
+        })
+    }
+}
+
+/// A regular file open for reading.
+pub(crate) trait SourceFile: Send {
+    /// Its size and time when it was opened.
+    fn seal(&self) -> Seal;
+
+    /// Fills `buf` from `offset` on; returns less only at the end of the file.
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize>;
+
+    /// The next range at or after `from` that has data; what lies between is a
+    /// hole. `None` if only a hole, or nothing, remains up to the sealed size.
+    fn next_data(&self, from: u64) -> io::Result<Option<std::ops::Range<u64>>>;
+
+    /// Size and time as they are now, to see whether the file changed.
+    fn seal_now(&self) -> io::Result<Seal>;
+
+    /// The file of this machine, if it is one.
+    fn local(&self) -> Option<&File>;
+}
+
+/// What is compared to see whether a file changed while it was read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Seal {
+    /// Its length in bytes.
+    pub(crate) size: u64,
+    /// When its content last changed.
+    pub(crate) mtime: Timestamp,
+}
+
+/// A file that is being written and has no name of its own yet. Dropped before
+/// it is published, it leaves nothing behind.
+pub(crate) trait StagedFile: Send {
+    /// Writes all of `bytes` at `offset`.
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
+
+    /// Cuts or extends the file; what is added is a hole.
+    fn set_len(&self, len: u64) -> io::Result<()>;
+
+    /// The file of this machine, if it is one.
+    fn local(&self) -> Option<&File>;
+
+    /// Gives the file its mode and time and then its name.
+    fn publish(
+        self: Box<Self>,
+        proof: Verified,
+        name: &Name,
+        mode: u32,
+        mtime: Timestamp,
+        placement: Placement,
+    ) -> io::Result<Publication>;
+}

@@ -1,0 +1,92 @@
+//! Paths as users write them, taken apart without looking at any disk, so that
+//! both sides of a connection read them alike.
+
+use haul_model::{Name, NameError};
+
+/// A path's last component and what is in front of it.
+pub(crate) struct Split<'p> {
+    /// The directory that holds it.
+    pub(crate) parent: &'p [u8],
+    /// The last component; `None` where the path has no name of its own: `.`,
+    /// `..`, `/`, and paths that end with them.
+    pub(crate) name: Option<&'p [u8]>,
+    /// The path without slashes at its end.
+    pub(crate) whole: &'p [u8],
+    /// It ended with a slash, and so means a directory.
+    pub(crate) slash: bool,
+}
+
+/// Takes `path` apart. An empty one is `.`, as it is in `host:`.
+pub(crate) fn split(path: &[u8]) -> Split<'_> {
+    let len = path.iter().rposition(|b| *b != b'/').map_or(0, |last| last + 1);
+    let slash = len < path.len();
+    let whole = match &path[..len] {
+        b"" if slash => &b"/"[..],
+        b"" => b".",
+        trimmed => trimmed,
+    };
+    let (parent, last) = match whole.iter().rposition(|b| *b == b'/') {
+        Some(0) => (&b"/"[..], &whole[1..]),
+        Some(at) => (&whole[..at], &whole[at + 1..]),
+        None => (&b"."[..], whole),
+    };
+    let name = (!matches!(last, b"" | b"." | b"..")).then_some(last);
+    Split { parent, name, whole, slash }
+}
+
+/// The name under which the source at `path` travels; `None` if it is a
+/// directory without a name of its own.
+///
+/// # Errors
+/// When the last component can't be a name.
+pub(crate) fn travel_name(path: &[u8]) -> Result<Option<Name>, NameError> {
+    split(path).name.map(Name::new).transpose()
+}
+
+/// `path` as an agent means it, which works in the user's home directory: a
+/// `~` in front stands for it.
+pub(crate) fn without_tilde(path: &[u8]) -> &[u8] {
+    match path {
+        b"~" => b".",
+        [b'~', b'/', rest @ ..] => match rest.iter().position(|b| *b != b'/') {
+            Some(start) => &rest[start..],
+            None => b".",
+        },
+        path => path,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_taken_apart_as_a_shell_user_means_them() {
+        let cases: &[(&[u8], &[u8], Option<&[u8]>, bool)] = &[
+            (b"a", b".", Some(b"a"), false),
+            (b"a/", b".", Some(b"a"), true),
+            (b"/a", b"/", Some(b"a"), false),
+            (b"/a//b//", b"/a/", Some(b"b"), true),
+            (b"a/b", b"a", Some(b"b"), false),
+            (b".", b".", None, false),
+            (b"..", b".", None, false),
+            (b"a/..", b"a", None, false),
+            (b"/", b"/", None, true),
+            (b"", b".", None, false),
+        ];
+        for (path, parent, name, slash) in cases {
+            let split = split(path);
+            assert_eq!((split.parent, split.name, split.slash), (*parent, *name, *slash), "{path:?}");
+        }
+    }
+
+    #[test]
+    fn a_tilde_is_the_home_directory() {
+        assert_eq!(without_tilde(b"~"), b".");
+        assert_eq!(without_tilde(b"~/"), b".");
+        assert_eq!(without_tilde(b"~/a"), b"a");
+        assert_eq!(without_tilde(b"~//etc"), b"etc");
+        assert_eq!(without_tilde(b"~other/a"), b"~other/a");
+        assert_eq!(without_tilde(b"./~"), b"./~");
+    }
+}

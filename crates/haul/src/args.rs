@@ -1,0 +1,343 @@
+//! The words of the command line, and the plain commands that they become.
+//! Nothing below this file reads arguments.
+
+use crate::error::CommandError;
+use crate::location::{Location, Place};
+use crate::report::Form;
+use clap::{Args, Parser, Subcommand};
+use haul_model::{Conflict, Policy};
+use std::ffi::OsString;
+
+/// What the program is asked to do.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Command {
+    /// Copy files and trees.
+    Copy(Copy),
+    /// List directories.
+    Ls(Ls),
+    /// Show what stands at paths.
+    Stat(Stat),
+    /// Hash files.
+    Hash(Hash),
+    /// Serve a client at the other end of standard input and output.
+    Serve,
+}
+
+/// `haul copy`.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Copy {
+    pub(crate) sources: Vec<Location>,
+    pub(crate) dest: Location,
+    pub(crate) recursive: bool,
+    pub(crate) follow: bool,
+    pub(crate) policy: Policy,
+    pub(crate) detail: Detail,
+}
+
+/// How much a copy tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Detail {
+    /// Errors only.
+    Quiet,
+    /// Progress, warnings, errors and a summary.
+    Normal,
+    /// A line for each file too.
+    Verbose,
+    /// All of it, as JSON.
+    Json,
+}
+
+/// `haul ls`.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Ls {
+    pub(crate) paths: Vec<Location>,
+    pub(crate) long: bool,
+    pub(crate) null: bool,
+    pub(crate) form: Form,
+}
+
+/// `haul stat`.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Stat {
+    pub(crate) paths: Vec<Location>,
+    pub(crate) follow: bool,
+    pub(crate) form: Form,
+}
+
+/// `haul hash`.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Hash {
+    pub(crate) paths: Vec<Location>,
+    pub(crate) form: Form,
+}
+
+/// Reads the command line. What clap itself finds wrong, and `--help`, ends
+/// the process here.
+pub(crate) fn from_env() -> Result<Command, CommandError> {
+    Words::parse().into_command()
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  haul copy -r photos /mnt/backup/          a tree into a directory
+  haul copy -r photos host:backup/          the same to a host, through ssh
+  haul copy host:notes.txt .                a file from a host
+  haul ls -l host:backup                    what is there
+  haul hash host:backup/a.iso               its BLAKE3 hash, as b3sum prints it";
+
+const COPY_USAGE: &str = "haul copy [OPTIONS] SOURCE... DEST";
+
+const COPY_HELP: &str = "\
+{about}
+
+{usage-heading} {usage}
+
+SOURCE and DEST are a path, [user@]host:path, or ssh://[user@]host[:port]/path.
+./a:b is a path here. A relative path on a host starts in the home directory.
+A DEST that is a directory, or ends in \"/\", receives the sources under their
+names; else it is the new name.
+
+{all-args}{after-help}";
+
+const COPY_EXAMPLES: &str = "\
+Examples:
+  haul copy a.iso b.iso                     a file under another name
+  haul copy -r photos host:backup/          a tree to a host: backup/photos
+  haul copy host:a.txt host:b.txt .         two files from a host
+  haul copy -rn photos /mnt/backup/         what would be copied?
+  haul copy -r -e 'ssh -p 2222' src host:   with a command in place of ssh
+
+Run again, a copy does what was left: files whose size and modification time
+agree are skipped. A file is replaced at once when its new content is whole and
+verified; until then the old one stays.
+
+Exit codes: 0 all done, 1 some files failed, 2 wrong usage, 3 no connection,
+4 destination unusable, 130 interrupted.";
+
+const LS_EXAMPLES: &str = "\
+Examples:
+  haul ls -l host:                          the home directory there
+  haul ls -0 photos | xargs -0 ...          names for another program";
+
+const HASH_EXAMPLES: &str = "\
+Examples:
+  haul hash host:a.iso                      hashed there, not moved
+  haul hash a b c > sums; b3sum -c sums     the format is that of b3sum";
+
+/// Copies files and trees: here, to other machines, and from them.
+#[derive(Debug, Parser)]
+#[command(name = "haul", version, max_term_width = 100, disable_help_subcommand = true)]
+#[command(override_usage = "haul <COMMAND> [OPTIONS] ...")]
+#[command(after_help = EXAMPLES)]
+struct Words {
+    #[command(subcommand)]
+    command: CommandWords,
+}
+
+#[derive(Debug, Subcommand)]
+enum CommandWords {
+    /// Copy files and trees
+    #[command(visible_alias = "cp", override_usage = COPY_USAGE)]
+    #[command(help_template = COPY_HELP, after_help = COPY_EXAMPLES)]
+    Copy(CopyWords),
+    /// List directories
+    #[command(override_usage = "haul ls [OPTIONS] PATH...", after_help = LS_EXAMPLES)]
+    Ls(LsWords),
+    /// Show what stands at paths
+    #[command(override_usage = "haul stat [OPTIONS] PATH...")]
+    Stat(StatWords),
+    /// Print the BLAKE3 hashes of files, as b3sum does
+    #[command(override_usage = "haul hash [OPTIONS] PATH...", after_help = HASH_EXAMPLES)]
+    Hash(HashWords),
+    /// Serve a haul at the other end of standard input and output
+    ///
+    /// This is what haul starts on a host; it is of no use by hand.
+    #[command(hide = true)]
+    Serve,
+}
+
+#[derive(Debug, Args)]
+struct CopyWords {
+    /// The sources and, last, the destination. clap has no arguments of which
+    /// the last is another, if they may follow "--".
+    #[arg(value_name = "SOURCE", required = true, hide = true)]
+    paths: Vec<OsString>,
+
+    /// Copy directories with all that is in them
+    #[arg(short, long, short_alias = 'R', help_heading = "What to copy")]
+    recursive: bool,
+    /// Copy what symbolic links point to
+    #[arg(short = 'L', long, help_heading = "What to copy")]
+    dereference: bool,
+    /// Change nothing, show what would be copied
+    #[arg(short = 'n', long, help_heading = "What to copy")]
+    dry_run: bool,
+
+    /// Replace files even if size and time agree
+    #[arg(short, long, group = "conflict", help_heading = "What to replace")]
+    force: bool,
+    /// Replace no file
+    #[arg(long, group = "conflict", help_heading = "What to replace")]
+    no_clobber: bool,
+    /// Replace only files that are older than the source
+    #[arg(short, long, group = "conflict", help_heading = "What to replace")]
+    update: bool,
+
+    /// Show errors only
+    #[arg(short, long, group = "detail", help_heading = "Output")]
+    quiet: bool,
+    /// Show a line for each file
+    #[arg(short, long, group = "detail", help_heading = "Output")]
+    verbose: bool,
+    /// Show events as JSON, one object a line
+    #[arg(long, group = "detail", help_heading = "Output")]
+    json: bool,
+
+    #[command(flatten)]
+    remote: RemoteWords,
+}
+
+#[derive(Debug, Args)]
+struct LsWords {
+    /// Directories to list, and files
+    #[arg(value_name = "PATH", required = true)]
+    paths: Vec<OsString>,
+
+    /// Show mode, size, time (UTC) and where links point
+    #[arg(short = 'l', long, group = "detail", help_heading = "Output")]
+    long: bool,
+    /// End raw names with NUL; of several PATHs, with the PATH before them
+    #[arg(short = '0', long, group = "detail", help_heading = "Output")]
+    null: bool,
+    /// Show entries as JSON, one object a line
+    #[arg(long, group = "detail", help_heading = "Output")]
+    json: bool,
+
+    #[command(flatten)]
+    remote: RemoteWords,
+}
+
+#[derive(Debug, Args)]
+struct StatWords {
+    /// What to look at
+    #[arg(value_name = "PATH", required = true)]
+    paths: Vec<OsString>,
+
+    /// Look at what symbolic links point to
+    #[arg(short = 'L', long)]
+    dereference: bool,
+
+    /// Show entries as JSON, one object a line
+    #[arg(long, help_heading = "Output")]
+    json: bool,
+
+    #[command(flatten)]
+    remote: RemoteWords,
+}
+
+#[derive(Debug, Args)]
+struct HashWords {
+    /// Files to hash
+    #[arg(value_name = "PATH", required = true)]
+    paths: Vec<OsString>,
+
+    /// Show hashes as JSON, one object a line
+    #[arg(long, help_heading = "Output")]
+    json: bool,
+
+    #[command(flatten)]
+    remote: RemoteWords,
+}
+
+#[derive(Debug, Args)]
+struct RemoteWords {
+    /// Where haul is on the host, if it is not found there
+    #[arg(long, value_name = "PATH", help_heading = "Remote")]
+    remote_haul: Option<String>,
+    /// Reach the host with COMMAND instead of ssh
+    #[arg(short = 'e', long, value_name = "COMMAND", help_heading = "Remote")]
+    rsh: Option<String>,
+}
+
+impl Words {
+    fn into_command(self) -> Result<Command, CommandError> {
+        Ok(match self.command {
+            CommandWords::Copy(words) => Command::Copy(words.into_copy()?),
+            CommandWords::Ls(words) => Command::Ls(Ls {
+                paths: words.remote.locations(&words.paths)?,
+                long: words.long,
+                null: words.null,
+                form: form(words.json),
+            }),
+            CommandWords::Stat(words) => Command::Stat(Stat {
+                paths: words.remote.locations(&words.paths)?,
+                follow: words.dereference,
+                form: form(words.json),
+            }),
+            CommandWords::Hash(words) => Command::Hash(Hash {
+                paths: words.remote.locations(&words.paths)?,
+                form: form(words.json),
+            }),
+            CommandWords::Serve => Command::Serve,
+        })
+    }
+}
+
+impl CopyWords {
+    fn into_copy(self) -> Result<Copy, CommandError> {
+        // clap lets at most one of each group through.
+        let conflict = match (self.force, self.no_clobber, self.update) {
+            (true, ..) => Conflict::ReplaceAll,
+            (_, true, _) => Conflict::Keep,
+            (.., true) => Conflict::ReplaceOlder,
+            _ => Conflict::ReplaceChanged,
+        };
+        let detail = match (self.quiet, self.verbose, self.json) {
+            (true, ..) => Detail::Quiet,
+            (_, true, _) => Detail::Verbose,
+            (.., true) => Detail::Json,
+            _ => Detail::Normal,
+        };
+        let mut sources = self.remote.locations(&self.paths)?;
+        let dest = sources.pop().filter(|_| !sources.is_empty()).ok_or_else(|| {
+            CommandError::usage("the destination is missing")
+                .with_hint(format!("usage: {COPY_USAGE}"))
+        })?;
+        Ok(Copy {
+            sources,
+            dest,
+            recursive: self.recursive,
+            follow: self.dereference,
+            policy: Policy { conflict, dry_run: self.dry_run },
+            detail,
+        })
+    }
+}
+
+impl RemoteWords {
+    /// What the words for a location mean, hosts reached as these options say.
+    fn location(&self, words: &OsString) -> Result<Location, CommandError> {
+        let mut location = Location::parse(words)?;
+        if let Place::There(mut target) = location.place {
+            if let Some(command) = &self.rsh {
+                target = target.with_rsh(command)?;
+            }
+            if let Some(path) = &self.remote_haul {
+                target = target.with_remote_haul(path)?;
+            }
+            location.place = Place::There(target);
+        }
+        Ok(location)
+    }
+
+    fn locations(&self, words: &[OsString]) -> Result<Vec<Location>, CommandError> {
+        words.iter().map(|words| self.location(words)).collect()
+    }
+}
+
+fn form(json: bool) -> Form {
+    if json { Form::Json } else { Form::Plain }
+}
+
+#[cfg(test)]
+mod tests;

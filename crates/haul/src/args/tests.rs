@@ -1,0 +1,117 @@
+//! What the words become, and what their help says.
+
+use super::*;
+use clap::CommandFactory;
+use haul_model::{Conflict, Policy};
+
+fn parse(words: &str) -> Result<Command, String> {
+    let words = std::iter::once("haul").chain(words.split_whitespace());
+    let words = Words::try_parse_from(words).map_err(|error| error.to_string())?;
+    words.into_command().map_err(|error| format!("haul: {error} {:?}\n", error.hints))
+}
+
+fn copy(words: &str) -> Copy {
+    match parse(words).expect("words that are right") {
+        Command::Copy(copy) => copy,
+        other => panic!("not a copy: {other:?}"),
+    }
+}
+
+#[test]
+fn the_words_are_consistent() {
+    Words::command().debug_assert();
+}
+
+#[test]
+fn a_copy_is_careful_by_default() {
+    let copy = copy("copy a b c");
+    assert_eq!(copy.sources.len(), 2);
+    assert_eq!(copy.dest.path, b"c");
+    assert_eq!(copy.policy, Policy::default());
+    assert_eq!(copy.detail, Detail::Normal);
+    assert!(!copy.recursive && !copy.follow);
+}
+
+#[test]
+fn flags_mean_what_they_do_in_cp_and_rsync() {
+    let copied = copy("cp -rLun -v a b");
+    assert!(copied.recursive && copied.follow && copied.policy.dry_run);
+    assert_eq!(copied.policy.conflict, Conflict::ReplaceOlder);
+    assert_eq!(copied.detail, Detail::Verbose);
+
+    assert!(copy("copy -R a b").recursive);
+    assert_eq!(copy("copy -f a b").policy.conflict, Conflict::ReplaceAll);
+    assert_eq!(copy("copy --no-clobber a b").policy.conflict, Conflict::Keep);
+    assert_eq!(copy("copy -q a b").detail, Detail::Quiet);
+    assert_eq!(copy("copy a b --json").detail, Detail::Json);
+    assert_eq!(copy("copy -- -a -b").sources[0].path, b"-a");
+}
+
+#[test]
+fn hosts_are_reached_as_the_options_say() {
+    let copy = copy("copy -e rsh --remote-haul /opt/haul u@host:a b");
+    let Place::There(target) = &copy.sources[0].place else { panic!("not on a host") };
+    let expected = haul_net::SshTarget::new(Some("u"), "host")
+        .and_then(|target| target.with_rsh("rsh"))
+        .and_then(|target| target.with_remote_haul("/opt/haul"))
+        .expect("names that are right");
+    assert_eq!(target, &expected);
+    assert_eq!(copy.dest.place, Place::Here);
+}
+
+#[test]
+fn requests_have_their_flags() {
+    let Ok(Command::Ls(ls)) = parse("ls -l a host:") else { panic!("not a listing") };
+    assert!(ls.long && !ls.null && ls.form == Form::Plain && ls.paths.len() == 2);
+    let Ok(Command::Ls(ls)) = parse("ls -0 a") else { panic!("not a listing") };
+    assert!(ls.null && !ls.long);
+    let Ok(Command::Stat(stat)) = parse("stat -L --json a") else { panic!("not a stat") };
+    assert!(stat.follow && stat.form == Form::Json);
+    let Ok(Command::Hash(hash)) = parse("hash a b") else { panic!("not a hash") };
+    assert_eq!(hash.paths.len(), 2);
+    assert_eq!(parse("serve"), Ok(Command::Serve));
+}
+
+#[test]
+fn wrong_words_are_explained() {
+    let mut texts = String::new();
+    for words in [
+        "copy",
+        "copy a",
+        "copy -f --no-clobber a b",
+        "copy -u -f a b",
+        "copy -q -v a b",
+        "copy --json -q a b",
+        "copy --frobnicate a b",
+        "ls",
+        "ls -l -0 a",
+        "mv a b",
+        "copy a -- -h:b",
+        "copy -e ' a host:b",
+        "copy --remote-haul= a host:b",
+        "hash http://host/x",
+    ] {
+        let error = parse(words).expect_err("words that are wrong");
+        texts.push_str(&format!("$ haul {words}\n{error}\n"));
+    }
+    insta::assert_snapshot!(texts);
+}
+
+/// The help of a command, or of the program.
+fn help(name: Option<&str>) -> String {
+    let mut words = Words::command();
+    words.build();
+    let command = match name {
+        Some(name) => words.find_subcommand_mut(name).expect("a command"),
+        None => &mut words,
+    };
+    command.render_help().to_string()
+}
+
+#[test]
+fn help_is_short_and_grouped() {
+    insta::assert_snapshot!("help", help(None));
+    for name in ["copy", "ls", "stat", "hash"] {
+        insta::assert_snapshot!(format!("help_{name}"), help(Some(name)));
+    }
+}

@@ -1,0 +1,328 @@
+//! `haul copy`: one job of the engine for each place that sources are on, one
+//! after the other.
+
+use super::end;
+use crate::args::{Copy, Detail};
+use crate::error::{CommandError, ErrorKind, ExitCode};
+use crate::interrupt::Interrupt;
+use crate::json::{Line, SCHEMA, Start, SummaryLine};
+use crate::location::Location;
+use crate::location::Place::{self, Here, There};
+use crate::monitor::{CopyMonitor, Show};
+use crate::peer;
+use crate::progress::Screen;
+use crate::report::{self, Form, Report};
+use haul_engine::{CopyJob, Placement, Summary};
+use haul_model::escape_bytes;
+use haul_net::SshTarget;
+use std::collections::HashMap;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Instant;
+
+/// Copies, and says what came of it.
+pub(super) fn run(copy: &Copy) -> ExitCode {
+    let started = Instant::now();
+    let form = if copy.detail == Detail::Json { Form::Json } else { Form::Plain };
+    let screen = Screen::default();
+    let mut report = Report::new(form, screen.clone());
+    if form == Form::Json {
+        report.json(&Line::Start(start(copy)));
+    }
+    let listening = Interrupt::listen().map_err(|error| CommandError::new(ErrorKind::Io, error));
+    let (steps, interrupt) = match plan(copy).and_then(|steps| Ok((steps, listening?))) {
+        Ok(ready) => ready,
+        Err(error) => {
+            if form == Form::Json {
+                report.command_error(&error);
+                let code = error.kind.exit_code();
+                let line = SummaryLine::of(&Summary::default(), started.elapsed(), code);
+                report.json(&Line::Summary(line));
+                report.finish();
+                return error.kind.exit_code();
+            }
+            return end(report, &error);
+        }
+    };
+
+    let show = show(copy.detail, copy.policy.dry_run);
+    let monitor = CopyMonitor::new(show, interrupt.clone(), report, screen.clone());
+    let (summary, error) = thread::scope(|scope| {
+        let (stop, stopped) = mpsc::channel();
+        if monitor.needs_ticks() {
+            let monitor = &monitor;
+            scope.spawn(move || monitor.tick_until(&stopped));
+        }
+        let done = run_steps(steps, &monitor, &interrupt, &screen);
+        drop(stop);
+        done
+    });
+
+    let mut report = monitor.into_report();
+    let code = match error {
+        Some(kind) => kind.exit_code(),
+        None if summary.failed > 0 || report.has_failed() => ExitCode::SomeFailed,
+        None => ExitCode::Success,
+    };
+    match copy.detail {
+        Detail::Quiet => {}
+        Detail::Json => {
+            report.json(&Line::Summary(SummaryLine::of(&summary, started.elapsed(), code)))
+        }
+        // After an error that left nothing done there is nothing to sum up.
+        _ if error.is_some() && summary == Summary::default() => {}
+        _ => {
+            let line = report::summary(&summary, started.elapsed(), copy.policy.dry_run);
+            report.print(format!("{line}\n").as_bytes());
+        }
+    }
+    match (code, report.finish()) {
+        (ExitCode::Success, code) => code,
+        (code, _) => code,
+    }
+}
+
+/// One job and where its roles run.
+#[derive(Debug)]
+struct Step<'a> {
+    job: CopyJob,
+    route: Route<'a>,
+}
+
+/// Where the roles of a job run.
+#[derive(Debug)]
+enum Route<'a> {
+    /// Both here.
+    Local,
+    /// The receiver runs there.
+    Upload(&'a SshTarget),
+    /// The sender runs there.
+    Download(&'a SshTarget),
+}
+
+/// The jobs that `copy` takes, with all that can be known to be wrong before
+/// anything is done.
+fn plan(copy: &Copy) -> Result<Vec<Step<'_>>, CommandError> {
+    if let There(_) = copy.dest.place
+        && copy.sources.iter().any(|source| source.place != Here)
+    {
+        return Err(CommandError::usage(
+            "copying from one host to another is not there yet: copy to here first",
+        ));
+    }
+    check_names(&copy.sources)?;
+    let into_dir = copy.sources.len() > 1;
+    let groups = copy.sources.chunk_by(|a, b| a.place == b.place);
+    Ok(groups
+        .map(|group| Step {
+            job: CopyJob {
+                sources: group.iter().map(|source| source.path.clone()).collect(),
+                dest: copy.dest.path.clone(),
+                into_dir,
+                recursive: copy.recursive,
+                follow: copy.follow,
+                policy: copy.policy,
+            },
+            route: route(&group[0].place, &copy.dest.place),
+        })
+        .collect())
+}
+
+/// The route of a job between two places, one of which is here.
+fn route<'a>(source: &'a Place, dest: &'a Place) -> Route<'a> {
+    match (source, dest) {
+        (Here, Here) => Route::Local,
+        (_, There(target)) => Route::Upload(target),
+        (There(target), Here) => Route::Download(target),
+    }
+}
+
+/// Refuses sources that would arrive under one name: the later would replace
+/// the earlier.
+fn check_names(sources: &[Location]) -> Result<(), CommandError> {
+    let mut names: HashMap<&[u8], &Location> = HashMap::with_capacity(sources.len());
+    for source in sources {
+        let Some(name) = source.final_name() else { continue };
+        if let Some(earlier) = names.insert(name, source) {
+            let name = escape_bytes(name);
+            return Err(CommandError::usage(format!(
+                "{earlier} and {source} would both arrive as {name}"
+            ))
+            .with_hint("copy them one by one, to different names or directories"));
+        }
+    }
+    Ok(())
+}
+
+/// Runs the steps, and gives their figures and the class of the error that
+/// decides the exit code.
+fn run_steps(
+    steps: Vec<Step<'_>>,
+    monitor: &CopyMonitor,
+    interrupt: &Interrupt,
+    screen: &Screen,
+) -> (Summary, Option<ErrorKind>) {
+    let mut total = Summary::default();
+    let mut first_error = None;
+    let mut steps = steps.into_iter();
+    while let Some(step) = steps.next() {
+        monitor.begin(steps.len() > 0);
+        let result = run_step(&step, monitor, screen);
+        let told = monitor.end();
+        let error = match result {
+            Ok(summary) => {
+                add(&mut total, &summary);
+                continue;
+            }
+            // Ctrl-C reaches ssh too, and what is seen of it first is a
+            // connection that breaks.
+            Err(_) if interrupt.happened() => CommandError::interrupted(),
+            Err(error) => error,
+        };
+        add(&mut total, &told);
+        monitor.report().command_error(&error);
+        match error.kind {
+            ErrorKind::Interrupted => return (total, Some(error.kind)),
+            // Another host may be there.
+            ErrorKind::Connection | ErrorKind::Protocol => {
+                first_error.get_or_insert(error.kind);
+            }
+            _ => return (total, Some(first_error.unwrap_or(error.kind))),
+        }
+    }
+    (total, first_error)
+}
+
+fn run_step(
+    step: &Step<'_>,
+    monitor: &CopyMonitor,
+    screen: &Screen,
+) -> Result<Summary, CommandError> {
+    let placement = match step.route {
+        Route::Local => Placement::Local,
+        Route::Upload(target) => Placement::Upload(peer::connect(target, screen)?),
+        Route::Download(target) => Placement::Download(peer::connect(target, screen)?),
+    };
+    Ok(haul_engine::run(&step.job, placement, monitor)?)
+}
+
+fn add(total: &mut Summary, more: &Summary) {
+    let Summary { copied, dirs_made, bytes, skipped, special, failed } = more;
+    total.copied += copied;
+    total.dirs_made += dirs_made;
+    total.bytes += bytes;
+    total.skipped += skipped;
+    total.special += special;
+    total.failed += failed;
+}
+
+/// What each detail shows.
+fn show(detail: Detail, dry_run: bool) -> Show {
+    match detail {
+        Detail::Quiet => Show::default(),
+        Detail::Normal => Show {
+            would_copy: dry_run,
+            warnings: true,
+            progress: Screen::is_terminal(),
+            ..Show::default()
+        },
+        Detail::Verbose => Show {
+            copied: true,
+            would_copy: true,
+            skipped: true,
+            warnings: true,
+            progress: Screen::is_terminal(),
+        },
+        Detail::Json => {
+            Show { copied: true, would_copy: true, skipped: true, warnings: true, progress: true }
+        }
+    }
+}
+
+fn start(copy: &Copy) -> Start<'_> {
+    Start {
+        schema: SCHEMA,
+        version: env!("CARGO_PKG_VERSION"),
+        sources: copy.sources.iter().map(|s| String::from_utf8_lossy(&s.given)).collect(),
+        dest: String::from_utf8_lossy(&copy.dest.given),
+        dry_run: copy.policy.dry_run,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use haul_model::Policy;
+    use std::ffi::OsStr;
+
+    fn copy(words: &[&str]) -> Copy {
+        let mut locations: Vec<Location> = words
+            .iter()
+            .map(|words| Location::parse(OsStr::new(words)).expect("a location"))
+            .collect();
+        Copy {
+            dest: locations.pop().expect("a destination"),
+            sources: locations,
+            recursive: false,
+            follow: false,
+            policy: Policy::default(),
+            detail: Detail::Normal,
+        }
+    }
+
+    /// The steps as `route: sources -> dest`, or the refusal.
+    fn planned(words: &[&str]) -> String {
+        let copy = copy(words);
+        let steps = match plan(&copy) {
+            Ok(steps) => steps,
+            Err(error) => return format!("refused: {error} {:?}\n", error.hints),
+        };
+        let line = |step: &Step<'_>| {
+            let route = match step.route {
+                Route::Local => "local".to_owned(),
+                Route::Upload(target) => format!("up to {}", target.display()),
+                Route::Download(target) => format!("down from {}", target.display()),
+            };
+            let sources: Vec<String> = step.job.sources.iter().map(|s| escape_bytes(s)).collect();
+            let into = if step.job.into_dir { " (directory)" } else { "" };
+            let dest = escape_bytes(&step.job.dest);
+            format!("{route}: {} -> {dest}{into}\n", sources.join(" "))
+        };
+        steps.iter().map(line).collect()
+    }
+
+    #[test]
+    fn sources_of_one_place_are_one_job() {
+        let plans = [
+            planned(&["a", "b"]),
+            planned(&["a", "b", "d/"]),
+            planned(&["a", "b", "u@host:d"]),
+            planned(&["host:", "."]),
+            planned(&["host:a", "host:b", "other:c", "d", "host:e", "dir"]),
+            planned(&["u@host:a", "host:b", "dir"]),
+            planned(&[".", "..", "dir"]),
+        ];
+        insta::assert_snapshot!(plans.concat());
+    }
+
+    #[test]
+    fn what_can_not_be_done_is_refused_before_anything_is() {
+        let plans = [
+            planned(&["a:x", "b:y"]),
+            planned(&["x", "a:x", "a:y"]),
+            planned(&["a/x", "b/x/", "dir"]),
+            planned(&["x", "host:x", "dir"]),
+        ];
+        insta::assert_snapshot!(plans.concat());
+    }
+
+    #[test]
+    fn figures_of_all_jobs_are_added() {
+        let one = Summary { copied: 1, dirs_made: 2, bytes: 3, skipped: 4, special: 5, failed: 6 };
+        let mut total = one;
+        add(&mut total, &one);
+        let twice =
+            Summary { copied: 2, dirs_made: 4, bytes: 6, skipped: 8, special: 10, failed: 12 };
+        assert_eq!(total, twice);
+    }
+}

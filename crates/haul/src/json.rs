@@ -1,0 +1,248 @@
+//! The lines of `--json`: one object a line, of a schema that docs/json.md
+//! describes and [`SCHEMA`] numbers.
+
+use crate::error::{CommandError, ExitCode};
+use crate::progress::Counts;
+use haul_engine::Summary;
+use haul_model::{Entry, Fault, Kind};
+use serde::Serialize;
+use std::borrow::Cow;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+mod words;
+pub(crate) use words::{ErrorWord, KindWord, OutcomeWord, ReasonWord, SideWord};
+
+/// Changes whenever a field loses its meaning; new fields don't change it.
+pub(crate) const SCHEMA: u32 = 1;
+
+/// One line.
+#[derive(Debug, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(crate) enum Line<'a> {
+    Start(Start<'a>),
+    File(FileLine<'a>),
+    Progress(ProgressLine),
+    Warning(Warning<'a>),
+    Error(ErrorLine<'a>),
+    Summary(SummaryLine),
+    Entry(EntryLine<'a>),
+    Hash(HashLine<'a>),
+}
+
+/// `haul copy` has understood its words.
+#[derive(Debug, Serialize)]
+pub(crate) struct Start<'a> {
+    pub(crate) schema: u32,
+    pub(crate) version: &'static str,
+    pub(crate) sources: Vec<Cow<'a, str>>,
+    pub(crate) dest: Cow<'a, str>,
+    pub(crate) dry_run: bool,
+}
+
+/// The fate of an entry that did not fail.
+#[derive(Debug, Serialize)]
+pub(crate) struct FileLine<'a> {
+    #[serde(flatten)]
+    pub(crate) path: Path<'a>,
+    pub(crate) kind: KindWord,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) size: Option<u64>,
+    pub(crate) outcome: OutcomeWord,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) reason: Option<ReasonWord>,
+}
+
+/// How far the copy is.
+#[derive(Debug, Serialize)]
+pub(crate) struct ProgressLine {
+    files_done: u64,
+    files_total: u64,
+    bytes_done: u64,
+    bytes_total: u64,
+    listed_all: bool,
+}
+
+/// Worth telling, though nothing failed.
+#[derive(Debug, Serialize)]
+pub(crate) struct Warning<'a> {
+    #[serde(flatten)]
+    pub(crate) path: Path<'a>,
+    pub(crate) message: &'a str,
+}
+
+/// An entry that failed, or the end of the whole command.
+#[derive(Debug, Serialize)]
+pub(crate) struct ErrorLine<'a> {
+    #[serde(flatten)]
+    path: Option<Path<'a>>,
+    kind: ErrorWord,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    side: Option<SideWord>,
+    message: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hint: Option<String>,
+}
+
+/// The figures of the copy.
+#[derive(Debug, Serialize)]
+pub(crate) struct SummaryLine {
+    copied: u64,
+    dirs: u64,
+    bytes: u64,
+    skipped: u64,
+    special: u64,
+    failed: u64,
+    seconds: f64,
+    rate: u64,
+    exit_code: u8,
+}
+
+/// What stands at a path: `haul ls` and `haul stat`.
+#[derive(Debug, Serialize)]
+pub(crate) struct EntryLine<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    host: Option<String>,
+    #[serde(flatten)]
+    path: Path<'a>,
+    kind: KindWord,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    size: Option<u64>,
+    mode: String,
+    mtime_secs: i64,
+    mtime_nanos: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    target: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    target_hex: Option<String>,
+}
+
+/// A file's hash: `haul hash`.
+#[derive(Debug, Serialize)]
+pub(crate) struct HashLine<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) host: Option<String>,
+    #[serde(flatten)]
+    pub(crate) path: Path<'a>,
+    pub(crate) hash: String,
+}
+
+/// A path: as text where it is UTF-8, else as near to it as text can be and
+/// in full as hexadecimal digits.
+#[derive(Debug, Serialize)]
+pub(crate) struct Path<'a> {
+    path: Cow<'a, str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path_hex: Option<String>,
+}
+
+impl Line<'_> {
+    /// The line's bytes, with its end.
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes =
+            serde_json::to_vec(self).expect("structs of numbers and strings have a JSON form");
+        bytes.push(b'\n');
+        bytes
+    }
+}
+
+impl<'a> Path<'a> {
+    /// The path of `bytes`.
+    pub(crate) fn of(bytes: &'a [u8]) -> Self {
+        Self { path: String::from_utf8_lossy(bytes), path_hex: hex_unless_text(bytes) }
+    }
+}
+
+impl<'a> ErrorLine<'a> {
+    /// The failure of the entry at `path`.
+    pub(crate) fn of_fault(path: &'a [u8], fault: &Fault) -> Self {
+        Self {
+            path: Some(Path::of(path)),
+            kind: ErrorWord::Fault(fault.kind.into()),
+            side: Some(fault.side.into()),
+            message: fault.message.clone(),
+            hint: fault.hint().map(str::to_owned),
+        }
+    }
+
+    /// The end of the command.
+    pub(crate) fn of_command(error: &CommandError) -> Self {
+        Self {
+            path: None,
+            kind: ErrorWord::Command(error.kind),
+            side: None,
+            message: error.to_string(),
+            hint: (!error.hints.is_empty()).then(|| error.hints.join("; ")),
+        }
+    }
+}
+
+impl SummaryLine {
+    /// The figures of a copy that took `time`.
+    pub(crate) fn of(summary: &Summary, time: Duration, code: ExitCode) -> Self {
+        let Summary { copied, dirs_made, bytes, skipped, special, failed } = *summary;
+        let rate = bytes as f64 / time.as_secs_f64();
+        Self {
+            copied,
+            dirs: dirs_made,
+            bytes,
+            skipped,
+            special,
+            failed,
+            seconds: (time.as_secs_f64() * 1000.0).round() / 1000.0,
+            // What is no number, such as 0 bytes in no time, becomes 0.
+            rate: rate as u64,
+            exit_code: code.number(),
+        }
+    }
+}
+
+impl<'a> EntryLine<'a> {
+    /// `entry`, which stands at `path` on `host`.
+    pub(crate) fn of(host: Option<String>, path: &'a [u8], entry: &Entry) -> Self {
+        let target = match &entry.kind {
+            Kind::Symlink { target } => Some(&**target),
+            _ => None,
+        };
+        Self {
+            host,
+            path: Path::of(path),
+            kind: (&entry.kind).into(),
+            size: size(&entry.kind),
+            mode: format!("{:04o}", entry.mode),
+            mtime_secs: entry.mtime.secs,
+            mtime_nanos: entry.mtime.nanos,
+            target: target.map(|bytes| String::from_utf8_lossy(bytes).into_owned()),
+            target_hex: target.and_then(hex_unless_text),
+        }
+    }
+}
+
+impl From<Counts> for ProgressLine {
+    fn from(counts: Counts) -> Self {
+        let Counts { files_done, files_total, bytes_done, bytes_total, listed_all, .. } = counts;
+        Self { files_done, files_total, bytes_done, bytes_total, listed_all }
+    }
+}
+
+/// The size of a regular file.
+pub(crate) fn size(kind: &Kind) -> Option<u64> {
+    match kind {
+        Kind::File { size } => Some(*size),
+        _ => None,
+    }
+}
+
+/// Two digits for each byte, if the bytes are not UTF-8.
+fn hex_unless_text(bytes: &[u8]) -> Option<String> {
+    str::from_utf8(bytes).is_err().then(|| {
+        bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut hex, byte| {
+            // Writing to a String can't fail.
+            let _ = write!(hex, "{byte:02x}");
+            hex
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests;

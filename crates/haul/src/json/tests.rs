@@ -1,0 +1,185 @@
+//! What is emitted is what docs/json.md says.
+
+use super::*;
+use crate::error::ErrorKind;
+use haul_engine::Skip;
+use haul_model::{FaultKind, Side, Timestamp};
+use std::collections::{BTreeMap, BTreeSet};
+
+const DOCUMENT: &str = include_str!("../../../../docs/json.md");
+
+/// Lines of every type, each field in at least one of them; the first of a
+/// type is its example in the document.
+fn samples() -> Vec<Line<'static>> {
+    let fault =
+        Fault::new(Side::Source, FaultKind::PermissionDenied, "can't open: Permission denied");
+    let command =
+        CommandError::new(ErrorKind::Connection, "can't reach host").with_hint("check it");
+    let counts = Counts {
+        files_done: 320,
+        files_total: 1008,
+        bytes_done: 6_553_600,
+        bytes_total: 20_866_662,
+        bytes_moved: 6_553_600,
+        listed_all: false,
+    };
+    let summary = Summary {
+        copied: 1007,
+        dirs_made: 11,
+        bytes: 20_866_562,
+        skipped: 12,
+        special: 1,
+        failed: 1,
+    };
+    let entry = |kind| Entry {
+        name: None,
+        kind,
+        mode: 0o644,
+        mtime: Timestamp { secs: 1_700_000_000, nanos: 123_456_789 },
+        id: None,
+    };
+    let hash = "af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262";
+    let host = || Some("ann@host".to_owned());
+    vec![
+        Line::Start(Start {
+            schema: SCHEMA,
+            version: "0.1.0",
+            sources: vec!["photos".into()],
+            dest: "host:backup/".into(),
+            dry_run: false,
+        }),
+        Line::File(FileLine {
+            path: Path::of(b"photos/a.jpg"),
+            kind: KindWord::File,
+            size: Some(2_097_152),
+            outcome: OutcomeWord::Copied,
+            reason: None,
+        }),
+        Line::File(FileLine {
+            path: Path::of(b"photos/\xff.jpg"),
+            kind: KindWord::File,
+            size: Some(5),
+            outcome: OutcomeWord::Skipped,
+            reason: Some(Skip::Unchanged.into()),
+        }),
+        Line::Progress(counts.into()),
+        Line::Warning(Warning {
+            path: Path::of(b"photos/pipe"),
+            message: "a FIFO, socket or device: not copied",
+        }),
+        Line::Warning(Warning { path: Path::of(b"\xff"), message: "" }),
+        Line::Error(ErrorLine::of_fault(b"photos/b.jpg", &fault)),
+        Line::Error(ErrorLine::of_fault(b"\xff", &fault)),
+        Line::Error(ErrorLine::of_command(&command)),
+        Line::Summary(SummaryLine::of(&summary, Duration::from_millis(410), ExitCode::SomeFailed)),
+        Line::Entry(EntryLine::of(host(), b"backup/a.iso", &entry(Kind::File { size: 1024 }))),
+        Line::Entry(EntryLine::of(
+            None,
+            b"\xff",
+            &entry(Kind::Symlink { target: b"\xff"[..].into() }),
+        )),
+        Line::Hash(HashLine {
+            host: host(),
+            path: Path::of(b"backup/a.iso"),
+            hash: hash.to_owned(),
+        }),
+        Line::Hash(HashLine { host: None, path: Path::of(b"\xff"), hash: hash.to_owned() }),
+    ]
+}
+
+/// Each type's fields and first line, as emitted.
+fn emitted() -> BTreeMap<String, (BTreeSet<String>, String)> {
+    let mut types: BTreeMap<String, (BTreeSet<String>, String)> = BTreeMap::new();
+    for line in samples() {
+        let text = String::from_utf8(line.to_bytes()).expect("JSON is UTF-8");
+        let value: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        let object = value.as_object().expect("an object");
+        let name = object["type"].as_str().expect("a type").to_owned();
+        let known = types.entry(name).or_insert_with(|| (BTreeSet::new(), text.trim().to_owned()));
+        known.0.extend(object.keys().cloned());
+    }
+    types
+}
+
+/// Each type's fields and example, as documented: a heading `` ### `type` ``,
+/// a table whose rows begin with a field's name, and a line of JSON.
+fn documented() -> BTreeMap<String, (BTreeSet<String>, String)> {
+    let mut types = BTreeMap::new();
+    for section in DOCUMENT.split("\n### `").skip(1) {
+        let (name, body) = section.split_once('`').expect("a heading");
+        let fields = body
+            .lines()
+            .filter_map(|line| Some(line.strip_prefix("| `")?.split_once('`')?.0.to_owned()))
+            .chain(["type".to_owned()])
+            .collect();
+        let example = body.lines().find(|line| line.starts_with('{')).unwrap_or_default();
+        types.insert(name.to_owned(), (fields, example.to_owned()));
+    }
+    types
+}
+
+#[test]
+fn the_document_names_what_is_emitted() {
+    let (emitted, documented) = (emitted(), documented());
+    assert_eq!(emitted.keys().collect::<Vec<_>>(), documented.keys().collect::<Vec<_>>(), "types");
+    for (name, (fields, example)) in &emitted {
+        assert_eq!(fields, &documented[name].0, "the fields of {name}");
+        assert_eq!(example, &documented[name].1, "the example of {name}");
+    }
+    assert!(DOCUMENT.contains(&format!("schema {SCHEMA}")), "the schema's number");
+}
+
+/// Every value that serde may write for a closed set of words.
+fn words<T: Serialize>(all: &[T]) -> Vec<String> {
+    all.iter()
+        .map(|word| serde_json::to_string(word).expect("a word").trim_matches('"').to_owned())
+        .collect()
+}
+
+#[test]
+fn the_document_names_every_word() {
+    use FaultKind as F;
+    let faults = [
+        F::NotFound,
+        F::PermissionDenied,
+        F::NoSpace,
+        F::ReadOnly,
+        F::TooLong,
+        F::IsDirectory,
+        F::NotDirectory,
+        F::NotRecursive,
+        F::SameFile,
+        F::IntoItself,
+        F::Changed,
+        F::Corrupt,
+        F::Link,
+        F::Special,
+        F::Parent,
+        F::Io,
+    ];
+    let mut all = words(&faults.map(words::FaultWord::from));
+    all.extend(words(&[
+        ErrorKind::Usage,
+        ErrorKind::Connection,
+        ErrorKind::Protocol,
+        ErrorKind::Destination,
+        ErrorKind::Interrupted,
+        ErrorKind::Io,
+    ]));
+    all.extend(words(&[KindWord::File, KindWord::Dir, KindWord::Symlink, KindWord::Special]));
+    all.extend(words(&[OutcomeWord::Copied, OutcomeWord::Skipped, OutcomeWord::WouldCopy]));
+    let skips = [Skip::Unchanged, Skip::Exists, Skip::NotOlder, Skip::Special];
+    all.extend(words(&skips.map(ReasonWord::from)));
+    for word in all {
+        assert!(DOCUMENT.contains(&format!("`{word}`")), "{word}");
+    }
+}
+
+#[test]
+fn a_name_that_is_no_text_is_there_in_full() {
+    let line = Line::Warning(Warning { path: Path::of(b"a\xffb\n"), message: "x" });
+    insta::assert_snapshot!(
+        String::from_utf8(line.to_bytes()).expect("JSON is UTF-8").trim_end(),
+        @r#"{"type":"warning","path":"a�b\n","path_hex":"61ff620a","message":"x"}"#
+    );
+}

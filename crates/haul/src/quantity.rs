@@ -1,0 +1,187 @@
+//! Numbers as people read them: counts, sizes, times, rates, dates and modes.
+
+use haul_model::{Kind, Timestamp};
+use std::time::Duration;
+
+/// Binary units, each 1,024 times the one before.
+const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+
+/// `n` with a comma between thousands: `12,345`.
+pub(crate) fn count(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// `n` and what is counted: `1 file`, `2 files`.
+pub(crate) fn counted(n: u64, one: &str, many: &str) -> String {
+    format!("{} {}", count(n), if n == 1 { one } else { many })
+}
+
+/// A size: `1,023 B`, `19.9 MiB`.
+pub(crate) fn bytes(n: u64) -> String {
+    if n < 1024 {
+        return format!("{n} B");
+    }
+    let mut value = n as f64 / 1024.0;
+    let mut unit = 0;
+    // What would be rounded to 1024.0 is one of the next unit.
+    while value >= 1023.95 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    format!("{value:.1} {}", UNITS[unit])
+}
+
+/// A rate from bytes per second: `48.5 MiB/s`.
+pub(crate) fn rate(bytes_per_second: f64) -> String {
+    // A float too large for the integer becomes its maximum.
+    format!("{}/s", bytes(bytes_per_second as u64))
+}
+
+/// How long something took: `0.41 s`, `12.3 s`, `2 min 05 s`, `1 h 02 min`.
+pub(crate) fn duration(time: Duration) -> String {
+    let seconds = time.as_secs();
+    match seconds {
+        0..10 => format!("{:.2} s", time.as_secs_f64()),
+        10..60 => format!("{:.1} s", time.as_secs_f64()),
+        60..3600 => format!("{} min {:02} s", seconds / 60, seconds % 60),
+        _ => format!("{} h {:02} min", seconds / 3600, seconds / 60 % 60),
+    }
+}
+
+/// How long something will take, like a clock: `0:07`, `12:34`, `1:02:03`.
+pub(crate) fn remaining(time: Duration) -> String {
+    let seconds = time.as_secs();
+    let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    match hours {
+        0 => format!("{minutes}:{seconds:02}"),
+        _ => format!("{hours}:{minutes:02}:{seconds:02}"),
+    }
+}
+
+/// A date and time in UTC after ISO 8601, to the second.
+pub(crate) fn date(time: Timestamp) -> String {
+    iso(Timestamp { nanos: 0, ..time })
+}
+
+/// The same with the nanoseconds.
+pub(crate) fn date_nanos(time: Timestamp) -> String {
+    iso(time)
+}
+
+/// Kind and permission bits as `ls -l` shows them: `drwxr-xr-x`.
+pub(crate) fn mode(kind: &Kind, mode: u32) -> String {
+    let mut out = String::with_capacity(10);
+    out.push(match kind {
+        Kind::File { .. } => '-',
+        Kind::Dir => 'd',
+        Kind::Symlink { .. } => 'l',
+        // Which of FIFO, socket and device it is, an entry does not tell.
+        Kind::Special => '?',
+    });
+    for (shift, special, letter) in [(6, 0o4000, 's'), (3, 0o2000, 's'), (0, 0o1000, 't')] {
+        let bits = mode >> shift;
+        out.push(if bits & 4 != 0 { 'r' } else { '-' });
+        out.push(if bits & 2 != 0 { 'w' } else { '-' });
+        out.push(match (mode & special != 0, bits & 1 != 0) {
+            (false, false) => '-',
+            (false, true) => 'x',
+            (true, false) => letter.to_ascii_uppercase(),
+            (true, true) => letter,
+        });
+    }
+    out
+}
+
+fn iso(time: Timestamp) -> String {
+    let known = i32::try_from(time.nanos)
+        .ok()
+        .and_then(|nanos| jiff::Timestamp::new(time.secs, nanos).ok());
+    match known {
+        Some(date) => date.to_string(),
+        // A file system may hold times that no calendar of four digits has.
+        None => format!("@{}", time.secs),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts() {
+        for (n, text) in [(0, "0"), (999, "999"), (1000, "1,000"), (1_234_567, "1,234,567")] {
+            assert_eq!(count(n), text);
+        }
+        assert_eq!(count(u64::MAX), "18,446,744,073,709,551,615");
+        assert_eq!(counted(1, "file", "files"), "1 file");
+        assert_eq!(counted(0, "file", "files"), "0 files");
+    }
+
+    #[test]
+    fn sizes() {
+        for (n, text) in [
+            (0, "0 B"),
+            (1023, "1023 B"),
+            (1024, "1.0 KiB"),
+            (1536, "1.5 KiB"),
+            (1024 * 1024 - 1, "1.0 MiB"),
+            (20_866_662, "19.9 MiB"),
+            (1 << 30, "1.0 GiB"),
+            (u64::MAX, "16.0 EiB"),
+        ] {
+            assert_eq!(bytes(n), text);
+        }
+        assert_eq!(rate(f64::INFINITY), "16.0 EiB/s");
+        assert_eq!(rate(f64::NAN), "0 B/s");
+    }
+
+    #[test]
+    fn times() {
+        for (ms, text) in [
+            (0, "0.00 s"),
+            (410, "0.41 s"),
+            (12_340, "12.3 s"),
+            (125_000, "2 min 05 s"),
+            (3_725_000, "1 h 02 min"),
+        ] {
+            assert_eq!(duration(Duration::from_millis(ms)), text);
+        }
+        for (s, text) in [(7, "0:07"), (754, "12:34"), (3723, "1:02:03")] {
+            assert_eq!(remaining(Duration::from_secs(s)), text);
+        }
+    }
+
+    #[test]
+    fn modes() {
+        let file = Kind::File { size: 0 };
+        for (bits, text) in [
+            (0o644, "-rw-r--r--"),
+            (0o4755, "-rwsr-xr-x"),
+            (0o7000, "---S--S--T"),
+            (0o1777, "-rwxrwxrwt"),
+        ] {
+            assert_eq!(mode(&file, bits), text);
+        }
+        assert_eq!(mode(&Kind::Dir, 0o755), "drwxr-xr-x");
+    }
+
+    #[test]
+    fn dates() {
+        let time = |secs, nanos| Timestamp { secs, nanos };
+        assert_eq!(date(time(0, 0)), "1970-01-01T00:00:00Z");
+        assert_eq!(date(time(1_700_000_000, 123_456_789)), "2023-11-14T22:13:20Z");
+        assert_eq!(date_nanos(time(1_700_000_000, 123_456_789)), "2023-11-14T22:13:20.123456789Z");
+        assert_eq!(date(time(-1, 500_000_000)), "1969-12-31T23:59:59Z");
+        assert_eq!(date_nanos(time(-1, 500_000_000)), "1969-12-31T23:59:59.5Z");
+        assert_eq!(date(time(i64::MAX, 0)), format!("@{}", i64::MAX));
+        assert_eq!(date_nanos(time(0, u32::MAX)), "@0");
+    }
+}

@@ -1,0 +1,106 @@
+//! Standard output, buffered, and calm when its reader has gone away.
+
+use std::io::{self, ErrorKind, Write};
+
+/// Bytes that are gathered before they are written.
+const BUFFER_LEN: usize = 64 << 10;
+
+/// Gathers what goes to standard output. Nothing is written before
+/// [`Stdout::flush`], so that the caller can take a progress line off the
+/// screen first.
+#[derive(Debug, Default)]
+pub(crate) struct Stdout {
+    buffer: Vec<u8>,
+    broken: Option<io::Error>,
+}
+
+impl Stdout {
+    /// Takes more bytes. Once writing has failed they are dropped.
+    pub(crate) fn push(&mut self, bytes: &[u8]) {
+        if self.broken.is_none() {
+            self.buffer.extend_from_slice(bytes);
+        }
+    }
+
+    /// Whether it is time for [`Stdout::flush`].
+    pub(crate) fn is_full(&self) -> bool {
+        self.buffer.len() >= BUFFER_LEN
+    }
+
+    /// Whether there is nothing to write.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.buffer.is_empty()
+    }
+
+    /// Whether writing has failed, so that there is no use in going on for
+    /// the output alone.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.broken.is_some()
+    }
+
+    /// Writes what was gathered.
+    pub(crate) fn flush(&mut self) {
+        self.flush_to(&mut io::stdout().lock());
+    }
+
+    fn flush_to(&mut self, out: &mut dyn Write) {
+        if self.buffer.is_empty() || self.is_broken() {
+            return;
+        }
+        self.broken = out.write_all(&self.buffer).and_then(|()| out.flush()).err();
+        self.buffer.clear();
+    }
+
+    /// Writes the rest.
+    ///
+    /// # Errors
+    /// The first error of all writing, except that the reader went away: a
+    /// reader that has seen enough, such as `head`, is no fault.
+    pub(crate) fn finish(&mut self) -> io::Result<()> {
+        self.flush();
+        match self.broken.take() {
+            Some(error) if error.kind() != ErrorKind::BrokenPipe => Err(error),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Broken(ErrorKind);
+
+    impl Write for Broken {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(self.0.into())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn what_is_gathered_is_written_once() {
+        let mut stdout = Stdout::default();
+        let mut written = Vec::new();
+        stdout.push(b"a\n");
+        stdout.push(b"b\n");
+        stdout.flush_to(&mut written);
+        stdout.flush_to(&mut written);
+        assert_eq!(written, b"a\nb\n");
+    }
+
+    #[test]
+    fn a_reader_that_went_away_is_no_error_but_a_full_disk_is() {
+        for (kind, is_error) in [(ErrorKind::BrokenPipe, false), (ErrorKind::StorageFull, true)] {
+            let mut stdout = Stdout::default();
+            stdout.push(b"a\n");
+            stdout.flush_to(&mut Broken(kind));
+            assert!(stdout.is_broken());
+            stdout.push(b"b\n");
+            assert!(stdout.is_empty());
+            assert_eq!(stdout.finish().is_err(), is_error);
+        }
+    }
+}

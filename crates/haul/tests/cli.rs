@@ -1,0 +1,97 @@
+//! The program as a user runs it, as far as no job of the engine is needed.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::process::{Command, Output, Stdio};
+
+fn haul<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_haul"))
+        .args(args)
+        .env_remove("HAUL_LOG")
+        .stdin(Stdio::null())
+        .output()
+        .expect("haul starts")
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).expect("messages are UTF-8")
+}
+
+#[test]
+fn help_and_version_are_no_errors() {
+    for args in [&["--help"][..], &["copy", "--help"], &["cp", "-h"], &["serve", "--help"]] {
+        let output = haul(args);
+        assert_eq!(output.status.code(), Some(0), "{args:?}");
+        assert!(output.stderr.is_empty(), "{args:?}");
+        assert!(String::from_utf8_lossy(&output.stdout).contains("Usage: haul"), "{args:?}");
+    }
+    assert_eq!(haul(["--version"]).stdout, b"haul 0.1.0\n");
+}
+
+#[test]
+fn wrong_words_exit_with_2_and_say_why() {
+    for (args, why) in [
+        (&["copy", "a"][..], "the destination is missing"),
+        (&["copy", "-f", "-u", "a", "b"], "cannot be used with"),
+        (&["copy", "-q", "-v", "a", "b"], "cannot be used with"),
+        (&["move", "a", "b"], "unrecognized subcommand"),
+        (&[], "Usage: haul"),
+        (
+            &["copy", "a:x", "b:y"],
+            "copying from one host to another is not there yet: copy to here first",
+        ),
+        (&["copy", "a/x", "b/x", "."], "a/x and b/x would both arrive as x"),
+        (&["copy", "--", "-oProxyCommand=true:x", "."], "host name '-oProxyCommand=true' refused"),
+        (&["ls", "sftp://host/x"], "sftp:// is not known"),
+        (&["hash", ""], "a path must not be empty"),
+    ] {
+        let output = haul(args);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains(why), "{args:?}: {}", stderr(&output));
+        assert!(output.stdout.is_empty(), "{args:?}");
+    }
+}
+
+#[test]
+fn names_in_messages_are_escaped() {
+    let name = OsStr::from_bytes(b"d/\x1b[2J\xff\n");
+    let output = haul([OsStr::new("copy"), name, name, OsStr::new(".")]);
+    assert_eq!(output.status.code(), Some(2));
+    insta::assert_snapshot!(stderr(&output), @r"
+    haul: d/\x1b[2J\xff\n and d/\x1b[2J\xff\n would both arrive as \x1b[2J\xff\n
+      hint: copy them one by one, to different names or directories
+    ");
+}
+
+#[test]
+fn json_of_a_refused_copy_has_a_start_an_error_and_a_summary() {
+    let output = haul(["copy", "--json", "a:x", "b:y"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(stderr(&output), "");
+    let lines: Vec<serde_json::Value> = output
+        .stdout
+        .split(|&b| b == b'\n')
+        .filter(|line| !line.is_empty())
+        .map(|line| serde_json::from_slice(line).expect("each line is JSON"))
+        .collect();
+    let types: Vec<_> = lines.iter().map(|line| line["type"].as_str().expect("a type")).collect();
+    assert_eq!(types, ["start", "error", "summary"]);
+    assert_eq!(lines[1]["kind"], "usage");
+    assert_eq!(lines[2]["exit_code"], 2);
+}
+
+#[test]
+fn a_reader_that_is_gone_is_no_crash() {
+    for args in [&["--help"][..], &["copy", "--json", "a:x", "b:y"]] {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let output = Command::new(env!("CARGO_BIN_EXE_haul"))
+            .args(args)
+            .stdout(writer)
+            .stderr(Stdio::piped())
+            .output()
+            .expect("haul starts");
+        assert!(output.status.code().is_some_and(|code| code <= 2), "{args:?}: {output:?}");
+        assert!(!stderr(&output).contains("panicked"), "{}", stderr(&output));
+    }
+}

@@ -1,0 +1,180 @@
+//! A byte stream in both directions, and what ends it.
+
+use crate::ConnectError;
+use crate::diagnosis::{Peer, diagnose};
+use crate::process::Process;
+use crate::stderr::StderrReader;
+use std::fmt;
+use std::io::{Read, Write};
+use std::process::ExitStatus;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long ssh may take to end by itself after both streams are closed.
+const EXIT_WAIT_MAX: Duration = Duration::from_secs(5);
+
+/// How long its last words may take after it has ended. A process that it left
+/// behind can hold the stream open for ever.
+const LAST_WORDS_WAIT_MAX: Duration = Duration::from_millis(250);
+
+/// How often ssh is looked at while it is expected to end.
+const EXIT_POLL_MIN: Duration = Duration::from_millis(1);
+/// See [`EXIT_POLL_MIN`].
+const EXIT_POLL_MAX: Duration = Duration::from_millis(20);
+
+/// A byte stream in both directions, and what ends it.
+///
+/// Neither stream is buffered, and both block. To wake a thread that waits in
+/// one of them, call [`Killer::kill`] from another.
+pub struct Connection {
+    /// Bytes from the peer. The end of file comes when the peer closes its
+    /// side, when the connection fails, and when it is killed.
+    pub reader: Box<dyn Read + Send>,
+    /// Bytes to the peer. Dropping it tells the peer that no more will come.
+    pub writer: Box<dyn Write + Send>,
+    /// Ends the connection and tells how it ended.
+    pub closer: Closer,
+}
+
+impl Connection {
+    /// A connection over any pair of streams, such as a socket's two halves or
+    /// this process's standard input and output. Its closer has nothing to do.
+    pub fn from_parts(
+        reader: impl Read + Send + 'static,
+        writer: impl Write + Send + 'static,
+    ) -> Self {
+        Self { reader: Box::new(reader), writer: Box::new(writer), closer: Closer { ssh: None } }
+    }
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connection").field("peer", &self.closer.peer()).finish_non_exhaustive()
+    }
+}
+
+/// Ends a connection and tells how it ended.
+///
+/// Dropping it ends and reaps the child process: neither a zombie nor a stray
+/// ssh stays behind. That takes at most about half a second.
+pub struct Closer {
+    ssh: Option<Ssh>,
+}
+
+/// The child behind a connection.
+pub(crate) struct Ssh {
+    pub(crate) process: Arc<Process>,
+    pub(crate) stderr: StderrReader,
+    pub(crate) peer: Peer,
+}
+
+impl Closer {
+    pub(crate) fn new(ssh: Ssh) -> Self {
+        Self { ssh: Some(ssh) }
+    }
+
+    /// The peer's name for messages, `user@host`; "the peer" where none is known.
+    pub fn peer(&self) -> &str {
+        self.ssh.as_ref().map_or("the peer", |ssh| &ssh.peer.name)
+    }
+
+    /// A handle that can kill the connection from another thread.
+    pub fn killer(&self) -> Killer {
+        Killer { process: self.ssh.as_ref().map(|ssh| Arc::clone(&ssh.process)) }
+    }
+
+    /// Ends the child now and waits until it is gone; see [`Killer::kill`].
+    pub fn kill(&mut self) {
+        if let Some(ssh) = &self.ssh {
+            ssh.process.end();
+        }
+    }
+
+    /// Waits until the child has ended by itself. **Drop the reader and the
+    /// writer first**, or it has no reason to; after five seconds it is killed.
+    ///
+    /// # Errors
+    /// Why the connection failed, from the child's status and its last words.
+    pub fn finish(mut self) -> Result<(), ConnectError> {
+        let Some(ssh) = self.ssh.take() else {
+            return Ok(());
+        };
+        let Some(status) = ssh.wait() else {
+            ssh.process.end();
+            return Err(ConnectError::Lost {
+                host: ssh.peer.name,
+                detail: format!("it was not closed within {} s", EXIT_WAIT_MAX.as_secs()),
+            });
+        };
+        ssh.stderr.wait_closed(LAST_WORDS_WAIT_MAX);
+        if ssh.process.was_killed() {
+            return Err(ConnectError::Stopped { host: ssh.peer.name });
+        }
+        diagnose(&ssh.peer, status, &ssh.stderr.said())
+    }
+
+    /// Like [`Self::finish`], for a stream that ended before its time: there is
+    /// always an error, also if the peer left without a complaint.
+    pub fn explain(self) -> ConnectError {
+        let host = self.peer().to_owned();
+        match self.finish() {
+            Err(error) => error,
+            Ok(()) => ConnectError::Lost { host, detail: "the other side closed it".into() },
+        }
+    }
+}
+
+impl Drop for Closer {
+    fn drop(&mut self) {
+        if let Some(ssh) = self.ssh.take() {
+            ssh.process.end();
+        }
+    }
+}
+
+impl Ssh {
+    /// Waits until the child has ended: its status, if the system tells it, or
+    /// `None` if it still runs after [`EXIT_WAIT_MAX`].
+    fn wait(&self) -> Option<Option<ExitStatus>> {
+        let deadline = Instant::now() + EXIT_WAIT_MAX;
+        let mut poll = EXIT_POLL_MIN;
+        loop {
+            match self.process.try_wait() {
+                Ok(Some(status)) => return Some(Some(status)),
+                Ok(None) => {}
+                // Whoever started haul may have SIGCHLD ignored: the child is
+                // gone, and with it how it ended.
+                Err(_) => return Some(None),
+            }
+            if Instant::now() >= deadline {
+                return None;
+            }
+            // Its standard error closes as it ends, which makes the wait exact.
+            if self.stderr.wait_closed(poll) {
+                thread::sleep(EXIT_POLL_MIN);
+            }
+            poll = (poll * 2).min(EXIT_POLL_MAX);
+        }
+    }
+}
+
+/// Kills a connection from any thread, at any time.
+#[derive(Clone)]
+pub struct Killer {
+    process: Option<Arc<Process>>,
+}
+
+impl Killer {
+    /// Asks ssh to end (SIGTERM, so that it can restore the terminal if it is
+    /// asking for a password), and the next time forces it (SIGKILL). Returns
+    /// at once. The reader then meets the end of the file, the writer a broken
+    /// pipe, and [`Closer::finish`] tells [`ConnectError::Stopped`].
+    ///
+    /// Does nothing to a connection that has ended, or was made of parts.
+    pub fn kill(&self) {
+        if let Some(process) = &self.process {
+            process.kill();
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! From how ssh ended and what was said last to a [`ConnectError`].
+//!
+//! ssh exits with the remote command's status, or with 255 for every failure of
+//! its own, so only its words tell those apart. They are English in every
+//! locale. Words can come from the remote side too; they choose nothing but the
+//! message that the user reads.
+
+use crate::ConnectError;
+use crate::error::shown;
+use crate::stderr::Said;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+
+/// ssh's own status for any error of ssh.
+const SSH_FAILED: i32 = 255;
+/// A shell's status for a command that it can't find (POSIX, 2.8.2).
+const NOT_FOUND: i32 = 127;
+/// A shell's status for a command that it finds and can't run (POSIX, 2.8.2).
+const NOT_EXECUTABLE: i32 = 126;
+
+/// Whom the connection was to, for messages.
+#[derive(Debug, Clone)]
+pub(crate) struct Peer {
+    /// `user@host`, safe to show.
+    pub(crate) name: String,
+    /// The path of haul there, if the user named it; safe to show.
+    pub(crate) remote_haul: Option<String>,
+}
+
+/// Why the connection ended, or `Ok` if it ended well. `status` is `None` when
+/// the system does not tell it.
+pub(crate) fn diagnose(
+    peer: &Peer,
+    status: Option<ExitStatus>,
+    said: &Said,
+) -> Result<(), ConnectError> {
+    let host = || peer.name.clone();
+    let last_words = || said.lines.back().map(|line| shown(line)).unwrap_or_default();
+    let missing =
+        || ConnectError::HaulMissing { host: peer.name.clone(), tried: peer.remote_haul.clone() };
+    if said.haul_missing {
+        return Err(missing());
+    }
+    let Some(status) = status else {
+        return recognised(peer, said).map_or(Ok(()), Err);
+    };
+    match status.code() {
+        Some(0) => Ok(()),
+        Some(NOT_FOUND) => Err(missing()),
+        // csh has no status of its own for it.
+        Some(1) if ends_with(said, b"Command not found.") => Err(missing()),
+        Some(NOT_EXECUTABLE) => {
+            Err(ConnectError::HaulUnusable { host: host(), detail: last_words() })
+        }
+        Some(SSH_FAILED) => Err(recognised(peer, said)
+            .unwrap_or_else(|| ConnectError::Lost { host: host(), detail: last_words() })),
+        Some(status) => Err(ConnectError::Agent { host: host(), status, detail: last_words() }),
+        None => Err(ConnectError::Lost {
+            host: host(),
+            detail: match status.signal() {
+                Some(signal) => format!("ssh was ended by signal {signal}"),
+                None => last_words(),
+            },
+        }),
+    }
+}
+
+/// What a line of ssh means.
+#[derive(Clone, Copy)]
+enum Meaning {
+    Lost,
+    Unreachable,
+    LoginRefused,
+    HostKey,
+    Setup,
+}
+
+/// Pieces of ssh's messages (OpenSSH 7.6 to 10); the first row whose pieces are
+/// all in a line tells what it means, so the more special ones come first.
+const MEANINGS: &[(&[&str], Meaning)] = &[
+    (&["Read from remote host"], Meaning::Lost),
+    (&["Timeout, server ", " not responding"], Meaning::Lost),
+    (&["Connection to ", " closed by remote host"], Meaning::Lost),
+    (&["client_loop: "], Meaning::Lost),
+    (&["packet_write_wait: "], Meaning::Lost),
+    (&["Could not resolve hostname"], Meaning::Unreachable),
+    (&["connect to host "], Meaning::Unreachable),
+    (&["during banner exchange"], Meaning::Unreachable),
+    (&["banner exchange: "], Meaning::Unreachable),
+    // What a jump host says about the way on from it.
+    (&["open failed: connect failed"], Meaning::Unreachable),
+    (&["open failed: administratively prohibited"], Meaning::Unreachable),
+    (&["Host key verification failed"], Meaning::HostKey),
+    (&[": Permission denied ("], Meaning::LoginRefused),
+    (&["Permission denied, please try again"], Meaning::LoginRefused),
+    (&["Too many authentication failures"], Meaning::LoginRefused),
+    (&["Unable to negotiate with"], Meaning::Setup),
+    (&["Bad configuration option"], Meaning::Setup),
+    (&["bad configuration options"], Meaning::Setup),
+    (&["Bad owner or permissions on"], Meaning::Setup),
+    (&["Can't open user config file"], Meaning::Setup),
+    (&["contains invalid characters"], Meaning::Setup),
+    (&["unknown option -- "], Meaning::Setup),
+    (&["Bad SSH2 cipher spec"], Meaning::Setup),
+    (&["Connection refused"], Meaning::Unreachable),
+    (&["No route to host"], Meaning::Unreachable),
+    (&["Network is unreachable"], Meaning::Unreachable),
+    (&["Connection timed out"], Meaning::Unreachable),
+    (&["Operation timed out"], Meaning::Unreachable),
+];
+
+/// Stands in the system's errors as Rust prints them, so in what the agent
+/// says, and never in what ssh says.
+const NOT_OF_SSH: &str = "(os error ";
+
+/// What the last line that is known says.
+fn recognised(peer: &Peer, said: &Said) -> Option<ConnectError> {
+    let (line, meaning) = said.lines.iter().rev().find_map(|line| {
+        let (_, meaning) =
+            MEANINGS.iter().find(|(pieces, _)| pieces.iter().all(|piece| contains(line, piece)))?;
+        (!contains(line, NOT_OF_SSH)).then_some((line, *meaning))
+    })?;
+    let host = peer.name.clone();
+    let detail = shown(line.strip_prefix(b"ssh: ").unwrap_or(line));
+    Some(match meaning {
+        Meaning::Lost => ConnectError::Lost { host, detail },
+        Meaning::Unreachable => ConnectError::Unreachable { host, detail },
+        Meaning::LoginRefused => ConnectError::LoginRefused { host, detail },
+        Meaning::HostKey => ConnectError::HostKey {
+            host,
+            changed: said.lines.iter().any(|line| contains(line, "IDENTIFICATION HAS CHANGED")),
+        },
+        Meaning::Setup => ConnectError::Setup { host, detail },
+    })
+}
+
+fn contains(line: &[u8], text: &str) -> bool {
+    line.windows(text.len()).any(|part| part == text.as_bytes())
+}
+
+fn ends_with(said: &Said, text: &[u8]) -> bool {
+    said.lines.back().is_some_and(|line| line.ends_with(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn after(code: i32, lines: &[&str]) -> Result<(), ConnectError> {
+        ended(Some(ExitStatus::from_raw(code << 8)), lines)
+    }
+
+    fn ended(status: Option<ExitStatus>, lines: &[&str]) -> Result<(), ConnectError> {
+        let peer = Peer { name: "ann@box".into(), remote_haul: None };
+        let said = Said {
+            lines: lines.iter().map(|line| line.as_bytes().to_vec()).collect(),
+            haul_missing: false,
+        };
+        diagnose(&peer, status, &said)
+    }
+
+    #[test]
+    fn failures_of_ssh_are_told_apart_by_its_words() {
+        for line in [
+            "ssh: Could not resolve hostname nope: Name or service not known",
+            "ssh: connect to host box port 22: Connection refused",
+            "ssh: connect to host box port 22: Connection timed out",
+            "ssh: connect to host box port 22: No route to host",
+            "Connection timed out during banner exchange",
+            "channel 0: open failed: connect failed: Name or service not known",
+        ] {
+            let error = after(255, &[line]).unwrap_err();
+            assert!(matches!(error, ConnectError::Unreachable { .. }), "{line}");
+            assert!(error.retriable());
+        }
+        for line in [
+            "ann@box: Permission denied (publickey,password).",
+            "Received disconnect from 10.0.0.1 port 22:2: Too many authentication failures",
+        ] {
+            let error = after(255, &[line]).unwrap_err();
+            assert!(matches!(error, ConnectError::LoginRefused { .. }), "{line}");
+            assert!(!error.retriable());
+        }
+        for line in [
+            "Unable to negotiate with 10.0.0.1 port 22: no matching cipher found. Their offer: x",
+            "/home/ann/.ssh/config: terminating, 1 bad configuration options",
+            "Bad owner or permissions on /home/ann/.ssh/config",
+        ] {
+            let error = after(255, &[line]).unwrap_err();
+            assert!(matches!(error, ConnectError::Setup { .. }), "{line}");
+        }
+        for line in [
+            "Read from remote host box: Connection timed out",
+            "Timeout, server box not responding.",
+            "Connection to box closed by remote host.",
+            "client_loop: send disconnect: Broken pipe",
+            "kex_exchange_identification: Connection closed by remote host",
+        ] {
+            let error = after(255, &[line]).unwrap_err();
+            assert!(matches!(error, ConnectError::Lost { .. }), "{line}");
+            assert!(error.retriable());
+        }
+        assert!(matches!(after(255, &[]), Err(ConnectError::Lost { .. })));
+    }
+
+    #[test]
+    fn a_changed_host_key_is_more_than_an_unknown_one() {
+        let unknown =
+            after(255, &["No ED25519 host key is known for box.", "Host key verification failed."]);
+        assert!(matches!(unknown, Err(ConnectError::HostKey { changed: false, .. })));
+        let changed = after(
+            255,
+            &[
+                "@    WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!     @",
+                "Host key verification failed.",
+            ],
+        );
+        assert!(matches!(changed, Err(ConnectError::HostKey { changed: true, .. })));
+    }
+
+    #[test]
+    fn the_last_line_of_ssh_that_is_known_counts() {
+        let error = after(
+            255,
+            &[
+                "ann@box's password: Permission denied, please try again.",
+                "ssh: connect to host box port 22: Connection refused",
+                "something else",
+            ],
+        );
+        assert!(matches!(error, Err(ConnectError::Unreachable { .. })));
+        // What a jump host says comes before ssh's own last words.
+        let error = after(
+            255,
+            &[
+                "channel 0: open failed: connect failed: No route to host",
+                "stdio forwarding failed",
+                "kex_exchange_identification: Connection closed by remote host",
+                "Connection closed by UNKNOWN port 65535",
+            ],
+        );
+        assert!(matches!(error, Err(ConnectError::Unreachable { .. })));
+    }
+
+    #[test]
+    fn complaints_of_the_agent_do_not_pass_for_ssh() {
+        let error = after(255, &["haul: x: Permission denied (os error 13)"]);
+        assert!(matches!(error, Err(ConnectError::Lost { .. })));
+    }
+
+    #[test]
+    fn failures_of_the_remote_command() {
+        assert!(after(0, &["Permission denied (x)"]).is_ok());
+        assert!(matches!(
+            after(127, &["sh: 1: /x: not found"]),
+            Err(ConnectError::HaulMissing { .. })
+        ));
+        assert!(matches!(
+            after(1, &["haul: Command not found."]),
+            Err(ConnectError::HaulMissing { .. })
+        ));
+        assert!(matches!(
+            after(126, &["sh: /x: Permission denied"]),
+            Err(ConnectError::HaulUnusable { .. })
+        ));
+        let error = after(2, &["one", "two\x1b"]).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "the remote command on ann@box ended with status 2: two\\x1b"
+        );
+        let killed = ended(Some(ExitStatus::from_raw(9)), &[]).unwrap_err();
+        assert_eq!(
+            killed.to_string(),
+            "the connection to ann@box was lost: ssh was ended by signal 9"
+        );
+    }
+
+    #[test]
+    fn an_unknown_status_leaves_the_words() {
+        assert!(ended(None, &["all well"]).is_ok());
+        let refused = ended(None, &["ann@box: Permission denied (publickey)."]);
+        assert!(matches!(refused, Err(ConnectError::LoginRefused { .. })));
+    }
+}

@@ -1,0 +1,281 @@
+//! Why there is no connection, and what a person can do about it.
+
+use std::fmt::Write as _;
+use std::io;
+
+/// The most characters of a peer's own words that a message repeats.
+const QUOTED_CHARS_MAX: usize = 300;
+
+/// Why a connection could not be made or did not last.
+///
+/// All text in it is escaped and may be shown. `host` is the peer as the user
+/// named it, `user@host`; `detail` is the line of ssh or of the peer that tells
+/// the most, and may be empty.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// The host's name is none that may be handed to ssh.
+    #[error("host name '{name}' refused: {problem}")]
+    HostName {
+        /// The name.
+        name: String,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+    /// The user's name is none that may be handed to ssh.
+    #[error("user name '{name}' refused: {problem}")]
+    UserName {
+        /// The name.
+        name: String,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+    /// The command in place of ssh can't be used.
+    #[error("remote shell '{words}' refused: {problem}")]
+    RemoteShell {
+        /// The command, as given.
+        words: String,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+    /// The path of haul on the other machine can't be used.
+    #[error("remote haul '{path}' refused: {problem}")]
+    RemoteHaul {
+        /// The path, as given.
+        path: String,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+    /// The program that makes the connection could not be started.
+    #[error("can't start '{program}' to reach {host}: {cause}")]
+    Start {
+        /// The peer.
+        host: String,
+        /// The program.
+        program: String,
+        /// What the system said.
+        cause: io::Error,
+    },
+    /// No connection to the host came about.
+    #[error("can't reach {host}{}", after_colon(detail))]
+    Unreachable {
+        /// The peer.
+        host: String,
+        /// What ssh said.
+        detail: String,
+    },
+    /// The host's key is unknown, or is not the one it had.
+    #[error(
+        "the key of {host} {}",
+        if *changed { "has changed: this may be another machine in its place" }
+        else { "could not be verified" }
+    )]
+    HostKey {
+        /// The peer.
+        host: String,
+        /// Another key was known for it.
+        changed: bool,
+    },
+    /// The host does not let this user in.
+    #[error("login to {host} refused{}", after_colon(detail))]
+    LoginRefused {
+        /// The peer.
+        host: String,
+        /// What ssh said.
+        detail: String,
+    },
+    /// ssh gave up before logging in: its configuration is wrong, or the two
+    /// ends have no algorithm in common.
+    #[error("ssh can't set up the connection to {host}{}", after_colon(detail))]
+    Setup {
+        /// The peer.
+        host: String,
+        /// What ssh said.
+        detail: String,
+    },
+    /// The login worked, and there is no haul.
+    #[error(
+        "haul was not found on {host}{}",
+        tried.as_ref().map(|path| format!(" at '{path}'")).unwrap_or_default()
+    )]
+    HaulMissing {
+        /// The peer.
+        host: String,
+        /// The one path that was tried; `None`: the usual places.
+        tried: Option<String>,
+    },
+    /// The login worked, and what is there under haul's name can't be run.
+    #[error("haul can't be run on {host}{}", after_colon(detail))]
+    HaulUnusable {
+        /// The peer.
+        host: String,
+        /// What the shell there said.
+        detail: String,
+    },
+    /// The remote command, or the program in place of ssh, ended with a failure
+    /// of its own.
+    #[error("the remote command on {host} ended with status {status}{}", after_colon(detail))]
+    Agent {
+        /// The peer.
+        host: String,
+        /// Its exit status.
+        status: i32,
+        /// The last thing it said.
+        detail: String,
+    },
+    /// The peer said something before haul's greeting, or instead of it.
+    #[error("{host} answered with text instead of haul's greeting: \"{text}\"")]
+    NoisyShell {
+        /// The peer.
+        host: String,
+        /// The beginning of what came.
+        text: String,
+    },
+    /// The connection stood, or may have stood, and broke.
+    #[error("the connection to {host} was lost{}", after_colon(detail))]
+    Lost {
+        /// The peer.
+        host: String,
+        /// The last thing that was said about it.
+        detail: String,
+    },
+    /// This side ended the connection, through [`crate::Killer::kill`] or
+    /// [`crate::Closer::kill`].
+    #[error("the connection to {host} was ended from here")]
+    Stopped {
+        /// The peer.
+        host: String,
+    },
+}
+
+impl ConnectError {
+    /// For the caller that reads `first_bytes` where the peer's greeting
+    /// belongs: most often a shell's startup file prints them.
+    pub fn noisy_shell(host: &str, first_bytes: &[u8]) -> Self {
+        Self::NoisyShell { host: shown(host.as_bytes()), text: shown(first_bytes) }
+    }
+
+    /// What the user can do about it, as one sentence.
+    pub fn hint(&self) -> Option<String> {
+        Some(match self {
+            Self::HostName { .. } => {
+                "a local file with ':' in its name is written with './' in front".into()
+            }
+            Self::UserName { .. } => "check the part in front of '@'".into(),
+            Self::RemoteShell { .. } => {
+                "--rsh takes a program and its options, such as: --rsh 'ssh -F my_config'".into()
+            }
+            Self::RemoteHaul { .. } => {
+                "--remote-haul takes one path, without arguments; it may start with '~/'".into()
+            }
+            Self::Start { cause, .. } if cause.kind() != io::ErrorKind::NotFound => return None,
+            Self::Start { .. } => {
+                "install an OpenSSH client, or name another program with --rsh COMMAND".into()
+            }
+            Self::Unreachable { host, .. } => {
+                format!("check host name, port and network; 'ssh {host}' must work first")
+            }
+            Self::HostKey { host, changed: false } => {
+                format!("run 'ssh {host}' once, compare the key that it shows, and accept it")
+            }
+            Self::HostKey { host, changed: true } => format!(
+                "ask who runs {host} whether its key was replaced; only then remove the old one with 'ssh-keygen -R'"
+            ),
+            Self::LoginRefused { host, .. } => format!(
+                "check the user name and that 'ssh {host}' logs in; 'ssh-add -l' lists the keys that are offered"
+            ),
+            Self::Setup { host, .. } => {
+                format!("'ssh -v {host}' shows which setting ssh stumbles over")
+            }
+            Self::HaulMissing { host, tried: None } => {
+                format!("install haul on {host}, or say where it is with --remote-haul PATH")
+            }
+            Self::HaulMissing { host, tried: Some(_) } => {
+                format!(
+                    "install haul there, or correct --remote-haul: 'ssh {host} ls -l PATH' must find it"
+                )
+            }
+            Self::HaulUnusable { host, .. } => {
+                format!("check that the haul on {host} is executable and built for that machine")
+            }
+            Self::NoisyShell { host, .. } => format!(
+                "'ssh {host} true' must print nothing: make the shell's startup files there silent when nobody is at a terminal"
+            ),
+            Self::Lost { .. } => "run the same command again: what is finished is skipped".into(),
+            Self::Agent { .. } | Self::Stopped { .. } => return None,
+        })
+    }
+
+    /// Whether the same attempt may succeed a little later with nothing
+    /// changed here.
+    pub fn retriable(&self) -> bool {
+        matches!(self, Self::Unreachable { .. } | Self::Lost { .. })
+    }
+}
+
+/// `detail` after a colon, or nothing.
+fn after_colon(detail: &str) -> String {
+    if detail.is_empty() { String::new() } else { format!(": {detail}") }
+}
+
+/// The beginning of `bytes` as text that is safe to show: control characters,
+/// characters that reorder or hide text, backslashes and bytes that are no
+/// UTF-8 are written as escapes.
+pub(crate) fn shown(bytes: &[u8]) -> String {
+    let mut out = String::new();
+    let mut chars = 0;
+    for chunk in bytes.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            if chars == QUOTED_CHARS_MAX {
+                out.push_str("...");
+                return out;
+            }
+            chars += 1;
+            // Writing to a String can't fail.
+            let _ = match c {
+                '\\' => write!(out, "\\\\"),
+                c if c.is_ascii_control() => write!(out, "\\x{:02x}", u32::from(c)),
+                '\u{80}'..='\u{9f}'
+                | '\u{200b}'..='\u{200f}'
+                | '\u{2028}'..='\u{202e}'
+                | '\u{2060}'..='\u{2069}'
+                | '\u{feff}' => write!(out, "\\u{{{:x}}}", u32::from(c)),
+                c => write!(out, "{c}"),
+            };
+        }
+        for byte in chunk.invalid() {
+            if chars == QUOTED_CHARS_MAX {
+                out.push_str("...");
+                return out;
+            }
+            chars += 1;
+            let _ = write!(out, "\\x{byte:02x}");
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_from_outside_reaches_a_terminal_unescaped() {
+        assert_eq!(shown(b"a\x1b[2J\n\xff\\"), "a\\x1b[2J\\x0a\\xff\\\\");
+        assert_eq!(shown("\u{9b}31m \u{202e}".as_bytes()), "\\u{9b}31m \\u{202e}");
+        assert_eq!(shown("Grüße".as_bytes()), "Grüße");
+        assert_eq!(shown(&vec![b'x'; 5000]).len(), QUOTED_CHARS_MAX + 3);
+        assert_eq!(shown(&vec![0xff; 5000]).len(), QUOTED_CHARS_MAX * 4 + 3);
+        let error = ConnectError::noisy_shell("box", b"\x1b]0;hi\x07Welcome!\n");
+        assert_eq!(
+            error.to_string(),
+            "box answered with text instead of haul's greeting: \"\\x1b]0;hi\\x07Welcome!\\x0a\""
+        );
+    }
+
+    #[test]
+    fn a_message_without_detail_ends_cleanly() {
+        let lost = ConnectError::Lost { host: "a@b".into(), detail: String::new() };
+        assert_eq!(lost.to_string(), "the connection to a@b was lost");
+        assert!(lost.retriable());
+    }
+}

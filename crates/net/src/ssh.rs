@@ -1,0 +1,207 @@
+//! Starts ssh, or the program in its place, with `haul serve` as the remote
+//! command.
+
+use crate::cipher;
+use crate::connection::{Closer, Connection, Ssh};
+use crate::diagnosis::Peer;
+use crate::error::shown;
+use crate::process::Process;
+use crate::remote_command::remote_command;
+use crate::stderr::{Diagnostics, StderrReader};
+use crate::{ConnectError, SshTarget};
+use std::os::fd::AsFd;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+/// What ssh is told whatever its configuration says, much as scp does.
+///
+/// - `-x -T`: neither X11 nor a terminal, which would change bytes. `-T` is
+///   also what `RequestTTY=no` says.
+/// - `ForwardAgent=no`, `ClearAllForwardings=yes`: the peer gets no keys and no
+///   tunnels, and a port that another ssh has taken is no error.
+/// - `PermitLocalCommand=no`, `RemoteCommand=none`: no command but ours. The
+///   latter needs a client of OpenSSH 7.6 (2017) or later.
+/// - `ControlMaster=no`: a shared connection is used if there is one, but none
+///   is left behind: it would outlive haul and hold our pipes open.
+///
+/// The server may be of any version.
+const SSH_OPTIONS: [&str; 7] = [
+    "-x",
+    "-T",
+    "-oForwardAgent=no",
+    "-oPermitLocalCommand=no",
+    "-oClearAllForwardings=yes",
+    "-oRemoteCommand=none",
+    "-oControlMaster=no",
+];
+
+/// How much a pipe to or from ssh is asked to hold: a large read or write then
+/// takes one switch between the processes, in place of one per 64 KiB.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const PIPE_BYTES: usize = 1 << 20;
+
+/// Starts ssh to `target` and returns at once, before anyone has logged in:
+/// whether that works shows when the peer's greeting arrives, or the end of the
+/// file in its place. [`Closer::explain`] then tells why.
+///
+/// What ssh and the remote command print on standard error goes to
+/// `diagnostics`. ssh asks for passwords and about host keys on the terminal
+/// itself, for which it stays in haul's process group; so a Ctrl-C reaches it
+/// as well as haul, and the connection ends with it.
+///
+/// # Errors
+/// [`ConnectError::Start`] when the program can't be started, and
+/// [`ConnectError::RemoteShell`] when it is not ssh and a port is asked for.
+pub fn connect(target: &SshTarget, diagnostics: Diagnostics) -> Result<Connection, ConnectError> {
+    let shell = target.shell();
+    let mut arguments = leading_arguments(target)?;
+    let ciphers = if shell.is_ssh() {
+        cipher::preferred_list(shell, &arguments, target.host())
+    } else {
+        None
+    };
+    arguments.extend(trailing_arguments(target, ciphers.as_deref()));
+    tracing::debug!(program = %shell.program, ?arguments, "starting the remote shell");
+
+    let start_error = |cause| ConnectError::Start {
+        host: target.display(),
+        program: shown(shell.program.as_bytes()),
+        cause,
+    };
+    let mut child = Command::new(&shell.program)
+        .args(&arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(start_error)?;
+    let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+    let process = Arc::new(Process::new(child));
+    let stdin = stdin.expect("standard input was asked to be a pipe");
+    let stdout = stdout.expect("standard output was asked to be a pipe");
+    let stderr = stderr.expect("standard error was asked to be a pipe");
+
+    enlarge(&stdin);
+    enlarge(&stdout);
+    let stderr = StderrReader::start(stderr, diagnostics).map_err(|cause| {
+        process.end();
+        start_error(cause)
+    })?;
+    Ok(Connection {
+        reader: Box::new(stdout),
+        writer: Box::new(stdin),
+        closer: Closer::new(Ssh {
+            process,
+            stderr,
+            peer: Peer {
+                name: target.display(),
+                remote_haul: target.remote_haul().map(|path| shown(path.as_bytes())),
+            },
+        }),
+    })
+}
+
+/// The arguments in front of the ciphers and the host.
+///
+/// A program other than ssh is called as `rsync -e` does: its own arguments,
+/// `-l user`, the host, the command.
+fn leading_arguments(target: &SshTarget) -> Result<Vec<String>, ConnectError> {
+    let shell = target.shell();
+    let mut arguments = shell.args.clone();
+    if shell.is_ssh() {
+        arguments.extend(SSH_OPTIONS.map(str::to_owned));
+        if let Some(port) = target.port() {
+            arguments.extend(["-p".into(), port.to_string()]);
+        }
+    } else if target.port().is_some() {
+        return Err(ConnectError::RemoteShell {
+            words: shown(shell.program.as_bytes()),
+            problem: "only ssh can be told a port; put it among the command's own arguments",
+        });
+    }
+    if let Some(user) = target.user() {
+        arguments.extend(["-l".into(), user.to_owned()]);
+    }
+    Ok(arguments)
+}
+
+/// The arguments from the ciphers on.
+fn trailing_arguments(target: &SshTarget, ciphers: Option<&str>) -> Vec<String> {
+    let mut arguments = Vec::new();
+    if let Some(ciphers) = ciphers {
+        arguments.push(format!("-oCiphers={ciphers}"));
+    }
+    if target.shell().is_ssh() {
+        arguments.push("--".into());
+    }
+    arguments.push(target.host().to_owned());
+    arguments.push(remote_command(target.remote_haul()).into_owned());
+    arguments
+}
+
+/// Asks for a larger pipe. A refusal costs speed only.
+fn enlarge(pipe: impl AsFd) {
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    let _ = rustix::pipe::fcntl_setpipe_size(pipe, PIPE_BYTES);
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    let _ = pipe;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn arguments(target: &SshTarget, ciphers: Option<&str>) -> Vec<String> {
+        let mut arguments = leading_arguments(target).unwrap();
+        arguments.extend(trailing_arguments(target, ciphers));
+        arguments
+    }
+
+    fn target(user: Option<&str>) -> SshTarget {
+        SshTarget::new(user, "box").unwrap().with_remote_haul("/opt/haul").unwrap()
+    }
+
+    #[test]
+    fn ssh_is_told_what_its_configuration_must_not_change() {
+        assert_eq!(
+            arguments(&target(Some("ann")).with_port(2222), Some("a,b")),
+            [
+                "-x",
+                "-T",
+                "-oForwardAgent=no",
+                "-oPermitLocalCommand=no",
+                "-oClearAllForwardings=yes",
+                "-oRemoteCommand=none",
+                "-oControlMaster=no",
+                "-p",
+                "2222",
+                "-l",
+                "ann",
+                "-oCiphers=a,b",
+                "--",
+                "box",
+                "'/opt/haul' serve",
+            ]
+        );
+    }
+
+    #[test]
+    fn words_after_ssh_come_first_so_that_they_win() {
+        let target = target(None).with_rsh("/usr/bin/ssh -F cfg -p 7").unwrap();
+        let arguments = arguments(&target, None);
+        assert_eq!(arguments[..5], ["-F", "cfg", "-p", "7", "-x"]);
+        assert_eq!(arguments[arguments.len() - 3..], ["--", "box", "'/opt/haul' serve"]);
+    }
+
+    #[test]
+    fn another_program_is_called_as_rsync_does() {
+        let target = |user| target(user).with_rsh("my-rsh -k 'a b'").unwrap();
+        assert_eq!(
+            arguments(&target(Some("ann")), None),
+            ["-k", "a b", "-l", "ann", "box", "'/opt/haul' serve"]
+        );
+        assert_eq!(arguments(&target(None), None), ["-k", "a b", "box", "'/opt/haul' serve"]);
+        let error = leading_arguments(&target(None).with_port(7)).unwrap_err();
+        assert!(matches!(error, ConnectError::RemoteShell { .. }));
+    }
+}

@@ -1,0 +1,165 @@
+//! What ssh and the remote command say on standard error: read line by line on
+//! a thread of its own, handed to the program as it comes, and the end of it
+//! kept for the diagnosis.
+
+use crate::remote_command::MISSING_MARKER;
+use std::collections::VecDeque;
+use std::io::{self, Read};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+/// Takes each line that ssh or the remote command prints on standard error,
+/// without its line end. The bytes come from outside: **escape them before
+/// showing them**. Called from a thread of its own.
+pub type Diagnostics = Arc<dyn Fn(&[u8]) + Send + Sync>;
+
+/// The longest line, in bytes; what is beyond it is dropped.
+const LINE_BYTES_MAX: usize = 4096;
+
+/// How many lines are kept for the diagnosis: enough for ssh's banner about a
+/// changed host key.
+const LINES_KEPT_MAX: usize = 20;
+
+/// The end of what was said.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Said {
+    /// The last lines, oldest first.
+    pub(crate) lines: VecDeque<Vec<u8>>,
+    /// The search for haul said that there is none.
+    pub(crate) haul_missing: bool,
+}
+
+/// The thread that listens.
+pub(crate) struct StderrReader {
+    said: Arc<Mutex<Said>>,
+    /// Disconnected when the thread has read the end of the stream.
+    open: Receiver<()>,
+}
+
+impl StderrReader {
+    /// Starts listening to `stream`.
+    pub(crate) fn start(
+        stream: impl Read + Send + 'static,
+        diagnostics: Diagnostics,
+    ) -> io::Result<Self> {
+        let said = Arc::new(Mutex::new(Said::default()));
+        let (closed, open) = mpsc::channel();
+        let heard = Arc::clone(&said);
+        thread::Builder::new().name("ssh stderr".into()).spawn(move || {
+            each_line(stream, |line| {
+                if heard_line(&heard, line) {
+                    diagnostics(line);
+                }
+            });
+            drop(closed);
+        })?;
+        Ok(Self { said, open })
+    }
+
+    /// Waits until the stream has ended, at most `timeout`; tells whether it has.
+    pub(crate) fn wait_closed(&self, timeout: Duration) -> bool {
+        self.open.recv_timeout(timeout) == Err(RecvTimeoutError::Disconnected)
+    }
+
+    /// What was said until now.
+    pub(crate) fn said(&self) -> Said {
+        self.said.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// Keeps `line`; tells whether it is one for the user.
+fn heard_line(said: &Mutex<Said>, line: &[u8]) -> bool {
+    let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
+    if line == MISSING_MARKER {
+        said.haul_missing = true;
+        return false;
+    }
+    if said.lines.len() == LINES_KEPT_MAX {
+        said.lines.pop_front();
+    }
+    said.lines.push_back(line.to_vec());
+    true
+}
+
+/// Calls `each` with every line of `stream` that is not empty, cut at
+/// [`LINE_BYTES_MAX`], until the stream ends or fails.
+fn each_line(mut stream: impl Read, mut each: impl FnMut(&[u8])) {
+    let mut emit = |line: &mut Vec<u8>| {
+        // ssh ends its own lines with CR LF.
+        let text = line.strip_suffix(b"\r").unwrap_or(line);
+        if !text.is_empty() {
+            each(text);
+        }
+        line.clear();
+    };
+    let mut line = Vec::new();
+    let mut buffer = [0; LINE_BYTES_MAX];
+    loop {
+        let filled = match stream.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(filled) => filled,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(_) => break,
+        };
+        for &byte in &buffer[..filled] {
+            if byte == b'\n' {
+                emit(&mut line);
+            } else if line.len() < LINE_BYTES_MAX {
+                line.push(byte);
+            }
+        }
+    }
+    emit(&mut line);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(bytes: &[u8]) -> Vec<Vec<u8>> {
+        let mut lines = Vec::new();
+        each_line(bytes, |line| lines.push(line.to_vec()));
+        lines
+    }
+
+    #[test]
+    fn lines_are_cut_at_their_bound_and_the_last_needs_no_end() {
+        assert_eq!(lines(b""), [b""; 0]);
+        assert_eq!(lines(b"a\r\n\n\r\nb\nc"), [b"a", b"b", b"c"]);
+        for len in [LINE_BYTES_MAX - 1, LINE_BYTES_MAX, LINE_BYTES_MAX + 1, 3 * LINE_BYTES_MAX] {
+            let mut bytes = vec![b'x'; len];
+            bytes.extend_from_slice(b"\nnext\n");
+            let lines = lines(&bytes);
+            assert_eq!(lines[0].len(), len.min(LINE_BYTES_MAX));
+            assert_eq!(lines[1..], [b"next"]);
+        }
+    }
+
+    #[test]
+    fn the_last_lines_are_kept_and_the_marker_is_not_shown() {
+        let mut bytes = Vec::new();
+        for n in 0..100 {
+            bytes.extend_from_slice(format!("line {n}\n").as_bytes());
+        }
+        bytes.extend_from_slice(MISSING_MARKER);
+        bytes.push(b'\n');
+        let shown = Arc::new(Mutex::new(0));
+        let count = Arc::clone(&shown);
+        let reader = StderrReader::start(
+            io::Cursor::new(bytes),
+            Arc::new(move |line: &[u8]| {
+                assert_ne!(line, MISSING_MARKER);
+                *count.lock().unwrap() += 1;
+            }),
+        )
+        .unwrap();
+        assert!(reader.wait_closed(Duration::from_secs(10)));
+        let said = reader.said();
+        assert!(said.haul_missing);
+        assert_eq!(said.lines.len(), LINES_KEPT_MAX);
+        assert_eq!(said.lines[LINES_KEPT_MAX - 1], b"line 99");
+        assert_eq!(*shown.lock().unwrap(), 100);
+    }
+}

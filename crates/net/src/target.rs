@@ -1,0 +1,237 @@
+//! Whom to reach and through which program: the words of the user, checked
+//! before any of them stands in an argument list.
+
+use crate::ConnectError;
+use crate::error::shown;
+use crate::remote_command;
+
+/// The longest host or user name; DNS allows 253 bytes.
+const NAME_BYTES_MAX: usize = 255;
+
+/// Characters that mean something to a shell. OpenSSH 9.6 and later refuses
+/// them in a host given on the command line, because a user's `ProxyCommand`
+/// or `Match exec` hands the name to a shell (CVE-2023-51385); refusing them
+/// here protects the users of older ones as well.
+const HOST_REFUSED: &str = "'`\"$\\;&<>|(){}";
+
+/// The same for users, with OpenSSH's exceptions for `$` (machine accounts)
+/// and `\` (`DOMAIN\user`).
+const USER_REFUSED: &str = "'`\";&<>|(){}";
+
+/// A host, and how to get there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SshTarget {
+    user: Option<String>,
+    host: String,
+    port: Option<u16>,
+    shell: RemoteShell,
+    remote_haul: Option<String>,
+}
+
+/// The local program that gives a shell on the other machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RemoteShell {
+    pub(crate) program: String,
+    /// The user's own first arguments to it.
+    pub(crate) args: Vec<String>,
+}
+
+impl SshTarget {
+    /// The host with this name or address (IPv6 without brackets), as `user`
+    /// if one is given, else as ssh's configuration says.
+    ///
+    /// # Errors
+    /// [`ConnectError::HostName`] and [`ConnectError::UserName`] for names that
+    /// are empty, start with `-`, or hold blanks, control characters or
+    /// characters that a shell would act on.
+    pub fn new(user: Option<&str>, host: &str) -> Result<Self, ConnectError> {
+        check_name(host, HOST_REFUSED)
+            .map_err(|problem| ConnectError::HostName { name: shown(host.as_bytes()), problem })?;
+        if let Some(user) = user {
+            check_name(user, USER_REFUSED).map_err(|problem| ConnectError::UserName {
+                name: shown(user.as_bytes()),
+                problem,
+            })?;
+        }
+        Ok(Self {
+            user: user.map(str::to_owned),
+            host: host.to_owned(),
+            port: None,
+            shell: RemoteShell::ssh(),
+            remote_haul: None,
+        })
+    }
+
+    /// Connects to `port` in place of the one in ssh's configuration.
+    #[must_use]
+    pub fn with_port(mut self, port: u16) -> Self {
+        self.port = Some(port);
+        self
+    }
+
+    /// Runs `command` in place of `ssh`: a program and its first arguments,
+    /// split as a shell would (quotes count, nothing is expanded).
+    ///
+    /// # Errors
+    /// [`ConnectError::RemoteShell`] when there is no program in it, or a quote
+    /// is left open.
+    pub fn with_rsh(mut self, command: &str) -> Result<Self, ConnectError> {
+        let refuse =
+            |problem| ConnectError::RemoteShell { words: shown(command.as_bytes()), problem };
+        if command.contains('\0') {
+            return Err(refuse("it holds a NUL byte"));
+        }
+        let mut words = shell_words::split(command)
+            .map_err(|_| refuse("a quote in it is not closed"))?
+            .into_iter();
+        let program = words.next().filter(|program| !program.is_empty());
+        self.shell = RemoteShell {
+            program: program.ok_or_else(|| refuse("it names no program"))?,
+            args: words.collect(),
+        };
+        Ok(self)
+    }
+
+    /// Runs the haul at `path` on the other machine, in place of looking for
+    /// one. A leading `~/` is the home directory there.
+    ///
+    /// # Errors
+    /// [`ConnectError::RemoteHaul`] when it is empty or holds control characters.
+    pub fn with_remote_haul(mut self, path: &str) -> Result<Self, ConnectError> {
+        remote_command::check_path(path).map_err(|problem| ConnectError::RemoteHaul {
+            path: shown(path.as_bytes()),
+            problem,
+        })?;
+        self.remote_haul = Some(path.to_owned());
+        Ok(self)
+    }
+
+    /// The user, if one was given.
+    pub fn user(&self) -> Option<&str> {
+        self.user.as_deref()
+    }
+
+    /// The host's name or address.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// The port, if one was given.
+    pub fn port(&self) -> Option<u16> {
+        self.port
+    }
+
+    /// The name to show: `user@host`, or `host`.
+    pub fn display(&self) -> String {
+        let name = match &self.user {
+            Some(user) => format!("{user}@{}", self.host),
+            None => self.host.clone(),
+        };
+        shown(name.as_bytes())
+    }
+
+    pub(crate) fn shell(&self) -> &RemoteShell {
+        &self.shell
+    }
+
+    pub(crate) fn remote_haul(&self) -> Option<&str> {
+        self.remote_haul.as_deref()
+    }
+}
+
+impl RemoteShell {
+    fn ssh() -> Self {
+        Self { program: "ssh".into(), args: Vec::new() }
+    }
+
+    /// Whether the program understands OpenSSH's options, going by its name.
+    pub(crate) fn is_ssh(&self) -> bool {
+        self.program.rsplit('/').next() == Some("ssh")
+    }
+}
+
+fn check_name(name: &str, refused: &str) -> Result<(), &'static str> {
+    if name.is_empty() {
+        Err("it is empty")
+    } else if name.len() > NAME_BYTES_MAX {
+        Err("it is too long")
+    } else if name.starts_with('-') {
+        Err("it starts with '-' and would be taken for an option")
+    } else if name.chars().any(|c| c.is_control() || c.is_whitespace()) {
+        Err("it holds a blank or a control character")
+    } else if name.chars().any(|c| refused.contains(c)) {
+        Err("it holds a character that a shell would act on")
+    } else {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_and_users_that_could_be_options_or_commands_are_refused() {
+        for bad in [
+            "",
+            "-oProxyCommand=touch x",
+            "-v",
+            "a b",
+            "a\tb",
+            "a\nb",
+            "a\0b",
+            "a\u{85}b",
+            "a;b",
+            "$(id)",
+            "`id`",
+            "a|b",
+            "a&b",
+            "'a",
+            "\"a",
+            "{a}",
+            "a>b",
+            "a\u{a0}b",
+        ] {
+            let error = SshTarget::new(None, bad).unwrap_err();
+            assert!(matches!(error, ConnectError::HostName { .. }), "{bad:?}");
+            assert!(!error.to_string().contains(char::is_control), "{bad:?}");
+            assert!(!error.retriable() && error.hint().is_some());
+            assert!(
+                matches!(SshTarget::new(Some(bad), "host"), Err(ConnectError::UserName { .. })),
+                "{bad:?}"
+            );
+        }
+        assert!(SshTarget::new(None, &"a".repeat(256)).is_err());
+        assert!(SshTarget::new(None, "a\\b").is_err());
+    }
+
+    #[test]
+    fn ordinary_hosts_and_users_are_taken() {
+        for host in
+            ["localhost", "10.0.0.1", "::1", "fe80::1%eth0", "my_host-2.example", "bücher.example"]
+        {
+            assert_eq!(SshTarget::new(None, host).unwrap().display(), host);
+        }
+        for user in ["ann", "a.b", "CORP\\ann", "machine$", "ann@corp"] {
+            let target = SshTarget::new(Some(user), "h").unwrap();
+            assert_eq!(target.user(), Some(user));
+        }
+        assert_eq!(SshTarget::new(Some("ann"), "h").unwrap().display(), "ann@h");
+    }
+
+    #[test]
+    fn the_remote_shell_is_split_as_a_shell_would() {
+        let target = || SshTarget::new(None, "h").unwrap();
+        let shell = target().with_rsh("/opt/bin/ssh -F 'my config' -o\"A b\"").unwrap().shell;
+        assert_eq!(shell.program, "/opt/bin/ssh");
+        assert_eq!(shell.args, ["-F", "my config", "-oA b"]);
+        assert!(shell.is_ssh());
+        assert!(!target().with_rsh("sshpass -e ssh").unwrap().shell.is_ssh());
+        for bad in ["", "  ", "ssh 'x", "''", "ssh a\0b"] {
+            assert!(
+                matches!(target().with_rsh(bad), Err(ConnectError::RemoteShell { .. })),
+                "{bad:?}"
+            );
+        }
+    }
+}

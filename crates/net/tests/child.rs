@@ -1,0 +1,196 @@
+//! Connections over shell scripts that behave as ssh may.
+
+use haul_net::{ConnectError, Connection, Diagnostics, SshTarget, connect};
+use rustix::process::{Pid, test_kill_process};
+use std::io::{Read, Write};
+use std::os::unix::fs::symlink;
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+fn quiet() -> Diagnostics {
+    Arc::new(|_| {})
+}
+
+/// Connects through `sh` running `script`, which finds the host in `$1` and the
+/// remote command in `$2`.
+fn through(script: &str, diagnostics: Diagnostics) -> Connection {
+    let rsh = format!("sh -c {} sh", shell_words::quote(script));
+    let target = SshTarget::new(None, "box").unwrap().with_rsh(&rsh).unwrap();
+    connect(&target, diagnostics).unwrap()
+}
+
+fn ended(script: &str) -> Result<(), ConnectError> {
+    let Connection { mut reader, writer, closer } = through(script, quiet());
+    drop(writer);
+    reader.read_to_end(&mut Vec::new()).unwrap();
+    closer.finish()
+}
+
+fn first_line(reader: &mut dyn Read) -> String {
+    let mut line = String::new();
+    let mut byte = [0];
+    while reader.read(&mut byte).unwrap() == 1 && byte[0] != b'\n' {
+        line.push(byte[0].into());
+    }
+    line
+}
+
+fn runs(pid: &str) -> bool {
+    test_kill_process(Pid::from_raw(pid.parse().unwrap()).unwrap()).is_ok()
+}
+
+#[test]
+fn bytes_pass_both_ways_and_a_clean_end_is_no_error() {
+    let Connection { mut reader, mut writer, closer } = through("cat", quiet());
+    let sent: Vec<u8> = (0..3_000_000_u32).map(|n| (n * 7 % 251) as u8).collect();
+    let received = thread::scope(|scope| {
+        let reading = scope.spawn(|| {
+            let mut bytes = Vec::new();
+            reader.read_to_end(&mut bytes).map(|_| bytes)
+        });
+        writer.write_all(&sent).unwrap();
+        drop(writer);
+        reading.join().unwrap().unwrap()
+    });
+    assert!(received == sent);
+    assert_eq!(closer.peer(), "box");
+    closer.finish().unwrap();
+}
+
+#[test]
+fn the_host_and_the_remote_command_arrive_as_two_words() {
+    let mut connection = through("printf '%s/' \"$#\" \"$1\" \"$2\"; echo", quiet());
+    let line = first_line(&mut *connection.reader);
+    assert!(line.starts_with("2/box/sh -c 'command -v haul"), "{line}");
+}
+
+#[test]
+fn standard_error_reaches_the_program_and_the_diagnosis() {
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let hear = Arc::clone(&heard);
+    let connection = through(
+        "printf 'Welcome\\033[2J\\r\\nssh: connect to host box port 22: Connection refused' >&2; exit 255",
+        Arc::new(move |line: &[u8]| hear.lock().unwrap().push(line.to_vec())),
+    );
+    let error = connection.closer.explain();
+    assert_eq!(
+        error.to_string(),
+        "can't reach box: connect to host box port 22: Connection refused"
+    );
+    assert!(error.retriable());
+    let heard = heard.lock().unwrap();
+    assert_eq!(heard[0], b"Welcome\x1b[2J");
+    assert_eq!(heard.len(), 2);
+}
+
+#[test]
+fn haul_missing_is_told_with_what_to_do() {
+    let home = tempfile::tempdir().unwrap();
+    let script = format!("HOME={} PATH=/usr/bin:/bin exec sh -c \"$2\"", home.path().display());
+    let error = ended(&script).unwrap_err();
+    assert_eq!(error.to_string(), "haul was not found on box");
+    assert!(error.hint().unwrap().contains("--remote-haul"));
+}
+
+#[test]
+fn a_peer_that_leaves_without_a_word_is_an_error_when_it_was_needed() {
+    assert!(ended("exit 0").is_ok());
+    let error = through("exit 0", quiet()).closer.explain();
+    assert!(matches!(error, ConnectError::Lost { .. }));
+    assert!(matches!(
+        ended("kill -9 $$").unwrap_err(),
+        ConnectError::Lost { detail, .. } if detail.contains("signal 9")
+    ));
+}
+
+#[test]
+fn a_killer_wakes_the_reader() {
+    let Connection { mut reader, writer, closer } = through("echo up; exec sleep 60", quiet());
+    assert_eq!(first_line(&mut *reader), "up");
+    let killer = closer.killer();
+    let start = Instant::now();
+    thread::scope(|scope| {
+        let reading = scope.spawn(|| reader.read_to_end(&mut Vec::new()).unwrap());
+        thread::sleep(Duration::from_millis(20));
+        killer.kill();
+        assert_eq!(reading.join().unwrap(), 0);
+    });
+    drop(writer);
+    assert!(matches!(closer.finish(), Err(ConnectError::Stopped { .. })));
+    assert!(start.elapsed() < Duration::from_secs(5));
+    killer.kill();
+}
+
+#[test]
+fn a_dropped_connection_leaves_no_process_behind() {
+    for script in ["echo $$; exec sleep 60", "echo $$; trap '' TERM; exec sleep 60"] {
+        let mut connection = through(script, quiet());
+        let pid = first_line(&mut *connection.reader);
+        assert!(runs(&pid));
+        drop(connection);
+        // A zombie would still count as running.
+        assert!(!runs(&pid), "{script}");
+    }
+}
+
+#[test]
+fn a_program_that_does_not_end_is_given_up() {
+    let Connection { mut reader, writer, closer } = through("echo $$; exec sleep 60", quiet());
+    let pid = first_line(&mut *reader);
+    drop((reader, writer));
+    let start = Instant::now();
+    let error = closer.finish().unwrap_err();
+    assert!(matches!(error, ConnectError::Lost { .. }), "{error}");
+    assert!(start.elapsed() < Duration::from_secs(15));
+    assert!(!runs(&pid));
+}
+
+#[test]
+fn a_process_that_holds_standard_error_open_holds_nobody_up() {
+    let start = Instant::now();
+    let connection = through("sleep 8 >/dev/null & exit 0", quiet());
+    drop((connection.reader, connection.writer));
+    connection.closer.finish().unwrap();
+    assert!(start.elapsed() < Duration::from_secs(4));
+}
+
+#[test]
+fn a_program_that_is_not_there_is_told() {
+    let target = SshTarget::new(Some("ann"), "box").unwrap();
+    for program in ["/nonexistent/ssh", "/nonexistent/rsh"] {
+        let error = connect(&target.clone().with_rsh(program).unwrap(), quiet()).unwrap_err();
+        assert!(error.to_string().contains(program), "{error}");
+        assert!(error.to_string().contains("ann@box"), "{error}");
+        assert!(matches!(error, ConnectError::Start { .. }));
+        assert!(error.hint().unwrap().contains("OpenSSH"));
+    }
+}
+
+/// A program called `ssh` is known by its name; this one answers the question
+/// for its settings with nothing, and then echoes.
+#[test]
+fn an_ssh_that_tells_no_settings_is_left_its_ciphers() {
+    let dir = tempfile::tempdir().unwrap();
+    let ssh = dir.path().join("ssh");
+    symlink("/bin/sh", &ssh).unwrap();
+    let script = dir.path().join("script");
+    std::fs::write(&script, "case \"$*\" in *-G*) exit 255;; esac\necho \"$*\"\n").unwrap();
+    let rsh = format!("{} {}", ssh.display(), script.display());
+    let target = SshTarget::new(Some("ann"), "box").unwrap().with_rsh(&rsh).unwrap();
+    let mut connection = connect(&target.with_port(7), quiet()).unwrap();
+    let line = first_line(&mut *connection.reader);
+    assert!(line.starts_with("-x -T -oForwardAgent=no"), "{line}");
+    assert!(line.contains(" -p 7 -l ann -- box sh -c"), "{line}");
+}
+
+#[test]
+fn a_connection_of_parts_has_nothing_to_close() {
+    let mut connection = Connection::from_parts(&b"abc"[..], Vec::new());
+    let mut text = String::new();
+    connection.reader.read_to_string(&mut text).unwrap();
+    assert_eq!(text, "abc");
+    connection.closer.kill();
+    connection.closer.killer().kill();
+    connection.closer.finish().unwrap();
+}

@@ -1,0 +1,93 @@
+//! Moving content between files inside the kernel, and finding holes.
+
+use rustix::fs::SeekFrom;
+use rustix::io::Errno;
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+
+/// Makes `dst`, which must be empty, share the whole content of `src`: no byte
+/// is moved. `false` where the system refuses, for whatever reason: then the
+/// content must be copied.
+pub fn clone_file(src: &File, dst: &File) -> bool {
+    system::clone_file(src, dst)
+}
+
+/// Copies up to `len` bytes at `offset` from `src` to the same place in `dst`
+/// inside the kernel. Returns how many; 0 at the end of `src`. `None` where the
+/// file systems can't do that and the caller has to read and write.
+///
+/// # Errors
+/// Those of `copy_file_range`.
+pub fn copy_range(src: &File, dst: &File, offset: u64, len: usize) -> io::Result<Option<usize>> {
+    system::copy_range(src, dst, offset, len)
+}
+
+/// The next range at or after `from` in which `file`, `size` bytes long, has
+/// data; what lies between ranges is a hole. `None` if only a hole remains.
+/// Where the file system doesn't tell, all is data.
+///
+/// The file's position is moved.
+///
+/// # Errors
+/// Those of `lseek`.
+pub fn next_data(file: &File, from: u64, size: u64) -> io::Result<Option<Range<u64>>> {
+    if from >= size {
+        return Ok(None);
+    }
+    let start = match rustix::fs::seek(file, SeekFrom::Data(from)) {
+        Ok(start) => start,
+        Err(Errno::NXIO) => return Ok(None),
+        Err(Errno::INVAL | Errno::NOTSUP | Errno::NOTTY) => return Ok(Some(from..size)),
+        Err(error) => return Err(error.into()),
+    };
+    let end = rustix::fs::seek(file, SeekFrom::Hole(start))?;
+    Ok((start < size).then_some(start..end.min(size)))
+}
+
+/// Tells the system that `file` will be read from its start to its end.
+pub fn advise_sequential(file: &File) {
+    // Advice: a refusal changes nothing but speed.
+    #[cfg(target_os = "linux")]
+    let _ = rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::Sequential);
+    #[cfg(not(target_os = "linux"))]
+    let _ = file;
+}
+
+#[cfg(target_os = "linux")]
+mod system {
+    use super::{Errno, File, io};
+
+    pub(super) fn clone_file(src: &File, dst: &File) -> bool {
+        rustix::fs::ioctl_ficlone(dst, src).is_ok()
+    }
+
+    pub(super) fn copy_range(
+        src: &File,
+        dst: &File,
+        offset: u64,
+        len: usize,
+    ) -> io::Result<Option<usize>> {
+        let (mut from, mut to) = (offset, offset);
+        match rustix::fs::copy_file_range(src, Some(&mut from), dst, Some(&mut to), len) {
+            Ok(copied) => Ok(Some(copied)),
+            Err(Errno::XDEV | Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP | Errno::PERM) => {
+                Ok(None)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod system {
+    use super::{File, io};
+
+    pub(super) fn clone_file(_: &File, _: &File) -> bool {
+        false
+    }
+
+    pub(super) fn copy_range(_: &File, _: &File, _: u64, _: usize) -> io::Result<Option<usize>> {
+        Ok(None)
+    }
+}

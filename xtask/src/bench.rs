@@ -1,0 +1,154 @@
+//! Measuring haul against the tools that people use now: every workload, every
+//! tool in turn, round by round, in one run on one machine.
+//!
+//! What is compared is always from the same round, seconds apart, so that a
+//! machine that is busy for a while slows both. The tools share one ssh server
+//! on loopback and one client configuration, with the ciphers that each would
+//! choose by itself.
+
+mod machine;
+mod measure;
+mod report;
+mod tool;
+mod workload;
+
+use std::path::{Path, PathBuf};
+
+use haul_testkit::{Mount, Sshd};
+use tempfile::TempDir;
+
+use self::measure::Bench;
+use self::report::Report;
+use self::workload::{Scale, WORKLOADS, Workload};
+use crate::{Result, repo, setup};
+
+/// Room for the workloads: each 1 GiB source with a copy by each tool, and the
+/// 10,000 files with theirs.
+const SPACE_BYTES: u64 = 8 << 30;
+
+/// Where memory is a file system, when none may be mounted.
+const SHARED_MEMORY: &str = "/dev/shm";
+
+/// What to measure, and how.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Put the tables into docs/benchmarks.md
+    #[arg(long, conflicts_with_all = ["quick", "only", "haul"])]
+    write: bool,
+    /// Rounds that count; one more warms up and measures memory
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+    /// Only the workloads whose name contains this
+    #[arg(long, value_name = "NAME")]
+    only: Option<String>,
+    /// Small workloads, to see that everything works; figures mean nothing
+    #[arg(long)]
+    quick: bool,
+    /// Work here instead of on a tmpfs of its own
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Measure this program instead of building haul
+    #[arg(long, value_name = "PATH")]
+    haul: Option<PathBuf>,
+}
+
+impl Args {
+    /// The command that repeats the run, as it goes into the report.
+    fn command(&self) -> String {
+        let mut command = String::from("cargo xtask bench");
+        if self.write {
+            command.push_str(" --write");
+        }
+        command.push_str(&format!(" --rounds {}", self.rounds));
+        if let Some(name) = &self.only {
+            command.push_str(&format!(" --only {name}"));
+        }
+        if self.quick {
+            command.push_str(" --quick");
+        }
+        command
+    }
+}
+
+/// Measures and prints. Fails when a figure is over its bound, unless the run
+/// was a quick one.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    setup::run()?;
+    let workloads = chosen(args.only.as_deref())?;
+    let haul = match &args.haul {
+        Some(path) => path.canonicalize().map_err(|e| format!("{}: {e}", path.display()))?,
+        None => build()?,
+    };
+    let space = Space::new(args.dir.as_deref())?;
+    let sshd = Sshd::start()?;
+    let scale = if args.quick { Scale::QUICK } else { Scale::FULL };
+    let mut bench = Bench::new(&haul, &sshd, space.path(), scale, args.rounds)?;
+    let mut report = Report::new(&haul, space.kind(), args);
+    for workload in workloads {
+        report.add(workload, bench.measure(workload)?);
+    }
+    drop(sshd);
+    println!("{}", report.to_markdown());
+    if args.write {
+        report.write_into(&repo::root().join("docs/benchmarks.md"))?;
+    }
+    match report.over() {
+        over if over > 0 && !args.quick => {
+            Err(format!("{over} figures are over their bounds").into())
+        }
+        _ => Ok(()),
+    }
+}
+
+fn chosen(only: Option<&str>) -> Result<Vec<&'static Workload>> {
+    let wanted = |workload: &&Workload| only.is_none_or(|name| workload.name.contains(name));
+    let chosen: Vec<_> = WORKLOADS.iter().filter(wanted).collect();
+    if chosen.is_empty() {
+        let names: Vec<_> = WORKLOADS.iter().map(|workload| workload.name).collect();
+        return Err(format!("no such workload; there are {}", names.join(", ")).into());
+    }
+    Ok(chosen)
+}
+
+fn build() -> Result<PathBuf> {
+    repo::run(repo::cargo().args(["build", "--release", "--package", "haul"]))?;
+    Ok(repo::target_dir().join("release").join("haul"))
+}
+
+/// Where the files are.
+enum Space {
+    Tmpfs(Mount),
+    Shared(TempDir),
+    Given(TempDir),
+}
+
+impl Space {
+    fn new(given: Option<&Path>) -> Result<Space> {
+        if let Some(dir) = given {
+            let dir = TempDir::with_prefix_in("haul-bench-", dir);
+            return Ok(Space::Given(dir.map_err(|e| format!("can't work there: {e}"))?));
+        }
+        if let Some(mount) = Mount::tmpfs(SPACE_BYTES) {
+            return Ok(Space::Tmpfs(mount));
+        }
+        let dir = TempDir::with_prefix_in("haul-bench-", SHARED_MEMORY);
+        Ok(Space::Shared(dir.map_err(|e| {
+            format!("no tmpfs may be mounted and {SHARED_MEMORY} can't be used ({e}); give a --dir")
+        })?))
+    }
+
+    fn path(&self) -> &Path {
+        match self {
+            Space::Tmpfs(mount) => mount.path(),
+            Space::Shared(dir) | Space::Given(dir) => dir.path(),
+        }
+    }
+
+    /// What the report says about it.
+    fn kind(&self) -> &'static str {
+        match self {
+            Space::Tmpfs(_) | Space::Shared(_) => "tmpfs",
+            Space::Given(_) => "a directory given with --dir",
+        }
+    }
+}

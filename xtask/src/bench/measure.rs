@@ -1,0 +1,203 @@
+//! One workload, measured: a round that warms up, samples memory and compares
+//! every byte, then the rounds that count.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use haul_testkit::Sshd;
+use haul_testkit::proc::{Usage, Watch};
+use haul_testkit::snapshot::{Compare, Snapshot, snapshot};
+use haul_testkit::tree::{self, Made};
+
+use super::tool::{Job, Tool};
+use super::workload::{Data, Scale, Workload};
+use crate::Result;
+
+/// No run takes this long.
+const LIMIT: Duration = Duration::from_secs(600);
+
+/// How often memory is sampled, in the round that doesn't count.
+const SAMPLE_EVERY: Duration = Duration::from_millis(2);
+
+/// What a workload's runs showed.
+pub(crate) struct Measured {
+    /// Seconds of each round that counts, by tool: haul first, then in the
+    /// order of the workload's table.
+    pub(crate) seconds: Vec<(Tool, Vec<f64>)>,
+    /// haul's peak resident memory.
+    pub(crate) client_rss_bytes: Option<u64>,
+    /// That of its agent, if it had one.
+    pub(crate) agent_rss_bytes: Option<u64>,
+}
+
+/// A bench with its server, its space, and the sources made so far.
+pub(crate) struct Bench<'a> {
+    haul: &'a Path,
+    sshd: &'a Sshd,
+    space: PathBuf,
+    home: PathBuf,
+    scale: Scale,
+    rounds: u32,
+    sources: BTreeMap<&'static str, Source>,
+}
+
+struct Source {
+    path: PathBuf,
+    made: Made,
+    snapshot: Snapshot,
+}
+
+impl<'a> Bench<'a> {
+    pub(crate) fn new(
+        haul: &'a Path,
+        sshd: &'a Sshd,
+        space: &Path,
+        scale: Scale,
+        rounds: u32,
+    ) -> Result<Bench<'a>> {
+        let home = space.join("home");
+        fs::create_dir(&home)?;
+        fs::create_dir(space.join("source"))?;
+        let space = space.to_path_buf();
+        Ok(Bench { haul, sshd, space, home, scale, rounds, sources: BTreeMap::new() })
+    }
+
+    /// Runs every tool of the workload in turn, round by round.
+    pub(crate) fn measure(&mut self, workload: &Workload) -> Result<Measured> {
+        self.make(workload.data)?;
+        let mut tools = vec![Tool::Haul];
+        tools.extend(workload.against.iter().map(|(tool, _)| *tool));
+        let mut measured = Measured {
+            seconds: tools.iter().map(|tool| (*tool, Vec::new())).collect(),
+            client_rss_bytes: None,
+            agent_rss_bytes: None,
+        };
+        if workload.again {
+            for &tool in &tools {
+                self.empty(tool)?;
+                self.copy(workload, tool, Watch::new(LIMIT))?;
+            }
+        }
+        for round in 0..=self.rounds {
+            let warming_up = round == 0;
+            let mut line = format!("{} {round}/{}:", workload.name, self.rounds);
+            for (index, &tool) in tools.iter().enumerate() {
+                if !workload.again {
+                    self.empty(tool)?;
+                }
+                let mut watch = Watch::new(LIMIT);
+                if warming_up {
+                    watch = watch.sampling(SAMPLE_EVERY).agents_below(self.sshd.pid());
+                }
+                let usage = self.copy(workload, tool, watch)?;
+                self.check(workload, tool, warming_up)?;
+                let seconds = usage.wall.as_secs_f64();
+                line.push_str(&format!(" {} {seconds:.3} s", tool.name()));
+                if !warming_up {
+                    measured.seconds[index].1.push(seconds);
+                } else if tool == Tool::Haul {
+                    measured.client_rss_bytes = usage.peak_rss_bytes;
+                    measured.agent_rss_bytes = usage.agent_peak_rss_bytes;
+                }
+                if !workload.again {
+                    self.remove(tool)?;
+                }
+            }
+            eprintln!("{line}");
+        }
+        for &tool in &tools {
+            self.remove(tool)?;
+        }
+        Ok(measured)
+    }
+
+    /// Makes a source once.
+    fn make(&mut self, data: Data) -> Result<()> {
+        if self.sources.contains_key(data.name()) {
+            return Ok(());
+        }
+        eprintln!("making the source `{}`", data.name());
+        let path = self.space.join("source").join(data.name());
+        let made = data.make(&path, self.scale)?;
+        let snapshot = snapshot(&path)?;
+        self.sources.insert(data.name(), Source { path, made, snapshot });
+        Ok(())
+    }
+
+    /// Runs one tool to its end.
+    fn copy(&self, workload: &Workload, tool: Tool, watch: Watch) -> Result<Usage> {
+        let source = &self.sources[workload.data.name()];
+        let into = self.into(tool);
+        let mut command = tool.command(&Job {
+            haul: self.haul,
+            sshd: self.sshd,
+            source: &source.path,
+            into: &into,
+            is_tree: workload.data.is_tree(),
+            direction: workload.direction,
+        });
+        let said = self.space.join("said");
+        let log = File::create(&said)?;
+        command
+            .env("HOME", &self.home)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .process_group(0);
+        let started = Instant::now();
+        let mut child = command.spawn().map_err(|e| format!("can't start {}: {e}", tool.name()))?;
+        let ended = watch.wait(&mut child, started)?;
+        if ended.timed_out || !ended.status.success() {
+            let said = fs::read(&said).unwrap_or_default();
+            let said = String::from_utf8_lossy(&said);
+            return Err(
+                format!("{} on {}: {}\n{said}", tool.name(), workload.name, ended.status).into()
+            );
+        }
+        Ok(ended.usage)
+    }
+
+    /// Whether the copy is whole: by its totals, or by every byte.
+    fn check(&self, workload: &Workload, tool: Tool, every_byte: bool) -> Result<()> {
+        let source = &self.sources[workload.data.name()];
+        let copy = self.into(tool).join(workload.data.name());
+        let what = || format!("{} on {}", tool.name(), workload.name);
+        let made = tree::count(&copy)?;
+        if made != source.made {
+            return Err(format!("{}: {:?} became {made:?}", what(), source.made).into());
+        }
+        if every_byte {
+            // What the others keep is their own affair; haul keeps all of it.
+            let rules = match tool {
+                Tool::Haul => Compare::everything().ignoring_dir_mtimes(),
+                _ => Compare::content_only(),
+            };
+            if let Some(first) = source.snapshot.differences(&snapshot(&copy)?, rules).first() {
+                return Err(format!("{}: the copy differs: {first}", what()).into());
+            }
+        }
+        Ok(())
+    }
+
+    /// The directory that a tool copies into.
+    fn into(&self, tool: Tool) -> PathBuf {
+        self.space.join(format!("into-{}", tool.name()))
+    }
+
+    fn empty(&self, tool: Tool) -> Result<()> {
+        self.remove(tool)?;
+        Ok(fs::create_dir(self.into(tool))?)
+    }
+
+    fn remove(&self, tool: Tool) -> Result<()> {
+        match fs::remove_dir_all(self.into(tool)) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e.into()),
+            _ => Ok(()),
+        }
+    }
+}

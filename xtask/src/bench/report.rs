@@ -1,0 +1,253 @@
+//! The tables: medians, ratios, bounds, and the page that keeps them.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::Path;
+
+use super::Args;
+use super::machine;
+use super::measure::Measured;
+use super::workload::{PEAK_RSS_BYTES_MAX, Workload};
+use crate::Result;
+
+const BEGIN: &str = "<!-- bench: begin, written by `cargo xtask bench --write` -->";
+const END: &str = "<!-- bench: end -->";
+
+const NEW_PAGE: &str = "# Benchmarks\n\nhaul against the tools that people use now.\n";
+
+/// One comparison, ready to print.
+struct Row {
+    title: &'static str,
+    haul_s: f64,
+    rival: &'static str,
+    rival_s: f64,
+    ratio: f64,
+    bound: f64,
+}
+
+/// One workload's memory.
+struct Memory {
+    title: &'static str,
+    client_bytes: Option<u64>,
+    agent_bytes: Option<u64>,
+}
+
+/// Everything that a run showed.
+pub(crate) struct Report {
+    facts: Vec<(&'static str, String)>,
+    command: String,
+    rounds: u32,
+    quick: bool,
+    rows: Vec<Row>,
+    memory: Vec<Memory>,
+}
+
+impl Report {
+    pub(crate) fn new(haul: &Path, space: &str, args: &Args) -> Report {
+        Report {
+            facts: machine::facts(haul, space),
+            command: args.command(),
+            rounds: args.rounds,
+            quick: args.quick,
+            rows: Vec::new(),
+            memory: Vec::new(),
+        }
+    }
+
+    pub(crate) fn add(&mut self, workload: &Workload, measured: Measured) {
+        let Some(((_, haul), rivals)) = measured.seconds.split_first() else { return };
+        for ((tool, rival), (_, bound)) in rivals.iter().zip(workload.against) {
+            let ratios = haul.iter().zip(rival).map(|(haul, rival)| haul / rival).collect();
+            self.rows.push(Row {
+                title: workload.title,
+                haul_s: median(haul.clone()),
+                rival: tool.title(workload.data.is_tree()),
+                rival_s: median(rival.clone()),
+                ratio: median(ratios),
+                bound: *bound,
+            });
+        }
+        self.memory.push(Memory {
+            title: workload.title,
+            client_bytes: measured.client_rss_bytes,
+            agent_bytes: measured.agent_rss_bytes,
+        });
+    }
+
+    /// How many figures are over their bounds.
+    pub(crate) fn over(&self) -> usize {
+        let slow = self.rows.iter().filter(|row| row.ratio > row.bound).count();
+        let large = |memory: &&Memory| memory.peak_bytes() > PEAK_RSS_BYTES_MAX;
+        slow + self.memory.iter().filter(large).count()
+    }
+
+    /// The tables and what they were measured on.
+    pub(crate) fn to_markdown(&self) -> String {
+        let mut out = String::new();
+        // Writing to a String can't fail.
+        let _ = self.format(&mut out);
+        out
+    }
+
+    fn format(&self, out: &mut String) -> std::fmt::Result {
+        if self.quick {
+            writeln!(out, "**A quick run on small workloads: the figures mean nothing.**\n")?;
+        }
+        writeln!(
+            out,
+            "Medians of {} rounds, the tools in turn, after one round that does",
+            self.rounds
+        )?;
+        writeln!(out, "not count. The ratio is the median of the rounds' ratios.\n")?;
+        writeln!(out, "| workload | haul | against | its time | ratio | bound | |")?;
+        writeln!(out, "|---|--:|---|--:|--:|--:|---|")?;
+        for row in &self.rows {
+            writeln!(
+                out,
+                "| {} | {:.3} s | {} | {:.3} s | {:.2} | {:.2} | {} |",
+                row.title,
+                row.haul_s,
+                row.rival,
+                row.rival_s,
+                row.ratio,
+                row.bound,
+                verdict(row.ratio <= row.bound)
+            )?;
+        }
+        let bound = mib(Some(PEAK_RSS_BYTES_MAX));
+        writeln!(
+            out,
+            "\nPeak resident memory of haul, sampled in the round that does not count.\n"
+        )?;
+        writeln!(out, "| workload | this side | its agent | bound | |")?;
+        writeln!(out, "|---|--:|--:|--:|---|")?;
+        for memory in &self.memory {
+            let (client, agent) = (mib(memory.client_bytes), mib(memory.agent_bytes));
+            let verdict = verdict(memory.peak_bytes() <= PEAK_RSS_BYTES_MAX);
+            writeln!(out, "| {} | {client} | {agent} | {bound} | {verdict} |", memory.title)?;
+        }
+        writeln!(out, "\nMeasured with `{}` on:\n", self.command)?;
+        for (name, value) in &self.facts {
+            writeln!(out, "- {name}: {value}")?;
+        }
+        Ok(())
+    }
+
+    /// Replaces the marked section of a page, which is made if it is missing.
+    pub(crate) fn write_into(&self, page: &Path) -> Result<()> {
+        let old = match fs::read_to_string(page) {
+            Ok(text) => text,
+            Err(e) if e.kind() == ErrorKind::NotFound => NEW_PAGE.to_owned(),
+            Err(e) => return Err(e.into()),
+        };
+        if let Some(dir) = page.parent() {
+            fs::create_dir_all(dir)?;
+        }
+        fs::write(page, replaced(&old, &self.to_markdown()))?;
+        Ok(())
+    }
+}
+
+impl Memory {
+    fn peak_bytes(&self) -> u64 {
+        self.client_bytes.max(self.agent_bytes).unwrap_or(0)
+    }
+}
+
+/// The page with `section` between the marks, which are appended when missing.
+fn replaced(page: &str, section: &str) -> String {
+    let section = format!("{BEGIN}\n\n{}\n\n{END}", section.trim());
+    let marked =
+        page.split_once(BEGIN).and_then(|(before, rest)| Some((before, rest.split_once(END)?.1)));
+    match marked {
+        Some((before, after)) => format!("{before}{section}{after}"),
+        None => format!("{}\n\n{section}\n", page.trim_end()),
+    }
+}
+
+fn verdict(holds: bool) -> &'static str {
+    if holds { "ok" } else { "**over**" }
+}
+
+fn mib(bytes: Option<u64>) -> String {
+    bytes.map_or("-".to_owned(), |bytes| format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20)))
+}
+
+/// The middle value, or the mean of the two in the middle.
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    match values.len() {
+        0 => f64::NAN,
+        odd if odd % 2 == 1 => values[middle],
+        _ => f64::midpoint(values[middle - 1], values[middle]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::workload::WORKLOADS;
+    use super::*;
+    use crate::bench::tool::Tool;
+
+    fn report() -> Report {
+        let facts = vec![("kernel", "Linux".to_owned())];
+        let command = "cargo xtask bench --write --rounds 3".to_owned();
+        Report { facts, command, rounds: 3, quick: false, rows: Vec::new(), memory: Vec::new() }
+    }
+
+    fn measured(haul: [f64; 3], cp: [f64; 3], rss: u64) -> Measured {
+        Measured {
+            seconds: vec![(Tool::Haul, haul.to_vec()), (Tool::Cp, cp.to_vec())],
+            client_rss_bytes: Some(rss),
+            agent_rss_bytes: None,
+        }
+    }
+
+    #[test]
+    fn medians_are_of_sorted_values() {
+        assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(vec![4.0, 1.0, 2.0, 3.0]), 2.5);
+        assert!(median(Vec::new()).is_nan());
+    }
+
+    #[test]
+    fn the_ratio_is_the_median_of_the_rounds_ratios() {
+        let mut report = report();
+        // The ratios are 0.5, 2 and 1: their median is not that of the times.
+        report.add(&WORKLOADS[0], measured([1.0, 4.0, 9.0], [2.0, 2.0, 9.0], 1 << 20));
+        assert_eq!(
+            (report.rows[0].ratio, report.rows[0].haul_s, report.rows[0].rival_s),
+            (1.0, 4.0, 2.0)
+        );
+        assert_eq!(report.over(), 0);
+        assert!(report.to_markdown().contains("| 4.000 s | cp | 2.000 s | 1.00 | 1.10 | ok |"));
+    }
+
+    #[test]
+    fn a_slow_run_and_a_large_one_are_over() {
+        let mut slow = report();
+        slow.add(&WORKLOADS[0], measured([1.2; 3], [1.0; 3], 1 << 20));
+        assert_eq!(slow.over(), 1);
+        assert!(slow.to_markdown().contains("**over**"));
+        let mut large = report();
+        large.add(&WORKLOADS[0], measured([1.0; 3], [1.0; 3], PEAK_RSS_BYTES_MAX + 1));
+        assert_eq!(large.over(), 1);
+    }
+
+    #[test]
+    fn a_page_keeps_what_is_around_the_section() {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let page = dir.path().join("docs/page.md");
+        report().write_into(&page).expect("written");
+        let first = fs::read_to_string(&page).expect("read");
+        assert!(first.starts_with(NEW_PAGE) && first.contains("- kernel: Linux"));
+        fs::write(&page, format!("{first}\nAfter.\n")).expect("written");
+        let mut other = report();
+        other.facts = vec![("kernel", "Another".to_owned())];
+        other.write_into(&page).expect("written");
+        let second = fs::read_to_string(&page).expect("read");
+        assert_eq!(second, format!("{first}\nAfter.\n").replace("Linux", "Another"));
+    }
+}

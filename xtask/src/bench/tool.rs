@@ -1,0 +1,123 @@
+//! The command line by which each tool does the same thing: put the source,
+//! under its name, into a directory that exists.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::Command;
+
+use haul_testkit::Sshd;
+
+use super::workload::Direction;
+
+/// What can copy.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Tool {
+    Haul,
+    Cp,
+    Scp,
+    /// `tar c` piped through ssh into `tar x`.
+    Tar,
+    Rsync,
+}
+
+/// One copy to be done.
+pub(crate) struct Job<'a> {
+    pub(crate) haul: &'a Path,
+    pub(crate) sshd: &'a Sshd,
+    pub(crate) source: &'a Path,
+    pub(crate) into: &'a Path,
+    pub(crate) is_tree: bool,
+    pub(crate) direction: Direction,
+}
+
+impl Tool {
+    /// How the tool is called in file names.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Tool::Haul => "haul",
+            Tool::Cp => "cp",
+            Tool::Scp => "scp",
+            Tool::Tar => "tar",
+            Tool::Rsync => "rsync",
+        }
+    }
+
+    /// How the tool is called in the table.
+    pub(crate) fn title(self, is_tree: bool) -> &'static str {
+        match self {
+            Tool::Cp if is_tree => "cp -r",
+            Tool::Scp if is_tree => "scp -r",
+            Tool::Tar => "tar through ssh",
+            Tool::Rsync => "rsync -a",
+            _ => self.name(),
+        }
+    }
+
+    /// The command that does the job.
+    pub(crate) fn command(self, job: &Job) -> Command {
+        let mut command = match self {
+            Tool::Haul => {
+                let mut haul = Command::new(job.haul);
+                haul.args(["copy", "-q"]);
+                if job.direction != Direction::Local {
+                    haul.arg("--rsh").arg(job.sshd.rsh()).arg("--remote-haul").arg(job.haul);
+                }
+                haul
+            }
+            Tool::Cp => Command::new("cp"),
+            Tool::Scp => {
+                let mut scp = Command::new("scp");
+                scp.args(["-q", "-F"]).arg(job.sshd.ssh_config());
+                scp
+            }
+            Tool::Rsync => {
+                let mut rsync = Command::new("rsync");
+                rsync.arg("-a").arg("-e").arg(job.sshd.rsh());
+                rsync
+            }
+            Tool::Tar => return tar(job),
+        };
+        if job.is_tree && self != Tool::Rsync {
+            command.arg("-r");
+        }
+        command.args([job.from(), job.to()]);
+        command
+    }
+}
+
+impl Job<'_> {
+    fn from(&self) -> OsString {
+        match self.direction {
+            Direction::Download => self.sshd.location(self.source),
+            _ => self.source.into(),
+        }
+    }
+
+    fn to(&self) -> OsString {
+        let mut to = match self.direction {
+            Direction::Upload => self.sshd.location(self.into),
+            _ => self.into.into(),
+        };
+        to.push("/");
+        to
+    }
+}
+
+/// Both directions as one pipe. The paths are those of our own scratch space
+/// and need no quoting on the server.
+fn tar(job: &Job) -> Command {
+    let ssh = format!("{} {}", job.sshd.rsh(), job.sshd.host());
+    let parent = job.source.parent().unwrap_or(Path::new("/")).display();
+    let name = job.source.file_name().unwrap_or_default().display();
+    let into = job.into.display();
+    let line = match job.direction {
+        Direction::Local => format!("tar -C {parent} -cf - {name} | tar -C {into} -xf -"),
+        Direction::Upload => format!("tar -C {parent} -cf - {name} | {ssh} 'tar -C {into} -xf -'"),
+        Direction::Download => {
+            format!("{ssh} 'tar -C {parent} -cf - {name}' | tar -C {into} -xf -")
+        }
+    };
+    let mut command = Command::new("sh");
+    command.arg("-c").arg(line);
+    command
+}

@@ -1,0 +1,156 @@
+//! What is copied, in which direction, against which tools, and how fast haul
+//! must be: the table that the benchmarks answer.
+
+use std::io;
+use std::path::Path;
+
+use haul_testkit::tree::{self, Made};
+
+use super::tool::Tool;
+
+/// One row of the table, or two where two tools are compared with.
+pub(crate) struct Workload {
+    /// Short, for `--only`.
+    pub(crate) name: &'static str,
+    /// For people.
+    pub(crate) title: &'static str,
+    pub(crate) data: Data,
+    pub(crate) direction: Direction,
+    /// The destination has the files already.
+    pub(crate) again: bool,
+    /// The other tools, each with the share of its time that haul may take.
+    pub(crate) against: &'static [(Tool, f64)],
+}
+
+/// The source.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Data {
+    /// One large random file.
+    One,
+    /// Many files of 64 KiB.
+    Many,
+    /// 1,008 files, most of them small.
+    Mixed,
+}
+
+/// Where it goes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Direction {
+    Local,
+    Upload,
+    Download,
+}
+
+/// Neither side may ever have more than this resident.
+pub(crate) const PEAK_RSS_BYTES_MAX: u64 = 64 << 20;
+
+pub(crate) const WORKLOADS: &[Workload] = &[
+    Workload {
+        name: "local-1g",
+        title: "one 1 GiB file, here to here",
+        data: Data::One,
+        direction: Direction::Local,
+        again: false,
+        against: &[(Tool::Cp, 1.1)],
+    },
+    Workload {
+        name: "local-10k",
+        title: "10,000 files of 64 KiB, here to here",
+        data: Data::Many,
+        direction: Direction::Local,
+        again: false,
+        against: &[(Tool::Cp, 0.75)],
+    },
+    Workload {
+        name: "up-1g",
+        title: "one 1 GiB file, upload",
+        data: Data::One,
+        direction: Direction::Upload,
+        again: false,
+        against: &[(Tool::Scp, 0.70)],
+    },
+    Workload {
+        name: "down-1g",
+        title: "one 1 GiB file, download",
+        data: Data::One,
+        direction: Direction::Download,
+        again: false,
+        against: &[(Tool::Scp, 0.70)],
+    },
+    Workload {
+        name: "up-10k",
+        title: "10,000 files of 64 KiB, upload",
+        data: Data::Many,
+        direction: Direction::Upload,
+        again: false,
+        against: &[(Tool::Scp, 0.30), (Tool::Tar, 0.85)],
+    },
+    Workload {
+        name: "down-10k",
+        title: "10,000 files of 64 KiB, download",
+        data: Data::Many,
+        direction: Direction::Download,
+        again: false,
+        against: &[(Tool::Scp, 0.30), (Tool::Tar, 0.85)],
+    },
+    Workload {
+        name: "small-up",
+        title: "1,008 mixed files, upload",
+        data: Data::Mixed,
+        direction: Direction::Upload,
+        again: false,
+        against: &[(Tool::Rsync, 0.70)],
+    },
+    Workload {
+        name: "small-again",
+        title: "the same again, unchanged",
+        data: Data::Mixed,
+        direction: Direction::Upload,
+        again: true,
+        against: &[(Tool::Rsync, 0.88)],
+    },
+];
+
+/// How large the sources are.
+#[derive(Clone, Copy)]
+pub(crate) struct Scale {
+    one_bytes: u64,
+    many_files: u64,
+}
+
+impl Scale {
+    /// As the table says.
+    pub(crate) const FULL: Scale = Scale { one_bytes: 1 << 30, many_files: 10_000 };
+    /// Enough to see that everything works.
+    pub(crate) const QUICK: Scale = Scale { one_bytes: 64 << 20, many_files: 500 };
+}
+
+impl Data {
+    /// The name that the source has, and gets at the destination.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Data::One => "one",
+            Data::Many => "many",
+            Data::Mixed => "mixed",
+        }
+    }
+
+    /// Whether copying it takes `-r`.
+    pub(crate) fn is_tree(self) -> bool {
+        self != Data::One
+    }
+
+    /// Makes it at `path`.
+    pub(crate) fn make(self, path: &Path, scale: Scale) -> io::Result<Made> {
+        const FILE_BYTES: u64 = 64 << 10;
+        const DIRS: u64 = 20;
+        match self {
+            Data::One => {
+                tree::random_file(path, scale.one_bytes, 1)?;
+                Ok(Made { files: 1, dirs: 0, bytes: scale.one_bytes })
+            }
+            Data::Many => tree::many(path, scale.many_files, FILE_BYTES, DIRS, 2),
+            Data::Mixed => tree::mixed(path, 3),
+        }
+    }
+}
