@@ -4,6 +4,7 @@
 use crate::control::Control;
 use crate::link::memory::MemoryLink;
 use crate::link::{ReceiverPort, SenderPort};
+use crate::remote;
 use crate::receiver::{Destination, Receiver, run_worker};
 use crate::sender::{Scan, Sender};
 use crate::{Monitor, Summary};
@@ -88,13 +89,22 @@ pub fn run(
     haul_sys::raise_open_files();
     match placement {
         Placement::Local => run_local(job, monitor),
-        Placement::Upload(_) | Placement::Download(_) => Err(JobError::Usage("placeholder".into())),
+        Placement::Upload(connection) => remote::upload(job, connection, monitor),
+        Placement::Download(connection) => remote::download(job, connection, monitor),
     }
 }
 
 /// Workers that read or write files on this machine.
 pub(crate) fn workers() -> usize {
     std::thread::available_parallelism().map_or(WORKERS_MIN, usize::from).clamp(WORKERS_MIN, WORKERS_MAX)
+}
+
+/// The destination can't even be looked at.
+pub(crate) fn destination_unusable(job: &CopyJob, error: &std::io::Error) -> JobError {
+    JobError::Destination {
+        path: escape_bytes(&job.dest),
+        fault: Fault::from_io(Side::Destination, "look at the directory", error),
+    }
 }
 
 fn run_local(job: &CopyJob, monitor: &dyn Monitor) -> Result<Summary, JobError> {
@@ -111,10 +121,7 @@ fn run_local(job: &CopyJob, monitor: &dyn Monitor) -> Result<Summary, JobError> 
         None,
         tasks,
     );
-    let receiver = receiver.map_err(|error| JobError::Destination {
-        path: escape_bytes(&job.dest),
-        fault: Fault::from_io(Side::Destination, "look at the directory", &error),
-    })?;
+    let receiver = receiver.map_err(|error| destination_unusable(job, &error))?;
     let to_receiver = Arc::clone(&link) as Arc<dyn ReceiverPort>;
     let sender = Sender::new(&control, None, to_receiver, job.follow, None);
     link.connect(&sender, &receiver);

@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod agent;
 mod control;
 mod copy;
 mod dirs;
@@ -10,6 +11,7 @@ mod link;
 mod monitor;
 mod pool;
 mod receiver;
+mod remote;
 mod request;
 mod sender;
 mod tree;
@@ -18,4 +20,5 @@ mod words;
 pub use job::{CopyJob, JobError, Placement, run};
 pub use haul_model::{Outcome, Skip, Summary};
 pub use monitor::{Event, Monitor, Progress};
-pub use request::{RequestError, Requests, serve};
+pub use agent::serve;
+pub use request::{RequestError, Requests};

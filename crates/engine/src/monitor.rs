@@ -62,3 +62,31 @@ pub trait Monitor: Sync {
     /// once the user has interrupted.
     fn cancelled(&self) -> bool;
 }
+
+/// A monitor for the side where nobody watches.
+pub(crate) struct Silent(Progress);
+
+impl Silent {
+    pub(crate) const fn new() -> Self {
+        Self(Progress {
+            files_total: AtomicU64::new(0),
+            bytes_total: AtomicU64::new(0),
+            listed_all: AtomicBool::new(false),
+            files_done: AtomicU64::new(0),
+            bytes_done: AtomicU64::new(0),
+            bytes_moved: AtomicU64::new(0),
+        })
+    }
+}
+
+impl Monitor for Silent {
+    fn progress(&self) -> &Progress {
+        &self.0
+    }
+
+    fn event(&self, _: Event<'_>) {}
+
+    fn cancelled(&self) -> bool {
+        false
+    }
+}

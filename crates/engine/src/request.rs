@@ -1,11 +1,38 @@
-//! Single requests beside jobs: stat, list and hash, here or at a peer.
+//! Single requests beside jobs: stat, list and hash, here or at a peer. The
+//! same functions answer on both sides.
 
 use crate::JobError;
-use haul_model::{ContentHash, Entry, Fault};
-use haul_net::Connection;
+use crate::link::wire::{ReadEnd, refused};
+use crate::remote::{PROGRAM, read_message, welcome};
+use crate::tree::{LocalDir, Meta, SourceFile, TreeDir};
+use crate::words;
+use haul_model::{ContentHash, ContentHasher, Entry, Fault, FaultKind, Name, Side};
+use haul_net::{ConnectError, Connection};
+use haul_proto::{Caps, FrameType, Hello, Listed, Message, Reply, Request, encode, frame_bytes};
+use haul_sys::Dir;
+use std::ffi::OsStr;
+use std::io::{self, BufReader, Read, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// Entries in one part of a listing, at most: with names, link targets and
+/// messages as long as they can be, the part stays within its frame's bound.
+const ENTRIES_PER_REPLY_MAX: usize = 32;
+
+/// Bytes that are read at once for hashing.
+const HASH_READ_LEN: usize = 1 << 20;
 
 /// Answers requests about one machine's files: this one's, or a peer's.
-pub struct Requests {}
+pub struct Requests {
+    peer: Option<Peer>,
+}
+
+struct Peer {
+    input: BufReader<Box<dyn Read + Send>>,
+    output: Box<dyn Write + Send>,
+    closer: Option<haul_net::Closer>,
+    name: String,
+}
 
 /// Why a request has no answer.
 #[derive(Debug, thiserror::Error)]
@@ -21,7 +48,7 @@ pub enum RequestError {
 impl Requests {
     /// Requests about this machine.
     pub fn local() -> Self {
-        Self {}
+        Self { peer: None }
     }
 
     /// Requests to the agent at the other end of `connection`.
@@ -29,8 +56,17 @@ impl Requests {
     /// # Errors
     /// When the peer does not greet, or speaks another version.
     pub fn remote(connection: Connection) -> Result<Self, JobError> {
-        let _ = connection;
-        Ok(Self {})
+        let Connection { reader, writer, closer } = connection;
+        let name = closer.peer().to_owned();
+        let input = BufReader::new(reader);
+        let mut peer = Peer { input, output: writer, closer: Some(closer), name };
+        let hello = frame_bytes(FrameType::Hello, &Hello::ours(Caps::OURS, PROGRAM).encode());
+        let greeted = peer.output.write_all(&hello).and_then(|()| peer.output.flush());
+        let greeted = greeted.map_err(ReadEnd::from);
+        match greeted.and_then(|()| welcome(&mut peer.input, &peer.name)) {
+            Ok(()) => Ok(Self { peer: Some(peer) }),
+            Err(end) => Err(peer.broken(end)),
+        }
     }
 
     /// What stands at `path`; a symbolic link is followed if `follow` says so.
@@ -39,8 +75,11 @@ impl Requests {
     /// # Errors
     /// See [`RequestError`].
     pub fn stat(&mut self, path: &[u8], follow: bool) -> Result<Entry, RequestError> {
-        let _ = (path, follow);
-        Err(JobError::Usage("placeholder".into()).into())
+        let Some(peer) = &mut self.peer else { return Ok(stat(path, follow)?) };
+        match peer.ask(Request::Stat { path: path.to_vec(), follow })? {
+            Reply::Entry(entry) => Ok(entry),
+            reply => Err(peer.refuse(reply)),
+        }
     }
 
     /// The entries of the directory at `path` in ascending order of their
@@ -54,8 +93,25 @@ impl Requests {
         path: &[u8],
         each: &mut dyn FnMut(Result<Entry, (Vec<u8>, Fault)>),
     ) -> Result<(), RequestError> {
-        let _ = (path, each);
-        Err(JobError::Usage("placeholder".into()).into())
+        let mut hand_on = |listed| match listed {
+            Listed::Entry(entry) => each(Ok(entry)),
+            Listed::Fault { name, fault } => each(Err((name.as_bytes().to_vec(), fault))),
+        };
+        let Some(peer) = &mut self.peer else {
+            return Ok(list(path, &mut |listed| {
+                hand_on(listed);
+                Ok(())
+            })?);
+        };
+        let mut reply = peer.ask(Request::List { path: path.to_vec() })?;
+        loop {
+            match reply {
+                Reply::Entries(entries) => entries.into_iter().for_each(&mut hand_on),
+                Reply::End => return Ok(()),
+                reply => return Err(peer.refuse(reply)),
+            }
+            reply = peer.read()?;
+        }
     }
 
     /// The BLAKE3 hash of the file at `path`, links followed.
@@ -63,20 +119,152 @@ impl Requests {
     /// # Errors
     /// See [`RequestError`].
     pub fn hash(&mut self, path: &[u8]) -> Result<ContentHash, RequestError> {
-        let _ = path;
-        Err(JobError::Usage("placeholder".into()).into())
+        let Some(peer) = &mut self.peer else { return Ok(hash(path)?) };
+        match peer.ask(Request::Hash { path: path.to_vec() })? {
+            Reply::Hash(hash) => Ok(hash),
+            reply => Err(peer.refuse(reply)),
+        }
     }
 }
 
-/// Serves one client: reads requests and jobs from `input`, answers on
-/// `output`, and returns when the client is gone.
-///
-/// # Errors
-/// When the client breaks the protocol or the streams fail.
-pub fn serve(
-    input: impl std::io::Read + Send + 'static,
-    output: impl std::io::Write + Send + 'static,
-) -> Result<(), JobError> {
-    let _ = (input, output);
+impl Peer {
+    fn ask(&mut self, request: Request) -> Result<Reply, RequestError> {
+        let frame = encode(&Message::Request(request));
+        let asked = self.output.write_all(&frame).and_then(|()| self.output.flush());
+        match asked {
+            Ok(()) => self.read(),
+            Err(error) => Err(self.broken(error.into()).into()),
+        }
+    }
+
+    fn read(&mut self) -> Result<Reply, RequestError> {
+        match read_message(&mut self.input) {
+            Ok(Message::Reply(reply)) => Ok(reply),
+            Ok(_) => Err(self.broken(refused("the peer sent what is no answer")).into()),
+            Err(end) => Err(self.broken(end).into()),
+        }
+    }
+
+    /// An answer that is no answer to what was asked.
+    fn refuse(&mut self, reply: Reply) -> RequestError {
+        match reply {
+            Reply::Fault(fault) => fault.into(),
+            _ => self.broken(refused("the peer answered another question")).into(),
+        }
+    }
+
+    fn broken(&mut self, end: ReadEnd) -> JobError {
+        match (end, self.closer.take()) {
+            (ReadEnd::Refused(error), _) => error,
+            (ReadEnd::Lost(_), Some(closer)) => {
+                // The peer sees the end, and ends itself.
+                self.output = Box::new(io::sink());
+                self.input = BufReader::new(Box::new(io::empty()));
+                closer.explain().into()
+            }
+            (ReadEnd::Lost(error), None) => {
+                ConnectError::Lost { host: self.name.clone(), detail: error.to_string() }.into()
+            }
+        }
+    }
+}
+
+/// Answers a client's request; an error is one of the output.
+pub(crate) fn answer(request: Request, output: &mut impl Write) -> io::Result<()> {
+    let reply = match request {
+        Request::Stat { path, follow } => {
+            stat(words::without_tilde(&path), follow).map(Reply::Entry)
+        }
+        Request::Hash { path } => hash(words::without_tilde(&path)).map(Reply::Hash),
+        Request::List { path } => {
+            let mut part = Vec::new();
+            let listed = list(words::without_tilde(&path), &mut |listed| {
+                part.push(listed);
+                if part.len() < ENTRIES_PER_REPLY_MAX {
+                    return Ok(());
+                }
+                tell(output, Reply::Entries(std::mem::take(&mut part)))
+            });
+            if !part.is_empty() {
+                tell(output, Reply::Entries(part))?;
+            }
+            listed.map(|()| Reply::End)
+        }
+    };
+    tell(output, reply.unwrap_or_else(Reply::Fault))?;
+    output.flush()
+}
+
+fn tell(output: &mut impl Write, reply: Reply) -> io::Result<()> {
+    output.write_all(&encode(&Message::Reply(reply)))
+}
+
+fn stat(path: &[u8], follow: bool) -> Result<Entry, Fault> {
+    let split = words::split(path);
+    let stat = haul_sys::path_stat(path_or_dot(path), follow);
+    let meta: Meta = stat.map_err(|error| source("look at it", &error))?.into();
+    let kind = meta
+        .listed_kind(|| haul_sys::path_link(path_or_dot(path)))
+        .map_err(|error| source("read the link", &error))?;
+    let name = split.name.and_then(|name| Name::new(name).ok());
+    Ok(Entry { name, kind, mode: meta.mode, mtime: meta.mtime, id: meta.id })
+}
+
+/// The empty path, as in `host:`, is the working directory.
+fn path_or_dot(path: &[u8]) -> &[u8] {
+    if path.is_empty() { b"." } else { path }
+}
+
+fn open_dir(path: &[u8]) -> io::Result<LocalDir> {
+    Ok(LocalDir::new(Dir::open(Path::new(OsStr::from_bytes(path)))?))
+}
+
+fn list(path: &[u8], each: &mut dyn FnMut(Listed) -> io::Result<()>) -> Result<(), Fault> {
+    let dir = open_dir(path_or_dot(path)).map_err(|error| source("open the directory", &error))?;
+    let entries = dir.entries().map_err(|error| source("read the directory", &error))?;
+    for (name, _) in entries {
+        let looked = dir.stat(&name, false).and_then(|meta| {
+            let Some(meta) = meta else { return Ok(None) };
+            let kind = meta.listed_kind(|| dir.read_link(&name))?;
+            let (mode, mtime, id) = (meta.mode, meta.mtime, meta.id);
+            Ok(Some(Entry { name: Some(name.clone()), kind, mode, mtime, id }))
+        });
+        let listed = match looked {
+            Ok(Some(entry)) => Listed::Entry(entry),
+            // It is gone since the directory was read: not there.
+            Ok(None) => continue,
+            Err(error) => Listed::Fault { name, fault: source("look at it", &error) },
+        };
+        each(listed).map_err(|error| source("tell about it", &error))?;
+    }
     Ok(())
+}
+
+fn hash(path: &[u8]) -> Result<ContentHash, Fault> {
+    let split = words::split(path);
+    let Some(name) = split.name.filter(|_| !split.slash) else {
+        return Err(Fault::new(Side::Source, FaultKind::IsDirectory, "it is a directory"));
+    };
+    let name = Name::new(name)
+        .map_err(|error| Fault::new(Side::Source, FaultKind::TooLong, error.to_string()))?;
+    let file = open_dir(split.parent)
+        .and_then(|dir| dir.open_file(&name, true))
+        .map_err(|error| source("open", &error))?;
+    hash_of(&*file).map_err(|error| source("read", &error))
+}
+
+fn hash_of(file: &dyn SourceFile) -> io::Result<ContentHash> {
+    let mut hasher = ContentHasher::new();
+    let mut buffer = vec![0; HASH_READ_LEN];
+    loop {
+        let len = file.read_at(&mut buffer, hasher.len())?;
+        if len == 0 {
+            return Ok(hasher.finish());
+        }
+        hasher.update(&buffer[..len]);
+    }
+}
+
+fn source(action: &str, error: &io::Error) -> Fault {
+    Fault::from_io(Side::Source, action, error)
 }

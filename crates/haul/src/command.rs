@@ -43,7 +43,9 @@ fn each_path(
         };
         match answer {
             Ok(()) => {}
-            Err(RequestError::Fault(fault)) => report.fault(&location.given, &fault),
+            Err(RequestError::Fault(fault)) => {
+                report.fault_on(host(&location.place), &location.path, &fault)
+            }
             Err(RequestError::Job(error)) => return end(report, &error.into()),
         }
         // Without a reader the answers are of no use.
@@ -61,7 +63,7 @@ fn end(mut report: Report, error: &CommandError) -> ExitCode {
     error.kind.exit_code()
 }
 
-/// The host's name for JSON, unless the place is here.
+/// The host's name, unless the place is here.
 fn host(place: &Place) -> Option<String> {
     match place {
         Place::Here => None,

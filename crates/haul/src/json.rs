@@ -74,6 +74,8 @@ pub(crate) struct Warning<'a> {
 /// An entry that failed, or the end of the whole command.
 #[derive(Debug, Serialize)]
 pub(crate) struct ErrorLine<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    host: Option<String>,
     #[serde(flatten)]
     path: Option<Path<'a>>,
     kind: ErrorWord,
@@ -154,9 +156,10 @@ impl<'a> Path<'a> {
 }
 
 impl<'a> ErrorLine<'a> {
-    /// The failure of the entry at `path`.
-    pub(crate) fn of_fault(path: &'a [u8], fault: &Fault) -> Self {
+    /// The failure of what is at `path`, on `host` if it isn't here.
+    pub(crate) fn of_fault(host: Option<String>, path: &'a [u8], fault: &Fault) -> Self {
         Self {
+            host,
             path: Some(Path::of(path)),
             kind: ErrorWord::Fault(fault.kind.into()),
             side: Some(fault.side.into()),
@@ -168,6 +171,7 @@ impl<'a> ErrorLine<'a> {
     /// The end of the command.
     pub(crate) fn of_command(error: &CommandError) -> Self {
         Self {
+            host: None,
             path: None,
             kind: ErrorWord::Command(error.kind),
             side: None,

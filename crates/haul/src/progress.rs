@@ -194,23 +194,4 @@ mod tests {
         let line = meter.line(Duration::from_secs(1), counts(5, true));
         assert!(!line.contains("ETA"), "{line}");
     }
-
-    #[test]
-    #[ignore]
-    fn demo() {
-        let s = Screen::default();
-        let mut m = Meter::default();
-        for i in 0..20u64 {
-            s.draw(m.line(Duration::from_millis(100 * i), counts(i * 10, i > 10)));
-            if i == 7 || i == 8 {
-                s.line("haul: some/path: can't open: Permission denied");
-            }
-            if i == 9 {
-                s.above(|| std::io::stdout().write_all(b"copied x\n").unwrap());
-            }
-            std::thread::sleep(Duration::from_millis(100));
-        }
-        s.clear();
-        s.line("end");
-    }
 }

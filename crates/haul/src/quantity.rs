@@ -45,10 +45,11 @@ pub(crate) fn rate(bytes_per_second: f64) -> String {
     format!("{}/s", bytes(bytes_per_second as u64))
 }
 
-/// How long something took: `0.41 s`, `12.3 s`, `2 min 05 s`, `1 h 02 min`.
+/// How long something took: `7 ms`, `0.41 s`, `12.3 s`, `2 min 05 s`, `1 h 02 min`.
 pub(crate) fn duration(time: Duration) -> String {
     let seconds = time.as_secs();
     match seconds {
+        0 if time.as_millis() < 100 => format!("{} ms", time.as_millis()),
         0..10 => format!("{:.2} s", time.as_secs_f64()),
         10..60 => format!("{:.1} s", time.as_secs_f64()),
         60..3600 => format!("{} min {:02} s", seconds / 60, seconds % 60),
@@ -146,7 +147,9 @@ mod tests {
     #[test]
     fn times() {
         for (ms, text) in [
-            (0, "0.00 s"),
+            (0, "0 ms"),
+            (99, "99 ms"),
+            (100, "0.10 s"),
             (410, "0.41 s"),
             (12_340, "12.3 s"),
             (125_000, "2 min 05 s"),

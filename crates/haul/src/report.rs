@@ -8,7 +8,7 @@ use crate::progress::Screen;
 use crate::quantity;
 use crate::stdout::Stdout;
 use haul_engine::Summary;
-use haul_model::{Fault, escape_bytes, escape_text};
+use haul_model::{Fault, Side, escape_bytes, escape_text};
 use std::time::Duration;
 
 /// The form of what a command says.
@@ -70,12 +70,18 @@ impl Report {
 
     /// Tells that the entry at `path` failed.
     pub(crate) fn fault(&mut self, path: &[u8], fault: &Fault) {
+        self.fault_on(None, path, fault);
+    }
+
+    /// Tells that `path`, on `host` if it isn't here, can't be looked at.
+    pub(crate) fn fault_on(&mut self, host: Option<String>, path: &[u8], fault: &Fault) {
         self.failed = true;
         match self.form {
-            Form::Json => self.json(&Line::Error(ErrorLine::of_fault(path, fault))),
+            Form::Json => self.json(&Line::Error(ErrorLine::of_fault(host, path, fault))),
             Form::Plain => {
-                let message = escape_text(&fault.message);
-                self.error_line(&format!("haul: {}: {message}", escape_bytes(path)));
+                let place = host.map(|host| format!("{host}:")).unwrap_or_default();
+                let (path, message) = (escape_bytes(path), escape_text(&fault.message));
+                self.error_line(&format!("haul: {place}{path}: {message}"));
                 self.hint(fault.hint());
             }
         }
@@ -114,7 +120,7 @@ impl Report {
     pub(crate) fn finish(mut self) -> ExitCode {
         self.flush();
         if let Err(error) = self.stdout.finish() {
-            let error = format!("can't write to standard output: {error}");
+            let error = Fault::from_io(Side::Destination, "write to standard output", &error);
             self.form = Form::Plain;
             self.command_error(&CommandError::new(ErrorKind::Io, error));
             self.failed = true;

@@ -95,3 +95,31 @@ fn a_reader_that_is_gone_is_no_crash() {
         assert!(!stderr(&output).contains("panicked"), "{}", stderr(&output));
     }
 }
+
+/// An empty directory for one test.
+fn scratch(name: &str) -> std::path::PathBuf {
+    let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _ = std::fs::remove_dir_all(&path);
+    std::fs::create_dir_all(&path).expect("a directory of our own");
+    path
+}
+
+#[test]
+fn a_hint_is_given_once_and_the_other_files_are_copied() {
+    let dir = scratch("hint-once");
+    for name in ["one", "two", "dest"] {
+        std::fs::create_dir(dir.join(name)).expect("a directory");
+    }
+    std::fs::write(dir.join("file"), "content").expect("a file");
+    let paths = ["one", "file", "two", "dest"].map(|name| dir.join(name).into_os_string());
+    let output = haul(
+        [OsStr::new("copy"), OsStr::new("-v")].into_iter().chain(paths.iter().map(AsRef::as_ref)),
+    );
+    assert_eq!(output.status.code(), Some(1));
+    let errors = stderr(&output);
+    assert_eq!(errors.matches("haul: ").count(), 2, "{errors}");
+    assert_eq!(errors.matches("  hint: use -r").count(), 1, "{errors}");
+    let lines = String::from_utf8(output.stdout).expect("lines are UTF-8");
+    assert!(lines.starts_with("copied file\ncopied 1 file, 7 B in "), "{lines}");
+    assert!(lines.ends_with("; failed 2\n"), "{lines}");
+}

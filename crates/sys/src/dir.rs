@@ -249,3 +249,11 @@ pub fn path_stat(path: &[u8], follow: bool) -> io::Result<Stat> {
     let raw = if follow { rustix::fs::stat(path) } else { rustix::fs::lstat(path) };
     Ok(Stat::from_raw(&raw?))
 }
+
+/// Where the symbolic link at a path that the operator named points.
+///
+/// # Errors
+/// Those of `readlink`.
+pub fn path_link(path: &[u8]) -> io::Result<Vec<u8>> {
+    Ok(rustix::fs::readlink(OsStr::from_bytes(path), Vec::new())?.into_bytes())
+}

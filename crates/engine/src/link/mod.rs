@@ -3,6 +3,7 @@
 //! and the other side's reader calls the role ([`wire`]).
 
 pub(crate) mod memory;
+pub(crate) mod wire;
 
 use crate::dirs::DirNode;
 use haul_model::{Name, Summary};

@@ -8,7 +8,7 @@ mod incoming;
 mod work;
 
 pub(crate) use destination::Destination;
-pub(crate) use incoming::Incoming;
+pub(crate) use incoming::{Incoming, Piece};
 pub(crate) use work::{Task, changed, check_unchanged, run_worker};
 
 use crate::control::{Control, Reporter};
@@ -359,6 +359,13 @@ impl<'a> Receiver<'a> {
         Ok((outcome, DirState::Open(node), made))
     }
 
+    /// Takes the next items of a listing that comes over a wire.
+    pub(crate) fn take_list(&self, items: Vec<ListItem>) {
+        if let Err(Broken(rule)) = self.take_items(items) {
+            self.control.fail(JobError::Protocol(format!("the peer broke the protocol: {rule}")));
+        }
+    }
+
     /// Hands a task to the workers, as soon as they have room.
     pub(crate) fn give(&self, task: Task) {
         let tasks = lock(&self.tasks).clone();
@@ -447,9 +454,7 @@ impl<'a> Receiver<'a> {
 
 impl ReceiverPort for Receiver<'_> {
     fn list(&self, items: Vec<ListItem>) {
-        if let Err(Broken(rule)) = self.take_items(items) {
-            self.control.fail(JobError::Protocol(format!("the peer broke the protocol: {rule}")));
-        }
+        self.take_list(items);
     }
 
     fn files(&self, files: Vec<SourceHandle>) {

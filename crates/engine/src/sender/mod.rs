@@ -1,9 +1,11 @@
 //! The Sender: walks the sources, lists what it finds, and sends what the
 //! Receiver wants. It never waits for an answer per file.
 
+mod read;
 mod scan;
 mod source;
 
+pub(crate) use read::run_reader;
 pub(crate) use scan::Scan;
 pub(crate) use source::Source;
 
@@ -31,8 +33,15 @@ pub(crate) struct Sender<'a> {
     follow: bool,
     in_flight: Mutex<InFlight>,
     room: Condvar,
-    /// Takes the contents that are to be sent over a wire.
-    queue: Option<crossbeam_channel::Sender<Item>>,
+    queue: Queue,
+}
+
+/// Where wanted files go.
+enum Queue {
+    /// To the receiver, as handles.
+    Handles,
+    /// To the workers that send them over a wire; taken out when no more come.
+    Wire(Mutex<Option<crossbeam_channel::Sender<Item>>>),
 }
 
 /// A listed entry whose outcome is not known yet.
@@ -74,7 +83,7 @@ impl<'a> Sender<'a> {
             follow,
             in_flight: Mutex::default(),
             room: Condvar::new(),
-            queue,
+            queue: queue.map_or(Queue::Handles, |queue| Queue::Wire(Mutex::new(Some(queue)))),
         })
     }
 
@@ -114,6 +123,18 @@ impl<'a> Sender<'a> {
         }
     }
 
+    /// Lets the workers of a wire end.
+    pub(crate) fn close_queue(&self) {
+        if let Queue::Wire(queue) = &self.queue {
+            lock(queue).take();
+        }
+    }
+
+    /// Whether the receiver still waits for a file.
+    pub(crate) fn is_awaited(&self, index: u64) -> bool {
+        lock(&self.in_flight).items.contains_key(&index)
+    }
+
     /// Whether symbolic links in the source are followed.
     pub(crate) fn follows(&self) -> bool {
         self.follow
@@ -134,7 +155,8 @@ impl SenderPort for Sender<'_> {
                 }
             }
         }
-        if let Some(queue) = &self.queue {
+        if let Queue::Wire(queue) = &self.queue {
+            let Some(queue) = lock(queue).clone() else { return };
             for item in items {
                 // Its other end is gone only when the job has ended.
                 let _ = queue.send(item);

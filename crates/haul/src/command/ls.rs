@@ -33,7 +33,9 @@ pub(super) fn run(ls: &Ls) -> ExitCode {
                 let path = if is_bare { name.to_vec() } else { join(&location.path, name) };
                 print(ls, location, &path, &entry, report);
             }
-            Err((name, fault)) => report.fault(&join(&location.given, &name), &fault),
+            Err((name, fault)) => {
+                report.fault_on(host(&location.place), &join(&location.path, &name), &fault)
+            }
         })
     })
 }
@@ -86,8 +88,7 @@ fn line(long: bool, path: &[u8], entry: &Entry) -> String {
 
 /// `name` in `directory`.
 fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
-    let slash: &[u8] =
-        if directory.ends_with(b"/") || directory.ends_with(b":") { b"" } else { b"/" };
+    let slash: &[u8] = if directory.ends_with(b"/") { b"" } else { b"/" };
     [directory, slash, name].concat()
 }
 
@@ -127,6 +128,5 @@ mod tests {
     fn names_are_joined_with_one_slash() {
         assert_eq!(join(b"a", b"b"), b"a/b");
         assert_eq!(join(b"/", b"b"), b"/b");
-        assert_eq!(join(b"host:", b"b"), b"host:b");
     }
 }

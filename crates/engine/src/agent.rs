@@ -1,0 +1,222 @@
+//! The other end of a connection: greets, answers requests, and plays its role
+//! in one job.
+
+use crate::JobError;
+use crate::control::Control;
+use crate::job::workers;
+use crate::link::wire::{
+    self, Outbox, READ_AHEAD, ReadEnd, RemoteReceiver, RemoteSender, read_header, read_payload,
+    refused,
+};
+use crate::monitor::Silent;
+use crate::pool::Pool;
+use crate::receiver::{Destination, Receiver, run_worker};
+use crate::remote::{PROGRAM, pool_len, read_message};
+use crate::request;
+use crate::sender::{Scan, Sender, run_reader};
+use crate::words;
+use haul_model::{Fault, Policy, Side};
+use haul_proto::{
+    Abort, CopyRequest, FrameType, Hello, Message, Role, check_hello, encode, frame_bytes,
+};
+use haul_sys::{Access, confine};
+use std::io::{BufReader, Read, Write};
+use std::sync::Arc;
+use std::thread;
+
+/// Serves one client: reads requests and jobs from `input`, answers on
+/// `output`, and returns after one job, or when the client is gone.
+///
+/// The calling process is confined to what the job needs, and threads may
+/// still wait for `input` afterwards: it is expected to exit.
+///
+/// # Errors
+/// When the client breaks the protocol or the streams fail.
+pub fn serve(
+    input: impl Read + Send + 'static,
+    mut output: impl Write + Send + 'static,
+) -> Result<(), JobError> {
+    haul_sys::raise_open_files();
+    let mut input = BufReader::with_capacity(READ_AHEAD, input);
+    let job = match greet(&mut input, &mut output) {
+        Ok(Some(job)) => job,
+        Ok(None) => return Ok(()),
+        Err(ReadEnd::Refused(error)) => {
+            let abort = Message::Abort(Abort::Protocol(error.to_string()));
+            let _ = output.write_all(&encode(&abort));
+            return Err(error);
+        }
+        Err(ReadEnd::Lost(error)) => return Err(lost(&error)),
+    };
+    match job.role {
+        Role::Receiver { dest, into_dir, policy } => {
+            receive(input, output, words::without_tilde(&dest), into_dir, policy)
+        }
+        Role::Sender { sources, recursive, follow } => {
+            let sources = sources.iter().map(|path| words::without_tilde(path).to_vec()).collect();
+            send(input, output, sources, recursive, follow)
+        }
+    }
+}
+
+/// Greets and answers requests until a job comes; `None` if none does.
+fn greet(
+    input: &mut impl Read,
+    output: &mut impl Write,
+) -> Result<Option<CopyRequest>, ReadEnd> {
+    let header = read_header(input)?;
+    if header.kind != FrameType::Hello {
+        return Err(refused("the client did not greet"));
+    }
+    let hello = Hello::decode(&read_payload(input, header)?).map_err(refused)?;
+    let caps = check_hello(&hello);
+    // Another version is told ours, and can say what is wrong.
+    let welcome = Hello::ours(caps.clone().unwrap_or_default(), PROGRAM);
+    output.write_all(&frame_bytes(FrameType::Welcome, &welcome.encode()))?;
+    output.flush()?;
+    caps.map_err(refused)?;
+    loop {
+        match read_message(input) {
+            Ok(Message::Copy(job)) => return Ok(Some(job)),
+            Ok(Message::Request(request)) => request::answer(request, output)?,
+            Ok(_) => return Err(refused("the client sent what is neither a request nor a job")),
+            Err(ReadEnd::Lost(error)) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
+                return Ok(None);
+            }
+            Err(end) => return Err(end),
+        }
+    }
+}
+
+/// What the threads of an agent's job share. It lives as long as the process:
+/// one that waits for input can't be waited for.
+fn control() -> &'static Control<'static> {
+    static SILENT: Silent = Silent::new();
+    Box::leak(Box::new(Control::new(&SILENT)))
+}
+
+fn receive(
+    input: impl Read + Send + 'static,
+    mut output: impl Write + Send + 'static,
+    dest: &[u8],
+    into_dir: bool,
+    policy: Policy,
+) -> Result<(), JobError> {
+    let found = Destination::find(dest, into_dir, policy.dry_run)
+        .and_then(|found| {
+            let root = found.root.try_clone();
+            let fault = |e| Fault::from_io(Side::Destination, "open the directory", &e);
+            let root = root.map_err(|error| JobError::Destination {
+                path: haul_model::escape_bytes(dest),
+                fault: fault(error),
+            })?;
+            Ok((found, root))
+        });
+    let (destination, root) = match found {
+        Ok(found) => found,
+        Err(error) => {
+            output.write_all(&encode(&Message::Abort(abort(&error)))).map_err(|e| lost(&e))?;
+            return Ok(());
+        }
+    };
+    confine(Access::Below(&root));
+    let control = control();
+    let (outbox, frames) = Outbox::new();
+    let writer = start_writer(control, output, frames);
+    let (tasks, work) = crossbeam_channel::unbounded();
+    let (lists, listed) = crossbeam_channel::unbounded();
+    let sender = Arc::new(RemoteSender(Arc::clone(&outbox)));
+    let receiver = Receiver::new(control, sender, destination, policy, None, tasks);
+    let receiver = receiver.map_err(|error| lost(&error))?;
+    for _ in 0..workers() {
+        let (receiver, work) = (Arc::clone(&receiver), work.clone());
+        thread::spawn(move || run_worker(&receiver, &work));
+    }
+    let lister = Arc::clone(&receiver);
+    thread::spawn(move || listed.iter().for_each(|items| lister.take_list(items)));
+    thread::spawn(move || {
+        let pool = Pool::new(pool_len());
+        if let Err(end) = wire::read_for_receiver(input, &receiver, &lists, &pool) {
+            end.report(control, CLIENT);
+        }
+    });
+    end(control, &outbox, writer)
+}
+
+fn send(
+    input: impl Read + Send + 'static,
+    output: impl Write + Send + 'static,
+    sources: Vec<Vec<u8>>,
+    recursive: bool,
+    follow: bool,
+) -> Result<(), JobError> {
+    confine(Access::ReadOnly);
+    let control = control();
+    let (outbox, frames) = Outbox::new();
+    let writer = start_writer(control, output, frames);
+    let (queue, wanted) = crossbeam_channel::unbounded();
+    let receiver = Arc::new(RemoteReceiver(Arc::clone(&outbox)));
+    let sender = Sender::new(control, None, receiver, follow, Some(queue));
+    let pool = Arc::new(Pool::new(pool_len()));
+    for _ in 0..workers() {
+        let (sender, wanted) = (Arc::clone(&sender), wanted.clone());
+        let (outbox, pool) = (Arc::clone(&outbox), Arc::clone(&pool));
+        thread::spawn(move || run_reader(&sender, &wanted, &outbox, &pool, control));
+    }
+    let scanner = Arc::clone(&sender);
+    thread::spawn(move || Scan::new(&scanner, recursive, &[]).run(&sources));
+    thread::spawn(move || {
+        if let Err(end) = wire::read_for_sender(input, &*sender) {
+            end.report(control, CLIENT);
+        }
+    });
+    end(control, &outbox, writer)
+}
+
+/// How the client is called in messages.
+const CLIENT: &str = "the client";
+
+fn start_writer(
+    control: &'static Control<'static>,
+    output: impl Write + Send + 'static,
+    frames: crossbeam_channel::Receiver<wire::OutFrame>,
+) -> thread::JoinHandle<()> {
+    thread::spawn(move || {
+        if let Err(error) = wire::run_writer(output, &frames, Vec::new()) {
+            ReadEnd::Lost(error).report(control, CLIENT);
+        }
+    })
+}
+
+/// Waits for the end of the job, and tells the client if it is an early one.
+fn end(
+    control: &Control<'_>,
+    outbox: &Outbox,
+    writer: thread::JoinHandle<()>,
+) -> Result<(), JobError> {
+    let result = control.wait();
+    match &result {
+        Ok(_) | Err(JobError::Connection(_)) => {}
+        Err(error) => outbox.tell(&Message::Abort(abort(error))),
+    }
+    outbox.close();
+    // A panic in it was reported already.
+    let _ = writer.join();
+    result.map(|_| ())
+}
+
+fn abort(error: &JobError) -> Abort {
+    match error {
+        JobError::Usage(words) => Abort::Usage(words.clone()),
+        JobError::Destination { path, fault } => {
+            Abort::Destination { path: path.as_bytes().to_vec(), fault: fault.clone() }
+        }
+        JobError::Connection(error) => Abort::Protocol(error.to_string()),
+        JobError::Protocol(words) => Abort::Protocol(words.clone()),
+        JobError::Interrupted => Abort::Cancelled,
+    }
+}
+
+fn lost(error: &std::io::Error) -> JobError {
+    haul_net::ConnectError::Lost { host: CLIENT.to_owned(), detail: error.to_string() }.into()
+}

@@ -1,0 +1,307 @@
+//! The link over a connection: ports that encode what they are told, a writer
+//! that sends it, and readers that decode what arrives and call the role.
+
+use super::{ReceiverPort, SenderPort, SourceHandle};
+use crate::JobError;
+use crate::control::Control;
+use crate::dirs::lock;
+use crate::pool::{Buf, Pool};
+use crate::receiver::{Incoming, Piece, Receiver, Task};
+use haul_model::{Summary, escape_text};
+use haul_net::ConnectError;
+use haul_proto::{
+    Abort, FrameType, HEADER_LEN, Header, ListItem, Message, OutcomeItem, Want, decode,
+    decode_data, decode_pack, encode,
+};
+use std::collections::HashMap;
+use std::io::{self, IoSlice, Read, Write};
+use std::sync::{Arc, Mutex};
+
+/// Frames that may wait for the writer.
+const OUTBOX_FRAMES_MAX: usize = 8;
+
+/// Wants and outcomes in one frame, at most: it stays far below its bound even
+/// when every outcome carries a long message.
+const ANSWERS_PER_FRAME_MAX: usize = 128;
+
+/// Files that may arrive in pieces at the same time.
+const INCOMING_MAX: usize = 64;
+
+/// Small writes are gathered up to about this many bytes.
+const GATHER_LEN: usize = 32 << 10;
+
+/// Bytes that are read ahead for small frames; a large payload is read right
+/// into its buffer.
+pub(crate) const READ_AHEAD: usize = 64 << 10;
+
+/// A frame on its way out.
+pub(crate) struct OutFrame {
+    /// Header and description, or the whole frame.
+    pub(crate) head: Vec<u8>,
+    /// The content that follows.
+    pub(crate) body: Option<Buf>,
+}
+
+/// Takes frames for the writer; closed when the job has nothing more to say.
+pub(crate) struct Outbox(Mutex<Option<crossbeam_channel::Sender<OutFrame>>>);
+
+impl Outbox {
+    /// An outbox, and what the writer empties.
+    pub(crate) fn new() -> (Arc<Self>, crossbeam_channel::Receiver<OutFrame>) {
+        let (frames, waiting) = crossbeam_channel::bounded(OUTBOX_FRAMES_MAX);
+        (Arc::new(Self(Mutex::new(Some(frames)))), waiting)
+    }
+
+    /// Queues a frame, as soon as there is room; `None` if the writer is gone.
+    pub(crate) fn send(&self, frame: OutFrame) -> Option<()> {
+        let frames = lock(&self.0).clone();
+        frames?.send(frame).ok()
+    }
+
+    /// Queues a message.
+    pub(crate) fn tell(&self, message: &Message) {
+        self.send(OutFrame { head: encode(message), body: None });
+    }
+
+    /// Lets the writer end once it has sent what is queued.
+    pub(crate) fn close(&self) {
+        lock(&self.0).take();
+    }
+}
+
+/// Sends what is queued until the outbox is closed or the peer is gone.
+pub(crate) fn run_writer(
+    mut output: impl Write,
+    frames: &crossbeam_channel::Receiver<OutFrame>,
+    greeting: Vec<u8>,
+) -> io::Result<()> {
+    let mut gathered = greeting;
+    loop {
+        // What is gathered waits only while more is there already.
+        let frame = match frames.try_recv() {
+            Ok(frame) => frame,
+            Err(_) => {
+                output.write_all(&gathered)?;
+                output.flush()?;
+                gathered.clear();
+                match frames.recv() {
+                    Ok(frame) => frame,
+                    Err(_) => return Ok(()),
+                }
+            }
+        };
+        gathered.extend_from_slice(&frame.head);
+        if let Some(body) = &frame.body {
+            write_both(&mut output, &gathered, body)?;
+            gathered.clear();
+        } else if gathered.len() > GATHER_LEN {
+            output.write_all(&gathered)?;
+            gathered.clear();
+        }
+    }
+}
+
+/// Writes two slices one after the other, without copying them together.
+fn write_both(output: &mut impl Write, mut head: &[u8], mut body: &[u8]) -> io::Result<()> {
+    while !head.is_empty() {
+        let written = match output.write_vectored(&[IoSlice::new(head), IoSlice::new(body)]) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => written,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        };
+        let of_head = written.min(head.len());
+        head = &head[of_head..];
+        body = &body[written - of_head..];
+    }
+    output.write_all(body)
+}
+
+/// Why nothing more can be read.
+pub(crate) enum ReadEnd {
+    /// The stream ended, or broke.
+    Lost(io::Error),
+    /// The peer sent what is not allowed; the job has failed with the reason.
+    Refused(JobError),
+}
+
+impl From<io::Error> for ReadEnd {
+    fn from(error: io::Error) -> Self {
+        Self::Lost(error)
+    }
+}
+
+/// What the peer did was not allowed.
+pub(crate) fn refused(reason: impl std::fmt::Display) -> ReadEnd {
+    ReadEnd::Refused(JobError::Protocol(reason.to_string()))
+}
+
+impl ReadEnd {
+    /// Ends the job with this.
+    pub(crate) fn report(self, control: &Control<'_>, peer: &str) {
+        control.fail(match self {
+            Self::Lost(error) => ConnectError::Lost {
+                host: peer.to_owned(),
+                detail: error.to_string(),
+            }
+            .into(),
+            Self::Refused(error) => error,
+        });
+    }
+}
+
+/// Reads a frame's header.
+pub(crate) fn read_header(input: &mut impl Read) -> Result<Header, ReadEnd> {
+    let mut bytes = [0; HEADER_LEN];
+    input.read_exact(&mut bytes)?;
+    Header::decode(bytes).map_err(refused)
+}
+
+/// Reads a payload that is no content.
+pub(crate) fn read_payload(input: &mut impl Read, header: Header) -> Result<Vec<u8>, ReadEnd> {
+    let mut payload = vec![0; header.payload_len as usize];
+    input.read_exact(&mut payload)?;
+    Ok(payload)
+}
+
+/// Reads for a Sender on this side, until the job has ended.
+pub(crate) fn read_for_sender(
+    mut input: impl Read,
+    sender: &dyn SenderPort,
+) -> Result<(), ReadEnd> {
+    loop {
+        let header = read_header(&mut input)?;
+        if matches!(header.kind, FrameType::Pack | FrameType::Data) {
+            return Err(unexpected(header.kind));
+        }
+        let payload = read_payload(&mut input, header)?;
+        match decode(header.kind, &payload).map_err(refused)? {
+            Message::Want(wants) => sender.want(wants),
+            Message::Outcomes(outcomes) => sender.outcomes(outcomes),
+            Message::Done(summary) => {
+                sender.done(summary);
+                return Ok(());
+            }
+            Message::Abort(abort) => return Err(ReadEnd::Refused(aborted(abort))),
+            _ => return Err(unexpected(header.kind)),
+        }
+    }
+}
+
+/// Reads for a Receiver on this side, until the job has ended. Listings are
+/// handed to `lists`, so that looking at the destination doesn't hold up data.
+pub(crate) fn read_for_receiver(
+    mut input: impl Read,
+    receiver: &Receiver<'_>,
+    lists: &crossbeam_channel::Sender<Vec<ListItem>>,
+    pool: &Pool,
+) -> Result<(), ReadEnd> {
+    let control = receiver.control;
+    let mut incoming: HashMap<u64, Arc<Incoming>> = HashMap::new();
+    loop {
+        let header = read_header(&mut input)?;
+        if matches!(header.kind, FrameType::Pack | FrameType::Data) {
+            let Some(mut payload) = pool.take(header.payload_len as usize, control) else {
+                return Ok(());
+            };
+            input.read_exact(&mut payload)?;
+            if header.kind == FrameType::Pack {
+                let view = decode_pack(&payload).map_err(refused)?;
+                receiver.give(Task::Pack(payload, view));
+                continue;
+            }
+            let view = decode_data(&payload).map_err(refused)?;
+            let file = open_incoming(&mut incoming, receiver, view.index)?;
+            hand_on(receiver, file, Piece::Data(payload, view));
+            continue;
+        }
+        let payload = read_payload(&mut input, header)?;
+        match decode(header.kind, &payload).map_err(refused)? {
+            Message::List(items) => {
+                // Refused only when the job has ended.
+                let _ = lists.send(items);
+            }
+            Message::FileEnd(end) => {
+                let file = open_incoming(&mut incoming, receiver, end.index)?;
+                incoming.remove(&end.index);
+                hand_on(receiver, file, Piece::End(end));
+            }
+            Message::Abort(abort) => return Err(ReadEnd::Refused(aborted(abort))),
+            _ => return Err(unexpected(header.kind)),
+        }
+    }
+}
+
+fn open_incoming(
+    incoming: &mut HashMap<u64, Arc<Incoming>>,
+    receiver: &Receiver<'_>,
+    index: u64,
+) -> Result<Arc<Incoming>, ReadEnd> {
+    if let Some(file) = incoming.get(&index) {
+        return Ok(Arc::clone(file));
+    }
+    if incoming.len() >= INCOMING_MAX {
+        return Err(refused("the peer sent too many files at once"));
+    }
+    let pending = receiver.claim(index);
+    let pending = pending.ok_or_else(|| refused("the peer sent a file that was not asked for"))?;
+    let file = Arc::new(Incoming::new(pending));
+    incoming.insert(index, Arc::clone(&file));
+    Ok(file)
+}
+
+fn hand_on(receiver: &Receiver<'_>, file: Arc<Incoming>, piece: Piece) {
+    if file.push(piece) {
+        receiver.give(Task::Pieces(file));
+    }
+}
+
+fn unexpected(kind: FrameType) -> ReadEnd {
+    refused(format_args!("the peer sent a {kind:?} frame where none is expected"))
+}
+
+/// A peer's reason to give up, as our own.
+fn aborted(abort: Abort) -> JobError {
+    match abort {
+        Abort::Usage(words) => JobError::Usage(escape_text(&words)),
+        Abort::Destination { path, fault } => {
+            JobError::Destination { path: haul_model::escape_bytes(&path), fault }
+        }
+        Abort::Protocol(words) => JobError::Protocol(escape_text(&words)),
+        Abort::Cancelled => JobError::Interrupted,
+    }
+}
+
+/// The Receiver at the other end.
+pub(crate) struct RemoteReceiver(pub(crate) Arc<Outbox>);
+
+impl ReceiverPort for RemoteReceiver {
+    fn list(&self, items: Vec<ListItem>) {
+        self.0.tell(&Message::List(items));
+    }
+
+    fn files(&self, _: Vec<SourceHandle>) {
+        unreachable!("a Sender with a queue sends contents, not handles");
+    }
+}
+
+/// The Sender at the other end.
+pub(crate) struct RemoteSender(pub(crate) Arc<Outbox>);
+
+impl SenderPort for RemoteSender {
+    fn want(&self, wants: Vec<Want>) {
+        for part in wants.chunks(ANSWERS_PER_FRAME_MAX) {
+            self.0.tell(&Message::Want(part.to_vec()));
+        }
+    }
+
+    fn outcomes(&self, outcomes: Vec<OutcomeItem>) {
+        for part in outcomes.chunks(ANSWERS_PER_FRAME_MAX) {
+            self.0.tell(&Message::Outcomes(part.to_vec()));
+        }
+    }
+
+    fn done(&self, summary: Summary) {
+        self.0.tell(&Message::Done(summary));
+    }
+}

@@ -1,0 +1,190 @@
+//! A job with one role here and the other in the agent at the other end of a
+//! connection.
+
+use crate::control::{Control, Reporter};
+use crate::job::{CopyJob, JobError, destination_unusable, workers};
+use crate::link::wire::{
+    self, Outbox, READ_AHEAD, ReadEnd, RemoteReceiver, RemoteSender, read_header, read_payload,
+    refused,
+};
+use crate::pool::Pool;
+use crate::receiver::{Destination, Receiver, run_worker};
+use crate::sender::{Scan, Sender, run_reader};
+use crate::words;
+use crate::{Monitor, Summary};
+use haul_net::{Closer, ConnectError, Connection};
+use haul_proto::{
+    Caps, CopyRequest, FrameType, Header, Hello, Message, Role, check_welcome, encode, frame_bytes,
+};
+use haul_sys::{Access, confine};
+use std::io::{BufReader, Read};
+use std::sync::Arc;
+
+/// The program's version, told in greetings.
+pub(crate) const PROGRAM: &str = env!("CARGO_PKG_VERSION");
+
+/// Buffers in circulation on one side of a job.
+pub(crate) fn pool_len() -> usize {
+    (workers() * 2 + 2).min(8)
+}
+
+/// The receiver runs in the agent.
+pub(crate) fn upload(
+    job: &CopyJob,
+    connection: Connection,
+    monitor: &dyn Monitor,
+) -> Result<Summary, JobError> {
+    let control = Control::new(monitor);
+    let reporter = Reporter::new(monitor);
+    let (outbox, frames) = Outbox::new();
+    let (queue, wanted) = crossbeam_channel::unbounded();
+    let receiver = Arc::new(RemoteReceiver(Arc::clone(&outbox)));
+    let sender = Sender::new(&control, Some(&reporter), receiver, job.follow, Some(queue));
+    let pool = Pool::new(pool_len());
+    let greeting = greeting(Role::Receiver {
+        dest: job.dest.clone(),
+        into_dir: job.into_dir,
+        policy: job.policy,
+    });
+    let Connection { reader, writer, closer } = connection;
+    let peer = closer.peer().to_owned();
+    let result = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let sent = wire::run_writer(writer, &frames, greeting);
+            drop(frames);
+            if let Err(error) = sent {
+                ReadEnd::Lost(error).report(&control, &peer);
+            }
+        });
+        scope.spawn(|| {
+            let mut input = BufReader::with_capacity(READ_AHEAD, reader);
+            let read = welcome(&mut input, &peer)
+                .and_then(|()| wire::read_for_sender(input, &*sender));
+            if let Err(end) = read {
+                end.report(&control, &peer);
+            }
+        });
+        scope.spawn(|| Scan::new(&sender, job.recursive, &[]).run(&job.sources));
+        for _ in 0..workers() {
+            scope.spawn(|| run_reader(&sender, &wanted, &outbox, &pool, &control));
+        }
+        let result = control.wait();
+        if result.is_err() {
+            closer.killer().kill();
+        }
+        sender.close_queue();
+        outbox.close();
+        result
+    });
+    conclude(result, closer)
+}
+
+/// The sender runs in the agent.
+pub(crate) fn download(
+    job: &CopyJob,
+    connection: Connection,
+    monitor: &dyn Monitor,
+) -> Result<Summary, JobError> {
+    let destination = Destination::find(&job.dest, job.into_dir, job.policy.dry_run)?;
+    let root = destination.root.try_clone().map_err(|e| destination_unusable(job, &e))?;
+    let asked = job.sources.iter().map(|path| words::travel_name(words::without_tilde(path)));
+    let asked = asked.collect::<Result<Vec<_>, _>>();
+    let asked = asked.map_err(|error| JobError::Usage(format!("a source's name: {error}")))?;
+    let control = Control::new(monitor);
+    let (outbox, frames) = Outbox::new();
+    let (tasks, work) = crossbeam_channel::unbounded();
+    let (lists, listed) = crossbeam_channel::unbounded();
+    let sender = Arc::new(RemoteSender(Arc::clone(&outbox)));
+    let receiver =
+        Receiver::new(&control, sender, destination, job.policy, Some(asked), tasks)
+            .map_err(|error| destination_unusable(job, &error))?;
+    let pool = Pool::new(pool_len());
+    let greeting = greeting(Role::Sender {
+        sources: job.sources.clone(),
+        recursive: job.recursive,
+        follow: job.follow,
+    });
+    let Connection { reader, writer, closer } = connection;
+    let peer = closer.peer().to_owned();
+    let result = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let sent = wire::run_writer(writer, &frames, greeting);
+            drop(frames);
+            if let Err(error) = sent {
+                ReadEnd::Lost(error).report(&control, &peer);
+            }
+        });
+        // What a peer can cause happens in threads that can't write elsewhere.
+        let (receiver, pool, control, peer) = (&receiver, &pool, &control, peer.as_str());
+        scope.spawn(move || {
+            confine(Access::Below(&root));
+            for _ in 0..workers() {
+                let work = work.clone();
+                scope.spawn(move || run_worker(receiver, &work));
+            }
+            scope.spawn(move || listed.iter().for_each(|items| receiver.take_list(items)));
+            scope.spawn(move || {
+                let mut input = BufReader::with_capacity(READ_AHEAD, reader);
+                let read = welcome(&mut input, peer)
+                    .and_then(|()| wire::read_for_receiver(input, receiver, &lists, pool));
+                if let Err(end) = read {
+                    end.report(control, peer);
+                }
+            });
+        });
+        let result = control.wait();
+        if result.is_err() {
+            closer.killer().kill();
+        }
+        receiver.close_tasks();
+        outbox.close();
+        result
+    });
+    conclude(result, closer)
+}
+
+/// Hello and the job in one go: a job costs no round trip before it starts.
+fn greeting(role: Role) -> Vec<u8> {
+    let mut greeting = frame_bytes(FrameType::Hello, &Hello::ours(Caps::OURS, PROGRAM).encode());
+    greeting.extend_from_slice(&encode(&Message::Copy(CopyRequest { role })));
+    greeting
+}
+
+/// Reads and checks the agent's greeting.
+pub(crate) fn welcome(input: &mut impl Read, peer: &str) -> Result<(), ReadEnd> {
+    let mut first = [0; haul_proto::HEADER_LEN];
+    input.read_exact(&mut first)?;
+    let header = match Header::decode(first) {
+        Ok(header) if header.kind == FrameType::Welcome => header,
+        _ => return Err(ReadEnd::Refused(ConnectError::noisy_shell(peer, &first).into())),
+    };
+    let payload = read_payload(input, header)?;
+    let welcome = Hello::decode(&payload).map_err(refused)?;
+    check_welcome(&welcome).map_err(refused)?;
+    Ok(())
+}
+
+/// Closes the connection, and finds out why it broke if it did.
+fn conclude(result: Result<Summary, JobError>, closer: Closer) -> Result<Summary, JobError> {
+    match result {
+        Err(JobError::Connection(ConnectError::Lost { .. })) => {
+            Err(JobError::Connection(closer.explain()))
+        }
+        // Everything is in its place: how the connection closes is no matter.
+        Ok(summary) => {
+            let _ = closer.finish();
+            Ok(summary)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Reads a frame that carries one message.
+pub(crate) fn read_message(input: &mut impl Read) -> Result<Message, ReadEnd> {
+    let header = read_header(input)?;
+    if header.kind.payload_max() > FrameType::Copy.payload_max() {
+        return Err(refused("the peer sent content where a message is expected"));
+    }
+    let payload = read_payload(input, header)?;
+    haul_proto::decode(header.kind, &payload).map_err(refused)
+}

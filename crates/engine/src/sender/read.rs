@@ -1,0 +1,192 @@
+//! The Sender's workers on a wire: they read what is wanted, hash it on the
+//! way, and hand it to the writer of the connection. Small files go together
+//! in packs, large ones in pieces.
+
+use super::{Item, Sender};
+use crate::control::Control;
+use crate::link::wire::{OutFrame, Outbox};
+use crate::pool::{Buf, Pool};
+use crate::receiver::{changed, check_unchanged};
+use crate::tree::SourceFile;
+use haul_model::{ContentHash, ContentHasher, Fault, FaultKind, Kind, Side};
+use haul_proto::{
+    FileEnd, FileSeal, Message, PACK_FILE_MAX, PACK_TARGET, PackBuilder, PackItem, data_head,
+    encode,
+};
+
+/// Content of one Data frame, in bytes. Pieces begin at multiples of it.
+///
+/// A quarter of a block: large enough that a frame costs nothing, small enough
+/// that it is still in the processor's cache when it is hashed and sent.
+const PIECE_LEN: u64 = 1 << 20;
+
+/// Room for a pack's contents: the last file may begin just below the mark.
+const PACK_LEN_MAX: usize = PACK_TARGET + PACK_FILE_MAX as usize;
+
+/// Reads what is wanted until there is nothing left to come, or the job ends.
+pub(crate) fn run_reader(
+    sender: &Sender<'_>,
+    queue: &crossbeam_channel::Receiver<Item>,
+    outbox: &Outbox,
+    pool: &Pool,
+    control: &Control<'_>,
+) {
+    let reader = Reader { sender, outbox, pool, control };
+    let mut next = None;
+    while let Some(item) = next.take().or_else(|| queue.recv().ok()) {
+        let sent = if item_len(&item) <= PACK_FILE_MAX {
+            reader.pack(item, queue, &mut next)
+        } else {
+            reader.large(item)
+        };
+        if sent.is_none() || control.stopped() {
+            return;
+        }
+    }
+}
+
+struct Reader<'r, 'a> {
+    sender: &'r Sender<'a>,
+    outbox: &'r Outbox,
+    pool: &'r Pool,
+    control: &'r Control<'a>,
+}
+
+impl Reader<'_, '_> {
+    /// Sends `first` and what small files are waiting as one pack. What comes
+    /// next and does not fit is put into `next`. `None` if the job ends.
+    fn pack(
+        &self,
+        first: Item,
+        queue: &crossbeam_channel::Receiver<Item>,
+        next: &mut Option<Item>,
+    ) -> Option<()> {
+        let mut bytes = self.pool.take(PACK_LEN_MAX, self.control)?;
+        let mut pack = PackBuilder::default();
+        let mut grown = Vec::new();
+        let mut item = first;
+        loop {
+            match self.small(&item, &mut bytes[pack.content_len()..]) {
+                Ok(Some(packed)) => pack.push(packed),
+                // It is too large for a pack by now.
+                Ok(None) => grown.push(item),
+                Err(fault) => pack.push(PackItem::Fault { index: item.index, fault }),
+            }
+            if !pack.has_room() {
+                break;
+            }
+            match queue.try_recv() {
+                Ok(waiting) if item_len(&waiting) <= PACK_FILE_MAX => item = waiting,
+                Ok(waiting) => {
+                    *next = Some(waiting);
+                    break;
+                }
+                Err(_) => break,
+            }
+        }
+        if !pack.is_empty() {
+            let len = pack.content_len();
+            bytes.truncate(len);
+            self.outbox.send(OutFrame { head: pack.head(), body: Some(bytes) })?;
+        }
+        grown.into_iter().try_for_each(|item| self.large(item))
+    }
+
+    /// Reads a small file to the beginning of `room`; `None` if it is not small.
+    fn small(&self, item: &Item, room: &mut [u8]) -> Result<Option<PackItem>, Fault> {
+        let source = open(item, self.sender.follows())?;
+        let seal = source.seal();
+        if seal.size > PACK_FILE_MAX || seal.size > room.len() as u64 {
+            return Ok(None);
+        }
+        let content = &mut room[..seal.size as usize];
+        let len = source.read_at(content, 0).map_err(|error| read(&error))?;
+        check_unchanged(&*source)?;
+        if len < content.len() {
+            return Err(changed());
+        }
+        self.sender.moved(item.index, seal.size);
+        Ok(Some(PackItem::File {
+            index: item.index,
+            len: seal.size as u32,
+            mtime: seal.mtime,
+            hash: ContentHash::of(content),
+        }))
+    }
+
+    /// Sends a file in pieces. `None` if the job ends.
+    fn large(&self, item: Item) -> Option<()> {
+        let result = match open(&item, self.sender.follows()) {
+            Ok(source) => self.pieces(&item, &*source)?,
+            Err(fault) => Err(fault),
+        };
+        let end = Message::FileEnd(FileEnd { index: item.index, result });
+        self.outbox.send(OutFrame { head: encode(&end), body: None })
+    }
+
+    fn pieces(&self, item: &Item, source: &dyn SourceFile) -> Option<Result<FileSeal, Fault>> {
+        let seal = source.seal();
+        let mut hasher = ContentHasher::new();
+        loop {
+            let data = match source.next_data(hasher.len()) {
+                Ok(Some(data)) => data,
+                Ok(None) => break,
+                Err(error) => return Some(Err(read(&error))),
+            };
+            hasher.update_zeros(data.start - hasher.len());
+            while hasher.len() < data.end {
+                if !self.sender.is_awaited(item.index) {
+                    // The receiver gave it up; it knows why.
+                    let fault = Fault::new(Side::Destination, FaultKind::Io, "it was given up");
+                    return Some(Err(fault));
+                }
+                let at = hasher.len();
+                let len = (PIECE_LEN - at % PIECE_LEN).min(data.end - at) as usize;
+                match self.piece(source, at, len)? {
+                    Ok(bytes) => {
+                        hasher.update(&bytes);
+                        let head = data_head(item.index, at, bytes.len());
+                        self.outbox.send(OutFrame { head, body: Some(bytes) })?;
+                        self.sender.moved(item.index, len as u64);
+                    }
+                    Err(fault) => return Some(Err(fault)),
+                }
+            }
+        }
+        hasher.update_zeros(seal.size - hasher.len());
+        Some(check_unchanged(source).map(|()| FileSeal {
+            size: seal.size,
+            mtime: seal.mtime,
+            hash: hasher.finish(),
+        }))
+    }
+
+    fn piece(&self, source: &dyn SourceFile, at: u64, len: usize) -> Option<Result<Buf, Fault>> {
+        let mut bytes = self.pool.take(len, self.control)?;
+        Some(match source.read_at(&mut bytes, at) {
+            Ok(read) if read == len => Ok(bytes),
+            Ok(_) => Err(changed()),
+            Err(error) => Err(read(&error)),
+        })
+    }
+}
+
+fn item_len(item: &Item) -> u64 {
+    match item.kind {
+        Kind::File { size } => size,
+        _ => 0,
+    }
+}
+
+fn open(item: &Item, follow: bool) -> Result<Box<dyn SourceFile>, Fault> {
+    let missing = || Fault::new(Side::Source, FaultKind::NotFound, "nothing is there");
+    let dir = item.dir.as_ref().ok_or_else(missing)?;
+    let name = item.name.as_ref().ok_or_else(missing)?;
+    dir.handle()
+        .and_then(|dir| dir.open_file(name, follow))
+        .map_err(|error| Fault::from_io(Side::Source, "open", &error))
+}
+
+fn read(error: &std::io::Error) -> Fault {
+    Fault::from_io(Side::Source, "read", error)
+}
