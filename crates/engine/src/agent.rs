@@ -60,10 +60,7 @@ pub fn serve(
 }
 
 /// Greets and answers requests until a job comes; `None` if none does.
-fn greet(
-    input: &mut impl Read,
-    output: &mut impl Write,
-) -> Result<Option<CopyRequest>, ReadEnd> {
+fn greet(input: &mut impl Read, output: &mut impl Write) -> Result<Option<CopyRequest>, ReadEnd> {
     let header = read_header(input)?;
     if header.kind != FrameType::Hello {
         return Err(refused("the client did not greet"));
@@ -102,16 +99,15 @@ fn receive(
     into_dir: bool,
     policy: Policy,
 ) -> Result<(), JobError> {
-    let found = Destination::find(dest, into_dir, policy.dry_run)
-        .and_then(|found| {
-            let root = found.root.try_clone();
-            let fault = |e| Fault::from_io(Side::Destination, "open the directory", &e);
-            let root = root.map_err(|error| JobError::Destination {
-                path: haul_model::escape_bytes(dest),
-                fault: fault(error),
-            })?;
-            Ok((found, root))
-        });
+    let found = Destination::find(dest, into_dir, policy.dry_run).and_then(|found| {
+        let root = found.root.try_clone();
+        let fault = |e| Fault::from_io(Side::Destination, "open the directory", &e);
+        let root = root.map_err(|error| JobError::Destination {
+            path: haul_model::escape_bytes(dest),
+            fault: fault(error),
+        })?;
+        Ok((found, root))
+    });
     let (destination, root) = match found {
         Ok(found) => found,
         Err(error) => {

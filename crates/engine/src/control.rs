@@ -21,12 +21,7 @@ pub(crate) struct Control<'a> {
 
 impl<'a> Control<'a> {
     pub(crate) fn new(monitor: &'a dyn Monitor) -> Self {
-        Self {
-            monitor,
-            stop: AtomicBool::new(false),
-            end: Mutex::new(None),
-            ended: Condvar::new(),
-        }
+        Self { monitor, stop: AtomicBool::new(false), end: Mutex::new(None), ended: Condvar::new() }
     }
 
     pub(crate) fn monitor(&self) -> &'a dyn Monitor {

@@ -62,7 +62,9 @@ pub(crate) fn content(
                 Some((from, to)) if in_kernel => {
                     let len = (data.end - at).min(RANGE_LEN) as usize;
                     let copied = haul_sys::copy_range(from, to, at, len);
-                    match copied.map_err(|error| Fault::from_io(Side::Destination, "copy", &error))? {
+                    match copied
+                        .map_err(|error| Fault::from_io(Side::Destination, "copy", &error))?
+                    {
                         Some(copied) => copied as u64,
                         None => {
                             in_kernel = false;

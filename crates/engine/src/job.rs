@@ -4,8 +4,8 @@
 use crate::control::Control;
 use crate::link::memory::MemoryLink;
 use crate::link::{ReceiverPort, SenderPort};
-use crate::remote;
 use crate::receiver::{Destination, Receiver, run_worker};
+use crate::remote;
 use crate::sender::{Scan, Sender};
 use crate::{Monitor, Summary};
 use haul_model::{Fault, Policy, Side, escape_bytes};
@@ -96,7 +96,9 @@ pub fn run(
 
 /// Workers that read or write files on this machine.
 pub(crate) fn workers() -> usize {
-    std::thread::available_parallelism().map_or(WORKERS_MIN, usize::from).clamp(WORKERS_MIN, WORKERS_MAX)
+    std::thread::available_parallelism()
+        .map_or(WORKERS_MIN, usize::from)
+        .clamp(WORKERS_MIN, WORKERS_MAX)
 }
 
 /// The destination can't even be looked at.

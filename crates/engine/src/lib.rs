@@ -17,8 +17,8 @@ mod sender;
 mod tree;
 mod words;
 
-pub use job::{CopyJob, JobError, Placement, run};
-pub use haul_model::{Outcome, Skip, Summary};
-pub use monitor::{Event, Monitor, Progress};
 pub use agent::serve;
+pub use haul_model::{Outcome, Skip, Summary};
+pub use job::{CopyJob, JobError, Placement, run};
+pub use monitor::{Event, Monitor, Progress};
 pub use request::{RequestError, Requests};

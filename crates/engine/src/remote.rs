@@ -58,8 +58,8 @@ pub(crate) fn upload(
         });
         scope.spawn(|| {
             let mut input = BufReader::with_capacity(READ_AHEAD, reader);
-            let read = welcome(&mut input, &peer)
-                .and_then(|()| wire::read_for_sender(input, &*sender));
+            let read =
+                welcome(&mut input, &peer).and_then(|()| wire::read_for_sender(input, &*sender));
             if let Err(end) = read {
                 end.report(&control, &peer);
             }
@@ -95,9 +95,8 @@ pub(crate) fn download(
     let (tasks, work) = crossbeam_channel::unbounded();
     let (lists, listed) = crossbeam_channel::unbounded();
     let sender = Arc::new(RemoteSender(Arc::clone(&outbox)));
-    let receiver =
-        Receiver::new(&control, sender, destination, job.policy, Some(asked), tasks)
-            .map_err(|error| destination_unusable(job, &error))?;
+    let receiver = Receiver::new(&control, sender, destination, job.policy, Some(asked), tasks)
+        .map_err(|error| destination_unusable(job, &error))?;
     let pool = Pool::new(pool_len());
     let greeting = greeting(Role::Sender {
         sources: job.sources.clone(),

@@ -76,7 +76,11 @@ mod tests {
         ];
         for (path, parent, name, slash) in cases {
             let split = split(path);
-            assert_eq!((split.parent, split.name, split.slash), (*parent, *name, *slash), "{path:?}");
+            assert_eq!(
+                (split.parent, split.name, split.slash),
+                (*parent, *name, *slash),
+                "{path:?}"
+            );
         }
     }
 

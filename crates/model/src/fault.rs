@@ -87,19 +87,31 @@ impl Fault {
             FaultKind::NoSpace => {
                 "make room at the destination and run the same command again: what is done is skipped"
             }
-            FaultKind::ReadOnly => "the destination is mounted read-only; remount it or choose another",
+            FaultKind::ReadOnly => {
+                "the destination is mounted read-only; remount it or choose another"
+            }
             FaultKind::PermissionDenied => match self.side {
-                Side::Source => "you need read permission there, and search permission on the directories above",
+                Side::Source => {
+                    "you need read permission there, and search permission on the directories above"
+                }
                 Side::Destination => "you need write permission on the directory",
             },
-            FaultKind::TooLong => "the file system's limit is shorter; rename the source, or choose another destination",
-            FaultKind::IsDirectory => "remove or rename the directory at the destination, or copy to another name",
+            FaultKind::TooLong => {
+                "the file system's limit is shorter; rename the source, or choose another destination"
+            }
+            FaultKind::IsDirectory => {
+                "remove or rename the directory at the destination, or copy to another name"
+            }
             FaultKind::NotDirectory => "remove or rename what is in the way at the destination",
             FaultKind::NotRecursive => "use -r to copy directories",
             FaultKind::IntoItself => "choose a destination outside of the source",
             FaultKind::Changed => "run the same command again when nothing writes to it any more",
-            FaultKind::Corrupt => "nothing was published; run the same command again, and check memory and disks if it returns",
-            FaultKind::Link => "nothing is written through a symbolic link; remove it, or copy to where it points",
+            FaultKind::Corrupt => {
+                "nothing was published; run the same command again, and check memory and disks if it returns"
+            }
+            FaultKind::Link => {
+                "nothing is written through a symbolic link; remove it, or copy to where it points"
+            }
             _ => return None,
         })
     }

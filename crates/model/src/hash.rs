@@ -117,11 +117,8 @@ impl ContentHasher {
         let (left, right) = blocks.split_at(left_blocks(self.len()));
         let left_len = left.len() as u64 * BLOCK_LEN;
         let right_len = self.len() - left_len;
-        let root = merge_subtrees_root(
-            &merge(left, left_len),
-            &merge(right, right_len),
-            Mode::Hash,
-        );
+        let root =
+            merge_subtrees_root(&merge(left, left_len), &merge(right, right_len), Mode::Hash);
         ContentHash(*root.as_bytes())
     }
 
@@ -146,11 +143,7 @@ fn merge(blocks: &[ChainingValue], len: u64) -> ChainingValue {
     }
     let (left, right) = blocks.split_at(left_blocks(len));
     let left_len = left.len() as u64 * BLOCK_LEN;
-    merge_subtrees_non_root(
-        &merge(left, left_len),
-        &merge(right, len - left_len),
-        Mode::Hash,
-    )
+    merge_subtrees_non_root(&merge(left, left_len), &merge(right, len - left_len), Mode::Hash)
 }
 
 #[cfg(test)]

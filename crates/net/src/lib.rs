@@ -13,6 +13,7 @@ mod cipher;
 mod connection;
 mod diagnosis;
 mod error;
+mod pipe;
 mod process;
 mod remote_command;
 mod ssh;
@@ -21,6 +22,7 @@ mod target;
 
 pub use connection::{Closer, Connection, Killer};
 pub use error::ConnectError;
+pub use pipe::enlarge_pipe;
 pub use ssh::connect;
 pub use stderr::Diagnostics;
 pub use target::SshTarget;

@@ -5,11 +5,11 @@ use crate::cipher;
 use crate::connection::{Closer, Connection, Ssh};
 use crate::diagnosis::Peer;
 use crate::error::shown;
+use crate::pipe::enlarge_pipe;
 use crate::process::Process;
 use crate::remote_command::remote_command;
 use crate::stderr::{Diagnostics, StderrReader};
 use crate::{ConnectError, SshTarget};
-use std::os::fd::AsFd;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
@@ -34,11 +34,6 @@ const SSH_OPTIONS: [&str; 7] = [
     "-oRemoteCommand=none",
     "-oControlMaster=no",
 ];
-
-/// How much a pipe to or from ssh is asked to hold: a large read or write then
-/// takes one switch between the processes, in place of one per 64 KiB.
-#[cfg(any(target_os = "linux", target_os = "android"))]
-const PIPE_BYTES: usize = 1 << 20;
 
 /// Starts ssh to `target` and returns at once, before anyone has logged in:
 /// whether that works shows when the peer's greeting arrives, or the end of the
@@ -81,8 +76,8 @@ pub fn connect(target: &SshTarget, diagnostics: Diagnostics) -> Result<Connectio
     let stdout = stdout.expect("standard output was asked to be a pipe");
     let stderr = stderr.expect("standard error was asked to be a pipe");
 
-    enlarge(&stdin);
-    enlarge(&stdout);
+    enlarge_pipe(&stdin);
+    enlarge_pipe(&stdout);
     let stderr = StderrReader::start(stderr, diagnostics).map_err(|cause| {
         process.end();
         start_error(cause)
@@ -137,14 +132,6 @@ fn trailing_arguments(target: &SshTarget, ciphers: Option<&str>) -> Vec<String> 
     arguments.push(target.host().to_owned());
     arguments.push(remote_command(target.remote_haul()).into_owned());
     arguments
-}
-
-/// Asks for a larger pipe. A refusal costs speed only.
-fn enlarge(pipe: impl AsFd) {
-    #[cfg(any(target_os = "linux", target_os = "android"))]
-    let _ = rustix::pipe::fcntl_setpipe_size(pipe, PIPE_BYTES);
-    #[cfg(not(any(target_os = "linux", target_os = "android")))]
-    let _ = pipe;
 }
 
 #[cfg(test)]

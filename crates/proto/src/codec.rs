@@ -89,8 +89,8 @@ pub fn decode(kind: FrameType, payload: &[u8]) -> Result<Message, DecodeError> {
 }
 
 fn value<T: DeserializeOwned>(kind: FrameType, payload: &[u8]) -> Result<T, DecodeError> {
-    let (value, rest) =
-        postcard::take_from_bytes(payload).map_err(|cause| DecodeError::Malformed { kind, cause })?;
+    let (value, rest) = postcard::take_from_bytes(payload)
+        .map_err(|cause| DecodeError::Malformed { kind, cause })?;
     if rest.is_empty() { Ok(value) } else { Err(DecodeError::Length(kind)) }
 }
 
@@ -98,8 +98,8 @@ fn value<T: DeserializeOwned>(kind: FrameType, payload: &[u8]) -> Result<T, Deco
 /// from `offset` on; the bytes themselves follow it.
 pub fn data_head(index: u64, offset: u64, len: usize) -> Vec<u8> {
     debug_assert!(len <= DATA_MAX);
-    let mut out = postcard::to_extend(&(index, offset), vec![0; HEADER_LEN])
-        .expect("a Vec takes all bytes");
+    let mut out =
+        postcard::to_extend(&(index, offset), vec![0; HEADER_LEN]).expect("a Vec takes all bytes");
     let header = header(FrameType::Data, out.len() - HEADER_LEN + len);
     out[..HEADER_LEN].copy_from_slice(&header);
     out
@@ -123,8 +123,8 @@ pub struct DataView {
 /// [`DecodeError::Length`].
 pub fn decode_data(payload: &[u8]) -> Result<DataView, DecodeError> {
     let kind = FrameType::Data;
-    let ((index, offset), rest): ((u64, u64), &[u8]) =
-        postcard::take_from_bytes(payload).map_err(|cause| DecodeError::Malformed { kind, cause })?;
+    let ((index, offset), rest): ((u64, u64), &[u8]) = postcard::take_from_bytes(payload)
+        .map_err(|cause| DecodeError::Malformed { kind, cause })?;
     let end = offset.checked_add(rest.len() as u64).filter(|end| *end <= i64::MAX as u64);
     if rest.is_empty() || rest.len() > DATA_MAX || end.is_none() {
         return Err(DecodeError::Length(kind));
@@ -223,7 +223,6 @@ pub fn decode_pack(payload: &[u8]) -> Result<PackView, DecodeError> {
     }
     Ok(PackView { items: placed })
 }
-
 
 #[cfg(test)]
 #[path = "codec_tests.rs"]

@@ -81,15 +81,13 @@ fn message() -> impl Strategy<Value = Message> {
             bytes,
             ..Summary::default()
         })),
-        (bytes(), any::<bool>()).prop_map(|(path, follow)| Message::Request(Request::Stat {
-            path,
-            follow
-        })),
+        (bytes(), any::<bool>())
+            .prop_map(|(path, follow)| Message::Request(Request::Stat { path, follow })),
         bytes().prop_map(|path| Message::Request(Request::Hash { path })),
         entry().prop_map(|entry| Message::Reply(Reply::Entry(entry))),
-        (name(), fault(), entry()).prop_map(|(name, fault, entry)| Message::Reply(
-            Reply::Entries(vec![Listed::Fault { name, fault }, Listed::Entry(entry)])
-        )),
+        (name(), fault(), entry()).prop_map(|(name, fault, entry)| Message::Reply(Reply::Entries(
+            vec![Listed::Fault { name, fault }, Listed::Entry(entry)]
+        ))),
         (bytes(), fault())
             .prop_map(|(path, fault)| Message::Abort(Abort::Destination { path, fault })),
         (bytes(), any::<bool>()).prop_map(|(dest, into_dir)| Message::Copy(CopyRequest {

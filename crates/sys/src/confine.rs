@@ -49,9 +49,7 @@ mod system {
             .create()?;
         let ruleset = match access {
             Access::ReadOnly => match File::open("/") {
-                Ok(root) => {
-                    ruleset.add_rule(PathBeneath::new(root, AccessFs::from_read(RULES)))?
-                }
+                Ok(root) => ruleset.add_rule(PathBeneath::new(root, AccessFs::from_read(RULES)))?,
                 Err(_) => ruleset,
             },
             Access::Below(dir) => {

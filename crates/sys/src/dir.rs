@@ -94,8 +94,7 @@ impl Dir {
     /// Those of `openat`; [`io::ErrorKind::InvalidInput`] for other kinds.
     pub fn open_file(&self, name: &Name, follow: bool) -> io::Result<(File, Stat)> {
         let nofollow = if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
-        let flags =
-            OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY | nofollow;
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY | nofollow;
         let file = rustix::fs::openat(&self.0, name.as_bytes(), flags, Mode::empty())?;
         let stat = meta::file_stat(&file)?;
         if stat.is_dir() {

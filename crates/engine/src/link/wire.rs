@@ -140,11 +140,9 @@ impl ReadEnd {
     /// Ends the job with this.
     pub(crate) fn report(self, control: &Control<'_>, peer: &str) {
         control.fail(match self {
-            Self::Lost(error) => ConnectError::Lost {
-                host: peer.to_owned(),
-                detail: error.to_string(),
+            Self::Lost(error) => {
+                ConnectError::Lost { host: peer.to_owned(), detail: error.to_string() }.into()
             }
-            .into(),
             Self::Refused(error) => error,
         });
     }

@@ -33,8 +33,9 @@ impl Destination {
     /// [`JobError::Usage`] or [`JobError::Destination`].
     pub(crate) fn find(path: &[u8], into_dir: bool, dry_run: bool) -> Result<Self, JobError> {
         let fails = |fault| JobError::Destination { path: escape_bytes(path), fault };
-        let unusable =
-            |action: &str, error: &io::Error| fails(Fault::from_io(Side::Destination, action, error));
+        let unusable = |action: &str, error: &io::Error| {
+            fails(Fault::from_io(Side::Destination, action, error))
+        };
         let split = words::split(path);
         match open(split.whole) {
             Ok(root) => return Ok(Self { root, rename: None, absent: false }),
@@ -45,16 +46,20 @@ impl Destination {
         let Some(name) = split.name else {
             return Err(unusable("open the directory", &io::ErrorKind::NotFound.into()));
         };
-        let name = Name::new(name)
-            .map_err(|error| fails(Fault::new(Side::Destination, FaultKind::TooLong, error.to_string())))?;
-        let parent = open(split.parent)
-            .map_err(|error| unusable("open the directory above it", &error))?;
+        let name = Name::new(name).map_err(|error| {
+            fails(Fault::new(Side::Destination, FaultKind::TooLong, error.to_string()))
+        })?;
+        let parent =
+            open(split.parent).map_err(|error| unusable("open the directory above it", &error))?;
         if split.slash {
             if dry_run {
                 return Ok(Self { root: parent, rename: None, absent: true });
             }
-            parent.make_dir(&name, 0o777).map_err(|error| unusable("make the directory", &error))?;
-            let root = parent.open_dir(&name).map_err(|error| unusable("open the directory", &error))?;
+            parent
+                .make_dir(&name, 0o777)
+                .map_err(|error| unusable("make the directory", &error))?;
+            let root =
+                parent.open_dir(&name).map_err(|error| unusable("open the directory", &error))?;
             return Ok(Self { root, rename: None, absent: false });
         }
         if into_dir {

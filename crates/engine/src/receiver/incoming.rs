@@ -127,8 +127,9 @@ impl State {
             stage.set_len(seal.size).map_err(|error| write(&error))?;
             self.hasher.update_zeros(hole);
         }
-        let proof = Verified::by_hash(&seal.hash, &self.hasher.finish())
-            .map_err(|error| Fault::new(Side::Destination, FaultKind::Corrupt, error.to_string()))?;
+        let proof = Verified::by_hash(&seal.hash, &self.hasher.finish()).map_err(|error| {
+            Fault::new(Side::Destination, FaultKind::Corrupt, error.to_string())
+        })?;
         let pending = self.pending.as_mut().expect("checked by the caller");
         pending.entry.kind = Kind::File { size: seal.size };
         pending.publish(stage, proof, seal.mtime)

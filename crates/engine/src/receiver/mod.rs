@@ -136,7 +136,9 @@ impl<'a> Receiver<'a> {
                 ListItem::Entry { dir, entry } => {
                     let (index, parent) = self.number(dir)?;
                     let name = self.check_name(dir, &parent, &entry)?;
-                    if let Some(outcome) = self.take_entry(index, parent, name, entry, cost, &mut wants) {
+                    if let Some(outcome) =
+                        self.take_entry(index, parent, name, entry, cost, &mut wants)
+                    {
                         outcomes.push(OutcomeItem { index, outcome });
                     }
                 }
@@ -158,7 +160,8 @@ impl<'a> Receiver<'a> {
     /// The number of the next entry, and the directory that it is in.
     fn number(&self, dir: u64) -> Result<(u64, Arc<RecvDir>), Broken> {
         let mut listing = lock(&self.listing);
-        let parent = listing.dirs.get(&dir).ok_or(Broken("it listed into a directory that is not open"))?;
+        let parent =
+            listing.dirs.get(&dir).ok_or(Broken("it listed into a directory that is not open"))?;
         let parent = Arc::clone(parent);
         let index = listing.next_index;
         listing.next_index += 1;
@@ -166,7 +169,12 @@ impl<'a> Receiver<'a> {
     }
 
     /// The name that an entry gets, if the job covers it and it is in order.
-    fn check_name(&self, dir: u64, parent: &RecvDir, entry: &Entry) -> Result<Option<Name>, Broken> {
+    fn check_name(
+        &self,
+        dir: u64,
+        parent: &RecvDir,
+        entry: &Entry,
+    ) -> Result<Option<Name>, Broken> {
         if dir != 0 {
             let name = entry.name.clone().ok_or(Broken("it listed an entry without a name"))?;
             let mut last = lock(&parent.last_names);
@@ -326,7 +334,8 @@ impl<'a> Receiver<'a> {
         name: &Name,
         entry: &Entry,
     ) -> Result<(Outcome, DirState, bool), Fault> {
-        let fault = |action: &str, error: io::Error| Fault::from_io(Side::Destination, action, &error);
+        let fault =
+            |action: &str, error: io::Error| Fault::from_io(Side::Destination, action, &error);
         let handle = parent.handle().map_err(|e| fault("open the directory above", e))?;
         let made = if self.policy.dry_run {
             match handle.stat(name, false).map_err(|e| fault("look at the destination", e))? {
@@ -444,7 +453,8 @@ impl<'a> Receiver<'a> {
         }
         let set = node.handle().and_then(|handle| handle.set_meta(mode, mtime));
         if let Err(error) = set {
-            let message = Fault::from_io(Side::Destination, "set the directory's mode and time", &error);
+            let message =
+                Fault::from_io(Side::Destination, "set the directory's mode and time", &error);
             let path = dir.path_of(None);
             let event = Event::Warning { path: &path, message: &message.message };
             self.control.monitor().event(event);

@@ -122,7 +122,11 @@ pub(crate) fn check_unchanged(source: &dyn SourceFile) -> Result<(), Fault> {
 
 /// The fault of a source that changed while it was read.
 pub(crate) fn changed() -> Fault {
-    Fault::new(Side::Source, FaultKind::Changed, "it changed while it was read, and was not published")
+    Fault::new(
+        Side::Source,
+        FaultKind::Changed,
+        "it changed while it was read, and was not published",
+    )
 }
 
 impl Pending {
@@ -148,8 +152,9 @@ impl Pending {
         mtime: Timestamp,
         hash: &ContentHash,
     ) -> Result<Outcome, Fault> {
-        let proof = Verified::by_hash(hash, &ContentHash::of(content))
-            .map_err(|error| Fault::new(Side::Destination, FaultKind::Corrupt, error.to_string()))?;
+        let proof = Verified::by_hash(hash, &ContentHash::of(content)).map_err(|error| {
+            Fault::new(Side::Destination, FaultKind::Corrupt, error.to_string())
+        })?;
         let stage = self.stage()?;
         if !content.is_empty() {
             stage.write_at(content, 0).map_err(|error| destination("write", &error))?;

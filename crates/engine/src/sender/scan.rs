@@ -205,7 +205,9 @@ impl<'s, 'a> Scan<'s, 'a> {
             match look_up(&node, &name, self.sender.follows()) {
                 Ok(Meta { kind: MetaKind::Dir, .. }) => subdirs.push(name),
                 Ok(meta) => self.file(index, &node, name, meta)?,
-                Err(fault) => self.fault(index, Some(Arc::clone(&node)), Some(name), None, fault)?,
+                Err(fault) => {
+                    self.fault(index, Some(Arc::clone(&node)), Some(name), None, fault)?
+                }
             }
         }
         Ok(Level { index, node, subdirs: subdirs.into_iter() })

@@ -102,7 +102,8 @@ impl TreeDir for LocalDir {
 
     fn make_writable(&self) -> io::Result<()> {
         let now = self.0.stat_self()?;
-        if now.mode & PRIVATE_DIR_MODE == PRIVATE_DIR_MODE || now.uid != haul_sys::effective_user() {
+        if now.mode & PRIVATE_DIR_MODE == PRIVATE_DIR_MODE || now.uid != haul_sys::effective_user()
+        {
             return Ok(());
         }
         haul_sys::set_mode(&*self.0, now.mode | PRIVATE_DIR_MODE)

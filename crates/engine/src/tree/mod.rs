@@ -90,7 +90,10 @@ pub(crate) enum MetaKind {
 
 impl Meta {
     /// The entry's kind for a listing; `target` is what a link points to.
-    pub(crate) fn listed_kind(&self, target: impl FnOnce() -> io::Result<Vec<u8>>) -> io::Result<Kind> {
+    pub(crate) fn listed_kind(
+        &self,
+        target: impl FnOnce() -> io::Result<Vec<u8>>,
+    ) -> io::Result<Kind> {
         Ok(match self.kind {
             MetaKind::File { size } => Kind::File { size },
             MetaKind::Dir => Kind::Dir,

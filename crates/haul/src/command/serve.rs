@@ -26,5 +26,7 @@ fn serve() -> Result<(), CommandError> {
     // The descriptors themselves: Rust's own standard streams are buffered.
     let input = File::from(io::stdin().as_fd().try_clone_to_owned().map_err(failed)?);
     let output = File::from(io::stdout().as_fd().try_clone_to_owned().map_err(failed)?);
+    haul_net::enlarge_pipe(&input);
+    haul_net::enlarge_pipe(&output);
     Ok(haul_engine::serve(input, output)?)
 }
