@@ -21,6 +21,7 @@ use haul_proto::{
 };
 use haul_sys::{Access, confine};
 use std::io::{BufReader, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::thread;
 
@@ -34,7 +35,7 @@ use std::thread;
 /// When the client breaks the protocol or the streams fail.
 pub fn serve(
     input: impl Read + Send + 'static,
-    mut output: impl Write + Send + 'static,
+    mut output: impl Write + AsFd + Send + 'static,
 ) -> Result<(), JobError> {
     haul_sys::raise_open_files();
     let mut input = BufReader::with_capacity(READ_AHEAD, input);
@@ -94,7 +95,7 @@ fn control() -> &'static Control<'static> {
 
 fn receive(
     input: impl Read + Send + 'static,
-    mut output: impl Write + Send + 'static,
+    mut output: impl Write + AsFd + Send + 'static,
     dest: &[u8],
     into_dir: bool,
     policy: Policy,
@@ -117,8 +118,9 @@ fn receive(
     };
     confine(Access::Below(&root));
     let control = control();
-    let (outbox, frames) = Outbox::new();
-    let writer = start_writer(control, output, frames);
+    let pipe = haul_sys::pipe_of(&output);
+    let (outbox, frames) = Outbox::new(pipe.is_some());
+    let writer = start_writer(control, output, pipe, frames);
     let (tasks, work) = crossbeam_channel::unbounded();
     let (lists, listed) = crossbeam_channel::unbounded();
     let sender = Arc::new(RemoteSender(Arc::clone(&outbox)));
@@ -141,15 +143,16 @@ fn receive(
 
 fn send(
     input: impl Read + Send + 'static,
-    output: impl Write + Send + 'static,
+    output: impl Write + AsFd + Send + 'static,
     sources: Vec<Vec<u8>>,
     recursive: bool,
     follow: bool,
 ) -> Result<(), JobError> {
     confine(Access::ReadOnly);
     let control = control();
-    let (outbox, frames) = Outbox::new();
-    let writer = start_writer(control, output, frames);
+    let pipe = haul_sys::pipe_of(&output);
+    let (outbox, frames) = Outbox::new(pipe.is_some());
+    let writer = start_writer(control, output, pipe, frames);
     let (queue, wanted) = crossbeam_channel::unbounded();
     let receiver = Arc::new(RemoteReceiver(Arc::clone(&outbox)));
     let sender = Sender::new(control, None, receiver, follow, Some(queue));
@@ -175,10 +178,11 @@ const CLIENT: &str = "the client";
 fn start_writer(
     control: &'static Control<'static>,
     output: impl Write + Send + 'static,
+    pipe: Option<OwnedFd>,
     frames: crossbeam_channel::Receiver<wire::OutFrame>,
 ) -> thread::JoinHandle<()> {
     thread::spawn(move || {
-        if let Err(error) = wire::run_writer(output, &frames, Vec::new()) {
+        if let Err(error) = wire::run_writer(output, pipe.as_ref(), &frames, Vec::new()) {
             ReadEnd::Lost(error).report(control, CLIENT);
         }
     })

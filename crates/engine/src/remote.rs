@@ -36,7 +36,7 @@ pub(crate) fn upload(
 ) -> Result<Summary, JobError> {
     let control = Control::new(monitor);
     let reporter = Reporter::new(monitor);
-    let (outbox, frames) = Outbox::new();
+    let (outbox, frames) = Outbox::new(connection.pipe.is_some());
     let (queue, wanted) = crossbeam_channel::unbounded();
     let receiver = Arc::new(RemoteReceiver(Arc::clone(&outbox)));
     let sender = Sender::new(&control, Some(&reporter), receiver, job.follow, Some(queue));
@@ -46,12 +46,12 @@ pub(crate) fn upload(
         into_dir: job.into_dir,
         policy: job.policy,
     });
-    let Connection { reader, writer, closer } = connection;
+    let Connection { reader, writer, pipe, closer } = connection;
     let peer = closer.peer().to_owned();
     let result = std::thread::scope(|scope| {
         scope.spawn(|| {
-            let sent = wire::run_writer(writer, &frames, greeting);
-            drop(frames);
+            let sent = wire::run_writer(writer, pipe.as_ref(), &frames, greeting);
+            drop((frames, pipe));
             if let Err(error) = sent {
                 ReadEnd::Lost(error).report(&control, &peer);
             }
@@ -91,7 +91,7 @@ pub(crate) fn download(
     let asked = asked.collect::<Result<Vec<_>, _>>();
     let asked = asked.map_err(|error| JobError::Usage(format!("a source's name: {error}")))?;
     let control = Control::new(monitor);
-    let (outbox, frames) = Outbox::new();
+    let (outbox, frames) = Outbox::new(connection.pipe.is_some());
     let (tasks, work) = crossbeam_channel::unbounded();
     let (lists, listed) = crossbeam_channel::unbounded();
     let sender = Arc::new(RemoteSender(Arc::clone(&outbox)));
@@ -103,12 +103,12 @@ pub(crate) fn download(
         recursive: job.recursive,
         follow: job.follow,
     });
-    let Connection { reader, writer, closer } = connection;
+    let Connection { reader, writer, pipe, closer } = connection;
     let peer = closer.peer().to_owned();
     let result = std::thread::scope(|scope| {
         scope.spawn(|| {
-            let sent = wire::run_writer(writer, &frames, greeting);
-            drop(frames);
+            let sent = wire::run_writer(writer, pipe.as_ref(), &frames, greeting);
+            drop((frames, pipe));
             if let Err(error) = sent {
                 ReadEnd::Lost(error).report(&control, &peer);
             }

@@ -56,7 +56,7 @@ impl Requests {
     /// # Errors
     /// When the peer does not greet, or speaks another version.
     pub fn remote(connection: Connection) -> Result<Self, JobError> {
-        let Connection { reader, writer, closer } = connection;
+        let Connection { reader, writer, pipe: _, closer } = connection;
         let name = closer.peer().to_owned();
         let input = BufReader::new(reader);
         let mut peer = Peer { input, output: writer, closer: Some(closer), name };

@@ -6,6 +6,7 @@ use crate::process::Process;
 use crate::stderr::StderrReader;
 use std::fmt;
 use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
 use std::process::ExitStatus;
 use std::sync::Arc;
 use std::thread;
@@ -33,6 +34,9 @@ pub struct Connection {
     pub reader: Box<dyn Read + Send>,
     /// Bytes to the peer. Dropping it tells the peer that no more will come.
     pub writer: Box<dyn Write + Send>,
+    /// The pipe behind `writer`, if that is one: content may be spliced into it
+    /// between two writes. The peer sees the end when both are dropped.
+    pub pipe: Option<OwnedFd>,
     /// Ends the connection and tells how it ended.
     pub closer: Closer,
 }
@@ -44,7 +48,8 @@ impl Connection {
         reader: impl Read + Send + 'static,
         writer: impl Write + Send + 'static,
     ) -> Self {
-        Self { reader: Box::new(reader), writer: Box::new(writer), closer: Closer { ssh: None } }
+        let closer = Closer { ssh: None };
+        Self { reader: Box::new(reader), writer: Box::new(writer), pipe: None, closer }
     }
 }
 

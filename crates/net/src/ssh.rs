@@ -10,6 +10,7 @@ use crate::process::Process;
 use crate::remote_command::remote_command;
 use crate::stderr::{Diagnostics, StderrReader};
 use crate::{ConnectError, SshTarget};
+use std::os::fd::AsFd;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
@@ -84,6 +85,7 @@ pub fn connect(target: &SshTarget, diagnostics: Diagnostics) -> Result<Connectio
     })?;
     Ok(Connection {
         reader: Box::new(stdout),
+        pipe: stdin.as_fd().try_clone_to_owned().ok(),
         writer: Box::new(stdin),
         closer: Closer::new(Ssh {
             process,

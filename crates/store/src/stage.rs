@@ -57,6 +57,11 @@ impl Stage {
         if let Some(file) = dir.create_unnamed()? {
             return Ok(Self { dir, file, temp: None });
         }
+        Self::create_named(dir)
+    }
+
+    /// Begins a file under a private name.
+    fn create_named(dir: Arc<Dir>) -> io::Result<Self> {
         let (temp, file) = with_private_name(&dir, |name| dir.create_private(name))?;
         Ok(Self { dir, file, temp: Some(temp) })
     }
@@ -184,7 +189,7 @@ fn with_private_name<T>(
     dir: &Arc<Dir>,
     create: impl Fn(&str) -> io::Result<T>,
 ) -> io::Result<(PrivateName, T)> {
-    for _ in 1..NAME_ATTEMPTS_MAX {
+    for _ in 0..NAME_ATTEMPTS_MAX {
         let name = private_name();
         match create(&name) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -202,3 +207,7 @@ pub fn private_name() -> String {
     // RandomState is seeded by the operating system and differs at each call.
     format!(".haul-{:016x}", RandomState::new().hash_one(std::process::id()))
 }
+
+#[cfg(test)]
+#[path = "stage_tests.rs"]
+mod tests;

@@ -1,10 +1,11 @@
 //! Moving content between files inside the kernel, and finding holes.
 
-use rustix::fs::SeekFrom;
+use rustix::fs::{FileType, SeekFrom};
 use rustix::io::Errno;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// Makes `dst`, which must be empty, share the whole content of `src`: no byte
 /// is moved. `false` where the system refuses, for whatever reason: then the
@@ -21,6 +22,31 @@ pub fn clone_file(src: &File, dst: &File) -> bool {
 /// Those of `copy_file_range`.
 pub fn copy_range(src: &File, dst: &File, offset: u64, len: usize) -> io::Result<Option<usize>> {
     system::copy_range(src, dst, offset, len)
+}
+
+/// A second handle of `output`, if that is a pipe that content can be spliced
+/// into.
+pub fn pipe_of(output: impl AsFd) -> Option<OwnedFd> {
+    let stat = rustix::fs::fstat(&output).ok()?;
+    let is_pipe = FileType::from_raw_mode(stat.st_mode) == FileType::Fifo;
+    is_pipe.then(|| output.as_fd().try_clone_to_owned().ok()).flatten()
+}
+
+/// Puts up to `len` bytes of `file` at `offset` into `pipe` without copying
+/// them. Returns how many; 0 at the end of the file. `None` where the system
+/// can't do that and the caller has to read and write.
+///
+/// What is written to the file until the pipe is read may be seen there.
+///
+/// # Errors
+/// Those of `splice`.
+pub fn splice_to_pipe(
+    file: &File,
+    offset: u64,
+    pipe: impl AsFd,
+    len: usize,
+) -> io::Result<Option<usize>> {
+    system::splice_to_pipe(file, offset, pipe.as_fd(), len)
 }
 
 /// The next range at or after `from` in which `file`, `size` bytes long, has
@@ -56,7 +82,23 @@ pub fn advise_sequential(file: &File) {
 
 #[cfg(target_os = "linux")]
 mod system {
-    use super::{Errno, File, io};
+    use super::{BorrowedFd, Errno, File, io};
+    use rustix::pipe::SpliceFlags;
+
+    pub(super) fn splice_to_pipe(
+        file: &File,
+        mut offset: u64,
+        pipe: BorrowedFd<'_>,
+        len: usize,
+    ) -> io::Result<Option<usize>> {
+        let flags = SpliceFlags::MOVE;
+        match rustix::pipe::splice(file, Some(&mut offset), pipe, None, len, flags) {
+            Ok(moved) => Ok(Some(moved)),
+            Err(Errno::INVAL | Errno::NOSYS) => Ok(None),
+            Err(Errno::INTR) => splice_to_pipe(file, offset, pipe, len),
+            Err(error) => Err(error.into()),
+        }
+    }
 
     pub(super) fn clone_file(src: &File, dst: &File) -> bool {
         rustix::fs::ioctl_ficlone(dst, src).is_ok()
@@ -81,7 +123,16 @@ mod system {
 
 #[cfg(not(target_os = "linux"))]
 mod system {
-    use super::{File, io};
+    use super::{BorrowedFd, File, io};
+
+    pub(super) fn splice_to_pipe(
+        _: &File,
+        _: u64,
+        _: BorrowedFd<'_>,
+        _: usize,
+    ) -> io::Result<Option<usize>> {
+        Ok(None)
+    }
 
     pub(super) fn clone_file(_: &File, _: &File) -> bool {
         false

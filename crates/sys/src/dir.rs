@@ -176,7 +176,10 @@ impl Dir {
     /// Those of `symlinkat` and `utimensat`.
     pub fn make_symlink(&self, target: &[u8], temp: &str, mtime: Timestamp) -> io::Result<()> {
         rustix::fs::symlinkat(target, &self.0, temp)?;
-        meta::set_link_mtime(&self.0, temp.as_bytes(), mtime)
+        meta::set_link_mtime(&self.0, temp.as_bytes(), mtime).inspect_err(|_| {
+            // Without its time it is not what was asked for: it must not stay.
+            let _ = self.remove_private(temp);
+        })
     }
 
     /// Creates the private file `temp`, which must not exist, for writing.

@@ -14,7 +14,7 @@ mod meta;
 mod unnamed;
 
 pub use confine::{Access, confine};
-pub use content::{advise_sequential, clone_file, copy_range, next_data};
+pub use content::{advise_sequential, clone_file, copy_range, next_data, pipe_of, splice_to_pipe};
 pub use dir::{Dir, DirEntry, path_link, path_stat};
 pub use limits::{effective_user, raise_open_files};
 pub use meta::{Stat, file_stat, set_mode, set_mtime};

@@ -24,6 +24,7 @@ pub use haul::Haul;
 pub use mount::Mount;
 pub use snapshot::{Compare, Snapshot, assert_same, assert_same_with, snapshot};
 pub use sshd::{Sshd, SshdBuilder};
+pub use tempfile::TempDir;
 
 use std::fmt::Display;
 use std::io;

@@ -5,12 +5,16 @@
 //! without counting the source again.
 
 use std::fs::{self, File, FileTimes};
-use std::io;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use crate::at;
-use crate::content::Stream;
+use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
+use rustix::path::Arg;
+
+use crate::content::{Stream, bytes};
+use crate::{at, failed};
 
 /// What a generator made. Directories include the root.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -100,6 +104,59 @@ pub fn sizes(root: impl AsRef<Path>, seed: u64) -> io::Result<Made> {
     Ok(made)
 }
 
+/// How the directories and files of [`deep`] are called: long enough that the
+/// path of a few hundred levels is longer than any system call takes.
+const DEEP_NAME: &str = "a-directory";
+const DEEP_FILE: &str = "file";
+
+/// Makes a chain of `levels` directories, each in the one before, with a file
+/// in each. `root` is the first.
+pub fn deep(root: impl AsRef<Path>, levels: usize, seed: u64) -> io::Result<()> {
+    let root = root.as_ref();
+    make_dir(root)?;
+    let mut dir = open_dir(CWD, root)?;
+    for level in 0..levels {
+        if level > 0 {
+            mkdirat(&dir, DEEP_NAME, Mode::RWXU)?;
+            dir = open_dir(&dir, DEEP_NAME)?;
+        }
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC;
+        let mut file = File::from(openat(&dir, DEEP_FILE, flags, Mode::RUSR | Mode::WUSR)?);
+        file.write_all(&deep_content(seed, level))?;
+    }
+    Ok(())
+}
+
+/// How many levels of a [`deep`] tree with that seed are at `root`, their files
+/// in each.
+pub fn depth(root: impl AsRef<Path>, seed: u64) -> io::Result<usize> {
+    let mut dir = open_dir(CWD, root.as_ref())?;
+    let mut level = 0;
+    loop {
+        let file = openat(&dir, DEEP_FILE, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+        let mut content = Vec::new();
+        File::from(file).read_to_end(&mut content)?;
+        if content != deep_content(seed, level) {
+            return Err(failed(format!("the file at level {level} is another one")));
+        }
+        level += 1;
+        match open_dir(&dir, DEEP_NAME) {
+            Ok(next) => dir = next,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(level),
+            Err(e) => return Err(e),
+        }
+    }
+}
+
+fn deep_content(seed: u64, level: usize) -> Vec<u8> {
+    bytes(100, seed ^ level as u64)
+}
+
+fn open_dir(dir: impl AsFd, name: impl Arg) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(openat(dir, name, flags, Mode::empty())?)
+}
+
 /// Counts what is below `root` without reading content. Symlinks are not
 /// followed and not counted.
 pub fn count(root: impl AsRef<Path>) -> io::Result<Made> {
@@ -160,6 +217,15 @@ mod tests {
         assert_eq!(made.files, 1008);
         assert_eq!(made.bytes, 1000 * 4096 + 8 * 2_097_152);
         assert_eq!(count(root.join("mixed")).expect("counted"), made);
+    }
+
+    #[test]
+    fn a_deep_tree_has_the_levels_it_was_made_with() {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let root = dir.path().join("deep");
+        deep(&root, 500, 1).expect("made");
+        assert_eq!(depth(&root, 1).expect("read"), 500);
+        assert!(depth(&root, 2).is_err());
     }
 
     #[test]

@@ -7,6 +7,7 @@ use crate::control::Control;
 use crate::dirs::lock;
 use crate::pool::{Buf, Pool};
 use crate::receiver::{Incoming, Piece, Receiver, Task};
+use crate::tree::SourceFile;
 use haul_model::{Summary, escape_text};
 use haul_net::ConnectError;
 use haul_proto::{
@@ -15,6 +16,7 @@ use haul_proto::{
 };
 use std::collections::HashMap;
 use std::io::{self, IoSlice, Read, Write};
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 
 /// Frames that may wait for the writer.
@@ -39,22 +41,45 @@ pub(crate) struct OutFrame {
     /// Header and description, or the whole frame.
     pub(crate) head: Vec<u8>,
     /// The content that follows.
-    pub(crate) body: Option<Buf>,
+    pub(crate) body: Option<Body>,
+}
+
+/// Content on its way out.
+pub(crate) enum Body {
+    /// Bytes in memory.
+    Bytes(Buf),
+    /// A range of a file of this machine, to be spliced.
+    Range {
+        /// The file.
+        source: Arc<dyn SourceFile>,
+        /// Where the range begins, in bytes.
+        offset: u64,
+        /// How long it is, in bytes.
+        len: usize,
+    },
 }
 
 /// Takes frames for the writer; closed when the job has nothing more to say.
-pub(crate) struct Outbox(Mutex<Option<crossbeam_channel::Sender<OutFrame>>>);
+pub(crate) struct Outbox {
+    frames: Mutex<Option<crossbeam_channel::Sender<OutFrame>>>,
+    splices: bool,
+}
 
 impl Outbox {
-    /// An outbox, and what the writer empties.
-    pub(crate) fn new() -> (Arc<Self>, crossbeam_channel::Receiver<OutFrame>) {
+    /// An outbox, and what the writer empties; whether the writer can splice.
+    pub(crate) fn new(splices: bool) -> (Arc<Self>, crossbeam_channel::Receiver<OutFrame>) {
         let (frames, waiting) = crossbeam_channel::bounded(OUTBOX_FRAMES_MAX);
-        (Arc::new(Self(Mutex::new(Some(frames)))), waiting)
+        (Arc::new(Self { frames: Mutex::new(Some(frames)), splices }), waiting)
+    }
+
+    /// Whether ranges of files may be sent as [`Body::Range`].
+    pub(crate) fn splices(&self) -> bool {
+        self.splices
     }
 
     /// Queues a frame, as soon as there is room; `None` if the writer is gone.
     pub(crate) fn send(&self, frame: OutFrame) -> Option<()> {
-        let frames = lock(&self.0).clone();
+        let frames = lock(&self.frames).clone();
         frames?.send(frame).ok()
     }
 
@@ -65,13 +90,15 @@ impl Outbox {
 
     /// Lets the writer end once it has sent what is queued.
     pub(crate) fn close(&self) {
-        lock(&self.0).take();
+        lock(&self.frames).take();
     }
 }
 
-/// Sends what is queued until the outbox is closed or the peer is gone.
+/// Sends what is queued until the outbox is closed or the peer is gone. `pipe`
+/// is the pipe behind `output`, if it is one.
 pub(crate) fn run_writer(
     mut output: impl Write,
+    pipe: Option<&OwnedFd>,
     frames: &crossbeam_channel::Receiver<OutFrame>,
     greeting: Vec<u8>,
 ) -> io::Result<()> {
@@ -91,14 +118,45 @@ pub(crate) fn run_writer(
             }
         };
         gathered.extend_from_slice(&frame.head);
-        if let Some(body) = &frame.body {
-            write_both(&mut output, &gathered, body)?;
-            gathered.clear();
-        } else if gathered.len() > GATHER_LEN {
-            output.write_all(&gathered)?;
-            gathered.clear();
+        match &frame.body {
+            Some(Body::Bytes(bytes)) => write_both(&mut output, &gathered, bytes)?,
+            Some(Body::Range { source, offset, len }) => {
+                output.write_all(&gathered)?;
+                output.flush()?;
+                send_range(&mut output, pipe, &**source, *offset, *len)?;
+            }
+            None if gathered.len() > GATHER_LEN => output.write_all(&gathered)?,
+            None => continue,
+        }
+        gathered.clear();
+    }
+}
+
+/// Sends `len` bytes of a file from `offset` on. What is missing because the
+/// file became shorter is sent as zeros: the frame keeps its length, and the
+/// hash tells the receiver.
+fn send_range(
+    output: &mut impl Write,
+    pipe: Option<&OwnedFd>,
+    source: &dyn SourceFile,
+    mut offset: u64,
+    mut len: usize,
+) -> io::Result<()> {
+    if let (Some(pipe), Some(file)) = (pipe, source.local()) {
+        while len > 0 {
+            match haul_sys::splice_to_pipe(file, offset, pipe, len)? {
+                Some(moved @ 1..) => {
+                    offset += moved as u64;
+                    len -= moved;
+                }
+                Some(0) | None => break,
+            }
         }
     }
+    let mut rest = vec![0; len];
+    // An error leaves zeros, too.
+    let _ = source.read_at(&mut rest, offset);
+    output.write_all(&rest)
 }
 
 /// Writes two slices one after the other, without copying them together.

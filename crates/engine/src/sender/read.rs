@@ -4,7 +4,7 @@
 
 use super::{Item, Sender};
 use crate::control::Control;
-use crate::link::wire::{OutFrame, Outbox};
+use crate::link::wire::{Body, OutFrame, Outbox};
 use crate::pool::{Buf, Pool};
 use crate::receiver::{changed, check_unchanged};
 use crate::tree::SourceFile;
@@ -13,6 +13,7 @@ use haul_proto::{
     FileEnd, FileSeal, Message, PACK_FILE_MAX, PACK_TARGET, PackBuilder, PackItem, data_head,
     encode,
 };
+use std::sync::Arc;
 
 /// Content of one Data frame, in bytes. Pieces begin at multiples of it.
 ///
@@ -87,7 +88,7 @@ impl Reader<'_, '_> {
         if !pack.is_empty() {
             let len = pack.content_len();
             bytes.truncate(len);
-            self.outbox.send(OutFrame { head: pack.head(), body: Some(bytes) })?;
+            self.outbox.send(OutFrame { head: pack.head(), body: Some(Body::Bytes(bytes)) })?;
         }
         grown.into_iter().try_for_each(|item| self.large(item))
     }
@@ -117,15 +118,16 @@ impl Reader<'_, '_> {
     /// Sends a file in pieces. `None` if the job ends.
     fn large(&self, item: Item) -> Option<()> {
         let result = match open(&item, self.sender.follows()) {
-            Ok(source) => self.pieces(&item, &*source)?,
+            Ok(source) => self.pieces(&item, source.into())?,
             Err(fault) => Err(fault),
         };
         let end = Message::FileEnd(FileEnd { index: item.index, result });
         self.outbox.send(OutFrame { head: encode(&end), body: None })
     }
 
-    fn pieces(&self, item: &Item, source: &dyn SourceFile) -> Option<Result<FileSeal, Fault>> {
+    fn pieces(&self, item: &Item, source: Arc<dyn SourceFile>) -> Option<Result<FileSeal, Fault>> {
         let seal = source.seal();
+        let splices = self.outbox.splices() && source.local().is_some();
         let mut hasher = ContentHasher::new();
         loop {
             let data = match source.next_data(hasher.len()) {
@@ -142,11 +144,16 @@ impl Reader<'_, '_> {
                 }
                 let at = hasher.len();
                 let len = (PIECE_LEN - at % PIECE_LEN).min(data.end - at) as usize;
-                match self.piece(source, at, len)? {
+                match self.piece(&*source, at, len)? {
                     Ok(bytes) => {
                         hasher.update(&bytes);
-                        let head = data_head(item.index, at, bytes.len());
-                        self.outbox.send(OutFrame { head, body: Some(bytes) })?;
+                        let head = data_head(item.index, at, len);
+                        let body = if splices {
+                            Body::Range { source: Arc::clone(&source), offset: at, len }
+                        } else {
+                            Body::Bytes(bytes)
+                        };
+                        self.outbox.send(OutFrame { head, body: Some(body) })?;
                         self.sender.moved(item.index, len as u64);
                     }
                     Err(fault) => return Some(Err(fault)),
@@ -154,7 +161,7 @@ impl Reader<'_, '_> {
             }
         }
         hasher.update_zeros(seal.size - hasher.len());
-        Some(check_unchanged(source).map(|()| FileSeal {
+        Some(check_unchanged(&*source).map(|()| FileSeal {
             size: seal.size,
             mtime: seal.mtime,
             hash: hasher.finish(),

@@ -104,7 +104,7 @@ impl Meta {
 }
 
 /// A regular file open for reading.
-pub(crate) trait SourceFile: Send {
+pub(crate) trait SourceFile: Send + Sync {
     /// Its size and time when it was opened.
     fn seal(&self) -> Seal;
 

@@ -1,0 +1,338 @@
+//! A directory of its own for each test, and haul run in it in every way: from
+//! here to here, from here to a host, and from a host to here. The host is this
+//! machine behind a real ssh server, or behind a pipe where the test needs to
+//! hold the connection in its hands.
+
+// Each test program uses a part of it.
+#![allow(dead_code)]
+
+use haul_testkit::haul::Outcome;
+use haul_testkit::{Haul, Snapshot, Sshd, SshdBuilder, TempDir, nasty, snapshot};
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, Permissions};
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+use std::thread;
+
+/// The program under test.
+pub(crate) const HAUL: &str = env!("CARGO_BIN_EXE_haul");
+
+/// User and group that own nothing.
+const NOBODY: u32 = 65534;
+
+/// Where the two sides of a copy are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    Local,
+    Upload,
+    Download,
+}
+
+impl Way {
+    pub(crate) const ALL: [Way; 3] = [Way::Local, Way::Upload, Way::Download];
+    pub(crate) const REMOTE: [Way; 2] = [Way::Upload, Way::Download];
+}
+
+/// A temporary directory that all may enter, with an ssh server if one is
+/// asked for.
+pub(crate) struct World {
+    dir: TempDir,
+    sshd: OnceLock<Sshd>,
+}
+
+impl World {
+    pub(crate) fn new() -> World {
+        let dir = TempDir::with_prefix("haul-test-").expect("a temporary directory");
+        mode(dir.path(), 0o755);
+        World { dir, sshd: OnceLock::new() }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// The server, started when it is first asked for.
+    pub(crate) fn sshd(&self) -> &Sshd {
+        self.sshd.get_or_init(|| quick_sshd().start().expect("sshd starts"))
+    }
+
+    /// What is done in one way, in a directory of its own.
+    pub(crate) fn scene(&self, way: Way) -> Scene<'_> {
+        let dir = self.path().join(format!("{way:?}").to_lowercase());
+        fs::create_dir(&dir).expect("a directory");
+        Scene { way, dir, reach: Reach::Ssh(self), nobody: false }
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        // Who is not root can't remove what is in a directory without rights.
+        let _ = nasty::unlock(self.path());
+    }
+}
+
+/// A server whose key exchange is a cheap one: these tests connect often.
+pub(crate) fn quick_sshd() -> SshdBuilder {
+    Sshd::builder().client_line("KexAlgorithms curve25519-sha256")
+}
+
+/// Runs `test` in every way, through real ssh.
+pub(crate) fn each_way(test: impl Fn(&Scene<'_>) + Sync) {
+    each_of(&Way::ALL, |_| {}, test);
+}
+
+/// Runs `test` to a host and from a host, through real ssh.
+pub(crate) fn each_remote_way(test: impl Fn(&Scene<'_>) + Sync) {
+    each_of(&Way::REMOTE, |_| {}, test);
+}
+
+/// Runs `test` in every way with both sides as a user who is not root, the
+/// host being behind a pipe.
+pub(crate) fn each_way_as_nobody(test: impl Fn(&Scene<'_>) + Sync) {
+    let as_nobody = |scene: &mut Scene<'_>| {
+        let pipe = script(&scene.path("pipe"), "shift\nexec sh -c \"$*\"");
+        let program = scene.path("haul");
+        run(Command::new("cp").arg(HAUL).arg(&program));
+        scene.reach = Reach::Pipe { rsh: pipe, program };
+        scene.nobody = true;
+        scene.give_to_nobody("");
+    };
+    each_of(&Way::ALL, as_nobody, test);
+}
+
+/// All ways at the same time: most of a connection's time is waiting.
+pub(crate) fn each_of(ways: &[Way], prepare: impl Fn(&mut Scene<'_>), test: impl Fn(&Scene<'_>) + Sync) {
+    let world = World::new();
+    let scenes: Vec<Scene<'_>> = ways.iter().map(|&way| world.scene(way)).collect();
+    thread::scope(|scope| {
+        let mut running = Vec::new();
+        for mut scene in scenes {
+            prepare(&mut scene);
+            let test = &test;
+            running.push((scene.way, scope.spawn(move || test(&scene))));
+        }
+        for (way, thread) in running {
+            if let Err(panic) = thread.join() {
+                eprintln!("the way was: {way:?}");
+                std::panic::resume_unwind(panic);
+            }
+        }
+    });
+}
+
+/// One way to copy, and a directory to do it in.
+pub(crate) struct Scene<'w> {
+    pub(crate) way: Way,
+    dir: PathBuf,
+    reach: Reach<'w>,
+    nobody: bool,
+}
+
+/// How the host is reached.
+enum Reach<'w> {
+    Ssh(&'w World),
+    Pipe { rsh: PathBuf, program: PathBuf },
+}
+
+impl Scene<'_> {
+    /// The path of `name`. A slash or dots at its end stay.
+    pub(crate) fn path(&self, name: impl AsRef<OsStr>) -> PathBuf {
+        let mut path = self.dir.clone().into_os_string();
+        path.push("/");
+        path.push(name);
+        path.into()
+    }
+
+    pub(crate) fn sshd(&self) -> &Sshd {
+        match &self.reach {
+            Reach::Ssh(world) => world.sshd(),
+            Reach::Pipe { .. } => panic!("this test has no ssh server"),
+        }
+    }
+
+    /// The host is reached by running `rsh` in place of ssh from now on.
+    pub(crate) fn reach_by(&mut self, rsh: &Path) {
+        self.reach = Reach::Pipe { rsh: rsh.to_path_buf(), program: HAUL.into() };
+    }
+
+    /// Writes a file, and makes the directories above it.
+    pub(crate) fn file(&self, name: impl AsRef<OsStr>, content: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().expect("it is below a root")).expect("directories");
+        fs::write(&path, content).expect("a file");
+        path
+    }
+
+    pub(crate) fn mkdir(&self, name: impl AsRef<OsStr>) -> PathBuf {
+        let path = self.path(name);
+        fs::create_dir_all(&path).expect("a directory");
+        path
+    }
+
+    pub(crate) fn symlink(&self, target: impl AsRef<Path>, name: impl AsRef<OsStr>) -> PathBuf {
+        let path = self.path(name);
+        std::os::unix::fs::symlink(target, &path).expect("a symbolic link");
+        path
+    }
+
+    pub(crate) fn read(&self, name: impl AsRef<OsStr>) -> String {
+        String::from_utf8_lossy(&fs::read(self.path(name)).expect("a file")).into_owned()
+    }
+
+    /// Whether anything has that name, a symbolic link to nowhere included.
+    pub(crate) fn exists(&self, name: impl AsRef<OsStr>) -> bool {
+        fs::symlink_metadata(self.path(name)).is_ok()
+    }
+
+    pub(crate) fn snapshot(&self, name: impl AsRef<OsStr>) -> Snapshot {
+        snapshot(self.path(name)).expect("the tree can be read")
+    }
+
+    /// The paths below `name`, in order, escaped.
+    pub(crate) fn list(&self, name: impl AsRef<OsStr>) -> Vec<String> {
+        let tree = self.snapshot(name);
+        tree.entries().skip(1).map(|(path, _)| path.escape_ascii().to_string()).collect()
+    }
+
+    /// Gives `name` and all below it to the user that haul runs as.
+    pub(crate) fn give_to_nobody(&self, name: &str) {
+        if is_root() {
+            let owner = format!("{NOBODY}:{NOBODY}");
+            run(Command::new("chown").args(["-R", "-h", &owner]).arg(self.path(name)));
+        }
+    }
+
+    /// haul without any word, in the scene's directory.
+    pub(crate) fn haul(&self) -> Haul {
+        let haul = match &self.reach {
+            Reach::Pipe { program, .. } if self.nobody && is_root() => {
+                let user = [format!("--reuid={NOBODY}"), format!("--regid={NOBODY}")];
+                Haul::new("setpriv").args(user).arg("--clear-groups").arg(program)
+            }
+            Reach::Pipe { program, .. } => Haul::new(program),
+            Reach::Ssh(_) => Haul::new(HAUL),
+        };
+        haul.cwd(&self.dir)
+    }
+
+    /// The words that say how the host is reached.
+    pub(crate) fn remote(&self) -> Vec<OsString> {
+        let (rsh, program) = match &self.reach {
+            Reach::Ssh(world) => (world.sshd().rsh().into(), HAUL.into()),
+            Reach::Pipe { rsh, program } => (rsh.clone().into_os_string(), program.clone()),
+        };
+        ["--rsh".into(), rsh, "--remote-haul".into(), program.into()].to_vec()
+    }
+
+    /// `path` as a location on the host.
+    pub(crate) fn there(&self, path: impl AsRef<OsStr>) -> OsString {
+        let mut location = OsString::from("haul-test:");
+        location.push(path);
+        location
+    }
+
+    /// A copy with `flags`, from paths below the scene's directory to another.
+    pub(crate) fn copy<S: AsRef<OsStr>>(
+        &self,
+        flags: &[&str],
+        sources: &[S],
+        dest: impl AsRef<OsStr>,
+    ) -> Haul {
+        let dest = self.path(dest);
+        let haul = self.haul().arg("copy").args(flags);
+        let haul = match self.way {
+            Way::Local => haul,
+            Way::Upload | Way::Download => haul.args(self.remote()),
+        };
+        let sources = sources.iter().map(|source| self.path(source).into_os_string());
+        match self.way {
+            Way::Local => haul.arg("--").args(sources).arg(dest),
+            Way::Upload => haul.arg("--").args(sources).arg(self.there(dest)),
+            Way::Download => {
+                haul.arg("--").args(sources.map(|source| self.there(source))).arg(dest)
+            }
+        }
+    }
+}
+
+/// Writes a script for `sh` and makes it executable. Another process does it:
+/// while this one has a file open for writing, a child of another test may
+/// hold it open too, and then it can't be run.
+pub(crate) fn script(path: &Path, lines: &str) -> PathBuf {
+    let mut writer = Command::new("sh")
+        .args(["-c", "cat > \"$0\" && chmod 755 \"$0\""])
+        .arg(path)
+        .stdin(Stdio::piped())
+        .spawn()
+        .expect("sh starts");
+    let text = format!("#!/bin/sh\n{lines}\n");
+    writer.stdin.take().expect("it was piped").write_all(text.as_bytes()).expect("taken");
+    assert!(writer.wait().expect("waited").success());
+    path.to_path_buf()
+}
+
+/// Runs a command that has to succeed.
+#[track_caller]
+pub(crate) fn run(command: &mut Command) {
+    let output = command.stdin(Stdio::null()).output().expect("it starts");
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+pub(crate) fn is_root() -> bool {
+    // A process's own directory in /proc belongs to its effective user.
+    fs::metadata("/proc/self").expect("a mounted /proc").uid() == 0
+}
+
+/// Sets permission bits.
+pub(crate) fn mode(path: impl AsRef<Path>, mode: u32) {
+    fs::set_permissions(path, Permissions::from_mode(mode)).expect("a mode that can be set");
+}
+
+/// The permission bits of what is at `path`.
+pub(crate) fn mode_of(path: impl AsRef<Path>) -> u32 {
+    fs::symlink_metadata(path).expect("it is there").mode() & 0o7777
+}
+
+/// The errors that a run reported, without the program's name in front.
+pub(crate) fn errors(run: &Outcome) -> Vec<String> {
+    let text = run.err();
+    let errors = text.lines().filter_map(|line| line.strip_prefix("haul: "));
+    errors.filter(|line| !line.starts_with("warning: ")).map(str::to_owned).collect()
+}
+
+/// Panics unless the run said exactly one error, which begins with `path`,
+/// holds `cause`, and is followed by a hint that holds `hint`.
+#[track_caller]
+pub(crate) fn assert_one_error(run: &Outcome, path: &str, cause: &str, hint: &str) {
+    let text = run.err();
+    let lines: Vec<&str> = text.lines().collect();
+    let said = match (&lines[..], hint) {
+        ([error], "") => error.starts_with(&format!("haul: {path}")) && error.contains(cause),
+        ([error, what_to_do], _) => {
+            error.starts_with(&format!("haul: {path}"))
+                && error.contains(cause)
+                && what_to_do.strip_prefix("  hint: ").is_some_and(|said| said.contains(hint))
+        }
+        _ => false,
+    };
+    assert!(said, "expected one error: {path}...{cause}, with the hint \"{hint}\"\n{run}");
+}
+
+/// Panics if a private file of haul's is anywhere below `dir`.
+#[track_caller]
+pub(crate) fn assert_no_strays(dir: &Path) {
+    let tree = snapshot(dir).expect("the tree can be read");
+    for (path, _) in tree.entries() {
+        let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
+        assert!(!name.starts_with(b".haul-"), "left behind: {}", path.escape_ascii());
+    }
+}
+
+/// An `OsStr` of bytes that need not be text.
+pub(crate) fn os(bytes: &[u8]) -> &OsStr {
+    OsStr::from_bytes(bytes)
+}

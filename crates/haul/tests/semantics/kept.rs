@@ -1,0 +1,181 @@
+//! What arrives of a tree: everything that is promised to be kept.
+
+use crate::common::*;
+use haul_testkit::{Compare, assert_same, assert_same_with, nasty, tree};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixListener;
+use std::process::Command;
+
+#[test]
+fn a_nasty_tree_arrives_as_it_is_and_again_nothing_is_copied() {
+    each_way(|scene| {
+        nasty::nasty(scene.path("nasty"), 1).expect("a nasty tree");
+        let source = scene.snapshot("nasty");
+        scene.copy(&["-r"], &["nasty"], "copy").run().expect_ok();
+        assert_same(&source, &scene.snapshot("copy"));
+        assert_no_strays(&scene.path("copy"));
+
+        let again = scene.copy(&["-r"], &["nasty/."], "copy").run().expect_ok();
+        assert!(again.out().starts_with("copied nothing in "), "{again}");
+        assert!(!again.out().contains("failed"), "{again}");
+        assert_same_with(&source, &scene.snapshot("copy"), Compare::everything().ignoring_root());
+    });
+}
+
+#[test]
+fn a_user_who_is_not_root_gets_the_same() {
+    each_way_as_nobody(|scene| {
+        nasty::nasty(scene.path("nasty"), 2).expect("a nasty tree");
+        for unreadable in ["file-000", "file-200"] {
+            // Made only for root, who can read them.
+            let _ = fs::remove_file(scene.path("nasty/modes").join(unreadable));
+        }
+        scene.give_to_nobody("nasty");
+        let source = scene.snapshot("nasty");
+        scene.copy(&["-r"], &["nasty"], "copy").run().expect_ok();
+        assert_same(&source, &scene.snapshot("copy"));
+
+        // What is left is finished, in directories without leave to write too.
+        let gone = scene.path("copy/modes/dir-555");
+        mode(&gone, 0o755);
+        fs::remove_file(gone.join("inside")).expect("removed");
+        mode(&gone, 0o555);
+        nasty::set_mtime(&gone, 5, 5).expect("a time");
+        let again = scene.copy(&["-r"], &["nasty/modes"], "copy").run().expect_ok();
+        assert!(again.out().starts_with("copied 1 file, 6 B in "), "{again}");
+        assert_same_with(&source, &scene.snapshot("copy"), Compare::everything().ignoring_root());
+    });
+}
+
+#[test]
+fn files_of_every_size_arrive_whole() {
+    each_way(|scene| {
+        let made = tree::sizes(scene.path("sizes"), 3).expect("a tree");
+        // On both sides of what goes in one piece, and of several pieces.
+        for (seed, len) in [(512 << 10) - 1, 512 << 10, (512 << 10) + 1, (4 << 20) - 1, 9 << 20]
+            .into_iter()
+            .enumerate()
+        {
+            let path = scene.path("sizes").join(format!("more-{len}"));
+            tree::random_file(path, len, seed as u64).expect("a file");
+        }
+        assert_eq!(made.files, 12);
+        scene.copy(&["-r"], &["sizes"], "copy").run().expect_ok();
+        assert_same(&scene.snapshot("sizes"), &scene.snapshot("copy"));
+    });
+}
+
+#[test]
+fn thousands_of_files_and_directories_arrive() {
+    each_way(|scene| {
+        tree::many(scene.path("many"), 3000, 700, 600, 4).expect("a tree");
+        let run = scene.copy(&["-r"], &["many"], "copy").run().expect_ok();
+        assert!(run.out().starts_with("copied 3,000 files, 2.0 MiB in "), "{run}");
+        assert_same(&scene.snapshot("many"), &scene.snapshot("copy"));
+    });
+}
+
+#[test]
+fn a_tree_deeper_than_any_path_can_say_arrives() {
+    const LEVELS: usize = 600;
+    each_way(|scene| {
+        tree::deep(scene.path("deep"), LEVELS, 5).expect("a tree");
+        scene.copy(&["-r"], &["deep"], "copy").run().expect_ok();
+        assert_eq!(tree::depth(scene.path("copy"), 5).expect("a tree"), LEVELS);
+    });
+}
+
+#[test]
+fn set_user_id_is_not_lent_to_the_new_owner() {
+    each_way(|scene| {
+        scene.file("tree/dir/inside", "x");
+        for (name, bits) in [("suid", 0o4755), ("sgid", 0o2711), ("both", 0o6755)] {
+            mode(scene.file(format!("tree/{name}"), name), bits);
+        }
+        mode(scene.path("tree/dir"), 0o2755);
+        scene.copy(&["-r"], &["tree"], "copy").run().expect_ok();
+        scene.copy(&[], &["tree/suid"], "alone").run().expect_ok();
+        let kept = ["copy/suid", "copy/sgid", "copy/both", "copy/dir", "alone"]
+            .map(|name| mode_of(scene.path(name)));
+        assert_eq!(kept.map(|mode| format!("{mode:o}")), ["755", "711", "755", "755", "755"]);
+    });
+}
+
+#[test]
+fn a_new_file_is_its_owners_alone_until_it_has_its_mode() {
+    each_way(|scene| {
+        // A mask that would take rights away does not: the mode is the source's.
+        mode(scene.file("open", "x"), 0o666);
+        mode(scene.file("secret", "x"), 0o600);
+        mode(scene.mkdir("tree"), 0o777);
+        scene.mkdir("there");
+        scene.copy(&["-r"], &["open", "secret", "tree"], "there").run().expect_ok();
+        let modes = ["open", "secret", "tree"].map(|name| mode_of(scene.path("there").join(name)));
+        assert_eq!(modes, [0o666, 0o600, 0o777]);
+    });
+}
+
+#[test]
+fn what_is_no_file_is_passed_over_with_a_warning() {
+    each_way(|scene| {
+        scene.file("tree/file", "x");
+        run(Command::new("mkfifo").arg(scene.path("tree/fifo")));
+        let _socket = UnixListener::bind(scene.path("tree/sock")).expect("a socket");
+        let all = scene.copy(&["-r"], &["tree"], "copy").run().expect_ok();
+        assert_eq!(scene.list("copy"), ["file"]);
+        // The copy's name or the source's, depending on who tells it.
+        let top = if scene.way == Way::Upload { "tree" } else { "copy" };
+        let warning = |name| {
+            format!("haul: warning: {top}/{name}: a FIFO, socket or device: not copied\n")
+        };
+        assert_eq!(all.err(), warning("fifo") + &warning("sock"));
+        assert!(all.out().ends_with("; passed over 2\n"), "{all}");
+
+        // Named one by one, too; a device needs no rights to be passed over.
+        scene.symlink("/dev/zero", "zero");
+        scene.mkdir("there");
+        let named = scene.copy(&["-L"], &["tree/fifo", "zero"], "there").run().expect_ok();
+        assert_eq!(named.err().matches("warning").count(), 2, "{named}");
+        assert_eq!(scene.list("there"), [""; 0]);
+    });
+}
+
+#[test]
+fn a_file_that_is_read_only_its_owner_may_copy_and_replace() {
+    each_way_as_nobody(|scene| {
+        mode(scene.file("a", "new content"), 0o400);
+        mode(scene.file("b", "old"), 0o444);
+        scene.give_to_nobody("");
+        scene.copy(&[], &["a"], "b").run().expect_ok();
+        assert_eq!((scene.read("b").as_str(), mode_of(scene.path("b"))), ("new content", 0o400));
+    });
+}
+
+#[test]
+fn holes_stay_holes_and_a_hole_at_the_end_counts() {
+    each_way(|scene| {
+        let file = fs::File::create(scene.path("a")).expect("a file");
+        std::os::unix::fs::FileExt::write_all_at(&file, b"data", 3 << 20).expect("written");
+        file.set_len(40 << 20).expect("extended");
+        scene.copy(&[], &["a"], "b").run().expect_ok();
+        assert_same(&scene.snapshot("a"), &scene.snapshot("b"));
+        let meta = fs::metadata(scene.path("b")).expect("it is there");
+        assert_eq!(meta.len(), 40 << 20);
+        assert!(meta.blocks() * 512 < 1 << 20, "{} blocks", meta.blocks());
+    });
+}
+
+#[test]
+fn a_single_name_may_be_any_bytes() {
+    each_way(|scene| {
+        let name = os(b"\xff\n -\x1b[2J");
+        scene.file(name, "x");
+        scene.mkdir("there");
+        scene.copy(&[], &[name], "there").run().expect_ok();
+        assert_eq!(fs::read(scene.path("there").join(name)).expect("a file"), b"x");
+        let other = os(b"\xfe:\r'$(id)'");
+        scene.copy(&[], &[name], other).run().expect_ok();
+        assert_eq!(fs::read(scene.path(other)).expect("a file"), b"x");
+    });
+}

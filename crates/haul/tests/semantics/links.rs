@@ -1,0 +1,117 @@
+//! Symbolic links: kept as they are, or followed with -L.
+
+use crate::common::*;
+use haul_testkit::assert_same;
+use std::fs;
+use std::time::Duration;
+
+#[test]
+fn a_link_is_kept_as_a_link_wherever_it_leads() {
+    each_way(|scene| {
+        scene.file("target", "x");
+        scene.symlink("target", "to-file");
+        scene.symlink("missing", "dangling");
+        scene.symlink("/etc", "to-dir");
+        scene.mkdir("there");
+        scene.copy(&[], &["to-file", "dangling", "to-dir"], "there").run().expect_ok();
+        for (name, leads) in [("to-file", "target"), ("dangling", "missing"), ("to-dir", "/etc")] {
+            let target = fs::read_link(scene.path("there").join(name)).expect("a link");
+            assert_eq!(target.to_str(), Some(leads));
+        }
+        assert_eq!(scene.list("there").len(), 3);
+    });
+}
+
+#[test]
+fn with_l_what_links_lead_to_is_copied() {
+    each_way(|scene| {
+        scene.file("elsewhere/dir/deep", "deep");
+        let file = scene.file("elsewhere/file", "content");
+        mode(&file, 0o640);
+        scene.symlink(scene.path("elsewhere/dir"), "to-dir");
+        scene.mkdir("tree/sub");
+        scene.symlink(&file, "tree/to-file");
+        scene.symlink("../elsewhere/dir", "tree/to-dir");
+        scene.symlink("../to-dir", "tree/to-a-link");
+        scene.mkdir("there");
+        scene.copy(&["-rL"], &["tree", "to-dir"], "there").run().expect_ok();
+        assert_eq!(
+            scene.list("there"),
+            [
+                "to-dir",
+                "to-dir/deep",
+                "tree",
+                "tree/sub",
+                "tree/to-a-link",
+                "tree/to-a-link/deep",
+                "tree/to-dir",
+                "tree/to-dir/deep",
+                "tree/to-file"
+            ]
+        );
+        assert_same(&scene.snapshot("elsewhere/file"), &scene.snapshot("there/tree/to-file"));
+        assert_same(&scene.snapshot("elsewhere/dir"), &scene.snapshot("there/tree/to-dir"));
+    });
+}
+
+#[test]
+fn with_l_links_that_lead_nowhere_or_in_a_circle_fail_alone() {
+    each_way(|scene| {
+        scene.file("tree/sub/file", "x");
+        for (target, name) in [
+            ("missing", "dangling"),
+            ("b", "a"),
+            ("a", "b"),
+            ("..", "sub/up"),
+            (".", "sub/itself"),
+            ("../../tree", "sub/top"),
+        ] {
+            scene.symlink(target, format!("tree/{name}"));
+        }
+        let copy = scene.copy(&["-rL"], &["tree"], "copy").limit(Duration::from_secs(20));
+        let run = copy.run().expect_code(1);
+        assert_eq!(scene.list("copy"), ["sub", "sub/file"]);
+        let mut errors = errors(&run);
+        errors.sort();
+        let above = "the symbolic link leads to a directory above it";
+        assert_eq!(
+            errors,
+            [
+                "tree/a: can't look at it: Too many levels of symbolic links".to_owned(),
+                "tree/b: can't look at it: Too many levels of symbolic links".to_owned(),
+                "tree/dangling: nothing is there, or a symbolic link that leads nowhere".to_owned(),
+                format!("tree/sub/itself: {above}"),
+                format!("tree/sub/top: {above}"),
+                format!("tree/sub/up: {above}"),
+            ],
+            "{run}"
+        );
+    });
+}
+
+#[test]
+fn a_link_at_the_destination_is_replaced_and_not_followed() {
+    each_way(|scene| {
+        scene.file("a", "new");
+        scene.file("target", "untouched");
+        scene.symlink("target", "to-file");
+        scene.symlink("missing", "dangling");
+        for dest in ["to-file", "dangling"] {
+            scene.copy(&[], &["a"], dest).run().expect_ok();
+            assert!(fs::symlink_metadata(scene.path(dest)).expect("it is there").is_file());
+            assert_eq!(scene.read(dest), "new");
+        }
+        assert_eq!(scene.read("target"), "untouched");
+        assert!(!scene.exists("missing"));
+        // A link replaces a file, and a link that leads elsewhere.
+        scene.symlink("a", "link");
+        scene.copy(&[], &["link"], "to-file").run().expect_ok();
+        scene.symlink("elsewhere", "other");
+        scene.copy(&[], &["link"], "other").run().expect_ok();
+        for name in ["to-file", "other"] {
+            let target = fs::read_link(scene.path(name)).expect("a link");
+            assert_eq!(target.to_str(), Some("a"), "{name}");
+        }
+        assert_no_strays(&scene.path(""));
+    });
+}

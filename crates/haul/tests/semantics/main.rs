@@ -1,0 +1,12 @@
+//! What a copy does when all goes well: where it puts things, what it keeps of
+//! them, and what it replaces.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod home;
+mod kept;
+mod links;
+mod placing;
+mod replacing;
+mod skipping;

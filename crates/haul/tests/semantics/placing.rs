@@ -1,0 +1,172 @@
+//! Where the sources end up.
+
+use crate::common::*;
+use std::fs;
+
+#[test]
+fn a_directory_receives_the_sources_under_their_names() {
+    each_way(|scene| {
+        scene.file("a.txt", "a");
+        scene.file("tree/sub/b.txt", "b");
+        scene.mkdir("there");
+        scene.copy(&["-r"], &["a.txt", "tree"], "there").run().expect_ok();
+        assert_eq!(scene.list("there"), ["a.txt", "tree", "tree/sub", "tree/sub/b.txt"]);
+
+        scene.symlink("there", "link");
+        scene.file("c.txt", "c");
+        scene.copy(&[], &["c.txt"], "link").run().expect_ok();
+        assert_eq!(scene.read("there/c.txt"), "c");
+        assert!(fs::symlink_metadata(scene.path("link")).expect("it is there").is_symlink());
+    });
+}
+
+#[test]
+fn a_missing_directory_is_made_if_it_ends_with_a_slash() {
+    each_way(|scene| {
+        scene.file("a", "a");
+        scene.file("b", "b");
+        scene.copy(&[], &["a", "b"], "two//").run().expect_ok();
+        assert_eq!(scene.list("two"), ["a", "b"]);
+        scene.file("tree/c", "c");
+        scene.copy(&["-r"], &["tree"], "one/").run().expect_ok();
+        assert_eq!(scene.list("one"), ["tree", "tree/c"]);
+    });
+}
+
+#[test]
+fn directories_above_a_destination_are_not_made() {
+    each_way(|scene| {
+        scene.file("a", "a");
+        for dest in ["no/such/", "no/name"] {
+            let run = scene.copy(&[], &["a"], dest).run().expect_code(4);
+            let path = scene.path(dest);
+            let cause = "can't open the directory above it: No such file or directory";
+            assert_one_error(&run, path.to_str().expect("text"), cause, "");
+            assert!(!scene.exists("no"));
+        }
+    });
+}
+
+#[test]
+fn any_other_destination_is_the_new_name() {
+    each_way(|scene| {
+        scene.file("a", "a");
+        scene.file("tree/sub/b", "b");
+        scene.copy(&[], &["a"], "file").run().expect_ok();
+        assert_eq!(scene.read("file"), "a");
+        scene.copy(&["-r"], &["tree"], "copy").run().expect_ok();
+        assert_eq!(scene.list("copy"), ["sub", "sub/b"]);
+        // It is a directory now.
+        scene.copy(&["-r"], &["tree/sub"], "copy").run().expect_ok();
+        assert_eq!(scene.list("copy"), ["sub", "sub/b"]);
+    });
+}
+
+#[test]
+fn a_slash_after_a_file_is_no_new_name() {
+    each_way(|scene| {
+        scene.file("a", "new content");
+        scene.file("file", "old");
+        let run = scene.copy(&[], &["a"], "file/").run().expect_code(4);
+        assert_one_error(
+            &run,
+            &format!("{}", scene.path("file/").display()),
+            "Not a directory",
+            "",
+        );
+        assert_eq!(scene.read("file"), "old");
+    });
+}
+
+#[test]
+fn several_sources_need_a_directory() {
+    each_way(|scene| {
+        scene.file("a", "a");
+        scene.file("b", "b");
+        scene.file("file", "old");
+        for dest in ["missing", "file"] {
+            let run = scene.copy(&[], &["a", "b"], dest).run().expect_code(2);
+            let path = format!("{}", scene.path(dest).display());
+            let cause = "it is not a directory, and several sources need one; end it with a slash";
+            assert_one_error(&run, &path, cause, "");
+        }
+        assert!(!scene.exists("missing"));
+        assert_eq!(scene.read("file"), "old");
+    });
+}
+
+#[test]
+fn sources_that_would_replace_each_other_are_refused() {
+    each_way(|scene| {
+        scene.file("one/x", "1");
+        scene.file("two/x", "2");
+        scene.mkdir("there");
+        let run = scene.copy(&["-r"], &["one/x", "two/x/"], "there").run().expect_code(2);
+        assert!(run.err().contains("would both arrive as x\n  hint: "), "{run}");
+        assert_eq!(scene.list("there"), [""; 0]);
+    });
+}
+
+#[test]
+fn a_directory_needs_leave_and_the_others_are_copied() {
+    each_way(|scene| {
+        scene.file("tree/a", "a");
+        scene.file("b", "b");
+        scene.mkdir("there");
+        let run = scene.copy(&[], &["tree", "b"], "there").run().expect_code(1);
+        let path = format!("{}", scene.path("tree").display());
+        assert_one_error(&run, &path, "it is a directory, and is left out", "use -r");
+        assert_eq!(scene.list("there"), ["b"]);
+    });
+}
+
+#[test]
+fn the_content_of_a_dot_goes_straight_into_the_destination() {
+    each_way(|scene| {
+        scene.file("tree/sub/a", "a");
+        scene.file("tree/.hidden", "h");
+        mode(scene.path("tree"), 0o700);
+        let there = scene.file("there/kept", "k").with_file_name("");
+        mode(&there, 0o755);
+        scene.copy(&["-r"], &["tree/."], "there").run().expect_ok();
+        assert_eq!(scene.list("there"), [".hidden", "kept", "sub", "sub/a"]);
+        assert_eq!(mode_of(there), 0o755, "the mode of a directory that stood before");
+        // "sub/.." is the same directory.
+        scene.copy(&["-r"], &["tree/sub/.."], "new/").run().expect_ok();
+        assert_eq!(scene.list("new"), [".hidden", "sub", "sub/a"]);
+    });
+}
+
+#[test]
+fn a_slash_after_a_source_changes_nothing_but_follows_a_link() {
+    each_way(|scene| {
+        scene.file("tree/a", "a");
+        scene.symlink("tree", "link");
+        scene.mkdir("there");
+        scene.copy(&["-r"], &["tree//", "link/"], "there").run().expect_ok();
+        assert_eq!(scene.list("there"), ["link", "link/a", "tree", "tree/a"]);
+        scene.mkdir("again");
+        scene.copy(&["-r"], &["tree", "link"], "again").run().expect_ok();
+        assert_eq!(scene.list("again"), ["link", "tree", "tree/a"]);
+        let link = fs::read_link(scene.path("again/link")).expect("a symbolic link");
+        assert_eq!(link.to_str(), Some("tree"));
+    });
+}
+
+#[test]
+fn paths_here_start_in_the_working_directory() {
+    let world = World::new();
+    let scene = world.scene(Way::Local);
+    scene.file("a:b", "a");
+    scene.file("-x", "x");
+    scene.file("sub/c", "c");
+    let haul = || scene.haul().cwd(scene.path("sub")).arg("copy");
+    haul().args(["c", "d"]).run().expect_ok();
+    haul().args(["../a:b", "."]).run().expect_ok();
+    haul().args(["-r", ".", "../all"]).run().expect_ok();
+    assert_eq!(scene.list("all"), ["a:b", "c", "d"]);
+    // A colon makes a host, unless a slash stands before it; a dash an option,
+    // unless "--" does.
+    scene.haul().args(["copy", "./a:b", "--", "-x", "sub"]).run().expect_ok();
+    assert_eq!(scene.list("sub"), ["-x", "a:b", "c", "d"]);
+}

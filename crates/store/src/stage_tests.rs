@@ -1,0 +1,289 @@
+//! Tests of stages, for files without a name and for private names alike: what
+//! is published is whole and has its metadata, and nothing else ever shows.
+
+use super::*;
+use haul_model::ContentHash;
+use haul_testkit::content::bytes;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use tempfile::TempDir;
+
+const TIME: Timestamp = Timestamp { secs: 1_234_567_890, nanos: 987_654_321 };
+
+/// Both kinds of stage.
+const KINDS: [fn(Arc<Dir>) -> io::Result<Stage>; 2] = [Stage::create, Stage::create_named];
+
+struct Place {
+    temp: TempDir,
+    dir: Arc<Dir>,
+}
+
+impl Place {
+    fn new() -> Self {
+        let temp = tempfile::tempdir().expect("a temporary directory");
+        let dir = Arc::new(Dir::open(temp.path()).expect("opened"));
+        Self { temp, dir }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.temp.path().join(name)
+    }
+
+    /// The names that are there, in order.
+    fn names(&self) -> Vec<String> {
+        names_in(self.temp.path())
+    }
+}
+
+fn names_in(path: &Path) -> Vec<String> {
+    let entries = fs::read_dir(path).expect("read");
+    let mut names: Vec<_> = entries
+        .map(|entry| entry.expect("read").file_name().into_string().expect("UTF-8"))
+        .collect();
+    names.sort();
+    names
+}
+
+fn name(text: &str) -> Name {
+    Name::new(text.as_bytes()).expect("a plain name")
+}
+
+fn proof() -> Verified {
+    Verified::by_local_copy(0, 0).expect("equal")
+}
+
+fn publish(stage: Stage, to: &str, placement: Placement) -> io::Result<Publication> {
+    stage.publish(proof(), &name(to), 0o640, TIME, placement)
+}
+
+/// Stages `content` and publishes it as `file`.
+fn put(
+    place: &Place,
+    create: fn(Arc<Dir>) -> io::Result<Stage>,
+    content: &[u8],
+    placement: Placement,
+) -> io::Result<Publication> {
+    let stage = create(Arc::clone(&place.dir)).expect("created");
+    stage.write_at(content, 0).expect("written");
+    publish(stage, "file", placement)
+}
+
+#[test]
+fn a_new_file_has_content_mode_and_time_and_nothing_else_is_left() {
+    for create in KINDS {
+        for placement in [Placement::New, Placement::Keep, Placement::Replace] {
+            let place = Place::new();
+            let published = put(&place, create, b"content", placement);
+            assert_eq!(published.expect("published"), Publication::Published);
+            let meta = fs::metadata(place.path("file")).expect("there");
+            assert_eq!(meta.mode() & 0o7777, 0o640);
+            assert_eq!((meta.mtime(), meta.mtime_nsec()), (TIME.secs, TIME.nanos.into()));
+            assert_eq!(fs::read(place.path("file")).expect("read"), b"content");
+            assert_eq!(place.names(), ["file"]);
+        }
+    }
+}
+
+#[test]
+fn what_has_the_name_stays_or_goes_as_the_placement_says() {
+    for create in KINDS {
+        for (placement, publication, content) in [
+            (Placement::Keep, Publication::Kept, "old"),
+            // It appeared after someone looked.
+            (Placement::New, Publication::Published, "new"),
+            (Placement::Replace, Publication::Published, "new"),
+        ] {
+            let place = Place::new();
+            fs::write(place.path("file"), "old").expect("written");
+            let published = put(&place, create, b"new", placement).expect("no error");
+            assert_eq!(published, publication, "{placement:?}");
+            assert_eq!(fs::read_to_string(place.path("file")).expect("read"), content);
+            assert_eq!(place.names(), ["file"], "{placement:?}");
+        }
+    }
+}
+
+#[test]
+fn a_link_of_that_name_is_replaced_and_not_followed() {
+    for create in KINDS {
+        for placement in [Placement::New, Placement::Keep, Placement::Replace] {
+            let place = Place::new();
+            fs::write(place.path("target"), "old").expect("written");
+            symlink("target", place.path("file")).expect("linked");
+            put(&place, create, b"new", placement).expect("no error");
+            assert_eq!(fs::read(place.path("target")).expect("read"), b"old");
+            let meta = fs::symlink_metadata(place.path("file")).expect("there");
+            assert_eq!(meta.is_symlink(), placement == Placement::Keep, "{placement:?}");
+            assert_eq!(place.names(), ["file", "target"]);
+        }
+    }
+}
+
+#[test]
+fn a_directory_of_that_name_is_never_replaced() {
+    for create in KINDS {
+        for placement in [Placement::New, Placement::Replace] {
+            let place = Place::new();
+            fs::create_dir(place.path("file")).expect("made");
+            assert!(put(&place, create, b"new", placement).is_err(), "{placement:?}");
+            assert!(place.path("file").is_dir());
+            assert_eq!(place.names(), ["file"], "{placement:?}");
+        }
+    }
+}
+
+#[test]
+fn a_stage_that_is_given_up_leaves_nothing() {
+    for create in KINDS {
+        let place = Place::new();
+        let stage = create(Arc::clone(&place.dir)).expect("created");
+        stage.write_at(&[1; 10_000], 5).expect("written");
+        let mode = stage.file().metadata().expect("there").mode();
+        assert_eq!(mode & 0o7777, 0o600, "nobody else may look in");
+        assert!(place.names().iter().all(|name| name.starts_with(".haul-")));
+        drop(stage);
+        assert_eq!(place.names(), [""; 0]);
+    }
+}
+
+#[test]
+fn an_extended_stage_ends_with_a_hole() {
+    for create in KINDS {
+        let place = Place::new();
+        let stage = create(Arc::clone(&place.dir)).expect("created");
+        stage.write_at(b"head", 0).expect("written");
+        stage.set_len(4 << 20).expect("extended");
+        publish(stage, "file", Placement::New).expect("published");
+        let content = fs::read(place.path("file")).expect("read");
+        assert_eq!(content.len(), 4 << 20);
+        assert!(content.starts_with(b"head") && content[4..].iter().all(|byte| *byte == 0));
+        assert!(fs::metadata(place.path("file")).expect("there").blocks() * 512 < 1 << 20);
+    }
+}
+
+#[test]
+fn a_reader_sees_the_whole_old_or_the_whole_new_content_at_any_time() {
+    const ROUNDS: u8 = 200;
+    const LEN: usize = 20_000;
+    for create in KINDS {
+        let place = Place::new();
+        put(&place, create, &[0; LEN], Placement::New).expect("published");
+        let done = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let reader = scope.spawn(|| {
+                let mut last = 0;
+                while !done.load(Ordering::Relaxed) {
+                    let content = fs::read(place.path("file")).expect("it is always there");
+                    assert_eq!(content.len(), LEN);
+                    assert!(content.iter().all(|byte| *byte == content[0]), "a mixture");
+                    assert!(content[0] >= last, "the old content came back");
+                    last = content[0];
+                }
+            });
+            for round in 1..=ROUNDS {
+                put(&place, create, &[round; LEN], Placement::Replace).expect("published");
+            }
+            done.store(true, Ordering::Relaxed);
+            reader.join().expect("the reader saw nothing else");
+        });
+        assert_eq!(place.names(), ["file"]);
+    }
+}
+
+#[test]
+fn a_name_that_appears_while_others_publish_is_kept_by_those_who_keep() {
+    for create in KINDS {
+        let place = Place::new();
+        let published: usize = thread::scope(|scope| {
+            let keepers: Vec<_> = (0..8u8)
+                .map(|n| {
+                    let place = &place;
+                    scope.spawn(move || put(place, create, &[n; 100], Placement::Keep))
+                })
+                .collect();
+            let publications = keepers.into_iter().map(|k| k.join().expect("no panic"));
+            publications.filter(|p| matches!(p, Ok(Publication::Published))).count()
+        });
+        assert_eq!(published, 1);
+        assert_eq!(place.names(), ["file"]);
+    }
+}
+
+#[test]
+fn a_directory_that_is_gone_is_an_error_and_no_more() {
+    for create in KINDS {
+        let place = Place::new();
+        fs::create_dir(place.path("dir")).expect("made");
+        let dir = Arc::new(Dir::open(&place.path("dir")).expect("opened"));
+        let stage = create(Arc::clone(&dir)).expect("created");
+        fs::remove_dir_all(place.path("dir")).expect("removed");
+        assert!(publish(stage, "file", Placement::New).is_err());
+        assert!(create(dir).is_err());
+        assert_eq!(place.names(), [""; 0]);
+    }
+}
+
+#[test]
+fn a_symbolic_link_appears_in_one_step_and_keeps_to_the_placement() {
+    let place = Place::new();
+    let link = |to: &str, target: &[u8], placement| {
+        Publication::of_symlink(&place.dir, target, &name(to), TIME, placement)
+    };
+    fs::write(place.path("file"), "old").expect("written");
+    fs::create_dir(place.path("dir")).expect("made");
+    assert_eq!(link("a", b"b", Placement::New).expect("made"), Publication::Published);
+    assert_eq!(link("file", b"b", Placement::Keep).expect("no error"), Publication::Kept);
+    assert_eq!(fs::read(place.path("file")).expect("read"), b"old");
+    assert_eq!(link("file", b"b", Placement::New).expect("made"), Publication::Published);
+    assert_eq!(link("a", b"c", Placement::Replace).expect("made"), Publication::Published);
+    assert!(link("dir", b"b", Placement::Replace).is_err());
+    assert!(link("b", b"", Placement::New).is_err(), "a link leads somewhere");
+    assert!(link("b", b"x\0y", Placement::New).is_err(), "no target holds a NUL byte");
+    assert!(link("b", &[b'x'; 5000], Placement::New).is_err(), "no target is as long as this");
+    assert_eq!(fs::read_link(place.path("a")).expect("a link"), Path::new("c"));
+    assert_eq!(place.dir.stat(&name("a")).expect("there").mtime, TIME);
+    assert_eq!(place.names(), ["a", "dir", "file"]);
+}
+
+#[test]
+fn a_private_name_that_is_taken_is_drawn_anew_but_not_for_ever() {
+    let place = Place::new();
+    let tries = std::cell::Cell::new(0);
+    let taken_until = |free_at: usize| {
+        tries.set(0);
+        with_private_name(&place.dir, |temp| {
+            tries.set(tries.get() + 1);
+            assert!(temp.starts_with(".haul-") && temp.len() == 22, "{temp}");
+            match tries.get() < free_at {
+                true => Err(io::ErrorKind::AlreadyExists.into()),
+                false => Ok(()),
+            }
+        })
+        .map(|_| tries.get())
+    };
+    assert_eq!(taken_until(3).expect("the third is free"), 3);
+    let gave_up = taken_until(usize::MAX).expect_err("all are taken");
+    assert_eq!(gave_up.kind(), io::ErrorKind::AlreadyExists);
+    assert_eq!(tries.get(), NAME_ATTEMPTS_MAX);
+}
+
+#[test]
+fn private_names_differ() {
+    let mut names: Vec<_> = (0..1000).map(|_| private_name()).collect();
+    names.sort();
+    names.dedup();
+    assert_eq!(names.len(), 1000);
+}
+
+#[test]
+fn content_is_proven_by_its_hash_or_by_its_length() {
+    let content = bytes(1000, 1);
+    let hash = ContentHash::of(&content);
+    assert!(Verified::by_hash(&hash, &ContentHash::of(&content)).is_ok());
+    assert!(Verified::by_hash(&hash, &ContentHash::of(&content[1..])).is_err());
+    assert!(Verified::by_local_copy(5, 5).is_ok());
+    assert!(Verified::by_local_copy(5, 4).is_err());
+}

@@ -1,0 +1,230 @@
+//! Holes are found where they are, compared with a reader that knows nothing
+//! of holes, and content that the kernel moves is the content that was there.
+//! File systems that can share content are made in images where that is allowed.
+
+use haul_sys::{clone_file, copy_range, next_data};
+use haul_testkit::content::{Stream, bytes};
+use std::fs::{self, File};
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use tempfile::TempDir;
+
+/// Most file systems' block.
+const BLOCK: u64 = 4096;
+
+/// A directory on each kind of file system that is at hand.
+fn places() -> Vec<TempDir> {
+    let mut places = vec![tempfile::tempdir().expect("a temporary directory")];
+    if Path::new("/dev/shm").is_dir() {
+        places.extend(tempfile::tempdir_in("/dev/shm"));
+    }
+    places
+}
+
+/// A file system in an image, mounted for a test.
+struct Image {
+    temp: TempDir,
+}
+
+impl Image {
+    /// An xfs, whose files can share content. `None` where that can't be made:
+    /// it needs root, its tools and a free loop device.
+    fn sharing() -> Option<Self> {
+        /// mkfs.xfs makes none that is smaller.
+        const XFS_BYTES_MIN: u64 = 300 << 20;
+        let image = Self { temp: tempfile::tempdir().ok()? };
+        let file = image.temp.path().join("image");
+        File::create(&file).and_then(|file| file.set_len(XFS_BYTES_MIN)).ok()?;
+        fs::create_dir(image.root()).ok()?;
+        run("mkfs.xfs", &["-q".as_ref(), &file])?;
+        run("mount", &["-o".as_ref(), "loop".as_ref(), &file, &image.root()])?;
+        Some(image)
+    }
+
+    fn root(&self) -> PathBuf {
+        self.temp.path().join("root")
+    }
+}
+
+impl Drop for Image {
+    fn drop(&mut self) {
+        let _ = run("umount", &[&self.root()]);
+    }
+}
+
+/// Runs a program; `None` unless it succeeds.
+fn run(program: &str, args: &[&Path]) -> Option<()> {
+    let output = Command::new(program).args(args).output().ok()?;
+    output.status.success().then_some(())
+}
+
+fn file_at(path: &Path) -> File {
+    let mut options = File::options();
+    options.read(true).write(true).create(true).truncate(true);
+    options.open(path).expect("created")
+}
+
+/// All ranges with data, as a copier asks for them.
+fn ranges(file: &File, size: u64) -> Vec<Range<u64>> {
+    let mut found = Vec::new();
+    let mut at = 0;
+    while let Some(range) = next_data(file, at, size).expect("told") {
+        assert!(range.start >= at && range.start < range.end && range.end <= size, "{range:?}");
+        at = range.end;
+        found.push(range);
+    }
+    found
+}
+
+/// Checks the ranges against the content: whatever is outside of them is zero.
+fn check_ranges(path: &Path, file: &File) -> Vec<Range<u64>> {
+    let mut content = fs::read(path).expect("read");
+    let found = ranges(file, content.len() as u64);
+    for range in &found {
+        content[range.start as usize..range.end as usize].fill(0);
+    }
+    assert!(content.iter().all(|byte| *byte == 0), "data outside of {found:?}");
+    found
+}
+
+#[test]
+fn a_file_without_holes_is_one_range_and_an_empty_one_none() {
+    for place in places() {
+        let path = place.path().join("file");
+        for size in [0, 1, BLOCK - 1, BLOCK, BLOCK + 1, 100_000] {
+            fs::write(&path, bytes(size as usize, 1)).expect("written");
+            let file = File::open(&path).expect("open");
+            let found = check_ranges(&path, &file);
+            assert_eq!(found.len(), usize::from(size > 0), "{size}: {found:?}");
+            assert_eq!(next_data(&file, size, size).expect("told"), None);
+            assert_eq!(next_data(&file, u64::MAX, size).expect("told"), None);
+        }
+    }
+}
+
+#[test]
+fn every_layout_of_holes_is_told_so_that_no_data_is_missed() {
+    for place in places() {
+        let path = place.path().join("file");
+        let mut stream = Stream::new(7);
+        for _ in 0..100 {
+            let file = file_at(&path);
+            let size = stream.below(2 << 20);
+            file.set_len(size).expect("extended");
+            for _ in 0..stream.below(6) {
+                let at = stream.below(size + 1);
+                let len = stream.below(3 * BLOCK).min(size - at);
+                file.write_all_at(&bytes(len as usize, at), at).expect("written");
+            }
+            check_ranges(&path, &file);
+        }
+    }
+}
+
+#[test]
+fn a_large_hole_costs_nothing_to_step_over() {
+    for place in places() {
+        let file = file_at(&place.path().join("file"));
+        let size = 1 << 40;
+        if file.set_len(size).is_err() {
+            continue;
+        }
+        file.write_all_at(b"x", size / 2).expect("written");
+        let data: u64 = ranges(&file, size).iter().map(|range| range.end - range.start).sum();
+        if data == size {
+            eprintln!("skipped: this file system does not tell of holes");
+            continue;
+        }
+        assert!(data <= 1 << 20, "{data}");
+    }
+}
+
+#[test]
+fn a_file_that_grew_is_not_read_past_the_size_that_was_told() {
+    let place = tempfile::tempdir().expect("a temporary directory");
+    let path = place.path().join("file");
+    fs::write(&path, bytes(100_000, 3)).expect("written");
+    let file = File::open(&path).expect("open");
+    assert_eq!(ranges(&file, 10), [0..10]);
+}
+
+#[test]
+fn a_range_is_copied_to_the_same_place_and_ends_with_the_file() {
+    for place in places() {
+        let content = bytes(3 * BLOCK as usize + 5, 4);
+        fs::write(place.path().join("from"), &content).expect("written");
+        let from = File::open(place.path().join("from")).expect("open");
+        let to = file_at(&place.path().join("to"));
+        let mut at = BLOCK;
+        loop {
+            let Some(copied) = copy_range(&from, &to, at, 5000).expect("copied") else {
+                eprintln!("skipped: the kernel does not copy here");
+                return;
+            };
+            if copied == 0 {
+                break;
+            }
+            at += copied as u64;
+        }
+        assert_eq!(at, content.len() as u64);
+        let copy = fs::read(place.path().join("to")).expect("read");
+        assert!(copy[..BLOCK as usize].iter().all(|byte| *byte == 0));
+        assert_eq!(copy[BLOCK as usize..], content[BLOCK as usize..]);
+        assert_eq!(copy_range(&from, &to, 1 << 30, 10).expect("past the end"), Some(0));
+    }
+}
+
+#[test]
+fn a_range_is_copied_between_file_systems_or_refused_without_a_trace() {
+    let [here, there] = &places()[..] else {
+        eprintln!("skipped: there is one file system only");
+        return;
+    };
+    let content = bytes(50_000, 5);
+    fs::write(here.path().join("from"), &content).expect("written");
+    let from = File::open(here.path().join("from")).expect("open");
+    let to = file_at(&there.path().join("to"));
+    match copy_range(&from, &to, 0, content.len()).expect("no error") {
+        Some(copied) => {
+            let copy = fs::read(there.path().join("to")).expect("read");
+            assert_eq!(copy[..copied], content[..copied]);
+        }
+        None => assert_eq!(to.metadata().expect("there").len(), 0),
+    }
+}
+
+#[test]
+fn a_clone_is_the_whole_content_or_nothing() {
+    for place in places() {
+        let content = bytes(100_003, 6);
+        fs::write(place.path().join("from"), &content).expect("written");
+        let from = File::open(place.path().join("from")).expect("open");
+        let to = file_at(&place.path().join("to"));
+        let cloned = clone_file(&from, &to);
+        let copy = fs::read(place.path().join("to")).expect("read");
+        assert_eq!(copy, if cloned { content } else { Vec::new() });
+    }
+}
+
+#[test]
+fn a_file_system_that_can_share_content_does_so() {
+    let Some(image) = Image::sharing() else {
+        eprintln!("skipped: no file system that shares content can be mounted here");
+        return;
+    };
+    let content = bytes(3_000_001, 8);
+    fs::write(image.root().join("from"), &content).expect("written");
+    let from = File::open(image.root().join("from")).expect("open");
+    let to = file_at(&image.root().join("to"));
+    assert!(clone_file(&from, &to));
+    assert_eq!(fs::read(image.root().join("to")).expect("read"), content);
+    // What is shared stays each one's own.
+    to.write_all_at(b"changed", 0).expect("written");
+    assert_eq!(fs::read(image.root().join("from")).expect("read"), content);
+    // Another file system's file can't be shared, and is not touched.
+    let elsewhere = tempfile::tempfile().expect("a temporary file");
+    assert!(!clone_file(&from, &elsewhere));
+    assert_eq!(elsewhere.metadata().expect("there").len(), 0);
+}
