@@ -5,8 +5,8 @@ use crate::JobError;
 use crate::control::Control;
 use crate::job::workers;
 use crate::link::wire::{
-    self, Outbox, READ_AHEAD, ReadEnd, RemoteReceiver, RemoteSender, read_header, read_payload,
-    refused,
+    self, LISTS_MAX, Outbox, READ_AHEAD, ReadEnd, RemoteReceiver, RemoteSender, read_header,
+    read_payload, refused,
 };
 use crate::monitor::Silent;
 use crate::pool::Pool;
@@ -122,7 +122,7 @@ fn receive(
     let (outbox, frames) = Outbox::new(pipe.is_some());
     let writer = start_writer(control, output, pipe, frames);
     let (tasks, work) = crossbeam_channel::unbounded();
-    let (lists, listed) = crossbeam_channel::unbounded();
+    let (lists, listed) = crossbeam_channel::bounded(LISTS_MAX);
     let sender = Arc::new(RemoteSender(Arc::clone(&outbox)));
     let receiver = Receiver::new(control, sender, destination, policy, None, tasks);
     let receiver = receiver.map_err(|error| lost(&error))?;

@@ -4,8 +4,8 @@
 use crate::control::{Control, Reporter};
 use crate::job::{CopyJob, JobError, destination_unusable, workers};
 use crate::link::wire::{
-    self, Outbox, READ_AHEAD, ReadEnd, RemoteReceiver, RemoteSender, read_header, read_payload,
-    refused,
+    self, LISTS_MAX, Outbox, READ_AHEAD, ReadEnd, RemoteReceiver, RemoteSender, read_header,
+    read_payload, refused,
 };
 use crate::pool::Pool;
 use crate::receiver::{Destination, Receiver, run_worker};
@@ -93,7 +93,7 @@ pub(crate) fn download(
     let control = Control::new(monitor);
     let (outbox, frames) = Outbox::new(connection.pipe.is_some());
     let (tasks, work) = crossbeam_channel::unbounded();
-    let (lists, listed) = crossbeam_channel::unbounded();
+    let (lists, listed) = crossbeam_channel::bounded(LISTS_MAX);
     let sender = Arc::new(RemoteSender(Arc::clone(&outbox)));
     let receiver = Receiver::new(&control, sender, destination, job.policy, Some(asked), tasks)
         .map_err(|error| destination_unusable(job, &error))?;

@@ -74,6 +74,15 @@ impl Fault {
         Self::new(side, FaultKind::of(error), format!("can't {action}: {}", os_text(error)))
     }
 
+    /// The fault with a message of bounded length, as it is passed on when it
+    /// came from a peer.
+    #[must_use]
+    pub fn clipped(mut self) -> Self {
+        let end = self.message.floor_char_boundary(MESSAGE_LEN_MAX);
+        self.message.truncate(end);
+        self
+    }
+
     /// Whether further entries can't fare better: the destination as a whole
     /// takes nothing more.
     pub fn ends_the_job(&self) -> bool {
@@ -142,6 +151,9 @@ impl FaultKind {
         }
     }
 }
+
+/// Longest message that is passed on, in bytes.
+const MESSAGE_LEN_MAX: usize = 512;
 
 /// `ELOOP`: a symbolic link where none may be followed. The standard library
 /// has no stable name for it.

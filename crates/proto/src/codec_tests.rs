@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     Abort, CopyRequest, FileEnd, FileSeal, ListItem, Listed, OutcomeItem, Reply, Request, Role,
-    Want,
+    Want, Warning,
 };
 use haul_model::{
     ContentHash, Entry, Fault, FaultKind, Kind, Name, Outcome, Policy, Side, Skip, Summary,
@@ -88,6 +88,8 @@ fn message() -> impl Strategy<Value = Message> {
         (name(), fault(), entry()).prop_map(|(name, fault, entry)| Message::Reply(Reply::Entries(
             vec![Listed::Fault { name, fault }, Listed::Entry(entry)]
         ))),
+        (bytes(), ".{0,30}")
+            .prop_map(|(path, message)| Message::Warning(Warning { path, message })),
         (bytes(), fault())
             .prop_map(|(path, fault)| Message::Abort(Abort::Destination { path, fault })),
         (bytes(), any::<bool>()).prop_map(|(dest, into_dir)| Message::Copy(CopyRequest {

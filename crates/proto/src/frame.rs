@@ -14,6 +14,10 @@ pub const FRAME_MAX: u32 = 16 << 20;
 /// grows such a payload into structures several times its size.
 const CONTROL_MAX: u32 = 256 << 10;
 
+/// The longest payload of a listing, in bytes. Its smallest items take 3 bytes
+/// here and about a hundred in memory.
+const LIST_MAX: u32 = 128 << 10;
+
 /// The longest payload of a frame with file content, in bytes: one block and
 /// room for the description in front of it.
 const CONTENT_MAX: u32 = (4 << 20) + CONTROL_MAX;
@@ -48,11 +52,13 @@ pub enum FrameType {
     Done = 0x16,
     /// Either side gives up the job.
     Abort = 0x17,
+    /// Receiver tells what is worth knowing, though nothing failed.
+    Warning = 0x18,
 }
 
 impl FrameType {
     /// Every type.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Hello,
         Self::Welcome,
         Self::Copy,
@@ -66,6 +72,7 @@ impl FrameType {
         Self::Outcomes,
         Self::Done,
         Self::Abort,
+        Self::Warning,
     ];
 
     /// The type's byte.
@@ -81,6 +88,7 @@ impl FrameType {
             // The sources of a job are words of a command line: their sum is
             // bounded by the operating system at about 2 MiB.
             Self::Copy => 4 << 20,
+            Self::List => LIST_MAX,
             _ => CONTROL_MAX,
         }
     }

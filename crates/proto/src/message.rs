@@ -209,6 +209,8 @@ pub enum Message {
     Outcomes(Vec<OutcomeItem>),
     /// Receiver to sender: everything has an outcome and all is in its place.
     Done(Summary),
+    /// Receiver to sender: something that failed, but no entry by it.
+    Warning(Warning),
     /// Either: the job can't go on.
     Abort(Abort),
 }
@@ -231,6 +233,15 @@ pub struct FileSeal {
     pub mtime: Timestamp,
     /// The hash of the content.
     pub hash: ContentHash,
+}
+
+/// Something worth telling, though nothing failed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Warning {
+    /// What it is about, relative to the destination.
+    pub path: Vec<u8>,
+    /// The words.
+    pub message: String,
 }
 
 /// Why a job can't go on.

@@ -11,7 +11,7 @@ use crate::tree::SourceFile;
 use haul_model::{Summary, escape_text};
 use haul_net::ConnectError;
 use haul_proto::{
-    Abort, FrameType, HEADER_LEN, Header, ListItem, Message, OutcomeItem, Want, decode,
+    Abort, FrameType, HEADER_LEN, Header, ListItem, Message, OutcomeItem, Want, Warning, decode,
     decode_data, decode_pack, encode,
 };
 use std::collections::HashMap;
@@ -25,6 +25,9 @@ const OUTBOX_FRAMES_MAX: usize = 8;
 /// Wants and outcomes in one frame, at most: it stays far below its bound even
 /// when every outcome carries a long message.
 const ANSWERS_PER_FRAME_MAX: usize = 128;
+
+/// Parts of a listing that may wait to be looked at.
+pub(crate) const LISTS_MAX: usize = 8;
 
 /// Files that may arrive in pieces at the same time.
 const INCOMING_MAX: usize = 64;
@@ -234,6 +237,7 @@ pub(crate) fn read_for_sender(
         match decode(header.kind, &payload).map_err(refused)? {
             Message::Want(wants) => sender.want(wants),
             Message::Outcomes(outcomes) => sender.outcomes(outcomes),
+            Message::Warning(warning) => sender.warning(warning),
             Message::Done(summary) => {
                 sender.done(summary);
                 return Ok(());
@@ -274,6 +278,9 @@ pub(crate) fn read_for_receiver(
         let payload = read_payload(&mut input, header)?;
         match decode(header.kind, &payload).map_err(refused)? {
             Message::List(items) => {
+                if !receiver.admit_list(&items) {
+                    return Ok(());
+                }
                 // Refused only when the job has ended.
                 let _ = lists.send(items);
             }
@@ -355,6 +362,10 @@ impl SenderPort for RemoteSender {
         for part in outcomes.chunks(ANSWERS_PER_FRAME_MAX) {
             self.0.tell(&Message::Outcomes(part.to_vec()));
         }
+    }
+
+    fn warning(&self, warning: Warning) {
+        self.0.tell(&Message::Warning(warning));
     }
 
     fn done(&self, summary: Summary) {

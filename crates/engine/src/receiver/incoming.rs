@@ -110,7 +110,7 @@ impl State {
     fn end(&mut self, receiver: &Receiver<'_>, end: FileEnd) {
         let outcome = match end.result {
             Ok(seal) => self.publish(&seal),
-            Err(fault) => Err(fault),
+            Err(fault) => Err(fault.clipped()),
         };
         self.settle(receiver, outcome.unwrap_or_else(Outcome::Failed));
     }

@@ -14,12 +14,12 @@ pub(crate) use work::{Task, changed, check_unchanged, run_worker};
 use crate::control::{Control, Reporter};
 use crate::dirs::{DirNode, OpenDirs, lock};
 use crate::link::{ReceiverPort, SenderPort, SourceHandle};
-use crate::tree::{LocalDir, Meta, MetaKind, TreeDir};
+use crate::tree::{KEPT_MODE, LocalDir, Meta, MetaKind, TreeDir};
 use crate::{Event, JobError};
 use compare::Decision;
 use dirs::{DirState, RecvDir};
 use haul_model::{Entry, Fault, FaultKind, Kind, Name, Outcome, Policy, Side, Skip, escape_bytes};
-use haul_proto::{LIST_WINDOW, ListItem, OutcomeItem, Want};
+use haul_proto::{LIST_WINDOW, ListItem, OutcomeItem, Want, Warning};
 use haul_store::{Placement, Publication};
 use std::collections::HashMap;
 use std::io;
@@ -101,7 +101,17 @@ impl<'a> Receiver<'a> {
         }))
     }
 
-    /// Takes the next items of the listing.
+    /// Counts items that have arrived against the window, before they are kept.
+    fn admit(&self, items: &[ListItem]) -> Result<(), Broken> {
+        let cost: u64 = items.iter().map(ListItem::cost).sum();
+        let open = self.open_cost.fetch_add(cost, Ordering::Relaxed) + cost;
+        if open > LIST_WINDOW + WINDOW_SLACK {
+            return Err(Broken("it listed more than the window allows"));
+        }
+        Ok(())
+    }
+
+    /// Takes the next items of the listing, which were admitted.
     fn take_items(&self, items: Vec<ListItem>) -> Result<(), Broken> {
         let mut wants = Vec::new();
         let mut outcomes = Vec::new();
@@ -110,10 +120,6 @@ impl<'a> Receiver<'a> {
                 return Ok(());
             }
             let cost = item.cost();
-            let open = self.open_cost.fetch_add(cost, Ordering::Relaxed) + cost;
-            if open > LIST_WINDOW + WINDOW_SLACK {
-                return Err(Broken("it listed more than the window allows"));
-            }
             match item {
                 ListItem::DirEnd { dir } => {
                     let ended = lock(&self.listing).dirs.remove(&dir);
@@ -128,7 +134,7 @@ impl<'a> Receiver<'a> {
                 ListItem::Fault { dir, name, fault } => {
                     let (index, parent) = self.number(dir)?;
                     drop(parent);
-                    let outcome = Outcome::Failed(fault);
+                    let outcome = Outcome::Failed(fault.clipped());
                     self.reporter.outcome(&name, &Kind::Special, 0, &outcome);
                     self.close(cost);
                     outcomes.push(OutcomeItem { index, outcome });
@@ -269,13 +275,45 @@ impl<'a> Receiver<'a> {
                     let there = existing_target.as_deref();
                     compare::symlink(entry, target, existing.as_ref(), there, conflict)
                 }
-                _ => compare::file(entry, existing.as_ref(), self.policy.conflict),
+                _ => {
+                    let decision = compare::file(entry, existing.as_ref(), self.policy.conflict);
+                    if decision == Decision::Settled(Outcome::Skipped(Skip::Unchanged)) {
+                        self.refresh_mode(dir, node, name, entry, existing.as_ref());
+                    }
+                    decision
+                }
             })
         })();
         looked.unwrap_or_else(|error: io::Error| {
             let fault = Fault::from_io(Side::Destination, "look at the destination", &error);
             Decision::Settled(Outcome::Failed(fault))
         })
+    }
+
+    /// Gives a file whose content is left as it is the source's mode.
+    fn refresh_mode(
+        &self,
+        dir: &RecvDir,
+        node: &Arc<DirNode>,
+        name: &Name,
+        entry: &Entry,
+        existing: Option<&Meta>,
+    ) {
+        let differs = |meta: &Meta| (meta.mode ^ entry.mode) & KEPT_MODE != 0;
+        if self.policy.dry_run || !existing.is_some_and(differs) {
+            return;
+        }
+        let set = node.handle().and_then(|handle| handle.set_file_mode(name, entry.mode));
+        if let Err(error) = set {
+            let fault = Fault::from_io(Side::Destination, "set the file's mode", &error);
+            self.warn(&dir.path_of(Some(name)), &fault);
+        }
+    }
+
+    fn warn(&self, path: &[u8], fault: &Fault) {
+        let message = &fault.message;
+        self.control.monitor().event(Event::Warning { path, message });
+        self.sender.warning(Warning { path: path.to_vec(), message: message.clone() });
     }
 
     fn make_symlink(
@@ -368,10 +406,25 @@ impl<'a> Receiver<'a> {
         Ok((outcome, DirState::Open(node), made))
     }
 
-    /// Takes the next items of a listing that comes over a wire.
+    /// Admits items of a listing that has come over a wire, to be taken with
+    /// [`Self::take_list`]; `false` if the job has failed by that.
+    pub(crate) fn admit_list(&self, items: &[ListItem]) -> bool {
+        self.keep_rules(self.admit(items))
+    }
+
+    /// Takes the next items of a listing that has come over a wire.
     pub(crate) fn take_list(&self, items: Vec<ListItem>) {
-        if let Err(Broken(rule)) = self.take_items(items) {
-            self.control.fail(JobError::Protocol(format!("the peer broke the protocol: {rule}")));
+        self.keep_rules(self.take_items(items));
+    }
+
+    fn keep_rules(&self, result: Result<(), Broken>) -> bool {
+        match result {
+            Ok(()) => true,
+            Err(Broken(rule)) => {
+                let message = format!("the peer broke the protocol: {rule}");
+                self.control.fail(JobError::Protocol(message));
+                false
+            }
         }
     }
 
@@ -453,18 +506,18 @@ impl<'a> Receiver<'a> {
         }
         let set = node.handle().and_then(|handle| handle.set_meta(mode, mtime));
         if let Err(error) = set {
-            let message =
+            let fault =
                 Fault::from_io(Side::Destination, "set the directory's mode and time", &error);
-            let path = dir.path_of(None);
-            let event = Event::Warning { path: &path, message: &message.message };
-            self.control.monitor().event(event);
+            self.warn(&dir.path_of(None), &fault);
         }
     }
 }
 
 impl ReceiverPort for Receiver<'_> {
     fn list(&self, items: Vec<ListItem>) {
-        self.take_list(items);
+        if self.admit_list(&items) {
+            self.take_list(items);
+        }
     }
 
     fn files(&self, files: Vec<SourceHandle>) {

@@ -42,11 +42,15 @@ fn take_files(receiver: &Receiver<'_>, files: Vec<SourceHandle>, scratch: &mut c
     let mut settled = Vec::with_capacity(files.len());
     for file in files {
         if receiver.control.stopped() {
-            return;
+            break;
         }
         let Some(mut pending) = receiver.claim(file.index) else { continue };
         let mut moved = 0;
         let copied = copy_file(receiver, &mut pending, &file, scratch, &mut moved);
+        if copied.is_err() && receiver.control.stopped() {
+            // It was cut short; that is no fault of the file.
+            break;
+        }
         let outcome = copied.unwrap_or_else(Outcome::Failed);
         settled.push((pending, moved, outcome));
     }
@@ -61,7 +65,7 @@ fn take_pack(receiver: &Receiver<'_>, bytes: &[u8], view: PackView) {
         }
         let (index, result) = match item {
             PackItem::File { index, mtime, hash, .. } => (index, Ok((mtime, hash))),
-            PackItem::Fault { index, fault } => (index, Err(fault)),
+            PackItem::Fault { index, fault } => (index, Err(fault.clipped())),
         };
         // An answer to nothing; the Sender may have sent it twice.
         let Some(mut pending) = receiver.claim(index) else { continue };

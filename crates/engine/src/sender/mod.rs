@@ -9,11 +9,12 @@ pub(crate) use read::run_reader;
 pub(crate) use scan::Scan;
 pub(crate) use source::Source;
 
+use crate::Event;
 use crate::control::{CANCEL_POLL, Control, Reporter};
 use crate::dirs::{DirNode, lock};
 use crate::link::{ReceiverPort, SenderPort, SourceHandle};
 use haul_model::{Kind, Name, Summary};
-use haul_proto::{LIST_WINDOW, OutcomeItem, Want};
+use haul_proto::{LIST_WINDOW, OutcomeItem, Want, Warning};
 use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex};
 
@@ -182,6 +183,13 @@ impl SenderPort for Sender<'_> {
         let Some(reporter) = self.reporter else { return };
         for (item, outcome) in settled {
             reporter.outcome(&item.path(), &item.kind, item.moved, &outcome);
+        }
+    }
+
+    fn warning(&self, warning: Warning) {
+        if self.reporter.is_some() {
+            let Warning { path, message } = warning;
+            self.control.monitor().event(Event::Warning { path: &path, message: &message });
         }
     }
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 /// Mode bits that are kept: set-user-ID and set-group-ID would lend the new
 /// owner's rights as long as the owner itself is not kept.
-const KEPT_MODE: u32 = 0o1777;
+pub(crate) const KEPT_MODE: u32 = 0o1777;
 
 /// What a directory is made with, until its own mode is set.
 const PRIVATE_DIR_MODE: u32 = 0o700;
@@ -90,6 +90,11 @@ impl TreeDir for LocalDir {
 
     fn stage(&self) -> io::Result<Box<dyn StagedFile>> {
         Ok(Box::new(LocalStage(Stage::create(Arc::clone(&self.0))?)))
+    }
+
+    fn set_file_mode(&self, name: &Name, mode: u32) -> io::Result<()> {
+        let (file, _) = self.0.open_file(name, false)?;
+        haul_sys::set_mode(&file, mode & KEPT_MODE)
     }
 
     fn set_meta(&self, mode: u32, mtime: Timestamp) -> io::Result<()> {

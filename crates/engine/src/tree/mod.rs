@@ -3,7 +3,7 @@
 
 mod local;
 
-pub(crate) use local::LocalDir;
+pub(crate) use local::{KEPT_MODE, LocalDir};
 
 use haul_model::{FileId, Kind, Name, Timestamp};
 use haul_store::{Placement, Publication, Verified};
@@ -53,6 +53,9 @@ pub(crate) trait TreeDir: Send + Sync {
 
     /// Begins a file that is to be published in this directory.
     fn stage(&self) -> io::Result<Box<dyn StagedFile>>;
+
+    /// Sets the mode of the regular file `name`, through a handle of it.
+    fn set_file_mode(&self, name: &Name, mode: u32) -> io::Result<()>;
 
     /// Sets this directory's own mode and modification time.
     fn set_meta(&self, mode: u32, mtime: Timestamp) -> io::Result<()>;
