@@ -116,7 +116,8 @@ fn receive(
             return Ok(());
         }
     };
-    confine(Access::Below(&root));
+    let confined = confine(Access::Below(&root));
+    tracing::debug!(confined, "receiving");
     let control = control();
     let pipe = haul_sys::pipe_of(&output);
     let (outbox, frames) = Outbox::new(pipe.is_some());
@@ -148,7 +149,8 @@ fn send(
     recursive: bool,
     follow: bool,
 ) -> Result<(), JobError> {
-    confine(Access::ReadOnly);
+    let confined = confine(Access::ReadOnly);
+    tracing::debug!(confined, "sending");
     let control = control();
     let pipe = haul_sys::pipe_of(&output);
     let (outbox, frames) = Outbox::new(pipe.is_some());

@@ -41,6 +41,7 @@ impl<'a> Control<'a> {
     /// Ends the job; all that comes after it is ignored.
     pub(crate) fn finish(&self, end: Result<Summary, JobError>) {
         let failed = end.is_err();
+        tracing::debug!(?end, "the job ends");
         lock(&self.end).get_or_insert(end);
         if failed {
             self.stop.store(true, Ordering::Relaxed);

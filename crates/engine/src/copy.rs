@@ -5,7 +5,7 @@
 use crate::control::Control;
 use crate::receiver::changed;
 use crate::tree::{SourceFile, StagedFile};
-use haul_model::{Fault, Side};
+use haul_model::{Fault, FaultKind, Side};
 use std::io;
 
 /// Files up to this size, in bytes, are read and written in one go: for them
@@ -43,6 +43,7 @@ pub(crate) fn content(
 ) -> Result<u64, Fault> {
     let size = source.seal().size;
     if size == 0 {
+        check_size(source)?;
         return Ok(0);
     }
     let files = source.local().zip(stage.local());
@@ -56,7 +57,7 @@ pub(crate) fn content(
         at = data.start;
         while at < data.end {
             if control.stopped() {
-                return Err(Fault::new(Side::Source, haul_model::FaultKind::Io, "interrupted"));
+                return Err(Fault::new(Side::Source, FaultKind::Io, "interrupted"));
             }
             let copied = match files {
                 Some((from, to)) if in_kernel => {
@@ -86,6 +87,23 @@ pub(crate) fn content(
         stage.set_len(size).map_err(|error| write(&error))?;
     }
     Ok(size)
+}
+
+/// A file whose size is 0 is empty.
+///
+/// # Errors
+/// If it isn't: its content can't be copied as a whole, and must not be passed
+/// off as nothing.
+pub(crate) fn check_size(source: &dyn SourceFile) -> Result<(), Fault> {
+    match source.has_no_size() {
+        Ok(false) => Ok(()),
+        Ok(true) => Err(Fault::new(
+            Side::Source,
+            FaultKind::Special,
+            "its size is not known before it is read, as in /proc; it is not copied",
+        )),
+        Err(error) => Err(read(&error)),
+    }
 }
 
 /// Reads and writes a part of `start..end`; returns its length.

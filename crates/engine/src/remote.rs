@@ -116,7 +116,8 @@ pub(crate) fn download(
         // What a peer can cause happens in threads that can't write elsewhere.
         let (receiver, pool, control, peer) = (&receiver, &pool, &control, peer.as_str());
         scope.spawn(move || {
-            confine(Access::Below(&root));
+            let confined = confine(Access::Below(&root));
+            tracing::debug!(confined, "receiving");
             for _ in 0..workers() {
                 let work = work.clone();
                 scope.spawn(move || run_worker(receiver, &work));
@@ -159,7 +160,8 @@ pub(crate) fn welcome(input: &mut impl Read, peer: &str) -> Result<(), ReadEnd> 
     };
     let payload = read_payload(input, header)?;
     let welcome = Hello::decode(&payload).map_err(refused)?;
-    check_welcome(&welcome).map_err(refused)?;
+    let caps = check_welcome(&welcome).map_err(refused)?;
+    tracing::debug!(program = welcome.program, caps = caps.bits(), "the agent greets");
     Ok(())
 }
 

@@ -4,6 +4,7 @@
 
 use super::{Item, Sender};
 use crate::control::Control;
+use crate::copy::check_size;
 use crate::link::wire::{Body, OutFrame, Outbox};
 use crate::pool::{Buf, Pool};
 use crate::receiver::{changed, check_unchanged};
@@ -99,6 +100,9 @@ impl Reader<'_, '_> {
         let seal = source.seal();
         if seal.size > PACK_FILE_MAX || seal.size > room.len() as u64 {
             return Ok(None);
+        }
+        if seal.size == 0 {
+            check_size(&*source)?;
         }
         let content = &mut room[..seal.size as usize];
         let len = source.read_at(content, 0).map_err(|error| read(&error))?;

@@ -114,6 +114,12 @@ pub(crate) trait SourceFile: Send + Sync {
     /// Fills `buf` from `offset` on; returns less only at the end of the file.
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize>;
 
+    /// Whether the file has content though its size is 0, as files of /proc
+    /// have: how much can't be known before it is read.
+    fn has_no_size(&self) -> io::Result<bool> {
+        Ok(self.seal().size == 0 && self.read_at(&mut [0], 0)? > 0)
+    }
+
     /// The next range at or after `from` that has data; what lies between is a
     /// hole. `None` if only a hole, or nothing, remains up to the sealed size.
     fn next_data(&self, from: u64) -> io::Result<Option<std::ops::Range<u64>>>;
