@@ -8,7 +8,7 @@ use crate::progress::Screen;
 use crate::quantity;
 use crate::stdout::Stdout;
 use haul_engine::Summary;
-use haul_model::{Fault, Side, escape_bytes, escape_text};
+use haul_model::{Fault, FaultKind, Side, escape_bytes, escape_text};
 use std::time::Duration;
 
 /// The form of what a command says.
@@ -78,6 +78,8 @@ impl Report {
         self.failed = true;
         match self.form {
             Form::Json => self.json(&Line::Error(ErrorLine::of_fault(host, path, fault))),
+            // The directory itself said why; a line for all in it would bury that.
+            Form::Plain if fault.kind == FaultKind::Parent => {}
             Form::Plain => {
                 let place = host.map(|host| format!("{host}:")).unwrap_or_default();
                 let (path, message) = (escape_bytes(path), escape_text(&fault.message));

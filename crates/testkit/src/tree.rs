@@ -106,7 +106,7 @@ pub fn sizes(root: impl AsRef<Path>, seed: u64) -> io::Result<Made> {
 
 /// How the directories and files of [`deep`] are called: long enough that the
 /// path of a few hundred levels is longer than any system call takes.
-const DEEP_NAME: &str = "a-directory";
+const DEEP_NAME: &str = "a-long-directory";
 const DEEP_FILE: &str = "file";
 
 /// Makes a chain of `levels` directories, each in the one before, with a file

@@ -11,8 +11,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(crate) struct RecvDir {
     /// The directory above it; `None` for the root.
     pub(crate) parent: Option<Arc<RecvDir>>,
-    /// Its name there; `None` for the root, and for what goes right into it.
-    pub(crate) name: Option<Name>,
+    /// The name that it was listed with, for showing; `None` for the root, and
+    /// for what goes right into it.
+    pub(crate) shown: Option<Name>,
     /// What can be done in it.
     pub(crate) state: DirState,
     /// It was made by this job: nothing is in it that the job didn't put there.
@@ -38,7 +39,7 @@ pub(crate) enum DirState {
 impl RecvDir {
     pub(crate) fn new(
         parent: Option<Arc<RecvDir>>,
-        name: Option<Name>,
+        shown: Option<Name>,
         state: DirState,
         fresh: bool,
         meta: Option<(u32, Timestamp)>,
@@ -48,7 +49,7 @@ impl RecvDir {
         }
         Arc::new(Self {
             parent,
-            name,
+            shown,
             state,
             fresh,
             meta,
@@ -73,7 +74,7 @@ impl RecvDir {
         parts.extend(name.map(Name::as_bytes));
         let mut dir = Some(self);
         while let Some(here) = dir {
-            parts.extend(here.name.as_ref().map(Name::as_bytes));
+            parts.extend(here.shown.as_ref().map(Name::as_bytes));
             dir = here.parent.as_deref();
         }
         parts.reverse();

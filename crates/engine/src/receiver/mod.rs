@@ -249,7 +249,7 @@ impl<'a> Receiver<'a> {
                 }
             }
         };
-        self.report(&dir.path_of(name.as_ref()), &entry.kind, 0, &outcome);
+        self.report(&dir.path_of(entry.name.as_ref()), &entry.kind, 0, &outcome);
         self.close(cost);
         Some(outcome)
     }
@@ -306,7 +306,7 @@ impl<'a> Receiver<'a> {
         let set = node.handle().and_then(|handle| handle.set_file_mode(name, entry.mode));
         if let Err(error) = set {
             let fault = Fault::from_io(Side::Destination, "set the file's mode", &error);
-            self.warn(&dir.path_of(Some(name)), &fault);
+            self.warn(&dir.path_of(entry.name.as_ref()), &fault);
         }
     }
 
@@ -361,7 +361,8 @@ impl<'a> Receiver<'a> {
         // own mode and time alone.
         let meta = (name.is_some() && matches!(state, DirState::Open(_)))
             .then_some((entry.mode, entry.mtime));
-        let dir = RecvDir::new(Some(Arc::clone(parent)), name, state, fresh, meta);
+        let shown = entry.name.clone();
+        let dir = RecvDir::new(Some(Arc::clone(parent)), shown, state, fresh, meta);
         lock(&self.listing).dirs.insert(index, dir);
         outcome
     }
@@ -449,7 +450,7 @@ impl<'a> Receiver<'a> {
 
     /// A wanted file has its outcome; `moved` bytes were counted as done.
     pub(crate) fn finish(&self, pending: Pending, moved: u64, outcome: Outcome) -> OutcomeItem {
-        let path = pending.dir.path_of(Some(&pending.name));
+        let path = pending.dir.path_of(pending.entry.name.as_ref());
         self.report(&path, &pending.entry.kind, moved, &outcome);
         self.close(pending.cost);
         OutcomeItem { index: pending.index, outcome }

@@ -105,7 +105,11 @@ pub(crate) fn each_way_as_nobody(test: impl Fn(&Scene<'_>) + Sync) {
 }
 
 /// All ways at the same time: most of a connection's time is waiting.
-pub(crate) fn each_of(ways: &[Way], prepare: impl Fn(&mut Scene<'_>), test: impl Fn(&Scene<'_>) + Sync) {
+pub(crate) fn each_of(
+    ways: &[Way],
+    prepare: impl Fn(&mut Scene<'_>),
+    test: impl Fn(&Scene<'_>) + Sync,
+) {
     let world = World::new();
     let scenes: Vec<Scene<'_>> = ways.iter().map(|&way| world.scene(way)).collect();
     thread::scope(|scope| {

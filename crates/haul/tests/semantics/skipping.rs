@@ -1,1 +1,174 @@
+//! What is left as it is, and what happens when the same command runs again.
 
+use crate::common::*;
+use haul_testkit::{Compare, assert_same, assert_same_with, nasty, tree};
+use std::fs;
+
+#[test]
+fn the_same_command_again_copies_nothing_and_finishes_what_was_left() {
+    each_way(|scene| {
+        tree::many(scene.path("tree"), 40, 3000, 4, 1).expect("a tree");
+        scene.symlink("dir-000", "tree/link");
+        let source = scene.snapshot("tree");
+        let copy = || scene.copy(&["-r"], &["tree"], "there/").run().expect_ok();
+        copy();
+        assert_same(&source, &scene.snapshot("there/tree"));
+        assert!(copy().out().starts_with("copied nothing in "));
+
+        fs::remove_file(scene.path("there/tree/dir-000/file-00000")).expect("removed");
+        fs::remove_dir_all(scene.path("there/tree/dir-001")).expect("removed");
+        fs::remove_file(scene.path("there/tree/link")).expect("removed");
+        fs::write(scene.path("there/tree/dir-002/file-00002"), "shorter").expect("written");
+        let touched = scene.path("there/tree/dir-003/file-00003");
+        nasty::set_mtime(&touched, 1_600_000_000, 1).expect("a time");
+        let run = copy();
+        // 1 + 10 + 1 + 1 files, and a link.
+        assert!(run.out().starts_with("copied 14 files, "), "{run}");
+        assert!(run.out().ends_with("; skipped 27\n"), "{run}");
+        assert_same(&source, &scene.snapshot("there/tree"));
+    });
+}
+
+#[test]
+fn a_nanosecond_makes_a_file_another_one() {
+    each_way(|scene| {
+        let (a, b) = (scene.file("a", "new"), scene.file("b", "old"));
+        nasty::set_mtime(&a, 1_600_000_000, 5).expect("a time");
+        nasty::set_mtime(&b, 1_600_000_000, 5).expect("a time");
+        scene.copy(&[], &["a"], "b").run().expect_ok();
+        assert_eq!(scene.read("b"), "old", "the same size and time");
+        nasty::set_mtime(&b, 1_600_000_000, 4).expect("a time");
+        scene.copy(&[], &["a"], "b").run().expect_ok();
+        assert_eq!(scene.read("b"), "new");
+    });
+}
+
+#[test]
+fn force_replaces_what_looks_the_same() {
+    each_way(|scene| {
+        let (a, b) = (scene.file("a", "new"), scene.file("b", "old"));
+        nasty::set_mtime(&a, 1_600_000_000, 5).expect("a time");
+        nasty::set_mtime(&b, 1_600_000_000, 5).expect("a time");
+        let run = scene.copy(&["--force"], &["a"], "b").run().expect_ok();
+        assert!(run.out().starts_with("copied 1 file, 3 B in "), "{run}");
+        assert_eq!(scene.read("b"), "new");
+    });
+}
+
+#[test]
+fn no_clobber_keeps_what_is_there_and_adds_what_is_not() {
+    each_way(|scene| {
+        scene.file("tree/a", "new");
+        scene.file("tree/b", "new");
+        scene.symlink("elsewhere", "tree/link");
+        scene.file("there/tree/a", "old");
+        scene.symlink("here", "there/tree/link");
+        let run = scene.copy(&["-r", "--no-clobber"], &["tree"], "there").run().expect_ok();
+        assert_eq!(
+            (scene.read("there/tree/a"), scene.read("there/tree/b")),
+            ("old".into(), "new".into())
+        );
+        let link = fs::read_link(scene.path("there/tree/link")).expect("a link");
+        assert_eq!(link.to_str(), Some("here"));
+        assert!(run.out().ends_with("; skipped 2\n"), "{run}");
+        // A link to nowhere is something too.
+        scene.symlink("missing", "dangling");
+        scene.copy(&["--no-clobber"], &["tree/a"], "dangling").run().expect_ok();
+        assert!(!scene.exists("missing"));
+        assert!(fs::symlink_metadata(scene.path("dangling")).expect("it is there").is_symlink());
+    });
+}
+
+#[test]
+fn update_replaces_only_what_is_older() {
+    each_way(|scene| {
+        for (name, seconds) in [("older", 99), ("same", 100), ("newer", 101)] {
+            let source = scene.file(format!("tree/{name}"), "of the source");
+            nasty::set_mtime(source, 100, 0).expect("a time");
+            let there = scene.file(format!("there/tree/{name}"), "there");
+            nasty::set_mtime(there, seconds, 0).expect("a time");
+        }
+        scene.file("tree/absent", "of the source");
+        let run = scene.copy(&["-ru"], &["tree"], "there").run().expect_ok();
+        let read = |name: &str| scene.read(format!("there/tree/{name}"));
+        assert_eq!(read("older"), "of the source");
+        assert_eq!(read("absent"), "of the source");
+        // Of the same age is not older, also where the size differs.
+        assert_eq!((read("same"), read("newer")), ("there".into(), "there".into()));
+        assert!(run.out().ends_with("; skipped 2\n"), "{run}");
+    });
+}
+
+#[test]
+fn a_dry_run_tells_everything_and_changes_nothing() {
+    each_way(|scene| {
+        scene.file("tree/sub/new", "new");
+        scene.file("tree/changed", "changed");
+        scene.symlink("new", "tree/link");
+        let same = scene.file("tree/same", "same");
+        nasty::set_mtime(same, 100, 0).expect("a time");
+        scene.file("there/tree/changed", "as it was");
+        let same = scene.file("there/tree/same", "same");
+        nasty::set_mtime(same, 100, 0).expect("a time");
+        mode(scene.path("there/tree"), 0o500);
+        let before = scene.snapshot("");
+        let dry = |dest| scene.copy(&["-rn"], &["tree"], dest).run().expect_ok();
+
+        let run = dry("there");
+        let mut lines: Vec<String> = run.out().lines().map(str::to_owned).collect();
+        let summary = lines.pop().expect("a summary");
+        lines.sort();
+        assert_eq!(
+            lines,
+            [
+                "would copy tree/changed",
+                "would copy tree/link",
+                "would copy tree/sub/",
+                "would copy tree/sub/new"
+            ]
+        );
+        assert_eq!(summary, "would copy 3 files, 10 B; skipped 1");
+        assert_eq!(run.err(), "");
+        for dest in ["new", "new/"] {
+            let run = dry(dest);
+            assert!(run.out().ends_with("would copy 4 files, 14 B\n"), "{run}");
+        }
+        assert_same(&before, &scene.snapshot(""));
+    });
+}
+
+#[test]
+fn a_dry_run_finds_what_would_fail() {
+    each_way(|scene| {
+        scene.file("tree/dir/x", "x");
+        scene.file("tree/file", "x");
+        scene.file("there/tree/dir", "a file");
+        scene.file("there/tree/file/x", "in a directory");
+        let before = scene.snapshot("");
+        let run = scene.copy(&["-rn"], &["tree"], "there").run().expect_code(1);
+        assert_eq!(errors(&run).len(), 2, "{run}");
+        assert_same(&before, &scene.snapshot(""));
+    });
+}
+
+#[test]
+fn a_tree_is_merged_into_one_that_is_there() {
+    each_way(|scene| {
+        scene.file("tree/both/new", "new");
+        scene.file("there/tree/both/old", "old");
+        scene.file("there/tree/only/old", "old");
+        mode(scene.path("tree/both"), 0o711);
+        scene.copy(&["-r"], &["tree"], "there").run().expect_ok();
+        assert_eq!(scene.list("there/tree"), ["both", "both/new", "both/old", "only", "only/old"]);
+        // Directories of the tree get its modes and times, the others stay.
+        let (source, copy) = (scene.snapshot("tree/both"), scene.snapshot("there/tree/both"));
+        let root = |tree: &haul_testkit::Snapshot| {
+            let root = tree.get("").expect("a root");
+            (root.mode, root.mtime_ns)
+        };
+        assert_eq!(root(&source), root(&copy));
+        fs::remove_file(scene.path("there/tree/both/old")).expect("removed");
+        let rules = Compare::everything().ignoring_root();
+        assert_same_with(&source, &scene.snapshot("there/tree/both"), rules);
+    });
+}
