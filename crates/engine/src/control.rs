@@ -6,10 +6,16 @@ use crate::{Event, JobError, Monitor, Progress};
 use haul_model::{Entry, Kind, Outcome, Skip, Summary};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How often a waiting thread looks whether the user has interrupted.
 pub(crate) const CANCEL_POLL: Duration = Duration::from_millis(50);
+
+/// How long a peer's last words may take to be read after writing has failed.
+const LINGER_MAX: Duration = Duration::from_secs(1);
+
+/// How often is looked whether they have been.
+const LINGER_POLL: Duration = Duration::from_millis(2);
 
 /// Shared by all threads of a job.
 pub(crate) struct Control<'a> {
@@ -47,6 +53,15 @@ impl<'a> Control<'a> {
             self.stop.store(true, Ordering::Relaxed);
         }
         self.ended.notify_all();
+    }
+
+    /// Gives the peer's own reason for an end, which may have arrived and not
+    /// been read yet, some time to be the first one.
+    pub(crate) fn linger(&self) {
+        let deadline = Instant::now() + LINGER_MAX;
+        while !self.stopped() && Instant::now() < deadline {
+            std::thread::sleep(LINGER_POLL);
+        }
     }
 
     /// Waits for the end of the job, or for the user's interruption.

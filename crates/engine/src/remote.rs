@@ -53,6 +53,7 @@ pub(crate) fn upload(
             let sent = wire::run_writer(writer, pipe.as_ref(), &frames, greeting);
             drop((frames, pipe));
             if let Err(error) = sent {
+                control.linger();
                 ReadEnd::Lost(error).report(&control, &peer);
             }
         });
@@ -88,8 +89,8 @@ pub(crate) fn download(
     let destination = Destination::find(&job.dest, job.into_dir, job.policy.dry_run)?;
     let root = destination.root.try_clone().map_err(|e| destination_unusable(job, &e))?;
     let asked = job.sources.iter().map(|path| words::travel_name(words::without_tilde(path)));
-    let asked = asked.collect::<Result<Vec<_>, _>>();
-    let asked = asked.map_err(|error| JobError::Usage(format!("a source's name: {error}")))?;
+    // What can't be a name can't be listed under it: the peer will say so.
+    let asked = asked.filter_map(Result::ok).collect();
     let control = Control::new(monitor);
     let (outbox, frames) = Outbox::new(connection.pipe.is_some());
     let (tasks, work) = crossbeam_channel::unbounded();
@@ -110,6 +111,7 @@ pub(crate) fn download(
             let sent = wire::run_writer(writer, pipe.as_ref(), &frames, greeting);
             drop((frames, pipe));
             if let Err(error) = sent {
+                control.linger();
                 ReadEnd::Lost(error).report(&control, &peer);
             }
         });

@@ -30,6 +30,13 @@ pub fn escape_text(text: &str) -> String {
     out
 }
 
+/// The same for text in which names are escaped already, with any control
+/// character that is still in it escaped too.
+pub fn escape_controls(text: &str) -> String {
+    // A backslash is left alone: it may be the start of an escape.
+    text.split('\\').map(escape_text).collect::<Vec<_>>().join("\\")
+}
+
 fn push_escaped(out: &mut String, text: &str) {
     for c in text.chars() {
         match c {
@@ -72,5 +79,11 @@ mod tests {
         assert_eq!(escape_text("a\u{202e}b"), "a\\u{202e}b");
         assert_eq!(escape_bytes(b"back\\slash"), "back\\\\slash");
         assert_eq!(escape_bytes(b"\xc3("), "\\xc3(");
+    }
+
+    #[test]
+    fn a_composed_text_is_escaped_once() {
+        assert_eq!(escape_controls("a\\nb: \x1b[2J\n"), "a\\nb: \\x1b[2J\\n");
+        assert_eq!(escape_controls("back\\\\slash"), "back\\\\slash");
     }
 }

@@ -15,6 +15,34 @@ use std::fmt;
 /// Length of a block in bytes: the unit of hashing, resuming and striping.
 pub const BLOCK_LEN: u64 = 4 << 20;
 
+/// The chaining value of one whole block: what the hash of the content is
+/// merged from. It differs by the block's place in the content.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BlockHash(ChainingValue);
+
+impl BlockHash {
+    /// The hash of `block`, which begins at `index` times [`BLOCK_LEN`] in its
+    /// content and is [`BLOCK_LEN`] bytes long.
+    pub fn of(index: u64, block: &[u8]) -> Self {
+        debug_assert_eq!(block.len() as u64, BLOCK_LEN);
+        let mut hasher = blake3::Hasher::new();
+        hasher.set_input_offset(index * BLOCK_LEN);
+        hasher.update(block);
+        Self(hasher.finalize_non_root())
+    }
+
+    /// The 32 bytes.
+    pub fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+}
+
+impl From<[u8; 32]> for BlockHash {
+    fn from(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+}
+
 /// The BLAKE3 hash of a file's content.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ContentHash([u8; 32]);
@@ -72,6 +100,32 @@ impl ContentHasher {
         Self { blocks: Vec::new(), current: blake3::Hasher::new() }
     }
 
+    /// A hasher that has seen the blocks with these hashes and nothing after.
+    ///
+    /// A content of exactly one block can't be finished from its block's hash
+    /// alone: something must follow a single block.
+    pub fn resume(blocks: impl IntoIterator<Item = BlockHash>) -> Self {
+        let mut blocks: Vec<ChainingValue> = blocks.into_iter().map(|block| block.0).collect();
+        let mut current = blake3::Hasher::new();
+        current.set_input_offset(blocks.len() as u64 * BLOCK_LEN);
+        blocks.shrink_to_fit();
+        Self { blocks, current }
+    }
+
+    /// How many blocks were hashed in full.
+    pub fn whole_blocks(&self) -> u64 {
+        self.len() / BLOCK_LEN
+    }
+
+    /// The hash of block `index`, if it was hashed in full.
+    pub fn block(&self, index: u64) -> Option<BlockHash> {
+        if index >= self.whole_blocks() {
+            return None;
+        }
+        let closed = self.blocks.get(usize::try_from(index).ok()?).copied();
+        Some(BlockHash(closed.unwrap_or_else(|| self.current.finalize_non_root())))
+    }
+
     /// Bytes hashed so far.
     pub fn len(&self) -> u64 {
         self.blocks.len() as u64 * BLOCK_LEN + self.current.count()
@@ -113,7 +167,10 @@ impl ContentHasher {
             return ContentHash(*self.current.finalize().as_bytes());
         }
         let mut blocks = self.blocks.clone();
-        blocks.push(self.current.finalize_non_root());
+        // Nothing has come since the hasher was resumed behind a whole block.
+        if self.current.count() > 0 {
+            blocks.push(self.current.finalize_non_root());
+        }
         let (left, right) = blocks.split_at(left_blocks(self.len()));
         let left_len = left.len() as u64 * BLOCK_LEN;
         let right_len = self.len() - left_len;
@@ -185,6 +242,25 @@ mod tests {
         let mut plain = vec![0; len];
         plain[..4].copy_from_slice(b"head");
         assert_eq!(hasher.finish(), ContentHash::of(&plain));
+    }
+
+    #[test]
+    fn a_resumed_hasher_ends_like_one_that_saw_all() {
+        let bytes = content(BLOCK_LEN as usize * 3 + 77);
+        let mut whole = ContentHasher::new();
+        whole.update(&bytes);
+        for seen in 0..=3u64 {
+            let blocks = (0..seen).map(|k| whole.block(k).expect("a whole block"));
+            let mut resumed = ContentHasher::resume(blocks);
+            assert_eq!(resumed.len(), seen * BLOCK_LEN);
+            resumed.update(&bytes[(seen * BLOCK_LEN) as usize..]);
+            assert_eq!(resumed.finish(), ContentHash::of(&bytes), "after {seen} blocks");
+        }
+        assert_eq!(whole.block(3), None);
+        let second = &bytes[BLOCK_LEN as usize..][..BLOCK_LEN as usize];
+        assert_eq!(whole.block(1), Some(BlockHash::of(1, second)));
+        let all = ContentHasher::resume((0..2).map(|k| whole.block(k).expect("whole")));
+        assert_eq!(all.finish(), ContentHash::of(&bytes[..2 * BLOCK_LEN as usize]));
     }
 
     #[test]

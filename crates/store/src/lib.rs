@@ -3,6 +3,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod journal;
 mod stage;
 mod verified;
 

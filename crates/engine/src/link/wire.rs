@@ -8,7 +8,7 @@ use crate::dirs::lock;
 use crate::pool::{Buf, Pool};
 use crate::receiver::{Incoming, Piece, Receiver, Task};
 use crate::tree::SourceFile;
-use haul_model::{Summary, escape_text};
+use haul_model::{Summary, escape_controls};
 use haul_net::ConnectError;
 use haul_proto::{
     Abort, FrameType, HEADER_LEN, Header, ListItem, Message, OutcomeItem, Want, Warning, decode,
@@ -326,11 +326,13 @@ fn unexpected(kind: FrameType) -> ReadEnd {
 /// A peer's reason to give up, as our own.
 fn aborted(abort: Abort) -> JobError {
     match abort {
-        Abort::Usage(words) => JobError::Usage(escape_text(&words)),
+        // Its names are escaped already.
+        Abort::Usage(words) => JobError::Usage(escape_controls(&words)),
         Abort::Destination { path, fault } => {
-            JobError::Destination { path: haul_model::escape_bytes(&path), fault }
+            let path = escape_controls(&String::from_utf8_lossy(&path));
+            JobError::Destination { path, fault }
         }
-        Abort::Protocol(words) => JobError::Protocol(escape_text(&words)),
+        Abort::Protocol(words) => JobError::Protocol(escape_controls(&words)),
         Abort::Cancelled => JobError::Interrupted,
     }
 }

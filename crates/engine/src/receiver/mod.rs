@@ -155,9 +155,7 @@ impl<'a> Receiver<'a> {
     }
 
     fn tell(&self, wants: &mut Vec<Want>, outcomes: &mut Vec<OutcomeItem>) {
-        if !outcomes.is_empty() {
-            self.sender.outcomes(std::mem::take(outcomes));
-        }
+        self.tell_outcomes(std::mem::take(outcomes));
         if !wants.is_empty() {
             self.sender.want(std::mem::take(wants));
         }
@@ -461,8 +459,12 @@ impl<'a> Receiver<'a> {
         self.settle(dir);
     }
 
-    /// Tells outcomes to the Sender.
-    pub(crate) fn tell_outcomes(&self, outcomes: Vec<OutcomeItem>) {
+    /// Tells outcomes to the Sender; one that ends the job is told as its end.
+    pub(crate) fn tell_outcomes(&self, mut outcomes: Vec<OutcomeItem>) {
+        outcomes.retain(|item| match &item.outcome {
+            Outcome::Failed(fault) => !fault.ends_the_job(),
+            _ => true,
+        });
         if !outcomes.is_empty() {
             self.sender.outcomes(outcomes);
         }
@@ -490,6 +492,8 @@ impl<'a> Receiver<'a> {
             self.seal(&dir);
             match &dir.parent {
                 Some(parent) => dir = Arc::clone(parent),
+                // What ended early is not done, though everything is settled.
+                None if self.control.stopped() => return,
                 None => {
                     let summary = self.reporter.summary();
                     self.sender.done(summary);

@@ -11,7 +11,7 @@ use std::os::fd::AsFd;
 /// Serves until the client is gone.
 pub(super) fn run() -> ExitCode {
     match serve() {
-        Ok(()) => ExitCode::Success,
+        Ok(code) => code,
         // The client reads this line from standard error and shows it.
         Err(error) => {
             report::end_of_command(&error);
@@ -20,7 +20,7 @@ pub(super) fn run() -> ExitCode {
     }
 }
 
-fn serve() -> Result<(), CommandError> {
+fn serve() -> Result<ExitCode, CommandError> {
     let failed = |error: io::Error| CommandError::new(ErrorKind::Io, error);
     interrupt::outlive_hangup().map_err(failed)?;
     // The descriptors themselves: Rust's own standard streams are buffered.
@@ -28,5 +28,13 @@ fn serve() -> Result<(), CommandError> {
     let output = File::from(io::stdout().as_fd().try_clone_to_owned().map_err(failed)?);
     haul_net::enlarge_pipe(&input);
     haul_net::enlarge_pipe(&output);
-    Ok(haul_engine::serve(input, output)?)
+    Ok(match haul_engine::serve(input, output) {
+        Ok(()) => ExitCode::Success,
+        Err(error) => {
+            // The client was told over the connection, or is gone; standard
+            // error would tell its user the same a second time.
+            tracing::debug!(%error, "the job failed");
+            ExitCode::SomeFailed
+        }
+    })
 }
