@@ -28,6 +28,11 @@ impl SshdBuilder {
         for (name, value) in &self.env {
             env.push_str(&format!(" \"{name}={value}\""));
         }
+        if !self.env.iter().any(|(name, _)| name == "HOME") {
+            // A shell that sshd starts reads the user's startup files, which
+            // may take any time, or wait for each other.
+            env.push_str(&format!(" \"HOME={}\"", dir.display()));
+        }
         let use_pam = if needs_pam() { "yes" } else { "no" };
         let mut lines = self.server_lines.clone();
         lines.extend([
