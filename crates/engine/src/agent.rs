@@ -2,8 +2,7 @@
 //! in one job.
 
 use crate::JobError;
-use crate::control::Control;
-use crate::job::workers;
+use crate::control::{CANCEL_POLL, Control};
 use crate::link::wire::{
     self, LISTS_MAX, Outbox, READ_AHEAD, ReadEnd, RemoteReceiver, RemoteSender, read_header,
     read_payload, refused,
@@ -15,12 +14,14 @@ use crate::remote::{PROGRAM, pool_len, read_message};
 use crate::request;
 use crate::sender::{Scan, Sender, run_reader};
 use crate::words;
+use crate::workers::workers;
+use crossbeam_channel::RecvTimeoutError;
 use haul_model::{Fault, Policy, Side};
 use haul_proto::{
-    Abort, CopyRequest, FrameType, Hello, Message, Role, check_hello, encode, frame_bytes,
+    Abort, CopyRequest, FrameType, Hello, ListItem, Message, Role, check_hello, encode, frame_bytes,
 };
 use haul_sys::{Access, confine};
-use std::io::{BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::thread;
@@ -38,6 +39,7 @@ pub fn serve(
     mut output: impl Write + AsFd + Send + 'static,
 ) -> Result<(), JobError> {
     haul_sys::raise_open_files();
+    haul_sys::boot_id();
     let mut input = BufReader::with_capacity(READ_AHEAD, input);
     let job = match greet(&mut input, &mut output) {
         Ok(Some(job)) => job,
@@ -61,7 +63,10 @@ pub fn serve(
 }
 
 /// Greets and answers requests until a job comes; `None` if none does.
-fn greet(input: &mut impl Read, output: &mut impl Write) -> Result<Option<CopyRequest>, ReadEnd> {
+fn greet(
+    input: &mut impl BufRead,
+    output: &mut impl Write,
+) -> Result<Option<CopyRequest>, ReadEnd> {
     let header = read_header(input)?;
     if header.kind != FrameType::Hello {
         return Err(refused("the client did not greet"));
@@ -73,17 +78,15 @@ fn greet(input: &mut impl Read, output: &mut impl Write) -> Result<Option<CopyRe
     output.write_all(&frame_bytes(FrameType::Welcome, &welcome.encode()))?;
     output.flush()?;
     caps.map_err(refused)?;
-    loop {
-        match read_message(input) {
-            Ok(Message::Copy(job)) => return Ok(Some(job)),
-            Ok(Message::Request(request)) => request::answer(request, output)?,
-            Ok(_) => return Err(refused("the client sent what is neither a request nor a job")),
-            Err(ReadEnd::Lost(error)) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
-                return Ok(None);
-            }
-            Err(end) => return Err(end),
+    // A client that goes away between two messages has what it wanted.
+    while !input.fill_buf()?.is_empty() {
+        match read_message(input)? {
+            Message::Copy(job) => return Ok(Some(job)),
+            Message::Request(request) => request::answer(request, output)?,
+            _ => return Err(refused("the client sent what is neither a request nor a job")),
         }
     }
+    Ok(None)
 }
 
 /// What the threads of an agent's job share. It lives as long as the process:
@@ -127,19 +130,43 @@ fn receive(
     let sender = Arc::new(RemoteSender(Arc::clone(&outbox)));
     let receiver = Receiver::new(control, sender, destination, policy, None, tasks);
     let receiver = receiver.map_err(|error| lost(&error))?;
+    let mut publishing = Vec::new();
     for _ in 0..workers() {
         let (receiver, work) = (Arc::clone(&receiver), work.clone());
-        thread::spawn(move || run_worker(&receiver, &work));
+        publishing.push(thread::spawn(move || run_worker(&receiver, &work)));
     }
     let lister = Arc::clone(&receiver);
-    thread::spawn(move || listed.iter().for_each(|items| lister.take_list(items)));
+    publishing.push(thread::spawn(move || run_lister(&lister, &listed)));
+    let ending = Arc::clone(&receiver);
     thread::spawn(move || {
         let pool = Pool::new(pool_len());
         if let Err(end) = wire::read_for_receiver(input, &receiver, &lists, &pool) {
             end.report(control, CLIENT);
         }
     });
-    end(control, &outbox, writer)
+    let result = end(control, &outbox, writer);
+    if result.is_err() {
+        // What is about to get its name gets it before the process ends: the
+        // way there can lead over a private name.
+        ending.close_tasks();
+        for thread in publishing {
+            let _ = thread.join();
+        }
+        // The reader may wait for input for ever, with stages in its hands.
+        haul_store::remove_unpublished();
+    }
+    result
+}
+
+/// Looks at the parts of a listing as they come, until the job ends.
+fn run_lister(receiver: &Receiver<'_>, listed: &crossbeam_channel::Receiver<Vec<ListItem>>) {
+    loop {
+        match listed.recv_timeout(CANCEL_POLL) {
+            Ok(items) => receiver.take_list(items),
+            Err(RecvTimeoutError::Timeout) if !receiver.control.stopped() => {}
+            Err(_) => return,
+        }
+    }
 }
 
 fn send(
@@ -210,9 +237,10 @@ fn end(
 fn abort(error: &JobError) -> Abort {
     match error {
         JobError::Usage(words) => Abort::Usage(words.clone()),
-        JobError::Destination { path, fault } => {
-            Abort::Destination { path: path.as_bytes().to_vec(), fault: fault.clone() }
-        }
+        JobError::Destination { path, fault } => Abort::Destination {
+            path: words::shown(path.as_bytes().to_vec()),
+            fault: fault.clone(),
+        },
         JobError::Connection(error) => Abort::Protocol(error.to_string()),
         JobError::Protocol(words) => Abort::Protocol(words.clone()),
         JobError::Interrupted => Abort::Cancelled,

@@ -91,6 +91,8 @@ pub(crate) struct Reporter<'a> {
     copied: AtomicU64,
     dirs_made: AtomicU64,
     bytes: AtomicU64,
+    moved: AtomicU64,
+    resumed: AtomicU64,
     skipped: AtomicU64,
     special: AtomicU64,
     failed: AtomicU64,
@@ -104,6 +106,8 @@ impl<'a> Reporter<'a> {
             copied: zero(),
             dirs_made: zero(),
             bytes: zero(),
+            moved: zero(),
+            resumed: zero(),
             skipped: zero(),
             special: zero(),
             failed: zero(),
@@ -127,8 +131,14 @@ impl<'a> Reporter<'a> {
     /// `len` bytes of a file's content were moved.
     pub(crate) fn moved(&self, len: u64) {
         let progress = self.monitor.progress();
+        Progress::add(&self.moved, len);
         Progress::add(&progress.bytes_moved, len);
         Progress::add(&progress.bytes_done, len);
+    }
+
+    /// `len` bytes of a file's content are there from an earlier job.
+    pub(crate) fn resumed(&self, len: u64) {
+        Progress::add(&self.resumed, len);
     }
 
     /// The fate of an entry is known; `moved` bytes of it were counted as done
@@ -162,6 +172,8 @@ impl<'a> Reporter<'a> {
             copied: get(&self.copied),
             dirs_made: get(&self.dirs_made),
             bytes: get(&self.bytes),
+            moved: get(&self.moved),
+            resumed: get(&self.resumed),
             skipped: get(&self.skipped),
             special: get(&self.special),
             failed: get(&self.failed),

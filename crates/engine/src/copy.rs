@@ -3,10 +3,13 @@
 //! written. Holes stay holes.
 
 use crate::control::Control;
-use crate::receiver::changed;
-use crate::tree::{SourceFile, StagedFile};
-use haul_model::{Fault, FaultKind, Side};
+use crate::dirs::lock;
+use crate::tree::{SourceFile, StagedFile, changed, check_size};
+use haul_model::{BLOCK_LEN, BlockHash, BlockHasher, Fault, FaultKind, Side};
+use std::collections::BTreeMap;
 use std::io;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Files up to this size, in bytes, are read and written in one go: for them
 /// two calls with a warm buffer are cheaper than asking the kernel how.
@@ -15,6 +18,17 @@ const WHOLE_MAX: u64 = 1 << 20;
 /// Bytes that the kernel is asked to move in one call: enough to make the call
 /// itself free, little enough to show progress and to stop quickly.
 const RANGE_LEN: u64 = 16 << 20;
+
+/// Bytes that are read, hashed and written in one go within a block: they stay
+/// in the processor's cache.
+const PART_LEN: usize = 512 << 10;
+
+/// The grain in which holes are kept when a block is copied, in bytes.
+const PAGE_LEN: usize = 4 << 10;
+
+/// Threads that help to copy one large file, at most: more than this only wait
+/// for memory.
+const HELPERS_MAX: usize = 3;
 
 /// A worker's buffer, kept from file to file.
 #[derive(Default)]
@@ -57,7 +71,7 @@ pub(crate) fn content(
         at = data.start;
         while at < data.end {
             if control.stopped() {
-                return Err(Fault::new(Side::Source, FaultKind::Io, "interrupted"));
+                return Err(interrupted());
             }
             let copied = match files {
                 Some((from, to)) if in_kernel => {
@@ -89,21 +103,122 @@ pub(crate) fn content(
     Ok(size)
 }
 
-/// A file whose size is 0 is empty.
+/// Makes the empty `stage` share the content of `source`, where the file system
+/// can do that; nothing is moved then.
+pub(crate) fn shared(source: &dyn SourceFile, stage: &dyn StagedFile) -> bool {
+    let files = source.local().zip(stage.local());
+    files.is_some_and(|(from, to)| haul_sys::clone_file(from, to))
+}
+
+/// Copies `source` from block `first` on into a stage that can be continued,
+/// with several threads, and records each block's hash in its turn. Returns the
+/// length of the whole.
 ///
 /// # Errors
-/// If it isn't: its content can't be copied as a whole, and must not be passed
-/// off as nothing.
-pub(crate) fn check_size(source: &dyn SourceFile) -> Result<(), Fault> {
-    match source.has_no_size() {
-        Ok(false) => Ok(()),
-        Ok(true) => Err(Fault::new(
-            Side::Source,
-            FaultKind::Special,
-            "its size is not known before it is read, as in /proc; it is not copied",
-        )),
-        Err(error) => Err(read(&error)),
+/// What could not be read or written, by side.
+pub(crate) fn blocks(
+    source: &dyn SourceFile,
+    stage: &dyn StagedFile,
+    first: u64,
+    control: &Control<'_>,
+    moved: &mut (dyn FnMut(u64) + Send),
+) -> Result<u64, Fault> {
+    let size = source.seal().size;
+    let sparse = source.has_holes();
+    let next = AtomicU64::new(first);
+    let order = Mutex::new(Order { next: first, waiting: BTreeMap::new(), moved });
+    let copy_blocks = || -> Result<(), Fault> {
+        let mut buffer = vec![0; PART_LEN];
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let start = index.saturating_mul(BLOCK_LEN);
+            if start >= size {
+                return Ok(());
+            }
+            if control.stopped() {
+                return Err(interrupted());
+            }
+            let end = size.min(start + BLOCK_LEN);
+            let mut hasher = BlockHasher::new(index);
+            for at in (start..end).step_by(PART_LEN) {
+                let part = &mut buffer[..(end - at).min(PART_LEN as u64) as usize];
+                let len = source.read_at(part, at).map_err(|error| read(&error))?;
+                if len < part.len() {
+                    return Err(changed());
+                }
+                hasher.update(part);
+                write_data(stage, part, at, sparse).map_err(|error| write(&error))?;
+            }
+            lock(&order).done(stage, index, end - start, &hasher)?;
+        }
+    };
+    let helpers = (crate::workers::workers() - 1).min(HELPERS_MAX);
+    std::thread::scope(|scope| {
+        let helpers: Vec<_> = (0..helpers).map(|_| scope.spawn(copy_blocks)).collect();
+        let mut result = copy_blocks();
+        if result.is_err() {
+            // The others find nothing more to do.
+            next.store(u64::MAX / 2, Ordering::Relaxed);
+        }
+        for helper in helpers {
+            result = result.and(helper.join().expect("a panic here is a bug and ends the job"));
+        }
+        result
+    })?;
+    Ok(size)
+}
+
+/// Puts the records of blocks that are done in any order into theirs.
+struct Order<'m> {
+    /// The block that is recorded next.
+    next: u64,
+    waiting: BTreeMap<u64, BlockHash>,
+    moved: &'m mut (dyn FnMut(u64) + Send),
+}
+
+impl Order<'_> {
+    fn done(
+        &mut self,
+        stage: &dyn StagedFile,
+        index: u64,
+        len: u64,
+        hasher: &BlockHasher,
+    ) -> Result<(), Fault> {
+        (self.moved)(len);
+        if len == BLOCK_LEN {
+            self.waiting.insert(index, hasher.finish());
+        }
+        while let Some(block) = self.waiting.remove(&self.next) {
+            let recorded = stage.record(block);
+            recorded.map_err(|e| Fault::from_io(Side::Destination, "make it durable", &e))?;
+            self.next += 1;
+        }
+        Ok(())
     }
+}
+
+/// Writes `bytes` at `at`; where the source has holes, pages of zeros are left
+/// out: the stage has a hole there already.
+fn write_data(stage: &dyn StagedFile, bytes: &[u8], at: u64, sparse: bool) -> io::Result<()> {
+    if !sparse {
+        return stage.write_at(bytes, at);
+    }
+    let is_zero = |page: &[u8]| page.iter().all(|byte| *byte == 0);
+    let mut offset = at;
+    let pages: Vec<&[u8]> = bytes.chunks(PAGE_LEN).collect();
+    for run in pages.chunk_by(|a, b| is_zero(a) == is_zero(b)) {
+        let len: usize = run.iter().map(|page| page.len()).sum();
+        if !is_zero(run[0]) {
+            let start = (offset - at) as usize;
+            stage.write_at(&bytes[start..start + len], offset)?;
+        }
+        offset += len as u64;
+    }
+    Ok(())
+}
+
+fn interrupted() -> Fault {
+    Fault::new(Side::Source, FaultKind::Io, "interrupted")
 }
 
 /// Reads and writes a part of `start..end`; returns its length.

@@ -13,12 +13,15 @@ mod pool;
 mod receiver;
 mod remote;
 mod request;
+mod run;
 mod sender;
 mod tree;
 mod words;
+mod workers;
 
 pub use agent::serve;
 pub use haul_model::{Outcome, Skip, Summary};
-pub use job::{CopyJob, JobError, Placement, run};
+pub use job::{CopyJob, JobError, Placement};
 pub use monitor::{Event, Monitor, Progress};
-pub use request::{RequestError, Requests};
+pub use request::{ListedEntry, RequestError, Requests};
+pub use run::run;

@@ -2,7 +2,7 @@
 //! connection.
 
 use crate::control::{Control, Reporter};
-use crate::job::{CopyJob, JobError, destination_unusable, workers};
+use crate::job::{CopyJob, JobError};
 use crate::link::wire::{
     self, LISTS_MAX, Outbox, READ_AHEAD, ReadEnd, RemoteReceiver, RemoteSender, read_header,
     read_payload, refused,
@@ -11,6 +11,7 @@ use crate::pool::Pool;
 use crate::receiver::{Destination, Receiver, run_worker};
 use crate::sender::{Scan, Sender, run_reader};
 use crate::words;
+use crate::workers::workers;
 use crate::{Monitor, Summary};
 use haul_net::{Closer, ConnectError, Connection};
 use haul_proto::{
@@ -19,9 +20,13 @@ use haul_proto::{
 use haul_sys::{Access, confine};
 use std::io::{BufReader, Read};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The program's version, told in greetings.
 pub(crate) const PROGRAM: &str = env!("CARGO_PKG_VERSION");
+
+/// How long ssh may take to end by itself when the connection has broken.
+const LAST_WORDS_MAX: Duration = Duration::from_secs(1);
 
 /// Buffers in circulation on one side of a job.
 pub(crate) fn pool_len() -> usize {
@@ -70,11 +75,9 @@ pub(crate) fn upload(
             scope.spawn(|| run_reader(&sender, &wanted, &outbox, &pool, &control));
         }
         let result = control.wait();
-        if result.is_err() {
-            closer.killer().kill();
-        }
         sender.close_queue();
         outbox.close();
+        cut_off(&result, &closer);
         result
     });
     conclude(result, closer)
@@ -87,7 +90,7 @@ pub(crate) fn download(
     monitor: &dyn Monitor,
 ) -> Result<Summary, JobError> {
     let destination = Destination::find(&job.dest, job.into_dir, job.policy.dry_run)?;
-    let root = destination.root.try_clone().map_err(|e| destination_unusable(job, &e))?;
+    let root = destination.root.try_clone().map_err(|e| JobError::unusable(&job.dest, &e))?;
     let asked = job.sources.iter().map(|path| words::travel_name(words::without_tilde(path)));
     // What can't be a name can't be listed under it: the peer will say so.
     let asked = asked.filter_map(Result::ok).collect();
@@ -97,7 +100,7 @@ pub(crate) fn download(
     let (lists, listed) = crossbeam_channel::bounded(LISTS_MAX);
     let sender = Arc::new(RemoteSender(Arc::clone(&outbox)));
     let receiver = Receiver::new(&control, sender, destination, job.policy, Some(asked), tasks)
-        .map_err(|error| destination_unusable(job, &error))?;
+        .map_err(|error| JobError::unusable(&job.dest, &error))?;
     let pool = Pool::new(pool_len());
     let greeting = greeting(Role::Sender {
         sources: job.sources.clone(),
@@ -135,11 +138,9 @@ pub(crate) fn download(
             });
         });
         let result = control.wait();
-        if result.is_err() {
-            closer.killer().kill();
-        }
         receiver.close_tasks();
         outbox.close();
+        cut_off(&result, &closer);
         result
     });
     conclude(result, closer)
@@ -153,12 +154,15 @@ fn greeting(role: Role) -> Vec<u8> {
 }
 
 /// Reads and checks the agent's greeting.
-pub(crate) fn welcome(input: &mut impl Read, peer: &str) -> Result<(), ReadEnd> {
+pub(crate) fn welcome(input: &mut BufReader<impl Read>, peer: &str) -> Result<(), ReadEnd> {
     let mut first = [0; haul_proto::HEADER_LEN];
     input.read_exact(&mut first)?;
     let header = match Header::decode(first) {
         Ok(header) if header.kind == FrameType::Welcome => header,
-        _ => return Err(ReadEnd::Refused(ConnectError::noisy_shell(peer, &first).into())),
+        _ => {
+            let text = [&first, input.buffer()].concat();
+            return Err(ReadEnd::Refused(ConnectError::noisy_shell(peer, &text).into()));
+        }
     };
     let payload = read_payload(input, header)?;
     let welcome = Hello::decode(&payload).map_err(refused)?;
@@ -167,11 +171,24 @@ pub(crate) fn welcome(input: &mut impl Read, peer: &str) -> Result<(), ReadEnd> 
     Ok(())
 }
 
+/// Makes sure that no thread waits for the peer of a job that has failed.
+fn cut_off(result: &Result<Summary, JobError>, closer: &Closer) {
+    let Err(error) = result else { return };
+    // Why a connection broke shows in how ssh ends by itself.
+    let is_lost = matches!(error, JobError::Connection(ConnectError::Lost { .. }));
+    if !is_lost || !closer.killer().ends_within(LAST_WORDS_MAX) {
+        closer.killer().kill();
+    }
+}
+
 /// Closes the connection, and finds out why it broke if it did.
 fn conclude(result: Result<Summary, JobError>, closer: Closer) -> Result<Summary, JobError> {
     match result {
-        Err(JobError::Connection(ConnectError::Lost { .. })) => {
-            Err(JobError::Connection(closer.explain()))
+        Err(JobError::Connection(lost @ ConnectError::Lost { .. })) => {
+            Err(JobError::Connection(match closer.explain() {
+                ConnectError::Stopped { .. } => lost,
+                reason => reason,
+            }))
         }
         // Everything is in its place: how the connection closes is no matter.
         Ok(summary) => {

@@ -34,6 +34,9 @@ struct Peer {
     name: String,
 }
 
+/// An entry of a directory; or the name of one that can't be looked at, and why.
+pub type ListedEntry = Result<Entry, (Vec<u8>, Fault)>;
+
 /// Why a request has no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum RequestError {
@@ -91,7 +94,7 @@ impl Requests {
     pub fn list(
         &mut self,
         path: &[u8],
-        each: &mut dyn FnMut(Result<Entry, (Vec<u8>, Fault)>),
+        each: &mut dyn FnMut(ListedEntry),
     ) -> Result<(), RequestError> {
         let mut hand_on = |listed| match listed {
             Listed::Entry(entry) => each(Ok(entry)),
@@ -207,7 +210,8 @@ fn stat(path: &[u8], follow: bool) -> Result<Entry, Fault> {
         .listed_kind(|| haul_sys::path_link(path_or_dot(path)))
         .map_err(|error| source("read the link", &error))?;
     let name = split.name.and_then(|name| Name::new(name).ok());
-    Ok(Entry { name, kind, mode: meta.mode, mtime: meta.mtime, id: meta.id })
+    let inode = meta.id.map_or(0, |id| id.ino);
+    Ok(Entry { name, kind, mode: meta.mode, mtime: meta.mtime, inode, id: meta.id })
 }
 
 /// The empty path, as in `host:`, is the working directory.
@@ -227,7 +231,8 @@ fn list(path: &[u8], each: &mut dyn FnMut(Listed) -> io::Result<()>) -> Result<(
             let Some(meta) = meta else { return Ok(None) };
             let kind = meta.listed_kind(|| dir.read_link(&name))?;
             let (mode, mtime, id) = (meta.mode, meta.mtime, meta.id);
-            Ok(Some(Entry { name: Some(name.clone()), kind, mode, mtime, id }))
+            let inode = id.map_or(0, |id| id.ino);
+            Ok(Some(Entry { name: Some(name.clone()), kind, mode, mtime, inode, id }))
         });
         let listed = match looked {
             Ok(Some(entry)) => Listed::Entry(entry),

@@ -43,6 +43,18 @@ pub(crate) fn travel_name(path: &[u8]) -> Result<Option<Name>, NameError> {
     split(path).name.map(Name::new).transpose()
 }
 
+/// Longest path that is told for showing only, in bytes. A tree can be deeper
+/// than any path that the system takes.
+const SHOWN_LEN_MAX: usize = 4096;
+
+/// `path` for showing only: of one that is too long, its end tells the most.
+pub(crate) fn shown(path: Vec<u8>) -> Vec<u8> {
+    match path.len().checked_sub(SHOWN_LEN_MAX) {
+        None | Some(0) => path,
+        Some(cut) => [b"...", &path[cut + 3..]].concat(),
+    }
+}
+
 /// `path` as an agent means it, which works in the user's home directory: a
 /// `~` in front stands for it.
 pub(crate) fn without_tilde(path: &[u8]) -> &[u8] {
@@ -62,7 +74,8 @@ mod tests {
 
     #[test]
     fn paths_are_taken_apart_as_a_shell_user_means_them() {
-        let cases: &[(&[u8], &[u8], Option<&[u8]>, bool)] = &[
+        type Case = (&'static [u8], &'static [u8], Option<&'static [u8]>, bool);
+        let cases: &[Case] = &[
             (b"a", b".", Some(b"a"), false),
             (b"a/", b".", Some(b"a"), true),
             (b"/a", b"/", Some(b"a"), false),
@@ -82,6 +95,16 @@ mod tests {
                 "{path:?}"
             );
         }
+    }
+
+    #[test]
+    fn a_path_for_showing_is_bounded_and_keeps_its_end() {
+        for len in [0, 1, SHOWN_LEN_MAX - 1, SHOWN_LEN_MAX] {
+            assert_eq!(shown(vec![b'x'; len]), vec![b'x'; len]);
+        }
+        let long = shown([&vec![b'x'; SHOWN_LEN_MAX][..], b"/end"].concat());
+        assert_eq!(long.len(), SHOWN_LEN_MAX);
+        assert!(long.starts_with(b"...x") && long.ends_with(b"x/end"));
     }
 
     #[test]

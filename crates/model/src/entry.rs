@@ -73,6 +73,9 @@ pub struct Entry {
     pub mode: u32,
     /// When the content last changed.
     pub mtime: Timestamp,
+    /// A number that the object keeps as long as it exists, to tell it from one
+    /// that takes its place; 0 if there is none.
+    pub inode: u64,
     /// The object itself, known only where it was listed.
     #[serde(skip)]
     pub id: Option<FileId>,

@@ -58,10 +58,10 @@ fn push_hex(out: &mut String, byte: u8) {
     let _ = write!(out, "\\x{byte:02x}");
 }
 
-/// C1 controls, and the characters that change the direction of text or take
-/// no room: a name with them reads as another one.
-fn is_unsafe_to_show(c: char) -> bool {
-    matches!(c,
+/// DEL and C1 controls, and the characters that change the direction of text or
+/// take no room: a name with them reads as another one.
+pub fn is_unsafe_to_show(c: char) -> bool {
+    matches!(c, '\u{7f}' |
         '\u{80}'..='\u{9f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
         | '\u{2060}'..='\u{2069}' | '\u{feff}')
 }

@@ -42,6 +42,8 @@ pub enum FaultKind {
     Corrupt,
     /// A symbolic link stands where it must not be followed, or links form a loop.
     Link,
+    /// Another process is writing the same file.
+    Busy,
     /// A FIFO, socket or device.
     Special,
     /// The directory above could not be made or read, and said so itself.
@@ -118,6 +120,7 @@ impl Fault {
             FaultKind::Corrupt => {
                 "nothing was published; run the same command again, and check memory and disks if it returns"
             }
+            FaultKind::Busy => "wait until the other haul is done, and run the same command again",
             FaultKind::Link => {
                 "nothing is written through a symbolic link; remove it, or copy to where it points"
             }
@@ -143,6 +146,7 @@ impl FaultKind {
             E::PermissionDenied => Self::PermissionDenied,
             E::StorageFull | E::QuotaExceeded => Self::NoSpace,
             E::ReadOnlyFilesystem => Self::ReadOnly,
+            E::ResourceBusy => Self::Busy,
             E::InvalidFilename | E::FileTooLarge => Self::TooLong,
             E::IsADirectory => Self::IsDirectory,
             E::NotADirectory => Self::NotDirectory,

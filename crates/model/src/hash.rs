@@ -25,10 +25,9 @@ impl BlockHash {
     /// content and is [`BLOCK_LEN`] bytes long.
     pub fn of(index: u64, block: &[u8]) -> Self {
         debug_assert_eq!(block.len() as u64, BLOCK_LEN);
-        let mut hasher = blake3::Hasher::new();
-        hasher.set_input_offset(index * BLOCK_LEN);
+        let mut hasher = BlockHasher::new(index);
         hasher.update(block);
-        Self(hasher.finalize_non_root())
+        hasher.finish()
     }
 
     /// The 32 bytes.
@@ -40,6 +39,29 @@ impl BlockHash {
 impl From<[u8; 32]> for BlockHash {
     fn from(bytes: [u8; 32]) -> Self {
         Self(bytes)
+    }
+}
+
+/// Hashes one block, from its start to its end.
+#[derive(Debug)]
+pub struct BlockHasher(blake3::Hasher);
+
+impl BlockHasher {
+    /// A hasher for the block that begins at `index` times [`BLOCK_LEN`].
+    pub fn new(index: u64) -> Self {
+        let mut hasher = blake3::Hasher::new();
+        hasher.set_input_offset(index * BLOCK_LEN);
+        Self(hasher)
+    }
+
+    /// Takes the next bytes; [`BLOCK_LEN`] in all.
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// The hash of the block, of which something was taken.
+    pub fn finish(&self) -> BlockHash {
+        BlockHash(self.0.finalize_non_root())
     }
 }
 
@@ -179,6 +201,20 @@ impl ContentHasher {
         ContentHash(*root.as_bytes())
     }
 
+    /// A hash over the content from block `first` on, and over its place in the
+    /// whole: BLAKE3 of the hashes of these blocks, the last of which may be
+    /// short. It needs nothing of what is before.
+    pub fn finish_tail(&self, first: u64) -> ContentHash {
+        let mut tail = blake3::Hasher::new();
+        for block in self.blocks.iter().skip(usize::try_from(first).unwrap_or(usize::MAX)) {
+            tail.update(block);
+        }
+        if self.current.count() > 0 && self.blocks.len() as u64 >= first {
+            tail.update(&self.current.finalize_non_root());
+        }
+        ContentHash(*tail.finalize().as_bytes())
+    }
+
     fn close_block(&mut self) {
         self.blocks.push(self.current.finalize_non_root());
         // Not reset(): that keeps the offset of the block before.
@@ -261,6 +297,20 @@ mod tests {
         assert_eq!(whole.block(1), Some(BlockHash::of(1, second)));
         let all = ContentHasher::resume((0..2).map(|k| whole.block(k).expect("whole")));
         assert_eq!(all.finish(), ContentHash::of(&bytes[..2 * BLOCK_LEN as usize]));
+    }
+
+    #[test]
+    fn a_tail_needs_nothing_of_what_is_before() {
+        let bytes = content(BLOCK_LEN as usize * 3 + 77);
+        let mut whole = ContentHasher::new();
+        whole.update(&bytes);
+        for first in 0..=3u64 {
+            let unknown = (0..first).map(|_| BlockHash::from([7; 32]));
+            let mut tail = ContentHasher::resume(unknown);
+            tail.update(&bytes[(first * BLOCK_LEN) as usize..]);
+            assert_eq!(tail.finish_tail(first), whole.finish_tail(first), "from block {first}");
+            assert_ne!(tail.finish_tail(first), whole.finish_tail((first + 1) % 4));
+        }
     }
 
     #[test]

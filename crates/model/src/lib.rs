@@ -12,9 +12,9 @@ mod path;
 mod policy;
 
 pub use entry::{Entry, FileId, Kind, Timestamp};
-pub use escape::{escape_bytes, escape_controls, escape_text};
+pub use escape::{escape_bytes, escape_controls, escape_text, is_unsafe_to_show};
 pub use fault::{Fault, FaultKind, Side};
-pub use hash::{BLOCK_LEN, BlockHash, ContentHash, ContentHasher};
+pub use hash::{BLOCK_LEN, BlockHash, BlockHasher, ContentHash, ContentHasher};
 pub use outcome::{Outcome, Skip, Summary};
 pub use path::{MAX_DEPTH, MAX_NAME_LEN, Name, NameError, RelPath};
-pub use policy::{Conflict, Policy};
+pub use policy::{Conflict, Policy, Resume};

@@ -38,6 +38,10 @@ pub struct Summary {
     pub dirs_made: u64,
     /// Bytes of content in the files that were copied.
     pub bytes: u64,
+    /// Bytes of content that were moved in this run. Holes may count or not.
+    pub moved: u64,
+    /// Bytes that an interrupted copy had moved before, and that were used.
+    pub resumed: u64,
     /// Files and links that were left as they are.
     pub skipped: u64,
     /// FIFOs, sockets and devices that were passed over with a warning.

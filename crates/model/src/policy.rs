@@ -16,6 +16,19 @@ pub enum Conflict {
     ReplaceOlder,
 }
 
+/// How an interrupted copy of a large file is continued.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Resume {
+    /// What the journal says is there is believed, its last block is read back.
+    #[default]
+    Quick,
+    /// All that is there is read and hashed again, on both sides (`--strict`).
+    Strict,
+    /// It is not: every copy begins anew and leaves nothing behind
+    /// (`--no-resume`).
+    Never,
+}
+
 /// The rules that the receiver follows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Policy {
@@ -23,4 +36,6 @@ pub struct Policy {
     pub conflict: Conflict,
     /// Compare and report, but change nothing (`--dry-run`).
     pub dry_run: bool,
+    /// How an interrupted copy of a large file is continued.
+    pub resume: Resume,
 }

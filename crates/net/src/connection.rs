@@ -182,4 +182,18 @@ impl Killer {
             process.kill();
         }
     }
+
+    /// Waits until ssh has ended by itself, at most `patience`; tells whether
+    /// it has. A connection that was made of parts has no ssh to wait for.
+    pub fn ends_within(&self, patience: Duration) -> bool {
+        let Some(process) = &self.process else { return true };
+        let deadline = Instant::now() + patience;
+        while matches!(process.try_wait(), Ok(None)) {
+            if Instant::now() >= deadline {
+                return false;
+            }
+            thread::sleep(EXIT_POLL_MIN);
+        }
+        true
+    }
 }

@@ -42,6 +42,7 @@ pub fn encode(message: &Message) -> Vec<u8> {
         Message::FileEnd(end) => frame(FrameType::FileEnd, end),
         Message::Outcomes(outcomes) => frame(FrameType::Outcomes, outcomes),
         Message::Done(summary) => frame(FrameType::Done, summary),
+        Message::BlockSeal(seal) => frame(FrameType::BlockSeal, seal),
         Message::Warning(warning) => frame(FrameType::Warning, warning),
         Message::Abort(abort) => frame(FrameType::Abort, abort),
     }
@@ -82,6 +83,7 @@ pub fn decode(kind: FrameType, payload: &[u8]) -> Result<Message, DecodeError> {
         FrameType::FileEnd => Message::FileEnd(value(kind, payload)?),
         FrameType::Outcomes => Message::Outcomes(value(kind, payload)?),
         FrameType::Done => Message::Done(value(kind, payload)?),
+        FrameType::BlockSeal => Message::BlockSeal(value(kind, payload)?),
         FrameType::Warning => Message::Warning(value(kind, payload)?),
         FrameType::Abort => Message::Abort(value(kind, payload)?),
         FrameType::Hello | FrameType::Welcome | FrameType::Pack | FrameType::Data => {

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::{
-    Abort, CopyRequest, FileEnd, FileSeal, ListItem, Listed, OutcomeItem, Reply, Request, Role,
-    Want, Warning,
+    Abort, BlockSeal, CopyRequest, FileEnd, FileSeal, ListItem, Listed, OutcomeItem, Reply,
+    Request, Role, Want, Warning,
 };
 use haul_model::{
     ContentHash, Entry, Fault, FaultKind, Kind, Name, Outcome, Policy, Side, Skip, Summary,
@@ -31,7 +31,7 @@ fn kind() -> impl Strategy<Value = Kind> {
 
 fn entry() -> impl Strategy<Value = Entry> {
     (prop::option::of(name()), kind(), 0u32..0o10000, time())
-        .prop_map(|(name, kind, mode, mtime)| Entry { name, kind, mode, mtime, id: None })
+        .prop_map(|(name, kind, mode, mtime)| Entry { name, kind, mode, mtime, inode: 0, id: None })
 }
 
 fn fault() -> impl Strategy<Value = Fault> {
@@ -64,8 +64,15 @@ fn message() -> impl Strategy<Value = Message> {
     let bytes = || prop::collection::vec(any::<u8>(), 0..30);
     prop_oneof![
         prop::collection::vec(list_item(), 0..20).prop_map(Message::List),
-        prop::collection::vec(any::<u64>().prop_map(|index| Want { index }), 0..20)
-            .prop_map(Message::Want),
+        prop::collection::vec(
+            any::<(u64, u64, bool)>().prop_map(|(index, blocks, whole_hash)| Want {
+                index,
+                blocks,
+                whole_hash
+            }),
+            0..20
+        )
+        .prop_map(Message::Want),
         prop::collection::vec(
             (any::<u64>(), outcome()).prop_map(|(index, outcome)| OutcomeItem { index, outcome }),
             0..20
@@ -76,6 +83,9 @@ fn message() -> impl Strategy<Value = Message> {
         }),
         (any::<u64>(), fault())
             .prop_map(|(index, fault)| Message::FileEnd(FileEnd { index, result: Err(fault) })),
+        (any::<u64>(), any::<u64>(), any::<[u8; 32]>()).prop_map(|(index, block, hash)| {
+            Message::BlockSeal(BlockSeal { index, block, hash: hash.into() })
+        }),
         any::<[u64; 2]>().prop_map(|[copied, bytes]| Message::Done(Summary {
             copied,
             bytes,
@@ -174,6 +184,7 @@ fn a_name_that_leads_elsewhere_does_not_decode() {
             kind: Kind::Dir,
             mode: 0o755,
             mtime: Timestamp { secs: 0, nanos: 0 },
+            inode: 0,
             id: None,
         };
         let frame = encode(&Message::List(vec![ListItem::Entry { dir: 0, entry }]));

@@ -54,11 +54,13 @@ pub enum FrameType {
     Abort = 0x17,
     /// Receiver tells what is worth knowing, though nothing failed.
     Warning = 0x18,
+    /// Sender vouches for a whole block of a file that travels in pieces.
+    BlockSeal = 0x19,
 }
 
 impl FrameType {
     /// Every type.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Hello,
         Self::Welcome,
         Self::Copy,
@@ -73,6 +75,7 @@ impl FrameType {
         Self::Done,
         Self::Abort,
         Self::Warning,
+        Self::BlockSeal,
     ];
 
     /// The type's byte.

@@ -1,6 +1,6 @@
 //! The messages, and the bounds that both sides keep.
 
-use haul_model::{ContentHash, Entry, Fault, Name, Outcome, Policy, Summary, Timestamp};
+use haul_model::{BlockHash, ContentHash, Entry, Fault, Name, Outcome, Policy, Summary, Timestamp};
 use serde::{Deserialize, Serialize};
 
 /// Longest content of one [`crate::FrameType::Data`] frame, in bytes.
@@ -103,6 +103,12 @@ impl ListItem {
 pub struct Want {
     /// The file's number in the listing.
     pub index: u64,
+    /// Whole blocks that the receiver has already: the content is wanted from
+    /// there on, of the file exactly as it was listed.
+    pub blocks: u64,
+    /// The hash shall be that of the whole content all the same: the sender
+    /// reads what it doesn't send.
+    pub whole_hash: bool,
 }
 
 /// One file in a pack.
@@ -202,6 +208,8 @@ pub enum Message {
     List(Vec<ListItem>),
     /// Receiver to sender: what to send.
     Want(Vec<Want>),
+    /// Sender to receiver: a block of a file was sent.
+    BlockSeal(BlockSeal),
     /// Sender to receiver: the whole content of a file was sent in pieces, or
     /// it can't be.
     FileEnd(FileEnd),
@@ -213,6 +221,19 @@ pub enum Message {
     Warning(Warning),
     /// Either: the job can't go on.
     Abort(Abort),
+}
+
+/// The hash of a block of a file that travels in pieces, after its last piece:
+/// so a receiver knows what it has even if the file's end never comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BlockSeal {
+    /// The file's number in the listing.
+    pub index: u64,
+    /// Which block, from 0. All blocks but a short last one are sealed, in their
+    /// order, from the first that was wanted.
+    pub block: u64,
+    /// Its hash.
+    pub hash: BlockHash,
 }
 
 /// The end of a file that travels in pieces.
@@ -231,7 +252,8 @@ pub struct FileSeal {
     pub size: u64,
     /// Its modification time when it was read.
     pub mtime: Timestamp,
-    /// The hash of the content.
+    /// The hash of the content; of its tail alone (`ContentHasher::finish_tail`)
+    /// if the file was wanted from a later block on, without its whole hash.
     pub hash: ContentHash,
 }
 

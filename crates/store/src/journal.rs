@@ -38,10 +38,10 @@ use std::io;
 use std::os::unix::fs::FileExt;
 
 /// Length of the header, in bytes.
-pub const HEADER_LEN: u64 = 256;
+pub(crate) const HEADER_LEN: u64 = 256;
 
 /// Length of a block's record, in bytes.
-pub const RECORD_LEN: u64 = 32;
+pub(crate) const RECORD_LEN: u64 = 32;
 
 const MAGIC: [u8; 8] = *b"haul-jnl";
 const VERSION: u32 = 1;
@@ -65,11 +65,11 @@ pub struct SourceId {
 
 /// One run of the operating system, from start to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct BootId(pub [u8; 16]);
+pub(crate) struct BootId(pub(crate) [u8; 16]);
 
 /// A journal that is being kept.
 #[derive(Debug)]
-pub struct Journal {
+pub(crate) struct Journal {
     file: File,
     fixed: [u8; FIXED_LEN],
     records: u64,
@@ -81,7 +81,7 @@ pub struct Journal {
 
 /// What the next commit will claim, taken down before the data is made durable.
 #[derive(Debug)]
-pub struct CommitPoint {
+pub(crate) struct CommitPoint {
     records: u64,
     digest: blake3::Hasher,
 }
@@ -91,7 +91,7 @@ impl Journal {
     ///
     /// # Errors
     /// Those of writing.
-    pub fn create(file: File, source: &SourceId, boot: BootId) -> io::Result<Self> {
+    pub(crate) fn create(file: File, source: &SourceId, boot: BootId) -> io::Result<Self> {
         file.set_len(0)?;
         let fixed = encode_fixed(source, boot);
         let journal = Self { file, fixed, records: 0, digest: blake3::Hasher::new(), turn: 1 };
@@ -108,7 +108,7 @@ impl Journal {
     ///
     /// # Errors
     /// Those of writing, when the journal is made ready to go on.
-    pub fn resume(
+    pub(crate) fn resume(
         file: File,
         source: &SourceId,
         boot: BootId,
@@ -138,12 +138,12 @@ impl Journal {
     }
 
     /// Blocks on record.
-    pub fn len(&self) -> u64 {
+    pub(crate) fn len(&self) -> u64 {
         self.records
     }
 
     /// Whether no block is on record.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.records == 0
     }
 
@@ -151,7 +151,7 @@ impl Journal {
     ///
     /// # Errors
     /// Those of writing.
-    pub fn append(&mut self, block: BlockHash) -> io::Result<()> {
+    pub(crate) fn append(&mut self, block: BlockHash) -> io::Result<()> {
         let at = HEADER_LEN + self.records * RECORD_LEN;
         self.file.write_all_at(block.as_bytes(), at)?;
         self.digest.update(block.as_bytes());
@@ -161,7 +161,7 @@ impl Journal {
 
     /// Takes down what is on record now. Make the stage durable after this and
     /// before [`Self::commit`].
-    pub fn commit_point(&self) -> CommitPoint {
+    pub(crate) fn commit_point(&self) -> CommitPoint {
         CommitPoint { records: self.records, digest: self.digest.clone() }
     }
 
@@ -169,7 +169,7 @@ impl Journal {
     ///
     /// # Errors
     /// Those of writing and of making the journal durable.
-    pub fn commit(&mut self, point: &CommitPoint) -> io::Result<()> {
+    pub(crate) fn commit(&mut self, point: &CommitPoint) -> io::Result<()> {
         let slot = encode_slot(&self.fixed, point.records, self.turn, &point.digest);
         let at = SLOTS_AT[(self.turn % 2) as usize] as u64;
         self.file.write_all_at(&slot, at)?;

@@ -3,9 +3,12 @@
 
 #![forbid(unsafe_code)]
 
-pub mod journal;
+mod journal;
+mod partial;
 mod stage;
 mod verified;
 
-pub use stage::{Placement, Publication, Stage, private_name};
+pub use journal::SourceId;
+pub use partial::{RESUME_LEN_MIN, remove_leftovers};
+pub use stage::{Placement, Publication, Stage, private_name, remove_unpublished};
 pub use verified::{Mismatch, Verified};

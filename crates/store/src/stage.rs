@@ -8,13 +8,16 @@
 //!    the open file, so that the name never shows a file without them.
 
 use crate::Verified;
-use haul_model::{Name, Timestamp};
+use crate::journal::SourceId;
+use crate::partial::{self, Partial};
+use haul_model::{BlockHash, Name, Timestamp};
 use haul_sys::Dir;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// How often a private name is drawn anew when it is taken.
 const NAME_ATTEMPTS_MAX: usize = 8;
@@ -44,8 +47,18 @@ pub enum Publication {
 pub struct Stage {
     dir: Arc<Dir>,
     file: File,
-    /// The private name, where the file system knows no files without one.
-    temp: Option<PrivateName>,
+    home: Home,
+}
+
+/// Where a stage is until it is published.
+#[derive(Debug)]
+enum Home {
+    /// Nowhere: it has no name.
+    Unnamed,
+    /// Under a private name, where the file system knows no files without one.
+    Private(PrivateName),
+    /// Under a private name that is found again, with a journal.
+    Partial(Partial),
 }
 
 impl Stage {
@@ -55,7 +68,7 @@ impl Stage {
     /// Those of creating a file.
     pub fn create(dir: Arc<Dir>) -> io::Result<Self> {
         if let Some(file) = dir.create_unnamed()? {
-            return Ok(Self { dir, file, temp: None });
+            return Ok(Self { dir, file, home: Home::Unnamed });
         }
         Self::create_named(dir)
     }
@@ -63,7 +76,51 @@ impl Stage {
     /// Begins a file under a private name.
     fn create_named(dir: Arc<Dir>) -> io::Result<Self> {
         let (temp, file) = with_private_name(&dir, |name| dir.create_private(name))?;
-        Ok(Self { dir, file, temp: Some(temp) })
+        Ok(Self { dir, file, home: Home::Private(temp) })
+    }
+
+    /// Whether an earlier copy of `source` to `name` in `dir` can be continued,
+    /// by all appearance.
+    pub fn can_resume(dir: &Dir, name: &Name, source: &SourceId) -> bool {
+        partial::exists(dir, name, source)
+    }
+
+    /// Begins a file in `dir` that is to be called `name` and can be continued
+    /// by a later process, or continues one: gives it, and the hashes of the
+    /// blocks that are there already. It is as long as the source from the
+    /// start; what is missing is a hole.
+    ///
+    /// # Errors
+    /// Those of opening and reading; [`io::ErrorKind::ResourceBusy`] while
+    /// another process writes the same file.
+    pub fn resume(
+        dir: Arc<Dir>,
+        name: &Name,
+        source: &SourceId,
+    ) -> io::Result<(Self, Vec<BlockHash>)> {
+        let opened = partial::open(&dir, name, source)?;
+        let stage = Self { dir, file: opened.file, home: Home::Partial(opened.partial) };
+        Ok((stage, opened.blocks))
+    }
+
+    /// Records the hash of the next block, which was written, for a stage that
+    /// can be continued; nothing for others.
+    ///
+    /// # Errors
+    /// Those of writing the journal, and those that a checkpoint has met since:
+    /// then the stage is not kept.
+    pub fn record(&self, block: BlockHash) -> io::Result<()> {
+        match &self.home {
+            Home::Partial(partial) => partial.record(block),
+            Home::Unnamed | Home::Private(_) => Ok(()),
+        }
+    }
+
+    /// Gives up the content: nothing will continue it.
+    pub fn discard(self) {
+        if let Home::Partial(partial) = &self.home {
+            partial.discard();
+        }
     }
 
     /// The open file.
@@ -101,9 +158,16 @@ impl Stage {
     ) -> io::Result<Publication> {
         haul_sys::set_mode(&self.file, mode)?;
         haul_sys::set_mtime(&self.file, mtime)?;
-        match self.temp {
-            None => publish_unnamed(&self.dir, &self.file, name, placement),
-            Some(temp) => temp.publish(name, placement),
+        match self.home {
+            Home::Unnamed => publish_unnamed(&self.dir, &self.file, name, placement),
+            Home::Private(temp) => temp.publish(name, placement),
+            Home::Partial(partial) => {
+                partial.check()?;
+                let publication = place(&self.dir, partial.name(), name, placement)?;
+                // Published or kept out: either way nothing is left to continue.
+                partial.discard();
+                Ok(publication)
+            }
         }
     }
 }
@@ -136,29 +200,50 @@ struct PrivateName {
     published: bool,
 }
 
+/// The private names that exist at this moment, and where: a process that ends
+/// without dropping its stages removes them by this.
+static UNPUBLISHED: Mutex<BTreeMap<String, Arc<Dir>>> = Mutex::new(BTreeMap::new());
+
+fn unpublished() -> MutexGuard<'static, BTreeMap<String, Arc<Dir>>> {
+    UNPUBLISHED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Removes every stage of this process that has a private name and could not be
+/// continued. For the end of a process some of whose threads can't be joined.
+pub fn remove_unpublished() {
+    for (name, dir) in std::mem::take(&mut *unpublished()) {
+        // Nothing more can be done about a name that can't be removed.
+        let _ = dir.remove_private(&name);
+    }
+}
+
 impl PrivateName {
     fn publish(mut self, name: &Name, placement: Placement) -> io::Result<Publication> {
-        let done = match placement {
-            Placement::Replace => self.dir.publish_replacing(&self.name, name),
-            Placement::New | Placement::Keep => self.dir.publish_new(&self.name, name),
-        };
-        match done {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => match placement {
-                Placement::Keep => Ok(Publication::Kept),
-                Placement::New => self.publish(name, Placement::Replace),
-                Placement::Replace => Err(error),
-            },
-            done => {
-                done?;
-                self.published = true;
-                Ok(Publication::Published)
-            }
-        }
+        let publication = place(&self.dir, &self.name, name, placement)?;
+        self.published = publication == Publication::Published;
+        Ok(publication)
+    }
+}
+
+/// Renames the private name `temp` to `name`.
+fn place(dir: &Dir, temp: &str, name: &Name, placement: Placement) -> io::Result<Publication> {
+    let done = match placement {
+        Placement::Replace => dir.publish_replacing(temp, name),
+        Placement::New | Placement::Keep => dir.publish_new(temp, name),
+    };
+    match done {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => match placement {
+            Placement::Keep => Ok(Publication::Kept),
+            Placement::New => place(dir, temp, name, Placement::Replace),
+            Placement::Replace => Err(error),
+        },
+        done => done.map(|()| Publication::Published),
     }
 }
 
 impl Drop for PrivateName {
     fn drop(&mut self) {
+        unpublished().remove(&self.name);
         if !self.published {
             // Nothing more can be done about a name that can't be removed; it
             // is recognisable as haul's own.
@@ -195,6 +280,7 @@ fn with_private_name<T>(
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(error),
             Ok(made) => {
+                unpublished().insert(name.clone(), Arc::clone(dir));
                 return Ok((PrivateName { dir: Arc::clone(dir), name, published: false }, made));
             }
         }

@@ -3,7 +3,7 @@
 //! component for a symbolic link.
 
 use crate::meta::{self, Stat};
-use haul_model::{Name, RelPath, Timestamp};
+use haul_model::{Name, Timestamp};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags};
 use std::ffi::OsStr;
 use std::fs::File;
@@ -64,18 +64,6 @@ impl Dir {
 
     fn open_dir_at(&self, name: &[u8], flags: OFlags) -> io::Result<Self> {
         Ok(Self(rustix::fs::openat(&self.0, name, DIR_FLAGS | flags, Mode::empty())?))
-    }
-
-    /// Opens the directory at `path` below this one, component by component.
-    ///
-    /// # Errors
-    /// Those of `openat`; a symbolic link anywhere in `path` is refused.
-    pub fn open_below(&self, path: &RelPath) -> io::Result<Self> {
-        let mut dir = self.try_clone()?;
-        for component in path.as_bytes().split(|b| *b == b'/').filter(|c| !c.is_empty()) {
-            dir = dir.open_dir_at(component, OFlags::NOFOLLOW)?;
-        }
-        Ok(dir)
     }
 
     /// A second handle of the same directory.
@@ -189,6 +177,48 @@ impl Dir {
     pub fn create_private(&self, temp: &str) -> io::Result<File> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         Ok(rustix::fs::openat(&self.0, temp, flags, private_mode())?.into())
+    }
+
+    /// Opens the private file `temp` for reading and writing, made if it is
+    /// missing. One that somebody else could have put there is refused.
+    ///
+    /// # Errors
+    /// Those of `openat`; [`io::ErrorKind::PermissionDenied`] for a file that is
+    /// not ours alone.
+    pub fn open_private(&self, temp: &str) -> io::Result<File> {
+        let flags = OFlags::RDWR
+            | OFlags::CREATE
+            | OFlags::NOFOLLOW
+            | OFlags::NONBLOCK
+            | OFlags::NOCTTY
+            | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(&self.0, temp, flags, private_mode())?;
+        let raw = rustix::fs::fstat(&file)?;
+        let stat = Stat::from_raw(&raw);
+        if !stat.is_file() || stat.uid != crate::effective_user() || raw.st_nlink > 1 {
+            return Err(io::Error::new(
+                io::ErrorKind::PermissionDenied,
+                "a file of somebody else has the name of haul's own",
+            ));
+        }
+        Ok(file.into())
+    }
+
+    /// Whether something has the private name `temp`.
+    pub fn has_private(&self, temp: &str) -> bool {
+        rustix::fs::statat(&self.0, temp, AtFlags::SYMLINK_NOFOLLOW).is_ok()
+    }
+
+    /// Whether the private name `temp` is still that of `file`.
+    ///
+    /// # Errors
+    /// Those of `fstatat`.
+    pub fn private_is(&self, temp: &str, file: &File) -> io::Result<bool> {
+        match rustix::fs::statat(&self.0, temp, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(raw) => Ok(Stat::from_raw(&raw).id == meta::file_stat(file)?.id),
+            Err(rustix::io::Errno::NOENT) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Renames the private name `temp` to `name` in one step; what had the

@@ -1,6 +1,8 @@
-//! The process's own limits.
+//! What a process can know of itself and of the system that it runs on.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::hash::{BuildHasher, RandomState};
+use std::sync::OnceLock;
 
 /// Raises the soft limit on open files to the hard one; a refusal is no harm,
 /// handles are then reopened more often.
@@ -12,4 +14,32 @@ pub fn raise_open_files() {
 /// The user whose rights this process has.
 pub fn effective_user() -> u32 {
     rustix::process::geteuid().as_raw()
+}
+
+/// A number for the run of the system from its start to its stop: the same for
+/// every process in it. Where the system tells none, it is one that no other
+/// process has.
+///
+/// Asked once; ask before [`crate::confine`] makes the answer unreadable.
+pub fn boot_id() -> [u8; 16] {
+    static BOOT: OnceLock<[u8; 16]> = OnceLock::new();
+    *BOOT.get_or_init(|| system_boot_id().unwrap_or_else(own_id))
+}
+
+fn system_boot_id() -> Option<[u8; 16]> {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_hexdigit).collect();
+    let mut id = [0; 16];
+    for (byte, pair) in id.iter_mut().zip(digits.chunks_exact(2)) {
+        *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
+    }
+    (digits.len() == 32).then_some(id)
+}
+
+fn own_id() -> [u8; 16] {
+    let half = || RandomState::new().hash_one(std::process::id()).to_le_bytes();
+    let mut id = [0; 16];
+    id[..8].copy_from_slice(&half());
+    id[8..].copy_from_slice(&half());
+    id
 }

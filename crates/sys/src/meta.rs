@@ -1,6 +1,6 @@
 //! Metadata of open files, read and written through their handles.
 
-use haul_model::{FileId, Kind, Timestamp};
+use haul_model::{FileId, Timestamp};
 use rustix::fs::{AtFlags, FileType, Mode, Timespec, Timestamps};
 use std::io;
 use std::os::fd::AsFd;
@@ -52,17 +52,6 @@ impl Stat {
     /// Whether it is a symbolic link.
     pub fn is_symlink(&self) -> bool {
         self.file_type == FileType::Symlink
-    }
-
-    /// The kind of entry; a symbolic link's target is still to be read, so
-    /// links are `None`.
-    pub fn kind(&self) -> Option<Kind> {
-        match self.file_type {
-            FileType::RegularFile => Some(Kind::File { size: self.size }),
-            FileType::Directory => Some(Kind::Dir),
-            FileType::Symlink => None,
-            _ => Some(Kind::Special),
-        }
     }
 }
 

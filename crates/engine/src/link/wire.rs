@@ -8,7 +8,7 @@ use crate::dirs::lock;
 use crate::pool::{Buf, Pool};
 use crate::receiver::{Incoming, Piece, Receiver, Task};
 use crate::tree::SourceFile;
-use haul_model::{Summary, escape_controls};
+use haul_model::{Fault, Summary, escape_controls};
 use haul_net::ConnectError;
 use haul_proto::{
     Abort, FrameType, HEADER_LEN, Header, ListItem, Message, OutcomeItem, Want, Warning, decode,
@@ -18,6 +18,7 @@ use std::collections::HashMap;
 use std::io::{self, IoSlice, Read, Write};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 /// Frames that may wait for the writer.
 const OUTBOX_FRAMES_MAX: usize = 8;
@@ -31,6 +32,9 @@ pub(crate) const LISTS_MAX: usize = 8;
 
 /// Files that may arrive in pieces at the same time.
 const INCOMING_MAX: usize = 64;
+
+/// How often is looked whether a file's queue has room again.
+const FULL_POLL: Duration = Duration::from_millis(1);
 
 /// Small writes are gathered up to about this many bytes.
 const GATHER_LEN: usize = 32 << 10;
@@ -251,6 +255,19 @@ pub(crate) fn read_for_sender(
 /// Reads for a Receiver on this side, until the job has ended. Listings are
 /// handed to `lists`, so that looking at the destination doesn't hold up data.
 pub(crate) fn read_for_receiver(
+    input: impl Read,
+    receiver: &Receiver<'_>,
+    lists: &crossbeam_channel::Sender<Vec<ListItem>>,
+    pool: &Pool,
+) -> Result<(), ReadEnd> {
+    match read_contents(input, receiver, lists, pool) {
+        // A Sender that has heard of the job's end leaves.
+        Err(ReadEnd::Lost(_)) if receiver.is_done() => Ok(()),
+        read => read,
+    }
+}
+
+fn read_contents(
     mut input: impl Read,
     receiver: &Receiver<'_>,
     lists: &crossbeam_channel::Sender<Vec<ListItem>>,
@@ -284,6 +301,10 @@ pub(crate) fn read_for_receiver(
                 // Refused only when the job has ended.
                 let _ = lists.send(items);
             }
+            Message::BlockSeal(seal) => {
+                let file = open_incoming(&mut incoming, receiver, seal.index)?;
+                hand_on(receiver, file, Piece::Seal(seal));
+            }
             Message::FileEnd(end) => {
                 let file = open_incoming(&mut incoming, receiver, end.index)?;
                 incoming.remove(&end.index);
@@ -314,6 +335,9 @@ fn open_incoming(
 }
 
 fn hand_on(receiver: &Receiver<'_>, file: Arc<Incoming>, piece: Piece) {
+    while file.is_full() && !receiver.control.stopped() {
+        std::thread::sleep(FULL_POLL);
+    }
     if file.push(piece) {
         receiver.give(Task::Pieces(file));
     }
@@ -330,7 +354,8 @@ fn aborted(abort: Abort) -> JobError {
         Abort::Usage(words) => JobError::Usage(escape_controls(&words)),
         Abort::Destination { path, fault } => {
             let path = escape_controls(&String::from_utf8_lossy(&path));
-            JobError::Destination { path, fault }
+            let message = escape_controls(&fault.message);
+            JobError::Destination { path, fault: Fault { message, ..fault } }
         }
         Abort::Protocol(words) => JobError::Protocol(escape_controls(&words)),
         Abort::Cancelled => JobError::Interrupted,

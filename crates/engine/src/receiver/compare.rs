@@ -93,7 +93,7 @@ mod tests {
     }
 
     fn source(size: u64, mtime: Timestamp) -> Entry {
-        Entry { name: None, kind: Kind::File { size }, mode: 0o644, mtime, id: None }
+        Entry { name: None, kind: Kind::File { size }, mode: 0o644, mtime, inode: 0, id: None }
     }
 
     fn there(kind: MetaKind, mtime: Timestamp) -> Meta {

@@ -5,11 +5,17 @@ use super::{Pending, Receiver};
 use crate::dirs::lock;
 use crate::pool::Buf;
 use crate::tree::StagedFile;
-use haul_model::{ContentHasher, Fault, FaultKind, Kind, Outcome, Side};
-use haul_proto::{DataView, FileEnd, FileSeal};
+use haul_model::{BLOCK_LEN, ContentHasher, Fault, FaultKind, Kind, Outcome, Resume, Side};
+use haul_proto::{BlockSeal, DataView, FileEnd, FileSeal};
 use haul_store::Verified;
 use std::collections::VecDeque;
 use std::sync::Mutex;
+
+/// Bytes of a hole that are hashed between two looks at whether the job goes on.
+const HOLE_STEP_LEN: u64 = 64 << 20;
+
+/// Pieces and seals of one file that may wait for a worker.
+const PIECES_MAX: usize = 4096;
 
 /// A file on its way in.
 pub(crate) struct Incoming {
@@ -28,6 +34,8 @@ struct Queue {
 pub(crate) enum Piece {
     /// Some of its content; `DataView` says where.
     Data(Buf, DataView),
+    /// A block was sent, and this is its hash.
+    Seal(BlockSeal),
     /// All was sent.
     End(FileEnd),
 }
@@ -37,13 +45,23 @@ struct State {
     pending: Option<Pending>,
     stage: Option<Box<dyn StagedFile>>,
     hasher: ContentHasher,
+    /// Blocks that an earlier job had received.
+    resumed: u64,
+    /// Blocks that were compared with the Sender's hash and put on record.
+    recorded: u64,
     moved: u64,
 }
 
 impl Incoming {
     pub(crate) fn new(pending: Pending) -> Self {
-        let state =
-            State { pending: Some(pending), stage: None, hasher: ContentHasher::new(), moved: 0 };
+        let mut pending = pending;
+        let (stage, hasher) = match pending.resumed.take() {
+            Some((stage, blocks)) => (Some(stage), ContentHasher::resume(blocks)),
+            None => (None, ContentHasher::new()),
+        };
+        let resumed = hasher.whole_blocks();
+        let pending = Some(pending);
+        let state = State { pending, stage, hasher, resumed, recorded: resumed, moved: 0 };
         Self { queue: Mutex::default(), state: Mutex::new(state) }
     }
 
@@ -53,6 +71,12 @@ impl Incoming {
         let mut queue = lock(&self.queue);
         queue.pieces.push_back(piece);
         !std::mem::replace(&mut queue.scheduled, true)
+    }
+
+    /// Whether so much is queued that the reader has to wait. Content is bounded
+    /// by the buffers that it is in, seals are not.
+    pub(crate) fn is_full(&self) -> bool {
+        lock(&self.queue).pieces.len() >= PIECES_MAX
     }
 
     /// Works off what is queued. Called by one worker at a time.
@@ -70,6 +94,7 @@ impl Incoming {
                 // Its fate is sealed: what still comes is passed over.
                 Some(_) if state.pending.is_none() => {}
                 Some(Piece::Data(bytes, view)) => state.take(receiver, &bytes, &view),
+                Some(Piece::Seal(seal)) => state.check_block(receiver, &seal),
                 Some(Piece::End(end)) => state.end(receiver, end),
             }
         }
@@ -79,64 +104,118 @@ impl Incoming {
 impl State {
     fn take(&mut self, receiver: &Receiver<'_>, bytes: &[u8], view: &DataView) {
         let content = &bytes[view.content.clone()];
-        if let Err(fault) = self.write(content, view.offset) {
+        if let Err(fault) = self.write(receiver, content, view.offset) {
             return self.settle(receiver, Outcome::Failed(fault));
         }
         self.moved += content.len() as u64;
         receiver.reporter.moved(content.len() as u64);
     }
 
-    fn write(&mut self, content: &[u8], offset: u64) -> Result<(), Fault> {
+    fn write(&mut self, receiver: &Receiver<'_>, content: &[u8], offset: u64) -> Result<(), Fault> {
         let hole = offset.checked_sub(self.hasher.len()).ok_or_else(|| {
             Fault::new(Side::Source, FaultKind::Corrupt, "its pieces arrived out of order")
         })?;
-        let stage = self.stage()?;
+        let stage = self.stage(receiver)?;
         stage
             .write_at(content, offset)
             .map_err(|error| Fault::from_io(Side::Destination, "write", &error))?;
-        self.hasher.update_zeros(hole);
+        self.hash_hole(receiver, hole)?;
         self.hasher.update(content);
         Ok(())
     }
 
-    fn stage(&mut self) -> Result<&dyn StagedFile, Fault> {
+    /// Compares a block with what the Sender says of it, and puts it on record.
+    fn check_block(&mut self, receiver: &Receiver<'_>, seal: &BlockSeal) {
+        if let Err(fault) = self.record(receiver, seal) {
+            self.settle(receiver, Outcome::Failed(fault));
+        }
+    }
+
+    fn record(&mut self, receiver: &Receiver<'_>, seal: &BlockSeal) -> Result<(), Fault> {
+        let corrupt = |message| Err(Fault::new(Side::Destination, FaultKind::Corrupt, message));
+        if seal.block != self.recorded {
+            return corrupt("its blocks were sealed out of order");
+        }
+        // A block may end with a hole, of which nothing has been said yet.
+        let end = (seal.block + 1).saturating_mul(BLOCK_LEN);
+        self.hash_hole(receiver, end.saturating_sub(self.hasher.len()))?;
+        if self.hasher.block(seal.block) != Some(seal.hash) {
+            return corrupt("a block that arrived is not the one that was sent");
+        }
+        let recorded = self.stage(receiver)?.record(seal.hash);
+        recorded.map_err(|e| Fault::from_io(Side::Destination, "make it durable", &e))?;
+        self.recorded += 1;
+        Ok(())
+    }
+
+    /// Hashes a hole, unless the job ends meanwhile: a peer can claim one that
+    /// would take hours.
+    fn hash_hole(&mut self, receiver: &Receiver<'_>, mut len: u64) -> Result<(), Fault> {
+        while len > 0 {
+            if receiver.control.stopped() {
+                return Err(Fault::new(Side::Destination, FaultKind::Io, "interrupted"));
+            }
+            let step = len.min(HOLE_STEP_LEN);
+            self.hasher.update_zeros(step);
+            len -= step;
+        }
+        Ok(())
+    }
+
+    fn stage(&mut self, receiver: &Receiver<'_>) -> Result<&dyn StagedFile, Fault> {
         if self.stage.is_none() {
             let pending = self.pending.as_ref().expect("checked by the caller");
-            self.stage = Some(pending.stage()?);
+            self.stage = Some(pending.stage_for(receiver)?);
         }
         Ok(&**self.stage.as_ref().expect("just made"))
     }
 
     fn end(&mut self, receiver: &Receiver<'_>, end: FileEnd) {
         let outcome = match end.result {
-            Ok(seal) => self.publish(&seal),
-            Err(fault) => Err(fault.clipped()),
+            Ok(seal) => self.publish(receiver, &seal),
+            Err(fault) => Err(super::of_sender(fault)),
         };
         self.settle(receiver, outcome.unwrap_or_else(Outcome::Failed));
     }
 
-    fn publish(&mut self, seal: &FileSeal) -> Result<Outcome, Fault> {
+    fn publish(&mut self, receiver: &Receiver<'_>, seal: &FileSeal) -> Result<Outcome, Fault> {
         let write = |error: &std::io::Error| Fault::from_io(Side::Destination, "write", error);
         let written = self.hasher.len();
         let hole = seal.size.checked_sub(written);
         let length = |_| Fault::new(Side::Source, FaultKind::Corrupt, "more arrived than was sent");
         let hole = hole.ok_or(()).map_err(length)?;
-        self.stage()?;
+        self.stage(receiver)?;
         let stage = self.stage.take().expect("just made");
         if hole > 0 {
             stage.set_len(seal.size).map_err(|error| write(&error))?;
-            self.hasher.update_zeros(hole);
+            self.hash_hole(receiver, hole)?;
         }
-        let proof = Verified::by_hash(&seal.hash, &self.hasher.finish()).map_err(|error| {
-            Fault::new(Side::Destination, FaultKind::Corrupt, error.to_string())
-        })?;
+        let tail_only = self.resumed > 0 && receiver.policy.resume != Resume::Strict;
+        let hash =
+            if tail_only { self.hasher.finish_tail(self.resumed) } else { self.hasher.finish() };
+        let proof = match Verified::by_hash(&seal.hash, &hash) {
+            Ok(proof) => proof,
+            Err(error) => {
+                stage.discard();
+                return Err(Fault::new(Side::Destination, FaultKind::Corrupt, error.to_string()));
+            }
+        };
         let pending = self.pending.as_mut().expect("checked by the caller");
         pending.entry.kind = Kind::File { size: seal.size };
         pending.publish(stage, proof, seal.mtime)
     }
 
     fn settle(&mut self, receiver: &Receiver<'_>, outcome: Outcome) {
-        self.stage = None;
+        if let (Some(stage), Outcome::Failed(fault)) = (self.stage.take(), &outcome)
+            && matches!(fault.kind, FaultKind::Changed | FaultKind::Corrupt)
+        {
+            // What is there is of no more use.
+            stage.discard();
+        }
+        if matches!(outcome, Outcome::Failed(_)) && receiver.control.stopped() {
+            // It was cut short; that is no fault of the file.
+            return;
+        }
         let Some(pending) = self.pending.take() else { return };
         let dir = pending.dir();
         let item = receiver.finish(pending, self.moved, outcome);

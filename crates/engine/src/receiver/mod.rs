@@ -5,25 +5,30 @@ mod compare;
 mod destination;
 mod dirs;
 mod incoming;
+mod place;
+mod resume;
 mod work;
 
 pub(crate) use destination::Destination;
 pub(crate) use incoming::{Incoming, Piece};
-pub(crate) use work::{Task, changed, check_unchanged, run_worker};
+pub(crate) use work::{Task, run_worker};
 
 use crate::control::{Control, Reporter};
 use crate::dirs::{DirNode, OpenDirs, lock};
 use crate::link::{ReceiverPort, SenderPort, SourceHandle};
-use crate::tree::{KEPT_MODE, LocalDir, Meta, MetaKind, TreeDir};
-use crate::{Event, JobError};
+use crate::tree::{LocalDir, StagedFile, TreeDir};
+use crate::{Event, JobError, words};
 use compare::Decision;
 use dirs::{DirState, RecvDir};
-use haul_model::{Entry, Fault, FaultKind, Kind, Name, Outcome, Policy, Side, Skip, escape_bytes};
+use haul_model::{
+    BlockHash, Entry, Fault, FaultKind, Kind, MAX_DEPTH, Name, Outcome, Policy, Resume, Side, Skip,
+    escape_bytes,
+};
 use haul_proto::{LIST_WINDOW, ListItem, OutcomeItem, Want, Warning};
-use haul_store::{Placement, Publication};
+use haul_store::Placement;
 use std::collections::HashMap;
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// Items beyond [`LIST_WINDOW`] that are tolerated: one that is as large as an
@@ -44,6 +49,8 @@ pub(crate) struct Receiver<'a> {
     wanted: Mutex<HashMap<u64, Pending>>,
     /// Cost of what was listed and has no outcome yet.
     open_cost: AtomicU64,
+    /// Everything is settled, and the Sender is being told so: it may leave.
+    done: AtomicBool,
     /// Taken out when no more work is to come.
     tasks: Mutex<Option<crossbeam_channel::Sender<Task>>>,
 }
@@ -52,8 +59,9 @@ pub(crate) struct Receiver<'a> {
 struct Listing {
     /// The number that the next entry or fault has.
     next_index: u64,
-    /// Directories whose end was not listed yet.
-    dirs: HashMap<u64, Arc<RecvDir>>,
+    /// Directories whose end was not listed yet, with their numbers: the root,
+    /// and each in the one before it.
+    open: Vec<(u64, Arc<RecvDir>)>,
 }
 
 /// A listed file whose content is wanted.
@@ -64,7 +72,12 @@ pub(crate) struct Pending {
     entry: Entry,
     placement: Placement,
     cost: u64,
+    /// What an earlier job has left of it, opened.
+    resumed: Option<Resumed>,
 }
+
+/// A stage that is continued, and the hashes of the blocks in it.
+pub(crate) type Resumed = (Box<dyn StagedFile>, Vec<BlockHash>);
 
 /// The Sender broke a rule of the conversation.
 struct Broken(&'static str);
@@ -94,9 +107,10 @@ impl<'a> Receiver<'a> {
             policy,
             rename: destination.rename,
             asked: asked.map(Mutex::new),
-            listing: Mutex::new(Listing { next_index: 1, dirs: HashMap::from([(0, root)]) }),
+            listing: Mutex::new(Listing { next_index: 1, open: vec![(0, root)] }),
             wanted: Mutex::default(),
             open_cost: AtomicU64::new(0),
+            done: AtomicBool::new(false),
             tasks: Mutex::new(Some(tasks)),
         }))
     }
@@ -122,8 +136,9 @@ impl<'a> Receiver<'a> {
             let cost = item.cost();
             match item {
                 ListItem::DirEnd { dir } => {
-                    let ended = lock(&self.listing).dirs.remove(&dir);
-                    let ended = ended.ok_or(Broken("it ended a directory that is not open"))?;
+                    let ended = lock(&self.listing).open.pop_if(|(number, _)| *number == dir);
+                    let (_, ended) =
+                        ended.ok_or(Broken("it ended a directory that is not open"))?;
                     if dir == 0 {
                         self.reporter.listed_all();
                     }
@@ -134,7 +149,7 @@ impl<'a> Receiver<'a> {
                 ListItem::Fault { dir, name, fault } => {
                     let (index, parent) = self.number(dir)?;
                     drop(parent);
-                    let outcome = Outcome::Failed(fault.clipped());
+                    let outcome = Outcome::Failed(of_sender(fault));
                     self.reporter.outcome(&name, &Kind::Special, 0, &outcome);
                     self.close(cost);
                     outcomes.push(OutcomeItem { index, outcome });
@@ -164,8 +179,8 @@ impl<'a> Receiver<'a> {
     /// The number of the next entry, and the directory that it is in.
     fn number(&self, dir: u64) -> Result<(u64, Arc<RecvDir>), Broken> {
         let mut listing = lock(&self.listing);
-        let parent =
-            listing.dirs.get(&dir).ok_or(Broken("it listed into a directory that is not open"))?;
+        let parent = listing.open.last().filter(|(number, _)| *number == dir);
+        let (_, parent) = parent.ok_or(Broken("it listed into a directory that is not open"))?;
         let parent = Arc::clone(parent);
         let index = listing.next_index;
         listing.next_index += 1;
@@ -179,11 +194,17 @@ impl<'a> Receiver<'a> {
         parent: &RecvDir,
         entry: &Entry,
     ) -> Result<Option<Name>, Broken> {
+        if entry.kind == Kind::Dir && lock(&self.listing).open.len() > MAX_DEPTH {
+            return Err(Broken("it listed a tree deeper than 2048 directories"));
+        }
         if dir != 0 {
             let name = entry.name.clone().ok_or(Broken("it listed an entry without a name"))?;
             let mut last = lock(&parent.last_names);
-            let last = if entry.kind == Kind::Dir { &mut last.1 } else { &mut last.0 };
-            if last.as_ref().is_some_and(|last| *last >= name) {
+            let (files, dirs) = &mut *last;
+            // What is no directory comes first.
+            let late = entry.kind != Kind::Dir && dirs.is_some();
+            let last = if entry.kind == Kind::Dir { dirs } else { files };
+            if late || last.as_ref().is_some_and(|last| *last >= name) {
                 return Err(Broken("it listed a directory out of order, or a name twice"));
             }
             *last = Some(name.clone());
@@ -229,9 +250,22 @@ impl<'a> Receiver<'a> {
                     Decision::Copy(_) if self.policy.dry_run => Outcome::WouldCopy,
                     Decision::Copy(placement) => {
                         dir.expect_one();
-                        let pending = Pending { index, dir, name, entry, placement, cost };
+                        let resumed = match self.find_resumed(&dir, &name, &entry) {
+                            Ok(resumed) => resumed,
+                            Err(fault) => {
+                                dir.settle_one();
+                                let outcome = Outcome::Failed(fault);
+                                let path = dir.path_of(entry.name.as_ref());
+                                self.report(&path, &entry.kind, 0, &outcome);
+                                self.close(cost);
+                                return Some(outcome);
+                            }
+                        };
+                        let blocks = resumed.as_ref().map_or(0, |(_, blocks)| blocks.len() as u64);
+                        let whole_hash = self.policy.resume == Resume::Strict;
+                        let pending = Pending { index, dir, name, entry, placement, cost, resumed };
                         lock(&self.wanted).insert(index, pending);
-                        wants.push(Want { index });
+                        wants.push(Want { index, blocks, whole_hash });
                         return None;
                     }
                 }
@@ -252,159 +286,6 @@ impl<'a> Receiver<'a> {
         Some(outcome)
     }
 
-    /// What to do with a file or a link.
-    fn decide(&self, dir: &RecvDir, name: &Name, entry: &Entry) -> Decision {
-        let node = match &dir.state {
-            DirState::Open(node) => node,
-            DirState::Failed => return Decision::Settled(Outcome::Failed(parent_fault())),
-            DirState::Absent => return Decision::Settled(Outcome::WouldCopy),
-        };
-        let looked = (|| {
-            let existing = if dir.fresh { None } else { node.handle()?.stat(name, false)? };
-            Ok(match &entry.kind {
-                Kind::Symlink { target } => {
-                    let existing_target = match &existing {
-                        Some(Meta { kind: MetaKind::Symlink, .. }) => {
-                            Some(node.handle()?.read_link(name)?)
-                        }
-                        _ => None,
-                    };
-                    let conflict = self.policy.conflict;
-                    let there = existing_target.as_deref();
-                    compare::symlink(entry, target, existing.as_ref(), there, conflict)
-                }
-                _ => {
-                    let decision = compare::file(entry, existing.as_ref(), self.policy.conflict);
-                    if decision == Decision::Settled(Outcome::Skipped(Skip::Unchanged)) {
-                        self.refresh_mode(dir, node, name, entry, existing.as_ref());
-                    }
-                    decision
-                }
-            })
-        })();
-        looked.unwrap_or_else(|error: io::Error| {
-            let fault = Fault::from_io(Side::Destination, "look at the destination", &error);
-            Decision::Settled(Outcome::Failed(fault))
-        })
-    }
-
-    /// Gives a file whose content is left as it is the source's mode.
-    fn refresh_mode(
-        &self,
-        dir: &RecvDir,
-        node: &Arc<DirNode>,
-        name: &Name,
-        entry: &Entry,
-        existing: Option<&Meta>,
-    ) {
-        let differs = |meta: &Meta| (meta.mode ^ entry.mode) & KEPT_MODE != 0;
-        if self.policy.dry_run || !existing.is_some_and(differs) {
-            return;
-        }
-        let set = node.handle().and_then(|handle| handle.set_file_mode(name, entry.mode));
-        if let Err(error) = set {
-            let fault = Fault::from_io(Side::Destination, "set the file's mode", &error);
-            self.warn(&dir.path_of(entry.name.as_ref()), &fault);
-        }
-    }
-
-    fn warn(&self, path: &[u8], fault: &Fault) {
-        let message = &fault.message;
-        self.control.monitor().event(Event::Warning { path, message });
-        self.sender.warning(Warning { path: path.to_vec(), message: message.clone() });
-    }
-
-    fn make_symlink(
-        &self,
-        dir: &RecvDir,
-        name: &Name,
-        entry: &Entry,
-        target: &[u8],
-        placement: Placement,
-    ) -> Outcome {
-        let DirState::Open(node) = &dir.state else { return Outcome::Failed(parent_fault()) };
-        let made = node
-            .handle()
-            .and_then(|handle| handle.make_symlink(target, name, entry.mtime, placement));
-        match made {
-            Ok(Publication::Published) => Outcome::Copied,
-            Ok(Publication::Kept) => Outcome::Skipped(Skip::Exists),
-            Err(error) => {
-                Outcome::Failed(Fault::from_io(Side::Destination, "make the link", &error))
-            }
-        }
-    }
-
-    /// Makes or opens a directory, and opens it for the listing.
-    fn take_dir(
-        &self,
-        index: u64,
-        parent: &Arc<RecvDir>,
-        name: Option<Name>,
-        entry: &Entry,
-    ) -> Outcome {
-        let (outcome, state, fresh) = match (&parent.state, &name) {
-            (DirState::Failed, _) => (Outcome::Failed(parent_fault()), DirState::Failed, false),
-            (DirState::Absent, _) => (Outcome::WouldCopy, DirState::Absent, false),
-            (DirState::Open(node), None) => {
-                let state = DirState::Open(Arc::clone(node));
-                (Outcome::Skipped(Skip::Unchanged), state, false)
-            }
-            (DirState::Open(node), Some(name)) => match self.open_dir(node, name, entry) {
-                Ok(opened) => opened,
-                Err(fault) => (Outcome::Failed(fault), DirState::Failed, false),
-            },
-        };
-        // What goes right into a directory that stood before leaves that one's
-        // own mode and time alone.
-        let meta = (name.is_some() && matches!(state, DirState::Open(_)))
-            .then_some((entry.mode, entry.mtime));
-        let shown = entry.name.clone();
-        let dir = RecvDir::new(Some(Arc::clone(parent)), shown, state, fresh, meta);
-        lock(&self.listing).dirs.insert(index, dir);
-        outcome
-    }
-
-    fn open_dir(
-        &self,
-        parent: &Arc<DirNode>,
-        name: &Name,
-        entry: &Entry,
-    ) -> Result<(Outcome, DirState, bool), Fault> {
-        let fault =
-            |action: &str, error: io::Error| Fault::from_io(Side::Destination, action, &error);
-        let handle = parent.handle().map_err(|e| fault("open the directory above", e))?;
-        let made = if self.policy.dry_run {
-            match handle.stat(name, false).map_err(|e| fault("look at the destination", e))? {
-                None => return Ok((Outcome::WouldCopy, DirState::Absent, false)),
-                Some(_) => false,
-            }
-        } else {
-            match handle.make_dir(name) {
-                Ok(()) => true,
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => false,
-                Err(error) => return Err(fault("make the directory", error)),
-            }
-        };
-        let node = match DirNode::open(parent, name.clone(), false) {
-            Ok(node) => node,
-            Err(error) if FaultKind::of(&error) == FaultKind::NotDirectory => {
-                return Err(in_the_way(&*handle, name));
-            }
-            Err(error) => return Err(fault("open the directory", error)),
-        };
-        if entry.id.is_some() && entry.id == node.id() {
-            let message = "source and destination are the same directory";
-            return Err(Fault::new(Side::Destination, FaultKind::SameFile, message));
-        }
-        if !made && !self.policy.dry_run {
-            // A refusal shows itself as soon as something is written.
-            let _ = node.handle().and_then(|handle| handle.make_writable());
-        }
-        let outcome = if made { Outcome::Copied } else { Outcome::Skipped(Skip::Unchanged) };
-        Ok((outcome, DirState::Open(node), made))
-    }
-
     /// Admits items of a listing that has come over a wire, to be taken with
     /// [`Self::take_list`]; `false` if the job has failed by that.
     pub(crate) fn admit_list(&self, items: &[ListItem]) -> bool {
@@ -414,6 +295,11 @@ impl<'a> Receiver<'a> {
     /// Takes the next items of a listing that has come over a wire.
     pub(crate) fn take_list(&self, items: Vec<ListItem>) {
         self.keep_rules(self.take_items(items));
+    }
+
+    /// Ends the job because the Sender broke a rule.
+    pub(crate) fn refuse(&self, rule: &'static str) {
+        self.keep_rules(Err(Broken(rule)));
     }
 
     fn keep_rules(&self, result: Result<(), Broken>) -> bool {
@@ -434,6 +320,11 @@ impl<'a> Receiver<'a> {
             // Refused only when the workers are gone, because the job has ended.
             let _ = tasks.send(task);
         }
+    }
+
+    /// Whether the Sender may have been told that all is done.
+    pub(crate) fn is_done(&self) -> bool {
+        self.done.load(Ordering::Acquire)
     }
 
     /// Lets the workers end when they have done what is there.
@@ -480,6 +371,13 @@ impl<'a> Receiver<'a> {
         }
     }
 
+    fn warn(&self, path: &[u8], fault: &Fault) {
+        let message = &fault.message;
+        self.control.monitor().event(Event::Warning { path, message });
+        self.sender
+            .warning(Warning { path: words::shown(path.to_vec()), message: message.clone() });
+    }
+
     fn close(&self, cost: u64) {
         self.open_cost.fetch_sub(cost, Ordering::Relaxed);
     }
@@ -496,6 +394,7 @@ impl<'a> Receiver<'a> {
                 None if self.control.stopped() => return,
                 None => {
                     let summary = self.reporter.summary();
+                    self.done.store(true, Ordering::Release);
                     self.sender.done(summary);
                     self.control.finish(Ok(summary));
                     return;
@@ -530,22 +429,12 @@ impl ReceiverPort for Receiver<'_> {
     }
 }
 
-fn parent_fault() -> Fault {
-    Fault::new(Side::Destination, FaultKind::Parent, "the directory above it failed")
+/// A fault that the Sender told, as one of its own: the destination is not for
+/// it to judge.
+pub(crate) fn of_sender(fault: Fault) -> Fault {
+    Fault { side: Side::Source, ..fault.clipped() }
 }
 
-/// What stands where a directory is needed.
-fn in_the_way(parent: &dyn TreeDir, name: &Name) -> Fault {
-    match parent.stat(name, false) {
-        Ok(Some(Meta { kind: MetaKind::Symlink, .. })) => Fault::new(
-            Side::Destination,
-            FaultKind::Link,
-            "a symbolic link stands there at the destination, where a directory is needed",
-        ),
-        _ => Fault::new(
-            Side::Destination,
-            FaultKind::NotDirectory,
-            "a file stands there at the destination, where a directory is needed",
-        ),
-    }
+fn parent_fault() -> Fault {
+    Fault::new(Side::Destination, FaultKind::Parent, "the directory above it failed")
 }

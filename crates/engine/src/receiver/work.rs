@@ -3,14 +3,18 @@
 
 use super::dirs::{DirState, RecvDir};
 use super::{Incoming, Pending, Receiver};
+use crate::control::Control;
 use crate::copy;
 use crate::link::SourceHandle;
 use crate::pool::Buf;
-use crate::tree::{SourceFile, StagedFile};
-use haul_model::{ContentHash, Fault, FaultKind, Kind, Outcome, Side, Skip, Timestamp};
+use crate::tree::{StagedFile, changed, check_unchanged};
+use haul_model::{
+    BLOCK_LEN, BlockHash, ContentHash, Fault, FaultKind, Kind, Outcome, Side, Skip, Timestamp,
+};
 use haul_proto::{PackItem, PackView};
 use haul_store::{Publication, Verified};
 use std::io;
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 /// Work for one worker.
@@ -65,10 +69,12 @@ fn take_pack(receiver: &Receiver<'_>, bytes: &[u8], view: PackView) {
         }
         let (index, result) = match item {
             PackItem::File { index, mtime, hash, .. } => (index, Ok((mtime, hash))),
-            PackItem::Fault { index, fault } => (index, Err(fault.clipped())),
+            PackItem::Fault { index, fault } => (index, Err(super::of_sender(fault))),
         };
-        // An answer to nothing; the Sender may have sent it twice.
-        let Some(mut pending) = receiver.claim(index) else { continue };
+        let Some(mut pending) = receiver.claim(index) else {
+            receiver.refuse("it sent a file that was not asked for");
+            break;
+        };
         let content = &bytes[range];
         let outcome = result.and_then(|(mtime, hash)| pending.take_whole(content, mtime, &hash));
         let moved = if outcome.is_ok() { content.len() as u64 } else { 0 };
@@ -103,34 +109,74 @@ fn copy_file(
     let source = handle.dir.handle().and_then(|dir| dir.open_file(&handle.name, handle.follow));
     let source = source.map_err(|error| Fault::from_io(Side::Source, "open", &error))?;
     let seal = source.seal();
-    let stage = pending.stage()?;
-    let copied = copy::content(&*source, &*stage, scratch, receiver.control, &mut |len| {
+    let mut count = |len| {
         *moved += len;
         receiver.reporter.moved(len);
-    })?;
-    check_unchanged(&*source)?;
-    let proof = Verified::by_local_copy(seal.size, copied).map_err(|_| changed())?;
+    };
+    let as_listed = (seal.size, seal.mtime) == (pending.entry.size(), pending.entry.mtime);
+    let (stage, copied) = match (pending.resumed.take(), receiver.resumable(&pending.entry)) {
+        (Some((stage, _)), _) if !as_listed => {
+            stage.discard();
+            return Err(changed());
+        }
+        (Some((stage, blocks)), _) => {
+            let copied =
+                copy::blocks(&*source, &*stage, blocks.len() as u64, receiver.control, &mut count);
+            (stage, copied)
+        }
+        (None, Some(_)) if as_listed => {
+            let stage = pending.stage()?;
+            if copy::shared(&*source, &*stage) {
+                count(seal.size);
+                (stage, Ok(seal.size))
+            } else {
+                drop(stage);
+                let stage = pending.stage_for(receiver)?;
+                let copied = copy::blocks(&*source, &*stage, 0, receiver.control, &mut count);
+                (stage, copied)
+            }
+        }
+        _ => {
+            let stage = pending.stage()?;
+            let copied = copy::content(&*source, &*stage, scratch, receiver.control, &mut count);
+            (stage, copied)
+        }
+    };
+    let proved = copied.and_then(|copied| {
+        check_unchanged(&*source)?;
+        Verified::by_local_copy(seal.size, copied).map_err(|_| changed())
+    });
+    let proof = match proved {
+        Ok(proof) => proof,
+        Err(fault) => {
+            if fault.kind == FaultKind::Changed {
+                stage.discard();
+            }
+            return Err(fault);
+        }
+    };
     pending.entry.kind = Kind::File { size: seal.size };
     pending.publish(stage, proof, seal.mtime)
 }
 
-/// The source is what it was when it was opened.
-///
-/// # Errors
-/// [`FaultKind::Changed`] if it isn't.
-pub(crate) fn check_unchanged(source: &dyn SourceFile) -> Result<(), Fault> {
-    let now = source.seal_now();
-    let now = now.map_err(|error| Fault::from_io(Side::Source, "look at it again", &error))?;
-    if now == source.seal() { Ok(()) } else { Err(changed()) }
-}
-
-/// The fault of a source that changed while it was read.
-pub(crate) fn changed() -> Fault {
-    Fault::new(
-        Side::Source,
-        FaultKind::Changed,
-        "it changed while it was read, and was not published",
-    )
+/// Whether the stage really holds all of `blocks`: they are read and hashed.
+pub(super) fn all_good(
+    stage: &dyn StagedFile,
+    blocks: &[BlockHash],
+    control: &Control<'_>,
+) -> io::Result<bool> {
+    let Some(file) = stage.local() else { return Ok(false) };
+    let mut bytes = vec![0; BLOCK_LEN as usize];
+    for (index, block) in (0..).zip(blocks) {
+        if control.stopped() {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+        file.read_exact_at(&mut bytes, index * BLOCK_LEN)?;
+        if BlockHash::of(index, &bytes) != *block {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 impl Pending {
@@ -147,6 +193,27 @@ impl Pending {
         node.handle()
             .and_then(|dir| dir.stage())
             .map_err(|error| destination("create a file in the directory", &error))
+    }
+
+    /// Begins the file so that a later job can continue it, if it is large.
+    pub(super) fn stage_for(&self, receiver: &Receiver<'_>) -> Result<Box<dyn StagedFile>, Fault> {
+        let (Some(source), DirState::Open(node)) =
+            (receiver.resumable(&self.entry), &self.dir.state)
+        else {
+            return self.stage();
+        };
+        let begun = node.handle().and_then(|dir| dir.resume(&self.name, &source));
+        match begun {
+            // Something can be continued that could not be when it was listed:
+            // another process has been here.
+            Ok((stage, blocks)) if !blocks.is_empty() => {
+                drop(stage);
+                let message = "another haul has written to it meanwhile";
+                Err(Fault::new(Side::Destination, FaultKind::Busy, message))
+            }
+            Ok((stage, _)) => Ok(stage),
+            Err(error) => Err(destination("create a file in the directory", &error)),
+        }
     }
 
     /// Stages and publishes content that arrived whole.

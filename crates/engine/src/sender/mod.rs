@@ -9,11 +9,11 @@ pub(crate) use read::run_reader;
 pub(crate) use scan::Scan;
 pub(crate) use source::Source;
 
-use crate::Event;
 use crate::control::{CANCEL_POLL, Control, Reporter};
 use crate::dirs::{DirNode, lock};
 use crate::link::{ReceiverPort, SenderPort, SourceHandle};
-use haul_model::{Kind, Name, Summary};
+use crate::{Event, JobError};
+use haul_model::{Kind, Name, Outcome, Summary, Timestamp};
 use haul_proto::{LIST_WINDOW, OutcomeItem, Want, Warning};
 use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex};
@@ -56,6 +56,12 @@ pub(crate) struct Item {
     pub(crate) name: Option<Name>,
     /// What it is.
     pub(crate) kind: Kind,
+    /// Its modification time when it was listed.
+    pub(crate) mtime: Option<Timestamp>,
+    /// Whole blocks that the receiver has already.
+    pub(crate) blocks: u64,
+    /// The hash of the whole is wanted, not of the tail.
+    pub(crate) whole_hash: bool,
     /// The path to show where the place doesn't tell.
     pub(crate) shown: Option<Vec<u8>>,
     cost: u64,
@@ -67,6 +73,8 @@ pub(crate) struct Item {
 struct InFlight {
     items: HashMap<u64, Item>,
     cost: u64,
+    /// Nothing more is to be listed.
+    listed_all: bool,
 }
 
 impl<'a> Sender<'a> {
@@ -115,6 +123,16 @@ impl<'a> Sender<'a> {
         in_flight.items.insert(item.index, item);
     }
 
+    /// Everything was listed, but for the end of the listing itself.
+    fn listed_all(&self) {
+        lock(&self.in_flight).listed_all = true;
+    }
+
+    /// Ends the job because the Receiver broke a rule.
+    fn refuse(&self, rule: &'static str) {
+        self.control.fail(JobError::Protocol(format!("the peer broke the protocol: {rule}")));
+    }
+
     /// Counts content of a file as sent.
     pub(crate) fn moved(&self, index: u64, len: u64) {
         let Some(reporter) = self.reporter else { return };
@@ -148,12 +166,16 @@ impl SenderPort for Sender<'_> {
         {
             let mut in_flight = lock(&self.in_flight);
             for want in wants {
-                let Some(item) = in_flight.items.get_mut(&want.index) else { continue };
+                let item = in_flight.items.get_mut(&want.index);
                 // Only a file has content, and it is sent once.
-                if matches!(item.kind, Kind::File { .. }) && !item.wanted {
-                    item.wanted = true;
-                    items.push(item.clone());
-                }
+                let fits = |item: &Item| matches!(item.kind, Kind::File { .. }) && !item.wanted;
+                let Some(item) = item.filter(|item| fits(item)) else {
+                    return self.refuse("it asked for what is no listed file, or for one twice");
+                };
+                item.wanted = true;
+                item.blocks = want.blocks;
+                item.whole_hash = want.whole_hash;
+                items.push(item.clone());
             }
         }
         if let Queue::Wire(queue) = &self.queue {
@@ -174,7 +196,15 @@ impl SenderPort for Sender<'_> {
         {
             let mut in_flight = lock(&self.in_flight);
             for outcome in outcomes {
-                let Some(item) = in_flight.items.remove(&outcome.index) else { continue };
+                let item = in_flight.items.remove(&outcome.index);
+                // A file can't be there that was not even asked for.
+                let fits = |item: &Item| {
+                    let is_file = matches!(item.kind, Kind::File { .. });
+                    item.wanted || !is_file || outcome.outcome != Outcome::Copied
+                };
+                let Some(item) = item.filter(fits) else {
+                    return self.refuse("it told an outcome of what was not listed or not sent");
+                };
                 in_flight.cost -= item.cost;
                 settled.push((item, outcome.outcome));
             }
@@ -194,6 +224,12 @@ impl SenderPort for Sender<'_> {
     }
 
     fn done(&self, summary: Summary) {
+        {
+            let in_flight = lock(&self.in_flight);
+            if !in_flight.listed_all || !in_flight.items.is_empty() {
+                return self.refuse("it says that it is done before everything has its outcome");
+            }
+        }
         self.control.finish(Ok(summary));
     }
 }

@@ -4,15 +4,13 @@
 
 use super::{Item, Sender};
 use crate::control::Control;
-use crate::copy::check_size;
 use crate::link::wire::{Body, OutFrame, Outbox};
 use crate::pool::{Buf, Pool};
-use crate::receiver::{changed, check_unchanged};
-use crate::tree::SourceFile;
-use haul_model::{ContentHash, ContentHasher, Fault, FaultKind, Kind, Side};
+use crate::tree::{SourceFile, changed, check_size, check_unchanged};
+use haul_model::{BLOCK_LEN, BlockHash, ContentHash, ContentHasher, Fault, FaultKind, Kind, Side};
 use haul_proto::{
-    FileEnd, FileSeal, Message, PACK_FILE_MAX, PACK_TARGET, PackBuilder, PackItem, data_head,
-    encode,
+    BlockSeal, FileEnd, FileSeal, Message, PACK_FILE_MAX, PACK_TARGET, PackBuilder, PackItem,
+    data_head, encode,
 };
 use std::sync::Arc;
 
@@ -21,6 +19,9 @@ use std::sync::Arc;
 /// A quarter of a block: large enough that a frame costs nothing, small enough
 /// that it is still in the processor's cache when it is hashed and sent.
 const PIECE_LEN: u64 = 1 << 20;
+
+/// Bytes of a hole that are hashed between two looks at whether the job goes on.
+const HOLE_STEP_LEN: u64 = 64 << 20;
 
 /// Room for a pack's contents: the last file may begin just below the mark.
 const PACK_LEN_MAX: usize = PACK_TARGET + PACK_FILE_MAX as usize;
@@ -131,15 +132,30 @@ impl Reader<'_, '_> {
 
     fn pieces(&self, item: &Item, source: Arc<dyn SourceFile>) -> Option<Result<FileSeal, Fault>> {
         let seal = source.seal();
+        let start = item.blocks.saturating_mul(BLOCK_LEN);
+        let listed = (item_len(item), item.mtime);
+        if start > seal.size || (start > 0 && listed != (seal.size, Some(seal.mtime))) {
+            return Some(Err(changed()));
+        }
         let splices = self.outbox.splices() && source.local().is_some();
-        let mut hasher = ContentHasher::new();
+        let mut hasher = if item.whole_hash {
+            match self.hash_start(&*source, start)? {
+                Ok(hasher) => hasher,
+                Err(fault) => return Some(Err(fault)),
+            }
+        } else {
+            // Of what is not sent nothing is known, and the tail needs nothing.
+            ContentHasher::resume((0..item.blocks).map(|_| BlockHash::from([0; 32])))
+        };
+        let mut sealed = item.blocks;
         loop {
             let data = match source.next_data(hasher.len()) {
                 Ok(Some(data)) => data,
                 Ok(None) => break,
                 Err(error) => return Some(Err(read(&error))),
             };
-            hasher.update_zeros(data.start - hasher.len());
+            self.hash_hole(&mut hasher, data.start)?;
+            self.seal_blocks(item, &hasher, &mut sealed)?;
             while hasher.len() < data.end {
                 if !self.sender.is_awaited(item.index) {
                     // The receiver gave it up; it knows why.
@@ -159,17 +175,64 @@ impl Reader<'_, '_> {
                         };
                         self.outbox.send(OutFrame { head, body: Some(body) })?;
                         self.sender.moved(item.index, len as u64);
+                        self.seal_blocks(item, &hasher, &mut sealed)?;
                     }
                     Err(fault) => return Some(Err(fault)),
                 }
             }
         }
-        hasher.update_zeros(seal.size - hasher.len());
+        self.hash_hole(&mut hasher, seal.size)?;
+        self.seal_blocks(item, &hasher, &mut sealed)?;
         Some(check_unchanged(&*source).map(|()| FileSeal {
             size: seal.size,
             mtime: seal.mtime,
-            hash: hasher.finish(),
+            hash: match (item.blocks, item.whole_hash) {
+                (1.., false) => hasher.finish_tail(item.blocks),
+                _ => hasher.finish(),
+            },
         }))
+    }
+
+    /// Vouches for the blocks that are whole by now.
+    fn seal_blocks(&self, item: &Item, hasher: &ContentHasher, sealed: &mut u64) -> Option<()> {
+        while let Some(hash) = hasher.block(*sealed) {
+            let seal = BlockSeal { index: item.index, block: *sealed, hash };
+            let head = encode(&Message::BlockSeal(seal));
+            self.outbox.send(OutFrame { head, body: None })?;
+            *sealed += 1;
+        }
+        Some(())
+    }
+
+    /// Hashes the first `len` bytes without sending them.
+    fn hash_start(
+        &self,
+        source: &dyn SourceFile,
+        len: u64,
+    ) -> Option<Result<ContentHasher, Fault>> {
+        let mut hasher = ContentHasher::new();
+        while hasher.len() < len {
+            if self.control.stopped() {
+                return None;
+            }
+            let part = (len - hasher.len()).min(PIECE_LEN) as usize;
+            match self.piece(source, hasher.len(), part)? {
+                Ok(bytes) => hasher.update(&bytes),
+                Err(fault) => return Some(Err(fault)),
+            }
+        }
+        Some(Ok(hasher))
+    }
+
+    /// Hashes a hole up to `end`; `None` if the job ends before.
+    fn hash_hole(&self, hasher: &mut ContentHasher, end: u64) -> Option<()> {
+        while hasher.len() < end {
+            if self.control.stopped() {
+                return None;
+            }
+            hasher.update_zeros((end - hasher.len()).min(HOLE_STEP_LEN));
+        }
+        Some(())
     }
 
     fn piece(&self, source: &dyn SourceFile, at: u64, len: usize) -> Option<Result<Buf, Fault>> {

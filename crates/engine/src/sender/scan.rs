@@ -5,6 +5,7 @@ use super::{Item, Sender, Source};
 use crate::control::Reporter;
 use crate::dirs::{DirNode, OpenDirs};
 use crate::tree::{Meta, MetaKind};
+use crate::words;
 use haul_model::{Entry, Fault, FaultKind, FileId, Kind, MAX_DEPTH, Name, Side};
 use haul_proto::ListItem;
 use std::sync::Arc;
@@ -73,6 +74,7 @@ impl<'s, 'a> Scan<'s, 'a> {
         if let Some(reporter) = self.reporter {
             reporter.listed_all();
         }
+        self.sender.listed_all();
         if self.push(ListItem::DirEnd { dir: 0 }).is_ok() {
             self.flush();
         }
@@ -185,7 +187,8 @@ impl<'s, 'a> Scan<'s, 'a> {
             Ok(meta) => (meta.mode, meta.mtime),
             Err(()) => (0o700, haul_model::Timestamp { secs: 0, nanos: 0 }),
         };
-        let entry = Entry { name, kind: Kind::Dir, mode, mtime, id: node.id() };
+        let inode = node.id().map_or(0, |id| id.ino);
+        let entry = Entry { name, kind: Kind::Dir, mode, mtime, inode, id: node.id() };
         self.entry(parent, &node, None, entry)?;
         let entries = handle.and_then(|handle| handle.entries());
         let entries = match entries {
@@ -225,7 +228,8 @@ impl<'s, 'a> Scan<'s, 'a> {
         match kind {
             Ok(kind) => {
                 let (mode, mtime, id) = (meta.mode, meta.mtime, meta.id);
-                let entry = Entry { name: Some(name.clone()), kind, mode, mtime, id };
+                let inode = id.map_or(0, |id| id.ino);
+                let entry = Entry { name: Some(name.clone()), kind, mode, mtime, inode, id };
                 self.entry(parent, dir, Some(name), entry)
             }
             Err(error) => {
@@ -250,6 +254,9 @@ impl<'s, 'a> Scan<'s, 'a> {
             dir: Some(Arc::clone(dir)),
             name,
             kind: entry.kind.clone(),
+            mtime: Some(entry.mtime),
+            blocks: 0,
+            whole_hash: false,
             shown: None,
             cost: 0,
             wanted: false,
@@ -271,11 +278,15 @@ impl<'s, 'a> Scan<'s, 'a> {
             (None, Some(dir)) => dir.path_of(name.as_ref()),
             (None, None) => Vec::new(),
         };
+        let shown = words::shown(shown);
         let item = Item {
             index: self.next_index,
             dir,
             name,
             kind: Kind::Special,
+            mtime: None,
+            blocks: 0,
+            whole_hash: false,
             shown: Some(shown.clone()),
             cost: 0,
             wanted: false,

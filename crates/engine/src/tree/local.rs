@@ -1,8 +1,8 @@
 //! The tree of this machine's file systems.
 
 use super::{Meta, MetaKind, Seal, SourceFile, StagedFile, TreeDir};
-use haul_model::{Name, Timestamp};
-use haul_store::{Placement, Publication, Stage, Verified};
+use haul_model::{BlockHash, Name, Timestamp};
+use haul_store::{Placement, Publication, SourceId, Stage, Verified};
 use haul_sys::{Dir, Stat};
 use std::fs::File;
 use std::io;
@@ -92,6 +92,23 @@ impl TreeDir for LocalDir {
         Ok(Box::new(LocalStage(Stage::create(Arc::clone(&self.0))?)))
     }
 
+    fn can_resume(&self, name: &Name, source: &SourceId) -> bool {
+        Stage::can_resume(&self.0, name, source)
+    }
+
+    fn resume(
+        &self,
+        name: &Name,
+        source: &SourceId,
+    ) -> io::Result<(Box<dyn StagedFile>, Vec<BlockHash>)> {
+        let (stage, blocks) = Stage::resume(Arc::clone(&self.0), name, source)?;
+        Ok((Box::new(LocalStage(stage)), blocks))
+    }
+
+    fn remove_leftovers(&self, name: &Name, source: &SourceId) {
+        haul_store::remove_leftovers(&self.0, name, source);
+    }
+
     fn set_file_mode(&self, name: &Name, mode: u32) -> io::Result<()> {
         let (file, _) = self.0.open_file(name, false)?;
         haul_sys::set_mode(&file, mode & KEPT_MODE)
@@ -143,10 +160,14 @@ impl SourceFile for LocalSource {
 
     fn next_data(&self, from: u64) -> io::Result<Option<std::ops::Range<u64>>> {
         let size = self.opened.size;
-        if self.opened.allocated >= size {
+        if !self.has_holes() {
             return Ok((from < size).then_some(from..size));
         }
         haul_sys::next_data(&self.file, from, size)
+    }
+
+    fn has_holes(&self) -> bool {
+        self.opened.allocated < self.opened.size
     }
 
     fn seal_now(&self) -> io::Result<Seal> {
@@ -172,6 +193,14 @@ impl StagedFile for LocalStage {
 
     fn local(&self) -> Option<&File> {
         Some(self.0.file())
+    }
+
+    fn record(&self, block: BlockHash) -> io::Result<()> {
+        self.0.record(block)
+    }
+
+    fn discard(self: Box<Self>) {
+        self.0.discard();
     }
 
     fn publish(

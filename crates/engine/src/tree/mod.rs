@@ -1,12 +1,14 @@
 //! A file tree that a role works on, behind one trait for every kind of
 //! storage.
 
+mod faults;
 mod local;
 
+pub(crate) use faults::{changed, check_size, check_unchanged};
 pub(crate) use local::{KEPT_MODE, LocalDir};
 
-use haul_model::{FileId, Kind, Name, Timestamp};
-use haul_store::{Placement, Publication, Verified};
+use haul_model::{BlockHash, FileId, Kind, Name, Timestamp};
+use haul_store::{Placement, Publication, SourceId, Verified};
 use std::fs::File;
 use std::io;
 use std::sync::Arc;
@@ -53,6 +55,21 @@ pub(crate) trait TreeDir: Send + Sync {
 
     /// Begins a file that is to be published in this directory.
     fn stage(&self) -> io::Result<Box<dyn StagedFile>>;
+
+    /// Whether an earlier copy of `source` to `name` can be continued, by all
+    /// appearance.
+    fn can_resume(&self, name: &Name, source: &SourceId) -> bool;
+
+    /// Begins, or continues, a file that a later job can continue; gives the
+    /// hashes of the blocks that are there already.
+    fn resume(
+        &self,
+        name: &Name,
+        source: &SourceId,
+    ) -> io::Result<(Box<dyn StagedFile>, Vec<BlockHash>)>;
+
+    /// Removes what an earlier copy of `source` to `name` has left.
+    fn remove_leftovers(&self, name: &Name, source: &SourceId);
 
     /// Sets the mode of the regular file `name`, through a handle of it.
     fn set_file_mode(&self, name: &Name, mode: u32) -> io::Result<()>;
@@ -124,6 +141,9 @@ pub(crate) trait SourceFile: Send + Sync {
     /// hole. `None` if only a hole, or nothing, remains up to the sealed size.
     fn next_data(&self, from: u64) -> io::Result<Option<std::ops::Range<u64>>>;
 
+    /// Whether it takes less storage than its length, and so has holes.
+    fn has_holes(&self) -> bool;
+
     /// Size and time as they are now, to see whether the file changed.
     fn seal_now(&self) -> io::Result<Seal>;
 
@@ -141,8 +161,8 @@ pub(crate) struct Seal {
 }
 
 /// A file that is being written and has no name of its own yet. Dropped before
-/// it is published, it leaves nothing behind.
-pub(crate) trait StagedFile: Send {
+/// it is published, it leaves nothing behind, unless it can be continued.
+pub(crate) trait StagedFile: Send + Sync {
     /// Writes all of `bytes` at `offset`.
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
 
@@ -151,6 +171,13 @@ pub(crate) trait StagedFile: Send {
 
     /// The file of this machine, if it is one.
     fn local(&self) -> Option<&File>;
+
+    /// Records the hash of the next block, which was written, where the file
+    /// can be continued by a later job.
+    fn record(&self, block: BlockHash) -> io::Result<()>;
+
+    /// Gives up the content: no later job continues it.
+    fn discard(self: Box<Self>);
 
     /// Gives the file its mode and time and then its name.
     fn publish(

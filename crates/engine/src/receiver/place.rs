@@ -1,0 +1,181 @@
+//! What happens at an entry's place in the destination as soon as it is listed:
+//! files are decided about, directories and links are made.
+
+use super::compare::{self, Decision};
+use super::dirs::{DirState, RecvDir};
+use super::{Receiver, parent_fault};
+use crate::dirs::{DirNode, lock};
+use crate::tree::{KEPT_MODE, Meta, MetaKind, TreeDir};
+use haul_model::{Entry, Fault, FaultKind, Kind, Name, Outcome, Side, Skip};
+use haul_store::{Placement, Publication};
+use std::io;
+use std::sync::Arc;
+
+impl Receiver<'_> {
+    /// What to do with a file or a link.
+    pub(super) fn decide(&self, dir: &RecvDir, name: &Name, entry: &Entry) -> Decision {
+        let node = match &dir.state {
+            DirState::Open(node) => node,
+            DirState::Failed => return Decision::Settled(Outcome::Failed(parent_fault())),
+            DirState::Absent => return Decision::Settled(Outcome::WouldCopy),
+        };
+        let looked = (|| {
+            let existing = if dir.fresh { None } else { node.handle()?.stat(name, false)? };
+            Ok(match &entry.kind {
+                Kind::Symlink { target } => {
+                    let existing_target = match &existing {
+                        Some(Meta { kind: MetaKind::Symlink, .. }) => {
+                            Some(node.handle()?.read_link(name)?)
+                        }
+                        _ => None,
+                    };
+                    let conflict = self.policy.conflict;
+                    let there = existing_target.as_deref();
+                    compare::symlink(entry, target, existing.as_ref(), there, conflict)
+                }
+                _ => {
+                    let decision = compare::file(entry, existing.as_ref(), self.policy.conflict);
+                    if decision == Decision::Settled(Outcome::Skipped(Skip::Unchanged)) {
+                        self.refresh_mode(dir, node, name, entry, existing.as_ref());
+                        if let (Some(source), false) = (self.resumable(entry), self.policy.dry_run)
+                        {
+                            node.handle()?.remove_leftovers(name, &source);
+                        }
+                    }
+                    decision
+                }
+            })
+        })();
+        looked.unwrap_or_else(|error: io::Error| {
+            let fault = Fault::from_io(Side::Destination, "look at the destination", &error);
+            Decision::Settled(Outcome::Failed(fault))
+        })
+    }
+
+    /// Gives a file whose content is left as it is the source's mode.
+    fn refresh_mode(
+        &self,
+        dir: &RecvDir,
+        node: &Arc<DirNode>,
+        name: &Name,
+        entry: &Entry,
+        existing: Option<&Meta>,
+    ) {
+        let differs = |meta: &Meta| (meta.mode ^ entry.mode) & KEPT_MODE != 0;
+        if self.policy.dry_run || !existing.is_some_and(differs) {
+            return;
+        }
+        let set = node.handle().and_then(|handle| handle.set_file_mode(name, entry.mode));
+        if let Err(error) = set {
+            let fault = Fault::from_io(Side::Destination, "set the file's mode", &error);
+            self.warn(&dir.path_of(entry.name.as_ref()), &fault);
+        }
+    }
+
+    pub(super) fn make_symlink(
+        &self,
+        dir: &RecvDir,
+        name: &Name,
+        entry: &Entry,
+        target: &[u8],
+        placement: Placement,
+    ) -> Outcome {
+        let DirState::Open(node) = &dir.state else { return Outcome::Failed(parent_fault()) };
+        let made = node
+            .handle()
+            .and_then(|handle| handle.make_symlink(target, name, entry.mtime, placement));
+        match made {
+            Ok(Publication::Published) => Outcome::Copied,
+            Ok(Publication::Kept) => Outcome::Skipped(Skip::Exists),
+            Err(error) => {
+                Outcome::Failed(Fault::from_io(Side::Destination, "make the link", &error))
+            }
+        }
+    }
+
+    /// Makes or opens a directory, and opens it for the listing.
+    pub(super) fn take_dir(
+        &self,
+        index: u64,
+        parent: &Arc<RecvDir>,
+        name: Option<Name>,
+        entry: &Entry,
+    ) -> Outcome {
+        let (outcome, state, fresh) = match (&parent.state, &name) {
+            (DirState::Failed, _) => (Outcome::Failed(parent_fault()), DirState::Failed, false),
+            (DirState::Absent, _) => (Outcome::WouldCopy, DirState::Absent, false),
+            (DirState::Open(node), None) => {
+                let state = DirState::Open(Arc::clone(node));
+                (Outcome::Skipped(Skip::Unchanged), state, false)
+            }
+            (DirState::Open(node), Some(name)) => match self.open_dir(node, name, entry) {
+                Ok(opened) => opened,
+                Err(fault) => (Outcome::Failed(fault), DirState::Failed, false),
+            },
+        };
+        // What goes right into a directory that stood before leaves that one's
+        // own mode and time alone.
+        let meta = (name.is_some() && matches!(state, DirState::Open(_)))
+            .then_some((entry.mode, entry.mtime));
+        let shown = entry.name.clone();
+        let dir = RecvDir::new(Some(Arc::clone(parent)), shown, state, fresh, meta);
+        lock(&self.listing).open.push((index, dir));
+        outcome
+    }
+
+    fn open_dir(
+        &self,
+        parent: &Arc<DirNode>,
+        name: &Name,
+        entry: &Entry,
+    ) -> Result<(Outcome, DirState, bool), Fault> {
+        let fault =
+            |action: &str, error: io::Error| Fault::from_io(Side::Destination, action, &error);
+        let handle = parent.handle().map_err(|e| fault("open the directory above", e))?;
+        let made = if self.policy.dry_run {
+            match handle.stat(name, false).map_err(|e| fault("look at the destination", e))? {
+                None => return Ok((Outcome::WouldCopy, DirState::Absent, false)),
+                Some(_) => false,
+            }
+        } else {
+            match handle.make_dir(name) {
+                Ok(()) => true,
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => false,
+                Err(error) => return Err(fault("make the directory", error)),
+            }
+        };
+        let node = match DirNode::open(parent, name.clone(), false) {
+            Ok(node) => node,
+            Err(error) if FaultKind::of(&error) == FaultKind::NotDirectory => {
+                return Err(in_the_way(&*handle, name));
+            }
+            Err(error) => return Err(fault("open the directory", error)),
+        };
+        if entry.id.is_some() && entry.id == node.id() {
+            let message = "source and destination are the same directory";
+            return Err(Fault::new(Side::Destination, FaultKind::SameFile, message));
+        }
+        if !made && !self.policy.dry_run {
+            // A refusal shows itself as soon as something is written.
+            let _ = node.handle().and_then(|handle| handle.make_writable());
+        }
+        let outcome = if made { Outcome::Copied } else { Outcome::Skipped(Skip::Unchanged) };
+        Ok((outcome, DirState::Open(node), made))
+    }
+}
+
+/// What stands where a directory is needed.
+fn in_the_way(parent: &dyn TreeDir, name: &Name) -> Fault {
+    match parent.stat(name, false) {
+        Ok(Some(Meta { kind: MetaKind::Symlink, .. })) => Fault::new(
+            Side::Destination,
+            FaultKind::Link,
+            "a symbolic link stands there at the destination, where a directory is needed",
+        ),
+        _ => Fault::new(
+            Side::Destination,
+            FaultKind::NotDirectory,
+            "a file stands there at the destination, where a directory is needed",
+        ),
+    }
+}

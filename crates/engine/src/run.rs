@@ -1,0 +1,67 @@
+//! Runs a job: places its roles, and waits for its end.
+
+use crate::control::Control;
+use crate::link::memory::MemoryLink;
+use crate::link::{ReceiverPort, SenderPort};
+use crate::receiver::{Destination, Receiver, run_worker};
+use crate::sender::{Scan, Sender};
+use crate::workers::workers;
+use crate::{CopyJob, JobError, Monitor, Placement, Summary, remote};
+use std::sync::Arc;
+
+/// Tasks that may wait for each worker.
+const TASKS_PER_WORKER: usize = 4;
+
+/// Runs `job` to its end.
+///
+/// One entry's failure is an [`crate::Event::Entry`] and counts in
+/// [`Summary::failed`]; the job goes on.
+///
+/// # Errors
+/// When the job as a whole can't go on. What was published until then stays,
+/// and the same job may be run again.
+pub fn run(
+    job: &CopyJob,
+    placement: Placement,
+    monitor: &dyn Monitor,
+) -> Result<Summary, JobError> {
+    haul_sys::raise_open_files();
+    haul_sys::boot_id();
+    match placement {
+        Placement::Local => run_local(job, monitor),
+        Placement::Upload(connection) => remote::upload(job, connection, monitor),
+        Placement::Download(connection) => remote::download(job, connection, monitor),
+    }
+}
+
+fn run_local(job: &CopyJob, monitor: &dyn Monitor) -> Result<Summary, JobError> {
+    let destination = Destination::find(&job.dest, job.into_dir, job.policy.dry_run)?;
+    let around_dest = destination.lineage();
+    let control = Control::new(monitor);
+    let link = Arc::new(MemoryLink::default());
+    let (tasks, work) = crossbeam_channel::bounded(workers() * TASKS_PER_WORKER);
+    let receiver = Receiver::new(
+        &control,
+        Arc::clone(&link) as Arc<dyn SenderPort>,
+        destination,
+        job.policy,
+        None,
+        tasks,
+    );
+    let receiver = receiver.map_err(|error| JobError::unusable(&job.dest, &error))?;
+    let to_receiver = Arc::clone(&link) as Arc<dyn ReceiverPort>;
+    let sender = Sender::new(&control, None, to_receiver, job.follow, None);
+    link.connect(&sender, &receiver);
+    std::thread::scope(|scope| {
+        scope.spawn(|| Scan::new(&sender, job.recursive, &around_dest).run(&job.sources));
+        for _ in 0..workers() {
+            let work = work.clone();
+            let receiver = &receiver;
+            scope.spawn(move || run_worker(receiver, &work));
+        }
+        drop(work);
+        let result = control.wait();
+        receiver.close_tasks();
+        result
+    })
+}

@@ -1,0 +1,288 @@
+//! A stage that outlives its process: a large file on its way, with a journal
+//! beside it, found again by a name that is derived from the destination's name
+//! and the source's identity.
+//!
+//! 1. Whoever holds the lock on the journal is the only one who writes to
+//!    either file; the lock goes with the process.
+//! 2. What is found is believed as far as its journal goes, its last block is
+//!    read back, and the rest is cut off.
+//! 3. A failure to make data durable is final: it fails the file, and is never
+//!    tried again as if the data were still to be written.
+
+use crate::journal::{BootId, Journal, SourceId};
+use haul_model::{BLOCK_LEN, BlockHash, Name};
+use haul_sys::Dir;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Files from this length on, in bytes, are staged so that they can be resumed:
+/// below it, copying anew costs less than keeping a journal.
+pub const RESUME_LEN_MIN: u64 = 64 << 20;
+
+/// A checkpoint comes after this many blocks (64 MiB)...
+const CHECKPOINT_BLOCKS: u64 = 16;
+
+/// ...and not before this time has passed since the last one, so that a short
+/// copy pays nothing.
+const CHECKPOINT_EVERY: Duration = Duration::from_secs(5);
+
+/// How often a journal is opened anew because it vanished between opening and
+/// locking it.
+const LOCK_ATTEMPTS_MAX: usize = 8;
+
+/// The private names of one resumable stage.
+#[derive(Debug)]
+struct Names {
+    part: String,
+    journal: String,
+}
+
+/// The files of a resumable stage, locked.
+#[derive(Debug)]
+pub(crate) struct Partial {
+    dir: Arc<Dir>,
+    names: Names,
+    shared: Arc<Shared>,
+    /// Keep both files when this is dropped.
+    keep: AtomicBool,
+}
+
+/// What the checkpoint's thread shares with the copying ones.
+#[derive(Debug)]
+struct Shared {
+    file: File,
+    journal: Mutex<Kept>,
+    /// A checkpoint is under way.
+    busy: AtomicBool,
+}
+
+#[derive(Debug)]
+struct Kept {
+    journal: Journal,
+    /// Blocks on record at the last checkpoint.
+    checked: u64,
+    checked_at: Instant,
+    /// Why data could not be made durable.
+    failed: Option<io::Error>,
+}
+
+/// A resumable stage, opened.
+pub(crate) struct Opened {
+    pub(crate) partial: Partial,
+    pub(crate) file: File,
+    /// The hashes of the blocks that are there.
+    pub(crate) blocks: Vec<BlockHash>,
+}
+
+/// Whether an earlier copy has left something for `name` in `dir`.
+pub(crate) fn exists(dir: &Dir, name: &Name, source: &SourceId) -> bool {
+    dir.has_private(&Names::of(name, source).journal)
+}
+
+/// Opens, or begins, the stage of `source` under `name` in `dir`.
+///
+/// # Errors
+/// [`io::ErrorKind::ResourceBusy`] while another process writes it.
+pub(crate) fn open(dir: &Arc<Dir>, name: &Name, source: &SourceId) -> io::Result<Opened> {
+    let names = Names::of(name, source);
+    let journal = lock_journal(dir, &names.journal)?;
+    let file = match dir.open_private(&names.part) {
+        // It got its final mode, and was not renamed any more.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            dir.remove_private(&names.part)?;
+            dir.open_private(&names.part)?
+        }
+        file => file?,
+    };
+    let boot = BootId(haul_sys::boot_id());
+    let resumed = match Journal::resume(journal.try_clone()?, source, boot)? {
+        Some((journal, blocks)) if last_block_is_there(&file, &blocks)? => Some((journal, blocks)),
+        _ => None,
+    };
+    let (journal, blocks) = match resumed {
+        Some(resumed) => resumed,
+        None => {
+            remove_stale(dir, name, &names)?;
+            (Journal::create(journal, source, boot)?, Vec::new())
+        }
+    };
+    // What lies beyond the last block on record is not known to be right.
+    file.set_len(blocks.len() as u64 * BLOCK_LEN)?;
+    file.set_len(source.size)?;
+    let kept = Kept { checked: journal.len(), checked_at: Instant::now(), failed: None, journal };
+    let shared =
+        Shared { file: file.try_clone()?, journal: Mutex::new(kept), busy: AtomicBool::new(false) };
+    let partial = Partial {
+        dir: Arc::clone(dir),
+        names,
+        shared: Arc::new(shared),
+        keep: AtomicBool::new(true),
+    };
+    Ok(Opened { partial, file, blocks })
+}
+
+/// Removes what an earlier copy of `source` to `name` left behind, unless
+/// another process is at it: the copy is complete.
+pub fn remove_leftovers(dir: &Dir, name: &Name, source: &SourceId) {
+    Names::of(name, source).remove(dir);
+}
+
+impl Partial {
+    /// Records the hash of the next block, which was written; begins a
+    /// checkpoint if one is due.
+    pub(crate) fn record(&self, block: BlockHash) -> io::Result<()> {
+        let mut kept = self.shared.kept();
+        if let Some(error) = kept.failed.take() {
+            self.keep.store(false, Ordering::Relaxed);
+            return Err(error);
+        }
+        kept.journal.append(block)?;
+        let due = kept.journal.len() - kept.checked >= CHECKPOINT_BLOCKS
+            && kept.checked_at.elapsed() >= CHECKPOINT_EVERY;
+        if due && !self.shared.busy.swap(true, Ordering::AcqRel) {
+            let shared = Arc::clone(&self.shared);
+            drop(kept);
+            std::thread::spawn(move || shared.checkpoint());
+        }
+        Ok(())
+    }
+
+    /// Gives up what is there: it is removed when this is dropped.
+    pub(crate) fn discard(&self) {
+        self.keep.store(false, Ordering::Relaxed);
+    }
+
+    /// The file's private name, for publishing it.
+    pub(crate) fn name(&self) -> &str {
+        &self.names.part
+    }
+
+    /// The file has been published: the journal has served.
+    ///
+    /// # Errors
+    /// The error of a checkpoint that failed meanwhile, before anything is
+    /// published.
+    pub(crate) fn check(&self) -> io::Result<()> {
+        self.shared.kept().failed.take().map_or(Ok(()), |error| {
+            self.discard();
+            Err(error)
+        })
+    }
+}
+
+impl Drop for Partial {
+    fn drop(&mut self) {
+        let worthless = self.shared.kept().journal.is_empty();
+        if worthless || !self.keep.load(Ordering::Relaxed) {
+            // Published or not: what is removed is what is still there.
+            let _ = self.dir.remove_private(&self.names.part);
+            let _ = self.dir.remove_private(&self.names.journal);
+        }
+    }
+}
+
+impl Shared {
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.journal.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes the data durable, then the journal's word for it. Runs beside the
+    /// copying, which goes on meanwhile.
+    fn checkpoint(&self) {
+        let point = self.kept().journal.commit_point();
+        let synced = self.file.sync_data();
+        let mut kept = self.kept();
+        match synced.and_then(|()| kept.journal.commit(&point)) {
+            Ok(()) => {
+                kept.checked = kept.journal.len();
+                kept.checked_at = Instant::now();
+            }
+            Err(error) => kept.failed = Some(error),
+        }
+        self.busy.store(false, Ordering::Release);
+    }
+}
+
+impl Names {
+    /// `.haul-`, 12 digits for the name, 12 for the source: another source under
+    /// the same name is told by its first half.
+    fn of(name: &Name, source: &SourceId) -> Self {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(&source.size.to_le_bytes());
+        hasher.update(&source.mtime.secs.to_le_bytes());
+        hasher.update(&source.mtime.nanos.to_le_bytes());
+        hasher.update(&source.inode.to_le_bytes());
+        let stem = format!("{}{}", Self::prefix(name), &hasher.finalize().to_hex()[..12]);
+        Self::from_stem(&stem)
+    }
+
+    /// What the private names of every source under `name` begin with.
+    fn prefix(name: &Name) -> String {
+        format!(".haul-{}-", &blake3::hash(name.as_bytes()).to_hex()[..12])
+    }
+
+    fn from_stem(stem: &str) -> Self {
+        Self { part: format!("{stem}.part"), journal: format!("{stem}.journal") }
+    }
+
+    /// Removes both files, unless another process is at them.
+    fn remove(&self, dir: &Dir) {
+        let there = dir.has_private(&self.journal) || dir.has_private(&self.part);
+        if there && lock_journal(dir, &self.journal).is_ok() {
+            // What can't be removed now is found by the next run. The journal
+            // goes last: as long as it is there, its lock is.
+            let _ = dir.remove_private(&self.part);
+            let _ = dir.remove_private(&self.journal);
+        }
+    }
+}
+
+/// Removes what copies of other sources to `name` have left: nothing will
+/// continue them.
+fn remove_stale(dir: &Dir, name: &Name, own: &Names) -> io::Result<()> {
+    let prefix = Names::prefix(name);
+    for entry in dir.entries()? {
+        let Ok(found) = std::str::from_utf8(entry.name.as_bytes()) else { continue };
+        let stem = found.strip_suffix(".journal").or_else(|| found.strip_suffix(".part"));
+        let Some(stem) = stem.filter(|stem| stem.starts_with(&prefix)) else { continue };
+        let stale = Names::from_stem(stem);
+        if stale.journal != own.journal {
+            stale.remove(dir);
+        }
+    }
+    Ok(())
+}
+
+/// Opens and locks the journal `name`, made if it is missing.
+fn lock_journal(dir: &Dir, name: &str) -> io::Result<File> {
+    for _ in 0..LOCK_ATTEMPTS_MAX {
+        let file = dir.open_private(name)?;
+        if !haul_sys::try_lock(&file)? {
+            return Err(io::Error::new(
+                io::ErrorKind::ResourceBusy,
+                "another haul is writing this file",
+            ));
+        }
+        // Who held the lock before may have published, and removed the name.
+        if dir.private_is(name, &file)? {
+            return Ok(file);
+        }
+    }
+    Err(io::ErrorKind::ResourceBusy.into())
+}
+
+/// Whether the last block on record is what the stage holds there.
+fn last_block_is_there(file: &File, blocks: &[BlockHash]) -> io::Result<bool> {
+    let Some((last, before)) = blocks.split_last() else { return Ok(false) };
+    let index = before.len() as u64;
+    let mut block = vec![0; BLOCK_LEN as usize];
+    match file.read_exact_at(&mut block, index * BLOCK_LEN) {
+        Ok(()) => Ok(BlockHash::of(index, &block) == *last),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+        Err(error) => Err(error),
+    }
+}
