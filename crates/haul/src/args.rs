@@ -5,7 +5,7 @@ use crate::error::CommandError;
 use crate::location::{Location, Place};
 use crate::report::Form;
 use clap::{Args, Parser, Subcommand};
-use haul_model::{Conflict, Policy};
+use haul_model::{Conflict, Policy, Resume};
 use std::ffi::OsString;
 
 /// What the program is asked to do.
@@ -108,7 +108,8 @@ Examples:
   haul copy -r -e 'ssh -p 2222' src host:   with a command in place of ssh
 
 Run again, a copy does what was left: files whose size and modification time
-agree are skipped. A file is replaced at once when its new content is whole and
+agree are skipped, and a large file that was interrupted goes on where it
+stopped. A file is replaced at once when its new content is whole and
 verified; until then the old one stays.
 
 Exit codes: 0 all done, 1 some files failed, 2 wrong usage, 3 no connection,
@@ -182,6 +183,13 @@ struct CopyWords {
     /// Replace only files that are older than the source
     #[arg(short, long, group = "conflict", help_heading = "What to replace")]
     update: bool,
+
+    /// Read again all that an interrupted copy left before going on with it
+    #[arg(long, group = "resume", help_heading = "Interrupted copies")]
+    strict: bool,
+    /// Begin anew where a copy was interrupted, and leave nothing to go on with
+    #[arg(long, group = "resume", help_heading = "Interrupted copies")]
+    no_resume: bool,
 
     /// Show errors only
     #[arg(short, long, group = "detail", help_heading = "Output")]
@@ -292,6 +300,11 @@ impl CopyWords {
             (.., true) => Conflict::ReplaceOlder,
             _ => Conflict::ReplaceChanged,
         };
+        let resume = match (self.strict, self.no_resume) {
+            (true, _) => Resume::Strict,
+            (_, true) => Resume::Never,
+            _ => Resume::Quick,
+        };
         let detail = match (self.quiet, self.verbose, self.json) {
             (true, ..) => Detail::Quiet,
             (_, true, _) => Detail::Verbose,
@@ -308,7 +321,7 @@ impl CopyWords {
             dest,
             recursive: self.recursive,
             follow: self.dereference,
-            policy: Policy { conflict, dry_run: self.dry_run },
+            policy: Policy { conflict, dry_run: self.dry_run, resume },
             detail,
         })
     }

@@ -4,10 +4,13 @@
 use crate::error::{CommandError, ExitCode};
 use crate::progress::Counts;
 use haul_engine::Summary;
-use haul_model::{Entry, Fault, Kind};
+use haul_model::{Entry, Fault, Kind, is_unsafe_to_show};
 use serde::Serialize;
+use serde_json::Serializer;
+use serde_json::ser::Formatter;
 use std::borrow::Cow;
 use std::fmt::Write as _;
+use std::io;
 use std::time::Duration;
 
 mod words;
@@ -92,6 +95,8 @@ pub(crate) struct SummaryLine {
     copied: u64,
     dirs: u64,
     bytes: u64,
+    moved: u64,
+    resumed: u64,
     skipped: u64,
     special: u64,
     failed: u64,
@@ -141,10 +146,32 @@ pub(crate) struct Path<'a> {
 impl Line<'_> {
     /// The line's bytes, with its end.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
-        let mut bytes =
-            serde_json::to_vec(self).expect("structs of numbers and strings have a JSON form");
+        let mut bytes = Vec::with_capacity(256);
+        self.serialize(&mut Serializer::with_formatter(&mut bytes, Escaped))
+            .expect("structs of numbers and strings have a JSON form");
         bytes.push(b'\n');
         bytes
+    }
+}
+
+/// JSON in which what could act on a terminal is escaped, though JSON itself
+/// would take it as it is: DEL, C1, and what reorders or hides text.
+struct Escaped;
+
+impl Formatter for Escaped {
+    fn write_string_fragment<W>(&mut self, writer: &mut W, fragment: &str) -> io::Result<()>
+    where
+        W: ?Sized + io::Write,
+    {
+        let mut rest = fragment;
+        while let Some(at) = rest.find(is_unsafe_to_show) {
+            let (safe, from) = rest.split_at(at);
+            let unsafe_char = from.chars().next().expect("it was found");
+            // All of them are below 0x10000, and need no surrogates.
+            write!(writer, "{safe}\\u{:04x}", u32::from(unsafe_char))?;
+            rest = &from[unsafe_char.len_utf8()..];
+        }
+        writer.write_all(rest.as_bytes())
     }
 }
 
@@ -184,12 +211,15 @@ impl<'a> ErrorLine<'a> {
 impl SummaryLine {
     /// The figures of a copy that took `time`.
     pub(crate) fn of(summary: &Summary, time: Duration, code: ExitCode) -> Self {
-        let Summary { copied, dirs_made, bytes, skipped, special, failed } = *summary;
-        let rate = bytes as f64 / time.as_secs_f64();
+        let Summary { copied, dirs_made, bytes, moved, resumed, skipped, special, failed } =
+            *summary;
+        let rate = moved as f64 / time.as_secs_f64();
         Self {
             copied,
             dirs: dirs_made,
             bytes,
+            moved,
+            resumed,
             skipped,
             special,
             failed,

@@ -40,6 +40,8 @@ pub(crate) struct CopyMonitor {
     screen: Screen,
     progress: Progress,
     tally: Tally,
+    /// Bytes that the jobs before this one have moved.
+    moved_before: AtomicU64,
     report: Mutex<Report>,
     /// Whether a job is running, and may draw.
     running: Mutex<bool>,
@@ -69,6 +71,7 @@ impl CopyMonitor {
             screen,
             progress: Progress::default(),
             tally: Tally::default(),
+            moved_before: AtomicU64::new(0),
             report: Mutex::new(report),
             running: Mutex::new(false),
             more_to_come: AtomicBool::new(false),
@@ -87,7 +90,9 @@ impl CopyMonitor {
     pub(crate) fn end(&self) -> Summary {
         *self.running() = false;
         self.screen.clear();
-        self.tally.take()
+        let moved = self.progress.bytes_moved.load(Ordering::Relaxed);
+        let before = self.moved_before.swap(moved, Ordering::Relaxed);
+        Summary { moved: moved - before, ..self.tally.take() }
     }
 
     /// Writes output and shows progress until the other end of `stop` is dropped.
@@ -240,6 +245,8 @@ impl Tally {
             copied: take(&self.copied),
             dirs_made: take(&self.dirs_made),
             bytes: take(&self.bytes),
+            moved: 0,
+            resumed: 0,
             skipped: take(&self.skipped),
             special: take(&self.special),
             failed: take(&self.failed),
@@ -303,8 +310,16 @@ mod tests {
         entry(&Kind::Special, Outcome::Skipped(Skip::Special));
         let fault = Fault::new(Side::Source, FaultKind::Io, "can't read");
         monitor.tally.count(&FILE, &Outcome::Failed(fault));
-        let expected =
-            Summary { copied: 1, dirs_made: 1, bytes: 3, skipped: 1, special: 1, failed: 1 };
+        let expected = Summary {
+            copied: 1,
+            dirs_made: 1,
+            bytes: 3,
+            moved: 0,
+            resumed: 0,
+            skipped: 1,
+            special: 1,
+            failed: 1,
+        };
         assert_eq!(monitor.end(), expected);
         assert_eq!(monitor.end(), Summary::default());
     }

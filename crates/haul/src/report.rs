@@ -163,7 +163,7 @@ pub(crate) fn remote_line(line: &[u8]) -> String {
 
 /// The line at the end of a copy, and what it would be for a dry run.
 pub(crate) fn summary(summary: &Summary, time: Duration, dry_run: bool) -> String {
-    let Summary { copied, dirs_made, bytes, skipped, special, failed } = *summary;
+    let Summary { copied, dirs_made, bytes, moved, resumed, skipped, special, failed } = *summary;
     let (done, made) = if dry_run { ("would copy", "would make") } else { ("copied", "made") };
     let mut line = match (copied, dirs_made) {
         (0, 0) => format!("{done} nothing"),
@@ -175,10 +175,13 @@ pub(crate) fn summary(summary: &Summary, time: Duration, dry_run: bool) -> Strin
     };
     if !dry_run {
         line.push_str(&format!(" in {}", quantity::duration(time)));
-        if bytes > 0 && !time.is_zero() {
-            let rate = quantity::rate(bytes as f64 / time.as_secs_f64());
+        if moved > 0 && !time.is_zero() {
+            let rate = quantity::rate(moved as f64 / time.as_secs_f64());
             line.push_str(&format!(" ({rate})"));
         }
+    }
+    if resumed > 0 && !dry_run {
+        line.push_str(&format!("; {} were there already", quantity::bytes(resumed)));
     }
     for (n, word) in [(skipped, "skipped"), (special, "passed over"), (failed, "failed")] {
         if n > 0 {
@@ -199,6 +202,8 @@ mod tests {
             copied: 1008,
             dirs_made: 11,
             bytes: 20_866_662,
+            moved: 20_866_662,
+            resumed: 0,
             skipped: 12,
             special: 2,
             failed: 1,
@@ -206,7 +211,11 @@ mod tests {
         let lines = [
             text(all, false),
             text(all, true),
-            text(Summary { copied: 1, bytes: 5, ..Summary::default() }, false),
+            text(Summary { copied: 1, bytes: 5, moved: 5, ..Summary::default() }, false),
+            text(
+                Summary { copied: 1, bytes: 5, moved: 2, resumed: 3, ..Summary::default() },
+                false,
+            ),
             text(Summary { copied: 1, ..Summary::default() }, false),
             text(Summary { dirs_made: 1, ..Summary::default() }, false),
             text(Summary { dirs_made: 3, ..Summary::default() }, true),
@@ -217,6 +226,7 @@ mod tests {
         copied 1,008 files, 19.9 MiB in 0.41 s (48.5 MiB/s); skipped 12; passed over 2; failed 1
         would copy 1,008 files, 19.9 MiB; skipped 12; passed over 2; failed 1
         copied 1 file, 5 B in 0.41 s (12 B/s)
+        copied 1 file, 5 B in 0.41 s (4 B/s); 3 B were there already
         copied 1 file, 0 B in 0.41 s
         made 1 directory in 0.41 s
         would make 3 directories

@@ -207,10 +207,12 @@ fn run_step(
 }
 
 fn add(total: &mut Summary, more: &Summary) {
-    let Summary { copied, dirs_made, bytes, skipped, special, failed } = more;
+    let Summary { copied, dirs_made, bytes, moved, resumed, skipped, special, failed } = more;
     total.copied += copied;
     total.dirs_made += dirs_made;
     total.bytes += bytes;
+    total.moved += moved;
+    total.resumed += resumed;
     total.skipped += skipped;
     total.special += special;
     total.failed += failed;
@@ -318,11 +320,28 @@ mod tests {
 
     #[test]
     fn figures_of_all_jobs_are_added() {
-        let one = Summary { copied: 1, dirs_made: 2, bytes: 3, skipped: 4, special: 5, failed: 6 };
+        let one = Summary {
+            copied: 1,
+            dirs_made: 2,
+            bytes: 3,
+            moved: 2,
+            resumed: 2,
+            skipped: 4,
+            special: 5,
+            failed: 6,
+        };
         let mut total = one;
         add(&mut total, &one);
-        let twice =
-            Summary { copied: 2, dirs_made: 4, bytes: 6, skipped: 8, special: 10, failed: 12 };
+        let twice = Summary {
+            copied: 2,
+            dirs_made: 4,
+            bytes: 6,
+            moved: 4,
+            resumed: 4,
+            skipped: 8,
+            special: 10,
+            failed: 12,
+        };
         assert_eq!(total, twice);
     }
 }

@@ -104,6 +104,7 @@ mod tests {
             kind,
             mode,
             mtime: Timestamp { secs: 1_700_000_000, nanos: 5 },
+            inode: 0,
             id: None,
         };
         let lines = [

@@ -27,6 +27,8 @@ fn samples() -> Vec<Line<'static>> {
         copied: 1007,
         dirs_made: 11,
         bytes: 20_866_562,
+        moved: 20_866_562,
+        resumed: 0,
         skipped: 12,
         special: 1,
         failed: 1,
@@ -36,6 +38,7 @@ fn samples() -> Vec<Line<'static>> {
         kind,
         mode: 0o644,
         mtime: Timestamp { secs: 1_700_000_000, nanos: 123_456_789 },
+        inode: 0,
         id: None,
     };
     let hash = "af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262";
