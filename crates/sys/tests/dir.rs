@@ -2,7 +2,7 @@
 //! no symbolic link is followed, nothing waits for a FIFO, and a publication
 //! replaces only what it may.
 
-use haul_model::{Name, RelPath, Timestamp};
+use haul_model::{Name, Timestamp};
 use haul_sys::Dir;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use std::fs;
@@ -61,16 +61,6 @@ fn a_symbolic_link_is_followed_where_that_was_asked_for() {
     let missing = dir.stat_following(&name("to-nothing")).expect_err("it leads to nothing");
     assert_eq!(missing.kind(), ErrorKind::NotFound);
     assert_eq!(dir.read_link(&name("to-nothing")).expect("a link"), b"nowhere");
-}
-
-#[test]
-fn a_link_anywhere_on_the_way_down_is_refused() {
-    let (_temp, dir) = furnished();
-    let path = |text: &str| RelPath::parse(text.as_bytes()).expect("a relative path");
-    assert!(dir.open_below(&path("dir/below")).is_ok());
-    assert!(dir.open_below(&RelPath::root()).is_ok());
-    assert!(dir.open_below(&path("to-dir/below")).is_err());
-    assert!(dir.open_below(&path("to-dir")).is_err());
 }
 
 #[test]

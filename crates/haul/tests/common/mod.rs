@@ -16,6 +16,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 
 /// The program under test.
@@ -64,7 +65,7 @@ impl World {
     pub(crate) fn scene(&self, way: Way) -> Scene<'_> {
         let dir = self.path().join(format!("{way:?}").to_lowercase());
         fs::create_dir(&dir).expect("a directory");
-        Scene { way, dir, reach: Reach::Ssh(self), nobody: false }
+        Scene { way, dir, world: self, rsh: None, program: HAUL.into(), nobody: false }
     }
 }
 
@@ -90,14 +91,19 @@ pub(crate) fn each_remote_way(test: impl Fn(&Scene<'_>) + Sync) {
     each_of(&Way::REMOTE, |_| {}, test);
 }
 
-/// Runs `test` in every way with both sides as a user who is not root, the
-/// host being behind a pipe.
+/// Runs `test` in every way with the host behind a pipe: where ssh adds nothing
+/// but the time for a login.
+pub(crate) fn each_way_by_pipe(test: impl Fn(&Scene<'_>) + Sync) {
+    each_of(&Way::ALL, |scene| scene.reach_by_pipe(), test);
+}
+
+/// The same with both sides as a user who is not root.
 pub(crate) fn each_way_as_nobody(test: impl Fn(&Scene<'_>) + Sync) {
     let as_nobody = |scene: &mut Scene<'_>| {
-        let pipe = script(&scene.path("pipe"), "shift\nexec sh -c \"$*\"");
+        scene.reach_by_pipe();
         let program = scene.path("haul");
         run(Command::new("cp").arg(HAUL).arg(&program));
-        scene.reach = Reach::Pipe { rsh: pipe, program };
+        scene.program = program;
         scene.nobody = true;
         scene.give_to_nobody("");
     };
@@ -132,14 +138,11 @@ pub(crate) fn each_of(
 pub(crate) struct Scene<'w> {
     pub(crate) way: Way,
     dir: PathBuf,
-    reach: Reach<'w>,
+    world: &'w World,
+    /// What reaches the host in place of ssh.
+    rsh: Option<PathBuf>,
+    program: PathBuf,
     nobody: bool,
-}
-
-/// How the host is reached.
-enum Reach<'w> {
-    Ssh(&'w World),
-    Pipe { rsh: PathBuf, program: PathBuf },
 }
 
 impl Scene<'_> {
@@ -152,22 +155,29 @@ impl Scene<'_> {
     }
 
     pub(crate) fn sshd(&self) -> &Sshd {
-        match &self.reach {
-            Reach::Ssh(world) => world.sshd(),
-            Reach::Pipe { .. } => panic!("this test has no ssh server"),
-        }
+        self.world.sshd()
     }
 
     /// The host is reached by running `rsh` in place of ssh from now on.
-    pub(crate) fn reach_by(&mut self, rsh: &Path) {
-        self.reach = Reach::Pipe { rsh: rsh.to_path_buf(), program: HAUL.into() };
+    pub(crate) fn reach_by(&mut self, rsh: PathBuf) {
+        self.rsh = Some(rsh);
     }
 
-    /// Writes a file, and makes the directories above it.
+    /// The host is this machine at the other end of a pipe from now on.
+    pub(crate) fn reach_by_pipe(&mut self) {
+        // Called like ssh, with the host's name first.
+        self.reach_by(script(&self.path("pipe"), "shift\nexec sh -c \"$*\""));
+    }
+
+    /// Writes a file, and makes the directories above it. No two files get the
+    /// same time, so that none looks like a copy of another.
     pub(crate) fn file(&self, name: impl AsRef<OsStr>, content: impl AsRef<[u8]>) -> PathBuf {
         let path = self.path(name);
         fs::create_dir_all(path.parent().expect("it is below a root")).expect("directories");
         fs::write(&path, content).expect("a file");
+        static FILES: AtomicU32 = AtomicU32::new(0);
+        let file = FILES.fetch_add(1, Ordering::Relaxed);
+        nasty::set_mtime(&path, 1_600_000_000 + i64::from(file), file).expect("a time");
         path
     }
 
@@ -212,24 +222,22 @@ impl Scene<'_> {
 
     /// haul without any word, in the scene's directory.
     pub(crate) fn haul(&self) -> Haul {
-        let haul = match &self.reach {
-            Reach::Pipe { program, .. } if self.nobody && is_root() => {
-                let user = [format!("--reuid={NOBODY}"), format!("--regid={NOBODY}")];
-                Haul::new("setpriv").args(user).arg("--clear-groups").arg(program)
-            }
-            Reach::Pipe { program, .. } => Haul::new(program),
-            Reach::Ssh(_) => Haul::new(HAUL),
+        let haul = if self.nobody && is_root() {
+            let user = [format!("--reuid={NOBODY}"), format!("--regid={NOBODY}")];
+            Haul::new("setpriv").args(user).arg("--clear-groups").arg(&self.program)
+        } else {
+            Haul::new(&self.program)
         };
         haul.cwd(&self.dir)
     }
 
     /// The words that say how the host is reached.
     pub(crate) fn remote(&self) -> Vec<OsString> {
-        let (rsh, program) = match &self.reach {
-            Reach::Ssh(world) => (world.sshd().rsh().into(), HAUL.into()),
-            Reach::Pipe { rsh, program } => (rsh.clone().into_os_string(), program.clone()),
+        let rsh = match &self.rsh {
+            Some(rsh) => rsh.clone().into_os_string(),
+            None => self.sshd().rsh().into(),
         };
-        ["--rsh".into(), rsh, "--remote-haul".into(), program.into()].to_vec()
+        ["--rsh".into(), rsh, "--remote-haul".into(), self.program.clone().into()].to_vec()
     }
 
     /// `path` as a location on the host.
@@ -246,19 +254,25 @@ impl Scene<'_> {
         sources: &[S],
         dest: impl AsRef<OsStr>,
     ) -> Haul {
+        let remote = if self.way == Way::Local { Vec::new() } else { self.remote() };
+        self.copy_by(&remote, flags, sources, dest)
+    }
+
+    /// The same with other words that say how the host is reached.
+    pub(crate) fn copy_by<R: AsRef<OsStr>, S: AsRef<OsStr>>(
+        &self,
+        remote: &[R],
+        flags: &[&str],
+        sources: &[S],
+        dest: impl AsRef<OsStr>,
+    ) -> Haul {
         let dest = self.path(dest);
-        let haul = self.haul().arg("copy").args(flags);
-        let haul = match self.way {
-            Way::Local => haul,
-            Way::Upload | Way::Download => haul.args(self.remote()),
-        };
         let sources = sources.iter().map(|source| self.path(source).into_os_string());
+        let haul = self.haul().arg("copy").args(flags).args(remote).arg("--");
         match self.way {
-            Way::Local => haul.arg("--").args(sources).arg(dest),
-            Way::Upload => haul.arg("--").args(sources).arg(self.there(dest)),
-            Way::Download => {
-                haul.arg("--").args(sources.map(|source| self.there(source))).arg(dest)
-            }
+            Way::Local => haul.args(sources).arg(dest),
+            Way::Upload => haul.args(sources).arg(self.there(dest)),
+            Way::Download => haul.args(sources.map(|source| self.there(source))).arg(dest),
         }
     }
 }

@@ -31,7 +31,7 @@ fn the_same_command_again_copies_nothing_and_finishes_what_was_left() {
 
 #[test]
 fn a_nanosecond_makes_a_file_another_one() {
-    each_way(|scene| {
+    each_way_by_pipe(|scene| {
         let (a, b) = (scene.file("a", "new"), scene.file("b", "old"));
         nasty::set_mtime(&a, 1_600_000_000, 5).expect("a time");
         nasty::set_mtime(&b, 1_600_000_000, 5).expect("a time");
@@ -44,8 +44,33 @@ fn a_nanosecond_makes_a_file_another_one() {
 }
 
 #[test]
+fn a_file_whose_content_is_left_gets_the_rights_of_the_source() {
+    each_way_by_pipe(|scene| {
+        for (name, rights) in [("a", 0o600), ("b", 0o644)] {
+            let (source, there) = (format!("tree/{name}"), format!("there/tree/{name}"));
+            for file in [scene.file(&source, "x"), scene.file(&there, "x")] {
+                nasty::set_mtime(file, 100, 0).expect("a time");
+            }
+            mode(scene.path(source), rights);
+        }
+        let read_only = scene.path("there/tree/b");
+        mode(&read_only, 0o444);
+        let before = scene.snapshot("");
+        scene.copy(&["-rn"], &["tree"], "there").run().expect_ok();
+        assert_same(&before, &scene.snapshot(""));
+        let run = scene.copy(&["-r"], &["tree"], "there").run().expect_ok();
+        assert!(run.out().ends_with("; skipped 2\n"), "{run}");
+        assert_same(&scene.snapshot("tree"), &scene.snapshot("there/tree"));
+        // What is to be kept is kept as it is.
+        mode(&read_only, 0o444);
+        scene.copy(&["-r", "--no-clobber"], &["tree"], "there").run().expect_ok();
+        assert_eq!(mode_of(&read_only), 0o444);
+    });
+}
+
+#[test]
 fn force_replaces_what_looks_the_same() {
-    each_way(|scene| {
+    each_way_by_pipe(|scene| {
         let (a, b) = (scene.file("a", "new"), scene.file("b", "old"));
         nasty::set_mtime(&a, 1_600_000_000, 5).expect("a time");
         nasty::set_mtime(&b, 1_600_000_000, 5).expect("a time");
@@ -57,7 +82,7 @@ fn force_replaces_what_looks_the_same() {
 
 #[test]
 fn no_clobber_keeps_what_is_there_and_adds_what_is_not() {
-    each_way(|scene| {
+    each_way_by_pipe(|scene| {
         scene.file("tree/a", "new");
         scene.file("tree/b", "new");
         scene.symlink("elsewhere", "tree/link");
@@ -101,7 +126,7 @@ fn update_replaces_only_what_is_older() {
 
 #[test]
 fn a_dry_run_tells_everything_and_changes_nothing() {
-    each_way(|scene| {
+    each_way_by_pipe(|scene| {
         scene.file("tree/sub/new", "new");
         scene.file("tree/changed", "changed");
         scene.symlink("new", "tree/link");
@@ -139,7 +164,7 @@ fn a_dry_run_tells_everything_and_changes_nothing() {
 
 #[test]
 fn a_dry_run_finds_what_would_fail() {
-    each_way(|scene| {
+    each_way_by_pipe(|scene| {
         scene.file("tree/dir/x", "x");
         scene.file("tree/file", "x");
         scene.file("there/tree/dir", "a file");
@@ -153,7 +178,7 @@ fn a_dry_run_finds_what_would_fail() {
 
 #[test]
 fn a_tree_is_merged_into_one_that_is_there() {
-    each_way(|scene| {
+    each_way_by_pipe(|scene| {
         scene.file("tree/both/new", "new");
         scene.file("there/tree/both/old", "old");
         scene.file("there/tree/only/old", "old");

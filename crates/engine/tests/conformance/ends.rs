@@ -1,0 +1,311 @@
+//! How jobs end when they can't be done: what was published is whole, what was
+//! there before stays until then, and nothing private is left.
+
+use crate::bench::{Bench, Link, WIRES};
+use crate::watch::Watch;
+use haul_engine::{JobError, Placement, Summary};
+use haul_model::{Conflict, Policy};
+use haul_net::Connection;
+use haul_testkit::content::Stream;
+use haul_testkit::snapshot::Kind;
+use haul_testkit::{Snapshot, snapshot, tree};
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{self, Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
+
+/// Places at which each direction of a conversation is disturbed.
+const DISTURBANCES: u64 = 25;
+
+/// How long the user of a disturbed job waits.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// What happens to one direction of a conversation, at a byte of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Disturbance {
+    None,
+    /// The connection ends there.
+    Cut(u64),
+    /// A bit of that byte is turned over.
+    Flip(u64),
+}
+
+/// One end of a conversation that is disturbed, with the bytes that passed.
+struct Disturbed {
+    stream: UnixStream,
+    disturbance: Disturbance,
+    passed: Arc<AtomicU64>,
+}
+
+impl Disturbed {
+    /// How much of `len` may pass, and which of it is to be turned over.
+    fn admit(&self, len: usize) -> io::Result<(usize, Option<usize>)> {
+        let passed = self.passed.load(Ordering::Relaxed);
+        match self.disturbance {
+            Disturbance::None => Ok((len, None)),
+            Disturbance::Cut(at) => {
+                let left = at.saturating_sub(passed).min(len as u64) as usize;
+                if left == 0 {
+                    let _ = self.stream.shutdown(Shutdown::Both);
+                }
+                Ok((left, None))
+            }
+            Disturbance::Flip(at) => {
+                let here = at.checked_sub(passed).filter(|at| *at < len as u64);
+                Ok((len, here.map(|at| at as usize)))
+            }
+        }
+    }
+
+    fn pass(&self, len: usize) {
+        self.passed.fetch_add(len as u64, Ordering::Relaxed);
+    }
+}
+
+impl Read for Disturbed {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let (len, _) = self.admit(buf.len())?;
+        let len = self.stream.read(&mut buf[..len])?;
+        if let (_, Some(at)) = self.admit(len)? {
+            buf[at] ^= 0x10;
+        }
+        self.pass(len);
+        Ok(len)
+    }
+}
+
+impl Write for Disturbed {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let (len, flipped) = self.admit(bytes.len())?;
+        if len == 0 {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        let mut bytes = bytes[..len].to_vec();
+        if let Some(at) = flipped {
+            bytes[at] ^= 0x10;
+        }
+        self.stream.write_all(&bytes)?;
+        self.pass(len);
+        Ok(len)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()
+    }
+}
+
+/// Ends the conversation as a whole, as the end of a child process does.
+impl Drop for Disturbed {
+    fn drop(&mut self) {
+        let _ = self.stream.shutdown(Shutdown::Both);
+    }
+}
+
+/// Runs the bench's job into `dest`, disturbed on the way to the agent and
+/// back. Returns how it ended, and how many bytes passed.
+fn run_disturbed(
+    bench: &Bench,
+    dest: &Path,
+    placement: fn(Connection) -> Placement,
+    [there, back]: [Disturbance; 2],
+) -> (Result<Summary, JobError>, [u64; 2]) {
+    let (client, agent) = UnixStream::pair().expect("a socket pair");
+    let input = agent.try_clone().expect("a second handle");
+    let served = thread::spawn(move || {
+        let last = agent.try_clone().expect("a third handle");
+        let served = haul_engine::serve(input, agent);
+        // The agent's process ends here.
+        let _ = last.shutdown(Shutdown::Both);
+        served
+    });
+    let counts = [Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0))];
+    let half = |disturbance, count| Disturbed {
+        stream: client.try_clone().expect("a second handle"),
+        disturbance,
+        passed: Arc::clone(count),
+    };
+    let connection = Connection::from_parts(half(back, &counts[1]), half(there, &counts[0]));
+    let job = bench.job_into(dest);
+    let watch = Watch::default();
+    let (ended, waits) = mpsc::channel::<()>();
+    let result = thread::scope(|scope| {
+        let watch = &watch;
+        scope.spawn(move || {
+            // A length that was made longer has both sides wait for ever.
+            if waits.recv_timeout(PATIENCE).is_err_and(|e| e == RecvTimeoutError::Timeout) {
+                watch.cancel();
+            }
+        });
+        let result = haul_engine::run(&job, placement(connection), watch);
+        drop(ended);
+        result
+    });
+    let _ = served.join().expect("the agent does not panic");
+    (result, counts.map(|count| count.load(Ordering::Relaxed)))
+}
+
+/// A tree of which the destination has an older version.
+fn replaced() -> Bench {
+    let mut bench = Bench::new(&["tree"], |source| {
+        tree::many(source.join("tree"), 60, 3000, 5, 1).expect("made");
+        tree::random_file(source.join("tree/large"), (2 << 20) + 5, 2).expect("made");
+        for number in 0..20 {
+            let link = source.join(format!("tree/link-{number:02}"));
+            std::os::unix::fs::symlink("large", link).expect("linked");
+        }
+    });
+    bench.before = |dest| {
+        tree::many(dest.join("tree"), 60, 2000, 5, 3).expect("made");
+        tree::random_file(dest.join("tree/large"), 1 << 20, 4).expect("made");
+    };
+    bench.job.policy =
+        Policy { conflict: Conflict::ReplaceAll, dry_run: false, ..Policy::default() };
+    bench
+}
+
+/// The contents of all files in a tree.
+fn contents(tree: &Snapshot) -> BTreeSet<(u64, [u64; 2])> {
+    tree.files().map(|(_, file)| (file.size, file.digest)).collect()
+}
+
+/// Every file is the old one or the new one, and nothing private is left.
+#[track_caller]
+fn check_whole(before: &Snapshot, source: &Snapshot, dest: &Path) {
+    let now = snapshot(dest).expect("read");
+    for (path, entry) in now.entries() {
+        let shown = path.escape_ascii();
+        assert!(!path.split(|b| *b == b'/').any(|n| n.starts_with(b".haul-")), "{shown} is left");
+        if !matches!(entry.kind, Kind::File(_)) {
+            continue;
+        }
+        let name: &std::ffi::OsStr = std::os::unix::ffi::OsStrExt::from_bytes(path);
+        let kind = |tree: &Snapshot| match tree.get(name).map(|entry| entry.kind.clone()) {
+            Some(Kind::File(file)) => Some((file.size, file.digest)),
+            _ => None,
+        };
+        let now = kind(&now);
+        assert!(now == kind(before) || now == kind(source), "{shown} is neither old nor new");
+    }
+}
+
+const PLACEMENTS: [fn(Connection) -> Placement; 2] = [Placement::Upload, Placement::Download];
+
+#[test]
+fn a_connection_that_is_cut_leaves_whole_files() {
+    let bench = replaced();
+    let source = snapshot(bench.source()).expect("read");
+    let mut stream = Stream::new(1);
+    for placement in PLACEMENTS {
+        let clean = bench.source().with_file_name("clean");
+        let none = Disturbance::None;
+        let (whole, passed) = run_disturbed(&bench, &clean, placement, [none; 2]);
+        whole.expect("nothing is cut");
+        fs::remove_dir_all(&clean).expect("removed");
+        for direction in 0..2 {
+            for number in 0..DISTURBANCES {
+                let part = passed[direction] / DISTURBANCES;
+                let at = number * part + stream.below(part.max(1));
+                let dest = bench.source().with_file_name("cut");
+                let _ = bench.job_into(&dest);
+                let before = snapshot(&dest).expect("read");
+                let mut cut = [none; 2];
+                cut[direction] = Disturbance::Cut(at);
+                let (result, _) = run_disturbed(&bench, &dest, placement, cut);
+                let lost = matches!(result, Err(JobError::Connection(_)));
+                assert!(lost || result.is_ok(), "{cut:?}: {result:?}");
+                check_whole(&before, &source, &dest);
+                fs::remove_dir_all(&dest).expect("removed");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_bit_that_is_turned_over_never_shows_in_a_content() {
+    let bench = replaced();
+    let source = snapshot(bench.source()).expect("read");
+    let mut stream = Stream::new(2);
+    for placement in PLACEMENTS {
+        let none = Disturbance::None;
+        let dest = bench.source().with_file_name("clean");
+        let (_, passed) = run_disturbed(&bench, &dest, placement, [none; 2]);
+        fs::remove_dir_all(&dest).expect("removed");
+        for direction in 0..2 {
+            for _ in 0..DISTURBANCES {
+                let dest = bench.source().with_file_name("flipped");
+                let _ = bench.job_into(&dest);
+                let mut contents_known = contents(&snapshot(&dest).expect("read"));
+                contents_known.extend(contents(&source));
+                let mut flip = [none; 2];
+                flip[direction] = Disturbance::Flip(stream.below(passed[direction]));
+                // The job may end in any way; a name may be another one.
+                let _ = run_disturbed(&bench, &dest, placement, flip);
+                let now = contents(&snapshot(&dest).expect("read"));
+                assert!(now.is_subset(&contents_known), "{flip:?}");
+                fs::remove_dir_all(&dest).expect("removed");
+            }
+        }
+    }
+}
+
+#[test]
+fn an_interrupted_job_leaves_whole_files() {
+    let bench = replaced();
+    let source = snapshot(bench.source()).expect("read");
+    let mut stream = Stream::new(3);
+    for link in WIRES.into_iter().chain([Link::Memory]) {
+        for round in 0..10 {
+            let dest = bench.source().with_file_name("interrupted");
+            let job = bench.job_into(&dest);
+            let before = snapshot(&dest).expect("read");
+            let watch = Watch::default();
+            let pause = Duration::from_micros(stream.below(15_000));
+            let (placement, agent) = link.placement();
+            let result = thread::scope(|scope| {
+                scope.spawn(|| {
+                    thread::sleep(pause);
+                    watch.cancel();
+                });
+                haul_engine::run(&job, placement, &watch)
+            });
+            if let Some(agent) = agent {
+                let _ = agent.join().expect("the agent does not panic");
+            }
+            let ended = matches!(result, Ok(_) | Err(JobError::Interrupted));
+            assert!(ended, "{link:?} {round}: {result:?}");
+            check_whole(&before, &source, &dest);
+            fs::remove_dir_all(&dest).expect("removed");
+        }
+    }
+}
+
+#[test]
+fn an_unusable_destination_is_told_whatever_is_under_way() {
+    let mut bench = Bench::new(&["tree"], |source| {
+        tree::many(source.join("tree"), 300, 100, 3, 1).expect("made");
+        tree::random_file(source.join("tree/large"), 4 << 20, 2).expect("made");
+    });
+    bench.dest = "no/such/place";
+    for link in WIRES.into_iter().chain([Link::Memory]) {
+        for round in 0..10 {
+            let dest = bench.dest(link);
+            let job = bench.job_into(&dest);
+            let (placement, agent) = link.placement();
+            let result = haul_engine::run(&job, placement, &Watch::default());
+            assert!(
+                matches!(result, Err(JobError::Destination { .. })),
+                "{link:?} {round}: {result:?}"
+            );
+            if let Some(agent) = agent {
+                let _ = agent.join().expect("the agent does not panic");
+            }
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! The jobs: every kind of source, destination and policy.
+
+use crate::bench::{Bench, Link};
+use haul_engine::Summary;
+use haul_model::{Conflict, Policy};
+use haul_testkit::{nasty, tree};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+fn write(path: impl AsRef<Path>, content: &str, mtime_secs: i64) {
+    fs::write(&path, content).expect("written");
+    nasty::set_mtime(path, mtime_secs, 5).expect("set");
+}
+
+#[test]
+fn sizes_around_every_boundary_arrive_whole_and_are_then_skipped() {
+    let bench = Bench::new(&["tree"], |source| {
+        tree::sizes(source.join("tree"), 1).expect("made");
+        for (number, len) in
+            [(512 << 10) - 1, 512 << 10, (512 << 10) + 1, (4 << 20) - 1, 4 << 20, (9 << 20) + 1]
+                .into_iter()
+                .enumerate()
+        {
+            tree::random_file(source.join(format!("tree/{len}")), len, number as u64)
+                .expect("made");
+        }
+    });
+    let made = tree::count(bench.source().join("tree")).expect("counted");
+    let came = bench.check();
+    let expected = Summary {
+        copied: made.files,
+        dirs_made: made.dirs,
+        bytes: made.bytes,
+        moved: made.bytes,
+        ..Summary::default()
+    };
+    assert_eq!(came.summary, expected);
+    bench.check_copies("tree", "tree");
+    let again = bench.check();
+    assert_eq!(again.summary, Summary { skipped: made.files, ..Summary::default() });
+    bench.check_copies("tree", "tree");
+}
+
+#[test]
+fn many_small_files_and_some_large_ones() {
+    let bench = Bench::new(&["tree"], |source| {
+        tree::mixed(source.join("tree"), 2).expect("made");
+    });
+    assert_eq!(bench.check().summary.copied, 1008);
+    bench.check_copies("tree", "tree");
+}
+
+#[test]
+fn everything_that_is_hard_to_copy() {
+    let bench = Bench::new(&["tree"], |source| {
+        nasty::nasty(source.join("tree"), 3).expect("made");
+    });
+    assert_eq!(bench.check().summary.failed, 0);
+    bench.check_copies("tree", "tree");
+}
+
+#[test]
+fn several_sources_of_every_kind_and_some_that_are_not_there() {
+    let bench = Bench::new(&["file", "dir", "link", "fifo", "missing", "no/where"], |source| {
+        write(source.join("file"), "content", 100);
+        fs::create_dir_all(source.join("dir/empty")).expect("made");
+        symlink("file", source.join("link")).expect("linked");
+        fifo(source.join("fifo"));
+    });
+    let summary = bench.check().summary;
+    let expected = Summary {
+        copied: 2,
+        dirs_made: 2,
+        bytes: 7,
+        moved: 7,
+        resumed: 0,
+        skipped: 0,
+        special: 1,
+        failed: 2,
+    };
+    assert_eq!(summary, expected);
+}
+
+#[test]
+fn a_directory_without_leave_to_recurse() {
+    let mut bench = Bench::new(&["file", "dir", "dir/."], |source| {
+        write(source.join("file"), "content", 100);
+        fs::create_dir_all(source.join("dir/empty")).expect("made");
+    });
+    bench.job.recursive = false;
+    let summary = bench.check().summary;
+    assert_eq!((summary.copied, summary.failed), (1, 2));
+}
+
+#[test]
+fn the_content_of_a_directory_goes_straight_into_the_destination() {
+    let bench = Bench::new(&["tree/."], |source| {
+        tree::sizes(source.join("tree"), 4).expect("made");
+    });
+    bench.check();
+    assert!(bench.dest(Link::Memory).join("one/two").is_dir());
+}
+
+#[test]
+fn a_source_gets_a_new_name() {
+    for (source, dest) in [("file", "new"), ("dir", "new"), ("link", "new"), ("dir/.", "new")] {
+        let mut bench = Bench::new(&["x"], |root| {
+            write(root.join("file"), "content", 100);
+            fs::create_dir(root.join("dir")).expect("made");
+            write(root.join("dir/inside"), "content", 100);
+            symlink("nowhere", root.join("link")).expect("linked");
+        });
+        bench.sources = match source {
+            "file" => &["file"],
+            "dir" => &["dir"],
+            "link" => &["link"],
+            _ => &["dir/."],
+        };
+        bench.dest = dest;
+        assert_eq!(bench.check().summary.failed, 0, "{source}");
+        assert!(bench.dest(Link::Memory).join("new").symlink_metadata().is_ok(), "{source}");
+    }
+}
+
+#[test]
+fn a_destination_that_ends_with_a_slash_is_made() {
+    let mut bench = Bench::new(&["file", "other"], |source| {
+        write(source.join("file"), "content", 100);
+        write(source.join("other"), "content", 100);
+    });
+    bench.dest = "new/";
+    bench.check();
+    assert!(bench.dest(Link::Memory).join("new/file").is_file());
+}
+
+fn link(target: &str, path: impl AsRef<Path>, mtime_secs: i64) {
+    symlink(target, &path).expect("linked");
+    nasty::set_mtime(path, mtime_secs, 5).expect("set");
+}
+
+fn fifo(path: impl AsRef<Path>) {
+    let path = path.as_ref();
+    mknodat(CWD, path, FileType::Fifo, Mode::RUSR, 0).expect("a FIFO");
+    nasty::set_mtime(path, 1, 5).expect("set");
+}
+
+/// Older, newer, the same, of another size, and nothing.
+fn furnish(dest: &Path) {
+    fs::create_dir(dest.join("tree")).expect("made");
+    write(dest.join("tree/older"), "old", 50);
+    write(dest.join("tree/newer"), "old", 200);
+    write(dest.join("tree/same"), "new", 100);
+    write(dest.join("tree/longer"), "longer", 100);
+    link("new", dest.join("tree/link-same"), 50);
+    link("old", dest.join("tree/link-older"), 50);
+    link("old", dest.join("tree/link-newer"), 200);
+    link("older", dest.join("tree/was-link"), 50);
+}
+
+fn furnished() -> Bench {
+    let mut bench = Bench::new(&["tree"], |source| {
+        fs::create_dir(source.join("tree")).expect("made");
+        for name in ["older", "newer", "same", "longer", "missing", "was-link"] {
+            write(source.join("tree").join(name), "new", 100);
+        }
+        for name in ["link-same", "link-older", "link-newer", "link-missing"] {
+            link("new", source.join("tree").join(name), 100);
+        }
+    });
+    bench.before = furnish;
+    bench
+}
+
+#[test]
+fn every_policy_about_what_exists() {
+    for (conflict, copied) in [
+        (Conflict::ReplaceChanged, 8),
+        (Conflict::ReplaceAll, 9),
+        (Conflict::Keep, 2),
+        (Conflict::ReplaceOlder, 5),
+    ] {
+        for dry_run in [true, false] {
+            let mut bench = furnished();
+            bench.job.policy = Policy { conflict, dry_run, ..Policy::default() };
+            let summary = bench.check().summary;
+            assert_eq!(summary.copied, copied, "{conflict:?} {dry_run}");
+            assert_eq!(summary.skipped, 10 - copied, "{conflict:?} {dry_run}");
+        }
+    }
+}
+
+#[test]
+fn what_stands_in_the_way_stays_and_is_told() {
+    let mut bench = Bench::new(&["tree"], |source| {
+        fs::create_dir_all(source.join("tree/dir/below")).expect("made");
+        fs::create_dir(source.join("tree/dir-for-link")).expect("made");
+        write(source.join("tree/dir/inside"), "content", 100);
+        write(source.join("tree/dir-for-link/inside"), "content", 100);
+        write(source.join("tree/file"), "content", 100);
+        write(source.join("tree/for-fifo"), "content", 100);
+        symlink("x", source.join("tree/link")).expect("linked");
+    });
+    bench.before = |dest| {
+        fs::create_dir_all(dest.join("tree/file/full")).expect("made");
+        fs::create_dir_all(dest.join("tree/link")).expect("made");
+        write(dest.join("tree/dir"), "old", 1);
+        link("..", dest.join("tree/dir-for-link"), 1);
+        fifo(dest.join("tree/for-fifo"));
+    };
+    let summary = bench.check().summary;
+    assert_eq!((summary.copied, summary.failed), (0, 8));
+}
+
+#[test]
+fn links_are_followed_on_demand_and_loops_end() {
+    let mut bench = Bench::new(&["tree", "link-to-tree"], |source| {
+        fs::create_dir_all(source.join("tree/dir")).expect("made");
+        write(source.join("tree/dir/file"), "content", 100);
+        for (target, name) in [
+            ("dir", "to-dir"),
+            ("dir/file", "to-file"),
+            ("nowhere", "to-nothing"),
+            ("..", "to-parent"),
+            (".", "to-itself"),
+            ("../outside", "to-outside"),
+        ] {
+            symlink(target, source.join("tree").join(name)).expect("linked");
+        }
+        fs::create_dir(source.join("outside")).expect("made");
+        write(source.join("outside/file"), "content", 100);
+        symlink("tree", source.join("link-to-tree")).expect("linked");
+    });
+    bench.job.follow = true;
+    let summary = bench.check().summary;
+    assert_eq!(summary.skipped, 0);
+    assert!(summary.failed > 0 && summary.copied > 0, "{summary:?}");
+    let followed = bench.dest(Link::Memory).join("tree/to-outside/file");
+    assert_eq!(fs::read_to_string(followed).expect("followed"), "content");
+}

@@ -1,0 +1,182 @@
+//! Clients that ask an agent for what makes no sense, or that it must not do.
+
+use crate::attack::{Attacked, bytes, serve};
+use crate::peer::{Peer, dir_end, file, want};
+use crate::place::Place;
+use haul_engine::{JobError, Outcome, Skip, Summary};
+use haul_model::Policy;
+use haul_proto::{Abort, ListItem, Message, OutcomeItem, Role};
+use std::fs;
+use std::os::unix::fs::symlink;
+
+/// An agent that sends these sources to `script`, which has heard the whole
+/// listing.
+fn download_with(
+    place: Place,
+    sources: Vec<Vec<u8>>,
+    script: impl FnOnce(&mut Peer) + Send + 'static,
+) -> Attacked {
+    serve(place, |peer| {
+        peer.ask(Role::Sender { sources, recursive: true, follow: false });
+        peer.await_that("all is listed", |peer| {
+            listed(peer).any(|item| *item == ListItem::DirEnd { dir: 0 })
+        });
+        script(peer);
+    })
+}
+
+fn listed(peer: &Peer) -> impl Iterator<Item = &ListItem> {
+    peer.messages.iter().flat_map(|message| match message {
+        Message::List(items) => items.as_slice(),
+        _ => &[],
+    })
+}
+
+/// A source with one file, one link and one directory: numbers 2, 3 and 4.
+fn furnished() -> Place {
+    let place = Place::new();
+    fs::write(place.source("a"), "content").expect("written");
+    symlink("../outside/secret", place.source("b")).expect("linked");
+    fs::create_dir(place.source("c")).expect("made");
+    place
+}
+
+fn source_of(place: &Place) -> Vec<Vec<u8>> {
+    vec![bytes(&place.source(""))]
+}
+
+/// The agent's reason to give up, as the peer heard it.
+fn abort_of(attacked: &Attacked) -> &Abort {
+    let abort = attacked.peer.messages.iter().find_map(|message| match message {
+        Message::Abort(abort) => Some(abort),
+        _ => None,
+    });
+    abort.expect("the peer was told why")
+}
+
+#[test]
+fn an_agent_sends_nothing_that_it_did_not_list() {
+    for wants in [vec![0], vec![1], vec![3], vec![4], vec![5], vec![u64::MAX], vec![2, 2]] {
+        let place = furnished();
+        let sources = source_of(&place);
+        let attacked = download_with(place, sources, move |peer| peer.tell(&want(wants)));
+        attacked.assert_refused("asked for");
+        assert!(matches!(abort_of(&attacked), Abort::Protocol(_)));
+    }
+}
+
+#[test]
+fn an_agent_does_not_believe_a_client_that_is_done_at_once() {
+    let place = furnished();
+    let sources = source_of(&place);
+    let attacked =
+        download_with(place, sources, |peer| peer.tell(&Message::Done(Summary::default())));
+    attacked.assert_refused("done");
+}
+
+#[test]
+fn sources_that_can_not_be_are_faults_of_their_own() {
+    let sources: Vec<Vec<u8>> = vec![
+        b"\0".to_vec(),
+        b"/nowhere/\0/x".to_vec(),
+        b"/nowhere/at/all".to_vec(),
+        vec![b'x'; 100_000],
+        [b"/", &[b'x'; 300][..]].concat(),
+        "/x".repeat(3000).into_bytes(),
+    ];
+    let count = sources.len() as u64;
+    let attacked = download_with(Place::new(), sources, move |peer| {
+        let skipped = |index| OutcomeItem { index, outcome: Outcome::Skipped(Skip::Special) };
+        peer.tell(&Message::Outcomes((1..=count).map(skipped).collect()));
+        peer.tell(&Message::Done(Summary::default()));
+    });
+    assert!(attacked.result.is_ok(), "{:?}", attacked.result);
+    let faults = listed(&attacked.peer).filter(|item| matches!(item, ListItem::Fault { .. }));
+    assert_eq!(faults.count() as u64, count);
+}
+
+#[test]
+fn a_destination_that_can_not_be_is_told() {
+    let place = Place::new();
+    fs::write(place.dest("file"), "old").expect("written");
+    let below_file = bytes(&place.dest("file/below"));
+    let file_as_dir = bytes(&place.dest("file/"));
+    let below_nothing = bytes(&place.dest("no/such"));
+    for dest in [
+        b"/nowhere\0".to_vec(),
+        b"/nowhere/at/all".to_vec(),
+        b"\x1b[31m/nowhere".to_vec(),
+        [b"/", &[b'x'; 300][..]].concat(),
+        below_file,
+        file_as_dir,
+        below_nothing,
+    ] {
+        let attacked = serve(Place::new(), |peer| {
+            peer.ask(Role::Receiver { dest, into_dir: false, policy: Policy::default() });
+        });
+        match abort_of(&attacked) {
+            Abort::Destination { path, fault } => {
+                assert!(!fault.message.contains(char::is_control), "{fault:?}");
+                assert!(!path.iter().any(u8::is_ascii_control), "{path:?}");
+            }
+            other => panic!("{other:?}"),
+        }
+        attacked.place.check();
+    }
+    assert_eq!(place.read("file"), "old");
+}
+
+#[test]
+fn several_sources_do_not_share_one_name() {
+    let place = Place::new();
+    let dest = bytes(&place.dest("new"));
+    let attacked = serve(place, move |peer| {
+        peer.ask(Role::Receiver { dest, into_dir: false, policy: Policy::default() });
+        peer.list(vec![file(0, "a", 1), file(0, "b", 1), dir_end(0)]);
+    });
+    attacked.assert_refused("several sources for one name");
+    assert!(!attacked.place.has("new"));
+}
+
+#[test]
+fn a_dry_run_changes_nothing_whatever_is_sent() {
+    let place = Place::new();
+    fs::write(place.dest("a"), "old").expect("written");
+    let dest = bytes(&place.dest(""));
+    let policy = Policy { dry_run: true, ..Policy::default() };
+    let attacked = serve(place, move |peer| {
+        peer.ask(Role::Receiver { dest, into_dir: true, policy });
+        let dir = crate::peer::dir(0, "d");
+        let link = crate::peer::link(0, "l", "x");
+        peer.list(vec![file(0, "a", 1), file(0, "b", 1), link, dir]);
+        assert_eq!(peer.await_outcome(1), Outcome::WouldCopy);
+        peer.raw(&crate::peer::pack([crate::peer::packed(1, b"x")], b"x"));
+    });
+    attacked.assert_refused("not asked for");
+    assert_eq!(attacked.place.read("a"), "old");
+    assert_eq!(fs::read_dir(attacked.place.dest("")).expect("read").count(), 1);
+}
+
+#[test]
+fn a_destination_that_is_a_link_is_followed_because_it_was_named() {
+    let place = Place::new();
+    fs::create_dir(place.dest("real")).expect("made");
+    symlink("real", place.dest("link")).expect("linked");
+    let dest = bytes(&place.dest("link"));
+    let attacked = serve(place, move |peer| {
+        peer.ask(Role::Receiver { dest, into_dir: true, policy: Policy::default() });
+        peer.list(vec![file(0, "a", 1), dir_end(0)]);
+        peer.await_wants([1]);
+        peer.raw(&crate::peer::pack([crate::peer::packed(1, b"x")], b"x"));
+    });
+    attacked.assert_done();
+    assert_eq!(attacked.place.read("real/a"), "x");
+}
+
+#[test]
+fn an_agent_whose_client_is_gone_ends() {
+    let place = furnished();
+    let sources = source_of(&place);
+    let attacked = download_with(place, sources, Peer::leave);
+    assert!(matches!(attacked.result, Err(JobError::Connection(_))), "{:?}", attacked.result);
+}

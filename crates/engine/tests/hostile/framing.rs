@@ -1,0 +1,218 @@
+//! Frames that are no frames, or none that may stand there.
+
+use crate::attack::{RECEIVERS, Victim, receive_from_client, send_to};
+use crate::peer::{data, dir_end, file, pack, packed};
+use haul_engine::JobError;
+use haul_model::{Fault, FaultKind, Side};
+use haul_proto::{Abort, FrameType, Header, Message, encode};
+
+/// Says these bytes to a receiver of this kind.
+fn say(victim: Victim, bytes: Vec<u8>) -> crate::attack::Attacked {
+    send_to(victim, &["a"], |_| {}, move |peer| peer.raw(&bytes))
+}
+
+/// What a sender may say during a job.
+const OF_SENDER: [FrameType; 5] =
+    [FrameType::List, FrameType::Pack, FrameType::Data, FrameType::FileEnd, FrameType::Abort];
+
+/// What a receiver may say during a job.
+const OF_RECEIVER: [FrameType; 5] =
+    [FrameType::Want, FrameType::Outcomes, FrameType::Done, FrameType::Warning, FrameType::Abort];
+
+#[test]
+fn a_length_beyond_its_bound_ends_the_job() {
+    for kind in FrameType::ALL {
+        for payload_len in [kind.payload_max() + 1, u32::MAX] {
+            let header = Header { kind, payload_len }.encode().to_vec();
+            for victim in RECEIVERS {
+                say(victim, header.clone()).assert_refused("at most");
+            }
+            receive_from_client(|_| {}, move |peer| peer.raw(&header)).assert_refused("at most");
+        }
+    }
+}
+
+#[test]
+fn an_unknown_type_ends_the_job() {
+    for type_byte in [0, 0x06, 0x0f, 0x19, 0x80, 0xff] {
+        let header = vec![1, 0, 0, 0, type_byte, 0];
+        for victim in RECEIVERS {
+            say(victim, header.clone()).assert_refused("unknown type");
+        }
+        receive_from_client(|_| {}, move |peer| peer.raw(&header)).assert_refused("unknown type");
+    }
+}
+
+#[test]
+fn a_frame_of_the_other_role_ends_the_job() {
+    for kind in FrameType::ALL {
+        let whole = whole(kind);
+        if !OF_SENDER.contains(&kind) {
+            for victim in RECEIVERS {
+                say(victim, whole.clone()).assert_refused("where none is expected");
+            }
+        }
+        if !OF_RECEIVER.contains(&kind) {
+            let attacked = receive_from_client(|_| {}, move |peer| peer.raw(&whole));
+            attacked.assert_refused("where none is expected");
+        }
+    }
+}
+
+/// A frame of this type that could stand somewhere.
+fn whole(kind: FrameType) -> Vec<u8> {
+    use haul_model::BlockHash;
+    use haul_proto::{
+        BlockSeal, CopyRequest, FileEnd, Hello, Reply, Request, Role, Warning, frame_bytes,
+    };
+    let role = Role::Sender { sources: vec![b"/".to_vec()], recursive: true, follow: true };
+    let fault = Fault::new(Side::Source, FaultKind::Io, "x");
+    encode(&match kind {
+        FrameType::Hello | FrameType::Welcome => {
+            let hello = Hello::ours(haul_proto::Caps::NONE, "again");
+            return frame_bytes(kind, &hello.encode());
+        }
+        FrameType::Pack => return pack([packed(1, b"x")], b"x"),
+        FrameType::Data => return data(1, 0, b"x"),
+        FrameType::Copy => Message::Copy(CopyRequest { role }),
+        FrameType::Request => Message::Request(Request::Hash { path: b"/etc/passwd".to_vec() }),
+        FrameType::Reply => Message::Reply(Reply::End),
+        FrameType::List => Message::List(vec![dir_end(0)]),
+        FrameType::Want => Message::Want(Vec::new()),
+        FrameType::FileEnd => Message::FileEnd(FileEnd { index: 1, result: Err(fault) }),
+        FrameType::BlockSeal => {
+            let hash = BlockHash::from([0; 32]);
+            Message::BlockSeal(BlockSeal { index: 1, block: 0, hash })
+        }
+        FrameType::Outcomes => Message::Outcomes(Vec::new()),
+        FrameType::Done => Message::Done(haul_engine::Summary::default()),
+        FrameType::Warning => Message::Warning(Warning { path: Vec::new(), message: "x".into() }),
+        FrameType::Abort => Message::Abort(Abort::Cancelled),
+    })
+}
+
+#[test]
+fn a_payload_that_can_not_be_read_ends_the_job() {
+    for kind in [FrameType::List, FrameType::FileEnd, FrameType::Pack, FrameType::Data] {
+        for garbage in [&b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"[..], b"\x80"] {
+            let frame = haul_proto::frame_bytes(kind, garbage);
+            for victim in RECEIVERS {
+                say(victim, frame.clone()).assert_refused("the peer sent a");
+            }
+        }
+    }
+    for kind in [FrameType::Want, FrameType::Outcomes, FrameType::Done, FrameType::Warning] {
+        let frame = haul_proto::frame_bytes(kind, b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff");
+        receive_from_client(|_| {}, move |peer| peer.raw(&frame)).assert_refused("the peer sent a");
+    }
+}
+
+#[test]
+fn a_payload_with_something_behind_its_end_ends_the_job() {
+    let mut frame = encode(&Message::List(vec![file(0, "a", 1)]));
+    frame.push(0);
+    frame[0] += 1;
+    for victim in RECEIVERS {
+        say(victim, frame.clone()).assert_refused("don't add up");
+    }
+}
+
+#[test]
+fn a_claimed_count_of_items_is_not_believed() {
+    // 2^32 - 1 items, and not one of them.
+    for kind in [FrameType::List, FrameType::Pack] {
+        let count = [0xff, 0xff, 0xff, 0xff, 0x0f];
+        let mut payload = Vec::new();
+        if kind == FrameType::Pack {
+            payload.extend_from_slice(&(count.len() as u32).to_le_bytes());
+        }
+        payload.extend_from_slice(&count);
+        for victim in RECEIVERS {
+            say(victim, haul_proto::frame_bytes(kind, &payload)).assert_refused("can't be read");
+        }
+    }
+}
+
+#[test]
+fn a_connection_that_ends_in_a_frame_is_lost() {
+    for bytes in [&b""[..], b"\x10\x00", b"\x10\x00\x00\x00\x10", b"\x10\x00\x00\x00\x10abc"] {
+        for victim in RECEIVERS {
+            let attacked = send_to(
+                victim,
+                &["a"],
+                |_| {},
+                move |peer| {
+                    peer.raw(bytes);
+                    peer.leave();
+                },
+            );
+            attacked.assert_lost();
+        }
+        let attacked = receive_from_client(
+            |_| {},
+            move |peer| {
+                peer.raw(bytes);
+                peer.leave();
+            },
+        );
+        attacked.assert_lost();
+    }
+}
+
+#[test]
+fn a_connection_that_ends_in_a_content_leaves_no_half_file() {
+    for victim in RECEIVERS {
+        let attacked = send_to(
+            victim,
+            &["a", "b"],
+            |place| std::fs::write(place.dest("b"), "old").expect("written"),
+            |peer| {
+                peer.list(vec![file(0, "a", 3 << 20), file(0, "b", 3 << 20)]);
+                peer.await_wants([1, 2]);
+                let content = vec![7; 1 << 20];
+                peer.raw(&data(1, 0, &content));
+                peer.raw(&data(2, 0, &content));
+                let piece = data(1, 1 << 20, &content);
+                peer.raw(&piece[..piece.len() / 2]);
+                peer.leave();
+            },
+        );
+        attacked.assert_lost();
+        assert!(!attacked.place.has("a"));
+        assert_eq!(attacked.place.read("b"), "old");
+    }
+}
+
+#[test]
+fn a_reason_to_give_up_is_told_without_control_bytes() {
+    let text = || "red \x1b[31m bell \x07 \u{9b}31m line\nend".to_owned();
+    let fault = Fault::new(Side::Destination, FaultKind::NoSpace, text());
+    let aborts = [
+        Abort::Usage(text()),
+        Abort::Protocol(text()),
+        Abort::Destination { path: text().into_bytes(), fault },
+    ];
+    for abort in aborts {
+        for victim in RECEIVERS {
+            let abort = abort.clone();
+            let attacked =
+                send_to(victim, &["a"], |_| {}, move |peer| peer.tell(&Message::Abort(abort)));
+            let error = attacked.result.as_ref().expect_err("the peer gave up").to_string();
+            assert!(!error.contains(char::is_control), "{error:?}");
+            assert!(error.contains("red") && error.contains("end"), "{error:?}");
+            attacked.place.check();
+        }
+    }
+}
+
+#[test]
+fn a_peer_that_gives_up_ends_the_job() {
+    let attacked = send_to(
+        Victim::Client,
+        &["a"],
+        |_| {},
+        |peer| peer.tell(&Message::Abort(Abort::Cancelled)),
+    );
+    assert!(matches!(attacked.result, Err(JobError::Interrupted)), "{:?}", attacked.result);
+    attacked.place.check();
+}

@@ -1,0 +1,22 @@
+//! Peers that break the rules, in every role: a job ends soon and says why, or
+//! goes on without the file in question; nothing is written outside of the
+//! destination, no half file appears, and nothing private is left.
+
+#![forbid(unsafe_code)]
+
+mod attack;
+mod client;
+mod content;
+mod framing;
+mod greeting;
+mod listing;
+mod metadata;
+#[path = "../parts/peer.rs"]
+mod peer;
+#[path = "../parts/place.rs"]
+mod place;
+mod races;
+mod receiver;
+mod requests;
+#[path = "../parts/watch.rs"]
+mod watch;

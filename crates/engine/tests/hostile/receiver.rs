@@ -1,0 +1,251 @@
+//! An agent that receives, and asks for what is not its business, or claims
+//! what is not so. The client sends nothing beyond its job and believes nothing
+//! that can't be.
+
+use crate::attack::{Attacked, receive_from_client};
+use crate::peer::{Peer, want};
+use crate::place::Place;
+use haul_engine::{Outcome, Skip, Summary};
+use haul_model::{Entry, Kind};
+use haul_proto::{
+    FrameType, LIST_WINDOW, ListItem, Message, OutcomeItem, PackItem, decode_data, decode_pack,
+};
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::symlink;
+
+/// The numbers of what [`furnish`] makes, as they must be listed.
+const ROOT: u64 = 1;
+const SMALL: u64 = 2;
+const LARGE: u64 = 3;
+const LINK: u64 = 4;
+const DIR: u64 = 5;
+const INNER: u64 = 6;
+const MISSING: u64 = 7;
+const ALL: std::ops::RangeInclusive<u64> = ROOT..=MISSING;
+
+const LARGE_LEN: usize = (2 << 20) + 1;
+
+fn furnish(place: &Place) {
+    fs::write(place.source("a-small"), "small").expect("written");
+    fs::write(place.source("b-large"), vec![9; LARGE_LEN]).expect("written");
+    symlink("../outside/secret", place.source("c-link")).expect("linked");
+    fs::create_dir(place.source("dir")).expect("made");
+    fs::write(place.source("dir/inner"), "inner").expect("written");
+}
+
+/// Lets a client upload that to `script`, which has heard the whole listing.
+fn upload_to(script: impl FnOnce(&mut Peer) + Send + 'static) -> Attacked {
+    receive_from_client(furnish, |peer| {
+        peer.await_that("all is listed", |peer| {
+            listed(peer).any(|item| *item == ListItem::DirEnd { dir: 0 })
+        });
+        script(peer);
+    })
+}
+
+fn listed(peer: &Peer) -> impl Iterator<Item = &ListItem> {
+    peer.messages.iter().flat_map(|message| match message {
+        Message::List(items) => items.as_slice(),
+        _ => &[],
+    })
+}
+
+/// All contents that were sent, by their file's number.
+fn contents(peer: &Peer) -> BTreeMap<u64, Vec<u8>> {
+    let mut contents: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
+    for (kind, payload) in &peer.contents {
+        if *kind == FrameType::Data {
+            let view = decode_data(payload).expect("a piece");
+            let content = contents.entry(view.index).or_default();
+            assert_eq!(content.len() as u64, view.offset, "a file without holes");
+            content.extend_from_slice(&payload[view.content]);
+            continue;
+        }
+        for (item, range) in decode_pack(payload).expect("a pack").items {
+            let PackItem::File { index, .. } = item else { panic!("{item:?}") };
+            let twice = contents.insert(index, payload[range].to_vec());
+            assert_eq!(twice, None, "file {index} was sent twice");
+        }
+    }
+    contents
+}
+
+fn outcomes(items: impl IntoIterator<Item = (u64, Outcome)>) -> Message {
+    let items = items.into_iter().map(|(index, outcome)| OutcomeItem { index, outcome });
+    Message::Outcomes(items.collect())
+}
+
+fn skipped(index: u64) -> (u64, Outcome) {
+    (index, Outcome::Skipped(Skip::Unchanged))
+}
+
+#[test]
+fn a_job_is_listed_as_it_is_and_without_what_a_link_leads_to() {
+    let attacked = upload_to(Peer::leave);
+    attacked.assert_lost();
+    let names: Vec<_> = listed(&attacked.peer)
+        .filter_map(|item| match item {
+            ListItem::Entry { dir, entry: Entry { name: Some(name), kind, .. } } => {
+                Some((*dir, haul_model::escape_bytes(name.as_bytes()), kind.clone()))
+            }
+            _ => None,
+        })
+        .collect();
+    let link = Kind::Symlink { target: (*b"../outside/secret").into() };
+    assert_eq!(
+        names,
+        [
+            (0, "source".into(), Kind::Dir),
+            (ROOT, "a-small".into(), Kind::File { size: 5 }),
+            (ROOT, "b-large".into(), Kind::File { size: LARGE_LEN as u64 }),
+            (ROOT, "c-link".into(), link),
+            (ROOT, "dir".into(), Kind::Dir),
+            (DIR, "inner".into(), Kind::File { size: 5 }),
+        ]
+    );
+}
+
+#[test]
+fn what_is_wanted_is_sent_and_nothing_else() {
+    let attacked = upload_to(|peer| {
+        peer.tell(&want([INNER, LARGE]));
+        peer.await_that("both came", |peer| {
+            let ended = peer.messages.iter().any(|m| matches!(m, Message::FileEnd(_)));
+            ended && contents(peer).len() == 2
+        });
+        peer.tell(&outcomes(ALL.map(|index| match index {
+            INNER | LARGE => (index, Outcome::Copied),
+            _ => skipped(index),
+        })));
+        peer.tell(&Message::Done(Summary { copied: 2, ..Summary::default() }));
+    });
+    let summary = attacked.result.as_ref().expect("the job is done").expect("a client's");
+    assert_eq!(summary.copied, 2);
+    let contents = contents(&attacked.peer);
+    assert_eq!(contents.keys().collect::<Vec<_>>(), [&LARGE, &INNER]);
+    assert_eq!(contents[&INNER], b"inner");
+    assert_eq!(contents[&LARGE], vec![9; LARGE_LEN]);
+    attacked.place.check();
+}
+
+#[test]
+fn what_was_not_listed_is_not_sent() {
+    for index in [0, MISSING + 1, u64::MAX] {
+        let attacked = upload_to(move |peer| peer.tell(&want([index])));
+        attacked.assert_refused("asked for");
+        assert!(attacked.peer.contents.is_empty());
+    }
+}
+
+#[test]
+fn what_has_no_content_is_not_sent() {
+    for index in [ROOT, LINK, DIR, MISSING] {
+        let attacked = upload_to(move |peer| peer.tell(&want([index])));
+        attacked.assert_refused("asked for");
+        assert!(attacked.peer.contents.is_empty());
+    }
+}
+
+#[test]
+fn a_file_is_sent_once() {
+    for wants in [vec![SMALL, SMALL], vec![LARGE, SMALL, LARGE]] {
+        let attacked = upload_to(move |peer| peer.tell(&want(wants)));
+        attacked.assert_refused("asked for");
+        contents(&attacked.peer);
+    }
+}
+
+#[test]
+fn a_file_whose_fate_is_known_is_not_sent() {
+    let attacked = upload_to(|peer| {
+        peer.tell(&outcomes([skipped(SMALL)]));
+        peer.tell(&want([SMALL]));
+    });
+    attacked.assert_refused("asked for");
+    assert!(attacked.peer.contents.is_empty());
+}
+
+#[test]
+fn an_outcome_of_what_was_not_listed_is_refused() {
+    for index in [0, MISSING + 1, u64::MAX] {
+        let attacked = upload_to(move |peer| peer.tell(&outcomes([skipped(index)])));
+        attacked.assert_refused("outcome");
+    }
+    let twice = upload_to(|peer| peer.tell(&outcomes([skipped(SMALL), skipped(SMALL)])));
+    twice.assert_refused("outcome");
+}
+
+#[test]
+fn a_file_that_was_not_sent_can_not_have_arrived() {
+    let attacked = upload_to(|peer| peer.tell(&outcomes([(SMALL, Outcome::Copied)])));
+    attacked.assert_refused("outcome");
+}
+
+#[test]
+fn a_job_is_not_done_before_everything_has_its_outcome() {
+    let done = || Message::Done(Summary { copied: 3, dirs_made: 2, ..Summary::default() });
+    // At once, without having looked at anything.
+    receive_from_client(furnish, move |peer| peer.tell(&done())).assert_refused("done");
+    upload_to(move |peer| peer.tell(&done())).assert_refused("done");
+    for left_out in ALL {
+        let attacked = upload_to(move |peer| {
+            peer.tell(&outcomes(ALL.filter(|index| *index != left_out).map(skipped)));
+            peer.tell(&done());
+        });
+        attacked.assert_refused("done");
+    }
+    let attacked = upload_to(move |peer| {
+        peer.tell(&outcomes(ALL.map(skipped)));
+        peer.tell(&done());
+    });
+    assert!(attacked.result.is_ok(), "{:?}", attacked.result);
+}
+
+#[test]
+fn a_warning_of_the_agent_is_told_to_the_user() {
+    use haul_proto::Warning;
+    let warning = Warning { path: b"\x1b[2J".to_vec(), message: "careful".into() };
+    let attacked = upload_to(move |peer| {
+        peer.tell(&Message::Warning(warning));
+        peer.leave();
+    });
+    attacked.assert_lost();
+    assert_eq!(attacked.watch.warnings(), ["\\x1b[2J: careful"]);
+}
+
+#[test]
+fn an_agent_that_leaves_in_the_middle_is_lost() {
+    upload_to(|peer| {
+        peer.tell(&want([LARGE]));
+        peer.await_that("some came", |peer| !peer.contents.is_empty());
+        peer.leave();
+    })
+    .assert_lost();
+    receive_from_client(furnish, Peer::leave).assert_lost();
+}
+
+#[test]
+fn a_listing_waits_for_outcomes_at_the_end_of_its_window() {
+    // About twice the window.
+    const FILES: u64 = 2 * LIST_WINDOW / 320;
+    let attacked = receive_from_client(
+        |place| {
+            for number in 0..FILES {
+                fs::write(place.source(&format!("{number:0255}")), "").expect("written");
+            }
+        },
+        |peer| {
+            let cost = |peer: &Peer| listed(peer).map(ListItem::cost).sum::<u64>();
+            peer.await_that("the window is full", |peer| cost(peer) > LIST_WINDOW - 1000);
+            // Once there is room, it goes on.
+            assert!(cost(peer) <= LIST_WINDOW);
+            let heard = listed(peer).count() as u64;
+            peer.tell(&outcomes((1..=100).map(skipped)));
+            peer.await_that("more is listed", |peer| listed(peer).count() as u64 > heard);
+            assert!(cost(peer) <= LIST_WINDOW + 101 * 320);
+            peer.leave();
+        },
+    );
+    attacked.assert_lost();
+}

@@ -1,0 +1,165 @@
+//! Single requests: agents that answer something else, and clients that ask for
+//! what would never end.
+
+use crate::attack::{Attacked, bytes, serve};
+use crate::peer::{Peer, TIME, data, dir_end, want};
+use crate::place::Place;
+use haul_engine::{JobError, RequestError, Requests};
+use haul_model::{Entry, Fault, FaultKind, Kind, Side};
+use haul_proto::{Caps, FrameType, Header, Hello, Listed, Message, Reply, Request, encode};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+use std::fs;
+use std::thread;
+
+/// Asks an agent that answers the first question with these bytes, and leaves
+/// when they are heard.
+fn ask<T>(
+    answer: Vec<u8>,
+    question: impl FnOnce(&mut Requests) -> Result<T, RequestError>,
+) -> Result<T, RequestError> {
+    let (connection, mut peer) = Peer::of_client();
+    let agent = thread::spawn(move || {
+        peer.hear_greeting();
+        peer.frame(FrameType::Welcome, &Hello::ours(Caps::OURS, "script").encode());
+        peer.await_that("it asks", |peer| !peer.messages.is_empty());
+        peer.raw(&answer);
+        peer.end_output();
+        peer.hear_out();
+    });
+    let mut requests = Requests::remote(connection).expect("it greets");
+    let answered = question(&mut requests);
+    drop(requests);
+    agent.join().expect("the script does not panic");
+    answered
+}
+
+fn entry() -> Entry {
+    Entry { name: None, kind: Kind::Dir, mode: 0o755, mtime: TIME, inode: 0, id: None }
+}
+
+#[track_caller]
+fn assert_refused<T>(answered: Result<T, RequestError>, words: &str) {
+    match answered {
+        Err(RequestError::Job(JobError::Protocol(text))) => {
+            assert!(text.contains(words), "{text}");
+        }
+        Err(other) => panic!("{other:?}"),
+        Ok(_) => panic!("an answer where \"{words}\" was expected"),
+    }
+}
+
+#[test]
+fn an_answer_to_another_question_is_refused() {
+    let reply = |reply| encode(&Message::Reply(reply));
+    let hash = Reply::Hash(haul_model::ContentHash::of(b""));
+    for other in [hash, Reply::End, Reply::Entries(vec![Listed::Entry(entry())])] {
+        let answered = ask(reply(other), |requests| requests.stat(b"/x", false));
+        assert_refused(answered, "another question");
+    }
+    let answered = ask(reply(Reply::Entry(entry())), |requests| requests.hash(b"/x"));
+    assert_refused(answered, "another question");
+    let answered = ask(reply(Reply::Entry(entry())), |requests| requests.list(b"/x", &mut |_| ()));
+    assert_refused(answered, "another question");
+}
+
+#[test]
+fn what_is_no_answer_is_refused() {
+    for message in [want([1]), Message::List(vec![dir_end(0)])] {
+        let answered = ask(encode(&message), |requests| requests.stat(b"/x", false));
+        assert_refused(answered, "no answer");
+    }
+    let answered = ask(data(1, 0, b"x"), |requests| requests.hash(b"/x"));
+    assert_refused(answered, "where a message is expected");
+    let header = Header { kind: FrameType::Reply, payload_len: u32::MAX }.encode();
+    assert_refused(ask(header.to_vec(), |requests| requests.hash(b"/x")), "at most");
+}
+
+#[test]
+fn an_agent_that_leaves_in_a_listing_is_lost() {
+    let part = encode(&Message::Reply(Reply::Entries(vec![Listed::Entry(entry())])));
+    let mut seen = 0;
+    let answered = ask(part, |requests| requests.list(b"/x", &mut |_| seen += 1));
+    assert!(matches!(answered, Err(RequestError::Job(JobError::Connection(_)))));
+    assert_eq!(seen, 1);
+}
+
+#[test]
+fn a_fault_is_the_paths_and_the_connection_stays_of_use() {
+    let fault = Fault::new(Side::Source, FaultKind::NotFound, "nothing is there");
+    let mut frames = encode(&Message::Reply(Reply::Fault(fault)));
+    frames.extend(encode(&Message::Reply(Reply::Entry(entry()))));
+    let answered = ask(frames, |requests| {
+        let fault = requests.stat(b"/x", false).expect_err("a fault");
+        assert!(matches!(fault, RequestError::Fault(_)), "{fault:?}");
+        requests.stat(b"/x", false)
+    });
+    assert_eq!(answered.expect("an answer"), entry());
+}
+
+/// Asks a real agent these, one after the other, and returns its answers.
+fn ask_agent(place: Place, questions: Vec<Request>) -> (Attacked, Vec<Message>) {
+    let count = questions.len();
+    let mut attacked = serve(place, move |peer| {
+        peer.frame(FrameType::Hello, &Hello::ours(Caps::OURS, "script").encode());
+        peer.hear_greeting();
+        for question in questions {
+            peer.tell(&Message::Request(question));
+        }
+        peer.await_that("all is answered", |peer| peer.messages.len() == count);
+        peer.leave();
+    });
+    assert!(attacked.result.is_ok(), "{:?}", attacked.result);
+    attacked.place.check();
+    let messages = std::mem::take(&mut attacked.peer.messages);
+    (attacked, messages)
+}
+
+#[test]
+fn what_would_never_end_is_not_read() {
+    let place = Place::new();
+    let fifo = place.source("fifo");
+    mknodat(CWD, &fifo, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("a FIFO");
+    fs::create_dir(place.source("dir")).expect("made");
+    let paths = vec![
+        bytes(&fifo),
+        b"/dev/zero".to_vec(),
+        bytes(&place.source("dir")),
+        bytes(&place.source("dir/")),
+        b"".to_vec(),
+        b"/".to_vec(),
+        b"\0".to_vec(),
+        vec![b'x'; 200_000],
+        bytes(&place.source("missing")),
+    ];
+    let questions = paths.into_iter().map(|path| Request::Hash { path });
+    let (_attacked, answers) = ask_agent(place, questions.collect());
+    for answer in answers {
+        assert!(matches!(answer, Message::Reply(Reply::Fault(_))), "{answer:?}");
+    }
+}
+
+#[test]
+fn what_is_there_is_told_and_what_is_not_is_a_fault() {
+    let place = Place::new();
+    fs::write(place.source("file"), "text").expect("written");
+    let file = bytes(&place.source("file"));
+    let questions = vec![
+        Request::Stat { path: file.clone(), follow: false },
+        Request::Hash { path: file.clone() },
+        Request::List { path: file },
+        Request::Stat { path: b"x\0".to_vec(), follow: true },
+    ];
+    let (_attacked, answers) = ask_agent(place, questions);
+    assert!(
+        matches!(
+            &answers[..],
+            [
+                Message::Reply(Reply::Entry(Entry { kind: Kind::File { size: 4 }, .. })),
+                Message::Reply(Reply::Hash(_)),
+                Message::Reply(Reply::Fault(_)),
+                Message::Reply(Reply::Fault(_)),
+            ]
+        ),
+        "{answers:?}"
+    );
+}

@@ -1,0 +1,277 @@
+//! The other end of a connection, played by a script that speaks the protocol
+//! and need not keep its rules.
+
+use haul_model::{ContentHash, Entry, Kind, Name, Outcome, Timestamp};
+use haul_net::Connection;
+use haul_proto::{
+    Caps, CopyRequest, FileEnd, FileSeal, FrameType, HEADER_LEN, Header, Hello, ListItem, Message,
+    OutcomeItem, PackBuilder, PackItem, Role, Want, data_head, decode, encode, frame_bytes,
+};
+use std::collections::HashMap;
+use std::io::{self, Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+/// How long the other side may be silent.
+const SILENCE_MAX: Duration = Duration::from_secs(20);
+
+/// The time of every entry here.
+pub(crate) const TIME: Timestamp = Timestamp { secs: 1_500_000_000, nanos: 5 };
+
+/// The peer, and what it has heard so far.
+pub(crate) struct Peer {
+    stream: UnixStream,
+    /// Files that the other side wants.
+    pub(crate) wanted: Vec<u64>,
+    /// What became of entries.
+    pub(crate) outcomes: HashMap<u64, Outcome>,
+    /// All other messages.
+    pub(crate) messages: Vec<Message>,
+    /// Content frames.
+    pub(crate) contents: Vec<(FrameType, Vec<u8>)>,
+}
+
+impl Peer {
+    /// A peer, and a client's connection to it.
+    pub(crate) fn of_client() -> (Connection, Self) {
+        let (here, there) = UnixStream::pair().expect("a socket pair");
+        let reader = here.try_clone().expect("a second handle");
+        (Connection::from_parts(reader, Ending(here)), Self::at(there))
+    }
+
+    /// A peer at this end of a stream.
+    pub(crate) fn at(stream: UnixStream) -> Self {
+        stream.set_read_timeout(Some(SILENCE_MAX)).expect("set");
+        Self {
+            stream,
+            wanted: Vec::new(),
+            outcomes: HashMap::new(),
+            messages: Vec::new(),
+            contents: Vec::new(),
+        }
+    }
+
+    /// The bare stream, for another to play the peer.
+    pub(crate) fn into_stream(self) -> UnixStream {
+        self.stream.set_read_timeout(None).expect("set");
+        self.stream
+    }
+
+    /// Says these bytes. The other side may have had enough already.
+    pub(crate) fn raw(&mut self, bytes: &[u8]) {
+        let _ = self.stream.write_all(bytes);
+    }
+
+    /// Says a frame with this payload.
+    pub(crate) fn frame(&mut self, kind: FrameType, payload: &[u8]) {
+        self.raw(&frame_bytes(kind, payload));
+    }
+
+    /// Says a message.
+    pub(crate) fn tell(&mut self, message: &Message) {
+        self.raw(&encode(message));
+    }
+
+    /// Lists these.
+    pub(crate) fn list(&mut self, items: Vec<ListItem>) {
+        self.tell(&Message::List(items));
+    }
+
+    /// Greets as a client, and asks for a copy.
+    pub(crate) fn ask(&mut self, role: Role) {
+        self.frame(FrameType::Hello, &Hello::ours(Caps::OURS, "script").encode());
+        self.tell(&Message::Copy(CopyRequest { role }));
+        self.hear_greeting();
+    }
+
+    /// Hears a client's greeting and what it asks for, and greets as an agent.
+    pub(crate) fn answer(&mut self) -> CopyRequest {
+        self.hear_greeting();
+        self.frame(FrameType::Welcome, &Hello::ours(Caps::OURS, "script").encode());
+        assert!(self.hear());
+        match self.messages.pop() {
+            Some(Message::Copy(copy)) => copy,
+            other => panic!("{other:?} where a job is expected"),
+        }
+    }
+
+    /// Hears a greeting.
+    pub(crate) fn hear_greeting(&mut self) -> Hello {
+        let (kind, payload) = self.hear_frame().expect("a greeting");
+        assert!(matches!(kind, FrameType::Hello | FrameType::Welcome), "{kind:?}");
+        Hello::decode(&payload).expect("a greeting")
+    }
+
+    /// Hears until these files are wanted.
+    #[track_caller]
+    pub(crate) fn await_wants(&mut self, indexes: impl IntoIterator<Item = u64>) {
+        for index in indexes {
+            while !self.wanted.contains(&index) {
+                assert!(self.hear(), "file {index} is not wanted; {:?}", self.outcomes);
+            }
+        }
+    }
+
+    /// Hears until the fate of this entry is known.
+    #[track_caller]
+    pub(crate) fn await_outcome(&mut self, index: u64) -> Outcome {
+        loop {
+            if let Some(outcome) = self.outcomes.get(&index) {
+                return outcome.clone();
+            }
+            assert!(self.hear(), "entry {index} got no outcome");
+        }
+    }
+
+    /// Hears until this condition holds.
+    #[track_caller]
+    pub(crate) fn await_that(&mut self, what: &str, holds: impl Fn(&Self) -> bool) {
+        while !holds(self) {
+            assert!(self.hear(), "the other side has left before {what}");
+        }
+    }
+
+    /// Hears all until the other side has closed the connection.
+    pub(crate) fn hear_out(&mut self) {
+        while self.hear() {}
+    }
+
+    /// Says no more, and still listens.
+    pub(crate) fn end_output(&mut self) {
+        let _ = self.stream.shutdown(Shutdown::Write);
+    }
+
+    /// Closes the connection.
+    pub(crate) fn leave(&mut self) {
+        let _ = self.stream.shutdown(Shutdown::Both);
+    }
+
+    /// Hears one frame; `false` if none comes.
+    fn hear(&mut self) -> bool {
+        let Some((kind, payload)) = self.hear_frame() else { return false };
+        if matches!(kind, FrameType::Pack | FrameType::Data) {
+            self.contents.push((kind, payload));
+            return true;
+        }
+        if matches!(kind, FrameType::Hello | FrameType::Welcome) {
+            return true;
+        }
+        match decode(kind, &payload).expect("the other side keeps to the protocol") {
+            Message::Want(wants) => self.wanted.extend(wants.iter().map(|want| want.index)),
+            Message::Outcomes(outcomes) => {
+                for OutcomeItem { index, outcome } in outcomes {
+                    let twice = self.outcomes.insert(index, outcome);
+                    assert_eq!(twice, None, "entry {index} got two outcomes");
+                }
+            }
+            message => self.messages.push(message),
+        }
+        true
+    }
+
+    fn hear_frame(&mut self) -> Option<(FrameType, Vec<u8>)> {
+        let mut header = [0; HEADER_LEN];
+        match self.stream.read_exact(&mut header) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                panic!("the other side is silent; heard {:?}", self.messages)
+            }
+            Err(_) => return None,
+        }
+        let header = Header::decode(header).expect("the other side keeps to the protocol");
+        let mut payload = vec![0; header.payload_len as usize];
+        self.stream.read_exact(&mut payload).ok()?;
+        Some((header.kind, payload))
+    }
+}
+
+/// A client's half of a connection that ends as a whole when the client drops
+/// it, as a connection through a child process does.
+struct Ending(UnixStream);
+
+impl Write for Ending {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        let _ = self.0.shutdown(Shutdown::Both);
+    }
+}
+
+/// A plain name.
+pub(crate) fn name(text: &str) -> Name {
+    Name::new(text.as_bytes()).expect("a plain name")
+}
+
+/// A listed entry.
+pub(crate) fn entry(dir: u64, text: &str, kind: Kind) -> ListItem {
+    let entry =
+        Entry { name: Some(name(text)), kind, mode: 0o644, mtime: TIME, inode: 0, id: None };
+    ListItem::Entry { dir, entry }
+}
+
+/// A listed file of `size` bytes.
+pub(crate) fn file(dir: u64, text: &str, size: u64) -> ListItem {
+    entry(dir, text, Kind::File { size })
+}
+
+/// A listed directory.
+pub(crate) fn dir(dir: u64, text: &str) -> ListItem {
+    let kind = Kind::Dir;
+    let entry =
+        Entry { name: Some(name(text)), kind, mode: 0o755, mtime: TIME, inode: 0, id: None };
+    ListItem::Entry { dir, entry }
+}
+
+/// A listed symbolic link.
+pub(crate) fn link(dir: u64, text: &str, target: &str) -> ListItem {
+    entry(dir, text, Kind::Symlink { target: target.as_bytes().into() })
+}
+
+/// The end of a listed directory.
+pub(crate) fn dir_end(dir: u64) -> ListItem {
+    ListItem::DirEnd { dir }
+}
+
+/// What a pack says of a file with this content.
+pub(crate) fn packed(index: u64, content: &[u8]) -> PackItem {
+    let hash = ContentHash::of(content);
+    PackItem::File { index, len: content.len() as u32, mtime: TIME, hash }
+}
+
+/// A pack of files, with their contents as they follow.
+pub(crate) fn pack(items: impl IntoIterator<Item = PackItem>, contents: &[u8]) -> Vec<u8> {
+    let mut pack = PackBuilder::default();
+    items.into_iter().for_each(|item| pack.push(item));
+    let mut frame = pack.head();
+    frame.extend_from_slice(contents);
+    frame
+}
+
+/// A piece of a file.
+pub(crate) fn data(index: u64, offset: u64, content: &[u8]) -> Vec<u8> {
+    let mut frame = data_head(index, offset, content.len());
+    frame.extend_from_slice(content);
+    frame
+}
+
+/// The end of a file in pieces, of this size and content.
+pub(crate) fn file_end(index: u64, size: u64, content: &[u8]) -> Message {
+    let seal = FileSeal { size, mtime: TIME, hash: ContentHash::of(content) };
+    Message::FileEnd(FileEnd { index, result: Ok(seal) })
+}
+
+/// A wish for the contents of these.
+pub(crate) fn want(indexes: impl IntoIterator<Item = u64>) -> Message {
+    Message::Want(
+        indexes.into_iter().map(|index| Want { index, blocks: 0, whole_hash: false }).collect(),
+    )
+}

@@ -1,0 +1,250 @@
+//! Sources that somebody else writes to while they are copied. The host is
+//! behind a pipe that stops in the middle of the transfer, lets the change
+//! happen, and goes on; a copy on one machine is stopped by a signal.
+
+use crate::common::*;
+use haul_testkit::haul::Outcome;
+use haul_testkit::proc::Signal;
+use haul_testkit::{Haul, assert_same, tree};
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// More than all buffers on the way can hold.
+const BIG: u64 = 40 << 20;
+
+/// What the pipe lets through before it stops, in reads of at most 64 KiB: all
+/// that is said first, and the beginning of the big file.
+const READS_BEFORE: u32 = 40;
+
+/// Runs `test` in every way with a tree of a big file between two small ones,
+/// and an older version of the big one at the destination.
+fn each_way_in_the_middle(change: &str, test: impl Fn(&Scene<'_>, Outcome) + Sync) {
+    let through_pipe = |scene: &mut Scene<'_>| {
+        tree::sizes(scene.path("tree"), 1).expect("a tree");
+        tree::random_file(scene.path("tree/big"), BIG, 2).expect("a file");
+        scene.file("there/tree/big", "old");
+        scene.file("other", "other");
+        let head = format!("dd bs=64k count={READS_BEFORE} status=none");
+        let hold =
+            format!("{{ {head}; (cd '{}'; {change}); exec cat; }}", scene.path("").display());
+        let lines = match scene.way {
+            Way::Upload => format!("shift\n{hold} | sh -c \"$*\""),
+            _ => format!("shift\nsh -c \"$*\" | {hold}"),
+        };
+        scene.reach_by(script(&scene.path("rsh"), &lines));
+    };
+    each_of(&Way::ALL, through_pipe, |scene| {
+        let copy = scene.copy(&["-r"], &["tree"], "there").limit(Duration::from_secs(30));
+        let run = match scene.way {
+            Way::Local => stopped_while_open(&copy, &scene.path("tree/big"), || {
+                assert_eq!(scene.read("there/tree/big"), "old", "the copy was faster");
+                run(Command::new("sh").args(["-c", change]).current_dir(scene.path("")));
+            }),
+            _ => copy.run(),
+        };
+        test(scene, run);
+        assert_no_strays(&scene.path("there"));
+    });
+}
+
+/// Stops the run when it has opened `path`, calls `change`, and lets it go on.
+fn stopped_while_open(haul: &Haul, path: &Path, change: impl FnOnce()) -> Outcome {
+    let running = haul.spawn().expect("it starts");
+    let proc = PathBuf::from(format!("/proc/{}", running.pid()));
+    let is_open = || {
+        let fds = fs::read_dir(proc.join("fd")).into_iter().flatten().flatten();
+        fds.filter_map(|fd| fs::read_link(fd.path()).ok()).any(|file| file == path)
+    };
+    assert!(running.until(Duration::from_secs(20), is_open), "{} was not opened", path.display());
+    running.signal(Signal::STOP);
+    let is_stopped = |task: fs::DirEntry| {
+        let stat = fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+        stat.rsplit(')').next().is_some_and(|fields| fields.starts_with(" T"))
+    };
+    let end = Instant::now() + Duration::from_secs(20);
+    while !fs::read_dir(proc.join("task")).expect("it runs").flatten().all(is_stopped) {
+        assert!(Instant::now() < end, "it does not stop");
+        thread::sleep(Duration::from_millis(1));
+    }
+    change();
+    running.signal(Signal::CONT);
+    running.wait().expect("it ends")
+}
+
+fn assert_changed(scene: &Scene<'_>, run: &Outcome) {
+    let hint = "run the same command again when nothing writes to it any more";
+    assert_one_error(run, "tree/big", "it changed while it was read, and was not published", hint);
+    assert_eq!(run.code, Some(1), "{run}");
+    assert_eq!(scene.read("there/tree/big"), "old");
+    // The others are there.
+    let others = tree::count(scene.path("there/tree")).expect("counted").files;
+    assert_eq!(others, 13, "{run}");
+}
+
+#[test]
+fn a_file_that_grows_while_it_is_read_is_not_published() {
+    each_way_in_the_middle("printf x >> tree/big", |scene, run| {
+        assert_changed(scene, &run);
+        if scene.way == Way::Local {
+            scene.copy(&["-r"], &["tree"], "there").run().expect_ok();
+            assert_same(&scene.snapshot("tree"), &scene.snapshot("there/tree"));
+        }
+    });
+}
+
+#[test]
+fn a_file_that_shrinks_while_it_is_read_is_not_published() {
+    each_way_in_the_middle("truncate -s 1000000 tree/big", |scene, run| {
+        assert_changed(scene, &run);
+    });
+}
+
+#[test]
+fn a_file_that_becomes_empty_while_it_is_read_is_not_published() {
+    each_way_in_the_middle(": > tree/big", |scene, run| assert_changed(scene, &run));
+}
+
+#[test]
+fn a_file_that_is_rewritten_while_it_is_read_is_not_published() {
+    let change = "printf changed | dd of=tree/big bs=1 seek=39000000 conv=notrunc status=none";
+    each_way_in_the_middle(change, |scene, run| {
+        assert_eq!(fs::metadata(scene.path("tree/big")).expect("it is there").len(), BIG);
+        assert_changed(scene, &run);
+    });
+}
+
+#[test]
+fn a_part_that_was_read_already_counts_too() {
+    let change = "printf changed | dd of=tree/big bs=1 conv=notrunc status=none";
+    each_way_in_the_middle(change, |scene, run| assert_changed(scene, &run));
+}
+
+#[test]
+fn a_file_that_loses_its_name_while_it_is_read_is_copied_as_it_was() {
+    for change in ["mv tree/big kept", "ln tree/big kept; mv other tree/big"] {
+        each_way_in_the_middle(change, |scene, run| {
+            run.expect_ok();
+            assert_same(&scene.snapshot("kept"), &scene.snapshot("there/tree/big"));
+        });
+    }
+}
+
+/// Runs `test` to and from a host with a tree in which `change` happens to
+/// `tree/m` when it has been listed and not been opened.
+fn each_remote_way_before_it_is_opened(change: &str, test: impl Fn(&Scene<'_>, Outcome) + Sync) {
+    /// The agent's greeting: header, magic, version, capabilities, and the
+    /// program's version.
+    const WELCOME_LEN: usize = 5 + 4 + 2 + 8 + env!("CARGO_PKG_VERSION").len();
+    let through_pipe = |scene: &mut Scene<'_>| {
+        for name in ["tree/a", "tree/m", "tree/z", "there/tree/m"] {
+            scene.file(name, name);
+        }
+        scene.file("secret", "secret");
+        let dir = scene.path("").display().to_string();
+        // The greeting, then the first that asks for contents.
+        let first = match scene.way {
+            Way::Upload => format!("dd bs=1 count={WELCOME_LEN} status=none"),
+            _ => "dd bs=1M count=1 status=none".to_owned(),
+        };
+        let hold = format!(
+            "{{ {first}; dd bs=1M count=1 status=none of='{dir}/held'; \
+             (cd '{dir}'; {change}); cat '{dir}/held'; exec cat; }}"
+        );
+        let lines = match scene.way {
+            Way::Upload => format!("shift\nsh -c \"$*\" | {hold}"),
+            _ => format!("shift\n{hold} | sh -c \"$*\""),
+        };
+        scene.reach_by(script(&scene.path("rsh"), &lines));
+    };
+    each_of(&Way::REMOTE, through_pipe, |scene| {
+        let run = scene.copy(&["-r"], &["tree"], "there").limit(Duration::from_secs(20)).run();
+        assert!(fs::metadata(scene.path("held")).is_ok_and(|held| held.len() > 0), "{run}");
+        assert_eq!(scene.list("there/tree"), ["a", "m", "z"], "{run}");
+        assert_no_strays(&scene.path("there"));
+        test(scene, run);
+    });
+}
+
+#[test]
+fn a_file_that_vanishes_before_it_is_read_is_told_and_the_old_one_stays() {
+    each_remote_way_before_it_is_opened("rm tree/m", |scene, run| {
+        let run = run.expect_code(1);
+        assert_one_error(&run, "tree/m", "can't open: No such file or directory", "");
+        assert_eq!(scene.read("there/tree/m"), "there/tree/m");
+    });
+}
+
+#[test]
+fn a_file_that_becomes_something_else_before_it_is_read_is_not_copied() {
+    for (change, cause) in [
+        ("rm tree/m; ln -s ../secret tree/m", "Too many levels of symbolic links"),
+        ("rm tree/m; mkfifo tree/m", "it is no regular file"),
+        ("rm tree/m; mkdir tree/m", "s a directory"),
+    ] {
+        each_remote_way_before_it_is_opened(change, |scene, run| {
+            let run = run.expect_code(1);
+            let errors = errors(&run);
+            assert!(
+                matches!(&errors[..], [error] if error.starts_with("tree/m: can't open: ")
+                    && error.contains(cause)),
+                "{run}"
+            );
+            assert_eq!(scene.read("there/tree/m"), "there/tree/m");
+        });
+    }
+}
+
+#[test]
+fn a_file_that_changed_before_it_was_opened_is_copied_as_it_is_now() {
+    for change in ["printf more >> tree/m", "printf x > tree/m", ": > tree/m"] {
+        each_remote_way_before_it_is_opened(change, |scene, run| {
+            run.expect_ok();
+            assert_same(&scene.snapshot("tree/m"), &scene.snapshot("there/tree/m"));
+        });
+    }
+}
+
+#[test]
+fn a_file_here_that_vanishes_before_its_turn_is_told() {
+    let world = World::new();
+    let scene = world.scene(Way::Local);
+    // Enough to keep every worker busy.
+    let big = scene.path("big");
+    tree::random_file(&big, BIG, 1).expect("a file");
+    scene.file("tree/z", "new");
+    scene.file("there/tree/z", "old");
+    for n in 0..8 {
+        fs::hard_link(&big, scene.path(format!("tree/big-{n}"))).expect("a hard link");
+    }
+    let copy = scene.copy(&["-r"], &["tree"], "there");
+    let run = stopped_while_open(&copy, &scene.path("tree/big-0"), || {
+        fs::remove_file(scene.path("tree/z")).expect("removed");
+        symlink("elsewhere", scene.path("tree/later")).expect("a link");
+    });
+    let run = run.expect_code(1);
+    assert_one_error(&run, "tree/z", "", "");
+    assert_eq!(scene.read("there/tree/z"), "old");
+    let copied = tree::count(scene.path("there/tree")).expect("counted");
+    assert_eq!(copied.bytes, 8 * BIG + 3);
+}
+
+#[test]
+fn a_file_that_somebody_appends_to_all_the_time_is_never_half_there() {
+    each_way(|scene| {
+        let log = scene.path("log");
+        tree::random_file(&log, BIG, 1).expect("a file");
+        scene.file("dest", "old");
+        let copy = scene.copy(&[], &["log"], "dest").spawn().expect("it starts");
+        let mut file = fs::File::options().append(true).open(&log).expect("a file");
+        while copy.is_running() {
+            std::io::Write::write_all(&mut file, b"a line\n").expect("written");
+        }
+        let run = copy.wait().expect("it ends").expect_code(1);
+        assert_one_error(&run, "log", "it changed while it was read", "run the same command");
+        assert_eq!(scene.read("dest"), "old");
+    });
+}

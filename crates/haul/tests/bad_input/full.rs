@@ -1,0 +1,107 @@
+//! Destinations that take nothing more.
+
+use crate::common::*;
+use haul_testkit::{Mount, assert_same, tree};
+use std::fs;
+use std::path::Path;
+
+/// Room on the small file systems of these tests.
+const ROOM: u64 = 2 << 20;
+
+/// Runs `test` in every way with a small file system at `small`, if the
+/// machine lets one mount.
+fn each_way_on_a_small_file_system(test: impl Fn(&Scene<'_>, &Mount) + Sync) {
+    each_way(|scene| {
+        let Some(mount) = Mount::tmpfs(ROOM) else {
+            eprintln!("skipped: mounting is not allowed here");
+            return;
+        };
+        scene.symlink(mount.path(), "small");
+        test(scene, &mount);
+    });
+}
+
+fn names(dir: &Path) -> Vec<String> {
+    let entries = fs::read_dir(dir).expect("a directory");
+    let name = |entry: std::io::Result<fs::DirEntry>| entry.expect("an entry").file_name();
+    let mut names: Vec<String> =
+        entries.map(|entry| name(entry).to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_full_destination_ends_the_copy_and_keeps_the_old_file() {
+    each_way_on_a_small_file_system(|scene, mount| {
+        fs::write(mount.join("big"), "old").expect("written");
+        tree::random_file(scene.path("big"), 3 * ROOM, 1).expect("a file");
+        let run = scene.copy(&[], &["big"], "small").run().expect_code(4);
+        let cause = "No space left on device";
+        assert_one_error(&run, "big", cause, "make room at the destination and run the same");
+        assert_eq!(fs::read(mount.join("big")).expect("a file"), b"old");
+        assert_eq!(names(mount.path()), ["big"]);
+        // Nothing holds the room that was taken for it.
+        fs::write(mount.join("filler"), vec![1; ROOM as usize * 3 / 4]).expect("there is room");
+    });
+}
+
+#[test]
+fn with_more_room_the_same_command_finishes() {
+    each_way_on_a_small_file_system(|scene, mount| {
+        let made = tree::many(scene.path("tree"), 100, 10_000, 3, 2).expect("a tree");
+        fs::write(mount.join("filler"), vec![1; ROOM as usize / 2 + 300_000]).expect("written");
+        assert!(made.bytes + ROOM / 2 + 300_000 > ROOM);
+        let run = scene.copy(&["-r"], &["tree"], "small").run().expect_code(4);
+        let cause = "No space left on device";
+        assert_one_error(&run, "tree", cause, "make room at the destination");
+        assert_no_strays(mount.path());
+        let copied = tree::count(mount.join("tree")).expect("counted").files;
+        assert!((1..100).contains(&copied), "{copied} files\n{run}");
+
+        fs::remove_file(mount.join("filler")).expect("removed");
+        let run = scene.copy(&["-r"], &["tree"], "small").run().expect_ok();
+        assert!(run.out().contains(&format!("; skipped {copied}")), "{copied}: {run}");
+        assert_same(&scene.snapshot("tree"), &scene.snapshot("small/tree"));
+    });
+}
+
+#[test]
+fn a_path_in_the_message_of_a_full_destination_is_escaped_once() {
+    each_way_on_a_small_file_system(|scene, _| {
+        tree::random_file(scene.path("a\nb\\c"), 2 * ROOM, 1).expect("a file");
+        let run = scene.copy(&[], &["a\nb\\c"], "small").run().expect_code(4);
+        assert!(run.err().starts_with("haul: a\\nb\\\\c: can't "), "{run}");
+    });
+}
+
+#[test]
+fn a_read_only_destination_ends_the_copy() {
+    each_way_on_a_small_file_system(|scene, mount| {
+        fs::write(mount.join("a"), "old").expect("written");
+        mount.remount_read_only().expect("remounted");
+        scene.file("a", "new content");
+        scene.file("tree/x", "x");
+        let hint = "the destination is mounted read-only";
+        for (source, dest, path) in [
+            ("a", "small", "a".to_owned()),
+            ("tree", "small", "tree".to_owned()),
+            ("tree", "small/new/", format!("{}", scene.path("small/new/").display())),
+        ] {
+            let run = scene.copy(&["-r"], &[source], dest).run().expect_code(4);
+            assert_one_error(&run, &path, "Read-only file system", hint);
+        }
+        assert_eq!(names(mount.path()), ["a"]);
+        assert_eq!(fs::read(mount.join("a")).expect("a file"), b"old");
+    });
+}
+
+#[test]
+fn a_read_only_destination_that_has_it_all_is_fine() {
+    each_way_on_a_small_file_system(|scene, mount| {
+        scene.file("tree/x", "x");
+        scene.copy(&["-r"], &["tree"], "small").run().expect_ok();
+        mount.remount_read_only().expect("remounted");
+        let run = scene.copy(&[], &["tree/x"], "small/tree").run().expect_ok();
+        assert!(run.out().starts_with("copied nothing"), "{run}");
+    });
+}

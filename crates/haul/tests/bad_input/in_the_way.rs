@@ -1,0 +1,106 @@
+//! Something else stands at the destination already.
+
+use crate::common::*;
+use std::fs;
+use std::os::unix::fs::FileTypeExt;
+use std::process::Command;
+
+#[test]
+fn a_file_is_not_replaced_by_a_directory_nor_the_reverse() {
+    each_way_by_pipe(|scene| {
+        scene.file("tree/becomes-dir/x/y", "new");
+        scene.file("tree/becomes-file", "new");
+        scene.file("tree/fine", "new");
+        scene.file("there/tree/becomes-dir", "old");
+        scene.file("there/tree/becomes-file/x", "old");
+        for flags in [&["-r"][..], &["-r", "--force"]] {
+            let run = scene.copy(flags, &["tree"], "there").run().expect_code(1);
+            let mut errors = errors(&run);
+            errors.sort();
+            assert_eq!(
+                errors,
+                [
+                    "tree/becomes-dir: a file stands there at the destination, where a directory is needed",
+                    "tree/becomes-file: a directory stands there at the destination",
+                ],
+                "{run}"
+            );
+            assert_eq!(run.err().matches("  hint: ").count(), 2, "{run}");
+        }
+        assert_eq!(scene.read("there/tree/becomes-dir"), "old");
+        assert_eq!(scene.read("there/tree/becomes-file/x"), "old");
+        assert_eq!(scene.read("there/tree/fine"), "new");
+    });
+}
+
+#[test]
+fn the_destination_itself_can_be_of_the_wrong_kind() {
+    each_way_by_pipe(|scene| {
+        scene.file("tree/x", "new");
+        scene.file("file", "old");
+        let run = scene.copy(&["-r"], &["tree"], "file").run().expect_code(1);
+        let cause = "a file stands there at the destination, where a directory is needed";
+        assert_one_error(&run, "tree", cause, "remove or rename what is in the way");
+        assert_eq!(scene.read("file"), "old");
+    });
+}
+
+#[test]
+fn nothing_is_written_through_a_link_where_a_directory_should_be() {
+    each_way(|scene| {
+        scene.file("tree/sub/x", "new");
+        scene.file("tree/sub/deeper/y", "new");
+        scene.file("elsewhere/x", "old");
+        scene.mkdir("there/tree");
+        scene.symlink("../../elsewhere", "there/tree/sub");
+        mode(scene.path("elsewhere"), 0o711);
+        let before = scene.snapshot("elsewhere");
+        let run = scene.copy(&["-r"], &["tree"], "there").run().expect_code(1);
+        let cause = "a symbolic link stands there at the destination, where a directory is needed";
+        assert_one_error(&run, "tree/sub", cause, "nothing is written through a symbolic link");
+        haul_testkit::assert_same(&before, &scene.snapshot("elsewhere"));
+        let link = fs::symlink_metadata(scene.path("there/tree/sub")).expect("it is there");
+        assert!(link.is_symlink());
+    });
+}
+
+#[test]
+fn nothing_is_written_through_a_link_where_a_file_should_be() {
+    each_way_by_pipe(|scene| {
+        scene.file("tree/x", "new");
+        scene.file("tree/y", "new");
+        scene.file("elsewhere", "old");
+        scene.mkdir("there/tree");
+        scene.symlink("../../elsewhere", "there/tree/x");
+        scene.symlink("../../missing", "there/tree/y");
+        scene.copy(&["-r"], &["tree"], "there").run().expect_ok();
+        assert_eq!(scene.read("elsewhere"), "old");
+        assert!(!scene.exists("missing"));
+        for name in ["x", "y"] {
+            let meta = fs::symlink_metadata(scene.path("there/tree").join(name));
+            assert!(meta.expect("it is there").is_file(), "the link itself is replaced");
+        }
+    });
+}
+
+#[test]
+fn devices_and_fifos_are_neither_replaced_nor_written_to() {
+    each_way_by_pipe(|scene| {
+        scene.file("a", "new");
+        run(Command::new("mkfifo").arg(scene.path("fifo")));
+        let mut dests = vec!["fifo"];
+        let device = scene.path("null");
+        let made = Command::new("mknod").arg(&device).args(["c", "1", "3"]).output();
+        if made.is_ok_and(|made| made.status.success()) {
+            dests.push("null");
+        }
+        for dest in dests {
+            for flags in [&[][..], &["--force"]] {
+                let run = scene.copy(flags, &["a"], dest).run().expect_code(1);
+                assert_one_error(&run, "a", "a device, FIFO or socket stands there", "");
+                let meta = fs::symlink_metadata(scene.path(dest)).expect("it is there");
+                assert!(meta.file_type().is_fifo() || meta.file_type().is_char_device());
+            }
+        }
+    });
+}

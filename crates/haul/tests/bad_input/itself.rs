@@ -1,0 +1,110 @@
+//! Copies of something onto itself, or into itself.
+
+use crate::common::*;
+use haul_testkit::assert_same;
+use std::fs;
+
+#[test]
+fn a_directory_is_not_copied_into_itself_however_it_is_spelled() {
+    let world = World::new();
+    let scene = world.scene(Way::Local);
+    scene.file("tree/sub/x", "x");
+    scene.symlink("tree", "link");
+    scene.symlink("tree/sub", "link-to-sub");
+    scene.symlink("..", "tree/up");
+    let before = scene.snapshot("");
+    for (source, dest) in [
+        ("tree", "tree"),
+        ("tree", "tree/"),
+        ("tree", "tree/new"),
+        ("tree", "tree/new/"),
+        ("tree", "tree/sub"),
+        ("tree", "tree/sub/../sub/new"),
+        ("tree/", "link"),
+        ("tree", "link-to-sub"),
+        ("tree", "tree/up/tree/sub"),
+        ("link/", "tree/sub"),
+        ("tree/.", "tree/sub"),
+        (".", "tree"),
+        ("tree/sub/..", "tree/new"),
+        ("tree/..", "tree"),
+    ] {
+        let run = scene.copy(&["-r"], &[source], dest).run().expect_code(1);
+        let path = format!("{}", scene.path(source).display());
+        let hint = "choose a destination outside of the source";
+        assert_one_error(&run, &path, "the directory would be copied into itself", hint);
+        if dest == "tree/new/" {
+            // It was asked for with its slash.
+            fs::remove_dir(scene.path("tree/new")).expect("an empty directory");
+        }
+    }
+    let rules = haul_testkit::Compare::everything().ignoring_dir_mtimes().ignoring_root();
+    haul_testkit::assert_same_with(&before, &scene.snapshot(""), rules);
+}
+
+#[test]
+fn a_destination_that_the_walk_comes_upon_is_left_out() {
+    let world = World::new();
+    let scene = world.scene(Way::Local);
+    // Links, followed, that lead out of the source to where it is copied to.
+    scene.file("tree/x", "x");
+    scene.symlink("../there", "tree/to-there");
+    scene.mkdir("there");
+    let run = scene.copy(&["-rL"], &["tree"], "there").run().expect_code(1);
+    assert_one_error(&run, "tree/to-there", "copied into itself", "choose a destination");
+    assert_eq!(scene.list("there"), ["tree", "tree/x"]);
+}
+
+#[test]
+fn a_directory_beside_one_with_a_similar_name_is_no_part_of_it() {
+    let world = World::new();
+    let scene = world.scene(Way::Local);
+    scene.file("tree/x", "x");
+    scene.copy(&["-r"], &["tree"], "tree-2").run().expect_ok();
+    scene.copy(&["-r"], &["tree"], "tree/../tree-3").run().expect_ok();
+    assert_same(&scene.snapshot("tree"), &scene.snapshot("tree-2"));
+    assert_same(&scene.snapshot("tree"), &scene.snapshot("tree-3"));
+}
+
+#[test]
+fn a_file_is_not_copied_onto_itself_under_any_name() {
+    let world = World::new();
+    let scene = world.scene(Way::Local);
+    let file = scene.file("dir/file", "x");
+    fs::hard_link(&file, scene.path("hard")).expect("a hard link");
+    scene.symlink("dir", "link");
+    let before = scene.snapshot("");
+    for flags in [&[][..], &["--force"], &["-L"]] {
+        for dest in ["dir/file", "dir", "dir/", "./dir/../dir/file", "hard", "link", "link/file"] {
+            let run = scene.copy(flags, &["dir/file"], dest).run().expect_code(1);
+            assert_one_error(&run, "file", "source and destination are the same file", "");
+        }
+    }
+    assert_same(&before, &scene.snapshot(""));
+}
+
+#[test]
+fn a_tree_copied_onto_itself_stays_as_it_is() {
+    let world = World::new();
+    let scene = world.scene(Way::Local);
+    scene.file("dir/tree/sub/x", "x");
+    let before = scene.snapshot("dir");
+    for flags in ["-r", "-rf"] {
+        let run = scene.copy(&[flags], &["dir/tree"], "dir").run().expect_code(1);
+        let cause = "source and destination are the same directory";
+        assert_one_error(&run, "tree", cause, "");
+        assert_same(&before, &scene.snapshot("dir"));
+    }
+}
+
+#[test]
+fn a_host_that_is_this_machine_loses_nothing_either() {
+    each_remote_way(|scene| {
+        scene.file("tree/x", "content");
+        let before = scene.snapshot("tree");
+        scene.copy(&["-rf"], &["tree/."], "tree").run().expect_ok();
+        let rules = haul_testkit::Compare::everything().ignoring_dir_mtimes();
+        haul_testkit::assert_same_with(&before, &scene.snapshot("tree"), rules);
+        assert_no_strays(&scene.path("tree"));
+    });
+}

@@ -1,0 +1,82 @@
+//! What the user may not read, and where the user may not write.
+
+use crate::common::*;
+use std::os::unix::fs::MetadataExt;
+
+#[test]
+fn what_can_not_be_read_is_told_and_the_others_are_copied() {
+    each_way_as_nobody(|scene| {
+        for name in ["tree/a", "tree/closed/x", "tree/listed/x", "tree/secret", "tree/z"] {
+            scene.file(name, "x");
+        }
+        scene.give_to_nobody("tree");
+        mode(scene.path("tree/secret"), 0o000);
+        mode(scene.path("tree/closed"), 0o000);
+        // It can be opened, and not entered.
+        mode(scene.path("tree/listed"), 0o400);
+        let run = scene.copy(&["-r"], &["tree"], "copy").run().expect_code(1);
+        mode(scene.path("copy/listed"), 0o700);
+        mode(scene.path("tree/closed"), 0o700);
+        let mut errors = errors(&run);
+        errors.sort();
+        assert_eq!(
+            errors,
+            [
+                "tree/closed: can't open the directory: Permission denied",
+                "tree/listed: can't read the directory: Permission denied",
+                "tree/secret: can't open: Permission denied",
+            ],
+            "{run}"
+        );
+        assert_eq!(run.err().matches("  hint: ").count(), 1, "{run}");
+        assert!(run.err().contains("  hint: you need read permission there"), "{run}");
+        assert_eq!(scene.list("copy"), ["a", "listed", "z"]);
+        assert!(run.out().ends_with("; failed 3\n"), "{run}");
+    });
+}
+
+#[test]
+fn a_source_that_can_not_be_read_replaces_nothing() {
+    each_way_as_nobody(|scene| {
+        mode(scene.file("secret", "new"), 0o000);
+        scene.file("dest", "old");
+        scene.give_to_nobody("");
+        let run = scene.copy(&[], &["secret"], "dest").run().expect_code(1);
+        let cause = "can't open: Permission denied";
+        assert_one_error(&run, "secret", cause, "you need read permission");
+        assert_eq!(scene.read("dest"), "old");
+    });
+}
+
+#[test]
+fn a_destination_without_leave_to_write_stays_as_it_is() {
+    each_way_as_nobody(|scene| {
+        scene.file("a", "new");
+        scene.file("tree/sub/b", "b");
+        scene.give_to_nobody("");
+        // Another user's directory: nobody's own would be made writable.
+        scene.file("locked/a", "old");
+        if scene.path("locked").metadata().expect("it is there").uid() == 0 {
+            mode(scene.path("locked"), 0o755);
+        } else {
+            mode(scene.path("locked"), 0o555);
+        }
+        let hint = "you need write permission on the directory";
+
+        let run = scene.copy(&[], &["a"], "locked").run().expect_code(1);
+        let cause = "can't create a file in the directory: Permission denied";
+        assert_one_error(&run, "a", cause, hint);
+        // A whole tree fails with its top, and says so once.
+        let run = scene.copy(&["-r"], &["tree"], "locked").run().expect_code(1);
+        let cause = "can't make the directory: Permission denied";
+        assert_one_error(&run, "tree", cause, hint);
+        assert!(run.out().ends_with("; failed 3\n"), "{run}");
+        // The destination itself can't be made.
+        let run = scene.copy(&[], &["a"], "locked/new/").run().expect_code(4);
+        assert_one_error(&run, &format!("{}", scene.path("locked/new/").display()), cause, hint);
+
+        mode(scene.path("locked"), 0o755);
+        assert_eq!(scene.list("locked"), ["a"]);
+        assert_eq!(scene.read("locked/a"), "old");
+    });
+}

@@ -1,0 +1,79 @@
+//! Sources that are not there.
+
+use crate::common::*;
+
+#[test]
+fn a_missing_source_is_told_and_the_others_are_copied() {
+    each_way(|scene| {
+        scene.file("a", "a");
+        scene.file("b", "b");
+        scene.mkdir("there");
+        let run = scene.copy(&[], &["a", "missing", "b"], "there").run().expect_code(1);
+        let path = format!("{}", scene.path("missing").display());
+        assert_one_error(&run, &path, "nothing is there", "");
+        assert_eq!(scene.list("there"), ["a", "b"]);
+        assert!(run.out().starts_with("copied 2 files, 2 B in "), "{run}");
+        assert!(run.out().ends_with("; failed 1\n"), "{run}");
+    });
+}
+
+#[test]
+fn the_path_to_a_source_can_be_missing_or_lead_through_a_file() {
+    each_way_by_pipe(|scene| {
+        scene.file("a", "a");
+        for (source, cause) in [
+            ("no/such/file", "can't open: No such file or directory"),
+            ("a/b", "can't open: Not a directory"),
+            ("no/.", "can't open: No such file or directory"),
+        ] {
+            let run = scene.copy(&["-r"], &[source], "dest").run().expect_code(1);
+            let errors = errors(&run);
+            let expected = format!("{}: {cause}", scene.path(source).display());
+            assert_eq!(errors, [expected], "{run}");
+            assert!(!scene.exists("dest"));
+        }
+    });
+}
+
+#[test]
+fn a_missing_source_leaves_an_existing_destination_alone() {
+    each_way_by_pipe(|scene| {
+        scene.file("dest", "old");
+        for flags in [&[][..], &["--force"]] {
+            scene.copy(flags, &["missing"], "dest").run().expect_code(1);
+            assert_eq!(scene.read("dest"), "old");
+        }
+        scene.symlink("missing", "dangling");
+        let run = scene.copy(&["-L"], &["dangling"], "dest").run().expect_code(1);
+        assert!(run.err().contains("a symbolic link that leads nowhere"), "{run}");
+        assert_eq!(scene.read("dest"), "old");
+    });
+}
+
+#[test]
+fn an_error_in_one_copy_does_not_hide_in_many() {
+    each_way_by_pipe(|scene| {
+        for n in 0..300 {
+            scene.file(format!("tree/{n:03}"), "x");
+        }
+        scene.symlink("missing", "tree/150-dangling");
+        let run = scene.copy(&["-rL"], &["tree"], "copy").run().expect_code(1);
+        assert_one_error(&run, "tree/150-dangling", "leads nowhere", "");
+        assert_eq!(scene.list("copy").len(), 300);
+    });
+}
+
+#[test]
+fn a_file_that_does_not_tell_its_size_is_refused_and_not_copied_as_empty() {
+    each_way_by_pipe(|scene| {
+        if !std::path::Path::new("/proc/version").exists() {
+            eprintln!("skipped: no /proc here");
+            return;
+        }
+        scene.symlink("/proc/version", "version");
+        scene.file("dest", "old");
+        let run = scene.copy(&["-L"], &["version"], "dest").run().expect_code(1);
+        assert_one_error(&run, "version", "its size is not known before it is read", "");
+        assert_eq!(scene.read("dest"), "old");
+    });
+}

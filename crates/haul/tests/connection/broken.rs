@@ -1,0 +1,105 @@
+//! A connection that breaks in the middle of a copy: exit code 3 within
+//! seconds, nothing half done, and the same command again does the rest.
+
+use crate::common::*;
+use crate::transfer::{Transfer, is_whole_or_absent};
+use haul_testkit::haul::Outcome;
+use haul_testkit::proc::{self, Signal};
+use haul_testkit::{assert_same, tree};
+use std::ffi::OsStr;
+use std::fs;
+use std::time::Duration;
+
+#[track_caller]
+fn assert_lost(run: &Outcome) {
+    let errors = errors(run);
+    assert!(
+        matches!(&errors[..], [error] if error.starts_with("the connection to haul-test was lost")),
+        "{run}"
+    );
+    let hint = "  hint: run the same command again: what is finished is skipped\n";
+    assert!(run.err().ends_with(hint), "{run}");
+}
+
+#[test]
+fn an_agent_that_is_killed_breaks_the_copy_and_no_more() {
+    each_remote_way(|scene| {
+        let transfer = Transfer::start(scene);
+        proc::signal(transfer.agent(), Signal::KILL);
+        assert_lost(&transfer.ends_with(3));
+    });
+}
+
+#[test]
+fn an_ssh_that_is_killed_breaks_the_copy_and_no_more() {
+    each_remote_way(|scene| {
+        let transfer = Transfer::start(scene);
+        proc::signal(transfer.ssh(), Signal::KILL);
+        let run = transfer.ends_with(3);
+        assert_lost(&run);
+        assert!(run.err().contains("ssh was ended by signal 9"), "{run}");
+    });
+}
+
+#[test]
+fn a_host_that_goes_away_breaks_the_copy_and_no_more() {
+    for way in Way::REMOTE {
+        let world = World::new();
+        let scene = world.scene(way);
+        let transfer = Transfer::start(&scene);
+        world.sshd().cut();
+        assert_lost(&transfer.ends_with(3));
+    }
+}
+
+#[test]
+fn an_agent_ends_when_its_client_is_killed() {
+    each_remote_way(|scene| {
+        let transfer = Transfer::start(scene);
+        transfer.running.signal(Signal::KILL);
+        transfer.was_killed();
+    });
+}
+
+#[test]
+fn an_agent_ends_when_its_client_is_killed_with_all_its_ssh() {
+    each_remote_way(|scene| {
+        let transfer = Transfer::start(scene);
+        transfer.running.kill_group();
+        transfer.was_killed();
+    });
+}
+
+#[test]
+fn a_connection_that_breaks_at_any_byte_is_told_and_leaves_nothing_half_done() {
+    each_remote_way(|scene| {
+        tree::sizes(scene.path("tree"), 1).expect("a tree");
+        let source = scene.snapshot("tree");
+        // What one direction carries before it ends: so many reads of so much.
+        let bytes = [0, 1, 4, 5, 6, 23, 24, 25, 60, 200, 1000, 5000].map(|count| (count, 1));
+        for (count, len) in bytes.into_iter().chain([(20, 4096), (300, 4096)]) {
+            let part = format!("dd count={count} bs={len} status=none");
+            for lines in [
+                format!("shift\nsh -c \"$*\" | {{ {part}; kill $$; }}"),
+                format!("shift\n{part} | sh -c \"$*\""),
+            ] {
+                let rsh = script(&scene.path("rsh"), &lines);
+                let remote = ["--rsh".as_ref(), rsh.as_os_str(), "--remote-haul".as_ref()];
+                let remote = [&remote[..], &[OsStr::new(HAUL)]].concat();
+                let copy = scene.copy_by(&remote, &["-r"], &["tree"], "there/");
+                let run = copy.limit(Duration::from_secs(20)).run();
+                if run.code == Some(0) {
+                    // That direction carries less.
+                    assert_same(&source, &scene.snapshot("there/tree"));
+                } else {
+                    assert_eq!(run.code, Some(3), "{lines}\n{run}");
+                    assert_eq!(errors(&run).len(), 1, "{lines}\n{run}");
+                }
+                if scene.exists("there/tree") {
+                    is_whole_or_absent(scene, &source);
+                }
+                let _ = fs::remove_dir_all(scene.path("there"));
+            }
+        }
+    });
+}

@@ -1,0 +1,105 @@
+//! Ctrl-C and its relatives: exit code 130, nothing half done, and the same
+//! command again does the rest.
+
+use crate::common::*;
+use crate::transfer::{SOON, Transfer};
+use haul_testkit::haul::Outcome;
+use haul_testkit::proc::{self, Signal};
+use haul_testkit::{assert_same, tree};
+use std::fs;
+use std::time::{Duration, Instant};
+
+#[track_caller]
+fn assert_interrupted(run: &Outcome) {
+    assert_eq!(errors(run), ["interrupted"], "{run}");
+    let hint = "  hint: run the same command again: what is finished is skipped\n";
+    assert!(run.err().ends_with(hint), "{run}");
+}
+
+#[test]
+fn ctrl_c_ends_a_copy_cleanly() {
+    each_remote_way(|scene| {
+        let transfer = Transfer::start(scene);
+        // The terminal sends it to ssh too.
+        transfer.running.signal_group(Signal::INT);
+        assert_interrupted(&transfer.ends_with(130));
+    });
+}
+
+#[test]
+fn a_signal_to_haul_alone_ends_a_copy_cleanly() {
+    for signals in [[Signal::INT, Signal::TERM], [Signal::HUP, Signal::INT]] {
+        each_remote_way(|scene| {
+            let transfer = Transfer::start(scene);
+            transfer.running.signal(signals[usize::from(scene.way == Way::Upload)]);
+            assert_interrupted(&transfer.ends_with(130));
+        });
+    }
+}
+
+#[test]
+fn ctrl_c_ends_a_copy_whose_host_hangs() {
+    each_remote_way(|scene| {
+        let transfer = Transfer::start(scene);
+        let agent = transfer.agent();
+        proc::signal(agent, Signal::STOP);
+        std::thread::sleep(Duration::from_millis(300));
+        transfer.running.signal_group(Signal::INT);
+        let since = Instant::now();
+        while transfer.running.is_running() {
+            assert!(since.elapsed() < SOON, "it waits for the host");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        proc::signal(agent, Signal::CONT);
+        assert_interrupted(&transfer.ends_with(130));
+    });
+}
+
+#[test]
+fn ctrl_c_ends_a_copy_on_one_machine_cleanly() {
+    let world = World::new();
+    let scene = world.scene(Way::Local);
+    tree::many(scene.path("tree"), 2000, 5000, 10, 1).expect("a tree");
+    tree::random_file(scene.path("tree/big"), 40 << 20, 2).expect("a file");
+    scene.file("there/tree/dir-009/file-00009", "old");
+    let source = scene.snapshot("tree");
+    for files in [1, 30, 300] {
+        let running = scene.copy(&["-r"], &["tree"], "there").spawn().expect("it starts");
+        let some = || {
+            let files_of = |dir: u32| fs::read_dir(scene.path(format!("there/tree/dir-{dir:03}")));
+            (0..10).filter_map(|dir| files_of(dir).ok()).map(Iterator::count).sum::<usize>() > files
+        };
+        assert!(running.until(Duration::from_secs(20), some), "it does not come to its middle");
+        running.signal_group(Signal::INT);
+        let since = Instant::now();
+        let run = running.wait().expect("it ends").expect_code(130);
+        assert!(since.elapsed() < SOON, "{run}");
+        assert_interrupted(&run);
+        crate::transfer::is_whole_or_absent(&scene, &source);
+    }
+    scene.copy(&["-r"], &["tree"], "there").run().expect_ok();
+    assert_same(&source, &scene.snapshot("there/tree"));
+    assert_no_strays(&scene.path("there"));
+}
+
+#[test]
+fn ctrl_c_while_ssh_still_connects_is_an_interruption() {
+    let world = World::new();
+    let scene = world.scene(Way::Upload);
+    scene.file("a", "a");
+    let config = scene.file("config", "Host haul-test\n  ProxyCommand sleep 60\n");
+    let rsh = format!("ssh -F {}", config.display());
+    for words in [["a", "haul-test:b"], ["haul-test:b", "b"]] {
+        let haul = scene.haul().arg("copy").args(words).args(["--rsh", &rsh]);
+        let running = haul.spawn().expect("it starts");
+        let connects = || {
+            let sleeps = |pid: &u32| proc::command_line(*pid).last().is_some_and(|w| w == b"60");
+            proc::descendants(running.pid()).iter().any(sleeps)
+        };
+        assert!(running.until(Duration::from_secs(20), connects));
+        running.signal_group(Signal::INT);
+        let run = running.wait().expect("it ends").expect_code(130);
+        assert!(run.usage.wall < Duration::from_secs(20), "{run}");
+        assert_interrupted(&run);
+    }
+}

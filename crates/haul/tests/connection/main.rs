@@ -1,0 +1,12 @@
+//! The connection to a host: how it is made, why there may be none, and what
+//! is left when it breaks.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod broken;
+mod interrupted;
+mod refused;
+mod remote_haul;
+mod ssh;
+mod transfer;

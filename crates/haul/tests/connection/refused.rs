@@ -1,0 +1,161 @@
+//! No connection comes about: exit code 3, the host's name, and what to do.
+
+use crate::common::*;
+use haul_testkit::haul::Outcome;
+use std::fs;
+use std::net::TcpListener;
+use std::process::Command;
+use std::time::Duration;
+
+/// Runs `test` on what each command that needs a host says when that can't be
+/// reached with `rsh`.
+fn each_command(scene: &Scene<'_>, rsh: &str, test: impl Fn(&Outcome)) {
+    scene.file("a", "a");
+    for words in [
+        &["copy", "a", "haul-test:b"][..],
+        &["copy", "haul-test:a", "b"],
+        &["ls", "haul-test:"],
+        &["hash", "haul-test:a"],
+    ] {
+        let haul = scene.haul().args(words).args(["--rsh", rsh, "--remote-haul", HAUL]);
+        let run = haul.limit(Duration::from_secs(20)).run();
+        let run = run.expect_code(3);
+        assert_eq!(run.out(), "", "{run}");
+        test(&run);
+        assert!(!scene.exists("b"));
+    }
+}
+
+/// The errors without what ssh itself said, which is shown as it comes.
+#[track_caller]
+fn assert_says(run: &Outcome, error: &str, hint: &str) {
+    let text = run.err();
+    let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with("ssh: ")).collect();
+    let said = match lines[..] {
+        [first, second] => first.starts_with(&format!("haul: {error}")) && second.contains(hint),
+        _ => false,
+    };
+    assert!(said && lines[1].starts_with("  hint: "), "expected {error} and {hint}\n{run}");
+}
+
+#[test]
+fn a_host_that_does_not_answer_is_unreachable() {
+    let world = World::new();
+    let scene = world.scene(Way::Upload);
+    // Free for as long as nobody else takes it, and nobody listens.
+    let port = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("its number");
+    let config = format!("Host haul-test\n  HostName 127.0.0.1\n  Port {}\n", port.port());
+    let config = scene.file("config", config);
+    let rsh = format!("ssh -F {}", config.display());
+    each_command(&scene, &rsh, |run| {
+        assert_says(run, "can't reach haul-test: connect to host 127.0.0.1", "'ssh haul-test'");
+        assert!(run.err().contains("Connection refused"), "{run}");
+    });
+}
+
+#[test]
+fn a_host_that_nobody_knows_is_unreachable() {
+    let world = World::new();
+    let scene = world.scene(Way::Upload);
+    let config = scene.file("config", "Host *\n  HostName no-such-host.invalid\n");
+    let rsh = format!("ssh -F {}", config.display());
+    each_command(&scene, &rsh, |run| {
+        let error = "can't reach haul-test: Could not resolve hostname no-such-host.invalid";
+        assert_says(run, error, "check host name, port and network");
+    });
+}
+
+#[test]
+fn a_login_that_is_refused_is_told_from_a_host_that_is_not_there() {
+    let world = World::new();
+    let scene = world.scene(Way::Upload);
+    let stranger = scene.path("stranger");
+    run(Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(&stranger));
+    let config = fs::read_to_string(world.sshd().ssh_config()).expect("a configuration");
+    let config = config.replace("user_key", "no_such_key");
+    let config = scene.file("config", config);
+    let rsh = format!("ssh -F {} -i {}", config.display(), stranger.display());
+    each_command(&scene, &rsh, |run| {
+        assert_says(run, "login to haul-test refused: ", "check the user name");
+        assert!(run.err().contains("Permission denied (publickey)"), "{run}");
+    });
+}
+
+#[test]
+fn another_key_than_the_known_one_is_a_warning_to_take_seriously() {
+    let world = World::new();
+    let scene = world.scene(Way::Upload);
+    let other = scene.path("other");
+    run(Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(&other));
+    let key = fs::read_to_string(other.with_extension("pub")).expect("a key");
+    let port = world.sshd().port();
+    let known = scene.file("known", format!("[127.0.0.1]:{port} {key}"));
+    let rsh = format!("{} -oUserKnownHostsFile={}", world.sshd().rsh(), known.display());
+    each_command(&scene, &rsh, |run| {
+        assert_says(run, "the key of haul-test has changed", "ask who runs haul-test");
+    });
+}
+
+#[test]
+fn a_program_in_place_of_ssh_that_is_not_there_is_told() {
+    let world = World::new();
+    let scene = world.scene(Way::Upload);
+    each_command(&scene, "/nowhere/my-ssh", |run| {
+        let error = "can't start '/nowhere/my-ssh' to reach haul-test: No such file";
+        assert_says(run, error, "name another program with --rsh");
+    });
+}
+
+#[test]
+fn names_of_hosts_and_users_that_could_be_options_start_nothing() {
+    let world = World::new();
+    let scene = world.scene(Way::Upload);
+    scene.file("a", "a");
+    let trap = scene.path("trapped");
+    let touch = format!("touch '{}'", trap.display());
+    let rsh = script(&scene.path("ssh"), &touch);
+    for location in [
+        format!("-oProxyCommand={touch}:a"),
+        format!("ssh://-oProxyCommand={touch}/a"),
+        format!("-oProxyCommand={touch}@host:a"),
+        "-v:a".to_owned(),
+        "user@-v:a".to_owned(),
+        "ssh://%2doProxyCommand=x/a".to_owned(),
+        "host;touch trapped:a".to_owned(),
+        "$(touch trapped):a".to_owned(),
+        "`touch trapped`:a".to_owned(),
+        "a|touch trapped:a".to_owned(),
+        "host\n:a".to_owned(),
+        "host name:a".to_owned(),
+        ":a".to_owned(),
+    ] {
+        for words in [["copy", "--", "a", &location], ["copy", "--", &location, "b"]] {
+            // A slash makes it a path here; so does nothing in front of the colon.
+            let here = location.starts_with(':') || location.find('/') < location.find(':');
+            if here && !location.starts_with("ssh://") {
+                continue;
+            }
+            let haul = scene.haul().arg(words[0]).arg("--rsh").arg(&rsh).args(&words[1..]);
+            let run = haul.run().expect_code(2);
+            assert!(run.err().contains(" refused: "), "{run}");
+            assert_eq!(run.out(), "");
+            assert!(!trap.exists() && !scene.exists("b"), "{location}");
+        }
+        let run = scene.haul().args(["ls", "--rsh"]).arg(&rsh).arg("--").arg(&location).run();
+        assert_ne!(run.code, Some(0), "{run}");
+        assert!(!trap.exists(), "{location}");
+    }
+}
+
+#[test]
+fn a_destination_that_is_wrong_costs_no_login() {
+    let world = World::new();
+    let scene = world.scene(Way::Download);
+    let trap = scene.path("started");
+    let rsh = script(&scene.path("rsh"), &format!("touch '{}'\nsleep 5", trap.display()));
+    for words in [&["copy", "a:x", "b:x", "here"][..], &["copy", "a:x", "b:y"], &["copy", "a:x"]] {
+        let haul = scene.haul().args(words).arg("--rsh").arg(&rsh);
+        haul.run().expect_code(2);
+        assert!(!trap.exists());
+    }
+}

@@ -1,0 +1,134 @@
+//! A copy that is caught in the middle, and what must hold after it.
+
+use crate::common::*;
+use haul_testkit::haul::{Outcome, Running};
+use haul_testkit::proc;
+use haul_testkit::{Snapshot, assert_same, snapshot, tree};
+use std::fs;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How soon everything has to be over.
+pub(crate) const SOON: Duration = Duration::from_secs(5);
+
+/// Takes most of a second while ssh compresses it, which it can't.
+const BIG: u64 = 32 << 20;
+
+/// What has been moved when the copy is in its middle.
+const MIDDLE: u64 = 4 << 20;
+
+/// A tree of small files and a big one, of which an older version is at the
+/// destination, on its way.
+pub(crate) struct Transfer<'s, 'w> {
+    scene: &'s Scene<'w>,
+    source: Snapshot,
+    agent: u32,
+    pub(crate) running: Running,
+    since: Instant,
+}
+
+impl<'s, 'w> Transfer<'s, 'w> {
+    /// Starts it, and returns when it is in its middle.
+    pub(crate) fn start(scene: &'s Scene<'w>) -> Transfer<'s, 'w> {
+        tree::sizes(scene.path("tree"), 1).expect("a tree");
+        tree::random_file(scene.path("tree/big"), BIG, 2).expect("a file");
+        scene.file("there/tree/big", "old");
+        let source = snapshot(scene.path("tree")).expect("the tree can be read");
+        let slow = format!("{} -oCompression=yes", scene.sshd().rsh());
+        let remote = ["--rsh", &slow, "--remote-haul", HAUL];
+        let haul = scene.copy_by(&remote, &["-r"], &["tree"], "there");
+        let running = haul.spawn().expect("it starts");
+        let moved = || ssh_of(&running).is_some_and(|ssh| read_by(ssh) > MIDDLE);
+        assert!(running.until(Duration::from_secs(20), moved), "it does not come to its middle");
+        let agent = agent_of(scene).expect("an agent at work");
+        Transfer { scene, source, agent, running, since: Instant::now() }
+    }
+
+    /// The ssh of the running copy.
+    pub(crate) fn ssh(&self) -> u32 {
+        ssh_of(&self.running).expect("it runs")
+    }
+
+    /// The agent of the running copy.
+    pub(crate) fn agent(&self) -> u32 {
+        self.agent
+    }
+
+    /// Waits for its end, which has to come soon, and checks that nothing is
+    /// half done; then the same command finishes.
+    pub(crate) fn ends_with(self, code: i32) -> Outcome {
+        let Transfer { scene, source, agent, running, since } = self;
+        let run = running.wait().expect("it ends").expect_code(code);
+        assert!(since.elapsed() < SOON, "{:?}\n{run}", since.elapsed());
+        is_gone_soon(agent);
+        is_whole_or_absent(scene, &source);
+        finishes(scene, &source);
+        run
+    }
+
+    /// The same for a copy that was killed and says nothing any more.
+    pub(crate) fn was_killed(self) {
+        let Transfer { scene, source, agent, running, .. } = self;
+        let run = running.wait().expect("it ends");
+        assert_eq!(run.signal, Some(9), "{run}");
+        is_gone_soon(agent);
+        is_whole_or_absent(scene, &source);
+        finishes(scene, &source);
+    }
+}
+
+/// The ssh that makes the connection, not the one that is asked for settings.
+fn ssh_of(running: &Running) -> Option<u32> {
+    proc::descendants(running.pid()).into_iter().find(|&pid| {
+        let words = proc::command_line(pid);
+        words.first().is_some_and(|word| word == b"ssh") && !words.iter().any(|word| word == b"-G")
+    })
+}
+
+/// Bytes that a process has read.
+fn read_by(pid: u32) -> u64 {
+    let io = fs::read_to_string(format!("/proc/{pid}/io")).unwrap_or_default();
+    let read = io.lines().find_map(|line| line.strip_prefix("rchar: "));
+    read.and_then(|count| count.parse().ok()).unwrap_or(0)
+}
+
+/// The agent that works in the scene's directory: the server may have others.
+fn agent_of(scene: &Scene<'_>) -> Option<u32> {
+    let works_here = |&pid: &u32| {
+        let fds = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+        fds.filter_map(|fd| fs::read_link(fd.path()).ok())
+            .any(|path| path.starts_with(scene.path("")))
+    };
+    scene.sshd().agents().into_iter().find(works_here)
+}
+
+fn is_gone_soon(agent: u32) {
+    let end = Instant::now() + SOON;
+    while proc::is_alive(agent) {
+        assert!(Instant::now() < end, "the agent is still there");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Every file at the destination is the source's, or the one from before.
+pub(crate) fn is_whole_or_absent(scene: &Scene<'_>, source: &Snapshot) {
+    assert_no_strays(&scene.path("there"));
+    let there = scene.snapshot("there/tree");
+    let there_file = |path: &[u8]| scene.path("there/tree").join(os(path));
+    for (path, facts) in there.files() {
+        if facts.size == 3 {
+            assert_eq!(fs::read(there_file(path)).expect("a file"), b"old");
+            continue;
+        }
+        let whole = source.files().find(|(name, _)| *name == path).map(|(_, whole)| whole);
+        let whole = whole.expect("a file of the source");
+        assert_eq!(facts.digest, whole.digest, "half a file: {}", path.escape_ascii());
+    }
+}
+
+/// The same command does the rest.
+pub(crate) fn finishes(scene: &Scene<'_>, source: &Snapshot) {
+    scene.copy(&["-r"], &["tree"], "there").run().expect_ok();
+    assert_same(source, &scene.snapshot("there/tree"));
+    assert_no_strays(&scene.path("there"));
+}

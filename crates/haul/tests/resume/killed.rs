@@ -1,0 +1,85 @@
+//! kill -9 at random moments, again and again.
+
+use crate::common::*;
+use crate::{BLOCK, LEN, SOON, finish, left, make_big, on_record};
+use haul_testkit::content::Stream;
+use haul_testkit::proc::{self, Signal};
+use std::fs;
+use std::time::Duration;
+
+/// Kills in each way and for each victim, unless `HAUL_TEST_KILLS` says more.
+const KILLS: u64 = 8;
+
+/// The longest that a copy is left alone, in milliseconds.
+const PAUSE_MAX_MS: u64 = 60;
+
+/// Who is killed.
+#[derive(Debug, Clone, Copy)]
+enum Victim {
+    Client,
+    Agent,
+    Ssh,
+}
+
+fn kills() -> u64 {
+    std::env::var("HAUL_TEST_KILLS")
+        .map_or(KILLS, |n| n.parse().expect("HAUL_TEST_KILLS is a number"))
+}
+
+/// Kills copies in a row until one ends by itself; what was on record at the
+/// last kill is not moved again.
+fn kill_until_done(scene: &Scene<'_>, victims: &[Victim]) {
+    make_big(scene);
+    let mut random = Stream::new(41 + scene.way as u64);
+    let mut left_to_kill = kills();
+    let mut continued = 0;
+    while left_to_kill > 0 {
+        let victim = victims[(left_to_kill % victims.len() as u64) as usize];
+        left_to_kill -= 1;
+        let before = on_record(scene);
+        let running = scene.copy(&["-q"], &["big"], "to").spawn().expect("it starts");
+        let some = || on_record(scene) > before || !left(scene, "big").is_empty();
+        assert!(running.until(SOON, some), "it does not get on");
+        std::thread::sleep(Duration::from_millis(random.below(PAUSE_MAX_MS)));
+        match victim {
+            Victim::Client => running.signal(Signal::KILL),
+            Victim::Agent => scene
+                .sshd()
+                .agents()
+                .into_iter()
+                .for_each(|agent| proc::signal(agent, Signal::KILL)),
+            Victim::Ssh => scene.sshd().cut(),
+        }
+        running.wait().expect("it ends");
+        std::thread::sleep(Duration::from_millis(80));
+        let after = on_record(scene);
+        if left(scene, "big").is_empty() {
+            assert!(after >= before, "{victim:?}: {before} blocks were there, {after} are");
+            continued += u64::from(before > 0);
+            continue;
+        }
+        // It was done first: the same once more from the start.
+        finish(scene, &[]);
+        fs::remove_file(scene.path("to/big")).expect("removed");
+    }
+    assert!(continued > 0 || kills() < 4, "no copy was ever continued");
+    let blocks = on_record(scene);
+    assert_eq!(finish(scene, &[]), LEN - blocks * BLOCK);
+}
+
+#[test]
+fn a_local_copy_that_is_killed_goes_on() {
+    each_of(&[Way::Local], |_| {}, |scene| kill_until_done(scene, &[Victim::Client]));
+}
+
+#[test]
+fn an_upload_that_is_killed_goes_on() {
+    let victims = [Victim::Client, Victim::Agent, Victim::Ssh];
+    each_of(&[Way::Upload], |_| {}, |scene| kill_until_done(scene, &victims));
+}
+
+#[test]
+fn a_download_that_is_killed_goes_on() {
+    let victims = [Victim::Client, Victim::Agent, Victim::Ssh];
+    each_of(&[Way::Download], |_| {}, |scene| kill_until_done(scene, &victims));
+}

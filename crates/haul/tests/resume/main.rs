@@ -1,0 +1,97 @@
+//! What a user sees of resuming: a copy of a large file that was stopped, in
+//! whatever way, goes on where it was when the same command runs again.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod damaged;
+mod killed;
+mod stopped;
+
+use common::*;
+use haul_testkit::haul::{Outcome, Running};
+use haul_testkit::tree;
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Length of the block, the journal's header and its records, as documented.
+const BLOCK: u64 = 4 << 20;
+const HEADER: u64 = 256;
+const RECORD: u64 = 32;
+
+/// A file that is large enough to be resumed; its last block is a short one.
+const LEN: u64 = 96 * (1 << 20) + 4321;
+
+/// How long a copy may take until it has done something.
+const SOON: Duration = Duration::from_secs(20);
+
+/// Makes the source `big`.
+fn make_big(scene: &Scene<'_>) {
+    tree::random_file(scene.path("big"), LEN, 7).expect("a file");
+    scene.mkdir("to");
+}
+
+/// The files in `to` whose names end so.
+fn left(scene: &Scene<'_>, ending: &str) -> Vec<PathBuf> {
+    let entries = fs::read_dir(scene.path("to")).expect("a directory");
+    let paths = entries.map(|entry| entry.expect("an entry").path());
+    paths.filter(|path| path.to_string_lossy().ends_with(ending)).collect()
+}
+
+/// Blocks that the journal in `to` claims.
+fn on_record(scene: &Scene<'_>) -> u64 {
+    match &left(scene, ".journal")[..] {
+        [] => 0,
+        [journal] => {
+            let len = fs::metadata(journal).map_or(HEADER, |stat| stat.len());
+            len.saturating_sub(HEADER) / RECORD
+        }
+        several => panic!("{several:?}"),
+    }
+}
+
+/// Starts a copy and waits until `blocks` are on record.
+fn start(scene: &Scene<'_>, flags: &[&str], blocks: u64) -> Running {
+    let running = scene.copy(flags, &["big"], "to").spawn().expect("it starts");
+    let done = running.until(SOON, || on_record(scene) >= blocks || !left(scene, "big").is_empty());
+    assert!(done, "it does not come to block {blocks}");
+    running
+}
+
+/// Starts a copy and kills it when `blocks` are on record.
+fn interrupt(scene: &Scene<'_>, blocks: u64) -> u64 {
+    let running = start(scene, &["-q"], blocks);
+    running.kill_group();
+    running.wait().expect("it ends");
+    // An agent notices a little later.
+    let mut before = u64::MAX;
+    while on_record(scene) != before {
+        before = on_record(scene);
+        std::thread::sleep(Duration::from_millis(60));
+    }
+    assert!(left(scene, "big").is_empty(), "it was done before it could be interrupted");
+    before
+}
+
+/// Runs the copy to its end, checks that all is well, and gives the bytes that
+/// were moved.
+#[track_caller]
+fn finish(scene: &Scene<'_>, flags: &[&str]) -> u64 {
+    let flags: Vec<&str> = flags.iter().copied().chain(["--json"]).collect();
+    let run = scene.copy(&flags, &["big"], "to").run().expect_ok();
+    let same =
+        fs::read(scene.path("big")).expect("read") == fs::read(scene.path("to/big")).expect("read");
+    assert!(same, "the copy differs");
+    assert_eq!(scene.list("to"), ["big"], "something of haul's is left");
+    moved(&run)
+}
+
+/// The summary's count of bytes that were moved.
+#[track_caller]
+fn moved(run: &Outcome) -> u64 {
+    let out = run.out();
+    let summary = out.lines().last().expect("a summary");
+    let rest = summary.split("\"moved\":").nth(1).expect("it counts what was moved");
+    rest.split(',').next().and_then(|n| n.parse().ok()).expect("a number")
+}

@@ -1,0 +1,99 @@
+//! Copies that are stopped in an orderly way, or stand in each other's.
+
+use crate::common::*;
+use crate::{BLOCK, LEN, finish, interrupt, left, make_big, on_record, start};
+use haul_testkit::proc::Signal;
+use haul_testkit::{Mount, tree};
+use std::fs;
+use std::process::Command;
+
+#[test]
+fn after_ctrl_c_nothing_is_moved_twice() {
+    each_way(|scene| {
+        make_big(scene);
+        let running = start(scene, &["-q"], 4);
+        running.signal(Signal::INT);
+        running.wait().expect("it ends").expect_code(130);
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        let blocks = on_record(scene);
+        assert!(blocks >= 4);
+        assert_eq!(finish(scene, &[]), LEN - blocks * BLOCK);
+    });
+}
+
+#[test]
+fn no_resume_begins_anew_and_leaves_nothing() {
+    each_way(|scene| {
+        make_big(scene);
+        interrupt(scene, 4);
+        assert_eq!(finish(scene, &["--no-resume"]), LEN);
+        fs::remove_file(scene.path("to/big")).expect("removed");
+        let running = scene.copy(&["-q", "--no-resume"], &["big"], "to").spawn().expect("starts");
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        running.kill_group();
+        running.wait().expect("it ends");
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        assert!(left(scene, ".journal").is_empty() && left(scene, ".part").is_empty());
+    });
+}
+
+#[test]
+fn a_second_haul_on_the_same_file_is_told_so() {
+    each_way(|scene| {
+        make_big(scene);
+        let first = start(scene, &["-q"], 1);
+        if scene.way == Way::Upload {
+            scene
+                .sshd()
+                .agents()
+                .into_iter()
+                .for_each(|a| haul_testkit::proc::signal(a, Signal::STOP));
+        }
+        first.signal(Signal::STOP);
+        let second = scene.copy(&[], &["big"], "to").run();
+        assert_eq!(second.code, Some(1), "{second}");
+        assert_one_error(&second, "big", "another haul is writing", "wait until the other haul");
+        scene.sshd().agents().into_iter().for_each(|a| haul_testkit::proc::signal(a, Signal::CONT));
+        first.signal(Signal::CONT);
+        first.wait().expect("it ends").expect_ok();
+        assert_eq!(scene.list("to"), ["big"]);
+        assert_eq!(finish(scene, &[]), 0);
+    });
+}
+
+#[test]
+fn a_full_disk_keeps_what_is_there_and_the_next_run_goes_on() {
+    each_way(|scene| {
+        let Some(small) = Mount::tmpfs(60 << 20) else { return };
+        tree::random_file(scene.path("big"), LEN, 7).expect("a file");
+        fs::write(small.join("big"), "old").expect("written");
+        scene.symlink(small.path(), "to");
+        let run = scene.copy(&[], &["big"], "to").run().expect_code(4);
+        assert!(run.err().contains("No space left on device"), "{run}");
+        assert_eq!(scene.read("to/big"), "old");
+        let grown = format!("remount,size={}", 300 << 20);
+        run_command(Command::new("mount").args(["-o", &grown]).arg(small.path()));
+        let run = scene.copy(&["--json"], &["big"], "to").run().expect_ok();
+        assert!(crate::moved(&run) < LEN / 2, "{run}");
+        assert!(
+            fs::read(scene.path("big")).expect("read")
+                == fs::read(small.join("big")).expect("read")
+        );
+        assert_eq!(fs::read_dir(small.path()).expect("read").count(), 1);
+    });
+}
+
+fn run_command(command: &mut Command) {
+    crate::common::run(command);
+}
+
+#[test]
+fn a_stage_that_nothing_continues_is_removed_by_the_next_copy() {
+    each_way(|scene| {
+        make_big(scene);
+        interrupt(scene, 4);
+        fs::remove_file(scene.path("big")).expect("removed");
+        tree::random_file(scene.path("big"), LEN - 1, 9).expect("a file");
+        assert_eq!(finish(scene, &[]), LEN - 1);
+    });
+}
