@@ -1,0 +1,37 @@
+//! The payload of a listing: whatever decodes has names that lead nowhere else,
+//! times that the system takes as times, and a cost that counts its memory.
+
+#![no_main]
+
+use haul_model::{Kind, MAX_NAME_LEN};
+use haul_proto::{FrameType, ListItem, Message, decode};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|payload: &[u8]| {
+    if payload.len() > FrameType::List.payload_max() as usize {
+        return;
+    }
+    let Ok(Message::List(items)) = decode(FrameType::List, payload) else { return };
+    assert!(items.len() <= payload.len());
+    for item in &items {
+        match item {
+            ListItem::Entry { entry, .. } => {
+                assert!(entry.mtime.nanos < 1_000_000_000);
+                assert!(entry.id.is_none());
+                let name = entry.name.as_ref().map_or(&b"x"[..], |name| name.as_bytes());
+                assert!((1..=MAX_NAME_LEN).contains(&name.len()));
+                assert!(!name.contains(&b'/') && !name.contains(&0));
+                assert!(name != b"." && name != b"..");
+                let target = match &entry.kind {
+                    Kind::Symlink { target } => target.len(),
+                    _ => 0,
+                };
+                assert!(item.cost() >= target as u64);
+            }
+            ListItem::Fault { name, fault, .. } => {
+                assert!(item.cost() >= (name.len() + fault.message.len()) as u64);
+            }
+            ListItem::DirEnd { .. } => {}
+        }
+    }
+});

@@ -1,0 +1,134 @@
+//! Records the seeds: a real upload and a real download between a client and an
+//! agent in this process, cut into what each target takes.
+
+use haul_engine::Placement;
+use haul_fuzz::{ASKED, Place, Quiet, job};
+use haul_net::Connection;
+use haul_proto::{FrameType, HEADER_LEN, Header};
+use std::error::Error;
+use std::fs;
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+/// What passed in one direction.
+#[derive(Clone, Default)]
+struct Tape(Arc<Mutex<Vec<u8>>>);
+
+impl Tape {
+    fn push(&self, bytes: &[u8]) {
+        self.0.lock().expect("nobody panicked").extend_from_slice(bytes);
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        self.0.lock().expect("nobody panicked").clone()
+    }
+}
+
+/// A stream whose bytes are kept.
+struct Taped<T>(T, Tape);
+
+impl<T: Read> Read for Taped<T> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let len = self.0.read(buf)?;
+        self.1.push(&buf[..len]);
+        Ok(len)
+    }
+}
+
+impl<T: Write> Write for Taped<T> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let len = self.0.write(bytes)?;
+        self.1.push(&bytes[..len]);
+        Ok(len)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let seeds = Path::new(env!("CARGO_MANIFEST_DIR")).join("seeds");
+    let mut uploads = Place::with_sources();
+    uploads.clear();
+    let (client, agent) = converse(Placement::Upload, &uploads)?;
+    store(&seeds, "upload", &client, &agent)?;
+    fs::create_dir_all(seeds.join("sender"))?;
+    fs::write(seeds.join("sender/upload"), after_greeting(&agent))?;
+    let mut downloads = Place::with_sources();
+    downloads.clear();
+    let (client, agent) = converse(Placement::Download, &downloads)?;
+    store(&seeds, "download", &client, &agent)?;
+    fs::create_dir_all(seeds.join("receiver"))?;
+    fs::write(seeds.join("receiver/download"), after_greeting(&agent))?;
+    fs::create_dir_all(seeds.join("path"))?;
+    for (number, name) in haul_testkit::nasty::NAMES.iter().enumerate() {
+        fs::write(seeds.join(format!("path/{number:02}")), name)?;
+    }
+    for (name, path) in [("climbs", &b"a/../b"[..]), ("absolute", b"/etc"), ("deep", b"a/b/c")] {
+        fs::write(seeds.join("path").join(name), path)?;
+    }
+    Ok(())
+}
+
+/// Runs the job and returns what the client said, and the agent.
+fn converse(
+    place_roles: fn(Connection) -> Placement,
+    place: &Place,
+) -> Result<(Vec<u8>, Vec<u8>), Box<dyn Error>> {
+    let (here, there) = UnixStream::pair()?;
+    let (client, agent) = (Tape::default(), Tape::default());
+    let input = Taped(there.try_clone()?, client.clone());
+    // The agent confines the thread that it runs in.
+    let served = thread::spawn(move || haul_engine::serve(input, there).map_err(|e| e.to_string()));
+    let reader = Taped(here.try_clone()?, agent.clone());
+    let connection = Connection::from_parts(reader, here);
+    let job = job(place.sources(), &place.dest());
+    let summary = haul_engine::run(&job, place_roles(connection), &Quiet::default())?;
+    served.join().expect("the agent does not panic")?;
+    assert!(summary.copied > ASKED.len() as u64, "{summary:?}");
+    Ok((client.bytes(), agent.bytes()))
+}
+
+/// Stores both directions whole, and the payloads that have a target of their
+/// own.
+fn store(seeds: &Path, job: &str, client: &[u8], agent: &[u8]) -> io::Result<()> {
+    for (who, stream) in [("client", client), ("agent", agent)] {
+        let write = |target: &str, number: usize, bytes: &[u8]| {
+            let dir = seeds.join(target);
+            fs::create_dir_all(&dir)?;
+            fs::write(dir.join(format!("{job}-{who}-{number}")), bytes)
+        };
+        write("frame", 0, stream)?;
+        for (number, (kind, payload)) in frames(stream).into_iter().enumerate() {
+            match kind {
+                FrameType::Hello | FrameType::Welcome => write("greeting", number, payload)?,
+                FrameType::List => write("listing", number, payload)?,
+                FrameType::Pack => write("pack", number, payload)?,
+                _ => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The frames of a recorded stream.
+fn frames(mut stream: &[u8]) -> Vec<(FrameType, &[u8])> {
+    let mut frames = Vec::new();
+    while let Some((header, rest)) = stream.split_first_chunk() {
+        let header = Header::decode(*header).expect("recorded");
+        let (payload, rest) = rest.split_at(header.payload_len as usize);
+        frames.push((header.kind, payload));
+        stream = rest;
+    }
+    frames
+}
+
+/// What follows the greeting.
+fn after_greeting(stream: &[u8]) -> &[u8] {
+    let greeting = frames(stream)[0].1.len();
+    &stream[HEADER_LEN + greeting..]
+}
