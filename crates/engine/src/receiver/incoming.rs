@@ -50,6 +50,8 @@ struct State {
     /// Blocks that were compared with the Sender's hash and put on record.
     recorded: u64,
     moved: u64,
+    /// What is wrong with a block that arrived: nothing more is taken.
+    suspect: Option<Fault>,
 }
 
 impl Incoming {
@@ -61,7 +63,8 @@ impl Incoming {
         };
         let resumed = hasher.whole_blocks();
         let pending = Some(pending);
-        let state = State { pending, stage, hasher, resumed, recorded: resumed, moved: 0 };
+        let state =
+            State { pending, stage, hasher, resumed, recorded: resumed, moved: 0, suspect: None };
         Self { queue: Mutex::default(), state: Mutex::new(state) }
     }
 
@@ -93,6 +96,7 @@ impl Incoming {
                 None => return,
                 // Its fate is sealed: what still comes is passed over.
                 Some(_) if state.pending.is_none() => {}
+                Some(Piece::Data(..) | Piece::Seal(_)) if state.suspect.is_some() => {}
                 Some(Piece::Data(bytes, view)) => state.take(receiver, &bytes, &view),
                 Some(Piece::Seal(seal)) => state.check_block(receiver, &seal),
                 Some(Piece::End(end)) => state.end(receiver, end),
@@ -126,8 +130,11 @@ impl State {
 
     /// Compares a block with what the Sender says of it, and puts it on record.
     fn check_block(&mut self, receiver: &Receiver<'_>, seal: &BlockSeal) {
-        if let Err(fault) = self.record(receiver, seal) {
-            self.settle(receiver, Outcome::Failed(fault));
+        match self.record(receiver, seal) {
+            Ok(()) => {}
+            // The Sender may know why, and say so at the end.
+            Err(fault) if fault.kind == FaultKind::Corrupt => self.suspect = Some(fault),
+            Err(fault) => self.settle(receiver, Outcome::Failed(fault)),
         }
     }
 
@@ -171,25 +178,31 @@ impl State {
     }
 
     fn end(&mut self, receiver: &Receiver<'_>, end: FileEnd) {
-        let outcome = match end.result {
-            Ok(seal) => self.publish(receiver, &seal),
-            Err(fault) => Err(super::of_sender(fault)),
+        let outcome = match (end.result, self.suspect.take()) {
+            (Err(fault), _) => Err(super::of_sender(fault)),
+            (Ok(_), Some(suspect)) => Err(suspect),
+            (Ok(seal), None) => self.publish(receiver, &seal),
         };
         self.settle(receiver, outcome.unwrap_or_else(Outcome::Failed));
     }
 
     fn publish(&mut self, receiver: &Receiver<'_>, seal: &FileSeal) -> Result<Outcome, Fault> {
         let write = |error: &std::io::Error| Fault::from_io(Side::Destination, "write", error);
+        let listed = &self.pending.as_ref().expect("checked by the caller").entry;
+        if self.resumed > 0 && (seal.size, seal.mtime) != (listed.size(), listed.mtime) {
+            let message = "it is not the file any more that was to be continued";
+            return Err(Fault::new(Side::Source, FaultKind::Corrupt, message));
+        }
         let written = self.hasher.len();
         let hole = seal.size.checked_sub(written);
         let length = |_| Fault::new(Side::Source, FaultKind::Corrupt, "more arrived than was sent");
         let hole = hole.ok_or(()).map_err(length)?;
         self.stage(receiver)?;
         let stage = self.stage.take().expect("just made");
-        if hole > 0 {
-            stage.set_len(seal.size).map_err(|error| write(&error))?;
-            self.hash_hole(receiver, hole)?;
-        }
+        // A hole at the end was never written: also one that a block's seal has
+        // counted already.
+        stage.set_len(seal.size).map_err(|error| write(&error))?;
+        self.hash_hole(receiver, hole)?;
         let tail_only = self.resumed > 0 && receiver.policy.resume != Resume::Strict;
         let hash =
             if tail_only { self.hasher.finish_tail(self.resumed) } else { self.hasher.finish() };

@@ -1,7 +1,8 @@
 //! Trees that are deeper than any path: the system takes none of more than
 //! 4,096 bytes, so everything is reached step by step.
 
-use crate::bench::{Bench, Link, WIRES};
+use crate::bench::Bench;
+use crate::link::{Link, WIRES};
 use haul_engine::Outcome;
 use haul_model::{FaultKind, MAX_DEPTH, MAX_NAME_LEN, Name};
 use haul_sys::Dir;

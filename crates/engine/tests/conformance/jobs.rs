@@ -1,7 +1,9 @@
 //! The jobs: every kind of source, destination and policy.
 
-use crate::bench::{Bench, Link};
-use haul_engine::Summary;
+use crate::bench::Bench;
+use crate::link::{Link, WIRES};
+use crate::watch::Watch;
+use haul_engine::{JobError, Summary};
 use haul_model::{Conflict, Policy};
 use haul_testkit::{nasty, tree};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
@@ -238,4 +240,24 @@ fn links_are_followed_on_demand_and_loops_end() {
     assert!(summary.failed > 0 && summary.copied > 0, "{summary:?}");
     let followed = bench.dest(Link::Memory).join("tree/to-outside/file");
     assert_eq!(fs::read_to_string(followed).expect("followed"), "content");
+}
+
+#[test]
+fn a_job_that_was_interrupted_is_finished_by_the_next() {
+    let bench = Bench::new(&["tree"], |source| {
+        tree::many(source.join("tree"), 100, 5000, 5, 1).expect("made");
+    });
+    for link in WIRES.into_iter().chain([Link::Memory]) {
+        let watch = Watch::default();
+        watch.cancel();
+        let job = bench.job_into(&bench.dest(link));
+        let (placement, agent) = link.placement();
+        let result = haul_engine::run(&job, placement, &watch);
+        assert!(matches!(result, Err(JobError::Interrupted)), "{link:?}: {result:?}");
+        if let Some(agent) = agent {
+            let _ = agent.join().expect("the agent does not panic");
+        }
+        assert_eq!(bench.run(link).summary.failed, 0);
+    }
+    bench.check_copies("tree", "tree");
 }

@@ -92,6 +92,17 @@ pub(crate) fn send_to(
 ) -> Attacked {
     let place = Place::new();
     prepare(&place);
+    send_into(victim, place, asked, Policy::default(), script)
+}
+
+/// The same in a place where something may have happened before.
+pub(crate) fn send_into(
+    victim: Victim,
+    place: Place,
+    asked: &[&str],
+    policy: Policy,
+    script: impl FnOnce(&mut Peer) + Send + 'static,
+) -> Attacked {
     match victim {
         Victim::Client => {
             let sources = asked.iter().map(|name| format!("/there/{name}").into_bytes());
@@ -100,6 +111,7 @@ pub(crate) fn send_to(
                 dest: bytes(&place.dest("")),
                 into_dir: true,
                 recursive: true,
+                policy,
                 ..CopyJob::default()
             };
             run_client(place, job, Placement::Download, |peer| {
@@ -109,7 +121,6 @@ pub(crate) fn send_to(
         }
         Victim::Agent => {
             let dest = bytes(&place.dest(""));
-            let policy = Policy::default();
             serve(place, move |peer| {
                 peer.ask(Role::Receiver { dest, into_dir: true, policy });
                 script(peer);

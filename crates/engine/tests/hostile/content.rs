@@ -2,7 +2,9 @@
 //! come in pieces which fit no file.
 
 use crate::attack::{Attacked, RECEIVERS, Victim, send_to};
-use crate::peer::{Peer, data, dir, dir_end, entry, file, file_end, link, pack, packed};
+use crate::peer::{
+    Peer, block_seal, data, dir, dir_end, entry, file, file_end, link, pack, packed,
+};
 use haul_engine::Outcome;
 use haul_model::{Fault, FaultKind, Kind, Side};
 use haul_proto::{DATA_MAX, FileEnd, FrameType, ListItem, Message, PackItem, encode, frame_bytes};
@@ -22,11 +24,12 @@ fn send_a(victim: Victim, script: impl FnOnce(&mut Peer) + Send + 'static) -> At
     )
 }
 
-/// The three ways to send a file.
-fn ways_to_send(index: u64) -> [Vec<u8>; 3] {
+/// All ways to send something of a file.
+fn ways_to_send(index: u64) -> [Vec<u8>; 4] {
     [
         pack([packed(index, b"text")], b"text"),
         data(index, 0, b"text"),
+        encode(&block_seal(index, 0, b"text")),
         encode(&file_end(index, 0, b"")),
     ]
 }

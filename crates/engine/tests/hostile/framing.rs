@@ -1,7 +1,7 @@
 //! Frames that are no frames, or none that may stand there.
 
 use crate::attack::{RECEIVERS, Victim, receive_from_client, send_to};
-use crate::peer::{data, dir_end, file, pack, packed};
+use crate::peer::{block_seal, data, dir_end, file, pack, packed};
 use haul_engine::JobError;
 use haul_model::{Fault, FaultKind, Side};
 use haul_proto::{Abort, FrameType, Header, Message, encode};
@@ -12,8 +12,14 @@ fn say(victim: Victim, bytes: Vec<u8>) -> crate::attack::Attacked {
 }
 
 /// What a sender may say during a job.
-const OF_SENDER: [FrameType; 5] =
-    [FrameType::List, FrameType::Pack, FrameType::Data, FrameType::FileEnd, FrameType::Abort];
+const OF_SENDER: [FrameType; 6] = [
+    FrameType::List,
+    FrameType::Pack,
+    FrameType::Data,
+    FrameType::BlockSeal,
+    FrameType::FileEnd,
+    FrameType::Abort,
+];
 
 /// What a receiver may say during a job.
 const OF_RECEIVER: [FrameType; 5] =
@@ -34,7 +40,9 @@ fn a_length_beyond_its_bound_ends_the_job() {
 
 #[test]
 fn an_unknown_type_ends_the_job() {
-    for type_byte in [0, 0x06, 0x0f, 0x19, 0x80, 0xff] {
+    let known = FrameType::ALL.map(FrameType::byte);
+    let unknown = (0..=255u8).step_by(5).filter(|byte| !known.contains(byte));
+    for type_byte in unknown {
         let header = vec![1, 0, 0, 0, type_byte, 0];
         for victim in RECEIVERS {
             say(victim, header.clone()).assert_refused("unknown type");
@@ -61,10 +69,7 @@ fn a_frame_of_the_other_role_ends_the_job() {
 
 /// A frame of this type that could stand somewhere.
 fn whole(kind: FrameType) -> Vec<u8> {
-    use haul_model::BlockHash;
-    use haul_proto::{
-        BlockSeal, CopyRequest, FileEnd, Hello, Reply, Request, Role, Warning, frame_bytes,
-    };
+    use haul_proto::{CopyRequest, FileEnd, Hello, Reply, Request, Role, Warning, frame_bytes};
     let role = Role::Sender { sources: vec![b"/".to_vec()], recursive: true, follow: true };
     let fault = Fault::new(Side::Source, FaultKind::Io, "x");
     encode(&match kind {
@@ -79,11 +84,8 @@ fn whole(kind: FrameType) -> Vec<u8> {
         FrameType::Reply => Message::Reply(Reply::End),
         FrameType::List => Message::List(vec![dir_end(0)]),
         FrameType::Want => Message::Want(Vec::new()),
+        FrameType::BlockSeal => block_seal(1, 0, b"x"),
         FrameType::FileEnd => Message::FileEnd(FileEnd { index: 1, result: Err(fault) }),
-        FrameType::BlockSeal => {
-            let hash = BlockHash::from([0; 32]);
-            Message::BlockSeal(BlockSeal { index: 1, block: 0, hash })
-        }
         FrameType::Outcomes => Message::Outcomes(Vec::new()),
         FrameType::Done => Message::Done(haul_engine::Summary::default()),
         FrameType::Warning => Message::Warning(Warning { path: Vec::new(), message: "x".into() }),
@@ -93,7 +95,7 @@ fn whole(kind: FrameType) -> Vec<u8> {
 
 #[test]
 fn a_payload_that_can_not_be_read_ends_the_job() {
-    for kind in [FrameType::List, FrameType::FileEnd, FrameType::Pack, FrameType::Data] {
+    for kind in OF_SENDER {
         for garbage in [&b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"[..], b"\x80"] {
             let frame = haul_proto::frame_bytes(kind, garbage);
             for victim in RECEIVERS {
@@ -101,7 +103,7 @@ fn a_payload_that_can_not_be_read_ends_the_job() {
             }
         }
     }
-    for kind in [FrameType::Want, FrameType::Outcomes, FrameType::Done, FrameType::Warning] {
+    for kind in OF_RECEIVER {
         let frame = haul_proto::frame_bytes(kind, b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff");
         receive_from_client(|_| {}, move |peer| peer.raw(&frame)).assert_refused("the peer sent a");
     }

@@ -18,5 +18,6 @@ mod place;
 mod races;
 mod receiver;
 mod requests;
+mod resuming;
 #[path = "../parts/watch.rs"]
 mod watch;

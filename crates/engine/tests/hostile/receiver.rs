@@ -6,9 +6,10 @@ use crate::attack::{Attacked, receive_from_client};
 use crate::peer::{Peer, want};
 use crate::place::Place;
 use haul_engine::{Outcome, Skip, Summary};
-use haul_model::{Entry, Kind};
+use haul_model::{BLOCK_LEN, ContentHasher, Entry, Fault, FaultKind, Kind};
 use haul_proto::{
-    FrameType, LIST_WINDOW, ListItem, Message, OutcomeItem, PackItem, decode_data, decode_pack,
+    FileEnd, FileSeal, FrameType, LIST_WINDOW, ListItem, Message, OutcomeItem, PackItem, Want,
+    decode_data, decode_pack,
 };
 use std::collections::BTreeMap;
 use std::fs;
@@ -24,7 +25,8 @@ const INNER: u64 = 6;
 const MISSING: u64 = 7;
 const ALL: std::ops::RangeInclusive<u64> = ROOT..=MISSING;
 
-const LARGE_LEN: usize = (2 << 20) + 1;
+/// Two blocks and a byte.
+const LARGE_LEN: usize = (8 << 20) + 1;
 
 fn furnish(place: &Place) {
     fs::write(place.source("a-small"), "small").expect("written");
@@ -127,6 +129,61 @@ fn what_is_wanted_is_sent_and_nothing_else() {
     assert_eq!(contents[&INNER], b"inner");
     assert_eq!(contents[&LARGE], vec![9; LARGE_LEN]);
     attacked.place.check();
+}
+
+/// What came of a wish for the large file from this block on.
+fn send_rest(blocks: u64, whole_hash: bool) -> (Vec<u8>, Result<FileSeal, Fault>) {
+    let attacked = upload_to(move |peer| {
+        peer.tell(&Message::Want(vec![Want { index: LARGE, blocks, whole_hash }]));
+        peer.await_that("it ends", |peer| {
+            peer.messages.iter().any(|message| matches!(message, Message::FileEnd(_)))
+        });
+        peer.leave();
+    });
+    attacked.assert_lost();
+    let end = attacked.peer.messages.into_iter().find_map(|message| match message {
+        Message::FileEnd(FileEnd { index: LARGE, result }) => Some(result),
+        _ => None,
+    });
+    let mut content = Vec::new();
+    for (_, payload) in &attacked.peer.contents {
+        let view = decode_data(payload).expect("a piece");
+        assert_eq!(view.offset, blocks * BLOCK_LEN + content.len() as u64);
+        content.extend_from_slice(&payload[view.content]);
+    }
+    (content, end.expect("an end"))
+}
+
+#[test]
+fn the_rest_of_a_file_is_sent_as_it_is_asked_for() {
+    let large = vec![9; LARGE_LEN];
+    for blocks in 0..=2 {
+        for whole_hash in [false, true] {
+            let (content, end) = send_rest(blocks, whole_hash);
+            let seal = end.expect("it is what it was");
+            assert_eq!(content, large[(blocks * BLOCK_LEN) as usize..]);
+            assert_eq!(seal.size, LARGE_LEN as u64);
+            let mut hasher = ContentHasher::new();
+            hasher.update(&large);
+            let hash = if blocks > 0 && !whole_hash {
+                hasher.finish_tail(blocks)
+            } else {
+                hasher.finish()
+            };
+            assert_eq!(seal.hash, hash, "{blocks} {whole_hash}");
+        }
+    }
+}
+
+#[test]
+fn more_than_there_is_of_a_file_is_not_sent() {
+    for blocks in [3, 4, 1 << 41, 1 << 42, u64::MAX / BLOCK_LEN, u64::MAX] {
+        for whole_hash in [false, true] {
+            let (content, end) = send_rest(blocks, whole_hash);
+            assert_eq!(content, b"");
+            assert_eq!(end.expect_err("nothing is there").kind, FaultKind::Changed);
+        }
+    }
 }
 
 #[test]

@@ -1,11 +1,12 @@
 //! The other end of a connection, played by a script that speaks the protocol
 //! and need not keep its rules.
 
-use haul_model::{ContentHash, Entry, Kind, Name, Outcome, Timestamp};
+use haul_model::{BLOCK_LEN, BlockHash, ContentHash, Entry, Kind, Name, Outcome, Timestamp};
 use haul_net::Connection;
 use haul_proto::{
-    Caps, CopyRequest, FileEnd, FileSeal, FrameType, HEADER_LEN, Header, Hello, ListItem, Message,
-    OutcomeItem, PackBuilder, PackItem, Role, Want, data_head, decode, encode, frame_bytes,
+    BlockSeal, Caps, CopyRequest, FileEnd, FileSeal, FrameType, HEADER_LEN, Header, Hello,
+    ListItem, Message, OutcomeItem, PackBuilder, PackItem, Role, Want, data_head, decode, encode,
+    frame_bytes,
 };
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
@@ -24,6 +25,8 @@ pub(crate) struct Peer {
     stream: UnixStream,
     /// Files that the other side wants.
     pub(crate) wanted: Vec<u64>,
+    /// How many blocks of them it has already.
+    pub(crate) blocks: HashMap<u64, u64>,
     /// What became of entries.
     pub(crate) outcomes: HashMap<u64, Outcome>,
     /// All other messages.
@@ -46,6 +49,7 @@ impl Peer {
         Self {
             stream,
             wanted: Vec::new(),
+            blocks: HashMap::new(),
             outcomes: HashMap::new(),
             messages: Vec::new(),
             contents: Vec::new(),
@@ -158,7 +162,10 @@ impl Peer {
             return true;
         }
         match decode(kind, &payload).expect("the other side keeps to the protocol") {
-            Message::Want(wants) => self.wanted.extend(wants.iter().map(|want| want.index)),
+            Message::Want(wants) => {
+                self.wanted.extend(wants.iter().map(|want| want.index));
+                self.blocks.extend(wants.iter().map(|want| (want.index, want.blocks)));
+            }
             Message::Outcomes(outcomes) => {
                 for OutcomeItem { index, outcome } in outcomes {
                     let twice = self.outcomes.insert(index, outcome);
@@ -214,7 +221,7 @@ pub(crate) fn name(text: &str) -> Name {
 /// A listed entry.
 pub(crate) fn entry(dir: u64, text: &str, kind: Kind) -> ListItem {
     let entry =
-        Entry { name: Some(name(text)), kind, mode: 0o644, mtime: TIME, inode: 0, id: None };
+        Entry { name: Some(name(text)), kind, mode: 0o644, mtime: TIME, inode: 7, id: None };
     ListItem::Entry { dir, entry }
 }
 
@@ -269,9 +276,18 @@ pub(crate) fn file_end(index: u64, size: u64, content: &[u8]) -> Message {
     Message::FileEnd(FileEnd { index, result: Ok(seal) })
 }
 
+/// What is vouched for a block of a file; for what can be none, some hash.
+pub(crate) fn block_seal(index: u64, block: u64, content: &[u8]) -> Message {
+    let hash = if content.len() as u64 == BLOCK_LEN && block < u64::MAX / BLOCK_LEN {
+        BlockHash::of(block, content)
+    } else {
+        BlockHash::from(*ContentHash::of(content).as_bytes())
+    };
+    Message::BlockSeal(BlockSeal { index, block, hash })
+}
+
 /// A wish for the contents of these.
 pub(crate) fn want(indexes: impl IntoIterator<Item = u64>) -> Message {
-    Message::Want(
-        indexes.into_iter().map(|index| Want { index, blocks: 0, whole_hash: false }).collect(),
-    )
+    let whole = |index| Want { index, blocks: 0, whole_hash: false };
+    Message::Want(indexes.into_iter().map(whole).collect())
 }

@@ -103,7 +103,7 @@ pub(crate) fn each_way_as_nobody(test: impl Fn(&Scene<'_>) + Sync) {
         scene.reach_by_pipe();
         let program = scene.path("haul");
         run(Command::new("cp").arg(HAUL).arg(&program));
-        scene.program = program;
+        scene.run_as(program);
         scene.nobody = true;
         scene.give_to_nobody("");
     };
@@ -167,6 +167,11 @@ impl Scene<'_> {
     pub(crate) fn reach_by_pipe(&mut self) {
         // Called like ssh, with the host's name first.
         self.reach_by(script(&self.path("pipe"), "shift\nexec sh -c \"$*\""));
+    }
+
+    /// Both sides run `program`, which becomes haul, from now on.
+    pub(crate) fn run_as(&mut self, program: PathBuf) {
+        self.program = program;
     }
 
     /// Writes a file, and makes the directories above it. No two files get the

@@ -3,7 +3,7 @@
 use crate::common::*;
 use haul_testkit::{Compare, assert_same, assert_same_with, nasty, tree};
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::os::unix::net::UnixListener;
 use std::process::Command;
 
@@ -103,9 +103,13 @@ fn set_user_id_is_not_lent_to_the_new_owner() {
 }
 
 #[test]
-fn a_new_file_is_its_owners_alone_until_it_has_its_mode() {
-    each_way(|scene| {
-        // A mask that would take rights away does not: the mode is the source's.
+fn the_mask_takes_no_rights_away() {
+    let masked = |scene: &mut Scene<'_>| {
+        scene.reach_by_pipe();
+        let lines = format!("umask 077\nexec '{HAUL}' \"$@\"");
+        scene.run_as(script(&scene.path("masked"), &lines));
+    };
+    each_of(&Way::ALL, masked, |scene| {
         mode(scene.file("open", "x"), 0o666);
         mode(scene.file("secret", "x"), 0o600);
         mode(scene.mkdir("tree"), 0o777);
@@ -113,6 +117,18 @@ fn a_new_file_is_its_owners_alone_until_it_has_its_mode() {
         scene.copy(&["-r"], &["open", "secret", "tree"], "there").run().expect_ok();
         let modes = ["open", "secret", "tree"].map(|name| mode_of(scene.path("there").join(name)));
         assert_eq!(modes, [0o666, 0o600, 0o777]);
+    });
+}
+
+#[test]
+fn a_directory_that_lends_its_group_goes_on_doing_so() {
+    each_way_by_pipe(|scene| {
+        scene.file("tree/dir/x", "x");
+        mode(scene.path("tree/dir"), 0o750);
+        mode(scene.mkdir("there"), 0o2775);
+        scene.copy(&["-r"], &["tree"], "there").run().expect_ok();
+        assert_eq!(mode_of(scene.path("there/tree/dir")), 0o2750);
+        assert_eq!(mode_of(scene.path("there")), 0o2775);
     });
 }
 
@@ -153,7 +169,7 @@ fn a_file_that_is_read_only_its_owner_may_copy_and_replace() {
 fn holes_stay_holes_and_a_hole_at_the_end_counts() {
     each_way(|scene| {
         let file = fs::File::create(scene.path("a")).expect("a file");
-        std::os::unix::fs::FileExt::write_all_at(&file, b"data", 3 << 20).expect("written");
+        file.write_all_at(b"data", 3 << 20).expect("written");
         file.set_len(40 << 20).expect("extended");
         scene.copy(&[], &["a"], "b").run().expect_ok();
         assert_same(&scene.snapshot("a"), &scene.snapshot("b"));

@@ -44,6 +44,17 @@ fn a_nanosecond_makes_a_file_another_one() {
 }
 
 #[test]
+fn another_size_makes_a_file_another_one_at_the_same_time() {
+    each_way_by_pipe(|scene| {
+        let (a, b) = (scene.file("a", "new content"), scene.file("b", "old"));
+        nasty::set_mtime(&a, 1_600_000_000, 5).expect("a time");
+        nasty::set_mtime(&b, 1_600_000_000, 5).expect("a time");
+        scene.copy(&[], &["a"], "b").run().expect_ok();
+        assert_eq!(scene.read("b"), "new content");
+    });
+}
+
+#[test]
 fn a_file_whose_content_is_left_gets_the_rights_of_the_source() {
     each_way_by_pipe(|scene| {
         for (name, rights) in [("a", 0o600), ("b", 0o644)] {

@@ -1,25 +1,34 @@
 //! How jobs end when they can't be done: what was published is whole, what was
 //! there before stays until then, and nothing private is left.
 
-use crate::bench::{Bench, Link, WIRES};
-use crate::watch::Watch;
-use haul_engine::{JobError, Placement, Summary};
+#![forbid(unsafe_code)]
+
+#[path = "parts/link.rs"]
+mod link;
+#[path = "parts/watch.rs"]
+mod watch;
+
+use haul_engine::{CopyJob, JobError, Placement, Summary};
 use haul_model::{Conflict, Policy};
 use haul_net::Connection;
 use haul_testkit::content::Stream;
 use haul_testkit::snapshot::Kind;
 use haul_testkit::{Snapshot, snapshot, tree};
+use link::{Link, WIRES};
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
+use tempfile::TempDir;
+use watch::Watch;
 
 /// Places at which each direction of a conversation is disturbed.
 const DISTURBANCES: u64 = 25;
@@ -108,10 +117,10 @@ impl Drop for Disturbed {
     }
 }
 
-/// Runs the bench's job into `dest`, disturbed on the way to the agent and
+/// Runs the job into `dest`, disturbed on the way to the agent and
 /// back. Returns how it ended, and how many bytes passed.
 fn run_disturbed(
-    bench: &Bench,
+    work: &Work,
     dest: &Path,
     placement: fn(Connection) -> Placement,
     [there, back]: [Disturbance; 2],
@@ -132,7 +141,7 @@ fn run_disturbed(
         passed: Arc::clone(count),
     };
     let connection = Connection::from_parts(half(back, &counts[1]), half(there, &counts[0]));
-    let job = bench.job_into(dest);
+    let job = work.job(dest);
     let watch = Watch::default();
     let (ended, waits) = mpsc::channel::<()>();
     let result = thread::scope(|scope| {
@@ -151,23 +160,49 @@ fn run_disturbed(
     (result, counts.map(|count| count.load(Ordering::Relaxed)))
 }
 
-/// A tree of which the destination has an older version.
-fn replaced() -> Bench {
-    let mut bench = Bench::new(&["tree"], |source| {
-        tree::many(source.join("tree"), 60, 3000, 5, 1).expect("made");
-        tree::random_file(source.join("tree/large"), (2 << 20) + 5, 2).expect("made");
+/// A tree of which each destination has an older version.
+struct Work {
+    temp: TempDir,
+}
+
+impl Work {
+    fn new() -> Self {
+        let work = Self { temp: tempfile::tempdir().expect("a temporary directory") };
+        let tree = work.source().join("tree");
+        tree::many(&tree, 60, 3000, 5, 1).expect("made");
+        tree::random_file(tree.join("large"), (2 << 20) + 5, 2).expect("made");
         for number in 0..20 {
-            let link = source.join(format!("tree/link-{number:02}"));
+            let link = tree.join(format!("link-{number:02}"));
             std::os::unix::fs::symlink("large", link).expect("linked");
         }
-    });
-    bench.before = |dest| {
+        work
+    }
+
+    fn source(&self) -> PathBuf {
+        self.temp.path().join("source")
+    }
+
+    /// A destination as it is before the job.
+    fn dest(&self) -> PathBuf {
+        let dest = self.temp.path().join("dest");
+        if dest.exists() {
+            fs::remove_dir_all(&dest).expect("nobody writes to it any more");
+        }
         tree::many(dest.join("tree"), 60, 2000, 5, 3).expect("made");
         tree::random_file(dest.join("tree/large"), 1 << 20, 4).expect("made");
-    };
-    bench.job.policy =
-        Policy { conflict: Conflict::ReplaceAll, dry_run: false, ..Policy::default() };
-    bench
+        dest
+    }
+
+    fn job(&self, dest: &Path) -> CopyJob {
+        let bytes = |path: &Path| path.as_os_str().as_bytes().to_vec();
+        CopyJob {
+            sources: vec![bytes(&self.source().join("tree"))],
+            dest: bytes(dest),
+            recursive: true,
+            policy: Policy { conflict: Conflict::ReplaceAll, ..Policy::default() },
+            ..CopyJob::default()
+        }
+    }
 }
 
 /// The contents of all files in a tree.
@@ -185,7 +220,7 @@ fn check_whole(before: &Snapshot, source: &Snapshot, dest: &Path) {
         if !matches!(entry.kind, Kind::File(_)) {
             continue;
         }
-        let name: &std::ffi::OsStr = std::os::unix::ffi::OsStrExt::from_bytes(path);
+        let name = std::ffi::OsStr::from_bytes(path);
         let kind = |tree: &Snapshot| match tree.get(name).map(|entry| entry.kind.clone()) {
             Some(Kind::File(file)) => Some((file.size, file.digest)),
             _ => None,
@@ -199,29 +234,25 @@ const PLACEMENTS: [fn(Connection) -> Placement; 2] = [Placement::Upload, Placeme
 
 #[test]
 fn a_connection_that_is_cut_leaves_whole_files() {
-    let bench = replaced();
-    let source = snapshot(bench.source()).expect("read");
+    let work = Work::new();
+    let source = snapshot(work.source()).expect("read");
     let mut stream = Stream::new(1);
+    let none = Disturbance::None;
     for placement in PLACEMENTS {
-        let clean = bench.source().with_file_name("clean");
-        let none = Disturbance::None;
-        let (whole, passed) = run_disturbed(&bench, &clean, placement, [none; 2]);
-        whole.expect("nothing is cut");
-        fs::remove_dir_all(&clean).expect("removed");
+        let (whole, passed) = run_disturbed(&work, &work.dest(), placement, [none; 2]);
+        assert_eq!(whole.expect("nothing is cut").failed, 0);
         for direction in 0..2 {
             for number in 0..DISTURBANCES {
                 let part = passed[direction] / DISTURBANCES;
                 let at = number * part + stream.below(part.max(1));
-                let dest = bench.source().with_file_name("cut");
-                let _ = bench.job_into(&dest);
+                let dest = work.dest();
                 let before = snapshot(&dest).expect("read");
                 let mut cut = [none; 2];
                 cut[direction] = Disturbance::Cut(at);
-                let (result, _) = run_disturbed(&bench, &dest, placement, cut);
+                let (result, _) = run_disturbed(&work, &dest, placement, cut);
                 let lost = matches!(result, Err(JobError::Connection(_)));
                 assert!(lost || result.is_ok(), "{cut:?}: {result:?}");
                 check_whole(&before, &source, &dest);
-                fs::remove_dir_all(&dest).expect("removed");
             }
         }
     }
@@ -229,27 +260,23 @@ fn a_connection_that_is_cut_leaves_whole_files() {
 
 #[test]
 fn a_bit_that_is_turned_over_never_shows_in_a_content() {
-    let bench = replaced();
-    let source = snapshot(bench.source()).expect("read");
+    let work = Work::new();
+    let source = snapshot(work.source()).expect("read");
     let mut stream = Stream::new(2);
+    let none = Disturbance::None;
     for placement in PLACEMENTS {
-        let none = Disturbance::None;
-        let dest = bench.source().with_file_name("clean");
-        let (_, passed) = run_disturbed(&bench, &dest, placement, [none; 2]);
-        fs::remove_dir_all(&dest).expect("removed");
+        let (_, passed) = run_disturbed(&work, &work.dest(), placement, [none; 2]);
         for direction in 0..2 {
             for _ in 0..DISTURBANCES {
-                let dest = bench.source().with_file_name("flipped");
-                let _ = bench.job_into(&dest);
-                let mut contents_known = contents(&snapshot(&dest).expect("read"));
-                contents_known.extend(contents(&source));
+                let dest = work.dest();
+                let mut known = contents(&snapshot(&dest).expect("read"));
+                known.extend(contents(&source));
                 let mut flip = [none; 2];
                 flip[direction] = Disturbance::Flip(stream.below(passed[direction]));
                 // The job may end in any way; a name may be another one.
-                let _ = run_disturbed(&bench, &dest, placement, flip);
+                let _ = run_disturbed(&work, &dest, placement, flip);
                 let now = contents(&snapshot(&dest).expect("read"));
-                assert!(now.is_subset(&contents_known), "{flip:?}");
-                fs::remove_dir_all(&dest).expect("removed");
+                assert!(now.is_subset(&known), "{flip:?}");
             }
         }
     }
@@ -257,13 +284,12 @@ fn a_bit_that_is_turned_over_never_shows_in_a_content() {
 
 #[test]
 fn an_interrupted_job_leaves_whole_files() {
-    let bench = replaced();
-    let source = snapshot(bench.source()).expect("read");
+    let work = Work::new();
+    let source = snapshot(work.source()).expect("read");
     let mut stream = Stream::new(3);
     for link in WIRES.into_iter().chain([Link::Memory]) {
         for round in 0..10 {
-            let dest = bench.source().with_file_name("interrupted");
-            let job = bench.job_into(&dest);
+            let dest = work.dest();
             let before = snapshot(&dest).expect("read");
             let watch = Watch::default();
             let pause = Duration::from_micros(stream.below(15_000));
@@ -273,7 +299,7 @@ fn an_interrupted_job_leaves_whole_files() {
                     thread::sleep(pause);
                     watch.cancel();
                 });
-                haul_engine::run(&job, placement, &watch)
+                haul_engine::run(&work.job(&dest), placement, &watch)
             });
             if let Some(agent) = agent {
                 let _ = agent.join().expect("the agent does not panic");
@@ -281,28 +307,22 @@ fn an_interrupted_job_leaves_whole_files() {
             let ended = matches!(result, Ok(_) | Err(JobError::Interrupted));
             assert!(ended, "{link:?} {round}: {result:?}");
             check_whole(&before, &source, &dest);
-            fs::remove_dir_all(&dest).expect("removed");
         }
     }
 }
 
 #[test]
 fn an_unusable_destination_is_told_whatever_is_under_way() {
-    let mut bench = Bench::new(&["tree"], |source| {
-        tree::many(source.join("tree"), 300, 100, 3, 1).expect("made");
-        tree::random_file(source.join("tree/large"), 4 << 20, 2).expect("made");
-    });
-    bench.dest = "no/such/place";
+    let work = Work::new();
+    let nowhere = work.temp.path().join("no/such/place");
     for link in WIRES.into_iter().chain([Link::Memory]) {
         for round in 0..10 {
-            let dest = bench.dest(link);
-            let job = bench.job_into(&dest);
             let (placement, agent) = link.placement();
-            let result = haul_engine::run(&job, placement, &Watch::default());
-            assert!(
-                matches!(result, Err(JobError::Destination { .. })),
-                "{link:?} {round}: {result:?}"
-            );
+            let watch = Watch::default();
+            let result = haul_engine::run(&work.job(&nowhere), placement, &watch);
+            let told = matches!(result, Err(JobError::Destination { .. }));
+            assert!(told, "{link:?} {round}: {result:?}");
+            assert!(watch.outcomes().is_empty() && watch.warnings().is_empty());
             if let Some(agent) = agent {
                 let _ = agent.join().expect("the agent does not panic");
             }
