@@ -138,6 +138,7 @@ impl<'a> Reporter<'a> {
 
     /// `len` bytes of a file's content are there from an earlier job.
     pub(crate) fn resumed(&self, len: u64) {
+        Progress::add(&self.monitor.progress().bytes_done, len);
         Progress::add(&self.resumed, len);
     }
 

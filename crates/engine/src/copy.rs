@@ -23,9 +23,6 @@ const RANGE_LEN: u64 = 16 << 20;
 /// in the processor's cache.
 const PART_LEN: usize = 512 << 10;
 
-/// The grain in which holes are kept when a block is copied, in bytes.
-const PAGE_LEN: usize = 4 << 10;
-
 /// Threads that help to copy one large file, at most: more than this only wait
 /// for memory.
 const HELPERS_MAX: usize = 3;
@@ -110,7 +107,7 @@ pub(crate) fn shared(source: &dyn SourceFile, stage: &dyn StagedFile) -> bool {
     files.is_some_and(|(from, to)| haul_sys::clone_file(from, to))
 }
 
-/// Copies `source` from block `first` on into a stage that can be continued,
+/// Copies `source`, which has no holes, from block `first` on into a stage that can be continued,
 /// with several threads, and records each block's hash in its turn. Returns the
 /// length of the whole.
 ///
@@ -124,7 +121,6 @@ pub(crate) fn blocks(
     moved: &mut (dyn FnMut(u64) + Send),
 ) -> Result<u64, Fault> {
     let size = source.seal().size;
-    let sparse = source.has_holes();
     let next = AtomicU64::new(first);
     let order = Mutex::new(Order { next: first, waiting: BTreeMap::new(), moved });
     let copy_blocks = || -> Result<(), Fault> {
@@ -147,19 +143,23 @@ pub(crate) fn blocks(
                     return Err(changed());
                 }
                 hasher.update(part);
-                write_data(stage, part, at, sparse).map_err(|error| write(&error))?;
+                stage.write_at(part, at).map_err(|error| write(&error))?;
             }
             lock(&order).done(stage, index, end - start, &hasher)?;
         }
     };
-    let helpers = (crate::workers::workers() - 1).min(HELPERS_MAX);
-    std::thread::scope(|scope| {
-        let helpers: Vec<_> = (0..helpers).map(|_| scope.spawn(copy_blocks)).collect();
-        let mut result = copy_blocks();
-        if result.is_err() {
+    let copy_or_stop = || {
+        let copied = copy_blocks();
+        if copied.is_err() {
             // The others find nothing more to do.
             next.store(u64::MAX / 2, Ordering::Relaxed);
         }
+        copied
+    };
+    let helpers = (crate::workers::workers() - 1).min(HELPERS_MAX);
+    std::thread::scope(|scope| {
+        let helpers: Vec<_> = (0..helpers).map(|_| scope.spawn(copy_or_stop)).collect();
+        let mut result = copy_or_stop();
         for helper in helpers {
             result = result.and(helper.join().expect("a panic here is a bug and ends the job"));
         }
@@ -190,31 +190,11 @@ impl Order<'_> {
         }
         while let Some(block) = self.waiting.remove(&self.next) {
             let recorded = stage.record(block);
-            recorded.map_err(|e| Fault::from_io(Side::Destination, "make it durable", &e))?;
+            recorded.map_err(|e| Fault::from_io(Side::Destination, "keep the journal", &e))?;
             self.next += 1;
         }
         Ok(())
     }
-}
-
-/// Writes `bytes` at `at`; where the source has holes, pages of zeros are left
-/// out: the stage has a hole there already.
-fn write_data(stage: &dyn StagedFile, bytes: &[u8], at: u64, sparse: bool) -> io::Result<()> {
-    if !sparse {
-        return stage.write_at(bytes, at);
-    }
-    let is_zero = |page: &[u8]| page.iter().all(|byte| *byte == 0);
-    let mut offset = at;
-    let pages: Vec<&[u8]> = bytes.chunks(PAGE_LEN).collect();
-    for run in pages.chunk_by(|a, b| is_zero(a) == is_zero(b)) {
-        let len: usize = run.iter().map(|page| page.len()).sum();
-        if !is_zero(run[0]) {
-            let start = (offset - at) as usize;
-            stage.write_at(&bytes[start..start + len], offset)?;
-        }
-        offset += len as u64;
-    }
-    Ok(())
 }
 
 fn interrupted() -> Fault {

@@ -211,7 +211,7 @@ fn stat(path: &[u8], follow: bool) -> Result<Entry, Fault> {
         .map_err(|error| source("read the link", &error))?;
     let name = split.name.and_then(|name| Name::new(name).ok());
     let inode = meta.id.map_or(0, |id| id.ino);
-    Ok(Entry { name, kind, mode: meta.mode, mtime: meta.mtime, inode, id: meta.id })
+    Ok(Entry { name, kind, mode: meta.mode, mtime: meta.mtime, inode, id: meta.id, leads_to: None })
 }
 
 /// The empty path, as in `host:`, is the working directory.
@@ -232,7 +232,15 @@ fn list(path: &[u8], each: &mut dyn FnMut(Listed) -> io::Result<()>) -> Result<(
             let kind = meta.listed_kind(|| dir.read_link(&name))?;
             let (mode, mtime, id) = (meta.mode, meta.mtime, meta.id);
             let inode = id.map_or(0, |id| id.ino);
-            Ok(Some(Entry { name: Some(name.clone()), kind, mode, mtime, inode, id }))
+            Ok(Some(Entry {
+                name: Some(name.clone()),
+                kind,
+                mode,
+                mtime,
+                inode,
+                id,
+                leads_to: None,
+            }))
         });
         let listed = match looked {
             Ok(Some(entry)) => Listed::Entry(entry),

@@ -79,6 +79,9 @@ pub struct Entry {
     /// The object itself, known only where it was listed.
     #[serde(skip)]
     pub id: Option<FileId>,
+    /// The object that a symbolic link leads to, known only where it was listed.
+    #[serde(skip)]
+    pub leads_to: Option<FileId>,
 }
 
 impl Entry {

@@ -94,7 +94,18 @@ impl Fault {
 
     /// What a person can do about it, if there is something to say.
     pub fn hint(&self) -> Option<&'static str> {
+        if self.side == Side::Source
+            && matches!(
+                self.kind,
+                FaultKind::IsDirectory | FaultKind::NotDirectory | FaultKind::Link
+            )
+        {
+            return None;
+        }
         Some(match self.kind {
+            FaultKind::NotFound if self.side == Side::Destination => {
+                "make the directory first, or end the destination with a slash to have its last one made"
+            }
             FaultKind::NoSpace => {
                 "make room at the destination and run the same command again: what is done is skipped"
             }

@@ -30,8 +30,17 @@ fn kind() -> impl Strategy<Value = Kind> {
 }
 
 fn entry() -> impl Strategy<Value = Entry> {
-    (prop::option::of(name()), kind(), 0u32..0o10000, time())
-        .prop_map(|(name, kind, mode, mtime)| Entry { name, kind, mode, mtime, inode: 0, id: None })
+    (prop::option::of(name()), kind(), 0u32..0o10000, time()).prop_map(
+        |(name, kind, mode, mtime)| Entry {
+            name,
+            kind,
+            mode,
+            mtime,
+            inode: 0,
+            id: None,
+            leads_to: None,
+        },
+    )
 }
 
 fn fault() -> impl Strategy<Value = Fault> {
@@ -186,6 +195,7 @@ fn a_name_that_leads_elsewhere_does_not_decode() {
             mtime: Timestamp { secs: 0, nanos: 0 },
             inode: 0,
             id: None,
+            leads_to: None,
         };
         let frame = encode(&Message::List(vec![ListItem::Entry { dir: 0, entry }]));
         let (header, payload) = split(&frame);

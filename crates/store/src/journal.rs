@@ -12,7 +12,7 @@
 //!  32   4  and nanoseconds
 //!  36   4  zero
 //!  40   8  its inode
-//!  48  16  boot in which records were appended
+//!  48  16  boot and mount in which records were appended
 //!  64  32  BLAKE3 of bytes 0..64
 //!  96  64  commit slot: blocks (8), turn (8), BLAKE3 of records and both (32), zero (16)
 //! 160  64  the other slot
@@ -24,9 +24,9 @@
 //!    data is written; it is made durable; the slot is written; the journal is
 //!    made durable. No state can be reached in which a slot claims a block that
 //!    is not on the medium.
-//! 2. Record k is appended after block k was written. As long as the system has
-//!    not been started anew, the page cache holds both, and records count
-//!    without a slot; the boot id in the header tells.
+//! 2. Record k is appended after block k was written. As long as neither the
+//!    system was started anew nor the file system mounted anew, the page cache
+//!    holds both, and records count without a slot; the id in the header tells.
 //! 3. Records are appended and never rewritten, and the slots take turns: a
 //!    torn write damages one slot at most, and its digest shows that.
 //! 4. What can't be read, doesn't add up or belongs to another source is not
@@ -63,7 +63,8 @@ pub struct SourceId {
     pub inode: u64,
 }
 
-/// One run of the operating system, from start to stop.
+/// The time in which a page cache lasts: from the start of the system, or the
+/// mounting of the file system, to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BootId(pub(crate) [u8; 16]);
 

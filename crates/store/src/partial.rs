@@ -66,8 +66,9 @@ struct Kept {
     /// Blocks on record at the last checkpoint.
     checked: u64,
     checked_at: Instant,
-    /// Why data could not be made durable.
-    failed: Option<io::Error>,
+    /// Why data could not be made durable: for good, since the system may take
+    /// the lost data for written afterwards.
+    failed: Option<Arc<io::Error>>,
 }
 
 /// A resumable stage, opened.
@@ -98,7 +99,7 @@ pub(crate) fn open(dir: &Arc<Dir>, name: &Name, source: &SourceId) -> io::Result
         }
         file => file?,
     };
-    let boot = BootId(haul_sys::boot_id());
+    let boot = BootId(haul_sys::cache_id(&file));
     let resumed = match Journal::resume(journal.try_clone()?, source, boot)? {
         Some((journal, blocks)) if last_block_is_there(&file, &blocks)? => Some((journal, blocks)),
         _ => None,
@@ -110,9 +111,6 @@ pub(crate) fn open(dir: &Arc<Dir>, name: &Name, source: &SourceId) -> io::Result
             (Journal::create(journal, source, boot)?, Vec::new())
         }
     };
-    // What lies beyond the last block on record is not known to be right.
-    file.set_len(blocks.len() as u64 * BLOCK_LEN)?;
-    file.set_len(source.size)?;
     let kept = Kept { checked: journal.len(), checked_at: Instant::now(), failed: None, journal };
     let shared =
         Shared { file: file.try_clone()?, journal: Mutex::new(kept), busy: AtomicBool::new(false) };
@@ -122,11 +120,15 @@ pub(crate) fn open(dir: &Arc<Dir>, name: &Name, source: &SourceId) -> io::Result
         shared: Arc::new(shared),
         keep: AtomicBool::new(true),
     };
+    // What lies beyond the last block on record is not known to be right. From
+    // here on a failure leaves nothing that is worthless.
+    file.set_len(blocks.len() as u64 * BLOCK_LEN)?;
+    file.set_len(source.size)?;
     Ok(Opened { partial, file, blocks })
 }
 
 /// Removes what an earlier copy of `source` to `name` left behind, unless
-/// another process is at it: the copy is complete.
+/// another process is at it: nothing will continue it.
 pub fn remove_leftovers(dir: &Dir, name: &Name, source: &SourceId) {
     Names::of(name, source).remove(dir);
 }
@@ -136,17 +138,19 @@ impl Partial {
     /// checkpoint if one is due.
     pub(crate) fn record(&self, block: BlockHash) -> io::Result<()> {
         let mut kept = self.shared.kept();
-        if let Some(error) = kept.failed.take() {
-            self.keep.store(false, Ordering::Relaxed);
-            return Err(error);
-        }
+        kept.check().inspect_err(|_| self.discard())?;
         kept.journal.append(block)?;
         let due = kept.journal.len() - kept.checked >= CHECKPOINT_BLOCKS
             && kept.checked_at.elapsed() >= CHECKPOINT_EVERY;
         if due && !self.shared.busy.swap(true, Ordering::AcqRel) {
             let shared = Arc::clone(&self.shared);
             drop(kept);
-            std::thread::spawn(move || shared.checkpoint());
+            let name = "checkpoint".to_owned();
+            let begun = std::thread::Builder::new().name(name).spawn(move || shared.checkpoint());
+            if begun.is_err() {
+                // No thread now: the next block asks again.
+                self.shared.busy.store(false, Ordering::Release);
+            }
         }
         Ok(())
     }
@@ -161,16 +165,13 @@ impl Partial {
         &self.names.part
     }
 
-    /// The file has been published: the journal has served.
+    /// Whether the file may be published.
     ///
     /// # Errors
-    /// The error of a checkpoint that failed meanwhile, before anything is
-    /// published.
+    /// The error of a checkpoint that has failed. One that is still under way is
+    /// not waited for: nothing is promised to be durable.
     pub(crate) fn check(&self) -> io::Result<()> {
-        self.shared.kept().failed.take().map_or(Ok(()), |error| {
-            self.discard();
-            Err(error)
-        })
+        self.shared.kept().check().inspect_err(|_| self.discard())
     }
 }
 
@@ -185,6 +186,15 @@ impl Drop for Partial {
     }
 }
 
+impl Kept {
+    fn check(&self) -> io::Result<()> {
+        match &self.failed {
+            None => Ok(()),
+            Some(error) => Err(io::Error::new(error.kind(), Arc::clone(error))),
+        }
+    }
+}
+
 impl Shared {
     fn kept(&self) -> MutexGuard<'_, Kept> {
         self.journal.lock().unwrap_or_else(PoisonError::into_inner)
@@ -193,15 +203,18 @@ impl Shared {
     /// Makes the data durable, then the journal's word for it. Runs beside the
     /// copying, which goes on meanwhile.
     fn checkpoint(&self) {
-        let point = self.kept().journal.commit_point();
+        let (point, blocks) = {
+            let kept = self.kept();
+            (kept.journal.commit_point(), kept.journal.len())
+        };
         let synced = self.file.sync_data();
         let mut kept = self.kept();
         match synced.and_then(|()| kept.journal.commit(&point)) {
             Ok(()) => {
-                kept.checked = kept.journal.len();
+                kept.checked = blocks;
                 kept.checked_at = Instant::now();
             }
-            Err(error) => kept.failed = Some(error),
+            Err(error) => kept.failed = Some(Arc::new(error)),
         }
         self.busy.store(false, Ordering::Release);
     }
@@ -262,6 +275,10 @@ fn lock_journal(dir: &Dir, name: &str) -> io::Result<File> {
     for _ in 0..LOCK_ATTEMPTS_MAX {
         let file = dir.open_private(name)?;
         if !haul_sys::try_lock(&file)? {
+            if !dir.private_is(name, &file)? {
+                // Whoever has it is removing it.
+                continue;
+            }
             return Err(io::Error::new(
                 io::ErrorKind::ResourceBusy,
                 "another haul is writing this file",

@@ -3,7 +3,7 @@
 //!
 //! 1. Until it is published, nothing under the final name changes.
 //! 2. A stage without a name vanishes with the process; a stage with a private
-//!    name is removed when it is dropped.
+//!    name is removed when it is dropped, unless it is one that can be continued.
 //! 3. Publishing needs a [`Verified`]; mode and time are set before, through
 //!    the open file, so that the name never shows a file without them.
 
@@ -237,6 +237,10 @@ fn place(dir: &Dir, temp: &str, name: &Name, placement: Placement) -> io::Result
             Placement::New => place(dir, temp, name, Placement::Replace),
             Placement::Replace => Err(error),
         },
+        // What may replace anything needs no care for what is there.
+        Err(error) if error.kind() == io::ErrorKind::Unsupported && placement == Placement::New => {
+            place(dir, temp, name, Placement::Replace)
+        }
         done => done.map(|()| Publication::Published),
     }
 }

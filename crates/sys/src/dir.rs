@@ -186,13 +186,15 @@ impl Dir {
     /// Those of `openat`; [`io::ErrorKind::PermissionDenied`] for a file that is
     /// not ours alone.
     pub fn open_private(&self, temp: &str) -> io::Result<File> {
-        let flags = OFlags::RDWR
-            | OFlags::CREATE
-            | OFlags::NOFOLLOW
-            | OFlags::NONBLOCK
-            | OFlags::NOCTTY
-            | OFlags::CLOEXEC;
-        let file = rustix::fs::openat(&self.0, temp, flags, private_mode())?;
+        match self.create_private(temp) {
+            // What was made here is ours, whoever the file system says owns it.
+            Ok(file) => return Ok(file),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+        let flags =
+            OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(&self.0, temp, flags, Mode::empty())?;
         let raw = rustix::fs::fstat(&file)?;
         let stat = Stat::from_raw(&raw);
         if !stat.is_file() || stat.uid != crate::effective_user() || raw.st_nlink > 1 {
@@ -233,7 +235,8 @@ impl Dir {
     /// Renames the private name `temp` to `name`, which must not exist.
     ///
     /// # Errors
-    /// Those of `renameat2`; [`io::ErrorKind::AlreadyExists`] if `name` exists.
+    /// Those of `renameat2`; [`io::ErrorKind::AlreadyExists`] if `name` exists,
+    /// [`io::ErrorKind::Unsupported`] where the file system has no such way.
     pub fn publish_new(&self, temp: &str, name: &Name) -> io::Result<()> {
         let done = rustix::fs::renameat_with(
             &self.0,
@@ -245,8 +248,18 @@ impl Dir {
         match done {
             // The file system knows no flags: a hard link never replaces.
             Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => {
-                rustix::fs::linkat(&self.0, temp, &self.0, name.as_bytes(), AtFlags::empty())?;
-                Ok(rustix::fs::unlinkat(&self.0, temp, AtFlags::empty())?)
+                use rustix::io::Errno;
+                match rustix::fs::linkat(&self.0, temp, &self.0, name.as_bytes(), AtFlags::empty())
+                {
+                    Ok(()) => {}
+                    Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS) => {
+                        return Err(io::ErrorKind::Unsupported.into());
+                    }
+                    Err(error) => return Err(error.into()),
+                }
+                // It has its name; that it has another one too is no failure.
+                let _ = rustix::fs::unlinkat(&self.0, temp, AtFlags::empty());
+                Ok(())
             }
             done => Ok(done?),
         }

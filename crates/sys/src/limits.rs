@@ -1,6 +1,7 @@
 //! What a process can know of itself and of the system that it runs on.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::OnceLock;
 
@@ -42,4 +43,28 @@ fn own_id() -> [u8; 16] {
     id[..8].copy_from_slice(&half());
     id[8..].copy_from_slice(&half());
     id
+}
+
+/// A number for the time in which the page cache of `file`'s file system lasts:
+/// it differs after another start of the system, and after another mount where
+/// the system tells mounts apart (Linux 6.8 and later).
+pub fn cache_id(file: &File) -> [u8; 16] {
+    let mut id = boot_id();
+    for (byte, mount) in id.iter_mut().zip(mount_id(file).to_le_bytes()) {
+        *byte ^= mount;
+    }
+    id
+}
+
+#[cfg(target_os = "linux")]
+fn mount_id(file: &File) -> u64 {
+    use rustix::fs::{AtFlags, StatxFlags, statx};
+    /// `STATX_MNT_ID_UNIQUE`: a number that no later mount gets again.
+    const UNIQUE: StatxFlags = StatxFlags::from_bits_retain(0x4000);
+    statx(file, c"", AtFlags::EMPTY_PATH, UNIQUE).map_or(0, |stat| stat.stx_mnt_id)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn mount_id(_: &File) -> u64 {
+    0
 }

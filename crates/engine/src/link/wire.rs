@@ -151,12 +151,14 @@ fn send_range(
 ) -> io::Result<()> {
     if let (Some(pipe), Some(file)) = (pipe, source.local()) {
         while len > 0 {
-            match haul_sys::splice_to_pipe(file, offset, pipe, len)? {
-                Some(moved @ 1..) => {
+            match haul_sys::splice_to_pipe(file, offset, pipe, len) {
+                Ok(Some(moved @ 1..)) => {
                     offset += moved as u64;
                     len -= moved;
                 }
-                Some(0) | None => break,
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Err(error),
+                // The end, or an error of the file: what is read below tells.
+                Ok(Some(0) | None) | Err(_) => break,
             }
         }
     }

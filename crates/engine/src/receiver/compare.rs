@@ -71,6 +71,12 @@ fn refusal(entry: &Entry, existing: &Meta) -> Option<Fault> {
     if entry.id.is_some() && entry.id == existing.id {
         return fault(FaultKind::SameFile, "source and destination are the same file");
     }
+    if entry.leads_to.is_some() && entry.leads_to == existing.id {
+        return fault(
+            FaultKind::SameFile,
+            "the link leads to this very file, which it would replace",
+        );
+    }
     match existing.kind {
         MetaKind::Dir => {
             fault(FaultKind::IsDirectory, "a directory stands there at the destination")
@@ -93,7 +99,15 @@ mod tests {
     }
 
     fn source(size: u64, mtime: Timestamp) -> Entry {
-        Entry { name: None, kind: Kind::File { size }, mode: 0o644, mtime, inode: 0, id: None }
+        Entry {
+            name: None,
+            kind: Kind::File { size },
+            mode: 0o644,
+            mtime,
+            inode: 0,
+            id: None,
+            leads_to: None,
+        }
     }
 
     fn there(kind: MetaKind, mtime: Timestamp) -> Meta {

@@ -63,8 +63,15 @@ impl Incoming {
         };
         let resumed = hasher.whole_blocks();
         let pending = Some(pending);
-        let state =
-            State { pending, stage, hasher, resumed, recorded: resumed, moved: 0, suspect: None };
+        let state = State {
+            pending,
+            stage,
+            hasher,
+            resumed,
+            recorded: resumed,
+            moved: resumed * BLOCK_LEN,
+            suspect: None,
+        };
         Self { queue: Mutex::default(), state: Mutex::new(state) }
     }
 
@@ -150,7 +157,7 @@ impl State {
             return corrupt("a block that arrived is not the one that was sent");
         }
         let recorded = self.stage(receiver)?.record(seal.hash);
-        recorded.map_err(|e| Fault::from_io(Side::Destination, "make it durable", &e))?;
+        recorded.map_err(|e| Fault::from_io(Side::Destination, "keep the journal", &e))?;
         self.recorded += 1;
         Ok(())
     }

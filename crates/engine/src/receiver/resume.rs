@@ -26,7 +26,11 @@ impl Receiver<'_> {
             handle.remove_leftovers(name, &source);
             return Ok(None);
         }
-        let (stage, blocks) = handle.resume(name, &source).map_err(failed)?;
+        let (stage, blocks) = match handle.resume(name, &source) {
+            Ok(found) => found,
+            Err(error) if work::stops_all(&error) => return Err(failed(error)),
+            Err(_) => return Ok(None),
+        };
         if self.policy.resume == Resume::Strict
             && !work::all_good(&*stage, &blocks, self.control).map_err(failed)?
         {

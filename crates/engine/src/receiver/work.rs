@@ -109,13 +109,18 @@ fn copy_file(
     let source = handle.dir.handle().and_then(|dir| dir.open_file(&handle.name, handle.follow));
     let source = source.map_err(|error| Fault::from_io(Side::Source, "open", &error))?;
     let seal = source.seal();
+    if let Some((_, blocks)) = &pending.resumed {
+        *moved = blocks.len() as u64 * BLOCK_LEN;
+    }
     let mut count = |len| {
         *moved += len;
         receiver.reporter.moved(len);
     };
     let as_listed = (seal.size, seal.mtime) == (pending.entry.size(), pending.entry.mtime);
+    // Hashing holes would take longer than copying what is between them.
+    let by_blocks = as_listed && !source.has_holes();
     let (stage, copied) = match (pending.resumed.take(), receiver.resumable(&pending.entry)) {
-        (Some((stage, _)), _) if !as_listed => {
+        (Some((stage, _)), _) if !by_blocks => {
             stage.discard();
             return Err(changed());
         }
@@ -124,7 +129,7 @@ fn copy_file(
                 copy::blocks(&*source, &*stage, blocks.len() as u64, receiver.control, &mut count);
             (stage, copied)
         }
-        (None, Some(_)) if as_listed => {
+        (None, Some(_)) if by_blocks => {
             let stage = pending.stage()?;
             if copy::shared(&*source, &*stage) {
                 count(seal.size);
@@ -212,7 +217,12 @@ impl Pending {
                 Err(Fault::new(Side::Destination, FaultKind::Busy, message))
             }
             Ok((stage, _)) => Ok(stage),
-            Err(error) => Err(destination("create a file in the directory", &error)),
+            Err(error) if stops_all(&error) => {
+                Err(destination("create a file in the directory", &error))
+            }
+            // The file system takes no locks, or tells no owners: the copy goes
+            // without what would only help the next one.
+            Err(_) => self.stage(),
         }
     }
 
@@ -251,4 +261,9 @@ impl Pending {
 
 fn destination(action: &str, error: &io::Error) -> Fault {
     Fault::from_io(Side::Destination, action, error)
+}
+
+/// Whether an error of a stage that can be continued is one of any stage.
+pub(super) fn stops_all(error: &io::Error) -> bool {
+    matches!(FaultKind::of(error), FaultKind::Busy | FaultKind::NoSpace | FaultKind::ReadOnly)
 }

@@ -13,7 +13,7 @@ use crate::control::{CANCEL_POLL, Control, Reporter};
 use crate::dirs::{DirNode, lock};
 use crate::link::{ReceiverPort, SenderPort, SourceHandle};
 use crate::{Event, JobError};
-use haul_model::{Kind, Name, Outcome, Summary, Timestamp};
+use haul_model::{BLOCK_LEN, Kind, Name, Outcome, Summary, Timestamp};
 use haul_proto::{LIST_WINDOW, OutcomeItem, Want, Warning};
 use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex};
@@ -175,6 +175,11 @@ impl SenderPort for Sender<'_> {
                 item.wanted = true;
                 item.blocks = want.blocks;
                 item.whole_hash = want.whole_hash;
+                let there = want.blocks.saturating_mul(BLOCK_LEN);
+                if let (Some(reporter), 1..) = (self.reporter, there) {
+                    reporter.resumed(there);
+                    item.moved += there;
+                }
                 items.push(item.clone());
             }
         }

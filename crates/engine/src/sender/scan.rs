@@ -188,7 +188,8 @@ impl<'s, 'a> Scan<'s, 'a> {
             Err(()) => (0o700, haul_model::Timestamp { secs: 0, nanos: 0 }),
         };
         let inode = node.id().map_or(0, |id| id.ino);
-        let entry = Entry { name, kind: Kind::Dir, mode, mtime, inode, id: node.id() };
+        let entry =
+            Entry { name, kind: Kind::Dir, mode, mtime, inode, id: node.id(), leads_to: None };
         self.entry(parent, &node, None, entry)?;
         let entries = handle.and_then(|handle| handle.entries());
         let entries = match entries {
@@ -229,7 +230,12 @@ impl<'s, 'a> Scan<'s, 'a> {
             Ok(kind) => {
                 let (mode, mtime, id) = (meta.mode, meta.mtime, meta.id);
                 let inode = id.map_or(0, |id| id.ino);
-                let entry = Entry { name: Some(name.clone()), kind, mode, mtime, inode, id };
+                let leads_to = match kind {
+                    Kind::Symlink { .. } => self.leads_to(dir, &name),
+                    _ => None,
+                };
+                let name_there = Some(name.clone());
+                let entry = Entry { name: name_there, kind, mode, mtime, inode, id, leads_to };
                 self.entry(parent, dir, Some(name), entry)
             }
             Err(error) => {
@@ -237,6 +243,15 @@ impl<'s, 'a> Scan<'s, 'a> {
                 self.fault(parent, Some(Arc::clone(dir)), Some(name), None, fault)
             }
         }
+    }
+
+    /// What a symbolic link leads to, if that could be at the destination.
+    fn leads_to(&self, dir: &Arc<DirNode>, name: &Name) -> Option<FileId> {
+        if self.around_dest.is_empty() {
+            return None;
+        }
+        // A link to nowhere replaces nothing that it needs.
+        dir.handle().ok()?.stat(name, true).ok()??.id
     }
 
     fn entry(

@@ -91,7 +91,15 @@ fn a_client_takes_only_names_that_it_asked_for() {
 fn nameless(dir: u64, kind: Kind) -> ListItem {
     ListItem::Entry {
         dir,
-        entry: Entry { name: None, kind, mode: 0o755, mtime: TIME, inode: 0, id: None },
+        entry: Entry {
+            name: None,
+            kind,
+            mode: 0o755,
+            mtime: TIME,
+            inode: 0,
+            id: None,
+            leads_to: None,
+        },
     }
 }
 

@@ -34,7 +34,15 @@ fn ask<T>(
 }
 
 fn entry() -> Entry {
-    Entry { name: None, kind: Kind::Dir, mode: 0o755, mtime: TIME, inode: 0, id: None }
+    Entry {
+        name: None,
+        kind: Kind::Dir,
+        mode: 0o755,
+        mtime: TIME,
+        inode: 0,
+        id: None,
+        leads_to: None,
+    }
 }
 
 #[track_caller]

@@ -220,8 +220,15 @@ pub(crate) fn name(text: &str) -> Name {
 
 /// A listed entry.
 pub(crate) fn entry(dir: u64, text: &str, kind: Kind) -> ListItem {
-    let entry =
-        Entry { name: Some(name(text)), kind, mode: 0o644, mtime: TIME, inode: 7, id: None };
+    let entry = Entry {
+        name: Some(name(text)),
+        kind,
+        mode: 0o644,
+        mtime: TIME,
+        inode: 7,
+        id: None,
+        leads_to: None,
+    };
     ListItem::Entry { dir, entry }
 }
 
@@ -233,8 +240,15 @@ pub(crate) fn file(dir: u64, text: &str, size: u64) -> ListItem {
 /// A listed directory.
 pub(crate) fn dir(dir: u64, text: &str) -> ListItem {
     let kind = Kind::Dir;
-    let entry =
-        Entry { name: Some(name(text)), kind, mode: 0o755, mtime: TIME, inode: 0, id: None };
+    let entry = Entry {
+        name: Some(name(text)),
+        kind,
+        mode: 0o755,
+        mtime: TIME,
+        inode: 0,
+        id: None,
+        leads_to: None,
+    };
     ListItem::Entry { dir, entry }
 }
 

@@ -106,6 +106,7 @@ mod tests {
             mtime: Timestamp { secs: 1_700_000_000, nanos: 5 },
             inode: 0,
             id: None,
+            leads_to: None,
         };
         let lines = [
             line(false, b"a\nb", &entry(Kind::File { size: 5 }, 0o644)),

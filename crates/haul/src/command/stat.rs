@@ -56,7 +56,10 @@ mod tests {
         let location = Location::parse(OsStr::new("host:a\x1bb")).expect("a location");
         let mtime = Timestamp { secs: 1_700_000_000, nanos: 5 };
         let text = |kind, mode| {
-            paragraph(&location, &Entry { name: None, kind, mode, mtime, inode: 0, id: None })
+            paragraph(
+                &location,
+                &Entry { name: None, kind, mode, mtime, inode: 0, id: None, leads_to: None },
+            )
         };
         let texts = [
             text(Kind::File { size: 1 }, 0o644),

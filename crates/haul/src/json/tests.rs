@@ -40,6 +40,7 @@ fn samples() -> Vec<Line<'static>> {
         mtime: Timestamp { secs: 1_700_000_000, nanos: 123_456_789 },
         inode: 0,
         id: None,
+        leads_to: None,
     };
     let hash = "af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262";
     let host = || Some("ann@host".to_owned());

@@ -23,9 +23,14 @@ const READS_BEFORE: u32 = 40;
 /// Runs `test` in every way with a tree of a big file between two small ones,
 /// and an older version of the big one at the destination.
 fn each_way_in_the_middle(change: &str, test: impl Fn(&Scene<'_>, Outcome) + Sync) {
+    each_way_in_the_middle_of(BIG, change, test);
+}
+
+/// The same with a file of `len` bytes.
+fn each_way_in_the_middle_of(len: u64, change: &str, test: impl Fn(&Scene<'_>, Outcome) + Sync) {
     let through_pipe = |scene: &mut Scene<'_>| {
         tree::sizes(scene.path("tree"), 1).expect("a tree");
-        tree::random_file(scene.path("tree/big"), BIG, 2).expect("a file");
+        tree::random_file(scene.path("tree/big"), len, 2).expect("a file");
         scene.file("there/tree/big", "old");
         scene.file("other", "other");
         let head = format!("dd bs=64k count={READS_BEFORE} status=none");
@@ -121,6 +126,16 @@ fn a_file_that_is_rewritten_while_it_is_read_is_not_published() {
 fn a_part_that_was_read_already_counts_too() {
     let change = "printf changed | dd of=tree/big bs=1 conv=notrunc status=none";
     each_way_in_the_middle(change, |scene, run| assert_changed(scene, &run));
+}
+
+#[test]
+fn a_file_that_changes_leaves_nothing_to_be_continued() {
+    const CONTINUED: u64 = 70 << 20;
+    let change = "printf changed | dd of=tree/big bs=1 seek=39000000 conv=notrunc status=none";
+    each_way_in_the_middle_of(CONTINUED, change, |scene, run| {
+        assert_changed(scene, &run);
+        assert_no_strays(&scene.path("there"));
+    });
 }
 
 #[test]

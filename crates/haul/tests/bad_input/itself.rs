@@ -108,3 +108,21 @@ fn a_host_that_is_this_machine_loses_nothing_either() {
         assert_no_strays(&scene.path("tree"));
     });
 }
+
+#[test]
+fn a_link_does_not_replace_the_file_that_it_leads_to() {
+    let world = World::new();
+    let scene = world.scene(Way::Local);
+    scene.file("file", "precious");
+    scene.symlink("file", "link");
+    let run = scene.copy(&["--force"], &["link"], "file").run();
+    assert_one_error(&run, "link", "which it would replace", "");
+    assert_eq!(run.code, Some(1), "{run}");
+    assert_eq!(scene.read("file"), "precious");
+    scene.file("there/file", "precious");
+    scene.mkdir("from");
+    scene.symlink("../there/file", "from/file");
+    let run = scene.copy(&["-r"], &["from/."], "there").run().expect_code(1);
+    assert!(run.err().contains("which it would replace"), "{run}");
+    assert_eq!(scene.read("there/file"), "precious");
+}

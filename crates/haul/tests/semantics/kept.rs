@@ -180,6 +180,28 @@ fn holes_stay_holes_and_a_hole_at_the_end_counts() {
 }
 
 #[test]
+fn a_file_of_more_than_4_gib_arrives_whole() {
+    const LEN: u64 = (5 << 30) + 1;
+    let world = World::new();
+    let scene = world.scene(Way::Local);
+    let file = fs::File::create(scene.path("a")).expect("a file");
+    file.set_len(LEN).expect("extended");
+    for (content, at) in [(b"first", 7), (b"later", (4 << 30) + 3), (b"ended", LEN - 5)] {
+        file.write_all_at(content, at).expect("written");
+    }
+    scene.copy(&[], &["a"], "b").run().expect_ok();
+    let copy = fs::File::open(scene.path("b")).expect("a file");
+    let meta = copy.metadata().expect("it is open");
+    assert_eq!(meta.len(), LEN);
+    assert!(meta.blocks() * 512 < 1 << 20, "{} blocks", meta.blocks());
+    for (content, at) in [(b"first", 7), (b"later", (4 << 30) + 3), (b"ended", LEN - 5)] {
+        let mut there = [0; 5];
+        copy.read_exact_at(&mut there, at).expect("read");
+        assert_eq!(&there, content);
+    }
+}
+
+#[test]
 fn a_single_name_may_be_any_bytes() {
     each_way(|scene| {
         let name = os(b"\xff\n -\x1b[2J");

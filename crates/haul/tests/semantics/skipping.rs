@@ -208,3 +208,16 @@ fn a_tree_is_merged_into_one_that_is_there() {
         assert_same_with(&source, &scene.snapshot("there/tree/both"), rules);
     });
 }
+
+#[test]
+fn holes_of_a_large_file_cost_no_time() {
+    let world = World::new();
+    let scene = world.scene(Way::Local);
+    let file = std::fs::File::create(scene.path("holes")).expect("a file");
+    file.set_len(1 << 40).expect("a length");
+    std::os::unix::fs::FileExt::write_all_at(&file, b"data", 1 << 39).expect("written");
+    scene.copy(&[], &["holes"], "copy").limit(std::time::Duration::from_secs(20)).run().expect_ok();
+    let copy = std::fs::metadata(scene.path("copy")).expect("a copy");
+    assert_eq!(copy.len(), 1 << 40);
+    assert!(std::os::unix::fs::MetadataExt::blocks(&copy) * 512 < 1 << 20, "{copy:?}");
+}

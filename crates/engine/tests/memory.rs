@@ -1,0 +1,205 @@
+//! What a peer claims and floods costs bounded memory. One test, alone in its
+//! process: the peak that the system keeps is the whole process's.
+
+#![forbid(unsafe_code)]
+
+#[path = "parts/peer.rs"]
+mod peer;
+#[path = "parts/watch.rs"]
+mod watch;
+
+use haul_engine::{CopyJob, JobError, Placement};
+use haul_model::{Fault, FaultKind, Kind, Side};
+use haul_net::Connection;
+use haul_proto::{FrameType, ListItem, Message, OutcomeItem, Role, encode, frame_bytes};
+use peer::{Peer, data, dir, dir_end, entry, file};
+use std::fs;
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+use watch::Watch;
+
+/// What either side of a job may take, in bytes.
+const MEMORY_MAX: u64 = 64 << 20;
+
+/// How much is flooded with, in bytes: far more than may be kept.
+const FLOOD_LEN: usize = 512 << 20;
+
+/// A flood that nobody takes in for so long has met its bound.
+const BLOCKED: Duration = Duration::from_secs(1);
+
+/// Forgets the peak so far.
+fn forget_peak() {
+    fs::write("/proc/self/clear_refs", "5").expect("our own");
+}
+
+fn memory(field: &str) -> u64 {
+    let status = fs::read_to_string("/proc/self/status").expect("our own");
+    let line = status.lines().find_map(|line| line.strip_prefix(field)).expect("it is told");
+    let kib: u64 = line
+        .trim_start_matches(':')
+        .trim()
+        .trim_end_matches("kB")
+        .trim()
+        .parse()
+        .expect("a number");
+    kib << 10
+}
+
+/// Runs `attack`, and checks that the peak did not rise by more than is allowed.
+#[track_caller]
+fn check(what: &str, attack: impl FnOnce()) {
+    forget_peak();
+    let before = memory("VmRSS");
+    let start = Instant::now();
+    attack();
+    let risen = memory("VmHWM").saturating_sub(before);
+    eprintln!("{what}: {} MiB, {:?}", risen >> 20, start.elapsed());
+    assert!(risen <= MEMORY_MAX, "{what}: {} MiB", risen >> 20);
+}
+
+/// Says `frame` again and again, until the other side takes no more of it.
+fn flood(mut stream: UnixStream, mut frame: impl FnMut(u64) -> Vec<u8>) {
+    stream.set_write_timeout(Some(BLOCKED)).expect("set");
+    let mut said = 0;
+    for number in 0.. {
+        let frame = frame(number);
+        if said > FLOOD_LEN || stream.write_all(&frame).is_err() {
+            return;
+        }
+        said += frame.len();
+    }
+}
+
+/// A client's job with an agent that greets and then floods, never listening.
+fn client(
+    placement: fn(Connection) -> Placement,
+    job: CopyJob,
+    script: impl FnOnce(&mut Peer),
+    frame: impl FnMut(u64) -> Vec<u8>,
+) -> Result<(), JobError> {
+    let (connection, mut peer) = Peer::of_client();
+    let (done, result) = mpsc::channel();
+    thread::spawn(move || {
+        let watch = Watch::default();
+        let _ = done.send(haul_engine::run(&job, placement(connection), &watch).map(|_| ()));
+    });
+    peer.answer();
+    script(&mut peer);
+    flood(peer.into_stream(), frame);
+    // The peer has left: whatever waits for it goes on.
+    result.recv_timeout(Duration::from_secs(60)).expect("the job ends")
+}
+
+fn download(dest: &Path) -> CopyJob {
+    CopyJob {
+        sources: vec![b"/there/a".to_vec()],
+        dest: dest.as_os_str().as_bytes().to_vec(),
+        into_dir: true,
+        recursive: true,
+        ..CopyJob::default()
+    }
+}
+
+#[test]
+fn no_claim_and_no_flood_costs_more_than_is_allowed() {
+    let temp = tempfile::tempdir().expect("a temporary directory");
+    let dest = temp.path().join("dest");
+    fs::create_dir(&dest).expect("made");
+    let get = |script: fn(&mut Peer), frame: &mut dyn FnMut(u64) -> Vec<u8>| {
+        let _ = client(Placement::Download, download(&dest), script, frame);
+        fs::remove_dir_all(&dest).expect("removed");
+        fs::create_dir(&dest).expect("made");
+    };
+
+    check("entries that are settled at once", || {
+        // All of them have outcomes, which nobody reads.
+        let mut part = |number: u64| {
+            let name = |n| format!("{:012}", number * 250 + n);
+            let items = (0..250).map(|n| entry(1, &name(n), Kind::Special)).collect();
+            encode(&Message::List(if number == 0 { vec![dir(0, "a")] } else { items }))
+        };
+        get(|_| (), &mut part);
+    });
+    check("faults with long messages", || {
+        let fault = Fault::new(Side::Source, FaultKind::Io, "x".repeat(60_000));
+        let item = ListItem::Fault { dir: 0, name: b"a".to_vec(), fault };
+        let frame = encode(&Message::List(vec![item; 2]));
+        get(|_| (), &mut |_| frame.clone());
+    });
+    check("ends of directories behind what is not worked off", || {
+        // The smallest items that there are, once the answers are stuck.
+        let ends = encode(&Message::List(vec![dir_end(0); 40_000]));
+        let mut part = |number: u64| {
+            if number > 4000 {
+                return ends.clone();
+            }
+            let name = |n| format!("{:012}", number * 20 + n);
+            let items = (0..20).map(|n| entry(1, &name(n), Kind::Special)).collect();
+            encode(&Message::List(if number == 0 { vec![dir(0, "a")] } else { items }))
+        };
+        get(|_| (), &mut part);
+    });
+    check("directories that are never ended", || {
+        let mut part = |number: u64| {
+            let level = |n| if n == 0 { dir(0, "a") } else { dir(n, "d") };
+            let items = (number * 100..number * 100 + 100).map(level).collect();
+            encode(&Message::List(items))
+        };
+        get(|_| (), &mut part);
+    });
+    check("as many files in pieces as there may be", || {
+        let script = |peer: &mut Peer| {
+            let files = (0..64).map(|n| file(1, &format!("{n:03}"), 32 << 20));
+            peer.list(std::iter::once(dir(0, "a")).chain(files).collect());
+            peer.await_wants(2..66);
+        };
+        let content = vec![1; 4 << 20];
+        let mut part = |number: u64| data(2 + number % 64, number / 64 * (4 << 20), &content);
+        get(script, &mut part);
+    });
+    check("claimed lengths", || {
+        for kind in FrameType::ALL {
+            let mut header = frame_bytes(kind, b"");
+            header[..4].copy_from_slice(&kind.payload_max().to_le_bytes());
+            get(|_| (), &mut |number| if number == 0 { header.clone() } else { Vec::new() });
+        }
+    });
+    check("outcomes and wishes for an uploading client", || {
+        let source = temp.path().join("source");
+        fs::write(&source, "x").expect("written");
+        for message in [
+            Message::Outcomes(
+                (0..20_000)
+                    .map(|index| OutcomeItem { index, outcome: haul_engine::Outcome::Copied })
+                    .collect(),
+            ),
+            peer::want(0..40_000),
+        ] {
+            let job = CopyJob {
+                sources: vec![source.as_os_str().as_bytes().to_vec()],
+                dest: b"/there".to_vec(),
+                ..CopyJob::default()
+            };
+            let frame = encode(&message);
+            let _ = client(Placement::Upload, job, |_| (), |_| frame.clone());
+        }
+    });
+    check("a job of very many sources", || {
+        let (here, there) = UnixStream::pair().expect("a socket pair");
+        let input = there.try_clone().expect("a second handle");
+        let agent = thread::spawn(move || haul_engine::serve(input, there));
+        let mut peer = Peer::at(here);
+        // About the longest that one frame can say.
+        let role =
+            Role::Sender { sources: vec![Vec::new(); 2 << 20], recursive: false, follow: false };
+        peer.ask(role);
+        thread::sleep(Duration::from_millis(300));
+        peer.leave();
+        let _ = agent.join().expect("the agent does not panic");
+    });
+}
