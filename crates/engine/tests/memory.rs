@@ -62,13 +62,17 @@ fn check(what: &str, attack: impl FnOnce()) {
     assert!(risen <= MEMORY_MAX, "{what}: {} MiB", risen >> 20);
 }
 
-/// Says `frame` again and again, until the other side takes no more of it.
+/// Says `frame` again and again, until the other side takes no more of it, or
+/// nothing is left to say.
 fn flood(mut stream: UnixStream, mut frame: impl FnMut(u64) -> Vec<u8>) {
     stream.set_write_timeout(Some(BLOCKED)).expect("set");
     let mut said = 0;
     for number in 0.. {
         let frame = frame(number);
-        if said > FLOOD_LEN || stream.write_all(&frame).is_err() {
+        if frame.is_empty() {
+            thread::sleep(BLOCKED);
+        }
+        if frame.is_empty() || said > FLOOD_LEN || stream.write_all(&frame).is_err() {
             return;
         }
         said += frame.len();

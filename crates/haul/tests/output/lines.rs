@@ -25,7 +25,7 @@ fn a_copy_ends_with_a_line_that_sums_it_up() {
         }
         let run = scene.copy(&["-r"], &["tree"], "copy").run().expect_ok();
         assert_eq!(lines(&run.out()), ["copied 1,200 files, 5.9 KiB"]);
-        assert!(run.out().trim_end().ends_with("iB/s)"), "{run}");
+        assert!(run.out().trim_end().ends_with("B/s)"), "{run}");
         assert_eq!(run.err(), "");
         let again = scene.copy(&["-r"], &["tree/."], "copy").run().expect_ok();
         assert_eq!(lines(&again.out()), ["copied nothing; skipped 1,200"]);
