@@ -1,15 +1,20 @@
 //! What the targets that run a whole role share: a peer that says given bytes,
-//! a place to work in, and the tree that the seeds were recorded with.
+//! a place to work in, the tree that the seeds were recorded with, and what an
+//! interrupted copy leaves.
 
 #![forbid(unsafe_code)]
 
 use haul_engine::{CopyJob, Event, Monitor, Progress};
+use haul_model::{BLOCK_LEN, BlockHash, Name, Timestamp};
 use haul_net::Connection;
 use haul_proto::{Caps, FrameType, Hello, frame_bytes};
+use haul_store::{SourceId, Stage};
+use haul_sys::Dir;
 use std::fs;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 use tempfile::TempDir;
 
@@ -167,6 +172,73 @@ pub fn make_sources(root: &Path) -> io::Result<()> {
     std::os::unix::fs::symlink("sub/file", tree.join("sub/link"))?;
     std::os::unix::fs::symlink("../outside", root.join("link"))?;
     let sparse = fs::File::create(root.join("sparse"))?;
-    sparse.set_len(3 << 20)?;
-    std::os::unix::fs::FileExt::write_all_at(&sparse, b"data", 1 << 20)
+    // Two whole blocks, which are sealed, and a part of one.
+    sparse.set_len(9 << 20)?;
+    std::os::unix::fs::FileExt::write_all_at(&sparse, b"data", 1 << 20)?;
+    std::os::unix::fs::FileExt::write_all_at(&sparse, b"more", 8 << 20)
+}
+
+/// The journal of an interrupted copy, as a disk or a neighbour may have left
+/// it.
+pub struct Journal {
+    temp: TempDir,
+    name: Name,
+    source: SourceId,
+    /// The journal as it was written, and where.
+    bytes: Vec<u8>,
+    path: PathBuf,
+}
+
+/// Length of the part of a journal that is its identity: without it, nothing
+/// else is looked at.
+const IDENTITY_LEN: usize = 96;
+
+impl Journal {
+    /// A copy that was interrupted after its first block.
+    pub fn new() -> Self {
+        let temp = TempDir::new().expect("a temporary directory");
+        let name = Name::new(b"name").expect("a plain name");
+        let mtime = Timestamp { secs: 1, nanos: 2 };
+        let source = SourceId { size: 9 << 20, mtime, inode: 3 };
+        let dir = Arc::new(Dir::open(temp.path()).expect("opened"));
+        let (stage, blocks) = Stage::resume(dir, &name, &source).expect("begun");
+        assert!(blocks.is_empty());
+        stage.record(BlockHash::of(0, &[0; BLOCK_LEN as usize])).expect("recorded");
+        drop(stage);
+        let entries = fs::read_dir(temp.path()).expect("read");
+        let mut paths = entries.map(|entry| entry.expect("read").path());
+        let path = paths.find(|path| path.extension().is_some_and(|it| it == "journal"));
+        let path = path.expect("a journal");
+        let bytes = fs::read(&path).expect("read");
+        Self { temp, name, source, bytes, path }
+    }
+
+    /// What follows the journal's identity.
+    pub fn after_header(&self) -> &[u8] {
+        &self.bytes[IDENTITY_LEN..]
+    }
+
+    /// Continues the copy with this after the journal's identity; or with this
+    /// alone, if the identity is to be another too. Returns how many blocks are
+    /// believed to be there.
+    pub fn resume(&self, bytes: &[u8], whole: bool) -> u64 {
+        let identity = if whole { &[] } else { &self.bytes[..IDENTITY_LEN] };
+        fs::write(&self.path, [identity, bytes].concat()).expect("written");
+        let dir = Arc::new(Dir::open(self.temp.path()).expect("opened"));
+        let (stage, blocks) =
+            Stage::resume(dir, &self.name, &self.source).expect("no journal is an error");
+        assert_eq!(stage.file().metadata().expect("there").len(), self.source.size);
+        blocks.len() as u64
+    }
+
+    /// The most blocks that can be there.
+    pub fn blocks_max(&self) -> u64 {
+        self.source.size.div_ceil(BLOCK_LEN)
+    }
+}
+
+impl Default for Journal {
+    fn default() -> Self {
+        Self::new()
+    }
 }

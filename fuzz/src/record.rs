@@ -2,7 +2,7 @@
 //! agent in this process, cut into what each target takes.
 
 use haul_engine::Placement;
-use haul_fuzz::{ASKED, Place, Quiet, job};
+use haul_fuzz::{ASKED, Journal, Place, Quiet, job};
 use haul_net::Connection;
 use haul_proto::{FrameType, HEADER_LEN, Header};
 use std::error::Error;
@@ -52,6 +52,9 @@ impl<T: Write> Write for Taped<T> {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let seeds = Path::new(env!("CARGO_MANIFEST_DIR")).join("seeds");
+    if seeds.exists() {
+        fs::remove_dir_all(&seeds)?;
+    }
     let mut uploads = Place::with_sources();
     uploads.clear();
     let (client, agent) = converse(Placement::Upload, &uploads)?;
@@ -64,6 +67,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     store(&seeds, "download", &client, &agent)?;
     fs::create_dir_all(seeds.join("receiver"))?;
     fs::write(seeds.join("receiver/download"), after_greeting(&agent))?;
+    fs::create_dir_all(seeds.join("journal"))?;
+    fs::write(seeds.join("journal/one"), Journal::new().after_header())?;
     fs::create_dir_all(seeds.join("path"))?;
     for (number, name) in haul_testkit::nasty::NAMES.iter().enumerate() {
         fs::write(seeds.join(format!("path/{number:02}")), name)?;
