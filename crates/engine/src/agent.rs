@@ -30,7 +30,8 @@ use std::thread;
 /// `output`, and returns after one job, or when the client is gone.
 ///
 /// The calling process is confined to what the job needs, and threads may
-/// still wait for `input` afterwards: it is expected to exit.
+/// still wait for `input` afterwards, with stages in their hands: it is expected
+/// to call [`crate::remove_unpublished`] and to exit.
 ///
 /// # Errors
 /// When the client breaks the protocol or the streams fail.
@@ -152,8 +153,6 @@ fn receive(
         for thread in publishing {
             let _ = thread.join();
         }
-        // The reader may wait for input for ever, with stages in its hands.
-        haul_store::remove_unpublished();
     }
     result
 }

@@ -21,6 +21,7 @@ mod workers;
 
 pub use agent::serve;
 pub use haul_model::{Outcome, Skip, Summary};
+pub use haul_store::remove_unpublished;
 pub use job::{CopyJob, JobError, Placement};
 pub use monitor::{Event, Monitor, Progress};
 pub use request::{ListedEntry, RequestError, Requests};

@@ -92,6 +92,10 @@ pub(crate) fn download(
     let destination = Destination::find(&job.dest, job.into_dir, job.policy.dry_run)?;
     let root = destination.root.try_clone().map_err(|e| JobError::unusable(&job.dest, &e))?;
     let asked = job.sources.iter().map(|path| words::travel_name(words::without_tilde(path)));
+    let words: usize = job.sources.iter().map(|path| path.len() + 5).sum();
+    if words > FrameType::Copy.payload_max() as usize {
+        return Err(JobError::Usage("too many sources for one command".to_owned()));
+    }
     // What can't be a name can't be listed under it: the peer will say so.
     let asked = asked.filter_map(Result::ok).collect();
     let control = Control::new(monitor);

@@ -88,9 +88,8 @@ impl FrameType {
         match self {
             Self::Hello | Self::Welcome => 4 << 10,
             Self::Pack | Self::Data => CONTENT_MAX,
-            // The sources of a job are words of a command line: their sum is
-            // bounded by the operating system at about 2 MiB.
-            Self::Copy => 4 << 20,
+            // The sources of a job. The smallest take 2 bytes here and 56 in memory.
+            Self::Copy => 512 << 10,
             Self::List => LIST_MAX,
             _ => CONTROL_MAX,
         }

@@ -1,7 +1,9 @@
 //! The messages, and the bounds that both sides keep.
 
 use haul_model::{BlockHash, ContentHash, Entry, Fault, Name, Outcome, Policy, Summary, Timestamp};
-use serde::{Deserialize, Serialize};
+use serde::de::{Error as _, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+use std::fmt;
 
 /// Longest content of one [`crate::FrameType::Data`] frame, in bytes.
 pub const DATA_MAX: usize = 4 << 20;
@@ -17,12 +19,16 @@ pub const PACK_FILE_MAX: u64 = 512 << 10;
 /// of both sides, and with it the listing never stands in front of the data.
 pub const LIST_WINDOW: u64 = 4 << 20;
 
+/// The most sources of one job: more than the words of a command line can be.
+pub const SOURCES_MAX: usize = 256 << 10;
+
 /// Which role the agent shall play in a job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Role {
     /// Send these: paths on the agent's machine.
     Sender {
-        /// The sources.
+        /// The sources, at most [`SOURCES_MAX`].
+        #[serde(deserialize_with = "few_sources")]
         sources: Vec<Vec<u8>>,
         /// Whether directories may be walked.
         recursive: bool,
@@ -38,6 +44,31 @@ pub enum Role {
         /// What to do with what exists.
         policy: Policy,
     },
+}
+
+/// Reads sources one by one: those without a byte would take 24 times the
+/// memory of their frame.
+fn few_sources<'de, D: Deserializer<'de>>(input: D) -> Result<Vec<Vec<u8>>, D::Error> {
+    struct Sources;
+    impl<'de> Visitor<'de> for Sources {
+        type Value = Vec<Vec<u8>>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "at most {SOURCES_MAX} sources")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+            let mut sources = Vec::new();
+            while let Some(source) = seq.next_element()? {
+                if sources.len() == SOURCES_MAX {
+                    return Err(A::Error::invalid_length(SOURCES_MAX + 1, &self));
+                }
+                sources.push(source);
+            }
+            Ok(sources)
+        }
+    }
+    input.deserialize_seq(Sources)
 }
 
 /// The client starts a copy.

@@ -28,7 +28,10 @@ fn serve() -> Result<ExitCode, CommandError> {
     let output = File::from(io::stdout().as_fd().try_clone_to_owned().map_err(failed)?);
     haul_net::enlarge_pipe(&input);
     haul_net::enlarge_pipe(&output);
-    Ok(match haul_engine::serve(input, output) {
+    let served = haul_engine::serve(input, output);
+    // The process ends here, whatever its threads still hold.
+    haul_engine::remove_unpublished();
+    Ok(match served {
         Ok(()) => ExitCode::Success,
         Err(error) => {
             // The client was told over the connection, or is gone; standard
