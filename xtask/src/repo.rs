@@ -2,8 +2,15 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use haul_testkit::proc::{self, Signal};
 
 use crate::Result;
+
+/// How often a command with a time limit is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// The repository's root.
 pub(crate) fn root() -> &'static Path {
@@ -28,6 +35,29 @@ pub(crate) fn target_dir() -> PathBuf {
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     let name = describe(command);
     let status = command.status().map_err(|e| format!("can't start {name}: {e}"))?;
+    if status.success() { Ok(()) } else { Err(format!("{name}: {status}").into()) }
+}
+
+/// As [`run`], but a command that has not ended after `limit` is killed with
+/// all that descends from it.
+pub(crate) fn run_within(limit: Duration, command: &mut Command) -> Result<()> {
+    let name = describe(command);
+    let mut child = command.spawn().map_err(|e| format!("can't start {name}: {e}"))?;
+    let end = Instant::now() + limit;
+    let status = loop {
+        if let Some(status) = child.try_wait()? {
+            break status;
+        }
+        if Instant::now() > end {
+            for pid in proc::descendants(child.id()) {
+                proc::signal(pid, Signal::KILL);
+            }
+            child.kill()?;
+            child.wait()?;
+            return Err(format!("{name}: not done after {} s", limit.as_secs()).into());
+        }
+        thread::sleep(LOOK_EVERY);
+    };
     if status.success() { Ok(()) } else { Err(format!("{name}: {status}").into()) }
 }
 

@@ -17,12 +17,13 @@ use crate::words;
 use crate::workers::workers;
 use crossbeam_channel::RecvTimeoutError;
 use haul_model::{Fault, Policy, Side};
+use haul_net::Writer;
 use haul_proto::{
     Abort, CopyRequest, FrameType, Hello, ListItem, Message, Role, check_hello, encode, frame_bytes,
 };
 use haul_sys::{Access, confine};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::thread;
 
@@ -125,7 +126,7 @@ fn receive(
     let control = control();
     let pipe = haul_sys::pipe_of(&output);
     let (outbox, frames) = Outbox::new(pipe.is_some());
-    let writer = start_writer(control, output, pipe, frames);
+    let writer = start_writer(control, Writer::new(output, pipe), frames);
     let (tasks, work) = crossbeam_channel::unbounded();
     let (lists, listed) = crossbeam_channel::bounded(LISTS_MAX);
     let sender = Arc::new(RemoteSender(Arc::clone(&outbox)));
@@ -180,7 +181,7 @@ fn send(
     let control = control();
     let pipe = haul_sys::pipe_of(&output);
     let (outbox, frames) = Outbox::new(pipe.is_some());
-    let writer = start_writer(control, output, pipe, frames);
+    let writer = start_writer(control, Writer::new(output, pipe), frames);
     let (queue, wanted) = crossbeam_channel::unbounded();
     let receiver = Arc::new(RemoteReceiver(Arc::clone(&outbox)));
     let sender = Sender::new(control, None, receiver, follow, Some(queue));
@@ -205,12 +206,11 @@ const CLIENT: &str = "the client";
 
 fn start_writer(
     control: &'static Control<'static>,
-    output: impl Write + Send + 'static,
-    pipe: Option<OwnedFd>,
+    output: Writer,
     frames: crossbeam_channel::Receiver<wire::OutFrame>,
 ) -> thread::JoinHandle<()> {
     thread::spawn(move || {
-        if let Err(error) = wire::run_writer(output, pipe.as_ref(), &frames, Vec::new()) {
+        if let Err(error) = wire::run_writer(output, &frames, Vec::new()) {
             ReadEnd::Lost(error).report(control, CLIENT);
         }
     })

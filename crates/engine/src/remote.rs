@@ -41,7 +41,7 @@ pub(crate) fn upload(
 ) -> Result<Summary, JobError> {
     let control = Control::new(monitor);
     let reporter = Reporter::new(monitor);
-    let (outbox, frames) = Outbox::new(connection.pipe.is_some());
+    let (outbox, frames) = Outbox::new(connection.writer.pipe().is_some());
     let (queue, wanted) = crossbeam_channel::unbounded();
     let receiver = Arc::new(RemoteReceiver(Arc::clone(&outbox)));
     let sender = Sender::new(&control, Some(&reporter), receiver, job.follow, Some(queue));
@@ -51,12 +51,12 @@ pub(crate) fn upload(
         into_dir: job.into_dir,
         policy: job.policy,
     });
-    let Connection { reader, writer, pipe, closer } = connection;
+    let Connection { reader, writer, closer } = connection;
     let peer = closer.peer().to_owned();
     let result = std::thread::scope(|scope| {
         scope.spawn(|| {
-            let sent = wire::run_writer(writer, pipe.as_ref(), &frames, greeting);
-            drop((frames, pipe));
+            let sent = wire::run_writer(writer, &frames, greeting);
+            drop(frames);
             if let Err(error) = sent {
                 control.linger();
                 ReadEnd::Lost(error).report(&control, &peer);
@@ -99,7 +99,7 @@ pub(crate) fn download(
     // What can't be a name can't be listed under it: the peer will say so.
     let asked = asked.filter_map(Result::ok).collect();
     let control = Control::new(monitor);
-    let (outbox, frames) = Outbox::new(connection.pipe.is_some());
+    let (outbox, frames) = Outbox::new(connection.writer.pipe().is_some());
     let (tasks, work) = crossbeam_channel::unbounded();
     let (lists, listed) = crossbeam_channel::bounded(LISTS_MAX);
     let sender = Arc::new(RemoteSender(Arc::clone(&outbox)));
@@ -111,12 +111,12 @@ pub(crate) fn download(
         recursive: job.recursive,
         follow: job.follow,
     });
-    let Connection { reader, writer, pipe, closer } = connection;
+    let Connection { reader, writer, closer } = connection;
     let peer = closer.peer().to_owned();
     let result = std::thread::scope(|scope| {
         scope.spawn(|| {
-            let sent = wire::run_writer(writer, pipe.as_ref(), &frames, greeting);
-            drop((frames, pipe));
+            let sent = wire::run_writer(writer, &frames, greeting);
+            drop(frames);
             if let Err(error) = sent {
                 control.linger();
                 ReadEnd::Lost(error).report(&control, &peer);

@@ -7,7 +7,7 @@ use crate::remote::{PROGRAM, read_message, welcome};
 use crate::tree::{LocalDir, Meta, SourceFile, TreeDir};
 use crate::words;
 use haul_model::{ContentHash, ContentHasher, Entry, Fault, FaultKind, Name, Side};
-use haul_net::{ConnectError, Connection};
+use haul_net::{Closer, ConnectError, Connection, Writer};
 use haul_proto::{Caps, FrameType, Hello, Listed, Message, Reply, Request, encode, frame_bytes};
 use haul_sys::Dir;
 use std::ffi::OsStr;
@@ -29,8 +29,8 @@ pub struct Requests {
 
 struct Peer {
     input: BufReader<Box<dyn Read + Send>>,
-    output: Box<dyn Write + Send>,
-    closer: Option<haul_net::Closer>,
+    output: Writer,
+    closer: Option<Closer>,
     name: String,
 }
 
@@ -59,7 +59,7 @@ impl Requests {
     /// # Errors
     /// When the peer does not greet, or speaks another version.
     pub fn remote(connection: Connection) -> Result<Self, JobError> {
-        let Connection { reader, writer, pipe: _, closer } = connection;
+        let Connection { reader, writer, closer } = connection;
         let name = closer.peer().to_owned();
         let input = BufReader::new(reader);
         let mut peer = Peer { input, output: writer, closer: Some(closer), name };
@@ -161,7 +161,7 @@ impl Peer {
             (ReadEnd::Refused(error), _) => error,
             (ReadEnd::Lost(_), Some(closer)) => {
                 // The peer sees the end, and ends itself.
-                self.output = Box::new(io::sink());
+                self.output = Writer::new(io::sink(), None);
                 self.input = BufReader::new(Box::new(io::empty()));
                 closer.explain().into()
             }

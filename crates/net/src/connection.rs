@@ -5,8 +5,8 @@ use crate::diagnosis::{Peer, diagnose};
 use crate::process::Process;
 use crate::stderr::StderrReader;
 use std::fmt;
-use std::io::{Read, Write};
-use std::os::fd::OwnedFd;
+use std::io::{self, IoSlice, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::ExitStatus;
 use std::sync::Arc;
 use std::thread;
@@ -33,10 +33,7 @@ pub struct Connection {
     /// side, when the connection fails, and when it is killed.
     pub reader: Box<dyn Read + Send>,
     /// Bytes to the peer. Dropping it tells the peer that no more will come.
-    pub writer: Box<dyn Write + Send>,
-    /// The pipe behind `writer`, if that is one: content may be spliced into it
-    /// between two writes. The peer sees the end when both are dropped.
-    pub pipe: Option<OwnedFd>,
+    pub writer: Writer,
     /// Ends the connection and tells how it ended.
     pub closer: Closer,
 }
@@ -49,13 +46,55 @@ impl Connection {
         writer: impl Write + Send + 'static,
     ) -> Self {
         let closer = Closer { ssh: None };
-        Self { reader: Box::new(reader), writer: Box::new(writer), pipe: None, closer }
+        Self { reader: Box::new(reader), writer: Writer::new(writer, None), closer }
     }
 }
 
 impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Connection").field("peer", &self.closer.peer()).finish_non_exhaustive()
+    }
+}
+
+/// The way to the peer.
+///
+/// It may hold a second descriptor of its stream: both are closed with it, so
+/// that the peer sees the end.
+pub struct Writer {
+    stream: Box<dyn Write + Send>,
+    pipe: Option<OwnedFd>,
+}
+
+impl Writer {
+    /// A writer over `stream`; `pipe` is the pipe behind it, if it is one.
+    pub fn new(stream: impl Write + Send + 'static, pipe: Option<OwnedFd>) -> Self {
+        Self { stream: Box::new(stream), pipe }
+    }
+
+    /// The pipe behind this writer, if there is one. Between two writes,
+    /// content can be spliced into it.
+    pub fn pipe(&self) -> Option<BorrowedFd<'_>> {
+        self.pipe.as_ref().map(AsFd::as_fd)
+    }
+}
+
+impl Write for Writer {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.stream.write(bytes)
+    }
+
+    fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.stream.write_vectored(slices)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()
+    }
+}
+
+impl fmt::Debug for Writer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Writer").field("pipe", &self.pipe).finish_non_exhaustive()
     }
 }
 

@@ -20,7 +20,7 @@ mod ssh;
 mod stderr;
 mod target;
 
-pub use connection::{Closer, Connection, Killer};
+pub use connection::{Closer, Connection, Killer, Writer};
 pub use error::ConnectError;
 pub use pipe::enlarge_pipe;
 pub use ssh::connect;

@@ -2,7 +2,7 @@
 //! command.
 
 use crate::cipher;
-use crate::connection::{Closer, Connection, Ssh};
+use crate::connection::{Closer, Connection, Ssh, Writer};
 use crate::diagnosis::Peer;
 use crate::error::shown;
 use crate::pipe::enlarge_pipe;
@@ -85,8 +85,10 @@ pub fn connect(target: &SshTarget, diagnostics: Diagnostics) -> Result<Connectio
     })?;
     Ok(Connection {
         reader: Box::new(stdout),
-        pipe: stdin.as_fd().try_clone_to_owned().ok(),
-        writer: Box::new(stdin),
+        writer: {
+            let pipe = stdin.as_fd().try_clone_to_owned().ok();
+            Writer::new(stdin, pipe)
+        },
         closer: Closer::new(Ssh {
             process,
             stderr,

@@ -21,7 +21,7 @@ fn through(script: &str, diagnostics: Diagnostics) -> Connection {
 }
 
 fn ended(script: &str) -> Result<(), ConnectError> {
-    let Connection { mut reader, writer, closer, .. } = through(script, quiet());
+    let Connection { mut reader, writer, closer } = through(script, quiet());
     drop(writer);
     reader.read_to_end(&mut Vec::new()).unwrap();
     closer.finish()
@@ -42,7 +42,7 @@ fn runs(pid: &str) -> bool {
 
 #[test]
 fn bytes_pass_both_ways_and_a_clean_end_is_no_error() {
-    let Connection { mut reader, mut writer, closer, .. } = through("cat", quiet());
+    let Connection { mut reader, mut writer, closer } = through("cat", quiet());
     let sent: Vec<u8> = (0..3_000_000_u32).map(|n| (n * 7 % 251) as u8).collect();
     let received = thread::scope(|scope| {
         let reading = scope.spawn(|| {
@@ -106,7 +106,7 @@ fn a_peer_that_leaves_without_a_word_is_an_error_when_it_was_needed() {
 
 #[test]
 fn a_killer_wakes_the_reader() {
-    let Connection { mut reader, writer, closer, .. } = through("echo up; exec sleep 60", quiet());
+    let Connection { mut reader, writer, closer } = through("echo up; exec sleep 60", quiet());
     assert_eq!(first_line(&mut *reader), "up");
     let killer = closer.killer();
     let start = Instant::now();
@@ -136,7 +136,7 @@ fn a_dropped_connection_leaves_no_process_behind() {
 
 #[test]
 fn a_program_that_does_not_end_is_given_up() {
-    let Connection { mut reader, writer, closer, .. } = through("echo $$; exec sleep 60", quiet());
+    let Connection { mut reader, writer, closer } = through("echo $$; exec sleep 60", quiet());
     let pid = first_line(&mut *reader);
     drop((reader, writer));
     let start = Instant::now();

@@ -28,7 +28,7 @@ fn target(sshd: &Sshd, more: &str) -> SshTarget {
 /// Why there is no connection to `target`, seen as a caller sees it: the
 /// greeting does not come.
 fn refusal(target: &SshTarget) -> ConnectError {
-    let Connection { mut reader, writer, closer, .. } = connect(target, quiet()).unwrap();
+    let Connection { mut reader, writer, closer } = connect(target, quiet()).unwrap();
     let mut greeting = Vec::new();
     reader.read_to_end(&mut greeting).unwrap();
     assert!(greeting.is_empty());
@@ -42,7 +42,7 @@ fn quiet() -> Diagnostics {
 
 /// Sends three megabytes and reads them back.
 fn assert_echoes(connection: Connection) {
-    let Connection { mut reader, mut writer, closer, .. } = connection;
+    let Connection { mut reader, mut writer, closer } = connection;
     let sent: Vec<u8> = (0..3_000_000_u32).map(|n| (n * 31 % 253) as u8).collect();
     let received = std::thread::scope(|scope| {
         let reading = scope.spawn(|| {
@@ -113,7 +113,7 @@ fn cipher_in_use(sshd: &Sshd, more: &str) -> String {
     let hear: Diagnostics = Arc::new(move |line: &[u8]| {
         hear.lock().unwrap().push(String::from_utf8_lossy(line).into_owned());
     });
-    let Connection { reader, writer, closer, .. } = connect(&target, hear).unwrap();
+    let Connection { reader, writer, closer } = connect(&target, hear).unwrap();
     drop((reader, writer));
     closer.finish().unwrap();
     let lines = lines.lock().unwrap();
@@ -208,7 +208,7 @@ fn a_connection_that_is_cut_is_lost() {
     let sshd = Sshd::start().unwrap();
     let dir = TempDir::new().unwrap();
     let target = target(&sshd, "").with_remote_haul(&echoing_haul(dir.path())).unwrap();
-    let Connection { mut reader, mut writer, closer, .. } = connect(&target, quiet()).unwrap();
+    let Connection { mut reader, mut writer, closer } = connect(&target, quiet()).unwrap();
     writer.write_all(b"x").unwrap();
     reader.read_exact(&mut [0]).unwrap();
     sshd.cut();

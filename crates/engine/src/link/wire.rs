@@ -9,14 +9,13 @@ use crate::pool::{Buf, Pool};
 use crate::receiver::{Incoming, Piece, Receiver, Task};
 use crate::tree::SourceFile;
 use haul_model::{Fault, Summary, escape_controls};
-use haul_net::ConnectError;
+use haul_net::{ConnectError, Writer};
 use haul_proto::{
     Abort, FrameType, HEADER_LEN, Header, ListItem, Message, OutcomeItem, Want, Warning, decode,
     decode_data, decode_pack, encode,
 };
 use std::collections::HashMap;
 use std::io::{self, IoSlice, Read, Write};
-use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -101,11 +100,9 @@ impl Outbox {
     }
 }
 
-/// Sends what is queued until the outbox is closed or the peer is gone. `pipe`
-/// is the pipe behind `output`, if it is one.
+/// Sends what is queued until the outbox is closed or the peer is gone.
 pub(crate) fn run_writer(
-    mut output: impl Write,
-    pipe: Option<&OwnedFd>,
+    mut output: Writer,
     frames: &crossbeam_channel::Receiver<OutFrame>,
     greeting: Vec<u8>,
 ) -> io::Result<()> {
@@ -130,7 +127,7 @@ pub(crate) fn run_writer(
             Some(Body::Range { source, offset, len }) => {
                 output.write_all(&gathered)?;
                 output.flush()?;
-                send_range(&mut output, pipe, &**source, *offset, *len)?;
+                send_range(&mut output, &**source, *offset, *len)?;
             }
             None if gathered.len() > GATHER_LEN => output.write_all(&gathered)?,
             None => continue,
@@ -143,13 +140,12 @@ pub(crate) fn run_writer(
 /// file became shorter is sent as zeros: the frame keeps its length, and the
 /// hash tells the receiver.
 fn send_range(
-    output: &mut impl Write,
-    pipe: Option<&OwnedFd>,
+    output: &mut Writer,
     source: &dyn SourceFile,
     mut offset: u64,
     mut len: usize,
 ) -> io::Result<()> {
-    if let (Some(pipe), Some(file)) = (pipe, source.local()) {
+    if let (Some(pipe), Some(file)) = (output.pipe(), source.local()) {
         while len > 0 {
             match haul_sys::splice_to_pipe(file, offset, pipe, len) {
                 Ok(Some(moved @ 1..)) => {

@@ -1,7 +1,7 @@
 //! The links of a job: in memory, and to a real agent in this process.
 
 use haul_engine::{JobError, Placement};
-use haul_net::Connection;
+use haul_net::{Connection, Writer};
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
 use std::os::fd::{AsFd, OwnedFd};
@@ -72,8 +72,8 @@ fn by_pipe() -> (Connection, Agent) {
     let (client_in, agent_out) = std::io::pipe().expect("a pipe");
     let agent = serve(agent_in, agent_out);
     let pipe: OwnedFd = client_out.as_fd().try_clone_to_owned().expect("a second handle");
-    let mut connection = Connection::from_parts(client_in, client_out);
-    connection.pipe = Some(pipe);
+    let mut connection = Connection::from_parts(client_in, io::sink());
+    connection.writer = Writer::new(client_out, Some(pipe));
     (connection, agent)
 }
 
