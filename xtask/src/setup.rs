@@ -20,6 +20,13 @@ const NEEDS: &[Need] = &[
     Need { program: "ssh-keygen", package: "openssh-client", why: "each run makes its own keys" },
     Need { program: "scp", package: "openssh-client", why: "the benchmarks compare with it" },
     Need { program: "rsync", package: "rsync", why: "the benchmarks compare with it" },
+    Need { program: "mkfs.ext4", package: "e2fsprogs", why: "the tests cut a file system's power" },
+    Need { program: "mkfs.xfs", package: "xfsprogs", why: "the benchmarks share content on it" },
+    Need {
+        program: "mkfs.btrfs",
+        package: "btrfs-progs",
+        why: "the benchmarks share content on it",
+    },
     Need { program: "c++", package: "g++", why: "the fuzz targets link libFuzzer" },
 ];
 
@@ -87,7 +94,8 @@ mod tests {
     #[test]
     fn a_package_that_several_programs_need_is_named_once() {
         let needs: Vec<_> = NEEDS.iter().collect();
-        assert_eq!(packages(&needs), ["g++", "openssh-client", "openssh-server", "rsync"]);
+        let all = ["btrfs-progs", "e2fsprogs", "g++", "openssh-client", "openssh-server"];
+        assert_eq!(packages(&needs), [&all[..], &["rsync", "xfsprogs"]].concat());
     }
 
     #[test]

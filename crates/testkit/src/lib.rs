@@ -21,7 +21,7 @@ pub mod sshd;
 pub mod tree;
 
 pub use haul::Haul;
-pub use mount::Mount;
+pub use mount::{FileSystem, Mount};
 pub use snapshot::{Compare, Snapshot, assert_same, assert_same_with, snapshot};
 pub use sshd::{Sshd, SshdBuilder};
 pub use tempfile::TempDir;

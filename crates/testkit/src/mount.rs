@@ -1,5 +1,6 @@
 //! Small file systems of a test's own, to be full, read-only, or just elsewhere.
 
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -8,11 +9,36 @@ use tempfile::TempDir;
 
 use crate::{at, failed};
 
-/// A tmpfs on a temporary directory, taken away when dropped.
+/// A file system on a temporary directory, taken away when dropped.
 #[derive(Debug)]
 pub struct Mount {
     dir: TempDir,
+    /// Where its image lies, if it has one.
+    backing: Option<TempDir>,
 }
+
+/// A file system that is made in an image and mounted by a loop device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileSystem {
+    /// ext4, with its journal.
+    Ext4,
+    /// XFS, which shares content; at least 300 MiB.
+    Xfs,
+    /// Btrfs, which shares content.
+    Btrfs,
+}
+
+impl FileSystem {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Ext4 => "ext4",
+            Self::Xfs => "xfs",
+            Self::Btrfs => "btrfs",
+        }
+    }
+}
+
+const IMAGE: &str = "image";
 
 impl Mount {
     /// Mounts a tmpfs that holds `size_bytes`. None where that isn't allowed:
@@ -22,10 +48,42 @@ impl Mount {
         if !rustix::process::geteuid().is_root() {
             return None;
         }
-        let mount = Mount { dir: TempDir::new().ok()? };
+        let mount = Mount { dir: TempDir::new().ok()?, backing: None };
         let options = format!("size={size_bytes},mode=0755");
         let mounted = run("mount", &["-t", "tmpfs", "-o", &options, "haul-test"], mount.path());
         mounted.ok().map(|()| mount)
+    }
+
+    /// Makes a file system in a sparse image of `size_bytes` and mounts it.
+    /// None as for [`Self::tmpfs`], and where its tools are missing.
+    pub fn image(kind: FileSystem, size_bytes: u64) -> Option<Mount> {
+        if !rustix::process::geteuid().is_root() {
+            return None;
+        }
+        let backing = TempDir::new().ok()?;
+        let image = backing.path().join(IMAGE);
+        fs::File::create_new(&image).ok()?.set_len(size_bytes).ok()?;
+        let force = if kind == FileSystem::Ext4 { "-F" } else { "-f" };
+        run(&format!("mkfs.{}", kind.name()), &["-q", force], &image).ok()?;
+        Self::of_image(backing)
+    }
+
+    /// What a power cut at this moment would leave: a second file system, of a
+    /// copy of what has been written to the image so far. ext4 only.
+    pub fn after_power_cut(&self) -> Option<Mount> {
+        let backing = TempDir::new().ok()?;
+        let image = self.backing.as_ref()?.path().join(IMAGE);
+        let copy = backing.path().join(IMAGE);
+        let copy = copy.to_str()?;
+        run("cp", &["--sparse=always", "-T", "--", image.to_str()?], Path::new(copy)).ok()?;
+        Self::of_image(backing)
+    }
+
+    fn of_image(backing: TempDir) -> Option<Mount> {
+        let image = backing.path().join(IMAGE);
+        let mount = Mount { dir: TempDir::new().ok()?, backing: Some(backing) };
+        run("mount", &["-o", "loop", image.to_str()?], mount.path()).ok()?;
+        Some(mount)
     }
 
     /// Where it is mounted.
@@ -73,7 +131,6 @@ fn run(program: &str, args: &[&str], path: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs;
 
     #[test]
     fn a_mount_gets_full_and_read_only_and_goes_away() {
@@ -93,5 +150,19 @@ mod tests {
         fs::write(mount.join("small"), b"more").expect("written");
         drop(mount);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_power_cut_takes_what_was_not_written_out() {
+        let Some(mount) = Mount::image(FileSystem::Ext4, 32 << 20) else {
+            eprintln!("skipped: mounting is not allowed here");
+            return;
+        };
+        fs::write(mount.join("durable"), b"durable").expect("written");
+        fs::File::open(mount.join("durable")).expect("opened").sync_all().expect("synced");
+        fs::write(mount.join("lost"), b"lost").expect("written");
+        let cut = mount.after_power_cut().expect("a second file system");
+        assert_eq!(fs::read(cut.join("durable")).expect("read"), b"durable");
+        assert!(!cut.join("lost").exists());
     }
 }

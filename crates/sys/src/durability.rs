@@ -1,0 +1,172 @@
+//! Making what was written durable, and reading it back from where it lies.
+//!
+//! A failure to make data durable is reported once: the kernel may then take
+//! the lost pages for written. So an error here is final for the file, and is
+//! never answered by trying again.
+//!
+//! On macOS `fsync` stops at the drive's cache; std's `sync_all` asks for
+//! `F_FULLFSYNC` there.
+
+use crate::Dir;
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::fd::AsFd;
+
+/// What a buffer, an offset and a length must be a multiple of for reading past
+/// the page cache, in bytes: the largest block of a storage device in use.
+pub const DIRECT_ALIGN: usize = 4096;
+
+/// Starts writing out what `file` holds and does not wait: a later wait for
+/// many files is short then. Where the system has no such request, nothing
+/// happens.
+pub fn start_write_back(file: &File) {
+    drop_cached(file, 0..0);
+}
+
+/// Lets the page cache forget `range` of `file`, in bytes, as far as it is
+/// durable; what is not begins to be written. An empty range stands for all
+/// from its start on.
+pub fn drop_cached(file: &File, range: Range<u64>) {
+    // Advice: a refusal changes nothing but what else is in memory.
+    #[cfg(target_os = "linux")]
+    {
+        let len = std::num::NonZeroU64::new(range.end.saturating_sub(range.start));
+        let _ = rustix::fs::fadvise(file, range.start, len, rustix::fs::Advice::DontNeed);
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = (file, range);
+}
+
+/// Whether the byte at `offset` of `file` is in the page cache; `true` where
+/// the system doesn't tell.
+pub fn is_cached(file: &File, offset: u64) -> bool {
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::io::{Errno, ReadWriteFlags, preadv2};
+        let mut byte = [0];
+        let mut buffers = [io::IoSliceMut::new(&mut byte)];
+        preadv2(file, &mut buffers, offset, ReadWriteFlags::NOWAIT) != Err(Errno::AGAIN)
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = (file, offset);
+        true
+    }
+}
+
+/// Makes reads of `file` come from its medium and not from the page cache;
+/// `false` where the file system can't. Then [`drop_cached`] has to do.
+///
+/// Buffers, offsets and lengths must be aligned to [`DIRECT_ALIGN`] from then on.
+pub fn read_directly(file: &File) -> bool {
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+        fcntl_getfl(file).and_then(|flags| fcntl_setfl(file, flags | OFlags::DIRECT)).is_ok()
+    }
+    #[cfg(target_vendor = "apple")]
+    {
+        rustix::fs::fcntl_nocache(file, true).is_ok()
+    }
+    #[cfg(not(any(target_os = "linux", target_vendor = "apple")))]
+    {
+        let _ = file;
+        false
+    }
+}
+
+impl Dir {
+    /// Makes the names in this directory durable.
+    ///
+    /// # Errors
+    /// Those of `fsync`.
+    pub fn sync(&self) -> io::Result<()> {
+        File::from(self.as_fd().try_clone_to_owned()?).sync_all()
+    }
+
+    /// Whether [`Self::sync_file_system`] can be relied upon here: the file
+    /// system is one of those known to write everything then, contents, names
+    /// and metadata, and the system reports what it could not write.
+    pub fn syncs_as_a_whole(&self) -> bool {
+        #[cfg(target_os = "linux")]
+        {
+            system::is_known(self) && system::reports_errors()
+        }
+        #[cfg(not(target_os = "linux"))]
+        false
+    }
+
+    /// Makes everything on this directory's file system durable, in one go:
+    /// what other programs have written there, too.
+    ///
+    /// # Errors
+    /// Those of `syncfs`: something, of whomever, could not be written.
+    pub fn sync_file_system(&self) -> io::Result<()> {
+        #[cfg(target_os = "linux")]
+        return Ok(rustix::fs::syncfs(self)?);
+        #[cfg(not(target_os = "linux"))]
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
+#[cfg(target_os = "linux")]
+mod system {
+    use super::Dir;
+
+    /// ext2 to ext4, xfs, btrfs, f2fs, and tmpfs, which keeps nothing anyway
+    /// (`linux/magic.h`). FUSE, for one, passes no such request on.
+    const KNOWN: [u64; 5] = [0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010, 0x0102_1994];
+
+    pub(super) fn is_known(dir: &Dir) -> bool {
+        // The field's type differs by architecture; the numbers have 32 bits.
+        rustix::fs::fstatfs(dir)
+            .is_ok_and(|stat| KNOWN.contains(&(stat.f_type as u64 & 0xffff_ffff)))
+    }
+
+    /// Since Linux 5.8 `syncfs` tells that something could not be written.
+    pub(super) fn reports_errors() -> bool {
+        let name = rustix::system::uname();
+        let release = name.release().to_string_lossy();
+        let mut numbers = release.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
+        (numbers.next(), numbers.next()) >= (Some(5), Some(8))
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+    use haul_testkit::{FileSystem, Mount};
+    use std::io::Write;
+
+    #[test]
+    fn what_was_written_is_cached_and_can_be_dropped_once_it_is_durable() {
+        let Some(mount) = Mount::image(FileSystem::Ext4, 32 << 20) else {
+            eprintln!("skipped: mounting is not allowed here");
+            return;
+        };
+        let dir = Dir::open(mount.path()).expect("opened");
+        assert!(dir.syncs_as_a_whole());
+        let mut file = File::create_new(mount.join("file")).expect("created");
+        file.write_all(&[7; 1 << 20]).expect("written");
+        let file = File::open(mount.join("file")).expect("opened");
+        assert!(is_cached(&file, 8192));
+        dir.sync_file_system().expect("synced");
+        drop_cached(&file, 0..1 << 20);
+        assert!(!is_cached(&file, 8192), "it is still in memory");
+        assert!(read_directly(&file));
+    }
+
+    #[test]
+    fn names_are_durable_once_their_directory_is() {
+        let Some(mount) = Mount::image(FileSystem::Ext4, 32 << 20) else {
+            eprintln!("skipped: mounting is not allowed here");
+            return;
+        };
+        let dir = Dir::open(mount.path()).expect("opened");
+        std::fs::create_dir(mount.join("new")).expect("made");
+        dir.sync().expect("synced");
+        let cut = mount.after_power_cut().expect("a second file system");
+        assert!(cut.join("new").is_dir());
+    }
+}
