@@ -10,5 +10,5 @@ mod verified;
 
 pub use journal::SourceId;
 pub use partial::{RESUME_LEN_MIN, remove_leftovers};
-pub use stage::{Placement, Publication, Stage, private_name, remove_unpublished};
+pub use stage::{Placement, Publication, Sealed, Stage, private_name, remove_unpublished};
 pub use verified::{Mismatch, Verified};

@@ -58,6 +58,9 @@ struct Shared {
     journal: Mutex<Kept>,
     /// A checkpoint is under way.
     busy: AtomicBool,
+    /// Held while the file is made durable: the system tells of a failure only
+    /// once, and whoever waits must not miss what another was told.
+    turn: Mutex<()>,
 }
 
 #[derive(Debug)]
@@ -69,6 +72,10 @@ struct Kept {
     /// Why data could not be made durable: for good, since the system may take
     /// the lost data for written afterwards.
     failed: Option<Arc<io::Error>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A resumable stage, opened.
@@ -112,14 +119,13 @@ pub(crate) fn open(dir: &Arc<Dir>, name: &Name, source: &SourceId) -> io::Result
         }
     };
     let kept = Kept { checked: journal.len(), checked_at: Instant::now(), failed: None, journal };
-    let shared =
-        Shared { file: file.try_clone()?, journal: Mutex::new(kept), busy: AtomicBool::new(false) };
-    let partial = Partial {
-        dir: Arc::clone(dir),
-        names,
-        shared: Arc::new(shared),
-        keep: AtomicBool::new(true),
-    };
+    let shared = Arc::new(Shared {
+        file: file.try_clone()?,
+        journal: Mutex::new(kept),
+        busy: AtomicBool::new(false),
+        turn: Mutex::default(),
+    });
+    let partial = Partial { dir: Arc::clone(dir), names, shared, keep: AtomicBool::new(true) };
     // What lies beyond the last block on record is not known to be right. From
     // here on a failure leaves nothing that is worthless.
     file.set_len(blocks.len() as u64 * BLOCK_LEN)?;
@@ -146,7 +152,10 @@ impl Partial {
             let shared = Arc::clone(&self.shared);
             drop(kept);
             let name = "checkpoint".to_owned();
-            let begun = std::thread::Builder::new().name(name).spawn(move || shared.checkpoint());
+            let begun = std::thread::Builder::new().name(name).spawn(move || {
+                shared.checkpoint();
+                shared.busy.store(false, Ordering::Release);
+            });
             if begun.is_err() {
                 // No thread now: the next block asks again.
                 self.shared.busy.store(false, Ordering::Release);
@@ -175,10 +184,31 @@ impl Partial {
     }
 }
 
+impl Partial {
+    /// Makes the file durable, content and metadata.
+    ///
+    /// # Errors
+    /// Those of `fsync`, now or at a checkpoint.
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        let _turn = lock(&self.shared.turn);
+        self.check()?;
+        let synced = self.shared.file.sync_all();
+        if let Err(error) = synced {
+            self.shared.kept().failed = Some(Arc::new(error));
+        }
+        self.check()
+    }
+}
+
 impl Drop for Partial {
     fn drop(&mut self) {
         let worthless = self.shared.kept().journal.is_empty();
-        if worthless || !self.keep.load(Ordering::Relaxed) {
+        if !worthless && self.keep.load(Ordering::Relaxed) {
+            self.shared.checkpoint();
+        }
+        // Again: that may have failed.
+        let failed = self.shared.kept().failed.is_some();
+        if worthless || failed || !self.keep.load(Ordering::Relaxed) {
             // Published or not: what is removed is what is still there.
             let _ = self.dir.remove_private(&self.names.part);
             let _ = self.dir.remove_private(&self.names.journal);
@@ -197,15 +227,20 @@ impl Kept {
 
 impl Shared {
     fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.journal.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.journal)
     }
 
-    /// Makes the data durable, then the journal's word for it. Runs beside the
-    /// copying, which goes on meanwhile.
+    /// Makes the data durable, then the journal's word for it, and lets the
+    /// page cache forget it: a large copy doesn't push out what others use.
+    /// Runs beside the copying, which goes on meanwhile.
     fn checkpoint(&self) {
-        let (point, blocks) = {
+        let _turn = lock(&self.turn);
+        let (point, before, blocks) = {
             let kept = self.kept();
-            (kept.journal.commit_point(), kept.journal.len())
+            if kept.failed.is_some() || kept.journal.len() == kept.checked {
+                return;
+            }
+            (kept.journal.commit_point(), kept.checked, kept.journal.len())
         };
         let synced = self.file.sync_data();
         let mut kept = self.kept();
@@ -216,7 +251,8 @@ impl Shared {
             }
             Err(error) => kept.failed = Some(Arc::new(error)),
         }
-        self.busy.store(false, Ordering::Release);
+        drop(kept);
+        haul_sys::drop_cached(&self.file, before * BLOCK_LEN..blocks * BLOCK_LEN);
     }
 }
 

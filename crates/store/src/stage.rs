@@ -4,8 +4,9 @@
 //! 1. Until it is published, nothing under the final name changes.
 //! 2. A stage without a name vanishes with the process; a stage with a private
 //!    name is removed when it is dropped, unless it is one that can be continued.
-//! 3. Publishing needs a [`Verified`]; mode and time are set before, through
-//!    the open file, so that the name never shows a file without them.
+//! 3. A stage is sealed before it is published: that takes a [`Verified`], and
+//!    gives the file its mode and time through the open handle, so that the
+//!    name never shows a file without them. Nothing writes to it afterwards.
 
 use crate::Verified;
 use crate::journal::SourceId;
@@ -144,26 +145,57 @@ impl Stage {
         self.file.set_len(len)
     }
 
-    /// Gives the file its mode, its time and, last, its name.
+    /// Ends the writing: the content is whole and right, and gets its mode and
+    /// its time.
     ///
     /// # Errors
-    /// Those of the operations; the old file is untouched then, the stage gone.
-    pub fn publish(
-        self,
-        _proof: Verified,
-        name: &Name,
-        mode: u32,
-        mtime: Timestamp,
-        placement: Placement,
-    ) -> io::Result<Publication> {
+    /// Those of `fchmod` and `futimens`.
+    pub fn seal(self, _proof: Verified, mode: u32, mtime: Timestamp) -> io::Result<Sealed> {
         haul_sys::set_mode(&self.file, mode)?;
         haul_sys::set_mtime(&self.file, mtime)?;
-        match self.home {
-            Home::Unnamed => publish_unnamed(&self.dir, &self.file, name, placement),
+        Ok(Sealed(self))
+    }
+}
+
+/// A file that has its content and its metadata, and lacks its name.
+#[derive(Debug)]
+pub struct Sealed(Stage);
+
+impl Sealed {
+    /// The open file.
+    pub fn file(&self) -> &File {
+        &self.0.file
+    }
+
+    /// Makes content and metadata durable.
+    ///
+    /// # Errors
+    /// Those of `fsync`. Such a failure is final: the system may take what it
+    /// lost for written from then on, so the stage is given up.
+    pub fn sync(&self) -> io::Result<()> {
+        match &self.0.home {
+            Home::Partial(partial) => partial.sync(),
+            Home::Unnamed | Home::Private(_) => self.0.file.sync_all(),
+        }
+    }
+
+    /// Gives up the content: nothing will continue it.
+    pub fn discard(self) {
+        self.0.discard();
+    }
+
+    /// Gives the file its name.
+    ///
+    /// # Errors
+    /// Those of the operations; the old file is untouched then.
+    pub fn publish(self, name: &Name, placement: Placement) -> io::Result<Publication> {
+        let Stage { dir, file, home } = self.0;
+        match home {
+            Home::Unnamed => publish_unnamed(&dir, &file, name, placement),
             Home::Private(temp) => temp.publish(name, placement),
             Home::Partial(partial) => {
                 partial.check()?;
-                let publication = place(&self.dir, partial.name(), name, placement)?;
+                let publication = place(&dir, partial.name(), name, placement)?;
                 // Published or kept out: either way nothing is left to continue.
                 partial.discard();
                 Ok(publication)

@@ -56,7 +56,7 @@ fn proof() -> Verified {
 }
 
 fn publish(stage: Stage, to: &str, placement: Placement) -> io::Result<Publication> {
-    stage.publish(proof(), &name(to), 0o640, TIME, placement)
+    stage.seal(proof(), 0o640, TIME)?.publish(&name(to), placement)
 }
 
 /// Stages `content` and publishes it as `file`.
