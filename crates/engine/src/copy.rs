@@ -4,12 +4,15 @@
 
 use crate::control::Control;
 use crate::dirs::lock;
-use crate::tree::{SourceFile, StagedFile, changed, check_size};
-use haul_model::{BLOCK_LEN, BlockHash, BlockHasher, Fault, FaultKind, Side};
+use crate::tree::{SealedFile, SourceFile, StagedFile, changed, check_size};
+use haul_model::{
+    BLOCK_LEN, BlockHash, BlockHasher, ContentHash, ContentHasher, Fault, FaultKind, Side,
+};
+use haul_sys::DIRECT_ALIGN;
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 /// Files up to this size, in bytes, are read and written in one go: for them
 /// two calls with a warm buffer are cheaper than asking the kernel how.
@@ -27,6 +30,9 @@ const PART_LEN: usize = 512 << 10;
 /// for memory.
 const HELPERS_MAX: usize = 3;
 
+/// Bytes of a hole that are hashed between two looks at whether the job goes on.
+const HOLE_STEP_LEN: u64 = 64 << 20;
+
 /// A worker's buffer, kept from file to file.
 #[derive(Default)]
 pub(crate) struct Scratch(Vec<u8>);
@@ -40,8 +46,9 @@ impl Scratch {
     }
 }
 
-/// Copies all of `source` into the empty `stage`; tells `moved` each part's
-/// length. Returns the length of what was copied, holes included.
+/// Copies all of `source` into the empty `stage`, and hashes it if `hasher` is
+/// given; tells `moved` each part's length. Returns the length of what was
+/// copied, holes included.
 ///
 /// # Errors
 /// What could not be read or written, by side.
@@ -49,6 +56,7 @@ pub(crate) fn content(
     source: &dyn SourceFile,
     stage: &dyn StagedFile,
     scratch: &mut Scratch,
+    mut hasher: Option<&mut ContentHasher>,
     control: &Control<'_>,
     moved: &mut dyn FnMut(u64),
 ) -> Result<u64, Fault> {
@@ -58,14 +66,18 @@ pub(crate) fn content(
         return Ok(0);
     }
     let files = source.local().zip(stage.local());
-    if size > WHOLE_MAX && files.is_some_and(|(from, to)| haul_sys::clone_file(from, to)) {
+    // What nobody has to look at need not come into this process.
+    let mut in_kernel = size > WHOLE_MAX && hasher.is_none();
+    if in_kernel && files.is_some_and(|(from, to)| haul_sys::clone_file(from, to)) {
         moved(size);
         return Ok(size);
     }
     let mut at = 0;
-    let mut in_kernel = size > WHOLE_MAX;
     while let Some(data) = source.next_data(at).map_err(|error| read(&error))? {
         at = data.start;
+        if let Some(hasher) = &mut hasher {
+            hash_hole(hasher, at, control).ok_or_else(interrupted)?;
+        }
         while at < data.end {
             if control.stopped() {
                 return Err(interrupted());
@@ -84,7 +96,7 @@ pub(crate) fn content(
                         }
                     }
                 }
-                _ => by_hand(source, stage, scratch, at, data.end)?,
+                _ => by_hand(source, stage, scratch, hasher.as_deref_mut(), at, data.end)?,
             };
             if copied == 0 {
                 // The file ends before it should.
@@ -96,8 +108,23 @@ pub(crate) fn content(
     }
     if at < size {
         stage.set_len(size).map_err(|error| write(&error))?;
+        if let Some(hasher) = hasher {
+            hash_hole(hasher, size, control).ok_or_else(interrupted)?;
+        }
     }
     Ok(size)
+}
+
+/// Hashes a hole up to `end`; `None` if the job ends before. A hole can be so
+/// large that it takes hours.
+pub(crate) fn hash_hole(hasher: &mut ContentHasher, end: u64, control: &Control<'_>) -> Option<()> {
+    while hasher.len() < end {
+        if control.stopped() {
+            return None;
+        }
+        hasher.update_zeros((end - hasher.len()).min(HOLE_STEP_LEN));
+    }
+    Some(())
 }
 
 /// Makes the empty `stage` share the content of `source`, where the file system
@@ -107,22 +134,24 @@ pub(crate) fn shared(source: &dyn SourceFile, stage: &dyn StagedFile) -> bool {
     files.is_some_and(|(from, to)| haul_sys::clone_file(from, to))
 }
 
-/// Copies `source`, which has no holes, from block `first` on into a stage that can be continued,
-/// with several threads, and records each block's hash in its turn. Returns the
-/// length of the whole.
+/// Copies `source`, which has no holes and more than one block, into a stage
+/// that can be continued, with several threads, and records each block's hash
+/// in its turn. `done` are the hashes of the blocks that are there already.
+/// Returns the length and the hash of the whole.
 ///
 /// # Errors
 /// What could not be read or written, by side.
 pub(crate) fn blocks(
     source: &dyn SourceFile,
     stage: &dyn StagedFile,
-    first: u64,
+    done: Vec<BlockHash>,
     control: &Control<'_>,
     moved: &mut (dyn FnMut(u64) + Send),
-) -> Result<u64, Fault> {
+) -> Result<(u64, ContentHash), Fault> {
     let size = source.seal().size;
-    let next = AtomicU64::new(first);
-    let order = Mutex::new(Order { next: first, waiting: BTreeMap::new(), moved });
+    let next = AtomicU64::new(done.len() as u64);
+    let len = done.len() as u64 * BLOCK_LEN;
+    let order = Mutex::new(Order { done, len, waiting: BTreeMap::new(), moved });
     let copy_blocks = || -> Result<(), Fault> {
         let mut buffer = vec![0; PART_LEN];
         loop {
@@ -145,73 +174,161 @@ pub(crate) fn blocks(
                 hasher.update(part);
                 stage.write_at(part, at).map_err(|error| write(&error))?;
             }
-            lock(&order).done(stage, index, end - start, &hasher)?;
+            source.release(start);
+            lock(&order).add(stage, index, end - start, hasher.finish())?;
         }
     };
-    let copy_or_stop = || {
-        let copied = copy_blocks();
-        if copied.is_err() {
-            // The others find nothing more to do.
+    with_helpers(&next, copy_blocks)?;
+    let order = order.into_inner().unwrap_or_else(PoisonError::into_inner);
+    Ok((order.len, ContentHash::of_blocks(&order.done, size)))
+}
+
+/// Runs `work` in several threads, until all have ended; after an error `next`,
+/// from which they take what to do, has nothing more for the others.
+fn with_helpers(
+    next: &AtomicU64,
+    work: impl Fn() -> Result<(), Fault> + Sync,
+) -> Result<(), Fault> {
+    let work_or_stop = || {
+        let worked = work();
+        if worked.is_err() {
             next.store(u64::MAX / 2, Ordering::Relaxed);
         }
-        copied
+        worked
     };
     let helpers = (crate::workers::workers() - 1).min(HELPERS_MAX);
     std::thread::scope(|scope| {
-        let helpers: Vec<_> = (0..helpers).map(|_| scope.spawn(copy_or_stop)).collect();
-        let mut result = copy_or_stop();
+        let helpers: Vec<_> = (0..helpers).map(|_| scope.spawn(work_or_stop)).collect();
+        let mut result = work_or_stop();
         for helper in helpers {
             result = result.and(helper.join().expect("a panic here is a bug and ends the job"));
         }
         result
+    })
+}
+
+/// The hash of what the medium holds of a file of `size` bytes, which is
+/// durable: read past the page cache where that is possible.
+///
+/// # Errors
+/// What could not be read.
+pub(crate) fn read_back(
+    file: &dyn SealedFile,
+    size: u64,
+    control: &Control<'_>,
+) -> Result<ContentHash, Fault> {
+    file.forget_cached();
+    let fill = |buffer: &mut [u8], at: u64, len: u64| -> Result<(), Fault> {
+        let read = file.read_at(buffer, at);
+        let read = read.map_err(|e| Fault::from_io(Side::Destination, "read back", &e))?;
+        if (read as u64) < len {
+            let message = "the file that is read back is shorter than what was written";
+            return Err(Fault::new(Side::Destination, FaultKind::Corrupt, message));
+        }
+        Ok(())
+    };
+    if size <= BLOCK_LEN {
+        let mut buffer = Aligned::new(size.next_multiple_of(DIRECT_ALIGN as u64) as usize);
+        fill(buffer.bytes(), 0, size)?;
+        return Ok(ContentHash::of(&buffer.bytes()[..size as usize]));
+    }
+    let next = AtomicU64::new(0);
+    let hashes = Mutex::new(BTreeMap::new());
+    with_helpers(&next, || {
+        let mut buffer = Aligned::new(PART_LEN);
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let start = index.saturating_mul(BLOCK_LEN);
+            if start >= size {
+                return Ok(());
+            }
+            let end = size.min(start + BLOCK_LEN);
+            let mut hasher = BlockHasher::new(index);
+            for at in (start..end).step_by(PART_LEN) {
+                if control.stopped() {
+                    return Err(interrupted());
+                }
+                let len = (end - at).min(PART_LEN as u64);
+                fill(buffer.bytes(), at, len)?;
+                hasher.update(&buffer.bytes()[..len as usize]);
+            }
+            lock(&hashes).insert(index, hasher.finish());
+        }
     })?;
-    Ok(size)
+    let hashes = hashes.into_inner().unwrap_or_else(PoisonError::into_inner);
+    Ok(ContentHash::of_blocks(&hashes.into_values().collect::<Vec<_>>(), size))
+}
+
+/// A buffer for reading past the page cache.
+struct Aligned {
+    bytes: Vec<u8>,
+    len: usize,
+}
+
+impl Aligned {
+    /// A buffer of `len` bytes.
+    fn new(len: usize) -> Self {
+        Self { bytes: vec![0; len + DIRECT_ALIGN], len }
+    }
+
+    fn bytes(&mut self) -> &mut [u8] {
+        let start = self.bytes.as_ptr().align_offset(DIRECT_ALIGN);
+        &mut self.bytes[start..start + self.len]
+    }
 }
 
 /// Puts the records of blocks that are done in any order into theirs.
 struct Order<'m> {
-    /// The block that is recorded next.
-    next: u64,
-    waiting: BTreeMap<u64, BlockHash>,
+    /// The hashes of the blocks that are recorded.
+    done: Vec<BlockHash>,
+    /// The length of these blocks, in bytes.
+    len: u64,
+    waiting: BTreeMap<u64, (BlockHash, u64)>,
     moved: &'m mut (dyn FnMut(u64) + Send),
 }
 
 impl Order<'_> {
-    fn done(
+    fn add(
         &mut self,
         stage: &dyn StagedFile,
         index: u64,
         len: u64,
-        hasher: &BlockHasher,
+        hash: BlockHash,
     ) -> Result<(), Fault> {
         (self.moved)(len);
-        if len == BLOCK_LEN {
-            self.waiting.insert(index, hasher.finish());
-        }
-        while let Some(block) = self.waiting.remove(&self.next) {
-            let recorded = stage.record(block);
-            recorded.map_err(|e| Fault::from_io(Side::Destination, "keep the journal", &e))?;
-            self.next += 1;
+        self.waiting.insert(index, (hash, len));
+        while let Some((hash, len)) = self.waiting.remove(&(self.done.len() as u64)) {
+            if len == BLOCK_LEN {
+                let recorded = stage.record(hash);
+                recorded.map_err(|e| Fault::from_io(Side::Destination, "keep the journal", &e))?;
+            }
+            self.done.push(hash);
+            self.len += len;
         }
         Ok(())
     }
 }
 
-fn interrupted() -> Fault {
+pub(crate) fn interrupted() -> Fault {
     Fault::new(Side::Source, FaultKind::Io, "interrupted")
 }
 
-/// Reads and writes a part of `start..end`; returns its length.
+/// Reads and writes a part of `start..end`, and hashes it if `hasher` is given;
+/// returns its length.
 fn by_hand(
     source: &dyn SourceFile,
     stage: &dyn StagedFile,
     scratch: &mut Scratch,
+    hasher: Option<&mut ContentHasher>,
     start: u64,
     end: u64,
 ) -> Result<u64, Fault> {
     let buffer = scratch.buffer((end - start).min(WHOLE_MAX) as usize);
     let len = source.read_at(buffer, start).map_err(|error| read(&error))?;
     stage.write_at(&buffer[..len], start).map_err(|error| write(&error))?;
+    if let Some(hasher) = hasher {
+        hasher.update(&buffer[..len]);
+    }
     Ok(len as u64)
 }
 

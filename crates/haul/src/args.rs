@@ -191,6 +191,13 @@ struct CopyWords {
     #[arg(long, group = "resume", help_heading = "Interrupted copies")]
     no_resume: bool,
 
+    /// Read each file back from its medium before it gets its name
+    #[arg(short = 'V', long, help_heading = "Safety")]
+    verify: bool,
+    /// End only when what was copied would survive a power cut
+    #[arg(long, help_heading = "Safety")]
+    sync: bool,
+
     /// Show errors only
     #[arg(short, long, group = "detail", help_heading = "Output")]
     quiet: bool,
@@ -321,7 +328,13 @@ impl CopyWords {
             dest,
             recursive: self.recursive,
             follow: self.dereference,
-            policy: Policy { conflict, dry_run: self.dry_run, resume },
+            policy: Policy {
+                conflict,
+                dry_run: self.dry_run,
+                resume,
+                verify: self.verify,
+                sync: self.sync,
+            },
             detail,
         })
     }

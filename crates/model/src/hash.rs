@@ -75,6 +75,19 @@ impl ContentHash {
         Self(*blake3::hash(content).as_bytes())
     }
 
+    /// The hash of a content of `len` bytes, from the hashes of all its blocks,
+    /// the last of which may be short.
+    ///
+    /// # Panics
+    /// When there are not as many blocks as `len` asks for, or less than two:
+    /// the hash of a single block does not yield that of the whole.
+    pub fn of_blocks(blocks: &[BlockHash], len: u64) -> Self {
+        assert!(blocks.len() >= 2, "a single block's hash is not the content's");
+        assert_eq!(blocks.len() as u64, len.div_ceil(BLOCK_LEN), "every block has its hash");
+        let blocks: Vec<ChainingValue> = blocks.iter().map(|block| block.0).collect();
+        merge_root(&blocks, len)
+    }
+
     /// The 32 bytes.
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0
@@ -193,12 +206,7 @@ impl ContentHasher {
         if self.current.count() > 0 {
             blocks.push(self.current.finalize_non_root());
         }
-        let (left, right) = blocks.split_at(left_blocks(self.len()));
-        let left_len = left.len() as u64 * BLOCK_LEN;
-        let right_len = self.len() - left_len;
-        let root =
-            merge_subtrees_root(&merge(left, left_len), &merge(right, right_len), Mode::Hash);
-        ContentHash(*root.as_bytes())
+        merge_root(&blocks, self.len())
     }
 
     /// A hash over the content from block `first` on, and over its place in the
@@ -229,6 +237,15 @@ fn left_blocks(len: u64) -> usize {
     (left_subtree_len(len) / BLOCK_LEN) as usize
 }
 
+/// The hash of a content of `len` bytes in these `blocks`, at least two.
+fn merge_root(blocks: &[ChainingValue], len: u64) -> ContentHash {
+    let (left, right) = blocks.split_at(left_blocks(len));
+    let left_len = left.len() as u64 * BLOCK_LEN;
+    let root =
+        merge_subtrees_root(&merge(left, left_len), &merge(right, len - left_len), Mode::Hash);
+    ContentHash(*root.as_bytes())
+}
+
 /// The chaining value over `blocks`, which cover `len` bytes.
 fn merge(blocks: &[ChainingValue], len: u64) -> ChainingValue {
     if let [only] = blocks {
@@ -255,6 +272,21 @@ mod tests {
         }
         assert_eq!(hasher.len(), content.len() as u64);
         hasher.finish()
+    }
+
+    #[test]
+    fn the_hashes_of_all_blocks_yield_that_of_the_whole() {
+        let block = BLOCK_LEN as usize;
+        for len in [block + 1, 2 * block, 2 * block + 700, 3 * block - 1, 5 * block] {
+            let content = content(len);
+            let mut blocks = Vec::new();
+            for (index, part) in (0..).zip(content.chunks(block)) {
+                let mut hasher = BlockHasher::new(index);
+                hasher.update(part);
+                blocks.push(hasher.finish());
+            }
+            assert_eq!(ContentHash::of_blocks(&blocks, len as u64), ContentHash::of(&content));
+        }
     }
 
     #[test]

@@ -38,4 +38,9 @@ pub struct Policy {
     pub dry_run: bool,
     /// How an interrupted copy of a large file is continued.
     pub resume: Resume,
+    /// Each file is read back from its medium before it is published
+    /// (`--verify`).
+    pub verify: bool,
+    /// What is published is durable when the job has ended well (`--sync`).
+    pub sync: bool,
 }

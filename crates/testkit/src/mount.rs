@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -94,6 +95,19 @@ impl Mount {
     /// A path below it.
     pub fn join(&self, name: impl AsRef<Path>) -> PathBuf {
         self.path().join(name)
+    }
+
+    /// Bytes that were read from its device since that exists.
+    pub fn bytes_read(&self) -> io::Result<u64> {
+        /// The unit of the kernel's own figures, whatever the device has.
+        const SECTOR_LEN: u64 = 512;
+        let device = fs::metadata(self.path()).map_err(|e| at("look at", self.path(), e))?.dev();
+        let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+        let path = PathBuf::from(format!("/sys/dev/block/{major}:{minor}/stat"));
+        let stat = fs::read_to_string(&path).map_err(|e| at("read", &path, e))?;
+        // The third figure (Documentation/block/stat.rst).
+        let sectors = stat.split_whitespace().nth(2).and_then(|figure| figure.parse::<u64>().ok());
+        Ok(sectors.ok_or_else(|| failed("no figure"))? * SECTOR_LEN)
     }
 
     /// Makes it read-only. Fails while a file on it is open for writing.

@@ -145,6 +145,8 @@ fn send_range(
     mut offset: u64,
     mut len: usize,
 ) -> io::Result<()> {
+    // What the pipe still holds can't be let go yet; the next piece does it.
+    source.release(offset);
     if let (Some(pipe), Some(file)) = (output.pipe(), source.local()) {
         while len > 0 {
             match haul_sys::splice_to_pipe(file, offset, pipe, len) {

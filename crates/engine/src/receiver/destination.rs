@@ -20,6 +20,8 @@ pub(crate) struct Destination {
     pub(crate) root: Dir,
     /// The name that the one source gets; `None` if sources keep theirs.
     pub(crate) rename: Option<Name>,
+    /// The directory above it, if it was made just now.
+    pub(crate) made_in: Option<Dir>,
     /// It would have to be made, and this is a dry run: `root` is the
     /// directory above.
     pub(crate) absent: bool,
@@ -38,7 +40,7 @@ impl Destination {
         };
         let split = words::split(path);
         match open(split.whole) {
-            Ok(root) => return Ok(Self { root, rename: None, absent: false }),
+            Ok(root) => return Ok(Self { root, rename: None, made_in: None, absent: false }),
             Err(error) if error.kind() == io::ErrorKind::NotADirectory && !split.slash => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(unusable("open the directory", &error)),
@@ -53,14 +55,14 @@ impl Destination {
             open(split.parent).map_err(|error| unusable("open the directory above it", &error))?;
         if split.slash {
             if dry_run {
-                return Ok(Self { root: parent, rename: None, absent: true });
+                return Ok(Self { root: parent, rename: None, made_in: None, absent: true });
             }
             parent
                 .make_dir(&name, 0o777)
                 .map_err(|error| unusable("make the directory", &error))?;
             let root =
                 parent.open_dir(&name).map_err(|error| unusable("open the directory", &error))?;
-            return Ok(Self { root, rename: None, absent: false });
+            return Ok(Self { root, rename: None, made_in: Some(parent), absent: false });
         }
         if into_dir {
             return Err(JobError::Usage(format!(
@@ -68,7 +70,7 @@ impl Destination {
                 escape_bytes(path)
             )));
         }
-        Ok(Self { root: parent, rename: Some(name), absent: false })
+        Ok(Self { root: parent, rename: Some(name), made_in: None, absent: false })
     }
 
     /// The directory itself and all above it: none of these can be copied into

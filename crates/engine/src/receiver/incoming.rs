@@ -1,18 +1,17 @@
 //! A file that arrives in pieces: pieces are queued in their order, one worker
 //! at a time writes and hashes them, other workers go on with other files.
 
-use super::{Pending, Receiver};
+use super::hold::Whole;
+use super::{Pending, Receiver, work};
+use crate::copy;
 use crate::dirs::lock;
 use crate::pool::Buf;
 use crate::tree::StagedFile;
-use haul_model::{BLOCK_LEN, ContentHasher, Fault, FaultKind, Kind, Outcome, Resume, Side};
+use haul_model::{BLOCK_LEN, ContentHasher, Fault, FaultKind, Kind, Resume, Side};
 use haul_proto::{BlockSeal, DataView, FileEnd, FileSeal};
 use haul_store::Verified;
 use std::collections::VecDeque;
 use std::sync::Mutex;
-
-/// Bytes of a hole that are hashed between two looks at whether the job goes on.
-const HOLE_STEP_LEN: u64 = 64 << 20;
 
 /// Pieces and seals of one file that may wait for a worker.
 const PIECES_MAX: usize = 4096;
@@ -116,7 +115,7 @@ impl State {
     fn take(&mut self, receiver: &Receiver<'_>, bytes: &[u8], view: &DataView) {
         let content = &bytes[view.content.clone()];
         if let Err(fault) = self.write(receiver, content, view.offset) {
-            return self.settle(receiver, Outcome::Failed(fault));
+            return self.settle(receiver, Err(fault));
         }
         self.moved += content.len() as u64;
         receiver.reporter.moved(content.len() as u64);
@@ -141,7 +140,7 @@ impl State {
             Ok(()) => {}
             // The Sender may know why, and say so at the end.
             Err(fault) if fault.kind == FaultKind::Corrupt => self.suspect = Some(fault),
-            Err(fault) => self.settle(receiver, Outcome::Failed(fault)),
+            Err(fault) => self.settle(receiver, Err(fault)),
         }
     }
 
@@ -164,16 +163,9 @@ impl State {
 
     /// Hashes a hole, unless the job ends meanwhile: a peer can claim one that
     /// would take hours.
-    fn hash_hole(&mut self, receiver: &Receiver<'_>, mut len: u64) -> Result<(), Fault> {
-        while len > 0 {
-            if receiver.control.stopped() {
-                return Err(Fault::new(Side::Destination, FaultKind::Io, "interrupted"));
-            }
-            let step = len.min(HOLE_STEP_LEN);
-            self.hasher.update_zeros(step);
-            len -= step;
-        }
-        Ok(())
+    fn hash_hole(&mut self, receiver: &Receiver<'_>, len: u64) -> Result<(), Fault> {
+        let end = self.hasher.len().saturating_add(len);
+        copy::hash_hole(&mut self.hasher, end, receiver.control).ok_or_else(copy::interrupted)
     }
 
     fn stage(&mut self, receiver: &Receiver<'_>) -> Result<&dyn StagedFile, Fault> {
@@ -188,12 +180,12 @@ impl State {
         let outcome = match (end.result, self.suspect.take()) {
             (Err(fault), _) => Err(super::of_sender(fault)),
             (Ok(_), Some(suspect)) => Err(suspect),
-            (Ok(seal), None) => self.publish(receiver, &seal),
+            (Ok(seal), None) => self.seal(receiver, &seal),
         };
-        self.settle(receiver, outcome.unwrap_or_else(Outcome::Failed));
+        self.settle(receiver, outcome);
     }
 
-    fn publish(&mut self, receiver: &Receiver<'_>, seal: &FileSeal) -> Result<Outcome, Fault> {
+    fn seal(&mut self, receiver: &Receiver<'_>, seal: &FileSeal) -> Result<Whole, Fault> {
         let write = |error: &std::io::Error| Fault::from_io(Side::Destination, "write", error);
         let listed = &self.pending.as_ref().expect("checked by the caller").entry;
         if self.resumed > 0 && (seal.size, seal.mtime) != (listed.size(), listed.mtime) {
@@ -222,24 +214,23 @@ impl State {
         };
         let pending = self.pending.as_mut().expect("checked by the caller");
         pending.entry.kind = Kind::File { size: seal.size };
-        pending.publish(stage, proof, seal.mtime)
+        let whole_hash = receiver.policy.verify.then(|| self.hasher.finish());
+        pending.seal(stage, proof, seal.mtime, whole_hash)
     }
 
-    fn settle(&mut self, receiver: &Receiver<'_>, outcome: Outcome) {
-        if let (Some(stage), Outcome::Failed(fault)) = (self.stage.take(), &outcome)
+    fn settle(&mut self, receiver: &Receiver<'_>, whole: Result<Whole, Fault>) {
+        if let (Some(stage), Err(fault)) = (self.stage.take(), &whole)
             && matches!(fault.kind, FaultKind::Changed | FaultKind::Corrupt)
         {
             // What is there is of no more use.
             stage.discard();
         }
-        if matches!(outcome, Outcome::Failed(_)) && receiver.control.stopped() {
+        if whole.is_err() && receiver.control.stopped() {
             // It was cut short; that is no fault of the file.
             return;
         }
         let Some(pending) = self.pending.take() else { return };
-        let dir = pending.dir();
-        let item = receiver.finish(pending, self.moved, outcome);
-        receiver.tell_outcomes(vec![item]);
-        receiver.release(dir);
+        let settled = receiver.conclude(pending, self.moved, whole);
+        work::tell(receiver, settled.into_iter().collect());
     }
 }

@@ -4,6 +4,7 @@
 mod compare;
 mod destination;
 mod dirs;
+mod hold;
 mod incoming;
 mod place;
 mod resume;
@@ -26,6 +27,7 @@ use haul_model::{
 };
 use haul_proto::{LIST_WINDOW, ListItem, OutcomeItem, Want, Warning};
 use haul_store::Placement;
+use hold::Holding;
 use std::collections::HashMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -49,6 +51,10 @@ pub(crate) struct Receiver<'a> {
     wanted: Mutex<HashMap<u64, Pending>>,
     /// Cost of what was listed and has no outcome yet.
     open_cost: AtomicU64,
+    /// What waits to be durable.
+    holding: Holding,
+    /// The directory above the root, if the job has made the root.
+    above: Option<Arc<dyn TreeDir>>,
     /// Everything is settled, and the Sender is being told so: it may leave.
     done: AtomicBool,
     /// Taken out when no more work is to come.
@@ -110,6 +116,8 @@ impl<'a> Receiver<'a> {
             listing: Mutex::new(Listing { next_index: 1, open: vec![(0, root)] }),
             wanted: Mutex::default(),
             open_cost: AtomicU64::new(0),
+            holding: Holding::default(),
+            above: destination.made_in.map(|dir| Arc::new(LocalDir::new(dir)) as _),
             done: AtomicBool::new(false),
             tasks: Mutex::new(Some(tasks)),
         }))
@@ -388,6 +396,10 @@ impl<'a> Receiver<'a> {
         let mut dir = dir;
         while dir.settle_one() {
             self.seal(&dir);
+            self.sync_dir(&dir);
+            if dir.parent.is_none() {
+                self.sync_names();
+            }
             match &dir.parent {
                 Some(parent) => dir = Arc::clone(parent),
                 // What ended early is not done, though everything is settled.

@@ -65,7 +65,9 @@ impl Receiver<'_> {
         if self.policy.dry_run || !existing.is_some_and(differs) {
             return;
         }
-        let set = node.handle().and_then(|handle| handle.set_file_mode(name, entry.mode));
+        let set = node
+            .handle()
+            .and_then(|handle| handle.set_file_mode(name, entry.mode, self.policy.sync));
         if let Err(error) = set {
             let fault = Fault::from_io(Side::Destination, "set the file's mode", &error);
             self.warn(&dir.path_of(entry.name.as_ref()), &fault);

@@ -2,14 +2,17 @@
 //! them. Plain blocking code; one task is one file or one pack.
 
 use super::dirs::{DirState, RecvDir};
+use super::hold::{HOLD_MAX, Whole};
 use super::{Incoming, Pending, Receiver};
 use crate::control::Control;
 use crate::copy;
 use crate::link::SourceHandle;
 use crate::pool::Buf;
-use crate::tree::{StagedFile, changed, check_unchanged};
+use crate::tree::{SealedFile, SourceFile, StagedFile, changed, check_unchanged};
+use crossbeam_channel::RecvTimeoutError;
 use haul_model::{
-    BLOCK_LEN, BlockHash, ContentHash, Fault, FaultKind, Kind, Outcome, Side, Skip, Timestamp,
+    BLOCK_LEN, BlockHash, ContentHash, ContentHasher, Fault, FaultKind, Kind, Outcome, Side, Skip,
+    Timestamp,
 };
 use haul_proto::{PackItem, PackView};
 use haul_store::{Publication, Verified};
@@ -27,18 +30,30 @@ pub(crate) enum Task {
     Pieces(Arc<Incoming>),
 }
 
+/// A wanted file with its outcome, and the bytes of it that were counted.
+pub(super) type Settled = (Pending, u64, Outcome);
+
 /// Works until there is nothing left to come, or the job ends.
 pub(crate) fn run_worker(receiver: &Receiver<'_>, tasks: &crossbeam_channel::Receiver<Task>) {
     let mut scratch = copy::Scratch::default();
-    while let Ok(task) = tasks.recv() {
+    loop {
+        // Whoever holds a file looks again: nothing is held for ever.
+        let task = if receiver.holding.is_empty() {
+            tasks.recv().map_err(RecvTimeoutError::from)
+        } else {
+            tasks.recv_timeout(HOLD_MAX)
+        };
         if receiver.control.stopped() {
             return;
         }
         match task {
-            Task::Files(files) => take_files(receiver, files, &mut scratch),
-            Task::Pack(bytes, view) => take_pack(receiver, &bytes, view),
-            Task::Pieces(incoming) => incoming.work(receiver),
+            Ok(Task::Files(files)) => take_files(receiver, files, &mut scratch),
+            Ok(Task::Pack(bytes, view)) => take_pack(receiver, &bytes, view),
+            Ok(Task::Pieces(incoming)) => incoming.work(receiver),
+            Err(RecvTimeoutError::Timeout) => receiver.publish_held(),
+            Err(RecvTimeoutError::Disconnected) => return,
         }
+        receiver.publish_if_full();
     }
 }
 
@@ -55,8 +70,7 @@ fn take_files(receiver: &Receiver<'_>, files: Vec<SourceHandle>, scratch: &mut c
             // It was cut short; that is no fault of the file.
             break;
         }
-        let outcome = copied.unwrap_or_else(Outcome::Failed);
-        settled.push((pending, moved, outcome));
+        settled.extend(receiver.conclude(pending, moved, copied));
     }
     tell(receiver, settled);
 }
@@ -76,16 +90,16 @@ fn take_pack(receiver: &Receiver<'_>, bytes: &[u8], view: PackView) {
             break;
         };
         let content = &bytes[range];
-        let outcome = result.and_then(|(mtime, hash)| pending.take_whole(content, mtime, &hash));
-        let moved = if outcome.is_ok() { content.len() as u64 } else { 0 };
+        let whole = result.and_then(|(mtime, hash)| pending.take_whole(content, mtime, &hash));
+        let moved = if whole.is_ok() { content.len() as u64 } else { 0 };
         receiver.reporter.moved(moved);
-        settled.push((pending, moved, outcome.unwrap_or_else(Outcome::Failed)));
+        settled.extend(receiver.conclude(pending, moved, whole));
     }
     tell(receiver, settled);
 }
 
 /// Tells the outcomes of a task's files in one message.
-fn tell(receiver: &Receiver<'_>, settled: Vec<(Pending, u64, Outcome)>) {
+pub(super) fn tell(receiver: &Receiver<'_>, settled: Vec<Settled>) {
     let mut outcomes = Vec::with_capacity(settled.len());
     let mut dirs = Vec::with_capacity(settled.len());
     for (pending, moved, outcome) in settled {
@@ -105,7 +119,7 @@ fn copy_file(
     handle: &SourceHandle,
     scratch: &mut copy::Scratch,
     moved: &mut u64,
-) -> Result<Outcome, Fault> {
+) -> Result<Whole, Fault> {
     let source = handle.dir.handle().and_then(|dir| dir.open_file(&handle.name, handle.follow));
     let source = source.map_err(|error| Fault::from_io(Side::Source, "open", &error))?;
     let seal = source.seal();
@@ -125,34 +139,37 @@ fn copy_file(
             return Err(changed());
         }
         (Some((stage, blocks)), _) => {
-            let copied =
-                copy::blocks(&*source, &*stage, blocks.len() as u64, receiver.control, &mut count);
-            (stage, copied)
+            let copied = copy::blocks(&*source, &*stage, blocks, receiver.control, &mut count);
+            (stage, copied.map(|(len, whole)| (len, Some(whole))))
         }
-        (None, Some(_)) if by_blocks => {
-            let stage = pending.stage()?;
-            if copy::shared(&*source, &*stage) {
+        (None, Some(_)) if by_blocks => match pending.shared(receiver, &*source)? {
+            Some(stage) => {
                 count(seal.size);
-                (stage, Ok(seal.size))
-            } else {
-                drop(stage);
-                let stage = pending.stage_for(receiver)?;
-                let copied = copy::blocks(&*source, &*stage, 0, receiver.control, &mut count);
-                (stage, copied)
+                (stage, Ok((seal.size, None)))
             }
-        }
+            None => {
+                let stage = pending.stage_for(receiver)?;
+                let copied =
+                    copy::blocks(&*source, &*stage, Vec::new(), receiver.control, &mut count);
+                (stage, copied.map(|(len, whole)| (len, Some(whole))))
+            }
+        },
         _ => {
             let stage = pending.stage()?;
-            let copied = copy::content(&*source, &*stage, scratch, receiver.control, &mut count);
-            (stage, copied)
+            let mut hasher = receiver.policy.verify.then(ContentHasher::new);
+            let hash = hasher.as_mut();
+            let copied =
+                copy::content(&*source, &*stage, scratch, hash, receiver.control, &mut count);
+            (stage, copied.map(|len| (len, hasher.map(|hasher| hasher.finish()))))
         }
     };
-    let proved = copied.and_then(|copied| {
+    let proved = copied.and_then(|(len, hash)| {
         check_unchanged(&*source)?;
-        Verified::by_local_copy(seal.size, copied).map_err(|_| changed())
+        let proof = Verified::by_local_copy(seal.size, len).map_err(|_| changed())?;
+        Ok((proof, hash))
     });
-    let proof = match proved {
-        Ok(proof) => proof,
+    let (proof, hash) = match proved {
+        Ok(proved) => proved,
         Err(fault) => {
             if fault.kind == FaultKind::Changed {
                 stage.discard();
@@ -161,7 +178,7 @@ fn copy_file(
         }
     };
     pending.entry.kind = Kind::File { size: seal.size };
-    pending.publish(stage, proof, seal.mtime)
+    pending.seal(stage, proof, seal.mtime, hash)
 }
 
 /// Whether the stage really holds all of `blocks`: they are read and hashed.
@@ -232,7 +249,7 @@ impl Pending {
         content: &[u8],
         mtime: Timestamp,
         hash: &ContentHash,
-    ) -> Result<Outcome, Fault> {
+    ) -> Result<Whole, Fault> {
         let proof = Verified::by_hash(hash, &ContentHash::of(content)).map_err(|error| {
             Fault::new(Side::Destination, FaultKind::Corrupt, error.to_string())
         })?;
@@ -241,17 +258,39 @@ impl Pending {
             stage.write_at(content, 0).map_err(|error| destination("write", &error))?;
         }
         self.entry.kind = Kind::File { size: content.len() as u64 };
-        self.publish(stage, proof, mtime)
+        self.seal(stage, proof, mtime, Some(*hash))
     }
 
-    /// Publishes a verified stage under the file's name.
-    pub(super) fn publish(
+    /// Begins the file as one that shares the content of `source`, where the
+    /// file system can do that and nobody has to look at the bytes.
+    fn shared(
+        &self,
+        receiver: &Receiver<'_>,
+        source: &dyn SourceFile,
+    ) -> Result<Option<Box<dyn StagedFile>>, Fault> {
+        if receiver.policy.verify {
+            return Ok(None);
+        }
+        let stage = self.stage()?;
+        Ok(copy::shared(source, &*stage).then_some(stage))
+    }
+
+    /// Ends the writing of a verified stage.
+    pub(super) fn seal(
         &self,
         stage: Box<dyn StagedFile>,
         proof: Verified,
         mtime: Timestamp,
-    ) -> Result<Outcome, Fault> {
-        match stage.publish(proof, &self.name, self.entry.mode, mtime, self.placement) {
+        hash: Option<ContentHash>,
+    ) -> Result<Whole, Fault> {
+        let sealed = stage.seal(proof, self.entry.mode, mtime);
+        let sealed = sealed.map_err(|error| destination("set the file's mode and time", &error))?;
+        Ok(Whole { sealed, hash })
+    }
+
+    /// Gives a file its name.
+    pub(super) fn publish(&self, sealed: Box<dyn SealedFile>) -> Result<Outcome, Fault> {
+        match sealed.publish(&self.name, self.placement) {
             Ok(Publication::Published) => Ok(Outcome::Copied),
             Ok(Publication::Kept) => Ok(Outcome::Skipped(Skip::Exists)),
             Err(error) => Err(destination("put the file in place", &error)),

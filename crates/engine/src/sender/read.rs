@@ -4,6 +4,7 @@
 
 use super::{Item, Sender};
 use crate::control::Control;
+use crate::copy;
 use crate::link::wire::{Body, OutFrame, Outbox};
 use crate::pool::{Buf, Pool};
 use crate::tree::{SourceFile, changed, check_size, check_unchanged};
@@ -19,9 +20,6 @@ use std::sync::Arc;
 /// A quarter of a block: large enough that a frame costs nothing, small enough
 /// that it is still in the processor's cache when it is hashed and sent.
 const PIECE_LEN: u64 = 1 << 20;
-
-/// Bytes of a hole that are hashed between two looks at whether the job goes on.
-const HOLE_STEP_LEN: u64 = 64 << 20;
 
 /// Room for a pack's contents: the last file may begin just below the mark.
 const PACK_LEN_MAX: usize = PACK_TARGET + PACK_FILE_MAX as usize;
@@ -154,7 +152,7 @@ impl Reader<'_, '_> {
                 Ok(None) => break,
                 Err(error) => return Some(Err(read(&error))),
             };
-            self.hash_hole(&mut hasher, data.start)?;
+            copy::hash_hole(&mut hasher, data.start, self.control)?;
             self.seal_blocks(item, &hasher, &mut sealed)?;
             while hasher.len() < data.end {
                 if !self.sender.is_awaited(item.index) {
@@ -181,7 +179,7 @@ impl Reader<'_, '_> {
                 }
             }
         }
-        self.hash_hole(&mut hasher, seal.size)?;
+        copy::hash_hole(&mut hasher, seal.size, self.control)?;
         self.seal_blocks(item, &hasher, &mut sealed)?;
         Some(check_unchanged(&*source).map(|()| FileSeal {
             size: seal.size,
@@ -222,17 +220,6 @@ impl Reader<'_, '_> {
             }
         }
         Some(Ok(hasher))
-    }
-
-    /// Hashes a hole up to `end`; `None` if the job ends before.
-    fn hash_hole(&self, hasher: &mut ContentHasher, end: u64) -> Option<()> {
-        while hasher.len() < end {
-            if self.control.stopped() {
-                return None;
-            }
-            hasher.update_zeros((end - hasher.len()).min(HOLE_STEP_LEN));
-        }
-        Some(())
     }
 
     fn piece(&self, source: &dyn SourceFile, at: u64, len: usize) -> Option<Result<Buf, Fault>> {

@@ -1,8 +1,8 @@
 //! The tree of this machine's file systems.
 
-use super::{Meta, MetaKind, Seal, SourceFile, StagedFile, TreeDir};
+use super::{Meta, MetaKind, Seal, SealedFile, SourceFile, StagedFile, TreeDir};
 use haul_model::{BlockHash, Name, Timestamp};
-use haul_store::{Placement, Publication, SourceId, Stage, Verified};
+use haul_store::{Placement, Publication, RESUME_LEN_MIN, Sealed, SourceId, Stage, Verified};
 use haul_sys::{Dir, Stat};
 use std::fs::File;
 use std::io;
@@ -71,7 +71,8 @@ impl TreeDir for LocalDir {
 
     fn open_file(&self, name: &Name, follow: bool) -> io::Result<Box<dyn SourceFile>> {
         let (file, stat) = self.0.open_file(name, follow)?;
-        Ok(Box::new(LocalSource { file, opened: stat }))
+        let cold = is_cold(&file, stat.size);
+        Ok(Box::new(LocalSource { file, opened: stat, cold }))
     }
 
     fn make_dir(&self, name: &Name) -> io::Result<()> {
@@ -109,9 +110,10 @@ impl TreeDir for LocalDir {
         haul_store::remove_leftovers(&self.0, name, source);
     }
 
-    fn set_file_mode(&self, name: &Name, mode: u32) -> io::Result<()> {
+    fn set_file_mode(&self, name: &Name, mode: u32, sync: bool) -> io::Result<()> {
         let (file, _) = self.0.open_file(name, false)?;
-        haul_sys::set_mode(&file, mode & KEPT_MODE)
+        haul_sys::set_mode(&file, mode & KEPT_MODE)?;
+        if sync { file.sync_all() } else { Ok(()) }
     }
 
     fn set_meta(&self, mode: u32, mtime: Timestamp) -> io::Result<()> {
@@ -130,11 +132,35 @@ impl TreeDir for LocalDir {
         }
         haul_sys::set_mode(&*self.0, now.mode | PRIVATE_DIR_MODE)
     }
+
+    fn sync(&self) -> io::Result<()> {
+        self.0.sync()
+    }
+
+    fn syncs_as_a_whole(&self) -> bool {
+        self.0.syncs_as_a_whole()
+    }
+
+    fn sync_all(&self) -> io::Result<()> {
+        self.0.sync_file_system()
+    }
 }
 
 struct LocalSource {
     file: File,
     opened: Stat,
+    /// It is large and was not in memory when it was opened.
+    cold: bool,
+}
+
+/// Bytes before the end of what is released that may still have been in use
+/// when something before was.
+const RELEASE_LEN: u64 = 16 << 20;
+
+/// Whether a large file is nowhere in memory, as far as three looks tell.
+fn is_cold(file: &File, size: u64) -> bool {
+    let looks = [size / 4, size / 2, size / 4 * 3];
+    size >= RESUME_LEN_MIN && !looks.iter().any(|&at| haul_sys::is_cached(file, at))
 }
 
 impl SourceFile for LocalSource {
@@ -142,20 +168,8 @@ impl SourceFile for LocalSource {
         Seal { size: self.opened.size, mtime: self.opened.mtime }
     }
 
-    fn read_at(&self, mut buf: &mut [u8], mut offset: u64) -> io::Result<usize> {
-        let wanted = buf.len();
-        while !buf.is_empty() {
-            match self.file.read_at(buf, offset) {
-                Ok(0) => break,
-                Ok(n) => {
-                    offset += n as u64;
-                    buf = &mut buf[n..];
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(wanted - buf.len())
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        read_full(&self.file, buf, offset)
     }
 
     fn next_data(&self, from: u64) -> io::Result<Option<std::ops::Range<u64>>> {
@@ -175,9 +189,32 @@ impl SourceFile for LocalSource {
         Ok(Seal { size: stat.size, mtime: stat.mtime })
     }
 
+    fn release(&self, end: u64) {
+        if self.cold {
+            haul_sys::drop_cached(&self.file, end.saturating_sub(RELEASE_LEN)..end);
+        }
+    }
+
     fn local(&self) -> Option<&File> {
         Some(&self.file)
     }
+}
+
+/// Reads until `buf` is full or the file ends.
+fn read_full(file: &File, mut buf: &mut [u8], mut offset: u64) -> io::Result<usize> {
+    let wanted = buf.len();
+    while !buf.is_empty() {
+        match file.read_at(buf, offset) {
+            Ok(0) => break,
+            Ok(n) => {
+                offset += n as u64;
+                buf = &mut buf[n..];
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(wanted - buf.len())
 }
 
 struct LocalStage(Stage);
@@ -203,14 +240,42 @@ impl StagedFile for LocalStage {
         self.0.discard();
     }
 
-    fn publish(
+    fn seal(
         self: Box<Self>,
         proof: Verified,
-        name: &Name,
         mode: u32,
         mtime: Timestamp,
-        placement: Placement,
-    ) -> io::Result<Publication> {
-        self.0.publish(proof, name, mode & KEPT_MODE, mtime, placement)
+    ) -> io::Result<Box<dyn SealedFile>> {
+        Ok(Box::new(LocalSealed(self.0.seal(proof, mode & KEPT_MODE, mtime)?)))
+    }
+}
+
+struct LocalSealed(Sealed);
+
+impl SealedFile for LocalSealed {
+    fn start_write_back(&self) {
+        haul_sys::start_write_back(self.0.file());
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.0.sync()
+    }
+
+    fn forget_cached(&self) {
+        let file = self.0.file();
+        haul_sys::drop_cached(file, 0..0);
+        haul_sys::read_directly(file);
+    }
+
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        read_full(self.0.file(), buf, offset)
+    }
+
+    fn discard(self: Box<Self>) {
+        self.0.discard();
+    }
+
+    fn publish(self: Box<Self>, name: &Name, placement: Placement) -> io::Result<Publication> {
+        self.0.publish(name, placement)
     }
 }

@@ -71,8 +71,9 @@ pub(crate) trait TreeDir: Send + Sync {
     /// Removes what an earlier copy of `source` to `name` has left.
     fn remove_leftovers(&self, name: &Name, source: &SourceId);
 
-    /// Sets the mode of the regular file `name`, through a handle of it.
-    fn set_file_mode(&self, name: &Name, mode: u32) -> io::Result<()>;
+    /// Sets the mode of the regular file `name`, through a handle of it, and
+    /// makes that durable if `sync` says so.
+    fn set_file_mode(&self, name: &Name, mode: u32, sync: bool) -> io::Result<()>;
 
     /// Sets this directory's own mode and modification time.
     fn set_meta(&self, mode: u32, mtime: Timestamp) -> io::Result<()>;
@@ -80,6 +81,15 @@ pub(crate) trait TreeDir: Send + Sync {
     /// Makes sure that entries can be made in this directory, if its owner is
     /// the one who asks.
     fn make_writable(&self) -> io::Result<()>;
+
+    /// Makes the names in this directory, and its metadata, durable.
+    fn sync(&self) -> io::Result<()>;
+
+    /// Whether [`TreeDir::sync_all`] works here.
+    fn syncs_as_a_whole(&self) -> bool;
+
+    /// Makes everything durable that was written to this file system.
+    fn sync_all(&self) -> io::Result<()>;
 }
 
 /// What an entry of a tree is, without its name.
@@ -147,6 +157,10 @@ pub(crate) trait SourceFile: Send + Sync {
     /// Size and time as they are now, to see whether the file changed.
     fn seal_now(&self) -> io::Result<Seal>;
 
+    /// Tells that nothing before `end`, in bytes, is needed any more: what was
+    /// not in memory before it was read need not stay there.
+    fn release(&self, end: u64);
+
     /// The file of this machine, if it is one.
     fn local(&self) -> Option<&File>;
 }
@@ -179,13 +193,36 @@ pub(crate) trait StagedFile: Send + Sync {
     /// Gives up the content: no later job continues it.
     fn discard(self: Box<Self>);
 
-    /// Gives the file its mode and time and then its name.
-    fn publish(
+    /// Ends the writing of a content that is whole and right, and gives the
+    /// file its mode and time.
+    fn seal(
         self: Box<Self>,
         proof: Verified,
-        name: &Name,
         mode: u32,
         mtime: Timestamp,
-        placement: Placement,
-    ) -> io::Result<Publication>;
+    ) -> io::Result<Box<dyn SealedFile>>;
+}
+
+/// A file that lacks only its name. Dropped before it is published, it leaves
+/// nothing behind, unless it can be continued.
+pub(crate) trait SealedFile: Send + Sync {
+    /// Starts writing it to its medium, and does not wait.
+    fn start_write_back(&self);
+
+    /// Makes content and metadata durable. A failure is final.
+    fn sync(&self) -> io::Result<()>;
+
+    /// Prepares for reading it back from its medium: what is durable is read
+    /// from there from now on, and not from memory.
+    fn forget_cached(&self);
+
+    /// Fills `buf` from `offset` on; returns less only at the end of the file.
+    /// All three are aligned to [`haul_sys::DIRECT_ALIGN`].
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize>;
+
+    /// Gives up the content: no later job continues it.
+    fn discard(self: Box<Self>);
+
+    /// Gives the file its name.
+    fn publish(self: Box<Self>, name: &Name, placement: Placement) -> io::Result<Publication>;
 }

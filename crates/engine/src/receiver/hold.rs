@@ -1,0 +1,241 @@
+//! Files that must be durable, or are read back, before they get their names:
+//! they are held until there are enough of them to be waited for in one go.
+//!
+//! 1. A file that is held is durable before it is published. A name that is
+//!    found after a crash leads to the whole content.
+//! 2. With `sync`, the names are durable before the job's end is told.
+//! 3. A failure to make something durable is final: the file fails, and its
+//!    stage is given up.
+
+use super::dirs::{DirState, RecvDir};
+use super::work::{self, Settled};
+use super::{Pending, Receiver};
+use crate::copy;
+use crate::dirs::{DirNode, lock};
+use crate::tree::{SealedFile, TreeDir};
+use crate::{JobError, words};
+use haul_model::{ContentHash, Fault, FaultKind, Outcome, Side};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// Files that are held before they are waited for: each is an open file. What
+/// belongs to one task comes on top.
+const HELD_FILES_MAX: usize = 512;
+
+/// Bytes of files that are held, as [`HELD_FILES_MAX`].
+const HELD_BYTES_MAX: u64 = 64 << 20;
+
+/// How long files are held when no more come.
+pub(super) const HOLD_MAX: Duration = Duration::from_millis(20);
+
+/// From this number of files on, the file system is made durable as a whole
+/// instead of each file by itself.
+const WHOLE_FILES_MIN: usize = 4;
+
+/// Threads that wait for files at the same time.
+const WAITERS_MAX: usize = 8;
+
+/// A file that has its content and its metadata.
+pub(super) struct Whole {
+    pub(super) sealed: Box<dyn SealedFile>,
+    /// The hash of what was written, if it was hashed.
+    pub(super) hash: Option<ContentHash>,
+}
+
+/// A file that waits to be published.
+struct Held {
+    pending: Pending,
+    moved: u64,
+    whole: Whole,
+}
+
+/// What is held, and where the job writes.
+#[derive(Default)]
+pub(super) struct Holding {
+    held: Mutex<(Vec<Held>, u64)>,
+    /// The file systems that are written to, by device: one of the directories
+    /// there, if it can be made durable as a whole.
+    file_systems: Mutex<HashMap<u64, Option<Arc<dyn TreeDir>>>>,
+}
+
+impl Holding {
+    /// Whether something waits.
+    pub(super) fn is_empty(&self) -> bool {
+        lock(&self.held).0.is_empty()
+    }
+
+    fn is_full(&self) -> bool {
+        let held = lock(&self.held);
+        held.0.len() >= HELD_FILES_MAX || held.1 >= HELD_BYTES_MAX
+    }
+
+    /// The file system of `node`, if it can be made durable as a whole.
+    fn file_system(&self, node: &Arc<DirNode>) -> Option<(u64, Arc<dyn TreeDir>)> {
+        let device = node.id()?.dev;
+        let mut known = lock(&self.file_systems);
+        let found = match known.get(&device) {
+            Some(found) => found.clone(),
+            None => {
+                let handle = node.handle().ok()?;
+                let found = handle.syncs_as_a_whole().then_some(handle);
+                known.insert(device, found.clone());
+                found
+            }
+        };
+        found.map(|handle| (device, handle))
+    }
+}
+
+impl Receiver<'_> {
+    /// Publishes a file, or holds it until it is durable; what is settled by
+    /// that is returned, to be told.
+    fn place(&self, pending: Pending, moved: u64, whole: Whole) -> Option<Settled> {
+        if !self.policy.sync && !self.policy.verify {
+            let outcome = pending.publish(whole.sealed);
+            return Some((pending, moved, outcome.unwrap_or_else(Outcome::Failed)));
+        }
+        whole.sealed.start_write_back();
+        let mut held = lock(&self.holding.held);
+        held.1 += pending.entry.size();
+        held.0.push(Held { pending, moved, whole });
+        None
+    }
+
+    /// Publishes a file or holds it, as [`Self::place`], or settles its fault.
+    pub(super) fn conclude(
+        &self,
+        pending: Pending,
+        moved: u64,
+        whole: Result<Whole, Fault>,
+    ) -> Option<Settled> {
+        match whole {
+            Ok(whole) => self.place(pending, moved, whole),
+            Err(fault) => Some((pending, moved, Outcome::Failed(fault))),
+        }
+    }
+
+    /// Publishes what is held if that is much.
+    pub(super) fn publish_if_full(&self) {
+        if self.holding.is_full() {
+            self.publish_held();
+        }
+    }
+
+    /// Makes what is held durable, reads it back if that is asked for, and
+    /// publishes it.
+    pub(super) fn publish_held(&self) {
+        let (held, _) = std::mem::take(&mut *lock(&self.holding.held));
+        if held.is_empty() || self.control.stopped() {
+            return;
+        }
+        let durable = self.sync_whole(&held);
+        let results: Vec<Mutex<Result<(), Fault>>> =
+            held.iter().map(|_| Mutex::new(Ok(()))).collect();
+        let next = AtomicUsize::new(0);
+        let work = || {
+            loop {
+                let at = next.fetch_add(1, Ordering::Relaxed);
+                let Some(file) = held.get(at) else { return };
+                *lock(&results[at]) = self.make_sure(file, durable[at]);
+            }
+        };
+        std::thread::scope(|scope| {
+            for _ in 1..held.len().min(WAITERS_MAX) {
+                scope.spawn(work);
+            }
+            work();
+        });
+        let mut settled = Vec::with_capacity(held.len());
+        for (Held { pending, moved, whole }, result) in held.into_iter().zip(results) {
+            let result = result.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
+            if self.control.stopped() {
+                return;
+            }
+            let outcome = match result {
+                Ok(()) => pending.publish(whole.sealed),
+                Err(fault) => {
+                    whole.sealed.discard();
+                    Err(fault)
+                }
+            };
+            settled.push((pending, moved, outcome.unwrap_or_else(Outcome::Failed)));
+        }
+        work::tell(self, settled);
+    }
+
+    /// Makes whole file systems durable, where many files are held on one and
+    /// it can be; tells which files that covers.
+    fn sync_whole(&self, held: &[Held]) -> Vec<bool> {
+        let mut groups: BTreeMap<u64, (Arc<dyn TreeDir>, Vec<usize>)> = BTreeMap::new();
+        for (at, file) in held.iter().enumerate() {
+            let DirState::Open(node) = &file.pending.dir.state else { continue };
+            if let Some((device, handle)) = self.holding.file_system(node) {
+                groups.entry(device).or_insert_with(|| (handle, Vec::new())).1.push(at);
+            }
+        }
+        let mut durable = vec![false; held.len()];
+        for (handle, files) in groups.into_values() {
+            // If it fails, whose file it was shows when each is synced.
+            if files.len() >= WHOLE_FILES_MIN && handle.sync_all().is_ok() {
+                files.into_iter().for_each(|at| durable[at] = true);
+            }
+        }
+        durable
+    }
+
+    /// Makes one file durable, if it isn't yet, and reads it back.
+    fn make_sure(&self, file: &Held, durable: bool) -> Result<(), Fault> {
+        let sealed = &*file.whole.sealed;
+        if !durable {
+            sealed.sync().map_err(|error| {
+                Fault::from_io(Side::Destination, "make the file durable", &error)
+            })?;
+        }
+        let (true, Some(expected)) = (self.policy.verify, &file.whole.hash) else { return Ok(()) };
+        let found = copy::read_back(sealed, file.pending.entry.size(), self.control)?;
+        if found != *expected {
+            let message = format!(
+                "what is read back from the medium has the hash {found}, what was written has {expected}"
+            );
+            return Err(Fault::new(Side::Destination, FaultKind::Corrupt, message));
+        }
+        Ok(())
+    }
+
+    /// Makes the names in `dir` durable, unless the whole file system will be.
+    pub(super) fn sync_dir(&self, dir: &RecvDir) {
+        let DirState::Open(node) = &dir.state else { return };
+        if !self.policy.sync || self.policy.dry_run || self.control.stopped() {
+            return;
+        }
+        if self.holding.file_system(node).is_none()
+            && let Err(error) = node.handle().and_then(|handle| handle.sync())
+        {
+            self.not_durable(&dir.path_of(None), &error);
+        }
+    }
+
+    /// Makes the names of the whole job durable.
+    pub(super) fn sync_names(&self) {
+        if !self.policy.sync || self.policy.dry_run || self.control.stopped() {
+            return;
+        }
+        let known = lock(&self.holding.file_systems);
+        let whole = known.values().flatten().map(|handle| handle.sync_all());
+        let above = self.above.as_ref().map(|above| above.sync());
+        for synced in whole.chain(above) {
+            if let Err(error) = synced {
+                self.not_durable(b".", &error);
+            }
+        }
+    }
+
+    /// Ends the job: what it has published may be lost.
+    fn not_durable(&self, path: &[u8], error: &std::io::Error) {
+        let fault = Fault::from_io(Side::Destination, "make the names durable in", error);
+        let path = haul_model::escape_bytes(&words::shown(path.to_vec()));
+        self.control.fail(JobError::Destination { path, fault });
+    }
+}

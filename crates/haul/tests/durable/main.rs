@@ -1,0 +1,97 @@
+//! What a user is promised by `--sync` and `--verify`, seen on a file system
+//! whose device the test has in its hands.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+use common::*;
+use haul_testkit::{Compare, FileSystem, Mount, assert_same, assert_same_with, snapshot, tree};
+use std::fs;
+
+/// Room for what the tests copy, and for a second copy.
+const ROOM: u64 = 400 << 20;
+
+/// A file that is staged so that it can be resumed, in bytes.
+const LARGE: u64 = 65 << 20;
+
+fn ext4() -> Option<Mount> {
+    let mount = Mount::image(FileSystem::Ext4, ROOM);
+    if mount.is_none() {
+        eprintln!("skipped: mounting is not allowed here");
+    }
+    mount
+}
+
+/// Files of all the sizes that are treated in their own way.
+fn make_source(scene: &Scene<'_>) {
+    tree::many(scene.path("src"), 3, 300, 5_000, 1).expect("a tree");
+    tree::random_file(scene.path("src/middle"), 3_333_333, 2).expect("a file");
+    tree::random_file(scene.path("src/large"), LARGE, 3).expect("a file");
+    let sparse = fs::File::create_new(scene.path("src/sparse")).expect("a file");
+    sparse.set_len(20 << 20).expect("a length");
+    std::os::unix::fs::symlink("middle", scene.path("src/link")).expect("a link");
+    scene.mkdir("src/empty");
+}
+
+#[test]
+fn what_was_copied_with_sync_survives_a_power_cut() {
+    each_way(|scene| {
+        let Some(mount) = ext4() else { return };
+        make_source(scene);
+        let source = scene.snapshot("src");
+        scene.symlink(mount.path(), "disk");
+        scene.copy(&["-r", "--sync"], &["src"], "disk/to").run().expect_ok();
+        let cut = mount.after_power_cut().expect("a second file system");
+        assert_same(&source, &snapshot(cut.join("to")).expect("a tree"));
+
+        // Replaced, and into a directory that is made.
+        let new = scene.path("src/large");
+        tree::random_file(&new, LARGE + 1, 4).expect("a file");
+        tree::random_file(scene.path("src/middle"), 1_000_000, 5).expect("a file");
+        let source = scene.snapshot("src");
+        let flags = ["-r", "--sync", "--force"];
+        scene.copy(&flags, &["src/."], "disk/to/").run().expect_ok();
+        scene.copy(&flags, &["src/middle"], "disk/made/").run().expect_ok();
+        let cut = mount.after_power_cut().expect("a second file system");
+        let all = Compare::everything().ignoring_root();
+        assert_same_with(&source, &snapshot(cut.join("to")).expect("a tree"), all);
+        assert_eq!(fs::read(cut.join("made/middle")).expect("read").len(), 1_000_000);
+        assert_no_strays(mount.path());
+    });
+}
+
+#[test]
+fn what_is_verified_is_read_from_its_device() {
+    each_way(|scene| {
+        let Some(mount) = ext4() else { return };
+        make_source(scene);
+        let source = scene.snapshot("src");
+        let len: u64 = source.files().map(|(_, facts)| facts.size).sum();
+        scene.symlink(mount.path(), "disk");
+
+        let before = mount.bytes_read().expect("a figure");
+        scene.copy(&["-r"], &["src"], "disk/plain").run().expect_ok();
+        let between = mount.bytes_read().expect("a figure");
+        scene.copy(&["-r", "-V"], &["src"], "disk/verified").run().expect_ok();
+        let after = mount.bytes_read().expect("a figure");
+
+        assert!(between - before < len / 10, "{} bytes were read back", between - before);
+        // The hole of the sparse file is not on the device.
+        let data = len - (20 << 20);
+        assert!(after - between >= data, "{} of {data} bytes were read back", after - between);
+        assert_same(&source, &snapshot(mount.join("verified")).expect("a tree"));
+        assert_no_strays(mount.path());
+    });
+}
+
+#[test]
+fn verifying_works_where_nothing_but_memory_is() {
+    each_way(|scene| {
+        let Some(mount) = Mount::tmpfs(ROOM) else { return };
+        make_source(scene);
+        scene.symlink(mount.path(), "disk");
+        scene.copy(&["-r", "--verify", "--sync"], &["src"], "disk/to").run().expect_ok();
+        assert_same(&scene.snapshot("src"), &snapshot(mount.join("to")).expect("a tree"));
+        assert_no_strays(mount.path());
+    });
+}
