@@ -1,13 +1,14 @@
 //! Real parts for haul's tests and benchmarks: an ssh server of its own, file
 //! trees made from a seed, comparison of trees, the program under test with a
-//! time limit, small file systems, and what a process cost.
+//! time limit, small file systems, one that loses its power, and what a process
+//! cost.
 //!
 //! Nothing here knows haul's code, only its command line, so that a test that
 //! uses it sees what a user would see. Everything that is started or mounted is
 //! ended by the value that stands for it when that value is dropped.
 //!
-//! Unix only. What needs `/proc` (peak memory, sweeping up ssh sessions) needs
-//! Linux.
+//! Unix only. What needs `/proc` (peak memory, sweeping up ssh sessions) or FUSE
+//! (cuts of the power) needs Linux.
 
 #![forbid(unsafe_code)]
 
@@ -15,6 +16,8 @@ pub mod content;
 pub mod haul;
 pub mod mount;
 pub mod nasty;
+#[cfg(target_os = "linux")]
+pub mod power;
 pub mod proc;
 pub mod snapshot;
 pub mod sshd;
