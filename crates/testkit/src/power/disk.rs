@@ -57,6 +57,8 @@ pub(super) struct State {
     syncs: u64,
     /// Bytes that are written in a second.
     pub(super) rate: Option<u64>,
+    /// How long a sync takes.
+    pub(super) sync_takes: Duration,
 }
 
 /// One object.
@@ -143,6 +145,7 @@ impl Disk {
             sync_fails_in: None,
             syncs: 0,
             rate: None,
+            sync_takes: Duration::ZERO,
         })))
     }
 
@@ -160,6 +163,12 @@ impl Disk {
     /// Cuts the power now.
     pub fn cut(&self) {
         self.state().off = true;
+    }
+
+    /// Ends a cut that has cost nothing: all is as it was, and whoever has it
+    /// mounted may go on.
+    pub fn reconnect(&self) {
+        self.state().power_on();
     }
 
     /// Whether the power is off.
@@ -188,6 +197,12 @@ impl Disk {
     /// Writes no faster than this from now on.
     pub fn throttle(&self, bytes_per_second: u64) {
         self.state().rate = Some(bytes_per_second);
+    }
+
+    /// Lets each sync take that long from now on. It covers what was there when
+    /// it began, and no more.
+    pub fn slow_syncs(&self, each: Duration) {
+        self.state().sync_takes = each;
     }
 
     /// Makes everything durable, as a clean unmount does.

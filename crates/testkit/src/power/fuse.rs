@@ -132,6 +132,24 @@ impl Served {
     }
 }
 
+impl Served {
+    /// Syncs, and answers when the time for it has passed; other requests are
+    /// served meanwhile.
+    fn sync(&self, ino: INodeNo, data_only: bool, reply: ReplyEmpty) {
+        let (synced, pause) = {
+            let mut state = self.0.state();
+            (state.sync(ino.0, data_only), state.sync_takes)
+        };
+        if pause.is_zero() {
+            return answer(reply, synced);
+        }
+        std::thread::spawn(move || {
+            std::thread::sleep(pause);
+            answer(reply, synced);
+        });
+    }
+}
+
 fn answer(reply: ReplyEmpty, done: Result<(), Refusal>) {
     match done {
         Ok(()) => reply.ok(),
@@ -342,11 +360,11 @@ impl Filesystem for Served {
     }
 
     fn fsync(&self, _: &Request, ino: INodeNo, _: FileHandle, data_only: bool, reply: ReplyEmpty) {
-        answer(reply, self.0.state().sync(ino.0, data_only));
+        self.sync(ino, data_only, reply);
     }
 
     fn fsyncdir(&self, _: &Request, ino: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
-        answer(reply, self.0.state().sync(ino.0, false));
+        self.sync(ino, false, reply);
     }
 
     fn readdir(
