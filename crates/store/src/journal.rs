@@ -21,9 +21,12 @@
 //!
 //! 1. For every k below the number in a whole commit slot, block k is durable
 //!    in the stage and its hash is record k. The order that makes it so: the
-//!    data is written; it is made durable; the slot is written; the journal is
-//!    made durable. No state can be reached in which a slot claims a block that
-//!    is not on the medium.
+//!    data is written; it is made durable; so are the names of stage and
+//!    journal, once; the slot is written; the journal is made durable. No state
+//!    can be reached in which a slot claims a block that is not on the medium.
+//!    Nor can one come back: a journal that is given up, or begun anew in the
+//!    file of an old one, is empty on the medium before anything else happens
+//!    to the stage.
 //! 2. Record k is appended after block k was written. As long as neither the
 //!    system was started anew nor the file system mounted anew, the page cache
 //!    holds both, and records count without a slot; the id in the header tells.
@@ -74,6 +77,8 @@ pub(crate) struct Journal {
     file: File,
     fixed: [u8; FIXED_LEN],
     records: u64,
+    /// Records that the newest commit slot covers.
+    committed: u64,
     /// Over all records so far.
     digest: blake3::Hasher,
     /// Turn of the next commit; its parity chooses the slot.
@@ -88,14 +93,19 @@ pub(crate) struct CommitPoint {
 }
 
 impl Journal {
-    /// Begins a journal in `file`, which is cut to the header.
+    /// Begins a journal in `file`, which is cut to the header. What another one
+    /// has claimed there is gone for good, before anything is done to its stage.
     ///
     /// # Errors
-    /// Those of writing.
+    /// Those of writing, and of making it durable that the old one is gone.
     pub(crate) fn create(file: File, source: &SourceId, boot: BootId) -> io::Result<Self> {
-        file.set_len(0)?;
+        if file.metadata()?.len() > 0 {
+            file.set_len(0)?;
+            file.sync_all()?;
+        }
         let fixed = encode_fixed(source, boot);
-        let journal = Self { file, fixed, records: 0, digest: blake3::Hasher::new(), turn: 1 };
+        let digest = blake3::Hasher::new();
+        let journal = Self { file, fixed, records: 0, committed: 0, digest, turn: 1 };
         let mut header = [0; HEADER_LEN as usize];
         header[..FIXED_LEN].copy_from_slice(&fixed);
         header[CHECKSUM_AT..CHECKSUM_AT + 32].copy_from_slice(&checksum(&fixed));
@@ -124,7 +134,8 @@ impl Journal {
         }
         let fixed = encode_fixed(source, boot);
         let records = found.records.len() as u64;
-        let journal = Self { file, fixed, records, digest, turn: found.turn + 1 };
+        let (committed, turn) = (found.committed, found.turn + 1);
+        let journal = Self { file, fixed, records, committed, digest, turn };
         // What was appended beyond is not believed: it must not be taken for
         // this boot's own work.
         journal.file.set_len(HEADER_LEN + records * RECORD_LEN)?;
@@ -141,6 +152,11 @@ impl Journal {
     /// Blocks on record.
     pub(crate) fn len(&self) -> u64 {
         self.records
+    }
+
+    /// Blocks that are on record and claimed to be durable.
+    pub(crate) fn committed(&self) -> u64 {
+        self.committed
     }
 
     /// Whether no block is on record.
@@ -175,13 +191,28 @@ impl Journal {
         let at = SLOTS_AT[(self.turn % 2) as usize] as u64;
         self.file.write_all_at(&slot, at)?;
         self.turn += 1;
+        // Whether this is durable or not: it may be, and be found.
+        self.committed = point.records;
         self.file.sync_data()
+    }
+
+    /// Takes back all that the journal has said: neither this boot nor another
+    /// finds a record in it.
+    pub(crate) fn revoke(&mut self) {
+        // A medium that fails here as well is past all help, and what was
+        // claimed before is durable.
+        let revoked = self.file.set_len(0);
+        if revoked.is_ok() && self.committed > 0 {
+            let _ = self.file.sync_all();
+        }
+        self.committed = 0;
     }
 }
 
 /// What a journal holds that can be believed.
 struct Found {
     records: Vec<BlockHash>,
+    committed: u64,
     turn: u64,
     same_boot: bool,
 }
@@ -206,17 +237,13 @@ fn read(file: &File, source: &SourceId, boot: BootId) -> Option<Found> {
     file.read_exact_at(&mut bytes, HEADER_LEN).ok()?;
     let slots = SLOTS_AT.map(|at| check_slot(&header[at..at + SLOT_LEN], &fixed, &bytes));
     let newest = slots.into_iter().flatten().max_by_key(|slot| slot.turn);
-    let turn = newest.as_ref().map_or(0, |slot| slot.turn);
-    let believed = match newest {
-        _ if same_boot => bytes.len(),
-        Some(slot) => (slot.records * RECORD_LEN) as usize,
-        None => 0,
-    };
+    let (committed, turn) = newest.as_ref().map_or((0, 0), |slot| (slot.records, slot.turn));
+    let believed = if same_boot { bytes.len() } else { (committed * RECORD_LEN) as usize };
     let records = bytes[..believed]
         .chunks_exact(RECORD_LEN as usize)
         .map(|record| BlockHash::from(<[u8; 32]>::try_from(record).expect("32 bytes")))
         .collect();
-    Some(Found { records, turn, same_boot })
+    Some(Found { records, committed, turn, same_boot })
 }
 
 /// A commit slot that is whole.

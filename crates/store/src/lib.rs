@@ -4,11 +4,13 @@
 #![forbid(unsafe_code)]
 
 mod journal;
+mod pace;
 mod partial;
 mod stage;
 mod verified;
 
 pub use journal::SourceId;
+pub use pace::Pace;
 pub use partial::{RESUME_LEN_MIN, remove_leftovers};
 pub use stage::{Placement, Publication, Sealed, Stage, private_name, remove_unpublished};
 pub use verified::{Mismatch, Verified};

@@ -6,9 +6,11 @@
 //!    either file; the lock goes with the process.
 //! 2. What is found is believed as far as its journal goes, its last block is
 //!    read back, and the rest is cut off.
-//! 3. A failure to make data durable is final: it fails the file, and is never
-//!    tried again as if the data were still to be written.
+//! 3. A failure to make data durable is final: it fails the file, is never
+//!    tried again as if the data were still to be written, and takes back all
+//!    that the journal has said before anybody else can read it.
 
+use crate::Pace;
 use crate::journal::{BootId, Journal, SourceId};
 use haul_model::{BLOCK_LEN, BlockHash, Name};
 use haul_sys::Dir;
@@ -17,18 +19,11 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Files from this length on, in bytes, are staged so that they can be resumed:
 /// below it, copying anew costs less than keeping a journal.
 pub const RESUME_LEN_MIN: u64 = 64 << 20;
-
-/// A checkpoint comes after this many blocks (64 MiB)...
-const CHECKPOINT_BLOCKS: u64 = 16;
-
-/// ...and not before this time has passed since the last one, so that a short
-/// copy pays nothing.
-const CHECKPOINT_EVERY: Duration = Duration::from_secs(5);
 
 /// How often a journal is opened anew because it vanished between opening and
 /// locking it.
@@ -46,6 +41,7 @@ struct Names {
 pub(crate) struct Partial {
     dir: Arc<Dir>,
     names: Names,
+    pace: Pace,
     shared: Arc<Shared>,
     /// Keep both files when this is dropped.
     keep: AtomicBool,
@@ -54,6 +50,7 @@ pub(crate) struct Partial {
 /// What the checkpoint's thread shares with the copying ones.
 #[derive(Debug)]
 struct Shared {
+    dir: Arc<Dir>,
     file: File,
     journal: Mutex<Kept>,
     /// A checkpoint is under way.
@@ -66,12 +63,14 @@ struct Shared {
 #[derive(Debug)]
 struct Kept {
     journal: Journal,
-    /// Blocks on record at the last checkpoint.
+    /// Blocks that the last checkpoint has committed to.
     checked: u64,
     checked_at: Instant,
     /// Why data could not be made durable: for good, since the system may take
     /// the lost data for written afterwards.
     failed: Option<Arc<io::Error>>,
+    /// This process has made the names of both files durable.
+    named: bool,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -95,7 +94,12 @@ pub(crate) fn exists(dir: &Dir, name: &Name, source: &SourceId) -> bool {
 ///
 /// # Errors
 /// [`io::ErrorKind::ResourceBusy`] while another process writes it.
-pub(crate) fn open(dir: &Arc<Dir>, name: &Name, source: &SourceId) -> io::Result<Opened> {
+pub(crate) fn open(
+    dir: &Arc<Dir>,
+    name: &Name,
+    source: &SourceId,
+    pace: Pace,
+) -> io::Result<Opened> {
     let names = Names::of(name, source);
     let journal = lock_journal(dir, &names.journal)?;
     let file = match dir.open_private(&names.part) {
@@ -118,14 +122,17 @@ pub(crate) fn open(dir: &Arc<Dir>, name: &Name, source: &SourceId) -> io::Result
             (Journal::create(journal, source, boot)?, Vec::new())
         }
     };
-    let kept = Kept { checked: journal.len(), checked_at: Instant::now(), failed: None, journal };
+    let checked = journal.committed();
+    let kept = Kept { checked, checked_at: Instant::now(), failed: None, named: false, journal };
     let shared = Arc::new(Shared {
+        dir: Arc::clone(dir),
         file: file.try_clone()?,
         journal: Mutex::new(kept),
         busy: AtomicBool::new(false),
         turn: Mutex::default(),
     });
-    let partial = Partial { dir: Arc::clone(dir), names, shared, keep: AtomicBool::new(true) };
+    let dir = Arc::clone(dir);
+    let partial = Partial { dir, names, pace, shared, keep: AtomicBool::new(true) };
     // What lies beyond the last block on record is not known to be right. From
     // here on a failure leaves nothing that is worthless.
     file.set_len(blocks.len() as u64 * BLOCK_LEN)?;
@@ -144,10 +151,10 @@ impl Partial {
     /// checkpoint if one is due.
     pub(crate) fn record(&self, block: BlockHash) -> io::Result<()> {
         let mut kept = self.shared.kept();
-        kept.check().inspect_err(|_| self.discard())?;
+        kept.check().inspect_err(|_| self.forget())?;
         kept.journal.append(block)?;
-        let due = kept.journal.len() - kept.checked >= CHECKPOINT_BLOCKS
-            && kept.checked_at.elapsed() >= CHECKPOINT_EVERY;
+        let due = kept.journal.len() - kept.checked >= self.pace.blocks
+            && kept.checked_at.elapsed() >= self.pace.every;
         if due && !self.shared.busy.swap(true, Ordering::AcqRel) {
             let shared = Arc::clone(&self.shared);
             drop(kept);
@@ -164,8 +171,16 @@ impl Partial {
         Ok(())
     }
 
-    /// Gives up what is there: it is removed when this is dropped.
+    /// Gives up what is there: it is removed when this is dropped. What the
+    /// journal has claimed must not come back: a cut of the power may undo the
+    /// removal, and another stage may be there under the same name then.
     pub(crate) fn discard(&self) {
+        self.shared.kept().journal.revoke();
+        self.forget();
+    }
+
+    /// Removes what is left when this is dropped: the file has its name.
+    pub(crate) fn forget(&self) {
         self.keep.store(false, Ordering::Relaxed);
     }
 
@@ -180,7 +195,7 @@ impl Partial {
     /// The error of a checkpoint that has failed. One that is still under way is
     /// not waited for: nothing is promised to be durable.
     pub(crate) fn check(&self) -> io::Result<()> {
-        self.shared.kept().check().inspect_err(|_| self.discard())
+        self.shared.kept().check().inspect_err(|_| self.forget())
     }
 }
 
@@ -192,9 +207,8 @@ impl Partial {
     pub(crate) fn sync(&self) -> io::Result<()> {
         let _turn = lock(&self.shared.turn);
         self.check()?;
-        let synced = self.shared.file.sync_all();
-        if let Err(error) = synced {
-            self.shared.kept().failed = Some(Arc::new(error));
+        if let Err(error) = self.shared.file.sync_all() {
+            self.shared.kept().fail(error);
         }
         self.check()
     }
@@ -223,6 +237,14 @@ impl Kept {
             Some(error) => Err(io::Error::new(error.kind(), Arc::clone(error))),
         }
     }
+
+    /// The data could not be made durable. Who comes next must not believe the
+    /// records, not even in this boot: the page cache has forgotten that the
+    /// data was never written. So they go at once, and not with the stage.
+    fn fail(&mut self, error: io::Error) {
+        self.journal.revoke();
+        self.failed = Some(Arc::new(error));
+    }
 }
 
 impl Shared {
@@ -230,26 +252,45 @@ impl Shared {
         lock(&self.journal)
     }
 
-    /// Makes the data durable, then the journal's word for it, and lets the
+    /// Makes the names of both files durable, where the file system can be asked
+    /// for that.
+    fn sync_names(&self) -> io::Result<()> {
+        match self.dir.sync() {
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported
+                ) =>
+            {
+                Ok(())
+            }
+            synced => synced,
+        }
+    }
+
+    /// Makes the data durable, then the names of both files, so that no claim
+    /// is ever found without them, then the journal's word for it, and lets the
     /// page cache forget it: a large copy doesn't push out what others use.
     /// Runs beside the copying, which goes on meanwhile.
     fn checkpoint(&self) {
         let _turn = lock(&self.turn);
-        let (point, before, blocks) = {
+        let (point, before, blocks, named) = {
             let kept = self.kept();
             if kept.failed.is_some() || kept.journal.len() == kept.checked {
                 return;
             }
-            (kept.journal.commit_point(), kept.checked, kept.journal.len())
+            (kept.journal.commit_point(), kept.checked, kept.journal.len(), kept.named)
         };
-        let synced = self.file.sync_data();
+        let names = || if named { Ok(()) } else { self.sync_names() };
+        let synced = self.file.sync_data().and_then(|()| names());
         let mut kept = self.kept();
         match synced.and_then(|()| kept.journal.commit(&point)) {
             Ok(()) => {
                 kept.checked = blocks;
                 kept.checked_at = Instant::now();
+                kept.named = true;
             }
-            Err(error) => kept.failed = Some(Arc::new(error)),
+            Err(error) => kept.fail(error),
         }
         drop(kept);
         haul_sys::drop_cached(&self.file, before * BLOCK_LEN..blocks * BLOCK_LEN);

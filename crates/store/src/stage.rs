@@ -8,9 +8,9 @@
 //!    gives the file its mode and time through the open handle, so that the
 //!    name never shows a file without them. Nothing writes to it afterwards.
 
-use crate::Verified;
 use crate::journal::SourceId;
 use crate::partial::{self, Partial};
+use crate::{Pace, Verified};
 use haul_model::{BlockHash, Name, Timestamp};
 use haul_sys::Dir;
 use std::collections::BTreeMap;
@@ -99,7 +99,20 @@ impl Stage {
         name: &Name,
         source: &SourceId,
     ) -> io::Result<(Self, Vec<BlockHash>)> {
-        let opened = partial::open(&dir, name, source)?;
+        Self::resume_at(dir, name, source, Pace::default())
+    }
+
+    /// The same with checkpoints at a pace of the caller's own.
+    ///
+    /// # Errors
+    /// Those of [`Self::resume`].
+    pub fn resume_at(
+        dir: Arc<Dir>,
+        name: &Name,
+        source: &SourceId,
+        pace: Pace,
+    ) -> io::Result<(Self, Vec<BlockHash>)> {
+        let opened = partial::open(&dir, name, source, pace)?;
         let stage = Self { dir, file: opened.file, home: Home::Partial(opened.partial) };
         Ok((stage, opened.blocks))
     }
@@ -197,7 +210,7 @@ impl Sealed {
                 partial.check()?;
                 let publication = place(&dir, partial.name(), name, placement)?;
                 // Published or kept out: either way nothing is left to continue.
-                partial.discard();
+                partial.forget();
                 Ok(publication)
             }
         }
