@@ -8,7 +8,9 @@
 
 mod machine;
 mod measure;
+mod question;
 mod report;
+mod safety;
 mod tool;
 mod workload;
 
@@ -18,16 +20,21 @@ use haul_testkit::{Mount, Sshd};
 use tempfile::TempDir;
 
 use self::measure::Bench;
+use self::question::{Ground, Question};
 use self::report::Report;
+use self::safety::QUESTIONS;
 use self::workload::{Scale, WORKLOADS, Workload};
 use crate::{Result, repo, setup};
 
 /// Room for the workloads: each 1 GiB source with a copy by each tool, and the
 /// 10,000 files with theirs.
-const SPACE_BYTES: u64 = 8 << 30;
+const SPACE_BYTES: u64 = 10 << 30;
 
 /// Where memory is a file system, when none may be mounted.
 const SHARED_MEMORY: &str = "/dev/shm";
+
+/// How many times shorter files are in a quick run, for the questions.
+const QUICK_SHRINK: u64 = 64;
 
 /// What to measure, and how.
 #[derive(clap::Args)]
@@ -74,7 +81,7 @@ impl Args {
 /// was a quick one.
 pub(crate) fn run(args: &Args) -> Result<()> {
     setup::run()?;
-    let workloads = chosen(args.only.as_deref())?;
+    let (workloads, questions) = chosen(args.only.as_deref())?;
     let haul = match &args.haul {
         Some(path) => path.canonicalize().map_err(|e| format!("{}: {e}", path.display()))?,
         None => build()?,
@@ -88,6 +95,16 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         report.add(workload, bench.measure(workload)?);
     }
     drop(sshd);
+    let ground = Ground {
+        haul: &haul,
+        parts: build_parts()?,
+        memory: space.path(),
+        rounds: args.rounds,
+        shrink: if args.quick { QUICK_SHRINK } else { 1 },
+    };
+    for question in questions {
+        report.answer(question, (question.ask)(&ground)?);
+    }
     println!("{}", report.to_markdown());
     if args.write {
         report.write_into(&repo::root().join("docs/benchmarks.md"))?;
@@ -100,14 +117,25 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
 }
 
-fn chosen(only: Option<&str>) -> Result<Vec<&'static Workload>> {
-    let wanted = |workload: &&Workload| only.is_none_or(|name| workload.name.contains(name));
-    let chosen: Vec<_> = WORKLOADS.iter().filter(wanted).collect();
-    if chosen.is_empty() {
-        let names: Vec<_> = WORKLOADS.iter().map(|workload| workload.name).collect();
+type Chosen = (Vec<&'static Workload>, Vec<&'static Question>);
+
+fn chosen(only: Option<&str>) -> Result<Chosen> {
+    let wanted = |name: &str| only.is_none_or(|part| name.contains(part));
+    let workloads: Vec<_> = WORKLOADS.iter().filter(|workload| wanted(workload.name)).collect();
+    let questions: Vec<_> = QUESTIONS.iter().filter(|question| wanted(question.name)).collect();
+    if workloads.is_empty() && questions.is_empty() {
+        let names = WORKLOADS.iter().map(|workload| workload.name);
+        let names: Vec<_> = names.chain(QUESTIONS.iter().map(|question| question.name)).collect();
         return Err(format!("no such workload; there are {}", names.join(", ")).into());
     }
-    Ok(chosen)
+    Ok((workloads, questions))
+}
+
+/// Builds the store's example, which does one part of a copy at a time.
+fn build_parts() -> Result<PathBuf> {
+    let words = ["build", "--release", "--package", "haul-store", "--example", "parts"];
+    repo::run(repo::cargo().args(words))?;
+    Ok(repo::target_dir().join("release/examples/parts"))
 }
 
 fn build() -> Result<PathBuf> {

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -97,13 +96,28 @@ impl Mount {
         self.path().join(name)
     }
 
+    /// Lets its loop device pass by the page cache of the file system that the
+    /// image is on, so that what is read and written goes to that one's disk.
+    pub fn bypass_host_cache(&self) -> io::Result<()> {
+        run("losetup", &["--direct-io=on"], &self.device()?)
+    }
+
+    /// Its loop device.
+    fn device(&self) -> io::Result<PathBuf> {
+        let mounts = Path::new("/proc/self/mounts");
+        let text = fs::read_to_string(mounts).map_err(|e| at("read", mounts, e))?;
+        let mut pairs = text.lines().filter_map(|line| line.split_once(' '));
+        let ours = pairs.find(|(_, rest)| rest.split(' ').next() == self.path().to_str());
+        Ok(ours.ok_or_else(|| failed("it is not mounted"))?.0.into())
+    }
+
     /// Bytes that were read from its device since that exists.
     pub fn bytes_read(&self) -> io::Result<u64> {
         /// The unit of the kernel's own figures, whatever the device has.
         const SECTOR_LEN: u64 = 512;
-        let device = fs::metadata(self.path()).map_err(|e| at("look at", self.path(), e))?.dev();
-        let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
-        let path = PathBuf::from(format!("/sys/dev/block/{major}:{minor}/stat"));
+        let device = self.device()?;
+        let path = Path::new("/sys/class/block").join(device.file_name().unwrap_or_default());
+        let path = path.join("stat");
         let stat = fs::read_to_string(&path).map_err(|e| at("read", &path, e))?;
         // The third figure (Documentation/block/stat.rst).
         let sectors = stat.split_whitespace().nth(2).and_then(|figure| figure.parse::<u64>().ok());

@@ -8,6 +8,7 @@ use std::path::Path;
 use super::Args;
 use super::machine;
 use super::measure::Measured;
+use super::question::{Question, Table};
 use super::workload::{PEAK_RSS_BYTES_MAX, Workload};
 use crate::Result;
 
@@ -41,6 +42,7 @@ pub(crate) struct Report {
     quick: bool,
     rows: Vec<Row>,
     memory: Vec<Memory>,
+    answers: Vec<(&'static str, Table)>,
 }
 
 impl Report {
@@ -52,6 +54,7 @@ impl Report {
             quick: args.quick,
             rows: Vec::new(),
             memory: Vec::new(),
+            answers: Vec::new(),
         }
     }
 
@@ -75,11 +78,16 @@ impl Report {
         });
     }
 
+    pub(crate) fn answer(&mut self, question: &Question, table: Table) {
+        self.answers.push((question.text, table));
+    }
+
     /// How many figures are over their bounds.
     pub(crate) fn over(&self) -> usize {
         let slow = self.rows.iter().filter(|row| row.ratio > row.bound).count();
         let large = |memory: &&Memory| memory.peak_bytes() > PEAK_RSS_BYTES_MAX;
-        slow + self.memory.iter().filter(large).count()
+        let unsafe_ones: usize = self.answers.iter().map(|(_, table)| table.over).sum();
+        slow + self.memory.iter().filter(large).count() + unsafe_ones
     }
 
     /// The tables and what they were measured on.
@@ -100,6 +108,28 @@ impl Report {
             self.rounds
         )?;
         writeln!(out, "not count. The ratio is the median of the rounds' ratios.\n")?;
+        if !self.rows.is_empty() {
+            self.format_workloads(out)?;
+        }
+        for (question, table) in &self.answers {
+            writeln!(out, "\n{question}\n")?;
+            writeln!(out, "| {} |", table.columns.join(" | "))?;
+            writeln!(out, "|{}", "---|".repeat(table.columns.len()))?;
+            for row in &table.rows {
+                writeln!(out, "| {} |", row.join(" | "))?;
+            }
+            if !table.note.is_empty() {
+                writeln!(out, "\n{}", table.note)?;
+            }
+        }
+        writeln!(out, "\nMeasured with `{}` on:\n", self.command)?;
+        for (name, value) in &self.facts {
+            writeln!(out, "- {name}: {value}")?;
+        }
+        Ok(())
+    }
+
+    fn format_workloads(&self, out: &mut String) -> std::fmt::Result {
         writeln!(out, "| workload | haul | against | its time | ratio | bound | |")?;
         writeln!(out, "|---|--:|---|--:|--:|--:|---|")?;
         for row in &self.rows {
@@ -126,10 +156,6 @@ impl Report {
             let (client, agent) = (mib(memory.client_bytes), mib(memory.agent_bytes));
             let verdict = verdict(memory.peak_bytes() <= PEAK_RSS_BYTES_MAX);
             writeln!(out, "| {} | {client} | {agent} | {bound} | {verdict} |", memory.title)?;
-        }
-        writeln!(out, "\nMeasured with `{}` on:\n", self.command)?;
-        for (name, value) in &self.facts {
-            writeln!(out, "- {name}: {value}")?;
         }
         Ok(())
     }
@@ -166,7 +192,7 @@ fn replaced(page: &str, section: &str) -> String {
     }
 }
 
-fn verdict(holds: bool) -> &'static str {
+pub(crate) fn verdict(holds: bool) -> &'static str {
     if holds { "ok" } else { "**over**" }
 }
 
@@ -175,7 +201,7 @@ fn mib(bytes: Option<u64>) -> String {
 }
 
 /// The middle value, or the mean of the two in the middle.
-fn median(mut values: Vec<f64>) -> f64 {
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
     match values.len() {
@@ -194,7 +220,15 @@ mod tests {
     fn report() -> Report {
         let facts = vec![("kernel", "Linux".to_owned())];
         let command = "cargo xtask bench --write --rounds 3".to_owned();
-        Report { facts, command, rounds: 3, quick: false, rows: Vec::new(), memory: Vec::new() }
+        Report {
+            facts,
+            command,
+            rounds: 3,
+            quick: false,
+            rows: Vec::new(),
+            memory: Vec::new(),
+            answers: Vec::new(),
+        }
     }
 
     fn measured(haul: [f64; 3], cp: [f64; 3], rss: u64) -> Measured {
