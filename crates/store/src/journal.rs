@@ -62,7 +62,7 @@ pub struct SourceId {
     pub size: u64,
     /// Its modification time.
     pub mtime: Timestamp,
-    /// Its inode number.
+    /// The number that it is told by on its machine: inode and file system.
     pub inode: u64,
 }
 
@@ -207,6 +207,40 @@ impl Journal {
         }
         self.committed = 0;
     }
+}
+
+/// What a journal claims, for telling a person: nothing is read but its header,
+/// and no digest of records is checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Claim {
+    /// Length of the source, in bytes.
+    pub(crate) size: u64,
+    /// Its modification time.
+    pub(crate) mtime: Timestamp,
+    /// Whole blocks that are there.
+    pub(crate) blocks: u64,
+}
+
+/// What the journal in `file` claims; `None` if nothing can continue it.
+pub(crate) fn claim(file: &File, boot: BootId) -> Option<Claim> {
+    let mut header = [0; HEADER_LEN as usize];
+    file.read_exact_at(&mut header, 0).ok()?;
+    let fixed = &header[..FIXED_LEN];
+    let number = |at: usize| u64::from_le_bytes(header[at..at + 8].try_into().expect("8 bytes"));
+    let nanos = u32::from_le_bytes(header[32..36].try_into().expect("4 bytes"));
+    let mtime = Timestamp { secs: number(24) as i64, nanos };
+    let source = SourceId { size: number(16), mtime, inode: number(40) };
+    let written_in = BootId(header[48..64].try_into().expect("16 bytes"));
+    let is_ours = *fixed == encode_fixed(&source, written_in)
+        && header[CHECKSUM_AT..CHECKSUM_AT + 32] == *blake3::hash(fixed).as_bytes();
+    if !is_ours {
+        return None;
+    }
+    let records = (file.metadata().ok()?.len() - HEADER_LEN) / RECORD_LEN;
+    let committed = || SLOTS_AT.into_iter().map(number).filter(|n| *n <= records).max();
+    let blocks = if written_in == boot { Some(records) } else { committed() };
+    let blocks = blocks?.min(source.size / BLOCK_LEN);
+    (blocks > 0).then_some(Claim { size: source.size, mtime, blocks })
 }
 
 /// What a journal holds that can be believed.

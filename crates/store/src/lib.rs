@@ -4,13 +4,17 @@
 #![forbid(unsafe_code)]
 
 mod journal;
+mod leftover;
 mod pace;
 mod partial;
+mod private;
 mod stage;
 mod verified;
 
 pub use journal::SourceId;
+pub use leftover::{Cleaned, Fate, Leftover, Leftovers};
 pub use pace::Pace;
-pub use partial::{RESUME_LEN_MIN, remove_leftovers};
-pub use stage::{Placement, Publication, Sealed, Stage, private_name, remove_unpublished};
+pub use partial::{RESUME_LEN_MIN, StaleStages, remove_leftovers};
+pub use private::is_private;
+pub use stage::{Placement, Publication, Sealed, Stage, remove_unpublished};
 pub use verified::{Mismatch, Verified};

@@ -12,8 +12,10 @@
 
 use crate::Pace;
 use crate::journal::{BootId, Journal, SourceId};
+use crate::private::{Form, Names, parse};
 use haul_model::{BLOCK_LEN, BlockHash, Name};
 use haul_sys::Dir;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -28,13 +30,6 @@ pub const RESUME_LEN_MIN: u64 = 64 << 20;
 /// How often a journal is opened anew because it vanished between opening and
 /// locking it.
 const LOCK_ATTEMPTS_MAX: usize = 8;
-
-/// The private names of one resumable stage.
-#[derive(Debug)]
-struct Names {
-    part: String,
-    journal: String,
-}
 
 /// The files of a resumable stage, locked.
 #[derive(Debug)]
@@ -118,7 +113,8 @@ pub(crate) fn open(
     let (journal, blocks) = match resumed {
         Some(resumed) => resumed,
         None => {
-            remove_stale(dir, name, &names)?;
+            // Its own names are not among what is removed: they are locked.
+            StaleStages::find(dir).remove(dir, name);
             (Journal::create(journal, source, boot)?, Vec::new())
         }
     };
@@ -143,7 +139,7 @@ pub(crate) fn open(
 /// Removes what an earlier copy of `source` to `name` left behind, unless
 /// another process is at it: nothing will continue it.
 pub fn remove_leftovers(dir: &Dir, name: &Name, source: &SourceId) {
-    Names::of(name, source).remove(dir);
+    remove(&Names::of(name, source), dir);
 }
 
 impl Partial {
@@ -297,58 +293,52 @@ impl Shared {
     }
 }
 
-impl Names {
-    /// `.haul-`, 12 digits for the name, 12 for the source: another source under
-    /// the same name is told by its first half.
-    fn of(name: &Name, source: &SourceId) -> Self {
-        let mut hasher = blake3::Hasher::new();
-        hasher.update(&source.size.to_le_bytes());
-        hasher.update(&source.mtime.secs.to_le_bytes());
-        hasher.update(&source.mtime.nanos.to_le_bytes());
-        hasher.update(&source.inode.to_le_bytes());
-        let stem = format!("{}{}", Self::prefix(name), &hasher.finalize().to_hex()[..12]);
-        Self::from_stem(&stem)
+/// The resumable stages that a directory held when it was looked at: found once,
+/// so that each file that is published there costs nothing more.
+#[derive(Debug, Default)]
+pub struct StaleStages(BTreeSet<String>);
+
+impl StaleStages {
+    /// Looks through `dir`. What can't be read is taken for empty: it is found
+    /// by the next run.
+    pub fn find(dir: &Dir) -> Self {
+        let mut stems = BTreeSet::new();
+        let _ = dir.names_where(|name| {
+            if let Some((Form::Part | Form::Journal, stem)) = parse(name) {
+                stems.insert(stem.to_owned());
+            }
+            false
+        });
+        Self(stems)
     }
 
-    /// What the private names of every source under `name` begin with.
-    fn prefix(name: &Name) -> String {
-        format!(".haul-{}-", &blake3::hash(name.as_bytes()).to_hex()[..12])
-    }
-
-    fn from_stem(stem: &str) -> Self {
-        Self { part: format!("{stem}.part"), journal: format!("{stem}.journal") }
-    }
-
-    /// Removes both files, unless another process is at them.
-    fn remove(&self, dir: &Dir) {
-        let there = dir.has_private(&self.journal) || dir.has_private(&self.part);
-        if there && lock_journal(dir, &self.journal).is_ok() {
-            // What can't be removed now is found by the next run. The journal
-            // goes last: as long as it is there, its lock is.
-            let _ = dir.remove_private(&self.part);
-            let _ = dir.remove_private(&self.journal);
+    /// Removes from `dir` what copies of any source to `name` have left, unless
+    /// another process is at it: nothing will continue it.
+    pub fn remove(&self, dir: &Dir, name: &Name) {
+        if self.0.is_empty() {
+            return;
+        }
+        let prefix = Names::prefix(name);
+        let of_name = self.0.iter().filter(|stem| stem.starts_with(&prefix));
+        for stem in of_name {
+            remove(&Names::from_stem(stem), dir);
         }
     }
 }
 
-/// Removes what copies of other sources to `name` have left: nothing will
-/// continue them.
-fn remove_stale(dir: &Dir, name: &Name, own: &Names) -> io::Result<()> {
-    let prefix = Names::prefix(name);
-    for entry in dir.entries()? {
-        let Ok(found) = std::str::from_utf8(entry.name.as_bytes()) else { continue };
-        let stem = found.strip_suffix(".journal").or_else(|| found.strip_suffix(".part"));
-        let Some(stem) = stem.filter(|stem| stem.starts_with(&prefix)) else { continue };
-        let stale = Names::from_stem(stem);
-        if stale.journal != own.journal {
-            stale.remove(dir);
-        }
+/// Removes both files, unless another process is at them.
+fn remove(names: &Names, dir: &Dir) {
+    let there = dir.has_private(&names.journal) || dir.has_private(&names.part);
+    if there && lock_journal(dir, &names.journal).is_ok() {
+        // What can't be removed now is found by the next run. The journal goes
+        // last: as long as it is there, its lock is.
+        let _ = dir.remove_private(&names.part);
+        let _ = dir.remove_private(&names.journal);
     }
-    Ok(())
 }
 
 /// Opens and locks the journal `name`, made if it is missing.
-fn lock_journal(dir: &Dir, name: &str) -> io::Result<File> {
+pub(crate) fn lock_journal(dir: &Dir, name: &str) -> io::Result<File> {
     for _ in 0..LOCK_ATTEMPTS_MAX {
         let file = dir.open_private(name)?;
         if !haul_sys::try_lock(&file)? {

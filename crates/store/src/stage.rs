@@ -4,18 +4,20 @@
 //! 1. Until it is published, nothing under the final name changes.
 //! 2. A stage without a name vanishes with the process; a stage with a private
 //!    name is removed when it is dropped, unless it is one that can be continued.
-//! 3. A stage is sealed before it is published: that takes a [`Verified`], and
+//! 3. As long as somebody works on a stage with a private name, it is locked:
+//!    the file itself, or its journal.
+//! 4. A stage is sealed before it is published: that takes a [`Verified`], and
 //!    gives the file its mode and time through the open handle, so that the
 //!    name never shows a file without them. Nothing writes to it afterwards.
 
 use crate::journal::SourceId;
 use crate::partial::{self, Partial};
+use crate::private::private_name;
 use crate::{Pace, Verified};
 use haul_model::{BlockHash, Name, Timestamp};
 use haul_sys::Dir;
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -75,8 +77,16 @@ impl Stage {
     }
 
     /// Begins a file under a private name.
-    fn create_named(dir: Arc<Dir>) -> io::Result<Self> {
-        let (temp, file) = with_private_name(&dir, |name| dir.create_private(name))?;
+    pub(crate) fn create_named(dir: Arc<Dir>) -> io::Result<Self> {
+        let (temp, file) = with_private_name(&dir, |name| {
+            let file = dir.create_private(name)?;
+            match haul_sys::try_lock(&file) {
+                // Somebody took it for one that was left behind, and removes it.
+                Ok(false) => Err(io::ErrorKind::AlreadyExists.into()),
+                // Where nothing can be locked, nothing is removed either.
+                Ok(true) | Err(_) => Ok(file),
+            }
+        })?;
         Ok(Self { dir, file, home: Home::Private(temp) })
     }
 
@@ -233,6 +243,8 @@ fn publish_unnamed(
             linked => return linked.map(|()| Publication::Published),
         }
     }
+    // A private name without a lock on it counts as left behind.
+    let _ = haul_sys::try_lock(file);
     let (temp, ()) = with_private_name(dir, |temp| dir.link_unnamed(file, temp.as_bytes()))?;
     temp.publish(name, Placement::Replace)
 }
@@ -335,12 +347,6 @@ fn with_private_name<T>(
         }
     }
     Err(io::Error::new(io::ErrorKind::AlreadyExists, "every private name that was tried is taken"))
-}
-
-/// A fresh private name: `.haul-` and 16 random hexadecimal digits.
-pub fn private_name() -> String {
-    // RandomState is seeded by the operating system and differs at each call.
-    format!(".haul-{:016x}", RandomState::new().hash_one(std::process::id()))
 }
 
 #[cfg(test)]

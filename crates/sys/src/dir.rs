@@ -150,6 +150,23 @@ impl Dir {
         Ok(entries)
     }
 
+    /// The names for which `keep` says so, in no order; no other is kept in
+    /// memory.
+    ///
+    /// # Errors
+    /// Those of `getdents`.
+    pub fn names_where(&self, mut keep: impl FnMut(&[u8]) -> bool) -> io::Result<Vec<Name>> {
+        let mut names = Vec::new();
+        for entry in rustix::fs::Dir::read_from(&self.0)? {
+            let entry = entry?;
+            let name = entry.file_name().to_bytes();
+            if keep(name) {
+                names.extend(Name::new(name).ok());
+            }
+        }
+        Ok(names)
+    }
+
     /// Makes the directory `name` with the permission bits `mode`.
     ///
     /// # Errors
@@ -204,6 +221,27 @@ impl Dir {
             ));
         }
         Ok(file.into())
+    }
+
+    /// Opens the private file `temp`, whoever owns it, to lock it and look into
+    /// it. A symbolic link and what is no regular file are refused.
+    ///
+    /// # Errors
+    /// Those of `openat`; [`io::ErrorKind::InvalidInput`] for other kinds.
+    pub fn open_found(&self, temp: &str) -> io::Result<(File, Stat)> {
+        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let open = |mode| rustix::fs::openat(&self.0, temp, flags | mode, Mode::empty());
+        // Some file systems lock only what is open for writing; a file that has
+        // its final mode already may be one that can't be.
+        let file = match open(OFlags::RDWR) {
+            Err(rustix::io::Errno::ACCESS | rustix::io::Errno::ROFS) => open(OFlags::RDONLY)?,
+            file => file?,
+        };
+        let stat = meta::file_stat(&file)?;
+        if !stat.is_file() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
+        }
+        Ok((file.into(), stat))
     }
 
     /// Whether something has the private name `temp`.

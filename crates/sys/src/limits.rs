@@ -3,6 +3,7 @@
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
+use std::os::fd::AsFd;
 use std::sync::OnceLock;
 
 /// Raises the soft limit on open files to the hard one; a refusal is no harm,
@@ -54,6 +55,12 @@ pub fn cache_id(file: &File) -> [u8; 16] {
         *byte ^= mount;
     }
     id
+}
+
+/// A number for the file system that `file` is on, the same when the system is
+/// started anew where the file system keeps one; 0 where there is none.
+pub fn volume_id(file: impl AsFd) -> u64 {
+    rustix::fs::fstatvfs(file).map_or(0, |volume| volume.f_fsid)
 }
 
 #[cfg(target_os = "linux")]

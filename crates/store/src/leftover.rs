@@ -1,0 +1,234 @@
+//! What copies have left in a directory: stages that nobody works on. Finds
+//! them, tells what is known of them, and removes them.
+//!
+//! 1. Only names that are exactly haul's own are looked at, and only regular
+//!    files under them; nothing is followed.
+//! 2. Whoever works on a stage holds its lock. What is locked is left alone, and
+//!    nothing is removed whose lock was not taken first.
+
+use crate::journal::{self, BootId};
+use crate::partial;
+use crate::private::{Form, Names, half_of, name_half, parse};
+use haul_model::{BLOCK_LEN, Name, Timestamp};
+use haul_sys::{Dir, Stat};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io;
+
+/// What was found in one directory, in the order of the names.
+#[derive(Debug)]
+pub struct Leftovers(BTreeMap<String, Stage>);
+
+/// What is under one stem.
+#[derive(Debug)]
+enum Stage {
+    Random,
+    Partial {
+        /// What has the name that the stage is to get.
+        target: Option<Name>,
+    },
+}
+
+/// One stage that was found.
+#[derive(Debug, Clone, Copy)]
+pub struct Leftover<'l> {
+    stem: &'l str,
+    stage: &'l Stage,
+}
+
+/// What a leftover is, and what became of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cleaned {
+    /// Its private name.
+    pub name: String,
+    /// Storage that it takes, in bytes, with its journal.
+    pub bytes: u64,
+    /// The name that it was to get, where something has that name now.
+    pub target: Option<Name>,
+    /// How far the copy had come, and the length of the whole, in bytes; only of
+    /// one that can be continued.
+    pub progress: Option<(u64, u64)>,
+    /// What became of it.
+    pub fate: Fate,
+}
+
+/// What became of a leftover.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// It is gone.
+    Removed,
+    /// It would be, if this were no dry run.
+    WouldRemove,
+    /// It can be continued, and stays.
+    Kept,
+    /// Another process works on it: it stays.
+    Busy,
+}
+
+impl Leftovers {
+    /// Looks through `dir`.
+    ///
+    /// # Errors
+    /// Those of `getdents`.
+    pub fn find(dir: &Dir) -> io::Result<Self> {
+        let mut found = BTreeMap::new();
+        dir.names_where(|name| {
+            match parse(name) {
+                Some((Form::Random, stem)) => {
+                    found.insert(stem.to_owned(), Stage::Random);
+                }
+                Some((Form::Part | Form::Journal, stem)) => {
+                    found.insert(stem.to_owned(), Stage::Partial { target: None });
+                }
+                None => {}
+            }
+            false
+        })?;
+        let halves: BTreeSet<String> = found
+            .iter()
+            .filter(|(_, stage)| matches!(stage, Stage::Partial { .. }))
+            .map(|(stem, _)| half_of(stem).to_owned())
+            .collect();
+        if !halves.is_empty() {
+            // Names are not kept in what is left, but those that stand there can
+            // be tried.
+            for name in dir.names_where(|name| halves.contains(&name_half(name)))? {
+                let half = name_half(name.as_bytes());
+                for (stem, stage) in &mut found {
+                    if let Stage::Partial { target } = stage
+                        && half_of(stem) == half
+                    {
+                        *target = Some(name.clone());
+                    }
+                }
+            }
+        }
+        Ok(Self(found))
+    }
+
+    /// Each of them.
+    pub fn iter(&self) -> impl Iterator<Item = Leftover<'_>> {
+        self.0.iter().map(|(stem, stage)| Leftover { stem, stage })
+    }
+}
+
+impl Leftover<'_> {
+    /// The private name, for showing.
+    pub fn name(&self) -> String {
+        match self.stage {
+            Stage::Random => self.stem.to_owned(),
+            Stage::Partial { .. } => Names::from_stem(self.stem).part,
+        }
+    }
+
+    /// Removes it from `dir`, unless `dry_run`; one that can be continued only
+    /// if `all`. `None` if it is gone already.
+    ///
+    /// # Errors
+    /// Those of opening, locking and removing; [`io::ErrorKind::InvalidInput`]
+    /// for what is no regular file.
+    pub fn clean(&self, dir: &Dir, all: bool, dry_run: bool) -> io::Result<Option<Cleaned>> {
+        let cleaned = match self.stage {
+            Stage::Random => self.clean_random(dir, dry_run),
+            Stage::Partial { target } => self.clean_partial(dir, target.as_ref(), all, dry_run),
+        };
+        match cleaned {
+            // Its own process has published or removed it meanwhile.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            cleaned => cleaned.map(Some),
+        }
+    }
+
+    fn clean_random(&self, dir: &Dir, dry_run: bool) -> io::Result<Cleaned> {
+        let (file, stat) = dir.open_found(self.stem)?;
+        let fate = if !haul_sys::try_lock(&file)? {
+            Fate::Busy
+        } else if !dir.private_is(self.stem, &file)? {
+            return Err(io::ErrorKind::NotFound.into());
+        } else if dry_run {
+            Fate::WouldRemove
+        } else {
+            dir.remove_private(self.stem)?;
+            Fate::Removed
+        };
+        let name = self.stem.to_owned();
+        Ok(Cleaned { name, bytes: stat.allocated, target: None, progress: None, fate })
+    }
+
+    fn clean_partial(
+        &self,
+        dir: &Dir,
+        target: Option<&Name>,
+        all: bool,
+        dry_run: bool,
+    ) -> io::Result<Cleaned> {
+        let names = Names::from_stem(self.stem);
+        let part = found(dir, &names.part)?;
+        let journal = found(dir, &names.journal)?;
+        let bytes = [&part, &journal].into_iter().flatten().map(|(_, stat)| stat.allocated).sum();
+        let name = if part.is_some() { &names.part } else { &names.journal };
+        let mut cleaned = Cleaned {
+            name: name.clone(),
+            bytes,
+            target: target.cloned(),
+            progress: None,
+            fate: Fate::Busy,
+        };
+        let lock = match &journal {
+            Some((journal, _)) => {
+                if !haul_sys::try_lock(journal)? {
+                    return Ok(cleaned);
+                }
+                if !dir.private_is(&names.journal, journal)? {
+                    return Err(io::ErrorKind::NotFound.into());
+                }
+                None
+            }
+            // Without a journal nobody is at it. One is made for its lock.
+            None if dry_run => None,
+            None => match partial::lock_journal(dir, &names.journal) {
+                Err(error) if error.kind() == io::ErrorKind::ResourceBusy => return Ok(cleaned),
+                lock => Some(lock?),
+            },
+        };
+        let claim = part.as_ref().zip(journal.as_ref()).and_then(|((part, _), (journal, _))| {
+            journal::claim(journal, BootId(haul_sys::cache_id(part)))
+        });
+        // What stands there by now needs no copy any more.
+        let claim = claim.filter(|claim| !is_there(dir, target, claim.size, claim.mtime));
+        cleaned.progress = claim.map(|claim| (claim.blocks * BLOCK_LEN, claim.size));
+        cleaned.fate = match claim {
+            Some(_) if !all => Fate::Kept,
+            _ if dry_run => Fate::WouldRemove,
+            _ => {
+                // The journal goes last: as long as it is there, its lock is.
+                if part.is_some() {
+                    dir.remove_private(&names.part)?;
+                }
+                if journal.is_some() || lock.is_some() {
+                    dir.remove_private(&names.journal)?;
+                }
+                Fate::Removed
+            }
+        };
+        Ok(cleaned)
+    }
+}
+
+/// Opens a private file if it is there.
+fn found(dir: &Dir, name: &str) -> io::Result<Option<(File, Stat)>> {
+    match dir.open_found(name) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        found => found.map(Some),
+    }
+}
+
+/// Whether `name` is a file of that size and time.
+fn is_there(dir: &Dir, name: Option<&Name>, size: u64, mtime: Timestamp) -> bool {
+    let stat = name.and_then(|name| dir.stat(name).ok());
+    stat.is_some_and(|stat| stat.is_file() && (stat.size, stat.mtime) == (size, mtime))
+}
+
+#[cfg(test)]
+#[path = "leftover_tests.rs"]
+mod tests;

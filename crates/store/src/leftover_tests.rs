@@ -1,0 +1,131 @@
+//! Tests of what is left, found and removed.
+
+use super::*;
+use crate::{Placement, SourceId, Stage as Begun, StaleStages, Verified};
+use haul_model::BlockHash;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::sync::Arc;
+use tempfile::TempDir;
+
+const TIME: Timestamp = Timestamp { secs: 1_234_567_890, nanos: 5 };
+const SIZE: u64 = 100 << 20;
+
+fn place() -> (TempDir, Arc<Dir>) {
+    let temp = tempfile::tempdir().expect("a temporary directory");
+    let dir = Arc::new(Dir::open(temp.path()).expect("opened"));
+    (temp, dir)
+}
+
+fn name(text: &str) -> Name {
+    Name::new(text.as_bytes()).expect("a name")
+}
+
+fn source(inode: u64) -> SourceId {
+    SourceId { size: SIZE, mtime: TIME, inode }
+}
+
+/// A stage for `to` with one block in it, still held.
+fn begin(dir: &Arc<Dir>, to: &str, inode: u64) -> Begun {
+    let (stage, _) = Begun::resume(Arc::clone(dir), &name(to), &source(inode)).expect("begun");
+    let block = vec![7; BLOCK_LEN as usize];
+    stage.write_at(&block, 0).expect("written");
+    stage.record(BlockHash::of(0, &block)).expect("recorded");
+    stage
+}
+
+fn clean(dir: &Dir, all: bool, dry_run: bool) -> Vec<Cleaned> {
+    let found = Leftovers::find(dir).expect("read");
+    found.iter().filter_map(|one| one.clean(dir, all, dry_run).expect("cleaned")).collect()
+}
+
+fn fates(dir: &Dir, all: bool) -> Vec<Fate> {
+    clean(dir, all, false).into_iter().map(|cleaned| cleaned.fate).collect()
+}
+
+fn count(temp: &TempDir) -> usize {
+    fs::read_dir(temp.path()).expect("read").count()
+}
+
+#[test]
+fn what_is_being_written_is_left() {
+    let (temp, dir) = place();
+    let stages = (begin(&dir, "a", 1), Begun::create_named(Arc::clone(&dir)).expect("begun"));
+    assert_eq!(fates(&dir, true), [Fate::Busy, Fate::Busy]);
+    assert_eq!(count(&temp), 3);
+    drop(stages);
+}
+
+#[test]
+fn what_can_be_continued_goes_only_with_all() {
+    let (temp, dir) = place();
+    drop(begin(&dir, "a", 1));
+    let kept = clean(&dir, false, false);
+    assert_eq!((kept[0].fate, kept[0].progress), (Fate::Kept, Some((BLOCK_LEN, SIZE))));
+    assert!(kept[0].bytes >= BLOCK_LEN && kept[0].name.ends_with(".part"), "{kept:?}");
+    assert_eq!(clean(&dir, true, true)[0].fate, Fate::WouldRemove);
+    assert_eq!(count(&temp), 2);
+    assert_eq!(fates(&dir, true), [Fate::Removed]);
+    assert_eq!(count(&temp), 0);
+}
+
+#[test]
+fn what_nothing_can_continue_goes() {
+    let (temp, dir) = place();
+    // A stage of a killed process, a part without its journal, one whose journal
+    // says nothing, and one whose file is there by now.
+    fs::write(temp.path().join(".haul-0123456789abcdef"), "x").expect("written");
+    for inode in 1..=3 {
+        drop(begin(&dir, &format!("f{inode}"), inode));
+    }
+    let of = |n: u64| Names::of(&name(&format!("f{n}")), &source(n));
+    fs::remove_file(temp.path().join(of(1).journal)).expect("removed");
+    fs::write(temp.path().join(of(2).journal), "what is this?").expect("written");
+    let file = fs::File::create(temp.path().join("f3")).expect("made");
+    file.set_len(SIZE).expect("a length");
+    haul_sys::set_mtime(&file, TIME).expect("a time");
+    let cleaned = clean(&dir, false, false);
+    assert!(cleaned.iter().all(|one| one.fate == Fate::Removed), "{cleaned:?}");
+    assert!(cleaned.iter().any(|one| one.target == Some(name("f3"))), "{cleaned:?}");
+    assert_eq!((cleaned.len(), count(&temp)), (4, 1));
+}
+
+#[test]
+fn links_and_directories_under_such_names_stay() {
+    let (temp, dir) = place();
+    fs::write(temp.path().join("precious"), "x").expect("written");
+    symlink("precious", temp.path().join(".haul-0123456789abcdef")).expect("a link");
+    fs::create_dir(temp.path().join(".haul-0123456789ab-0123456789ab.part")).expect("made");
+    for one in Leftovers::find(&dir).expect("read").iter() {
+        one.clean(&dir, true, false).expect_err("no regular file");
+    }
+    assert_eq!(count(&temp), 3);
+    assert_eq!(fs::read(temp.path().join("precious")).expect("read"), b"x");
+}
+
+#[test]
+fn stale_stages_of_a_name_go_and_no_others() {
+    let (temp, dir) = place();
+    drop(begin(&dir, "a", 1));
+    drop(begin(&dir, "b", 1));
+    let held = begin(&dir, "a", 2);
+    assert_eq!(count(&temp), 4, "beginning anew has removed the first");
+    let seen = StaleStages::find(&dir);
+    seen.remove(&dir, &name("a"));
+    assert_eq!(count(&temp), 4, "one is locked, one is another's");
+    drop(held);
+    seen.remove(&dir, &name("a"));
+    assert_eq!(count(&temp), 2);
+    assert!(Begun::can_resume(&dir, &name("b"), &source(1)));
+}
+
+#[test]
+fn a_stage_is_locked_until_it_has_its_name() {
+    let (temp, dir) = place();
+    let stage = Begun::create_named(Arc::clone(&dir)).expect("begun");
+    let proof = Verified::by_local_copy(0, 0).expect("equal");
+    assert_eq!(fates(&dir, false), [Fate::Busy]);
+    stage.publish(proof, &name("a"), 0o400, TIME, Placement::New).expect("published");
+    assert_eq!(fates(&dir, false), []);
+    assert_eq!(count(&temp), 1);
+}
