@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod agent;
+mod clean;
 mod control;
 mod copy;
 mod dirs;
@@ -20,8 +21,9 @@ mod words;
 mod workers;
 
 pub use agent::serve;
+pub use clean::{CleanEvent, CleanRules, clean};
 pub use haul_model::{Outcome, Skip, Summary};
-pub use haul_store::remove_unpublished;
+pub use haul_store::{Cleaned, Fate, remove_unpublished};
 pub use job::{CopyJob, JobError, Placement};
 pub use monitor::{Event, Monitor, Progress};
 pub use request::{ListedEntry, RequestError, Requests};

@@ -182,7 +182,7 @@ impl CopyMonitor {
             Outcome::Skipped(skip) => {
                 self.fate(path, kind, OutcomeWord::Skipped, Some(*skip));
                 if *skip == Skip::Special {
-                    self.report().warning(path, "a FIFO, socket or device: not copied");
+                    self.report().warning(path, passed_over(kind));
                 }
             }
         }
@@ -251,6 +251,14 @@ impl Tally {
             special: take(&self.special),
             failed: take(&self.failed),
         }
+    }
+}
+
+/// Why an entry of that kind is passed over.
+fn passed_over(kind: &Kind) -> &'static str {
+    match kind {
+        Kind::File { .. } => "an unfinished copy of haul's own: not copied",
+        _ => "a FIFO, socket or device: not copied",
     }
 }
 

@@ -74,7 +74,8 @@ pub struct Entry {
     /// When the content last changed.
     pub mtime: Timestamp,
     /// A number that the object keeps as long as it exists, to tell it from one
-    /// that takes its place; 0 if there is none.
+    /// that takes its place: its inode, and of a file that is large enough to be
+    /// continued, inode and file system in one; 0 if there is none.
     pub inode: u64,
     /// The object itself, known only where it was listed.
     #[serde(skip)]

@@ -25,7 +25,8 @@ pub enum Skip {
     Exists,
     /// The destination's is not older.
     NotOlder,
-    /// A FIFO, socket or device: these are not copied.
+    /// A FIFO, socket or device, or a stage of haul's own that the source's
+    /// directory holds: these are not copied.
     Special,
 }
 
@@ -44,7 +45,8 @@ pub struct Summary {
     pub resumed: u64,
     /// Files and links that were left as they are.
     pub skipped: u64,
-    /// FIFOs, sockets and devices that were passed over with a warning.
+    /// FIFOs, sockets, devices and stages of haul's own that were passed over
+    /// with a warning.
     pub special: u64,
     /// Entries that failed.
     pub failed: u64,

@@ -3,9 +3,9 @@
 
 use crate::dirs::DirNode;
 use haul_model::{Name, Timestamp};
-use std::sync::Arc;
-use std::sync::Mutex;
+use haul_store::StaleStages;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// One directory.
 pub(crate) struct RecvDir {
@@ -24,6 +24,8 @@ pub(crate) struct RecvDir {
     pending: AtomicU64,
     /// The last names that were listed: files, then directories.
     pub(crate) last_names: Mutex<(Option<Name>, Option<Name>)>,
+    /// Stages of earlier jobs, looked for when the first file is published.
+    stale: OnceLock<StaleStages>,
 }
 
 /// What can be done in a directory.
@@ -55,6 +57,7 @@ impl RecvDir {
             meta,
             pending: AtomicU64::new(1),
             last_names: Mutex::default(),
+            stale: OnceLock::new(),
         })
     }
 
@@ -66,6 +69,16 @@ impl RecvDir {
     /// One entry has its outcome; `true` if it was the last.
     pub(crate) fn settle_one(&self) -> bool {
         self.pending.fetch_sub(1, Ordering::AcqRel) == 1
+    }
+
+    /// `name` was published here: removes what earlier jobs left of it.
+    pub(crate) fn remove_stale(&self, name: &Name) {
+        let DirState::Open(node) = &self.state else { return };
+        if !self.fresh
+            && let Ok(handle) = node.handle()
+        {
+            handle.remove_stale(name, &self.stale);
+        }
     }
 
     /// The path to show for `name` in this directory, raw.

@@ -55,17 +55,11 @@ struct State {
 
 impl Incoming {
     pub(crate) fn new(pending: Pending) -> Self {
-        let mut pending = pending;
-        let (stage, hasher) = match pending.resumed.take() {
-            Some((stage, blocks)) => (Some(stage), ContentHasher::resume(blocks)),
-            None => (None, ContentHasher::new()),
-        };
-        let resumed = hasher.whole_blocks();
-        let pending = Some(pending);
+        let resumed = pending.resumed;
         let state = State {
-            pending,
-            stage,
-            hasher,
+            pending: Some(pending),
+            stage: None,
+            hasher: ContentHasher::new(),
             resumed,
             recorded: resumed,
             moved: resumed * BLOCK_LEN,
@@ -91,6 +85,7 @@ impl Incoming {
     /// Works off what is queued. Called by one worker at a time.
     pub(crate) fn work(&self, receiver: &Receiver<'_>) {
         let mut state = lock(&self.state);
+        state.take_up(receiver);
         loop {
             let piece = {
                 let mut queue = lock(&self.queue);
@@ -112,6 +107,22 @@ impl Incoming {
 }
 
 impl State {
+    /// Takes up the stage that is continued, unless that was done.
+    fn take_up(&mut self, receiver: &Receiver<'_>) {
+        if self.hasher.whole_blocks() >= self.resumed {
+            return;
+        }
+        let Some(pending) = &self.pending else { return };
+        match pending.continue_stage() {
+            Ok(Some((stage, blocks))) => {
+                self.stage = Some(stage);
+                self.hasher = ContentHasher::resume(blocks);
+            }
+            Ok(None) => {}
+            Err(fault) => self.settle(receiver, Err(fault)),
+        }
+    }
+
     fn take(&mut self, receiver: &Receiver<'_>, bytes: &[u8], view: &DataView) {
         let content = &bytes[view.content.clone()];
         if let Err(fault) = self.write(receiver, content, view.offset) {

@@ -78,8 +78,8 @@ pub(crate) struct Pending {
     entry: Entry,
     placement: Placement,
     cost: u64,
-    /// What an earlier job has left of it, opened.
-    resumed: Option<Resumed>,
+    /// Whole blocks that an earlier job has left of it.
+    resumed: u64,
 }
 
 /// A stage that is continued, and the hashes of the blocks in it.
@@ -251,6 +251,9 @@ impl<'a> Receiver<'a> {
         let outcome = match &entry.kind {
             Kind::Dir => self.take_dir(index, &dir, name.clone(), &entry),
             Kind::Special => Outcome::Skipped(Skip::Special),
+            Kind::File { .. } if dir.parent.is_some() && is_stage(name.as_ref()) => {
+                Outcome::Skipped(Skip::Special)
+            }
             Kind::File { .. } => {
                 let name = name.clone().expect("only directories come without a name");
                 match self.decide(&dir, &name, &entry) {
@@ -258,8 +261,8 @@ impl<'a> Receiver<'a> {
                     Decision::Copy(_) if self.policy.dry_run => Outcome::WouldCopy,
                     Decision::Copy(placement) => {
                         dir.expect_one();
-                        let resumed = match self.find_resumed(&dir, &name, &entry) {
-                            Ok(resumed) => resumed,
+                        let blocks = match self.find_resumed(&dir, &name, &entry) {
+                            Ok(blocks) => blocks,
                             Err(fault) => {
                                 dir.settle_one();
                                 let outcome = Outcome::Failed(fault);
@@ -269,8 +272,8 @@ impl<'a> Receiver<'a> {
                                 return Some(outcome);
                             }
                         };
-                        let blocks = resumed.as_ref().map_or(0, |(_, blocks)| blocks.len() as u64);
                         let whole_hash = self.policy.resume == Resume::Strict;
+                        let resumed = blocks;
                         let pending = Pending { index, dir, name, entry, placement, cost, resumed };
                         lock(&self.wanted).insert(index, pending);
                         wants.push(Want { index, blocks, whole_hash });
@@ -445,6 +448,12 @@ impl ReceiverPort for Receiver<'_> {
 /// it to judge.
 pub(crate) fn of_sender(fault: Fault) -> Fault {
     Fault { side: Side::Source, ..fault.clipped() }
+}
+
+/// Whether a file is a stage or journal of haul's own, left or at work in the
+/// source: it is worth nothing in another place.
+fn is_stage(name: Option<&Name>) -> bool {
+    name.is_some_and(haul_store::is_private)
 }
 
 fn parent_fault() -> Fault {

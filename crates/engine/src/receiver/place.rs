@@ -87,7 +87,10 @@ impl Receiver<'_> {
             .handle()
             .and_then(|handle| handle.make_symlink(target, name, entry.mtime, placement));
         match made {
-            Ok(Publication::Published) => Outcome::Copied,
+            Ok(Publication::Published) => {
+                dir.remove_stale(name);
+                Outcome::Copied
+            }
             Ok(Publication::Kept) => Outcome::Skipped(Skip::Exists),
             Err(error) => {
                 Outcome::Failed(Fault::from_io(Side::Destination, "make the link", &error))

@@ -123,9 +123,8 @@ fn copy_file(
     let source = handle.dir.handle().and_then(|dir| dir.open_file(&handle.name, handle.follow));
     let source = source.map_err(|error| Fault::from_io(Side::Source, "open", &error))?;
     let seal = source.seal();
-    if let Some((_, blocks)) = &pending.resumed {
-        *moved = blocks.len() as u64 * BLOCK_LEN;
-    }
+    *moved = pending.resumed * BLOCK_LEN;
+    let resumed = pending.continue_stage()?;
     let mut count = |len| {
         *moved += len;
         receiver.reporter.moved(len);
@@ -133,7 +132,7 @@ fn copy_file(
     let as_listed = (seal.size, seal.mtime) == (pending.entry.size(), pending.entry.mtime);
     // Hashing holes would take longer than copying what is between them.
     let by_blocks = as_listed && !source.has_holes();
-    let (stage, copied) = match (pending.resumed.take(), receiver.resumable(&pending.entry)) {
+    let (stage, copied) = match (resumed, receiver.resumable(&pending.entry)) {
         (Some((stage, _)), _) if !by_blocks => {
             stage.discard();
             return Err(changed());
@@ -230,8 +229,7 @@ impl Pending {
             // another process has been here.
             Ok((stage, blocks)) if !blocks.is_empty() => {
                 drop(stage);
-                let message = "another haul has written to it meanwhile";
-                Err(Fault::new(Side::Destination, FaultKind::Busy, message))
+                Err(written_meanwhile())
             }
             Ok((stage, _)) => Ok(stage),
             Err(error) if stops_all(&error) => {
@@ -291,11 +289,20 @@ impl Pending {
     /// Gives a file its name.
     pub(super) fn publish(&self, sealed: Box<dyn SealedFile>) -> Result<Outcome, Fault> {
         match sealed.publish(&self.name, self.placement) {
-            Ok(Publication::Published) => Ok(Outcome::Copied),
+            Ok(Publication::Published) => {
+                self.dir.remove_stale(&self.name);
+                Ok(Outcome::Copied)
+            }
             Ok(Publication::Kept) => Ok(Outcome::Skipped(Skip::Exists)),
             Err(error) => Err(destination("put the file in place", &error)),
         }
     }
+}
+
+/// The fault of a stage that is not what it was when its file was listed.
+pub(super) fn written_meanwhile() -> Fault {
+    let message = "another haul has written to it meanwhile";
+    Fault::new(Side::Destination, FaultKind::Busy, message)
 }
 
 fn destination(action: &str, error: &io::Error) -> Fault {

@@ -2,12 +2,15 @@
 
 use super::{Meta, MetaKind, Seal, SealedFile, SourceFile, StagedFile, TreeDir};
 use haul_model::{BlockHash, Name, Timestamp};
-use haul_store::{Placement, Publication, RESUME_LEN_MIN, Sealed, SourceId, Stage, Verified};
+use haul_store::{
+    Cleaned, Leftovers, Placement, Publication, RESUME_LEN_MIN, Sealed, SourceId, Stage,
+    StaleStages, Verified,
+};
 use haul_sys::{Dir, Stat};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Mode bits that are kept: set-user-ID and set-group-ID would lend the new
 /// owner's rights as long as the owner itself is not kept.
@@ -108,6 +111,28 @@ impl TreeDir for LocalDir {
 
     fn remove_leftovers(&self, name: &Name, source: &SourceId) {
         haul_store::remove_leftovers(&self.0, name, source);
+    }
+
+    fn remove_stale(&self, name: &Name, seen: &OnceLock<StaleStages>) {
+        seen.get_or_init(|| StaleStages::find(&self.0)).remove(&self.0, name);
+    }
+
+    fn clean(
+        &self,
+        all: bool,
+        dry_run: bool,
+        each: &mut dyn FnMut(&[u8], io::Result<Cleaned>),
+    ) -> io::Result<()> {
+        for leftover in Leftovers::find(&self.0)?.iter() {
+            if let Some(cleaned) = leftover.clean(&self.0, all, dry_run).transpose() {
+                each(leftover.name().as_bytes(), cleaned);
+            }
+        }
+        Ok(())
+    }
+
+    fn volume(&self) -> u64 {
+        haul_sys::volume_id(&*self.0)
     }
 
     fn set_file_mode(&self, name: &Name, mode: u32, sync: bool) -> io::Result<()> {

@@ -8,10 +8,10 @@ pub(crate) use faults::{changed, check_size, check_unchanged};
 pub(crate) use local::{KEPT_MODE, LocalDir};
 
 use haul_model::{BlockHash, FileId, Kind, Name, Timestamp};
-use haul_store::{Placement, Publication, SourceId, Verified};
+use haul_store::{Cleaned, Placement, Publication, SourceId, StaleStages, Verified};
 use std::fs::File;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// A directory of a tree, held open.
 ///
@@ -70,6 +70,28 @@ pub(crate) trait TreeDir: Send + Sync {
 
     /// Removes what an earlier copy of `source` to `name` has left.
     fn remove_leftovers(&self, name: &Name, source: &SourceId);
+
+    /// Removes what copies of any source to `name` have left, and nobody works
+    /// on; called when `name` was published. `seen` keeps what was found in this
+    /// directory when it was first asked.
+    fn remove_stale(&self, _name: &Name, _seen: &OnceLock<StaleStages>) {}
+
+    /// Removes what copies have left in this directory, as [`haul_store::Leftover`]
+    /// does it, and tells `each`.
+    fn clean(
+        &self,
+        _all: bool,
+        _dry_run: bool,
+        _each: &mut dyn FnMut(&[u8], io::Result<Cleaned>),
+    ) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// A number for the file system that this directory is on, which lasts; 0 if
+    /// there is none.
+    fn volume(&self) -> u64 {
+        0
+    }
 
     /// Sets the mode of the regular file `name`, through a handle of it, and
     /// makes that durable if `sync` says so.

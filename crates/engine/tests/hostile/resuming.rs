@@ -299,3 +299,57 @@ fn a_journal_that_was_tampered_with_is_not_believed_or_does_no_harm() {
         }
     }
 }
+
+#[test]
+fn many_files_that_can_be_continued_are_not_all_held_open() {
+    const FILES: u64 = 24;
+    let zeros = vec![0; BLOCK_LEN as usize];
+    let list = |peer: &mut Peer| {
+        let files = (0..FILES).map(|n| file(0, &format!("f{n:02}"), SIZE));
+        peer.list(files.chain([dir_end(0)]).collect());
+        peer.await_wants(1..=FILES);
+    };
+    let names: Vec<String> = (0..FILES).map(|n| format!("f{n:02}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    for victim in RECEIVERS {
+        let place = Place::new();
+        let dest = place.dest("");
+        let block = zeros.clone();
+        // One block of each is on record, a hole.
+        let attacked = send_into(victim, place, &names, Policy::default(), move |peer| {
+            list(peer);
+            for index in 1..=FILES {
+                peer.tell(&block_seal(index, 0, &block));
+            }
+            let start = Instant::now();
+            let is_there = |path: &PathBuf| path.metadata().is_ok_and(|m| m.len() > HEADER_LEN);
+            while left_in(&dest).iter().filter(|path| is_there(path)).count() < 2 * FILES as usize {
+                assert!(start.elapsed() < Duration::from_secs(20), "not all are put on record");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            peer.leave();
+        });
+        let place = attacked.place;
+        let dest = place.dest("");
+        assert_eq!(left_in(&dest).len() as u64, 2 * FILES);
+        let attacked = send_into(victim, place, &names, Policy::default(), move |peer| {
+            list(peer);
+            assert!((1..=FILES).all(|index| peer.blocks[&index] == 1), "{:?}", peer.blocks);
+            let open = fs::read_dir("/proc/self/fd").expect("read").filter_map(|entry| {
+                let target = fs::read_link(entry.ok()?.path()).ok()?;
+                target.starts_with(&dest).then_some(target)
+            });
+            let stages = open.filter(|path| path.to_string_lossy().contains("/.haul-")).count();
+            assert!(stages < 10, "{stages} are open");
+            let mut hasher = ContentHasher::new();
+            hasher.update_zeros(SIZE);
+            for index in 1..=FILES {
+                let seal =
+                    FileSeal { size: SIZE, mtime: crate::peer::TIME, hash: hasher.finish_tail(1) };
+                peer.tell(&Message::FileEnd(FileEnd { index, result: Ok(seal) }));
+            }
+        });
+        assert_eq!(attacked.assert_done().copied, FILES);
+        assert_eq!(left_in(&attacked.place.dest("")), [""; 0].map(PathBuf::from));
+    }
+}
