@@ -5,6 +5,7 @@ use crate::error::CommandError;
 use crate::location::{Location, Place};
 use crate::report::Form;
 use clap::{Args, Parser, Subcommand};
+use haul_engine::CleanRules;
 use haul_model::{Conflict, Policy, Resume};
 use std::ffi::OsString;
 
@@ -19,6 +20,8 @@ pub(crate) enum Command {
     Stat(Stat),
     /// Hash files.
     Hash(Hash),
+    /// Remove what copies have left behind.
+    Clean(Clean),
     /// Serve a client at the other end of standard input and output.
     Serve,
 }
@@ -68,6 +71,14 @@ pub(crate) struct Stat {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Hash {
     pub(crate) paths: Vec<Location>,
+    pub(crate) form: Form,
+}
+
+/// `haul clean`.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Clean {
+    pub(crate) paths: Vec<Location>,
+    pub(crate) rules: CleanRules,
     pub(crate) form: Form,
 }
 
@@ -125,6 +136,18 @@ Examples:
   haul hash host:a.iso                      hashed there, not moved
   haul hash a b c > sums; b3sum -c sums     the format is that of b3sum";
 
+const CLEAN_EXAMPLES: &str = "\
+An unfinished copy is kept in the directory where the file is to appear: under
+.haul-NAME-SOURCE.part if it can be continued (files of 64 MiB and more), with
+a journal beside it, or under .haul- and 16 digits. A later copy under the same
+name continues or removes its own; this removes the others. What another haul
+is writing is locked, and left alone.
+
+Examples:
+  haul clean -n -r /mnt/backup              what would be removed?
+  haul clean -r /mnt/backup                 what nothing can continue
+  haul clean -r --all /mnt/backup           also what could be continued";
+
 /// Copies files and trees: here, to other machines, and from them.
 #[derive(Debug, Parser)]
 #[command(name = "haul", version, max_term_width = 100, disable_help_subcommand = true)]
@@ -150,6 +173,9 @@ enum CommandWords {
     /// Print the BLAKE3 hashes of files, as b3sum does
     #[command(override_usage = "haul hash [OPTIONS] PATH...", after_help = HASH_EXAMPLES)]
     Hash(HashWords),
+    /// Remove what interrupted copies have left behind
+    #[command(override_usage = "haul clean [OPTIONS] DIR...", after_help = CLEAN_EXAMPLES)]
+    Clean(CleanWords),
     /// Serve a haul at the other end of standard input and output
     ///
     /// This is what haul starts on a host; it is of no use by hand.
@@ -265,6 +291,27 @@ struct HashWords {
 }
 
 #[derive(Debug, Args)]
+struct CleanWords {
+    /// Directories that copies went into
+    #[arg(value_name = "DIR", required = true)]
+    paths: Vec<OsString>,
+
+    /// Look into all directories below, too
+    #[arg(short, long, short_alias = 'R')]
+    recursive: bool,
+    /// Remove also what the same copy could go on with
+    #[arg(short, long)]
+    all: bool,
+    /// Remove nothing, show what would be removed
+    #[arg(short = 'n', long)]
+    dry_run: bool,
+
+    /// Show what is found as JSON, one object a line
+    #[arg(long, help_heading = "Output")]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
 struct RemoteWords {
     /// Where haul is on the host, if it is not found there
     #[arg(long, value_name = "PATH", help_heading = "Remote")]
@@ -291,6 +338,15 @@ impl Words {
             }),
             CommandWords::Hash(words) => Command::Hash(Hash {
                 paths: words.remote.locations(&words.paths)?,
+                form: form(words.json),
+            }),
+            CommandWords::Clean(words) => Command::Clean(Clean {
+                paths: words.paths.iter().map(|p| Location::parse(p)).collect::<Result<_, _>>()?,
+                rules: CleanRules {
+                    recursive: words.recursive,
+                    all: words.all,
+                    dry_run: words.dry_run,
+                },
                 form: form(words.json),
             }),
             CommandWords::Serve => Command::Serve,

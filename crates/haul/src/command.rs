@@ -1,5 +1,6 @@
 //! The commands, one a file.
 
+mod clean;
 mod copy;
 mod hash;
 mod ls;
@@ -21,6 +22,7 @@ pub(crate) fn run(command: Command) -> ExitCode {
         Command::Ls(ls) => ls::run(&ls),
         Command::Stat(stat) => stat::run(&stat),
         Command::Hash(hash) => hash::run(&hash),
+        Command::Clean(clean) => clean::run(&clean),
         Command::Serve => serve::run(),
     }
 }

@@ -3,8 +3,8 @@
 
 use crate::error::{CommandError, ExitCode};
 use crate::progress::Counts;
-use haul_engine::Summary;
-use haul_model::{Entry, Fault, Kind, is_unsafe_to_show};
+use haul_engine::{Cleaned, Summary};
+use haul_model::{Entry, Fault, Kind, Name, is_unsafe_to_show};
 use serde::Serialize;
 use serde_json::Serializer;
 use serde_json::ser::Formatter;
@@ -14,7 +14,7 @@ use std::io;
 use std::time::Duration;
 
 mod words;
-pub(crate) use words::{ErrorWord, KindWord, OutcomeWord, ReasonWord, SideWord};
+pub(crate) use words::{ErrorWord, FateWord, KindWord, OutcomeWord, ReasonWord, SideWord};
 
 /// Changes whenever a field loses its meaning; new fields don't change it.
 pub(crate) const SCHEMA: u32 = 1;
@@ -31,6 +31,7 @@ pub(crate) enum Line<'a> {
     Summary(SummaryLine),
     Entry(EntryLine<'a>),
     Hash(HashLine<'a>),
+    Stage(StageLine<'a>),
 }
 
 /// `haul copy` has understood its words.
@@ -132,6 +133,23 @@ pub(crate) struct HashLine<'a> {
     #[serde(flatten)]
     pub(crate) path: Path<'a>,
     pub(crate) hash: String,
+}
+
+/// What a copy has left behind: `haul clean`.
+#[derive(Debug, Serialize)]
+pub(crate) struct StageLine<'a> {
+    #[serde(flatten)]
+    path: Path<'a>,
+    bytes: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    there: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    size: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    target: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    target_hex: Option<String>,
+    outcome: FateWord,
 }
 
 /// A path: as text where it is UTF-8, else as near to it as text can be and
@@ -248,6 +266,22 @@ impl<'a> EntryLine<'a> {
             mtime_nanos: entry.mtime.nanos,
             target: target.map(|bytes| String::from_utf8_lossy(bytes).into_owned()),
             target_hex: target.and_then(hex_unless_text),
+        }
+    }
+}
+
+impl<'a> StageLine<'a> {
+    /// The leftover at `path`.
+    pub(crate) fn of(path: &'a [u8], cleaned: &Cleaned) -> Self {
+        let target = cleaned.target.as_ref().map(Name::as_bytes);
+        Self {
+            path: Path::of(path),
+            bytes: cleaned.bytes,
+            there: cleaned.progress.map(|(there, _)| there),
+            size: cleaned.progress.map(|(_, size)| size),
+            target: target.map(|bytes| String::from_utf8_lossy(bytes).into_owned()),
+            target_hex: target.and_then(hex_unless_text),
+            outcome: cleaned.fate.into(),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::error::ErrorKind;
-use haul_engine::Skip;
+use haul_engine::{Fate, Skip};
 use haul_model::{FaultKind, Side, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -33,6 +33,14 @@ fn samples() -> Vec<Line<'static>> {
         special: 1,
         failed: 1,
     };
+    let kept = Cleaned {
+        name: String::new(),
+        bytes: 40 << 20,
+        target: None,
+        progress: Some((40 << 20, 100 << 20)),
+        fate: Fate::Kept,
+    };
+    let target = Some(Name::new(b"\xff").expect("a name"));
     let entry = |kind| Entry {
         name: None,
         kind,
@@ -88,6 +96,8 @@ fn samples() -> Vec<Line<'static>> {
             hash: hash.to_owned(),
         }),
         Line::Hash(HashLine { host: None, path: Path::of(b"\xff"), hash: hash.to_owned() }),
+        Line::Stage(StageLine::of(b"backup/.haul-0a1b2c3d4e5f-5f4e3d2c1b0a.part", &kept)),
+        Line::Stage(StageLine::of(b"\xff", &Cleaned { target, ..kept.clone() })),
     ]
 }
 
@@ -170,6 +180,8 @@ fn the_document_names_every_word() {
         ErrorKind::Interrupted,
         ErrorKind::Io,
     ]));
+    let fates = [Fate::Removed, Fate::WouldRemove, Fate::Kept, Fate::Busy];
+    all.extend(words(&fates.map(FateWord::from)));
     all.extend(words(&[KindWord::File, KindWord::Dir, KindWord::Symlink, KindWord::Special]));
     all.extend(words(&[OutcomeWord::Copied, OutcomeWord::Skipped, OutcomeWord::WouldCopy]));
     let skips = [Skip::Unchanged, Skip::Exists, Skip::NotOlder, Skip::Special];

@@ -3,7 +3,7 @@
 //! the schema.
 
 use crate::error::ErrorKind;
-use haul_engine::Skip;
+use haul_engine::{Fate, Skip};
 use haul_model::{FaultKind, Kind, Side};
 use serde::Serialize;
 
@@ -24,6 +24,16 @@ pub(crate) enum OutcomeWord {
     Copied,
     Skipped,
     WouldCopy,
+}
+
+/// What became of a leftover.
+#[derive(Debug, Clone, Copy, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum FateWord {
+    Removed,
+    WouldRemove,
+    Kept,
+    InUse,
 }
 
 /// Why an entry was skipped.
@@ -93,6 +103,17 @@ impl From<Skip> for ReasonWord {
             Skip::Exists => Self::Exists,
             Skip::NotOlder => Self::NotOlder,
             Skip::Special => Self::Special,
+        }
+    }
+}
+
+impl From<Fate> for FateWord {
+    fn from(fate: Fate) -> Self {
+        match fate {
+            Fate::Removed => Self::Removed,
+            Fate::WouldRemove => Self::WouldRemove,
+            Fate::Kept => Self::Kept,
+            Fate::Busy => Self::InUse,
         }
     }
 }
