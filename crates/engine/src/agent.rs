@@ -1,7 +1,6 @@
 //! The other end of a connection: greets, answers requests, and plays its role
 //! in one job.
 
-use crate::JobError;
 use crate::control::{CANCEL_POLL, Control};
 use crate::link::wire::{
     self, LISTS_MAX, Outbox, READ_AHEAD, ReadEnd, RemoteReceiver, RemoteSender, read_header,
@@ -15,11 +14,13 @@ use crate::request;
 use crate::sender::{Scan, Sender, run_reader};
 use crate::words;
 use crate::workers::workers;
+use crate::{CopyJob, JobError};
 use crossbeam_channel::RecvTimeoutError;
-use haul_model::{Fault, Policy, Side};
+use haul_model::{Check, Fault, Side};
 use haul_net::Writer;
 use haul_proto::{
-    Abort, CopyRequest, FrameType, Hello, ListItem, Message, Role, check_hello, encode, frame_bytes,
+    Abort, Caps, CheckRequest, CopyRequest, FrameType, Hello, ListItem, Message, Role, check_hello,
+    encode, frame_bytes,
 };
 use haul_sys::{Access, confine};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -53,22 +54,26 @@ pub fn serve(
         }
         Err(ReadEnd::Lost(error)) => return Err(lost(&error)),
     };
-    match job.role {
+    let (role, check) = job;
+    match role {
         Role::Receiver { dest, into_dir, policy } => {
-            receive(input, output, words::without_tilde(&dest), into_dir, policy)
+            let dest = words::without_tilde(&dest).to_vec();
+            let job = CopyJob { dest, into_dir, policy, check, ..CopyJob::default() };
+            receive(input, output, &job)
         }
         Role::Sender { sources, recursive, follow } => {
             let sources = sources.iter().map(|path| words::without_tilde(path).to_vec()).collect();
-            send(input, output, sources, recursive, follow)
+            let job = CopyJob { sources, recursive, follow, check, ..CopyJob::default() };
+            send(input, output, job)
         }
     }
 }
 
+/// A job: the agent's part in it, and how trees are compared if it compares.
+type Asked = (Role, Option<Check>);
+
 /// Greets and answers requests until a job comes; `None` if none does.
-fn greet(
-    input: &mut impl BufRead,
-    output: &mut impl Write,
-) -> Result<Option<CopyRequest>, ReadEnd> {
+fn greet(input: &mut impl BufRead, output: &mut impl Write) -> Result<Option<Asked>, ReadEnd> {
     let header = read_header(input)?;
     if header.kind != FrameType::Hello {
         return Err(refused("the client did not greet"));
@@ -79,11 +84,17 @@ fn greet(
     let welcome = Hello::ours(caps.clone().unwrap_or_default(), PROGRAM);
     output.write_all(&frame_bytes(FrameType::Welcome, &welcome.encode()))?;
     output.flush()?;
-    caps.map_err(refused)?;
+    let caps = caps.map_err(refused)?;
     // A client that goes away between two messages has what it wanted.
     while !input.fill_buf()?.is_empty() {
         match read_message(input)? {
-            Message::Copy(job) => return Ok(Some(job)),
+            Message::Copy(CopyRequest { role }) => return Ok(Some((role, None))),
+            Message::Check(_) if !caps.has(Caps::CHECK) => {
+                return Err(refused("the client asks for what it did not say that it knows"));
+            }
+            Message::Check(CheckRequest { role, content }) => {
+                return Ok(Some((role, Some(Check { content }))));
+            }
             Message::Request(request) => request::answer(request, output)?,
             _ => return Err(refused("the client sent what is neither a request nor a job")),
         }
@@ -101,11 +112,10 @@ fn control() -> &'static Control<'static> {
 fn receive(
     input: impl Read + Send + 'static,
     mut output: impl Write + AsFd + Send + 'static,
-    dest: &[u8],
-    into_dir: bool,
-    policy: Policy,
+    job: &CopyJob,
 ) -> Result<(), JobError> {
-    let found = Destination::find(dest, into_dir, policy.dry_run).and_then(|found| {
+    let dest = &job.dest;
+    let found = Destination::find(dest, job.into_dir, job.keeps_all()).and_then(|found| {
         let root = found.root.try_clone();
         let fault = |e| Fault::from_io(Side::Destination, "open the directory", &e);
         let root = root.map_err(|error| JobError::Destination {
@@ -121,7 +131,10 @@ fn receive(
             return Ok(());
         }
     };
-    let confined = confine(Access::Below(&root));
+    let confined = confine(match job.check {
+        Some(_) => Access::ReadOnly,
+        None => Access::Below(&root),
+    });
     tracing::debug!(confined, "receiving");
     let control = control();
     let pipe = haul_sys::pipe_of(&output);
@@ -130,7 +143,7 @@ fn receive(
     let (tasks, work) = crossbeam_channel::unbounded();
     let (lists, listed) = crossbeam_channel::bounded(LISTS_MAX);
     let sender = Arc::new(RemoteSender(Arc::clone(&outbox)));
-    let receiver = Receiver::new(control, sender, destination, policy, None, tasks);
+    let receiver = Receiver::new(control, sender, destination, job.policy, job.check, None, tasks);
     let receiver = receiver.map_err(|error| lost(&error))?;
     let mut publishing = Vec::new();
     for _ in 0..workers() {
@@ -172,9 +185,7 @@ fn run_lister(receiver: &Receiver<'_>, listed: &crossbeam_channel::Receiver<Vec<
 fn send(
     input: impl Read + Send + 'static,
     output: impl Write + AsFd + Send + 'static,
-    sources: Vec<Vec<u8>>,
-    recursive: bool,
-    follow: bool,
+    job: CopyJob,
 ) -> Result<(), JobError> {
     let confined = confine(Access::ReadOnly);
     tracing::debug!(confined, "sending");
@@ -184,7 +195,7 @@ fn send(
     let writer = start_writer(control, Writer::new(output, pipe), frames);
     let (queue, wanted) = crossbeam_channel::unbounded();
     let receiver = Arc::new(RemoteReceiver(Arc::clone(&outbox)));
-    let sender = Sender::new(control, None, receiver, follow, Some(queue));
+    let sender = Sender::new(control, None, receiver, job.follow, job.check.is_some(), Some(queue));
     let pool = Arc::new(Pool::new(pool_len()));
     for _ in 0..workers() {
         let (sender, wanted) = (Arc::clone(&sender), wanted.clone());
@@ -192,7 +203,7 @@ fn send(
         thread::spawn(move || run_reader(&sender, &wanted, &outbox, &pool, control));
     }
     let scanner = Arc::clone(&sender);
-    thread::spawn(move || Scan::new(&scanner, recursive, &[]).run(&sources));
+    thread::spawn(move || Scan::new(&scanner, job.recursive, &[]).run(&job.sources));
     thread::spawn(move || {
         if let Err(end) = wire::read_for_sender(input, &*sender) {
             end.report(control, CLIENT);

@@ -157,6 +157,8 @@ impl<'a> Reporter<'a> {
             (Outcome::Skipped(_), Kind::Dir) => {}
             (Outcome::Skipped(_), _) => one(&self.skipped),
             (Outcome::Failed(_), _) => one(&self.failed),
+            // How many differ is counted where it is told.
+            (Outcome::Differs(_), _) => {}
         }
         if let Kind::File { size } = kind {
             let progress = self.monitor.progress();

@@ -1,7 +1,7 @@
 //! A job in plain words: what to copy, to where, under which rules, and where
 //! the two roles run.
 
-use haul_model::{Fault, Policy, Side, escape_bytes};
+use haul_model::{Check, Fault, Policy, Side, escape_bytes};
 use haul_net::Connection;
 
 /// Everything that a copy is told.
@@ -21,6 +21,15 @@ pub struct CopyJob {
     pub follow: bool,
     /// What to do with what exists.
     pub policy: Policy,
+    /// Nothing is copied: the destination is compared with the sources.
+    pub check: Option<Check>,
+}
+
+impl CopyJob {
+    /// Whether nothing at the destination is changed.
+    pub(crate) fn keeps_all(&self) -> bool {
+        self.policy.dry_run || self.check.is_some()
+    }
 }
 
 /// Where the roles run.

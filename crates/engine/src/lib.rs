@@ -6,6 +6,7 @@ mod agent;
 mod clean;
 mod control;
 mod copy;
+mod digest;
 mod dirs;
 mod job;
 mod link;

@@ -17,6 +17,14 @@ pub enum Event<'a> {
         /// What became of it.
         outcome: &'a Outcome,
     },
+    /// In a check: only the destination has it. What is in a directory that only
+    /// the destination has is not told of.
+    Extra {
+        /// Its path, as that of an entry would be, raw.
+        path: &'a [u8],
+        /// What it is.
+        kind: &'a Kind,
+    },
     /// Worth telling, though nothing failed.
     Warning {
         /// What it is about, raw.

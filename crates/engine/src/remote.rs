@@ -13,9 +13,11 @@ use crate::sender::{Scan, Sender, run_reader};
 use crate::words;
 use crate::workers::workers;
 use crate::{Monitor, Summary};
+use haul_model::Check;
 use haul_net::{Closer, ConnectError, Connection};
 use haul_proto::{
-    Caps, CopyRequest, FrameType, Header, Hello, Message, Role, check_welcome, encode, frame_bytes,
+    Caps, CheckRequest, CopyRequest, FrameType, Header, Hello, Message, Role, check_welcome,
+    encode, frame_bytes,
 };
 use haul_sys::{Access, confine};
 use std::io::{BufReader, Read};
@@ -44,13 +46,18 @@ pub(crate) fn upload(
     let (outbox, frames) = Outbox::new(connection.writer.pipe().is_some());
     let (queue, wanted) = crossbeam_channel::unbounded();
     let receiver = Arc::new(RemoteReceiver(Arc::clone(&outbox)));
-    let sender = Sender::new(&control, Some(&reporter), receiver, job.follow, Some(queue));
+    let sender = Sender::new(
+        &control,
+        Some(&reporter),
+        receiver,
+        job.follow,
+        job.check.is_some(),
+        Some(queue),
+    );
     let pool = Pool::new(pool_len());
-    let greeting = greeting(Role::Receiver {
-        dest: job.dest.clone(),
-        into_dir: job.into_dir,
-        policy: job.policy,
-    });
+    let role =
+        Role::Receiver { dest: job.dest.clone(), into_dir: job.into_dir, policy: job.policy };
+    let greeting = greeting(role, job.check);
     let Connection { reader, writer, closer } = connection;
     let peer = closer.peer().to_owned();
     let result = std::thread::scope(|scope| {
@@ -64,8 +71,8 @@ pub(crate) fn upload(
         });
         scope.spawn(|| {
             let mut input = BufReader::with_capacity(READ_AHEAD, reader);
-            let read =
-                welcome(&mut input, &peer).and_then(|()| wire::read_for_sender(input, &*sender));
+            let read = greeted(&mut input, &peer, job.check)
+                .and_then(|()| wire::read_for_sender(input, &*sender));
             if let Err(end) = read {
                 end.report(&control, &peer);
             }
@@ -89,7 +96,7 @@ pub(crate) fn download(
     connection: Connection,
     monitor: &dyn Monitor,
 ) -> Result<Summary, JobError> {
-    let destination = Destination::find(&job.dest, job.into_dir, job.policy.dry_run)?;
+    let destination = Destination::find(&job.dest, job.into_dir, job.keeps_all())?;
     let root = destination.root.try_clone().map_err(|e| JobError::unusable(&job.dest, &e))?;
     let asked = job.sources.iter().map(|path| words::travel_name(words::without_tilde(path)));
     let words: usize = job.sources.iter().map(|path| path.len() + 5).sum();
@@ -103,14 +110,13 @@ pub(crate) fn download(
     let (tasks, work) = crossbeam_channel::unbounded();
     let (lists, listed) = crossbeam_channel::bounded(LISTS_MAX);
     let sender = Arc::new(RemoteSender(Arc::clone(&outbox)));
-    let receiver = Receiver::new(&control, sender, destination, job.policy, Some(asked), tasks)
-        .map_err(|error| JobError::unusable(&job.dest, &error))?;
+    let receiver =
+        Receiver::new(&control, sender, destination, job.policy, job.check, Some(asked), tasks)
+            .map_err(|error| JobError::unusable(&job.dest, &error))?;
     let pool = Pool::new(pool_len());
-    let greeting = greeting(Role::Sender {
-        sources: job.sources.clone(),
-        recursive: job.recursive,
-        follow: job.follow,
-    });
+    let role =
+        Role::Sender { sources: job.sources.clone(), recursive: job.recursive, follow: job.follow };
+    let greeting = greeting(role, job.check);
     let Connection { reader, writer, closer } = connection;
     let peer = closer.peer().to_owned();
     let result = std::thread::scope(|scope| {
@@ -125,7 +131,11 @@ pub(crate) fn download(
         // What a peer can cause happens in threads that can't write elsewhere.
         let (receiver, pool, control, peer) = (&receiver, &pool, &control, peer.as_str());
         scope.spawn(move || {
-            let confined = confine(Access::Below(&root));
+            let needed = match job.check {
+                Some(_) => Access::ReadOnly,
+                None => Access::Below(&root),
+            };
+            let confined = confine(needed);
             tracing::debug!(confined, "receiving");
             for _ in 0..workers() {
                 let work = work.clone();
@@ -134,7 +144,7 @@ pub(crate) fn download(
             scope.spawn(move || listed.iter().for_each(|items| receiver.take_list(items)));
             scope.spawn(move || {
                 let mut input = BufReader::with_capacity(READ_AHEAD, reader);
-                let read = welcome(&mut input, peer)
+                let read = greeted(&mut input, peer, job.check)
                     .and_then(|()| wire::read_for_receiver(input, receiver, &lists, pool));
                 if let Err(end) = read {
                     end.report(control, peer);
@@ -151,14 +161,33 @@ pub(crate) fn download(
 }
 
 /// Hello and the job in one go: a job costs no round trip before it starts.
-fn greeting(role: Role) -> Vec<u8> {
+fn greeting(role: Role, check: Option<Check>) -> Vec<u8> {
     let mut greeting = frame_bytes(FrameType::Hello, &Hello::ours(Caps::OURS, PROGRAM).encode());
-    greeting.extend_from_slice(&encode(&Message::Copy(CopyRequest { role })));
+    let job = match check {
+        None => Message::Copy(CopyRequest { role }),
+        Some(Check { content }) => Message::Check(CheckRequest { role, content }),
+    };
+    greeting.extend_from_slice(&encode(&job));
     greeting
 }
 
+/// Reads and checks the agent's greeting: it must be able to do the job.
+fn greeted(
+    input: &mut BufReader<impl Read>,
+    peer: &str,
+    check: Option<Check>,
+) -> Result<(), ReadEnd> {
+    let caps = welcome(input, peer)?;
+    if check.is_some() && !caps.has(Caps::CHECK) {
+        return Err(refused(format_args!(
+            "the haul on {peer} can't compare; install this version there"
+        )));
+    }
+    Ok(())
+}
+
 /// Reads and checks the agent's greeting.
-pub(crate) fn welcome(input: &mut BufReader<impl Read>, peer: &str) -> Result<(), ReadEnd> {
+pub(crate) fn welcome(input: &mut BufReader<impl Read>, peer: &str) -> Result<Caps, ReadEnd> {
     let mut first = [0; haul_proto::HEADER_LEN];
     input.read_exact(&mut first)?;
     let header = match Header::decode(first) {
@@ -172,7 +201,7 @@ pub(crate) fn welcome(input: &mut BufReader<impl Read>, peer: &str) -> Result<()
     let welcome = Hello::decode(&payload).map_err(refused)?;
     let caps = check_welcome(&welcome).map_err(refused)?;
     tracing::debug!(program = welcome.program, caps = caps.bits(), "the agent greets");
-    Ok(())
+    Ok(caps)
 }
 
 /// Makes sure that no thread waits for the peer of a job that has failed.

@@ -67,7 +67,7 @@ impl Requests {
         let greeted = peer.output.write_all(&hello).and_then(|()| peer.output.flush());
         let greeted = greeted.map_err(ReadEnd::from);
         match greeted.and_then(|()| welcome(&mut peer.input, &peer.name)) {
-            Ok(()) => Ok(Self { peer: Some(peer) }),
+            Ok(_) => Ok(Self { peer: Some(peer) }),
             Err(end) => Err(peer.broken(end)),
         }
     }

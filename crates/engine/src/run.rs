@@ -35,8 +35,9 @@ pub fn run(
 }
 
 fn run_local(job: &CopyJob, monitor: &dyn Monitor) -> Result<Summary, JobError> {
-    let destination = Destination::find(&job.dest, job.into_dir, job.policy.dry_run)?;
-    let around_dest = destination.lineage();
+    let destination = Destination::find(&job.dest, job.into_dir, job.keeps_all())?;
+    // What is only compared may be compared with a part of itself.
+    let around_dest = if job.check.is_some() { Vec::new() } else { destination.lineage() };
     let control = Control::new(monitor);
     let link = Arc::new(MemoryLink::default());
     let (tasks, work) = crossbeam_channel::bounded(workers() * TASKS_PER_WORKER);
@@ -45,12 +46,13 @@ fn run_local(job: &CopyJob, monitor: &dyn Monitor) -> Result<Summary, JobError> 
         Arc::clone(&link) as Arc<dyn SenderPort>,
         destination,
         job.policy,
+        job.check,
         None,
         tasks,
     );
     let receiver = receiver.map_err(|error| JobError::unusable(&job.dest, &error))?;
     let to_receiver = Arc::clone(&link) as Arc<dyn ReceiverPort>;
-    let sender = Sender::new(&control, None, to_receiver, job.follow, None);
+    let sender = Sender::new(&control, None, to_receiver, job.follow, job.check.is_some(), None);
     link.connect(&sender, &receiver);
     std::thread::scope(|scope| {
         scope.spawn(|| Scan::new(&sender, job.recursive, &around_dest).run(&job.sources));

@@ -3,6 +3,7 @@
 
 #![forbid(unsafe_code)]
 
+mod differences;
 mod entry;
 mod escape;
 mod fault;
@@ -11,10 +12,11 @@ mod outcome;
 mod path;
 mod policy;
 
+pub use differences::Differences;
 pub use entry::{Entry, FileId, Kind, Timestamp};
 pub use escape::{escape_bytes, escape_controls, escape_text, is_unsafe_to_show};
 pub use fault::{Fault, FaultKind, Side};
 pub use hash::{BLOCK_LEN, BlockHash, BlockHasher, ContentHash, ContentHasher};
 pub use outcome::{Outcome, Skip, Summary};
 pub use path::{MAX_DEPTH, MAX_NAME_LEN, Name, NameError, RelPath};
-pub use policy::{Conflict, Policy, Resume};
+pub use policy::{Check, Conflict, Policy, Resume};

@@ -1,6 +1,6 @@
 //! What became of an entry, and of a whole job.
 
-use crate::Fault;
+use crate::{Differences, Fault};
 use serde::{Deserialize, Serialize};
 
 /// What became of one entry.
@@ -14,6 +14,9 @@ pub enum Outcome {
     WouldCopy,
     /// It failed; nothing of it was published.
     Failed(Fault),
+    /// In a check: the destination's is another, or missing. What is the same is
+    /// `Skipped(Unchanged)`.
+    Differs(Differences),
 }
 
 /// Why an entry was left as it is.

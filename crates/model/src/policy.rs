@@ -29,6 +29,13 @@ pub enum Resume {
     Never,
 }
 
+/// How two trees are compared, where nothing is copied.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Check {
+    /// Contents are compared, too: each side hashes its own.
+    pub content: bool,
+}
+
 /// The rules that the receiver follows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Policy {

@@ -21,9 +21,12 @@ impl Caps {
     /// The receiver can make what it publishes durable.
     pub const SYNC: Self = Self(0x10);
 
-    /// What this build offers. The bits above have their meaning reserved; none
+    /// Two trees can be compared.
+    pub const CHECK: Self = Self(0x20);
+
+    /// What this build offers. The other bits have their meaning reserved; none
     /// of them is built yet.
-    pub const OURS: Self = Self::NONE;
+    pub const OURS: Self = Self::CHECK;
 
     /// The set with these bits.
     pub const fn from_bits(bits: u64) -> Self {

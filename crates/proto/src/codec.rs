@@ -35,6 +35,8 @@ pub enum DecodeError {
 pub fn encode(message: &Message) -> Vec<u8> {
     match message {
         Message::Copy(copy) => frame(FrameType::Copy, copy),
+        Message::Check(check) => frame(FrameType::Check, check),
+        Message::Extras(extras) => frame(FrameType::Extras, extras),
         Message::Request(request) => frame(FrameType::Request, request),
         Message::Reply(reply) => frame(FrameType::Reply, reply),
         Message::List(items) => frame(FrameType::List, items),
@@ -76,6 +78,8 @@ fn header(kind: FrameType, payload_len: usize) -> [u8; HEADER_LEN] {
 pub fn decode(kind: FrameType, payload: &[u8]) -> Result<Message, DecodeError> {
     Ok(match kind {
         FrameType::Copy => Message::Copy(value(kind, payload)?),
+        FrameType::Check => Message::Check(value(kind, payload)?),
+        FrameType::Extras => Message::Extras(value(kind, payload)?),
         FrameType::Request => Message::Request(value(kind, payload)?),
         FrameType::Reply => Message::Reply(value(kind, payload)?),
         FrameType::List => Message::List(value(kind, payload)?),

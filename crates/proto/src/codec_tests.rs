@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::{
-    Abort, BlockSeal, CopyRequest, FileEnd, FileSeal, ListItem, Listed, OutcomeItem, Reply,
-    Request, Role, Want, Warning,
+    Abort, BlockSeal, CheckRequest, CopyRequest, Extra, FileEnd, FileSeal, ListItem, Listed,
+    OutcomeItem, Reply, Request, Role, Want, Warning,
 };
 use haul_model::{
     ContentHash, Entry, Fault, FaultKind, Kind, Name, Outcome, Policy, Side, Skip, Summary,
@@ -107,6 +107,16 @@ fn message() -> impl Strategy<Value = Message> {
         (name(), fault(), entry()).prop_map(|(name, fault, entry)| Message::Reply(Reply::Entries(
             vec![Listed::Fault { name, fault }, Listed::Entry(entry)]
         ))),
+        (bytes(), any::<bool>()).prop_map(|(dest, content)| Message::Check(CheckRequest {
+            role: Role::Receiver { dest, into_dir: content, policy: Policy::default() },
+            content,
+        })),
+        (bytes(), entry())
+            .prop_map(|(path, entry)| Message::Extras(vec![Extra { path, kind: entry.kind }])),
+        (any::<u64>(), 1..256u16).prop_map(|(index, bits)| Message::Outcomes(vec![OutcomeItem {
+            index,
+            outcome: Outcome::Differs(bits.try_into().expect("known bits")),
+        }])),
         (bytes(), ".{0,30}")
             .prop_map(|(path, message)| Message::Warning(Warning { path, message })),
         (bytes(), fault())
@@ -225,4 +235,16 @@ fn a_time_beyond_its_second_does_not_decode() {
     };
     assert!(decode(FrameType::FileEnd, &end(999_999_999)[HEADER_LEN..]).is_ok());
     assert!(decode(FrameType::FileEnd, &end(1_000_000_000)[HEADER_LEN..]).is_err());
+}
+
+#[test]
+fn a_difference_that_is_not_known_does_not_decode() {
+    let outcome = Outcome::Differs(haul_model::Differences::CONTENT);
+    let frame = encode(&Message::Outcomes(vec![OutcomeItem { index: 1, outcome }]));
+    let (header, payload) = split(&frame);
+    assert!(decode(header.kind, payload).is_ok());
+    // The bits are the last varint: two bytes for 0x80, and more for 0x100.
+    let mut more = payload.to_vec();
+    *more.last_mut().expect("bits") = 2;
+    assert!(decode(header.kind, &more).is_err());
 }

@@ -36,6 +36,8 @@ pub enum FrameType {
     Request = 0x04,
     /// Agent's answer to a request, or a part of it.
     Reply = 0x05,
+    /// Client starts a comparison.
+    Check = 0x06,
     /// Sender lists entries.
     List = 0x10,
     /// Receiver asks for contents.
@@ -56,11 +58,13 @@ pub enum FrameType {
     Warning = 0x18,
     /// Sender vouches for a whole block of a file that travels in pieces.
     BlockSeal = 0x19,
+    /// Receiver tells what only the destination has.
+    Extras = 0x1a,
 }
 
 impl FrameType {
     /// Every type.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 17] = [
         Self::Hello,
         Self::Welcome,
         Self::Copy,
@@ -76,6 +80,8 @@ impl FrameType {
         Self::Abort,
         Self::Warning,
         Self::BlockSeal,
+        Self::Check,
+        Self::Extras,
     ];
 
     /// The type's byte.
@@ -89,7 +95,7 @@ impl FrameType {
             Self::Hello | Self::Welcome => 4 << 10,
             Self::Pack | Self::Data => CONTENT_MAX,
             // The sources of a job. The smallest take 2 bytes here and 56 in memory.
-            Self::Copy => 512 << 10,
+            Self::Copy | Self::Check => 512 << 10,
             Self::List => LIST_MAX,
             _ => CONTROL_MAX,
         }

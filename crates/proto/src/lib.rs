@@ -17,7 +17,7 @@ pub use codec::{
 pub use frame::{FRAME_MAX, FrameError, FrameType, HEADER_LEN, Header};
 pub use handshake::{HandshakeError, Hello, MAGIC, VERSION, Welcome, check_hello, check_welcome};
 pub use message::{
-    Abort, BlockSeal, CopyRequest, DATA_MAX, FileEnd, FileSeal, LIST_WINDOW, ListItem, Listed,
-    Message, OutcomeItem, PACK_FILE_MAX, PACK_TARGET, PackItem, Reply, Request, Role, SOURCES_MAX,
-    Want, Warning,
+    Abort, BlockSeal, CheckRequest, CopyRequest, DATA_MAX, Extra, FileEnd, FileSeal, LIST_WINDOW,
+    ListItem, Listed, Message, OutcomeItem, PACK_FILE_MAX, PACK_TARGET, PackItem, Reply, Request,
+    Role, SOURCES_MAX, Want, Warning,
 };

@@ -1,6 +1,8 @@
 //! The messages, and the bounds that both sides keep.
 
-use haul_model::{BlockHash, ContentHash, Entry, Fault, Name, Outcome, Policy, Summary, Timestamp};
+use haul_model::{
+    BlockHash, ContentHash, Entry, Fault, Kind, Name, Outcome, Policy, Summary, Timestamp,
+};
 use serde::de::{Error as _, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt;
@@ -76,6 +78,25 @@ fn few_sources<'de, D: Deserializer<'de>>(input: D) -> Result<Vec<Vec<u8>>, D::E
 pub struct CopyRequest {
     /// The agent's part in it.
     pub role: Role,
+}
+
+/// The client starts a comparison: a job in which nothing is copied. For a file
+/// that is wanted the sender sends a [`FileEnd`] alone.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CheckRequest {
+    /// The agent's part in it. A receiver's policy means nothing here.
+    pub role: Role,
+    /// Whether contents are compared, by their hashes.
+    pub content: bool,
+}
+
+/// What only the destination has, in a directory that both have.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Extra {
+    /// Its path, relative to the destination.
+    pub path: Vec<u8>,
+    /// What it is; a link's target is left out.
+    pub kind: Kind,
 }
 
 /// One item of a listing.
@@ -231,6 +252,8 @@ pub enum Listed {
 pub enum Message {
     /// Client to agent: copy.
     Copy(CopyRequest),
+    /// Client to agent: compare.
+    Check(CheckRequest),
     /// Client to agent: one question.
     Request(Request),
     /// Agent to client: an answer.
@@ -250,6 +273,8 @@ pub enum Message {
     Done(Summary),
     /// Receiver to sender: something that failed, but no entry by it.
     Warning(Warning),
+    /// Receiver to sender, in a comparison: what only the destination has.
+    Extras(Vec<Extra>),
     /// Either: the job can't go on.
     Abort(Abort),
 }

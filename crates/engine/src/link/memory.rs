@@ -2,7 +2,7 @@
 
 use super::{ReceiverPort, SenderPort, SourceHandle};
 use haul_model::Summary;
-use haul_proto::{ListItem, OutcomeItem, Want, Warning};
+use haul_proto::{Extra, ListItem, OutcomeItem, Want, Warning};
 use std::sync::{Arc, OnceLock, Weak};
 
 /// Both directions; the roles are put in once they exist.
@@ -57,6 +57,12 @@ impl SenderPort for MemoryLink<'_> {
     fn outcomes(&self, outcomes: Vec<OutcomeItem>) {
         if let Some(sender) = self.sender() {
             sender.outcomes(outcomes);
+        }
+    }
+
+    fn extras(&self, extras: Vec<Extra>) {
+        if let Some(sender) = self.sender() {
+            sender.extras(extras);
         }
     }
 

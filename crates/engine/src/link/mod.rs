@@ -7,7 +7,7 @@ pub(crate) mod wire;
 
 use crate::dirs::DirNode;
 use haul_model::{Name, Summary};
-use haul_proto::{ListItem, OutcomeItem, Want, Warning};
+use haul_proto::{Extra, ListItem, OutcomeItem, Want, Warning};
 use std::sync::Arc;
 
 /// What a Sender tells its Receiver.
@@ -26,6 +26,9 @@ pub(crate) trait SenderPort: Send + Sync {
 
     /// What became of these.
     fn outcomes(&self, outcomes: Vec<OutcomeItem>);
+
+    /// In a check: only the destination has these.
+    fn extras(&self, extras: Vec<Extra>);
 
     /// Something is worth telling, though nothing failed.
     fn warning(&self, warning: Warning);

@@ -11,8 +11,8 @@ use crate::tree::SourceFile;
 use haul_model::{Fault, Summary, escape_controls};
 use haul_net::{ConnectError, Writer};
 use haul_proto::{
-    Abort, FrameType, HEADER_LEN, Header, ListItem, Message, OutcomeItem, Want, Warning, decode,
-    decode_data, decode_pack, encode,
+    Abort, Extra, FrameType, HEADER_LEN, Header, ListItem, Message, OutcomeItem, Want, Warning,
+    decode, decode_data, decode_pack, encode,
 };
 use std::collections::HashMap;
 use std::io::{self, IoSlice, Read, Write};
@@ -25,6 +25,10 @@ const OUTBOX_FRAMES_MAX: usize = 8;
 /// Wants and outcomes in one frame, at most: it stays far below its bound even
 /// when every outcome carries a long message.
 const ANSWERS_PER_FRAME_MAX: usize = 128;
+
+/// Extras in one frame, at most: with paths as long as they are told, it stays
+/// below its bound.
+const EXTRAS_PER_FRAME_MAX: usize = 32;
 
 /// Parts of a listing that may wait to be looked at.
 pub(crate) const LISTS_MAX: usize = 8;
@@ -241,6 +245,7 @@ pub(crate) fn read_for_sender(
         match decode(header.kind, &payload).map_err(refused)? {
             Message::Want(wants) => sender.want(wants),
             Message::Outcomes(outcomes) => sender.outcomes(outcomes),
+            Message::Extras(extras) => sender.extras(extras),
             Message::Warning(warning) => sender.warning(warning),
             Message::Done(summary) => {
                 sender.done(summary);
@@ -277,6 +282,11 @@ fn read_contents(
     let mut incoming: HashMap<u64, Arc<Incoming>> = HashMap::new();
     loop {
         let header = read_header(&mut input)?;
+        let is_content =
+            matches!(header.kind, FrameType::Pack | FrameType::Data | FrameType::BlockSeal);
+        if is_content && receiver.checks() {
+            return Err(unexpected(header.kind));
+        }
         if matches!(header.kind, FrameType::Pack | FrameType::Data) {
             let Some(mut payload) = pool.take(header.payload_len as usize, control) else {
                 return Ok(());
@@ -305,6 +315,7 @@ fn read_contents(
                 let file = open_incoming(&mut incoming, receiver, seal.index)?;
                 hand_on(receiver, file, Piece::Seal(seal));
             }
+            Message::FileEnd(end) if receiver.checks() => receiver.give(Task::Sealed(end)),
             Message::FileEnd(end) => {
                 let file = open_incoming(&mut incoming, receiver, end.index)?;
                 incoming.remove(&end.index);
@@ -388,6 +399,12 @@ impl SenderPort for RemoteSender {
     fn outcomes(&self, outcomes: Vec<OutcomeItem>) {
         for part in outcomes.chunks(ANSWERS_PER_FRAME_MAX) {
             self.0.tell(&Message::Outcomes(part.to_vec()));
+        }
+    }
+
+    fn extras(&self, extras: Vec<Extra>) {
+        for part in extras.chunks(EXTRAS_PER_FRAME_MAX) {
+            self.0.tell(&Message::Extras(part.to_vec()));
         }
     }
 

@@ -1,8 +1,8 @@
 //! What to do with a listed entry, given what stands at the destination: the
 //! one place where that is decided, for every kind of job.
 
-use crate::tree::{Meta, MetaKind};
-use haul_model::{Conflict, Entry, Fault, FaultKind, Outcome, Side, Skip};
+use crate::tree::{KEPT_MODE, Meta, MetaKind};
+use haul_model::{Conflict, Differences, Entry, Fault, FaultKind, Kind, Outcome, Side, Skip};
 use haul_store::Placement;
 
 /// What is to be done.
@@ -59,6 +59,30 @@ pub(crate) fn symlink(
     skip.map_or(Decision::Copy(Placement::Replace), |skip| {
         Decision::Settled(Outcome::Skipped(skip))
     })
+}
+
+/// How what exists differs from `entry`, whatever its content; `existing_target`
+/// is where an existing link points.
+///
+/// It is what a copy would see to: the time of a directory changes with every
+/// file in it, and that of a link is not kept up.
+pub(crate) fn differences(
+    entry: &Entry,
+    existing: &Meta,
+    existing_target: Option<&[u8]>,
+) -> Differences {
+    let other_mode = (existing.mode ^ entry.mode) & KEPT_MODE != 0;
+    let mode = Differences::MODE.only_if(other_mode);
+    match (&entry.kind, existing.kind) {
+        (Kind::File { size }, MetaKind::File { size: there }) => mode
+            .with(Differences::SIZE.only_if(*size != there))
+            .with(Differences::TIME.only_if(entry.mtime != existing.mtime)),
+        (Kind::Dir, MetaKind::Dir) => mode,
+        (Kind::Symlink { target }, MetaKind::Symlink) => {
+            Differences::TARGET.only_if(existing_target != Some(target))
+        }
+        _ => Differences::KIND,
+    }
 }
 
 fn if_missing(conflict: Conflict) -> Placement {

@@ -25,6 +25,9 @@ pub(crate) struct Destination {
     /// It would have to be made, and this is a dry run: `root` is the
     /// directory above.
     pub(crate) absent: bool,
+    /// It is there under a name of its own, which an earlier job may have given
+    /// to the one source: without a slash at the end, words don't tell.
+    pub(crate) may_be_source: bool,
 }
 
 impl Destination {
@@ -40,7 +43,16 @@ impl Destination {
         };
         let split = words::split(path);
         match open(split.whole) {
-            Ok(root) => return Ok(Self { root, rename: None, made_in: None, absent: false }),
+            Ok(root) => {
+                let may_be_source = !into_dir && !split.slash && split.name.is_some();
+                return Ok(Self {
+                    root,
+                    rename: None,
+                    made_in: None,
+                    absent: false,
+                    may_be_source,
+                });
+            }
             Err(error) if error.kind() == io::ErrorKind::NotADirectory && !split.slash => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(unusable("open the directory", &error)),
@@ -55,14 +67,26 @@ impl Destination {
             open(split.parent).map_err(|error| unusable("open the directory above it", &error))?;
         if split.slash {
             if dry_run {
-                return Ok(Self { root: parent, rename: None, made_in: None, absent: true });
+                return Ok(Self {
+                    root: parent,
+                    rename: None,
+                    made_in: None,
+                    absent: true,
+                    may_be_source: false,
+                });
             }
             parent
                 .make_dir(&name, 0o777)
                 .map_err(|error| unusable("make the directory", &error))?;
             let root =
                 parent.open_dir(&name).map_err(|error| unusable("open the directory", &error))?;
-            return Ok(Self { root, rename: None, made_in: Some(parent), absent: false });
+            return Ok(Self {
+                root,
+                rename: None,
+                made_in: Some(parent),
+                absent: false,
+                may_be_source: false,
+            });
         }
         if into_dir {
             return Err(JobError::Usage(format!(
@@ -70,7 +94,13 @@ impl Destination {
                 escape_bytes(path)
             )));
         }
-        Ok(Self { root: parent, rename: Some(name), made_in: None, absent: false })
+        Ok(Self {
+            root: parent,
+            rename: Some(name),
+            made_in: None,
+            absent: false,
+            may_be_source: false,
+        })
     }
 
     /// The directory itself and all above it: none of these can be copied into

@@ -1,9 +1,10 @@
 //! A directory of the job at the destination: made when it is listed, and given
 //! its mode and time when everything in it has its outcome.
 
-use crate::dirs::DirNode;
+use crate::dirs::{DirNode, lock};
 use haul_model::{Name, Timestamp};
 use haul_store::StaleStages;
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -24,6 +25,9 @@ pub(crate) struct RecvDir {
     pending: AtomicU64,
     /// The last names that were listed: files, then directories.
     pub(crate) last_names: Mutex<(Option<Name>, Option<Name>)>,
+    /// In a check: what is there and was not listed yet, where that is to be
+    /// told.
+    pub(crate) unlisted: Mutex<Option<BTreeSet<Name>>>,
     /// Stages of earlier jobs, looked for when the first file is published.
     stale: OnceLock<StaleStages>,
 }
@@ -57,6 +61,7 @@ impl RecvDir {
             meta,
             pending: AtomicU64::new(1),
             last_names: Mutex::default(),
+            unlisted: Mutex::default(),
             stale: OnceLock::new(),
         })
     }
@@ -69,6 +74,18 @@ impl RecvDir {
     /// One entry has its outcome; `true` if it was the last.
     pub(crate) fn settle_one(&self) -> bool {
         self.pending.fetch_sub(1, Ordering::AcqRel) == 1
+    }
+
+    /// An entry with the path `shown` can't be listed: what the destination has
+    /// under its name is no extra. If it is not the name of one, it may be that
+    /// not all of the source's directory was read, and nothing can be told.
+    pub(crate) fn passed_over(&self, shown: &[u8]) {
+        let mut unlisted = lock(&self.unlisted);
+        let Some(names) = unlisted.as_mut() else { return };
+        let name = shown.rsplit(|byte| *byte == b'/').next().unwrap_or(shown);
+        if !Name::new(name).is_ok_and(|name| names.remove(&name)) {
+            *unlisted = None;
+        }
     }
 
     /// `name` was published here: removes what earlier jobs left of it.

@@ -1,6 +1,7 @@
 //! The Receiver: holds the destination, and so it alone compares, asks for what
 //! is missing, and publishes.
 
+mod check;
 mod compare;
 mod destination;
 mod dirs;
@@ -19,11 +20,12 @@ use crate::dirs::{DirNode, OpenDirs, lock};
 use crate::link::{ReceiverPort, SenderPort, SourceHandle};
 use crate::tree::{LocalDir, StagedFile, TreeDir};
 use crate::{Event, JobError, words};
+use check::Hashing;
 use compare::Decision;
 use dirs::{DirState, RecvDir};
 use haul_model::{
-    BlockHash, Entry, Fault, FaultKind, Kind, MAX_DEPTH, Name, Outcome, Policy, Resume, Side, Skip,
-    escape_bytes,
+    BlockHash, Check, Entry, Fault, FaultKind, Kind, MAX_DEPTH, Name, Outcome, Policy, Resume,
+    Side, Skip, escape_bytes,
 };
 use haul_proto::{LIST_WINDOW, ListItem, OutcomeItem, Want, Warning};
 use haul_store::Placement;
@@ -43,6 +45,11 @@ pub(crate) struct Receiver<'a> {
     pub(crate) reporter: Reporter<'a>,
     sender: Arc<dyn SenderPort + 'a>,
     policy: Policy,
+    check: Option<Check>,
+    /// See [`Destination::may_be_source`].
+    may_be_source: bool,
+    /// Files whose contents are being compared.
+    hashing: Mutex<HashMap<u64, Hashing>>,
     rename: Option<Name>,
     /// The names that the job asked for, where this side named the sources;
     /// each is taken out when it is listed.
@@ -99,6 +106,7 @@ impl<'a> Receiver<'a> {
         sender: Arc<dyn SenderPort + 'a>,
         destination: Destination,
         policy: Policy,
+        check: Option<Check>,
         asked: Option<Vec<Option<Name>>>,
         tasks: crossbeam_channel::Sender<Task>,
     ) -> io::Result<Arc<Self>> {
@@ -110,7 +118,14 @@ impl<'a> Receiver<'a> {
             control,
             reporter: Reporter::new(control.monitor()),
             sender,
-            policy,
+            policy: match check {
+                // Nothing of the rest means anything where nothing is changed.
+                Some(_) => Policy { dry_run: true, ..Policy::default() },
+                None => policy,
+            },
+            check,
+            may_be_source: destination.may_be_source,
+            hashing: Mutex::default(),
             rename: destination.rename,
             asked: asked.map(Mutex::new),
             listing: Mutex::new(Listing { next_index: 1, open: vec![(0, root)] }),
@@ -152,11 +167,12 @@ impl<'a> Receiver<'a> {
                     }
                     // What this settles must not be told after the job's end.
                     self.tell(&mut wants, &mut outcomes);
+                    self.tell_extras(&ended);
                     self.settle(ended);
                 }
                 ListItem::Fault { dir, name, fault } => {
                     let (index, parent) = self.number(dir)?;
-                    drop(parent);
+                    parent.passed_over(&name);
                     let outcome = Outcome::Failed(of_sender(fault));
                     self.reporter.outcome(&name, &Kind::Special, 0, &outcome);
                     self.close(cost);
@@ -248,6 +264,9 @@ impl<'a> Receiver<'a> {
         wants: &mut Vec<Want>,
     ) -> Option<Outcome> {
         self.reporter.listed(&entry);
+        if let Some(check) = self.check {
+            return self.check_entry(index, dir, name, entry, cost, check, wants);
+        }
         let outcome = match &entry.kind {
             Kind::Dir => self.take_dir(index, &dir, name.clone(), &entry),
             Kind::Special => Outcome::Skipped(Skip::Special),
@@ -331,6 +350,11 @@ impl<'a> Receiver<'a> {
             // Refused only when the workers are gone, because the job has ended.
             let _ = tasks.send(task);
         }
+    }
+
+    /// Whether the job compares, and takes no content.
+    pub(crate) fn checks(&self) -> bool {
+        self.check.is_some()
     }
 
     /// Whether the Sender may have been told that all is done.

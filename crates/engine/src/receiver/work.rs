@@ -14,7 +14,7 @@ use haul_model::{
     BLOCK_LEN, BlockHash, ContentHash, ContentHasher, Fault, FaultKind, Kind, Outcome, Side, Skip,
     Timestamp,
 };
-use haul_proto::{PackItem, PackView};
+use haul_proto::{FileEnd, PackItem, PackView};
 use haul_store::{Publication, Verified};
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -28,6 +28,10 @@ pub(crate) enum Task {
     Pack(Buf, PackView),
     /// Pieces have arrived for this file.
     Pieces(Arc<Incoming>),
+    /// The destination's file of this number is to be hashed.
+    Hash(u64),
+    /// The Sender has hashed its file.
+    Sealed(FileEnd),
 }
 
 /// A wanted file with its outcome, and the bytes of it that were counted.
@@ -36,6 +40,7 @@ pub(super) type Settled = (Pending, u64, Outcome);
 /// Works until there is nothing left to come, or the job ends.
 pub(crate) fn run_worker(receiver: &Receiver<'_>, tasks: &crossbeam_channel::Receiver<Task>) {
     let mut scratch = copy::Scratch::default();
+    let mut part = Vec::new();
     loop {
         // Whoever holds a file looks again: nothing is held for ever.
         let task = if receiver.holding.is_empty() {
@@ -47,6 +52,9 @@ pub(crate) fn run_worker(receiver: &Receiver<'_>, tasks: &crossbeam_channel::Rec
             return;
         }
         match task {
+            Ok(Task::Files(files)) if receiver.checks() => receiver.hash_sources(files, &mut part),
+            Ok(Task::Hash(index)) => receiver.hash_own(index, &mut part),
+            Ok(Task::Sealed(end)) => receiver.take_seal(end),
             Ok(Task::Files(files)) => take_files(receiver, files, &mut scratch),
             Ok(Task::Pack(bytes, view)) => take_pack(receiver, &bytes, view),
             Ok(Task::Pieces(incoming)) => incoming.work(receiver),

@@ -14,7 +14,7 @@ use crate::dirs::{DirNode, lock};
 use crate::link::{ReceiverPort, SenderPort, SourceHandle};
 use crate::{Event, JobError};
 use haul_model::{BLOCK_LEN, Kind, Name, Outcome, Summary, Timestamp};
-use haul_proto::{LIST_WINDOW, OutcomeItem, Want, Warning};
+use haul_proto::{Extra, LIST_WINDOW, OutcomeItem, Want, Warning};
 use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex};
 
@@ -32,6 +32,8 @@ pub(crate) struct Sender<'a> {
     reporter: Option<&'a Reporter<'a>>,
     receiver: Arc<dyn ReceiverPort + 'a>,
     follow: bool,
+    /// The job compares: hashes are sent in place of contents.
+    check: bool,
     in_flight: Mutex<InFlight>,
     room: Condvar,
     queue: Queue,
@@ -83,6 +85,7 @@ impl<'a> Sender<'a> {
         reporter: Option<&'a Reporter<'a>>,
         receiver: Arc<dyn ReceiverPort + 'a>,
         follow: bool,
+        check: bool,
         queue: Option<crossbeam_channel::Sender<Item>>,
     ) -> Arc<Self> {
         Arc::new(Self {
@@ -90,6 +93,7 @@ impl<'a> Sender<'a> {
             reporter,
             receiver,
             follow,
+            check,
             in_flight: Mutex::default(),
             room: Condvar::new(),
             queue: queue.map_or(Queue::Handles, |queue| Queue::Wire(Mutex::new(Some(queue)))),
@@ -154,6 +158,20 @@ impl<'a> Sender<'a> {
         lock(&self.in_flight).items.contains_key(&index)
     }
 
+    /// Whether the job compares, and no content is sent.
+    pub(crate) fn checks(&self) -> bool {
+        self.check
+    }
+
+    /// Whether a job of this kind has such outcomes.
+    fn can_come_to(&self, outcome: &Outcome) -> bool {
+        match outcome {
+            Outcome::Copied | Outcome::WouldCopy => !self.check,
+            Outcome::Differs(_) => self.check,
+            Outcome::Skipped(_) | Outcome::Failed(_) => true,
+        }
+    }
+
     /// Whether symbolic links in the source are followed.
     pub(crate) fn follows(&self) -> bool {
         self.follow
@@ -201,6 +219,9 @@ impl SenderPort for Sender<'_> {
         {
             let mut in_flight = lock(&self.in_flight);
             for outcome in outcomes {
+                if !self.can_come_to(&outcome.outcome) {
+                    return self.refuse("it told an outcome that such a job has not");
+                }
                 let item = in_flight.items.remove(&outcome.index);
                 // A file can't be there that was not even asked for.
                 let fits = |item: &Item| {
@@ -218,6 +239,17 @@ impl SenderPort for Sender<'_> {
         let Some(reporter) = self.reporter else { return };
         for (item, outcome) in settled {
             reporter.outcome(&item.path(), &item.kind, item.moved, &outcome);
+        }
+    }
+
+    fn extras(&self, extras: Vec<Extra>) {
+        if !self.check {
+            return self.refuse("it told extras where none is expected");
+        }
+        if self.reporter.is_some() {
+            for Extra { path, kind } in &extras {
+                self.control.monitor().event(Event::Extra { path, kind });
+            }
         }
     }
 

@@ -5,6 +5,7 @@
 use super::{Item, Sender};
 use crate::control::Control;
 use crate::copy;
+use crate::digest::seal_of;
 use crate::link::wire::{Body, OutFrame, Outbox};
 use crate::pool::{Buf, Pool};
 use crate::tree::{SourceFile, changed, check_size, check_unchanged};
@@ -34,8 +35,11 @@ pub(crate) fn run_reader(
 ) {
     let reader = Reader { sender, outbox, pool, control };
     let mut next = None;
+    let mut scratch = Vec::new();
     while let Some(item) = next.take().or_else(|| queue.recv().ok()) {
-        let sent = if item_len(&item) <= PACK_FILE_MAX {
+        let sent = if sender.checks() {
+            reader.seal_alone(item, &mut scratch)
+        } else if item_len(&item) <= PACK_FILE_MAX {
             reader.pack(item, queue, &mut next)
         } else {
             reader.large(item)
@@ -116,6 +120,17 @@ impl Reader<'_, '_> {
             mtime: seal.mtime,
             hash: ContentHash::of(content),
         }))
+    }
+
+    /// Sends a file's hash, and nothing of its content. `None` if the job ends.
+    fn seal_alone(&self, item: Item, scratch: &mut Vec<u8>) -> Option<()> {
+        let result = open(&item, self.sender.follows())
+            .and_then(|source| seal_of(&*source, scratch, self.control));
+        if self.control.stopped() {
+            return None;
+        }
+        let end = Message::FileEnd(FileEnd { index: item.index, result });
+        self.outbox.send(OutFrame { head: encode(&end), body: None })
     }
 
     /// Sends a file in pieces. `None` if the job ends.

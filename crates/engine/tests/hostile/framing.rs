@@ -69,7 +69,9 @@ fn a_frame_of_the_other_role_ends_the_job() {
 
 /// A frame of this type that could stand somewhere.
 fn whole(kind: FrameType) -> Vec<u8> {
-    use haul_proto::{CopyRequest, FileEnd, Hello, Reply, Request, Role, Warning, frame_bytes};
+    use haul_proto::{
+        CheckRequest, CopyRequest, FileEnd, Hello, Reply, Request, Role, Warning, frame_bytes,
+    };
     let role = Role::Sender { sources: vec![b"/".to_vec()], recursive: true, follow: true };
     let fault = Fault::new(Side::Source, FaultKind::Io, "x");
     encode(&match kind {
@@ -80,6 +82,8 @@ fn whole(kind: FrameType) -> Vec<u8> {
         FrameType::Pack => return pack([packed(1, b"x")], b"x"),
         FrameType::Data => return data(1, 0, b"x"),
         FrameType::Copy => Message::Copy(CopyRequest { role }),
+        FrameType::Check => Message::Check(CheckRequest { role, content: true }),
+        FrameType::Extras => Message::Extras(Vec::new()),
         FrameType::Request => Message::Request(Request::Hash { path: b"/etc/passwd".to_vec() }),
         FrameType::Reply => Message::Reply(Reply::End),
         FrameType::List => Message::List(vec![dir_end(0)]),

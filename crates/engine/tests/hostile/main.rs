@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod attack;
+mod checking;
 mod client;
 mod content;
 mod framing;

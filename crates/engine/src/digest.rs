@@ -1,0 +1,61 @@
+//! The hash of a whole file as it stands, for comparing it with another: read
+//! in order, holes left out of reading.
+
+use crate::control::Control;
+use crate::tree::SourceFile;
+use haul_model::{ContentHasher, Fault, FaultKind, Side};
+use haul_proto::FileSeal;
+
+/// Bytes that are read at once.
+const READ_LEN: u64 = 1 << 20;
+
+/// Bytes of a hole that are hashed between two looks at whether the job goes on.
+const HOLE_STEP_LEN: u64 = 64 << 20;
+
+/// Hashes `file`; `scratch` is a buffer that is kept from file to file.
+///
+/// # Errors
+/// When it can't be read, or changes meanwhile; the side is `Source`.
+pub(crate) fn seal_of(
+    file: &dyn SourceFile,
+    scratch: &mut Vec<u8>,
+    control: &Control<'_>,
+) -> Result<FileSeal, Fault> {
+    let read = |error| Fault::from_io(Side::Source, "read", &error);
+    let seal = file.seal();
+    let len = READ_LEN.min(seal.size) as usize;
+    if scratch.len() < len {
+        scratch.resize(len, 0);
+    }
+    let mut hasher = ContentHasher::new();
+    while hasher.len() < seal.size {
+        let data = file.next_data(hasher.len()).map_err(read)?;
+        let data = data.unwrap_or(seal.size..seal.size);
+        while hasher.len() < data.end {
+            if control.stopped() {
+                return Err(Fault::new(Side::Source, FaultKind::Io, "interrupted"));
+            }
+            let at = hasher.len();
+            if at < data.start {
+                hasher.update_zeros((data.start - at).min(HOLE_STEP_LEN));
+                continue;
+            }
+            let part = &mut scratch[..(data.end - at).min(READ_LEN) as usize];
+            if file.read_at(part, at).map_err(read)? < part.len() {
+                return Err(changed());
+            }
+            hasher.update(part);
+        }
+    }
+    let now = file.seal_now();
+    let now = now.map_err(|error| Fault::from_io(Side::Source, "look at it again", &error))?;
+    if now != seal {
+        return Err(changed());
+    }
+    Ok(FileSeal { size: seal.size, mtime: seal.mtime, hash: hasher.finish() })
+}
+
+/// The fault of a file that is not what it was a moment ago.
+pub(crate) fn changed() -> Fault {
+    Fault::new(Side::Source, FaultKind::Changed, "it changed while it was compared")
+}

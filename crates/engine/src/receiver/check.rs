@@ -1,0 +1,288 @@
+//! Compares instead of copying: tells how each listed entry differs from what
+//! stands at its place, and what stands there and was not listed. Contents are
+//! compared by their hashes, which both sides compute at the same time.
+
+use super::dirs::{DirState, RecvDir};
+use super::{Pending, Receiver, compare, is_stage, of_sender, parent_fault};
+use crate::Event;
+use crate::digest::{changed, seal_of};
+use crate::dirs::{DirNode, lock};
+use crate::link::SourceHandle;
+use crate::tree::{Meta, MetaKind};
+use crate::words;
+use haul_model::{Check, Differences, Entry, Fault, Kind, Name, Outcome, Side, Skip};
+use haul_proto::{Extra, FileEnd, FileSeal, Want};
+use haul_store::Placement;
+use std::collections::BTreeSet;
+use std::io;
+use std::sync::Arc;
+
+/// Extras that are told at once, at most.
+const EXTRAS_MAX: usize = 256;
+
+/// A file whose content is being compared.
+pub(super) struct Hashing {
+    pending: Pending,
+    /// How it differs otherwise.
+    found: Differences,
+    own: Option<Result<FileSeal, Fault>>,
+    of_source: Option<Result<FileSeal, Fault>>,
+}
+
+impl Receiver<'_> {
+    /// Compares one entry; returns its outcome unless hashes have to come first.
+    #[expect(clippy::too_many_arguments, reason = "it takes the place of take_entry")]
+    pub(super) fn check_entry(
+        &self,
+        index: u64,
+        dir: Arc<RecvDir>,
+        name: Option<Name>,
+        entry: Entry,
+        cost: u64,
+        check: Check,
+        wants: &mut Vec<Want>,
+    ) -> Option<Outcome> {
+        let name = name.filter(|name| !self.is_root(&dir, name, &entry));
+        if let (Some(name), Some(unlisted)) = (&name, lock(&dir.unlisted).as_mut()) {
+            unlisted.remove(name);
+        }
+        let is_stage = dir.parent.is_some() && is_stage(name.as_ref());
+        let outcome = match (&entry.kind, &name) {
+            (Kind::Special, _) => Outcome::Skipped(Skip::Special),
+            (Kind::File { .. }, _) if is_stage => Outcome::Skipped(Skip::Special),
+            (Kind::Dir, _) => self.check_dir(index, &dir, name, &entry),
+            (_, None) => unreachable!("only directories come without a name"),
+            (kind, Some(place)) => match self.compare(&dir, place, &entry) {
+                Ok(found) if check.content && has_content(kind, found) => {
+                    dir.expect_one();
+                    let placement = Placement::New;
+                    let name = place.clone();
+                    let pending = Pending { index, dir, name, entry, placement, cost, resumed: 0 };
+                    let hashing = Hashing { pending, found, own: None, of_source: None };
+                    lock(&self.hashing).insert(index, hashing);
+                    self.give(super::Task::Hash(index));
+                    wants.push(Want { index, blocks: 0, whole_hash: true });
+                    return None;
+                }
+                Ok(found) => outcome_of(found),
+                Err(fault) => Outcome::Failed(fault),
+            },
+        };
+        self.report(&dir.path_of(entry.name.as_ref()), &entry.kind, 0, &outcome);
+        self.close(cost);
+        Some(outcome)
+    }
+
+    /// Whether the one source is a directory that became the destination itself:
+    /// a copy makes a directory that is not there, and would go into it the next
+    /// time.
+    fn is_root(&self, dir: &RecvDir, name: &Name, entry: &Entry) -> bool {
+        let DirState::Open(node) = &dir.state else { return false };
+        let could_be = self.may_be_source && dir.parent.is_none() && entry.kind == Kind::Dir;
+        could_be && node.handle().and_then(|root| root.stat(name, false)).is_ok_and(|m| m.is_none())
+    }
+
+    /// How what stands at `name` differs from a file or a link.
+    fn compare(&self, dir: &RecvDir, name: &Name, entry: &Entry) -> Result<Differences, Fault> {
+        let node = match &dir.state {
+            DirState::Open(node) => node,
+            DirState::Failed => return Err(parent_fault()),
+            DirState::Absent => return Ok(missing_in(dir)),
+        };
+        let looked = (|| {
+            let handle = node.handle()?;
+            let Some(meta) = handle.stat(name, false)? else { return Ok(Differences::MISSING) };
+            let target = match (&entry.kind, &meta) {
+                (Kind::Symlink { .. }, Meta { kind: MetaKind::Symlink, .. }) => {
+                    Some(handle.read_link(name)?)
+                }
+                _ => None,
+            };
+            Ok(compare::differences(entry, &meta, target.as_deref()))
+        })();
+        looked.map_err(|error| look(&error))
+    }
+
+    /// Compares a directory, and opens it for the listing.
+    fn check_dir(
+        &self,
+        index: u64,
+        parent: &Arc<RecvDir>,
+        name: Option<Name>,
+        entry: &Entry,
+    ) -> Outcome {
+        let (mut outcome, state) = match (&parent.state, &name) {
+            (DirState::Failed, _) => (Outcome::Failed(parent_fault()), DirState::Failed),
+            (DirState::Absent, _) => (outcome_of(missing_in(parent)), DirState::Absent),
+            (DirState::Open(node), None) => {
+                let looked = node.handle().and_then(|root| root.stat_self());
+                let outcome = match looked {
+                    // A copy leaves the mode of what stood before alone.
+                    Ok(_) if entry.name.is_none() => Outcome::Skipped(Skip::Unchanged),
+                    Ok(meta) => outcome_of(compare::differences(entry, &meta, None)),
+                    Err(error) => Outcome::Failed(look(&error)),
+                };
+                (outcome, DirState::Open(Arc::clone(node)))
+            }
+            (DirState::Open(node), Some(name)) => match open(node, name, entry) {
+                Ok((found, Some(node))) => (outcome_of(found), DirState::Open(node)),
+                Ok((found, None)) => (outcome_of(found), DirState::Absent),
+                Err(error) => (Outcome::Failed(look(&error)), DirState::Failed),
+            },
+        };
+        let dir = RecvDir::new(Some(Arc::clone(parent)), entry.name.clone(), state, false, None);
+        if let DirState::Open(node) = &dir.state {
+            match names_in(node) {
+                Ok(names) => *lock(&dir.unlisted) = Some(names),
+                Err(error) => {
+                    let fault = Fault::from_io(Side::Destination, "read the directory", &error);
+                    outcome = Outcome::Failed(fault);
+                }
+            }
+        }
+        lock(&self.listing).open.push((index, dir));
+        outcome
+    }
+
+    /// Tells what is in `dir` and was not listed, when its listing has ended.
+    pub(super) fn tell_extras(&self, dir: &RecvDir) {
+        let (Some(names), DirState::Open(node)) = (lock(&dir.unlisted).take(), &dir.state) else {
+            return;
+        };
+        let mut extras = Vec::new();
+        for name in names {
+            // What is gone by now is no extra; what can't be looked at is one.
+            let kind = match node.handle().and_then(|handle| handle.stat(&name, false)) {
+                Ok(None) => continue,
+                Ok(Some(meta)) => meta.listed_kind(|| Ok(Vec::new())).unwrap_or(Kind::Special),
+                Err(_) => Kind::Special,
+            };
+            if matches!(kind, Kind::File { .. }) && haul_store::is_private(&name) {
+                continue;
+            }
+            let path = dir.path_of(Some(&name));
+            self.control.monitor().event(Event::Extra { path: &path, kind: &kind });
+            extras.push(Extra { path: words::shown(path), kind });
+            if extras.len() == EXTRAS_MAX {
+                self.sender.extras(std::mem::take(&mut extras));
+            }
+        }
+        if !extras.is_empty() {
+            self.sender.extras(extras);
+        }
+    }
+
+    /// Hashes the destination's file of a comparison.
+    pub(super) fn hash_own(&self, index: u64, scratch: &mut Vec<u8>) {
+        let place = lock(&self.hashing)
+            .get(&index)
+            .map(|hashing| (Arc::clone(&hashing.pending.dir), hashing.pending.name.clone()));
+        let Some((dir, name)) = place else { return };
+        let DirState::Open(node) = &dir.state else { return };
+        let own = node
+            .handle()
+            .and_then(|dir| dir.open_file(&name, false))
+            .map_err(|error| Fault::from_io(Side::Source, "open", &error))
+            .and_then(|file| seal_of(&*file, scratch, self.control))
+            .map_err(|fault| Fault { side: Side::Destination, ..fault });
+        self.meet(index, |hashing| hashing.own = Some(own));
+    }
+
+    /// Hashes files of this machine that are compared with the destination's.
+    pub(super) fn hash_sources(&self, files: Vec<SourceHandle>, scratch: &mut Vec<u8>) {
+        for file in files {
+            if self.control.stopped() {
+                return;
+            }
+            let result = file
+                .dir
+                .handle()
+                .and_then(|dir| dir.open_file(&file.name, file.follow))
+                .map_err(|error| Fault::from_io(Side::Source, "open", &error))
+                .and_then(|source| seal_of(&*source, scratch, self.control));
+            self.take_seal(FileEnd { index: file.index, result });
+        }
+    }
+
+    /// Takes what the Sender says of a file that is compared.
+    pub(super) fn take_seal(&self, end: FileEnd) {
+        let mut is_asked = false;
+        self.meet(end.index, |hashing| {
+            is_asked = hashing.of_source.is_none();
+            hashing.of_source = Some(end.result.map_err(of_sender));
+        });
+        if !is_asked {
+            self.refuse("it sent the hash of a file that was not asked for");
+        }
+    }
+
+    /// Puts down what is known of a file, and settles it when both hashes are.
+    fn meet(&self, index: u64, put: impl FnOnce(&mut Hashing)) {
+        let whole = {
+            let mut hashing = lock(&self.hashing);
+            let Some(one) = hashing.get_mut(&index) else { return };
+            put(one);
+            let is_whole = one.own.is_some() && one.of_source.is_some();
+            if is_whole { hashing.remove(&index) } else { None }
+        };
+        let Some(Hashing { pending, found, own: Some(own), of_source: Some(of_source) }) = whole
+        else {
+            return;
+        };
+        if self.control.stopped() {
+            // It was cut short; that is no fault of the file.
+            return;
+        }
+        let listed = (pending.entry.size(), pending.entry.mtime);
+        let outcome = match (of_source, own) {
+            (Err(fault), _) | (_, Err(fault)) => Outcome::Failed(fault),
+            (Ok(source), _) if (source.size, source.mtime) != listed => Outcome::Failed(changed()),
+            (Ok(source), Ok(own)) => {
+                outcome_of(found.with(Differences::CONTENT.only_if(source.hash != own.hash)))
+            }
+        };
+        let dir = pending.dir();
+        let item = self.finish(pending, 0, outcome);
+        self.tell_outcomes(vec![item]);
+        self.release(dir);
+    }
+}
+
+/// Whether contents of an entry that differs so otherwise are to be compared.
+fn has_content(kind: &Kind, found: Differences) -> bool {
+    let known = [Differences::MISSING, Differences::KIND, Differences::SIZE];
+    matches!(kind, Kind::File { size: 1.. }) && !known.iter().any(|one| found.has(*one))
+}
+
+fn outcome_of(found: Differences) -> Outcome {
+    if found.is_empty() { Outcome::Skipped(Skip::Unchanged) } else { Outcome::Differs(found) }
+}
+
+/// What is missing in a directory that is not there: told of, unless that was.
+fn missing_in(dir: &RecvDir) -> Differences {
+    Differences::MISSING.with(Differences::ABOVE.only_if(dir.parent.is_some()))
+}
+
+/// Compares the directory `name`, and opens it if it is one.
+fn open(
+    parent: &Arc<DirNode>,
+    name: &Name,
+    entry: &Entry,
+) -> io::Result<(Differences, Option<Arc<DirNode>>)> {
+    let Some(meta) = parent.handle()?.stat(name, false)? else {
+        return Ok((Differences::MISSING, None));
+    };
+    let found = compare::differences(entry, &meta, None);
+    if found.has(Differences::KIND) {
+        return Ok((found, None));
+    }
+    Ok((found, Some(DirNode::open(parent, name.clone(), false)?)))
+}
+
+fn names_in(node: &Arc<DirNode>) -> io::Result<BTreeSet<Name>> {
+    Ok(node.handle()?.entries()?.into_iter().map(|(name, _)| name).collect())
+}
+
+fn look(error: &io::Error) -> Fault {
+    Fault::from_io(Side::Destination, "look at the destination", error)
+}

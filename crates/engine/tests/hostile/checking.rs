@@ -1,0 +1,129 @@
+//! Peers that break the rules of a comparison: content where none belongs,
+//! hashes that nobody asked for, and differences in a copy.
+
+use crate::attack::{Attacked, bytes, receive_from_client, run_client, serve};
+use crate::peer::{Peer, TIME, data, dir_end, file};
+use crate::place::Place;
+use haul_engine::{CopyJob, Outcome, Placement};
+use haul_model::{Check, ContentHash, Differences, Fault, FaultKind, Kind, Policy, Side};
+use haul_proto::{
+    Caps, CheckRequest, Extra, FileEnd, FileSeal, FrameType, Hello, Message, OutcomeItem, Role,
+};
+use std::fs::{self, File};
+use std::time::{Duration, SystemTime};
+
+const CONTENT: &[u8] = b"content";
+
+/// A place whose destination holds `a` as it is listed.
+fn furnished() -> Place {
+    let place = Place::new();
+    let path = place.dest("a");
+    fs::write(&path, CONTENT).expect("written");
+    let time = SystemTime::UNIX_EPOCH + Duration::new(TIME.secs as u64, TIME.nanos);
+    File::options().write(true).open(&path).expect("opened").set_modified(time).expect("set");
+    place
+}
+
+/// An agent that compares with what `script` lists: `a` was listed, and its hash
+/// is wanted.
+fn checked_by_agent(script: impl FnOnce(&mut Peer) + Send + 'static) -> Attacked {
+    let place = furnished();
+    let dest = bytes(&place.dest(""));
+    serve(place, |peer| {
+        let role = Role::Receiver { dest, into_dir: true, policy: Policy::default() };
+        peer.frame(FrameType::Hello, &Hello::ours(Caps::OURS, "script").encode());
+        peer.tell(&Message::Check(CheckRequest { role, content: true }));
+        peer.hear_greeting();
+        peer.list(vec![file(0, "a", CONTENT.len() as u64), dir_end(0)]);
+        peer.await_wants([1]);
+        script(peer);
+    })
+}
+
+fn hashed(index: u64, content: &[u8]) -> Message {
+    let (size, hash) = (CONTENT.len() as u64, ContentHash::of(content));
+    Message::FileEnd(FileEnd { index, result: Ok(FileSeal { size, mtime: TIME, hash }) })
+}
+
+#[test]
+fn only_hashes_are_compared_and_nothing_is_written() {
+    type Expected = fn(&Outcome) -> bool;
+    let cases: [(Message, Expected); 3] = [
+        (hashed(1, CONTENT), |outcome| matches!(outcome, Outcome::Skipped(_))),
+        (hashed(1, b"Content"), |outcome| *outcome == Outcome::Differs(Differences::CONTENT)),
+        (
+            Message::FileEnd(FileEnd {
+                index: 1,
+                result: Err(Fault::new(Side::Destination, FaultKind::NoSpace, "full")),
+            }),
+            |outcome| matches!(outcome, Outcome::Failed(fault) if fault.side == Side::Source),
+        ),
+    ];
+    for (said, expected) in cases {
+        let attacked = checked_by_agent(move |peer| peer.tell(&said));
+        attacked.assert_done();
+        assert!(expected(&attacked.peer.outcomes[&1]), "{:?}", attacked.peer.outcomes);
+        assert_eq!(fs::read(attacked.place.dest("a")).expect("read"), CONTENT);
+    }
+}
+
+#[test]
+fn content_and_hashes_that_were_not_asked_for_end_a_comparison() {
+    checked_by_agent(|peer| peer.raw(&data(1, 0, b"CONTENT"))).assert_refused("Data frame");
+    checked_by_agent(|peer| peer.tell(&hashed(2, CONTENT))).assert_refused("not asked for");
+    let twice = checked_by_agent(|peer| {
+        peer.tell(&hashed(7, CONTENT));
+        peer.tell(&hashed(1, CONTENT));
+    });
+    twice.assert_refused("not asked for");
+}
+
+#[test]
+fn a_copy_has_no_differences_and_no_extras() {
+    let differs = OutcomeItem { index: 1, outcome: Outcome::Differs(Differences::MISSING) };
+    let extra = Extra { path: b"more".to_vec(), kind: Kind::Dir };
+    for said in [Message::Outcomes(vec![differs]), Message::Extras(vec![extra])] {
+        let attacked = receive_from_client(|_| {}, move |peer| peer.tell(&said));
+        attacked.assert_refused("it told ");
+    }
+}
+
+fn checking_client(script: impl FnOnce(&mut Peer) + Send + 'static) -> Attacked {
+    let place = Place::new();
+    let job = CopyJob {
+        sources: vec![bytes(&place.source(""))],
+        dest: b"/there".to_vec(),
+        recursive: true,
+        check: Some(Check { content: true }),
+        ..CopyJob::default()
+    };
+    run_client(place, job, Placement::Upload, script)
+}
+
+#[test]
+fn nothing_is_copied_in_a_comparison() {
+    let attacked = checking_client(|peer| {
+        peer.hear_greeting();
+        peer.frame(FrameType::Welcome, &Hello::ours(Caps::OURS, "script").encode());
+        let outcome = OutcomeItem { index: 1, outcome: Outcome::Copied };
+        peer.tell(&Message::Outcomes(vec![outcome]));
+    });
+    attacked.assert_refused("such a job has not");
+}
+
+#[test]
+fn who_can_not_compare_is_not_asked_to() {
+    let attacked = checking_client(|peer| {
+        peer.hear_greeting();
+        peer.frame(FrameType::Welcome, &Hello::ours(Caps::NONE, "script").encode());
+    });
+    attacked.assert_refused("can't compare");
+    let place = Place::new();
+    let dest = bytes(&place.dest(""));
+    let attacked = serve(place, |peer| {
+        let role = Role::Receiver { dest, into_dir: true, policy: Policy::default() };
+        peer.frame(FrameType::Hello, &Hello::ours(Caps::NONE, "script").encode());
+        peer.tell(&Message::Check(CheckRequest { role, content: false }));
+    });
+    attacked.assert_refused("did not say");
+}
