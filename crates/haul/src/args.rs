@@ -14,6 +14,8 @@ use std::ffi::OsString;
 pub(crate) enum Command {
     /// Copy files and trees.
     Copy(Copy),
+    /// Compare files and trees.
+    Check(Check),
     /// List directories.
     Ls(Ls),
     /// Show what stands at paths.
@@ -35,6 +37,14 @@ pub(crate) struct Copy {
     pub(crate) follow: bool,
     pub(crate) policy: Policy,
     pub(crate) detail: Detail,
+}
+
+/// `haul check`: a copy in which nothing is copied.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Check {
+    pub(crate) copy: Copy,
+    /// Contents are compared by their hashes.
+    pub(crate) content: bool,
 }
 
 /// How much a copy tells.
@@ -126,6 +136,25 @@ verified; until then the old one stays.
 Exit codes: 0 all done, 1 some files failed, 2 wrong usage, 3 no connection,
 4 destination unusable, 130 interrupted.";
 
+const CHECK_USAGE: &str = "haul check [OPTIONS] SOURCE... DEST";
+
+const CHECK_EXAMPLES: &str = "\
+SOURCE and DEST mean what they mean to \"haul copy\": after a copy, the same
+words with \"check\" find no difference. (A directory is compared with DEST
+itself if DEST does not hold one of its name and has no \"/\" at its end: the
+copy has made it.) Compared are kind, size, modification
+time and permission bits, of links where they point, and with --content the
+BLAKE3 hashes of files: each side hashes its own, no content is sent. In
+directories that both sides have, what only DEST has is shown as extra.
+
+Examples:
+  haul check -r photos host:backup/         is the backup up to date?
+  haul check -r --content photos host:backup/
+                                            ... and intact, to the last byte?
+
+Exit codes: 0 no difference, 1 differences or files that could not be compared,
+2 wrong usage, 3 no connection, 4 destination unusable, 130 interrupted.";
+
 const LS_EXAMPLES: &str = "\
 Examples:
   haul ls -l host:                          the home directory there
@@ -164,6 +193,9 @@ enum CommandWords {
     #[command(visible_alias = "cp", override_usage = COPY_USAGE)]
     #[command(help_template = COPY_HELP, after_help = COPY_EXAMPLES)]
     Copy(CopyWords),
+    /// Compare files and trees, and show what differs
+    #[command(override_usage = CHECK_USAGE, after_help = CHECK_EXAMPLES)]
+    Check(CheckWords),
     /// List directories
     #[command(override_usage = "haul ls [OPTIONS] PATH...", after_help = LS_EXAMPLES)]
     Ls(LsWords),
@@ -228,6 +260,36 @@ struct CopyWords {
     #[arg(short, long, group = "detail", help_heading = "Output")]
     quiet: bool,
     /// Show a line for each file
+    #[arg(short, long, group = "detail", help_heading = "Output")]
+    verbose: bool,
+    /// Show events as JSON, one object a line
+    #[arg(long, group = "detail", help_heading = "Output")]
+    json: bool,
+
+    #[command(flatten)]
+    remote: RemoteWords,
+}
+
+#[derive(Debug, Args)]
+struct CheckWords {
+    /// What was copied and, last, where to
+    #[arg(value_name = "SOURCE", required = true, hide = true)]
+    paths: Vec<OsString>,
+
+    /// Compare directories with all that is in them
+    #[arg(short, long, short_alias = 'R', help_heading = "What to compare")]
+    recursive: bool,
+    /// Compare with what symbolic links point to
+    #[arg(short = 'L', long, help_heading = "What to compare")]
+    dereference: bool,
+    /// Compare contents, too, by their hashes
+    #[arg(short, long, help_heading = "What to compare")]
+    content: bool,
+
+    /// Show errors only: the exit code tells
+    #[arg(short, long, group = "detail", help_heading = "Output")]
+    quiet: bool,
+    /// Show what is the same, too
     #[arg(short, long, group = "detail", help_heading = "Output")]
     verbose: bool,
     /// Show events as JSON, one object a line
@@ -325,6 +387,7 @@ impl Words {
     fn into_command(self) -> Result<Command, CommandError> {
         Ok(match self.command {
             CommandWords::Copy(words) => Command::Copy(words.into_copy()?),
+            CommandWords::Check(words) => Command::Check(words.into_check()?),
             CommandWords::Ls(words) => Command::Ls(Ls {
                 paths: words.remote.locations(&words.paths)?,
                 long: words.long,
@@ -368,17 +431,8 @@ impl CopyWords {
             (_, true) => Resume::Never,
             _ => Resume::Quick,
         };
-        let detail = match (self.quiet, self.verbose, self.json) {
-            (true, ..) => Detail::Quiet,
-            (_, true, _) => Detail::Verbose,
-            (.., true) => Detail::Json,
-            _ => Detail::Normal,
-        };
-        let mut sources = self.remote.locations(&self.paths)?;
-        let dest = sources.pop().filter(|_| !sources.is_empty()).ok_or_else(|| {
-            CommandError::usage("the destination is missing")
-                .with_hint(format!("usage: {COPY_USAGE}"))
-        })?;
+        let detail = detail(self.quiet, self.verbose, self.json);
+        let (sources, dest) = self.remote.sources_and_dest(&self.paths, COPY_USAGE)?;
         Ok(Copy {
             sources,
             dest,
@@ -396,7 +450,45 @@ impl CopyWords {
     }
 }
 
+impl CheckWords {
+    fn into_check(self) -> Result<Check, CommandError> {
+        let (sources, dest) = self.remote.sources_and_dest(&self.paths, CHECK_USAGE)?;
+        let copy = Copy {
+            sources,
+            dest,
+            recursive: self.recursive,
+            follow: self.dereference,
+            policy: Policy::default(),
+            detail: detail(self.quiet, self.verbose, self.json),
+        };
+        Ok(Check { copy, content: self.content })
+    }
+}
+
+/// clap lets at most one of them through.
+fn detail(quiet: bool, verbose: bool, json: bool) -> Detail {
+    match (quiet, verbose, json) {
+        (true, ..) => Detail::Quiet,
+        (_, true, _) => Detail::Verbose,
+        (.., true) => Detail::Json,
+        _ => Detail::Normal,
+    }
+}
+
 impl RemoteWords {
+    /// The sources and, last, the destination.
+    fn sources_and_dest(
+        &self,
+        words: &[OsString],
+        usage: &str,
+    ) -> Result<(Vec<Location>, Location), CommandError> {
+        let mut sources = self.locations(words)?;
+        let dest = sources.pop().filter(|_| !sources.is_empty()).ok_or_else(|| {
+            CommandError::usage("the destination is missing").with_hint(format!("usage: {usage}"))
+        })?;
+        Ok((sources, dest))
+    }
+
     /// What the words for a location mean, hosts reached as these options say.
     fn location(&self, words: &OsString) -> Result<Location, CommandError> {
         let mut location = Location::parse(words)?;

@@ -1,5 +1,6 @@
 //! The commands, one a file.
 
+mod check;
 mod clean;
 mod copy;
 mod hash;
@@ -19,6 +20,7 @@ use haul_engine::{RequestError, Requests};
 pub(crate) fn run(command: Command) -> ExitCode {
     match command {
         Command::Copy(copy) => copy::run(&copy),
+        Command::Check(check) => check::run(&check),
         Command::Ls(ls) => ls::run(&ls),
         Command::Stat(stat) => stat::run(&stat),
         Command::Hash(hash) => hash::run(&hash),

@@ -2,6 +2,7 @@
 //! describes and [`SCHEMA`] numbers.
 
 use crate::error::{CommandError, ExitCode};
+use crate::monitor::Found;
 use crate::progress::Counts;
 use haul_engine::{Cleaned, Summary};
 use haul_model::{Entry, Fault, Kind, Name, is_unsafe_to_show};
@@ -14,7 +15,9 @@ use std::io;
 use std::time::Duration;
 
 mod words;
-pub(crate) use words::{ErrorWord, FateWord, KindWord, OutcomeWord, ReasonWord, SideWord};
+pub(crate) use words::{
+    DifferenceWord, ErrorWord, FateWord, KindWord, OutcomeWord, ReasonWord, SideWord,
+};
 
 /// Changes whenever a field loses its meaning; new fields don't change it.
 pub(crate) const SCHEMA: u32 = 1;
@@ -32,6 +35,8 @@ pub(crate) enum Line<'a> {
     Entry(EntryLine<'a>),
     Hash(HashLine<'a>),
     Stage(StageLine<'a>),
+    Difference(DifferenceLine<'a>),
+    CheckSummary(CheckSummaryLine),
 }
 
 /// `haul copy` has understood its words.
@@ -133,6 +138,30 @@ pub(crate) struct HashLine<'a> {
     #[serde(flatten)]
     pub(crate) path: Path<'a>,
     pub(crate) hash: String,
+}
+
+/// An entry that is not the same on both sides: `haul check`.
+#[derive(Debug, Serialize)]
+pub(crate) struct DifferenceLine<'a> {
+    #[serde(flatten)]
+    path: Path<'a>,
+    kind: KindWord,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    size: Option<u64>,
+    differs: Vec<DifferenceWord>,
+}
+
+/// The figures of a check.
+#[derive(Debug, Serialize)]
+pub(crate) struct CheckSummaryLine {
+    pub(crate) same: u64,
+    pub(crate) different: u64,
+    pub(crate) missing: u64,
+    pub(crate) extra: u64,
+    pub(crate) special: u64,
+    pub(crate) failed: u64,
+    pub(crate) seconds: f64,
+    pub(crate) exit_code: u8,
 }
 
 /// What a copy has left behind: `haul clean`.
@@ -241,7 +270,7 @@ impl SummaryLine {
             skipped,
             special,
             failed,
-            seconds: (time.as_secs_f64() * 1000.0).round() / 1000.0,
+            seconds: seconds(time),
             // What is no number, such as 0 bytes in no time, becomes 0.
             rate: rate as u64,
             exit_code: code.number(),
@@ -270,6 +299,14 @@ impl<'a> EntryLine<'a> {
     }
 }
 
+impl<'a> DifferenceLine<'a> {
+    /// How the entry at `path` differs.
+    pub(crate) fn of(path: &'a [u8], kind: &Kind, found: Found) -> Self {
+        let differs = DifferenceWord::all_of(found);
+        Self { path: Path::of(path), kind: kind.into(), size: size(kind), differs }
+    }
+}
+
 impl<'a> StageLine<'a> {
     /// The leftover at `path`.
     pub(crate) fn of(path: &'a [u8], cleaned: &Cleaned) -> Self {
@@ -291,6 +328,11 @@ impl From<Counts> for ProgressLine {
         let Counts { files_done, files_total, bytes_done, bytes_total, listed_all, .. } = counts;
         Self { files_done, files_total, bytes_done, bytes_total, listed_all }
     }
+}
+
+/// Seconds, to the millisecond.
+pub(crate) fn seconds(time: Duration) -> f64 {
+    (time.as_secs_f64() * 1000.0).round() / 1000.0
 }
 
 /// The size of a regular file.

@@ -1,15 +1,18 @@
 //! Shows what a copy tells while it runs.
 
 use crate::interrupt::Interrupt;
-use crate::json::{self, FileLine, Line, OutcomeWord, Path};
+use crate::json::{self, DifferenceLine, FileLine, Line, OutcomeWord, Path};
 use crate::progress::{Counts, Meter, SHOW_AFTER, Screen};
 use crate::report::{Form, Report};
 use haul_engine::{Event, Monitor, Outcome, Progress, Skip, Summary};
-use haul_model::{Kind, escape_bytes};
+use haul_model::{Differences, Kind, escape_bytes};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+mod compared;
+pub(crate) use compared::{Compared, Found};
 
 /// How often output is written and the progress line drawn.
 const TICK: Duration = Duration::from_millis(100);
@@ -26,6 +29,10 @@ pub(crate) struct Show {
     pub(crate) would_copy: bool,
     /// A line for each file that was skipped.
     pub(crate) skipped: bool,
+    /// The job compares: a line for each entry that differs.
+    pub(crate) differences: bool,
+    /// And for each that is the same.
+    pub(crate) same: bool,
     /// Warnings.
     pub(crate) warnings: bool,
     /// The progress line, or the progress events of `--json`.
@@ -40,6 +47,7 @@ pub(crate) struct CopyMonitor {
     screen: Screen,
     progress: Progress,
     tally: Tally,
+    compared: Compared,
     /// Bytes that the jobs before this one have moved.
     moved_before: AtomicU64,
     report: Mutex<Report>,
@@ -71,6 +79,7 @@ impl CopyMonitor {
             screen,
             progress: Progress::default(),
             tally: Tally::default(),
+            compared: Compared::default(),
             moved_before: AtomicU64::new(0),
             report: Mutex::new(report),
             running: Mutex::new(false),
@@ -132,8 +141,8 @@ impl CopyMonitor {
 
     /// Whether a thread is needed that runs [`CopyMonitor::tick_until`].
     pub(crate) fn needs_ticks(&self) -> bool {
-        let Show { copied, would_copy, skipped, progress, .. } = self.show;
-        copied || would_copy || skipped || progress
+        let Show { copied, would_copy, skipped, differences, progress, .. } = self.show;
+        copied || would_copy || skipped || differences || progress
     }
 
     /// The report, to say something beside events.
@@ -156,6 +165,11 @@ impl CopyMonitor {
         counts
     }
 
+    /// What comparing has found so far.
+    pub(crate) fn compared(&self) -> &Compared {
+        &self.compared
+    }
+
     /// Whether an entry's fate is shown; the answer takes no lock.
     fn shows(&self, kind: &Kind, outcome: &Outcome) -> bool {
         match outcome {
@@ -163,15 +177,24 @@ impl CopyMonitor {
             Outcome::Copied => self.show.copied,
             Outcome::WouldCopy => self.show.would_copy,
             Outcome::Skipped(Skip::Special) => self.show.warnings,
+            Outcome::Differs(found) => {
+                // What is missing with its directory goes without saying.
+                self.show.differences
+                    && (self.show.same || self.form == Form::Json || !found.has(Differences::ABOVE))
+            }
             // That a directory exists is no news.
             Outcome::Skipped(_) => {
                 self.show.skipped && (self.form == Form::Json || *kind != Kind::Dir)
+                    || self.show.same && *kind != Kind::Dir
             }
         }
     }
 
     fn entry(&self, path: &[u8], kind: &Kind, outcome: &Outcome) {
         self.tally.count(kind, outcome);
+        if let Outcome::Differs(found) = outcome {
+            self.compared.count(*found);
+        }
         if !self.shows(kind, outcome) {
             return;
         }
@@ -179,6 +202,13 @@ impl CopyMonitor {
             Outcome::Failed(fault) => self.report().fault(path, fault),
             Outcome::Copied => self.fate(path, kind, OutcomeWord::Copied, None),
             Outcome::WouldCopy => self.fate(path, kind, OutcomeWord::WouldCopy, None),
+            Outcome::Differs(found) => self.difference(path, kind, Found::Differs(*found)),
+            Outcome::Skipped(Skip::Special) if self.show.differences => {
+                self.report().warning(path, "not compared: it would not be copied");
+            }
+            Outcome::Skipped(_) if self.show.same => {
+                self.report().print(format!("same      {}\n", escape_bytes(path)).as_bytes());
+            }
             Outcome::Skipped(skip) => {
                 self.fate(path, kind, OutcomeWord::Skipped, Some(*skip));
                 if *skip == Skip::Special {
@@ -186,6 +216,15 @@ impl CopyMonitor {
                 }
             }
         }
+    }
+
+    /// Tells how an entry differs.
+    fn difference(&self, path: &[u8], kind: &Kind, found: Found) {
+        let line = match self.form {
+            Form::Json => Line::Difference(DifferenceLine::of(path, kind, found)).to_bytes(),
+            Form::Plain => compared::plain_line(path, kind, found).into_bytes(),
+        };
+        self.report().print(&line);
     }
 
     /// Tells the fate of an entry that did not fail.
@@ -211,6 +250,12 @@ impl Monitor for CopyMonitor {
     fn event(&self, event: Event<'_>) {
         match event {
             Event::Entry { path, kind, outcome } => self.entry(path, kind, outcome),
+            Event::Extra { path, kind } => {
+                self.compared.count_extra();
+                if self.show.differences {
+                    self.difference(path, kind, Found::Extra);
+                }
+            }
             Event::Warning { path, message } if self.show.warnings => {
                 self.report().warning(path, message);
             }
@@ -227,6 +272,7 @@ impl Tally {
     fn count(&self, kind: &Kind, outcome: &Outcome) {
         let counter = match outcome {
             Outcome::Failed(_) => &self.failed,
+            Outcome::Differs(_) => return,
             Outcome::Skipped(Skip::Special) => &self.special,
             Outcome::Skipped(_) if *kind == Kind::Dir => return,
             Outcome::Skipped(_) => &self.skipped,

@@ -172,7 +172,9 @@ fn runnable(readme: &str) -> String {
         lines.push(match line.split_once(" in ") {
             Some(("copied nothing", _)) if is_demo => "copied nothing in [..]".to_owned(),
             Some(_) if is_demo => "copied [..] files, [..]".to_owned(),
-            Some((done, time)) if done.starts_with("copied ") => {
+            Some((done, time))
+                if ["copied ", "no difference"].iter().any(|word| done.starts_with(word)) =>
+            {
                 let rest = time.split_once(';').map(|(_, rest)| format!(";{rest}"));
                 format!("{done} in [..]{}", rest.unwrap_or_default())
             }

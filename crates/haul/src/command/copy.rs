@@ -47,16 +47,7 @@ pub(super) fn run(copy: &Copy) -> ExitCode {
 
     let show = show(copy.detail, copy.policy.dry_run);
     let monitor = CopyMonitor::new(show, interrupt.clone(), report, screen.clone());
-    let (summary, error) = thread::scope(|scope| {
-        let (stop, stopped) = mpsc::channel();
-        if monitor.needs_ticks() {
-            let monitor = &monitor;
-            scope.spawn(move || monitor.tick_until(&stopped));
-        }
-        let done = run_steps(steps, &monitor, &interrupt, &screen);
-        drop(stop);
-        done
-    });
+    let (summary, error) = watch_steps(steps, &monitor, &interrupt, &screen);
 
     let mut report = monitor.into_report();
     let code = match error {
@@ -82,10 +73,29 @@ pub(super) fn run(copy: &Copy) -> ExitCode {
     }
 }
 
+/// Runs the steps while the monitor shows how far they are; gives their figures
+/// and the class of the error that decides the exit code.
+pub(super) fn watch_steps(
+    steps: Vec<Step<'_>>,
+    monitor: &CopyMonitor,
+    interrupt: &Interrupt,
+    screen: &Screen,
+) -> (Summary, Option<ErrorKind>) {
+    thread::scope(|scope| {
+        let (stop, stopped) = mpsc::channel();
+        if monitor.needs_ticks() {
+            scope.spawn(move || monitor.tick_until(&stopped));
+        }
+        let done = run_steps(steps, monitor, interrupt, screen);
+        drop(stop);
+        done
+    })
+}
+
 /// One job and where its roles run.
 #[derive(Debug)]
-struct Step<'a> {
-    job: CopyJob,
+pub(super) struct Step<'a> {
+    pub(super) job: CopyJob,
     route: Route<'a>,
 }
 
@@ -102,7 +112,7 @@ enum Route<'a> {
 
 /// The jobs that `copy` takes, with all that can be known to be wrong before
 /// anything is done.
-fn plan(copy: &Copy) -> Result<Vec<Step<'_>>, CommandError> {
+pub(super) fn plan(copy: &Copy) -> Result<Vec<Step<'_>>, CommandError> {
     if let There(_) = copy.dest.place
         && copy.sources.iter().any(|source| source.place != Here)
     {
@@ -122,6 +132,7 @@ fn plan(copy: &Copy) -> Result<Vec<Step<'_>>, CommandError> {
                 recursive: copy.recursive,
                 follow: copy.follow,
                 policy: copy.policy,
+                check: None,
             },
             route: route(&group[0].place, &copy.dest.place),
         })
@@ -234,14 +245,20 @@ fn show(detail: Detail, dry_run: bool) -> Show {
             skipped: true,
             warnings: true,
             progress: Screen::is_terminal(),
+            ..Show::default()
         },
-        Detail::Json => {
-            Show { copied: true, would_copy: true, skipped: true, warnings: true, progress: true }
-        }
+        Detail::Json => Show {
+            copied: true,
+            would_copy: true,
+            skipped: true,
+            warnings: true,
+            progress: true,
+            ..Show::default()
+        },
     }
 }
 
-fn start(copy: &Copy) -> Start<'_> {
+pub(super) fn start(copy: &Copy) -> Start<'_> {
     Start {
         schema: SCHEMA,
         version: env!("CARGO_PKG_VERSION"),

@@ -3,7 +3,7 @@
 use super::*;
 use crate::error::ErrorKind;
 use haul_engine::{Fate, Skip};
-use haul_model::{FaultKind, Side, Timestamp};
+use haul_model::{Differences, FaultKind, Side, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 
 const DOCUMENT: &str = include_str!("../../../../docs/json.md");
@@ -96,6 +96,22 @@ fn samples() -> Vec<Line<'static>> {
             hash: hash.to_owned(),
         }),
         Line::Hash(HashLine { host: None, path: Path::of(b"\xff"), hash: hash.to_owned() }),
+        Line::Difference(DifferenceLine::of(
+            b"photos/a.jpg",
+            &Kind::File { size: 2 << 20 },
+            Found::Differs(Differences::SIZE.with(Differences::TIME)),
+        )),
+        Line::Difference(DifferenceLine::of(b"\xff", &Kind::Dir, Found::Extra)),
+        Line::CheckSummary(CheckSummaryLine {
+            same: 1005,
+            different: 2,
+            missing: 1,
+            extra: 0,
+            special: 0,
+            failed: 0,
+            seconds: 0.41,
+            exit_code: 1,
+        }),
         Line::Stage(StageLine::of(b"backup/.haul-0a1b2c3d4e5f-5f4e3d2c1b0a.part", &kept)),
         Line::Stage(StageLine::of(b"\xff", &Cleaned { target, ..kept.clone() })),
     ]
@@ -180,6 +196,9 @@ fn the_document_names_every_word() {
         ErrorKind::Interrupted,
         ErrorKind::Io,
     ]));
+    let every = Differences::try_from(0xff).expect("known bits");
+    all.extend(words(&DifferenceWord::all_of(Found::Differs(every))));
+    all.extend(words(&DifferenceWord::all_of(Found::Extra)));
     let fates = [Fate::Removed, Fate::WouldRemove, Fate::Kept, Fate::Busy];
     all.extend(words(&fates.map(FateWord::from)));
     all.extend(words(&[KindWord::File, KindWord::Dir, KindWord::Symlink, KindWord::Special]));

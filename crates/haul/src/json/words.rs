@@ -3,8 +3,9 @@
 //! the schema.
 
 use crate::error::ErrorKind;
+use crate::monitor::Found;
 use haul_engine::{Fate, Skip};
-use haul_model::{FaultKind, Kind, Side};
+use haul_model::{Differences, FaultKind, Kind, Side};
 use serde::Serialize;
 
 /// What an entry is.
@@ -24,6 +25,51 @@ pub(crate) enum OutcomeWord {
     Copied,
     Skipped,
     WouldCopy,
+}
+
+/// How an entry of the destination differs.
+#[derive(Debug, Clone, Copy, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum DifferenceWord {
+    Missing,
+    Extra,
+    Kind,
+    Size,
+    Time,
+    Mode,
+    Target,
+    Content,
+}
+
+impl DifferenceWord {
+    /// The words for what was found.
+    pub(crate) fn all_of(found: Found) -> Vec<Self> {
+        let Found::Differs(found) = found else { return vec![Self::Extra] };
+        let words = [
+            (Differences::MISSING, Self::Missing),
+            (Differences::KIND, Self::Kind),
+            (Differences::SIZE, Self::Size),
+            (Differences::TIME, Self::Time),
+            (Differences::MODE, Self::Mode),
+            (Differences::TARGET, Self::Target),
+            (Differences::CONTENT, Self::Content),
+        ];
+        words.into_iter().filter(|(one, _)| found.has(*one)).map(|(_, word)| word).collect()
+    }
+
+    /// The word for people.
+    pub(crate) const fn text(self) -> &'static str {
+        match self {
+            Self::Missing => "missing",
+            Self::Extra => "extra",
+            Self::Kind => "kind",
+            Self::Size => "size",
+            Self::Time => "time",
+            Self::Mode => "mode",
+            Self::Target => "target",
+            Self::Content => "content",
+        }
+    }
 }
 
 /// What became of a leftover.

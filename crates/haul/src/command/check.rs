@@ -1,0 +1,161 @@
+//! `haul check`: the jobs that a copy with the same words would be, compared
+//! instead of copied.
+
+use super::copy::{plan, start, watch_steps};
+use super::end;
+use crate::args::{Check, Detail};
+use crate::error::{CommandError, ErrorKind, ExitCode};
+use crate::interrupt::Interrupt;
+use crate::json::{self, CheckSummaryLine, Line, Start};
+use crate::location::Place;
+use crate::monitor::{CopyMonitor, Show};
+use crate::progress::Screen;
+use crate::quantity;
+use crate::report::{Form, Report};
+use haul_engine::Summary;
+use std::time::{Duration, Instant};
+
+/// Compares, and says what came of it.
+pub(super) fn run(check: &Check) -> ExitCode {
+    let started = Instant::now();
+    let detail = check.copy.detail;
+    let form = if detail == Detail::Json { Form::Json } else { Form::Plain };
+    let screen = Screen::default();
+    let mut report = Report::new(form, screen.clone());
+    if form == Form::Json {
+        report.json(&Line::Start(Start { dry_run: true, ..start(&check.copy) }));
+    }
+    let listening = Interrupt::listen().map_err(|error| CommandError::new(ErrorKind::Io, error));
+    let planned = refuse(check).and_then(|()| Ok((plan(&check.copy)?, listening?)));
+    let (mut steps, interrupt) = match planned {
+        Ok(ready) => ready,
+        Err(error) => {
+            let code = error.kind.exit_code();
+            if form == Form::Plain {
+                return end(report, &error);
+            }
+            report.command_error(&error);
+            let nothing = Figures { same: 0, found: [0; 3], special: 0, failed: 0 };
+            report.json(&Line::CheckSummary(nothing.json(started.elapsed(), code)));
+            report.finish();
+            return code;
+        }
+    };
+    for step in &mut steps {
+        step.job.check = Some(haul_model::Check { content: check.content });
+    }
+    let monitor = CopyMonitor::new(show(detail), interrupt.clone(), report, screen.clone());
+    let (summary, error) = watch_steps(steps, &monitor, &interrupt, &screen);
+    let figures = Figures::of(&summary, monitor.compared().counts());
+    let mut report = monitor.into_report();
+    let code = match error {
+        Some(kind) => kind.exit_code(),
+        None if figures.found != [0; 3] || figures.failed > 0 => ExitCode::SomeFailed,
+        None => ExitCode::Success,
+    };
+    match detail {
+        Detail::Quiet => {}
+        Detail::Json => report.json(&Line::CheckSummary(figures.json(started.elapsed(), code))),
+        Detail::Normal | Detail::Verbose => {
+            report.print(figures.line(started.elapsed()).as_bytes());
+        }
+    }
+    match (code, report.finish()) {
+        (ExitCode::Success, code) => code,
+        (code, _) => code,
+    }
+}
+
+/// Refuses what a copy takes and a check can't tell apart.
+fn refuse(check: &Check) -> Result<(), CommandError> {
+    let copy = &check.copy;
+    let is_remote = |place: &Place| *place != Place::Here;
+    if is_remote(&copy.dest.place) && copy.sources.iter().any(|s| is_remote(&s.place)) {
+        return Err(CommandError::usage(
+            "comparing one host with another is not there yet: run haul on one of them",
+        ));
+    }
+    if copy.sources.len() > 1
+        && let Some(source) = copy.sources.iter().find(|source| source.final_name().is_none())
+    {
+        return Err(CommandError::usage(format!(
+            "{source} has no name of its own, and would be compared with all of {}",
+            copy.dest
+        ))
+        .with_hint("compare it by itself"));
+    }
+    Ok(())
+}
+
+/// What each detail shows.
+fn show(detail: Detail) -> Show {
+    let progress = match detail {
+        Detail::Quiet => return Show::default(),
+        Detail::Json => true,
+        Detail::Normal | Detail::Verbose => Screen::is_terminal(),
+    };
+    let same = detail == Detail::Verbose;
+    Show { differences: true, same, warnings: true, progress, ..Show::default() }
+}
+
+/// What came of it.
+struct Figures {
+    same: u64,
+    /// Those that differ, are missing, and are extra.
+    found: [u64; 3],
+    special: u64,
+    failed: u64,
+}
+
+impl Figures {
+    fn of(summary: &Summary, found: [u64; 3]) -> Self {
+        let Summary { skipped, special, failed, .. } = *summary;
+        Self { same: skipped, found, special, failed }
+    }
+
+    fn json(&self, time: Duration, code: ExitCode) -> CheckSummaryLine {
+        let Self { same, found: [different, missing, extra], special, failed } = *self;
+        let (seconds, exit_code) = (json::seconds(time), code.number());
+        CheckSummaryLine { same, different, missing, extra, special, failed, seconds, exit_code }
+    }
+
+    /// The line at the end.
+    fn line(&self, time: Duration) -> String {
+        let [different, missing, extra] = self.found;
+        let mut parts: Vec<String> =
+            [(different, "different"), (missing, "missing"), (extra, "extra")]
+                .into_iter()
+                .filter(|(n, _)| *n > 0)
+                .map(|(n, word)| format!("{word} {}", quantity::count(n)))
+                .collect();
+        if parts.is_empty() {
+            parts.push("no difference".to_owned());
+        }
+        let mut line = format!("{} in {}", parts.join(", "), quantity::duration(time));
+        for (n, word) in
+            [(self.same, "same"), (self.special, "passed over"), (self.failed, "failed")]
+        {
+            if n > 0 {
+                line.push_str(&format!("; {word} {}", quantity::count(n)));
+            }
+        }
+        line.push('\n');
+        line
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_line_leaves_out_what_is_zero() {
+        let line = |found, failed| {
+            Figures { same: 1005, found, special: 0, failed }.line(Duration::from_millis(410))
+        };
+        insta::assert_snapshot!(line([0; 3], 0) + &line([3, 0, 2], 1), @r"
+        no difference in 0.41 s; same 1,005
+        different 3, extra 2 in 0.41 s; same 1,005; failed 1
+        ");
+    }
+}

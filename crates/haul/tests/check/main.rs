@@ -1,0 +1,266 @@
+//! What a user sees of `haul check`: after a copy the same words find nothing,
+//! and every kind of difference is found and named.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+use common::*;
+use haul_testkit::{Haul, nasty, tree};
+use std::ffi::{OsStr, OsString};
+use std::fs;
+
+/// A check with `flags`, with the words that the copy has.
+fn check<S: AsRef<OsStr>>(scene: &Scene<'_>, flags: &[&str], sources: &[S], dest: &str) -> Haul {
+    let remote = if scene.way == Way::Local { Vec::new() } else { scene.remote() };
+    let there = |path: &OsStr| scene.there(scene.path(path));
+    let here = |path: &OsStr| scene.path(path).into_os_string();
+    let sources = sources.iter().map(|source| match scene.way {
+        Way::Download => there(source.as_ref()),
+        Way::Local | Way::Upload => here(source.as_ref()),
+    });
+    let sources: Vec<OsString> = sources.collect();
+    let dest = match scene.way {
+        Way::Upload => there(dest.as_ref()),
+        Way::Local | Way::Download => here(dest.as_ref()),
+    };
+    scene.haul().arg("check").args(flags).args(remote).arg("--").args(sources).arg(dest)
+}
+
+/// The lines of a check that is expected to find differences.
+#[track_caller]
+fn found<S: AsRef<OsStr>>(
+    scene: &Scene<'_>,
+    flags: &[&str],
+    sources: &[S],
+    dest: &str,
+) -> Vec<String> {
+    let run = check(scene, flags, sources, dest).run().expect_code(1);
+    assert_eq!(run.err(), "", "{run}");
+    let out = run.out();
+    let (lines, last) = out.trim_end().rsplit_once('\n').expect("differences and a summary");
+    assert!(last.contains(" in "), "{last}");
+    lines.lines().map(str::to_owned).collect()
+}
+
+/// A tree with all kinds of things in it.
+fn a_tree(scene: &Scene<'_>) {
+    scene.file("tree/a", "aaaa");
+    scene.file("tree/b", "bbbb");
+    scene.file("tree/empty", "");
+    scene.file("tree/dir/deep/c", vec![7; 3 << 20]);
+    scene.file("tree/dir/d", vec![8; 600 << 10]);
+    scene.file(os(b"tree/odd\xff\n"), "odd");
+    scene.mkdir("tree/hollow");
+    scene.symlink("a", "tree/link");
+    scene.symlink("nowhere", "tree/dangling");
+    mode(scene.path("tree/dir"), 0o700);
+}
+
+fn copied(scene: &Scene<'_>) {
+    a_tree(scene);
+    scene.copy(&["-r"], &["tree"], "to/").run().expect_ok();
+}
+
+#[test]
+fn after_a_copy_the_same_words_find_no_difference() {
+    each_way(|scene| {
+        a_tree(scene);
+        scene.mkdir("there");
+        scene.file("file", "one");
+        let cases: [(&[&str], &[&str], &str); 6] = [
+            (&["-r"], &["tree"], "there"),
+            (&["-r"], &["tree"], "made/"),
+            (&["-r"], &["tree"], "renamed"),
+            (&["-r"], &["tree", "file"], "there/"),
+            (&[], &["file"], "other"),
+            (&["-r"], &["tree/."], "flat/"),
+        ];
+        for (flags, sources, dest) in cases {
+            scene.copy(flags, sources, dest).run().expect_ok();
+            for more in [&[][..], &["--content"]] {
+                let flags = [flags, more].concat();
+                let run = check(scene, &flags, sources, dest).run().expect_ok();
+                assert!(run.out().starts_with("no difference in "), "{run}");
+                assert_eq!(run.out().lines().count(), 1, "{run}");
+                let run = check(scene, &[&flags[..], &["-q"]].concat(), sources, dest).run();
+                assert_eq!(run.expect_ok().out(), "");
+            }
+        }
+        // Links that are followed are compared with what they lead to.
+        fs::remove_file(scene.path("tree/dangling")).expect("removed");
+        scene.copy(&["-rL"], &["tree"], "followed").run().expect_ok();
+        check(scene, &["-rL", "-c"], &["tree"], "followed").run().expect_ok();
+        let lines = found(scene, &["-r"], &["tree"], "followed");
+        assert_eq!(lines, ["differs   tree/link (kind)"]);
+    });
+}
+
+#[test]
+fn every_kind_of_difference_is_named() {
+    each_way(|scene| {
+        copied(scene);
+        let at = |name: &str| scene.path(format!("to/tree/{name}"));
+        fs::write(at("a"), "longer than before").expect("written");
+        nasty::set_mtime(at("b"), 5, 6).expect("a time");
+        mode(at("empty"), 0o600);
+        mode(scene.path("tree/empty"), 0o644);
+        mode(at("dir"), 0o750);
+        fs::remove_file(at("link")).expect("removed");
+        scene.symlink("elsewhere", "to/tree/link");
+        fs::remove_file(at("dangling")).expect("removed");
+        fs::create_dir(at("dangling")).expect("made");
+        scene.file("to/tree/dangling/in it", "x");
+        fs::remove_dir_all(at("dir/deep")).expect("removed");
+        fs::remove_file(scene.path(os(b"to/tree/odd\xff\n"))).expect("removed");
+        scene.file("to/tree/hollow/extra", "x");
+        scene.file("to/tree/more/in it", "x");
+        scene.file("to/beside", "is no part of it");
+        let lines = found(scene, &["-r"], &["tree"], "to/");
+        let mut expected = vec![
+            "differs   tree/a (size, time)",
+            "differs   tree/b (time)",
+            "differs   tree/dangling (kind)",
+            "differs   tree/dir/ (mode)",
+            "differs   tree/empty (mode)",
+            "differs   tree/link (target)",
+            "extra     tree/hollow/extra",
+            "extra     tree/more/",
+            "missing   tree/dir/deep/",
+            "missing   tree/odd\\xff\\n",
+        ];
+        let mut lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+        lines.sort_unstable();
+        expected.sort_unstable();
+        assert_eq!(lines, expected);
+        // All of what is missing is told where it is asked for.
+        let lines = found(scene, &["-rv"], &["tree"], "to/");
+        assert!(lines.contains(&"missing   tree/dir/deep/c".to_owned()), "{lines:?}");
+        assert!(lines.contains(&"same      tree/dir/d".to_owned()), "{lines:?}");
+        // Nothing was changed.
+        assert!(!scene.exists("to/tree/dir/deep") && scene.read("to/tree/a").len() > 4);
+    });
+}
+
+#[test]
+fn contents_are_compared_only_when_that_is_asked_for() {
+    each_way(|scene| {
+        copied(scene);
+        // One byte in the middle, with size and time as they were.
+        for (name, at) in [("dir/deep/c", 2 << 20), ("a", 2), ("dir/d", 0)] {
+            let path = scene.path(format!("to/tree/{name}"));
+            let stat = fs::metadata(&path).expect("it is there");
+            let mut content = fs::read(&path).expect("read");
+            content[at] ^= 1;
+            fs::write(&path, content).expect("written");
+            let mtime = stat.modified().expect("a time");
+            fs::File::options()
+                .write(true)
+                .open(&path)
+                .expect("opened")
+                .set_modified(mtime)
+                .expect("set");
+        }
+        check(scene, &["-r"], &["tree"], "to/").run().expect_ok();
+        let mut lines = found(scene, &["-r", "--content"], &["tree"], "to/");
+        lines.sort_unstable();
+        let expected =
+            ["a", "dir/d", "dir/deep/c"].map(|name| format!("differs   tree/{name} (content)"));
+        assert_eq!(lines, expected);
+    });
+}
+
+#[test]
+fn many_files_are_compared_by_content_without_sending_it() {
+    each_way(|scene| {
+        for n in 0..700 {
+            scene.file(format!("tree/{:02}/{n}", n % 9), vec![n as u8; 3000 + n]);
+        }
+        tree::random_file(scene.path("tree/large"), 9 << 20, 3).expect("a file");
+        scene.copy(&["-r"], &["tree"], "to").run().expect_ok();
+        let run = check(scene, &["-rc", "--json"], &["tree"], "to").run().expect_ok();
+        let last = run.out().lines().last().expect("a summary").to_owned();
+        assert!(last.contains("\"same\":701,\"different\":0,\"missing\":0,\"extra\":0"), "{last}");
+    });
+}
+
+#[test]
+fn what_can_not_be_compared_is_an_error_and_no_extra() {
+    each_way_as_nobody(|scene| {
+        a_tree(scene);
+        scene.give_to_nobody("");
+        scene.copy(&["-r"], &["tree"], "to").run().expect_ok();
+        mode(scene.path("tree/a"), 0o000);
+        mode(scene.path("to/b"), 0o000);
+        mode(scene.path("tree/dir"), 0o000);
+        let run = check(scene, &["-rc"], &["tree"], "to").run().expect_code(1);
+        let errors = errors(&run);
+        assert_eq!(errors.len(), 3, "{run}");
+        for (path, cause) in [("tree/a", "open"), ("tree/b", "open"), ("tree/dir", "open")] {
+            let told = errors.iter().any(|e| e.starts_with(&format!("{path}: can't {cause}")));
+            assert!(told, "{path}: {run}");
+        }
+        assert!(!run.out().contains("extra"), "{run}");
+    });
+}
+
+#[test]
+fn haul_s_own_files_and_special_ones_are_no_differences() {
+    each_way(|scene| {
+        copied(scene);
+        run(std::process::Command::new("mkfifo").arg(scene.path("tree/pipe")));
+        scene.file("tree/.haul-0123456789abcdef", "left");
+        scene.file("to/tree/.haul-0123456789abcdee", "left");
+        let run = check(scene, &["-r"], &["tree"], "to/").run().expect_ok();
+        assert!(run.out().contains("; passed over 2"), "{run}");
+        assert_eq!(run.err().matches("haul: warning: ").count(), 2, "{run}");
+    });
+}
+
+#[test]
+fn json_tells_each_difference() {
+    each_way(|scene| {
+        copied(scene);
+        fs::write(scene.path("to/tree/a"), "x").expect("written");
+        scene.file("to/tree/more", "x");
+        let run = check(scene, &["-r", "--json"], &["tree"], "to/").run().expect_code(1);
+        let out = run.out();
+        for line in [
+            "{\"type\":\"start\",",
+            "{\"type\":\"difference\",\"path\":\"tree/a\",\"kind\":\"file\",\"size\":4,\"differs\":[\"size\",\"time\"]}",
+            "{\"type\":\"difference\",\"path\":\"tree/more\",\"kind\":\"file\",\"size\":1,\"differs\":[\"extra\"]}",
+            "{\"type\":\"check_summary\",",
+        ] {
+            assert!(out.contains(line), "{line} in {out}");
+        }
+        assert!(out.contains("\"different\":1,\"missing\":0,\"extra\":1"), "{out}");
+    });
+}
+
+#[test]
+fn what_is_not_there_at_all() {
+    each_way(|scene| {
+        scene.file("file", "x");
+        assert_eq!(found(scene, &[], &["file"], "gone"), ["missing   file"]);
+        scene.file("tree/a", "x");
+        assert_eq!(found(scene, &["-r"], &["tree"], "gone/"), ["missing   tree/"]);
+        assert_eq!(found(scene, &["-r"], &["tree/."], "gone/"), ["missing   ./"]);
+        assert!(!scene.exists("gone"), "it was made");
+        check(scene, &["-r"], &["tree"], "gone/deeper/").run().expect_code(4);
+        let run = check(scene, &[], &["lost"], "file").run().expect_code(1);
+        assert!(run.err().contains("nothing is there"), "{run}");
+        let run = check(scene, &[], &["tree"], "file").run().expect_code(1);
+        assert!(run.err().contains("use -r"), "{run}");
+    });
+}
+
+#[test]
+fn words_that_mean_nothing_are_refused() {
+    let world = World::new();
+    let scene = world.scene(Way::Local);
+    scene.file("a", "x");
+    let run = scene.haul().args(["check", "a:x", "b:y"]).run().expect_code(2);
+    assert_one_error(&run, "", "comparing one host with another is not there yet", "");
+    let run = scene.haul().args(["check", "-r", "a", ".", "to"]).run().expect_code(2);
+    assert_one_error(&run, ". has no name of its own", "all of to", "by itself");
+    scene.haul().args(["check", "a"]).run().expect_code(2);
+}
