@@ -2,15 +2,13 @@
 //! in order, holes left out of reading.
 
 use crate::control::Control;
+use crate::copy;
 use crate::tree::SourceFile;
 use haul_model::{ContentHasher, Fault, FaultKind, Side};
 use haul_proto::FileSeal;
 
 /// Bytes that are read at once.
 const READ_LEN: u64 = 1 << 20;
-
-/// Bytes of a hole that are hashed between two looks at whether the job goes on.
-const HOLE_STEP_LEN: u64 = 64 << 20;
 
 /// Hashes `file`; `scratch` is a buffer that is kept from file to file.
 ///
@@ -31,15 +29,12 @@ pub(crate) fn seal_of(
     while hasher.len() < seal.size {
         let data = file.next_data(hasher.len()).map_err(read)?;
         let data = data.unwrap_or(seal.size..seal.size);
+        copy::hash_hole(&mut hasher, data.start, control).ok_or_else(copy::interrupted)?;
         while hasher.len() < data.end {
             if control.stopped() {
-                return Err(Fault::new(Side::Source, FaultKind::Io, "interrupted"));
+                return Err(copy::interrupted());
             }
             let at = hasher.len();
-            if at < data.start {
-                hasher.update_zeros((data.start - at).min(HOLE_STEP_LEN));
-                continue;
-            }
             let part = &mut scratch[..(data.end - at).min(READ_LEN) as usize];
             if file.read_at(part, at).map_err(read)? < part.len() {
                 return Err(changed());

@@ -125,7 +125,8 @@ fn a_stage_is_locked_until_it_has_its_name() {
     let stage = Begun::create_named(Arc::clone(&dir)).expect("begun");
     let proof = Verified::by_local_copy(0, 0).expect("equal");
     assert_eq!(fates(&dir, false), [Fate::Busy]);
-    stage.publish(proof, &name("a"), 0o400, TIME, Placement::New).expect("published");
+    let sealed = stage.seal(proof, 0o400, TIME).expect("sealed");
+    sealed.publish(&name("a"), Placement::New).expect("published");
     assert_eq!(fates(&dir, false), []);
     assert_eq!(count(&temp), 1);
 }
