@@ -39,7 +39,7 @@ pub fn drop_cached(file: &File, range: Range<u64>) {
 }
 
 /// Whether the byte at `offset` of `file` is in the page cache; `true` where
-/// the system doesn't tell.
+/// the system doesn't tell. If it is not, the look may have begun to read it.
 pub fn is_cached(file: &File, offset: u64) -> bool {
     #[cfg(target_os = "linux")]
     {

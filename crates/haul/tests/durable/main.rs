@@ -6,7 +6,10 @@ mod common;
 
 use common::*;
 use haul_testkit::{Compare, FileSystem, Mount, assert_same, assert_same_with, snapshot, tree};
+use std::ffi::OsString;
 use std::fs;
+use std::path::Path;
+use std::process::Command;
 
 /// Room for what the tests copy, and for a second copy.
 const ROOM: u64 = 400 << 20;
@@ -94,4 +97,40 @@ fn verifying_works_where_nothing_but_memory_is() {
         assert_same(&scene.snapshot("src"), &snapshot(mount.join("to")).expect("a tree"));
         assert_no_strays(mount.path());
     });
+}
+
+/// Bytes of a file that are in the page cache.
+fn resident(path: &Path) -> u64 {
+    let said = Command::new("fincore").args(["-b", "-n", "-o", "RES"]).arg(path).output();
+    let text = String::from_utf8(said.expect("fincore").stdout).expect("a figure");
+    text.trim().parse().expect("a figure")
+}
+
+#[test]
+fn what_was_not_in_memory_before_a_large_copy_is_not_left_there() {
+    each_way(|scene| {
+        let Some(mount) = ext4() else { return };
+        scene.symlink(mount.path(), "disk");
+        let source = scene.path("disk/big");
+        tree::random_file(&source, LARGE, 6).expect("a file");
+        fs::File::open(&source).expect("opened").sync_all().expect("synced");
+        scene.mkdir("to");
+        scene.copy(&[], &["disk/big"], "to/warm").run().expect_ok();
+        assert!(resident(&source) > LARGE - (1 << 20), "a warm file was dropped");
+
+        let forget = ["oflag=nocache", "conv=notrunc,fdatasync", "count=0", "status=none"];
+        run(Command::new("dd").arg("if=/dev/null").arg(os_of("of=", &source)).args(forget));
+        assert!(resident(&source) < 1 << 20);
+        scene.copy(&[], &["disk/big"], "to/cold").run().expect_ok();
+        // The last pieces may be on their way still.
+        let left = resident(&source);
+        assert!(left < LARGE / 3, "{left} bytes were left in memory");
+    });
+}
+
+/// `prefix` and a path, as one word.
+fn os_of(prefix: &str, path: &Path) -> OsString {
+    let mut word = OsString::from(prefix);
+    word.push(path);
+    word
 }
