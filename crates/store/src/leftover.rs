@@ -14,6 +14,7 @@ use haul_sys::{Dir, Stat};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
+use std::time::Duration;
 
 /// What was found in one directory, in the order of the names.
 #[derive(Debug)]
@@ -186,7 +187,7 @@ impl Leftover<'_> {
             }
             // Without a journal nobody is at it. One is made for its lock.
             None if dry_run => None,
-            None => match partial::lock_journal(dir, &names.journal) {
+            None => match partial::lock_journal(dir, &names.journal, Duration::ZERO) {
                 Err(error) if error.kind() == io::ErrorKind::ResourceBusy => return Ok(cleaned),
                 lock => Some(lock?),
             },

@@ -21,7 +21,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Files from this length on, in bytes, are staged so that they can be resumed:
 /// below it, copying anew costs less than keeping a journal.
@@ -30,6 +30,14 @@ pub const RESUME_LEN_MIN: u64 = 64 << 20;
 /// How often a journal is opened anew because it vanished between opening and
 /// locking it.
 const LOCK_ATTEMPTS_MAX: usize = 8;
+
+/// How long is waited for another process that has the journal: one that is
+/// about to end makes a last checkpoint, and one that was killed while it waited
+/// for the disk keeps its lock until the disk has answered.
+const LOCK_WAIT_MAX: Duration = Duration::from_secs(3);
+
+/// How often is looked whether it has ended.
+const LOCK_POLL: Duration = Duration::from_millis(10);
 
 /// The files of a resumable stage, locked.
 #[derive(Debug)]
@@ -96,7 +104,7 @@ pub(crate) fn open(
     pace: Pace,
 ) -> io::Result<Opened> {
     let names = Names::of(name, source);
-    let journal = lock_journal(dir, &names.journal)?;
+    let journal = lock_journal(dir, &names.journal, LOCK_WAIT_MAX)?;
     let file = match dir.open_private(&names.part) {
         // It got its final mode, and was not renamed any more.
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
@@ -329,7 +337,7 @@ impl StaleStages {
 /// Removes both files, unless another process is at them.
 fn remove(names: &Names, dir: &Dir) {
     let there = dir.has_private(&names.journal) || dir.has_private(&names.part);
-    if there && lock_journal(dir, &names.journal).is_ok() {
+    if there && lock_journal(dir, &names.journal, Duration::ZERO).is_ok() {
         // What can't be removed now is found by the next run. The journal goes
         // last: as long as it is there, its lock is.
         let _ = dir.remove_private(&names.part);
@@ -337,13 +345,21 @@ fn remove(names: &Names, dir: &Dir) {
     }
 }
 
-/// Opens and locks the journal `name`, made if it is missing.
-pub(crate) fn lock_journal(dir: &Dir, name: &str) -> io::Result<File> {
-    for _ in 0..LOCK_ATTEMPTS_MAX {
+/// Opens and locks the journal `name`, made if it is missing; waits that long
+/// for another process that has it.
+pub(crate) fn lock_journal(dir: &Dir, name: &str, wait: Duration) -> io::Result<File> {
+    let end = Instant::now() + wait;
+    let mut attempts = 0;
+    while attempts < LOCK_ATTEMPTS_MAX {
         let file = dir.open_private(name)?;
         if !haul_sys::try_lock(&file)? {
             if !dir.private_is(name, &file)? {
                 // Whoever has it is removing it.
+                attempts += 1;
+                continue;
+            }
+            if Instant::now() < end {
+                std::thread::sleep(LOCK_POLL);
                 continue;
             }
             return Err(io::Error::new(
@@ -355,6 +371,7 @@ pub(crate) fn lock_journal(dir: &Dir, name: &str) -> io::Result<File> {
         if dir.private_is(name, &file)? {
             return Ok(file);
         }
+        attempts += 1;
     }
     Err(io::ErrorKind::ResourceBusy.into())
 }
