@@ -10,7 +10,8 @@
 //! What is durable, and when:
 //! - `fdatasync` of a file: its content and its length. `fsync`: its mode, its
 //!   owner and its times as well.
-//! - `fsync` of a directory: the names in it, its own mode and times.
+//! - `fsync` of a directory: the names in it, its own mode and times, and those
+//!   of symbolic links in it, which can't be synced by themselves.
 //! - Names otherwise: [`Names`].
 //!
 //! Inode numbers are never used twice, and hard links and renames stay inside

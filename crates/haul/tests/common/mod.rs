@@ -63,7 +63,12 @@ impl World {
 
     /// What is done in one way, in a directory of its own.
     pub(crate) fn scene(&self, way: Way) -> Scene<'_> {
-        let dir = self.path().join(format!("{way:?}").to_lowercase());
+        self.scene_called(&format!("{way:?}").to_lowercase(), way)
+    }
+
+    /// The same, in the directory `name`, for several of one way.
+    pub(crate) fn scene_called(&self, name: &str, way: Way) -> Scene<'_> {
+        let dir = self.path().join(name);
         fs::create_dir(&dir).expect("a directory");
         Scene { way, dir, world: self, rsh: None, program: HAUL.into(), nobody: false }
     }

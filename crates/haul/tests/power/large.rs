@@ -33,16 +33,20 @@ fn a_copy_whose_power_was_cut_goes_on_from_its_last_checkpoint() {
 
 #[test]
 fn a_checkpoint_that_fails_fails_the_file() {
-    each_way(|scene| {
-        let Some(target) = Target::new(scene, Names::Journaled) else { return };
-        tree::random_file(scene.path("big"), LEN, 7).expect("a file");
-        fs::write(scene.path("to/big"), "old").expect("written");
-        target.disk.throttle(RATE);
-        target.disk.fail_sync(1 + scene.way as u64);
-        let run = scene.copy(&[], &["big"], "to/").run().expect_code(1);
-        assert_one_error(&run, "big: ", "Input/output error", "");
-        assert_eq!(scene.read("to/big"), "old");
-        assert_eq!(scene.list("to/"), ["big"], "something of haul's is left");
-        assert_eq!(target.finish(), LEN, "what may be lost counts");
-    });
+    each_of(
+        &[Way::Local],
+        |_| {},
+        |scene| {
+            let Some(target) = Target::new(scene, Names::Journaled) else { return };
+            tree::random_file(scene.path("big"), LEN, 7).expect("a file");
+            fs::write(scene.path("to/big"), "old").expect("written");
+            target.disk.throttle(RATE);
+            target.disk.fail_sync(1);
+            let run = scene.copy(&[], &["big"], "to/").run().expect_code(1);
+            assert_one_error(&run, "big: ", "Input/output error", "");
+            assert_eq!(scene.read("to/big"), "old");
+            assert_eq!(scene.list("to/"), ["big"], "something of haul's is left");
+            assert_eq!(target.finish(), LEN, "what may be lost counts");
+        },
+    );
 }

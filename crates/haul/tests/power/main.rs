@@ -7,6 +7,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod durable;
 mod interrupted;
 mod large;
 

@@ -5,6 +5,7 @@ use crate::{BLOCK, LEN, SOON, finish, left, make_big, on_record};
 use haul_testkit::content::Stream;
 use haul_testkit::proc::{self, Signal};
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
 /// Kills in each way and for each victim, unless `HAUL_TEST_KILLS` says more.
@@ -12,6 +13,10 @@ const KILLS: u64 = 8;
 
 /// The longest that a copy is left alone, in milliseconds.
 const PAUSE_MAX_MS: u64 = 60;
+
+/// Blocks that may be there without a record when a process dies, and are moved
+/// again: those that are being written, and those that wait for their turn.
+const AGAIN_MAX: u64 = 6;
 
 /// Who is killed.
 #[derive(Debug, Clone, Copy)]
@@ -24,6 +29,13 @@ enum Victim {
 fn kills() -> u64 {
     std::env::var("HAUL_TEST_KILLS")
         .map_or(KILLS, |n| n.parse().expect("HAUL_TEST_KILLS is a number"))
+}
+
+/// Bytes of the stage that were written.
+fn written(scene: &Scene<'_>) -> u64 {
+    const BLOCK_OF_STAT: u64 = 512;
+    let parts = left(scene, ".part");
+    parts.iter().map(|part| fs::metadata(part).expect("there").blocks() * BLOCK_OF_STAT).sum()
 }
 
 /// Kills copies in a row until one ends by itself; what was on record at the
@@ -54,6 +66,8 @@ fn kill_until_done(scene: &Scene<'_>, victims: &[Victim]) {
         std::thread::sleep(Duration::from_millis(80));
         let after = on_record(scene);
         if left(scene, "big").is_empty() {
+            let again = written(scene).saturating_sub(after * BLOCK).div_ceil(BLOCK);
+            assert!(again <= AGAIN_MAX, "{victim:?}: {again} blocks have no record");
             assert!(after >= before, "{victim:?}: {before} blocks were there, {after} are");
             continued += u64::from(before > 0);
             continue;

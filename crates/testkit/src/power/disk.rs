@@ -391,10 +391,21 @@ impl State {
         if is_file && data_only && !all {
             return;
         }
+        let log = std::mem::take(&mut self.log);
+        let links = self.links_in(ino);
         let (settled, left) =
-            std::mem::take(&mut self.log).into_iter().partition(|c| all || c.object() == ino);
+            log.into_iter().partition(|c| all || c.object() == ino || links.contains(&c.object()));
         self.log = left;
         self.make_durable(settled);
+    }
+
+    /// The symbolic links in a directory.
+    fn links_in(&self, dir: u64) -> Vec<u64> {
+        let Some(Node { body: Body::Dir(body), .. }) = self.nodes.get(&dir) else {
+            return Vec::new();
+        };
+        let is_link = |ino: &u64| matches!(self.nodes[ino].body, Body::Link(_));
+        body.now.values().copied().filter(is_link).collect()
     }
 
     /// Does to the medium what was done before its eyes.

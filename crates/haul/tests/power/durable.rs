@@ -1,0 +1,142 @@
+//! What `--sync` promises, on a file system that keeps no more than POSIX
+//! demands.
+
+use super::*;
+use haul_testkit::content::Stream;
+use haul_testkit::{Compare, Snapshot, assert_same, assert_same_with, snapshot};
+
+/// Cuts, unless `HAUL_TEST_CUTS` says more.
+const CUTS: u64 = 12;
+
+/// A file that is staged so that it can be resumed, in bytes.
+const LARGE: u64 = (64 << 20) + 4321;
+
+fn cuts() -> u64 {
+    std::env::var("HAUL_TEST_CUTS").map_or(CUTS, |n| n.parse().expect("HAUL_TEST_CUTS is a number"))
+}
+
+/// A tree with files of the sizes that are treated in their own way, but for
+/// the largest.
+fn make_source(scene: &Scene<'_>) {
+    tree::many(scene.path("src"), 12, 300, 3, 1).expect("a tree");
+    tree::random_file(scene.path("src/middle"), 1_333_333, 2).expect("a file");
+    fs::write(scene.path("src/nothing"), "").expect("a file");
+    mode(scene.path("src/nothing"), 0o751);
+    std::os::unix::fs::symlink("middle", scene.path("src/link")).expect("a link");
+    scene.mkdir("src/empty");
+}
+
+#[test]
+fn all_that_was_copied_before_exit_code_0_is_there_after_a_cut() {
+    each_way(|scene| {
+        let Some(mut target) = Target::new(scene, Names::Posix) else { return };
+        make_source(scene);
+        tree::random_file(scene.path("src/large"), LARGE, 3).expect("a file");
+        scene.copy(&["-r", "--sync"], &["src"], "to/").run().expect_ok();
+        target.cut(Loss::Everything, 0);
+        assert_same(&scene.snapshot("src"), &scene.snapshot("to/src"));
+
+        // Once more into what is there: replaced, added, and left alone.
+        tree::random_file(scene.path("src/middle"), 1_000_000, 5).expect("a file");
+        tree::random_file(scene.path("src/dir-001/new"), 70_000, 6).expect("a file");
+        scene.copy(&["-r", "--sync"], &["src"], "to/").run().expect_ok();
+        target.cut(Loss::Everything, 0);
+        assert_same(&scene.snapshot("src"), &scene.snapshot("to/src"));
+        assert_eq!(scene.list("to/").iter().filter(|path| path.contains(".haul-")).count(), 0);
+    });
+}
+
+/// The paths of all files but those that have a private name of haul's.
+fn files(tree: &Snapshot) -> Vec<String> {
+    let paths = tree.files().map(|(path, _)| String::from_utf8_lossy(path).into_owned());
+    paths.filter(|path| !path.contains(".haul-")).collect()
+}
+
+#[test]
+fn at_any_moment_a_name_shows_the_old_content_or_the_new_one() {
+    let world = World::new();
+    for seed in 0..cuts() {
+        let scene = world.scene_called(&format!("cut-{seed}"), Way::Local);
+        let names = if seed % 2 == 0 { Names::Posix } else { Names::Journaled };
+        let loss = Loss::ALL[(seed % 3) as usize];
+        let Some(mut target) = Target::new(&scene, names) else { return };
+        make_source(&scene);
+        // A link that leads to the right place is left alone, whatever its time,
+        // which can't be made durable before its name.
+        fs::remove_file(scene.path("src/link")).expect("removed");
+        fs::create_dir(scene.path("to/src")).expect("a directory");
+        fs::write(scene.path("to/src/middle"), "old").expect("written");
+        target.disk.sync_all();
+        let mut random = Stream::new(seed);
+        // A whole copy takes somewhat more.
+        let after = random.below(100);
+        let hint = format!("seed {seed}: {names:?} {loss:?} after {after}");
+        target.disk.cut_after(after);
+        let first = scene.copy(&["-r", "--sync", "-q"], &["src"], "to/").run();
+        target.cut(loss, random.next_u64());
+
+        let source = scene.snapshot("src");
+        if first.code == Some(0) {
+            assert_same(&source, &scene.snapshot("to/src"));
+        }
+        for name in files(&scene.snapshot("to/src")) {
+            let there = scene.path(format!("to/src/{name}"));
+            let old = name == "middle" && fs::read(&there).expect("read") == b"old";
+            let same = || {
+                let wanted = fs::read(scene.path(format!("src/{name}"))).expect("read");
+                fs::read(&there).expect("read") == wanted
+            };
+            assert!(old || same(), "{name} is neither: {hint}");
+        }
+
+        scene.copy(&["-r", "--sync", "-q"], &["src"], "to/").run().expect_ok();
+        target.cut(Loss::Everything, 0);
+        // A stage that has no journal is left by what dies without a word, where
+        // the file system knows no files without a name.
+        let is_stray = |path: &String| path.contains(".haul-");
+        for stray in scene.list("to/src").into_iter().filter(is_stray) {
+            fs::remove_file(scene.path(format!("to/src/{stray}"))).expect("removed");
+        }
+        let found = snapshot(scene.path("to/src")).expect("a tree");
+        assert_same_with(&source, &found, Compare::everything().ignoring_dir_mtimes());
+    }
+}
+
+#[test]
+fn a_file_that_can_not_be_made_durable_fails_and_the_old_one_stays() {
+    for (len, ways) in [(300, &Way::ALL[..]), (1_000_000, &Way::ALL), (LARGE, &[Way::Local])] {
+        each_of(
+            ways,
+            |_| {},
+            |scene| {
+                let Some(mut target) = Target::new(scene, Names::Posix) else { return };
+                tree::random_file(scene.path("big"), len, 7).expect("a file");
+                fs::write(scene.path("to/big"), "old").expect("written");
+                target.disk.sync_all();
+                target.disk.fail_sync(1);
+                let run = scene.copy(&["--sync"], &["big"], "to/").run().expect_code(1);
+                assert_one_error(&run, "big: ", "Input/output error", "");
+                assert_eq!(scene.read("to/big"), "old");
+                assert_eq!(scene.list("to/"), ["big"], "something of haul's is left");
+                // The system has told it once: nothing of it may count.
+                let run = scene.copy(&["--sync", "--json"], &["big"], "to/").run().expect_ok();
+                assert_eq!(moved(&run), len);
+                target.cut(Loss::Everything, 0);
+                assert_eq!(target.finish(), 0);
+            },
+        );
+    }
+}
+
+#[test]
+fn names_that_can_not_be_made_durable_fail_the_job() {
+    each_way(|scene| {
+        let Some(target) = Target::new(scene, Names::Posix) else { return };
+        fs::write(scene.path("big"), "content").expect("written");
+        // The content is the first.
+        target.disk.fail_sync(2);
+        let run = scene.copy(&["--sync"], &["big"], "to/").run();
+        assert_ne!(run.code, Some(0), "{run}");
+        assert!(run.err().contains("Input/output error"), "{run}");
+    });
+}
