@@ -2,7 +2,7 @@
 //! where it can, moved inside the kernel where that is possible, else read and
 //! written. Holes stay holes.
 
-use crate::control::Control;
+use crate::control::{CANCEL_POLL, Control};
 use crate::dirs::lock;
 use crate::tree::{SealedFile, SourceFile, StagedFile, changed, check_size};
 use haul_model::{
@@ -12,7 +12,7 @@ use haul_sys::DIRECT_ALIGN;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Condvar, Mutex, PoisonError};
 
 /// Files up to this size, in bytes, are read and written in one go: for them
 /// two calls with a warm buffer are cheaper than asking the kernel how.
@@ -29,6 +29,14 @@ const PART_LEN: usize = 512 << 10;
 /// Threads that help to copy one large file, at most: more than this only wait
 /// for memory.
 const HELPERS_MAX: usize = 3;
+
+/// Blocks from the first one that is not on record yet that are worked on, at
+/// most: what a process that dies leaves to be copied again. A little more than
+/// there are threads, so that one that is held up doesn't stop the others.
+const AHEAD_MAX: u64 = 6;
+
+/// What the next block is set to when nothing more is to be done.
+const NOTHING_LEFT: u64 = u64::MAX / 2;
 
 /// Bytes of a hole that are hashed between two looks at whether the job goes on.
 const HOLE_STEP_LEN: u64 = 64 << 20;
@@ -152,6 +160,22 @@ pub(crate) fn blocks(
     let next = AtomicU64::new(done.len() as u64);
     let len = done.len() as u64 * BLOCK_LEN;
     let order = Mutex::new(Order { done, len, waiting: BTreeMap::new(), moved });
+    let recorded = Condvar::new();
+    // Waits until block `index` is not too far ahead; `false` if the copy ends.
+    // Whoever has the block that is recorded next never waits.
+    let may_begin = |index: u64| {
+        let mut order = lock(&order);
+        while index >= order.done.len() as u64 + AHEAD_MAX {
+            if control.stopped() || next.load(Ordering::Relaxed) >= NOTHING_LEFT {
+                return false;
+            }
+            order = match recorded.wait_timeout(order, CANCEL_POLL) {
+                Ok((order, _)) => order,
+                Err(poisoned) => poisoned.into_inner().0,
+            };
+        }
+        true
+    };
     let copy_blocks = || -> Result<(), Fault> {
         let mut buffer = vec![0; PART_LEN];
         loop {
@@ -160,8 +184,13 @@ pub(crate) fn blocks(
             if start >= size {
                 return Ok(());
             }
+            let goes_on = may_begin(index);
             if control.stopped() {
                 return Err(interrupted());
+            }
+            if !goes_on {
+                // Another thread has failed, and says why.
+                return Ok(());
             }
             let end = size.min(start + BLOCK_LEN);
             let mut hasher = BlockHasher::new(index);
@@ -176,6 +205,7 @@ pub(crate) fn blocks(
             }
             source.release(start);
             lock(&order).add(stage, index, end - start, hasher.finish())?;
+            recorded.notify_all();
         }
     };
     with_helpers(&next, copy_blocks)?;
@@ -192,7 +222,7 @@ fn with_helpers(
     let work_or_stop = || {
         let worked = work();
         if worked.is_err() {
-            next.store(u64::MAX / 2, Ordering::Relaxed);
+            next.store(NOTHING_LEFT, Ordering::Relaxed);
         }
         worked
     };
