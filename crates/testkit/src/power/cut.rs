@@ -62,6 +62,7 @@ impl Disk {
             }
         }
         state.forget_unreachable();
+        state.boot += 1;
         state.power_on();
     }
 }

@@ -48,6 +48,10 @@ pub(super) struct State {
     pub(super) log: Vec<Change>,
     /// The power is off.
     pub(super) off: bool,
+    /// How often it was lost.
+    pub(super) boot: u64,
+    /// Whoever asks now had the disk mounted before it was lost.
+    too_late: bool,
     /// Modifying operations so far.
     steps: u64,
     /// The power goes off when that many operations were done.
@@ -140,6 +144,8 @@ impl Disk {
             next_ino: ROOT + 1,
             log: Vec::new(),
             off: false,
+            boot: 0,
+            too_late: false,
             steps: 0,
             off_at: None,
             sync_fails_in: None,
@@ -150,7 +156,17 @@ impl Disk {
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        state.too_late = false;
+        state
+    }
+
+    /// The state for one who mounted the disk in `boot`: after a loss, what a
+    /// thread that is about to end still asks for is refused.
+    pub(super) fn state_in(&self, boot: u64) -> MutexGuard<'_, State> {
+        let mut state = self.state();
+        state.too_late = state.boot != boot;
+        state
     }
 
     /// Cuts the power after `steps` more operations that change or sync
@@ -218,7 +234,7 @@ impl Disk {
 impl State {
     /// The object `ino`.
     pub(super) fn node(&self, ino: u64) -> Result<&Node, Refusal> {
-        if self.off {
+        if self.off || self.too_late {
             return Err(Refusal::Io);
         }
         self.nodes.get(&ino).ok_or(Refusal::NotFound)
@@ -246,6 +262,9 @@ impl State {
     /// Counts an operation that changes something, and cuts the power when its
     /// time has come.
     fn step(&mut self) -> Result<(), Refusal> {
+        if self.too_late {
+            return Err(Refusal::Io);
+        }
         self.off |= self.off_at.is_some_and(|at| self.steps >= at);
         if self.off {
             return Err(Refusal::Io);

@@ -41,7 +41,8 @@ impl Disk {
         let mut config = Config::default();
         config.mount_options =
             vec![MountOption::FSName("haul-power".into()), MountOption::DefaultPermissions];
-        let session = fuser::spawn_mount(Served(self.clone()), dir.path(), &config).ok()?;
+        let served = Served { disk: self.clone(), boot: self.state().boot };
+        let session = fuser::spawn_mount(served, dir.path(), &config).ok()?;
         Some(Powered { dir, session: Some(session) })
     }
 }
@@ -69,7 +70,11 @@ impl Drop for Powered {
 }
 
 /// What the kernel asks.
-struct Served(Disk);
+struct Served {
+    disk: Disk,
+    /// The boot in which it was mounted.
+    boot: u64,
+}
 
 impl From<Refusal> for Errno {
     fn from(refusal: Refusal) -> Errno {
@@ -126,7 +131,7 @@ impl Served {
         mode: u32,
         body: Body,
     ) -> Result<FileAttr, Refusal> {
-        let mut state = self.0.state();
+        let mut state = self.disk.state_in(self.boot);
         let ino = state.create(dir.0, name, fresh_meta(request, mode), body)?;
         attr(&state, ino)
     }
@@ -137,7 +142,7 @@ impl Served {
     /// served meanwhile.
     fn sync(&self, ino: INodeNo, data_only: bool, reply: ReplyEmpty) {
         let (synced, pause) = {
-            let mut state = self.0.state();
+            let mut state = self.disk.state_in(self.boot);
             (state.sync(ino.0, data_only), state.sync_takes)
         };
         if pause.is_zero() {
@@ -166,12 +171,12 @@ fn answer_entry(reply: ReplyEntry, made: Result<FileAttr, Refusal>) {
 
 impl Filesystem for Served {
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let state = self.0.state();
+        let state = self.disk.state_in(self.boot);
         answer_entry(reply, state.lookup(parent.0, name).and_then(|ino| attr(&state, ino)));
     }
 
     fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
-        match attr(&self.0.state(), ino.0) {
+        match attr(&self.disk.state_in(self.boot), ino.0) {
             Ok(attr) => reply.attr(&REMEMBERED, &attr),
             Err(refusal) => reply.error(refusal.into()),
         }
@@ -196,7 +201,7 @@ impl Filesystem for Served {
         reply: ReplyAttr,
     ) {
         let set = || -> Result<FileAttr, Refusal> {
-            let mut state = self.0.state();
+            let mut state = self.disk.state_in(self.boot);
             if let Some(len) = size {
                 state.set_len(ino.0, len)?;
             }
@@ -223,7 +228,7 @@ impl Filesystem for Served {
     }
 
     fn readlink(&self, _: &Request, ino: INodeNo, reply: ReplyData) {
-        match self.0.state().node(ino.0).map(|node| &node.body) {
+        match self.disk.state_in(self.boot).node(ino.0).map(|node| &node.body) {
             Ok(Body::Link(target)) => reply.data(target.as_bytes()),
             Ok(_) => reply.error(Errno::EINVAL),
             Err(refusal) => reply.error(refusal.into()),
@@ -276,17 +281,17 @@ impl Filesystem for Served {
     }
 
     fn link(&self, _: &Request, ino: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let mut state = self.0.state();
+        let mut state = self.disk.state_in(self.boot);
         let linked = state.link(ino.0, parent.0, name);
         answer_entry(reply, linked.and_then(|()| attr(&state, ino.0)));
     }
 
     fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        answer(reply, self.0.state().remove(parent.0, name));
+        answer(reply, self.disk.state_in(self.boot).remove(parent.0, name));
     }
 
     fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        answer(reply, self.0.state().remove(parent.0, name));
+        answer(reply, self.disk.state_in(self.boot).remove(parent.0, name));
     }
 
     fn rename(
@@ -304,7 +309,10 @@ impl Filesystem for Served {
             return reply.error(Errno::EINVAL);
         }
         let replace = !flags.contains(no_replace);
-        answer(reply, self.0.state().rename(parent.0, name, to_parent.0, to, replace));
+        answer(
+            reply,
+            self.disk.state_in(self.boot).rename(parent.0, name, to_parent.0, to, replace),
+        );
     }
 
     fn read(
@@ -318,7 +326,7 @@ impl Filesystem for Served {
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        match self.0.state().node(ino.0) {
+        match self.disk.state_in(self.boot).node(ino.0) {
             Ok(Node { body: Body::File(body), .. }) => {
                 let from =
                     usize::try_from(offset).map_or(body.now.len(), |at| at.min(body.now.len()));
@@ -343,7 +351,7 @@ impl Filesystem for Served {
         reply: ReplyWrite,
     ) {
         let (written, pause) = {
-            let mut state = self.0.state();
+            let mut state = self.disk.state_in(self.boot);
             (state.write(ino.0, offset, data), state.pause(data.len()))
         };
         if let Some(pause) = pause {
@@ -375,7 +383,7 @@ impl Filesystem for Served {
         offset: u64,
         mut reply: ReplyDirectory,
     ) {
-        let state = self.0.state();
+        let state = self.disk.state_in(self.boot);
         let names = match state.node(ino.0).map(|node| &node.body) {
             Ok(Body::Dir(body)) => &body.now,
             Ok(_) => return reply.error(Errno::ENOTDIR),

@@ -157,3 +157,15 @@ fn it_is_an_ordinary_file_system_otherwise() {
     let names: Vec<_> = fs::read_dir(mount.path()).expect("read").collect();
     assert_eq!(names.len(), 1);
 }
+
+#[test]
+fn who_had_it_mounted_before_it_was_lost_reaches_it_no_more() {
+    let Some((disk, mount)) = mounted(Names::Posix) else { return };
+    let file = File::create(mount.join("file")).expect("created");
+    file.sync_all().expect("synced");
+    sync_dir(&mount);
+    let mount = after_cut(&disk, mount, Loss::Everything, 0);
+    assert!(file.write_all_at(b"late", 0).is_err() && file.set_len(1).is_err());
+    assert!(file.sync_all().is_err());
+    assert_eq!(fs::read(mount.join("file")).expect("read"), b"");
+}
