@@ -26,7 +26,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// Whole blocks of the file that is copied.
-const BLOCKS: u64 = 5;
+const BLOCKS: u64 = 4;
 
 /// Its length: its last block is a short one.
 const LEN: u64 = BLOCKS * BLOCK_LEN + 4321;
