@@ -93,7 +93,7 @@ fn greet(input: &mut impl BufRead, output: &mut impl Write) -> Result<Option<Ask
                 return Err(refused("the client asks for what it did not say that it knows"));
             }
             Message::Check(CheckRequest { role, content }) => {
-                return Ok(Some((role, Some(Check { content }))));
+                return Ok(Some((role, Some(Check { content, remove: None }))));
             }
             Message::Request(request) => request::answer(request, output)?,
             _ => return Err(refused("the client sent what is neither a request nor a job")),
@@ -195,7 +195,7 @@ fn send(
     let writer = start_writer(control, Writer::new(output, pipe), frames);
     let (queue, wanted) = crossbeam_channel::unbounded();
     let receiver = Arc::new(RemoteReceiver(Arc::clone(&outbox)));
-    let sender = Sender::new(control, None, receiver, job.follow, job.check.is_some(), Some(queue));
+    let sender = Sender::new(control, None, receiver, job.follow, job.check, Some(queue));
     let pool = Arc::new(Pool::new(pool_len()));
     for _ in 0..workers() {
         let (sender, wanted) = (Arc::clone(&sender), wanted.clone());

@@ -2,8 +2,9 @@
 //! its handle while it is in use, and opens it again when the handle had to
 //! make room for others.
 
-use crate::tree::TreeDir;
-use haul_model::{FileId, Name};
+use crate::tree::{Meta, MetaKind, TreeDir};
+use haul_model::{ContentHash, FileId, Name};
+use haul_store::RESUME_LEN_MIN;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -93,6 +94,29 @@ impl DirNode {
     /// Which object it is.
     pub(crate) fn id(&self) -> Option<FileId> {
         self.id
+    }
+
+    /// The number by which an object in this directory is told from one that
+    /// takes its place. For a file whose stage is found by it, and for all if
+    /// `always` says so, that of the file system is mixed in: another disk may
+    /// have the same file under the same number.
+    pub(crate) fn number_of(self: &Arc<Self>, meta: &Meta, always: bool) -> u64 {
+        let Some(id) = meta.id else { return 0 };
+        match meta.kind {
+            MetaKind::File { size } if size >= RESUME_LEN_MIN => {}
+            _ if !always => return id.ino,
+            _ => {}
+        }
+        let beside = self.id.is_some_and(|dir| dir.dev == id.dev);
+        // A file can be mounted by itself, or be what a link leads to.
+        let volume = match self.handle() {
+            Ok(handle) if beside => handle.volume(),
+            _ => id.dev,
+        };
+        let numbers = [volume.to_le_bytes(), id.ino.to_le_bytes()].concat();
+        let hash = ContentHash::of(&numbers);
+        let number = hash.as_bytes().first_chunk().expect("a hash has 32 bytes");
+        u64::from_le_bytes(*number).max(1)
     }
 
     /// Whether it, or a directory above it in the job, is the object `id`.

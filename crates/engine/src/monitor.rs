@@ -1,7 +1,7 @@
 //! What a job tells while it runs. The engine never prints: it counts into
 //! [`Progress`] and hands [`Event`]s to the [`Monitor`] that the caller gave.
 
-use haul_model::{Kind, Outcome};
+use haul_model::{Fault, Kind, Outcome};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Something that the monitor may show.
@@ -24,6 +24,16 @@ pub enum Event<'a> {
         path: &'a [u8],
         /// What it is.
         kind: &'a Kind,
+    },
+    /// In a move: what the destination has now was removed from the source, or
+    /// could not be.
+    Removed {
+        /// Its path, raw.
+        path: &'a [u8],
+        /// What it is.
+        kind: &'a Kind,
+        /// Why it stays, if it does.
+        result: Result<(), &'a Fault>,
     },
     /// Worth telling, though nothing failed.
     Warning {

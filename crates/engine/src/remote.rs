@@ -46,14 +46,8 @@ pub(crate) fn upload(
     let (outbox, frames) = Outbox::new(connection.writer.pipe().is_some());
     let (queue, wanted) = crossbeam_channel::unbounded();
     let receiver = Arc::new(RemoteReceiver(Arc::clone(&outbox)));
-    let sender = Sender::new(
-        &control,
-        Some(&reporter),
-        receiver,
-        job.follow,
-        job.check.is_some(),
-        Some(queue),
-    );
+    let sender =
+        Sender::new(&control, Some(&reporter), receiver, job.follow, job.check, Some(queue));
     let pool = Pool::new(pool_len());
     let role =
         Role::Receiver { dest: job.dest.clone(), into_dir: job.into_dir, policy: job.policy };
@@ -165,7 +159,7 @@ fn greeting(role: Role, check: Option<Check>) -> Vec<u8> {
     let mut greeting = frame_bytes(FrameType::Hello, &Hello::ours(Caps::OURS, PROGRAM).encode());
     let job = match check {
         None => Message::Copy(CopyRequest { role }),
-        Some(Check { content }) => Message::Check(CheckRequest { role, content }),
+        Some(Check { content, .. }) => Message::Check(CheckRequest { role, content }),
     };
     greeting.extend_from_slice(&encode(&job));
     greeting

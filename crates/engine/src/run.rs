@@ -52,7 +52,7 @@ fn run_local(job: &CopyJob, monitor: &dyn Monitor) -> Result<Summary, JobError> 
     );
     let receiver = receiver.map_err(|error| JobError::unusable(&job.dest, &error))?;
     let to_receiver = Arc::clone(&link) as Arc<dyn ReceiverPort>;
-    let sender = Sender::new(&control, None, to_receiver, job.follow, job.check.is_some(), None);
+    let sender = Sender::new(&control, None, to_receiver, job.follow, job.check, None);
     link.connect(&sender, &receiver);
     std::thread::scope(|scope| {
         scope.spawn(|| Scan::new(&sender, job.recursive, &around_dest).run(&job.sources));

@@ -14,6 +14,8 @@ use std::ffi::OsString;
 pub(crate) enum Command {
     /// Copy files and trees.
     Copy(Copy),
+    /// Move files and trees: a copy whose sources are removed.
+    Move(Copy),
     /// Compare files and trees.
     Check(Check),
     /// List directories.
@@ -29,7 +31,7 @@ pub(crate) enum Command {
 }
 
 /// `haul copy`.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Copy {
     pub(crate) sources: Vec<Location>,
     pub(crate) dest: Location,
@@ -136,6 +138,25 @@ verified; until then the old one stays.
 Exit codes: 0 all done, 1 some files failed, 2 wrong usage, 3 no connection,
 4 destination unusable, 130 interrupted.";
 
+const MOVE_USAGE: &str = "haul move [OPTIONS] SOURCE... DEST";
+
+const MOVE_EXAMPLES: &str = "\
+SOURCEs are here; DEST is here or on a host, and means what it means to \"haul
+copy\". On one file system sources just get their new names. Elsewhere they are
+copied and made durable, then both sides hash what they have, and each source
+file is removed whose content the destination has, unless it changed meanwhile.
+What failed stays, and so do the directories that it is in. A directory that
+DEST has already is filled, not replaced.
+
+Examples:
+  haul move photos /mnt/backup/             to another disk
+  haul move scans/*.pdf host:inbox/         to a host
+  haul move --no-clobber a b dir/           what dir has of that name stays
+
+Exit codes: 0 all moved, 1 something stays that should not, 2 wrong usage,
+3 no connection, 4 destination unusable, 130 interrupted. After any of them the
+same command goes on with what is left.";
+
 const CHECK_USAGE: &str = "haul check [OPTIONS] SOURCE... DEST";
 
 const CHECK_EXAMPLES: &str = "\
@@ -193,6 +214,9 @@ enum CommandWords {
     #[command(visible_alias = "cp", override_usage = COPY_USAGE)]
     #[command(help_template = COPY_HELP, after_help = COPY_EXAMPLES)]
     Copy(CopyWords),
+    /// Move files and trees
+    #[command(visible_alias = "mv", override_usage = MOVE_USAGE, after_help = MOVE_EXAMPLES)]
+    Move(MoveWords),
     /// Compare files and trees, and show what differs
     #[command(override_usage = CHECK_USAGE, after_help = CHECK_EXAMPLES)]
     Check(CheckWords),
@@ -255,6 +279,36 @@ struct CopyWords {
     /// End only when what was copied would survive a power cut
     #[arg(long, help_heading = "Safety")]
     sync: bool,
+
+    /// Show errors only
+    #[arg(short, long, group = "detail", help_heading = "Output")]
+    quiet: bool,
+    /// Show a line for each file
+    #[arg(short, long, group = "detail", help_heading = "Output")]
+    verbose: bool,
+    /// Show events as JSON, one object a line
+    #[arg(long, group = "detail", help_heading = "Output")]
+    json: bool,
+
+    #[command(flatten)]
+    remote: RemoteWords,
+}
+
+#[derive(Debug, Args)]
+struct MoveWords {
+    /// What to move and, last, where to
+    #[arg(value_name = "SOURCE", required = true, hide = true)]
+    paths: Vec<OsString>,
+
+    /// Replace files even if size and time agree
+    #[arg(short, long, group = "conflict", help_heading = "What to replace")]
+    force: bool,
+    /// Replace no file: its source stays
+    #[arg(long, group = "conflict", help_heading = "What to replace")]
+    no_clobber: bool,
+    /// Replace only files that are older than the source, which else stays
+    #[arg(short, long, group = "conflict", help_heading = "What to replace")]
+    update: bool,
 
     /// Show errors only
     #[arg(short, long, group = "detail", help_heading = "Output")]
@@ -387,6 +441,7 @@ impl Words {
     fn into_command(self) -> Result<Command, CommandError> {
         Ok(match self.command {
             CommandWords::Copy(words) => Command::Copy(words.into_copy()?),
+            CommandWords::Move(words) => Command::Move(words.into_copy()?),
             CommandWords::Check(words) => Command::Check(words.into_check()?),
             CommandWords::Ls(words) => Command::Ls(Ls {
                 paths: words.remote.locations(&words.paths)?,
@@ -420,12 +475,7 @@ impl Words {
 impl CopyWords {
     fn into_copy(self) -> Result<Copy, CommandError> {
         // clap lets at most one of each group through.
-        let conflict = match (self.force, self.no_clobber, self.update) {
-            (true, ..) => Conflict::ReplaceAll,
-            (_, true, _) => Conflict::Keep,
-            (.., true) => Conflict::ReplaceOlder,
-            _ => Conflict::ReplaceChanged,
-        };
+        let conflict = conflict(self.force, self.no_clobber, self.update);
         let resume = match (self.strict, self.no_resume) {
             (true, _) => Resume::Strict,
             (_, true) => Resume::Never,
@@ -447,6 +497,31 @@ impl CopyWords {
             },
             detail,
         })
+    }
+}
+
+impl MoveWords {
+    fn into_copy(self) -> Result<Copy, CommandError> {
+        let (sources, dest) = self.remote.sources_and_dest(&self.paths, MOVE_USAGE)?;
+        let conflict = conflict(self.force, self.no_clobber, self.update);
+        Ok(Copy {
+            sources,
+            dest,
+            recursive: true,
+            follow: false,
+            policy: Policy { conflict, sync: true, ..Policy::default() },
+            detail: detail(self.quiet, self.verbose, self.json),
+        })
+    }
+}
+
+/// clap lets at most one of them through.
+fn conflict(force: bool, no_clobber: bool, update: bool) -> Conflict {
+    match (force, no_clobber, update) {
+        (true, ..) => Conflict::ReplaceAll,
+        (_, true, _) => Conflict::Keep,
+        (.., true) => Conflict::ReplaceOlder,
+        _ => Conflict::ReplaceChanged,
     }
 }
 

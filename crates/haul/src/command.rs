@@ -5,6 +5,7 @@ mod clean;
 mod copy;
 mod hash;
 mod ls;
+mod relocate;
 mod serve;
 mod stat;
 
@@ -20,6 +21,7 @@ use haul_engine::{RequestError, Requests};
 pub(crate) fn run(command: Command) -> ExitCode {
     match command {
         Command::Copy(copy) => copy::run(&copy),
+        Command::Move(copy) => relocate::run(&copy),
         Command::Check(check) => check::run(&check),
         Command::Ls(ls) => ls::run(&ls),
         Command::Stat(stat) => stat::run(&stat),

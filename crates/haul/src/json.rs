@@ -37,6 +37,8 @@ pub(crate) enum Line<'a> {
     Stage(StageLine<'a>),
     Difference(DifferenceLine<'a>),
     CheckSummary(CheckSummaryLine),
+    Moved(MovedLine<'a>),
+    MoveSummary(MoveSummaryLine),
 }
 
 /// `haul copy` has understood its words.
@@ -159,6 +161,24 @@ pub(crate) struct CheckSummaryLine {
     pub(crate) missing: u64,
     pub(crate) extra: u64,
     pub(crate) special: u64,
+    pub(crate) failed: u64,
+    pub(crate) seconds: f64,
+    pub(crate) exit_code: u8,
+}
+
+/// A source that is at its destination now: `haul move`.
+#[derive(Debug, Serialize)]
+pub(crate) struct MovedLine<'a> {
+    #[serde(flatten)]
+    pub(crate) path: Path<'a>,
+    pub(crate) renamed: bool,
+}
+
+/// The figures of a move.
+#[derive(Debug, Serialize)]
+pub(crate) struct MoveSummaryLine {
+    pub(crate) moved: u64,
+    pub(crate) kept: u64,
     pub(crate) failed: u64,
     pub(crate) seconds: f64,
     pub(crate) exit_code: u8,

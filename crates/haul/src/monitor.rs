@@ -12,7 +12,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 mod compared;
+mod moved;
 pub(crate) use compared::{Compared, Found};
+pub(crate) use moved::MoveMonitor;
 
 /// How often output is written and the progress line drawn.
 const TICK: Duration = Duration::from_millis(100);
@@ -256,6 +258,8 @@ impl Monitor for CopyMonitor {
                     self.difference(path, kind, Found::Extra);
                 }
             }
+            // Only a job that removes its sources tells it.
+            Event::Removed { .. } => {}
             Event::Warning { path, message } if self.show.warnings => {
                 self.report().warning(path, message);
             }

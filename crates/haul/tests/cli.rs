@@ -34,7 +34,7 @@ fn wrong_words_exit_with_2_and_say_why() {
         (&["copy", "a"][..], "the destination is missing"),
         (&["copy", "-f", "-u", "a", "b"], "cannot be used with"),
         (&["copy", "-q", "-v", "a", "b"], "cannot be used with"),
-        (&["move", "a", "b"], "unrecognized subcommand"),
+        (&["transfer", "a", "b"], "unrecognized subcommand"),
         (&[], "Usage: haul"),
         (
             &["copy", "a:x", "b:y"],

@@ -19,4 +19,4 @@ pub use fault::{Fault, FaultKind, Side};
 pub use hash::{BLOCK_LEN, BlockHash, BlockHasher, ContentHash, ContentHasher};
 pub use outcome::{Outcome, Skip, Summary};
 pub use path::{MAX_DEPTH, MAX_NAME_LEN, Name, NameError, RelPath};
-pub use policy::{Check, Conflict, Policy, Resume};
+pub use policy::{Check, Conflict, Policy, Remove, Resume};

@@ -303,6 +303,49 @@ impl Dir {
         }
     }
 
+    /// Gives the entry `name` the name `new` in the directory `to`, in one step.
+    /// What has that name is replaced if `replace` says so: a file by a file, an
+    /// empty directory by a directory.
+    ///
+    /// # Errors
+    /// Those of `renameat2`; [`io::ErrorKind::AlreadyExists`] for what is not to
+    /// be replaced, [`io::ErrorKind::CrossesDevices`] between file systems.
+    pub fn rename_to(&self, name: &Name, to: &Self, new: &Name, replace: bool) -> io::Result<()> {
+        let (name, new) = (name.as_bytes(), new.as_bytes());
+        if replace {
+            return Ok(rustix::fs::renameat(&self.0, name, &to.0, new)?);
+        }
+        match rustix::fs::renameat_with(&self.0, name, &to.0, new, RenameFlags::NOREPLACE) {
+            // The file system knows no flags; what is there is looked for first.
+            Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => {
+                match rustix::fs::statat(&to.0, new, AtFlags::SYMLINK_NOFOLLOW) {
+                    Ok(_) => Err(io::ErrorKind::AlreadyExists.into()),
+                    Err(rustix::io::Errno::NOENT) => {
+                        Ok(rustix::fs::renameat(&self.0, name, &to.0, new)?)
+                    }
+                    Err(error) => Err(error.into()),
+                }
+            }
+            done => Ok(done?),
+        }
+    }
+
+    /// Removes `name`, which must be no directory.
+    ///
+    /// # Errors
+    /// Those of `unlinkat`.
+    pub fn remove_file(&self, name: &Name) -> io::Result<()> {
+        Ok(rustix::fs::unlinkat(&self.0, name.as_bytes(), AtFlags::empty())?)
+    }
+
+    /// Removes the directory `name`, which must be empty.
+    ///
+    /// # Errors
+    /// Those of `unlinkat`.
+    pub fn remove_dir(&self, name: &Name) -> io::Result<()> {
+        Ok(rustix::fs::unlinkat(&self.0, name.as_bytes(), AtFlags::REMOVEDIR)?)
+    }
+
     /// Removes the private name `temp`.
     ///
     /// # Errors

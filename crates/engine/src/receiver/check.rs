@@ -10,7 +10,7 @@ use crate::dirs::{DirNode, lock};
 use crate::link::SourceHandle;
 use crate::tree::{Meta, MetaKind};
 use crate::words;
-use haul_model::{Check, Differences, Entry, Fault, Kind, Name, Outcome, Side, Skip};
+use haul_model::{Check, Differences, Entry, Fault, FaultKind, Kind, Name, Outcome, Side, Skip};
 use haul_proto::{Extra, FileEnd, FileSeal, Want};
 use haul_store::Placement;
 use std::collections::BTreeSet;
@@ -64,13 +64,27 @@ impl Receiver<'_> {
                     wants.push(Want { index, blocks: 0, whole_hash: true });
                     return None;
                 }
-                Ok(found) => outcome_of(found),
+                Ok(found) => match self.settle_name(&dir, found) {
+                    Ok(()) => outcome_of(found),
+                    Err(fault) => Outcome::Failed(fault),
+                },
                 Err(fault) => Outcome::Failed(fault),
             },
         };
         self.report(&dir.path_of(entry.name.as_ref()), &entry.kind, 0, &outcome);
         self.close(cost);
         Some(outcome)
+    }
+
+    /// Makes the name of what has no content to compare durable, where what is
+    /// the same may be removed elsewhere.
+    fn settle_name(&self, dir: &RecvDir, found: Differences) -> Result<(), Fault> {
+        let DirState::Open(node) = &dir.state else { return Ok(()) };
+        if !self.policy.sync || found.has(Differences::MISSING) {
+            return Ok(());
+        }
+        let synced = node.handle().and_then(|handle| handle.sync());
+        synced.map_err(|error| Fault::from_io(Side::Destination, "make it durable", &error))
     }
 
     /// Whether the one source is a directory that became the destination itself:
@@ -91,16 +105,23 @@ impl Receiver<'_> {
         };
         let looked = (|| {
             let handle = node.handle()?;
-            let Some(meta) = handle.stat(name, false)? else { return Ok(Differences::MISSING) };
+            let Some(meta) = handle.stat(name, false)? else { return Ok(None) };
             let target = match (&entry.kind, &meta) {
                 (Kind::Symlink { .. }, Meta { kind: MetaKind::Symlink, .. }) => {
                     Some(handle.read_link(name)?)
                 }
                 _ => None,
             };
-            Ok(compare::differences(entry, &meta, target.as_deref()))
+            Ok(Some((meta, target)))
         })();
-        looked.map_err(|error| look(&error))
+        let Some((meta, target)) = looked.map_err(|error| look(&error))? else {
+            return Ok(Differences::MISSING);
+        };
+        if self.policy.sync && is_itself(node, &meta, entry) {
+            let message = "source and destination are the same file";
+            return Err(Fault::new(Side::Destination, FaultKind::SameFile, message));
+        }
+        Ok(compare::differences(entry, &meta, target.as_deref()))
     }
 
     /// Compares a directory, and opens it for the listing.
@@ -183,7 +204,17 @@ impl Receiver<'_> {
             .handle()
             .and_then(|dir| dir.open_file(&name, false))
             .map_err(|error| Fault::from_io(Side::Source, "open", &error))
-            .and_then(|file| seal_of(&*file, scratch, self.control))
+            .and_then(|file| {
+                let seal = seal_of(&*file, scratch, self.control)?;
+                if let (true, Some(file)) = (self.policy.sync, file.local()) {
+                    // What is told to be the same may be removed elsewhere. A copy
+                    // of an earlier job may never have been made durable.
+                    file.sync_all()
+                        .and_then(|()| node.handle()?.sync())
+                        .map_err(|error| Fault::from_io(Side::Source, "make it durable", &error))?;
+                }
+                Ok(seal)
+            })
             .map_err(|fault| Fault { side: Side::Destination, ..fault });
         self.meet(index, |hashing| hashing.own = Some(own));
     }
@@ -261,6 +292,13 @@ fn outcome_of(found: Differences) -> Outcome {
 /// What is missing in a directory that is not there: told of, unless that was.
 fn missing_in(dir: &RecvDir) -> Differences {
     Differences::MISSING.with(Differences::ABOVE.only_if(dir.parent.is_some()))
+}
+
+/// Whether what stands at the destination is the very object that was listed,
+/// perhaps by a peer on the same machine: what is removed there is gone here.
+fn is_itself(node: &Arc<DirNode>, meta: &Meta, entry: &Entry) -> bool {
+    let is_same = entry.id.is_some() && entry.id == meta.id;
+    is_same || (entry.inode != 0 && entry.inode == node.number_of(meta, true))
 }
 
 /// Compares the directory `name`, and opens it if it is one.

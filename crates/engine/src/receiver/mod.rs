@@ -120,7 +120,7 @@ impl<'a> Receiver<'a> {
             sender,
             policy: match check {
                 // Nothing of the rest means anything where nothing is changed.
-                Some(_) => Policy { dry_run: true, ..Policy::default() },
+                Some(_) => Policy { dry_run: true, sync: policy.sync, ..Policy::default() },
                 None => policy,
             },
             check,

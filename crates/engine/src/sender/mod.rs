@@ -2,6 +2,7 @@
 //! Receiver wants. It never waits for an answer per file.
 
 mod read;
+mod remove;
 mod scan;
 mod source;
 
@@ -13,7 +14,7 @@ use crate::control::{CANCEL_POLL, Control, Reporter};
 use crate::dirs::{DirNode, lock};
 use crate::link::{ReceiverPort, SenderPort, SourceHandle};
 use crate::{Event, JobError};
-use haul_model::{BLOCK_LEN, Kind, Name, Outcome, Summary, Timestamp};
+use haul_model::{BLOCK_LEN, Check, FileId, Kind, Name, Outcome, Summary, Timestamp};
 use haul_proto::{Extra, LIST_WINDOW, OutcomeItem, Want, Warning};
 use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex};
@@ -33,7 +34,7 @@ pub(crate) struct Sender<'a> {
     receiver: Arc<dyn ReceiverPort + 'a>,
     follow: bool,
     /// The job compares: hashes are sent in place of contents.
-    check: bool,
+    check: Option<Check>,
     in_flight: Mutex<InFlight>,
     room: Condvar,
     queue: Queue,
@@ -58,6 +59,8 @@ pub(crate) struct Item {
     pub(crate) name: Option<Name>,
     /// What it is.
     pub(crate) kind: Kind,
+    /// Which object it was when it was listed.
+    pub(crate) id: Option<FileId>,
     /// Its modification time when it was listed.
     pub(crate) mtime: Option<Timestamp>,
     /// Whole blocks that the receiver has already.
@@ -85,7 +88,7 @@ impl<'a> Sender<'a> {
         reporter: Option<&'a Reporter<'a>>,
         receiver: Arc<dyn ReceiverPort + 'a>,
         follow: bool,
-        check: bool,
+        check: Option<Check>,
         queue: Option<crossbeam_channel::Sender<Item>>,
     ) -> Arc<Self> {
         Arc::new(Self {
@@ -160,14 +163,19 @@ impl<'a> Sender<'a> {
 
     /// Whether the job compares, and no content is sent.
     pub(crate) fn checks(&self) -> bool {
-        self.check
+        self.check.is_some()
+    }
+
+    /// Whether the job removes its sources.
+    pub(crate) fn removes(&self) -> bool {
+        self.check.is_some_and(|check| check.remove.is_some())
     }
 
     /// Whether a job of this kind has such outcomes.
     fn can_come_to(&self, outcome: &Outcome) -> bool {
         match outcome {
-            Outcome::Copied | Outcome::WouldCopy => !self.check,
-            Outcome::Differs(_) => self.check,
+            Outcome::Copied | Outcome::WouldCopy => !self.checks(),
+            Outcome::Differs(_) => self.checks(),
             Outcome::Skipped(_) | Outcome::Failed(_) => true,
         }
     }
@@ -236,6 +244,11 @@ impl SenderPort for Sender<'_> {
             }
         }
         self.room.notify_all();
+        if let Some(rule) = self.check.filter(|check| check.content).and_then(|c| c.remove) {
+            for (item, outcome) in &settled {
+                self.remove_source(item, outcome, rule);
+            }
+        }
         let Some(reporter) = self.reporter else { return };
         for (item, outcome) in settled {
             reporter.outcome(&item.path(), &item.kind, item.moved, &outcome);
@@ -243,7 +256,7 @@ impl SenderPort for Sender<'_> {
     }
 
     fn extras(&self, extras: Vec<Extra>) {
-        if !self.check {
+        if !self.checks() {
             return self.refuse("it told extras where none is expected");
         }
         if self.reporter.is_some() {

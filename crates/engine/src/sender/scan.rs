@@ -6,9 +6,8 @@ use crate::control::Reporter;
 use crate::dirs::{DirNode, OpenDirs};
 use crate::tree::{Meta, MetaKind};
 use crate::words;
-use haul_model::{ContentHash, Entry, Fault, FaultKind, FileId, Kind, MAX_DEPTH, Name, Side};
+use haul_model::{Entry, Fault, FaultKind, FileId, Kind, MAX_DEPTH, Name, Side};
 use haul_proto::ListItem;
-use haul_store::RESUME_LEN_MIN;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -230,7 +229,7 @@ impl<'s, 'a> Scan<'s, 'a> {
         match kind {
             Ok(kind) => {
                 let (mode, mtime, id) = (meta.mode, meta.mtime, meta.id);
-                let inode = lasting_number(dir, &meta);
+                let inode = dir.number_of(&meta, self.sender.removes());
                 let leads_to = match kind {
                     Kind::Symlink { .. } => self.leads_to(dir, &name),
                     _ => None,
@@ -270,6 +269,7 @@ impl<'s, 'a> Scan<'s, 'a> {
             dir: Some(Arc::clone(dir)),
             name,
             kind: entry.kind.clone(),
+            id: entry.id,
             mtime: Some(entry.mtime),
             blocks: 0,
             whole_hash: false,
@@ -300,6 +300,7 @@ impl<'s, 'a> Scan<'s, 'a> {
             dir,
             name,
             kind: Kind::Special,
+            id: None,
             mtime: None,
             blocks: 0,
             whole_hash: false,
@@ -347,27 +348,6 @@ impl<'s, 'a> Scan<'s, 'a> {
             self.sender.receiver.list(batch);
         }
     }
-}
-
-/// The number by which the object is told from one that takes its place. For a
-/// file whose stage is found by it, that of the file system is mixed in: another
-/// disk may have the same file under the same number.
-fn lasting_number(dir: &Arc<DirNode>, meta: &Meta) -> u64 {
-    let Some(id) = meta.id else { return 0 };
-    match meta.kind {
-        MetaKind::File { size } if size >= RESUME_LEN_MIN => {}
-        _ => return id.ino,
-    }
-    let beside = dir.id().is_some_and(|dir| dir.dev == id.dev);
-    // A file can be mounted by itself, or be what a link leads to.
-    let volume = match dir.handle() {
-        Ok(handle) if beside => handle.volume(),
-        _ => id.dev,
-    };
-    let numbers = [volume.to_le_bytes(), id.ino.to_le_bytes()].concat();
-    let hash = ContentHash::of(&numbers);
-    let number = hash.as_bytes().first_chunk().expect("a hash has 32 bytes");
-    u64::from_le_bytes(*number).max(1)
 }
 
 /// What `name` in `dir` is.

@@ -131,6 +131,14 @@ impl TreeDir for LocalDir {
         Ok(())
     }
 
+    fn remove_file(&self, name: &Name) -> io::Result<()> {
+        self.0.remove_file(name)
+    }
+
+    fn remove_dir(&self, name: &Name) -> io::Result<()> {
+        self.0.remove_dir(name)
+    }
+
     fn volume(&self) -> u64 {
         haul_sys::volume_id(&*self.0)
     }

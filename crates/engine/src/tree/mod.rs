@@ -87,6 +87,12 @@ pub(crate) trait TreeDir: Send + Sync {
         Ok(())
     }
 
+    /// Removes `name`, which must be no directory.
+    fn remove_file(&self, name: &Name) -> io::Result<()>;
+
+    /// Removes the directory `name`, which must be empty.
+    fn remove_dir(&self, name: &Name) -> io::Result<()>;
+
     /// A number for the file system that this directory is on, which lasts; 0 if
     /// there is none.
     fn volume(&self) -> u64 {

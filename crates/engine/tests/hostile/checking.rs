@@ -2,14 +2,17 @@
 //! hashes that nobody asked for, and differences in a copy.
 
 use crate::attack::{Attacked, bytes, receive_from_client, run_client, serve};
-use crate::peer::{Peer, TIME, data, dir_end, file};
+use crate::peer::{Peer, TIME, data, dir_end, file, want};
 use crate::place::Place;
 use haul_engine::{CopyJob, Outcome, Placement};
-use haul_model::{Check, ContentHash, Differences, Fault, FaultKind, Kind, Policy, Side};
+use haul_model::{
+    Check, ContentHash, Differences, Fault, FaultKind, Kind, Policy, Remove, Side, Skip,
+};
 use haul_proto::{
     Caps, CheckRequest, Extra, FileEnd, FileSeal, FrameType, Hello, Message, OutcomeItem, Role,
 };
 use std::fs::{self, File};
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 const CONTENT: &[u8] = b"content";
@@ -94,7 +97,7 @@ fn checking_client(script: impl FnOnce(&mut Peer) + Send + 'static) -> Attacked 
         sources: vec![bytes(&place.source(""))],
         dest: b"/there".to_vec(),
         recursive: true,
-        check: Some(Check { content: true }),
+        check: Some(Check { content: true, remove: None }),
         ..CopyJob::default()
     };
     run_client(place, job, Placement::Upload, script)
@@ -126,4 +129,66 @@ fn who_can_not_compare_is_not_asked_to() {
         peer.tell(&Message::Check(CheckRequest { role, content: false }));
     });
     attacked.assert_refused("did not say");
+}
+
+/// A client that moves a file with content and an empty one to `script`, which
+/// says of both that it has them. Gives those that are left.
+fn moved_to(script: impl FnOnce(&mut Peer, &Path) + Send + 'static) -> Vec<&'static str> {
+    let place = Place::new();
+    for (name, content) in [("full", CONTENT), ("nil", b"")] {
+        fs::write(place.source(name), content).expect("written");
+    }
+    let job = CopyJob {
+        sources: vec![bytes(&place.source(""))],
+        dest: b"/there".to_vec(),
+        recursive: true,
+        check: Some(Check { content: true, remove: Some(Remove::SameContent) }),
+        ..CopyJob::default()
+    };
+    let source = place.source("");
+    let attacked = run_client(place, job, Placement::Upload, move |peer| {
+        peer.hear_greeting();
+        peer.frame(FrameType::Welcome, &Hello::ours(Caps::OURS, "script").encode());
+        peer.await_that("all is listed", |peer| {
+            peer.messages.iter().any(|message| match message {
+                Message::List(items) => items.contains(&dir_end(0)),
+                _ => false,
+            })
+        });
+        script(peer, &source);
+        let same = |index| OutcomeItem { index, outcome: Outcome::Skipped(Skip::Unchanged) };
+        peer.tell(&Message::Outcomes(vec![same(1), same(2), same(3)]));
+        peer.tell(&Message::Done(haul_engine::Summary::default()));
+    });
+    let left = ["full", "nil"].into_iter().filter(|name| attacked.place.source(name).exists());
+    left.collect()
+}
+
+/// Asks for the hash of the file with content, and hears it.
+fn hear_hash(peer: &mut Peer) {
+    peer.tell(&want([2]));
+    peer.await_that("the hash is told", |peer| {
+        peer.messages.iter().any(|message| matches!(message, Message::FileEnd(_)))
+    });
+}
+
+#[test]
+fn a_source_is_removed_only_if_its_hash_was_told_and_it_did_not_change() {
+    assert_eq!(moved_to(|peer, _| hear_hash(peer)), [""; 0]);
+    assert_eq!(moved_to(|_, _| {}), ["full"], "its hash was not even asked for");
+    let appended = moved_to(|peer, source| {
+        hear_hash(peer);
+        fs::write(source.join("full"), "content, and more").expect("written");
+    });
+    assert_eq!(appended, ["full"]);
+    let replaced = moved_to(|peer, source| {
+        hear_hash(peer);
+        let path = source.join("full");
+        let time = fs::metadata(&path).and_then(|meta| meta.modified()).expect("a time");
+        let new = source.join("new");
+        fs::write(&new, b"CONTENT").expect("written");
+        File::options().write(true).open(&new).expect("opened").set_modified(time).expect("set");
+        fs::rename(&new, &path).expect("renamed");
+    });
+    assert_eq!(replaced, ["full"], "another object has its name, size and time");
 }

@@ -85,7 +85,7 @@ fn wrong_words_are_explained() {
         "copy --frobnicate a b",
         "ls",
         "ls -l -0 a",
-        "mv a b",
+        "transfer a b",
         "copy a -- -h:b",
         "copy -e ' a host:b",
         "copy --remote-haul= a host:b",

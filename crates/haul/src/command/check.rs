@@ -42,7 +42,7 @@ pub(super) fn run(check: &Check) -> ExitCode {
         }
     };
     for step in &mut steps {
-        step.job.check = Some(haul_model::Check { content: check.content });
+        step.job.check = Some(haul_model::Check { content: check.content, remove: None });
     }
     let monitor = CopyMonitor::new(show(detail), interrupt.clone(), report, screen.clone());
     let (summary, error) = watch_steps(steps, &monitor, &interrupt, &screen);

@@ -112,6 +112,15 @@ fn samples() -> Vec<Line<'static>> {
             seconds: 0.41,
             exit_code: 1,
         }),
+        Line::Moved(MovedLine { path: Path::of(b"photos/a.jpg"), renamed: false }),
+        Line::Moved(MovedLine { path: Path::of(b"\xff"), renamed: true }),
+        Line::MoveSummary(MoveSummaryLine {
+            moved: 1008,
+            kept: 0,
+            failed: 0,
+            seconds: 1.2,
+            exit_code: 0,
+        }),
         Line::Stage(StageLine::of(b"backup/.haul-0a1b2c3d4e5f-5f4e3d2c1b0a.part", &kept)),
         Line::Stage(StageLine::of(b"\xff", &Cleaned { target, ..kept.clone() })),
     ]

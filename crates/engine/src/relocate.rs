@@ -1,0 +1,200 @@
+//! The parts of a move that need one side only: giving sources their new names
+//! where both are on one file system, and removing directories that have become
+//! empty. What can't be renamed is copied, compared and removed by jobs.
+
+use crate::dirs::{DirNode, OpenDirs};
+use crate::receiver::Destination;
+use crate::tree::{LocalDir, TreeDir};
+use crate::{JobError, words};
+use haul_model::{Conflict, Fault, FaultKind, MAX_DEPTH, Name, Outcome, Side, Skip};
+use haul_sys::{Dir, Stat};
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+
+/// What came of the renaming.
+#[derive(Debug, Default)]
+pub struct Relocated {
+    /// The fate of each source, in their order: `Copied` for what has its new
+    /// name; `None` for what has to be copied.
+    pub outcomes: Vec<Option<Outcome>>,
+    /// The sources keep their names, in the destination; else the one source gets
+    /// the destination's.
+    pub into: bool,
+}
+
+/// Renames what can be renamed: `sources` into, or to, `dest`, which means what
+/// it means to a copy.
+///
+/// # Errors
+/// When the destination can't be used.
+pub fn relocate(
+    sources: &[Vec<u8>],
+    dest: &[u8],
+    into_dir: bool,
+    conflict: Conflict,
+) -> Result<Relocated, JobError> {
+    let destination = Destination::find(dest, into_dir, false)?;
+    let new_name = destination.rename.as_ref();
+    let outcomes =
+        sources.iter().map(|source| match rename(source, &destination.root, new_name, conflict) {
+            Ok(outcome) => outcome,
+            Err(fault) => Some(Outcome::Failed(fault)),
+        });
+    Ok(Relocated { outcomes: outcomes.collect(), into: new_name.is_none() })
+}
+
+fn rename(
+    path: &[u8],
+    to: &Dir,
+    new_name: Option<&Name>,
+    conflict: Conflict,
+) -> Result<Option<Outcome>, Fault> {
+    let (dir, name) = find(path)?;
+    let stat = dir.stat(&name).map_err(|error| source("look at it", &error))?;
+    let new_name = new_name.unwrap_or(&name);
+    let there = match to.stat(new_name) {
+        Ok(stat) => Some(stat),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => {
+            return Err(Fault::from_io(Side::Destination, "look at the destination", &error));
+        }
+    };
+    if let Some(there) = there
+        && let Some(skip) = decide(&stat, &there, conflict)?
+    {
+        return Ok(Some(Outcome::Skipped(skip)));
+    }
+    match dir.rename_to(&name, to, new_name, there.is_some()) {
+        Ok(()) => Ok(Some(Outcome::Copied)),
+        // Another file system, or a directory that both have: entry by entry.
+        Err(error) if error.kind() == io::ErrorKind::CrossesDevices => Ok(None),
+        Err(error) if there.is_some_and(|there| there.is_dir()) && is_not_empty(&error) => Ok(None),
+        Err(error) if stat.is_dir() && error.kind() == io::ErrorKind::InvalidInput => {
+            let message = "the directory would be moved into itself";
+            Err(Fault::new(Side::Source, FaultKind::IntoItself, message))
+        }
+        Err(error) => Err(Fault::from_io(Side::Destination, "rename it", &error)),
+    }
+}
+
+/// What is done with what stands at the new name: replaced, unless a reason is
+/// given to let both be.
+fn decide(stat: &Stat, there: &Stat, conflict: Conflict) -> Result<Option<Skip>, Fault> {
+    let fault = |kind, message: &str| Err(Fault::new(Side::Destination, kind, message));
+    if stat.id == there.id {
+        return fault(FaultKind::SameFile, "source and destination are the same");
+    }
+    match (stat.is_dir(), there.is_dir()) {
+        (true, true) => return Ok(None),
+        (true, false) => {
+            return fault(FaultKind::NotDirectory, "a file stands there at the destination");
+        }
+        (false, true) => {
+            return fault(FaultKind::IsDirectory, "a directory stands there at the destination");
+        }
+        (false, false) => {}
+    }
+    if !there.is_file() && !there.is_symlink() {
+        return fault(
+            FaultKind::Special,
+            "a device, FIFO or socket stands there at the destination, and is not replaced",
+        );
+    }
+    Ok(match conflict {
+        Conflict::Keep => Some(Skip::Exists),
+        Conflict::ReplaceOlder if there.mtime >= stat.mtime => Some(Skip::NotOlder),
+        _ => None,
+    })
+}
+
+/// Removes the directory at `path` and those below it, deepest first, as far as
+/// they are empty; `false` if something is in them. A `path` that is no
+/// directory is left.
+///
+/// # Errors
+/// Why an empty one can't be removed.
+pub fn remove_empty(path: &[u8]) -> Result<bool, Fault> {
+    let fails = |error: io::Error| source("remove the directory", &error);
+    let (dir, name) = find(path)?;
+    let root: Arc<dyn TreeDir> = Arc::new(LocalDir::new(dir));
+    let root = DirNode::root(root, None, &Arc::<OpenDirs>::default()).map_err(fails)?;
+    match DirNode::open(&root, name.clone(), false) {
+        Ok(node) => remove_below(&root, node, name),
+        Err(error)
+            if matches!(
+                FaultKind::of(&error),
+                FaultKind::NotDirectory | FaultKind::Link | FaultKind::NotFound
+            ) =>
+        {
+            Ok(true)
+        }
+        Err(error) => Err(fails(error)),
+    }
+}
+
+fn remove_below(root: &Arc<DirNode>, node: Arc<DirNode>, name: Name) -> Result<bool, Fault> {
+    let fails = |error: io::Error| source("remove the directory", &error);
+    let subdirs = |node: &Arc<DirNode>| -> io::Result<std::vec::IntoIter<(Name, Option<bool>)>> {
+        Ok(node.handle()?.entries()?.into_iter())
+    };
+    let mut is_empty = true;
+    let entries = subdirs(&node).map_err(fails)?;
+    let mut levels = vec![(Arc::clone(root), node, name, entries)];
+    while let Some((_, node, _, entries)) = levels.last_mut() {
+        if let Some((name, is_dir)) = entries.next() {
+            if is_dir == Some(false) {
+                is_empty = false;
+                continue;
+            }
+            let node = Arc::clone(node);
+            match DirNode::open(&node, name.clone(), false) {
+                Ok(below) if levels.len() < MAX_DEPTH => {
+                    let entries = subdirs(&below).map_err(fails)?;
+                    levels.push((node, below, name, entries));
+                }
+                _ => is_empty = false,
+            }
+            continue;
+        }
+        let Some((parent, _, name, _)) = levels.pop() else { break };
+        match parent.handle().and_then(|parent| parent.remove_dir(&name)) {
+            Ok(()) => {}
+            Err(error) if is_not_empty(&error) => is_empty = false,
+            Err(error) => return Err(fails(error)),
+        }
+    }
+    Ok(is_empty)
+}
+
+/// The directory that holds the source at `path`, and its name there.
+fn find(path: &[u8]) -> Result<(Dir, Name), Fault> {
+    let split = words::split(path);
+    let fault = |kind, message: &str| Fault::new(Side::Source, kind, message);
+    let name = split.name.ok_or_else(|| {
+        fault(FaultKind::IntoItself, "a directory without a name of its own stays")
+    })?;
+    let name = Name::new(name).map_err(|error| fault(FaultKind::TooLong, &error.to_string()))?;
+    let dir = Dir::open(Path::new(OsStr::from_bytes(split.parent)))
+        .map_err(|error| source("open the directory above", &error))?;
+    if split.slash {
+        match dir.stat(&name) {
+            Ok(stat) if !stat.is_dir() => {
+                let message = "it is no directory; without the slash it is moved itself";
+                return Err(fault(FaultKind::NotDirectory, message));
+            }
+            _ => {}
+        }
+    }
+    Ok((dir, name))
+}
+
+fn is_not_empty(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::DirectoryNotEmpty | io::ErrorKind::AlreadyExists)
+}
+
+fn source(action: &str, error: &io::Error) -> Fault {
+    Fault::from_io(Side::Source, action, error)
+}

@@ -1,0 +1,257 @@
+//! What a user sees of `haul move`: sources that are where they should be, whole,
+//! and gone from where they were; and sources that stay because something is
+//! not as it should be.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+use common::*;
+use haul_testkit::haul::Outcome;
+use haul_testkit::{Mount, assert_same, nasty, snapshot};
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+
+/// Where things are moved to: a directory on the same file system, one on
+/// another, and one on a host.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum To {
+    Here,
+    Elsewhere,
+    Host,
+}
+
+struct Stage<'s, 'w> {
+    scene: &'s Scene<'w>,
+    to: To,
+    root: PathBuf,
+    _mount: Option<Mount>,
+}
+
+/// Runs `test` for each; `to/` is an empty directory at the destination.
+fn each_target(test: impl Fn(&Stage<'_, '_>)) {
+    for to in [To::Here, To::Elsewhere, To::Host] {
+        let world = World::new();
+        let mut scene = world.scene(if to == To::Host { Way::Upload } else { Way::Local });
+        scene.reach_by_pipe();
+        let mount = if to == To::Elsewhere { Mount::tmpfs(64 << 20) } else { None };
+        if to == To::Elsewhere && mount.is_none() {
+            eprintln!("skipped: no file system can be mounted");
+            continue;
+        }
+        let root = mount.as_ref().map_or(scene.path("root"), |mount| mount.path().to_path_buf());
+        fs::create_dir_all(root.join("to")).expect("a directory");
+        test(&Stage { scene: &scene, to, root, _mount: mount });
+    }
+}
+
+impl Stage<'_, '_> {
+    fn run(&self, flags: &[&str], sources: &[&str], dest: &str) -> Outcome {
+        let mut at = self.root.clone().into_os_string();
+        at.push("/");
+        at.push(dest);
+        let (remote, dest) = match self.to {
+            To::Host => (self.scene.remote(), self.scene.there(at)),
+            To::Here | To::Elsewhere => (Vec::new(), at),
+        };
+        let sources: Vec<OsString> =
+            sources.iter().map(|source| self.scene.path(source).into_os_string()).collect();
+        self.scene
+            .haul()
+            .arg("move")
+            .args(flags)
+            .args(remote)
+            .arg("--")
+            .args(sources)
+            .arg(dest)
+            .run()
+    }
+
+    fn there(&self, name: &str) -> PathBuf {
+        self.root.join(name)
+    }
+}
+
+fn a_tree(scene: &Scene<'_>) {
+    scene.file("tree/a", "aaaa");
+    scene.file("tree/empty", "");
+    scene.file("tree/dir/deep/c", vec![7; 3 << 20]);
+    scene.mkdir("tree/hollow/deeper");
+    scene.symlink("a", "tree/link");
+    scene.symlink("nowhere", "tree/dangling");
+    mode(scene.path("tree/dir"), 0o700);
+}
+
+#[test]
+fn a_tree_is_there_and_gone_here() {
+    each_target(|stage| {
+        for (dest, at) in [("to", "to/tree"), ("made/", "made/tree"), ("renamed", "renamed")] {
+            a_tree(stage.scene);
+            let before = stage.scene.snapshot("tree");
+            let run = stage.run(&[], &["tree"], dest).expect_ok();
+            assert!(run.out().starts_with("moved "), "{run}");
+            assert_eq!(run.err(), "");
+            assert!(!stage.scene.exists("tree"), "{:?}: {run}", stage.to);
+            assert_same(&before, &snapshot(stage.there(at)).expect("it is there"));
+        }
+    });
+}
+
+#[test]
+fn files_are_renamed_replaced_or_kept_as_the_flags_say() {
+    each_target(|stage| {
+        let old = stage.there("to/f");
+        let put_old = || {
+            fs::write(&old, "there before").expect("written");
+            nasty::set_mtime(&old, 1_700_000_000, 0).expect("a time");
+        };
+        // A file under another name; one over another.
+        stage.scene.file("f", "one");
+        stage.run(&[], &["f"], "other").expect_ok();
+        assert_eq!(fs::read(stage.there("other")).expect("read"), b"one");
+        assert!(!stage.scene.exists("f"));
+        for (flags, is_replaced) in
+            [(&[][..], true), (&["--force"], true), (&["--no-clobber"], false), (&["-u"], false)]
+        {
+            put_old();
+            stage.scene.file("f", "new");
+            let run = stage.run(flags, &["f"], "to").expect_ok();
+            assert_eq!(stage.scene.exists("f"), !is_replaced, "{flags:?} {:?} {run}", stage.to);
+            let expected = if is_replaced { "new" } else { "there before" };
+            assert_eq!(fs::read(&old).expect("read"), expected.as_bytes(), "{flags:?}");
+            assert_eq!(run.out().contains("kept 1"), !is_replaced, "{run}");
+        }
+        nasty::set_mtime(&old, 5, 0).expect("a time");
+        stage.run(&["-u"], &["f"], "to").expect_ok();
+        assert!(!stage.scene.exists("f"));
+    });
+}
+
+#[test]
+fn directories_that_both_have_are_filled() {
+    each_target(|stage| {
+        a_tree(stage.scene);
+        fs::create_dir_all(stage.there("to/tree/dir")).expect("made");
+        fs::write(stage.there("to/tree/dir/mine"), "mine").expect("written");
+        stage.scene.file("more", "x");
+        stage.run(&[], &["tree", "more"], "to").expect_ok();
+        assert!(!stage.scene.exists("tree") && !stage.scene.exists("more"));
+        assert_eq!(fs::read(stage.there("to/tree/dir/mine")).expect("read"), b"mine");
+        assert_eq!(fs::read(stage.there("to/tree/a")).expect("read"), b"aaaa");
+        assert!(stage.there("to/tree/hollow/deeper").is_dir());
+    });
+}
+
+#[test]
+fn what_is_there_with_the_same_size_and_time_but_another_content_stays() {
+    each_target(|stage| {
+        // Entry by entry, also on one file system.
+        stage.scene.file("tree/f", "good");
+        stage.scene.file("tree/g", "also");
+        fs::create_dir_all(stage.there("to/tree")).expect("made");
+        fs::write(stage.there("to/tree/f"), "evil").expect("written");
+        let stat = fs::metadata(stage.scene.path("tree/f")).expect("there");
+        nasty::set_mtime(stage.there("to/tree/f"), stat.mtime(), stat.mtime_nsec() as u32)
+            .expect("a time");
+        let run = stage.run(&[], &["tree"], "to").expect_code(1);
+        assert_one_error(&run, "tree/f: it stays", "is another (content", "");
+        assert_eq!(stage.scene.list("tree"), ["f"]);
+        assert_eq!(fs::read(stage.there("to/tree/g")).expect("read"), b"also");
+        // What --force is for.
+        stage.run(&["--force"], &["tree"], "to").expect_ok();
+        assert!(!stage.scene.exists("tree"));
+        assert_eq!(fs::read(stage.there("to/tree/f")).expect("read"), b"good");
+    });
+}
+
+#[test]
+fn what_fails_stays_with_its_directories() {
+    each_target(|stage| {
+        stage.scene.file("tree/sub/f", "x");
+        stage.scene.file("tree/g", "y");
+        fs::create_dir_all(stage.there("to/tree/sub/f/is a directory")).expect("made");
+        let run = stage.run(&[], &["tree"], "to").expect_code(1);
+        assert!(run.err().contains("tree/sub/f: a directory stands there"), "{run}");
+        assert_eq!(stage.scene.list("tree"), ["sub", "sub/f"]);
+        assert!(run.out().contains("moved 1 in ") && run.out().contains("; failed 1"), "{run}");
+        let run = stage.run(&[], &["missing"], "to").expect_code(1);
+        assert!(run.err().contains("missing: "), "{run}");
+    });
+}
+
+#[test]
+fn a_file_is_not_moved_onto_itself_by_way_of_a_host() {
+    let world = World::new();
+    let mut scene = world.scene(Way::Upload);
+    scene.reach_by_pipe();
+    scene.file("dir/f", "precious");
+    scene.symlink("f", "dir/l");
+    for source in ["dir", "dir/f", "dir/l"] {
+        let dest = if source == "dir" { scene.path("") } else { scene.path("dir") };
+        let run = scene
+            .haul()
+            .arg("move")
+            .args(scene.remote())
+            .arg(scene.path(source))
+            .arg(scene.there(dest))
+            .run()
+            .expect_code(1);
+        assert!(run.err().contains("are the same file"), "{run}");
+        assert_eq!(scene.read("dir/f"), "precious");
+        assert!(scene.exists("dir/l"));
+    }
+    // Here it is seen at once.
+    let run = scene.haul().args(["move", "dir/f", "dir/"]).run().expect_code(1);
+    assert!(run.err().contains("are the same"), "{run}");
+    let run = scene.haul().args(["move", "dir", "dir/below"]).run().expect_code(1);
+    assert!(run.err().contains("into itself"), "{run}");
+    assert_eq!(scene.read("dir/f"), "precious");
+}
+
+#[test]
+fn what_can_not_be_copied_stays() {
+    let world = World::new();
+    let scene = world.scene(Way::Local);
+    let Some(mount) = Mount::tmpfs(4 << 20) else { return eprintln!("skipped: no mount") };
+    scene.file("tree/a", "a");
+    run(std::process::Command::new("mkfifo").arg(scene.path("tree/pipe")));
+    let out = scene.haul().arg("move").arg("tree").arg(mount.path()).run().expect_code(1);
+    assert!(out.err().contains("tree/pipe: it stays"), "{out}");
+    assert_eq!(scene.list("tree"), ["pipe"]);
+    // A destination that is full ends the move, and nothing is removed.
+    scene.file("large/a", vec![1; 1 << 20]);
+    scene.file("large/b", vec![2; 8 << 20]);
+    let out = scene.haul().arg("move").arg("large").arg(mount.path()).run().expect_code(4);
+    assert!(out.err().contains("the sources stay where they are"), "{out}");
+    assert_eq!(scene.list("large"), ["a", "b"]);
+}
+
+#[test]
+fn words_that_mean_nothing_are_refused() {
+    let world = World::new();
+    let scene = world.scene(Way::Local);
+    scene.file("a", "x");
+    let run = scene.haul().args(["move", "host:a", "b"]).run().expect_code(2);
+    assert_one_error(&run, "host:a: ", "moving from a host is not there yet", "on the host");
+    let run = scene.haul().args(["mv", ".", "b"]).run().expect_code(2);
+    assert_one_error(&run, ".: it has no name", "stays", "name what is in it");
+    scene.haul().args(["move", "a", "nowhere/deep/"]).run().expect_code(4);
+    scene.haul().args(["move", "-f", "-u", "a", "b"]).run().expect_code(2);
+    assert!(scene.exists("a"));
+}
+
+#[test]
+fn json_tells_what_moved() {
+    each_target(|stage| {
+        stage.scene.file("f", "x");
+        let run = stage.run(&["--json"], &["f"], "to").expect_ok();
+        let out = run.out();
+        let renamed = format!("\"renamed\":{}}}", stage.to == To::Here);
+        assert!(out.contains("{\"type\":\"moved\",\"path\":\"") && out.contains(&renamed), "{out}");
+        assert!(
+            out.contains("{\"type\":\"move_summary\",\"moved\":1,\"kept\":0,\"failed\":0,"),
+            "{out}"
+        );
+    });
+}
