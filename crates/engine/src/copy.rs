@@ -11,6 +11,7 @@ use haul_model::{
 use haul_sys::DIRECT_ALIGN;
 use std::collections::BTreeMap;
 use std::io;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 
@@ -142,8 +143,8 @@ pub(crate) fn shared(source: &dyn SourceFile, stage: &dyn StagedFile) -> bool {
     files.is_some_and(|(from, to)| haul_sys::clone_file(from, to))
 }
 
-/// Copies `source`, which has no holes and more than one block, into a stage
-/// that can be continued, with several threads, and records each block's hash
+/// Copies `source`, which has more than one block, into a stage that can be
+/// continued and is as long as the source and a hole from there on, with several threads, and records each block's hash
 /// in its turn. `done` are the hashes of the blocks that are there already.
 /// Returns the length and the hash of the whole.
 ///
@@ -193,24 +194,47 @@ pub(crate) fn blocks(
                 return Ok(());
             }
             let end = size.min(start + BLOCK_LEN);
-            let mut hasher = BlockHasher::new(index);
-            for at in (start..end).step_by(PART_LEN) {
-                let part = &mut buffer[..(end - at).min(PART_LEN as u64) as usize];
-                let len = source.read_at(part, at).map_err(|error| read(&error))?;
-                if len < part.len() {
-                    return Err(changed());
-                }
-                hasher.update(part);
-                stage.write_at(part, at).map_err(|error| write(&error))?;
-            }
+            let (hash, data_len) = block(source, stage, index, start..end, &mut buffer)?;
             source.release(start);
-            lock(&order).add(stage, index, end - start, hasher.finish())?;
+            lock(&order).add(stage, index, Copied { hash, len: end - start, data_len })?;
             recorded.notify_all();
         }
     };
     with_helpers(&next, copy_blocks)?;
     let order = order.into_inner().unwrap_or_else(PoisonError::into_inner);
     Ok((order.len, ContentHash::of_blocks(&order.done, size)))
+}
+
+/// Copies block `index`, which is `range`, and leaves its holes out; gives its
+/// hash and the length of its data.
+fn block(
+    source: &dyn SourceFile,
+    stage: &dyn StagedFile,
+    index: u64,
+    range: Range<u64>,
+    buffer: &mut [u8],
+) -> Result<(BlockHash, u64), Fault> {
+    let (mut at, end) = (range.start, range.end);
+    let mut hasher = BlockHasher::new(index);
+    let mut data_len = 0;
+    while at < end {
+        let data = source.next_data(at).map_err(|error| read(&error))?;
+        let data = data.map_or(end..end, |data| data.start.min(end)..data.end.min(end));
+        hasher.update_zeros(data.start - at);
+        at = data.start;
+        while at < data.end {
+            let part = &mut buffer[..(data.end - at).min(PART_LEN as u64) as usize];
+            let len = source.read_at(part, at).map_err(|error| read(&error))?;
+            if len < part.len() {
+                return Err(changed());
+            }
+            hasher.update(part);
+            stage.write_at(part, at).map_err(|error| write(&error))?;
+            at += len as u64;
+        }
+        data_len += data.end - data.start;
+    }
+    Ok((hasher.finish(), data_len))
 }
 
 /// Runs `work` in several threads, until all have ended; after an error `next`,
@@ -313,21 +337,24 @@ struct Order<'m> {
     done: Vec<BlockHash>,
     /// The length of these blocks, in bytes.
     len: u64,
-    waiting: BTreeMap<u64, (BlockHash, u64)>,
+    waiting: BTreeMap<u64, Copied>,
     moved: &'m mut (dyn FnMut(u64) + Send),
 }
 
+/// A block that was copied.
+struct Copied {
+    hash: BlockHash,
+    /// Its length in bytes; only the last can be short.
+    len: u64,
+    /// How much of it is no hole.
+    data_len: u64,
+}
+
 impl Order<'_> {
-    fn add(
-        &mut self,
-        stage: &dyn StagedFile,
-        index: u64,
-        len: u64,
-        hash: BlockHash,
-    ) -> Result<(), Fault> {
-        (self.moved)(len);
-        self.waiting.insert(index, (hash, len));
-        while let Some((hash, len)) = self.waiting.remove(&(self.done.len() as u64)) {
+    fn add(&mut self, stage: &dyn StagedFile, index: u64, copied: Copied) -> Result<(), Fault> {
+        (self.moved)(copied.data_len);
+        self.waiting.insert(index, copied);
+        while let Some(Copied { hash, len, .. }) = self.waiting.remove(&(self.done.len() as u64)) {
             if len == BLOCK_LEN {
                 let recorded = stage.record(hash);
                 recorded.map_err(|e| Fault::from_io(Side::Destination, "keep the journal", &e))?;

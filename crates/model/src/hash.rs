@@ -59,6 +59,11 @@ impl BlockHasher {
         self.0.update(bytes);
     }
 
+    /// Takes `len` zero bytes: a hole of a sparse file.
+    pub fn update_zeros(&mut self, len: u64) {
+        each_of_zeros(len, |zeros| self.update(zeros));
+    }
+
     /// The hash of the block, of which something was taken.
     pub fn finish(&self) -> BlockHash {
         BlockHash(self.0.finalize_non_root())
@@ -187,13 +192,8 @@ impl ContentHasher {
     }
 
     /// Takes `len` zero bytes: a hole of a sparse file.
-    pub fn update_zeros(&mut self, mut len: u64) {
-        const ZEROS: &[u8] = &[0; 64 << 10];
-        while len > 0 {
-            let now = len.min(ZEROS.len() as u64);
-            self.update(&ZEROS[..now as usize]);
-            len -= now;
-        }
+    pub fn update_zeros(&mut self, len: u64) {
+        each_of_zeros(len, |zeros| self.update(zeros));
     }
 
     /// The hash of all that was taken.
@@ -228,6 +228,16 @@ impl ContentHasher {
         // Not reset(): that keeps the offset of the block before.
         self.current = blake3::Hasher::new();
         self.current.set_input_offset(self.blocks.len() as u64 * BLOCK_LEN);
+    }
+}
+
+/// Gives `len` zero bytes to `take`, in parts.
+fn each_of_zeros(mut len: u64, mut take: impl FnMut(&[u8])) {
+    const ZEROS: &[u8] = &[0; 64 << 10];
+    while len > 0 {
+        let now = len.min(ZEROS.len() as u64);
+        take(&ZEROS[..now as usize]);
+        len -= now;
     }
 }
 

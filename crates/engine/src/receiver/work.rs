@@ -138,17 +138,25 @@ fn copy_file(
         receiver.reporter.moved(len);
     };
     let as_listed = (seal.size, seal.mtime) == (pending.entry.size(), pending.entry.mtime);
-    // Hashing holes would take longer than copying what is between them.
-    let by_blocks = as_listed && !source.has_holes();
+    let by_blocks = as_listed && !source.is_mostly_holes();
+    let there = pending.resumed * BLOCK_LEN;
     let (stage, copied) = match (resumed, receiver.resumable(&pending.entry)) {
-        (Some((stage, _)), _) if !by_blocks => {
+        (Some((stage, _)), _) if !as_listed => {
             stage.discard();
             return Err(changed());
         }
-        (Some((stage, blocks)), _) => {
-            let copied = copy::blocks(&*source, &*stage, blocks, receiver.control, &mut count);
-            (stage, copied.map(|(len, whole)| (len, Some(whole))))
-        }
+        (Some((stage, blocks)), _) => match pending.shared(receiver, &*source)? {
+            // What is there was copied because somebody had to look at it then.
+            Some(shared) => {
+                stage.discard();
+                count(seal.size.saturating_sub(there));
+                (shared, Ok((seal.size, None)))
+            }
+            None => {
+                let copied = copy::blocks(&*source, &*stage, blocks, receiver.control, &mut count);
+                (stage, copied.map(|(len, whole)| (len, Some(whole))))
+            }
+        },
         (None, Some(_)) if by_blocks => match pending.shared(receiver, &*source)? {
             Some(stage) => {
                 count(seal.size);

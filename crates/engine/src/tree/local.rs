@@ -207,14 +207,15 @@ impl SourceFile for LocalSource {
 
     fn next_data(&self, from: u64) -> io::Result<Option<std::ops::Range<u64>>> {
         let size = self.opened.size;
-        if !self.has_holes() {
+        // It takes no less storage than its length, and so has no holes.
+        if self.opened.allocated >= size {
             return Ok((from < size).then_some(from..size));
         }
         haul_sys::next_data(&self.file, from, size)
     }
 
-    fn has_holes(&self) -> bool {
-        self.opened.allocated < self.opened.size
+    fn is_mostly_holes(&self) -> bool {
+        self.opened.allocated < self.opened.size / 4
     }
 
     fn seal_now(&self) -> io::Result<Seal> {

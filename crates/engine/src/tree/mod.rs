@@ -179,8 +179,9 @@ pub(crate) trait SourceFile: Send + Sync {
     /// hole. `None` if only a hole, or nothing, remains up to the sealed size.
     fn next_data(&self, from: u64) -> io::Result<Option<std::ops::Range<u64>>>;
 
-    /// Whether it takes less storage than its length, and so has holes.
-    fn has_holes(&self) -> bool;
+    /// Whether it has much less data than its length says: hashing its holes
+    /// would take longer than copying what is between them.
+    fn is_mostly_holes(&self) -> bool;
 
     /// Size and time as they are now, to see whether the file changed.
     fn seal_now(&self) -> io::Result<Seal>;

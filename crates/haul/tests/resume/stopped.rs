@@ -22,6 +22,27 @@ fn after_ctrl_c_nothing_is_moved_twice() {
 }
 
 #[test]
+fn a_file_with_holes_goes_on_and_keeps_them() {
+    each_way(|scene| {
+        make_big(scene);
+        // Within a block, a whole block, and at the end.
+        let holes = [(BLOCK / 2, BLOCK / 4), (8 * BLOCK, 2 * BLOCK), (LEN - BLOCK, BLOCK)];
+        for (at, len) in holes {
+            let words = ["-p", "-o", &at.to_string(), "-l", &len.to_string()].map(str::to_owned);
+            run(Command::new("fallocate").args(words).arg(scene.path("big")));
+        }
+        let blocks = interrupt(scene, 4);
+        finish(scene, &[]);
+        assert!(blocks >= 4);
+        let allocated = |name: &str| {
+            let stat = fs::metadata(scene.path(name)).expect("there");
+            std::os::unix::fs::MetadataExt::blocks(&stat) * 512
+        };
+        assert!(allocated("to/big") <= allocated("big") + BLOCK / 4, "{}", allocated("to/big"));
+    });
+}
+
+#[test]
 fn no_resume_begins_anew_and_leaves_nothing() {
     each_way(|scene| {
         make_big(scene);
