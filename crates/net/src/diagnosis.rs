@@ -23,8 +23,20 @@ const NOT_EXECUTABLE: i32 = 126;
 pub(crate) struct Peer {
     /// `user@host`, safe to show.
     pub(crate) name: String,
-    /// The path of haul there, if the user named it; safe to show.
-    pub(crate) remote_haul: Option<String>,
+    /// What was to run there.
+    pub(crate) runs: Remote,
+}
+
+/// What ssh was told to run on the other machine.
+#[derive(Debug, Clone)]
+pub(crate) enum Remote {
+    /// haul.
+    Haul {
+        /// Its path there, if the user named it; safe to show.
+        path: Option<String>,
+    },
+    /// What the server has configured under this name.
+    Subsystem(&'static str),
 }
 
 /// Why the connection ended, or `Ok` if it ended well. `status` is `None` when
@@ -36,8 +48,11 @@ pub(crate) fn diagnose(
 ) -> Result<(), ConnectError> {
     let host = || peer.name.clone();
     let last_words = || said.lines.back().map(|line| shown(line)).unwrap_or_default();
-    let missing =
-        || ConnectError::HaulMissing { host: peer.name.clone(), tried: peer.remote_haul.clone() };
+    let path = match &peer.runs {
+        Remote::Haul { path } => path,
+        Remote::Subsystem(name) => return diagnose_subsystem(peer, name, status, said),
+    };
+    let missing = || ConnectError::HaulMissing { host: peer.name.clone(), tried: path.clone() };
     if said.haul_missing {
         return Err(missing());
     }
@@ -64,6 +79,40 @@ pub(crate) fn diagnose(
         }),
     }
 }
+
+/// [`diagnose`] for a subsystem, which a server may not have.
+fn diagnose_subsystem(
+    peer: &Peer,
+    name: &'static str,
+    status: Option<ExitStatus>,
+    said: &Said,
+) -> Result<(), ConnectError> {
+    let host = || peer.name.clone();
+    let detail = said.lines.back().map(|line| shown(line)).unwrap_or_default();
+    let missing = || ConnectError::SubsystemMissing { host: host(), name };
+    if said.lines.iter().any(|line| contains(line, SUBSYSTEM_REFUSED)) {
+        return Err(missing());
+    }
+    match status.map(|status| (status.code(), status.signal())) {
+        Some((Some(0), _)) => Ok(()),
+        // The server has a command for it, and the command is not there.
+        Some((Some(NOT_FOUND | NOT_EXECUTABLE), _)) => Err(missing()),
+        Some((Some(SSH_FAILED), _)) => {
+            Err(recognised(peer, said)
+                .unwrap_or_else(|| ConnectError::Lost { host: host(), detail }))
+        }
+        Some((Some(status), _)) => Err(ConnectError::Agent { host: host(), status, detail }),
+        Some((None, Some(signal))) => Err(ConnectError::Lost {
+            host: host(),
+            detail: format!("ssh was ended by signal {signal}"),
+        }),
+        Some((None, None)) => Err(ConnectError::Lost { host: host(), detail }),
+        None => recognised(peer, said).map_or(Ok(()), Err),
+    }
+}
+
+/// What ssh says when the server has no such subsystem, or refuses it.
+const SUBSYSTEM_REFUSED: &str = "subsystem request failed";
 
 /// What a line of ssh means.
 #[derive(Clone, Copy)]
@@ -151,7 +200,7 @@ mod tests {
     }
 
     fn ended(status: Option<ExitStatus>, lines: &[&str]) -> Result<(), ConnectError> {
-        let peer = Peer { name: "ann@box".into(), remote_haul: None };
+        let peer = Peer { name: "ann@box".into(), runs: Remote::Haul { path: None } };
         let said = Said {
             lines: lines.iter().map(|line| line.as_bytes().to_vec()).collect(),
             haul_missing: false,
@@ -273,6 +322,25 @@ mod tests {
             killed.to_string(),
             "the connection to ann@box was lost: ssh was ended by signal 9"
         );
+    }
+
+    #[test]
+    fn a_server_without_the_subsystem_is_told_from_one_that_failed() {
+        let after = |status: i32, line: &str| {
+            let peer = Peer { name: "ann@box".into(), runs: Remote::Subsystem("sftp") };
+            let said = Said { lines: [line.as_bytes().to_vec()].into(), haul_missing: false };
+            diagnose(&peer, Some(ExitStatus::from_raw(status)), &said)
+        };
+        assert!(after(0, "").is_ok());
+        let refused = after(255 << 8, "subsystem request failed on channel 0");
+        assert_eq!(refused.unwrap_err().to_string(), "ann@box offers no sftp");
+        let not_there = after(127 << 8, "bash: line 1: /opt/sftp-server: No such file");
+        assert!(matches!(not_there, Err(ConnectError::SubsystemMissing { .. })));
+        let denied = after(255 << 8, "ann@box: Permission denied (publickey).");
+        assert!(matches!(denied, Err(ConnectError::LoginRefused { .. })));
+        assert!(matches!(after(255 << 8, ""), Err(ConnectError::Lost { .. })));
+        assert!(matches!(after(9, ""), Err(ConnectError::Lost { .. })));
+        assert!(matches!(after(1 << 8, "oops"), Err(ConnectError::Agent { status: 1, .. })));
     }
 
     #[test]

@@ -111,6 +111,14 @@ pub enum ConnectError {
         /// What the shell there said.
         detail: String,
     },
+    /// The login worked, and the server does not offer what was asked for.
+    #[error("{host} offers no {name}")]
+    SubsystemMissing {
+        /// The peer.
+        host: String,
+        /// The subsystem's name.
+        name: &'static str,
+    },
     /// The remote command, or the program in place of ssh, ended with a failure
     /// of its own.
     #[error("the remote command on {host} ended with status {status}{}", after_colon(detail))]
@@ -197,6 +205,9 @@ impl ConnectError {
             Self::HaulUnusable { host, .. } => {
                 format!("check that the haul on {host} is executable and built for that machine")
             }
+            Self::SubsystemMissing { host, name } => format!(
+                "ask who runs {host} for a 'Subsystem {name}' line in its sshd_config, or install haul there"
+            ),
             Self::NoisyShell { host, .. } => format!(
                 "'ssh {host} true' must print nothing: make the shell's startup files there silent when nobody is at a terminal"
             ),

@@ -5,7 +5,8 @@
 //! command and hands back a [`Connection`] at once, before anyone has logged
 //! in. The caller greets the peer over it. If that ends in an end of file,
 //! [`Closer::explain`] tells why, as a [`ConnectError`] with a hint for the
-//! person at the keyboard.
+//! person at the keyboard. [`connect_sftp`] does the same with the SFTP server
+//! that most ssh servers have, for hosts without haul.
 
 #![forbid(unsafe_code)]
 
@@ -23,6 +24,6 @@ mod target;
 pub use connection::{Closer, Connection, Killer, Writer};
 pub use error::ConnectError;
 pub use pipe::enlarge_pipe;
-pub use ssh::connect;
+pub use ssh::{connect, connect_sftp};
 pub use stderr::Diagnostics;
 pub use target::SshTarget;

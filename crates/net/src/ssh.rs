@@ -1,9 +1,9 @@
 //! Starts ssh, or the program in its place, with `haul serve` as the remote
-//! command.
+//! command, or with a subsystem of the server.
 
 use crate::cipher;
 use crate::connection::{Closer, Connection, Ssh, Writer};
-use crate::diagnosis::Peer;
+use crate::diagnosis::{Peer, Remote};
 use crate::error::shown;
 use crate::pipe::enlarge_pipe;
 use crate::process::Process;
@@ -49,14 +49,37 @@ const SSH_OPTIONS: [&str; 7] = [
 /// [`ConnectError::Start`] when the program can't be started, and
 /// [`ConnectError::RemoteShell`] when it is not ssh and a port is asked for.
 pub fn connect(target: &SshTarget, diagnostics: Diagnostics) -> Result<Connection, ConnectError> {
+    let path = target.remote_haul().map(|path| shown(path.as_bytes()));
+    start(target, Remote::Haul { path }, diagnostics)
+}
+
+/// Like [`connect`], with the server's SFTP subsystem at the other end in place
+/// of haul.
+///
+/// # Errors
+/// [`ConnectError::Start`] when ssh can't be started, and
+/// [`ConnectError::RemoteShell`] when the program in its place is not ssh:
+/// nothing else knows subsystems.
+pub fn connect_sftp(
+    target: &SshTarget,
+    diagnostics: Diagnostics,
+) -> Result<Connection, ConnectError> {
+    start(target, Remote::Subsystem("sftp"), diagnostics)
+}
+
+fn start(
+    target: &SshTarget,
+    runs: Remote,
+    diagnostics: Diagnostics,
+) -> Result<Connection, ConnectError> {
     let shell = target.shell();
-    let mut arguments = leading_arguments(target)?;
+    let mut arguments = leading_arguments(target, &runs)?;
     let ciphers = if shell.is_ssh() {
         cipher::preferred_list(shell, &arguments, target.host())
     } else {
         None
     };
-    arguments.extend(trailing_arguments(target, ciphers.as_deref()));
+    arguments.extend(trailing_arguments(target, &runs, ciphers.as_deref()));
     tracing::debug!(program = %shell.program, ?arguments, "starting the remote shell");
 
     let start_error = |cause| ConnectError::Start {
@@ -89,14 +112,7 @@ pub fn connect(target: &SshTarget, diagnostics: Diagnostics) -> Result<Connectio
             let pipe = stdin.as_fd().try_clone_to_owned().ok();
             Writer::new(stdin, pipe)
         },
-        closer: Closer::new(Ssh {
-            process,
-            stderr,
-            peer: Peer {
-                name: target.display(),
-                remote_haul: target.remote_haul().map(|path| shown(path.as_bytes())),
-            },
-        }),
+        closer: Closer::new(Ssh { process, stderr, peer: Peer { name: target.display(), runs } }),
     })
 }
 
@@ -104,7 +120,7 @@ pub fn connect(target: &SshTarget, diagnostics: Diagnostics) -> Result<Connectio
 ///
 /// A program other than ssh is called as `rsync -e` does: its own arguments,
 /// `-l user`, the host, the command.
-fn leading_arguments(target: &SshTarget) -> Result<Vec<String>, ConnectError> {
+fn leading_arguments(target: &SshTarget, runs: &Remote) -> Result<Vec<String>, ConnectError> {
     let shell = target.shell();
     let mut arguments = shell.args.clone();
     if shell.is_ssh() {
@@ -112,11 +128,17 @@ fn leading_arguments(target: &SshTarget) -> Result<Vec<String>, ConnectError> {
         if let Some(port) = target.port() {
             arguments.extend(["-p".into(), port.to_string()]);
         }
-    } else if target.port().is_some() {
-        return Err(ConnectError::RemoteShell {
-            words: shown(shell.program.as_bytes()),
-            problem: "only ssh can be told a port; put it among the command's own arguments",
-        });
+    } else {
+        let refuse = |problem| {
+            let words = shown(shell.program.as_bytes());
+            Err(ConnectError::RemoteShell { words, problem })
+        };
+        if matches!(runs, Remote::Subsystem(_)) {
+            return refuse("only ssh can start a server's SFTP; install haul on the other machine");
+        }
+        if target.port().is_some() {
+            return refuse("only ssh can be told a port; put it among the command's own arguments");
+        }
     }
     if let Some(user) = target.user() {
         arguments.extend(["-l".into(), user.to_owned()]);
@@ -125,16 +147,22 @@ fn leading_arguments(target: &SshTarget) -> Result<Vec<String>, ConnectError> {
 }
 
 /// The arguments from the ciphers on.
-fn trailing_arguments(target: &SshTarget, ciphers: Option<&str>) -> Vec<String> {
+fn trailing_arguments(target: &SshTarget, runs: &Remote, ciphers: Option<&str>) -> Vec<String> {
     let mut arguments = Vec::new();
     if let Some(ciphers) = ciphers {
         arguments.push(format!("-oCiphers={ciphers}"));
+    }
+    if matches!(runs, Remote::Subsystem(_)) {
+        arguments.push("-s".into());
     }
     if target.shell().is_ssh() {
         arguments.push("--".into());
     }
     arguments.push(target.host().to_owned());
-    arguments.push(remote_command(target.remote_haul()).into_owned());
+    arguments.push(match runs {
+        Remote::Haul { .. } => remote_command(target.remote_haul()).into_owned(),
+        Remote::Subsystem(name) => (*name).to_owned(),
+    });
     arguments
 }
 
@@ -142,9 +170,15 @@ fn trailing_arguments(target: &SshTarget, ciphers: Option<&str>) -> Vec<String> 
 mod tests {
     use super::*;
 
+    const HAUL: Remote = Remote::Haul { path: None };
+
     fn arguments(target: &SshTarget, ciphers: Option<&str>) -> Vec<String> {
-        let mut arguments = leading_arguments(target).unwrap();
-        arguments.extend(trailing_arguments(target, ciphers));
+        arguments_for(target, &HAUL, ciphers)
+    }
+
+    fn arguments_for(target: &SshTarget, runs: &Remote, ciphers: Option<&str>) -> Vec<String> {
+        let mut arguments = leading_arguments(target, runs).unwrap();
+        arguments.extend(trailing_arguments(target, runs, ciphers));
         arguments
     }
 
@@ -192,7 +226,18 @@ mod tests {
             ["-k", "a b", "-l", "ann", "box", "'/opt/haul' serve"]
         );
         assert_eq!(arguments(&target(None), None), ["-k", "a b", "box", "'/opt/haul' serve"]);
-        let error = leading_arguments(&target(None).with_port(7)).unwrap_err();
+        let error = leading_arguments(&target(None).with_port(7), &HAUL).unwrap_err();
         assert!(matches!(error, ConnectError::RemoteShell { .. }));
+    }
+
+    #[test]
+    fn a_subsystem_takes_the_place_of_the_command() {
+        let sftp = Remote::Subsystem("sftp");
+        let arguments = arguments_for(&target(Some("ann")), &sftp, Some("a,b"));
+        let last = &arguments[arguments.len() - 5..];
+        assert_eq!(last, ["-oCiphers=a,b", "-s", "--", "box", "sftp"]);
+        let other = target(None).with_rsh("my-rsh").unwrap();
+        let error = leading_arguments(&other, &sftp).unwrap_err();
+        assert!(matches!(error, ConnectError::RemoteShell { .. }), "{error}");
     }
 }

@@ -1,6 +1,6 @@
 //! Connections through the real ssh to a real sshd.
 
-use haul_net::{ConnectError, Connection, Diagnostics, SshTarget, connect};
+use haul_net::{ConnectError, Connection, Diagnostics, SshTarget, connect, connect_sftp};
 use haul_testkit::Sshd;
 use std::fs;
 use std::io::{Read, Write};
@@ -152,6 +152,38 @@ fn a_missing_haul_is_told() {
     let unusable = target(&sshd, "").with_remote_haul("/etc/passwd").unwrap();
     let error = refusal(&unusable);
     assert!(matches!(error, ConnectError::HaulUnusable { .. }), "{error}");
+}
+
+#[test]
+fn the_sftp_subsystem_answers() {
+    let sshd = Sshd::start().unwrap();
+    let connection = connect_sftp(&target(&sshd, ""), quiet()).unwrap();
+    let Connection { mut reader, mut writer, closer } = connection;
+    // The client's version, 3, is answered with the server's.
+    writer.write_all(&[0, 0, 0, 5, 1, 0, 0, 0, 3]).unwrap();
+    let mut answer = [0; 9];
+    reader.read_exact(&mut answer).unwrap();
+    assert_eq!(answer[4..], [2, 0, 0, 0, 3]);
+    drop((reader, writer));
+    closer.finish().unwrap();
+}
+
+#[test]
+fn a_server_without_sftp_is_told() {
+    let refusal = |sshd: Sshd| {
+        let connection = connect_sftp(&target(&sshd, ""), quiet()).unwrap();
+        let Connection { mut reader, writer, closer } = connection;
+        reader.read_to_end(&mut Vec::new()).unwrap();
+        drop(writer);
+        closer.explain()
+    };
+    for builder in [Sshd::builder().without_sftp(), Sshd::builder().sftp("/nonexistent/server")] {
+        let error = refusal(builder.start().unwrap());
+        assert_eq!(error.to_string(), "haul-test offers no sftp");
+        assert!(error.hint().unwrap().contains("Subsystem sftp"));
+    }
+    let error = refusal(Sshd::builder().sftp("/bin/false").start().unwrap());
+    assert!(matches!(error, ConnectError::Agent { status: 1, .. }), "{error}");
 }
 
 #[test]

@@ -24,6 +24,8 @@ use crate::{at, failed};
 
 mod config;
 
+pub use self::config::system_sftp_server;
+
 /// The name by which clients know the server.
 pub const HOST: &str = "haul-test";
 
@@ -53,6 +55,19 @@ pub struct SshdBuilder {
     server_lines: Vec<String>,
     client_lines: Vec<String>,
     env: Vec<(String, String)>,
+    sftp: Sftp,
+}
+
+/// What serves a server's subsystem `sftp`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+enum Sftp {
+    /// The system's sftp-server, or sshd's own where there is none.
+    #[default]
+    System,
+    /// This command.
+    Command(String),
+    /// Nothing: the server has no such subsystem.
+    Nothing,
 }
 
 impl SshdBuilder {
@@ -83,6 +98,20 @@ impl SshdBuilder {
     #[must_use]
     pub fn env(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.env.push((name.into(), value.into()));
+        self
+    }
+
+    /// Serves SFTP with `command`; `internal-sftp` is sshd's own server.
+    #[must_use]
+    pub fn sftp(mut self, command: impl Into<String>) -> Self {
+        self.sftp = Sftp::Command(command.into());
+        self
+    }
+
+    /// Serves no SFTP.
+    #[must_use]
+    pub fn without_sftp(mut self) -> Self {
+        self.sftp = Sftp::Nothing;
         self
     }
 

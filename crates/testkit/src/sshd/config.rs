@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::{HOST, SshdBuilder, write};
+use super::{HOST, Sftp, SshdBuilder, write};
 use crate::{at, failed};
 
 impl SshdBuilder {
@@ -19,11 +19,6 @@ impl SshdBuilder {
         sshd: &Path,
     ) -> io::Result<String> {
         let path = |name: &str| quoted(&dir.join(name));
-        let sftp = find(
-            "sftp-server",
-            &["/usr/lib/openssh", "/usr/libexec/openssh", "/usr/libexec", "/usr/lib/ssh"],
-        );
-        let sftp = sftp.map_or("internal-sftp".to_owned(), |path| path.display().to_string());
         let mut env = format!("SetEnv {mark}");
         for (name, value) in &self.env {
             env.push_str(&format!(" \"{name}={value}\""));
@@ -41,7 +36,6 @@ impl SshdBuilder {
             format!("HostKey {}", path("host_key")),
             format!("AuthorizedKeysFile {}", path("authorized_keys")),
             format!("PidFile {}", path("pid")),
-            format!("Subsystem sftp {sftp}"),
             format!("UsePAM {use_pam}"),
             "PermitRootLogin yes".to_owned(),
             "PubkeyAuthentication yes".to_owned(),
@@ -58,6 +52,15 @@ impl SshdBuilder {
             "MaxSessions 1000".to_owned(),
             env,
         ]);
+        match &self.sftp {
+            Sftp::System => {
+                let command = system_sftp_server().map(|path| path.display().to_string());
+                let command = command.unwrap_or_else(|| "internal-sftp".to_owned());
+                lines.push(format!("Subsystem sftp {command}"));
+            }
+            Sftp::Command(command) => lines.push(format!("Subsystem sftp {command}")),
+            Sftp::Nothing => {}
+        }
         // From 9.8 on, sshd shuts out an address whose logins fail.
         let penalties = "PerSourcePenalties no";
         if knows(sshd, dir, penalties)? {
@@ -125,6 +128,14 @@ fn current_user() -> io::Result<String> {
     let named = Command::new("id").arg("-un").output()?;
     let name = String::from_utf8_lossy(&named.stdout).trim().to_owned();
     if name.is_empty() { Err(failed("`id -un` says nothing")) } else { Ok(name) }
+}
+
+/// The system's program that serves SFTP on its standard input and output.
+pub fn system_sftp_server() -> Option<PathBuf> {
+    find(
+        "sftp-server",
+        &["/usr/lib/openssh", "/usr/libexec/openssh", "/usr/libexec", "/usr/lib/ssh"],
+    )
 }
 
 pub(super) fn find(program: &str, dirs: &[&str]) -> Option<PathBuf> {
