@@ -25,12 +25,13 @@ const LEFTOVERS: &[&str] = &[
 /// Which of our crates a crate may use. The arrows point one way.
 const ARROWS: &[(&str, &[&str])] = &[
     ("haul", &["engine", "net", "model"]),
-    ("engine", &["proto", "net", "store", "sys", "model"]),
+    ("engine", &["proto", "net", "sftp", "store", "sys", "model"]),
     ("store", &["sys", "model"]),
     ("proto", &["model"]),
     ("sys", &["model"]),
     ("model", &[]),
     ("net", &[]),
+    ("sftp", &["net", "model"]),
     ("testkit", &[]),
     ("xtask", &["testkit"]),
 ];

@@ -1,0 +1,323 @@
+//! Operations on paths, each of which waits for its answer.
+
+use crate::codec::{
+    Answer, Attrs, CHUNK_LEN_MAX, Extension, Extensions, FsStats, Limits, OpenFlags,
+    PACKET_LEN_MAX, PATH_LEN_MAX, Request, StatusCode,
+};
+use crate::error::{Cause, SftpError};
+use crate::file::RemoteFile;
+use crate::session::{Port, Shared};
+use haul_model::Name;
+use std::sync::Arc;
+
+/// A piece of a file in one packet, in bytes, where a server does not say what
+/// it allows: what every server has to take (section 3 of the draft).
+const CHUNK_LEN_DEFAULT: u32 = 32 << 10;
+
+/// What stands around the content in a packet, in bytes, at most: a handle and
+/// some numbers.
+const AROUND_LEN: u64 = 512;
+
+/// Entries of one directory, at most: a server that never stops listing is
+/// stopped.
+const ENTRIES_MAX: usize = 4 << 20;
+
+type Result<T> = std::result::Result<T, SftpError>;
+
+/// Asks a server; see the crate's documentation. A clone asks in the same
+/// session.
+///
+/// Paths are bytes, absolute or below the directory where the session begins,
+/// most often the user's home; the server resolves them and follows links on
+/// the way. All operations fail with [`SftpError`], and with
+/// [`Cause::Session`] in it once the session has ended.
+#[derive(Clone)]
+pub struct Client {
+    shared: Arc<Shared>,
+    server: Server,
+}
+
+/// What is known of the server.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Server {
+    extensions: Extensions,
+    limits: Limits,
+    read_len: u32,
+    write_len: u32,
+}
+
+impl Server {
+    pub(crate) fn new(extensions: Extensions, limits: Limits) -> Self {
+        let chunk = |said: u64| match said {
+            0 => CHUNK_LEN_DEFAULT,
+            len => len.min(CHUNK_LEN_MAX.into()) as u32,
+        };
+        let packet = match limits.packet_len {
+            0 => PACKET_LEN_MAX.into(),
+            len => len,
+        };
+        let room = packet.saturating_sub(AROUND_LEN).max(1).min(CHUNK_LEN_MAX.into()) as u32;
+        let (read_len, write_len) = (chunk(limits.read_len), chunk(limits.write_len).min(room));
+        Self { extensions, limits, read_len, write_len }
+    }
+}
+
+/// An entry of a directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DirEntry {
+    /// Its name.
+    pub name: Name,
+    /// What it is; a link is not followed.
+    pub attrs: Attrs,
+}
+
+impl Client {
+    pub(crate) fn new(shared: Arc<Shared>, server: Server) -> Self {
+        Self { shared, server }
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    pub(crate) fn port(&self) -> Port {
+        Port::new(&self.shared)
+    }
+
+    /// Whether the server has announced the extension.
+    pub fn has(&self, extension: Extension) -> bool {
+        self.server.extensions.has(extension)
+    }
+
+    /// What the server said that it allows.
+    pub fn limits(&self) -> &Limits {
+        &self.server.limits
+    }
+
+    /// The most content that is asked for at once, in bytes.
+    pub fn read_len(&self) -> usize {
+        self.server.read_len as usize
+    }
+
+    /// The most content that is sent at once, in bytes.
+    pub fn write_len(&self) -> usize {
+        self.server.write_len as usize
+    }
+
+    /// What has this path; a link at its end is followed.
+    pub fn stat(&self, path: &[u8]) -> Result<Attrs> {
+        self.attrs(&Request::Stat { path }, path)
+    }
+
+    /// What has this path; a link at its end is not followed.
+    pub fn lstat(&self, path: &[u8]) -> Result<Attrs> {
+        self.attrs(&Request::Lstat { path }, path)
+    }
+
+    /// Sets what `attrs` has; a link at the end of the path is followed.
+    pub fn set_attrs(&self, path: &[u8], attrs: Attrs) -> Result<()> {
+        self.done(&Request::Setstat { path, attrs }, path)
+    }
+
+    /// Sets what `attrs` has of a link itself. Needs [`Extension::Lsetstat`].
+    pub fn set_link_attrs(&self, path: &[u8], attrs: Attrs) -> Result<()> {
+        self.done(&Request::Lsetstat { path, attrs }, path)
+    }
+
+    /// All entries of a directory but `.` and `..`, in the server's order.
+    ///
+    /// # Errors
+    /// Besides, [`Cause::EntryName`] when a name in it is none, and
+    /// [`Cause::TooManyEntries`].
+    pub fn list(&self, path: &[u8]) -> Result<Vec<DirEntry>> {
+        let handle = self.handle(&Request::Opendir { path }, path)?;
+        let read = Request::Readdir { handle: &handle };
+        let listed = self.entries(&read, path);
+        // The listing is what counts; nothing can be done about the handle.
+        let port = self.port();
+        let _ = port.tell(&Request::Close { handle: &handle }).and_then(|()| port.flush());
+        listed
+    }
+
+    fn entries(&self, read: &Request<'_>, path: &[u8]) -> Result<Vec<DirEntry>> {
+        let mut entries = Vec::new();
+        let failed = |cause| SftpError::new(read, path, cause);
+        loop {
+            let names = match self.ask(read, path) {
+                Ok(Answer::Names(names)) => names,
+                Ok(other) => return Err(unexpected(read, path, other)),
+                Err(error) if error.status() == Some(StatusCode::Eof) => return Ok(entries),
+                Err(error) => return Err(error),
+            };
+            for entry in names {
+                if matches!(&*entry.name, b"." | b"..") {
+                    continue;
+                }
+                let name = Name::new(&entry.name).map_err(|e| failed(Cause::EntryName(e)))?;
+                if entries.len() == ENTRIES_MAX {
+                    return Err(failed(Cause::TooManyEntries(ENTRIES_MAX)));
+                }
+                entries.push(DirEntry { name, attrs: entry.attrs });
+            }
+        }
+    }
+
+    /// Makes a directory. The server may take bits of the mode away, as its
+    /// umask says.
+    pub fn make_dir(&self, path: &[u8], mode: u32) -> Result<()> {
+        self.done(&Request::Mkdir { path, attrs: Attrs::with_mode(mode) }, path)
+    }
+
+    /// Removes an empty directory.
+    pub fn remove_dir(&self, path: &[u8]) -> Result<()> {
+        self.done(&Request::Rmdir { path }, path)
+    }
+
+    /// Removes a file or a link.
+    pub fn remove_file(&self, path: &[u8]) -> Result<()> {
+        self.done(&Request::Remove { path }, path)
+    }
+
+    /// Gives a file or directory another name. Whether a name that is taken is
+    /// an error is the server's choice; at OpenSSH's it is, for files.
+    pub fn rename(&self, from: &[u8], to: &[u8]) -> Result<()> {
+        check_path(to).map_err(|cause| SftpError::of("rename", to, cause))?;
+        self.done(&Request::Rename { from, to }, from)
+    }
+
+    /// Gives a file or directory another name and replaces what has it, in one
+    /// step. Needs [`Extension::PosixRename`].
+    pub fn rename_over(&self, from: &[u8], to: &[u8]) -> Result<()> {
+        check_path(to).map_err(|cause| SftpError::of("rename", to, cause))?;
+        self.done(&Request::PosixRename { from, to }, from)
+    }
+
+    /// Makes `link` another name of the file `from`. Needs
+    /// [`Extension::Hardlink`].
+    pub fn hard_link(&self, from: &[u8], link: &[u8]) -> Result<()> {
+        check_path(link).map_err(|cause| SftpError::of("make the hard link", link, cause))?;
+        self.done(&Request::Hardlink { from, to: link }, from)
+    }
+
+    /// Makes a symbolic link that points to `target`; an error if the name is
+    /// taken.
+    pub fn make_symlink(&self, target: &[u8], link: &[u8]) -> Result<()> {
+        let request = Request::Symlink { target, link };
+        check_path(target).map_err(|cause| SftpError::new(&request, target, cause))?;
+        self.done(&request, link)
+    }
+
+    /// Where a symbolic link points.
+    pub fn read_link(&self, path: &[u8]) -> Result<Box<[u8]>> {
+        self.path(&Request::Readlink { path }, path)
+    }
+
+    /// The absolute path without links and dots. Whether its last component has
+    /// to exist is the server's choice.
+    pub fn real_path(&self, path: &[u8]) -> Result<Box<[u8]>> {
+        self.path(&Request::Realpath { path }, path)
+    }
+
+    /// Like [`Self::real_path`], with `~` and `~user` understood. Needs
+    /// [`Extension::ExpandPath`].
+    pub fn expand_path(&self, path: &[u8]) -> Result<Box<[u8]>> {
+        self.path(&Request::ExpandPath { path }, path)
+    }
+
+    /// Where a user is at home; an empty name is the one who is logged in.
+    /// Needs [`Extension::HomeDirectory`].
+    pub fn home(&self, user: &[u8]) -> Result<Box<[u8]>> {
+        self.path(&Request::HomeDirectory { user }, user)
+    }
+
+    /// How much room there is. Needs [`Extension::Statvfs`].
+    pub fn fs_stats(&self, path: &[u8]) -> Result<FsStats> {
+        let request = Request::Statvfs { path };
+        match self.ask(&request, path)? {
+            Answer::FsStats(stats) => Ok(stats),
+            other => Err(unexpected(&request, path, other)),
+        }
+    }
+
+    /// Opens a file. A link at the end of the path is followed, but for
+    /// [`OpenFlags::CreateNew`]. `mode` is for a file that is made.
+    pub fn open(&self, path: &[u8], flags: OpenFlags, mode: Option<u32>) -> Result<RemoteFile> {
+        let attrs = Attrs { mode, ..Attrs::default() };
+        let handle = self.handle(&Request::Open { path, flags, attrs }, path)?;
+        Ok(RemoteFile::new(self.clone(), handle, path))
+    }
+
+    pub(crate) fn done(&self, request: &Request<'_>, path: &[u8]) -> Result<()> {
+        self.ask(request, path).map(drop)
+    }
+
+    pub(crate) fn attrs(&self, request: &Request<'_>, path: &[u8]) -> Result<Attrs> {
+        match self.ask(request, path)? {
+            Answer::Attrs(attrs) => Ok(attrs),
+            other => Err(unexpected(request, path, other)),
+        }
+    }
+
+    fn handle(&self, request: &Request<'_>, path: &[u8]) -> Result<Box<[u8]>> {
+        match self.ask(request, path)? {
+            Answer::Handle(handle) => Ok(handle),
+            other => Err(unexpected(request, path, other)),
+        }
+    }
+
+    fn path(&self, request: &Request<'_>, path: &[u8]) -> Result<Box<[u8]>> {
+        match self.ask(request, path)? {
+            Answer::Path(found) => Ok(found),
+            other => Err(unexpected(request, path, other)),
+        }
+    }
+
+    /// Asks and waits; a status other than success is an error.
+    fn ask(&self, request: &Request<'_>, path: &[u8]) -> Result<Answer> {
+        self.check(request, path).map_err(|cause| SftpError::new(request, path, cause))?;
+        let answer = self.port().ask(request);
+        let answer = answer.map_err(|error| SftpError::new(request, path, error))?;
+        succeeded(answer).map_err(|cause| SftpError::new(request, path, cause))
+    }
+
+    /// Whether the request can be sent to this server.
+    pub(crate) fn check(
+        &self,
+        request: &Request<'_>,
+        path: &[u8],
+    ) -> std::result::Result<(), Cause> {
+        check_path(path)?;
+        match request.extension() {
+            Some(extension) if !self.has(extension) => Err(Cause::Missing(extension.name())),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The answer, if it is no failure.
+pub(crate) fn succeeded(answer: Answer) -> std::result::Result<Answer, Cause> {
+    match answer {
+        Answer::Status(status) if status.code != StatusCode::Ok => Err(Cause::Status(status)),
+        answer => Ok(answer),
+    }
+}
+
+/// A path that a server reads as it is.
+pub(crate) fn check_path(path: &[u8]) -> std::result::Result<(), Cause> {
+    if path.contains(&0) {
+        // Servers would cut it there, or end the session.
+        Err(Cause::Path("the path holds a NUL byte"))
+    } else if path.len() > PATH_LEN_MAX {
+        Err(Cause::Path("the path is longer than 16 KiB"))
+    } else {
+        Ok(())
+    }
+}
+
+/// The answer to another question. [`crate::codec::Expected`] lets none pass, so
+/// this is never seen.
+pub(crate) fn unexpected(request: &Request<'_>, path: &[u8], answer: Answer) -> SftpError {
+    debug_assert!(false, "{request:?} was answered with {answer:?}");
+    let error = crate::codec::PacketError::EmptySuccess(request.operation());
+    SftpError::new(request, path, crate::SessionError::from(error))
+}

@@ -1,0 +1,118 @@
+//! What a file is, as version 3 tells and sets it (section 5 of the draft).
+
+use super::PacketError;
+use super::wire::{Put, Take};
+
+const SIZE: u32 = 0x1;
+const OWNER: u32 = 0x2;
+const MODE: u32 = 0x4;
+const TIMES: u32 = 0x8;
+const EXTENDED: u32 = 0x8000_0000;
+
+/// What is known, or to be set, of a file. All of it is optional on the wire.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Attrs {
+    /// Length in bytes. Setting it cuts or extends the file.
+    pub size: Option<u64>,
+    /// Numbers of its user and group.
+    pub owner: Option<(u32, u32)>,
+    /// `st_mode`: the type of the file and the bits of its mode. To set, the
+    /// low 12 bits count.
+    pub mode: Option<u32>,
+    /// When it was last read and written.
+    pub times: Option<Times>,
+}
+
+/// Seconds since 1970-01-01 00:00 UTC, which end in 2106. The protocol knows no
+/// finer time, and no earlier one: servers send those cut to 32 bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Times {
+    /// When it was last read.
+    pub accessed: u32,
+    /// When its content last changed.
+    pub modified: u32,
+}
+
+/// What kind of file it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileType {
+    /// A regular file.
+    File,
+    /// A directory.
+    Dir,
+    /// A symbolic link.
+    Symlink,
+    /// Something else.
+    Special,
+}
+
+impl Attrs {
+    /// The mode alone, as new files and directories are given it.
+    pub fn with_mode(mode: u32) -> Self {
+        Self { mode: Some(mode), ..Self::default() }
+    }
+
+    /// The kind of file; `None` if the server does not tell modes.
+    pub fn file_type(&self) -> Option<FileType> {
+        /// `S_IFMT` and its values, which are the same on all systems.
+        const TYPE_MASK: u32 = 0o170_000;
+        Some(match self.mode? & TYPE_MASK {
+            0o100_000 => FileType::File,
+            0o040_000 => FileType::Dir,
+            0o120_000 => FileType::Symlink,
+            _ => FileType::Special,
+        })
+    }
+
+    pub(super) fn decode(from: &mut Take) -> Result<Self, PacketError> {
+        let flags = from.u32()?;
+        let unknown = flags & !(SIZE | OWNER | MODE | TIMES | EXTENDED);
+        if unknown != 0 {
+            return Err(PacketError::UnknownAttrs(unknown));
+        }
+        let mut attrs = Self::default();
+        if flags & SIZE != 0 {
+            attrs.size = Some(from.u64()?);
+        }
+        if flags & OWNER != 0 {
+            attrs.owner = Some((from.u32()?, from.u32()?));
+        }
+        if flags & MODE != 0 {
+            attrs.mode = Some(from.u32()?);
+        }
+        if flags & TIMES != 0 {
+            attrs.times = Some(Times { accessed: from.u32()?, modified: from.u32()? });
+        }
+        if flags & EXTENDED != 0 {
+            // Each pair takes bytes of the packet, so a large count ends soon.
+            for _ in 0..from.u32()? {
+                let _ = (from.string()?, from.string()?);
+            }
+        }
+        Ok(attrs)
+    }
+
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        let flag = |is_set: bool, flag: u32| if is_set { flag } else { 0 };
+        out.put_u32(
+            flag(self.size.is_some(), SIZE)
+                | flag(self.owner.is_some(), OWNER)
+                | flag(self.mode.is_some(), MODE)
+                | flag(self.times.is_some(), TIMES),
+        );
+        if let Some(size) = self.size {
+            out.put_u64(size);
+        }
+        if let Some((user, group)) = self.owner {
+            out.put_u32(user);
+            out.put_u32(group);
+        }
+        if let Some(mode) = self.mode {
+            out.put_u32(mode);
+        }
+        if let Some(times) = self.times {
+            out.put_u32(times.accessed);
+            out.put_u32(times.modified);
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! The packets of SFTP version 3, without I/O: requests to bytes, bytes to
+//! replies. The format is that of draft-ietf-secsh-filexfer-02, with OpenSSH's
+//! extensions (its file `PROTOCOL`, section 4).
+//!
+//! A packet is a length (4 bytes, big-endian, itself not counted), a type (1
+//! byte), a number that ties the reply to its request (4 bytes), and the rest.
+
+mod attrs;
+mod greeting;
+mod reply;
+mod request;
+mod status;
+#[cfg(test)]
+mod tests;
+mod wire;
+
+pub use attrs::{Attrs, FileType, Times};
+pub use greeting::{Extension, Extensions};
+pub use reply::{Answer, Expected, FsStats, Header, Limits, RawEntry, ReplyKind};
+pub use request::{OpenFlags, Request};
+pub use status::{Status, StatusCode};
+
+pub(crate) use greeting::{INIT, VERSION, decode_version};
+pub(crate) use reply::{HEADER_LEN, data_len};
+pub(crate) use request::PATH_LEN_MAX;
+
+/// The longest packet that is taken from a server, in bytes after its length:
+/// as much as OpenSSH's own client takes, so that no server that works with
+/// that one is refused.
+pub const PACKET_LEN_MAX: u32 = 256 << 10;
+
+/// The longest piece of a file in one packet, in bytes: what OpenSSH's server
+/// allows, and it leaves room for what stands around it.
+pub const CHUNK_LEN_MAX: u32 = 255 << 10;
+
+/// The longest handle of an open file, in bytes (section 6.2 of the draft).
+pub const HANDLE_LEN_MAX: usize = 256;
+
+/// What a server sent and no server may send.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PacketError {
+    /// The packet is longer than any packet may be, or than what was asked for.
+    #[error("a packet of {len} bytes where at most {max} can be")]
+    TooLong {
+        /// The length that it claims.
+        len: u32,
+        /// The bound.
+        max: u32,
+    },
+    /// The packet ends before its content does.
+    #[error("a packet that ends too early")]
+    Cut,
+    /// No reply has this type.
+    #[error("a packet of the unknown type {0}")]
+    UnknownType(u8),
+    /// Nothing was asked under this number, or it was answered already.
+    #[error("an answer to request {0}, which was not asked")]
+    ForeignId(u32),
+    /// A reply of this type can't answer the request.
+    #[error("{reply:?} as the answer to {request}")]
+    WrongReply {
+        /// The request.
+        request: &'static str,
+        /// The reply.
+        reply: ReplyKind,
+    },
+    /// "All is well" to a request that asks for something.
+    #[error("success without a result as the answer to {0}")]
+    EmptySuccess(&'static str),
+    /// A handle is longer than [`HANDLE_LEN_MAX`].
+    #[error("a file handle of {0} bytes")]
+    HandleTooLong(usize),
+    /// Attributes have a part that version 3 does not know, so their end is
+    /// not known either.
+    #[error("attributes with the unknown flags {0:#x}")]
+    UnknownAttrs(u32),
+    /// One path was asked for, and another number of them came.
+    #[error("{0} names where one was asked for")]
+    NameCount(u32),
+    /// A read was answered with no data and no end of the file.
+    #[error("an empty answer to a read")]
+    EmptyData,
+}

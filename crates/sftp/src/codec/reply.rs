@@ -1,0 +1,295 @@
+//! What a server answers.
+
+use super::wire::Take;
+use super::{
+    Attrs, CHUNK_LEN_MAX, HANDLE_LEN_MAX, PACKET_LEN_MAX, PacketError, Status, StatusCode,
+};
+
+/// Bytes in front of every reply's own content: length, type and number.
+pub(crate) const HEADER_LEN: usize = 9;
+
+/// Bytes of them that the length counts.
+const COUNTED_LEN: u32 = 5;
+
+/// The types of replies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum ReplyKind {
+    /// The server's greeting; its number is the version.
+    Version = 2,
+    /// Success or failure.
+    Status = 101,
+    /// An open file or directory.
+    Handle = 102,
+    /// Content.
+    Data = 103,
+    /// Names of a directory, or one path.
+    Name = 104,
+    /// Attributes.
+    Attrs = 105,
+    /// What an extension defines.
+    Extended = 201,
+}
+
+impl ReplyKind {
+    const ALL: [Self; 7] = [
+        Self::Version,
+        Self::Status,
+        Self::Handle,
+        Self::Data,
+        Self::Name,
+        Self::Attrs,
+        Self::Extended,
+    ];
+}
+
+/// The first nine bytes of a reply, understood and within bounds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Header {
+    /// What it is.
+    pub kind: ReplyKind,
+    /// The request that it answers.
+    pub id: u32,
+    /// How many bytes follow the header.
+    pub payload_len: u32,
+}
+
+impl Header {
+    /// Reads a header.
+    ///
+    /// # Errors
+    /// [`PacketError::TooLong`], [`PacketError::Cut`] when the length does not
+    /// cover type and number, and [`PacketError::UnknownType`].
+    pub fn decode(bytes: [u8; HEADER_LEN]) -> Result<Self, PacketError> {
+        let [l0, l1, l2, l3, type_byte, i0, i1, i2, i3] = bytes;
+        let len = u32::from_be_bytes([l0, l1, l2, l3]);
+        if len > PACKET_LEN_MAX {
+            return Err(PacketError::TooLong { len, max: PACKET_LEN_MAX });
+        }
+        let payload_len = len.checked_sub(COUNTED_LEN).ok_or(PacketError::Cut)?;
+        let kind = ReplyKind::ALL.into_iter().find(|kind| *kind as u8 == type_byte);
+        let kind = kind.ok_or(PacketError::UnknownType(type_byte))?;
+        Ok(Self { kind, id: u32::from_be_bytes([i0, i1, i2, i3]), payload_len })
+    }
+}
+
+/// What can answer a request, beside a failure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Expected {
+    /// Success alone.
+    Done,
+    /// A handle.
+    Handle,
+    /// At least one byte of content, and at most `len_max`.
+    Data {
+        /// The most, in bytes.
+        len_max: u32,
+    },
+    /// Entries of a directory.
+    Names,
+    /// One path.
+    Path,
+    /// Attributes.
+    Attrs,
+    /// Room of a file system.
+    FsStats,
+    /// The server's limits.
+    Limits,
+}
+
+/// An answer, in the form that was expected, or a failure.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    /// It worked, or it failed.
+    Status(Status),
+    /// An open file or directory.
+    Handle(Box<[u8]>),
+    /// Content: the first `len` bytes of the buffer that went with the request.
+    Data {
+        /// The buffer.
+        buffer: Vec<u8>,
+        /// How much of it is content, in bytes.
+        len: usize,
+    },
+    /// Entries of a directory.
+    Names(Vec<RawEntry>),
+    /// A path.
+    Path(Box<[u8]>),
+    /// Attributes.
+    Attrs(Attrs),
+    /// Room of a file system.
+    FsStats(FsStats),
+    /// The server's limits.
+    Limits(Limits),
+}
+
+/// An entry of a directory as a server names it: any bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RawEntry {
+    /// The name.
+    pub name: Box<[u8]>,
+    /// What it is; a link is not followed.
+    pub attrs: Attrs,
+}
+
+/// What a server allows; 0 where it does not say (`limits@openssh.com`).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// The longest packet, in bytes.
+    pub packet_len: u64,
+    /// The most content in one answer to a read, in bytes.
+    pub read_len: u64,
+    /// The most content in one write, in bytes.
+    pub write_len: u64,
+    /// How many files and directories may be open.
+    pub open_handles: u64,
+}
+
+/// The room of a file system (`statvfs@openssh.com`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FsStats {
+    /// Bytes in one of the units that blocks are counted in.
+    pub block_len: u64,
+    /// Blocks in all.
+    pub blocks: u64,
+    /// Blocks that are free for the user.
+    pub blocks_available: u64,
+    /// Files that can still be made by the user.
+    pub files_available: u64,
+    /// Whether nothing can be written to it.
+    pub read_only: bool,
+    /// The longest name, in bytes.
+    pub name_len_max: u64,
+}
+
+impl Expected {
+    /// Whether a reply of this kind can be the answer to `request`. A status
+    /// always can: whether it is a failure, [`Self::decode`] tells.
+    ///
+    /// # Errors
+    /// [`PacketError::WrongReply`], and [`PacketError::TooLong`] for more
+    /// content than was asked for.
+    pub(crate) fn check(self, header: &Header, request: &'static str) -> Result<(), PacketError> {
+        let wanted = match self {
+            Self::Done => ReplyKind::Status,
+            Self::Handle => ReplyKind::Handle,
+            Self::Data { .. } => ReplyKind::Data,
+            Self::Names | Self::Path => ReplyKind::Name,
+            Self::Attrs => ReplyKind::Attrs,
+            Self::FsStats | Self::Limits => ReplyKind::Extended,
+        };
+        if header.kind != ReplyKind::Status && header.kind != wanted {
+            return Err(PacketError::WrongReply { request, reply: header.kind });
+        }
+        Ok(())
+    }
+
+    /// Reads the payload of a reply that [`Self::check`] has passed and that is
+    /// not content.
+    ///
+    /// # Errors
+    /// Any [`PacketError`] but those of headers.
+    pub(crate) fn decode(
+        self,
+        kind: ReplyKind,
+        payload: &[u8],
+        request: &'static str,
+    ) -> Result<Answer, PacketError> {
+        let mut from = Take::new(payload);
+        if kind == ReplyKind::Status {
+            let status = Status::decode(&mut from)?;
+            if status.code == StatusCode::Ok && self != Self::Done {
+                return Err(PacketError::EmptySuccess(request));
+            }
+            return Ok(Answer::Status(status));
+        }
+        Ok(match self {
+            Self::Handle => {
+                let handle = from.string()?;
+                if handle.len() > HANDLE_LEN_MAX {
+                    return Err(PacketError::HandleTooLong(handle.len()));
+                }
+                Answer::Handle(handle.into())
+            }
+            Self::Names => Answer::Names(decode_names(&mut from)?),
+            Self::Path => Answer::Path(decode_path(&mut from)?),
+            Self::Attrs => Answer::Attrs(Attrs::decode(&mut from)?),
+            Self::FsStats => Answer::FsStats(decode_fs_stats(payload)?),
+            Self::Limits => Answer::Limits(decode_limits(payload)?),
+            Self::Done | Self::Data { .. } => {
+                return Err(PacketError::WrongReply { request, reply: kind });
+            }
+        })
+    }
+}
+
+/// The length of the content of a data packet, from its first four payload
+/// bytes.
+///
+/// # Errors
+/// [`PacketError`] if it isn't all of the packet, is nothing, or is more than
+/// was asked for.
+pub(crate) fn data_len(
+    header: &Header,
+    prefix: [u8; 4],
+    len_max: u32,
+) -> Result<usize, PacketError> {
+    let len = u32::from_be_bytes(prefix);
+    let max = len_max.min(CHUNK_LEN_MAX);
+    if len > max {
+        return Err(PacketError::TooLong { len, max });
+    }
+    if len == 0 {
+        return Err(PacketError::EmptyData);
+    }
+    // Both are below `PACKET_LEN_MAX`.
+    if header.payload_len != len + 4 {
+        return Err(PacketError::Cut);
+    }
+    Ok(len as usize)
+}
+
+fn decode_names(from: &mut Take) -> Result<Vec<RawEntry>, PacketError> {
+    // The entries are believed one by one: each takes bytes of the packet.
+    let mut entries = Vec::new();
+    for _ in 0..from.u32()? {
+        let name = from.string()?.into();
+        let _shown_by_ls = from.string()?;
+        entries.push(RawEntry { name, attrs: Attrs::decode(from)? });
+    }
+    Ok(entries)
+}
+
+fn decode_path(from: &mut Take) -> Result<Box<[u8]>, PacketError> {
+    match from.u32()? {
+        1 => Ok(from.string()?.into()),
+        count => Err(PacketError::NameCount(count)),
+    }
+}
+
+fn decode_limits(payload: &[u8]) -> Result<Limits, PacketError> {
+    let mut from = Take::new(payload);
+    Ok(Limits {
+        packet_len: from.u64()?,
+        read_len: from.u64()?,
+        write_len: from.u64()?,
+        open_handles: from.u64()?,
+    })
+}
+
+fn decode_fs_stats(payload: &[u8]) -> Result<FsStats, PacketError> {
+    const READ_ONLY: u64 = 0x1;
+    let mut from = Take::new(payload);
+    let _preferred_len = from.u64()?;
+    let block_len = from.u64()?;
+    let blocks = from.u64()?;
+    let _free_for_root = from.u64()?;
+    let blocks_available = from.u64()?;
+    let _files = from.u64()?;
+    let _files_free_for_root = from.u64()?;
+    let files_available = from.u64()?;
+    let _file_system_id = from.u64()?;
+    let read_only = from.u64()? & READ_ONLY != 0;
+    let name_len_max = from.u64()?;
+    Ok(FsStats { block_len, blocks, blocks_available, files_available, read_only, name_len_max })
+}

@@ -1,0 +1,321 @@
+//! What a client asks.
+
+use super::wire::Put;
+use super::{Attrs, Expected, Extension, PACKET_LEN_MAX};
+
+/// The longest path in a request, in bytes. Every server takes packets of
+/// 34,000 bytes (section 3 of the draft), and a rename has two paths.
+pub(crate) const PATH_LEN_MAX: usize = 16 << 10;
+
+/// What a request counts beside content, in bytes: itself, its record here, and
+/// a short answer.
+const COST: usize = 512;
+
+/// What a part of a listing may come to in memory, in bytes. The shortest
+/// entries take 12 bytes on the wire and 64 here, and the list has room to grow.
+const NAMES_COST: usize = 8 * PACKET_LEN_MAX as usize;
+
+/// How a file is opened (section 6.3 of the draft).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OpenFlags {
+    /// An existing file, to read.
+    Read,
+    /// An existing file, to write.
+    Write,
+    /// An existing file, to read and write.
+    ReadWrite,
+    /// A new file, to write; an error if the name is taken, also by a link.
+    CreateNew,
+    /// A new file, or an existing one that is emptied, to write. It follows
+    /// links.
+    CreateOrTruncate,
+}
+
+impl OpenFlags {
+    fn bits(self) -> u32 {
+        const READ: u32 = 0x01;
+        const WRITE: u32 = 0x02;
+        const CREAT: u32 = 0x08;
+        const TRUNC: u32 = 0x10;
+        const EXCL: u32 = 0x20;
+        match self {
+            Self::Read => READ,
+            Self::Write => WRITE,
+            Self::ReadWrite => READ | WRITE,
+            Self::CreateNew => WRITE | CREAT | EXCL,
+            Self::CreateOrTruncate => WRITE | CREAT | TRUNC,
+        }
+    }
+}
+
+/// A request. Paths and handles are bytes, as the server has them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the fields are the arguments, named as in the draft")]
+pub enum Request<'a> {
+    Open {
+        path: &'a [u8],
+        flags: OpenFlags,
+        attrs: Attrs,
+    },
+    Close {
+        handle: &'a [u8],
+    },
+    Read {
+        handle: &'a [u8],
+        offset: u64,
+        len: u32,
+    },
+    /// The content, `len` bytes, follows the packet that is encoded.
+    Write {
+        handle: &'a [u8],
+        offset: u64,
+        len: u32,
+    },
+    Stat {
+        path: &'a [u8],
+    },
+    Lstat {
+        path: &'a [u8],
+    },
+    Fstat {
+        handle: &'a [u8],
+    },
+    Setstat {
+        path: &'a [u8],
+        attrs: Attrs,
+    },
+    Fsetstat {
+        handle: &'a [u8],
+        attrs: Attrs,
+    },
+    Opendir {
+        path: &'a [u8],
+    },
+    Readdir {
+        handle: &'a [u8],
+    },
+    Remove {
+        path: &'a [u8],
+    },
+    Mkdir {
+        path: &'a [u8],
+        attrs: Attrs,
+    },
+    Rmdir {
+        path: &'a [u8],
+    },
+    Realpath {
+        path: &'a [u8],
+    },
+    Readlink {
+        path: &'a [u8],
+    },
+    Rename {
+        from: &'a [u8],
+        to: &'a [u8],
+    },
+    /// `link` is made and points to `target`.
+    Symlink {
+        target: &'a [u8],
+        link: &'a [u8],
+    },
+    PosixRename {
+        from: &'a [u8],
+        to: &'a [u8],
+    },
+    Hardlink {
+        from: &'a [u8],
+        to: &'a [u8],
+    },
+    Fsync {
+        handle: &'a [u8],
+    },
+    Statvfs {
+        path: &'a [u8],
+    },
+    Lsetstat {
+        path: &'a [u8],
+        attrs: Attrs,
+    },
+    Limits,
+    CopyData {
+        from: &'a [u8],
+        from_offset: u64,
+        len: u64,
+        to: &'a [u8],
+        to_offset: u64,
+    },
+    ExpandPath {
+        path: &'a [u8],
+    },
+    HomeDirectory {
+        user: &'a [u8],
+    },
+}
+
+impl Request<'_> {
+    /// Appends the packet to `out`.
+    pub fn encode(&self, id: u32, out: &mut Vec<u8>) {
+        let start = out.len();
+        out.put_u32(0);
+        out.push(self.type_byte());
+        out.put_u32(id);
+        if let Some(extension) = self.extension() {
+            out.put_string(extension.name().as_bytes());
+        }
+        self.encode_arguments(out);
+        let follows = if let Self::Write { len, .. } = self { *len } else { 0 };
+        let len = u32::try_from(out.len() - start - 4).expect("paths and handles are bounded");
+        out[start..start + 4].copy_from_slice(&(len + follows).to_be_bytes());
+    }
+
+    fn type_byte(&self) -> u8 {
+        match self {
+            Self::Open { .. } => 3,
+            Self::Close { .. } => 4,
+            Self::Read { .. } => 5,
+            Self::Write { .. } => 6,
+            Self::Lstat { .. } => 7,
+            Self::Fstat { .. } => 8,
+            Self::Setstat { .. } => 9,
+            Self::Fsetstat { .. } => 10,
+            Self::Opendir { .. } => 11,
+            Self::Readdir { .. } => 12,
+            Self::Remove { .. } => 13,
+            Self::Mkdir { .. } => 14,
+            Self::Rmdir { .. } => 15,
+            Self::Realpath { .. } => 16,
+            Self::Stat { .. } => 17,
+            Self::Rename { .. } => 18,
+            Self::Readlink { .. } => 19,
+            Self::Symlink { .. } => 20,
+            _ => 200,
+        }
+    }
+
+    fn encode_arguments(&self, out: &mut Vec<u8>) {
+        match *self {
+            Self::Open { path, flags, attrs } => {
+                out.put_string(path);
+                out.put_u32(flags.bits());
+                attrs.encode(out);
+            }
+            Self::Close { handle }
+            | Self::Fstat { handle }
+            | Self::Readdir { handle }
+            | Self::Fsync { handle } => out.put_string(handle),
+            Self::Read { handle, offset, len } | Self::Write { handle, offset, len } => {
+                out.put_string(handle);
+                out.put_u64(offset);
+                out.put_u32(len);
+            }
+            Self::Stat { path }
+            | Self::Lstat { path }
+            | Self::Opendir { path }
+            | Self::Remove { path }
+            | Self::Rmdir { path }
+            | Self::Realpath { path }
+            | Self::Readlink { path }
+            | Self::Statvfs { path }
+            | Self::ExpandPath { path } => out.put_string(path),
+            Self::Setstat { path, attrs }
+            | Self::Lsetstat { path, attrs }
+            | Self::Mkdir { path, attrs } => {
+                out.put_string(path);
+                attrs.encode(out);
+            }
+            Self::Fsetstat { handle, attrs } => {
+                out.put_string(handle);
+                attrs.encode(out);
+            }
+            Self::Rename { from, to }
+            | Self::PosixRename { from, to }
+            | Self::Hardlink { from, to }
+            // The draft has the link first. OpenSSH's server has the target
+            // first, by a mistake that it has kept, and so have the others.
+            | Self::Symlink { target: from, link: to } => {
+                out.put_string(from);
+                out.put_string(to);
+            }
+            Self::Limits => {}
+            Self::CopyData { from, from_offset, len, to, to_offset } => {
+                out.put_string(from);
+                out.put_u64(from_offset);
+                out.put_u64(len);
+                out.put_string(to);
+                out.put_u64(to_offset);
+            }
+            Self::HomeDirectory { user } => out.put_string(user),
+        }
+    }
+
+    /// The extension that it belongs to.
+    pub fn extension(&self) -> Option<Extension> {
+        Some(match self {
+            Self::PosixRename { .. } => Extension::PosixRename,
+            Self::Hardlink { .. } => Extension::Hardlink,
+            Self::Fsync { .. } => Extension::Fsync,
+            Self::Statvfs { .. } => Extension::Statvfs,
+            Self::Lsetstat { .. } => Extension::Lsetstat,
+            Self::Limits => Extension::Limits,
+            Self::CopyData { .. } => Extension::CopyData,
+            Self::ExpandPath { .. } => Extension::ExpandPath,
+            Self::HomeDirectory { .. } => Extension::HomeDirectory,
+            _ => return None,
+        })
+    }
+
+    /// What can answer it, beside a failure.
+    pub fn expected(&self) -> Expected {
+        match *self {
+            Self::Open { .. } | Self::Opendir { .. } => Expected::Handle,
+            Self::Read { len, .. } => Expected::Data { len_max: len },
+            Self::Readdir { .. } => Expected::Names,
+            Self::Realpath { .. }
+            | Self::Readlink { .. }
+            | Self::ExpandPath { .. }
+            | Self::HomeDirectory { .. } => Expected::Path,
+            Self::Stat { .. } | Self::Lstat { .. } | Self::Fstat { .. } => Expected::Attrs,
+            Self::Statvfs { .. } => Expected::FsStats,
+            Self::Limits => Expected::Limits,
+            _ => Expected::Done,
+        }
+    }
+
+    /// What it counts while it is in flight, in bytes: the content that travels
+    /// with it or may come back for it, and the most that the rest can take.
+    pub(crate) fn cost(&self) -> usize {
+        COST + match self {
+            Self::Read { len, .. } | Self::Write { len, .. } => *len as usize,
+            Self::Readdir { .. } => NAMES_COST,
+            _ => 0,
+        }
+    }
+
+    /// What it does, for a message: "can't ... PATH".
+    pub fn operation(&self) -> &'static str {
+        match self {
+            Self::Open { .. } => "open",
+            Self::Close { .. } => "close",
+            Self::Read { .. } => "read",
+            Self::Write { .. } => "write",
+            Self::Stat { .. } | Self::Lstat { .. } | Self::Fstat { .. } => "look at",
+            Self::Setstat { .. } | Self::Fsetstat { .. } | Self::Lsetstat { .. } => {
+                "set the attributes of"
+            }
+            Self::Opendir { .. } | Self::Readdir { .. } => "list",
+            Self::Remove { .. } | Self::Rmdir { .. } => "remove",
+            Self::Mkdir { .. } => "make the directory",
+            Self::Realpath { .. } | Self::ExpandPath { .. } => "resolve",
+            Self::Readlink { .. } => "read the link",
+            Self::Rename { .. } | Self::PosixRename { .. } => "rename",
+            Self::Symlink { .. } => "make the link",
+            Self::Hardlink { .. } => "make the hard link",
+            Self::Fsync { .. } => "make durable",
+            Self::Statvfs { .. } => "look at the file system of",
+            Self::Limits => "ask for the limits of",
+            Self::CopyData { .. } => "copy at the server",
+            Self::HomeDirectory { .. } => "find the home of",
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! What can go wrong: with one request, or with the session as a whole.
+
+use crate::codec::{PacketError, Request, Status, StatusCode};
+use haul_model::{NameError, escape_bytes};
+use haul_net::ConnectError;
+use std::io;
+use std::sync::Arc;
+
+/// Why a session could not begin.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// There is no connection, or no SFTP at its other end.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    /// The server's greeting was not taken.
+    #[error("{host}: {cause}")]
+    Session {
+        /// The server, safe to show.
+        host: String,
+        /// Why.
+        cause: SessionError,
+    },
+}
+
+/// Why a session ended before its time. Nothing more can be asked in it.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum SessionError {
+    /// The stream from the server ended.
+    #[error("the server ended the SFTP session")]
+    Closed,
+    /// Reading or writing the stream failed.
+    #[error("the SFTP session broke: {0}")]
+    Broken(Arc<io::Error>),
+    /// The server sent what no server may send.
+    #[error("the server broke the SFTP protocol: {0}")]
+    Protocol(#[from] PacketError),
+    /// The server speaks another version.
+    #[error("the server speaks version {0} of SFTP, and haul speaks version 3")]
+    Version(u32),
+    /// Something else than a server answered.
+    #[error("the host answered with text instead of SFTP: \"{text}\"")]
+    NotSftp {
+        /// The beginning of what came, safe to show.
+        text: String,
+    },
+    /// Requests waited, and nothing moved.
+    #[error("the server has been silent for {seconds} s")]
+    Silent {
+        /// How long.
+        seconds: u64,
+    },
+    /// The session was ended from here.
+    #[error("the SFTP session was ended from here")]
+    Stopped,
+}
+
+/// Why something that was asked of the server was not done.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("can't {operation} '{path}': {cause}")]
+pub struct SftpError {
+    /// What was tried, as in "can't ... PATH".
+    pub operation: &'static str,
+    /// The path, as the server was told it, safe to show.
+    pub path: String,
+    /// What went wrong.
+    pub cause: Cause,
+}
+
+/// What went wrong with a request.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum Cause {
+    /// The server said no.
+    #[error("{}", shown(.0))]
+    Status(Status),
+    /// The server does not have what this needs.
+    #[error("the server does not support {0}")]
+    Missing(&'static str),
+    /// The path can't be sent.
+    #[error("{0}")]
+    Path(&'static str),
+    /// A directory has an entry that can be no entry.
+    #[error("the server lists an entry whose name can't be: {0}")]
+    EntryName(NameError),
+    /// A directory has more entries than can be looked at.
+    #[error("the server lists more than {0} entries")]
+    TooManyEntries(usize),
+    /// The server has another length for a file than was written to it.
+    #[error("{written} bytes were written, and the server has {found}")]
+    Length {
+        /// What was written, in bytes.
+        written: u64,
+        /// What the server has, in bytes.
+        found: u64,
+    },
+    /// A file that was to be read whole is longer than it was said to be.
+    #[error("it has more than the expected {0} bytes")]
+    Grown(u64),
+    /// The session is over.
+    #[error(transparent)]
+    Session(#[from] SessionError),
+}
+
+impl SessionError {
+    /// What the user can do about it.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Closed | Self::Broken(_) | Self::Silent { .. } => {
+                Some("run the same command again: what is finished is skipped")
+            }
+            Self::NotSftp { .. } => Some(
+                "make the shell's startup files there silent when nobody is at a terminal, or have the server use 'internal-sftp'",
+            ),
+            Self::Version(_) | Self::Protocol(_) => {
+                Some("install haul on the host, or use another SFTP server there")
+            }
+            Self::Stopped => None,
+        }
+    }
+
+    /// Whether the same attempt may succeed later with nothing changed here.
+    pub fn retriable(&self) -> bool {
+        matches!(self, Self::Closed | Self::Broken(_) | Self::Silent { .. })
+    }
+}
+
+impl SftpError {
+    pub(crate) fn new(request: &Request<'_>, path: &[u8], cause: impl Into<Cause>) -> Self {
+        Self::of(request.operation(), path, cause)
+    }
+
+    pub(crate) fn of(operation: &'static str, path: &[u8], cause: impl Into<Cause>) -> Self {
+        Self { operation, path: escape_bytes(path), cause: cause.into() }
+    }
+
+    /// The session's end, if that is what this is about: then nothing else can
+    /// be asked either.
+    pub fn session(&self) -> Option<&SessionError> {
+        match &self.cause {
+            Cause::Session(error) => Some(error),
+            _ => None,
+        }
+    }
+
+    /// The server's verdict, if it gave one.
+    pub fn status(&self) -> Option<StatusCode> {
+        match &self.cause {
+            Cause::Status(status) => Some(status.code),
+            _ => None,
+        }
+    }
+
+    /// The nearest that the standard library has.
+    pub fn io_kind(&self) -> io::ErrorKind {
+        match &self.cause {
+            Cause::Status(status) => status.code.io_kind(),
+            Cause::Missing(_) => io::ErrorKind::Unsupported,
+            Cause::Path(_) => io::ErrorKind::InvalidInput,
+            Cause::EntryName(_) | Cause::TooManyEntries(_) => io::ErrorKind::InvalidData,
+            Cause::Length { .. } | Cause::Grown(_) => io::ErrorKind::Other,
+            Cause::Session(_) => io::ErrorKind::ConnectionAborted,
+        }
+    }
+}
+
+impl From<SftpError> for io::Error {
+    fn from(error: SftpError) -> Self {
+        Self::new(error.io_kind(), error)
+    }
+}
+
+impl From<io::Error> for SessionError {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            // The server's end of the stream is closed, seen from either side.
+            io::ErrorKind::UnexpectedEof | io::ErrorKind::BrokenPipe => Self::Closed,
+            _ => Self::Broken(Arc::new(error)),
+        }
+    }
+}
+
+/// A status with the server's own words, where they say more than the code.
+fn shown(status: &Status) -> String {
+    /// What OpenSSH and those who follow it say about each code.
+    const ADDS_NOTHING: [&[u8]; 8] = [
+        b"",
+        b"Success",
+        b"End of file",
+        b"No such file",
+        b"Permission denied",
+        b"Failure",
+        b"Bad message",
+        b"Operation unsupported",
+    ];
+    if ADDS_NOTHING.contains(&&*status.message) {
+        return status.code.to_string();
+    }
+    format!("{}: {}", status.code, escape_bytes(&status.message))
+}

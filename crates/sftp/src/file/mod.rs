@@ -1,0 +1,127 @@
+//! An open file of the server, and content that streams from it and to it.
+
+mod range_reader;
+mod range_writer;
+
+pub use range_reader::{Chunk, RangeReader};
+pub use range_writer::RangeWriter;
+
+use crate::Client;
+use crate::codec::{Attrs, Request};
+use crate::error::SftpError;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+type Result<T> = std::result::Result<T, SftpError>;
+
+/// An open file. Clones are the same open file; it is closed with the last of
+/// them, or by [`Self::close`], which tells whether that worked.
+#[derive(Clone)]
+pub struct RemoteFile(Arc<Open>);
+
+struct Open {
+    client: Client,
+    handle: Box<[u8]>,
+    /// For messages.
+    path: Box<[u8]>,
+    closed: AtomicBool,
+}
+
+impl RemoteFile {
+    pub(crate) fn new(client: Client, handle: Box<[u8]>, path: &[u8]) -> Self {
+        Self(Arc::new(Open { client, handle, path: path.into(), closed: AtomicBool::new(false) }))
+    }
+
+    /// The path that it was opened with.
+    pub fn path(&self) -> &[u8] {
+        &self.0.path
+    }
+
+    /// What it is now.
+    pub fn attrs(&self) -> Result<Attrs> {
+        let request = Request::Fstat { handle: self.handle() };
+        self.client().attrs(&request, self.path())
+    }
+
+    /// Sets what `attrs` has; a size cuts or extends the file.
+    pub fn set_attrs(&self, attrs: Attrs) -> Result<()> {
+        self.done(&Request::Fsetstat { handle: self.handle(), attrs })
+    }
+
+    /// Makes its content durable. Needs [`crate::Extension::Fsync`].
+    pub fn sync(&self) -> Result<()> {
+        self.done(&Request::Fsync { handle: self.handle() })
+    }
+
+    /// Copies a range of it to `offset` of another file of the same server,
+    /// which may take long. Needs [`crate::Extension::CopyData`]. A `len` of 0
+    /// is all up to the end.
+    pub fn copy_range(&self, from: u64, len: u64, to: &Self, offset: u64) -> Result<()> {
+        self.done(&Request::CopyData {
+            from: self.handle(),
+            from_offset: from,
+            len,
+            to: to.handle(),
+            to_offset: offset,
+        })
+    }
+
+    /// Fills `buf` from `offset` on, with as many requests at once as it takes;
+    /// returns less only at the end of the file.
+    pub fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
+        let mut reader = self.reader(offset..offset.saturating_add(buf.len() as u64), buf.len());
+        while let Some(chunk) = reader.next_any()? {
+            let at = (chunk.offset - offset) as usize;
+            buf[at..at + chunk.len()].copy_from_slice(&chunk);
+        }
+        Ok((reader.end() - offset) as usize)
+    }
+
+    /// Writes all of `bytes` at `offset`, and waits until the server has them.
+    pub fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
+        let mut writer = self.writer(bytes.len());
+        writer.write_at(bytes, offset)?;
+        writer.finish()
+    }
+
+    /// Reads a range with requests for up to `window` bytes in flight, of which
+    /// the content that has arrived and is not taken yet is a part.
+    pub fn reader(&self, range: Range<u64>, window: usize) -> RangeReader {
+        RangeReader::new(self.clone(), range, window)
+    }
+
+    /// Writes with up to `window` bytes in flight.
+    pub fn writer(&self, window: usize) -> RangeWriter {
+        RangeWriter::new(self.clone(), window)
+    }
+
+    /// Closes it, and tells what the server says to that: some report only then
+    /// that a write has failed.
+    pub fn close(self) -> Result<()> {
+        self.0.closed.store(true, Ordering::Relaxed);
+        self.done(&Request::Close { handle: self.handle() })
+    }
+
+    fn handle(&self) -> &[u8] {
+        &self.0.handle
+    }
+
+    fn client(&self) -> &Client {
+        &self.0.client
+    }
+
+    fn done(&self, request: &Request<'_>) -> Result<()> {
+        self.client().done(request, self.path())
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        if !self.closed.load(Ordering::Relaxed) {
+            // In a session that has ended there is nothing to close.
+            let port = self.client.port();
+            let _ = port.tell(&Request::Close { handle: &self.handle }).and_then(|()| port.flush());
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! A range of a file, read with many requests in flight.
+
+use super::RemoteFile;
+use crate::codec::{Answer, Request, StatusCode};
+use crate::error::{Cause, SftpError};
+use crate::session::{Buf, Port};
+use std::collections::{BTreeMap, HashMap};
+use std::ops::{Deref, Range};
+
+/// A piece of a file.
+pub struct Chunk {
+    /// Where it lies in the file, in bytes.
+    pub offset: u64,
+    bytes: Buf,
+}
+
+impl Deref for Chunk {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// Reads a range in pieces, in order or as they come.
+///
+/// A server may give less than was asked for; the rest is asked for again, so
+/// that pieces are of any length but have no gaps. After an error nothing more
+/// comes.
+pub struct RangeReader {
+    file: RemoteFile,
+    port: Port,
+    /// Where the next request begins.
+    next: u64,
+    /// The end of the range, or of the file if that is earlier.
+    end: u64,
+    /// The end of what was delivered in order.
+    position: u64,
+    window: usize,
+    /// Bytes that are asked for, and that have arrived and are not taken yet.
+    held: usize,
+    /// How much is asked for at each offset, in bytes.
+    asked: HashMap<u64, u32>,
+    arrived: BTreeMap<u64, Buf>,
+}
+
+impl RangeReader {
+    pub(super) fn new(file: RemoteFile, range: Range<u64>, window: usize) -> Self {
+        let port = file.client().port();
+        Self {
+            file,
+            port,
+            next: range.start,
+            end: range.end.max(range.start),
+            position: range.start,
+            window,
+            held: 0,
+            asked: HashMap::new(),
+            arrived: BTreeMap::new(),
+        }
+    }
+
+    /// The end of the range, or the end of the file once it has shown to be
+    /// earlier.
+    pub fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// The next piece in order; `None` at the end.
+    ///
+    /// # Errors
+    /// The first failure of a read, in the order of the answers.
+    pub fn next_in_order(&mut self) -> Result<Option<Chunk>, SftpError> {
+        loop {
+            self.ask()?;
+            if self.position >= self.end {
+                return Ok(None);
+            }
+            if let Some(bytes) = self.arrived.remove(&self.position) {
+                let chunk = self.deliver(self.position, bytes);
+                self.position += chunk.len() as u64;
+                return Ok(Some(chunk));
+            }
+            if !self.take_answer()? {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Any piece that has arrived; `None` once there are no more.
+    ///
+    /// # Errors
+    /// See [`Self::next_in_order`].
+    pub fn next_any(&mut self) -> Result<Option<Chunk>, SftpError> {
+        loop {
+            self.ask()?;
+            while let Some((offset, bytes)) = self.arrived.pop_first() {
+                let chunk = self.deliver(offset, bytes);
+                if offset < self.end {
+                    return Ok(Some(chunk));
+                }
+            }
+            if !self.take_answer()? {
+                return Ok(None);
+            }
+        }
+    }
+
+    fn deliver(&mut self, offset: u64, bytes: Buf) -> Chunk {
+        self.held -= bytes.len();
+        Chunk { offset, bytes }
+    }
+
+    /// Asks for as much as the window has room for, and at least for one piece.
+    fn ask(&mut self) -> Result<(), SftpError> {
+        while self.next < self.end {
+            let left = self.end - self.next;
+            let len = left.min(self.file.client().read_len() as u64) as u32;
+            if self.held > 0 && self.held + len as usize > self.window {
+                break;
+            }
+            self.held += len as usize;
+            self.ask_for(self.next, len)?;
+            self.next += u64::from(len);
+        }
+        Ok(())
+    }
+
+    fn ask_for(&mut self, offset: u64, len: u32) -> Result<(), SftpError> {
+        let request = Request::Read { handle: self.file.handle(), offset, len };
+        let sent = self.port.send(offset, &request, &[]);
+        sent.map_err(|error| SftpError::new(&request, self.file.path(), error))?;
+        self.asked.insert(offset, len);
+        Ok(())
+    }
+
+    /// Waits for one answer; `false` if there is none to wait for.
+    fn take_answer(&mut self) -> Result<bool, SftpError> {
+        let Some((offset, answer)) = self.port.next() else {
+            return Ok(false);
+        };
+        let asked = self.asked.remove(&offset).unwrap_or(0);
+        match answer {
+            Ok(Answer::Data { buffer, len }) => {
+                // The reader of replies lets no answer pass that has more.
+                let rest = asked - len as u32;
+                let bytes = self.port.content(buffer, len);
+                self.arrived.insert(offset, bytes);
+                if rest > 0 {
+                    self.ask_for(offset + len as u64, rest)?;
+                }
+                Ok(true)
+            }
+            Ok(Answer::Status(status)) if status.code == StatusCode::Eof => {
+                self.held -= asked as usize;
+                self.end = self.end.min(offset);
+                Ok(true)
+            }
+            Ok(Answer::Status(status)) => Err(self.failed(Cause::Status(status))),
+            Ok(_) => Ok(true),
+            Err(error) => Err(self.failed(error.into())),
+        }
+    }
+
+    fn failed(&mut self, cause: Cause) -> SftpError {
+        // Nothing more is asked for.
+        self.next = self.end;
+        SftpError::of("read", self.file.path(), cause)
+    }
+}

@@ -1,0 +1,36 @@
+//! A client of SFTP version 3, for hosts that have an ssh server and no haul.
+//!
+//! [`Session::start`] greets the server over a [`haul_net::Connection`]; its
+//! [`Client`], which can be cloned, asks. Any number of threads can ask at once:
+//! their requests share the connection, and replies find their way back in
+//! whatever order they come. So what costs a round trip costs it only to the
+//! thread that waits, and where one thread has much to ask, it need not wait
+//! either: [`RangeReader`] and [`RangeWriter`] keep many requests for one file
+//! in flight, [`Puts`] and [`Gets`] many small files.
+//!
+//! Blocking, without a runtime: each session has a thread that reads replies
+//! and one that sees to it that the server does not fall silent. Requests are
+//! written by the threads that make them.
+//!
+//! What a server sends is checked and bounded before it is believed; what no
+//! server may send ends the session, and everyone who waits in it is told.
+//!
+//! The crate knows files, not trees: nothing here decides what is copied, or
+//! guards against links on the way to a path.
+
+#![forbid(unsafe_code)]
+
+pub mod codec;
+
+mod client;
+mod error;
+mod file;
+mod session;
+mod small;
+
+pub use client::{Client, DirEntry};
+pub use codec::{Attrs, Extension, FileType, FsStats, Limits, OpenFlags, StatusCode, Times};
+pub use error::{Cause, SessionError, SftpError, StartError};
+pub use file::{Chunk, RangeReader, RangeWriter, RemoteFile};
+pub use session::{Options, Session};
+pub use small::{Get, Gets, Got, Put, Puts};

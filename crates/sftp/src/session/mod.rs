@@ -1,0 +1,182 @@
+//! A session with a server, from its greeting to its end.
+
+mod outbox;
+mod port;
+mod reader;
+mod shared;
+mod watch;
+
+pub(crate) use port::Port;
+pub(crate) use shared::{Buf, Shared};
+
+use crate::Client;
+use crate::client::Server;
+use crate::codec::{
+    Answer, Extensions, Header, INIT, Limits, PacketError, ReplyKind, Request, VERSION,
+    decode_version,
+};
+use crate::error::{SessionError, StartError};
+use haul_model::escape_bytes;
+use haul_net::{Closer, ConnectError, Connection};
+use std::io::{BufReader, Read, Write};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+/// Bytes that are read ahead: small replies come many at once, and content goes
+/// right into its buffer.
+const READ_AHEAD: usize = 64 << 10;
+
+/// How much text is repeated of what is no greeting, in bytes.
+const TEXT_LEN_MAX: usize = 200;
+
+/// What a session is to be like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Options {
+    /// The content that may be in flight, in bytes, both ways together. More
+    /// than bandwidth times delay gains nothing; OpenSSH itself lets 2 MiB of a
+    /// channel be on their way.
+    pub bytes_max: usize,
+    /// How many requests may be in flight.
+    pub requests_max: usize,
+    /// How long nothing may move while requests wait. A server that makes a
+    /// large file durable can take minutes over it.
+    pub silence_max: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { bytes_max: 16 << 20, requests_max: 1024, silence_max: Duration::from_secs(600) }
+    }
+}
+
+/// A session with a server. Dropping it ends it, and whoever waits in it is told
+/// so.
+pub struct Session {
+    client: Client,
+    closer: Option<Closer>,
+}
+
+impl Session {
+    /// Greets the server and asks for its limits. Waits as long as the login
+    /// takes, in which a user may have to type a password.
+    ///
+    /// # Errors
+    /// [`StartError::Connect`] when there is no connection or it ends, with the
+    /// reason that ssh gives; [`StartError::Session`] when the answer is not
+    /// that of an SFTP server of version 3.
+    pub fn start(connection: Connection, options: Options) -> Result<Self, StartError> {
+        let Connection { reader, mut writer, closer } = connection;
+        let mut reader = BufReader::with_capacity(READ_AHEAD, reader);
+        let greeted = writer
+            .write_all(&INIT)
+            .and_then(|()| writer.flush())
+            .map_err(SessionError::from)
+            .and_then(|()| greeting(&mut reader));
+        let extensions = match greeted {
+            Ok(extensions) => extensions,
+            Err(SessionError::Closed | SessionError::Broken(_)) => {
+                drop((reader, writer));
+                return Err(closer.explain().into());
+            }
+            Err(cause) => return Err(StartError::Session { host: closer.peer().into(), cause }),
+        };
+        let shared = Shared::new(Box::new(writer), closer.killer(), options);
+        let spawned = {
+            let (reading, watching) = (Arc::clone(&shared), Arc::clone(&shared));
+            let read = move || reader::run(&reading, reader);
+            let watch = move || watch::run(&watching, options.silence_max);
+            thread::Builder::new()
+                .name("sftp-replies".into())
+                .spawn(read)
+                .and_then(|_| thread::Builder::new().name("sftp-watch".into()).spawn(watch))
+        };
+        let host = closer.peer().to_owned();
+        let started = spawned
+            .map_err(SessionError::from)
+            .and_then(|_| limits(&shared, extensions))
+            .map(|limits| Client::new(Arc::clone(&shared), Server::new(extensions, limits)));
+        match started {
+            Ok(client) => Ok(Self { client, closer: Some(closer) }),
+            Err(cause) => {
+                shared.end(SessionError::Stopped);
+                Err(StartError::Session { host, cause })
+            }
+        }
+    }
+
+    /// The one who asks.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Ends the session in order: what was asked is not waited for.
+    ///
+    /// # Errors
+    /// How the connection ended, if not well.
+    pub fn finish(mut self) -> Result<(), ConnectError> {
+        let shared = self.client.shared();
+        shared.end_gently();
+        self.closer.take().map_or(Ok(()), Closer::finish)
+    }
+
+    /// For a session that ended before its time: why, as far as ssh knows.
+    pub fn explain(mut self) -> ConnectError {
+        let shared = self.client.shared();
+        shared.end_gently();
+        let lost = || ConnectError::Lost { host: "the server".into(), detail: String::new() };
+        self.closer.take().map_or_else(lost, Closer::explain)
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if self.closer.is_some() {
+            self.client.shared().end(SessionError::Stopped);
+        }
+    }
+}
+
+/// Reads the server's greeting.
+fn greeting(reader: &mut BufReader<impl Read>) -> Result<Extensions, SessionError> {
+    let mut header = [0; 9];
+    reader.read_exact(&mut header)?;
+    let header = match Header::decode(header) {
+        Ok(header) => header,
+        // A shell's startup file prints before the server does. No more is read
+        // than has come: there may be nothing else.
+        Err(PacketError::TooLong { .. }) if is_text(header[0]) => {
+            let rest = reader.buffer().iter().copied();
+            let text: Vec<u8> = header.into_iter().chain(rest).take(TEXT_LEN_MAX).collect();
+            let line = text.split(|b| *b == b'\n').next().unwrap_or_default();
+            return Err(SessionError::NotSftp { text: escape_bytes(line.trim_ascii_end()) });
+        }
+        Err(error) => return Err(error.into()),
+    };
+    if header.kind != ReplyKind::Version {
+        let wrong = PacketError::WrongReply { request: "the greeting", reply: header.kind };
+        return Err(wrong.into());
+    }
+    if header.id != VERSION {
+        return Err(SessionError::Version(header.id));
+    }
+    let mut payload = vec![0; header.payload_len as usize];
+    reader.read_exact(&mut payload)?;
+    Ok(decode_version(&payload)?)
+}
+
+fn is_text(byte: u8) -> bool {
+    byte.is_ascii_graphic() || byte.is_ascii_whitespace() || byte == 0x1b
+}
+
+/// What the server allows, if it tells.
+fn limits(shared: &Arc<Shared>, extensions: Extensions) -> Result<Limits, SessionError> {
+    if !extensions.has(crate::Extension::Limits) {
+        return Ok(Limits::default());
+    }
+    match Port::new(shared).ask(&Request::Limits)? {
+        Answer::Limits(limits) => Ok(limits),
+        // Announced, and not there after all.
+        _ => Ok(Limits::default()),
+    }
+}

@@ -1,0 +1,149 @@
+//! Requests on their way out.
+//!
+//! There is no thread that writes: whoever has something to send writes it,
+//! together with what others have queued meanwhile, and one at a time. So
+//! content goes from the caller's buffer to the stream without a copy, and
+//! requests that come at the same time leave in one write.
+
+use crate::error::SessionError;
+use std::io::{self, IoSlice, Write};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+/// Requests without content are queued up to this many bytes.
+const QUEUED_LEN_MAX: usize = 64 << 10;
+
+/// Content below this length is queued like a request, at the price of a copy.
+const DIRECT_LEN: usize = 16 << 10;
+
+pub(super) struct Outbox {
+    state: Mutex<State>,
+    /// Told when the writer comes back, and when something has left the queue.
+    free: Condvar,
+    /// Grows with every write that moves something.
+    moved: Arc<AtomicU64>,
+}
+
+struct State {
+    queued: Vec<u8>,
+    /// Away while somebody writes.
+    writer: Option<Box<dyn Write + Send>>,
+    closed: bool,
+}
+
+impl Outbox {
+    pub(super) fn new(writer: Box<dyn Write + Send>, moved: Arc<AtomicU64>) -> Self {
+        let state = State { queued: Vec::new(), writer: Some(writer), closed: false };
+        Self { state: Mutex::new(state), free: Condvar::new(), moved }
+    }
+
+    /// Queues a packet; with `payload` behind it, if that is not empty. A packet
+    /// without much payload may stay in the queue until [`Self::flush`].
+    pub(super) fn send(
+        &self,
+        payload: &[u8],
+        encode: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<(), SessionError> {
+        let mut state = self.lock();
+        if payload.len() < DIRECT_LEN {
+            while state.queued.len() >= QUEUED_LEN_MAX && !state.closed {
+                state =
+                    if state.writer.is_some() { self.drain(state, &[])? } else { self.wait(state) };
+            }
+            state.open()?;
+            encode(&mut state.queued);
+            state.queued.extend_from_slice(payload);
+            return Ok(());
+        }
+        while state.writer.is_none() && !state.closed {
+            state = self.wait(state);
+        }
+        state.open()?;
+        encode(&mut state.queued);
+        self.drain(state, payload).map(drop)
+    }
+
+    /// Sends what is queued, unless somebody is at it already.
+    pub(super) fn flush(&self) -> Result<(), SessionError> {
+        let state = self.lock();
+        if state.queued.is_empty() || state.writer.is_none() {
+            return state.open();
+        }
+        self.drain(state, &[]).map(drop)
+    }
+
+    /// Drops the writer, so that the server sees the end of its input.
+    pub(super) fn close(&self) {
+        let mut state = self.lock();
+        state.closed = true;
+        let writer = state.writer.take();
+        self.free.notify_all();
+        drop(state);
+        drop(writer);
+    }
+
+    /// Writes the queue, with `payload` behind what is in it now, and what is
+    /// queued meanwhile.
+    fn drain<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        mut payload: &[u8],
+    ) -> Result<MutexGuard<'a, State>, SessionError> {
+        let Some(mut writer) = state.writer.take() else {
+            return Ok(state);
+        };
+        let mut result = Ok(());
+        while result.is_ok() && !state.closed && !(state.queued.is_empty() && payload.is_empty()) {
+            let queued = std::mem::take(&mut state.queued);
+            self.free.notify_all();
+            drop(state);
+            result = self.write(&mut *writer, &queued, payload);
+            payload = &[];
+            state = self.lock();
+            if state.queued.capacity() == 0 {
+                // The next queue has the last one's memory.
+                state.queued = queued;
+                state.queued.clear();
+            }
+        }
+        if state.closed || result.is_err() {
+            state.closed = true;
+        } else {
+            state.writer = Some(writer);
+        }
+        self.free.notify_all();
+        result?;
+        state.open().map(|()| state)
+    }
+
+    /// Writes two slices one after the other, without copying them together.
+    fn write(&self, out: &mut dyn Write, mut head: &[u8], mut body: &[u8]) -> io::Result<()> {
+        while !head.is_empty() || !body.is_empty() {
+            let written = match out.write_vectored(&[IoSlice::new(head), IoSlice::new(body)]) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => written,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            };
+            self.moved.fetch_add(1, Ordering::Relaxed);
+            let of_head = written.min(head.len());
+            head = &head[of_head..];
+            body = &body[written - of_head..];
+        }
+        out.flush()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        self.free.wait(state).unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn open(&self) -> Result<(), SessionError> {
+        if self.closed { Err(SessionError::Closed) } else { Ok(()) }
+    }
+}

@@ -1,0 +1,115 @@
+//! One asker's end of a session: it asks much, and gets the answers in the order
+//! in which they come.
+
+use super::shared::{Buf, Shared};
+use crate::codec::{Answer, Request};
+use crate::error::SessionError;
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+type Result<T> = std::result::Result<T, SessionError>;
+
+/// Where the answers for one port arrive. It holds no more than the port has
+/// asked for.
+#[derive(Default)]
+pub(super) struct Inbox {
+    answers: Mutex<VecDeque<(u64, Result<Answer>)>>,
+    arrived: Condvar,
+}
+
+impl Inbox {
+    pub(super) fn deliver(&self, tag: u64, answer: Result<Answer>) {
+        self.lock().push_back((tag, answer));
+        self.arrived.notify_one();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<(u64, Result<Answer>)>> {
+        self.answers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Asks, and keeps count of what is not answered yet.
+pub(crate) struct Port {
+    shared: Arc<Shared>,
+    inbox: Arc<Inbox>,
+    outstanding: usize,
+}
+
+impl Port {
+    pub(crate) fn new(shared: &Arc<Shared>) -> Self {
+        Self { shared: Arc::clone(shared), inbox: Arc::default(), outstanding: 0 }
+    }
+
+    /// Asks, and calls it `tag`. Waits for room in the session, not for the
+    /// answer. What is asked may stay queued until [`Self::next`] or
+    /// [`Self::flush`], so that many requests leave in one write.
+    pub(crate) fn send(&mut self, tag: u64, request: &Request<'_>, payload: &[u8]) -> Result<()> {
+        self.shared.submit(Some(&self.inbox), tag, request, payload)?;
+        self.outstanding += 1;
+        Ok(())
+    }
+
+    /// Sends what is queued.
+    pub(crate) fn flush(&self) -> Result<()> {
+        self.shared.flush()
+    }
+
+    /// The next answer and the tag of what it answers, as soon as it is there;
+    /// `None` if nothing is asked.
+    pub(crate) fn next(&mut self) -> Option<(u64, Result<Answer>)> {
+        if self.outstanding == 0 {
+            return None;
+        }
+        if let Some(answer) = self.try_next() {
+            return Some(answer);
+        }
+        // If that fails, everything that was asked is answered with the reason.
+        let _ = self.flush();
+        let mut answers = self.inbox.lock();
+        loop {
+            if let Some(answer) = answers.pop_front() {
+                self.outstanding -= 1;
+                return Some(answer);
+            }
+            answers = self.inbox.arrived.wait(answers).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// The next answer, if it is there.
+    pub(crate) fn try_next(&mut self) -> Option<(u64, Result<Answer>)> {
+        let answer = self.inbox.lock().pop_front()?;
+        self.outstanding -= 1;
+        Some(answer)
+    }
+
+    /// Asks one thing and waits for the answer. Nothing else may be asked.
+    pub(crate) fn ask(&mut self, request: &Request<'_>) -> Result<Answer> {
+        debug_assert_eq!(self.outstanding, 0);
+        self.send(0, request, &[])?;
+        match self.next() {
+            Some((_, answer)) => answer,
+            None => Err(SessionError::Stopped),
+        }
+    }
+
+    /// Asks without wanting an answer. It may stay queued, as with
+    /// [`Self::send`].
+    pub(crate) fn tell(&self, request: &Request<'_>) -> Result<()> {
+        self.shared.submit(None, 0, request, &[])
+    }
+
+    /// Content that has arrived, in a buffer that goes home by itself.
+    pub(crate) fn content(&self, buffer: Vec<u8>, len: usize) -> Buf {
+        Buf::new(buffer, len, Arc::clone(&self.shared))
+    }
+}
+
+impl Drop for Port {
+    fn drop(&mut self) {
+        if self.outstanding > 0 {
+            // Others may wait for the room that these take. A session that has
+            // ended has told everyone.
+            let _ = self.flush();
+        }
+    }
+}

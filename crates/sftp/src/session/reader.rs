@@ -1,0 +1,75 @@
+//! The thread that reads replies and takes them to who asked.
+
+use super::shared::{Shared, Waiting, count};
+use crate::codec::{Answer, Expected, HEADER_LEN, Header, PacketError, ReplyKind, data_len};
+use crate::error::SessionError;
+use std::io::{self, BufReader, Read};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+/// Takes replies until the stream ends or the server breaks the protocol; then
+/// the session has ended. Never waits for anyone but the server.
+pub(super) fn run(shared: &Shared, reader: BufReader<impl Read>) {
+    let moved = Arc::clone(shared.moved());
+    let mut reader = Counted { reader, moved };
+    let mut payload = Vec::new();
+    loop {
+        if let Err(error) = take_reply(shared, &mut reader, &mut payload) {
+            shared.end(error);
+            return;
+        }
+    }
+}
+
+fn take_reply(
+    shared: &Shared,
+    reader: &mut impl Read,
+    payload: &mut Vec<u8>,
+) -> Result<(), SessionError> {
+    let mut header = [0; HEADER_LEN];
+    reader.read_exact(&mut header)?;
+    let header = Header::decode(header)?;
+    let waiting = shared.take(header.id).ok_or(PacketError::ForeignId(header.id))?;
+    let answer = read_answer(shared, reader, &header, &waiting, payload);
+    let end = answer.as_ref().err().cloned();
+    waiting.deliver(answer);
+    end.map_or(Ok(()), Err)
+}
+
+fn read_answer(
+    shared: &Shared,
+    reader: &mut impl Read,
+    header: &Header,
+    waiting: &Waiting,
+    payload: &mut Vec<u8>,
+) -> Result<Answer, SessionError> {
+    waiting.expected.check(header, waiting.operation)?;
+    if let (Expected::Data { len_max }, ReplyKind::Data) = (waiting.expected, header.kind) {
+        let mut prefix = [0; 4];
+        if header.payload_len < prefix.len() as u32 {
+            return Err(PacketError::Cut.into());
+        }
+        reader.read_exact(&mut prefix)?;
+        let len = data_len(header, prefix, len_max)?;
+        let mut buffer = shared.buffer(len);
+        reader.read_exact(&mut buffer[..len])?;
+        return Ok(Answer::Data { buffer, len });
+    }
+    payload.resize(header.payload_len as usize, 0);
+    reader.read_exact(payload)?;
+    Ok(waiting.expected.decode(header.kind, payload, waiting.operation)?)
+}
+
+/// A stream whose reads are counted, so that it shows when nothing comes.
+struct Counted<R> {
+    reader: R,
+    moved: Arc<AtomicU64>,
+}
+
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let len = self.reader.read(buf)?;
+        count(&self.moved);
+        Ok(len)
+    }
+}

@@ -1,0 +1,269 @@
+//! What the threads of a session share: the requests in flight, what they may
+//! come to, and how the session ended.
+
+use super::Options;
+use super::outbox::Outbox;
+use super::port::Inbox;
+use crate::codec::{Answer, CHUNK_LEN_MAX, Expected, Request};
+use crate::error::SessionError;
+use haul_net::Killer;
+use std::collections::HashMap;
+use std::io::Write;
+use std::ops::Deref;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Buffers for content that are kept to be used again; more than these are
+/// never in use with the default options.
+const BUFFERS_KEPT_MAX: usize = 64;
+
+/// How long ssh may take to end by itself when the stream has ended. How it ends
+/// tells why.
+const LAST_WORDS_MAX: Duration = Duration::from_secs(1);
+
+pub(crate) struct Shared {
+    table: Mutex<Table>,
+    /// Told when a reply made room for a request, and at the end.
+    room: Condvar,
+    /// Told at the end.
+    ended: Condvar,
+    outbox: Outbox,
+    killer: Killer,
+    options: Options,
+    /// Grows when something moves on the stream, in either direction.
+    moved: Arc<AtomicU64>,
+    buffers: Mutex<Vec<Vec<u8>>>,
+}
+
+#[derive(Default)]
+struct Table {
+    waiting: HashMap<u32, Waiting>,
+    next_id: u32,
+    /// What the requests in flight come to.
+    bytes: usize,
+    /// Threads that wait for room.
+    blocked: usize,
+    end: Option<SessionError>,
+}
+
+/// A request in flight.
+pub(super) struct Waiting {
+    /// Who wants the answer; nobody, if it was asked in passing.
+    pub(super) inbox: Option<Arc<Inbox>>,
+    /// What the asker calls it.
+    pub(super) tag: u64,
+    pub(super) expected: Expected,
+    /// Its name for messages.
+    pub(super) operation: &'static str,
+    pub(super) cost: usize,
+}
+
+impl Shared {
+    pub(super) fn new(
+        writer: Box<dyn Write + Send>,
+        killer: Killer,
+        options: Options,
+    ) -> Arc<Self> {
+        let moved = Arc::new(AtomicU64::new(0));
+        Arc::new(Self {
+            table: Mutex::default(),
+            room: Condvar::new(),
+            ended: Condvar::new(),
+            outbox: Outbox::new(writer, Arc::clone(&moved)),
+            killer,
+            options,
+            moved,
+            buffers: Mutex::default(),
+        })
+    }
+
+    /// Sends a request as soon as there is room for it; it may stay queued until
+    /// [`Self::flush`].
+    pub(super) fn submit(
+        &self,
+        inbox: Option<&Arc<Inbox>>,
+        tag: u64,
+        request: &Request<'_>,
+        payload: &[u8],
+    ) -> Result<(), SessionError> {
+        let cost = request.cost();
+        let mut table = self.lock();
+        while table.end.is_none() && !self.fits(&table, cost) {
+            // What others, or this thread, have queued must not be what we wait for.
+            drop(table);
+            self.flush()?;
+            table = self.lock();
+            if table.end.is_some() || self.fits(&table, cost) {
+                break;
+            }
+            table.blocked += 1;
+            table = self.room.wait(table).unwrap_or_else(PoisonError::into_inner);
+            table.blocked -= 1;
+        }
+        if let Some(end) = &table.end {
+            return Err(end.clone());
+        }
+        let mut id = table.next_id;
+        while table.waiting.contains_key(&id) {
+            id = id.wrapping_add(1);
+        }
+        table.next_id = id.wrapping_add(1);
+        table.bytes += cost;
+        table.waiting.insert(
+            id,
+            Waiting {
+                inbox: inbox.cloned(),
+                tag,
+                expected: request.expected(),
+                operation: request.operation(),
+                cost,
+            },
+        );
+        drop(table);
+        self.outbox.send(payload, |out| request.encode(id, out)).map_err(|error| self.fail(error))
+    }
+
+    /// Sends what is queued.
+    pub(super) fn flush(&self) -> Result<(), SessionError> {
+        self.outbox.flush().map_err(|error| self.fail(error))
+    }
+
+    fn fits(&self, table: &Table, cost: usize) -> bool {
+        let requests = table.waiting.len();
+        requests == 0
+            || (requests < self.options.requests_max
+                && table.bytes + cost <= self.options.bytes_max)
+    }
+
+    /// The request that is answered under this number, no longer in flight.
+    pub(super) fn take(&self, id: u32) -> Option<Waiting> {
+        let mut table = self.lock();
+        let waiting = table.waiting.remove(&id)?;
+        table.bytes -= waiting.cost;
+        if table.blocked > 0 {
+            self.room.notify_all();
+        }
+        Some(waiting)
+    }
+
+    /// Ends the session because of `error`, unless it has ended; gives the
+    /// reason that counts.
+    pub(super) fn fail(&self, error: SessionError) -> SessionError {
+        self.end(error);
+        self.lock().end.clone().unwrap_or(SessionError::Stopped)
+    }
+
+    /// Ends the session now: everyone who waits is told `reason`, or the reason
+    /// why it had ended before, and the connection is cut.
+    pub(crate) fn end(&self, reason: SessionError) {
+        let has_ended = matches!(reason, SessionError::Closed | SessionError::Broken(_));
+        if self.stop(reason) && !(has_ended && self.killer.ends_within(LAST_WORDS_MAX)) {
+            // Wakes who is blocked in writing.
+            self.killer.kill();
+        }
+        self.outbox.close();
+    }
+
+    /// Ends the session without cutting the connection: the server sees the end
+    /// of its input.
+    pub(super) fn end_gently(&self) {
+        self.stop(SessionError::Stopped);
+        self.outbox.close();
+    }
+
+    /// Tells everyone; whether it is the first end.
+    fn stop(&self, reason: SessionError) -> bool {
+        let mut table = self.lock();
+        let is_first = table.end.is_none();
+        let reason = table.end.get_or_insert(reason).clone();
+        let waiting = std::mem::take(&mut table.waiting);
+        table.bytes = 0;
+        drop(table);
+        self.room.notify_all();
+        self.ended.notify_all();
+        for (_, waiting) in waiting {
+            waiting.deliver(Err(reason.clone()));
+        }
+        is_first
+    }
+
+    /// Waits until the session has ended, at most `patience`; tells whether it
+    /// has, and whether requests are in flight.
+    pub(super) fn wait_ended(&self, patience: Duration) -> (bool, bool) {
+        let table = self.lock();
+        let waited = self.ended.wait_timeout_while(table, patience, |table| table.end.is_none());
+        let (table, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        (table.end.is_some(), !table.waiting.is_empty())
+    }
+
+    /// A number that changes whenever something moves.
+    pub(super) fn moved(&self) -> &Arc<AtomicU64> {
+        &self.moved
+    }
+
+    /// A buffer of at least `len` bytes, of unspecified content.
+    pub(super) fn buffer(&self, len: usize) -> Vec<u8> {
+        let kept = lock(&self.buffers).pop();
+        let mut buffer = kept.unwrap_or_default();
+        if buffer.len() < len {
+            buffer.resize(len, 0);
+        }
+        buffer
+    }
+
+    fn keep_buffer(&self, buffer: Vec<u8>) {
+        let mut buffers = lock(&self.buffers);
+        if buffers.len() < BUFFERS_KEPT_MAX && buffer.len() <= CHUNK_LEN_MAX as usize {
+            buffers.push(buffer);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        lock(&self.table)
+    }
+}
+
+impl Waiting {
+    pub(super) fn deliver(&self, answer: Result<Answer, SessionError>) {
+        if let Some(inbox) = &self.inbox {
+            inbox.deliver(self.tag, answer);
+        }
+    }
+}
+
+/// Content in a buffer that is used again when this is dropped.
+pub(crate) struct Buf {
+    bytes: Vec<u8>,
+    len: usize,
+    home: Arc<Shared>,
+}
+
+impl Buf {
+    pub(super) fn new(bytes: Vec<u8>, len: usize, home: Arc<Shared>) -> Self {
+        Self { bytes, len, home }
+    }
+}
+
+impl Deref for Buf {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
+impl Drop for Buf {
+    fn drop(&mut self) {
+        self.home.keep_buffer(std::mem::take(&mut self.bytes));
+    }
+}
+
+/// Counts what is read.
+pub(super) fn count(moved: &AtomicU64) {
+    moved.fetch_add(1, Ordering::Relaxed);
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
