@@ -19,12 +19,14 @@ pub mod nasty;
 #[cfg(target_os = "linux")]
 pub mod power;
 pub mod proc;
+pub mod sftp;
 pub mod snapshot;
 pub mod sshd;
 pub mod tree;
 
 pub use haul::Haul;
 pub use mount::{FileSystem, Mount};
+pub use sftp::{Fault, OddSftp, Oddities};
 pub use snapshot::{Compare, Snapshot, assert_same, assert_same_with, snapshot};
 pub use sshd::{Sshd, SshdBuilder};
 pub use tempfile::TempDir;

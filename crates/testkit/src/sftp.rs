@@ -1,0 +1,280 @@
+//! An SFTP server that is odd on purpose: it serves real files, in two threads of
+//! this process and over a pair of pipes, and differs from OpenSSH's as servers
+//! may, or as no server may.
+//!
+//! Written from the draft (draft-ietf-secsh-filexfer-02) and from nothing of
+//! haul's, so that a mistake in haul's reading of it shows.
+
+use std::collections::VecDeque;
+use std::io::{self, PipeReader, PipeWriter, Read, Write};
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use self::files::Files;
+use self::packet::Packet;
+
+mod files;
+mod packet;
+
+/// The longest request that is taken, in bytes.
+const REQUEST_LEN_MAX: usize = 300 << 10;
+
+/// Requests that are read ahead of being served.
+const AHEAD_MAX: usize = 4096;
+
+/// How long a server that answers in another order waits for more to answer.
+const GATHER_WAIT: Duration = Duration::from_millis(3);
+
+/// How long a server that has stopped answering keeps its streams open, unless
+/// it is dropped before.
+const STALL_MAX: Duration = Duration::from_secs(60);
+
+/// What sets a server apart.
+#[derive(Debug, Clone)]
+pub struct Oddities {
+    /// The most content in one request, in bytes: reads are cut to it, longer
+    /// writes are refused.
+    pub chunk_max: usize,
+    /// The extensions that it announces and has: `posix-rename@openssh.com` and
+    /// `limits@openssh.com` are known.
+    pub extensions: Vec<&'static str>,
+    /// Answers everything that is asked within a moment in the reverse order.
+    pub reversed: bool,
+    /// Answers each read with less than was asked for, if that is more than a
+    /// byte.
+    pub short_reads: bool,
+    /// After this many requests it does what no server does.
+    pub fault: Option<(usize, Fault)>,
+}
+
+/// What no server does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// Neither answers nor reads any more.
+    Stall,
+    /// Closes its streams.
+    Die,
+    /// Closes its streams in the middle of an answer.
+    DieInAnswer,
+    /// Claims that the next packet has this length.
+    Claim(u32),
+    /// Answers what was not asked.
+    ForeignId,
+    /// Answers twice.
+    Twice,
+    /// Answers with another kind of reply.
+    WrongKind,
+    /// Answers with a type that there is not.
+    UnknownType,
+    /// Answers with success and no result.
+    EmptySuccess,
+    /// Answers a read with more than was asked for.
+    TooMuch,
+    /// Answers a read with nothing.
+    Nothing,
+    /// Refuses the request, whatever it is.
+    Refuse,
+}
+
+impl Default for Oddities {
+    fn default() -> Self {
+        Self {
+            chunk_max: 32 << 10,
+            extensions: vec!["posix-rename@openssh.com"],
+            reversed: false,
+            short_reads: false,
+            fault: None,
+        }
+    }
+}
+
+/// A running server. Dropping it wakes it from a stall; it ends when its input
+/// does.
+#[derive(Debug)]
+pub struct OddSftp {
+    stalled: Arc<Stall>,
+    most_at_once: Arc<AtomicUsize>,
+    requests: Arc<AtomicUsize>,
+}
+
+#[derive(Debug, Default)]
+struct Stall {
+    over: Mutex<bool>,
+    wake: Condvar,
+}
+
+impl OddSftp {
+    /// Serves the files of this machine, relative paths below `dir`. Returns the
+    /// server's output and input besides.
+    pub fn serve(dir: &Path, odd: Oddities) -> io::Result<(Self, PipeReader, PipeWriter)> {
+        let (input, to_server) = io::pipe()?;
+        let (from_server, output) = io::pipe()?;
+        let (sender, receiver) = sync_channel(AHEAD_MAX);
+        let this = Self {
+            stalled: Arc::default(),
+            most_at_once: Arc::default(),
+            requests: Arc::default(),
+        };
+        let mut server = Server {
+            files: Files::new(dir, odd.chunk_max, odd.short_reads),
+            odd,
+            requests: receiver,
+            output,
+            served: Arc::clone(&this.requests),
+            most_at_once: Arc::clone(&this.most_at_once),
+            stalled: Arc::clone(&this.stalled),
+        };
+        thread::Builder::new().name("odd-in".into()).spawn(move || receive(input, &sender))?;
+        // The peer is gone, or this server has gone as it was to.
+        let serve = move || drop(server.run());
+        thread::Builder::new().name("odd-out".into()).spawn(serve)?;
+        Ok((this, from_server, to_server))
+    }
+
+    /// The most requests that it had to answer at one time; counted by a server
+    /// that answers in the reverse order.
+    pub fn most_at_once(&self) -> usize {
+        self.most_at_once.load(Ordering::Relaxed)
+    }
+
+    /// How many requests have come, the greeting not counted.
+    pub fn requests(&self) -> usize {
+        self.requests.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for OddSftp {
+    fn drop(&mut self) {
+        *self.stalled.over.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.stalled.wake.notify_all();
+    }
+}
+
+/// Reads requests until there are no more.
+fn receive(mut input: impl Read, requests: &SyncSender<Vec<u8>>) {
+    loop {
+        let mut len = [0; 4];
+        if input.read_exact(&mut len).is_err() {
+            return;
+        }
+        let len = u32::from_be_bytes(len) as usize;
+        assert!((1..=REQUEST_LEN_MAX).contains(&len), "a request of {len} bytes");
+        let mut request = vec![0; len];
+        if input.read_exact(&mut request).is_err() || requests.send(request).is_err() {
+            return;
+        }
+    }
+}
+
+struct Server {
+    odd: Oddities,
+    files: Files,
+    requests: Receiver<Vec<u8>>,
+    output: PipeWriter,
+    served: Arc<AtomicUsize>,
+    most_at_once: Arc<AtomicUsize>,
+    stalled: Arc<Stall>,
+}
+
+impl Server {
+    fn run(&mut self) -> io::Result<()> {
+        let Ok(init) = self.requests.recv() else { return Ok(()) };
+        assert_eq!(init, [1, 0, 0, 0, 3], "the client greets with version 3");
+        let mut greeting = Packet::new(2, 3);
+        for name in &self.odd.extensions {
+            greeting.string(name.as_bytes());
+            greeting.string(b"1");
+        }
+        self.output.write_all(&greeting.bytes())?;
+        loop {
+            let Some(batch) = self.next_batch() else { return Ok(()) };
+            let mut answers: VecDeque<Vec<u8>> = VecDeque::new();
+            for request in batch {
+                let number = self.served.fetch_add(1, Ordering::Relaxed);
+                let answer = self.files.answer(&request, &self.odd.extensions);
+                match self.odd.fault {
+                    Some((after, fault)) if number == after => {
+                        for answer in answers.drain(..) {
+                            self.output.write_all(&answer)?;
+                        }
+                        if !self.commit(fault, &request, &answer)? {
+                            return Ok(());
+                        }
+                    }
+                    _ if self.odd.reversed => answers.push_front(answer),
+                    _ => answers.push_back(answer),
+                }
+            }
+            for answer in answers {
+                self.output.write_all(&answer)?;
+            }
+        }
+    }
+
+    /// What is to be answered next: one request, or all that come within a
+    /// moment.
+    fn next_batch(&mut self) -> Option<Vec<Vec<u8>>> {
+        let mut batch = vec![self.requests.recv().ok()?];
+        while self.odd.reversed {
+            match self.requests.recv_timeout(GATHER_WAIT) {
+                Ok(request) => batch.push(request),
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
+            }
+        }
+        self.most_at_once.fetch_max(batch.len(), Ordering::Relaxed);
+        Some(batch)
+    }
+
+    /// Does what no server does; whether it goes on.
+    fn commit(&mut self, fault: Fault, request: &[u8], answer: &[u8]) -> io::Result<bool> {
+        let id = u32::from_be_bytes([request[1], request[2], request[3], request[4]]);
+        let send = |output: &mut PipeWriter, packet: Packet| {
+            output.write_all(&packet.bytes()).map(|()| true)
+        };
+        match fault {
+            Fault::Stall => {
+                let over = self.stalled.over.lock().unwrap_or_else(PoisonError::into_inner);
+                let wait = self.stalled.wake.wait_timeout_while(over, STALL_MAX, |over| !*over);
+                drop(wait);
+                Ok(false)
+            }
+            Fault::Die => Ok(false),
+            Fault::DieInAnswer => {
+                self.output.write_all(&answer[..answer.len() - 1])?;
+                Ok(false)
+            }
+            Fault::Claim(len) => {
+                self.output.write_all(&len.to_be_bytes())?;
+                self.output.write_all(&answer[4..])?;
+                Ok(true)
+            }
+            Fault::ForeignId => send(&mut self.output, Packet::status(id ^ 0x4000_0000, 4)),
+            Fault::Twice => {
+                self.output.write_all(answer)?;
+                self.output.write_all(answer)?;
+                Ok(true)
+            }
+            Fault::WrongKind => {
+                let mut wrong = Packet::new(if answer[4] == 105 { 102 } else { 105 }, id);
+                wrong.u32(0);
+                send(&mut self.output, wrong)
+            }
+            Fault::UnknownType => send(&mut self.output, Packet::new(99, id)),
+            Fault::EmptySuccess => send(&mut self.output, Packet::status(id, 0)),
+            Fault::TooMuch | Fault::Nothing => {
+                let mut data = Packet::new(103, id);
+                let len = if fault == Fault::Nothing { 0 } else { 200 << 10 };
+                data.string(&vec![b'x'; len]);
+                send(&mut self.output, data)
+            }
+            Fault::Refuse => send(&mut self.output, Packet::status(id, 4)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
