@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -219,10 +219,9 @@ impl Server {
     /// moment.
     fn next_batch(&mut self) -> Option<Vec<Vec<u8>>> {
         let mut batch = vec![self.requests.recv().ok()?];
-        while self.odd.reversed {
-            match self.requests.recv_timeout(GATHER_WAIT) {
-                Ok(request) => batch.push(request),
-                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
+        if self.odd.reversed {
+            while let Ok(request) = self.requests.recv_timeout(GATHER_WAIT) {
+                batch.push(request);
             }
         }
         self.most_at_once.fetch_max(batch.len(), Ordering::Relaxed);

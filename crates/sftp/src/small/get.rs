@@ -26,7 +26,8 @@ pub struct Got {
     pub content: Vec<u8>,
     /// What the file was before it was read.
     pub before: Attrs,
-    /// What it was afterwards. If that is the same, this is its content.
+    /// What it was afterwards. If size and modification time are the same, this
+    /// is its content; when it was last read changes by reading.
     pub after: Attrs,
 }
 

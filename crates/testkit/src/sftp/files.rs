@@ -226,7 +226,10 @@ impl Files {
         if kind == 10 {
             set(self.file(what)?, &attrs)?;
         } else {
-            set(&File::open(self.path(what))?, &attrs)?;
+            // Only a size needs a file that is open for writing.
+            let write = attrs.size.is_some();
+            let file = OpenOptions::new().read(true).write(write).open(self.path(what))?;
+            set(&file, &attrs)?;
         }
         Ok(Packet::status(id, 0))
     }

@@ -1,0 +1,10 @@
+//! The client against real servers: OpenSSH's, over pipes and through ssh, and
+//! one that differs from it as servers may, or as no server may.
+
+mod faults;
+mod files;
+mod paths;
+mod servers;
+mod small;
+mod start;
+mod threads;
