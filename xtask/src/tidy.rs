@@ -31,7 +31,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("sys", &["model"]),
     ("model", &[]),
     ("net", &[]),
-    ("sftp", &["net", "model"]),
+    ("sftp", &["net", "sys", "model"]),
     ("testkit", &[]),
     ("xtask", &["testkit"]),
 ];

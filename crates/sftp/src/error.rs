@@ -92,9 +92,9 @@ pub enum Cause {
         /// What the server has, in bytes.
         found: u64,
     },
-    /// A file that was to be read whole is longer than it was said to be.
-    #[error("it has more than the expected {0} bytes")]
-    Grown(u64),
+    /// What was to be written could not be read here.
+    #[error("reading what was to be written failed: {0}")]
+    Source(Arc<io::Error>),
     /// The session is over.
     #[error(transparent)]
     Session(#[from] SessionError),
@@ -156,7 +156,8 @@ impl SftpError {
             Cause::Missing(_) => io::ErrorKind::Unsupported,
             Cause::Path(_) => io::ErrorKind::InvalidInput,
             Cause::EntryName(_) | Cause::TooManyEntries(_) => io::ErrorKind::InvalidData,
-            Cause::Length { .. } | Cause::Grown(_) => io::ErrorKind::Other,
+            Cause::Length { .. } => io::ErrorKind::Other,
+            Cause::Source(error) => error.kind(),
             Cause::Session(_) => io::ErrorKind::ConnectionAborted,
         }
     }

@@ -3,7 +3,7 @@
 use super::RemoteFile;
 use crate::codec::{Answer, Request, StatusCode};
 use crate::error::{Cause, SftpError};
-use crate::session::{Buf, Port};
+use crate::session::{Buf, Payload, Port};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::{Deref, Range};
 
@@ -128,7 +128,7 @@ impl RangeReader {
 
     fn ask_for(&mut self, offset: u64, len: u32) -> Result<(), SftpError> {
         let request = Request::Read { handle: self.file.handle(), offset, len };
-        let sent = self.port.send(offset, &request, &[]);
+        let sent = self.port.send(offset, &request, Payload::NONE);
         sent.map_err(|error| SftpError::new(&request, self.file.path(), error))?;
         self.asked.insert(offset, len);
         Ok(())

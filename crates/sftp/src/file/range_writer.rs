@@ -2,9 +2,12 @@
 
 use super::RemoteFile;
 use crate::client::succeeded;
-use crate::codec::Request;
-use crate::error::SftpError;
-use crate::session::Port;
+use crate::codec::{Answer, Request};
+use crate::error::{Cause, SessionError, SftpError};
+use crate::session::{FileRange, Payload, Port};
+use std::fs::File;
+use std::ops::Range;
+use std::sync::Arc;
 
 /// Writes without waiting for each answer: what the server says is collected
 /// while more is sent, and all of it in [`Self::finish`]. Dropped before, it
@@ -31,25 +34,56 @@ impl RangeWriter {
     /// The first failure of this or an earlier write; it stays.
     pub fn write_at(&mut self, bytes: &[u8], mut offset: u64) -> Result<(), SftpError> {
         for piece in bytes.chunks(self.file.client().write_len()) {
-            while let Some((len, answer)) = self.port.try_next() {
-                self.take(len, answer);
-            }
-            while self.unanswered > 0 && self.unanswered + piece.len() > self.window {
-                let Some((len, answer)) = self.port.next() else { break };
-                self.take(len, answer);
-            }
-            self.check()?;
-            let len = piece.len() as u32;
-            let request = Request::Write { handle: self.file.handle(), offset, len };
-            if let Err(error) = self.port.send(len.into(), &request, piece) {
-                self.failed = Some(SftpError::new(&request, self.file.path(), error));
-                return self.check();
-            }
-            self.unanswered += piece.len();
+            self.send(offset, piece.len(), Payload::Bytes(piece))?;
             offset += piece.len() as u64;
         }
+        self.flush()
+    }
+
+    /// Sends a range of a file of this machine, to be written at the same place.
+    /// Where the connection is a pipe, as to ssh, its pages are handed over
+    /// without a copy; so a change of the file that comes before
+    /// [`Self::finish`] has returned may be sent.
+    ///
+    /// # Errors
+    /// See [`Self::write_at`]; besides, [`Cause::Source`] when the range can't be
+    /// read or the file ends within it, and what was written is not its content.
+    pub fn write_from(&mut self, source: &File, range: Range<u64>) -> Result<(), SftpError> {
+        let mut offset = range.start;
+        while offset < range.end {
+            let len = (range.end - offset).min(self.file.client().write_len() as u64) as usize;
+            let piece = FileRange::new(source, offset, len);
+            self.send(offset, len, Payload::File(&piece))?;
+            if let Some(error) = piece.into_failure() {
+                self.fail(Cause::Source(Arc::new(error)));
+                return self.check();
+            }
+            offset += len as u64;
+        }
+        self.flush()
+    }
+
+    fn send(&mut self, offset: u64, len: usize, payload: Payload<'_>) -> Result<(), SftpError> {
+        while let Some((len, answer)) = self.port.try_next() {
+            self.take(len, answer);
+        }
+        while self.unanswered > 0 && self.unanswered + len > self.window {
+            let Some((len, answer)) = self.port.next() else { break };
+            self.take(len, answer);
+        }
+        self.check()?;
+        let request = Request::Write { handle: self.file.handle(), offset, len: len as u32 };
+        if let Err(error) = self.port.send(len as u64, &request, payload) {
+            self.fail(error.into());
+            return self.check();
+        }
+        self.unanswered += len;
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), SftpError> {
         if let Err(error) = self.port.flush() {
-            self.failed.get_or_insert(SftpError::of("write", self.file.path(), error));
+            self.fail(error.into());
         }
         self.check()
     }
@@ -65,12 +99,15 @@ impl RangeWriter {
         self.check()
     }
 
-    fn take(&mut self, len: u64, answer: Result<crate::codec::Answer, crate::SessionError>) {
+    fn take(&mut self, len: u64, answer: Result<Answer, SessionError>) {
         self.unanswered -= len as usize;
-        let result = answer.map_err(Into::into).and_then(succeeded);
-        if let Err(cause) = result {
-            self.failed.get_or_insert(SftpError::of("write", self.file.path(), cause));
+        if let Err(cause) = answer.map_err(Cause::from).and_then(succeeded) {
+            self.fail(cause);
         }
+    }
+
+    fn fail(&mut self, cause: Cause) {
+        self.failed.get_or_insert(SftpError::of("write", self.file.path(), cause));
     }
 
     fn check(&self) -> Result<(), SftpError> {

@@ -1,11 +1,13 @@
 //! A session with a server, from its greeting to its end.
 
 mod outbox;
+mod payload;
 mod port;
 mod reader;
 mod shared;
 mod watch;
 
+pub(crate) use payload::{FileRange, Payload};
 pub(crate) use port::Port;
 pub(crate) use shared::{Buf, Shared};
 
@@ -81,7 +83,7 @@ impl Session {
             }
             Err(cause) => return Err(StartError::Session { host: closer.peer().into(), cause }),
         };
-        let shared = Shared::new(Box::new(writer), closer.killer(), options);
+        let shared = Shared::new(writer, closer.killer(), options);
         let spawned = {
             let (reading, watching) = (Arc::clone(&shared), Arc::clone(&shared));
             let read = move || reader::run(&reading, reader);

@@ -5,16 +5,15 @@
 //! content goes from the caller's buffer to the stream without a copy, and
 //! requests that come at the same time leave in one write.
 
+use super::payload::Payload;
 use crate::error::SessionError;
+use haul_net::Writer;
 use std::io::{self, IoSlice, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// Requests without content are queued up to this many bytes.
 const QUEUED_LEN_MAX: usize = 64 << 10;
-
-/// Content below this length is queued like a request, at the price of a copy.
-const DIRECT_LEN: usize = 16 << 10;
 
 pub(super) struct Outbox {
     state: Mutex<State>,
@@ -27,32 +26,34 @@ pub(super) struct Outbox {
 struct State {
     queued: Vec<u8>,
     /// Away while somebody writes.
-    writer: Option<Box<dyn Write + Send>>,
+    writer: Option<Writer>,
     closed: bool,
 }
 
 impl Outbox {
-    pub(super) fn new(writer: Box<dyn Write + Send>, moved: Arc<AtomicU64>) -> Self {
+    pub(super) fn new(writer: Writer, moved: Arc<AtomicU64>) -> Self {
         let state = State { queued: Vec::new(), writer: Some(writer), closed: false };
         Self { state: Mutex::new(state), free: Condvar::new(), moved }
     }
 
-    /// Queues a packet; with `payload` behind it, if that is not empty. A packet
-    /// without much payload may stay in the queue until [`Self::flush`].
+    /// Queues a packet and its payload, or sends both at once if the payload is
+    /// large. What is queued may stay there until [`Self::flush`].
     pub(super) fn send(
         &self,
-        payload: &[u8],
+        payload: Payload<'_>,
         encode: impl FnOnce(&mut Vec<u8>),
     ) -> Result<(), SessionError> {
         let mut state = self.lock();
-        if payload.len() < DIRECT_LEN {
+        if let Some(bytes) = payload.queueable() {
             while state.queued.len() >= QUEUED_LEN_MAX && !state.closed {
-                state =
-                    if state.writer.is_some() { self.drain(state, &[])? } else { self.wait(state) };
+                state = match state.writer {
+                    Some(_) => self.drain(state, Payload::NONE)?,
+                    None => self.wait(state),
+                };
             }
             state.open()?;
             encode(&mut state.queued);
-            state.queued.extend_from_slice(payload);
+            state.queued.extend_from_slice(bytes);
             return Ok(());
         }
         while state.writer.is_none() && !state.closed {
@@ -69,7 +70,7 @@ impl Outbox {
         if state.queued.is_empty() || state.writer.is_none() {
             return state.open();
         }
-        self.drain(state, &[]).map(drop)
+        self.drain(state, Payload::NONE).map(drop)
     }
 
     /// Drops the writer, so that the server sees the end of its input.
@@ -87,7 +88,7 @@ impl Outbox {
     fn drain<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
-        mut payload: &[u8],
+        mut payload: Payload<'_>,
     ) -> Result<MutexGuard<'a, State>, SessionError> {
         let Some(mut writer) = state.writer.take() else {
             return Ok(state);
@@ -97,8 +98,8 @@ impl Outbox {
             let queued = std::mem::take(&mut state.queued);
             self.free.notify_all();
             drop(state);
-            result = self.write(&mut *writer, &queued, payload);
-            payload = &[];
+            result = self.write(&mut writer, &queued, payload);
+            payload = Payload::NONE;
             state = self.lock();
             if state.queued.capacity() == 0 {
                 // The next queue has the last one's memory.
@@ -116,8 +117,19 @@ impl Outbox {
         state.open().map(|()| state)
     }
 
+    /// Writes packets, and the payload of the last of them.
+    fn write(&self, out: &mut Writer, packets: &[u8], payload: Payload<'_>) -> io::Result<()> {
+        match payload {
+            Payload::Bytes(bytes) => self.write_both(out, packets, bytes),
+            Payload::File(range) => {
+                self.write_both(out, packets, &[])?;
+                range.send(out, &self.moved)
+            }
+        }
+    }
+
     /// Writes two slices one after the other, without copying them together.
-    fn write(&self, out: &mut dyn Write, mut head: &[u8], mut body: &[u8]) -> io::Result<()> {
+    fn write_both(&self, out: &mut Writer, mut head: &[u8], mut body: &[u8]) -> io::Result<()> {
         while !head.is_empty() || !body.is_empty() {
             let written = match out.write_vectored(&[IoSlice::new(head), IoSlice::new(body)]) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),

@@ -1,6 +1,7 @@
 //! One asker's end of a session: it asks much, and gets the answers in the order
 //! in which they come.
 
+use super::payload::Payload;
 use super::shared::{Buf, Shared};
 use crate::codec::{Answer, Request};
 use crate::error::SessionError;
@@ -43,7 +44,12 @@ impl Port {
     /// Asks, and calls it `tag`. Waits for room in the session, not for the
     /// answer. What is asked may stay queued until [`Self::next`] or
     /// [`Self::flush`], so that many requests leave in one write.
-    pub(crate) fn send(&mut self, tag: u64, request: &Request<'_>, payload: &[u8]) -> Result<()> {
+    pub(crate) fn send(
+        &mut self,
+        tag: u64,
+        request: &Request<'_>,
+        payload: Payload<'_>,
+    ) -> Result<()> {
         self.shared.submit(Some(&self.inbox), tag, request, payload)?;
         self.outstanding += 1;
         Ok(())
@@ -85,7 +91,7 @@ impl Port {
     /// Asks one thing and waits for the answer. Nothing else may be asked.
     pub(crate) fn ask(&mut self, request: &Request<'_>) -> Result<Answer> {
         debug_assert_eq!(self.outstanding, 0);
-        self.send(0, request, &[])?;
+        self.send(0, request, Payload::NONE)?;
         match self.next() {
             Some((_, answer)) => answer,
             None => Err(SessionError::Stopped),
@@ -95,7 +101,7 @@ impl Port {
     /// Asks without wanting an answer. It may stay queued, as with
     /// [`Self::send`].
     pub(crate) fn tell(&self, request: &Request<'_>) -> Result<()> {
-        self.shared.submit(None, 0, request, &[])
+        self.shared.submit(None, 0, request, Payload::NONE)
     }
 
     /// Content that has arrived, in a buffer that goes home by itself.

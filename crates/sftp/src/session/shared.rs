@@ -3,12 +3,12 @@
 
 use super::Options;
 use super::outbox::Outbox;
+use super::payload::Payload;
 use super::port::Inbox;
 use crate::codec::{Answer, CHUNK_LEN_MAX, Expected, Request};
 use crate::error::SessionError;
-use haul_net::Killer;
+use haul_net::{Killer, Writer};
 use std::collections::HashMap;
-use std::io::Write;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -60,11 +60,7 @@ pub(super) struct Waiting {
 }
 
 impl Shared {
-    pub(super) fn new(
-        writer: Box<dyn Write + Send>,
-        killer: Killer,
-        options: Options,
-    ) -> Arc<Self> {
+    pub(super) fn new(writer: Writer, killer: Killer, options: Options) -> Arc<Self> {
         let moved = Arc::new(AtomicU64::new(0));
         Arc::new(Self {
             table: Mutex::default(),
@@ -85,7 +81,7 @@ impl Shared {
         inbox: Option<&Arc<Inbox>>,
         tag: u64,
         request: &Request<'_>,
-        payload: &[u8],
+        payload: Payload<'_>,
     ) -> Result<(), SessionError> {
         let cost = request.cost();
         let mut table = self.lock();

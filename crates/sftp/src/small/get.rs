@@ -5,7 +5,7 @@ use crate::Client;
 use crate::client::succeeded;
 use crate::codec::{Answer, Attrs, OpenFlags, Request, StatusCode};
 use crate::error::{Cause, SessionError, SftpError};
-use crate::session::Port;
+use crate::session::{Payload, Port};
 use std::collections::{HashMap, VecDeque};
 
 /// A small file to be read.
@@ -89,7 +89,7 @@ impl Gets {
         self.next_job += 1;
         let checked = self.client.check(&open, &get.path);
         let sent = checked
-            .and_then(|()| Ok(self.port.send(tag(number, OPEN), &open, &[])?))
+            .and_then(|()| Ok(self.port.send(tag(number, OPEN), &open, Payload::NONE)?))
             .map_err(|cause| SftpError::new(&open, &get.path, cause));
         if let Err(error) = sent {
             self.finished.push_back((get.key, Err(error)));
@@ -207,7 +207,7 @@ fn ask(
 ) -> Result<(), SessionError> {
     let handle = &*job.handle;
     if is_first {
-        port.send(tag(number, BEFORE), &Request::Fstat { handle }, &[])?;
+        port.send(tag(number, BEFORE), &Request::Fstat { handle }, Payload::NONE)?;
         job.awaited += 1;
     }
     for (start, len) in std::mem::take(&mut job.wanted) {
@@ -215,13 +215,13 @@ fn ask(
         while offset < start + len {
             let piece = (start + len - offset).min(client.read_len());
             let read = Request::Read { handle, offset: offset as u64, len: piece as u32 };
-            port.send(tag(number, READ + offset as u64), &read, &[])?;
+            port.send(tag(number, READ + offset as u64), &read, Payload::NONE)?;
             job.asked.insert(offset, piece);
             job.awaited += 1;
             offset += piece;
         }
     }
-    port.send(tag(number, AFTER), &Request::Fstat { handle }, &[])?;
+    port.send(tag(number, AFTER), &Request::Fstat { handle }, Payload::NONE)?;
     job.awaited += 1;
     Ok(())
 }

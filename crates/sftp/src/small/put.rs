@@ -8,7 +8,7 @@ use crate::Client;
 use crate::client::{check_path, succeeded};
 use crate::codec::{Answer, Attrs, OpenFlags, Request, Times};
 use crate::error::{Cause, SessionError, SftpError};
-use crate::session::Port;
+use crate::session::{Payload, Port};
 use std::collections::{HashMap, VecDeque};
 
 /// What a file is made with, until its own mode is set.
@@ -95,7 +95,7 @@ impl<C: AsRef<[u8]>> Puts<C> {
         self.next_job += 1;
         let attrs = Attrs::with_mode(PRIVATE_MODE);
         let open = Request::Open { path: &put.stage, flags: OpenFlags::CreateNew, attrs };
-        let sent = self.port.send(tag(number, OPEN), &open, &[]);
+        let sent = self.port.send(tag(number, OPEN), &open, Payload::NONE);
         self.bytes += len;
         self.jobs.insert(number, Job { put, len, awaited: 1, failed: None });
         if let Err(error) = sent {
@@ -155,9 +155,9 @@ impl<C: AsRef<[u8]>> Puts<C> {
         job.awaited = 1;
         let sent = if job.failed.is_some() {
             let remove = Request::Remove { path: &job.put.stage };
-            self.port.send(tag(number, REMOVE), &remove, &[])
+            self.port.send(tag(number, REMOVE), &remove, Payload::NONE)
         } else {
-            self.port.send(tag(number, RENAME), &rename(&job.put), &[])
+            self.port.send(tag(number, RENAME), &rename(&job.put), Payload::NONE)
         };
         self.check_sent(number, sent);
     }
@@ -208,15 +208,15 @@ fn fill<C: AsRef<[u8]>>(
     let mut offset = 0;
     for piece in job.put.content.as_ref().chunks(client.write_len()) {
         let write = Request::Write { handle, offset, len: piece.len() as u32 };
-        port.send(tag(number, WRITE), &write, piece)?;
+        port.send(tag(number, WRITE), &write, Payload::Bytes(piece))?;
         offset += piece.len() as u64;
         job.awaited += 1;
     }
     let times = Some(job.put.times);
     let attrs = Attrs { mode: Some(job.put.mode), times, ..Attrs::default() };
-    port.send(tag(number, ATTRS), &Request::Fsetstat { handle, attrs }, &[])?;
-    port.send(tag(number, STAT), &Request::Fstat { handle }, &[])?;
-    port.send(tag(number, CLOSE), &Request::Close { handle }, &[])?;
+    port.send(tag(number, ATTRS), &Request::Fsetstat { handle, attrs }, Payload::NONE)?;
+    port.send(tag(number, STAT), &Request::Fstat { handle }, Payload::NONE)?;
+    port.send(tag(number, CLOSE), &Request::Close { handle }, Payload::NONE)?;
     job.awaited += 3;
     Ok(())
 }

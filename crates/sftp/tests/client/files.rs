@@ -1,7 +1,7 @@
 //! Content, in ranges of any size.
 
 use crate::servers::{Bench, odd, openssh, openssh_with, with_each};
-use haul_sftp::{OpenFlags, Options, StatusCode};
+use haul_sftp::{Cause, OpenFlags, Options, StatusCode};
 use haul_testkit::{Oddities, content};
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -100,6 +100,30 @@ fn what_is_written_is_there() {
         drop(bench.client().open(&path, OpenFlags::CreateOrTruncate, None).unwrap());
         bench.client().stat(&path).unwrap();
         assert_eq!(fs::metadata(bench.local("new")).unwrap().len(), 0);
+    });
+}
+
+#[test]
+fn a_file_of_this_machine_is_sent_as_it_is() {
+    with_each(|bench| {
+        let bytes = file(bench, LEN);
+        let source = fs::File::open(bench.local("file")).unwrap();
+        let path = bench.path("new");
+        let target = bench.client().open(&path, OpenFlags::CreateNew, Some(0o600)).unwrap();
+        let mut writer = target.writer(300_000);
+        for range in [0..1, 1..100, 100..400_000, 400_000..LEN as u64] {
+            writer.write_from(&source, range).unwrap();
+        }
+        writer.finish().unwrap();
+        assert!(fs::read(bench.local("new")).unwrap() == bytes);
+
+        // A file that ends too early is told, and the session goes on.
+        let mut writer = target.writer(300_000);
+        let error = writer.write_from(&source, 600_000..LEN as u64 + 1).unwrap_err();
+        assert!(matches!(error.cause, Cause::Source(_)), "{error}");
+        assert_eq!(error.io_kind(), std::io::ErrorKind::UnexpectedEof);
+        assert!(writer.finish().is_err());
+        assert_eq!(bench.client().stat(&path).unwrap().size, Some(LEN as u64 + 1));
     });
 }
 

@@ -1,0 +1,108 @@
+//! The content that follows a packet, from memory or from a file.
+
+use haul_net::Writer;
+use haul_sys::splice_to_pipe;
+use std::cell::RefCell;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Content below this length is copied into the queue, so that it leaves in one
+/// write with what is queued.
+const DIRECT_LEN: usize = 16 << 10;
+
+/// How much of a file is read at once where it can't be spliced, in bytes.
+const COPY_LEN: usize = 64 << 10;
+
+/// What follows a packet.
+#[derive(Clone, Copy)]
+pub(crate) enum Payload<'a> {
+    /// Bytes in memory.
+    Bytes(&'a [u8]),
+    /// A range of a file of this machine.
+    File(&'a FileRange<'a>),
+}
+
+/// A range of a file that is to be sent.
+pub(crate) struct FileRange<'a> {
+    file: &'a File,
+    /// Where it begins, in bytes.
+    offset: u64,
+    /// Its length, in bytes.
+    len: usize,
+    /// Why zeros were sent in place of a part of it.
+    failed: RefCell<Option<io::Error>>,
+}
+
+impl<'a> Payload<'a> {
+    /// Nothing.
+    pub(crate) const NONE: Self = Self::Bytes(&[]);
+
+    /// Content that is small enough to be queued.
+    pub(super) fn queueable(self) -> Option<&'a [u8]> {
+        match self {
+            Self::Bytes(bytes) if bytes.len() < DIRECT_LEN => Some(bytes),
+            _ => None,
+        }
+    }
+
+    pub(super) fn is_empty(self) -> bool {
+        matches!(self, Self::Bytes([]))
+    }
+}
+
+impl<'a> FileRange<'a> {
+    pub(crate) fn new(file: &'a File, offset: u64, len: usize) -> Self {
+        Self { file, offset, len, failed: RefCell::new(None) }
+    }
+
+    /// Why it could not be sent as it is: a failed read, or
+    /// [`io::ErrorKind::UnexpectedEof`] if the file ends within it.
+    pub(crate) fn into_failure(self) -> Option<io::Error> {
+        self.failed.into_inner()
+    }
+
+    /// Sends it: as pages, where `out` is a pipe and the system can do that,
+    /// else by reading and writing. The packet in front of it has announced its
+    /// length, so what can't be read is sent as zeros.
+    ///
+    /// # Errors
+    /// Those of writing.
+    pub(super) fn send(&self, out: &mut Writer, moved: &AtomicU64) -> io::Result<()> {
+        let mut sent = self.splice(out, moved)?;
+        let mut buffer = vec![0; (self.len - sent).min(COPY_LEN)];
+        while sent < self.len {
+            let piece = &mut buffer[..(self.len - sent).min(COPY_LEN)];
+            if self.failed.borrow().is_none()
+                && let Err(error) = self.file.read_exact_at(piece, self.offset + sent as u64)
+            {
+                *self.failed.borrow_mut() = Some(error);
+            }
+            if self.failed.borrow().is_some() {
+                piece.fill(0);
+            }
+            out.write_all(piece)?;
+            moved.fetch_add(1, Ordering::Relaxed);
+            sent += piece.len();
+        }
+        Ok(())
+    }
+
+    /// How much of it was spliced; what is missing is for reading to tell.
+    fn splice(&self, out: &mut Writer, moved: &AtomicU64) -> io::Result<usize> {
+        let Some(pipe) = out.pipe() else { return Ok(0) };
+        let mut sent = 0;
+        while sent < self.len {
+            match splice_to_pipe(self.file, self.offset + sent as u64, pipe, self.len - sent) {
+                Ok(Some(len @ 1..)) => {
+                    moved.fetch_add(1, Ordering::Relaxed);
+                    sent += len;
+                }
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Err(error),
+                Ok(Some(0) | None) | Err(_) => break,
+            }
+        }
+        Ok(sent)
+    }
+}
