@@ -4,6 +4,8 @@
 
 #![forbid(unsafe_code)]
 
+pub mod sftp;
+
 use haul_engine::{CopyJob, Event, Monitor, Progress};
 use haul_model::{BLOCK_LEN, BlockHash, Name, Timestamp};
 use haul_net::Connection;

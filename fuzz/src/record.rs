@@ -10,6 +10,7 @@ use std::fs;
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
@@ -75,6 +76,32 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     for (name, path) in [("climbs", &b"a/../b"[..]), ("absolute", b"/etc"), ("deep", b"a/b/c")] {
         fs::write(seeds.join("path").join(name), path)?;
+    }
+    record_sftp(&seeds)?;
+    Ok(())
+}
+
+/// A conversation with OpenSSH's SFTP server, whole and cut into packets.
+fn record_sftp(seeds: &Path) -> Result<(), Box<dyn Error>> {
+    let program = haul_testkit::sshd::system_sftp_server().ok_or("sftp-server is not installed")?;
+    let mut server = Command::new(program).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+    let (input, output) = (server.stdin.take(), server.stdout.take());
+    let (input, output) = input.zip(output).ok_or("both are pipes")?;
+    let tape = Tape::default();
+    let temp = tempfile::tempdir()?;
+    let connection = Connection::from_parts(Taped(output, tape.clone()), input);
+    haul_fuzz::sftp::converse(connection, temp.path().as_os_str().as_encoded_bytes());
+    server.wait()?;
+    let stream = tape.bytes();
+    for target in ["sftp", "sftp_packet"] {
+        fs::create_dir_all(seeds.join(target))?;
+    }
+    fs::write(seeds.join("sftp/openssh"), &stream)?;
+    let (mut rest, mut number) = (&stream[..], 0);
+    while let Some(len) = rest.first_chunk() {
+        let (packet, next) = rest.split_at(u32::from_be_bytes(*len) as usize + 4);
+        fs::write(seeds.join(format!("sftp_packet/{number:02}")), packet)?;
+        (rest, number) = (next, number + 1);
     }
     Ok(())
 }

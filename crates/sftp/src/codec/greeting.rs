@@ -94,7 +94,10 @@ impl Extensions {
 }
 
 /// Reads what follows the version in a server's greeting.
-pub(crate) fn decode_version(payload: &[u8]) -> Result<Extensions, PacketError> {
+///
+/// # Errors
+/// [`PacketError::Cut`].
+pub fn decode_version(payload: &[u8]) -> Result<Extensions, PacketError> {
     let mut from = Take::new(payload);
     let mut extensions = Extensions::default();
     while from.left() > 0 {

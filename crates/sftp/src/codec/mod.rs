@@ -15,13 +15,13 @@ mod tests;
 mod wire;
 
 pub use attrs::{Attrs, FileType, Times};
-pub use greeting::{Extension, Extensions};
-pub use reply::{Answer, Expected, FsStats, Header, Limits, RawEntry, ReplyKind};
+pub use greeting::{Extension, Extensions, decode_version};
+pub use reply::{Answer, Expected, FsStats, HEADER_LEN, Header, Limits, RawEntry, ReplyKind};
 pub use request::{OpenFlags, Request};
 pub use status::{Status, StatusCode};
 
-pub(crate) use greeting::{INIT, VERSION, decode_version};
-pub(crate) use reply::{HEADER_LEN, data_len};
+pub(crate) use greeting::{INIT, VERSION};
+pub(crate) use reply::data_len;
 pub(crate) use request::PATH_LEN_MAX;
 
 /// The longest packet that is taken from a server, in bytes after its length:

@@ -6,7 +6,7 @@ use super::{
 };
 
 /// Bytes in front of every reply's own content: length, type and number.
-pub(crate) const HEADER_LEN: usize = 9;
+pub const HEADER_LEN: usize = 9;
 
 /// Bytes of them that the length counts.
 const COUNTED_LEN: u32 = 5;
@@ -167,9 +167,8 @@ impl Expected {
     /// always can: whether it is a failure, [`Self::decode`] tells.
     ///
     /// # Errors
-    /// [`PacketError::WrongReply`], and [`PacketError::TooLong`] for more
-    /// content than was asked for.
-    pub(crate) fn check(self, header: &Header, request: &'static str) -> Result<(), PacketError> {
+    /// [`PacketError::WrongReply`].
+    pub fn check(self, header: &Header, request: &'static str) -> Result<(), PacketError> {
         let wanted = match self {
             Self::Done => ReplyKind::Status,
             Self::Handle => ReplyKind::Handle,
@@ -185,11 +184,11 @@ impl Expected {
     }
 
     /// Reads the payload of a reply that [`Self::check`] has passed and that is
-    /// not content.
+    /// not content, which goes to its buffer unread. `request` is for messages.
     ///
     /// # Errors
     /// Any [`PacketError`] but those of headers.
-    pub(crate) fn decode(
+    pub fn decode(
         self,
         kind: ReplyKind,
         payload: &[u8],
