@@ -7,7 +7,7 @@ use crate::place::Place;
 use haul_engine::JobError;
 use haul_model::{BLOCK_LEN, ContentHasher, FaultKind, Policy, Resume};
 use haul_proto::{FileEnd, FileSeal, Message};
-use rustix::fs::{CWD, FileType, Mode, mknodat};
+use rustix::fs::{CWD, FileType, FlockOperation, Mode, flock, mknodat};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -71,7 +71,13 @@ fn interrupted(victim: Victim, blocks: u64) -> Place {
         peer.leave();
     });
     assert!(matches!(attacked.result, Err(JobError::Connection(_))), "{:?}", attacked.result);
-    assert_eq!(left_in(&attacked.place.dest("")).len(), 2, "nothing was kept");
+    let left = left_in(&attacked.place.dest(""));
+    assert_eq!(left.len(), 2, "nothing was kept");
+    // It makes a last checkpoint, and has the lock until then.
+    for journal in left.iter().filter(|path| path.extension().is_some_and(|it| it == "journal")) {
+        let journal = fs::File::open(journal).expect("opened");
+        flock(journal, FlockOperation::LockExclusive).expect("locked");
+    }
     attacked.place
 }
 
