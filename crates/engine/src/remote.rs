@@ -30,6 +30,9 @@ pub(crate) const PROGRAM: &str = env!("CARGO_PKG_VERSION");
 /// How long ssh may take to end by itself when the connection has broken.
 const LAST_WORDS_MAX: Duration = Duration::from_secs(1);
 
+/// How long ssh may take to end after a job that is done.
+const CLOSE_MAX: Duration = Duration::from_secs(2);
+
 /// Buffers in circulation on one side of a job.
 pub(crate) fn pool_len() -> usize {
     (workers() * 2 + 2).min(8)
@@ -198,12 +201,16 @@ pub(crate) fn welcome(input: &mut BufReader<impl Read>, peer: &str) -> Result<Ca
     Ok(caps)
 }
 
-/// Makes sure that no thread waits for the peer of a job that has failed.
+/// Makes sure that no thread waits for a peer that has nothing more to say.
 fn cut_off(result: &Result<Summary, JobError>, closer: &Closer) {
-    let Err(error) = result else { return };
-    // Why a connection broke shows in how ssh ends by itself.
-    let is_lost = matches!(error, JobError::Connection(ConnectError::Lost { .. }));
-    if !is_lost || !closer.killer().ends_within(LAST_WORDS_MAX) {
+    let patience = match result {
+        // What the login started on the host may hold the stream open for ever.
+        Ok(_) => CLOSE_MAX,
+        // Why a connection broke shows in how ssh ends by itself.
+        Err(JobError::Connection(ConnectError::Lost { .. })) => LAST_WORDS_MAX,
+        Err(_) => Duration::ZERO,
+    };
+    if !closer.killer().ends_within(patience) {
         closer.killer().kill();
     }
 }

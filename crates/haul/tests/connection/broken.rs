@@ -8,7 +8,7 @@ use haul_testkit::proc::{self, Signal};
 use haul_testkit::{assert_same, tree};
 use std::ffi::OsStr;
 use std::fs;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 #[track_caller]
 fn assert_lost(run: &Outcome) {
@@ -101,5 +101,22 @@ fn a_connection_that_breaks_at_any_byte_is_told_and_leaves_nothing_half_done() {
                 let _ = fs::remove_dir_all(scene.path("there"));
             }
         }
+    });
+}
+
+#[test]
+fn what_the_login_leaves_running_on_the_host_holds_nobody_up() {
+    each_remote_way(|scene| {
+        tree::many(scene.path("src"), 20, 1000, 2, 1).expect("a tree");
+        // It has the session's streams, so ssh does not end when the agent does.
+        let haul = script(&scene.path("haul"), &format!("sleep 60 &\nexec {HAUL} \"$@\""));
+        let rsh = scene.sshd().rsh();
+        let remote = [OsStr::new("--rsh"), OsStr::new(&rsh), OsStr::new("--remote-haul")];
+        let remote = [&remote[..], &[haul.as_os_str()]].concat();
+        let begin = Instant::now();
+        scene.copy_by(&remote, &["-r"], &["src"], "to").run().expect_ok();
+        assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());
+        assert_same(&scene.snapshot("src"), &scene.snapshot("to"));
+        scene.sshd().cut();
     });
 }
