@@ -10,6 +10,7 @@ mod common;
 mod durable;
 mod interrupted;
 mod large;
+mod verified;
 
 use common::*;
 use haul_testkit::haul::Outcome;

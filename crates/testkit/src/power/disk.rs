@@ -63,6 +63,8 @@ pub(super) struct State {
     pub(super) rate: Option<u64>,
     /// How long a sync takes.
     pub(super) sync_takes: Duration,
+    /// Where the medium damages what is written to it.
+    damages: Option<usize>,
 }
 
 /// One object.
@@ -152,6 +154,7 @@ impl Disk {
             syncs: 0,
             rate: None,
             sync_takes: Duration::ZERO,
+            damages: None,
         })))
     }
 
@@ -219,6 +222,17 @@ impl Disk {
     /// it began, and no more.
     pub fn slow_syncs(&self, each: Duration) {
         self.state().sync_takes = each;
+    }
+
+    /// From now on the medium turns over the byte at `at` of each file that is
+    /// synced and that long. What is in the page cache stays right.
+    pub fn damage_at(&self, at: usize) {
+        self.state().damages = Some(at);
+    }
+
+    /// Damages nothing any more.
+    pub fn heal(&self) {
+        self.state().damages = None;
     }
 
     /// Makes everything durable, as a clean unmount does.
@@ -400,11 +414,16 @@ impl State {
 
     fn settle(&mut self, ino: u64, data_only: bool) {
         let all = self.names == Names::Journaled;
+        let damaged = self.damages;
         let mut is_file = false;
         if let Body::File(body) = &mut self.nodes.get_mut(&ino).expect("it exists").body {
             is_file = true;
             for data in body.pending.drain(..) {
                 data.apply(&mut body.durable);
+            }
+            if let Some(at) = damaged.filter(|at| *at < body.now.len()) {
+                body.durable[at] ^= 0xff;
+                body.now[at] = body.durable[at];
             }
         }
         if is_file && data_only && !all {
