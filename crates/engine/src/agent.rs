@@ -115,15 +115,16 @@ fn receive(
     job: &CopyJob,
 ) -> Result<(), JobError> {
     let dest = &job.dest;
-    let found = Destination::find(dest, job.into_dir, job.keeps_all()).and_then(|found| {
-        let root = found.root.try_clone();
-        let fault = |e| Fault::from_io(Side::Destination, "open the directory", &e);
-        let root = root.map_err(|error| JobError::Destination {
-            path: haul_model::escape_bytes(dest),
-            fault: fault(error),
-        })?;
-        Ok((found, root))
-    });
+    let found =
+        Destination::find(dest, job.into_dir, job.keeps_all(), job.policy.sync).and_then(|found| {
+            let root = found.root.try_clone();
+            let fault = |e| Fault::from_io(Side::Destination, "open the directory", &e);
+            let root = root.map_err(|error| JobError::Destination {
+                path: haul_model::escape_bytes(dest),
+                fault: fault(error),
+            })?;
+            Ok((found, root))
+        });
     let (destination, root) = match found {
         Ok(found) => found,
         Err(error) => {

@@ -36,7 +36,7 @@ pub fn relocate(
     into_dir: bool,
     conflict: Conflict,
 ) -> Result<Relocated, JobError> {
-    let destination = Destination::find(dest, into_dir, false)?;
+    let destination = Destination::find(dest, into_dir, false, false)?;
     let new_name = destination.rename.as_ref();
     let outcomes =
         sources.iter().map(|source| match rename(source, &destination.root, new_name, conflict) {

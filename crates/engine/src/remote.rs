@@ -93,7 +93,7 @@ pub(crate) fn download(
     connection: Connection,
     monitor: &dyn Monitor,
 ) -> Result<Summary, JobError> {
-    let destination = Destination::find(&job.dest, job.into_dir, job.keeps_all())?;
+    let destination = Destination::find(&job.dest, job.into_dir, job.keeps_all(), job.policy.sync)?;
     let root = destination.root.try_clone().map_err(|e| JobError::unusable(&job.dest, &e))?;
     let asked = job.sources.iter().map(|path| words::travel_name(words::without_tilde(path)));
     let words: usize = job.sources.iter().map(|path| path.len() + 5).sum();

@@ -35,7 +35,7 @@ pub fn run(
 }
 
 fn run_local(job: &CopyJob, monitor: &dyn Monitor) -> Result<Summary, JobError> {
-    let destination = Destination::find(&job.dest, job.into_dir, job.keeps_all())?;
+    let destination = Destination::find(&job.dest, job.into_dir, job.keeps_all(), job.policy.sync)?;
     // What is only compared may be compared with a part of itself.
     let around_dest = if job.check.is_some() { Vec::new() } else { destination.lineage() };
     let control = Control::new(monitor);

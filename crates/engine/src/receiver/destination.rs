@@ -20,8 +20,6 @@ pub(crate) struct Destination {
     pub(crate) root: Dir,
     /// The name that the one source gets; `None` if sources keep theirs.
     pub(crate) rename: Option<Name>,
-    /// The directory above it, if it was made just now.
-    pub(crate) made_in: Option<Dir>,
     /// It would have to be made, and this is a dry run: `root` is the
     /// directory above.
     pub(crate) absent: bool,
@@ -32,11 +30,29 @@ pub(crate) struct Destination {
 
 impl Destination {
     /// Finds the destination at `path`; it must be a directory if `into_dir`.
-    /// One that is missing and ends with a slash is made, unless `dry_run`.
+    /// One that is missing and ends with a slash is made, unless `dry_run`. With
+    /// `sync` the way to it is durable then.
     ///
     /// # Errors
     /// [`JobError::Usage`] or [`JobError::Destination`].
-    pub(crate) fn find(path: &[u8], into_dir: bool, dry_run: bool) -> Result<Self, JobError> {
+    pub(crate) fn find(
+        path: &[u8],
+        into_dir: bool,
+        dry_run: bool,
+        sync: bool,
+    ) -> Result<Self, JobError> {
+        let destination = Self::find_or_make(path, into_dir, dry_run)?;
+        if sync && !dry_run {
+            destination.sync_above().map_err(|error| {
+                let action = "make the names of the directories above it durable";
+                let fault = Fault::from_io(Side::Destination, action, &error);
+                JobError::Destination { path: escape_bytes(path), fault }
+            })?;
+        }
+        Ok(destination)
+    }
+
+    fn find_or_make(path: &[u8], into_dir: bool, dry_run: bool) -> Result<Self, JobError> {
         let fails = |fault| JobError::Destination { path: escape_bytes(path), fault };
         let unusable = |action: &str, error: &io::Error| {
             fails(Fault::from_io(Side::Destination, action, error))
@@ -45,13 +61,7 @@ impl Destination {
         match open(split.whole) {
             Ok(root) => {
                 let may_be_source = !into_dir && !split.slash && split.name.is_some();
-                return Ok(Self {
-                    root,
-                    rename: None,
-                    made_in: None,
-                    absent: false,
-                    may_be_source,
-                });
+                return Ok(Self { root, rename: None, absent: false, may_be_source });
             }
             Err(error) if error.kind() == io::ErrorKind::NotADirectory && !split.slash => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -67,26 +77,14 @@ impl Destination {
             open(split.parent).map_err(|error| unusable("open the directory above it", &error))?;
         if split.slash {
             if dry_run {
-                return Ok(Self {
-                    root: parent,
-                    rename: None,
-                    made_in: None,
-                    absent: true,
-                    may_be_source: false,
-                });
+                return Ok(Self { root: parent, rename: None, absent: true, may_be_source: false });
             }
             parent
                 .make_dir(&name, 0o777)
                 .map_err(|error| unusable("make the directory", &error))?;
             let root =
                 parent.open_dir(&name).map_err(|error| unusable("open the directory", &error))?;
-            return Ok(Self {
-                root,
-                rename: None,
-                made_in: Some(parent),
-                absent: false,
-                may_be_source: false,
-            });
+            return Ok(Self { root, rename: None, absent: false, may_be_source: false });
         }
         if into_dir {
             return Err(JobError::Usage(format!(
@@ -94,13 +92,31 @@ impl Destination {
                 escape_bytes(path)
             )));
         }
-        Ok(Self {
-            root: parent,
-            rename: Some(name),
-            made_in: None,
-            absent: false,
-            may_be_source: false,
-        })
+        Ok(Self { root: parent, rename: Some(name), absent: false, may_be_source: false })
+    }
+
+    /// Makes the names durable that lead to the root on its file system: a
+    /// directory that an earlier job, or the user, made a moment ago may be lost
+    /// with all that is in it. What can't be opened ends the way, and so does
+    /// another file system. Where the file system is made durable as a whole at
+    /// the job's end, there is nothing to do.
+    fn sync_above(&self) -> io::Result<()> {
+        if self.root.syncs_as_a_whole() {
+            return Ok(());
+        }
+        let mut below = self.root.stat_self()?.id;
+        let mut dir = self.root.open_parent();
+        for _ in 0..ANCESTORS_MAX {
+            let Ok(above) = dir else { break };
+            let id = above.stat_self()?.id;
+            if id == below || id.dev != below.dev {
+                break;
+            }
+            above.sync()?;
+            below = id;
+            dir = above.open_parent();
+        }
+        Ok(())
     }
 
     /// The directory itself and all above it: none of these can be copied into

@@ -224,8 +224,7 @@ impl Receiver<'_> {
         }
         let known = lock(&self.holding.file_systems);
         let whole = known.values().flatten().map(|handle| handle.sync_all());
-        let above = self.above.as_ref().map(|above| above.sync());
-        for synced in whole.chain(above) {
+        for synced in whole {
             if let Err(error) = synced {
                 self.not_durable(b".", &error);
             }

@@ -60,8 +60,6 @@ pub(crate) struct Receiver<'a> {
     open_cost: AtomicU64,
     /// What waits to be durable.
     holding: Holding,
-    /// The directory above the root, if the job has made the root.
-    above: Option<Arc<dyn TreeDir>>,
     /// Everything is settled, and the Sender is being told so: it may leave.
     done: AtomicBool,
     /// Taken out when no more work is to come.
@@ -132,7 +130,6 @@ impl<'a> Receiver<'a> {
             wanted: Mutex::default(),
             open_cost: AtomicU64::new(0),
             holding: Holding::default(),
-            above: destination.made_in.map(|dir| Arc::new(LocalDir::new(dir)) as _),
             done: AtomicBool::new(false),
             tasks: Mutex::new(Some(tasks)),
         }))

@@ -140,3 +140,26 @@ fn names_that_can_not_be_made_durable_fail_the_job() {
         assert!(run.err().contains("Input/output error"), "{run}");
     });
 }
+
+#[test]
+fn what_was_moved_is_there_after_a_cut_with_the_directory_that_was_made_for_it() {
+    let world = World::new();
+    let scene = world.scene(Way::Local);
+    let Some(mut target) = Target::new(&scene, Names::Posix) else { return };
+    scene.file("src/f", "one");
+    scene.file("src/nothing", "");
+    scene.file("other", "two");
+    let source = scene.snapshot("src");
+    scene.haul().args(["move", "src", "other", "to/made/"]).run().expect_ok();
+    assert!(!scene.exists("src") && !scene.exists("other"));
+    target.cut(Loss::Everything, 0);
+    assert_same(&source, &scene.snapshot("to/made/src"));
+    assert_eq!(scene.read("to/made/other"), "two");
+
+    // A directory that another copy has made, and that was never durable.
+    scene.file("more", "three");
+    scene.mkdir("to/earlier");
+    scene.haul().args(["copy", "--sync", "more", "to/earlier"]).run().expect_ok();
+    target.cut(Loss::Everything, 0);
+    assert_eq!(scene.read("to/earlier/more"), "three");
+}
