@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// Handles that are kept open for directories at rest, in each role. With what
 /// is in use at the moment it stays well below the usual limit of 1,024.
-const OPEN_DIRS_MAX: usize = 256;
+pub(crate) const OPEN_DIRS_MAX: usize = 256;
 
 /// One directory.
 pub(crate) struct DirNode {

@@ -13,6 +13,11 @@ pub fn raise_open_files() {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }
 
+/// How many files the process may have open; `None` if there is no limit.
+pub fn open_files_max() -> Option<u64> {
+    getrlimit(Resource::Nofile).current
+}
+
 /// The user whose rights this process has.
 pub fn effective_user() -> u32 {
     rustix::process::geteuid().as_raw()

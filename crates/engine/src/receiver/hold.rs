@@ -11,8 +11,9 @@ use super::dirs::{DirState, RecvDir};
 use super::work::{self, Settled};
 use super::{Pending, Receiver};
 use crate::copy;
-use crate::dirs::{DirNode, lock};
+use crate::dirs::{DirNode, OPEN_DIRS_MAX, lock};
 use crate::tree::{SealedFile, TreeDir};
+use crate::workers::workers;
 use crate::{JobError, words};
 use haul_model::{ContentHash, Fault, FaultKind, Outcome, Side};
 use std::collections::{BTreeMap, HashMap};
@@ -20,11 +21,21 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Files that are held before they are waited for: each is an open file. What
-/// belongs to one task comes on top.
-const HELD_FILES_MAX: usize = 512;
+/// Files that are held before they are waited for, at most; fewer where the
+/// process may not have as many files open, see [`held_files_max`].
+const HELD_FILES_MAX: u64 = 512;
 
-/// Bytes of files that are held, as [`HELD_FILES_MAX`].
+/// Files that are held at least, however few may be open.
+const HELD_FILES_MIN: u64 = 4;
+
+/// Handles that a held file keeps open: its own, and its directory's.
+const HANDLES_PER_HELD: u64 = 2;
+
+/// Handles that are left to all else: directories of both roles, and what the
+/// workers, the connection and the program have open.
+const HANDLES_ELSEWHERE: u64 = 2 * OPEN_DIRS_MAX as u64 + 64;
+
+/// Bytes of files that are held; the last file comes on top.
 const HELD_BYTES_MAX: u64 = 64 << 20;
 
 /// How long files are held when no more come.
@@ -52,12 +63,27 @@ struct Held {
 }
 
 /// What is held, and where the job writes.
-#[derive(Default)]
 pub(super) struct Holding {
     held: Mutex<(Vec<Held>, u64)>,
+    files_max: usize,
     /// The file systems that are written to, by device: one of the directories
     /// there, if it can be made durable as a whole.
     file_systems: Mutex<HashMap<u64, Option<Arc<dyn TreeDir>>>>,
+}
+
+/// Files that are held before they are waited for, where a process may have
+/// `open_max` files open. Each worker may wait for as many while more are held.
+fn held_files_max(open_max: Option<u64>, workers: usize) -> usize {
+    let handles = open_max.map_or(u64::MAX, |max| max.saturating_sub(HANDLES_ELSEWHERE));
+    let files = handles / HANDLES_PER_HELD / (workers as u64 + 1);
+    files.clamp(HELD_FILES_MIN, HELD_FILES_MAX) as usize
+}
+
+impl Default for Holding {
+    fn default() -> Self {
+        let files_max = held_files_max(haul_sys::open_files_max(), workers());
+        Self { held: Mutex::default(), files_max, file_systems: Mutex::default() }
+    }
 }
 
 impl Holding {
@@ -68,7 +94,7 @@ impl Holding {
 
     fn is_full(&self) -> bool {
         let held = lock(&self.held);
-        held.0.len() >= HELD_FILES_MAX || held.1 >= HELD_BYTES_MAX
+        held.0.len() >= self.files_max || held.1 >= HELD_BYTES_MAX
     }
 
     /// The file system of `node`, if it can be made durable as a whole.
@@ -97,9 +123,15 @@ impl Receiver<'_> {
             return Some((pending, moved, outcome.unwrap_or_else(Outcome::Failed)));
         }
         whole.sealed.start_write_back();
-        let mut held = lock(&self.holding.held);
-        held.1 += pending.entry.size();
-        held.0.push(Held { pending, moved, whole });
+        {
+            let mut held = lock(&self.holding.held);
+            held.1 += pending.entry.size();
+            held.0.push(Held { pending, moved, whole });
+        }
+        // At once: a single pack can bring more files than may be open.
+        if self.holding.is_full() {
+            self.publish_held();
+        }
         None
     }
 
@@ -113,13 +145,6 @@ impl Receiver<'_> {
         match whole {
             Ok(whole) => self.place(pending, moved, whole),
             Err(fault) => Some((pending, moved, Outcome::Failed(fault))),
-        }
-    }
-
-    /// Publishes what is held if that is much.
-    pub(super) fn publish_if_full(&self) {
-        if self.holding.is_full() {
-            self.publish_held();
         }
     }
 

@@ -61,7 +61,6 @@ pub(crate) fn run_worker(receiver: &Receiver<'_>, tasks: &crossbeam_channel::Rec
             Err(RecvTimeoutError::Timeout) => receiver.publish_held(),
             Err(RecvTimeoutError::Disconnected) => return,
         }
-        receiver.publish_if_full();
     }
 }
 

@@ -134,3 +134,23 @@ fn os_of(prefix: &str, path: &Path) -> OsString {
     word.push(path);
     word
 }
+
+/// Files that a process may have open where few are allowed.
+const FEW_OPEN: u32 = 256;
+
+#[test]
+fn files_that_wait_to_be_durable_stay_within_the_limit_on_open_files() {
+    let world = World::new();
+    let mut scene = world.scene(Way::Upload);
+    // The agent that this starts has the same limit.
+    let limited = format!("exec prlimit --nofile={FEW_OPEN}:{FEW_OPEN} {HAUL} \"$@\"");
+    scene.run_as(script(&scene.path("haul-limited"), &limited));
+    scene.reach_by_pipe();
+    // More than this come in a single pack.
+    let empty = |at: u32| fs::write(scene.path(format!("src/{at}")), "").expect("a file");
+    scene.mkdir("src");
+    (0..4 * FEW_OPEN).for_each(empty);
+    let run = scene.copy(&["-r", "--sync"], &["src"], "to/").run().expect_ok();
+    assert_eq!(run.err(), "");
+    assert_same(&scene.snapshot("src"), &scene.snapshot("to/src"));
+}
