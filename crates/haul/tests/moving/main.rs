@@ -5,9 +5,11 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod interrupted;
+
 use common::*;
 use haul_testkit::haul::Outcome;
-use haul_testkit::{Mount, assert_same, nasty, snapshot};
+use haul_testkit::{Haul, Mount, assert_same, nasty, snapshot};
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -48,6 +50,10 @@ fn each_target(test: impl Fn(&Stage<'_, '_>)) {
 
 impl Stage<'_, '_> {
     fn run(&self, flags: &[&str], sources: &[&str], dest: &str) -> Outcome {
+        self.haul(flags, sources, dest).run()
+    }
+
+    fn haul(&self, flags: &[&str], sources: &[&str], dest: &str) -> Haul {
         let mut at = self.root.clone().into_os_string();
         at.push("/");
         at.push(dest);
@@ -57,15 +63,7 @@ impl Stage<'_, '_> {
         };
         let sources: Vec<OsString> =
             sources.iter().map(|source| self.scene.path(source).into_os_string()).collect();
-        self.scene
-            .haul()
-            .arg("move")
-            .args(flags)
-            .args(remote)
-            .arg("--")
-            .args(sources)
-            .arg(dest)
-            .run()
+        self.scene.haul().arg("move").args(flags).args(remote).arg("--").args(sources).arg(dest)
     }
 
     fn there(&self, name: &str) -> PathBuf {

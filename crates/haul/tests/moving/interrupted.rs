@@ -1,0 +1,107 @@
+//! Moves that are killed or interrupted in their middle: at each moment every
+//! file is whole in one of the two places, and the same command does the rest.
+
+use super::{Stage, To, each_target};
+use haul_testkit::content::Stream;
+use haul_testkit::proc::Signal;
+use haul_testkit::{Compare, assert_same_with, snapshot, tree};
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How soon a move has to get on.
+const SOON: Duration = Duration::from_secs(30);
+
+/// Interruptions of each kind for each destination, unless `HAUL_TEST_KILLS`
+/// says more.
+const KILLS: u64 = 1;
+
+/// The longest that a move is left alone after it has begun to copy, or to
+/// remove, in milliseconds.
+const PAUSE_MAX_MS: u64 = 12;
+
+/// Small files of the tree: enough for a move to be caught among them.
+const FILES: u64 = 150;
+
+/// A file and what is in it.
+type File = (String, Vec<u8>);
+
+fn make_tree(stage: &Stage<'_, '_>, seed: u64) -> Vec<File> {
+    let scene = stage.scene;
+    let root = scene.path("tree");
+    tree::many(&root, FILES, 2_000, 3, seed).expect("a tree");
+    tree::random_file(root.join("big"), 5 << 20, seed).expect("a file");
+    fs::write(root.join("empty"), "").expect("a file");
+    let source = scene.snapshot("tree");
+    let path = |path: &[u8]| String::from_utf8(path.to_vec()).expect("the test's own names");
+    let paths: Vec<String> = source.files().map(|(name, _)| path(name)).collect();
+    let read = |name: String| {
+        let content = fs::read(root.join(&name)).expect("read");
+        (name, content)
+    };
+    paths.into_iter().map(read).collect()
+}
+
+/// Panics unless each file is whole at its source or, if it is not there any
+/// more, at its destination.
+#[track_caller]
+fn assert_none_is_lost(stage: &Stage<'_, '_>, files: &[File]) {
+    for (name, content) in files {
+        // In this order: what goes from here is there by then.
+        let found = fs::read(stage.scene.path("tree").join(name))
+            .or_else(|_| fs::read(stage.there("to/tree").join(name)));
+        assert!(found.is_ok_and(|found| found == *content), "{name} is lost: {:?}", stage.to);
+    }
+}
+
+/// Files of the tree that are below `root`.
+fn count(root: PathBuf, files: &[File]) -> usize {
+    files.iter().filter(|(name, _)| root.join(name).exists()).count()
+}
+
+#[test]
+fn a_move_that_is_interrupted_loses_nothing_and_goes_on() {
+    let kills: u64 = std::env::var("HAUL_TEST_KILLS")
+        .map_or(KILLS, |n| n.parse().expect("HAUL_TEST_KILLS is a number"));
+    each_target(|stage| {
+        if stage.to == To::Here {
+            // It is one step.
+            return;
+        }
+        let mut random = Stream::new(kills + stage.to as u64);
+        let mut caught = 0;
+        for round in 0..4 * kills {
+            let signal = if round % 2 == 0 { Signal::KILL } else { Signal::INT };
+            let removes = round % 4 >= 2;
+            let files = make_tree(stage, round);
+            let before = stage.scene.snapshot("tree");
+            let running = stage.haul(&["-q"], &["tree"], "to").spawn().expect("it starts");
+            let begun = || {
+                assert_none_is_lost(stage, &files);
+                match removes {
+                    false => count(stage.there("to/tree"), &files) > 0,
+                    true => count(stage.scene.path("tree"), &files) < files.len(),
+                }
+            };
+            let got_on = running.until(SOON, begun);
+            assert!(got_on || !running.is_running(), "it does not get on");
+            std::thread::sleep(Duration::from_millis(random.below(PAUSE_MAX_MS)));
+            running.signal(signal);
+            let run = running.wait().expect("it ends");
+            assert_none_is_lost(stage, &files);
+            if signal == Signal::INT && run.code != Some(0) {
+                assert_eq!(run.code, Some(130), "{run}");
+            }
+            if stage.scene.exists("tree") {
+                caught += 1;
+                stage.run(&[], &["tree"], "to").expect_ok();
+            }
+            assert!(!stage.scene.exists("tree"), "round {round}: {:?}", stage.to);
+            let after = snapshot(stage.there("to/tree")).expect("it is there");
+            // What went before it was interrupted gave its directory another time.
+            assert_same_with(&before, &after, Compare::everything().ignoring_dir_mtimes());
+            fs::remove_dir_all(stage.there("to/tree")).expect("removed");
+        }
+        assert!(caught > 0, "no move was caught in its middle");
+    });
+}
