@@ -1,6 +1,6 @@
-//! An ssh server for one test: Debian's own sshd on loopback, on a free port,
-//! with keys made for it and configuration of its own. The user's `~/.ssh` is
-//! neither read nor written, on either side.
+//! An ssh server for one test: Debian's own sshd on loopback (or the address
+//! that it is told), on a free port, with keys made for it and configuration of
+//! its own. The user's `~/.ssh` is neither read nor written, on either side.
 //!
 //! A client finds it with `ssh -F CONFIG haul-test`. `ssh` without `-F` would
 //! read the user's configuration, so haul always gets [`Sshd::rsh`].
@@ -26,7 +26,7 @@ mod config;
 
 pub use self::config::system_sftp_server;
 
-/// The name by which clients know the server.
+/// The name by which clients know the server, unless it is given another.
 pub const HOST: &str = "haul-test";
 
 /// How long the server may take to answer.
@@ -43,6 +43,7 @@ const MARK: &str = "HAUL_TEST_SSHD";
 #[derive(Debug)]
 pub struct Sshd {
     child: Child,
+    host: &'static str,
     port: u16,
     mark: String,
     config: PathBuf,
@@ -50,8 +51,10 @@ pub struct Sshd {
 }
 
 /// What a server is to be like beyond the defaults.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct SshdBuilder {
+    host: &'static str,
+    address: Ipv4Addr,
     server_lines: Vec<String>,
     client_lines: Vec<String>,
     env: Vec<(String, String)>,
@@ -59,10 +62,9 @@ pub struct SshdBuilder {
 }
 
 /// What serves a server's subsystem `sftp`.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum Sftp {
     /// The system's sftp-server, or sshd's own where there is none.
-    #[default]
     System,
     /// This command.
     Command(String),
@@ -70,7 +72,36 @@ enum Sftp {
     Nothing,
 }
 
+impl Default for SshdBuilder {
+    fn default() -> Self {
+        SshdBuilder {
+            host: HOST,
+            address: Ipv4Addr::LOCALHOST,
+            server_lines: Vec::new(),
+            client_lines: Vec::new(),
+            env: Vec::new(),
+            sftp: Sftp::System,
+        }
+    }
+}
+
 impl SshdBuilder {
+    /// The name by which clients know the server, instead of [`HOST`].
+    #[must_use]
+    pub fn host(mut self, name: &'static str) -> Self {
+        self.host = name;
+        self
+    }
+
+    /// Listens on this address instead of loopback. It must be one of the
+    /// network namespace of the thread that calls [`Self::start`], where the
+    /// server will run.
+    #[must_use]
+    pub fn listen_on(mut self, address: Ipv4Addr) -> Self {
+        self.address = address;
+        self
+    }
+
     /// Adds a line to the server's configuration, before the defaults, and the
     /// first value of an option counts. Not `SetEnv`; that is [`Self::env`].
     #[must_use]
@@ -136,14 +167,14 @@ impl SshdBuilder {
         let server_config = dir.path().join("sshd_config");
         let mut last = failed("no port was tried");
         for _ in 0..PORT_ATTEMPTS {
-            let port = free_port()?;
+            let port = free_port(self.address)?;
             write(&server_config, &self.server_config(dir.path(), port, &mark, &sshd)?)?;
             let mut child = launch(&sshd, &server_config, dir.path())?;
-            match wait_until_up(&mut child, port, dir.path()) {
+            match wait_until_up(&mut child, (self.address, port), dir.path()) {
                 Ok(()) => {
                     let config = dir.path().join("ssh_config");
                     write(&config, &self.client_config(dir.path(), port)?)?;
-                    return Ok(Sshd { child, port, mark, config, dir });
+                    return Ok(Sshd { child, host: self.host, port, mark, config, dir });
                 }
                 Err(e) => last = e,
             }
@@ -171,12 +202,12 @@ impl Sshd {
 
     /// The host's name in that file.
     pub fn host(&self) -> &'static str {
-        HOST
+        self.host
     }
 
-    /// `haul-test:PATH`, a location on this server.
+    /// `HOST:PATH`, a location on this server.
     pub fn location(&self, path: impl AsRef<Path>) -> std::ffi::OsString {
-        let mut location = std::ffi::OsString::from(format!("{HOST}:"));
+        let mut location = std::ffi::OsString::from(format!("{}:", self.host));
         location.push(path.as_ref());
         location
     }
@@ -189,11 +220,11 @@ impl Sshd {
     /// An `ssh` command that runs words on the server, for tests that need one.
     pub fn command(&self, remote: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new("ssh");
-        command.arg("-F").arg(&self.config).arg(HOST).arg(remote.as_ref());
+        command.arg("-F").arg(&self.config).arg(self.host).arg(remote.as_ref());
         command
     }
 
-    /// The port on 127.0.0.1.
+    /// The port, on the address that it listens on.
     pub fn port(&self) -> u16 {
         self.port
     }
@@ -286,25 +317,25 @@ fn launch(sshd: &Path, config: &Path, dir: &Path) -> io::Result<Child> {
 /// Waits for the pid file, which sshd writes when it listens, so that no other
 /// server's answer on the same port can be mistaken for ours; then for the
 /// greeting.
-fn wait_until_up(child: &mut Child, port: u16, dir: &Path) -> io::Result<()> {
+fn wait_until_up(child: &mut Child, at: (Ipv4Addr, u16), dir: &Path) -> io::Result<()> {
     let end = Instant::now() + START_LIMIT;
     let ours = child.id().to_string();
     let listens = || fs::read_to_string(dir.join("pid")).is_ok_and(|pid| pid.trim() == ours);
     loop {
-        if listens() && greets(port) {
+        if listens() && greets(at) {
             return Ok(());
         }
         if child.try_wait()?.is_some() || Instant::now() > end {
             let log = fs::read_to_string(dir.join("log")).unwrap_or_default();
-            return Err(failed(format!("sshd does not answer on port {port}:\n{log}")));
+            return Err(failed(format!("sshd does not answer on {}:{}:\n{log}", at.0, at.1)));
         }
         thread::sleep(Duration::from_millis(2));
     }
 }
 
-fn greets(port: u16) -> bool {
+fn greets(at: (Ipv4Addr, u16)) -> bool {
     let mut greeting = [0; 4];
-    TcpStream::connect((Ipv4Addr::LOCALHOST, port))
+    TcpStream::connect(at)
         .and_then(|mut stream| {
             stream.set_read_timeout(Some(Duration::from_secs(5)))?;
             stream.read_exact(&mut greeting)
@@ -312,8 +343,8 @@ fn greets(port: u16) -> bool {
         .is_ok_and(|()| &greeting == b"SSH-")
 }
 
-fn free_port() -> io::Result<u16> {
-    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
+fn free_port(address: Ipv4Addr) -> io::Result<u16> {
+    Ok(TcpListener::bind((address, 0))?.local_addr()?.port())
 }
 
 fn new_mark() -> String {

@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::{HOST, Sftp, SshdBuilder, write};
+use super::{Sftp, SshdBuilder, write};
 use crate::{at, failed};
 
 impl SshdBuilder {
@@ -32,7 +32,7 @@ impl SshdBuilder {
         let mut lines = self.server_lines.clone();
         lines.extend([
             format!("Port {port}"),
-            "ListenAddress 127.0.0.1".to_owned(),
+            format!("ListenAddress {}", self.address),
             format!("HostKey {}", path("host_key")),
             format!("AuthorizedKeysFile {}", path("authorized_keys")),
             format!("PidFile {}", path("pid")),
@@ -73,11 +73,11 @@ impl SshdBuilder {
         let path = |name: &str| quoted(&dir.join(name));
         let key_file = dir.join("host_key.pub");
         let key = fs::read_to_string(&key_file).map_err(|e| at("read", &key_file, e))?;
-        write(&dir.join("known_hosts"), &format!("[127.0.0.1]:{port} {key}"))?;
-        let mut lines = vec![format!("Host {HOST}")];
+        write(&dir.join("known_hosts"), &format!("[{}]:{port} {key}", self.address))?;
+        let mut lines = vec![format!("Host {}", self.host)];
         lines.extend(self.client_lines.clone());
         lines.extend([
-            "HostName 127.0.0.1".to_owned(),
+            format!("HostName {}", self.address),
             format!("Port {port}"),
             format!("User {}", current_user()?),
             format!("IdentityFile {}", path("user_key")),

@@ -31,6 +31,15 @@ fn two_servers_answer_side_by_side_and_sessions_get_their_variables() {
 }
 
 #[test]
+fn a_server_can_have_another_name_and_address() {
+    let address = Ipv4Addr::new(127, 0, 0, 2);
+    let sshd = Sshd::builder().host("other").listen_on(address).start().expect("started");
+    assert_eq!(sshd.location("/x"), "other:/x");
+    assert!(output(sshd.command("true")).0, "{}", sshd.log());
+    assert!(TcpStream::connect((Ipv4Addr::LOCALHOST, sshd.port())).is_err());
+}
+
+#[test]
 fn scp_and_sftp_work_with_the_same_configuration() {
     let sshd = Sshd::start().expect("started");
     let dir = TempDir::new().expect("a temporary directory");
