@@ -7,6 +7,8 @@
 
 mod bench;
 mod fuzz;
+#[cfg(target_os = "linux")]
+mod lab;
 mod repo;
 mod setup;
 mod suite;
@@ -39,6 +41,9 @@ enum Chore {
     Fuzz(fuzz::Args),
     /// Measure haul against the tools that people use now
     Bench(bench::Args),
+    /// Run a command on one of two hosts with a link of a given kind between them
+    #[cfg(target_os = "linux")]
+    Lab(lab::Args),
     /// Check the rules of the house
     Tidy,
     /// Do all that is done before a change is accepted
@@ -46,19 +51,22 @@ enum Chore {
 }
 
 fn main() -> ExitCode {
-    let done = match Cli::parse().chore {
-        Chore::Setup => setup::run(),
-        Chore::Test { filter } => suite::run(filter.as_deref()),
-        Chore::Fuzz(args) => fuzz::run(&args),
-        Chore::Bench(args) => bench::run(&args),
-        Chore::Tidy => tidy::run(),
-        Chore::Ci => suite::ci(),
-    };
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("xtask: {error}");
-            ExitCode::FAILURE
-        }
+    run(Cli::parse().chore).unwrap_or_else(|error| {
+        eprintln!("xtask: {error}");
+        ExitCode::FAILURE
+    })
+}
+
+fn run(chore: Chore) -> Result<ExitCode> {
+    match chore {
+        Chore::Setup => setup::run()?,
+        Chore::Test { filter } => suite::run(filter.as_deref())?,
+        Chore::Fuzz(args) => fuzz::run(&args)?,
+        Chore::Bench(args) => bench::run(&args)?,
+        #[cfg(target_os = "linux")]
+        Chore::Lab(args) => return Ok(lab::run(&args)?.into()),
+        Chore::Tidy => tidy::run()?,
+        Chore::Ci => suite::ci()?,
     }
+    Ok(ExitCode::SUCCESS)
 }

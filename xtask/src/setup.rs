@@ -28,6 +28,9 @@ const NEEDS: &[Need] = &[
         package: "btrfs-progs",
         why: "the benchmarks share content on it",
     },
+    Need { program: "ip", package: "iproute2", why: "the lab's hosts and their link" },
+    Need { program: "tc", package: "iproute2", why: "the lab asks it for netem" },
+    Need { program: "unshare", package: "util-linux", why: "the lab's hosts are namespaces" },
     Need { program: "c++", package: "g++", why: "the fuzz targets link libFuzzer" },
 ];
 
@@ -95,8 +98,9 @@ mod tests {
     #[test]
     fn a_package_that_several_programs_need_is_named_once() {
         let needs: Vec<_> = NEEDS.iter().collect();
-        let all = ["b3sum", "btrfs-progs", "e2fsprogs", "g++", "openssh-client", "openssh-server"];
-        assert_eq!(packages(&needs), [&all[..], &["rsync", "xfsprogs"]].concat());
+        let all = ["b3sum", "btrfs-progs", "e2fsprogs", "g++", "iproute2"];
+        let more = ["openssh-client", "openssh-server", "rsync", "util-linux", "xfsprogs"];
+        assert_eq!(packages(&needs), [&all[..], &more].concat());
     }
 
     #[test]

@@ -1,0 +1,113 @@
+//! A lab is what it was asked to be, and nothing of it stays.
+
+use std::fs;
+use std::io::{self, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use haul_testkit::proc;
+
+use super::cable::Via;
+use super::hosts::SERVER;
+use super::link::{Link, Rate, Share, Size};
+use super::*;
+
+/// 20 Mbit/s, a round trip of 40 ms.
+fn plan() -> Plan {
+    let link = Link {
+        rate: Rate(20_000_000),
+        delay: Duration::from_millis(40),
+        loss: Share(0.0),
+        queue: Some(Size(100_000)),
+        mtu: 1500,
+    };
+    Plan { link, congestion: None, via: Some(Via::Shaper) }
+}
+
+fn can_make_labs() -> bool {
+    let can = rustix::process::geteuid().is_root() && Path::new("/dev/net/tun").exists();
+    if !can {
+        eprintln!("skipped: a lab needs root and /dev/net/tun");
+    }
+    can
+}
+
+/// All that is in a network namespace now: processes, threads of this one, and
+/// what this one has open.
+fn in_namespace(id: &Path) -> Vec<PathBuf> {
+    let links = |dir: &str, rest: &str| {
+        let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+        entries.map(|entry| entry.path().join(rest)).collect::<Vec<_>>()
+    };
+    let mut found = links("/proc", "ns/net");
+    found.extend(links("/proc/self/task", "ns/net"));
+    found.extend(links("/proc/self/fd", ""));
+    // A path with an empty last component would be that of what it points to.
+    let target = |path: &PathBuf| fs::read_link(path.components().collect::<PathBuf>());
+    found.retain(|path| target(path).is_ok_and(|target| target == id));
+    found
+}
+
+#[test]
+fn a_lab_has_the_round_trip_and_the_rate_and_leaves_nothing() {
+    /// Takes 0.8 s at the rate.
+    const CONTENT_BYTES: usize = 2_000_000;
+    if !can_make_labs() {
+        return;
+    }
+    let lab = Lab::start(&plan()).expect("a lab");
+    let ids = [lab.client().id().to_owned(), lab.server().id().to_owned()];
+    assert_ne!(ids[0], ids[1]);
+
+    let listening = lab.server().inside(|| TcpListener::bind((SERVER, 0)));
+    let listener = listening.expect("entered").expect("bound");
+    let at = listener.local_addr().expect("an address");
+    assert!(TcpStream::connect_timeout(&at, Duration::from_millis(100)).is_err(), "no isolation");
+    let server = thread::spawn(move || -> io::Result<usize> {
+        let (mut stream, _) = listener.accept()?;
+        let len = stream.read_to_end(&mut Vec::new())?;
+        stream.write_all(b"!")?;
+        Ok(len)
+    });
+    let begin = Instant::now();
+    let connected = lab.client().inside(|| TcpStream::connect(at));
+    let mut stream = connected.expect("entered").expect("connected");
+    let handshake = begin.elapsed();
+    let begin = Instant::now();
+    stream.write_all(&vec![7; CONTENT_BYTES]).expect("sent");
+    stream.shutdown(std::net::Shutdown::Write).expect("shut down");
+    stream.read_exact(&mut [0]).expect("answered");
+    let took = begin.elapsed();
+    assert_eq!(server.join().expect("it ended").expect("received"), CONTENT_BYTES);
+    // Less is impossible; more may be a busy machine.
+    let (handshake_ms, took_s) = (handshake.as_millis(), took.as_secs_f64());
+    assert!((40..1000).contains(&handshake_ms), "{handshake_ms} ms");
+    assert!((0.8..6.0).contains(&took_s), "{took_s} s");
+
+    let login = lab.client().inside(|| lab.sshd().command("echo \"$SSH_CONNECTION\"").output());
+    let login = login.expect("entered").expect("started");
+    let said = String::from_utf8_lossy(&login.stdout).into_owned();
+    assert!(said.starts_with("10.213.0.2 ") && said.contains(" 10.213.0.1 "), "{said}");
+
+    let (sshd, files) = (lab.sshd().pid(), lab.sshd().ssh_config().to_owned());
+    drop(stream);
+    assert!(ids.iter().all(|id| !in_namespace(id).is_empty()));
+    drop(lab);
+    assert!(!proc::is_alive(sshd) && !files.exists());
+    // Its devices go with a namespace, which goes with the last that is in it.
+    for id in ids {
+        assert_eq!(in_namespace(&id), Vec::<PathBuf>::new());
+    }
+}
+
+#[test]
+fn what_the_kernel_lacks_is_an_error_if_it_was_asked_for() {
+    if !can_make_labs() {
+        return;
+    }
+    let lab = Lab::start(&Plan { congestion: Some("no-such".to_owned()), ..plan() });
+    let error = lab.err().expect("no lab").to_string();
+    assert!(error.contains("can't be no-such"), "{error}");
+}
