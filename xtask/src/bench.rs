@@ -6,6 +6,8 @@
 //! on loopback and one client configuration, with the ciphers that each would
 //! choose by itself.
 
+#[cfg(target_os = "linux")]
+mod lab;
 mod machine;
 mod measure;
 mod question;
@@ -33,6 +35,12 @@ const SPACE_BYTES: u64 = 10 << 30;
 /// Where memory is a file system, when none may be mounted.
 const SHARED_MEMORY: &str = "/dev/shm";
 
+/// Rounds that count unless told otherwise.
+const ROUNDS: u32 = 5;
+
+/// The same over a link that takes its time.
+const LAB_ROUNDS: u32 = 3;
+
 /// How many times shorter files are in a quick run, for the questions.
 const QUICK_SHRINK: u64 = 64;
 
@@ -42,9 +50,13 @@ pub(crate) struct Args {
     /// Put the tables into docs/benchmarks.md
     #[arg(long, conflicts_with_all = ["quick", "only", "haul"])]
     write: bool,
-    /// Rounds that count; one more warms up and measures memory
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
-    rounds: u32,
+    /// Measure over slow and long links in the lab, which needs root
+    #[cfg(target_os = "linux")]
+    #[arg(long, conflicts_with = "write")]
+    lab: bool,
+    /// Rounds that count, 5 or in the lab 3; one more warms up and measures memory
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: Option<u32>,
     /// Only the workloads whose name contains this
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
@@ -66,7 +78,10 @@ impl Args {
         if self.write {
             command.push_str(" --write");
         }
-        command.push_str(&format!(" --rounds {}", self.rounds));
+        if self.in_lab() {
+            command.push_str(" --lab");
+        }
+        command.push_str(&format!(" --rounds {}", self.rounds()));
         if let Some(name) = &self.only {
             command.push_str(&format!(" --only {name}"));
         }
@@ -75,22 +90,50 @@ impl Args {
         }
         command
     }
+
+    fn rounds(&self) -> u32 {
+        self.rounds.unwrap_or(if self.in_lab() { LAB_ROUNDS } else { ROUNDS })
+    }
+
+    #[cfg(target_os = "linux")]
+    fn in_lab(&self) -> bool {
+        self.lab
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn in_lab(&self) -> bool {
+        false
+    }
+
+    fn scale(&self) -> Scale {
+        if self.quick { Scale::QUICK } else { Scale::FULL }
+    }
+
+    /// The program to measure, built if none was given.
+    fn program(&self) -> Result<PathBuf> {
+        match &self.haul {
+            Some(path) => {
+                Ok(path.canonicalize().map_err(|e| format!("{}: {e}", path.display()))?)
+            }
+            None => build(),
+        }
+    }
 }
 
 /// Measures and prints. Fails when a figure is over its bound, unless the run
 /// was a quick one.
 pub(crate) fn run(args: &Args) -> Result<()> {
     setup::run()?;
+    #[cfg(target_os = "linux")]
+    if args.lab {
+        return lab::run(args);
+    }
     let (workloads, questions) = chosen(args.only.as_deref())?;
-    let haul = match &args.haul {
-        Some(path) => path.canonicalize().map_err(|e| format!("{}: {e}", path.display()))?,
-        None => build()?,
-    };
+    let haul = args.program()?;
     let space = Space::new(args.dir.as_deref())?;
     let sshd = Sshd::start()?;
-    let scale = if args.quick { Scale::QUICK } else { Scale::FULL };
-    let mut bench = Bench::new(&haul, &sshd, space.path(), scale, args.rounds)?;
-    let mut report = Report::new(&haul, space.kind(), args);
+    let mut bench = Bench::new(&haul, &sshd, space.path(), args.scale(), args.rounds())?;
+    let mut report = Report::new(&haul, space.kind(), "loopback", args);
     for workload in workloads {
         report.add(workload, bench.measure(workload)?);
     }
@@ -99,7 +142,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         haul: &haul,
         parts: build_parts()?,
         memory: space.path(),
-        rounds: args.rounds,
+        rounds: args.rounds(),
         shrink: if args.quick { QUICK_SHRINK } else { 1 },
     };
     for question in questions {

@@ -19,7 +19,8 @@ mod tests;
 
 use std::ffi::OsString;
 
-use self::hosts::{Lab, Plan};
+pub(crate) use self::hosts::{Lab, Plan};
+pub(crate) use self::link::{Link, Rate, Share};
 
 use self::command::Signals;
 use crate::{Result, setup};

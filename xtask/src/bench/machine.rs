@@ -7,7 +7,7 @@ use std::thread;
 use crate::repo::first_line;
 
 /// Facts, each with its name, in the order of the report.
-pub(crate) fn facts(haul: &Path, space: &str) -> Vec<(&'static str, String)> {
+pub(crate) fn facts(haul: &Path, space: &str, network: &str) -> Vec<(&'static str, String)> {
     let asked = |program: &str, args: &[&str]| first_line(program, args).unwrap_or_else(unknown);
     let cores = thread::available_parallelism().map_or(0, usize::from);
     vec![
@@ -16,7 +16,7 @@ pub(crate) fn facts(haul: &Path, space: &str) -> Vec<(&'static str, String)> {
         ("memory", memory().unwrap_or_else(unknown)),
         ("kernel", asked("uname", &["-srm"])),
         ("file system", space.to_owned()),
-        ("network", "loopback".to_owned()),
+        ("network", network.to_owned()),
         ("haul", asked(&haul.to_string_lossy(), &["--version"])),
         ("cp", asked("cp", &["--version"])),
         ("ssh, scp", asked("ssh", &["-V"])),

@@ -9,7 +9,7 @@ use super::Args;
 use super::machine;
 use super::measure::Measured;
 use super::question::{Question, Table};
-use super::workload::{PEAK_RSS_BYTES_MAX, Workload};
+use super::workload::{NO_BOUND, PEAK_RSS_BYTES_MAX, Workload};
 use crate::Result;
 
 const BEGIN: &str = "<!-- bench: begin, written by `cargo xtask bench --write` -->";
@@ -21,7 +21,7 @@ const NEW_PAGE: &str = "# Benchmarks\n\nhaul against the tools that people use n
 struct Row {
     title: &'static str,
     haul_s: f64,
-    rival: &'static str,
+    rival: String,
     rival_s: f64,
     ratio: f64,
     bound: f64,
@@ -46,11 +46,11 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    pub(crate) fn new(haul: &Path, space: &str, args: &Args) -> Report {
+    pub(crate) fn new(haul: &Path, space: &str, network: &str, args: &Args) -> Report {
         Report {
-            facts: machine::facts(haul, space),
+            facts: machine::facts(haul, space, network),
             command: args.command(),
-            rounds: args.rounds,
+            rounds: args.rounds(),
             quick: args.quick,
             rows: Vec::new(),
             memory: Vec::new(),
@@ -62,10 +62,14 @@ impl Report {
         let Some(((_, haul), rivals)) = measured.seconds.split_first() else { return };
         for ((tool, rival), (_, bound)) in rivals.iter().zip(workload.against) {
             let ratios = haul.iter().zip(rival).map(|(haul, rival)| haul / rival).collect();
+            let mut name = tool.title(workload.data.is_tree()).to_owned();
+            if workload.once.contains(tool) {
+                name.push_str(" (one round)");
+            }
             self.rows.push(Row {
                 title: workload.title,
                 haul_s: median(haul.clone()),
-                rival: tool.title(workload.data.is_tree()),
+                rival: name,
                 rival_s: median(rival.clone()),
                 ratio: median(ratios),
                 bound: *bound,
@@ -135,14 +139,14 @@ impl Report {
         for row in &self.rows {
             writeln!(
                 out,
-                "| {} | {:.3} s | {} | {:.3} s | {:.2} | {:.2} | {} |",
+                "| {} | {:.3} s | {} | {:.3} s | {:.2} | {} | {} |",
                 row.title,
                 row.haul_s,
                 row.rival,
                 row.rival_s,
                 row.ratio,
-                row.bound,
-                verdict(row.ratio <= row.bound)
+                if row.bound == NO_BOUND { "-".to_owned() } else { format!("{:.2}", row.bound) },
+                if row.bound == NO_BOUND { "" } else { verdict(row.ratio <= row.bound) },
             )?;
         }
         let bound = mib(Some(PEAK_RSS_BYTES_MAX));
@@ -268,6 +272,18 @@ mod tests {
         let mut large = report();
         large.add(&WORKLOADS[0], measured([1.0; 3], [1.0; 3], PEAK_RSS_BYTES_MAX + 1));
         assert_eq!(large.over(), 1);
+    }
+
+    #[test]
+    fn what_ran_once_and_has_no_bound_says_so() {
+        let only = Workload { against: &[(Tool::Cp, NO_BOUND)], once: &[Tool::Cp], ..WORKLOADS[0] };
+        let mut measured = measured([8.0, 9.0, 10.0], [2.0; 3], 1 << 20);
+        measured.seconds[1].1.truncate(1);
+        let mut report = report();
+        report.add(&only, measured);
+        assert_eq!(report.over(), 0);
+        let text = report.to_markdown();
+        assert!(text.contains("| 9.000 s | cp (one round) | 2.000 s | 4.00 | - |  |"), "{text}");
     }
 
     #[test]

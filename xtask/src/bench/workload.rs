@@ -20,7 +20,12 @@ pub(crate) struct Workload {
     pub(crate) again: bool,
     /// The other tools, each with the share of its time that haul may take.
     pub(crate) against: &'static [(Tool, f64)],
+    /// Those of them that take so long that one round has to do.
+    pub(crate) once: &'static [Tool],
 }
+
+/// In place of a bound: what is only measured.
+pub(crate) const NO_BOUND: f64 = f64::INFINITY;
 
 /// The source.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -31,6 +36,10 @@ pub(crate) enum Data {
     Many,
     /// 1,008 files, most of them small.
     Mixed,
+    /// One random file that a link takes a while to carry.
+    Part,
+    /// Files of 16 KiB, as many as a link takes a while to carry.
+    Small,
 }
 
 /// Where it goes.
@@ -52,6 +61,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         direction: Direction::Local,
         again: false,
         against: &[(Tool::Cp, 1.1)],
+        once: &[],
     },
     Workload {
         name: "local-10k",
@@ -60,6 +70,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         direction: Direction::Local,
         again: false,
         against: &[(Tool::Cp, 0.75)],
+        once: &[],
     },
     Workload {
         name: "up-1g",
@@ -68,6 +79,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         direction: Direction::Upload,
         again: false,
         against: &[(Tool::Scp, 0.70)],
+        once: &[],
     },
     Workload {
         name: "down-1g",
@@ -76,6 +88,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         direction: Direction::Download,
         again: false,
         against: &[(Tool::Scp, 0.70)],
+        once: &[],
     },
     Workload {
         name: "up-10k",
@@ -84,6 +97,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         direction: Direction::Upload,
         again: false,
         against: &[(Tool::Scp, 0.30), (Tool::Tar, 0.85)],
+        once: &[],
     },
     Workload {
         name: "down-10k",
@@ -92,6 +106,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         direction: Direction::Download,
         again: false,
         against: &[(Tool::Scp, 0.30), (Tool::Tar, 0.85)],
+        once: &[],
     },
     Workload {
         name: "small-up",
@@ -100,6 +115,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         direction: Direction::Upload,
         again: false,
         against: &[(Tool::Rsync, 0.70)],
+        once: &[],
     },
     Workload {
         name: "small-again",
@@ -108,6 +124,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         direction: Direction::Upload,
         again: true,
         against: &[(Tool::Rsync, 0.88)],
+        once: &[],
     },
 ];
 
@@ -116,13 +133,17 @@ pub(crate) const WORKLOADS: &[Workload] = &[
 pub(crate) struct Scale {
     one_bytes: u64,
     many_files: u64,
+    part_bytes: u64,
+    small_files: u64,
 }
 
 impl Scale {
     /// As the table says.
-    pub(crate) const FULL: Scale = Scale { one_bytes: 1 << 30, many_files: 10_000 };
+    pub(crate) const FULL: Scale =
+        Scale { one_bytes: 1 << 30, many_files: 10_000, part_bytes: 128 << 20, small_files: 2_000 };
     /// Enough to see that everything works.
-    pub(crate) const QUICK: Scale = Scale { one_bytes: 64 << 20, many_files: 500 };
+    pub(crate) const QUICK: Scale =
+        Scale { one_bytes: 64 << 20, many_files: 500, part_bytes: 8 << 20, small_files: 40 };
 }
 
 impl Data {
@@ -132,25 +153,31 @@ impl Data {
             Data::One => "one",
             Data::Many => "many",
             Data::Mixed => "mixed",
+            Data::Part => "part",
+            Data::Small => "small",
         }
     }
 
     /// Whether copying it takes `-r`.
     pub(crate) fn is_tree(self) -> bool {
-        self != Data::One
+        !matches!(self, Data::One | Data::Part)
     }
 
     /// Makes it at `path`.
     pub(crate) fn make(self, path: &Path, scale: Scale) -> io::Result<Made> {
         const FILE_BYTES: u64 = 64 << 10;
+        const SMALL_BYTES: u64 = 16 << 10;
         const DIRS: u64 = 20;
+        let one = |bytes, seed| {
+            tree::random_file(path, bytes, seed)?;
+            Ok(Made { files: 1, dirs: 0, bytes })
+        };
         match self {
-            Data::One => {
-                tree::random_file(path, scale.one_bytes, 1)?;
-                Ok(Made { files: 1, dirs: 0, bytes: scale.one_bytes })
-            }
+            Data::One => one(scale.one_bytes, 1),
             Data::Many => tree::many(path, scale.many_files, FILE_BYTES, DIRS, 2),
             Data::Mixed => tree::mixed(path, 3),
+            Data::Part => one(scale.part_bytes, 4),
+            Data::Small => tree::many(path, scale.small_files, SMALL_BYTES, DIRS, 5),
         }
     }
 }

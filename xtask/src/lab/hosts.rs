@@ -76,7 +76,12 @@ impl Lab {
 
     /// The link and what carries it, in words.
     pub(crate) fn describe(&self) -> String {
-        format!("{}, by {}, {}", self.link, self.cable.kind(), self.congestion)
+        format!("{}, by {}", self.link, self.means())
+    }
+
+    /// What carries the link, and its congestion control.
+    pub(crate) fn means(&self) -> String {
+        format!("{}, {}", self.cable.kind(), self.congestion)
     }
 }
 

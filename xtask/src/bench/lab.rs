@@ -1,0 +1,127 @@
+//! Measuring over links that are slow, or long: the same tools and the same
+//! ways, between two hosts of the lab instead of on loopback.
+
+use std::fs;
+use std::time::Duration;
+
+use super::measure::Bench;
+use super::report::Report;
+use super::tool::Tool;
+use super::workload::{Data, Direction, NO_BOUND, Workload};
+use super::{Args, Space};
+use crate::Result;
+use crate::lab::{Lab, Link, Plan, Rate, Share};
+
+/// A link, and what is copied over it.
+struct Trial {
+    rate_mbit: u64,
+    round_trip_ms: u64,
+    mtu_bytes: u16,
+    workloads: [Workload; 2],
+}
+
+/// scp asks for each file by itself, several times, and waits for each answer:
+/// a tree of 2,000 files takes minutes here. It has one round.
+const TRIALS: [Trial; 2] = [
+    Trial {
+        rate_mbit: 200,
+        round_trip_ms: 50,
+        mtu_bytes: 1500,
+        workloads: [
+            Workload {
+                name: "lab-2000-up",
+                title: "2,000 files of 16 KiB, upload, 200 Mbit/s, 50 ms",
+                data: Data::Small,
+                direction: Direction::Upload,
+                again: false,
+                against: &[(Tool::Scp, NO_BOUND), (Tool::Rsync, NO_BOUND)],
+                once: &[Tool::Scp],
+            },
+            Workload {
+                name: "lab-2000-down",
+                title: "2,000 files of 16 KiB, download, 200 Mbit/s, 50 ms",
+                data: Data::Small,
+                direction: Direction::Download,
+                again: false,
+                against: &[(Tool::Scp, NO_BOUND), (Tool::Rsync, NO_BOUND)],
+                once: &[Tool::Scp],
+            },
+        ],
+    },
+    Trial {
+        rate_mbit: 1000,
+        round_trip_ms: 100,
+        // Larger packets, so that the link is the limit and not the machine.
+        mtu_bytes: 9000,
+        workloads: [
+            Workload {
+                name: "lab-128m-up",
+                title: "one 128 MiB file, upload, 1 Gbit/s, 100 ms",
+                data: Data::Part,
+                direction: Direction::Upload,
+                again: false,
+                against: &[(Tool::Scp, NO_BOUND), (Tool::Rsync, NO_BOUND)],
+                once: &[],
+            },
+            Workload {
+                name: "lab-128m-down",
+                title: "one 128 MiB file, download, 1 Gbit/s, 100 ms",
+                data: Data::Part,
+                direction: Direction::Download,
+                again: false,
+                against: &[(Tool::Scp, NO_BOUND), (Tool::Rsync, NO_BOUND)],
+                once: &[],
+            },
+        ],
+    },
+];
+
+impl Trial {
+    fn plan(&self) -> Plan {
+        let link = Link {
+            rate: Rate(self.rate_mbit * 1_000_000),
+            delay: Duration::from_millis(self.round_trip_ms),
+            loss: Share(0.0),
+            queue: None,
+            mtu: self.mtu_bytes,
+        };
+        Plan { link, congestion: None, via: None }
+    }
+}
+
+/// Measures and prints. There are no bounds yet, but for memory, and those are
+/// not enforced here.
+pub(super) fn run(args: &Args) -> Result<()> {
+    let wanted =
+        |workload: &&Workload| args.only.as_deref().is_none_or(|part| workload.name.contains(part));
+    if !TRIALS.iter().flat_map(|trial| &trial.workloads).any(|workload| wanted(&workload)) {
+        return Err("no such workload in the lab".into());
+    }
+    let haul = args.program()?;
+    let space = Space::new(args.dir.as_deref())?;
+    let mut report = None;
+    for trial in &TRIALS {
+        let workloads: Vec<_> = trial.workloads.iter().filter(wanted).collect();
+        let Some(first) = workloads.first() else { continue };
+        let lab = Lab::start(&trial.plan())?;
+        eprintln!("lab: {}", lab.describe());
+        let report = report.get_or_insert_with(|| {
+            let network = format!("two hosts of the lab, a link by {}", lab.means());
+            Report::new(&haul, space.kind(), &network, args)
+        });
+        let dir = space.path().join(first.name);
+        fs::create_dir(&dir)?;
+        let mut bench = Bench::new(&haul, lab.sshd(), &dir, args.scale(), args.rounds())?;
+        for workload in workloads {
+            let measured = lab.client().inside(|| {
+                // An error need not be able to leave the thread.
+                bench.measure(workload).map_err(|e| e.to_string())
+            })?;
+            report.add(workload, measured?);
+        }
+    }
+    if let Some(report) = report {
+        println!("{}", report.to_markdown());
+    }
+    Ok(())
+}
