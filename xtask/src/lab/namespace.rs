@@ -1,13 +1,16 @@
 //! A network namespace: what makes a host of its own out of some processes.
 //!
 //! It has no name. It is there as long as a process runs in it or its file is
-//! open, so that nothing of it can be left behind.
+//! open. A process of its own watches over it, and kills all others in it if
+//! this program ends without having done so. So nothing of it can be left
+//! behind, even after a kill that can't be caught.
 
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
@@ -16,8 +19,21 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::Result;
 
+/// What the watching process does: it says that it is there, waits for the end
+/// of its input, and kills what lives where it lives. In a group of its own and
+/// deaf to what a terminal sends, it outlives what it waits for.
+const WATCH: &str = "trap '' INT TERM HUP
+here=$(readlink /proc/$$/ns/net) && [ -n \"$here\" ] || exit 1
+echo; read line
+for process in /proc/[0-9]*; do
+    if [ \"$(readlink $process/ns/net)\" = \"$here\" ] && [ $process != /proc/$$ ]; then
+        kill -KILL ${process#/proc/}
+    fi
+done 2>/dev/null";
+
 /// A namespace, held open.
 pub(crate) struct Namespace {
+    watcher: Child,
     file: File,
     id: PathBuf,
 }
@@ -25,26 +41,23 @@ pub(crate) struct Namespace {
 impl Namespace {
     /// Makes one, with nothing in it but a loopback that is down.
     pub(crate) fn new() -> Result<Namespace> {
-        // cat is in it until its input ends. When it answers, it is there.
-        let mut first = Command::new("unshare")
-            .args(["--net", "cat"])
+        let mut watcher = Command::new("unshare")
+            .args(["--net", "sh", "-c", WATCH])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
+            .process_group(0)
             .spawn()
             .map_err(|e| format!("can't start unshare: {e}"))?;
-        let made = (|| {
-            let pipes = first.stdin.as_mut().zip(first.stdout.as_mut());
-            let (input, output) = pipes.ok_or_else(|| io::Error::other("no pipes"))?;
-            input.write_all(b"?")?;
-            output.read_exact(&mut [0])?;
-            let path = format!("/proc/{}/ns/net", first.id());
-            Ok(Namespace { file: File::open(&path)?, id: fs::read_link(&path)? })
-        })();
-        drop(first.stdin.take());
-        let status = first.wait()?;
-        made.map_err(|e: io::Error| {
-            format!("can't make a network namespace ({e}; unshare: {status}); it takes root").into()
-        })
+        let path = format!("/proc/{}/ns/net", watcher.id());
+        let opened =
+            answer(&mut watcher).and_then(|()| Ok((File::open(&path)?, fs::read_link(&path)?)));
+        match opened {
+            Ok((file, id)) => Ok(Namespace { watcher, file, id }),
+            Err(e) => {
+                end(&mut watcher);
+                Err(format!("can't make a network namespace ({e}); it takes root").into())
+            }
+        }
     }
 
     /// Does something in a thread that is in the namespace; what it starts is
@@ -122,4 +135,22 @@ impl Namespace {
             |pid: &u32| fs::read_link(format!("/proc/{pid}/ns/net")).is_ok_and(|id| id == self.id);
         numbers.filter(is_in).filter(|&pid| proc::is_alive(pid)).collect()
     }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        end(&mut self.watcher);
+    }
+}
+
+/// Waits until the watching process is where it belongs.
+fn answer(watcher: &mut Child) -> io::Result<()> {
+    let output = watcher.stdout.as_mut().ok_or_else(|| io::Error::other("no pipe"))?;
+    output.read_exact(&mut [0])
+}
+
+/// Lets the watching process do its work, and end.
+fn end(watcher: &mut Child) {
+    drop(watcher.stdin.take());
+    let _ = watcher.wait();
 }
