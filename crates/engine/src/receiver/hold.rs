@@ -15,7 +15,7 @@ use crate::dirs::{DirNode, OPEN_DIRS_MAX, lock};
 use crate::tree::{SealedFile, TreeDir};
 use crate::workers::workers;
 use crate::{JobError, words};
-use haul_model::{ContentHash, Fault, FaultKind, Outcome, Side};
+use haul_model::{ContentHash, Fault, FaultKind, Name, Outcome, Side};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -227,6 +227,16 @@ impl Receiver<'_> {
             return Err(Fault::new(Side::Destination, FaultKind::Corrupt, message));
         }
         Ok(())
+    }
+
+    /// Makes a file durable that is left as it is: an earlier job, without
+    /// `sync`, may have put it there a moment ago. Nothing is done where the whole
+    /// file system will be.
+    pub(super) fn sync_unchanged(&self, node: &Arc<DirNode>, name: &Name) -> std::io::Result<()> {
+        if !self.policy.sync || self.policy.dry_run || self.holding.file_system(node).is_some() {
+            return Ok(());
+        }
+        node.handle()?.sync_file(name)
     }
 
     /// Makes the names in `dir` durable, unless the whole file system will be.

@@ -37,6 +37,7 @@ impl Receiver<'_> {
                     let decision = compare::file(entry, existing.as_ref(), self.policy.conflict);
                     if decision == Decision::Settled(Outcome::Skipped(Skip::Unchanged)) {
                         self.refresh_mode(dir, node, name, entry, existing.as_ref());
+                        self.sync_unchanged(node, name)?;
                         if let (Some(source), false) = (self.resumable(entry), self.policy.dry_run)
                         {
                             node.handle()?.remove_leftovers(name, &source);

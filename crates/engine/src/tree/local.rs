@@ -149,6 +149,11 @@ impl TreeDir for LocalDir {
         if sync { file.sync_all() } else { Ok(()) }
     }
 
+    fn sync_file(&self, name: &Name) -> io::Result<()> {
+        let (file, _) = self.0.open_file(name, false)?;
+        file.sync_all()
+    }
+
     fn set_meta(&self, mode: u32, mtime: Timestamp) -> io::Result<()> {
         // A set-group-ID bit that the directory inherited stays: it decides
         // about the group of what is made below.

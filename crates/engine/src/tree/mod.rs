@@ -103,6 +103,9 @@ pub(crate) trait TreeDir: Send + Sync {
     /// makes that durable if `sync` says so.
     fn set_file_mode(&self, name: &Name, mode: u32, sync: bool) -> io::Result<()>;
 
+    /// Makes content and metadata of the regular file `name` durable.
+    fn sync_file(&self, name: &Name) -> io::Result<()>;
+
     /// Sets this directory's own mode and modification time.
     fn set_meta(&self, mode: u32, mtime: Timestamp) -> io::Result<()>;
 

@@ -163,3 +163,16 @@ fn what_was_moved_is_there_after_a_cut_with_the_directory_that_was_made_for_it()
     target.cut(Loss::Everything, 0);
     assert_eq!(scene.read("to/earlier/more"), "three");
 }
+
+#[test]
+fn what_was_there_already_is_made_durable_too() {
+    each_way(|scene| {
+        let Some(mut target) = Target::new(scene, Names::Posix) else { return };
+        make_source(scene);
+        scene.copy(&["-r"], &["src"], "to/").run().expect_ok();
+        let again = scene.copy(&["-r", "--sync"], &["src"], "to/").run().expect_ok();
+        assert!(again.out().starts_with("copied nothing"), "{again}");
+        target.cut(Loss::Everything, 0);
+        assert_same(&scene.snapshot("src"), &scene.snapshot("to/src"));
+    });
+}
