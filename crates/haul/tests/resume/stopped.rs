@@ -95,7 +95,8 @@ fn a_full_disk_keeps_what_is_there_and_the_next_run_goes_on() {
         let grown = format!("remount,size={}", 300 << 20);
         run_command(Command::new("mount").args(["-o", &grown]).arg(small.path()));
         let run = scene.copy(&["--json"], &["big"], "to").run().expect_ok();
-        assert!(crate::moved(&run) < LEN / 2, "{run}");
+        // 15 blocks have room; the last ones may have been on their way.
+        assert!(crate::moved(&run) <= LEN - 8 * BLOCK, "{run}");
         assert!(
             fs::read(scene.path("big")).expect("read")
                 == fs::read(small.join("big")).expect("read")
