@@ -11,16 +11,18 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use haul_testkit::TempDir;
 use haul_testkit::proc::{self, Signal};
 
-fn lab(script: &str) -> Option<Child> {
+/// A lab that keeps its keys and its configuration in `files`.
+fn lab(files: &TempDir, script: &str) -> Option<Child> {
     if !rustix::process::geteuid().is_root() || !Path::new("/dev/net/tun").exists() {
         eprintln!("skipped: a lab needs root and /dev/net/tun");
         return None;
     }
     let mut command = Command::new(env!("CARGO_BIN_EXE_xtask"));
     command.args(["lab", "--delay", "1ms", "--", "sh", "-c", script]);
-    command.stdin(Stdio::null()).stdout(Stdio::piped());
+    command.env("TMPDIR", files.path()).stdin(Stdio::null()).stdout(Stdio::piped());
     Some(command.spawn().expect("it starts"))
 }
 
@@ -47,11 +49,13 @@ fn the_command_finds_the_server_and_its_exit_code_comes_back() {
     let script = "sleep 1000 & ssh -F $HAUL_LAB_SSH_CONFIG haul-lab \
                   'setsid sleep 1000 >/dev/null 2>&1 & readlink /proc/self/ns/net' && \
                   exit 7";
-    let Some(mut lab) = lab(script) else { return };
+    let files = TempDir::new().expect("a temporary directory");
+    let Some(mut lab) = lab(&files, script) else { return };
     let server = line(&mut lab);
     assert!(server.starts_with("net:["), "{server}");
     assert_ne!(Path::new(&server), fs::read_link("/proc/self/ns/net").expect("read"));
     assert_eq!(lab.wait().expect("waited").code(), Some(7));
+    assert_eq!(fs::read_dir(files.path()).expect("read").count(), 0);
     assert_eq!(living_in(&server), []);
 }
 
@@ -59,7 +63,8 @@ fn the_command_finds_the_server_and_its_exit_code_comes_back() {
 fn a_lab_that_is_killed_takes_everything_down() {
     let script = "sleep 1000 & readlink /proc/self/ns/net; \
                   ssh -F $HAUL_LAB_SSH_CONFIG haul-lab 'readlink /proc/self/ns/net; sleep 1000'";
-    let Some(mut lab) = lab(script) else { return };
+    let files = TempDir::new().expect("a temporary directory");
+    let Some(mut lab) = lab(&files, script) else { return };
     let mut lines = BufReader::new(lab.stdout.take().expect("a pipe")).lines();
     let mut next = || lines.next().expect("a line").expect("read");
     let hosts = [next(), next()];
@@ -77,7 +82,10 @@ fn a_lab_that_is_killed_takes_everything_down() {
 fn a_lab_that_is_interrupted_takes_everything_down() {
     // Ctrl-C reaches the whole group; here it reaches the lab alone, and the
     // command has to be killed.
-    let Some(mut lab) = lab("sleep 1000 & readlink /proc/self/ns/net; wait") else { return };
+    let files = TempDir::new().expect("a temporary directory");
+    let Some(mut lab) = lab(&files, "sleep 1000 & readlink /proc/self/ns/net; wait") else {
+        return;
+    };
     let client = line(&mut lab);
     assert!(!living_in(&client).is_empty());
     let begin = Instant::now();
