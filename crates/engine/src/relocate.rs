@@ -71,11 +71,17 @@ fn rename(
         Ok(()) => Ok(Some(Outcome::Copied)),
         // Another file system, or a directory that both have: entry by entry.
         Err(error) if error.kind() == io::ErrorKind::CrossesDevices => Ok(None),
-        Err(error) if there.is_some_and(|there| there.is_dir()) && is_not_empty(&error) => Ok(None),
+        Err(error)
+            if there.is_some_and(|there| there.is_dir())
+                && (is_not_empty(&error) || is_mounted(&error)) =>
+        {
+            Ok(None)
+        }
         Err(error) if stat.is_dir() && error.kind() == io::ErrorKind::InvalidInput => {
             let message = "the directory would be moved into itself";
             Err(Fault::new(Side::Source, FaultKind::IntoItself, message))
         }
+        Err(error) if is_mounted(&error) => Err(mounted()),
         Err(error) => Err(Fault::from_io(Side::Destination, "rename it", &error)),
     }
 }
@@ -163,6 +169,7 @@ fn remove_below(root: &Arc<DirNode>, node: Arc<DirNode>, name: Name) -> Result<b
         match parent.handle().and_then(|parent| parent.remove_dir(&name)) {
             Ok(()) => {}
             Err(error) if is_not_empty(&error) => is_empty = false,
+            Err(error) if is_mounted(&error) => return Err(mounted()),
             Err(error) => return Err(fails(error)),
         }
     }
@@ -193,6 +200,16 @@ fn find(path: &[u8]) -> Result<(Dir, Name), Fault> {
 
 fn is_not_empty(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::DirectoryNotEmpty | io::ErrorKind::AlreadyExists)
+}
+
+/// Whether a directory is busy because a file system is mounted on it.
+fn is_mounted(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::ResourceBusy
+}
+
+fn mounted() -> Fault {
+    let message = "a file system is mounted on it; it stays";
+    Fault::new(Side::Source, FaultKind::Io, message)
 }
 
 fn source(action: &str, error: &io::Error) -> Fault {

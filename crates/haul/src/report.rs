@@ -75,6 +75,27 @@ impl Report {
 
     /// Tells that `path`, on `host` if it isn't here, can't be looked at.
     pub(crate) fn fault_on(&mut self, host: Option<String>, path: &[u8], fault: &Fault) {
+        self.fault_with(host, path, fault, fault.hint());
+    }
+
+    /// Tells that the source at `path` can't be removed.
+    pub(crate) fn not_removed(&mut self, path: &[u8], fault: &Fault) {
+        let hint = match fault.kind {
+            FaultKind::PermissionDenied => {
+                Some("you need write permission on the directory above it")
+            }
+            _ => fault.hint(),
+        };
+        self.fault_with(None, path, fault, hint);
+    }
+
+    fn fault_with(
+        &mut self,
+        host: Option<String>,
+        path: &[u8],
+        fault: &Fault,
+        hint: Option<&'static str>,
+    ) {
         self.failed = true;
         match self.form {
             Form::Json => self.json(&Line::Error(ErrorLine::of_fault(host, path, fault))),
@@ -84,7 +105,7 @@ impl Report {
                 let place = host.map(|host| format!("{host}:")).unwrap_or_default();
                 let (path, message) = (escape_bytes(path), escape_text(&fault.message));
                 self.error_line(&format!("haul: {place}{path}: {message}"));
-                self.hint(fault.hint());
+                self.hint(hint);
             }
         }
     }

@@ -109,6 +109,9 @@ impl Fault {
             FaultKind::NoSpace => {
                 "make room at the destination and run the same command again: what is done is skipped"
             }
+            FaultKind::ReadOnly if self.side == Side::Source => {
+                "the source is mounted read-only, and nothing can be removed from it"
+            }
             FaultKind::ReadOnly => {
                 "the destination is mounted read-only; remount it or choose another"
             }

@@ -287,7 +287,7 @@ impl Move<'_> {
             };
             if let Err(fault) = gone {
                 self.figures.failed += 1;
-                report.fault(&source.path, &fault);
+                report.not_removed(&source.path, &fault);
             }
         }
         (report, None)

@@ -125,7 +125,11 @@ impl Monitor for MoveMonitor {
                 removed.moved += 1;
                 Self::tell_moved(report, self.detail, path, false);
             }
-            Event::Removed { path, result: Err(fault), .. } => self.stays(path, fault, false),
+            Event::Removed { path, result: Err(fault), .. } => {
+                let (report, removed) = &mut *self.state();
+                removed.failed += 1;
+                report.not_removed(path, fault);
+            }
             // What else the destination has is no matter.
             Event::Extra { .. } => {}
             Event::Warning { path, message } => self.state().0.warning(path, message),

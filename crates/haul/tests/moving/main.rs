@@ -226,6 +226,40 @@ fn what_can_not_be_copied_stays() {
 }
 
 #[test]
+fn what_can_not_be_removed_stays_and_the_hint_says_why() {
+    let world = World::new();
+    let scene = world.scene(Way::Local);
+    let mounts = (Mount::tmpfs(4 << 20), Mount::tmpfs(4 << 20));
+    let (Some(from), Some(to)) = mounts else { return eprintln!("skipped: no mount") };
+    fs::write(from.join("f"), "x").expect("written");
+    from.remount_read_only().expect("read-only");
+    let out = scene.haul().arg("move").arg(from.join("f")).arg(to.path()).run().expect_code(1);
+    assert_one_error(&out, "f: can't remove it", "Read-only", "the source is mounted read-only");
+    assert_eq!(fs::read(from.join("f")).expect("read"), b"x");
+    // What is a mount point itself loses what is in it, and stays.
+    from.remount_writable().expect("writable");
+    let out = scene.haul().arg("move").arg(from.path()).arg(to.path()).run().expect_code(1);
+    assert_one_error(&out, "", "a file system is mounted on it", "");
+    assert!(!from.join("f").exists());
+}
+
+#[test]
+fn a_mount_point_at_the_destination_is_filled() {
+    let world = World::new();
+    let scene = world.scene(Way::Local);
+    let Some(mount) = Mount::tmpfs(4 << 20) else { return eprintln!("skipped: no mount") };
+    // Beside the mount point, on the file system that it is mounted on.
+    let name = mount.path().file_name().expect("it has a name");
+    let above = mount.path().parent().expect("it is in a directory");
+    scene.file("dir/f", "x");
+    let source = scene.path(name);
+    fs::rename(scene.path("dir"), &source).expect("renamed");
+    let out = scene.haul().arg("move").arg(&source).arg(above).run().expect_ok();
+    assert_eq!(fs::read(mount.join("f")).expect("read"), b"x", "{out}");
+    assert!(!source.exists());
+}
+
+#[test]
 fn words_that_mean_nothing_are_refused() {
     let world = World::new();
     let scene = world.scene(Way::Local);
