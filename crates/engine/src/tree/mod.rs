@@ -99,9 +99,9 @@ pub(crate) trait TreeDir: Send + Sync {
         0
     }
 
-    /// Sets the mode of the regular file `name`, through a handle of it, and
-    /// makes that durable if `sync` says so.
-    fn set_file_mode(&self, name: &Name, mode: u32, sync: bool) -> io::Result<()>;
+    /// Sets the mode of the regular file `name` through a handle of it, which is
+    /// returned.
+    fn set_file_mode(&self, name: &Name, mode: u32) -> io::Result<Box<dyn SourceFile>>;
 
     /// Makes content and metadata of the regular file `name` durable.
     fn sync_file(&self, name: &Name) -> io::Result<()>;

@@ -176,3 +176,16 @@ fn what_was_there_already_is_made_durable_too() {
         assert_same(&scene.snapshot("src"), &scene.snapshot("to/src"));
     });
 }
+
+#[test]
+fn a_mode_that_can_not_be_made_durable_fails_the_file() {
+    let world = World::new();
+    let scene = world.scene(Way::Local);
+    let Some(target) = Target::new(&scene, Names::Posix) else { return };
+    scene.file("f", "content");
+    scene.copy(&["--sync"], &["f"], "to/").run().expect_ok();
+    mode(scene.path("f"), 0o751);
+    target.disk.fail_sync(1);
+    let run = scene.copy(&["--sync"], &["f"], "to/").run().expect_code(1);
+    assert_one_error(&run, "f: ", "Input/output error", "");
+}
