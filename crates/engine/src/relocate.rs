@@ -46,6 +46,15 @@ pub fn relocate(
     Ok(Relocated { outcomes: outcomes.collect(), into: new_name.is_none() })
 }
 
+/// Whether the source at `path` is what the words say: with a slash at their
+/// end, a directory and no link to one.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn find_source(path: &[u8]) -> Result<(), Fault> {
+    find(path).map(|_| ())
+}
+
 fn rename(
     path: &[u8],
     to: &Dir,

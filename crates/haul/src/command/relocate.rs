@@ -141,7 +141,7 @@ impl Move<'_> {
                 Err(error) => return (report, Some(error.into())),
             },
             Place::There(_) => match self.is_directory() {
-                Ok(is_directory) => (copy.sources.clone(), several || is_directory),
+                Ok(is_directory) => (self.find(&mut report), several || is_directory),
                 Err(error) => return (report, Some(error)),
             },
         };
@@ -184,6 +184,20 @@ impl Move<'_> {
             }
         }
         Ok((left, renamed.into))
+    }
+
+    /// The sources but for those that can't be moved, which are told.
+    fn find(&mut self, report: &mut Report) -> Vec<Location> {
+        let mut found = self.copy.sources.clone();
+        found.retain(|source| match haul_engine::find_source(&source.path) {
+            Ok(()) => true,
+            Err(fault) => {
+                self.figures.failed += 1;
+                report.fault(&source.path, &fault);
+                false
+            }
+        });
+        found
     }
 
     /// Whether the destination on a host is a directory, or shall be one.

@@ -179,6 +179,21 @@ fn what_fails_stays_with_its_directories() {
 }
 
 #[test]
+fn a_link_with_a_slash_is_refused_and_what_it_leads_to_stays() {
+    each_target(|stage| {
+        stage.scene.file("dir/f", "x");
+        stage.scene.symlink("dir", "link");
+        let run = stage.run(&[], &["link/", "dir/f/"], "to").expect_code(1);
+        let said = "it is no directory; without the slash it is moved itself";
+        assert_eq!(run.err().matches(said).count(), 2, "{run}");
+        assert_eq!(stage.scene.list("dir"), ["f"], "{:?}", stage.to);
+        assert_eq!(fs::read_dir(stage.there("to")).expect("read").count(), 0);
+        stage.run(&[], &["link"], "to").expect_ok();
+        assert!(!stage.scene.exists("link") && stage.scene.exists("dir/f"));
+    });
+}
+
+#[test]
 fn a_file_is_not_moved_onto_itself_by_way_of_a_host() {
     let world = World::new();
     let mut scene = world.scene(Way::Upload);
