@@ -157,27 +157,39 @@ fn remove_below(root: &Arc<DirNode>, node: Arc<DirNode>, name: Name) -> Result<b
     };
     let mut is_empty = true;
     let entries = subdirs(&node).map_err(fails)?;
-    let mut levels = vec![(Arc::clone(root), node, name, entries)];
-    while let Some((_, node, _, entries)) = levels.last_mut() {
+    // With each directory whether all that was looked at in it is gone.
+    let mut levels = vec![(Arc::clone(root), node, name, entries, true)];
+    loop {
+        let depth = levels.len();
+        let Some((_, node, _, entries, is_bare)) = levels.last_mut() else { break };
         if let Some((name, is_dir)) = entries.next() {
             if is_dir == Some(false) {
-                is_empty = false;
+                *is_bare = false;
                 continue;
             }
             let node = Arc::clone(node);
             match DirNode::open(&node, name.clone(), false) {
-                Ok(below) if levels.len() < MAX_DEPTH => {
+                Ok(below) if depth < MAX_DEPTH => {
                     let entries = subdirs(&below).map_err(fails)?;
-                    levels.push((node, below, name, entries));
+                    levels.push((node, below, name, entries, true));
                 }
-                _ => is_empty = false,
+                _ => *is_bare = false,
             }
             continue;
         }
-        let Some((parent, _, name, _)) = levels.pop() else { break };
-        match parent.handle().and_then(|parent| parent.remove_dir(&name)) {
+        let Some((parent, _, name, _, is_bare)) = levels.pop() else { break };
+        let removed = match is_bare {
+            true => parent.handle().and_then(|parent| parent.remove_dir(&name)),
+            false => Err(io::ErrorKind::DirectoryNotEmpty.into()),
+        };
+        match removed {
             Ok(()) => {}
-            Err(error) if is_not_empty(&error) => is_empty = false,
+            Err(error) if is_not_empty(&error) => {
+                is_empty = false;
+                if let Some((.., is_bare)) = levels.last_mut() {
+                    *is_bare = false;
+                }
+            }
             Err(error) if is_mounted(&error) => return Err(mounted()),
             Err(error) => return Err(fails(error)),
         }

@@ -246,16 +246,23 @@ fn what_can_not_be_removed_stays_and_the_hint_says_why() {
     let scene = world.scene(Way::Local);
     let mounts = (Mount::tmpfs(4 << 20), Mount::tmpfs(4 << 20));
     let (Some(from), Some(to)) = mounts else { return eprintln!("skipped: no mount") };
-    fs::write(from.join("f"), "x").expect("written");
+    fs::create_dir(from.join("dir")).expect("made");
+    fs::write(from.join("dir/f"), "x").expect("written");
     from.remount_read_only().expect("read-only");
-    let out = scene.haul().arg("move").arg(from.join("f")).arg(to.path()).run().expect_code(1);
-    assert_one_error(&out, "f: can't remove it", "Read-only", "the source is mounted read-only");
-    assert_eq!(fs::read(from.join("f")).expect("read"), b"x");
+    // It says nothing of the directory, which could not go either.
+    let out = scene.haul().arg("move").arg(from.join("dir")).arg(to.path()).run().expect_code(1);
+    assert_one_error(
+        &out,
+        "dir/f: can't remove it",
+        "Read-only",
+        "the source is mounted read-only",
+    );
+    assert_eq!(fs::read(from.join("dir/f")).expect("read"), b"x");
     // What is a mount point itself loses what is in it, and stays.
     from.remount_writable().expect("writable");
     let out = scene.haul().arg("move").arg(from.path()).arg(to.path()).run().expect_code(1);
     assert_one_error(&out, "", "a file system is mounted on it", "");
-    assert!(!from.join("f").exists());
+    assert!(!from.join("dir").exists());
 }
 
 #[test]
