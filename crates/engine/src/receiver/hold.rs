@@ -229,14 +229,15 @@ impl Receiver<'_> {
         Ok(())
     }
 
-    /// Makes a file durable that is left as it is: an earlier job, without
-    /// `sync`, may have put it there a moment ago. Nothing is done where the whole
-    /// file system will be.
-    pub(super) fn sync_unchanged(&self, node: &Arc<DirNode>, name: &Name) -> std::io::Result<()> {
+    /// Makes a file durable whose content is left as it is: an earlier job,
+    /// without `sync`, may have put it there a moment ago, and its mode may be new.
+    /// Nothing is done where the whole file system will be.
+    pub(super) fn sync_unchanged(&self, node: &Arc<DirNode>, name: &Name) -> Result<(), Fault> {
         if !self.policy.sync || self.policy.dry_run || self.holding.file_system(node).is_some() {
             return Ok(());
         }
-        node.handle()?.sync_file(name)
+        let synced = node.handle().and_then(|handle| handle.sync_file(name));
+        synced.map_err(|error| Fault::from_io(Side::Destination, "make the file durable", &error))
     }
 
     /// Makes the names in `dir` durable, unless the whole file system will be.

@@ -36,12 +36,10 @@ impl Receiver<'_> {
                 _ => {
                     let decision = compare::file(entry, existing.as_ref(), self.policy.conflict);
                     if decision == Decision::Settled(Outcome::Skipped(Skip::Unchanged)) {
-                        let refreshed =
-                            self.refresh_mode(dir, node, name, entry, existing.as_ref());
-                        if let Err(fault) = refreshed {
+                        self.refresh_mode(dir, node, name, entry, existing.as_ref());
+                        if let Err(fault) = self.sync_unchanged(node, name) {
                             return Ok(Decision::Settled(Outcome::Failed(fault)));
                         }
-                        self.sync_unchanged(node, name)?;
                         if let (Some(source), false) = (self.resumable(entry), self.policy.dry_run)
                         {
                             node.handle()?.remove_leftovers(name, &source);
@@ -57,8 +55,7 @@ impl Receiver<'_> {
         })
     }
 
-    /// Gives a file whose content is left as it is the source's mode. That this
-    /// can't be done is a warning; that it can't be made durable is a fault.
+    /// Gives a file whose content is left as it is the source's mode.
     fn refresh_mode(
         &self,
         dir: &RecvDir,
@@ -66,26 +63,15 @@ impl Receiver<'_> {
         name: &Name,
         entry: &Entry,
         existing: Option<&Meta>,
-    ) -> Result<(), Fault> {
+    ) {
         let differs = |meta: &Meta| (meta.mode ^ entry.mode) & KEPT_MODE != 0;
         if self.policy.dry_run || !existing.is_some_and(differs) {
-            return Ok(());
+            return;
         }
         let set = node.handle().and_then(|handle| handle.set_file_mode(name, entry.mode));
-        let file = match set {
-            Ok(file) => file,
-            Err(error) => {
-                let fault = Fault::from_io(Side::Destination, "set the file's mode", &error);
-                self.warn(&dir.path_of(entry.name.as_ref()), &fault);
-                return Ok(());
-            }
-        };
-        match file.local().filter(|_| self.policy.sync).map(|file| file.sync_all()) {
-            None | Some(Ok(())) => Ok(()),
-            Some(Err(error)) => {
-                let action = "make the file's mode durable";
-                Err(Fault::from_io(Side::Destination, action, &error))
-            }
+        if let Err(error) = set {
+            let fault = Fault::from_io(Side::Destination, "set the file's mode", &error);
+            self.warn(&dir.path_of(entry.name.as_ref()), &fault);
         }
     }
 

@@ -143,10 +143,9 @@ impl TreeDir for LocalDir {
         haul_sys::volume_id(&*self.0)
     }
 
-    fn set_file_mode(&self, name: &Name, mode: u32) -> io::Result<Box<dyn SourceFile>> {
-        let (file, stat) = self.0.open_file(name, false)?;
-        haul_sys::set_mode(&file, mode & KEPT_MODE)?;
-        Ok(Box::new(LocalSource { file, opened: stat, cold: false }))
+    fn set_file_mode(&self, name: &Name, mode: u32) -> io::Result<()> {
+        let (file, _) = self.0.open_file(name, false)?;
+        haul_sys::set_mode(&file, mode & KEPT_MODE)
     }
 
     fn sync_file(&self, name: &Name) -> io::Result<()> {

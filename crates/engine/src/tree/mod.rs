@@ -99,9 +99,8 @@ pub(crate) trait TreeDir: Send + Sync {
         0
     }
 
-    /// Sets the mode of the regular file `name` through a handle of it, which is
-    /// returned.
-    fn set_file_mode(&self, name: &Name, mode: u32) -> io::Result<Box<dyn SourceFile>>;
+    /// Sets the mode of the regular file `name`, through a handle of it.
+    fn set_file_mode(&self, name: &Name, mode: u32) -> io::Result<()>;
 
     /// Makes content and metadata of the regular file `name` durable.
     fn sync_file(&self, name: &Name) -> io::Result<()>;
