@@ -6,6 +6,10 @@ use std::io;
 /// The most characters of a peer's own words that a message repeats.
 const QUOTED_CHARS_MAX: usize = 300;
 
+/// What OpenSSH's sshd prints in place of the command that was asked for where
+/// `ForceCommand internal-sftp` holds (`session.c`).
+const SFTP_ONLY: &[u8] = b"This service allows sftp connections only.";
+
 /// Why a connection could not be made or did not last.
 ///
 /// All text in it is escaped and may be shown. `host` is the peer as the user
@@ -111,6 +115,12 @@ pub enum ConnectError {
         /// What the shell there said.
         detail: String,
     },
+    /// The login worked, and the host runs its SFTP server and nothing else.
+    #[error("{host} allows SFTP alone")]
+    SftpOnly {
+        /// The peer.
+        host: String,
+    },
     /// The login worked, and the server does not offer what was asked for.
     #[error("{host} offers no {name}")]
     SubsystemMissing {
@@ -157,9 +167,20 @@ pub enum ConnectError {
 
 impl ConnectError {
     /// For the caller that reads `first_bytes` where the peer's greeting
-    /// belongs: most often a shell's startup file prints them.
+    /// belongs: most often a shell's startup file prints them. An OpenSSH
+    /// server that is set up for SFTP alone says so there.
     pub fn noisy_shell(host: &str, first_bytes: &[u8]) -> Self {
-        Self::NoisyShell { host: shown(host.as_bytes()), text: shown(first_bytes) }
+        let host = shown(host.as_bytes());
+        match first_bytes.starts_with(SFTP_ONLY) {
+            true => Self::SftpOnly { host },
+            false => Self::NoisyShell { host, text: shown(first_bytes) },
+        }
+    }
+
+    /// Whether the host let the user in, and there is no haul to be used, though
+    /// there may be SFTP. A path given for haul that leads nowhere is not that.
+    pub fn lacks_haul(&self) -> bool {
+        matches!(self, Self::HaulMissing { tried: None, .. } | Self::SftpOnly { .. })
     }
 
     /// What the user can do about it, as one sentence.
@@ -204,6 +225,9 @@ impl ConnectError {
             }
             Self::HaulUnusable { host, .. } => {
                 format!("check that the haul on {host} is executable and built for that machine")
+            }
+            Self::SftpOnly { host } => {
+                format!("ask who runs {host} for a login that may run haul")
             }
             Self::SubsystemMissing { host, name } => format!(
                 "ask who runs {host} for a 'Subsystem {name}' line in its sshd_config, or install haul there"
@@ -281,6 +305,18 @@ mod tests {
             error.to_string(),
             "box answered with text instead of haul's greeting: \"\\x1b]0;hi\\x07Welcome!\\x0a\""
         );
+    }
+
+    #[test]
+    fn a_host_that_allows_sftp_alone_is_told_from_a_shell_that_talks() {
+        let said = b"This service allows sftp connections only.\n";
+        let sftp_only = ConnectError::noisy_shell("box", said);
+        assert_eq!(sftp_only.to_string(), "box allows SFTP alone");
+        assert!(sftp_only.lacks_haul());
+        assert!(!ConnectError::noisy_shell("box", &said[1..]).lacks_haul());
+        let missing = |tried| ConnectError::HaulMissing { host: "box".into(), tried };
+        assert!(missing(None).lacks_haul());
+        assert!(!missing(Some("/opt/haul".into())).lacks_haul());
     }
 
     #[test]
