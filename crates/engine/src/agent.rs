@@ -252,7 +252,7 @@ fn abort(error: &JobError) -> Abort {
             path: words::shown(path.as_bytes().to_vec()),
             fault: fault.clone(),
         },
-        JobError::Connection(error) => Abort::Protocol(error.to_string()),
+        JobError::Connection(_) | JobError::Sftp { .. } => Abort::Protocol(error.to_string()),
         JobError::Protocol(words) => Abort::Protocol(words.clone()),
         JobError::Interrupted => Abort::Cancelled,
     }

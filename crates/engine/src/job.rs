@@ -62,6 +62,14 @@ pub enum JobError {
     /// The peer said what the protocol does not allow, or speaks another version.
     #[error("{0}")]
     Protocol(String),
+    /// There is no SFTP session with the host, or it ended before its time.
+    #[error("{host}: {cause}")]
+    Sftp {
+        /// The host, safe to show.
+        host: String,
+        /// Why.
+        cause: haul_sftp::SessionError,
+    },
     /// The user interrupted.
     #[error("interrupted")]
     Interrupted,

@@ -1,6 +1,10 @@
-//! Single requests beside jobs: stat, list and hash, here or at a peer. The
-//! same functions answer on both sides.
+//! Single requests beside jobs: stat, list and hash, here, at a peer, or at a
+//! host that has an SFTP server alone. The same functions answer here and at a
+//! peer.
 
+mod sftp;
+
+use self::sftp::SftpPeer;
 use crate::JobError;
 use crate::link::wire::{ReadEnd, refused};
 use crate::remote::{PROGRAM, read_message, welcome};
@@ -22,9 +26,17 @@ const ENTRIES_PER_REPLY_MAX: usize = 32;
 /// Bytes that are read at once for hashing.
 const HASH_READ_LEN: usize = 1 << 20;
 
-/// Answers requests about one machine's files: this one's, or a peer's.
-pub struct Requests {
-    peer: Option<Peer>,
+/// Answers requests about one machine's files: this one's, or another's.
+pub struct Requests(Answering);
+
+/// Who answers.
+enum Answering {
+    /// This process.
+    Here,
+    /// haul on another machine.
+    Agent(Peer),
+    /// The SFTP server of another machine.
+    Sftp(SftpPeer),
 }
 
 struct Peer {
@@ -51,7 +63,7 @@ pub enum RequestError {
 impl Requests {
     /// Requests about this machine.
     pub fn local() -> Self {
-        Self { peer: None }
+        Self(Answering::Here)
     }
 
     /// Requests to the agent at the other end of `connection`.
@@ -67,9 +79,19 @@ impl Requests {
         let greeted = peer.output.write_all(&hello).and_then(|()| peer.output.flush());
         let greeted = greeted.map_err(ReadEnd::from);
         match greeted.and_then(|()| welcome(&mut peer.input, &peer.name)) {
-            Ok(_) => Ok(Self { peer: Some(peer) }),
+            Ok(_) => Ok(Self(Answering::Agent(peer))),
             Err(end) => Err(peer.broken(end)),
         }
+    }
+
+    /// Requests to the SFTP server at the other end of `connection`, of a host
+    /// without haul. Times are in whole seconds from 1970 to 2106, there are no
+    /// inodes, and a file is hashed here: all of its content is read.
+    ///
+    /// # Errors
+    /// When there is no such server, or none of version 3.
+    pub fn sftp(connection: Connection) -> Result<Self, JobError> {
+        SftpPeer::start(connection).map(|peer| Self(Answering::Sftp(peer)))
     }
 
     /// What stands at `path`; a symbolic link is followed if `follow` says so.
@@ -78,7 +100,11 @@ impl Requests {
     /// # Errors
     /// See [`RequestError`].
     pub fn stat(&mut self, path: &[u8], follow: bool) -> Result<Entry, RequestError> {
-        let Some(peer) = &mut self.peer else { return Ok(stat(path, follow)?) };
+        let peer = match &mut self.0 {
+            Answering::Here => return Ok(stat(path, follow)?),
+            Answering::Sftp(peer) => return peer.stat(path, follow),
+            Answering::Agent(peer) => peer,
+        };
         match peer.ask(Request::Stat { path: path.to_vec(), follow })? {
             Reply::Entry(entry) => Ok(entry),
             reply => Err(peer.refuse(reply)),
@@ -100,11 +126,15 @@ impl Requests {
             Listed::Entry(entry) => each(Ok(entry)),
             Listed::Fault { name, fault } => each(Err((name.as_bytes().to_vec(), fault))),
         };
-        let Some(peer) = &mut self.peer else {
-            return Ok(list(path, &mut |listed| {
-                hand_on(listed);
-                Ok(())
-            })?);
+        let peer = match &mut self.0 {
+            Answering::Here => {
+                return Ok(list(path, &mut |listed| {
+                    hand_on(listed);
+                    Ok(())
+                })?);
+            }
+            Answering::Sftp(peer) => return peer.list(path, &mut hand_on),
+            Answering::Agent(peer) => peer,
         };
         let mut reply = peer.ask(Request::List { path: path.to_vec() })?;
         loop {
@@ -122,7 +152,11 @@ impl Requests {
     /// # Errors
     /// See [`RequestError`].
     pub fn hash(&mut self, path: &[u8]) -> Result<ContentHash, RequestError> {
-        let Some(peer) = &mut self.peer else { return Ok(hash(path)?) };
+        let peer = match &mut self.0 {
+            Answering::Here => return Ok(hash(path)?),
+            Answering::Sftp(peer) => return peer.hash(path),
+            Answering::Agent(peer) => peer,
+        };
         match peer.ask(Request::Hash { path: path.to_vec() })? {
             Reply::Hash(hash) => Ok(hash),
             reply => Err(peer.refuse(reply)),

@@ -3,10 +3,12 @@
 
 use crate::error::CommandError;
 use crate::location::{Location, Place};
+use crate::peer::WithoutHaul;
 use crate::report::Form;
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use haul_engine::CleanRules;
 use haul_model::{Conflict, Policy, Resume};
+use haul_net::SshTarget;
 use std::ffi::OsString;
 
 /// What the program is asked to do.
@@ -68,6 +70,7 @@ pub(crate) struct Ls {
     pub(crate) paths: Vec<Location>,
     pub(crate) long: bool,
     pub(crate) null: bool,
+    pub(crate) without_haul: WithoutHaul,
     pub(crate) form: Form,
 }
 
@@ -76,6 +79,7 @@ pub(crate) struct Ls {
 pub(crate) struct Stat {
     pub(crate) paths: Vec<Location>,
     pub(crate) follow: bool,
+    pub(crate) without_haul: WithoutHaul,
     pub(crate) form: Form,
 }
 
@@ -83,6 +87,7 @@ pub(crate) struct Stat {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Hash {
     pub(crate) paths: Vec<Location>,
+    pub(crate) without_haul: WithoutHaul,
     pub(crate) form: Form,
 }
 
@@ -179,11 +184,13 @@ Exit codes: 0 no difference, 1 differences or files that could not be compared,
 const LS_EXAMPLES: &str = "\
 Examples:
   haul ls -l host:                          the home directory there
+  haul ls sftp://host/srv                   asked through SFTP, without haul there
   haul ls -0 photos | xargs -0 ...          names for another program";
 
 const HASH_EXAMPLES: &str = "\
 Examples:
   haul hash host:a.iso                      hashed there, not moved
+  haul hash sftp://host/srv/a.iso           read through SFTP, hashed here
   haul hash a b c > sums; b3sum -c sums     the format is that of b3sum";
 
 const CLEAN_EXAMPLES: &str = "\
@@ -371,7 +378,7 @@ struct LsWords {
     json: bool,
 
     #[command(flatten)]
-    remote: RemoteWords,
+    remote: RequestWords,
 }
 
 #[derive(Debug, Args)]
@@ -389,7 +396,7 @@ struct StatWords {
     json: bool,
 
     #[command(flatten)]
-    remote: RemoteWords,
+    remote: RequestWords,
 }
 
 #[derive(Debug, Args)]
@@ -403,7 +410,7 @@ struct HashWords {
     json: bool,
 
     #[command(flatten)]
-    remote: RemoteWords,
+    remote: RequestWords,
 }
 
 #[derive(Debug, Args)]
@@ -437,6 +444,29 @@ struct RemoteWords {
     rsh: Option<String>,
 }
 
+/// The words of the commands that only ask.
+#[derive(Debug, Args)]
+struct RequestWords {
+    #[command(flatten)]
+    remote: RemoteWords,
+    /// Ask haul on the host, or its SFTP server; if not given, haul first
+    #[arg(long, value_enum, value_name = "haul|sftp", hide_possible_values = true)]
+    #[arg(help_heading = "Remote")]
+    transport: Option<Transport>,
+    /// Do not tell when a host without haul is asked through SFTP
+    #[arg(short, long, help_heading = "Remote")]
+    quiet: bool,
+}
+
+/// Who is asked about the files of a host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Transport {
+    /// haul.
+    Haul,
+    /// Its SFTP server.
+    Sftp,
+}
+
 impl Words {
     fn into_command(self) -> Result<Command, CommandError> {
         Ok(match self.command {
@@ -447,15 +477,18 @@ impl Words {
                 paths: words.remote.locations(&words.paths)?,
                 long: words.long,
                 null: words.null,
+                without_haul: words.remote.without_haul(),
                 form: form(words.json),
             }),
             CommandWords::Stat(words) => Command::Stat(Stat {
                 paths: words.remote.locations(&words.paths)?,
                 follow: words.dereference,
+                without_haul: words.remote.without_haul(),
                 form: form(words.json),
             }),
             CommandWords::Hash(words) => Command::Hash(Hash {
                 paths: words.remote.locations(&words.paths)?,
+                without_haul: words.remote.without_haul(),
                 form: form(words.json),
             }),
             CommandWords::Clean(words) => Command::Clean(Clean {
@@ -567,20 +600,54 @@ impl RemoteWords {
     /// What the words for a location mean, hosts reached as these options say.
     fn location(&self, words: &OsString) -> Result<Location, CommandError> {
         let mut location = Location::parse(words)?;
-        if let Place::There(mut target) = location.place {
-            if let Some(command) = &self.rsh {
-                target = target.with_rsh(command)?;
-            }
-            if let Some(path) = &self.remote_haul {
-                target = target.with_remote_haul(path)?;
-            }
-            location.place = Place::There(target);
-        }
+        location.place = match location.place {
+            Place::Here => Place::Here,
+            Place::There(target) => Place::There(self.reach(target)?),
+            Place::Sftp(target) => Place::Sftp(self.reach(target)?),
+        };
         Ok(location)
+    }
+
+    fn reach(&self, mut target: SshTarget) -> Result<SshTarget, CommandError> {
+        if let Some(command) = &self.rsh {
+            target = target.with_rsh(command)?;
+        }
+        if let Some(path) = &self.remote_haul {
+            target = target.with_remote_haul(path)?;
+        }
+        Ok(target)
     }
 
     fn locations(&self, words: &[OsString]) -> Result<Vec<Location>, CommandError> {
         words.iter().map(|words| self.location(words)).collect()
+    }
+}
+
+impl RequestWords {
+    /// Who names haul's path on the host, or asks for haul, means no other.
+    fn without_haul(&self) -> WithoutHaul {
+        match (self.transport, &self.remote.remote_haul, self.quiet) {
+            (Some(Transport::Haul), ..) | (_, Some(_), _) => WithoutHaul::Fail,
+            (.., true) => WithoutHaul::GoOnQuietly,
+            (.., false) => WithoutHaul::GoOn,
+        }
+    }
+
+    fn locations(&self, words: &[OsString]) -> Result<Vec<Location>, CommandError> {
+        let mut locations = self.remote.locations(words)?;
+        for location in &mut locations {
+            location.place = match (location.place.clone(), self.transport) {
+                (Place::There(target), Some(Transport::Sftp)) => Place::Sftp(target),
+                (Place::Sftp(_), Some(Transport::Haul)) => {
+                    return Err(CommandError::usage(format!(
+                        "{location} and --transport haul exclude each other"
+                    ))
+                    .with_hint("write ssh:// to have haul asked on the host"));
+                }
+                (place, _) => place,
+            };
+        }
+        Ok(locations)
     }
 }
 

@@ -12,7 +12,7 @@ mod stat;
 use crate::args::Command;
 use crate::error::{CommandError, ExitCode};
 use crate::location::{Location, Place};
-use crate::peer::Peers;
+use crate::peer::{Peers, WithoutHaul};
 use crate::progress::Screen;
 use crate::report::{Form, Report};
 use haul_engine::{RequestError, Requests};
@@ -37,13 +37,14 @@ pub(crate) fn run(command: Command) -> ExitCode {
 fn each_path(
     form: Form,
     paths: &[Location],
+    without_haul: WithoutHaul,
     mut ask: impl FnMut(&mut Requests, &Location, &mut Report) -> Result<(), RequestError>,
 ) -> ExitCode {
     let screen = Screen::default();
     let mut report = Report::new(form, screen.clone());
-    let mut peers = Peers::new(screen);
+    let mut peers = Peers::new(screen, without_haul);
     for location in paths {
-        let answer = match peers.at(&location.place) {
+        let answer = match peers.at(&location.place, &mut report) {
             Ok(requests) => ask(requests, location, &mut report),
             Err(error) => return end(report, &error),
         };
@@ -73,6 +74,6 @@ fn end(mut report: Report, error: &CommandError) -> ExitCode {
 fn host(place: &Place) -> Option<String> {
     match place {
         Place::Here => None,
-        Place::There(target) => Some(target.display()),
+        Place::There(target) | Place::Sftp(target) => Some(target.display()),
     }
 }

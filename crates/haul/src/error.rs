@@ -139,10 +139,14 @@ impl From<ConnectError> for CommandError {
             | E::RemoteHaul { .. } => ErrorKind::Usage,
             _ => ErrorKind::Connection,
         };
-        let hint = error.hint();
-        hint.into_iter().fold(Self::new(kind, error), Self::with_hint)
+        let needs_haul = matches!(error, E::HaulMissing { .. } | E::SftpOnly { .. });
+        let hints = error.hint().into_iter().chain(needs_haul.then(|| WITHOUT_HAUL.to_owned()));
+        hints.fold(Self::new(kind, error), Self::with_hint)
     }
 }
+
+/// What can be done with a host as it is.
+const WITHOUT_HAUL: &str = "through the SFTP server of a host without haul go 'haul ls', 'haul stat' and 'haul hash' alone; nothing is copied, moved or compared that way yet";
 
 impl From<JobError> for CommandError {
     fn from(error: JobError) -> Self {
@@ -150,6 +154,12 @@ impl From<JobError> for CommandError {
             JobError::Connection(error) => error.into(),
             JobError::Usage(_) => Self::usage(error),
             JobError::Protocol(_) => Self::new(ErrorKind::Protocol, error),
+            JobError::Sftp { ref cause, .. } => {
+                let kind =
+                    if cause.retriable() { ErrorKind::Connection } else { ErrorKind::Protocol };
+                let hint = cause.hint();
+                hint.into_iter().fold(Self::new(kind, error), Self::with_hint)
+            }
             JobError::Interrupted => Self::interrupted(),
             JobError::Destination { ref fault, .. } => {
                 let hint = fault.hint();

@@ -1,5 +1,5 @@
-//! Where a file is, as a person writes it: `path`, `[user@]host:path`, or
-//! `ssh://[user@]host[:port]/path`. Paths are bytes and stay as they were given.
+//! Where a file is, as a person writes it: `path`, `[user@]host:path`,
+//! `ssh://[user@]host[:port]/path`, or `sftp://` and the same. Paths are bytes and stay as they were given.
 
 use haul_model::{escape_bytes, escape_text};
 use haul_net::{ConnectError, SshTarget};
@@ -26,6 +26,8 @@ pub(crate) enum Place {
     Here,
     /// Another one, and how it is reached.
     There(SshTarget),
+    /// Another one that has an SFTP server, whether there is a haul or not.
+    Sftp(SshTarget),
 }
 
 /// Why some words are not a location.
@@ -53,7 +55,7 @@ enum Fault {
     Percent,
     #[error("the path has a NUL byte")]
     Nul,
-    #[error("{}:// is not known: write ssh://[user@]host[:port]/path or [user@]host:path", escape_text(.0))]
+    #[error("{}:// is not known: write ssh:// or sftp://[user@]host[:port]/path, or [user@]host:path", escape_text(.0))]
     Scheme(String),
 }
 
@@ -105,10 +107,12 @@ fn parse(words: &[u8]) -> Result<(Place, Vec<u8>), Fault> {
         return Err(Fault::Nul);
     }
     if let Some((scheme, rest)) = split_scheme(words) {
-        return match scheme.eq_ignore_ascii_case("ssh") {
-            true => parse_url(rest),
-            false => Err(Fault::Scheme(scheme.to_owned())),
+        let place = match scheme.to_ascii_lowercase().as_str() {
+            "ssh" => Place::There,
+            "sftp" => Place::Sftp,
+            _ => return Err(Fault::Scheme(scheme.to_owned())),
         };
+        return parse_url(rest).map(|(target, path)| (place(target), path));
     }
     let Some(colon) = host_end(words) else { return Ok((Place::Here, words.to_vec())) };
     let (login, path) = (&words[..colon], &words[colon + 1..]);
@@ -147,8 +151,8 @@ fn host_end(words: &[u8]) -> Option<usize> {
     None
 }
 
-/// What follows `ssh://`.
-fn parse_url(rest: &[u8]) -> Result<(Place, Vec<u8>), Fault> {
+/// What follows `ssh://` and `sftp://`.
+fn parse_url(rest: &[u8]) -> Result<(SshTarget, Vec<u8>), Fault> {
     let slash = rest.iter().position(|&b| b == b'/').unwrap_or(rest.len());
     let (authority, path) = rest.split_at(slash);
     let (user, host) = split_user(authority);
@@ -178,7 +182,7 @@ fn parse_url(rest: &[u8]) -> Result<(Place, Vec<u8>), Fault> {
         }
         _ => path,
     };
-    Ok((Place::There(target), path))
+    Ok((target, path))
 }
 
 /// Splits `user@host`; a user name may have `@` in it, a host name can't.

@@ -42,7 +42,7 @@ fn wrong_words_exit_with_2_and_say_why() {
         ),
         (&["copy", "a/x", "b/x", "."], "a/x and b/x would both arrive as x"),
         (&["copy", "--", "-oProxyCommand=true:x", "."], "host name '-oProxyCommand=true' refused"),
-        (&["ls", "sftp://host/x"], "sftp:// is not known"),
+        (&["ls", "scp://host/x"], "scp:// is not known"),
         (&["hash", ""], "a path must not be empty"),
     ] {
         let output = haul(args);

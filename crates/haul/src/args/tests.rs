@@ -73,6 +73,25 @@ fn requests_have_their_flags() {
 }
 
 #[test]
+fn who_is_asked_on_a_host_is_as_the_options_say() {
+    let asked = |words: &str| match parse(&format!("hash {words}")) {
+        Ok(Command::Hash(hash)) => {
+            let sftp = hash.paths.iter().map(|at| matches!(at.place, Place::Sftp(_)));
+            (sftp.collect::<Vec<_>>(), hash.without_haul)
+        }
+        other => panic!("not a hash: {other:?}"),
+    };
+    assert_eq!(asked("h:a sftp://h/a"), (vec![false, true], WithoutHaul::GoOn));
+    assert_eq!(asked("-q h:a"), (vec![false], WithoutHaul::GoOnQuietly));
+    assert_eq!(
+        asked("--transport sftp a h:a ssh://h/a"),
+        (vec![false, true, true], WithoutHaul::GoOn)
+    );
+    assert_eq!(asked("--transport haul -q h:a"), (vec![false], WithoutHaul::Fail));
+    assert_eq!(asked("--remote-haul /x h:a"), (vec![false], WithoutHaul::Fail));
+}
+
+#[test]
 fn wrong_words_are_explained() {
     let mut texts = String::new();
     for words in [

@@ -7,7 +7,7 @@ use crate::error::{CommandError, ErrorKind, ExitCode};
 use crate::interrupt::Interrupt;
 use crate::json::{Line, SCHEMA, Start, SummaryLine};
 use crate::location::Location;
-use crate::location::Place::{self, Here, There};
+use crate::location::Place::{self, Here, Sftp, There};
 use crate::monitor::{CopyMonitor, Show};
 use crate::peer;
 use crate::progress::Screen;
@@ -123,9 +123,9 @@ pub(super) fn plan(copy: &Copy) -> Result<Vec<Step<'_>>, CommandError> {
     check_names(&copy.sources)?;
     let into_dir = copy.sources.len() > 1;
     let groups = copy.sources.chunk_by(|a, b| a.place == b.place);
-    Ok(groups
-        .map(|group| Step {
-            job: CopyJob {
+    groups
+        .map(|group| {
+            let job = CopyJob {
                 sources: group.iter().map(|source| source.path.clone()).collect(),
                 dest: copy.dest.path.clone(),
                 into_dir,
@@ -133,19 +133,31 @@ pub(super) fn plan(copy: &Copy) -> Result<Vec<Step<'_>>, CommandError> {
                 follow: copy.follow,
                 policy: copy.policy,
                 check: None,
-            },
-            route: route(&group[0].place, &copy.dest.place),
+            };
+            Ok(Step { job, route: route(&group[0].place, &copy.dest.place)? })
         })
-        .collect())
+        .collect()
 }
 
 /// The route of a job between two places, one of which is here.
-fn route<'a>(source: &'a Place, dest: &'a Place) -> Route<'a> {
+fn route<'a>(source: &'a Place, dest: &'a Place) -> Result<Route<'a>, CommandError> {
     match (source, dest) {
-        (Here, Here) => Route::Local,
-        (_, There(target)) => Route::Upload(target),
-        (There(target), Here) => Route::Download(target),
+        (Sftp(target), _) | (_, Sftp(target)) => Err(needs_haul(target)),
+        (Here, Here) => Ok(Route::Local),
+        (_, There(target)) => Ok(Route::Upload(target)),
+        (There(target), Here) => Ok(Route::Download(target)),
     }
+}
+
+/// Tells that a job can't go through a host's SFTP server.
+pub(super) fn needs_haul(target: &SshTarget) -> CommandError {
+    let host = target.display();
+    CommandError::usage(format!(
+        "{host}: nothing is copied, moved or compared through SFTP yet, only listed and hashed"
+    ))
+    .with_hint(format!(
+        "install haul on {host} and write ssh:// in place of sftp://, or copy with scp or sftp"
+    ))
 }
 
 /// Refuses sources that would arrive under one name: the later would replace

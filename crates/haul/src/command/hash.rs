@@ -1,4 +1,5 @@
-//! `haul hash`: the BLAKE3 hashes of files, taken where they are.
+//! `haul hash`: the BLAKE3 hashes of files, taken where they are; here, of a
+//! file on a host without haul.
 
 use super::{each_path, host};
 use crate::args::Hash;
@@ -9,7 +10,7 @@ use haul_model::ContentHash;
 
 /// Prints a line for each file.
 pub(super) fn run(hash: &Hash) -> ExitCode {
-    each_path(hash.form, &hash.paths, |requests, location, report| {
+    each_path(hash.form, &hash.paths, hash.without_haul, |requests, location, report| {
         let value = requests.hash(&location.path)?;
         match report.form() {
             Form::Plain => report.print(check_line(value, &location.path).as_bytes()),

@@ -13,7 +13,7 @@ use haul_model::{Entry, Fault, FaultKind, Kind, escape_bytes};
 /// Lists each path.
 pub(super) fn run(ls: &Ls) -> ExitCode {
     let mut is_first = true;
-    each_path(ls.form, &ls.paths, |requests, location, report| {
+    each_path(ls.form, &ls.paths, ls.without_haul, |requests, location, report| {
         let was_first = std::mem::replace(&mut is_first, false);
         let entry = look(requests, &location.path, ls.long)?;
         if entry.kind != Kind::Dir {

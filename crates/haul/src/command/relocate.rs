@@ -1,7 +1,7 @@
 //! `haul move`: sources get their new names where they can; else they are
 //! copied, compared with their copies by content, and removed.
 
-use super::copy::{Step, plan, start, watch_steps};
+use super::copy::{Step, needs_haul, plan, start, watch_steps};
 use super::end;
 use crate::args::{Copy, Detail};
 use crate::error::{CommandError, ErrorKind, ExitCode};
@@ -9,7 +9,7 @@ use crate::interrupt::Interrupt;
 use crate::json::{self, Line, MoveSummaryLine};
 use crate::location::{Location, Place};
 use crate::monitor::{CopyMonitor, MoveMonitor, Show};
-use crate::peer::{self, Peers};
+use crate::peer::{self, Peers, WithoutHaul};
 use crate::progress::Screen;
 use crate::quantity;
 use crate::report::{Form, Report};
@@ -140,7 +140,7 @@ impl Move<'_> {
                 Ok(renamed) => renamed,
                 Err(error) => return (report, Some(error.into())),
             },
-            Place::There(_) => match self.is_directory() {
+            Place::There(_) | Place::Sftp(_) => match self.is_directory(&mut report) {
                 Ok(is_directory) => (self.find(&mut report), several || is_directory),
                 Err(error) => return (report, Some(error)),
             },
@@ -201,13 +201,13 @@ impl Move<'_> {
     }
 
     /// Whether the destination on a host is a directory, or shall be one.
-    fn is_directory(&self) -> Result<bool, CommandError> {
+    fn is_directory(&self, report: &mut Report) -> Result<bool, CommandError> {
         let dest = &self.copy.dest;
         if dest.path.ends_with(b"/") {
             return Ok(true);
         }
-        let mut peers = Peers::new(self.screen.clone());
-        match peers.at(&dest.place)?.stat(&dest.path, true) {
+        let mut peers = Peers::new(self.screen.clone(), WithoutHaul::Fail);
+        match peers.at(&dest.place, report)?.stat(&dest.path, true) {
             Ok(entry) => Ok(entry.kind == Kind::Dir),
             Err(RequestError::Fault(Fault { kind: FaultKind::NotFound, .. })) => Ok(false),
             Err(RequestError::Fault(fault)) => {
@@ -311,6 +311,7 @@ impl Move<'_> {
         let placement = match &self.copy.dest.place {
             Place::Here => Placement::Local,
             Place::There(target) => Placement::Upload(peer::connect(target, self.screen)?),
+            Place::Sftp(target) => return Err(needs_haul(target)),
         };
         match haul_engine::run(&step.job, placement, monitor) {
             Ok(_) => Ok(()),

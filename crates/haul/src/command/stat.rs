@@ -11,7 +11,7 @@ use haul_model::{Entry, Kind, escape_bytes};
 
 /// Prints a paragraph for each path.
 pub(super) fn run(stat: &Stat) -> ExitCode {
-    each_path(stat.form, &stat.paths, |requests, location, report| {
+    each_path(stat.form, &stat.paths, stat.without_haul, |requests, location, report| {
         let entry = requests.stat(&location.path, stat.follow)?;
         match report.form() {
             Form::Plain => report.print(paragraph(location, &entry).as_bytes()),

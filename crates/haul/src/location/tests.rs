@@ -12,13 +12,20 @@ fn shape(words: &[u8]) -> String {
     match location(words) {
         Err(error) => format!("refused: {error}"),
         Ok(Location { place: Place::Here, path, .. }) => format!("here|{}", escape_bytes(&path)),
-        Ok(Location { place: Place::There(host), path, .. }) => format!(
-            "{}|{}|{}|{}",
-            host.user().unwrap_or(""),
-            host.host(),
-            host.port().map(|p| p.to_string()).unwrap_or_default(),
-            escape_bytes(&path)
-        ),
+        Ok(Location { place: place @ (Place::There(_) | Place::Sftp(_)), path, .. }) => {
+            let (sftp, host) = match place {
+                Place::Sftp(host) => ("sftp:", host),
+                Place::There(host) => ("", host),
+                Place::Here => unreachable!("it was matched"),
+            };
+            format!(
+                "{sftp}{}|{}|{}|{}",
+                host.user().unwrap_or(""),
+                host.host(),
+                host.port().map(|p| p.to_string()).unwrap_or_default(),
+                escape_bytes(&path)
+            )
+        }
     }
 }
 
@@ -100,6 +107,10 @@ fn urls() {
         (b"ssh://host/a%20b%2Fc%ff", "|host||/a b/c\\xff"),
         (b"ssh://host/a?b#c:d@e", "|host||/a?b#c:d@e"),
         (b"ssh://host/\xff", "|host||/\\xff"),
+        (b"sftp://host", "sftp:|host||."),
+        (b"SFTP://u@host:2222/a%20b", "sftp:u|host|2222|/a b"),
+        (b"sftp://host/~/a", "sftp:|host||a"),
+        (b"sftp:a", "|sftp||a"),
     ] {
         assert_eq!(shape(words), expected, "{}", escape_bytes(words));
     }
@@ -133,7 +144,8 @@ fn what_is_refused_says_why() {
         b"ssh://host/%4",
         b"ssh://host/%00",
         b"a\0b",
-        b"sftp://host/x",
+        b"sftp://-h/x",
+        b"scp://host/x",
         b"http://host/x",
     ] {
         texts.push_str(&shape(words));

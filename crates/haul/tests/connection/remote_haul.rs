@@ -26,6 +26,10 @@ fn assert_says(run: &Outcome, error: &str, hint: &str) {
         "" => {}
         _ => assert_eq!(lines.next(), Some(&*format!("  hint: {hint}")), "{run}"),
     }
+    if error.starts_with("haul was not found") {
+        let without = lines.next().unwrap_or_default();
+        assert!(without.contains("nothing is copied, moved or compared that way yet"), "{run}");
+    }
     assert_eq!(lines.next(), None, "{run}");
 }
 

@@ -1,0 +1,224 @@
+//! Requests to a host without haul: its SFTP server says what stands there, and
+//! content is read from it and hashed here.
+
+use super::RequestError;
+use crate::JobError;
+use crate::words;
+use haul_model::{
+    ContentHash, ContentHasher, Entry, Fault, FaultKind, Kind, Name, Side, Timestamp,
+};
+use haul_net::Connection;
+use haul_proto::Listed;
+use haul_sftp::{
+    Attrs, Cause, Client, DirEntry, FileType, OpenFlags, Options, Session, SessionError, SftpError,
+    StartError, StatusCode,
+};
+use std::thread;
+
+/// Content of a file to be hashed that is in flight, in bytes: half of what the
+/// session allows, and more than most links hold.
+const HASH_WINDOW: usize = 8 << 20;
+
+/// Threads that ask about entries of a directory at the same time, at most.
+/// Each link costs a round trip, for where it points.
+const ASKERS_MAX: usize = 8;
+
+/// Entries that are asked about before they are handed on.
+const ENTRIES_AT_ONCE: usize = 512;
+
+/// A host's SFTP server.
+pub(super) struct SftpPeer {
+    /// `None` once it is over.
+    session: Option<Session>,
+    client: Client,
+    host: String,
+}
+
+/// Why nothing can be said of an entry.
+enum Failed {
+    Server(SftpError),
+    /// The server left out what every server tells.
+    Untold(&'static str),
+}
+
+impl From<SftpError> for Failed {
+    fn from(error: SftpError) -> Self {
+        Self::Server(error)
+    }
+}
+
+impl From<StartError> for JobError {
+    fn from(error: StartError) -> Self {
+        match error {
+            StartError::Connect(error) => error.into(),
+            StartError::Session { host, cause } => Self::Sftp { host, cause },
+        }
+    }
+}
+
+impl SftpPeer {
+    pub(super) fn start(connection: Connection) -> Result<Self, JobError> {
+        let host = connection.closer.peer().to_owned();
+        let session = Session::start(connection, Options::default())?;
+        let client = session.client().clone();
+        Ok(Self { session: Some(session), client, host })
+    }
+
+    pub(super) fn stat(&mut self, path: &[u8], follow: bool) -> Result<Entry, RequestError> {
+        let name = words::split(path).name.and_then(|name| Name::new(name).ok());
+        let path = sent(path);
+        let attrs = if follow { self.client.stat(path) } else { self.client.lstat(path) };
+        attrs
+            .map_err(Failed::from)
+            .and_then(|attrs| entry(&self.client, path, name, &attrs))
+            .map_err(|failed| self.failed("look at it", failed))
+    }
+
+    pub(super) fn list(
+        &mut self,
+        path: &[u8],
+        each: &mut dyn FnMut(Listed),
+    ) -> Result<(), RequestError> {
+        let path = sent(path);
+        let listed = self.client.list(path);
+        let mut found =
+            listed.map_err(|error| self.failed("read the directory", Failed::Server(error)))?;
+        found.sort_unstable_by(|a, b| a.name.as_bytes().cmp(b.name.as_bytes()));
+        for part in found.chunks(ENTRIES_AT_ONCE) {
+            let looked = look_at(&self.client, path, part);
+            for (DirEntry { name, .. }, looked) in part.iter().zip(looked) {
+                match looked {
+                    Ok(entry) => each(Listed::Entry(entry)),
+                    // It is gone since the directory was read: not there.
+                    Err(Failed::Server(error))
+                        if error.status() == Some(StatusCode::NoSuchFile) => {}
+                    Err(failed) => match self.failed("look at it", failed) {
+                        RequestError::Fault(fault) => {
+                            each(Listed::Fault { name: name.clone(), fault });
+                        }
+                        over => return Err(over),
+                    },
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn hash(&mut self, path: &[u8]) -> Result<ContentHash, RequestError> {
+        let is_dir = || Fault::new(Side::Source, FaultKind::IsDirectory, "it is a directory");
+        let split = words::split(path);
+        if split.name.is_none() || split.slash {
+            return Err(is_dir().into());
+        }
+        let path = sent(path);
+        // Opening a FIFO would hold up the server, and all that is asked of it.
+        let looked = self.client.stat(path);
+        match looked.map_err(|error| self.failed("open", error.into()))?.file_type() {
+            Some(FileType::File) | None => {}
+            Some(FileType::Dir) => return Err(is_dir().into()),
+            Some(FileType::Symlink | FileType::Special) => {
+                let message = "can't open: it is no regular file";
+                return Err(Fault::new(Side::Source, FaultKind::Special, message).into());
+            }
+        }
+        let file = self.client.open(path, OpenFlags::Read, None);
+        let file = file.map_err(|error| self.failed("open", error.into()))?;
+        let mut content = file.reader(0..u64::MAX, HASH_WINDOW);
+        let mut hasher = ContentHasher::new();
+        while let Some(chunk) =
+            content.next_in_order().map_err(|error| self.failed("read", error.into()))?
+        {
+            hasher.update(&chunk);
+        }
+        Ok(hasher.finish())
+    }
+
+    fn failed(&mut self, action: &str, failed: Failed) -> RequestError {
+        let (kind, why) = match failed {
+            Failed::Server(SftpError { cause: Cause::Session(end), .. }) => {
+                return self.over(end).into();
+            }
+            Failed::Server(error) => {
+                (FaultKind::of(&error.io_kind().into()), error.cause.to_string())
+            }
+            Failed::Untold(what) => (FaultKind::Io, format!("the server does not tell {what}")),
+        };
+        Fault::new(Side::Source, kind, format!("can't {action}: {why}")).into()
+    }
+
+    /// Why the session ended; ssh knows more about a connection that broke.
+    fn over(&mut self, end: SessionError) -> JobError {
+        match (end, self.session.take()) {
+            (SessionError::Closed | SessionError::Broken(_), Some(session)) => {
+                session.explain().into()
+            }
+            (cause, _) => JobError::Sftp { host: self.host.clone(), cause },
+        }
+    }
+}
+
+/// What each of the entries of the directory `dir` is, in their order.
+fn look_at(client: &Client, dir: &[u8], entries: &[DirEntry]) -> Vec<Result<Entry, Failed>> {
+    let look = |found: &DirEntry| {
+        let path = join(dir, found.name.as_bytes());
+        entry(client, &path, Some(found.name.clone()), &found.attrs)
+    };
+    let asked = entries.iter().filter(|found| needs_asking(&found.attrs)).count();
+    if asked < 2 {
+        return entries.iter().map(look).collect();
+    }
+    let share = entries.len().div_ceil(asked.min(ASKERS_MAX));
+    thread::scope(|scope| {
+        let askers: Vec<_> = entries
+            .chunks(share)
+            .map(|part| {
+                let ask = move || part.iter().map(look).collect::<Vec<_>>();
+                (part, thread::Builder::new().name("sftp-look".into()).spawn_scoped(scope, ask))
+            })
+            .collect();
+        let looked = askers.into_iter().flat_map(|(part, asker)| match asker {
+            Ok(asker) => asker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+            // There are no more threads: this one does it.
+            Err(_) => part.iter().map(look).collect(),
+        });
+        looked.collect()
+    })
+}
+
+/// Whether a listing alone does not say all of an entry.
+fn needs_asking(attrs: &Attrs) -> bool {
+    attrs.times.is_none() || matches!(attrs.file_type(), None | Some(FileType::Symlink))
+}
+
+/// What `attrs` say of what has `path`; a server that left something out is
+/// asked again.
+fn entry(client: &Client, path: &[u8], name: Option<Name>, attrs: &Attrs) -> Result<Entry, Failed> {
+    let is_whole = |attrs: &Attrs| attrs.mode.is_some() && attrs.times.is_some();
+    let attrs = if is_whole(attrs) { *attrs } else { client.lstat(path)? };
+    let kind = match attrs.file_type().ok_or(Failed::Untold("what it is"))? {
+        FileType::File => Kind::File { size: attrs.size.ok_or(Failed::Untold("its size"))? },
+        FileType::Dir => Kind::Dir,
+        FileType::Symlink => Kind::Symlink { target: client.read_link(path)? },
+        FileType::Special => Kind::Special,
+    };
+    let times = attrs.times.ok_or(Failed::Untold("when it was modified"))?;
+    let mtime = Timestamp { secs: times.modified.into(), nanos: 0 };
+    let mode = attrs.mode.unwrap_or(0) & 0o7777;
+    Ok(Entry { name, kind, mode, mtime, inode: 0, id: None, leads_to: None })
+}
+
+/// The path as the server is told it. A relative one starts where the session
+/// does, which is the home directory unless the server is set up otherwise, and
+/// a `~` in front is that directory: so it is with haul there, too.
+fn sent(path: &[u8]) -> &[u8] {
+    match words::without_tilde(path) {
+        b"" => b".",
+        path => path,
+    }
+}
+
+/// `below` in the directory `dir`, both as the server reads them.
+fn join(dir: &[u8], below: &[u8]) -> Vec<u8> {
+    let slash: &[u8] = if dir.ends_with(b"/") { b"" } else { b"/" };
+    [dir, slash, below].concat()
+}

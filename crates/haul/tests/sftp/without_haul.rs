@@ -1,0 +1,139 @@
+//! What is done where no haul is found on a host.
+
+use crate::common::*;
+use haul_testkit::{Haul, Sshd, SshdBuilder};
+use std::path::Path;
+
+/// A server on which no haul is found; `None` where this machine has one in a
+/// usual place.
+fn bare(scene: &Scene<'_>, builder: SshdBuilder) -> Option<Sshd> {
+    if ["/usr/local/bin/haul", "/opt/homebrew/bin/haul"].iter().any(|p| Path::new(p).exists()) {
+        eprintln!("skipped: this machine has haul in a usual place");
+        return None;
+    }
+    let home = scene.mkdir("home").display().to_string();
+    Some(builder.env("PATH", "/usr/bin:/bin").env("HOME", home).start().expect("sshd starts"))
+}
+
+fn ask(scene: &Scene<'_>, server: &Sshd, words: &[&str]) -> Haul {
+    let location = scene.there(scene.path("a"));
+    scene.haul().args(words).args(["--rsh", &server.rsh()]).arg(location)
+}
+
+const TOLD: &str = "haul: warning: haul-test: no haul there: going on through SFTP\n";
+
+#[test]
+fn ls_stat_and_hash_go_on_through_sftp_and_say_so_once() {
+    let world = World::new();
+    let scene = world.scene(Way::Download);
+    let path = scene.file("a", "abc");
+    let Some(server) = bare(&scene, quick_sshd()) else { return };
+    let hash = "6437b3ac38465133ffb63b75273a8db548c558465d79db03fd359c6cd5bd9d85";
+    for (words, answer) in [
+        (&["ls"][..], format!("{}\n", path.display())),
+        (&["stat"], "kind      file, 3 bytes\n".to_owned()),
+        (&["hash"], format!("{hash}  {}\n", path.display())),
+    ] {
+        // Twice the same place: one connection, told once.
+        let twice = ask(&scene, &server, words).arg(scene.there(&path)).run().expect_ok();
+        assert_eq!(twice.out().matches(&answer).count(), 2, "{twice}");
+        let warnings: String = twice
+            .err()
+            .lines()
+            .filter(|l| !l.starts_with("ssh: "))
+            .map(|l| format!("{l}\n"))
+            .collect();
+        assert_eq!(warnings, TOLD, "{twice}");
+        let quiet = ask(&scene, &server, &[words, &["-q"]].concat()).run().expect_ok();
+        assert!(quiet.out().contains(&answer) && !quiet.err().contains("haul: "), "{quiet}");
+    }
+    let json = ask(&scene, &server, &["stat", "--json"]).run().expect_ok();
+    let lines: Vec<serde_json::Value> =
+        json.out().lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    assert_eq!((&lines[0]["type"], &lines[0]["path"]), (&"warning".into(), &"haul-test".into()));
+    assert_eq!((&lines[1]["type"], &lines[1]["size"]), (&"entry".into(), &3.into()));
+}
+
+#[test]
+fn a_host_that_allows_sftp_alone_is_asked_through_it() {
+    let world = World::new();
+    let scene = world.scene(Way::Download);
+    scene.file("a", "abc");
+    let server = quick_sshd().server_line("ForceCommand internal-sftp").sftp("internal-sftp");
+    let server = server.start().expect("sshd starts");
+    let run = ask(&scene, &server, &["stat"]).run().expect_ok();
+    assert_eq!(run.err(), TOLD, "{run}");
+    assert!(run.out().contains("file, 3 bytes"), "{run}");
+    let copy = scene.haul().args(["copy", "--rsh", &server.rsh(), "a"]).arg(scene.there("b"));
+    let run = copy.run().expect_code(3);
+    assert!(run.err().starts_with("haul: haul-test allows SFTP alone\n"), "{run}");
+    assert!(run.err().contains("nothing is copied, moved or compared that way yet"), "{run}");
+}
+
+#[test]
+fn who_asks_for_haul_gets_haul_or_an_error() {
+    let world = World::new();
+    let scene = world.scene(Way::Download);
+    scene.file("a", "abc");
+    let Some(server) = bare(&scene, quick_sshd()) else { return };
+    let run = ask(&scene, &server, &["stat", "--transport", "haul"]).run().expect_code(3);
+    assert_eq!(errors(&run), ["haul was not found on haul-test"], "{run}");
+    let named = ["stat", "--remote-haul", "/nowhere/haul"];
+    let run = ask(&scene, &server, &named).run().expect_code(3);
+    assert_eq!(errors(&run), ["haul was not found on haul-test at '/nowhere/haul'"], "{run}");
+    // And who asks for SFTP gets that, with haul there or not.
+    let run = ask(&scene, &server, &["stat", "--transport", "sftp"]).run().expect_ok();
+    assert_eq!(run.err(), "", "{run}");
+    let run = scene.haul().args(["stat", "--transport", "haul", "sftp://haul-test/a"]).run();
+    assert_eq!(
+        errors(&run.expect_code(2)),
+        ["sftp://haul-test/a and --transport haul exclude each other"]
+    );
+}
+
+#[test]
+fn without_haul_and_without_sftp_the_missing_haul_is_the_error() {
+    let world = World::new();
+    let scene = world.scene(Way::Download);
+    let Some(server) = bare(&scene, quick_sshd().without_sftp()) else { return };
+    let run = ask(&scene, &server, &["stat"]).run().expect_code(3);
+    assert_eq!(errors(&run), ["haul was not found on haul-test"], "{run}");
+    assert!(run.err().contains("  hint: install haul on haul-test"), "{run}");
+    assert!(
+        run.err().contains("  hint: SFTP is of no help either: haul-test offers no sftp\n"),
+        "{run}"
+    );
+}
+
+#[test]
+fn what_can_not_go_through_sftp_says_that_and_what_to_do() {
+    let world = World::new();
+    let scene = world.scene(Way::Download);
+    scene.file("a", "abc");
+    let Some(server) = bare(&scene, quick_sshd()) else { return };
+    for words in [
+        &["copy", "haul-test:a", "b"][..],
+        &["copy", "a", "haul-test:b"],
+        &["check", "a", "haul-test:b"],
+        &["move", "a", "haul-test:b"],
+    ] {
+        let run = scene.haul().args(words).args(["--rsh", &server.rsh()]).run().expect_code(3);
+        assert_eq!(errors(&run), ["haul was not found on haul-test"], "{run}");
+        assert!(run.err().contains("nothing is copied, moved or compared that way yet"), "{run}");
+    }
+    for words in [
+        &["copy", "sftp://haul-test/a", "b"][..],
+        &["copy", "a", "sftp://haul-test/b"],
+        &["check", "a", "sftp://haul-test/b"],
+        &["move", "a", "sftp://haul-test/b"],
+    ] {
+        let run = scene.haul().args(words).run().expect_code(2);
+        assert_one_error(
+            &run,
+            "haul-test: ",
+            "nothing is copied, moved or compared through SFTP yet",
+            "write ssh:// in place of sftp://",
+        );
+        assert_eq!(scene.read("a"), "abc");
+    }
+}
