@@ -4,6 +4,7 @@ use crate::common::*;
 use haul_testkit::{Haul, Sshd, nasty};
 use std::ffi::OsString;
 use std::process::Command;
+use std::time::Duration;
 
 /// haul on a path of the scene's directory, as an `sftp://` location.
 fn ask(scene: &Scene<'_>, words: &[&str], paths: &[&str]) -> Haul {
@@ -196,4 +197,22 @@ fn an_sftp_server_that_is_none_or_not_there_is_told_with_what_to_do() {
     let haul = scene.haul().args(["ls", "sftp://haul-test/x", "--rsh"]).arg(pipe);
     let run = haul.run().expect_code(2);
     assert!(run.err().contains("remote shell"), "{run}");
+}
+
+#[test]
+fn a_connection_that_breaks_while_a_file_is_hashed_is_told() {
+    let world = World::new();
+    let scene = world.scene(Way::Download);
+    let large = std::fs::File::create(scene.path("large")).expect("a file");
+    large.set_len(1 << 40).expect("a length");
+    let running = ask(&scene, &["hash"], &["large"]).limit(Duration::from_secs(30)).spawn();
+    let running = running.expect("it starts");
+    assert!(running.until(Duration::from_secs(20), || !scene.sshd().sessions().is_empty()));
+    // The login, and then some of the content.
+    std::thread::sleep(Duration::from_secs(1));
+    scene.sshd().cut();
+    let run = running.wait().expect("it ends").expect_code(3);
+    assert!(errors(&run)[0].starts_with("the connection to haul-test was lost"), "{run}");
+    assert!(run.err().contains("  hint: run the same command again"), "{run}");
+    assert_eq!(run.out(), "");
 }
