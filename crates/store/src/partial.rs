@@ -139,7 +139,12 @@ pub(crate) fn open(
     let partial = Partial { dir, names, pace, shared, keep: AtomicBool::new(true) };
     // What lies beyond the last block on record is not known to be right. From
     // here on a failure leaves nothing that is worthless.
-    file.set_len(blocks.len() as u64 * BLOCK_LEN)?;
+    let there = blocks.len() as u64 * BLOCK_LEN;
+    // Only if there is more: ext4 takes a file that is cut to nothing for one that
+    // is being replaced, and writes all of it out when it is closed.
+    if file.metadata()?.len() > there {
+        file.set_len(there)?;
+    }
     file.set_len(source.size)?;
     Ok(Opened { partial, file, blocks })
 }
