@@ -64,6 +64,13 @@ pub(crate) enum Detail {
     Json,
 }
 
+impl Detail {
+    /// The form of what is told.
+    pub(crate) fn form(self) -> Form {
+        form(self == Self::Json)
+    }
+}
+
 /// `haul ls`.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Ls {
@@ -287,15 +294,8 @@ struct CopyWords {
     #[arg(long, help_heading = "Safety")]
     sync: bool,
 
-    /// Show errors only
-    #[arg(short, long, group = "detail", help_heading = "Output")]
-    quiet: bool,
-    /// Show a line for each file
-    #[arg(short, long, group = "detail", help_heading = "Output")]
-    verbose: bool,
-    /// Show events as JSON, one object a line
-    #[arg(long, group = "detail", help_heading = "Output")]
-    json: bool,
+    #[command(flatten)]
+    detail: DetailWords,
 
     #[command(flatten)]
     remote: RemoteWords,
@@ -317,15 +317,8 @@ struct MoveWords {
     #[arg(short, long, group = "conflict", help_heading = "What to replace")]
     update: bool,
 
-    /// Show errors only
-    #[arg(short, long, group = "detail", help_heading = "Output")]
-    quiet: bool,
-    /// Show a line for each file
-    #[arg(short, long, group = "detail", help_heading = "Output")]
-    verbose: bool,
-    /// Show events as JSON, one object a line
-    #[arg(long, group = "detail", help_heading = "Output")]
-    json: bool,
+    #[command(flatten)]
+    detail: DetailWords,
 
     #[command(flatten)]
     remote: RemoteWords,
@@ -434,6 +427,20 @@ struct CleanWords {
     json: bool,
 }
 
+/// How much a command tells that changes files.
+#[derive(Debug, Args)]
+struct DetailWords {
+    /// Show errors only
+    #[arg(short, long, group = "detail", help_heading = "Output")]
+    quiet: bool,
+    /// Show a line for each file
+    #[arg(short, long, group = "detail", help_heading = "Output")]
+    verbose: bool,
+    /// Show events as JSON, one object a line
+    #[arg(long, group = "detail", help_heading = "Output")]
+    json: bool,
+}
+
 #[derive(Debug, Args)]
 struct RemoteWords {
     /// Where haul is on the host, if it is not found there
@@ -514,7 +521,7 @@ impl CopyWords {
             (_, true) => Resume::Never,
             _ => Resume::Quick,
         };
-        let detail = detail(self.quiet, self.verbose, self.json);
+        let DetailWords { quiet, verbose, json } = self.detail;
         let (sources, dest) = self.remote.sources_and_dest(&self.paths, COPY_USAGE)?;
         Ok(Copy {
             sources,
@@ -528,7 +535,7 @@ impl CopyWords {
                 verify: self.verify,
                 sync: self.sync,
             },
-            detail,
+            detail: detail(quiet, verbose, json),
         })
     }
 }
@@ -536,6 +543,7 @@ impl CopyWords {
 impl MoveWords {
     fn into_copy(self) -> Result<Copy, CommandError> {
         let (sources, dest) = self.remote.sources_and_dest(&self.paths, MOVE_USAGE)?;
+        let DetailWords { quiet, verbose, json } = self.detail;
         let conflict = conflict(self.force, self.no_clobber, self.update);
         Ok(Copy {
             sources,
@@ -543,7 +551,7 @@ impl MoveWords {
             recursive: true,
             follow: false,
             policy: Policy { conflict, sync: true, ..Policy::default() },
-            detail: detail(self.quiet, self.verbose, self.json),
+            detail: detail(quiet, verbose, json),
         })
     }
 }

@@ -31,6 +31,14 @@ pub(crate) fn run(command: Command) -> ExitCode {
     }
 }
 
+/// Ends the report; what went wrong with it counts only if all else is well.
+fn finish(report: Report, code: ExitCode) -> ExitCode {
+    match (code, report.finish()) {
+        (ExitCode::Success, code) => code,
+        (code, _) => code,
+    }
+}
+
 /// Asks one thing about each of `paths`, in order. A path that can't be looked
 /// at is reported and the next one asked about; a connection that fails is the
 /// end.

@@ -1,6 +1,6 @@
 //! What the user's Ctrl-C and the system's wish to end the program come to.
 
-use crate::error::ExitCode;
+use crate::error::{CommandError, ErrorKind, ExitCode};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 use std::io;
@@ -14,7 +14,11 @@ pub(crate) struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
     /// Listens from now on.
-    pub(crate) fn listen() -> io::Result<Self> {
+    pub(crate) fn listen() -> Result<Self, CommandError> {
+        Self::register().map_err(|error| CommandError::new(ErrorKind::Io, error))
+    }
+
+    fn register() -> io::Result<Self> {
         let flag = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM] {
             // Registered before the one that sets the flag, and run in that

@@ -2,9 +2,9 @@
 //! instead of copied.
 
 use super::copy::{plan, start, watch_steps};
-use super::end;
+use super::{end, finish};
 use crate::args::{Check, Detail};
-use crate::error::{CommandError, ErrorKind, ExitCode};
+use crate::error::{CommandError, ExitCode};
 use crate::interrupt::Interrupt;
 use crate::json::{self, CheckSummaryLine, Line, Start};
 use crate::location::Place;
@@ -19,13 +19,13 @@ use std::time::{Duration, Instant};
 pub(super) fn run(check: &Check) -> ExitCode {
     let started = Instant::now();
     let detail = check.copy.detail;
-    let form = if detail == Detail::Json { Form::Json } else { Form::Plain };
+    let form = detail.form();
     let screen = Screen::default();
     let mut report = Report::new(form, screen.clone());
     if form == Form::Json {
         report.json(&Line::Start(Start { dry_run: true, ..start(&check.copy) }));
     }
-    let listening = Interrupt::listen().map_err(|error| CommandError::new(ErrorKind::Io, error));
+    let listening = Interrupt::listen();
     let planned = refuse(check).and_then(|()| Ok((plan(&check.copy)?, listening?)));
     let (mut steps, interrupt) = match planned {
         Ok(ready) => ready,
@@ -60,10 +60,7 @@ pub(super) fn run(check: &Check) -> ExitCode {
             report.print(figures.line(started.elapsed()).as_bytes());
         }
     }
-    match (code, report.finish()) {
-        (ExitCode::Success, code) => code,
-        (code, _) => code,
-    }
+    finish(report, code)
 }
 
 /// Refuses what a copy takes and a check can't tell apart.

@@ -1,7 +1,7 @@
 //! `haul copy`: one job of the engine for each place that sources are on, one
 //! after the other.
 
-use super::end;
+use super::{end, finish};
 use crate::args::{Copy, Detail};
 use crate::error::{CommandError, ErrorKind, ExitCode};
 use crate::interrupt::Interrupt;
@@ -23,13 +23,13 @@ use std::time::Instant;
 /// Copies, and says what came of it.
 pub(super) fn run(copy: &Copy) -> ExitCode {
     let started = Instant::now();
-    let form = if copy.detail == Detail::Json { Form::Json } else { Form::Plain };
+    let form = copy.detail.form();
     let screen = Screen::default();
     let mut report = Report::new(form, screen.clone());
     if form == Form::Json {
         report.json(&Line::Start(start(copy)));
     }
-    let listening = Interrupt::listen().map_err(|error| CommandError::new(ErrorKind::Io, error));
+    let listening = Interrupt::listen();
     let (steps, interrupt) = match plan(copy).and_then(|steps| Ok((steps, listening?))) {
         Ok(ready) => ready,
         Err(error) => {
@@ -67,10 +67,7 @@ pub(super) fn run(copy: &Copy) -> ExitCode {
             report.print(format!("{line}\n").as_bytes());
         }
     }
-    match (code, report.finish()) {
-        (ExitCode::Success, code) => code,
-        (code, _) => code,
-    }
+    finish(report, code)
 }
 
 /// Runs the steps while the monitor shows how far they are; gives their figures

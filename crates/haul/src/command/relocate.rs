@@ -2,9 +2,9 @@
 //! copied, compared with their copies by content, and removed.
 
 use super::copy::{Step, needs_haul, plan, start, watch_steps};
-use super::end;
+use super::{end, finish};
 use crate::args::{Copy, Detail};
-use crate::error::{CommandError, ErrorKind, ExitCode};
+use crate::error::{CommandError, ExitCode};
 use crate::interrupt::Interrupt;
 use crate::json::{self, Line, MoveSummaryLine};
 use crate::location::{Location, Place};
@@ -20,14 +20,14 @@ use std::time::{Duration, Instant};
 /// Moves, and says what came of it.
 pub(super) fn run(copy: &Copy) -> ExitCode {
     let started = Instant::now();
-    let form = if copy.detail == Detail::Json { Form::Json } else { Form::Plain };
+    let form = copy.detail.form();
     let screen = Screen::default();
     let mut report = Report::new(form, screen.clone());
     if form == Form::Json {
         report.json(&Line::Start(start(copy)));
     }
     let mut figures = Figures::default();
-    let listening = Interrupt::listen().map_err(|error| CommandError::new(ErrorKind::Io, error));
+    let listening = Interrupt::listen();
     let ready = refuse(copy).and_then(|()| {
         plan(copy)?;
         listening
@@ -84,10 +84,7 @@ fn conclude(
             report.print(figures.line(started.elapsed()).as_bytes());
         }
     }
-    match (code, report.finish()) {
-        (ExitCode::Success, code) => code,
-        (code, _) => code,
-    }
+    finish(report, code)
 }
 
 impl Figures {

@@ -364,3 +364,12 @@ pub(crate) fn assert_no_strays(dir: &Path) {
 pub(crate) fn os(bytes: &[u8]) -> &OsStr {
     OsStr::from_bytes(bytes)
 }
+
+/// The summary's count of bytes that were moved.
+#[track_caller]
+pub(crate) fn moved(run: &Outcome) -> u64 {
+    let out = run.out();
+    let summary = out.lines().last().expect("a summary");
+    let rest = summary.split("\"moved\":").nth(1).expect("it counts what was moved");
+    rest.split(',').next().and_then(|n| n.parse().ok()).expect("a number")
+}

@@ -13,7 +13,6 @@ mod large;
 mod verified;
 
 use common::*;
-use haul_testkit::haul::Outcome;
 use haul_testkit::power::{Disk, Loss, Names, Powered};
 use haul_testkit::tree;
 use std::fs;
@@ -89,13 +88,4 @@ impl<'s> Target<'s> {
         assert_eq!(self.scene.list("to/"), ["big"], "something of haul's is left");
         moved(&run)
     }
-}
-
-/// The summary's count of bytes that were moved.
-#[track_caller]
-fn moved(run: &Outcome) -> u64 {
-    let out = run.out();
-    let summary = out.lines().last().expect("a summary");
-    let rest = summary.split("\"moved\":").nth(1).expect("it counts what was moved");
-    rest.split(',').next().and_then(|n| n.parse().ok()).expect("a number")
 }

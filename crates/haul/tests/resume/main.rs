@@ -10,7 +10,7 @@ mod killed;
 mod stopped;
 
 use common::*;
-use haul_testkit::haul::{Outcome, Running};
+use haul_testkit::haul::Running;
 use haul_testkit::tree;
 use std::fs;
 use std::path::PathBuf;
@@ -86,13 +86,4 @@ fn finish(scene: &Scene<'_>, flags: &[&str]) -> u64 {
     assert!(same, "the copy differs");
     assert_eq!(scene.list("to"), ["big"], "something of haul's is left");
     moved(&run)
-}
-
-/// The summary's count of bytes that were moved.
-#[track_caller]
-fn moved(run: &Outcome) -> u64 {
-    let out = run.out();
-    let summary = out.lines().last().expect("a summary");
-    let rest = summary.split("\"moved\":").nth(1).expect("it counts what was moved");
-    rest.split(',').next().and_then(|n| n.parse().ok()).expect("a number")
 }
