@@ -12,6 +12,7 @@ use crate::receiver::{Destination, Receiver, run_worker};
 use crate::remote::{PROGRAM, pool_len, read_message};
 use crate::request;
 use crate::sender::{Scan, Sender, run_reader};
+use crate::tree::LocalTree;
 use crate::words;
 use crate::workers::workers;
 use crate::{CopyJob, JobError};
@@ -115,16 +116,15 @@ fn receive(
     job: &CopyJob,
 ) -> Result<(), JobError> {
     let dest = &job.dest;
-    let found =
-        Destination::find(dest, job.into_dir, job.keeps_all(), job.policy.sync).and_then(|found| {
-            let root = found.root.try_clone();
-            let fault = |e| Fault::from_io(Side::Destination, "open the directory", &e);
-            let root = root.map_err(|error| JobError::Destination {
-                path: haul_model::escape_bytes(dest),
-                fault: fault(error),
-            })?;
-            Ok((found, root))
-        });
+    let found = Destination::find(&LocalTree, job).and_then(|found| {
+        let root = found.local_root();
+        let fault = |e| Fault::from_io(Side::Destination, "open the directory", &e);
+        let root = root.map_err(|error| JobError::Destination {
+            path: haul_model::escape_bytes(dest),
+            fault: fault(error),
+        })?;
+        Ok((found, root))
+    });
     let (destination, root) = match found {
         Ok(found) => found,
         Err(error) => {
@@ -204,7 +204,7 @@ fn send(
         thread::spawn(move || run_reader(&sender, &wanted, &outbox, &pool, control));
     }
     let scanner = Arc::clone(&sender);
-    thread::spawn(move || Scan::new(&scanner, job.recursive, &[]).run(&job.sources));
+    thread::spawn(move || Scan::new(&scanner, &LocalTree, job.recursive, &[]).run(&job.sources));
     thread::spawn(move || {
         if let Err(end) = wire::read_for_sender(input, &*sender) {
             end.report(control, CLIENT);

@@ -115,7 +115,7 @@ fn visit(node: Arc<DirNode>, rules: CleanRules, each: &mut dyn FnMut(CleanEvent<
 /// opening it will.
 fn subdirs(dir: &dyn TreeDir) -> io::Result<Vec<Name>> {
     let entries = dir.entries()?.into_iter();
-    Ok(entries.filter(|(_, is_dir)| *is_dir != Some(false)).map(|(name, _)| name).collect())
+    Ok(entries.filter(|entry| entry.is_dir != Some(false)).map(|entry| entry.name).collect())
 }
 
 /// `name` in the directory at `path`.

@@ -4,8 +4,8 @@
 
 use crate::dirs::{DirNode, OpenDirs};
 use crate::receiver::Destination;
-use crate::tree::{LocalDir, TreeDir};
-use crate::{JobError, words};
+use crate::tree::{LocalDir, LocalTree, TreeDir, TreeEntry};
+use crate::{CopyJob, JobError, words};
 use haul_model::{Conflict, Fault, FaultKind, MAX_DEPTH, Name, Outcome, Side, Skip};
 use haul_sys::{Dir, Stat};
 use std::ffi::OsStr;
@@ -36,13 +36,14 @@ pub fn relocate(
     into_dir: bool,
     conflict: Conflict,
 ) -> Result<Relocated, JobError> {
-    let destination = Destination::find(dest, into_dir, false, false)?;
+    let job = CopyJob { dest: dest.to_vec(), into_dir, ..CopyJob::default() };
+    let destination = Destination::find(&LocalTree, &job)?;
+    let root = destination.local_root().map_err(|error| JobError::unusable(dest, &error))?;
     let new_name = destination.rename.as_ref();
-    let outcomes =
-        sources.iter().map(|source| match rename(source, &destination.root, new_name, conflict) {
-            Ok(outcome) => outcome,
-            Err(fault) => Some(Outcome::Failed(fault)),
-        });
+    let outcomes = sources.iter().map(|source| match rename(source, &root, new_name, conflict) {
+        Ok(outcome) => outcome,
+        Err(fault) => Some(Outcome::Failed(fault)),
+    });
     Ok(Relocated { outcomes: outcomes.collect(), into: new_name.is_none() })
 }
 
@@ -152,7 +153,7 @@ pub fn remove_empty(path: &[u8]) -> Result<bool, Fault> {
 
 fn remove_below(root: &Arc<DirNode>, node: Arc<DirNode>, name: Name) -> Result<bool, Fault> {
     let fails = |error: io::Error| source("remove the directory", &error);
-    let subdirs = |node: &Arc<DirNode>| -> io::Result<std::vec::IntoIter<(Name, Option<bool>)>> {
+    let subdirs = |node: &Arc<DirNode>| -> io::Result<std::vec::IntoIter<TreeEntry>> {
         Ok(node.handle()?.entries()?.into_iter())
     };
     let mut is_empty = true;
@@ -162,7 +163,7 @@ fn remove_below(root: &Arc<DirNode>, node: Arc<DirNode>, name: Name) -> Result<b
     loop {
         let depth = levels.len();
         let Some((_, node, _, entries, is_bare)) = levels.last_mut() else { break };
-        if let Some((name, is_dir)) = entries.next() {
+        if let Some(TreeEntry { name, is_dir, .. }) = entries.next() {
             if is_dir == Some(false) {
                 *is_bare = false;
                 continue;

@@ -10,6 +10,7 @@ use crate::link::wire::{
 use crate::pool::Pool;
 use crate::receiver::{Destination, Receiver, run_worker};
 use crate::sender::{Scan, Sender, run_reader};
+use crate::tree::LocalTree;
 use crate::words;
 use crate::workers::workers;
 use crate::{Monitor, Summary};
@@ -74,7 +75,7 @@ pub(crate) fn upload(
                 end.report(&control, &peer);
             }
         });
-        scope.spawn(|| Scan::new(&sender, job.recursive, &[]).run(&job.sources));
+        scope.spawn(|| Scan::new(&sender, &LocalTree, job.recursive, &[]).run(&job.sources));
         for _ in 0..workers() {
             scope.spawn(|| run_reader(&sender, &wanted, &outbox, &pool, &control));
         }
@@ -93,8 +94,8 @@ pub(crate) fn download(
     connection: Connection,
     monitor: &dyn Monitor,
 ) -> Result<Summary, JobError> {
-    let destination = Destination::find(&job.dest, job.into_dir, job.keeps_all(), job.policy.sync)?;
-    let root = destination.root.try_clone().map_err(|e| JobError::unusable(&job.dest, &e))?;
+    let destination = Destination::find(&LocalTree, job)?;
+    let root = destination.local_root().map_err(|e| JobError::unusable(&job.dest, &e))?;
     let asked = job.sources.iter().map(|path| words::travel_name(words::without_tilde(path)));
     let words: usize = job.sources.iter().map(|path| path.len() + 5).sum();
     if words > FrameType::Copy.payload_max() as usize {

@@ -8,7 +8,7 @@ use self::sftp::SftpPeer;
 use crate::JobError;
 use crate::link::wire::{ReadEnd, refused};
 use crate::remote::{PROGRAM, read_message, welcome};
-use crate::tree::{LocalDir, Meta, SourceFile, TreeDir};
+use crate::tree::{LocalDir, Meta, SourceFile, TreeDir, TreeEntry};
 use crate::words;
 use haul_model::{ContentHash, ContentHasher, Entry, Fault, FaultKind, Name, Side};
 use haul_net::{Closer, ConnectError, Connection, Writer};
@@ -260,7 +260,7 @@ fn open_dir(path: &[u8]) -> io::Result<LocalDir> {
 fn list(path: &[u8], each: &mut dyn FnMut(Listed) -> io::Result<()>) -> Result<(), Fault> {
     let dir = open_dir(path_or_dot(path)).map_err(|error| source("open the directory", &error))?;
     let entries = dir.entries().map_err(|error| source("read the directory", &error))?;
-    for (name, _) in entries {
+    for TreeEntry { name, .. } in entries {
         let looked = dir.stat(&name, false).and_then(|meta| {
             let Some(meta) = meta else { return Ok(None) };
             let kind = meta.listed_kind(|| dir.read_link(&name))?;

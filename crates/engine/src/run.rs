@@ -5,6 +5,7 @@ use crate::link::memory::MemoryLink;
 use crate::link::{ReceiverPort, SenderPort};
 use crate::receiver::{Destination, Receiver, run_worker};
 use crate::sender::{Scan, Sender};
+use crate::tree::LocalTree;
 use crate::workers::workers;
 use crate::{CopyJob, JobError, Monitor, Placement, Summary, remote};
 use std::sync::Arc;
@@ -35,7 +36,7 @@ pub fn run(
 }
 
 fn run_local(job: &CopyJob, monitor: &dyn Monitor) -> Result<Summary, JobError> {
-    let destination = Destination::find(&job.dest, job.into_dir, job.keeps_all(), job.policy.sync)?;
+    let destination = Destination::find(&LocalTree, job)?;
     // What is only compared may be compared with a part of itself.
     let around_dest = if job.check.is_some() { Vec::new() } else { destination.lineage() };
     let control = Control::new(monitor);
@@ -55,7 +56,9 @@ fn run_local(job: &CopyJob, monitor: &dyn Monitor) -> Result<Summary, JobError> 
     let sender = Sender::new(&control, None, to_receiver, job.follow, job.check, None);
     link.connect(&sender, &receiver);
     std::thread::scope(|scope| {
-        scope.spawn(|| Scan::new(&sender, job.recursive, &around_dest).run(&job.sources));
+        scope.spawn(|| {
+            Scan::new(&sender, &LocalTree, job.recursive, &around_dest).run(&job.sources)
+        });
         for _ in 0..workers() {
             let work = work.clone();
             let receiver = &receiver;

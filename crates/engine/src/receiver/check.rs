@@ -318,7 +318,7 @@ fn open(
 }
 
 fn names_in(node: &Arc<DirNode>) -> io::Result<BTreeSet<Name>> {
-    Ok(node.handle()?.entries()?.into_iter().map(|(name, _)| name).collect())
+    Ok(node.handle()?.entries()?.into_iter().map(|entry| entry.name).collect())
 }
 
 fn look(error: &io::Error) -> Fault {

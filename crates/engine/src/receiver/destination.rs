@@ -1,23 +1,21 @@
 //! The destination that the user named: a directory to copy into, or the name
 //! that the one source shall get.
 
-use crate::JobError;
+use crate::tree::{Tree, TreeDir};
 use crate::words;
+use crate::{CopyJob, JobError};
 use haul_model::{Fault, FaultKind, FileId, Name, Side, escape_bytes};
 use haul_sys::Dir;
-use std::ffi::OsStr;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::sync::Arc;
 
 /// Directories above a destination that are looked at, at most.
 const ANCESTORS_MAX: usize = haul_model::MAX_DEPTH * 2;
 
 /// A destination, found and opened.
-#[derive(Debug)]
 pub(crate) struct Destination {
     /// The directory in which everything of the job happens.
-    pub(crate) root: Dir,
+    pub(crate) root: Arc<dyn TreeDir>,
     /// The name that the one source gets; `None` if sources keep theirs.
     pub(crate) rename: Option<Name>,
     /// It would have to be made, and this is a dry run: `root` is the
@@ -29,20 +27,17 @@ pub(crate) struct Destination {
 }
 
 impl Destination {
-    /// Finds the destination at `path`; it must be a directory if `into_dir`.
-    /// One that is missing and ends with a slash is made, unless `dry_run`. With
-    /// `sync` the way to it is durable then.
+    /// Finds the destination of `job` in `tree`. One that is missing and ends
+    /// with a slash is made, unless the job changes nothing. With `sync` the way
+    /// to it is durable then.
     ///
     /// # Errors
     /// [`JobError::Usage`] or [`JobError::Destination`].
-    pub(crate) fn find(
-        path: &[u8],
-        into_dir: bool,
-        dry_run: bool,
-        sync: bool,
-    ) -> Result<Self, JobError> {
-        let destination = Self::find_or_make(path, into_dir, dry_run)?;
-        if sync && !dry_run {
+    pub(crate) fn find(tree: &dyn Tree, job: &CopyJob) -> Result<Self, JobError> {
+        let path = &*job.dest;
+        let dry_run = job.keeps_all();
+        let destination = Self::find_or_make(tree, path, job.into_dir, dry_run)?;
+        if job.policy.sync && !dry_run {
             destination.sync_above().map_err(|error| {
                 let action = "make the names of the directories above it durable";
                 let fault = Fault::from_io(Side::Destination, action, &error);
@@ -52,13 +47,18 @@ impl Destination {
         Ok(destination)
     }
 
-    fn find_or_make(path: &[u8], into_dir: bool, dry_run: bool) -> Result<Self, JobError> {
+    fn find_or_make(
+        tree: &dyn Tree,
+        path: &[u8],
+        into_dir: bool,
+        dry_run: bool,
+    ) -> Result<Self, JobError> {
         let fails = |fault| JobError::Destination { path: escape_bytes(path), fault };
         let unusable = |action: &str, error: &io::Error| {
             fails(Fault::from_io(Side::Destination, action, error))
         };
         let split = words::split(path);
-        match open(split.whole) {
+        match tree.open(split.whole) {
             Ok(root) => {
                 let may_be_source = !into_dir && !split.slash && split.name.is_some();
                 return Ok(Self { root, rename: None, absent: false, may_be_source });
@@ -73,8 +73,9 @@ impl Destination {
         let name = Name::new(name).map_err(|error| {
             fails(Fault::new(Side::Destination, FaultKind::TooLong, error.to_string()))
         })?;
-        let parent =
-            open(split.parent).map_err(|error| unusable("open the directory above it", &error))?;
+        let parent = tree
+            .open(split.parent)
+            .map_err(|error| unusable("open the directory above it", &error))?;
         if split.slash {
             if dry_run {
                 return Ok(Self { root: parent, rename: None, absent: true, may_be_source: false });
@@ -82,8 +83,9 @@ impl Destination {
             parent
                 .make_dir(&name, 0o777)
                 .map_err(|error| unusable("make the directory", &error))?;
-            let root =
-                parent.open_dir(&name).map_err(|error| unusable("open the directory", &error))?;
+            let root = parent
+                .open_dir(&name, false)
+                .map_err(|error| unusable("open the directory", &error))?;
             return Ok(Self { root, rename: None, absent: false, may_be_source: false });
         }
         if into_dir {
@@ -101,11 +103,12 @@ impl Destination {
     /// another file system. Where the file system is made durable as a whole at
     /// the job's end, there is nothing to do.
     fn sync_above(&self) -> io::Result<()> {
-        if self.root.syncs_as_a_whole() {
+        let Some(root) = self.root.local() else { return Ok(()) };
+        if root.syncs_as_a_whole() {
             return Ok(());
         }
-        let mut below = self.root.stat_self()?.id;
-        let mut dir = self.root.open_parent();
+        let mut below = root.stat_self()?.id;
+        let mut dir = root.open_parent();
         for _ in 0..ANCESTORS_MAX {
             let Ok(above) = dir else { break };
             let id = above.stat_self()?.id;
@@ -119,11 +122,19 @@ impl Destination {
         Ok(())
     }
 
+    /// A handle of the root, which is on this machine.
+    ///
+    /// # Errors
+    /// Those of making another handle.
+    pub(crate) fn local_root(&self) -> io::Result<Dir> {
+        self.root.local().ok_or(io::ErrorKind::Unsupported)?.try_clone()
+    }
+
     /// The directory itself and all above it: none of these can be copied into
-    /// it.
+    /// it. Empty where it is not on this machine.
     pub(crate) fn lineage(&self) -> Vec<FileId> {
         let mut lineage = Vec::new();
-        let mut dir = self.root.try_clone();
+        let mut dir = self.local_root();
         while let Ok(here) = dir {
             let Ok(stat) = here.stat_self() else { break };
             if lineage.last() == Some(&stat.id) || lineage.len() >= ANCESTORS_MAX {
@@ -134,8 +145,4 @@ impl Destination {
         }
         lineage
     }
-}
-
-fn open(path: &[u8]) -> io::Result<Dir> {
-    Dir::open(Path::new(OsStr::from_bytes(path)))
 }

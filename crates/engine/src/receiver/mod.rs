@@ -18,7 +18,7 @@ pub(crate) use work::{Task, run_worker};
 use crate::control::{Control, Reporter};
 use crate::dirs::{DirNode, OpenDirs, lock};
 use crate::link::{ReceiverPort, SenderPort, SourceHandle};
-use crate::tree::{LocalDir, StagedFile, TreeDir};
+use crate::tree::StagedFile;
 use crate::{Event, JobError, words};
 use check::Hashing;
 use compare::Decision;
@@ -108,8 +108,7 @@ impl<'a> Receiver<'a> {
         asked: Option<Vec<Option<Name>>>,
         tasks: crossbeam_channel::Sender<Task>,
     ) -> io::Result<Arc<Self>> {
-        let root: Arc<dyn TreeDir> = Arc::new(LocalDir::new(destination.root));
-        let root = DirNode::root(root, None, &Arc::new(OpenDirs::default()))?;
+        let root = DirNode::root(destination.root, None, &Arc::new(OpenDirs::default()))?;
         let state = if destination.absent { DirState::Absent } else { DirState::Open(root) };
         let root = RecvDir::new(None, None, state, false, None);
         Ok(Arc::new(Self {

@@ -5,7 +5,7 @@ use super::compare::{self, Decision};
 use super::dirs::{DirState, RecvDir};
 use super::{Receiver, parent_fault};
 use crate::dirs::{DirNode, lock};
-use crate::tree::{KEPT_MODE, Meta, MetaKind, TreeDir};
+use crate::tree::{KEPT_MODE, Meta, MetaKind, PRIVATE_DIR_MODE, TreeDir};
 use haul_model::{Entry, Fault, FaultKind, Kind, Name, Outcome, Side, Skip};
 use haul_store::{Placement, Publication};
 use std::io;
@@ -144,7 +144,7 @@ impl Receiver<'_> {
                 Some(_) => false,
             }
         } else {
-            match handle.make_dir(name) {
+            match handle.make_dir(name, PRIVATE_DIR_MODE) {
                 Ok(()) => true,
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => false,
                 Err(error) => return Err(fault("make the directory", error)),

@@ -4,7 +4,7 @@
 use super::{Item, Sender, Source};
 use crate::control::Reporter;
 use crate::dirs::{DirNode, OpenDirs};
-use crate::tree::{Meta, MetaKind};
+use crate::tree::{Meta, MetaKind, Tree, TreeEntry};
 use crate::words;
 use haul_model::{Entry, Fault, FaultKind, FileId, Kind, MAX_DEPTH, Name, Side};
 use haul_proto::ListItem;
@@ -24,6 +24,7 @@ const BATCH_AGE_MAX: Duration = Duration::from_millis(20);
 /// One walk over all sources of a job.
 pub(crate) struct Scan<'s, 'a> {
     sender: &'s Sender<'a>,
+    tree: &'s dyn Tree,
     reporter: Option<&'s Reporter<'a>>,
     recursive: bool,
     /// Directories that hold the destination, itself first: none of them can
@@ -46,9 +47,15 @@ struct Level {
 }
 
 impl<'s, 'a> Scan<'s, 'a> {
-    pub(crate) fn new(sender: &'s Sender<'a>, recursive: bool, around_dest: &'s [FileId]) -> Self {
+    pub(crate) fn new(
+        sender: &'s Sender<'a>,
+        tree: &'s dyn Tree,
+        recursive: bool,
+        around_dest: &'s [FileId],
+    ) -> Self {
         Self {
             sender,
+            tree,
             reporter: sender.reporter,
             recursive,
             around_dest,
@@ -63,7 +70,7 @@ impl<'s, 'a> Scan<'s, 'a> {
     pub(crate) fn run(mut self, sources: &[Vec<u8>]) {
         let open = Arc::new(OpenDirs::default());
         for path in sources {
-            let walked = match Source::find(path, &open) {
+            let walked = match Source::find(self.tree, path, &open) {
                 Ok(source) => self.source(source, path),
                 Err(fault) => self.fault(0, None, None, Some(path.clone()), fault),
             };
@@ -96,7 +103,7 @@ impl<'s, 'a> Scan<'s, 'a> {
             Err(fault) => return self.fault(0, Some(dir), Some(name), shown(), fault),
         };
         if meta.kind != MetaKind::Dir {
-            return self.file(0, &dir, name, meta);
+            return self.file(0, &dir, name, meta, None);
         }
         if !self.recursive {
             return self.fault(0, Some(dir), Some(name), shown(), not_recursive());
@@ -201,14 +208,17 @@ impl<'s, 'a> Scan<'s, 'a> {
             }
         };
         let mut subdirs = Vec::new();
-        for (name, is_dir) in entries {
+        let follow = self.sender.follows();
+        for TreeEntry { name, is_dir, meta, target } in entries {
             if is_dir == Some(true) {
                 subdirs.push(name);
                 continue;
             }
-            match look_up(&node, &name, self.sender.follows()) {
+            let is_told = |meta: &Meta| !(follow && meta.kind == MetaKind::Symlink);
+            let meta = meta.filter(is_told).map_or_else(|| look_up(&node, &name, follow), Ok);
+            match meta {
                 Ok(Meta { kind: MetaKind::Dir, .. }) => subdirs.push(name),
-                Ok(meta) => self.file(index, &node, name, meta)?,
+                Ok(meta) => self.file(index, &node, name, meta, target)?,
                 Err(fault) => {
                     self.fault(index, Some(Arc::clone(&node)), Some(name), None, fault)?
                 }
@@ -224,8 +234,12 @@ impl<'s, 'a> Scan<'s, 'a> {
         dir: &Arc<DirNode>,
         name: Name,
         meta: Meta,
+        target: Option<Vec<u8>>,
     ) -> Result<(), Stopped> {
-        let kind = meta.listed_kind(|| dir.handle()?.read_link(&name));
+        let kind = meta.listed_kind(|| match target {
+            Some(target) => Ok(target),
+            None => dir.handle()?.read_link(&name),
+        });
         match kind {
             Ok(kind) => {
                 let (mode, mtime, id) = (meta.mode, meta.mtime, meta.id);

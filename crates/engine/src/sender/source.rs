@@ -1,13 +1,9 @@
 //! A source that the user named: where it is, and under which name it travels.
 
 use crate::dirs::{DirNode, OpenDirs};
-use crate::tree::{LocalDir, TreeDir};
+use crate::tree::Tree;
 use crate::words;
 use haul_model::{Fault, FaultKind, Name, Side};
-use haul_sys::Dir;
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 use std::sync::Arc;
 
 /// A source, found.
@@ -27,26 +23,23 @@ pub(crate) enum Source {
 }
 
 impl Source {
-    /// Finds the source at `path`.
+    /// Finds the source at `path` of `tree`.
     ///
     /// # Errors
     /// What is wrong with the path.
-    pub(crate) fn find(path: &[u8], open: &Arc<OpenDirs>) -> Result<Self, Fault> {
+    pub(crate) fn find(tree: &dyn Tree, path: &[u8], open: &Arc<OpenDirs>) -> Result<Self, Fault> {
         let split = words::split(path);
         let Some(name) = split.name else {
-            return Ok(Self::Whole(open_root(split.whole, open)?));
+            return Ok(Self::Whole(open_root(tree, split.whole, open)?));
         };
         let name = Name::new(name)
             .map_err(|error| Fault::new(Side::Source, FaultKind::TooLong, error.to_string()))?;
-        Ok(Self::Named { dir: open_root(split.parent, open)?, name, follow: split.slash })
+        Ok(Self::Named { dir: open_root(tree, split.parent, open)?, name, follow: split.slash })
     }
 }
 
-fn open_root(path: &[u8], open: &Arc<OpenDirs>) -> Result<Arc<DirNode>, Fault> {
-    Dir::open(Path::new(OsStr::from_bytes(path)))
-        .and_then(|dir| {
-            let dir: Arc<dyn TreeDir> = Arc::new(LocalDir::new(dir));
-            DirNode::root(dir, None, open)
-        })
+fn open_root(tree: &dyn Tree, path: &[u8], open: &Arc<OpenDirs>) -> Result<Arc<DirNode>, Fault> {
+    tree.open(path)
+        .and_then(|dir| DirNode::root(dir, None, open))
         .map_err(|error| Fault::from_io(Side::Source, "open", &error))
 }

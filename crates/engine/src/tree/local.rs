@@ -1,23 +1,33 @@
 //! The tree of this machine's file systems.
 
-use super::{Meta, MetaKind, Seal, SealedFile, SourceFile, StagedFile, TreeDir};
+use super::{Meta, MetaKind, Seal, SealedFile, SourceFile, StagedFile, Tree, TreeDir, TreeEntry};
 use haul_model::{BlockHash, Name, Timestamp};
 use haul_store::{
     Cleaned, Leftovers, Placement, Publication, RESUME_LEN_MIN, Sealed, SourceId, Stage,
     StaleStages, Verified,
 };
 use haul_sys::{Dir, Stat};
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 /// Mode bits that are kept: set-user-ID and set-group-ID would lend the new
 /// owner's rights as long as the owner itself is not kept.
 pub(crate) const KEPT_MODE: u32 = 0o1777;
 
-/// What a directory is made with, until its own mode is set.
-const PRIVATE_DIR_MODE: u32 = 0o700;
+/// The file systems of this machine.
+#[derive(Debug)]
+pub(crate) struct LocalTree;
+
+impl Tree for LocalTree {
+    fn open(&self, path: &[u8]) -> io::Result<Arc<dyn TreeDir>> {
+        Ok(Arc::new(LocalDir::new(Dir::open(Path::new(OsStr::from_bytes(path)))?)))
+    }
+}
 
 /// A directory of this machine.
 #[derive(Debug)]
@@ -46,8 +56,15 @@ impl From<Stat> for Meta {
 }
 
 impl TreeDir for LocalDir {
-    fn entries(&self) -> io::Result<Vec<(Name, Option<bool>)>> {
-        Ok(self.0.entries()?.into_iter().map(|entry| (entry.name, entry.is_dir)).collect())
+    fn entries(&self) -> io::Result<Vec<TreeEntry>> {
+        let entries = self.0.entries()?.into_iter();
+        let listed = entries.map(|entry| TreeEntry {
+            name: entry.name,
+            is_dir: entry.is_dir,
+            meta: None,
+            target: None,
+        });
+        Ok(listed.collect())
     }
 
     fn stat(&self, name: &Name, follow: bool) -> io::Result<Option<Meta>> {
@@ -78,8 +95,8 @@ impl TreeDir for LocalDir {
         Ok(Box::new(LocalSource { file, opened: stat, cold }))
     }
 
-    fn make_dir(&self, name: &Name) -> io::Result<()> {
-        self.0.make_dir(name, PRIVATE_DIR_MODE)
+    fn make_dir(&self, name: &Name, mode: u32) -> io::Result<()> {
+        self.0.make_dir(name, mode)
     }
 
     fn make_symlink(
@@ -139,6 +156,10 @@ impl TreeDir for LocalDir {
         self.0.remove_dir(name)
     }
 
+    fn local(&self) -> Option<&Dir> {
+        Some(&self.0)
+    }
+
     fn volume(&self) -> u64 {
         haul_sys::volume_id(&*self.0)
     }
@@ -163,11 +184,12 @@ impl TreeDir for LocalDir {
 
     fn make_writable(&self) -> io::Result<()> {
         let now = self.0.stat_self()?;
-        if now.mode & PRIVATE_DIR_MODE == PRIVATE_DIR_MODE || now.uid != haul_sys::effective_user()
+        if now.mode & super::PRIVATE_DIR_MODE == super::PRIVATE_DIR_MODE
+            || now.uid != haul_sys::effective_user()
         {
             return Ok(());
         }
-        haul_sys::set_mode(&*self.0, now.mode | PRIVATE_DIR_MODE)
+        haul_sys::set_mode(&*self.0, now.mode | super::PRIVATE_DIR_MODE)
     }
 
     fn sync(&self) -> io::Result<()> {

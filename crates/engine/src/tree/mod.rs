@@ -5,13 +5,25 @@ mod faults;
 mod local;
 
 pub(crate) use faults::{changed, check_size, check_unchanged};
-pub(crate) use local::{KEPT_MODE, LocalDir};
+pub(crate) use local::{KEPT_MODE, LocalDir, LocalTree};
 
 use haul_model::{BlockHash, FileId, Kind, Name, Timestamp};
 use haul_store::{Cleaned, Placement, Publication, SourceId, StaleStages, Verified};
+use haul_sys::Dir;
 use std::fs::File;
 use std::io;
 use std::sync::{Arc, OnceLock};
+
+/// What a directory is made with, until its own mode is set: only its owner can
+/// enter.
+pub(crate) const PRIVATE_DIR_MODE: u32 = 0o700;
+
+/// A kind of storage: it opens the directories that users name.
+pub(crate) trait Tree: Send + Sync {
+    /// The directory at `path`; links on the way are followed, as the user means
+    /// it.
+    fn open(&self, path: &[u8]) -> io::Result<Arc<dyn TreeDir>>;
+}
 
 /// A directory of a tree, held open.
 ///
@@ -24,7 +36,7 @@ use std::sync::{Arc, OnceLock};
 ///   [`TreeDir::stage`], links are renamed into place.
 pub(crate) trait TreeDir: Send + Sync {
     /// All entries but `.` and `..`, in ascending order of their bytes.
-    fn entries(&self) -> io::Result<Vec<(Name, Option<bool>)>>;
+    fn entries(&self) -> io::Result<Vec<TreeEntry>>;
 
     /// What `name` is; `None` if nothing has that name.
     fn stat(&self, name: &Name, follow: bool) -> io::Result<Option<Meta>>;
@@ -41,8 +53,8 @@ pub(crate) trait TreeDir: Send + Sync {
     /// Opens a regular file in this directory for reading.
     fn open_file(&self, name: &Name, follow: bool) -> io::Result<Box<dyn SourceFile>>;
 
-    /// Makes a directory that only its owner can enter until its mode is set.
-    fn make_dir(&self, name: &Name) -> io::Result<()>;
+    /// Makes a directory with `mode`, of which the system may take bits away.
+    fn make_dir(&self, name: &Name, mode: u32) -> io::Result<()>;
 
     /// Makes a symbolic link in one step.
     fn make_symlink(
@@ -93,6 +105,11 @@ pub(crate) trait TreeDir: Send + Sync {
     /// Removes the directory `name`, which must be empty.
     fn remove_dir(&self, name: &Name) -> io::Result<()>;
 
+    /// The directory of this machine, if it is one.
+    fn local(&self) -> Option<&Dir> {
+        None
+    }
+
     /// A number for the file system that this directory is on, which lasts; 0 if
     /// there is none.
     fn volume(&self) -> u64 {
@@ -120,6 +137,18 @@ pub(crate) trait TreeDir: Send + Sync {
 
     /// Makes everything durable that was written to this file system.
     fn sync_all(&self) -> io::Result<()>;
+}
+
+/// An entry of a directory that is listed, with what the listing tells of it.
+#[derive(Debug)]
+pub(crate) struct TreeEntry {
+    pub(crate) name: Name,
+    /// Whether it is a directory itself, and no link to one.
+    pub(crate) is_dir: Option<bool>,
+    /// All of it, where a listing tells so much; links are not followed.
+    pub(crate) meta: Option<Meta>,
+    /// Where it points, if it is a link and the listing tells that.
+    pub(crate) target: Option<Vec<u8>>,
 }
 
 /// What an entry of a tree is, without its name.
