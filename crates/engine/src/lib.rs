@@ -4,6 +4,7 @@
 
 mod agent;
 mod clean;
+mod budget;
 mod control;
 mod copy;
 mod digest;

@@ -34,7 +34,7 @@ const LOCK_ATTEMPTS_MAX: usize = 8;
 /// How long is waited for another process that has the journal: one that is
 /// about to end makes a last checkpoint, and one that was killed while it waited
 /// for the disk keeps its lock until the disk has answered.
-const LOCK_WAIT_MAX: Duration = Duration::from_secs(3);
+pub(crate) const LOCK_WAIT_MAX: Duration = Duration::from_secs(3);
 
 /// How often is looked whether it has ended.
 const LOCK_POLL: Duration = Duration::from_millis(10);

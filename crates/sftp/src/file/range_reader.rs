@@ -66,6 +66,17 @@ impl RangeReader {
         self.end
     }
 
+    /// Asks for the beginning of the range, as far as the window reaches, and
+    /// does not wait: for a reader that is drained later.
+    ///
+    /// # Errors
+    /// Those of the session.
+    pub fn start(&mut self) -> Result<(), SftpError> {
+        self.ask()?;
+        let sent = self.port.flush();
+        sent.map_err(|error| SftpError::of("read", self.file.path(), error))
+    }
+
     /// The next piece in order; `None` at the end.
     ///
     /// # Errors

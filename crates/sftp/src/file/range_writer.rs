@@ -5,6 +5,7 @@ use crate::client::succeeded;
 use crate::codec::{Answer, Request};
 use crate::error::{Cause, SessionError, SftpError};
 use crate::session::{FileRange, Payload, Port};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,15 +17,17 @@ pub struct RangeWriter {
     file: RemoteFile,
     port: Port,
     window: usize,
-    /// Bytes that were sent and not answered.
-    unanswered: usize,
+    /// What was sent and not answered: where, and how many bytes.
+    unanswered: BTreeMap<u64, usize>,
+    /// What that comes to, in bytes.
+    unanswered_len: usize,
     failed: Option<SftpError>,
 }
 
 impl RangeWriter {
     pub(super) fn new(file: RemoteFile, window: usize) -> Self {
         let port = file.client().port();
-        Self { file, port, window, unanswered: 0, failed: None }
+        Self { file, port, window, unanswered: BTreeMap::new(), unanswered_len: 0, failed: None }
     }
 
     /// Sends all of `bytes`, to be written at `offset`. Returns when they are on
@@ -64,20 +67,19 @@ impl RangeWriter {
     }
 
     fn send(&mut self, offset: u64, len: usize, payload: Payload<'_>) -> Result<(), SftpError> {
-        while let Some((len, answer)) = self.port.try_next() {
-            self.take(len, answer);
-        }
-        while self.unanswered > 0 && self.unanswered + len > self.window {
-            let Some((len, answer)) = self.port.next() else { break };
-            self.take(len, answer);
+        self.take_answers();
+        while self.unanswered_len > 0 && self.unanswered_len + len > self.window {
+            let Some((at, answer)) = self.port.next() else { break };
+            self.take(at, answer);
         }
         self.check()?;
         let request = Request::Write { handle: self.file.handle(), offset, len: len as u32 };
-        if let Err(error) = self.port.send(len as u64, &request, payload) {
+        if let Err(error) = self.port.send(offset, &request, payload) {
             self.fail(error.into());
             return self.check();
         }
-        self.unanswered += len;
+        self.unanswered_len += len;
+        self.unanswered.insert(offset, len);
         Ok(())
     }
 
@@ -88,19 +90,44 @@ impl RangeWriter {
         self.check()
     }
 
+    /// Where the first write begins that the server has not answered yet, in
+    /// bytes; `None` if it has answered all. Does not wait.
+    ///
+    /// # Errors
+    /// The first failure of any write.
+    pub fn first_unanswered(&mut self) -> Result<Option<u64>, SftpError> {
+        self.take_answers();
+        self.check()?;
+        Ok(self.unanswered.first_key_value().map(|(at, _)| *at))
+    }
+
+    /// Waits until the server has answered everything so far.
+    ///
+    /// # Errors
+    /// The first failure of any write.
+    pub fn drain(&mut self) -> Result<(), SftpError> {
+        while let Some((at, answer)) = self.port.next() {
+            self.take(at, answer);
+        }
+        self.check()
+    }
+
     /// Waits until the server has answered everything.
     ///
     /// # Errors
     /// The first failure of any write.
     pub fn finish(mut self) -> Result<(), SftpError> {
-        while let Some((len, answer)) = self.port.next() {
-            self.take(len, answer);
-        }
-        self.check()
+        self.drain()
     }
 
-    fn take(&mut self, len: u64, answer: Result<Answer, SessionError>) {
-        self.unanswered -= len as usize;
+    fn take_answers(&mut self) {
+        while let Some((at, answer)) = self.port.try_next() {
+            self.take(at, answer);
+        }
+    }
+
+    fn take(&mut self, at: u64, answer: Result<Answer, SessionError>) {
+        self.unanswered_len -= self.unanswered.remove(&at).unwrap_or(0);
         if let Err(cause) = answer.map_err(Cause::from).and_then(succeeded) {
             self.fail(cause);
         }

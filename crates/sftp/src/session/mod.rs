@@ -112,6 +112,11 @@ impl Session {
         &self.client
     }
 
+    /// Ends the session at once. Whoever waits in it is told so.
+    pub fn stop(&self) {
+        self.client.shared().end(SessionError::Stopped);
+    }
+
     /// Ends the session in order: what was asked is not waited for.
     ///
     /// # Errors

@@ -1,0 +1,70 @@
+//! A number of bytes that the threads of a job share: what content may be in
+//! memory at the same time.
+
+use crate::dirs::lock;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+/// Bytes that are handed out and come back.
+pub(crate) struct Budget {
+    free: Mutex<usize>,
+    freed: Condvar,
+}
+
+/// Bytes that were handed out; they come back when this is dropped.
+pub(crate) struct Share {
+    budget: Arc<Budget>,
+    len: usize,
+}
+
+impl Budget {
+    pub(crate) fn new(len: usize) -> Arc<Self> {
+        Arc::new(Self { free: Mutex::new(len), freed: Condvar::new() })
+    }
+
+    /// Waits for `len` bytes, which must be no more than there are in all.
+    /// Whoever waits must hold no share that others wait for.
+    pub(crate) fn take(self: &Arc<Self>, len: usize) -> Share {
+        let mut free = lock(&self.free);
+        while *free < len {
+            free = self.freed.wait(free).unwrap_or_else(PoisonError::into_inner);
+        }
+        *free -= len;
+        Share { budget: Arc::clone(self), len }
+    }
+
+    /// `len` bytes, if they are free now.
+    pub(crate) fn try_take(self: &Arc<Self>, len: usize) -> Option<Share> {
+        let mut free = lock(&self.free);
+        *free = free.checked_sub(len)?;
+        Some(Share { budget: Arc::clone(self), len })
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        *lock(&self.budget.free) += self.len;
+        self.budget.freed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn who_waits_gets_what_others_give_back() {
+        let budget = Budget::new(10);
+        let first = budget.take(7);
+        assert!(budget.try_take(4).is_none());
+        let second = budget.try_take(3);
+        assert!(second.is_some());
+        std::thread::scope(|scope| {
+            let waiter = scope.spawn(|| drop(budget.take(10)));
+            std::thread::sleep(Duration::from_millis(20));
+            assert!(!waiter.is_finished(), "it took what was not there");
+            drop((first, second));
+        });
+        assert!(budget.try_take(10).is_some());
+    }
+}

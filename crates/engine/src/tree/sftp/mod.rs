@@ -1,0 +1,456 @@
+//! The tree of a host's SFTP server, for hosts that have no haul.
+//!
+//! There are no handles of directories in that protocol: a directory is a path,
+//! and each operation sends one. So what the other tree promises of links that
+//! are planted while a job runs can't be kept here, see `docs/sftp.md`. All the
+//! rest of the contract is: no link that stands below a destination is followed,
+//! nothing appears under a name before it is whole.
+
+mod host;
+mod source;
+mod stage;
+
+pub(crate) use host::{Lost, SftpHost};
+
+use super::{
+    KEPT_MODE, Meta, MetaKind, SourceFile, StagedFile, Tree, TreeDir, TreeEntry,
+};
+use crate::dirs::lock;
+use crate::words;
+use haul_model::{BlockHash, FileId, Name, Timestamp};
+use haul_sftp::{Attrs, DirEntry, Extension, FileType, Later, SftpError, StatusCode, Times};
+use haul_store::{Placement, Publication, SourceId, stage_name};
+use source::SftpSource;
+use stage::SftpStage;
+use std::collections::HashMap;
+use std::io;
+use std::sync::{Arc, Mutex};
+
+/// Entries of a directory at the destination that are remembered from one
+/// listing; of a larger one each is asked about by itself.
+const LISTED_MAX: usize = 1 << 16;
+
+/// The tree of a host.
+pub(crate) struct SftpTree {
+    host: Arc<SftpHost>,
+    /// What the job writes to: what stands in a directory is looked at once, for
+    /// all that comes into it.
+    is_destination: bool,
+}
+
+impl SftpTree {
+    /// The tree that a job reads.
+    pub(crate) fn source(host: &Arc<SftpHost>) -> Self {
+        Self { host: Arc::clone(host), is_destination: false }
+    }
+
+    /// The tree that a job writes to.
+    pub(crate) fn destination(host: &Arc<SftpHost>) -> Self {
+        Self { host: Arc::clone(host), is_destination: true }
+    }
+}
+
+impl Tree for SftpTree {
+    fn open(&self, path: &[u8]) -> io::Result<Arc<dyn TreeDir>> {
+        let host = &self.host;
+        let path = match words::without_tilde(path) {
+            b"" => b".",
+            path => path,
+        };
+        let attrs = host.io(host.client().stat(path))?;
+        if attrs.file_type() != Some(FileType::Dir) {
+            return Err(io::ErrorKind::NotADirectory.into());
+        }
+        let real = host.io(host.client().real_path(path))?.into_vec();
+        Ok(SftpDir::new(host, real, Some(attrs), None, self.is_destination))
+    }
+}
+
+/// A directory of a host, known by its path.
+pub(crate) struct SftpDir {
+    host: Arc<SftpHost>,
+    /// As the server resolved it, below the root without links.
+    path: Vec<u8>,
+    id: FileId,
+    /// What it is, as far as a listing or the server has told.
+    attrs: Option<Attrs>,
+    /// It was made by this job, and this is how that goes.
+    made: Option<Later>,
+    is_destination: bool,
+    known: Mutex<Known>,
+}
+
+/// What is known of the entries of a directory.
+#[derive(Default)]
+struct Known {
+    /// At a source: the directories that were listed.
+    dirs: HashMap<Name, Attrs>,
+    /// At a destination: all that was there when it was first asked.
+    there: Option<Arc<There>>,
+    /// Directories that this job makes.
+    made: HashMap<Name, Later>,
+}
+
+/// What stood in a directory of the destination.
+enum There {
+    All(HashMap<Name, Attrs>),
+    /// More than are remembered.
+    TooMany,
+}
+
+impl SftpDir {
+    fn new(
+        host: &Arc<SftpHost>,
+        path: Vec<u8>,
+        attrs: Option<Attrs>,
+        made: Option<Later>,
+        is_destination: bool,
+    ) -> Arc<dyn TreeDir> {
+        let id = host.id_of(&path);
+        let known = Known {
+            // Nothing is in it that this job has not put there.
+            there: made.as_ref().map(|_| Arc::new(There::All(HashMap::new()))),
+            ..Known::default()
+        };
+        let host = Arc::clone(host);
+        Arc::new(Self { host, path, id, attrs, made, is_destination, known: Mutex::new(known) })
+    }
+
+    /// The path of `name` in it.
+    pub(crate) fn path_of(&self, name: &[u8]) -> Vec<u8> {
+        let slash: &[u8] = if self.path.ends_with(b"/") { b"" } else { b"/" };
+        [&*self.path, slash, name].concat()
+    }
+
+    /// The host that it is on.
+    pub(crate) fn host(&self) -> &Arc<SftpHost> {
+        &self.host
+    }
+
+    fn list(&self) -> io::Result<Vec<DirEntry>> {
+        self.ready()?;
+        self.host.io(self.host.client().list(&self.path))
+    }
+
+    /// What stood in it when it was first asked.
+    fn there(&self) -> io::Result<Arc<There>> {
+        if let Some(there) = &lock(&self.known).there {
+            return Ok(Arc::clone(there));
+        }
+        let listed = self.list()?;
+        let there = if listed.len() > LISTED_MAX {
+            There::TooMany
+        } else {
+            There::All(listed.into_iter().map(|entry| (entry.name, entry.attrs)).collect())
+        };
+        let there = Arc::new(there);
+        lock(&self.known).there = Some(Arc::clone(&there));
+        Ok(there)
+    }
+
+    /// The attributes of `name` itself; `None` if nothing has that name.
+    fn attrs_of(&self, name: &Name) -> io::Result<Option<Attrs>> {
+        if self.is_destination
+            && let There::All(there) = &*self.there()?
+        {
+            return match there.get(name) {
+                Some(attrs) if is_whole(attrs) => Ok(Some(*attrs)),
+                Some(_) => self.ask(name, false),
+                None => Ok(None),
+            };
+        }
+        if let Some(attrs) = lock(&self.known).dirs.get(name) {
+            return Ok(Some(*attrs));
+        }
+        self.ask(name, false)
+    }
+
+    /// What the server says of `name` now.
+    fn ask(&self, name: &Name, follow: bool) -> io::Result<Option<Attrs>> {
+        self.ready()?;
+        let (client, path) = (self.host.client(), self.path_of(name.as_bytes()));
+        let attrs = if follow { client.stat(&path) } else { client.lstat(&path) };
+        match attrs {
+            Err(error) if error.status() == Some(StatusCode::NoSuchFile) => Ok(None),
+            attrs => self.host.io(attrs).map(Some),
+        }
+    }
+
+    fn meta(&self, name: &[u8], attrs: &Attrs) -> io::Result<Meta> {
+        let mut meta = meta_of(attrs)?;
+        meta.id = Some(self.host.id_of(&self.path_of(name)));
+        Ok(meta)
+    }
+
+    /// Gives a link that was made under a private name its own.
+    fn publish_link(&self, temp: &[u8], path: &[u8], replace: bool) -> Result<(), SftpError> {
+        let client = self.host.client();
+        if replace && client.has(Extension::PosixRename) {
+            return client.rename_over(temp, path);
+        }
+        if replace {
+            client.remove_file(path)?;
+        }
+        client.rename(temp, path)
+    }
+}
+
+impl TreeDir for SftpDir {
+    fn entries(&self) -> io::Result<Vec<TreeEntry>> {
+        let mut listed = self.list()?;
+        listed.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        let is_link = |entry: &DirEntry| entry.attrs.file_type() == Some(FileType::Symlink);
+        let links = listed.iter().filter(|entry| is_link(entry));
+        let links: Vec<Vec<u8>> = links.map(|link| self.path_of(link.name.as_bytes())).collect();
+        let mut targets = self.host.client().read_links(&links).into_iter();
+        let mut known = lock(&self.known);
+        let mut entries = Vec::with_capacity(listed.len());
+        for entry in listed {
+            let target = if is_link(&entry) { targets.next() } else { None };
+            let DirEntry { name, attrs } = entry;
+            let kind = attrs.file_type();
+            if kind == Some(FileType::Dir) && !self.is_destination {
+                known.dirs.insert(name.clone(), attrs);
+            }
+            let meta = if is_whole(&attrs) { self.meta(name.as_bytes(), &attrs).ok() } else { None };
+            let target = match target {
+                // Whoever needs it asks again, and is told what is wrong.
+                Some(Err(error)) => {
+                    self.host.look_at(&error);
+                    None
+                }
+                Some(Ok(target)) => Some(target.into_vec()),
+                None => None,
+            };
+            let is_dir = kind.map(|kind| kind == FileType::Dir);
+            entries.push(TreeEntry { name, is_dir, meta, target });
+        }
+        Ok(entries)
+    }
+
+    fn stat(&self, name: &Name, follow: bool) -> io::Result<Option<Meta>> {
+        let attrs = if follow { self.ask(name, true)? } else { self.attrs_of(name)? };
+        attrs.map(|attrs| self.meta(name.as_bytes(), &attrs)).transpose()
+    }
+
+    fn stat_self(&self) -> io::Result<Meta> {
+        let mut meta = match &self.attrs {
+            Some(attrs) => meta_of(attrs)?,
+            None if self.made.is_some() => Meta {
+                kind: MetaKind::Dir,
+                mode: super::PRIVATE_DIR_MODE,
+                mtime: Timestamp { secs: 0, nanos: 0 },
+                id: None,
+            },
+            None => meta_of(&self.host.io(self.host.client().stat(&self.path))?)?,
+        };
+        meta.id = Some(self.id);
+        Ok(meta)
+    }
+
+    fn read_link(&self, name: &Name) -> io::Result<Vec<u8>> {
+        let target = self.host.client().read_link(&self.path_of(name.as_bytes()));
+        self.host.io(target).map(<[u8]>::into_vec)
+    }
+
+    fn open_dir(&self, name: &Name, follow: bool) -> io::Result<Arc<dyn TreeDir>> {
+        let path = self.path_of(name.as_bytes());
+        if let Some(made) = lock(&self.known).made.get(name) {
+            let made = Some(made.clone());
+            return Ok(Self::new(&self.host, path, None, made, self.is_destination));
+        }
+        let mut attrs = self.attrs_of(name)?.ok_or(io::ErrorKind::NotFound)?;
+        let mut real = path;
+        if follow && attrs.file_type() == Some(FileType::Symlink) {
+            attrs = self.ask(name, true)?.ok_or(io::ErrorKind::NotFound)?;
+            real = self.host.io(self.host.client().real_path(&real))?.into_vec();
+        }
+        if attrs.file_type() != Some(FileType::Dir) {
+            return Err(io::ErrorKind::NotADirectory.into());
+        }
+        Ok(Self::new(&self.host, real, Some(attrs), None, self.is_destination))
+    }
+
+    fn open_file(&self, name: &Name, _follow: bool) -> io::Result<Box<dyn SourceFile>> {
+        let path = self.path_of(name.as_bytes());
+        Ok(Box::new(SftpSource::open(&self.host, &path)?))
+    }
+
+    fn make_dir(&self, name: &Name, mode: u32) -> io::Result<()> {
+        if self.attrs_of(name)?.is_some() {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        self.ready()?;
+        let path = self.path_of(name.as_bytes());
+        let made = self.host.io(self.host.client().make_dir_later(&path, mode))?;
+        lock(&self.known).made.insert(name.clone(), made);
+        Ok(())
+    }
+
+    fn make_symlink(
+        &self,
+        target: &[u8],
+        name: &Name,
+        mtime: Timestamp,
+        placement: Placement,
+    ) -> io::Result<Publication> {
+        self.ready()?;
+        let client = self.host.client();
+        let path = self.path_of(name.as_bytes());
+        let set_time = |path: &[u8]| {
+            if client.has(Extension::Lsetstat) {
+                // A time that can't be set is no reason to have no link.
+                let attrs = Attrs { times: Some(times_of(mtime)), ..Attrs::default() };
+                if let Err(error) = client.set_link_attrs(path, attrs) {
+                    self.host.look_at(&error);
+                }
+            }
+        };
+        if placement != Placement::Replace {
+            let made = client.make_symlink(target, &path);
+            match made {
+                Ok(()) => {
+                    set_time(&path);
+                    return Ok(Publication::Published);
+                }
+                Err(error) => {
+                    self.host.look_at(&error);
+                    if self.ask(name, false)?.is_none() {
+                        return self.host.io(Err(error));
+                    }
+                    if placement == Placement::Keep {
+                        return Ok(Publication::Kept);
+                    }
+                }
+            }
+        }
+        let temp = self.path_of(stage_name().as_bytes());
+        self.host.io(client.make_symlink(target, &temp))?;
+        set_time(&temp);
+        let published = self.publish_link(&temp, &path, true);
+        if published.is_err() {
+            // What is wrong was told by the first error.
+            let _ = client.remove_file(&temp);
+        }
+        self.host.io(published).map(|()| Publication::Published)
+    }
+
+    fn stage(&self) -> io::Result<Box<dyn StagedFile>> {
+        self.ready()?;
+        Ok(Box::new(SftpStage::create(&self.host, &self.path)?))
+    }
+
+    fn can_resume(&self, name: &Name, source: &SourceId) -> bool {
+        stage::can_resume(&self.host, &self.path, name, source)
+    }
+
+    fn resume(
+        &self,
+        name: &Name,
+        source: &SourceId,
+    ) -> io::Result<(Box<dyn StagedFile>, Vec<BlockHash>)> {
+        self.ready()?;
+        let (stage, blocks) = SftpStage::resume(&self.host, &self.path, name, source)?;
+        Ok((Box::new(stage), blocks))
+    }
+
+    fn remove_leftovers(&self, name: &Name, source: &SourceId) {
+        stage::remove_leftovers(&self.host, &self.path, name, source);
+    }
+
+    fn remove_file(&self, name: &Name) -> io::Result<()> {
+        self.host.io(self.host.client().remove_file(&self.path_of(name.as_bytes())))
+    }
+
+    fn remove_dir(&self, name: &Name) -> io::Result<()> {
+        self.host.io(self.host.client().remove_dir(&self.path_of(name.as_bytes())))
+    }
+
+    fn set_file_mode(&self, name: &Name, mode: u32) -> io::Result<()> {
+        let attrs = Attrs::with_mode(mode & KEPT_MODE);
+        self.host.io(self.host.client().set_attrs(&self.path_of(name.as_bytes()), attrs))
+    }
+
+    fn sync_file(&self, name: &Name) -> io::Result<()> {
+        let client = self.host.client();
+        if !client.has(Extension::Fsync) {
+            return Ok(());
+        }
+        let path = self.path_of(name.as_bytes());
+        self.host.io(client.open(&path, haul_sftp::OpenFlags::Write, None).and_then(|f| f.sync()))
+    }
+
+    fn set_meta(&self, mode: u32, mtime: Timestamp) -> io::Result<()> {
+        self.ready()?;
+        let now = self.attrs.and_then(|attrs| attrs.mode).unwrap_or(0) & 0o7777;
+        let mode = (mode & KEPT_MODE) | (now & !KEPT_MODE);
+        let times = Some(times_of(mtime));
+        let attrs = Attrs { mode: Some(mode), times, ..Attrs::default() };
+        self.host.io(self.host.client().set_attrs(&self.path, attrs))
+    }
+
+    fn make_writable(&self) -> io::Result<()> {
+        let Some(mode) = self.attrs.and_then(|attrs| attrs.mode) else { return Ok(()) };
+        let needed = super::PRIVATE_DIR_MODE;
+        if mode & needed == needed {
+            return Ok(());
+        }
+        let attrs = Attrs::with_mode((mode & 0o7777) | needed);
+        self.host.io(self.host.client().set_attrs(&self.path, attrs))
+    }
+
+    /// The names can't be made durable through this protocol; what `--sync`
+    /// promises less by that is told when the job begins.
+    fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn syncs_as_a_whole(&self) -> bool {
+        false
+    }
+
+    fn sync_all(&self) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn remote(&self) -> Option<&SftpDir> {
+        Some(self)
+    }
+
+    fn ready(&self) -> io::Result<()> {
+        match &self.made {
+            None => Ok(()),
+            Some(made) => self.host.io(made.wait()),
+        }
+    }
+}
+
+/// Whether a listing has told all that is needed.
+fn is_whole(attrs: &Attrs) -> bool {
+    attrs.times.is_some()
+        && attrs.file_type().is_some_and(|kind| kind != FileType::File || attrs.size.is_some())
+}
+
+fn meta_of(attrs: &Attrs) -> io::Result<Meta> {
+    let untold = |what| io::Error::other(format!("the server does not tell {what}"));
+    let kind = match attrs.file_type().ok_or_else(|| untold("what it is"))? {
+        FileType::File => MetaKind::File { size: attrs.size.ok_or_else(|| untold("its size"))? },
+        FileType::Dir => MetaKind::Dir,
+        FileType::Symlink => MetaKind::Symlink,
+        FileType::Special => MetaKind::Special,
+    };
+    let times = attrs.times.ok_or_else(|| untold("when it was modified"))?;
+    let mtime = Timestamp { secs: times.modified.into(), nanos: 0 };
+    Ok(Meta { kind, mode: attrs.mode.unwrap_or(0) & 0o7777, mtime, id: None })
+}
+
+/// `mtime` as far as the protocol takes it: whole seconds from 1970 to 2106.
+pub(crate) fn kept(mtime: Timestamp) -> Timestamp {
+    Timestamp { secs: mtime.secs.clamp(0, u32::MAX.into()), nanos: 0 }
+}
+
+/// The times that a file with `mtime` gets.
+pub(crate) fn times_of(mtime: Timestamp) -> Times {
+    let secs = u32::try_from(kept(mtime).secs).unwrap_or(0);
+    Times { accessed: secs, modified: secs }
+}

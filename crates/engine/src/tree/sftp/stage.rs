@@ -1,0 +1,409 @@
+//! A file on its way to a host: staged under a private name in the directory
+//! where it is to appear, and renamed when the server has confirmed all of it.
+//!
+//! 1. What is on record in the journal, which is on this machine, the server has
+//!    confirmed as written, and what is committed there as durable.
+//! 2. A stage that is continued has the last block of its record, read back from
+//!    the server.
+
+use super::source::SftpStream;
+use super::{SftpHost, times_of};
+use crate::dirs::lock;
+use crate::tree::{ContentStream, KEPT_MODE, SealedFile, StagedFile};
+use haul_model::{BLOCK_LEN, BlockHash, Name, Timestamp};
+use haul_sftp::{
+    Attrs, Extension, FileType, OpenFlags, RangeWriter, RemoteFile, SftpError, StatusCode,
+};
+use haul_store::{
+    Placement, Publication, RemoteJournal, RemoteNames, SourceId, Verified, stage_name,
+};
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// Content of one file on its way to the server in one session, in bytes.
+const WINDOW_LEN: usize = 16 << 20;
+
+/// Blocks that are put on record before the server is asked to make them
+/// durable, and the time that has to pass besides. It does nothing else for this
+/// session meanwhile, so this is rarer than on a file system of this machine.
+const CHECKPOINT_BLOCKS: u64 = 64;
+const CHECKPOINT_EVERY: Duration = Duration::from_secs(15);
+
+/// What a stage is made with, until its own mode is set.
+const PRIVATE_MODE: u32 = 0o600;
+
+/// A file that is being written.
+pub(super) struct SftpStage {
+    open: Open,
+    /// One for each session; blocks take turns.
+    writers: Vec<Mutex<RangeWriter>>,
+    record: Option<Mutex<Record>>,
+}
+
+/// The stage's files on the server. Dropped before it has its name, it is
+/// removed there, unless it can be continued.
+struct Open {
+    host: Arc<SftpHost>,
+    dir: Vec<u8>,
+    path: Vec<u8>,
+    /// The same file in each session.
+    files: Vec<RemoteFile>,
+    keep: bool,
+    is_published: bool,
+}
+
+/// The journal of a stage that can be continued.
+struct Record {
+    journal: RemoteJournal,
+    /// Blocks whose writing the server has not confirmed yet.
+    sent: VecDeque<BlockHash>,
+    checked_at: Instant,
+    keeps_durable: bool,
+}
+
+fn names(host: &SftpHost, dir: &[u8], name: &Name, source: &SourceId) -> RemoteNames {
+    RemoteNames::of(&host.place(dir), name, source)
+}
+
+/// Whether an earlier copy has left something to continue.
+pub(super) fn can_resume(host: &SftpHost, dir: &[u8], name: &Name, source: &SourceId) -> bool {
+    let names = names(host, dir, name, source);
+    host.journals.as_ref().is_some_and(|journals| RemoteJournal::exists(journals, &names))
+}
+
+/// Removes what an earlier copy has left.
+pub(super) fn remove_leftovers(host: &SftpHost, dir: &[u8], name: &Name, source: &SourceId) {
+    if can_resume(host, dir, name, source) {
+        let names = names(host, dir, name, source);
+        // What is not there any more is gone as it should be.
+        let _ = host.client().remove_file(&join(dir, names.stage.as_bytes()));
+        if let Some(journals) = &host.journals {
+            RemoteJournal::remove(journals, &names);
+        }
+    }
+}
+
+impl SftpStage {
+    /// Begins a file in `dir`.
+    pub(super) fn create(host: &Arc<SftpHost>, dir: &[u8]) -> io::Result<Self> {
+        let path = join(dir, stage_name().as_bytes());
+        let open = Open::create(host, dir, path)?;
+        Ok(Self::of(open, None))
+    }
+
+    /// Begins or continues the file `name` in `dir`, a copy of `source`.
+    pub(super) fn resume(
+        host: &Arc<SftpHost>,
+        dir: &[u8],
+        name: &Name,
+        source: &SourceId,
+    ) -> io::Result<(Self, Vec<BlockHash>)> {
+        let journals = host.journals.as_ref().ok_or(io::ErrorKind::Unsupported)?;
+        let names = names(host, dir, name, source);
+        let keeps_durable = host.client().has(Extension::Fsync);
+        let (mut journal, mut blocks) =
+            RemoteJournal::open(journals, &names, source, keeps_durable)?;
+        let path = join(dir, names.stage.as_bytes());
+        let there = match Open::existing(host, dir, path.clone()) {
+            Ok(open) => Some(open),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(error),
+        };
+        let mut open = match there {
+            Some(open) if open.has_last(&blocks, source)? => open,
+            there => {
+                blocks.clear();
+                journal.restart(source)?;
+                if let Some(there) = there {
+                    // It may be another's, from another machine, or damaged.
+                    drop(there);
+                    host.io(host.client().remove_file(&path))?;
+                }
+                check_room(host, dir, source.size)?;
+                Open::create(host, dir, path)?
+            }
+        };
+        open.keep = true;
+        // What lies beyond the last block on record is not known to be right.
+        let known = blocks.len() as u64 * BLOCK_LEN;
+        for len in [known, source.size] {
+            host.io(open.files[0].set_attrs(Attrs { size: Some(len), ..Attrs::default() }))?;
+        }
+        let sent = VecDeque::new();
+        let record = Record { journal, sent, checked_at: Instant::now(), keeps_durable };
+        Ok((Self::of(open, Some(record)), blocks))
+    }
+
+    fn of(open: Open, record: Option<Record>) -> Self {
+        let writers = open.files.iter().map(|file| Mutex::new(file.writer(WINDOW_LEN))).collect();
+        Self { open, writers, record: record.map(Mutex::new) }
+    }
+
+    /// Who writes what begins at `offset`.
+    fn writer(&self, offset: u64) -> &Mutex<RangeWriter> {
+        &self.writers[(offset / BLOCK_LEN % self.writers.len() as u64) as usize]
+    }
+
+    /// Waits until the server has confirmed all that was written.
+    fn drain(&self) -> io::Result<()> {
+        for writer in &self.writers {
+            self.open.written(lock(writer).drain())?;
+        }
+        Ok(())
+    }
+
+    /// Up to where the server has confirmed everything, in bytes.
+    fn confirmed(&self) -> io::Result<u64> {
+        let mut confirmed = u64::MAX;
+        for writer in &self.writers {
+            let first = self.open.written(lock(writer).first_unanswered())?;
+            confirmed = confirmed.min(first.unwrap_or(u64::MAX));
+        }
+        Ok(confirmed)
+    }
+
+    /// Puts on record what is confirmed, and has it made durable if that is due
+    /// or `at_once`.
+    fn keep_record(&self, record: &mut Record, at_once: bool) -> io::Result<()> {
+        let confirmed = self.confirmed()?;
+        while !record.sent.is_empty() && (record.journal.blocks() + 1) * BLOCK_LEN <= confirmed {
+            let block = record.sent.pop_front().expect("just seen");
+            record.journal.append(block)?;
+        }
+        let open = record.journal.blocks() - record.journal.committed();
+        let due = open >= CHECKPOINT_BLOCKS && record.checked_at.elapsed() >= CHECKPOINT_EVERY;
+        if record.keeps_durable && open > 0 && (due || at_once) {
+            let claimed = record.journal.claim();
+            // Each session's server has a file of its own open: what one wrote,
+            // the other makes durable, for it is the same file.
+            self.open.host.io(self.open.files[0].sync())?;
+            record.journal.commit(&claimed)?;
+            record.checked_at = Instant::now();
+        }
+        Ok(())
+    }
+}
+
+impl StagedFile for SftpStage {
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.open.written(lock(self.writer(offset)).write_at(bytes, offset))
+    }
+
+    fn write_from(&self, source: &File, range: Range<u64>) -> Option<io::Result<()>> {
+        let mut at = range.start;
+        while at < range.end {
+            let end = range.end.min((at / BLOCK_LEN + 1) * BLOCK_LEN);
+            let written = lock(self.writer(at)).write_from(source, at..end);
+            if let Err(error) = self.open.written(written) {
+                return Some(Err(error));
+            }
+            at = end;
+        }
+        Some(Ok(()))
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.drain()?;
+        let attrs = Attrs { size: Some(len), ..Attrs::default() };
+        self.open.host.io(self.open.files[0].set_attrs(attrs))
+    }
+
+    fn local(&self) -> Option<&File> {
+        None
+    }
+
+    fn record(&self, block: BlockHash) -> io::Result<()> {
+        let Some(record) = &self.record else { return Ok(()) };
+        let mut record = lock(record);
+        record.sent.push_back(block);
+        self.keep_record(&mut record, false)
+    }
+
+    fn discard(mut self: Box<Self>) {
+        self.give_up();
+    }
+
+    fn seal(
+        self: Box<Self>,
+        _proof: Verified,
+        mode: u32,
+        mtime: Timestamp,
+    ) -> io::Result<Box<dyn SealedFile>> {
+        self.drain()?;
+        let (host, file) = (&self.open.host, &self.open.files[0]);
+        let times = Some(times_of(mtime));
+        let attrs = Attrs { mode: Some(mode & KEPT_MODE), times, ..Attrs::default() };
+        host.io(file.set_attrs(attrs))?;
+        Ok(Box::new(SftpSealed { stage: *self }))
+    }
+}
+
+impl SftpStage {
+    fn give_up(&mut self) {
+        self.open.keep = false;
+        if let Some(record) = &self.record {
+            lock(record).journal.forget();
+        }
+    }
+}
+
+impl Drop for SftpStage {
+    fn drop(&mut self) {
+        let Some(record) = &self.record else { return };
+        let mut record = lock(record);
+        if self.open.keep {
+            // Whether that works or not: what is on record is confirmed.
+            let _ = self.drain().and_then(|()| self.keep_record(&mut record, true));
+        }
+        if record.journal.blocks() == 0 {
+            self.open.keep = false;
+        }
+    }
+}
+
+/// A file that is whole on the server, and lacks its name.
+struct SftpSealed {
+    stage: SftpStage,
+}
+
+impl SealedFile for SftpSealed {
+    fn start_write_back(&self) {}
+
+    fn sync(&self) -> io::Result<()> {
+        let Open { host, files, .. } = &self.stage.open;
+        // Where it can't be done, that was told when the job began.
+        if host.client().has(Extension::Fsync) { host.io(files[0].sync()) } else { Ok(()) }
+    }
+
+    /// What the server reads is up to the server.
+    fn forget_cached(&self) {}
+
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        let Open { host, files, .. } = &self.stage.open;
+        host.io(files[0].read_at(buf, offset))
+    }
+
+    fn stream(&self, range: Range<u64>) -> Option<Box<dyn ContentStream + '_>> {
+        let Open { host, files, .. } = &self.stage.open;
+        Some(Box::new(SftpStream::new(host, files, range)))
+    }
+
+    fn discard(mut self: Box<Self>) {
+        self.stage.give_up();
+    }
+
+    fn publish(self: Box<Self>, name: &Name, placement: Placement) -> io::Result<Publication> {
+        let mut stage = self.stage;
+        let open = &mut stage.open;
+        let path = join(&open.dir, name.as_bytes());
+        let publication = open.host.publish(&open.path, &path, placement)?;
+        if publication == Publication::Published {
+            open.is_published = true;
+        }
+        stage.give_up();
+        Ok(publication)
+    }
+}
+
+impl Open {
+    fn create(host: &Arc<SftpHost>, dir: &[u8], path: Vec<u8>) -> io::Result<Self> {
+        let first = host.client().open(&path, OpenFlags::CreateNewReadable, Some(PRIVATE_MODE));
+        let first = host.io(first)?;
+        Self::in_all_sessions(host, dir, path, first)
+    }
+
+    /// What an earlier copy has left; it may have its final mode already.
+    fn existing(host: &Arc<SftpHost>, dir: &[u8], path: Vec<u8>) -> io::Result<Self> {
+        let client = host.client();
+        let is_file = host.io(client.lstat(&path))?.file_type() == Some(FileType::File);
+        if !is_file {
+            return Err(io::Error::other("what stands in the place of an interrupted copy is no file"));
+        }
+        let first = match client.open(&path, OpenFlags::ReadWrite, None) {
+            Err(error) if error.status() == Some(StatusCode::PermissionDenied) => {
+                host.io(client.set_attrs(&path, Attrs::with_mode(PRIVATE_MODE)))?;
+                client.open(&path, OpenFlags::ReadWrite, None)
+            }
+            opened => opened,
+        };
+        Self::in_all_sessions(host, dir, path, host.io(first)?)
+    }
+
+    fn in_all_sessions(
+        host: &Arc<SftpHost>,
+        dir: &[u8],
+        path: Vec<u8>,
+        first: RemoteFile,
+    ) -> io::Result<Self> {
+        let (host, dir) = (Arc::clone(host), dir.to_vec());
+        let mut open =
+            Self { host, dir, path, files: vec![first], keep: false, is_published: false };
+        for client in &open.host.clients()[1..] {
+            let file = open.host.io(client.open(&open.path, OpenFlags::ReadWrite, None))?;
+            open.files.push(file);
+        }
+        Ok(open)
+    }
+
+    /// Whether the last of `blocks` is what the server has there, in a file that
+    /// is as long as such a stage is.
+    fn has_last(&self, blocks: &[BlockHash], source: &SourceId) -> io::Result<bool> {
+        let Some((last, before)) = blocks.split_last() else { return Ok(false) };
+        let index = before.len() as u64;
+        if self.host.io(self.files[0].attrs())?.size != Some(source.size) {
+            return Ok(false);
+        }
+        let mut block = vec![0; BLOCK_LEN as usize];
+        let read = self.host.io(self.files[0].read_at(&mut block, index * BLOCK_LEN))?;
+        Ok(read == block.len() && BlockHash::of(index, &block) == *last)
+    }
+
+    /// What came of a writing: a server has no word for a full disk, but often
+    /// tells how much room there is.
+    fn written(&self, result: Result<(), SftpError>) -> io::Result<()> {
+        match result {
+            Err(error) if error.status() == Some(StatusCode::Failure) => {
+                match self.host.room(&self.dir) {
+                    Some(room) if room < FULL_LEN => Err(io::Error::new(
+                        io::ErrorKind::StorageFull,
+                        "no space is left on the host",
+                    )),
+                    _ => self.host.io(Err(error)),
+                }
+            }
+            result => self.host.io(result),
+        }
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        if !self.keep && !self.is_published {
+            // In a session that has ended it stays, and so do others.
+            let _ = self.host.client().remove_file(&self.path);
+        }
+    }
+}
+
+/// Room on a host, in bytes, below which a write that fails has found it full.
+const FULL_LEN: u64 = 1 << 20;
+
+/// Whether a file of `len` bytes finds room, where the server tells.
+fn check_room(host: &SftpHost, dir: &[u8], len: u64) -> io::Result<()> {
+    match host.room(dir) {
+        Some(room) if room < len => Err(io::Error::new(
+            io::ErrorKind::StorageFull,
+            format!("the file has {len} bytes, and the host has room for {room}"),
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
+    let slash: &[u8] = if dir.ends_with(b"/") { b"" } else { b"/" };
+    [dir, slash, name].concat()
+}

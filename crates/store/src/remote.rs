@@ -1,0 +1,229 @@
+//! The journal of a large file that is on its way to a host without haul: the
+//! stage is there, the journal here, in a directory of the user's own.
+//!
+//! What the host has been told to make durable is committed, as for a stage on
+//! this machine. This machine can't know whether the host was started anew since
+//! then. So where the host can be told to make files durable, only what is
+//! committed is believed; where it can't, all records are, and what it has lost
+//! shows if it lost the last of them.
+
+use crate::journal::{BootId, CommitPoint, Journal, SourceId};
+use crate::partial::{LOCK_WAIT_MAX, lock_journal};
+use crate::private::{Names, private_name};
+use haul_model::{BlockHash, Name};
+use haul_sys::Dir;
+use std::fs::File;
+use std::io;
+use std::sync::Arc;
+
+/// The names under which a large file is on its way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RemoteNames {
+    /// Of the stage, in the directory where the file is to appear.
+    pub stage: String,
+    /// Of the journal here.
+    journal: String,
+}
+
+impl RemoteNames {
+    /// For the file `name` in the directory that `place` stands for: a text that
+    /// tells it from every other directory of every host.
+    pub fn of(place: &[u8], name: &Name, source: &SourceId) -> Self {
+        let stage = Names::of(name, source).part;
+        let place = blake3::hash(place).to_hex();
+        Self { journal: format!("{}-{stage}.journal", &place[..32]), stage }
+    }
+}
+
+/// A name for a stage that only its own process knows.
+pub fn stage_name() -> String {
+    private_name()
+}
+
+/// A journal of a stage on another machine, locked. Dropped, it stays, unless it
+/// says nothing.
+#[derive(Debug)]
+pub struct RemoteJournal {
+    dir: Arc<Dir>,
+    name: String,
+    journal: Journal,
+    /// The journal's file, whose lock is held as long as it is open.
+    file: File,
+    boot: BootId,
+    keep: bool,
+}
+
+/// What the next commit will claim.
+#[derive(Debug)]
+pub struct Claimed(CommitPoint);
+
+impl RemoteJournal {
+    /// Whether an earlier copy has left one in `dir`.
+    pub fn exists(dir: &Dir, names: &RemoteNames) -> bool {
+        dir.has_private(&names.journal)
+    }
+
+    /// Removes what an earlier copy has left, unless another process has it.
+    pub fn remove(dir: &Dir, names: &RemoteNames) {
+        if let Ok(_held) = lock_journal(dir, &names.journal, std::time::Duration::ZERO) {
+            let _ = dir.remove_private(&names.journal);
+        }
+    }
+
+    /// Opens or begins the journal in `dir`; gives the hashes of the blocks that
+    /// are there and can be believed. `keeps_durable` says that the host can be
+    /// told to make files durable.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::ResourceBusy`] while another process on this machine
+    /// writes the same file; else those of opening and writing.
+    pub fn open(
+        dir: &Arc<Dir>,
+        names: &RemoteNames,
+        source: &SourceId,
+        keeps_durable: bool,
+    ) -> io::Result<(Self, Vec<BlockHash>)> {
+        let file = lock_journal(dir, &names.journal, LOCK_WAIT_MAX)?;
+        // No two sessions are one boot where what is not committed may be lost.
+        let boot = if keeps_durable { BootId(fresh_id()) } else { BootId([0; 16]) };
+        let (journal, blocks) = match Journal::resume(file.try_clone()?, source, boot)? {
+            Some(resumed) => resumed,
+            None => (Journal::create(file.try_clone()?, source, boot)?, Vec::new()),
+        };
+        let (dir, name) = (Arc::clone(dir), names.journal.clone());
+        Ok((Self { dir, name, journal, file, boot, keep: true }, blocks))
+    }
+
+    /// Begins anew: what was on record is not there.
+    ///
+    /// # Errors
+    /// Those of writing.
+    pub fn restart(&mut self, source: &SourceId) -> io::Result<()> {
+        self.journal = Journal::create(self.file.try_clone()?, source, self.boot)?;
+        Ok(())
+    }
+
+    /// Blocks on record.
+    pub fn blocks(&self) -> u64 {
+        self.journal.len()
+    }
+
+    /// Blocks on record that the host has made durable.
+    pub fn committed(&self) -> u64 {
+        self.journal.committed()
+    }
+
+    /// Appends the hash of the next block, of which the host has said that it is
+    /// written.
+    ///
+    /// # Errors
+    /// Those of writing.
+    pub fn append(&mut self, block: BlockHash) -> io::Result<()> {
+        self.journal.append(block)
+    }
+
+    /// Takes down what is on record now. Have the host make the stage durable
+    /// after this and before [`Self::commit`].
+    pub fn claim(&self) -> Claimed {
+        Claimed(self.journal.commit_point())
+    }
+
+    /// Commits to what was taken down.
+    ///
+    /// # Errors
+    /// Those of writing.
+    pub fn commit(&mut self, claimed: &Claimed) -> io::Result<()> {
+        self.journal.commit(&claimed.0)
+    }
+
+    /// Nothing will continue the stage: the journal goes when this is dropped.
+    pub fn forget(&mut self) {
+        self.keep = false;
+    }
+}
+
+impl Drop for RemoteJournal {
+    fn drop(&mut self) {
+        if !self.keep || self.journal.is_empty() {
+            self.journal.revoke();
+            let _ = self.dir.remove_private(&self.name);
+        }
+    }
+}
+
+fn fresh_id() -> [u8; 16] {
+    let name = private_name();
+    let digits = name.as_bytes();
+    digits[digits.len() - 16..].try_into().expect("it ends with 16 digits")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use haul_model::{BLOCK_LEN, Timestamp};
+
+    fn place() -> (tempfile::TempDir, Arc<Dir>, RemoteNames, SourceId) {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = Arc::new(Dir::open(temp.path()).unwrap());
+        let mtime = Timestamp { secs: 7, nanos: 0 };
+        let source = SourceId { size: 100 << 20, mtime, inode: 3 };
+        let names = RemoteNames::of(b"host:/dir", &Name::new(b"big").unwrap(), &source);
+        (temp, dir, names, source)
+    }
+
+    fn block(index: u64) -> BlockHash {
+        BlockHash::of(index, &vec![index as u8; BLOCK_LEN as usize])
+    }
+
+    #[test]
+    fn where_the_host_makes_durable_only_that_is_believed() {
+        let (_temp, dir, names, source) = place();
+        let (mut journal, blocks) = RemoteJournal::open(&dir, &names, &source, true).unwrap();
+        assert!(blocks.is_empty());
+        journal.append(block(0)).unwrap();
+        let claimed = journal.claim();
+        journal.append(block(1)).unwrap();
+        journal.commit(&claimed).unwrap();
+        drop(journal);
+        let (_, blocks) = RemoteJournal::open(&dir, &names, &source, true).unwrap();
+        assert_eq!(blocks, [block(0)]);
+    }
+
+    #[test]
+    fn where_it_does_not_all_records_are() {
+        let (_temp, dir, names, source) = place();
+        let (mut journal, _) = RemoteJournal::open(&dir, &names, &source, false).unwrap();
+        journal.append(block(0)).unwrap();
+        journal.append(block(1)).unwrap();
+        drop(journal);
+        let (_, blocks) = RemoteJournal::open(&dir, &names, &source, false).unwrap();
+        assert_eq!(blocks, [block(0), block(1)]);
+    }
+
+    #[test]
+    fn one_that_says_nothing_or_is_done_with_leaves_nothing() {
+        let (temp, dir, names, source) = place();
+        drop(RemoteJournal::open(&dir, &names, &source, true).unwrap());
+        let (mut journal, _) = RemoteJournal::open(&dir, &names, &source, false).unwrap();
+        journal.append(block(0)).unwrap();
+        journal.forget();
+        drop(journal);
+        assert_eq!(std::fs::read_dir(temp.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn another_process_is_told_that_it_is_busy() {
+        let (_temp, dir, names, source) = place();
+        let _held = RemoteJournal::open(&dir, &names, &source, true).unwrap();
+        let error = RemoteJournal::open(&dir, &names, &source, true).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::ResourceBusy);
+    }
+
+    #[test]
+    fn another_place_has_another_journal() {
+        let (_temp, _dir, names, source) = place();
+        let other = RemoteNames::of(b"host:/other", &Name::new(b"big").unwrap(), &source);
+        assert_eq!(names.stage, other.stage);
+        assert_ne!(names.journal, other.journal);
+    }
+}
