@@ -130,6 +130,8 @@ pub fn converse(connection: Connection, dir: &[u8]) {
             mode: 0o644,
             times: Times { accessed: 1, modified: 2 },
             replace: key != 1,
+            sync: false,
+            verify: key == 2,
         });
     }
     while puts.next_done().is_some() {}

@@ -92,6 +92,22 @@ pub enum Cause {
         /// What the server has, in bytes.
         found: u64,
     },
+    /// The content that the server has is another than was written.
+    #[error("what is read back is not what was written")]
+    Differs,
+    /// Something has the name that a file was to get, and was to stay.
+    #[error("the name is taken")]
+    Taken,
+    /// A file was to be replaced in two steps, and the second was not done.
+    #[error(
+        "{cause}; the old file may be gone, and the new one is whole at '{stage}': rename it to keep it"
+    )]
+    OnlyStaged {
+        /// The path of the new file, safe to show.
+        stage: String,
+        /// Why it did not get its name.
+        cause: Box<Cause>,
+    },
     /// What was to be written could not be read here.
     #[error("reading what was to be written failed: {0}")]
     Source(Arc<io::Error>),
@@ -135,7 +151,7 @@ impl SftpError {
     /// The session's end, if that is what this is about: then nothing else can
     /// be asked either.
     pub fn session(&self) -> Option<&SessionError> {
-        match &self.cause {
+        match self.cause.innermost() {
             Cause::Session(error) => Some(error),
             _ => None,
         }
@@ -143,7 +159,7 @@ impl SftpError {
 
     /// The server's verdict, if it gave one.
     pub fn status(&self) -> Option<StatusCode> {
-        match &self.cause {
+        match self.cause.innermost() {
             Cause::Status(status) => Some(status.code),
             _ => None,
         }
@@ -151,14 +167,27 @@ impl SftpError {
 
     /// The nearest that the standard library has.
     pub fn io_kind(&self) -> io::ErrorKind {
-        match &self.cause {
+        match self.cause.innermost() {
             Cause::Status(status) => status.code.io_kind(),
             Cause::Missing(_) => io::ErrorKind::Unsupported,
             Cause::Path(_) => io::ErrorKind::InvalidInput,
             Cause::EntryName(_) | Cause::TooManyEntries(_) => io::ErrorKind::InvalidData,
-            Cause::Length { .. } => io::ErrorKind::Other,
+            Cause::Taken => io::ErrorKind::AlreadyExists,
+            Cause::Length { .. } | Cause::Differs | Cause::OnlyStaged { .. } => {
+                io::ErrorKind::Other
+            }
             Cause::Source(error) => error.kind(),
             Cause::Session(_) => io::ErrorKind::ConnectionAborted,
+        }
+    }
+}
+
+impl Cause {
+    /// What went wrong, without what it led to.
+    fn innermost(&self) -> &Self {
+        match self {
+            Self::OnlyStaged { cause, .. } => cause.innermost(),
+            cause => cause,
         }
     }
 }

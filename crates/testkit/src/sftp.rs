@@ -39,9 +39,11 @@ pub struct Oddities {
     /// The most content in one request, in bytes: reads are cut to it, longer
     /// writes are refused.
     pub chunk_max: usize,
-    /// The extensions that it announces and has: `posix-rename@openssh.com` and
-    /// `limits@openssh.com` are known.
+    /// The extensions that it announces and has: `posix-rename@openssh.com`,
+    /// `limits@openssh.com` and `fsync@openssh.com` are known.
     pub extensions: Vec<&'static str>,
+    /// Every rename replaces what has the name.
+    pub renames_over: bool,
     /// Answers everything that is asked within a moment in the reverse order.
     pub reversed: bool,
     /// Answers each read with less than was asked for, if that is more than a
@@ -76,8 +78,21 @@ pub enum Fault {
     TooMuch,
     /// Answers a read with nothing.
     Nothing,
-    /// Refuses the request, whatever it is.
+    /// Refuses the request, whatever it is. It was done all the same.
     Refuse,
+    /// Refuses the request, and does not do it.
+    Deny,
+    /// Reports success, and does nothing.
+    Pretend,
+    /// Answers a read with a byte changed.
+    Garble,
+}
+
+impl Fault {
+    /// Whether what is asked is done all the same.
+    fn is_done(self) -> bool {
+        !matches!(self, Self::Die | Self::Deny | Self::Pretend)
+    }
 }
 
 impl Default for Oddities {
@@ -85,6 +100,7 @@ impl Default for Oddities {
         Self {
             chunk_max: 32 << 10,
             extensions: vec!["posix-rename@openssh.com"],
+            renames_over: false,
             reversed: false,
             short_reads: false,
             fault: None,
@@ -99,6 +115,7 @@ pub struct OddSftp {
     stalled: Arc<Stall>,
     most_at_once: Arc<AtomicUsize>,
     requests: Arc<AtomicUsize>,
+    asked: Arc<Mutex<Vec<u8>>>,
 }
 
 #[derive(Debug, Default)]
@@ -118,13 +135,15 @@ impl OddSftp {
             stalled: Arc::default(),
             most_at_once: Arc::default(),
             requests: Arc::default(),
+            asked: Arc::default(),
         };
         let mut server = Server {
-            files: Files::new(dir, odd.chunk_max, odd.short_reads),
+            files: Files::new(dir, &odd),
             odd,
             requests: receiver,
             output,
             served: Arc::clone(&this.requests),
+            asked: Arc::clone(&this.asked),
             most_at_once: Arc::clone(&this.most_at_once),
             stalled: Arc::clone(&this.stalled),
         };
@@ -144,6 +163,12 @@ impl OddSftp {
     /// How many requests have come, the greeting not counted.
     pub fn requests(&self) -> usize {
         self.requests.load(Ordering::Relaxed)
+    }
+
+    /// The types of the requests that have come, in their order, as the draft
+    /// numbers them; those of extensions are 200.
+    pub fn asked(&self) -> Vec<u8> {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -176,6 +201,7 @@ struct Server {
     requests: Receiver<Vec<u8>>,
     output: PipeWriter,
     served: Arc<AtomicUsize>,
+    asked: Arc<Mutex<Vec<u8>>>,
     most_at_once: Arc<AtomicUsize>,
     stalled: Arc<Stall>,
 }
@@ -195,7 +221,11 @@ impl Server {
             let mut answers: VecDeque<Vec<u8>> = VecDeque::new();
             for request in batch {
                 let number = self.served.fetch_add(1, Ordering::Relaxed);
-                let answer = self.files.answer(&request, &self.odd.extensions);
+                self.asked.lock().unwrap_or_else(PoisonError::into_inner).push(request[0]);
+                let answer = match self.odd.fault {
+                    Some((after, fault)) if number == after && !fault.is_done() => Vec::new(),
+                    _ => self.files.answer(&request, &self.odd.extensions),
+                };
                 match self.odd.fault {
                     Some((after, fault)) if number == after => {
                         for answer in answers.drain(..) {
@@ -270,7 +300,15 @@ impl Server {
                 data.string(&vec![b'x'; len]);
                 send(&mut self.output, data)
             }
-            Fault::Refuse => send(&mut self.output, Packet::status(id, 4)),
+            Fault::Pretend => send(&mut self.output, Packet::status(id, 0)),
+            Fault::Refuse | Fault::Deny => send(&mut self.output, Packet::status(id, 4)),
+            Fault::Garble => {
+                let mut answer = answer.to_vec();
+                if let Some(last) = answer.last_mut() {
+                    *last = !*last;
+                }
+                self.output.write_all(&answer).map(|()| true)
+            }
         }
     }
 }

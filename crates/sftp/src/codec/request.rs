@@ -26,6 +26,8 @@ pub enum OpenFlags {
     ReadWrite,
     /// A new file, to write; an error if the name is taken, also by a link.
     CreateNew,
+    /// The same, to read and write.
+    CreateNewReadWrite,
     /// A new file, or an existing one that is emptied, to write. It follows
     /// links.
     CreateOrTruncate,
@@ -43,6 +45,7 @@ impl OpenFlags {
             Self::Write => WRITE,
             Self::ReadWrite => READ | WRITE,
             Self::CreateNew => WRITE | CREAT | EXCL,
+            Self::CreateNewReadWrite => READ | WRITE | CREAT | EXCL,
             Self::CreateOrTruncate => WRITE | CREAT | TRUNC,
         }
     }

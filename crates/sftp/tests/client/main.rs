@@ -4,6 +4,7 @@
 mod faults;
 mod files;
 mod paths;
+mod puts;
 mod servers;
 mod small;
 mod start;

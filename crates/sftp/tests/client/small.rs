@@ -1,13 +1,14 @@
 //! Many small files at a time.
 
 use crate::servers::{Bench, odd, openssh, with_each};
-use haul_sftp::{Attrs, Cause, Get, Gets, Put, Puts, Times};
+use haul_sftp::{Attrs, Get, Gets, Put, Puts, Times};
 use haul_testkit::{Fault, Oddities, content};
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-fn put(bench: &Bench, key: u64, content: Vec<u8>) -> Put<Vec<u8>> {
+/// A file that is to replace what has its name.
+pub(crate) fn put(bench: &Bench, key: u64, content: Vec<u8>) -> Put<Vec<u8>> {
     Put {
         key,
         stage: bench.path(&format!(".stage-{key}")),
@@ -16,6 +17,8 @@ fn put(bench: &Bench, key: u64, content: Vec<u8>) -> Put<Vec<u8>> {
         mode: 0o640,
         times: Times { accessed: 1, modified: 1_700_000_000 + key as u32 },
         replace: true,
+        sync: false,
+        verify: false,
     }
 }
 
@@ -134,33 +137,6 @@ fn a_file_that_fails_leaves_nothing_behind_and_others_go_on() {
             }
         }
     }
-}
-
-#[test]
-fn a_name_that_is_taken_is_kept_unless_it_is_to_be_replaced() {
-    let bench = openssh();
-    fs::write(bench.local("file-1"), "old").unwrap();
-    let mut puts = Puts::new(bench.client());
-    puts.push(Put { replace: false, ..put(&bench, 1, b"new".to_vec()) });
-    puts.push(Put { replace: false, ..put(&bench, 2, b"new".to_vec()) });
-    puts.push(Put { path: bench.path("none/x"), ..put(&bench, 3, b"new".to_vec()) });
-    let mut results: Vec<_> = std::iter::from_fn(|| puts.next_done()).collect();
-    results.sort_by_key(|(key, _)| *key);
-    let oks: Vec<bool> = results.iter().map(|(_, result)| result.is_ok()).collect();
-    assert_eq!(oks, [false, true, false]);
-    assert_eq!(fs::read(bench.local("file-1")).unwrap(), b"old");
-    assert_eq!(fs::read(bench.local("file-2")).unwrap(), b"new");
-    assert_eq!(fs::read_dir(bench.dir.path()).unwrap().count(), 2);
-}
-
-#[test]
-fn replacing_needs_the_extension() {
-    let bench = odd("bare", Oddities { extensions: Vec::new(), ..Oddities::default() });
-    let mut puts = Puts::new(bench.client());
-    puts.push(put(&bench, 1, b"new".to_vec()));
-    let (_, result) = puts.next_done().unwrap();
-    assert!(matches!(result.unwrap_err().cause, Cause::Missing(_)));
-    assert_eq!(bench.odd_server().requests(), 0);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! What the server does with files.
 
+use super::Oddities;
 use super::packet::{Attrs, Packet, Request};
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -22,6 +23,7 @@ pub(super) struct Files {
     root: PathBuf,
     chunk_max: usize,
     short_reads: bool,
+    renames_over: bool,
     open: HashMap<u32, Open>,
     next_handle: u32,
 }
@@ -60,9 +62,15 @@ impl Failure {
 type Answer = Result<Packet, Failure>;
 
 impl Files {
-    pub(super) fn new(root: &Path, chunk_max: usize, short_reads: bool) -> Self {
-        let root = root.to_owned();
-        Self { root, chunk_max, short_reads, open: HashMap::new(), next_handle: 0 }
+    pub(super) fn new(root: &Path, odd: &Oddities) -> Self {
+        Self {
+            root: root.to_owned(),
+            chunk_max: odd.chunk_max,
+            short_reads: odd.short_reads,
+            renames_over: odd.renames_over,
+            open: HashMap::new(),
+            next_handle: 0,
+        }
     }
 
     /// Does what the request asks for and answers it.
@@ -85,7 +93,7 @@ impl Files {
             16 => fs::canonicalize(self.path(request.string()))
                 .map(|path| one_name(id, &path))
                 .map_err(Failure::from),
-            18 => self.rename(id, &mut request, false),
+            18 => self.rename(id, &mut request, self.renames_over),
             19 => fs::read_link(self.path(request.string()))
                 .map(|path| one_name(id, &path))
                 .map_err(Failure::from),
@@ -108,6 +116,10 @@ impl Files {
         }
         match name {
             b"posix-rename@openssh.com" => self.rename(id, request, true),
+            b"fsync@openssh.com" => {
+                self.file(request.string())?.sync_all()?;
+                Ok(Packet::status(id, 0))
+            }
             b"limits@openssh.com" => {
                 let mut limits = Packet::new(201, id);
                 limits.u64(self.chunk_max as u64 + 1024);

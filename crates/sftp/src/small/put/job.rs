@@ -1,0 +1,412 @@
+//! One small file on its way to the server: its steps, each of which waits for
+//! all the answers to the one before.
+
+use super::{Asker, Put};
+use crate::Client;
+use crate::codec::{Answer, Attrs, Extension, FileType, OpenFlags, Request, StatusCode};
+use crate::error::{Cause, SessionError, SftpError};
+use crate::session::{Payload, Port};
+use haul_model::escape_bytes;
+
+/// What a file is made with, until its own mode is set.
+const PRIVATE_MODE: u32 = 0o600;
+
+/// How much of one file is asked for at once when it is read back, in bytes. No
+/// small file has more, so it bounds what a large one holds twice.
+const READ_BACK_MAX: usize = 4 << 20;
+
+/// Which of a file's requests an answer is for.
+const OPEN: u64 = 0;
+const WRITE: u64 = 1;
+const SYNC: u64 = 2;
+const ATTRS: u64 = 3;
+const STAT: u64 = 4;
+const CLOSE: u64 = 5;
+const LOOK: u64 = 6;
+const RENAME: u64 = 7;
+const REMOVE_OLD: u64 = 8;
+const REMOVE: u64 = 9;
+/// From here on it is a read, at the offset beyond it.
+const READ: u64 = 16;
+
+/// What is asked for together.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Step {
+    Open,
+    /// The content alone, if it is read back.
+    Write,
+    ReadBack,
+    /// The rest that needs the handle, and the content if it is not read back: a
+    /// server does in order what concerns one file.
+    Seal,
+    Name,
+    /// What has the path, after the server has refused to rename.
+    Look,
+    RemoveOld,
+    NameAgain,
+    /// After a failure with the file open.
+    Close,
+    /// After a failure.
+    Remove,
+}
+
+pub(super) struct Job<C> {
+    put: Put<C>,
+    step: Step,
+    /// Answers that must come before the next step.
+    awaited: usize,
+    /// Of the stage, while it is open.
+    handle: Option<Box<[u8]>>,
+    /// How far reading back has been asked for, in bytes.
+    read_to: usize,
+    /// What was found to have the path.
+    there: Option<Attrs>,
+    /// The server's refusal to rename, which may be about a path that is taken.
+    refused: Option<SftpError>,
+    /// What had the path is removed or about to be, so the stage must stay.
+    old_at_risk: bool,
+    /// Why it fails, though there may be answers to come.
+    failed: Option<SftpError>,
+}
+
+impl<C: AsRef<[u8]>> Job<C> {
+    pub(super) fn new(put: Put<C>) -> Self {
+        Self {
+            put,
+            step: Step::Open,
+            awaited: 0,
+            handle: None,
+            read_to: 0,
+            there: None,
+            refused: None,
+            old_at_risk: false,
+            failed: None,
+        }
+    }
+
+    pub(super) fn content_len(&self) -> usize {
+        self.put.content.as_ref().len()
+    }
+
+    pub(super) fn is_answered(&self) -> bool {
+        self.awaited == 0
+    }
+
+    pub(super) fn fail(&mut self, operation: &'static str, cause: Cause) {
+        self.failed.get_or_insert(SftpError::of(operation, &self.put.path, cause));
+    }
+
+    /// What became of it, with the caller's key.
+    pub(super) fn into_result(self) -> (u64, Result<(), SftpError>) {
+        let failed = self.failed.map(|error| match self.old_at_risk {
+            false => error,
+            true => {
+                let stage = escape_bytes(&self.put.stage);
+                SftpError {
+                    cause: Cause::OnlyStaged { stage, cause: Box::new(error.cause) },
+                    ..error
+                }
+            }
+        });
+        (self.put.key, failed.map_or(Ok(()), Err))
+    }
+
+    /// Asks for all that its step needs.
+    pub(super) fn ask(
+        &mut self,
+        client: &Client,
+        asker: &mut Asker<'_>,
+    ) -> Result<(), SessionError> {
+        match self.step {
+            Step::Open => {
+                let flags = match self.put.verify {
+                    true => OpenFlags::CreateNewReadWrite,
+                    false => OpenFlags::CreateNew,
+                };
+                let attrs = Attrs::with_mode(PRIVATE_MODE);
+                let open = Request::Open { path: &self.put.stage, flags, attrs };
+                asker.send(OPEN, &open, Payload::NONE)?;
+                self.awaited += 1;
+                Ok(())
+            }
+            Step::Write => {
+                self.write(client, asker)?;
+                self.sync(asker)
+            }
+            Step::ReadBack => self.read_on(client, asker),
+            Step::Seal => self.seal(client, asker),
+            Step::Name | Step::NameAgain => {
+                self.awaited += 1;
+                asker.send(RENAME, &self.rename(client), Payload::NONE)
+            }
+            Step::Look => self.look(asker),
+            Step::RemoveOld => {
+                self.awaited += 1;
+                let remove = Request::Remove { path: &self.put.path };
+                asker.send(REMOVE_OLD, &remove, Payload::NONE)
+            }
+            Step::Close => self.close(asker),
+            Step::Remove => {
+                self.awaited += 1;
+                let remove = Request::Remove { path: &self.put.stage };
+                asker.send(REMOVE, &remove, Payload::NONE)
+            }
+        }
+    }
+
+    fn seal(&mut self, client: &Client, asker: &mut Asker<'_>) -> Result<(), SessionError> {
+        if !self.put.verify {
+            self.write(client, asker)?;
+        }
+        let times = Some(self.put.times);
+        let attrs = Attrs { mode: Some(self.put.mode), times, ..Attrs::default() };
+        let handle = self.handle();
+        asker.send(ATTRS, &Request::Fsetstat { handle, attrs }, Payload::NONE)?;
+        asker.send(STAT, &Request::Fstat { handle }, Payload::NONE)?;
+        self.awaited += 2;
+        self.sync(asker)?;
+        self.close(asker)?;
+        if self.put.replace { Ok(()) } else { self.look(asker) }
+    }
+
+    fn write(&mut self, client: &Client, asker: &mut Asker<'_>) -> Result<(), SessionError> {
+        let handle = self.handle();
+        let (mut offset, mut sent) = (0, 0);
+        for piece in self.put.content.as_ref().chunks(client.write_len()) {
+            let write = Request::Write { handle, offset, len: piece.len() as u32 };
+            asker.send(WRITE, &write, Payload::Bytes(piece))?;
+            offset += piece.len() as u64;
+            sent += 1;
+        }
+        self.awaited += sent;
+        Ok(())
+    }
+
+    fn sync(&mut self, asker: &mut Asker<'_>) -> Result<(), SessionError> {
+        if self.put.sync {
+            asker.send(SYNC, &Request::Fsync { handle: self.handle() }, Payload::NONE)?;
+            self.awaited += 1;
+        }
+        Ok(())
+    }
+
+    fn look(&mut self, asker: &mut Asker<'_>) -> Result<(), SessionError> {
+        self.awaited += 1;
+        asker.send(LOOK, &Request::Lstat { path: &self.put.path }, Payload::NONE)
+    }
+
+    fn close(&mut self, asker: &mut Asker<'_>) -> Result<(), SessionError> {
+        asker.send(CLOSE, &Request::Close { handle: self.handle() }, Payload::NONE)?;
+        self.awaited += 1;
+        self.handle = None;
+        Ok(())
+    }
+
+    /// Asks for more of what is read back, in pieces that begin at multiples of
+    /// the longest.
+    fn read_on(&mut self, client: &Client, asker: &mut Asker<'_>) -> Result<(), SessionError> {
+        let step = client.read_len();
+        let pieces_max = (READ_BACK_MAX / step).max(1);
+        while self.read_to < self.content_len() && self.awaited < pieces_max {
+            let offset = self.read_to;
+            self.read_to = (offset + step).min(self.content_len());
+            self.read(offset, self.read_to, asker)?;
+        }
+        Ok(())
+    }
+
+    fn read(
+        &mut self,
+        start: usize,
+        end: usize,
+        asker: &mut Asker<'_>,
+    ) -> Result<(), SessionError> {
+        let (offset, len) = (start as u64, (end - start) as u32);
+        let read = Request::Read { handle: self.handle(), offset, len };
+        asker.send(READ + offset, &read, Payload::NONE)?;
+        self.awaited += 1;
+        Ok(())
+    }
+
+    /// Takes an answer; asks for more where it is a part of what was asked for.
+    pub(super) fn take(
+        &mut self,
+        part: u64,
+        answer: Result<Answer, Cause>,
+        client: &Client,
+        asker: &mut Asker<'_>,
+    ) -> Result<(), SessionError> {
+        self.awaited -= 1;
+        match (part, answer) {
+            (OPEN, Ok(Answer::Handle(handle))) => self.handle = Some(handle),
+            (STAT, Ok(Answer::Attrs(Attrs { size: Some(found), .. })))
+                if found != self.content_len() as u64 =>
+            {
+                self.fail("write", Cause::Length { written: self.content_len() as u64, found });
+            }
+            (LOOK, Ok(Answer::Attrs(attrs))) => self.there = Some(attrs),
+            // That it is free, or can't be looked at, the rename will show.
+            (LOOK, Err(Cause::Status(_))) => {}
+            (RENAME, Err(Cause::Status(status)))
+                if self.step == Step::Name
+                    && !self.renames_over(client)
+                    && may_be_taken(status.code) =>
+            {
+                let cause = Cause::Status(status);
+                self.refused = Some(SftpError::of(operation(part), &self.put.path, cause));
+            }
+            (REMOVE_OLD, Err(Cause::Status(status))) => {
+                if status.code != StatusCode::NoSuchFile {
+                    self.old_at_risk = false;
+                    self.fail(operation(part), Cause::Status(status));
+                }
+            }
+            // It failed already, and that is told.
+            (REMOVE, _) => {}
+            (READ.., answer) => {
+                let offset = (part - READ) as usize;
+                return self.compare(offset, answer, client, asker);
+            }
+            (_, Ok(_)) => {}
+            (part, Err(cause)) => self.fail(operation(part), cause),
+        }
+        Ok(())
+    }
+
+    fn compare(
+        &mut self,
+        offset: usize,
+        answer: Result<Answer, Cause>,
+        client: &Client,
+        asker: &mut Asker<'_>,
+    ) -> Result<(), SessionError> {
+        let mut read_end = offset;
+        match answer {
+            Ok(Answer::Data { buffer, len }) => {
+                let bytes = asker.port.content(buffer, len);
+                read_end += len;
+                if self.put.content.as_ref().get(offset..read_end) != Some(&*bytes) {
+                    self.fail("verify", Cause::Differs);
+                }
+            }
+            Ok(_) => {}
+            Err(Cause::Status(status)) if status.code == StatusCode::Eof => {
+                self.fail("verify", Cause::Differs);
+            }
+            Err(cause) => self.fail("read back", cause),
+        }
+        if self.failed.is_some() {
+            return Ok(());
+        }
+        let step = client.read_len();
+        let piece_end = ((offset / step + 1) * step).min(self.content_len());
+        if read_end < piece_end {
+            self.read(read_end, piece_end, asker)?;
+        }
+        self.read_on(client, asker)
+    }
+
+    /// Goes to the next step, all that was asked for being answered; `false` if
+    /// there is none.
+    pub(super) fn advance(&mut self) -> bool {
+        if self.failed.is_none() && self.step == Step::Seal && self.there.is_some() {
+            self.fail("write", Cause::Taken);
+        }
+        if self.failed.is_none() && self.step == Step::Look {
+            self.judge_refusal();
+        }
+        let next = if self.failed.is_some() { self.next_of_failed() } else { self.next() };
+        if let Some(step) = next {
+            self.old_at_risk |= step == Step::RemoveOld;
+            self.step = step;
+        }
+        next.is_some()
+    }
+
+    fn next(&self) -> Option<Step> {
+        match self.step {
+            Step::Open if self.put.verify && self.content_len() > 0 => Some(Step::Write),
+            Step::Write => Some(Step::ReadBack),
+            Step::Open | Step::ReadBack => Some(Step::Seal),
+            Step::Seal => Some(Step::Name),
+            Step::Name if self.refused.is_some() => Some(Step::Look),
+            Step::Look => Some(Step::RemoveOld),
+            Step::RemoveOld => Some(Step::NameAgain),
+            Step::Name | Step::NameAgain | Step::Close | Step::Remove => None,
+        }
+    }
+
+    fn next_of_failed(&self) -> Option<Step> {
+        match self.step {
+            // Nothing was made, or it must stay, or it is gone.
+            Step::Open | Step::Remove => None,
+            _ if self.old_at_risk => None,
+            _ if self.handle.is_some() => Some(Step::Close),
+            _ => Some(Step::Remove),
+        }
+    }
+
+    /// The server has refused to rename, and what has the path is looked up:
+    /// whether that may go.
+    fn judge_refusal(&mut self) {
+        let is_dir = |attrs: &Attrs| attrs.file_type() == Some(FileType::Dir);
+        match (&self.there, self.put.replace) {
+            (Some(_), false) => self.fail("write", Cause::Taken),
+            (Some(attrs), true) if !is_dir(attrs) => {}
+            _ => self.failed = self.refused.take(),
+        }
+    }
+
+    fn handle(&self) -> &[u8] {
+        self.handle.as_deref().unwrap_or_default()
+    }
+}
+
+impl<C> Job<C> {
+    fn rename(&self, client: &Client) -> Request<'_> {
+        let (from, to) = (&*self.put.stage, &*self.put.path);
+        match self.renames_over(client) {
+            true => Request::PosixRename { from, to },
+            false => Request::Rename { from, to },
+        }
+    }
+
+    /// Whether what has the path is replaced in one step.
+    fn renames_over(&self, client: &Client) -> bool {
+        self.put.replace && client.has(Extension::PosixRename)
+    }
+
+    /// Has it removed, behind what was asked for it before. One that has got its
+    /// name by then is not found under its private one.
+    pub(super) fn give_up(&self, port: &Port) -> Result<(), SessionError> {
+        if self.old_at_risk {
+            // Behind the removal of what had the path, whether or not it was
+            // asked for already.
+            let (from, to) = (&*self.put.stage, &*self.put.path);
+            return port.tell(&Request::Rename { from, to });
+        }
+        if let Some(handle) = &self.handle {
+            port.tell(&Request::Close { handle })?;
+        }
+        port.tell(&Request::Remove { path: &self.put.stage })
+    }
+}
+
+/// Whether a server that says this to a rename may mean that the path is taken;
+/// there is no status of its own for that in version 3.
+fn may_be_taken(code: StatusCode) -> bool {
+    matches!(code, StatusCode::Failure | StatusCode::Other(_))
+}
+
+fn operation(part: u64) -> &'static str {
+    match part {
+        OPEN => "make",
+        SYNC => "make durable",
+        ATTRS => "set the attributes of",
+        STAT => "look at",
+        CLOSE => "close",
+        RENAME => "rename",
+        REMOVE_OLD => "remove the old",
+        _ => "write",
+    }
+}

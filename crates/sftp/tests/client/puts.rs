@@ -1,0 +1,231 @@
+//! What a small file can be asked to be on its way: durable, read back, in the
+//! place of another or not.
+
+use crate::servers::{Bench, odd, openssh, with_each};
+use crate::small::put;
+use haul_sftp::{Cause, Extension, Put, Puts, SftpError};
+use haul_testkit::{Fault, Oddities, content};
+use std::fs;
+
+type Done = Result<(), SftpError>;
+
+/// What becomes of the files, in the order of their keys.
+fn put_all(bench: &Bench, files: impl IntoIterator<Item = Put<Vec<u8>>>) -> Vec<Done> {
+    let mut puts = Puts::new(bench.client());
+    files.into_iter().for_each(|file| puts.push(file));
+    let mut results: Vec<_> = std::iter::from_fn(|| puts.next_done()).collect();
+    results.sort_by_key(|(key, _)| *key);
+    results.into_iter().map(|(_, result)| result).collect()
+}
+
+fn put_one(bench: &Bench, file: Put<Vec<u8>>) -> Done {
+    put_all(bench, [file]).pop().unwrap()
+}
+
+/// The names in the directory, in order.
+fn names(bench: &Bench) -> Vec<String> {
+    let names = fs::read_dir(bench.dir.path()).unwrap();
+    let mut names: Vec<_> = names.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+/// A server without a rename that replaces in one step.
+fn bare() -> Oddities {
+    Oddities { extensions: Vec::new(), ..Oddities::default() }
+}
+
+fn syncing() -> Oddities {
+    let extensions = vec!["posix-rename@openssh.com", "fsync@openssh.com"];
+    Oddities { extensions, ..Oddities::default() }
+}
+
+#[test]
+fn files_are_made_durable_and_read_back() {
+    with_each(|bench| {
+        let sizes = [0, 1, 999, 1000, 1001, (32 << 10) - 1, 32 << 10, (32 << 10) + 1, 300_000];
+        let sync = bench.client().has(Extension::Fsync);
+        let content_of = |key: usize| content::bytes(sizes[key], key as u64);
+        let files = (0..sizes.len()).map(|key| Put {
+            sync,
+            verify: true,
+            ..put(bench, key as u64, content_of(key))
+        });
+        for result in put_all(bench, files) {
+            result.unwrap();
+        }
+        for key in 0..sizes.len() {
+            let path = bench.local(&format!("file-{key}"));
+            assert!(fs::read(&path).unwrap() == content_of(key), "{key}");
+        }
+        assert_eq!(names(bench).len(), sizes.len());
+    });
+}
+
+#[test]
+fn a_file_that_is_read_back_in_several_goes_is_whole() {
+    // More than is asked for at once.
+    let bench = odd("short", Oddities { short_reads: true, ..Oddities::default() });
+    let bytes = content::bytes((9 << 20) + 5, 1);
+    put_one(&bench, Put { verify: true, ..put(&bench, 1, bytes.clone()) }).unwrap();
+    assert!(fs::read(bench.local("file-1")).unwrap() == bytes);
+}
+
+#[test]
+fn what_is_asked_for_comes_in_the_right_order() {
+    const OPEN: u8 = 3;
+    const CLOSE: u8 = 4;
+    const READ: u8 = 5;
+    const WRITE: u8 = 6;
+    const LSTAT: u8 = 7;
+    const FSTAT: u8 = 8;
+    const FSETSTAT: u8 = 10;
+    const RENAME: u8 = 18;
+    const EXTENDED: u8 = 200;
+    let asked = |sync, verify, replace| {
+        let bench = odd("syncing", syncing());
+        put_one(&bench, Put { sync, verify, replace, ..put(&bench, 1, vec![7; 100]) }).unwrap();
+        bench.odd_server().asked()
+    };
+    // The last of them is the rename, posix-rename where it is to replace.
+    let plain = [OPEN, WRITE, FSETSTAT, FSTAT, CLOSE, EXTENDED];
+    assert_eq!(asked(false, false, true), plain);
+    let kept = [OPEN, WRITE, FSETSTAT, FSTAT, CLOSE, LSTAT, RENAME];
+    assert_eq!(asked(false, false, false), kept);
+    let synced = [OPEN, WRITE, FSETSTAT, FSTAT, EXTENDED, CLOSE, EXTENDED];
+    assert_eq!(asked(true, false, true), synced);
+    let verified = [OPEN, WRITE, READ, FSETSTAT, FSTAT, CLOSE, EXTENDED];
+    assert_eq!(asked(false, true, true), verified);
+    let both = [OPEN, WRITE, EXTENDED, READ, FSETSTAT, FSTAT, EXTENDED, CLOSE, EXTENDED];
+    assert_eq!(asked(true, true, true), both);
+}
+
+#[test]
+fn being_durable_needs_the_extension() {
+    let bench = odd("plain", Oddities::default());
+    let error = put_one(&bench, Put { sync: true, ..put(&bench, 1, vec![7]) }).unwrap_err();
+    assert!(matches!(error.cause, Cause::Missing("fsync@openssh.com")), "{error}");
+    assert_eq!(bench.odd_server().requests(), 0);
+}
+
+#[test]
+fn a_file_that_fails_on_its_way_leaves_nothing_behind() {
+    // What is asked for is in the order of the test before.
+    let files: [(usize, Fault, &str); 5] = [
+        (2, Fault::Refuse, "can't make durable '"),
+        (3, Fault::Refuse, "can't read back '"),
+        (3, Fault::Garble, "what is read back is not what was written"),
+        (6, Fault::Refuse, "can't make durable '"),
+        (8, Fault::Refuse, "can't rename '"),
+    ];
+    for (at, fault, message) in files {
+        let bench = odd("failing", Oddities { fault: Some((at, fault)), ..syncing() });
+        let file = |key| Put { sync: true, verify: true, ..put(&bench, key, vec![7; 100]) };
+        let error = put_one(&bench, file(1)).unwrap_err();
+        assert!(error.to_string().contains(message), "{error}");
+        assert_eq!(matches!(error.cause, Cause::Differs), fault == Fault::Garble, "{error}");
+        // A rename that is refused was done all the same.
+        assert_eq!(names(&bench), if at == 8 { vec!["file-1"] } else { vec![] }, "{error}");
+        put_one(&bench, file(2)).unwrap();
+    }
+}
+
+#[test]
+fn a_file_that_became_shorter_is_seen_when_it_is_read_back() {
+    // Its last write is confirmed and not done.
+    let fault = Some((2, Fault::Pretend));
+    let bench = odd("pretending", Oddities { fault, chunk_max: 32 << 10, ..Oddities::default() });
+    let file = put(&bench, 1, vec![7; (32 << 10) + 1]);
+    let error = put_one(&bench, Put { verify: true, ..file.clone() }).unwrap_err();
+    assert!(matches!(error.cause, Cause::Differs), "{error}");
+    // Without reading back, its length tells.
+    let bench = odd("pretending", Oddities { fault, chunk_max: 32 << 10, ..Oddities::default() });
+    let error = put_one(&bench, Put { stage: bench.path("s"), ..file }).unwrap_err();
+    assert!(matches!(error.cause, Cause::Length { .. }), "{error}");
+}
+
+#[test]
+fn a_name_that_is_taken_is_kept_unless_it_is_to_be_replaced() {
+    let over = || odd("over", Oddities { renames_over: true, ..bare() });
+    for bench in [openssh(), odd("bare", bare()), over()] {
+        fs::write(bench.local("file-1"), "old").unwrap();
+        fs::create_dir(bench.local("file-4")).unwrap();
+        std::os::unix::fs::symlink("nowhere", bench.local("file-5")).unwrap();
+        let file = |key| Put { replace: false, ..put(&bench, key, b"new".to_vec()) };
+        let nowhere = Put { path: bench.path("none/x"), ..file(3) };
+        let results = put_all(&bench, [file(1), file(2), nowhere, file(4), file(5)]);
+        let taken: Vec<bool> = results
+            .iter()
+            .map(|result| matches!(result, Err(SftpError { cause: Cause::Taken, .. })))
+            .collect();
+        assert_eq!(taken, [true, false, false, true, true], "{}: {results:?}", bench.name);
+        let error = results[0].as_ref().unwrap_err();
+        assert_eq!(error.io_kind(), std::io::ErrorKind::AlreadyExists);
+        assert!(error.to_string().ends_with("file-1': the name is taken"), "{error}");
+        assert!(results[1].is_ok() && results[2].is_err());
+        assert_eq!(fs::read(bench.local("file-1")).unwrap(), b"old");
+        assert_eq!(fs::read(bench.local("file-2")).unwrap(), b"new");
+        assert_eq!(names(&bench), ["file-1", "file-2", "file-4", "file-5"]);
+    }
+}
+
+#[test]
+fn a_name_that_is_taken_meanwhile_is_told_as_that() {
+    // The look before the rename finds nothing, for it is refused.
+    let fault = Some((5, Fault::Refuse));
+    let bench = odd("blind", Oddities { fault, ..bare() });
+    fs::write(bench.local("file-1"), "old").unwrap();
+    let file = Put { replace: false, ..put(&bench, 1, b"new".to_vec()) };
+    let error = put_one(&bench, file).unwrap_err();
+    assert!(matches!(error.cause, Cause::Taken), "{error}");
+    assert_eq!(fs::read(bench.local("file-1")).unwrap(), b"old");
+    assert_eq!(names(&bench), ["file-1"]);
+}
+
+#[test]
+fn without_a_rename_that_replaces_the_old_file_goes_first() {
+    let bench = odd("bare", bare());
+    fs::write(bench.local("file-1"), "old").unwrap();
+    std::os::unix::fs::symlink("file-1", bench.local("file-2")).unwrap();
+    fs::create_dir(bench.local("file-3")).unwrap();
+    let results = put_all(&bench, (0..4).map(|key| put(&bench, key, b"new".to_vec())));
+    assert!(results[..3].iter().all(Result::is_ok), "{results:?}");
+    for key in 0..3 {
+        let meta = fs::symlink_metadata(bench.local(&format!("file-{key}"))).unwrap();
+        assert!(meta.is_file() && meta.len() == 3);
+    }
+    // A directory is not removed for a file, also where it is empty.
+    let error = results[3].as_ref().unwrap_err();
+    assert!(error.to_string().starts_with("can't rename '"), "{error}");
+    assert_eq!(names(&bench), ["file-0", "file-1", "file-2", "file-3"]);
+
+    // Where every rename replaces, nothing is removed first.
+    let bench = odd("over", Oddities { renames_over: true, ..bare() });
+    fs::write(bench.local("file-1"), "old").unwrap();
+    put_one(&bench, put(&bench, 1, b"new".to_vec())).unwrap();
+    assert_eq!(fs::read(bench.local("file-1")).unwrap(), b"new");
+    assert_eq!(bench.odd_server().requests(), 6);
+}
+
+#[test]
+fn a_file_whose_old_one_is_gone_stays_under_its_private_name() {
+    // Open, write, set, look, close, rename, look, remove, rename.
+    for (fault, is_over) in [(Fault::Deny, false), (Fault::Die, true)] {
+        let bench = odd("failing", Oddities { fault: Some((8, fault)), ..bare() });
+        fs::write(bench.local("file-1"), "old").unwrap();
+        let error = put_one(&bench, put(&bench, 1, b"new".to_vec())).unwrap_err();
+        assert!(matches!(error.cause, Cause::OnlyStaged { .. }), "{error}");
+        assert_eq!((error.session().is_some(), error.status().is_some()), (is_over, !is_over));
+        let stage = bench.local(".stage-1");
+        assert!(error.to_string().contains(&format!("at '{}'", stage.display())), "{error}");
+        assert_eq!(names(&bench), [".stage-1"]);
+        assert_eq!(fs::read(stage).unwrap(), b"new");
+    }
+    // While the old one is there, the new one goes.
+    let bench = odd("failing", Oddities { fault: Some((7, Fault::Deny)), ..bare() });
+    fs::write(bench.local("file-1"), "old").unwrap();
+    let error = put_one(&bench, put(&bench, 1, b"new".to_vec())).unwrap_err();
+    assert!(error.to_string().starts_with("can't remove the old '"), "{error}");
+    assert_eq!(names(&bench), ["file-1"]);
+    assert_eq!(fs::read(bench.local("file-1")).unwrap(), b"old");
+}
