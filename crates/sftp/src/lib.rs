@@ -6,7 +6,8 @@
 //! whatever order they come. So what costs a round trip costs it only to the
 //! thread that waits, and where one thread has much to ask, it need not wait
 //! either: [`RangeReader`] and [`RangeWriter`] keep many requests for one file
-//! in flight, [`Puts`] and [`Gets`] many small files.
+//! in flight, [`Puts`] and [`Gets`] many small files, and [`Later`] is an answer
+//! that is on its way.
 //!
 //! Blocking, without a runtime: each session has a thread that reads replies
 //! and one that sees to it that the server does not fall silent. Requests are
@@ -25,6 +26,7 @@ pub mod codec;
 mod client;
 mod error;
 mod file;
+mod later;
 mod session;
 mod small;
 
@@ -32,5 +34,6 @@ pub use client::{Client, DirEntry};
 pub use codec::{Attrs, Extension, FileType, FsStats, Limits, OpenFlags, StatusCode, Times};
 pub use error::{Cause, SessionError, SftpError, StartError};
 pub use file::{Chunk, RangeReader, RangeWriter, RemoteFile};
+pub use later::Later;
 pub use session::{Options, Session};
 pub use small::{Get, Gets, Got, Put, Puts};

@@ -3,6 +3,7 @@
 
 mod faults;
 mod files;
+mod later;
 mod paths;
 mod puts;
 mod servers;
