@@ -8,7 +8,7 @@ use crate::link::wire::{
 };
 use crate::monitor::Silent;
 use crate::pool::Pool;
-use crate::receiver::{Destination, Receiver, run_worker};
+use crate::receiver::{Destination, Receiver, Tasks, run_worker};
 use crate::remote::{PROGRAM, pool_len, read_message};
 use crate::request;
 use crate::sender::{Scan, Sender, run_reader};
@@ -144,7 +144,15 @@ fn receive(
     let (tasks, work) = crossbeam_channel::unbounded();
     let (lists, listed) = crossbeam_channel::bounded(LISTS_MAX);
     let sender = Arc::new(RemoteSender(Arc::clone(&outbox)));
-    let receiver = Receiver::new(control, sender, destination, job.policy, job.check, None, tasks);
+    let receiver = Receiver::new(
+        control,
+        sender,
+        destination,
+        job.policy,
+        job.check,
+        None,
+        Tasks::to_all(tasks),
+    );
     let receiver = receiver.map_err(|error| lost(&error))?;
     let mut publishing = Vec::new();
     for _ in 0..workers() {

@@ -2,10 +2,11 @@
 //! and what is told about it.
 
 use crate::dirs::lock;
+use crate::tree::sftp::Lost;
 use crate::{Event, JobError, Monitor, Progress};
 use haul_model::{Entry, Kind, Outcome, Skip, Summary};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 /// How often a waiting thread looks whether the user has interrupted.
@@ -21,13 +22,21 @@ const LINGER_POLL: Duration = Duration::from_millis(2);
 pub(crate) struct Control<'a> {
     monitor: &'a dyn Monitor,
     stop: AtomicBool,
+    /// The session that the job goes through may end before its time.
+    lost: Option<Arc<Lost>>,
     end: Mutex<Option<Result<Summary, JobError>>>,
     ended: Condvar,
 }
 
 impl<'a> Control<'a> {
     pub(crate) fn new(monitor: &'a dyn Monitor) -> Self {
-        Self { monitor, stop: AtomicBool::new(false), end: Mutex::new(None), ended: Condvar::new() }
+        let (stop, end, ended) = (AtomicBool::new(false), Mutex::new(None), Condvar::new());
+        Self { monitor, stop, lost: None, end, ended }
+    }
+
+    /// The same for a job that ends when its session is `lost`.
+    pub(crate) fn over(monitor: &'a dyn Monitor, lost: Arc<Lost>) -> Self {
+        Self { lost: Some(lost), ..Self::new(monitor) }
     }
 
     pub(crate) fn monitor(&self) -> &'a dyn Monitor {
@@ -36,7 +45,11 @@ impl<'a> Control<'a> {
 
     /// Whether threads shall leave their loops.
     pub(crate) fn stopped(&self) -> bool {
-        self.stop.load(Ordering::Relaxed) || self.monitor.cancelled()
+        self.stop.load(Ordering::Relaxed) || self.monitor.cancelled() || self.is_lost()
+    }
+
+    fn is_lost(&self) -> bool {
+        self.lost.as_ref().is_some_and(|lost| lost.happened())
     }
 
     /// Ends the job early. The first reason counts.
@@ -73,6 +86,9 @@ impl<'a> Control<'a> {
             }
             if self.monitor.cancelled() {
                 break Err(JobError::Interrupted);
+            }
+            if let Some(error) = self.lost.as_ref().and_then(|lost| lost.error()) {
+                break Err(error);
             }
             end = match self.ended.wait_timeout(end, CANCEL_POLL) {
                 Ok((end, _)) => end,

@@ -4,7 +4,7 @@
 
 use crate::control::{CANCEL_POLL, Control};
 use crate::dirs::lock;
-use crate::tree::{SealedFile, SourceFile, StagedFile, changed, check_size};
+use crate::tree::{ContentStream, SealedFile, SourceFile, StagedFile, changed, check_size};
 use haul_model::{
     BLOCK_LEN, BlockHash, BlockHasher, ContentHash, ContentHasher, Fault, FaultKind, Side,
 };
@@ -74,6 +74,17 @@ pub(crate) fn content(
         check_size(source)?;
         return Ok(0);
     }
+    if let Some(stream) = source.stream(0..size) {
+        let each = |bytes: &[u8]| {
+            if let Some(hasher) = &mut hasher {
+                hasher.update(bytes);
+            }
+            moved(bytes.len() as u64);
+            Ok(())
+        };
+        streamed(stream, 0..size, stage, control, each)?;
+        return Ok(size);
+    }
     let files = source.local().zip(stage.local());
     // What nobody has to look at need not come into this process.
     let mut in_kernel = size > WHOLE_MAX && hasher.is_none();
@@ -124,6 +135,30 @@ pub(crate) fn content(
     Ok(size)
 }
 
+/// Copies `range` of a source as it arrives, and tells `each` every piece once it
+/// is written.
+fn streamed(
+    mut stream: Box<dyn ContentStream + '_>,
+    range: Range<u64>,
+    stage: &dyn StagedFile,
+    control: &Control<'_>,
+    mut each: impl FnMut(&[u8]) -> Result<(), Fault>,
+) -> Result<(), Fault> {
+    let mut at = range.start;
+    while at < range.end {
+        if control.stopped() {
+            return Err(interrupted());
+        }
+        let Some(piece) = stream.next().map_err(|error| read(&error))? else {
+            return Err(changed());
+        };
+        stage.write_at(&piece, at).map_err(|error| write(&error))?;
+        at += piece.len() as u64;
+        each(&piece)?;
+    }
+    Ok(())
+}
+
 /// Hashes a hole up to `end`; `None` if the job ends before. A hole can be so
 /// large that it takes hours.
 pub(crate) fn hash_hole(hasher: &mut ContentHasher, end: u64, control: &Control<'_>) -> Option<()> {
@@ -158,6 +193,9 @@ pub(crate) fn blocks(
     moved: &mut (dyn FnMut(u64) + Send),
 ) -> Result<(u64, ContentHash), Fault> {
     let size = source.seal().size;
+    if let Some(stream) = source.stream(done.len() as u64 * BLOCK_LEN..size) {
+        return streamed_blocks(stream, size, stage, done, control, moved);
+    }
     let next = AtomicU64::new(done.len() as u64);
     let len = done.len() as u64 * BLOCK_LEN;
     let order = Mutex::new(Order { done, len, waiting: BTreeMap::new(), moved });
@@ -205,6 +243,32 @@ pub(crate) fn blocks(
     Ok((order.len, ContentHash::of_blocks(&order.done, size)))
 }
 
+/// Does what [`blocks`] does with content that arrives in order: one thread keeps
+/// up with a connection.
+fn streamed_blocks(
+    stream: Box<dyn ContentStream + '_>,
+    size: u64,
+    stage: &dyn StagedFile,
+    done: Vec<BlockHash>,
+    control: &Control<'_>,
+    moved: &mut (dyn FnMut(u64) + Send),
+) -> Result<(u64, ContentHash), Fault> {
+    let mut recorded = done.len() as u64;
+    let start = recorded * BLOCK_LEN;
+    let mut hasher = ContentHasher::resume(done);
+    streamed(stream, start..size, stage, control, |bytes| {
+        hasher.update(bytes);
+        while let Some(hash) = hasher.block(recorded) {
+            let kept = stage.record(hash);
+            kept.map_err(|e| Fault::from_io(Side::Destination, "keep the journal", &e))?;
+            recorded += 1;
+        }
+        moved(bytes.len() as u64);
+        Ok(())
+    })?;
+    Ok((size, hasher.finish()))
+}
+
 /// Copies block `index`, which is `range`, and leaves its holes out; gives its
 /// hash and the length of its data.
 fn block(
@@ -229,7 +293,9 @@ fn block(
                 return Err(changed());
             }
             hasher.update(part);
-            stage.write_at(part, at).map_err(|error| write(&error))?;
+            let handed =
+                source.local().and_then(|file| stage.write_from(file, at..at + len as u64));
+            handed.unwrap_or_else(|| stage.write_at(part, at)).map_err(|error| write(&error))?;
             at += len as u64;
         }
         data_len += data.end - data.start;
@@ -272,12 +338,21 @@ pub(crate) fn read_back(
     control: &Control<'_>,
 ) -> Result<ContentHash, Fault> {
     file.forget_cached();
+    if let Some(mut stream) = file.stream(0..size) {
+        let mut hasher = ContentHasher::new();
+        while let Some(piece) = stream.next().map_err(|e| read_back_failed(&e))? {
+            if control.stopped() {
+                return Err(interrupted());
+            }
+            hasher.update(&piece);
+        }
+        return if hasher.len() == size { Ok(hasher.finish()) } else { Err(read_back_short()) };
+    }
     let fill = |buffer: &mut [u8], at: u64, len: u64| -> Result<(), Fault> {
         let read = file.read_at(buffer, at);
-        let read = read.map_err(|e| Fault::from_io(Side::Destination, "read back", &e))?;
+        let read = read.map_err(|e| read_back_failed(&e))?;
         if (read as u64) < len {
-            let message = "the file that is read back is shorter than what was written";
-            return Err(Fault::new(Side::Destination, FaultKind::Corrupt, message));
+            return Err(read_back_short());
         }
         Ok(())
     };
@@ -311,6 +386,15 @@ pub(crate) fn read_back(
     })?;
     let hashes = hashes.into_inner().unwrap_or_else(PoisonError::into_inner);
     Ok(ContentHash::of_blocks(&hashes.into_values().collect::<Vec<_>>(), size))
+}
+
+fn read_back_failed(error: &io::Error) -> Fault {
+    Fault::from_io(Side::Destination, "read back", error)
+}
+
+fn read_back_short() -> Fault {
+    let message = "the file that is read back is shorter than what was written";
+    Fault::new(Side::Destination, FaultKind::Corrupt, message)
 }
 
 /// A buffer for reading past the page cache.
@@ -380,7 +464,13 @@ fn by_hand(
     start: u64,
     end: u64,
 ) -> Result<u64, Fault> {
-    let buffer = scratch.buffer((end - start).min(WHOLE_MAX) as usize);
+    let end = end.min(start + WHOLE_MAX);
+    if hasher.is_none()
+        && let Some(handed) = source.local().and_then(|file| stage.write_from(file, start..end))
+    {
+        return handed.map(|()| end - start).map_err(|error| write(&error));
+    }
+    let buffer = scratch.buffer((end - start) as usize);
     let len = source.read_at(buffer, start).map_err(|error| read(&error))?;
     stage.write_at(&buffer[..len], start).map_err(|error| write(&error))?;
     if let Some(hasher) = hasher {

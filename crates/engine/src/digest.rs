@@ -26,6 +26,17 @@ pub(crate) fn seal_of(
         scratch.resize(len, 0);
     }
     let mut hasher = ContentHasher::new();
+    if let Some(mut stream) = file.stream(0..seal.size) {
+        while let Some(piece) = stream.next().map_err(read)? {
+            if control.stopped() {
+                return Err(copy::interrupted());
+            }
+            hasher.update(&piece);
+        }
+        if hasher.len() < seal.size {
+            return Err(changed());
+        }
+    }
     while hasher.len() < seal.size {
         let data = file.next_data(hasher.len()).map_err(read)?;
         let data = data.unwrap_or(seal.size..seal.size);

@@ -1,6 +1,7 @@
 //! A job in plain words: what to copy, to where, under which rules, and where
 //! the two roles run.
 
+use crate::SftpRoute;
 use haul_model::{Check, Fault, Policy, Side, escape_bytes};
 use haul_net::Connection;
 
@@ -40,6 +41,10 @@ pub enum Placement {
     Upload(Connection),
     /// The sender runs in the agent at the other end.
     Download(Connection),
+    /// Both here; the destination is on a host without haul.
+    SftpUpload(SftpRoute),
+    /// Both here; the sources are on a host without haul.
+    SftpDownload(SftpRoute),
 }
 
 /// Why a job as a whole ended early.

@@ -3,8 +3,8 @@
 #![forbid(unsafe_code)]
 
 mod agent;
-mod clean;
 mod budget;
+mod clean;
 mod control;
 mod copy;
 mod digest;
@@ -19,6 +19,7 @@ mod remote;
 mod request;
 mod run;
 mod sender;
+mod sftp;
 mod tree;
 mod words;
 mod workers;
@@ -32,3 +33,4 @@ pub use monitor::{Event, Monitor, Progress};
 pub use relocate::{Relocated, find_source, relocate, remove_empty};
 pub use request::{ListedEntry, RequestError, Requests};
 pub use run::run;
+pub use sftp::SftpRoute;

@@ -8,7 +8,7 @@ use crate::link::wire::{
     read_payload, refused,
 };
 use crate::pool::Pool;
-use crate::receiver::{Destination, Receiver, run_worker};
+use crate::receiver::{Destination, Receiver, Tasks, run_worker};
 use crate::sender::{Scan, Sender, run_reader};
 use crate::tree::LocalTree;
 use crate::words;
@@ -108,9 +108,16 @@ pub(crate) fn download(
     let (tasks, work) = crossbeam_channel::unbounded();
     let (lists, listed) = crossbeam_channel::bounded(LISTS_MAX);
     let sender = Arc::new(RemoteSender(Arc::clone(&outbox)));
-    let receiver =
-        Receiver::new(&control, sender, destination, job.policy, job.check, Some(asked), tasks)
-            .map_err(|error| JobError::unusable(&job.dest, &error))?;
+    let receiver = Receiver::new(
+        &control,
+        sender,
+        destination,
+        job.policy,
+        job.check,
+        Some(asked),
+        Tasks::to_all(tasks),
+    )
+    .map_err(|error| JobError::unusable(&job.dest, &error))?;
     let pool = Pool::new(pool_len());
     let role =
         Role::Sender { sources: job.sources.clone(), recursive: job.recursive, follow: job.follow };

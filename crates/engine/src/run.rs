@@ -3,11 +3,12 @@
 use crate::control::Control;
 use crate::link::memory::MemoryLink;
 use crate::link::{ReceiverPort, SenderPort};
-use crate::receiver::{Destination, Receiver, run_worker};
+use crate::receiver::{Destination, Receiver, Tasks, run_worker};
 use crate::sender::{Scan, Sender};
+use crate::sftp::Far;
 use crate::tree::LocalTree;
 use crate::workers::workers;
-use crate::{CopyJob, JobError, Monitor, Placement, Summary, remote};
+use crate::{CopyJob, JobError, Monitor, Placement, Summary, remote, sftp};
 use std::sync::Arc;
 
 /// Tasks that may wait for each worker.
@@ -32,6 +33,8 @@ pub fn run(
         Placement::Local => run_local(job, monitor),
         Placement::Upload(connection) => remote::upload(job, connection, monitor),
         Placement::Download(connection) => remote::download(job, connection, monitor),
+        Placement::SftpUpload(route) => sftp::run(job, Far::Destination, route, monitor),
+        Placement::SftpDownload(route) => sftp::run(job, Far::Source, route, monitor),
     }
 }
 
@@ -49,7 +52,7 @@ fn run_local(job: &CopyJob, monitor: &dyn Monitor) -> Result<Summary, JobError> 
         job.policy,
         job.check,
         None,
-        tasks,
+        Tasks::to_all(tasks),
     );
     let receiver = receiver.map_err(|error| JobError::unusable(&job.dest, &error))?;
     let to_receiver = Arc::clone(&link) as Arc<dyn ReceiverPort>;

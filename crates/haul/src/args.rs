@@ -1,14 +1,17 @@
 //! The words of the command line, and the plain commands that they become.
 //! Nothing below this file reads arguments.
 
+mod remote;
+
 use crate::error::CommandError;
-use crate::location::{Location, Place};
+use crate::hosts::Reach;
+use crate::location::Location;
 use crate::peer::WithoutHaul;
 use crate::report::Form;
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand};
 use haul_engine::CleanRules;
 use haul_model::{Conflict, Policy, Resume};
-use haul_net::SshTarget;
+use remote::{RemoteWords, RequestWords, TransferWords};
 use std::ffi::OsString;
 
 /// What the program is asked to do.
@@ -41,6 +44,7 @@ pub(crate) struct Copy {
     pub(crate) follow: bool,
     pub(crate) policy: Policy,
     pub(crate) detail: Detail,
+    pub(crate) reach: Reach,
 }
 
 /// `haul check`: a copy in which nothing is copied.
@@ -298,7 +302,7 @@ struct CopyWords {
     detail: DetailWords,
 
     #[command(flatten)]
-    remote: RemoteWords,
+    remote: TransferWords,
 }
 
 #[derive(Debug, Args)]
@@ -321,7 +325,7 @@ struct MoveWords {
     detail: DetailWords,
 
     #[command(flatten)]
-    remote: RemoteWords,
+    remote: TransferWords,
 }
 
 #[derive(Debug, Args)]
@@ -441,39 +445,6 @@ struct DetailWords {
     json: bool,
 }
 
-#[derive(Debug, Args)]
-struct RemoteWords {
-    /// Where haul is on the host, if it is not found there
-    #[arg(long, value_name = "PATH", help_heading = "Remote")]
-    remote_haul: Option<String>,
-    /// Reach the host with COMMAND instead of ssh
-    #[arg(short = 'e', long, value_name = "COMMAND", help_heading = "Remote")]
-    rsh: Option<String>,
-}
-
-/// The words of the commands that only ask.
-#[derive(Debug, Args)]
-struct RequestWords {
-    #[command(flatten)]
-    remote: RemoteWords,
-    /// Ask haul on the host, or its SFTP server; if not given, haul first
-    #[arg(long, value_enum, value_name = "haul|sftp", hide_possible_values = true)]
-    #[arg(help_heading = "Remote")]
-    transport: Option<Transport>,
-    /// Do not tell when a host without haul is asked through SFTP
-    #[arg(short, long, help_heading = "Remote")]
-    quiet: bool,
-}
-
-/// Who is asked about the files of a host.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Transport {
-    /// haul.
-    Haul,
-    /// Its SFTP server.
-    Sftp,
-}
-
 impl Words {
     fn into_command(self) -> Result<Command, CommandError> {
         Ok(match self.command {
@@ -536,6 +507,7 @@ impl CopyWords {
                 sync: self.sync,
             },
             detail: detail(quiet, verbose, json),
+            reach: self.remote.reach(),
         })
     }
 }
@@ -552,6 +524,7 @@ impl MoveWords {
             follow: false,
             policy: Policy { conflict, sync: true, ..Policy::default() },
             detail: detail(quiet, verbose, json),
+            reach: self.remote.reach(),
         })
     }
 }
@@ -576,6 +549,7 @@ impl CheckWords {
             follow: self.dereference,
             policy: Policy::default(),
             detail: detail(self.quiet, self.verbose, self.json),
+            reach: self.remote.reach(),
         };
         Ok(Check { copy, content: self.content })
     }
@@ -588,74 +562,6 @@ fn detail(quiet: bool, verbose: bool, json: bool) -> Detail {
         (_, true, _) => Detail::Verbose,
         (.., true) => Detail::Json,
         _ => Detail::Normal,
-    }
-}
-
-impl RemoteWords {
-    /// The sources and, last, the destination.
-    fn sources_and_dest(
-        &self,
-        words: &[OsString],
-        usage: &str,
-    ) -> Result<(Vec<Location>, Location), CommandError> {
-        let mut sources = self.locations(words)?;
-        let dest = sources.pop().filter(|_| !sources.is_empty()).ok_or_else(|| {
-            CommandError::usage("the destination is missing").with_hint(format!("usage: {usage}"))
-        })?;
-        Ok((sources, dest))
-    }
-
-    /// What the words for a location mean, hosts reached as these options say.
-    fn location(&self, words: &OsString) -> Result<Location, CommandError> {
-        let mut location = Location::parse(words)?;
-        location.place = match location.place {
-            Place::Here => Place::Here,
-            Place::There(target) => Place::There(self.reach(target)?),
-            Place::Sftp(target) => Place::Sftp(self.reach(target)?),
-        };
-        Ok(location)
-    }
-
-    fn reach(&self, mut target: SshTarget) -> Result<SshTarget, CommandError> {
-        if let Some(command) = &self.rsh {
-            target = target.with_rsh(command)?;
-        }
-        if let Some(path) = &self.remote_haul {
-            target = target.with_remote_haul(path)?;
-        }
-        Ok(target)
-    }
-
-    fn locations(&self, words: &[OsString]) -> Result<Vec<Location>, CommandError> {
-        words.iter().map(|words| self.location(words)).collect()
-    }
-}
-
-impl RequestWords {
-    /// Who names haul's path on the host, or asks for haul, means no other.
-    fn without_haul(&self) -> WithoutHaul {
-        match (self.transport, &self.remote.remote_haul, self.quiet) {
-            (Some(Transport::Haul), ..) | (_, Some(_), _) => WithoutHaul::Fail,
-            (.., true) => WithoutHaul::GoOnQuietly,
-            (.., false) => WithoutHaul::GoOn,
-        }
-    }
-
-    fn locations(&self, words: &[OsString]) -> Result<Vec<Location>, CommandError> {
-        let mut locations = self.remote.locations(words)?;
-        for location in &mut locations {
-            location.place = match (location.place.clone(), self.transport) {
-                (Place::There(target), Some(Transport::Sftp)) => Place::Sftp(target),
-                (Place::Sftp(_), Some(Transport::Haul)) => {
-                    return Err(CommandError::usage(format!(
-                        "{location} and --transport haul exclude each other"
-                    ))
-                    .with_hint("write ssh:// to have haul asked on the host"));
-                }
-                (place, _) => place,
-            };
-        }
-        Ok(locations)
     }
 }
 

@@ -139,14 +139,10 @@ impl From<ConnectError> for CommandError {
             | E::RemoteHaul { .. } => ErrorKind::Usage,
             _ => ErrorKind::Connection,
         };
-        let needs_haul = matches!(error, E::HaulMissing { .. } | E::SftpOnly { .. });
-        let hints = error.hint().into_iter().chain(needs_haul.then(|| WITHOUT_HAUL.to_owned()));
+        let hints = error.hint().into_iter();
         hints.fold(Self::new(kind, error), Self::with_hint)
     }
 }
-
-/// What can be done with a host as it is.
-const WITHOUT_HAUL: &str = "through the SFTP server of a host without haul go 'haul ls', 'haul stat' and 'haul hash' alone; nothing is copied, moved or compared that way yet";
 
 impl From<JobError> for CommandError {
     fn from(error: JobError) -> Self {

@@ -6,6 +6,7 @@
 mod args;
 mod command;
 mod error;
+mod hosts;
 mod interrupt;
 mod json;
 mod location;
@@ -15,6 +16,7 @@ mod peer;
 mod progress;
 mod quantity;
 mod report;
+mod state;
 mod stdout;
 
 fn main() -> std::process::ExitCode {

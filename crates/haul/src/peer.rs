@@ -8,20 +8,28 @@ use haul_engine::{JobError, Requests};
 use haul_net::{ConnectError, Connection, Diagnostics, SshTarget};
 use std::sync::Arc;
 
-/// What single requests do where a host turns out to have no haul.
+/// What is done where a host turns out to have no haul.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WithoutHaul {
-    /// They fail.
+    /// It fails.
     Fail,
-    /// They go on through the host's SFTP server, and tell.
+    /// It goes on through the host's SFTP server, and that is told.
     GoOn,
-    /// They go on and say nothing of it.
+    /// It goes on, and nothing is said of it.
     GoOnQuietly,
 }
 
 /// Connects to `target`; what ssh has to say is shown on `screen`.
 pub(crate) fn connect(target: &SshTarget, screen: &Screen) -> Result<Connection, ConnectError> {
     haul_net::connect(target, diagnostics(screen))
+}
+
+/// Connects to the SFTP server of `target`.
+pub(crate) fn connect_sftp(
+    target: &SshTarget,
+    screen: &Screen,
+) -> Result<Connection, ConnectError> {
+    haul_net::connect_sftp(target, diagnostics(screen))
 }
 
 fn diagnostics(screen: &Screen) -> Diagnostics {
@@ -92,6 +100,6 @@ impl Peers {
     }
 
     fn sftp(&self, target: &SshTarget) -> Result<Requests, JobError> {
-        Requests::sftp(haul_net::connect_sftp(target, diagnostics(&self.screen))?)
+        Requests::sftp(connect_sftp(target, &self.screen)?)
     }
 }

@@ -183,6 +183,11 @@ impl ConnectError {
         matches!(self, Self::HaulMissing { tried: None, .. } | Self::SftpOnly { .. })
     }
 
+    /// Whether the host let the user in, and offers no SFTP.
+    pub fn lacks_sftp(&self) -> bool {
+        matches!(self, Self::SubsystemMissing { .. })
+    }
+
     /// What the user can do about it, as one sentence.
     pub fn hint(&self) -> Option<String> {
         Some(match self {

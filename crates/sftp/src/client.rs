@@ -4,7 +4,7 @@ use crate::codec::{
     Answer, Attrs, CHUNK_LEN_MAX, Extension, Extensions, FsStats, Limits, OpenFlags,
     PACKET_LEN_MAX, PATH_LEN_MAX, Request, StatusCode,
 };
-use crate::error::{Cause, SftpError};
+use crate::error::{Cause, SessionError, SftpError};
 use crate::file::RemoteFile;
 use crate::session::{Port, Shared};
 use haul_model::Name;
@@ -102,6 +102,11 @@ impl Client {
     /// The most content that is sent at once, in bytes.
     pub fn write_len(&self) -> usize {
         self.server.write_len as usize
+    }
+
+    /// Ends the session at once, for all who ask in it. Whoever waits is told so.
+    pub fn end_session(&self) {
+        self.shared.end(SessionError::Stopped);
     }
 
     /// What has this path; a link at its end is followed.

@@ -38,6 +38,7 @@ pub(crate) trait SenderPort: Send + Sync {
 }
 
 /// A source file that the receiver can open itself.
+#[derive(Clone)]
 pub(crate) struct SourceHandle {
     /// Its number in the listing.
     pub(crate) index: u64,
@@ -45,6 +46,8 @@ pub(crate) struct SourceHandle {
     pub(crate) dir: Arc<DirNode>,
     /// Its name there.
     pub(crate) name: Name,
+    /// How long it was when it was listed, in bytes.
+    pub(crate) size: u64,
     /// Whether it may be a symbolic link.
     pub(crate) follow: bool,
 }

@@ -105,7 +105,7 @@ impl Receiver<'_> {
         };
         let looked = (|| {
             let handle = node.handle()?;
-            let Some(meta) = handle.stat(name, false)? else { return Ok(None) };
+            let Some(meta) = self.look_at(&*handle, name)? else { return Ok(None) };
             let target = match (&entry.kind, &meta) {
                 (Kind::Symlink { .. }, Meta { kind: MetaKind::Symlink, .. }) => {
                     Some(handle.read_link(name)?)
@@ -121,7 +121,7 @@ impl Receiver<'_> {
             let message = "source and destination are the same file";
             return Err(Fault::new(Side::Destination, FaultKind::SameFile, message));
         }
-        Ok(compare::differences(entry, &meta, target.as_deref()))
+        Ok(compare::differences(&self.as_kept(entry), &meta, target.as_deref()))
     }
 
     /// Compares a directory, and opens it for the listing.

@@ -9,11 +9,13 @@ mod hold;
 mod incoming;
 mod place;
 mod resume;
+mod small;
 mod work;
 
 pub(crate) use destination::Destination;
 pub(crate) use incoming::{Incoming, Piece};
-pub(crate) use work::{Task, run_worker};
+pub(crate) use small::{run_gets, run_puts};
+pub(crate) use work::{Task, Tasks, run_worker};
 
 use crate::control::{Control, Reporter};
 use crate::dirs::{DirNode, OpenDirs, lock};
@@ -63,7 +65,12 @@ pub(crate) struct Receiver<'a> {
     /// Everything is settled, and the Sender is being told so: it may leave.
     done: AtomicBool,
     /// Taken out when no more work is to come.
-    tasks: Mutex<Option<crossbeam_channel::Sender<Task>>>,
+    tasks: Mutex<Option<Tasks>>,
+    /// The destination is on a host that is asked for each thing: what takes a
+    /// round trip is left to the workers.
+    is_far: bool,
+    /// One of the sides keeps times in whole seconds.
+    whole_seconds: bool,
 }
 
 /// Where the listing stands.
@@ -106,8 +113,10 @@ impl<'a> Receiver<'a> {
         policy: Policy,
         check: Option<Check>,
         asked: Option<Vec<Option<Name>>>,
-        tasks: crossbeam_channel::Sender<Task>,
+        tasks: Tasks,
     ) -> io::Result<Arc<Self>> {
+        let is_far = destination.root.remote().is_some();
+        let whole_seconds = tasks.has_small();
         let root = DirNode::root(destination.root, None, &Arc::new(OpenDirs::default()))?;
         let state = if destination.absent { DirState::Absent } else { DirState::Open(root) };
         let root = RecvDir::new(None, None, state, false, None);
@@ -131,6 +140,8 @@ impl<'a> Receiver<'a> {
             holding: Holding::default(),
             done: AtomicBool::new(false),
             tasks: Mutex::new(Some(tasks)),
+            is_far,
+            whole_seconds,
         }))
     }
 
@@ -264,7 +275,7 @@ impl<'a> Receiver<'a> {
             return self.check_entry(index, dir, name, entry, cost, check, wants);
         }
         let outcome = match &entry.kind {
-            Kind::Dir => self.take_dir(index, &dir, name.clone(), &entry),
+            Kind::Dir => self.take_dir(index, &dir, name.clone(), &entry, cost)?,
             Kind::Special => Outcome::Skipped(Skip::Special),
             Kind::File { .. } if dir.parent.is_some() && is_stage(name.as_ref()) => {
                 Outcome::Skipped(Skip::Special)
@@ -301,6 +312,14 @@ impl<'a> Receiver<'a> {
                 match self.decide(&dir, name, &entry) {
                     Decision::Settled(outcome) => outcome,
                     Decision::Copy(_) if self.policy.dry_run => Outcome::WouldCopy,
+                    Decision::Copy(placement) if self.is_far => {
+                        dir.expect_one();
+                        let name = name.clone();
+                        let resumed = 0;
+                        let link = Pending { index, dir, name, entry, placement, cost, resumed };
+                        self.give(Task::Link(link));
+                        return None;
+                    }
                     Decision::Copy(placement) => {
                         self.make_symlink(&dir, name, &entry, target, placement)
                     }
@@ -343,8 +362,7 @@ impl<'a> Receiver<'a> {
     pub(crate) fn give(&self, task: Task) {
         let tasks = lock(&self.tasks).clone();
         if let Some(tasks) = tasks {
-            // Refused only when the workers are gone, because the job has ended.
-            let _ = tasks.send(task);
+            tasks.give(task);
         }
     }
 
@@ -418,24 +436,33 @@ impl<'a> Receiver<'a> {
     fn settle(&self, dir: Arc<RecvDir>) {
         let mut dir = dir;
         while dir.settle_one() {
-            self.seal(&dir);
-            self.sync_dir(&dir);
-            if dir.parent.is_none() {
-                self.sync_names();
+            if self.is_far && dir.meta.is_some() {
+                return self.give(Task::End(dir));
             }
-            match &dir.parent {
-                Some(parent) => dir = Arc::clone(parent),
-                // What ended early is not done, though everything is settled.
-                None if self.control.stopped() => return,
-                None => {
-                    let summary = self.reporter.summary();
-                    self.done.store(true, Ordering::Release);
-                    self.sender.done(summary);
-                    self.control.finish(Ok(summary));
-                    return;
-                }
+            match self.end_dir(&dir) {
+                Some(parent) => dir = parent,
+                None => return,
             }
         }
+    }
+
+    /// Everything in `dir` has its outcome: gives it its mode and time, and tells
+    /// the job's end if it is the root. Returns the directory above.
+    fn end_dir(&self, dir: &RecvDir) -> Option<Arc<RecvDir>> {
+        self.seal(dir);
+        self.sync_dir(dir);
+        if let Some(parent) = &dir.parent {
+            return Some(Arc::clone(parent));
+        }
+        self.sync_names();
+        // What ended early is not done, though everything is settled.
+        if !self.control.stopped() {
+            let summary = self.reporter.summary();
+            self.done.store(true, Ordering::Release);
+            self.sender.done(summary);
+            self.control.finish(Ok(summary));
+        }
+        None
     }
 
     fn seal(&self, dir: &RecvDir) {
@@ -460,7 +487,9 @@ impl ReceiverPort for Receiver<'_> {
     }
 
     fn files(&self, files: Vec<SourceHandle>) {
-        self.give(Task::Files(files));
+        if let Some(tasks) = &*lock(&self.tasks) {
+            tasks.give_files(files, self.checks());
+        }
     }
 }
 

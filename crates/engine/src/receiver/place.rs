@@ -3,11 +3,15 @@
 
 use super::compare::{self, Decision};
 use super::dirs::{DirState, RecvDir};
-use super::{Receiver, parent_fault};
+use super::work::{self, Making, Task};
+use super::{Pending, Receiver, parent_fault};
 use crate::dirs::{DirNode, lock};
+use crate::tree::sftp;
 use crate::tree::{KEPT_MODE, Meta, MetaKind, PRIVATE_DIR_MODE, TreeDir};
 use haul_model::{Entry, Fault, FaultKind, Kind, Name, Outcome, Side, Skip};
+use haul_proto::OutcomeItem;
 use haul_store::{Placement, Publication};
+use std::borrow::Cow;
 use std::io;
 use std::sync::Arc;
 
@@ -20,7 +24,8 @@ impl Receiver<'_> {
             DirState::Absent => return Decision::Settled(Outcome::WouldCopy),
         };
         let looked = (|| {
-            let existing = if dir.fresh { None } else { node.handle()?.stat(name, false)? };
+            let existing = if dir.fresh { None } else { self.look_at(&*node.handle()?, name)? };
+            let entry = &*self.as_kept(entry);
             Ok(match &entry.kind {
                 Kind::Symlink { target } => {
                     let existing_target = match &existing {
@@ -99,14 +104,16 @@ impl Receiver<'_> {
         }
     }
 
-    /// Makes or opens a directory, and opens it for the listing.
+    /// Makes or opens a directory, and opens it for the listing. Its outcome comes
+    /// later if a server is still at it.
     pub(super) fn take_dir(
         &self,
         index: u64,
         parent: &Arc<RecvDir>,
         name: Option<Name>,
         entry: &Entry,
-    ) -> Outcome {
+        cost: u64,
+    ) -> Option<Outcome> {
         let (outcome, state, fresh) = match (&parent.state, &name) {
             (DirState::Failed, _) => (Outcome::Failed(parent_fault()), DirState::Failed, false),
             (DirState::Absent, _) => (Outcome::WouldCopy, DirState::Absent, false),
@@ -125,8 +132,70 @@ impl Receiver<'_> {
             .then_some((entry.mode, entry.mtime));
         let shown = entry.name.clone();
         let dir = RecvDir::new(Some(Arc::clone(parent)), shown, state, fresh, meta);
-        lock(&self.listing).open.push((index, dir));
-        outcome
+        lock(&self.listing).open.push((index, Arc::clone(&dir)));
+        let is_being_made = match &dir.state {
+            DirState::Open(node) if fresh => node.handle().is_ok_and(|dir| dir.is_being_made()),
+            _ => false,
+        };
+        if is_being_made {
+            dir.expect_one();
+            self.give(Task::Made(dir, Making { index, cost }));
+            return None;
+        }
+        Some(outcome)
+    }
+
+    /// Waits for a directory that a server makes, and tells what came of it.
+    pub(super) fn end_making(&self, dir: &Arc<RecvDir>, making: &Making) {
+        let DirState::Open(node) = &dir.state else { return };
+        let outcome = match node.handle().and_then(|handle| handle.ready()) {
+            Ok(()) => Outcome::Copied,
+            Err(_) if self.control.stopped() => return,
+            Err(error) => {
+                Outcome::Failed(Fault::from_io(Side::Destination, "make the directory", &error))
+            }
+        };
+        self.report(&dir.path_of(None), &Kind::Dir, 0, &outcome);
+        self.close(making.cost);
+        self.tell_outcomes(vec![OutcomeItem { index: making.index, outcome }]);
+        self.release(Arc::clone(dir));
+    }
+
+    /// Ends a directory whose end takes round trips.
+    pub(super) fn end_far_dir(&self, dir: &RecvDir) {
+        if self.control.stopped() {
+            return;
+        }
+        if let Some(parent) = self.end_dir(dir) {
+            self.release(parent);
+        }
+    }
+
+    /// Makes a symbolic link whose making takes round trips.
+    pub(super) fn take_link(&self, link: Pending) {
+        if self.control.stopped() {
+            return;
+        }
+        let Kind::Symlink { target } = &link.entry.kind else { return };
+        let outcome = self.make_symlink(&link.dir, &link.name, &link.entry, target, link.placement);
+        work::tell(self, vec![(link, 0, outcome)]);
+    }
+
+    /// `entry` with its time as both sides can keep it.
+    pub(super) fn as_kept<'e>(&self, entry: &'e Entry) -> Cow<'e, Entry> {
+        match self.whole_seconds {
+            true => Cow::Owned(Entry { mtime: sftp::kept(entry.mtime), ..entry.clone() }),
+            false => Cow::Borrowed(entry),
+        }
+    }
+
+    /// What `name` in `dir` is, with its time as both sides can keep it.
+    pub(super) fn look_at(&self, dir: &dyn TreeDir, name: &Name) -> io::Result<Option<Meta>> {
+        let meta = dir.stat(name, false)?;
+        Ok(meta.map(|meta| match self.whole_seconds {
+            true => Meta { mtime: sftp::kept(meta.mtime), ..meta },
+            false => meta,
+        }))
     }
 
     fn open_dir(

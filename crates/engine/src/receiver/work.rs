@@ -3,6 +3,7 @@
 
 use super::dirs::{DirState, RecvDir};
 use super::hold::{HOLD_MAX, Whole};
+use super::small::{Fetched, SMALL_MAX};
 use super::{Incoming, Pending, Receiver};
 use crate::control::Control;
 use crate::copy;
@@ -32,6 +33,65 @@ pub(crate) enum Task {
     Hash(u64),
     /// The Sender has hashed its file.
     Sealed(FileEnd),
+    /// A small file that a host's server has sent.
+    Content(Fetched),
+    /// A symbolic link is to be made at a far destination.
+    Link(Pending),
+    /// The server is making this directory.
+    Made(Arc<RecvDir>, Making),
+    /// Everything in this directory has its outcome.
+    End(Arc<RecvDir>),
+}
+
+/// Where work goes.
+#[derive(Clone)]
+pub(crate) struct Tasks {
+    all: crossbeam_channel::Sender<Task>,
+    /// Small files that come from a host's server or go there: many at a time.
+    small: Option<crossbeam_channel::Sender<SourceHandle>>,
+}
+
+impl Tasks {
+    /// All of it to any worker.
+    pub(crate) fn to_all(all: crossbeam_channel::Sender<Task>) -> Self {
+        Self { all, small: None }
+    }
+
+    /// Files of no more than [`SMALL_MAX`] bytes to those who have many on their
+    /// way. Neither queue may have a bound: workers put tasks into them.
+    pub(crate) fn with_small(
+        all: crossbeam_channel::Sender<Task>,
+        small: crossbeam_channel::Sender<SourceHandle>,
+    ) -> Self {
+        Self { all, small: Some(small) }
+    }
+
+    pub(super) fn has_small(&self) -> bool {
+        self.small.is_some()
+    }
+
+    pub(super) fn give(&self, task: Task) {
+        // Refused only when the workers are gone, because the job has ended.
+        let _ = self.all.send(task);
+    }
+
+    pub(super) fn give_files(&self, files: Vec<SourceHandle>, to_compare: bool) {
+        let Some(small) = &self.small else { return self.give(Task::Files(files)) };
+        for file in files {
+            if file.size <= SMALL_MAX && !to_compare {
+                // As above.
+                let _ = small.send(file);
+            } else {
+                self.give(Task::Files(vec![file]));
+            }
+        }
+    }
+}
+
+/// The outcome that a directory has once it is made, and the cost of its entry.
+pub(crate) struct Making {
+    pub(super) index: u64,
+    pub(super) cost: u64,
 }
 
 /// A wanted file with its outcome, and the bytes of it that were counted.
@@ -58,6 +118,10 @@ pub(crate) fn run_worker(receiver: &Receiver<'_>, tasks: &crossbeam_channel::Rec
             Ok(Task::Files(files)) => take_files(receiver, files, &mut scratch),
             Ok(Task::Pack(bytes, view)) => take_pack(receiver, &bytes, view),
             Ok(Task::Pieces(incoming)) => incoming.work(receiver),
+            Ok(Task::Content(fetched)) => receiver.take_fetched(fetched),
+            Ok(Task::Link(link)) => receiver.take_link(link),
+            Ok(Task::Made(dir, making)) => receiver.end_making(&dir, &making),
+            Ok(Task::End(dir)) => receiver.end_far_dir(&dir),
             Err(RecvTimeoutError::Timeout) => receiver.publish_held(),
             Err(RecvTimeoutError::Disconnected) => return,
         }

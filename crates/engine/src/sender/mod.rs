@@ -286,7 +286,9 @@ impl SenderPort for Sender<'_> {
 
 impl Sender<'_> {
     fn handle(&self, item: Item) -> Option<SourceHandle> {
+        let Kind::File { size } = item.kind else { return None };
         Some(SourceHandle {
+            size,
             index: item.index,
             dir: item.dir?,
             name: item.name?,

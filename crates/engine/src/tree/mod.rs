@@ -3,15 +3,18 @@
 
 mod faults;
 mod local;
+pub(crate) mod sftp;
 
 pub(crate) use faults::{changed, check_size, check_unchanged};
 pub(crate) use local::{KEPT_MODE, LocalDir, LocalTree};
 
 use haul_model::{BlockHash, FileId, Kind, Name, Timestamp};
+use haul_sftp::Chunk;
 use haul_store::{Cleaned, Placement, Publication, SourceId, StaleStages, Verified};
 use haul_sys::Dir;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 /// What a directory is made with, until its own mode is set: only its owner can
@@ -104,6 +107,25 @@ pub(crate) trait TreeDir: Send + Sync {
 
     /// Removes the directory `name`, which must be empty.
     fn remove_dir(&self, name: &Name) -> io::Result<()>;
+
+    /// The directory of a host's SFTP server, if it is one.
+    fn remote(&self) -> Option<&sftp::SftpDir> {
+        None
+    }
+
+    /// Whether the directory may not be there yet, and will be soon or fail:
+    /// then [`Self::ready`] tells.
+    fn is_being_made(&self) -> bool {
+        false
+    }
+
+    /// Waits until the directory is there, where it is being made.
+    ///
+    /// # Errors
+    /// Why it could not be made.
+    fn ready(&self) -> io::Result<()> {
+        Ok(())
+    }
 
     /// The directory of this machine, if it is one.
     fn local(&self) -> Option<&Dir> {
@@ -208,7 +230,7 @@ pub(crate) trait SourceFile: Send + Sync {
 
     /// The next range at or after `from` that has data; what lies between is a
     /// hole. `None` if only a hole, or nothing, remains up to the sealed size.
-    fn next_data(&self, from: u64) -> io::Result<Option<std::ops::Range<u64>>>;
+    fn next_data(&self, from: u64) -> io::Result<Option<Range<u64>>>;
 
     /// Whether it has much less data than its length says: hashing its holes
     /// would take longer than copying what is between them.
@@ -223,6 +245,19 @@ pub(crate) trait SourceFile: Send + Sync {
 
     /// The file of this machine, if it is one.
     fn local(&self) -> Option<&File>;
+
+    /// Its content from `range.start` on, up to `range.end` or the file's own
+    /// end, in order and read ahead: for a tree that is far away. `None` where
+    /// reading at offsets is as good.
+    fn stream(&self, _range: Range<u64>) -> Option<Box<dyn ContentStream + '_>> {
+        None
+    }
+}
+
+/// Content that arrives in pieces, in order.
+pub(crate) trait ContentStream {
+    /// The next piece; `None` at the end.
+    fn next(&mut self) -> io::Result<Option<Chunk>>;
 }
 
 /// What is compared to see whether a file changed while it was read.
@@ -239,6 +274,12 @@ pub(crate) struct Seal {
 pub(crate) trait StagedFile: Send + Sync {
     /// Writes all of `bytes` at `offset`.
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
+
+    /// Writes `range` of a file of this machine at the same place, without it
+    /// passing through this process; `None` where that can't be done.
+    fn write_from(&self, _source: &File, _range: Range<u64>) -> Option<io::Result<()>> {
+        None
+    }
 
     /// Cuts or extends the file; what is added is a hole.
     fn set_len(&self, len: u64) -> io::Result<()>;
@@ -279,6 +320,11 @@ pub(crate) trait SealedFile: Send + Sync {
     /// Fills `buf` from `offset` on; returns less only at the end of the file.
     /// All three are aligned to [`haul_sys::DIRECT_ALIGN`].
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize>;
+
+    /// As [`SourceFile::stream`].
+    fn stream(&self, _range: Range<u64>) -> Option<Box<dyn ContentStream + '_>> {
+        None
+    }
 
     /// Gives up the content: no later job continues it.
     fn discard(self: Box<Self>);

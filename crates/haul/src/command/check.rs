@@ -5,6 +5,7 @@ use super::copy::{plan, start, watch_steps};
 use super::{end, finish};
 use crate::args::{Check, Detail};
 use crate::error::{CommandError, ExitCode};
+use crate::hosts::Hosts;
 use crate::interrupt::Interrupt;
 use crate::json::{self, CheckSummaryLine, Line, Start};
 use crate::location::Place;
@@ -45,7 +46,8 @@ pub(super) fn run(check: &Check) -> ExitCode {
         step.job.check = Some(haul_model::Check { content: check.content, remove: None });
     }
     let monitor = CopyMonitor::new(show(detail), interrupt.clone(), report, screen.clone());
-    let (summary, error) = watch_steps(steps, &monitor, &interrupt, &screen);
+    let hosts = Hosts::new(check.copy.reach, &screen);
+    let (summary, error) = watch_steps(steps, &monitor, &interrupt, &hosts);
     let figures = Figures::of(&summary, monitor.compared().counts());
     let mut report = monitor.into_report();
     let code = match error {

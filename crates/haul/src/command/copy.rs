@@ -4,17 +4,16 @@
 use super::{end, finish};
 use crate::args::{Copy, Detail};
 use crate::error::{CommandError, ErrorKind, ExitCode};
+use crate::hosts::{Hosts, Route};
 use crate::interrupt::Interrupt;
 use crate::json::{Line, SCHEMA, Start, SummaryLine};
 use crate::location::Location;
-use crate::location::Place::{self, Here, Sftp, There};
+use crate::location::Place::{self, Here};
 use crate::monitor::{CopyMonitor, Show};
-use crate::peer;
 use crate::progress::Screen;
 use crate::report::{self, Form, Report};
-use haul_engine::{CopyJob, Placement, Summary};
+use haul_engine::{CopyJob, Summary};
 use haul_model::escape_bytes;
-use haul_net::SshTarget;
 use std::collections::HashMap;
 use std::sync::mpsc;
 use std::thread;
@@ -47,7 +46,8 @@ pub(super) fn run(copy: &Copy) -> ExitCode {
 
     let show = show(copy.detail, copy.policy.dry_run);
     let monitor = CopyMonitor::new(show, interrupt.clone(), report, screen.clone());
-    let (summary, error) = watch_steps(steps, &monitor, &interrupt, &screen);
+    let hosts = Hosts::new(copy.reach, &screen);
+    let (summary, error) = watch_steps(steps, &monitor, &interrupt, &hosts);
 
     let mut report = monitor.into_report();
     let code = match error {
@@ -76,14 +76,14 @@ pub(super) fn watch_steps(
     steps: Vec<Step<'_>>,
     monitor: &CopyMonitor,
     interrupt: &Interrupt,
-    screen: &Screen,
+    hosts: &Hosts,
 ) -> (Summary, Option<ErrorKind>) {
     thread::scope(|scope| {
         let (stop, stopped) = mpsc::channel();
         if monitor.needs_ticks() {
             scope.spawn(move || monitor.tick_until(&stopped));
         }
-        let done = run_steps(steps, monitor, interrupt, screen);
+        let done = run_steps(steps, monitor, interrupt, hosts);
         drop(stop);
         done
     })
@@ -93,26 +93,13 @@ pub(super) fn watch_steps(
 #[derive(Debug)]
 pub(super) struct Step<'a> {
     pub(super) job: CopyJob,
-    route: Route<'a>,
-}
-
-/// Where the roles of a job run.
-#[derive(Debug)]
-enum Route<'a> {
-    /// Both here.
-    Local,
-    /// The receiver runs there.
-    Upload(&'a SshTarget),
-    /// The sender runs there.
-    Download(&'a SshTarget),
+    pub(super) route: Route<'a>,
 }
 
 /// The jobs that `copy` takes, with all that can be known to be wrong before
 /// anything is done.
 pub(super) fn plan(copy: &Copy) -> Result<Vec<Step<'_>>, CommandError> {
-    if let There(_) = copy.dest.place
-        && copy.sources.iter().any(|source| source.place != Here)
-    {
+    if copy.dest.place != Here && copy.sources.iter().any(|source| source.place != Here) {
         return Err(CommandError::usage(
             "copying from one host to another is not there yet: copy to here first",
         ));
@@ -131,30 +118,18 @@ pub(super) fn plan(copy: &Copy) -> Result<Vec<Step<'_>>, CommandError> {
                 policy: copy.policy,
                 check: None,
             };
-            Ok(Step { job, route: route(&group[0].place, &copy.dest.place)? })
+            Ok(Step { job, route: route(&group[0].place, &copy.dest.place) })
         })
         .collect()
 }
 
 /// The route of a job between two places, one of which is here.
-fn route<'a>(source: &'a Place, dest: &'a Place) -> Result<Route<'a>, CommandError> {
+fn route<'a>(source: &'a Place, dest: &'a Place) -> Route<'a> {
     match (source, dest) {
-        (Sftp(target), _) | (_, Sftp(target)) => Err(needs_haul(target)),
-        (Here, Here) => Ok(Route::Local),
-        (_, There(target)) => Ok(Route::Upload(target)),
-        (There(target), Here) => Ok(Route::Download(target)),
+        (Here, Here) => Route::Local,
+        (Here, there) => Route::Upload(there),
+        (there, _) => Route::Download(there),
     }
-}
-
-/// Tells that a job can't go through a host's SFTP server.
-pub(super) fn needs_haul(target: &SshTarget) -> CommandError {
-    let host = target.display();
-    CommandError::usage(format!(
-        "{host}: nothing is copied, moved or compared through SFTP yet, only listed and hashed"
-    ))
-    .with_hint(format!(
-        "install haul on {host} and write ssh:// in place of sftp://, or copy with scp or sftp"
-    ))
 }
 
 /// Refuses sources that would arrive under one name: the later would replace
@@ -180,14 +155,14 @@ fn run_steps(
     steps: Vec<Step<'_>>,
     monitor: &CopyMonitor,
     interrupt: &Interrupt,
-    screen: &Screen,
+    hosts: &Hosts,
 ) -> (Summary, Option<ErrorKind>) {
     let mut total = Summary::default();
     let mut first_error = None;
     let mut steps = steps.into_iter();
     while let Some(step) = steps.next() {
         monitor.begin(steps.len() > 0);
-        let result = run_step(&step, monitor, screen);
+        let result = hosts.run(&step.job, step.route, monitor);
         let told = monitor.end();
         let error = match result {
             Ok(summary) => {
@@ -211,19 +186,6 @@ fn run_steps(
         }
     }
     (total, first_error)
-}
-
-fn run_step(
-    step: &Step<'_>,
-    monitor: &CopyMonitor,
-    screen: &Screen,
-) -> Result<Summary, CommandError> {
-    let placement = match step.route {
-        Route::Local => Placement::Local,
-        Route::Upload(target) => Placement::Upload(peer::connect(target, screen)?),
-        Route::Download(target) => Placement::Download(peer::connect(target, screen)?),
-    };
-    Ok(haul_engine::run(&step.job, placement, monitor)?)
 }
 
 fn add(total: &mut Summary, more: &Summary) {
@@ -280,8 +242,11 @@ pub(super) fn start(copy: &Copy) -> Start<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hosts::Reach;
+    use crate::peer::WithoutHaul;
     use haul_model::Policy;
     use std::ffi::OsStr;
+    use std::num::NonZeroU8;
 
     fn copy(words: &[&str]) -> Copy {
         let mut locations: Vec<Location> = words
@@ -295,6 +260,15 @@ mod tests {
             follow: false,
             policy: Policy::default(),
             detail: Detail::Normal,
+            reach: Reach { without_haul: WithoutHaul::GoOn, parallel: NonZeroU8::MIN },
+        }
+    }
+
+    fn host(place: &Place) -> String {
+        match place {
+            Place::Here => "here".to_owned(),
+            Place::There(target) => target.display(),
+            Place::Sftp(target) => format!("sftp {}", target.display()),
         }
     }
 
@@ -308,8 +282,8 @@ mod tests {
         let line = |step: &Step<'_>| {
             let route = match step.route {
                 Route::Local => "local".to_owned(),
-                Route::Upload(target) => format!("up to {}", target.display()),
-                Route::Download(target) => format!("down from {}", target.display()),
+                Route::Upload(place) => format!("up to {}", host(place)),
+                Route::Download(place) => format!("down from {}", host(place)),
             };
             let sources: Vec<String> = step.job.sources.iter().map(|s| escape_bytes(s)).collect();
             let into = if step.job.into_dir { " (directory)" } else { "" };

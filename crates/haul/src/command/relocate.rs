@@ -1,19 +1,20 @@
 //! `haul move`: sources get their new names where they can; else they are
 //! copied, compared with their copies by content, and removed.
 
-use super::copy::{Step, needs_haul, plan, start, watch_steps};
+use super::copy::{Step, plan, start, watch_steps};
 use super::{end, finish};
 use crate::args::{Copy, Detail};
 use crate::error::{CommandError, ExitCode};
+use crate::hosts::Hosts;
 use crate::interrupt::Interrupt;
 use crate::json::{self, Line, MoveSummaryLine};
 use crate::location::{Location, Place};
 use crate::monitor::{CopyMonitor, MoveMonitor, Show};
-use crate::peer::{self, Peers, WithoutHaul};
+use crate::peer::{Peers, WithoutHaul};
 use crate::progress::Screen;
 use crate::quantity;
 use crate::report::{Form, Report};
-use haul_engine::{JobError, Outcome, Placement, RequestError, Requests};
+use haul_engine::{JobError, Outcome, RequestError, Requests};
 use haul_model::{Check, Conflict, Fault, FaultKind, Kind, Remove, Side};
 use std::time::{Duration, Instant};
 
@@ -37,13 +38,9 @@ pub(super) fn run(copy: &Copy) -> ExitCode {
         Err(error) if form == Form::Plain => return end(report, &error),
         Err(error) => return conclude(report, copy, &figures, started, Some(error)),
     };
-    let mut job = Move {
-        copy,
-        interrupt: &interrupt,
-        screen: &screen,
-        figures: &mut figures,
-        copy_failed: 0,
-    };
+    let hosts = Hosts::new(copy.reach, &screen);
+    let mut job =
+        Move { copy, interrupt: &interrupt, hosts: &hosts, figures: &mut figures, copy_failed: 0 };
     let (report, error) = job.run(report);
     conclude(report, copy, &figures, started, error)
 }
@@ -122,7 +119,7 @@ fn refuse(copy: &Copy) -> Result<(), CommandError> {
 struct Move<'m> {
     copy: &'m Copy,
     interrupt: &'m Interrupt,
-    screen: &'m Screen,
+    hosts: &'m Hosts,
     figures: &'m mut Figures,
     /// Entries that could not be copied, and were told.
     copy_failed: u64,
@@ -203,7 +200,12 @@ impl Move<'_> {
         if dest.path.ends_with(b"/") {
             return Ok(true);
         }
-        let mut peers = Peers::new(self.screen.clone(), WithoutHaul::Fail);
+        let without_haul = match self.copy.reach.without_haul {
+            WithoutHaul::Fail => WithoutHaul::Fail,
+            // The copy will tell.
+            WithoutHaul::GoOn | WithoutHaul::GoOnQuietly => WithoutHaul::GoOnQuietly,
+        };
+        let mut peers = Peers::new(self.hosts.screen().clone(), without_haul);
         match peers.at(&dest.place, report)?.stat(&dest.path, true) {
             Ok(entry) => Ok(entry.kind == Kind::Dir),
             Err(RequestError::Fault(Fault { kind: FaultKind::NotFound, .. })) => Ok(false),
@@ -224,8 +226,9 @@ impl Move<'_> {
         let shows = copy.detail != Detail::Quiet;
         let progress = copy.detail == Detail::Json || (shows && Screen::is_terminal());
         let show = Show { warnings: shows, progress, ..Show::default() };
-        let monitor = CopyMonitor::new(show, self.interrupt.clone(), report, self.screen.clone());
-        let (summary, error) = watch_steps(steps, &monitor, self.interrupt, self.screen);
+        let monitor =
+            CopyMonitor::new(show, self.interrupt.clone(), report, self.hosts.screen().clone());
+        let (summary, error) = watch_steps(steps, &monitor, self.interrupt, self.hosts);
         self.copy_failed = summary.failed;
         let report = monitor.into_report();
         match error {
@@ -305,15 +308,10 @@ impl Move<'_> {
     }
 
     fn run_step(&self, step: &Step<'_>, monitor: &MoveMonitor) -> Result<(), CommandError> {
-        let placement = match &self.copy.dest.place {
-            Place::Here => Placement::Local,
-            Place::There(target) => Placement::Upload(peer::connect(target, self.screen)?),
-            Place::Sftp(target) => return Err(needs_haul(target)),
-        };
-        match haul_engine::run(&step.job, placement, monitor) {
+        match self.hosts.run(&step.job, step.route, monitor) {
             Ok(_) => Ok(()),
             Err(_) if self.interrupt.happened() => Err(CommandError::interrupted()),
-            Err(error) => Err(error.into()),
+            Err(error) => Err(error),
         }
     }
 }

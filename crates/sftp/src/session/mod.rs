@@ -112,9 +112,9 @@ impl Session {
         &self.client
     }
 
-    /// Ends the session at once. Whoever waits in it is told so.
-    pub fn stop(&self) {
-        self.client.shared().end(SessionError::Stopped);
+    /// Whether the session has ended before its time.
+    pub fn has_ended(&self) -> bool {
+        self.client.shared().has_ended()
     }
 
     /// Ends the session in order: what was asked is not waited for.

@@ -184,6 +184,11 @@ impl Shared {
         is_first
     }
 
+    /// Whether the session has ended before its time, and not from here.
+    pub(super) fn has_ended(&self) -> bool {
+        self.lock().end.as_ref().is_some_and(|end| !matches!(end, SessionError::Stopped))
+    }
+
     /// Waits until the session has ended, at most `patience`; tells whether it
     /// has, and whether requests are in flight.
     pub(super) fn wait_ended(&self, patience: Duration) -> (bool, bool) {

@@ -1,5 +1,6 @@
 //! What all directories and files of one host have in common.
 
+use crate::JobError;
 use crate::budget::Budget;
 use haul_model::{ContentHash, FileId};
 use haul_sftp::{Client, Extension, SessionError, SftpError, StatusCode};
@@ -8,25 +9,46 @@ use haul_sys::Dir;
 use std::io;
 use std::sync::{Arc, OnceLock};
 
-/// Content of a host's files that may be in memory at the same time, in bytes:
-/// more than most links hold in a round trip.
-const BUDGET_LEN: usize = 32 << 20;
+/// Content of a host's large files that may be in memory at the same time, in
+/// bytes: more than most links hold in a round trip.
+const STREAMS_LEN: usize = 24 << 20;
+
+/// The same of small files. It is another budget, so that those who publish them
+/// never wait for it.
+const SMALL_LEN: usize = 8 << 20;
+
+/// Room on a host, in bytes, below which a write that fails has found it full.
+const FULL_LEN: u64 = 1 << 20;
 
 /// Why the session with a host ended before its time. Whoever meets it first puts
 /// it down; nothing else can be asked then, and no file is at fault.
-#[derive(Debug, Default)]
-pub(crate) struct Lost(OnceLock<SessionError>);
+#[derive(Debug)]
+pub(crate) struct Lost {
+    host: String,
+    reason: OnceLock<SessionError>,
+}
 
 impl Lost {
-    /// The reason, if the session has ended.
-    pub(crate) fn reason(&self) -> Option<&SessionError> {
-        self.0.get()
+    /// Nothing has ended yet; the host is safe to show.
+    pub(crate) fn new(host: &str) -> Arc<Self> {
+        Arc::new(Self { host: host.to_owned(), reason: OnceLock::new() })
+    }
+
+    /// Whether the session has ended.
+    pub(crate) fn happened(&self) -> bool {
+        self.reason.get().is_some()
+    }
+
+    /// Why, if it has.
+    pub(crate) fn error(&self) -> Option<JobError> {
+        let cause = self.reason.get()?.clone();
+        Some(JobError::Sftp { host: self.host.clone(), cause })
     }
 
     fn look_at(&self, error: &SftpError) {
         if let Some(end) = error.session() {
             // Another thread may have met it first, with the same reason.
-            let _ = self.0.set(end.clone());
+            let _ = self.reason.set(end.clone());
         }
     }
 }
@@ -37,26 +59,28 @@ pub(crate) struct SftpHost {
     /// Tells it from other hosts, in the identities of its files.
     name: Vec<u8>,
     lost: Arc<Lost>,
-    /// Content on its way from the host.
-    pub(crate) budget: Arc<Budget>,
+    /// Content of large files on its way from the host.
+    pub(crate) streams: Arc<Budget>,
+    /// Content of small files on its way from the host.
+    pub(crate) small: Arc<Budget>,
     /// Where the journals of uploads are kept on this machine.
     pub(crate) journals: Option<Arc<Dir>>,
 }
 
 impl SftpHost {
-    /// The host called `name`, with a client for each session, one at least.
+    /// The host of `lost`, with a client for each session, one at least.
     pub(crate) fn new(
         clients: Vec<Client>,
-        name: &str,
         lost: &Arc<Lost>,
         journals: Option<Arc<Dir>>,
     ) -> Arc<Self> {
         debug_assert!(!clients.is_empty(), "nobody to ask");
         Arc::new(Self {
             clients,
-            name: name.as_bytes().to_vec(),
+            name: lost.host.as_bytes().to_vec(),
             lost: Arc::clone(lost),
-            budget: Budget::new(BUDGET_LEN),
+            streams: Budget::new(STREAMS_LEN),
+            small: Budget::new(SMALL_LEN),
             journals,
         })
     }
@@ -94,7 +118,21 @@ impl SftpHost {
             return None;
         }
         let stats = self.io(self.client().fs_stats(dir)).ok()?;
-        Some(stats.available_blocks.saturating_mul(stats.fragment_len))
+        Some(stats.blocks_available.saturating_mul(stats.block_len))
+    }
+
+    /// The error of a writing below `dir` that failed: the protocol has no word for a full
+    /// disk, but a server often tells how much room there is.
+    pub(crate) fn failed_write(&self, dir: &[u8], error: SftpError) -> io::Error {
+        if error.status() == Some(StatusCode::Failure)
+            && self.room(dir).is_some_and(|room| room < FULL_LEN)
+        {
+            return io::Error::new(io::ErrorKind::StorageFull, "no space is left on the host");
+        }
+        match self.io::<()>(Err(error)) {
+            Err(error) => error,
+            Ok(()) => unreachable!("an error stays one"),
+        }
     }
 
     /// Gives the file `stage` its name `path`.

@@ -12,9 +12,7 @@ mod stage;
 
 pub(crate) use host::{Lost, SftpHost};
 
-use super::{
-    KEPT_MODE, Meta, MetaKind, SourceFile, StagedFile, Tree, TreeDir, TreeEntry,
-};
+use super::{KEPT_MODE, Meta, MetaKind, SourceFile, StagedFile, Tree, TreeDir, TreeEntry};
 use crate::dirs::lock;
 use crate::words;
 use haul_model::{BlockHash, FileId, Name, Timestamp};
@@ -62,7 +60,7 @@ impl Tree for SftpTree {
             return Err(io::ErrorKind::NotADirectory.into());
         }
         let real = host.io(host.client().real_path(path))?.into_vec();
-        Ok(SftpDir::new(host, real, Some(attrs), None, self.is_destination))
+        Ok(SftpDir::open(host, real, Some(attrs), None, self.is_destination))
     }
 }
 
@@ -99,7 +97,7 @@ enum There {
 }
 
 impl SftpDir {
-    fn new(
+    fn open(
         host: &Arc<SftpHost>,
         path: Vec<u8>,
         attrs: Option<Attrs>,
@@ -120,11 +118,6 @@ impl SftpDir {
     pub(crate) fn path_of(&self, name: &[u8]) -> Vec<u8> {
         let slash: &[u8] = if self.path.ends_with(b"/") { b"" } else { b"/" };
         [&*self.path, slash, name].concat()
-    }
-
-    /// The host that it is on.
-    pub(crate) fn host(&self) -> &Arc<SftpHost> {
-        &self.host
     }
 
     fn list(&self) -> io::Result<Vec<DirEntry>> {
@@ -202,7 +195,7 @@ impl TreeDir for SftpDir {
         let is_link = |entry: &DirEntry| entry.attrs.file_type() == Some(FileType::Symlink);
         let links = listed.iter().filter(|entry| is_link(entry));
         let links: Vec<Vec<u8>> = links.map(|link| self.path_of(link.name.as_bytes())).collect();
-        let mut targets = self.host.client().read_links(&links).into_iter();
+        let mut targets = links.iter().map(|link| self.host.client().read_link(link));
         let mut known = lock(&self.known);
         let mut entries = Vec::with_capacity(listed.len());
         for entry in listed {
@@ -212,7 +205,8 @@ impl TreeDir for SftpDir {
             if kind == Some(FileType::Dir) && !self.is_destination {
                 known.dirs.insert(name.clone(), attrs);
             }
-            let meta = if is_whole(&attrs) { self.meta(name.as_bytes(), &attrs).ok() } else { None };
+            let meta =
+                if is_whole(&attrs) { self.meta(name.as_bytes(), &attrs).ok() } else { None };
             let target = match target {
                 // Whoever needs it asks again, and is told what is wrong.
                 Some(Err(error)) => {
@@ -257,7 +251,7 @@ impl TreeDir for SftpDir {
         let path = self.path_of(name.as_bytes());
         if let Some(made) = lock(&self.known).made.get(name) {
             let made = Some(made.clone());
-            return Ok(Self::new(&self.host, path, None, made, self.is_destination));
+            return Ok(Self::open(&self.host, path, None, made, self.is_destination));
         }
         let mut attrs = self.attrs_of(name)?.ok_or(io::ErrorKind::NotFound)?;
         let mut real = path;
@@ -268,7 +262,7 @@ impl TreeDir for SftpDir {
         if attrs.file_type() != Some(FileType::Dir) {
             return Err(io::ErrorKind::NotADirectory.into());
         }
-        Ok(Self::new(&self.host, real, Some(attrs), None, self.is_destination))
+        Ok(Self::open(&self.host, real, Some(attrs), None, self.is_destination))
     }
 
     fn open_file(&self, name: &Name, _follow: bool) -> io::Result<Box<dyn SourceFile>> {
@@ -282,7 +276,7 @@ impl TreeDir for SftpDir {
         }
         self.ready()?;
         let path = self.path_of(name.as_bytes());
-        let made = self.host.io(self.host.client().make_dir_later(&path, mode))?;
+        let made = self.host.client().make_dir_later(&path, mode);
         lock(&self.known).made.insert(name.clone(), made);
         Ok(())
     }
@@ -415,6 +409,10 @@ impl TreeDir for SftpDir {
 
     fn remote(&self) -> Option<&SftpDir> {
         Some(self)
+    }
+
+    fn is_being_made(&self) -> bool {
+        self.made.is_some()
     }
 
     fn ready(&self) -> io::Result<()> {

@@ -98,11 +98,7 @@ pub(super) struct SftpStream<'f> {
 }
 
 impl<'f> SftpStream<'f> {
-    pub(super) fn new(
-        host: &'f Arc<SftpHost>,
-        files: &'f [RemoteFile],
-        range: Range<u64>,
-    ) -> Self {
+    pub(super) fn new(host: &'f Arc<SftpHost>, files: &'f [RemoteFile], range: Range<u64>) -> Self {
         let Range { start: next, end } = range;
         Self { host, files, ahead: VecDeque::new(), next, end }
     }
@@ -114,8 +110,8 @@ impl<'f> SftpStream<'f> {
             let end = self.end.min((block + 1) * BLOCK_LEN);
             let len = (end - self.next) as usize;
             let share = match self.ahead.is_empty() {
-                true => self.host.budget.take(len),
-                false => match self.host.budget.try_take(len) {
+                true => self.host.streams.take(len),
+                false => match self.host.streams.try_take(len) {
                     Some(share) => share,
                     None => return Ok(()),
                 },

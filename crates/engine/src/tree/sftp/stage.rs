@@ -311,7 +311,7 @@ impl SealedFile for SftpSealed {
 
 impl Open {
     fn create(host: &Arc<SftpHost>, dir: &[u8], path: Vec<u8>) -> io::Result<Self> {
-        let first = host.client().open(&path, OpenFlags::CreateNewReadable, Some(PRIVATE_MODE));
+        let first = host.client().open(&path, OpenFlags::CreateNewReadWrite, Some(PRIVATE_MODE));
         let first = host.io(first)?;
         Self::in_all_sessions(host, dir, path, first)
     }
@@ -321,7 +321,9 @@ impl Open {
         let client = host.client();
         let is_file = host.io(client.lstat(&path))?.file_type() == Some(FileType::File);
         if !is_file {
-            return Err(io::Error::other("what stands in the place of an interrupted copy is no file"));
+            return Err(io::Error::other(
+                "what stands in the place of an interrupted copy is no file",
+            ));
         }
         let first = match client.open(&path, OpenFlags::ReadWrite, None) {
             Err(error) if error.status() == Some(StatusCode::PermissionDenied) => {
@@ -362,21 +364,9 @@ impl Open {
         Ok(read == block.len() && BlockHash::of(index, &block) == *last)
     }
 
-    /// What came of a writing: a server has no word for a full disk, but often
-    /// tells how much room there is.
-    fn written(&self, result: Result<(), SftpError>) -> io::Result<()> {
-        match result {
-            Err(error) if error.status() == Some(StatusCode::Failure) => {
-                match self.host.room(&self.dir) {
-                    Some(room) if room < FULL_LEN => Err(io::Error::new(
-                        io::ErrorKind::StorageFull,
-                        "no space is left on the host",
-                    )),
-                    _ => self.host.io(Err(error)),
-                }
-            }
-            result => self.host.io(result),
-        }
+    /// What came of a writing.
+    fn written<T>(&self, result: Result<T, SftpError>) -> io::Result<T> {
+        result.map_err(|error| self.host.failed_write(&self.dir, error))
     }
 }
 
@@ -388,9 +378,6 @@ impl Drop for Open {
         }
     }
 }
-
-/// Room on a host, in bytes, below which a write that fails has found it full.
-const FULL_LEN: u64 = 1 << 20;
 
 /// Whether a file of `len` bytes finds room, where the server tells.
 fn check_room(host: &SftpHost, dir: &[u8], len: u64) -> io::Result<()> {

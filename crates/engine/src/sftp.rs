@@ -1,0 +1,188 @@
+//! A job through a host's SFTP server: both roles run here, and one of them works
+//! on the tree of the host.
+
+use crate::control::Control;
+use crate::link::memory::MemoryLink;
+use crate::link::{ReceiverPort, SenderPort};
+use crate::receiver::{Destination, Receiver, Tasks, run_gets, run_puts, run_worker};
+use crate::sender::{Scan, Sender};
+use crate::tree::sftp::{Lost, SftpHost, SftpTree};
+use crate::tree::{LocalTree, Tree};
+use crate::{CopyJob, Event, JobError, Monitor, Summary};
+use haul_net::Connection;
+use haul_sftp::{Client, Extension, Options, Session, SessionError};
+use haul_sys::{Access, Dir, confine};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Threads that work on files, links and directories: each waits for answers
+/// most of the time. Small files have threads of their own.
+const WORKERS: usize = 16;
+
+/// How long threads may take to leave a job that ends early, in which stages are
+/// made ready to be continued; then the session is ended under them.
+const LEAVE_MAX: Duration = Duration::from_secs(5);
+
+/// The way to a host's SFTP server.
+pub struct SftpRoute {
+    /// Connections to it, one at least; the content of large files takes all of
+    /// them.
+    pub connections: Vec<Connection>,
+    /// The directory on this machine where the journals of uploads are kept. It
+    /// must be the user's own. Without one, uploads are not continued.
+    pub journals: Option<PathBuf>,
+}
+
+/// Which of the roles works on the host's tree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Far {
+    Source,
+    Destination,
+}
+
+pub(crate) fn run(
+    job: &CopyJob,
+    far: Far,
+    route: SftpRoute,
+    monitor: &dyn Monitor,
+) -> Result<Summary, JobError> {
+    let peer = route.connections.first().map(|one| one.closer.peer().to_owned());
+    let peer = peer.unwrap_or_default();
+    let mut sessions = Vec::with_capacity(route.connections.len());
+    for connection in route.connections {
+        sessions.push(Session::start(connection, Options::default())?);
+    }
+    let lost = Lost::new(&peer);
+    let clients = sessions.iter().map(|session| session.client().clone()).collect();
+    let journals = route.journals.and_then(|path| Dir::open(&path).ok()).map(Arc::new);
+    let host = SftpHost::new(clients, &lost, journals);
+    let result = run_with(job, far, &host, &lost, monitor);
+    drop(host);
+    conclude(result, sessions)
+}
+
+fn run_with(
+    job: &CopyJob,
+    far: Far,
+    host: &Arc<SftpHost>,
+    lost: &Arc<Lost>,
+    monitor: &dyn Monitor,
+) -> Result<Summary, JobError> {
+    let (source, target): (Box<dyn Tree>, Box<dyn Tree>) = match far {
+        Far::Source => (Box::new(SftpTree::source(host)), Box::new(LocalTree)),
+        Far::Destination => (Box::new(LocalTree), Box::new(SftpTree::destination(host))),
+    };
+    // What fails because the session has ended says so.
+    let or_lost = |error: JobError| lost.error().unwrap_or(error);
+    let destination = Destination::find(&*target, job).map_err(or_lost)?;
+    if far == Far::Destination {
+        destination.root.ready().map_err(|e| or_lost(JobError::unusable(&job.dest, &e)))?;
+        tell_promises(job, host, monitor);
+    }
+    let root = destination.local_root().ok();
+    let control = Control::over(monitor, Arc::clone(lost));
+    let link = Arc::new(MemoryLink::default());
+    let (tasks, work) = crossbeam_channel::unbounded();
+    let (small, small_files) = crossbeam_channel::unbounded();
+    let receiver = Receiver::new(
+        &control,
+        Arc::clone(&link) as Arc<dyn SenderPort>,
+        destination,
+        job.policy,
+        job.check,
+        None,
+        Tasks::with_small(tasks, small),
+    );
+    let receiver = receiver.map_err(|e| or_lost(JobError::unusable(&job.dest, &e)))?;
+    let to_receiver = Arc::clone(&link) as Arc<dyn ReceiverPort>;
+    let sender = Sender::new(&control, None, to_receiver, job.follow, job.check, None);
+    link.connect(&sender, &receiver);
+    let (at_work, all_left) = crossbeam_channel::bounded::<()>(0);
+    std::thread::scope(|scope| {
+        let (receiver, sender, source) = (&receiver, &sender, &*source);
+        // What a server can cause to be written happens in threads that can't
+        // write elsewhere.
+        scope.spawn(move || {
+            if let Some(root) = &root {
+                let access =
+                    if job.check.is_some() { Access::ReadOnly } else { Access::Below(root) };
+                tracing::debug!(confined = confine(access), "receiving");
+            }
+            for _ in 0..WORKERS {
+                let (work, at_work) = (work.clone(), at_work.clone());
+                scope.spawn(move || {
+                    let _at_work = at_work;
+                    run_worker(receiver, &work);
+                });
+            }
+            for client in host.clients() {
+                let (files, at_work) = (small_files.clone(), at_work.clone());
+                scope.spawn(move || {
+                    let _at_work = at_work;
+                    match far {
+                        Far::Source => run_gets(receiver, &files, host, client),
+                        Far::Destination => run_puts(receiver, &files, host, client),
+                    }
+                });
+            }
+            Scan::new(sender, source, job.recursive, &[]).run(&job.sources);
+        });
+        let result = control.wait();
+        receiver.close_tasks();
+        if result.is_err() {
+            scope.spawn(move || {
+                // Nothing is ever sent: it ends when the last thread has left.
+                if all_left.recv_timeout(LEAVE_MAX).is_err_and(|error| error.is_timeout()) {
+                    host.clients().iter().for_each(Client::end_session);
+                }
+            });
+        }
+        result
+    })
+}
+
+/// Tells what the job promises less than elsewhere, for want of something that
+/// the server does not have.
+fn tell_promises(job: &CopyJob, host: &SftpHost, monitor: &dyn Monitor) {
+    let client = host.client();
+    let tell = |message| monitor.event(Event::Warning { path: &job.dest, message });
+    if job.keeps_all() {
+        return;
+    }
+    if !client.has(Extension::PosixRename) {
+        tell(
+            "the server can't replace a file in one step: for a moment nothing has its name, and if the connection breaks then, the new content is under a private name beside it",
+        );
+    }
+    if job.policy.sync {
+        tell(if client.has(Extension::Fsync) {
+            "the server is told to make each file durable; through SFTP it can't be told to do so with their names"
+        } else {
+            "the server can't be told to make anything durable: --sync promises nothing there"
+        });
+    }
+}
+
+/// Ends the sessions, and finds out why one broke if it did.
+fn conclude(
+    result: Result<Summary, JobError>,
+    sessions: Vec<Session>,
+) -> Result<Summary, JobError> {
+    let mut sessions = sessions.into_iter();
+    match result {
+        Err(JobError::Sftp { cause: SessionError::Closed | SessionError::Broken(_), .. }) => {
+            let broken = sessions.find(|session| session.has_ended());
+            match broken.or_else(|| sessions.next()) {
+                Some(session) => Err(session.explain().into()),
+                None => result,
+            }
+        }
+        Ok(summary) => {
+            // Everything is in its place: how a connection closes is no matter.
+            sessions.for_each(|session| drop(session.finish()));
+            Ok(summary)
+        }
+        Err(error) => Err(error),
+    }
+}

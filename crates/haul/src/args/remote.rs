@@ -1,0 +1,150 @@
+//! The words that say how hosts are reached.
+
+use crate::error::CommandError;
+use crate::hosts::Reach;
+use crate::location::{Location, Place};
+use crate::peer::WithoutHaul;
+use clap::{Args, ValueEnum};
+use haul_net::SshTarget;
+use std::ffi::OsString;
+use std::num::NonZeroU8;
+
+/// How hosts are reached.
+#[derive(Debug, Args)]
+pub(super) struct RemoteWords {
+    /// Where haul is on the host, if it is not found there
+    #[arg(long, value_name = "PATH", help_heading = "Remote")]
+    remote_haul: Option<String>,
+    /// Reach the host with COMMAND instead of ssh
+    #[arg(short = 'e', long, value_name = "COMMAND", help_heading = "Remote")]
+    rsh: Option<String>,
+    /// Work with haul on the host, or its SFTP server; if not given, haul first
+    #[arg(long, value_enum, value_name = "haul|sftp", hide_possible_values = true)]
+    #[arg(help_heading = "Remote")]
+    transport: Option<Transport>,
+}
+
+/// The words of the commands that only ask.
+#[derive(Debug, Args)]
+pub(super) struct RequestWords {
+    #[command(flatten)]
+    remote: RemoteWords,
+    /// Do not tell when a host without haul is asked through SFTP
+    #[arg(short, long, help_heading = "Remote")]
+    quiet: bool,
+}
+
+/// The words of the commands that move contents.
+#[derive(Debug, Args)]
+pub(super) struct TransferWords {
+    #[command(flatten)]
+    remote: RemoteWords,
+    /// Use N connections to a host without haul; large files take all of them
+    #[arg(long, value_name = "N", default_value = "1", hide_default_value = true)]
+    #[arg(value_parser = clap::value_parser!(u8).range(1..=PARALLEL_MAX), help_heading = "Remote")]
+    parallel: u8,
+}
+
+/// Connections to one host, at most: OpenSSH lets ten wait for their login.
+const PARALLEL_MAX: i64 = 8;
+
+/// Who works with the files of a host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Transport {
+    /// haul.
+    Haul,
+    /// Its SFTP server.
+    Sftp,
+}
+
+impl RemoteWords {
+    /// Who names haul's path on the host, or asks for haul, means no other.
+    fn without_haul(&self) -> WithoutHaul {
+        match (self.transport, &self.remote_haul) {
+            (Some(Transport::Haul), _) | (_, Some(_)) => WithoutHaul::Fail,
+            _ => WithoutHaul::GoOn,
+        }
+    }
+
+    /// What the words for a location mean, hosts reached as these options say.
+    fn location(&self, words: &OsString) -> Result<Location, CommandError> {
+        let mut location = Location::parse(words)?;
+        location.place = match (location.place.clone(), self.transport) {
+            (Place::Here, _) => Place::Here,
+            (Place::There(target), Some(Transport::Sftp)) => Place::Sftp(self.target(target)?),
+            (Place::There(target), _) => Place::There(self.target(target)?),
+            (Place::Sftp(_), Some(Transport::Haul)) => {
+                return Err(CommandError::usage(format!(
+                    "{location} and --transport haul exclude each other"
+                ))
+                .with_hint("write ssh:// to have haul asked on the host"));
+            }
+            (Place::Sftp(target), _) => Place::Sftp(self.target(target)?),
+        };
+        Ok(location)
+    }
+
+    fn target(&self, mut target: SshTarget) -> Result<SshTarget, CommandError> {
+        if let Some(command) = &self.rsh {
+            target = target.with_rsh(command)?;
+        }
+        if let Some(path) = &self.remote_haul {
+            target = target.with_remote_haul(path)?;
+        }
+        Ok(target)
+    }
+
+    fn locations(&self, words: &[OsString]) -> Result<Vec<Location>, CommandError> {
+        words.iter().map(|words| self.location(words)).collect()
+    }
+
+    /// The sources and, last, the destination.
+    pub(super) fn sources_and_dest(
+        &self,
+        words: &[OsString],
+        usage: &str,
+    ) -> Result<(Vec<Location>, Location), CommandError> {
+        let mut sources = self.locations(words)?;
+        let dest = sources.pop().filter(|_| !sources.is_empty()).ok_or_else(|| {
+            CommandError::usage("the destination is missing").with_hint(format!("usage: {usage}"))
+        })?;
+        Ok((sources, dest))
+    }
+
+    /// How a job reaches hosts.
+    pub(super) fn reach(&self) -> Reach {
+        Reach { without_haul: self.without_haul(), parallel: NonZeroU8::MIN }
+    }
+}
+
+impl TransferWords {
+    /// As [`RemoteWords::sources_and_dest`].
+    pub(super) fn sources_and_dest(
+        &self,
+        words: &[OsString],
+        usage: &str,
+    ) -> Result<(Vec<Location>, Location), CommandError> {
+        self.remote.sources_and_dest(words, usage)
+    }
+
+    /// How a job reaches hosts.
+    pub(super) fn reach(&self) -> Reach {
+        let parallel = NonZeroU8::new(self.parallel).unwrap_or(NonZeroU8::MIN);
+        Reach { parallel, ..self.remote.reach() }
+    }
+}
+
+impl RequestWords {
+    /// What a request does where there is no haul.
+    pub(super) fn without_haul(&self) -> WithoutHaul {
+        match self.remote.without_haul() {
+            WithoutHaul::GoOn if self.quiet => WithoutHaul::GoOnQuietly,
+            without_haul => without_haul,
+        }
+    }
+
+    /// What the words for locations mean.
+    pub(super) fn locations(&self, words: &[OsString]) -> Result<Vec<Location>, CommandError> {
+        self.remote.locations(words)
+    }
+}

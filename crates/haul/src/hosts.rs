@@ -1,0 +1,164 @@
+//! The hosts that the jobs of a command go to: through the haul there, or where
+//! there is none through the host's SFTP server.
+
+use crate::error::CommandError;
+use crate::location::Place;
+use crate::peer::{self, WithoutHaul};
+use crate::progress::Screen;
+use crate::state;
+use haul_engine::{CopyJob, Event, JobError, Monitor, Placement, SftpRoute, Summary};
+use haul_net::SshTarget;
+use std::num::NonZeroU8;
+use std::sync::{Mutex, PoisonError};
+
+/// How jobs reach hosts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Reach {
+    /// What they do where there is no haul.
+    pub(crate) without_haul: WithoutHaul,
+    /// Connections to a host without haul.
+    pub(crate) parallel: NonZeroU8,
+}
+
+/// Where the roles of a job run.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Route<'a> {
+    /// Both here.
+    Local,
+    /// The destination is there.
+    Upload(&'a Place),
+    /// The sources are there.
+    Download(&'a Place),
+}
+
+/// The hosts of a command.
+pub(crate) struct Hosts {
+    screen: Screen,
+    reach: Reach,
+    /// Those that turned out to have no haul.
+    lacking: Mutex<Vec<SshTarget>>,
+}
+
+impl Hosts {
+    /// None is known yet; what ssh has to say is shown on `screen`.
+    pub(crate) fn new(reach: Reach, screen: &Screen) -> Self {
+        Self { screen: screen.clone(), reach, lacking: Mutex::default() }
+    }
+
+    /// Where ssh shows what it has to say.
+    pub(crate) fn screen(&self) -> &Screen {
+        &self.screen
+    }
+
+    /// Runs `job`.
+    ///
+    /// # Errors
+    /// When there is no way to the host, or the job as a whole fails.
+    pub(crate) fn run(
+        &self,
+        job: &CopyJob,
+        route: Route<'_>,
+        monitor: &dyn Monitor,
+    ) -> Result<Summary, CommandError> {
+        let place = match route {
+            Route::Local => return Ok(haul_engine::run(job, Placement::Local, monitor)?),
+            Route::Upload(place) | Route::Download(place) => place,
+        };
+        match place {
+            Place::Here => Ok(haul_engine::run(job, Placement::Local, monitor)?),
+            Place::Sftp(target) => Ok(self.run_sftp(job, route, target, monitor)?),
+            Place::There(target) if self.lacks_haul(target) => {
+                Ok(self.run_sftp(job, route, target, monitor)?)
+            }
+            Place::There(target) => self.run_agent(job, route, target, monitor),
+        }
+    }
+
+    /// Runs `job` with the haul of the host, if it has one.
+    fn run_agent(
+        &self,
+        job: &CopyJob,
+        route: Route<'_>,
+        target: &SshTarget,
+        monitor: &dyn Monitor,
+    ) -> Result<Summary, CommandError> {
+        let ran = peer::connect(target, &self.screen).map_err(JobError::from);
+        let ran = ran.and_then(|connection| {
+            let placement = match route {
+                Route::Download(_) => Placement::Download(connection),
+                Route::Local | Route::Upload(_) => Placement::Upload(connection),
+            };
+            haul_engine::run(job, placement, monitor)
+        });
+        let missing = match ran {
+            Err(JobError::Connection(error))
+                if error.lacks_haul() && self.reach.without_haul != WithoutHaul::Fail =>
+            {
+                error
+            }
+            ran => return Ok(ran?),
+        };
+        let connections = match self.connect(target) {
+            Ok(connections) => connections,
+            Err(neither) => return Err(neither_helps(missing.into(), &neither)),
+        };
+        let host = target.display();
+        monitor.event(Event::Warning {
+            path: host.as_bytes(),
+            message: &format!(
+                "no haul there: going on through SFTP; \"haul deploy {host}\" makes it faster"
+            ),
+        });
+        self.lacking.lock().unwrap_or_else(PoisonError::into_inner).push(target.clone());
+        match self.go_through(job, route, connections, monitor) {
+            Err(JobError::Connection(neither)) if neither.lacks_sftp() => {
+                Err(neither_helps(missing.into(), &JobError::from(neither)))
+            }
+            ran => Ok(ran?),
+        }
+    }
+
+    fn lacks_haul(&self, target: &SshTarget) -> bool {
+        self.lacking.lock().unwrap_or_else(PoisonError::into_inner).contains(target)
+    }
+
+    fn run_sftp(
+        &self,
+        job: &CopyJob,
+        route: Route<'_>,
+        target: &SshTarget,
+        monitor: &dyn Monitor,
+    ) -> Result<Summary, JobError> {
+        self.go_through(job, route, self.connect(target)?, monitor)
+    }
+
+    /// Connects to the SFTP server of a host, as often as the user wants.
+    fn connect(&self, target: &SshTarget) -> Result<Vec<haul_net::Connection>, JobError> {
+        let connect = |_| peer::connect_sftp(target, &self.screen);
+        Ok((0..self.reach.parallel.get()).map(connect).collect::<Result<_, _>>()?)
+    }
+
+    fn go_through(
+        &self,
+        job: &CopyJob,
+        route: Route<'_>,
+        connections: Vec<haul_net::Connection>,
+        monitor: &dyn Monitor,
+    ) -> Result<Summary, JobError> {
+        let journals = match route {
+            Route::Upload(_) if !job.policy.dry_run && job.check.is_none() => state::journals(),
+            _ => None,
+        };
+        let route_there = SftpRoute { connections, journals };
+        let placement = match route {
+            Route::Download(_) => Placement::SftpDownload(route_there),
+            Route::Local | Route::Upload(_) => Placement::SftpUpload(route_there),
+        };
+        haul_engine::run(job, placement, monitor)
+    }
+}
+
+/// SFTP would have been of help; that it isn't there is not what is wrong.
+fn neither_helps(missing: CommandError, neither: &JobError) -> CommandError {
+    missing.with_hint(format!("SFTP is of no help either: {neither}"))
+}
