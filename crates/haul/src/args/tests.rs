@@ -1,6 +1,7 @@
 //! What the words become, and what their help says.
 
 use super::*;
+use crate::location::Place;
 use clap::CommandFactory;
 use haul_model::{Conflict, Policy};
 

@@ -83,6 +83,11 @@ impl Port {
 
     /// The next answer, if it is there.
     pub(crate) fn try_next(&mut self) -> Option<(u64, Result<Answer>)> {
+        // What could not be sent is answered too when the session ends, and that
+        // was told already.
+        if self.outstanding == 0 {
+            return None;
+        }
         let answer = self.inbox.lock().pop_front()?;
         self.outstanding -= 1;
         Some(answer)

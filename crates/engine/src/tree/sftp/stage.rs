@@ -15,23 +15,17 @@ use haul_sftp::{
     Attrs, Extension, FileType, OpenFlags, RangeWriter, RemoteFile, SftpError, StatusCode,
 };
 use haul_store::{
-    Placement, Publication, RemoteJournal, RemoteNames, SourceId, Verified, stage_name,
+    Pace, Placement, Publication, RemoteJournal, RemoteNames, SourceId, Verified, stage_name,
 };
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Content of one file on its way to the server in one session, in bytes.
 const WINDOW_LEN: usize = 16 << 20;
-
-/// Blocks that are put on record before the server is asked to make them
-/// durable, and the time that has to pass besides. It does nothing else for this
-/// session meanwhile, so this is rarer than on a file system of this machine.
-const CHECKPOINT_BLOCKS: u64 = 64;
-const CHECKPOINT_EVERY: Duration = Duration::from_secs(15);
 
 /// What a stage is made with, until its own mode is set.
 const PRIVATE_MODE: u32 = 0o600;
@@ -61,6 +55,7 @@ struct Record {
     journal: RemoteJournal,
     /// Blocks whose writing the server has not confirmed yet.
     sent: VecDeque<BlockHash>,
+    pace: Pace,
     checked_at: Instant,
     keeps_durable: bool,
 }
@@ -133,8 +128,8 @@ impl SftpStage {
         for len in [known, source.size] {
             host.io(open.files[0].set_attrs(Attrs { size: Some(len), ..Attrs::default() }))?;
         }
-        let sent = VecDeque::new();
-        let record = Record { journal, sent, checked_at: Instant::now(), keeps_durable };
+        let (sent, pace, checked_at) = (VecDeque::new(), Pace::default(), Instant::now());
+        let record = Record { journal, sent, pace, checked_at, keeps_durable };
         Ok((Self::of(open, Some(record)), blocks))
     }
 
@@ -175,7 +170,8 @@ impl SftpStage {
             record.journal.append(block)?;
         }
         let open = record.journal.blocks() - record.journal.committed();
-        let due = open >= CHECKPOINT_BLOCKS && record.checked_at.elapsed() >= CHECKPOINT_EVERY;
+        let Pace { blocks, every } = record.pace;
+        let due = open >= blocks && record.checked_at.elapsed() >= every;
         if record.keeps_durable && open > 0 && (due || at_once) {
             let claimed = record.journal.claim();
             // Each session's server has a file of its own open: what one wrote,
