@@ -18,7 +18,7 @@ pub(super) struct RemoteWords {
     /// Reach the host with COMMAND instead of ssh
     #[arg(short = 'e', long, value_name = "COMMAND", help_heading = "Remote")]
     rsh: Option<String>,
-    /// Work with haul on the host, or its SFTP server; if not given, haul first
+    /// Use the haul of the host, or its SFTP server
     #[arg(long, value_enum, value_name = "haul|sftp", hide_possible_values = true)]
     #[arg(help_heading = "Remote")]
     transport: Option<Transport>,
@@ -39,7 +39,7 @@ pub(super) struct RequestWords {
 pub(super) struct TransferWords {
     #[command(flatten)]
     remote: RemoteWords,
-    /// Use N connections to a host without haul; large files take all of them
+    /// Use N connections to a host without haul
     #[arg(long, value_name = "N", default_value = "1", hide_default_value = true)]
     #[arg(value_parser = clap::value_parser!(u8).range(1..=PARALLEL_MAX), help_heading = "Remote")]
     parallel: u8,
