@@ -34,6 +34,7 @@ fuzz_target!(|packet: &[u8]| {
         match expected.decode(header.kind, payload, "a request") {
             Ok(Answer::Names(entries)) => {
                 let names: usize = entries.iter().map(|entry| entry.name.len()).sum();
+                assert_eq!(entries.iter().count(), entries.len());
                 assert!(names + entries.len() * ENTRY_LEN_MIN <= payload.len());
             }
             Ok(Answer::Handle(handle)) => assert!(handle.len() <= HANDLE_LEN_MAX),

@@ -7,7 +7,6 @@ use crate::codec::{
 use crate::error::{Cause, SessionError, SftpError};
 use crate::file::RemoteFile;
 use crate::session::{Port, Shared};
-use haul_model::Name;
 use std::sync::Arc;
 
 /// A piece of a file in one packet, in bytes, where a server does not say what
@@ -17,10 +16,6 @@ const CHUNK_LEN_DEFAULT: u32 = 32 << 10;
 /// What stands around the content in a packet, in bytes, at most: a handle and
 /// some numbers.
 const AROUND_LEN: u64 = 512;
-
-/// Entries of one directory, at most: a server that never stops listing is
-/// stopped.
-const ENTRIES_MAX: usize = 4 << 20;
 
 type Result<T> = std::result::Result<T, SftpError>;
 
@@ -60,15 +55,6 @@ impl Server {
         let (read_len, write_len) = (chunk(limits.read_len), chunk(limits.write_len).min(room));
         Self { extensions, limits, read_len, write_len }
     }
-}
-
-/// An entry of a directory.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DirEntry {
-    /// Its name.
-    pub name: Name,
-    /// What it is; a link is not followed.
-    pub attrs: Attrs,
 }
 
 impl Client {
@@ -129,44 +115,6 @@ impl Client {
         self.done(&Request::Lsetstat { path, attrs }, path)
     }
 
-    /// All entries of a directory but `.` and `..`, in the server's order.
-    ///
-    /// # Errors
-    /// Besides, [`Cause::EntryName`] when a name in it is none, and
-    /// [`Cause::TooManyEntries`].
-    pub fn list(&self, path: &[u8]) -> Result<Vec<DirEntry>> {
-        let handle = self.handle(&Request::Opendir { path }, path)?;
-        let read = Request::Readdir { handle: &handle };
-        let listed = self.entries(&read, path);
-        // The listing is what counts; nothing can be done about the handle.
-        let port = self.port();
-        let _ = port.tell(&Request::Close { handle: &handle }).and_then(|()| port.flush());
-        listed
-    }
-
-    fn entries(&self, read: &Request<'_>, path: &[u8]) -> Result<Vec<DirEntry>> {
-        let mut entries = Vec::new();
-        let failed = |cause| SftpError::new(read, path, cause);
-        loop {
-            let names = match self.ask(read, path) {
-                Ok(Answer::Names(names)) => names,
-                Ok(other) => return Err(unexpected(read, path, other)),
-                Err(error) if error.status() == Some(StatusCode::Eof) => return Ok(entries),
-                Err(error) => return Err(error),
-            };
-            for entry in names {
-                if matches!(&*entry.name, b"." | b"..") {
-                    continue;
-                }
-                let name = Name::new(&entry.name).map_err(|e| failed(Cause::EntryName(e)))?;
-                if entries.len() == ENTRIES_MAX {
-                    return Err(failed(Cause::TooManyEntries(ENTRIES_MAX)));
-                }
-                entries.push(DirEntry { name, attrs: entry.attrs });
-            }
-        }
-    }
-
     /// Makes a directory. The server may take bits of the mode away, as its
     /// umask says.
     pub fn make_dir(&self, path: &[u8], mode: u32) -> Result<()> {
@@ -212,7 +160,7 @@ impl Client {
         self.done(&request, link)
     }
 
-    /// Where a symbolic link points.
+    /// Where a symbolic link points. See [`Self::read_links`] for many.
     pub fn read_link(&self, path: &[u8]) -> Result<Box<[u8]>> {
         self.path(&Request::Readlink { path }, path)
     }
@@ -263,7 +211,7 @@ impl Client {
         }
     }
 
-    fn handle(&self, request: &Request<'_>, path: &[u8]) -> Result<Box<[u8]>> {
+    pub(crate) fn handle(&self, request: &Request<'_>, path: &[u8]) -> Result<Box<[u8]>> {
         match self.ask(request, path)? {
             Answer::Handle(handle) => Ok(handle),
             other => Err(unexpected(request, path, other)),

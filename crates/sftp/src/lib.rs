@@ -7,7 +7,8 @@
 //! thread that waits, and where one thread has much to ask, it need not wait
 //! either: [`RangeReader`] and [`RangeWriter`] keep many requests for one file
 //! in flight, [`Puts`] and [`Gets`] many small files, and [`Later`] is an answer
-//! that is on its way.
+//! that is on its way. [`Lister`] lists directories before they are needed, with
+//! threads of its own.
 //!
 //! Blocking, without a runtime: each session has a thread that reads replies
 //! and one that sees to it that the server does not fall silent. Requests are
@@ -27,13 +28,17 @@ mod client;
 mod error;
 mod file;
 mod later;
+mod lister;
+mod listing;
 mod session;
 mod small;
 
-pub use client::{Client, DirEntry};
+pub use client::Client;
 pub use codec::{Attrs, Extension, FileType, FsStats, Limits, OpenFlags, StatusCode, Times};
 pub use error::{Cause, SessionError, SftpError, StartError};
 pub use file::{Chunk, RangeReader, RangeWriter, RemoteFile};
 pub use later::Later;
+pub use lister::Lister;
+pub use listing::DirEntry;
 pub use session::{Options, Session};
 pub use small::{Get, Gets, Got, Put, Puts};

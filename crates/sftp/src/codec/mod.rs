@@ -16,7 +16,9 @@ mod wire;
 
 pub use attrs::{Attrs, FileType, Times};
 pub use greeting::{Extension, Extensions, decode_version};
-pub use reply::{Answer, Expected, FsStats, HEADER_LEN, Header, Limits, RawEntry, ReplyKind};
+pub use reply::{
+    Answer, Expected, FsStats, HEADER_LEN, Header, Limits, Names, RawEntry, ReplyKind,
+};
 pub use request::{OpenFlags, Request};
 pub use status::{Status, StatusCode};
 

@@ -112,7 +112,7 @@ pub enum Answer {
         len: usize,
     },
     /// Entries of a directory.
-    Names(Vec<RawEntry>),
+    Names(Names),
     /// A path.
     Path(Box<[u8]>),
     /// Attributes.
@@ -123,13 +123,60 @@ pub enum Answer {
     Limits(Limits),
 }
 
-/// An entry of a directory as a server names it: any bytes.
+/// Entries of a directory, in the form in which they came, so that many of them
+/// take no more memory than their packet.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RawEntry {
+pub struct Names {
+    count: u32,
+    /// The entries, which have been read once and are whole.
+    packed: Box<[u8]>,
+}
+
+/// An entry of a directory as a server names it: any bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RawEntry<'a> {
     /// The name.
-    pub name: Box<[u8]>,
+    pub name: &'a [u8],
     /// What it is; a link is not followed.
     pub attrs: Attrs,
+}
+
+impl Names {
+    fn decode(payload: &[u8]) -> Result<Self, PacketError> {
+        let mut from = Take::new(payload);
+        let count = from.u32()?;
+        let start = payload.len() - from.left();
+        // The entries are believed one by one: each takes bytes of the packet.
+        for _ in 0..count {
+            RawEntry::decode(&mut from)?;
+        }
+        let end = payload.len() - from.left();
+        Ok(Self { count, packed: payload[start..end].into() })
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.count as usize
+    }
+
+    /// Whether there are none, which no server should send.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// The entries, in the server's order.
+    pub fn iter(&self) -> impl Iterator<Item = RawEntry<'_>> {
+        let mut from = Take::new(&self.packed);
+        (0..self.count).map_while(move |_| RawEntry::decode(&mut from).ok())
+    }
+}
+
+impl<'a> RawEntry<'a> {
+    fn decode(from: &mut Take<'a>) -> Result<Self, PacketError> {
+        let name = from.string()?;
+        let _shown_by_ls = from.string()?;
+        Ok(Self { name, attrs: Attrs::decode(from)? })
+    }
 }
 
 /// What a server allows; 0 where it does not say (`limits@openssh.com`).
@@ -210,7 +257,7 @@ impl Expected {
                 }
                 Answer::Handle(handle.into())
             }
-            Self::Names => Answer::Names(decode_names(&mut from)?),
+            Self::Names => Answer::Names(Names::decode(payload)?),
             Self::Path => Answer::Path(decode_path(&mut from)?),
             Self::Attrs => Answer::Attrs(Attrs::decode(&mut from)?),
             Self::FsStats => Answer::FsStats(decode_fs_stats(payload)?),
@@ -246,17 +293,6 @@ pub(crate) fn data_len(
         return Err(PacketError::Cut);
     }
     Ok(len as usize)
-}
-
-fn decode_names(from: &mut Take) -> Result<Vec<RawEntry>, PacketError> {
-    // The entries are believed one by one: each takes bytes of the packet.
-    let mut entries = Vec::new();
-    for _ in 0..from.u32()? {
-        let name = from.string()?.into();
-        let _shown_by_ls = from.string()?;
-        entries.push(RawEntry { name, attrs: Attrs::decode(from)? });
-    }
-    Ok(entries)
 }
 
 fn decode_path(from: &mut Take) -> Result<Box<[u8]>, PacketError> {

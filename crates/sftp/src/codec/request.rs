@@ -11,10 +11,6 @@ pub(crate) const PATH_LEN_MAX: usize = 16 << 10;
 /// a short answer.
 const COST: usize = 512;
 
-/// What a part of a listing may come to in memory, in bytes. The shortest
-/// entries take 12 bytes on the wire and 64 here, and the list has room to grow.
-const NAMES_COST: usize = 8 * PACKET_LEN_MAX as usize;
-
 /// How a file is opened (section 6.3 of the draft).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OpenFlags {
@@ -290,7 +286,8 @@ impl Request<'_> {
     pub(crate) fn cost(&self) -> usize {
         COST + match self {
             Self::Read { len, .. } | Self::Write { len, .. } => *len as usize,
-            Self::Readdir { .. } => NAMES_COST,
+            // The answer is kept as it came until it is taken.
+            Self::Readdir { .. } => PACKET_LEN_MAX as usize,
             _ => 0,
         }
     }

@@ -153,10 +153,11 @@ proptest! {
             attrs.encode(&mut out);
         }
         let read = Expected::Names.decode(ReplyKind::Name, &out, "x").unwrap();
-        let expected = entries.iter().map(|(name, _, attrs)| {
-            RawEntry { name: name.clone().into(), attrs: *attrs }
-        });
-        prop_assert_eq!(read, Answer::Names(expected.collect()));
+        let Answer::Names(names) = read else { panic!("{read:?}") };
+        let expected: Vec<_> =
+            entries.iter().map(|(name, _, attrs)| RawEntry { name, attrs: *attrs }).collect();
+        prop_assert_eq!(names.iter().collect::<Vec<_>>(), expected);
+        prop_assert_eq!((names.len(), names.is_empty()), (entries.len(), entries.is_empty()));
         for cut in 0..out.len() {
             prop_assert!(Expected::Names.decode(ReplyKind::Name, &out[..cut], "x").is_err());
         }

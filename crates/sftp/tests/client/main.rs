@@ -4,6 +4,7 @@
 mod faults;
 mod files;
 mod later;
+mod lister;
 mod paths;
 mod puts;
 mod servers;

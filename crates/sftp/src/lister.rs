@@ -1,0 +1,155 @@
+//! Directories that are listed ahead, so that the listings of different ones
+//! overlap. What is listed when, and how much of it is kept, is in [`plan`].
+
+mod plan;
+#[cfg(test)]
+mod tests;
+
+use crate::error::SftpError;
+use crate::{Client, DirEntry};
+use plan::{Begun, Plan, Standing};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+type Result<T> = std::result::Result<T, SftpError>;
+
+/// Threads of one lister, at most. A directory takes two round trips, so with one
+/// of 50 ms it makes 80 directories a second.
+const THREADS_MAX: usize = 8;
+
+/// Lists directories in the background, in the order in which a walk that goes
+/// into each directory before the next one needs them: what is asked for latest
+/// is listed first ([`Self::ahead`]).
+///
+/// What is listed and not taken yet is bounded: by 1,024 directories, 131,072
+/// entries and, of what one call has asked for, 64 directories and 32,768
+/// entries, each plus the directories that are being listed at that moment. At a
+/// bound the threads wait until something is taken; [`Self::list`] never waits
+/// for that.
+///
+/// The threads begin when there is work, and end when this is dropped, after the
+/// listing that they are at. They keep no process alive.
+pub struct Lister(Arc<Shared>);
+
+struct Shared {
+    client: Client,
+    threads_max: usize,
+    plan: Mutex<Plan>,
+    /// Told when there is something to list, or room for it, and at the end.
+    work: Condvar,
+    /// Told when a listing is done.
+    listed: Condvar,
+}
+
+impl Lister {
+    /// With 1 to 8 threads at most; other numbers are made one of these.
+    pub fn new(client: &Client, threads: usize) -> Self {
+        Self(Arc::new(Shared {
+            client: client.clone(),
+            threads_max: threads.clamp(1, THREADS_MAX),
+            plan: Mutex::default(),
+            work: Condvar::new(),
+            listed: Condvar::new(),
+        }))
+    }
+
+    /// Has directories listed that [`Self::list`] will be asked for, in this
+    /// order, and before those of earlier calls. The paths are kept until they
+    /// are taken; a caller that will not ask for one says so ([`Self::forget`]).
+    pub fn ahead(&self, paths: impl IntoIterator<Item = Vec<u8>>) {
+        let paths: Vec<Arc<[u8]>> = paths.into_iter().map(Arc::from).collect();
+        let shared = &self.0;
+        let mut plan = shared.lock();
+        plan.add(paths);
+        let needed = plan.queued().saturating_sub(plan.idle);
+        let threads_max = shared.threads_max.min(plan.threads + needed);
+        while plan.threads < threads_max {
+            let working = Arc::clone(shared);
+            let spawned =
+                thread::Builder::new().name("sftp-list".into()).spawn(move || working.list_ahead());
+            if spawned.is_err() {
+                // Whoever asks lists by itself.
+                break;
+            }
+            plan.threads += 1;
+        }
+        shared.work.notify_all();
+    }
+
+    /// The entries of a directory, see [`Client::list`]: what was listed ahead,
+    /// which is given away once, or will have been in a moment, or else listed
+    /// now. What comes out may be as old as the call of [`Self::ahead`].
+    pub fn list(&self, path: &[u8]) -> Result<Vec<DirEntry>> {
+        let mut plan = self.0.lock();
+        loop {
+            match plan.take(path) {
+                Standing::Listed(listed) => {
+                    self.0.work.notify_all();
+                    return listed;
+                }
+                Standing::UnderWay => plan = self.0.wait(&self.0.listed, plan),
+                Standing::NotBegun => break,
+            }
+        }
+        drop(plan);
+        self.0.client.list(path)
+    }
+
+    /// Drops a directory that will not be asked for, listed or not.
+    pub fn forget(&self, path: &[u8]) {
+        self.0.lock().forget(path);
+        self.0.work.notify_all();
+    }
+}
+
+impl Drop for Lister {
+    fn drop(&mut self) {
+        *self.0.lock() = Plan::closed();
+        self.0.work.notify_all();
+    }
+}
+
+impl Shared {
+    /// What each thread does.
+    fn list_ahead(&self) {
+        let mut plan = self.lock();
+        while !plan.is_closed {
+            let Some(begun) = plan.begin() else {
+                plan.idle += 1;
+                plan = self.wait(&self.work, plan);
+                // One that is closed counts no more.
+                plan.idle = plan.idle.saturating_sub(1);
+                continue;
+            };
+            drop(plan);
+            let mut work = Work { shared: self, begun: Some(begun), listed: None };
+            work.listed = work.begun.as_ref().map(|begun| self.client.list(&begun.path));
+            drop(work);
+            plan = self.lock();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Plan> {
+        self.plan.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait<'a>(&self, what: &Condvar, plan: MutexGuard<'a, Plan>) -> MutexGuard<'a, Plan> {
+        what.wait(plan).unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A listing that is under way: however it ends, who waits for it is told.
+struct Work<'a> {
+    shared: &'a Shared,
+    begun: Option<Begun>,
+    listed: Option<Result<Vec<DirEntry>>>,
+}
+
+impl Drop for Work<'_> {
+    fn drop(&mut self) {
+        if let Some(begun) = self.begun.take() {
+            self.shared.lock().finish(begun, self.listed.take());
+            self.shared.listed.notify_all();
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! Tests of the plan, without threads, and of the end of the threads.
+
+use super::plan::{
+    BATCH_DIRS_MAX, BATCH_ENTRIES_MAX, Begun, DIRS_MAX, ENTRIES_MAX, Plan, Standing,
+};
+use super::*;
+use crate::{Attrs, Options, Session};
+use haul_model::Name;
+use haul_net::Connection;
+use haul_testkit::{OddSftp, Oddities, TempDir};
+use std::time::{Duration, Instant};
+
+fn add(plan: &mut Plan, paths: &[&str]) {
+    plan.add(paths.iter().map(|path| Arc::from(path.as_bytes())).collect());
+}
+
+fn add_many(plan: &mut Plan, name: &str, count: usize) {
+    plan.add((0..count).map(|n| Arc::from(format!("{name}/{n}").into_bytes())).collect());
+}
+
+fn path(begun: &Begun) -> String {
+    String::from_utf8(begun.path.to_vec()).unwrap()
+}
+
+/// A listing of so many entries.
+fn listing(entries: usize) -> Result<Vec<DirEntry>> {
+    let entry = DirEntry { name: Name::new(b"x").unwrap(), attrs: Attrs::default() };
+    Ok(vec![entry; entries])
+}
+
+/// Lists the next directory, with so many entries.
+fn list_next(plan: &mut Plan, entries: usize) -> Option<String> {
+    let begun = plan.begin()?;
+    let listed = path(&begun);
+    plan.finish(begun, Some(listing(entries)));
+    Some(listed)
+}
+
+fn taken(plan: &mut Plan, path: &str) -> Option<usize> {
+    match plan.take(path.as_bytes()) {
+        Standing::Listed(listed) => Some(listed.unwrap().len()),
+        Standing::UnderWay | Standing::NotBegun => None,
+    }
+}
+
+#[test]
+fn the_latest_batch_comes_first_in_its_order() {
+    let mut plan = Plan::default();
+    add(&mut plan, &["a", "b", "c"]);
+    assert_eq!(list_next(&mut plan, 1).as_deref(), Some("a"));
+    add(&mut plan, &["a/x", "a/y"]);
+    // One that is asked for again comes earlier, and once.
+    add(&mut plan, &["c"]);
+    let order: Vec<_> = std::iter::from_fn(|| list_next(&mut plan, 1)).collect();
+    assert_eq!(order, ["c", "a/x", "a/y", "b"]);
+    for path in ["a", "b", "c", "a/x", "a/y"] {
+        assert_eq!(taken(&mut plan, path), Some(1), "{path}");
+        // What was taken is not there again.
+        assert_eq!(taken(&mut plan, path), None, "{path}");
+    }
+    assert_eq!(plan.queued(), 0);
+}
+
+#[test]
+fn what_is_not_begun_is_for_who_asks() {
+    let mut plan = Plan::default();
+    add(&mut plan, &["a", "b", "c", "d"]);
+    assert!(matches!(plan.take(b"b"), Standing::NotBegun));
+    plan.forget(b"c");
+    let a = plan.begin().unwrap();
+    assert!(matches!(plan.take(b"a"), Standing::UnderWay));
+    assert_eq!(list_next(&mut plan, 1).as_deref(), Some("d"));
+    assert!(plan.begin().is_none());
+    plan.finish(a, Some(listing(3)));
+    assert_eq!(taken(&mut plan, "a"), Some(3));
+    // One that came to nothing, as when a thread panics, holds nobody up.
+    add(&mut plan, &["e"]);
+    let e = plan.begin().unwrap();
+    plan.finish(e, None);
+    assert!(matches!(plan.take(b"e"), Standing::NotBegun));
+}
+
+#[test]
+fn what_is_forgotten_takes_no_room() {
+    let mut plan = Plan::default();
+    for round in 0..2 * DIRS_MAX {
+        let name = format!("{round}");
+        add(&mut plan, &[&name]);
+        let begun = plan.begin().unwrap_or_else(|| panic!("no room in round {round}"));
+        if round % 2 == 0 {
+            plan.forget(name.as_bytes());
+            plan.finish(begun, Some(listing(1000)));
+        } else {
+            plan.finish(begun, Some(listing(1000)));
+            plan.forget(name.as_bytes());
+        }
+        assert!(matches!(plan.take(name.as_bytes()), Standing::NotBegun));
+    }
+}
+
+#[test]
+fn a_batch_leaves_room_for_those_that_are_needed_first() {
+    let mut plan = Plan::default();
+    add_many(&mut plan, "wide", 1000);
+    let count = std::iter::from_fn(|| list_next(&mut plan, 1)).count();
+    assert_eq!(count, BATCH_DIRS_MAX);
+    add_many(&mut plan, "deep", 1000);
+    assert_eq!(list_next(&mut plan, BATCH_ENTRIES_MAX).as_deref(), Some("deep/0"));
+    // It has as many entries as all of its batch may have.
+    assert_eq!(list_next(&mut plan, 1), None);
+    assert_eq!(taken(&mut plan, "wide/0"), Some(1));
+    assert_eq!(list_next(&mut plan, 1), Some(format!("wide/{BATCH_DIRS_MAX}")));
+    assert_eq!(taken(&mut plan, "deep/0"), Some(BATCH_ENTRIES_MAX));
+    assert_eq!(list_next(&mut plan, 1).as_deref(), Some("deep/1"));
+}
+
+#[test]
+fn all_together_is_bounded() {
+    for (entries, dirs_expected) in [(1, DIRS_MAX), (1000, ENTRIES_MAX.div_ceil(1000))] {
+        let mut plan = Plan::default();
+        let mut listed = Vec::new();
+        for batch in 0..200 {
+            add_many(&mut plan, &format!("{batch}"), 1000);
+            listed.extend(std::iter::from_fn(|| list_next(&mut plan, entries)));
+        }
+        assert_eq!(listed.len(), dirs_expected);
+        assert!(taken(&mut plan, listed.last().unwrap()).is_some());
+        assert!(list_next(&mut plan, entries).is_some());
+        assert!(list_next(&mut plan, entries).is_none());
+    }
+}
+
+#[test]
+fn a_walk_leaves_nothing_behind() {
+    let mut plan = Plan::default();
+    let mut to_visit = vec!["root".to_owned()];
+    let mut visited = 0;
+    while let Some(dir) = to_visit.pop() {
+        visited += 1;
+        // Now the threads are ahead, now they are not.
+        if visited % 3 > 0 {
+            list_next(&mut plan, 1);
+        }
+        let _ = plan.take(dir.as_bytes());
+        let depth = dir.matches('/').count();
+        if depth < 5 {
+            let below: Vec<_> = (0..4).map(|n| format!("{dir}/{n}")).collect();
+            add(&mut plan, &below.iter().map(String::as_str).collect::<Vec<_>>());
+            to_visit.extend(below.into_iter().rev());
+        }
+    }
+    assert_eq!(visited, (0..6).map(|depth| 4_usize.pow(depth)).sum::<usize>());
+    assert!(plan.begin().is_none());
+    assert!(plan.is_empty());
+}
+
+#[test]
+fn the_threads_end_with_the_lister() {
+    let dir = TempDir::new().unwrap();
+    let (_server, from, to) = OddSftp::serve(dir.path(), Oddities::default()).unwrap();
+    let connection = Connection::from_parts(from, to);
+    let session = Session::start(connection, Options::default()).unwrap();
+    let lister = Lister::new(session.client(), 100);
+    let threads = |lister: &Lister| Arc::strong_count(&lister.0) - 1;
+    assert_eq!(threads(&lister), 0);
+    lister.ahead([b".".to_vec()]);
+    assert_eq!(threads(&lister), 1);
+    lister.ahead((0..50).map(|n| format!("none-{n}").into_bytes()));
+    assert_eq!(threads(&lister), THREADS_MAX);
+    assert!(lister.list(b".").unwrap().is_empty());
+    let shared = Arc::downgrade(&lister.0);
+    drop(lister);
+    let start = Instant::now();
+    while shared.strong_count() > 0 {
+        assert!(start.elapsed() < Duration::from_secs(20), "{} threads", shared.strong_count());
+        thread::sleep(Duration::from_millis(1));
+    }
+}
