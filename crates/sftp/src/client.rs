@@ -197,7 +197,7 @@ impl Client {
     pub fn open(&self, path: &[u8], flags: OpenFlags, mode: Option<u32>) -> Result<RemoteFile> {
         let attrs = Attrs { mode, ..Attrs::default() };
         let handle = self.handle(&Request::Open { path, flags, attrs }, path)?;
-        Ok(RemoteFile::new(self.clone(), handle, path))
+        Ok(RemoteFile::new(self.clone(), handle, path, flags == OpenFlags::Read))
     }
 
     pub(crate) fn done(&self, request: &Request<'_>, path: &[u8]) -> Result<()> {

@@ -108,6 +108,10 @@ pub enum Cause {
         /// Why it did not get its name.
         cause: Box<Cause>,
     },
+    /// A file that was opened to be written is to be read; see
+    /// [`crate::OpenFlags`].
+    #[error("it is open for writing, and has to be opened again to be read")]
+    WriteOnly,
     /// What was to be written could not be read here.
     #[error("reading what was to be written failed: {0}")]
     Source(Arc<io::Error>),
@@ -170,7 +174,7 @@ impl SftpError {
         match self.cause.innermost() {
             Cause::Status(status) => status.code.io_kind(),
             Cause::Missing(_) => io::ErrorKind::Unsupported,
-            Cause::Path(_) => io::ErrorKind::InvalidInput,
+            Cause::Path(_) | Cause::WriteOnly => io::ErrorKind::InvalidInput,
             Cause::EntryName(_) | Cause::TooManyEntries(_) => io::ErrorKind::InvalidData,
             Cause::Taken => io::ErrorKind::AlreadyExists,
             Cause::Length { .. } | Cause::Differs | Cause::OnlyStaged { .. } => {

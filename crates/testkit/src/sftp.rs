@@ -84,6 +84,8 @@ pub enum Fault {
     Deny,
     /// Reports success, and does nothing.
     Pretend,
+    /// Answers that nothing more is there.
+    End,
     /// Answers a read with a byte changed.
     Garble,
 }
@@ -301,6 +303,7 @@ impl Server {
                 send(&mut self.output, data)
             }
             Fault::Pretend => send(&mut self.output, Packet::status(id, 0)),
+            Fault::End => send(&mut self.output, Packet::status(id, 1)),
             Fault::Refuse | Fault::Deny => send(&mut self.output, Packet::status(id, 4)),
             Fault::Garble => {
                 let mut answer = answer.to_vec();

@@ -11,19 +11,19 @@ pub(crate) const PATH_LEN_MAX: usize = 16 << 10;
 /// a short answer.
 const COST: usize = 512;
 
-/// How a file is opened (section 6.3 of the draft).
+/// How a file is opened (section 6.3 of the draft): to read or to write.
+///
+/// There is no way to do both. Servers that are made with Go's `pkg/sftp`
+/// (rclone's is one) take a read through a handle that can write as a write of
+/// zeros.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OpenFlags {
     /// An existing file, to read.
     Read,
     /// An existing file, to write.
     Write,
-    /// An existing file, to read and write.
-    ReadWrite,
     /// A new file, to write; an error if the name is taken, also by a link.
     CreateNew,
-    /// The same, to read and write.
-    CreateNewReadWrite,
     /// A new file, or an existing one that is emptied, to write. It follows
     /// links.
     CreateOrTruncate,
@@ -39,9 +39,7 @@ impl OpenFlags {
         match self {
             Self::Read => READ,
             Self::Write => WRITE,
-            Self::ReadWrite => READ | WRITE,
             Self::CreateNew => WRITE | CREAT | EXCL,
-            Self::CreateNewReadWrite => READ | WRITE | CREAT | EXCL,
             Self::CreateOrTruncate => WRITE | CREAT | TRUNC,
         }
     }

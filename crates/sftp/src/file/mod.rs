@@ -25,12 +25,15 @@ struct Open {
     handle: Box<[u8]>,
     /// For messages.
     path: Box<[u8]>,
+    /// Opened to be read, and not to be written.
+    is_readable: bool,
     closed: AtomicBool,
 }
 
 impl RemoteFile {
-    pub(crate) fn new(client: Client, handle: Box<[u8]>, path: &[u8]) -> Self {
-        Self(Arc::new(Open { client, handle, path: path.into(), closed: AtomicBool::new(false) }))
+    pub(crate) fn new(client: Client, handle: Box<[u8]>, path: &[u8], is_readable: bool) -> Self {
+        let closed = AtomicBool::new(false);
+        Self(Arc::new(Open { client, handle, path: path.into(), is_readable, closed }))
     }
 
     /// The path that it was opened with.
@@ -69,6 +72,9 @@ impl RemoteFile {
 
     /// Fills `buf` from `offset` on, with as many requests at once as it takes;
     /// returns less only at the end of the file.
+    ///
+    /// # Errors
+    /// Besides, [`crate::Cause::WriteOnly`].
     pub fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
         let mut reader = self.reader(offset..offset.saturating_add(buf.len() as u64), buf.len());
         while let Some(chunk) = reader.next_any()? {

@@ -80,7 +80,8 @@ impl RangeReader {
     /// The next piece in order; `None` at the end.
     ///
     /// # Errors
-    /// The first failure of a read, in the order of the answers.
+    /// The first failure of a read, in the order of the answers;
+    /// [`Cause::WriteOnly`] if the file was opened to be written.
     pub fn next_in_order(&mut self) -> Result<Option<Chunk>, SftpError> {
         loop {
             self.ask()?;
@@ -138,6 +139,9 @@ impl RangeReader {
     }
 
     fn ask_for(&mut self, offset: u64, len: u32) -> Result<(), SftpError> {
+        if !self.file.0.is_readable {
+            return Err(self.failed(Cause::WriteOnly));
+        }
         let request = Request::Read { handle: self.file.handle(), offset, len };
         let sent = self.port.send(offset, &request, Payload::NONE);
         sent.map_err(|error| SftpError::new(&request, self.file.path(), error))?;

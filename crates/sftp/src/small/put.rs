@@ -42,9 +42,9 @@ pub struct Put<C> {
     /// [`Extension::Fsync`]. The name itself can't be made durable in this
     /// protocol.
     pub sync: bool,
-    /// Read it back through the same handle, after the server has confirmed all
-    /// writes (and, with `sync`, that they are durable). The server may answer
-    /// from its memory. A difference is [`Cause::Differs`].
+    /// Read it back before it gets its name: the stage is opened again, when the
+    /// server has confirmed all that was written and has closed it. The server
+    /// may answer from its memory. A difference is [`Cause::Differs`].
     pub verify: bool,
 }
 

@@ -158,6 +158,7 @@ fn a_failed_write_is_told_by_the_latest_when_all_is_done() {
     let unreadable = bench.client().open(&bench.path("new"), OpenFlags::CreateNew, None).unwrap();
     let error = unreadable.read_at(&mut [0; 10], 0).unwrap_err();
     assert!(error.to_string().contains("can't read '"), "{error}");
+    assert!(matches!(error.cause, Cause::WriteOnly), "{error}");
     unreadable.sync().unwrap();
 }
 
@@ -219,4 +220,29 @@ fn the_bytes_in_flight_are_bounded_for_all_together() {
     let mut first = [0; 3];
     target.read_exact_at(&mut first, 0).unwrap();
     assert_eq!(first, bytes[..3]);
+}
+
+#[test]
+fn a_long_way_is_filled() {
+    /// 1 Gbit/s for 100 ms.
+    const FLIGHT: usize = 12_500_000;
+    let (window, len) = (16 << 20, 40 << 20);
+    let path = |bench: &Bench| {
+        fs::File::create(bench.local("file")).unwrap().set_len(len).unwrap();
+        bench.path("file")
+    };
+    let piece = 255 << 10;
+    for (chunk_max, extensions) in [(piece, vec!["limits@openssh.com"]), (32 << 10, Vec::new())] {
+        let oddities = Oddities { chunk_max, extensions, reversed: true, ..Oddities::default() };
+        let bench = odd("reversed", oddities);
+        let file = bench.client().open(&path(&bench), OpenFlags::Read, None).unwrap();
+        let mut reader = file.reader(0..len, window);
+        let mut read = 0;
+        while let Some(chunk) = reader.next_in_order().unwrap() {
+            read += chunk.len() as u64;
+        }
+        assert_eq!(read, len);
+        let flight = bench.odd_server().most_at_once() * chunk_max;
+        assert!(flight >= FLIGHT && flight <= window, "{flight}");
+    }
 }

@@ -6,6 +6,7 @@ use crate::small::put;
 use haul_sftp::{Cause, Extension, Put, Puts, SftpError};
 use haul_testkit::{Fault, Oddities, content};
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 
 type Done = Result<(), SftpError>;
 
@@ -94,9 +95,9 @@ fn what_is_asked_for_comes_in_the_right_order() {
     assert_eq!(asked(false, false, false), kept);
     let synced = [OPEN, WRITE, FSETSTAT, FSTAT, EXTENDED, CLOSE, EXTENDED];
     assert_eq!(asked(true, false, true), synced);
-    let verified = [OPEN, WRITE, READ, FSETSTAT, FSTAT, CLOSE, EXTENDED];
+    let verified = [OPEN, WRITE, FSETSTAT, FSTAT, CLOSE, OPEN, READ, CLOSE, EXTENDED];
     assert_eq!(asked(false, true, true), verified);
-    let both = [OPEN, WRITE, EXTENDED, READ, FSETSTAT, FSTAT, EXTENDED, CLOSE, EXTENDED];
+    let both = [OPEN, WRITE, FSETSTAT, FSTAT, EXTENDED, CLOSE, OPEN, READ, CLOSE, EXTENDED];
     assert_eq!(asked(true, true, true), both);
 }
 
@@ -112,11 +113,11 @@ fn being_durable_needs_the_extension() {
 fn a_file_that_fails_on_its_way_leaves_nothing_behind() {
     // What is asked for is in the order of the test before.
     let files: [(usize, Fault, &str); 5] = [
-        (2, Fault::Refuse, "can't make durable '"),
-        (3, Fault::Refuse, "can't read back '"),
-        (3, Fault::Garble, "what is read back is not what was written"),
-        (6, Fault::Refuse, "can't make durable '"),
-        (8, Fault::Refuse, "can't rename '"),
+        (4, Fault::Refuse, "can't make durable '"),
+        (6, Fault::Refuse, "can't read back '"),
+        (7, Fault::Refuse, "can't read back '"),
+        (7, Fault::Garble, "what is read back is not what was written"),
+        (9, Fault::Refuse, "can't rename '"),
     ];
     for (at, fault, message) in files {
         let bench = odd("failing", Oddities { fault: Some((at, fault)), ..syncing() });
@@ -125,23 +126,42 @@ fn a_file_that_fails_on_its_way_leaves_nothing_behind() {
         assert!(error.to_string().contains(message), "{error}");
         assert_eq!(matches!(error.cause, Cause::Differs), fault == Fault::Garble, "{error}");
         // A rename that is refused was done all the same.
-        assert_eq!(names(&bench), if at == 8 { vec!["file-1"] } else { vec![] }, "{error}");
+        assert_eq!(names(&bench), if at == 9 { vec!["file-1"] } else { vec![] }, "{error}");
         put_one(&bench, file(2)).unwrap();
     }
 }
 
 #[test]
-fn a_file_that_became_shorter_is_seen_when_it_is_read_back() {
+fn a_file_that_is_too_short_is_seen() {
     // Its last write is confirmed and not done.
     let fault = Some((2, Fault::Pretend));
-    let bench = odd("pretending", Oddities { fault, chunk_max: 32 << 10, ..Oddities::default() });
-    let file = put(&bench, 1, vec![7; (32 << 10) + 1]);
-    let error = put_one(&bench, Put { verify: true, ..file.clone() }).unwrap_err();
+    let bench = odd("pretending", Oddities { fault, ..Oddities::default() });
+    let error = put_one(&bench, put(&bench, 1, vec![7; (32 << 10) + 1])).unwrap_err();
+    assert!(matches!(error.cause, Cause::Length { written: 32_769, found: 32_768 }), "{error}");
+
+    // What is read back ends early.
+    let fault = Some((6, Fault::End));
+    let bench = odd("ending", Oddities { fault, ..Oddities::default() });
+    let file = Put { verify: true, ..put(&bench, 1, vec![7; 100]) };
+    let error = put_one(&bench, file).unwrap_err();
     assert!(matches!(error.cause, Cause::Differs), "{error}");
-    // Without reading back, its length tells.
-    let bench = odd("pretending", Oddities { fault, chunk_max: 32 << 10, ..Oddities::default() });
-    let error = put_one(&bench, Put { stage: bench.path("s"), ..file }).unwrap_err();
-    assert!(matches!(error.cause, Cause::Length { .. }), "{error}");
+    assert!(names(&bench).is_empty());
+}
+
+#[test]
+fn a_file_that_its_owner_may_not_read_can_be_read_back() {
+    for bench in [openssh(), odd("plain", Oddities::default())] {
+        for len in [0, 100] {
+            let file = Put { verify: true, mode: 0o240, ..put(&bench, 1, vec![7; len]) };
+            put_one(&bench, file).unwrap();
+            let meta = fs::metadata(bench.local("file-1")).unwrap();
+            assert_eq!((meta.mode() & 0o7777, meta.mtime()), (0o240, 1_700_000_001));
+            if let Some(odd) = bench.name.eq("plain").then(|| bench.odd_server()) {
+                // The mode is set when it was read, before it gets its name.
+                assert!(odd.asked().ends_with(&[9, 200]));
+            }
+        }
+    }
 }
 
 #[test]

@@ -33,12 +33,14 @@ const READ: u64 = 16;
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Step {
     Open,
-    /// The content alone, if it is read back.
-    Write,
+    /// All that needs the handle: a server does in order what concerns one file.
+    Fill,
+    /// To be read back. It can't be read through the handle that it is written
+    /// with; see [`OpenFlags`].
+    Reopen,
     ReadBack,
-    /// The rest that needs the handle, and the content if it is not read back: a
-    /// server does in order what concerns one file.
-    Seal,
+    /// The mode of a file that its owner may not read, once it was read back.
+    LateMode,
     Name,
     /// What has the path, after the server has refused to rename.
     Look,
@@ -119,23 +121,21 @@ impl<C: AsRef<[u8]>> Job<C> {
     ) -> Result<(), SessionError> {
         match self.step {
             Step::Open => {
-                let flags = match self.put.verify {
-                    true => OpenFlags::CreateNewReadWrite,
-                    false => OpenFlags::CreateNew,
-                };
                 let attrs = Attrs::with_mode(PRIVATE_MODE);
-                let open = Request::Open { path: &self.put.stage, flags, attrs };
-                asker.send(OPEN, &open, Payload::NONE)?;
-                self.awaited += 1;
-                Ok(())
+                self.open(OpenFlags::CreateNew, attrs, asker)
             }
-            Step::Write => {
-                self.write(client, asker)?;
-                self.sync(asker)
-            }
+            Step::Fill => self.fill(client, asker),
+            Step::Reopen => self.open(OpenFlags::Read, Attrs::default(), asker),
             Step::ReadBack => self.read_on(client, asker),
-            Step::Seal => self.seal(client, asker),
+            Step::LateMode => {
+                self.close_read(asker)?;
+                let attrs = Attrs::with_mode(self.put.mode);
+                self.awaited += 1;
+                let request = Request::Setstat { path: &self.put.stage, attrs };
+                asker.send(ATTRS, &request, Payload::NONE)
+            }
             Step::Name | Step::NameAgain => {
+                self.close_read(asker)?;
                 self.awaited += 1;
                 asker.send(RENAME, &self.rename(client), Payload::NONE)
             }
@@ -154,19 +154,34 @@ impl<C: AsRef<[u8]>> Job<C> {
         }
     }
 
-    fn seal(&mut self, client: &Client, asker: &mut Asker<'_>) -> Result<(), SessionError> {
-        if !self.put.verify {
-            self.write(client, asker)?;
-        }
-        let times = Some(self.put.times);
-        let attrs = Attrs { mode: Some(self.put.mode), times, ..Attrs::default() };
+    fn open(
+        &mut self,
+        flags: OpenFlags,
+        attrs: Attrs,
+        asker: &mut Asker<'_>,
+    ) -> Result<(), SessionError> {
+        self.awaited += 1;
+        asker.send(OPEN, &Request::Open { path: &self.put.stage, flags, attrs }, Payload::NONE)
+    }
+
+    fn fill(&mut self, client: &Client, asker: &mut Asker<'_>) -> Result<(), SessionError> {
+        self.write(client, asker)?;
+        let mode = (!self.has_late_mode()).then_some(self.put.mode);
+        let attrs = Attrs { mode, times: Some(self.put.times), ..Attrs::default() };
         let handle = self.handle();
         asker.send(ATTRS, &Request::Fsetstat { handle, attrs }, Payload::NONE)?;
         asker.send(STAT, &Request::Fstat { handle }, Payload::NONE)?;
-        self.awaited += 2;
-        self.sync(asker)?;
+        if self.put.sync {
+            asker.send(SYNC, &Request::Fsync { handle }, Payload::NONE)?;
+        }
+        self.awaited += 2 + usize::from(self.put.sync);
         self.close(asker)?;
         if self.put.replace { Ok(()) } else { self.look(asker) }
+    }
+
+    fn has_late_mode(&self) -> bool {
+        const OWNER_READS: u32 = 0o400;
+        self.put.verify && self.put.mode & OWNER_READS == 0
     }
 
     fn write(&mut self, client: &Client, asker: &mut Asker<'_>) -> Result<(), SessionError> {
@@ -182,14 +197,6 @@ impl<C: AsRef<[u8]>> Job<C> {
         Ok(())
     }
 
-    fn sync(&mut self, asker: &mut Asker<'_>) -> Result<(), SessionError> {
-        if self.put.sync {
-            asker.send(SYNC, &Request::Fsync { handle: self.handle() }, Payload::NONE)?;
-            self.awaited += 1;
-        }
-        Ok(())
-    }
-
     fn look(&mut self, asker: &mut Asker<'_>) -> Result<(), SessionError> {
         self.awaited += 1;
         asker.send(LOOK, &Request::Lstat { path: &self.put.path }, Payload::NONE)
@@ -200,6 +207,12 @@ impl<C: AsRef<[u8]>> Job<C> {
         self.awaited += 1;
         self.handle = None;
         Ok(())
+    }
+
+    /// Closes what was read, if anything. What is said to that changes nothing.
+    fn close_read(&mut self, asker: &Asker<'_>) -> Result<(), SessionError> {
+        let handle = self.handle.take();
+        handle.map_or(Ok(()), |handle| asker.port.tell(&Request::Close { handle: &handle }))
     }
 
     /// Asks for more of what is read back, in pieces that begin at multiples of
@@ -268,6 +281,7 @@ impl<C: AsRef<[u8]>> Job<C> {
                 return self.compare(offset, answer, client, asker);
             }
             (_, Ok(_)) => {}
+            (OPEN, Err(cause)) if self.step == Step::Reopen => self.fail("read back", cause),
             (part, Err(cause)) => self.fail(operation(part), cause),
         }
         Ok(())
@@ -309,7 +323,7 @@ impl<C: AsRef<[u8]>> Job<C> {
     /// Goes to the next step, all that was asked for being answered; `false` if
     /// there is none.
     pub(super) fn advance(&mut self) -> bool {
-        if self.failed.is_none() && self.step == Step::Seal && self.there.is_some() {
+        if self.failed.is_none() && self.step == Step::Fill && self.there.is_some() {
             self.fail("write", Cause::Taken);
         }
         if self.failed.is_none() && self.step == Step::Look {
@@ -325,10 +339,11 @@ impl<C: AsRef<[u8]>> Job<C> {
 
     fn next(&self) -> Option<Step> {
         match self.step {
-            Step::Open if self.put.verify && self.content_len() > 0 => Some(Step::Write),
-            Step::Write => Some(Step::ReadBack),
-            Step::Open | Step::ReadBack => Some(Step::Seal),
-            Step::Seal => Some(Step::Name),
+            Step::Open => Some(Step::Fill),
+            Step::Fill if self.put.verify && self.content_len() > 0 => Some(Step::Reopen),
+            Step::Reopen => Some(Step::ReadBack),
+            Step::Fill | Step::ReadBack if self.has_late_mode() => Some(Step::LateMode),
+            Step::Fill | Step::ReadBack | Step::LateMode => Some(Step::Name),
             Step::Name if self.refused.is_some() => Some(Step::Look),
             Step::Look => Some(Step::RemoveOld),
             Step::RemoveOld => Some(Step::NameAgain),
