@@ -20,6 +20,7 @@ const NEEDS: &[Need] = &[
     Need { program: "ssh-keygen", package: "openssh-client", why: "each run makes its own keys" },
     Need { program: "scp", package: "openssh-client", why: "the benchmarks compare with it" },
     Need { program: "rsync", package: "rsync", why: "the benchmarks compare with it" },
+    Need { program: "rclone", package: "rclone", why: "the tests talk to its SFTP server too" },
     Need { program: "b3sum", package: "b3sum", why: "the benchmarks compare with it" },
     Need { program: "mkfs.ext4", package: "e2fsprogs", why: "the tests cut a file system's power" },
     Need { program: "mkfs.xfs", package: "xfsprogs", why: "the benchmarks share content on it" },
@@ -99,7 +100,8 @@ mod tests {
     fn a_package_that_several_programs_need_is_named_once() {
         let needs: Vec<_> = NEEDS.iter().collect();
         let all = ["b3sum", "btrfs-progs", "e2fsprogs", "g++", "iproute2"];
-        let more = ["openssh-client", "openssh-server", "rsync", "util-linux", "xfsprogs"];
+        let more =
+            ["openssh-client", "openssh-server", "rclone", "rsync", "util-linux", "xfsprogs"];
         assert_eq!(packages(&needs), [&all[..], &more].concat());
     }
 

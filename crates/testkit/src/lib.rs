@@ -1,4 +1,5 @@
-//! Real parts for haul's tests and benchmarks: an ssh server of its own, file
+//! Real parts for haul's tests and benchmarks: an ssh server of its own, a server
+//! of SFTP that is not OpenSSH's, file
 //! trees made from a seed, comparison of trees, the program under test with a
 //! time limit, small file systems, one that loses its power, and what a process
 //! cost.
@@ -19,6 +20,7 @@ pub mod nasty;
 #[cfg(target_os = "linux")]
 pub mod power;
 pub mod proc;
+pub mod rclone;
 pub mod sftp;
 pub mod snapshot;
 pub mod sshd;
@@ -26,6 +28,7 @@ pub mod tree;
 
 pub use haul::Haul;
 pub use mount::{FileSystem, Mount};
+pub use rclone::Rclone;
 pub use sftp::{Fault, OddSftp, Oddities};
 pub use snapshot::{Compare, Snapshot, assert_same, assert_same_with, snapshot};
 pub use sshd::{Sshd, SshdBuilder};

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use self::config::{find, make_key};
+pub(crate) use self::config::{find, make_key};
 use crate::proc::{self, Signal};
 use crate::{at, failed};
 
@@ -30,7 +30,7 @@ pub use self::config::system_sftp_server;
 pub const HOST: &str = "haul-test";
 
 /// How long the server may take to answer.
-const START_LIMIT: Duration = Duration::from_secs(20);
+pub(crate) const START_LIMIT: Duration = Duration::from_secs(20);
 
 /// Another process can take a port between finding and using it.
 const PORT_ATTEMPTS: u32 = 10;
@@ -352,7 +352,7 @@ fn new_mark() -> String {
     format!("{MARK}={}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
 }
 
-fn write(path: &Path, text: &str) -> io::Result<()> {
+pub(crate) fn write(path: &Path, text: &str) -> io::Result<()> {
     fs::write(path, text).map_err(|e| at("write", path, e))
 }
 

@@ -1,5 +1,5 @@
-//! The client against real servers: OpenSSH's, over pipes and through ssh, and
-//! one that differs from it as servers may, or as no server may.
+//! The client against real servers: OpenSSH's, over pipes and through ssh,
+//! rclone's, and one that differs from it as servers may, or as no server may.
 
 mod faults;
 mod files;
@@ -7,6 +7,7 @@ mod later;
 mod lister;
 mod paths;
 mod puts;
+mod real;
 mod servers;
 mod small;
 mod start;

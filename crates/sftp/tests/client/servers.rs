@@ -3,7 +3,7 @@
 use haul_net::{Connection, SshTarget, connect_sftp};
 use haul_sftp::{Client, Options, Session};
 use haul_testkit::sshd::system_sftp_server;
-use haul_testkit::{OddSftp, Oddities, Sshd, TempDir};
+use haul_testkit::{OddSftp, Oddities, Rclone, Sshd, TempDir};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -20,6 +20,7 @@ pub(crate) struct Bench {
 pub(crate) enum Server {
     Program(Child),
     Sshd(#[allow(dead_code, reason = "it lives as long as this")] Sshd),
+    Rclone(#[allow(dead_code, reason = "it lives as long as this")] Rclone),
     Odd(OddSftp),
 }
 
@@ -39,11 +40,19 @@ impl Bench {
 
     /// The path of a name in the directory, as the server is told it.
     pub(crate) fn path(&self, name: &str) -> Vec<u8> {
-        self.local(name).into_os_string().into_encoded_bytes()
+        match &self.server {
+            // Its paths begin there.
+            Server::Rclone(_) => format!("/{name}").into_bytes(),
+            _ => self.local(name).into_os_string().into_encoded_bytes(),
+        }
     }
 
     pub(crate) fn local(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
+    }
+
+    pub(crate) fn is_openssh(&self) -> bool {
+        self.name == "openssh"
     }
 
     pub(crate) fn odd_server(&self) -> &OddSftp {
@@ -86,6 +95,29 @@ pub(crate) fn through_ssh() -> Bench {
 
 pub(crate) fn target(sshd: &Sshd) -> SshTarget {
     SshTarget::new(None, sshd.host()).and_then(|t| t.with_rsh(&sshd.rsh())).expect("a target")
+}
+
+/// rclone's server, with a cache or without.
+pub(crate) fn rclone(cached: bool) -> Bench {
+    let dir = dir();
+    let serve = if cached { Rclone::serve_cached } else { Rclone::serve };
+    let server = serve(dir.path()).expect("rclone starts");
+    let target = SshTarget::new(None, server.host()).and_then(|t| t.with_rsh(&server.rsh()));
+    let connection = connect_sftp(&target.expect("a target"), Arc::new(|_| {}));
+    let session = Session::start(connection.expect("ssh starts"), Options::default());
+    let name = if cached { "rclone with a cache" } else { "rclone" };
+    let session = session.unwrap_or_else(|error| panic!("{error}: {}", server.log()));
+    Bench { session, dir, name, server: Server::Rclone(server) }
+}
+
+/// Runs a test against servers that share no code.
+pub(crate) fn with_real(test: impl Fn(&Bench)) {
+    for bench in [openssh(), rclone(false), rclone(true)] {
+        println!("against {}", bench.name);
+        test(&bench);
+        let name = bench.name;
+        bench.session.finish().unwrap_or_else(|error| panic!("{name}: {error}"));
+    }
 }
 
 pub(crate) fn odd(name: &'static str, oddities: Oddities) -> Bench {

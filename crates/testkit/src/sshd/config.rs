@@ -69,7 +69,7 @@ impl SshdBuilder {
         Ok(lines.join("\n") + "\n")
     }
 
-    pub(super) fn client_config(&self, dir: &Path, port: u16) -> io::Result<String> {
+    pub(crate) fn client_config(&self, dir: &Path, port: u16) -> io::Result<String> {
         let path = |name: &str| quoted(&dir.join(name));
         let key_file = dir.join("host_key.pub");
         let key = fs::read_to_string(&key_file).map_err(|e| at("read", &key_file, e))?;
@@ -93,7 +93,7 @@ impl SshdBuilder {
     }
 }
 
-pub(super) fn make_key(path: &Path) -> io::Result<()> {
+pub(crate) fn make_key(path: &Path) -> io::Result<()> {
     let made = Command::new("ssh-keygen")
         .args(["-q", "-t", "ed25519", "-N", "", "-C", "haul-test", "-f"])
         .arg(path)
@@ -138,7 +138,7 @@ pub fn system_sftp_server() -> Option<PathBuf> {
     )
 }
 
-pub(super) fn find(program: &str, dirs: &[&str]) -> Option<PathBuf> {
+pub(crate) fn find(program: &str, dirs: &[&str]) -> Option<PathBuf> {
     let on_path = std::env::var_os("PATH").unwrap_or_default();
     let dirs = dirs.iter().map(PathBuf::from).chain(std::env::split_paths(&on_path));
     dirs.map(|dir| dir.join(program)).find(|path| path.is_file())
