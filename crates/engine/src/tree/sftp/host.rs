@@ -3,7 +3,7 @@
 use crate::JobError;
 use crate::budget::Budget;
 use haul_model::{ContentHash, FileId};
-use haul_sftp::{Client, Extension, SessionError, SftpError, StatusCode};
+use haul_sftp::{Client, Extension, Lister, SessionError, SftpError, StatusCode};
 use haul_store::{Placement, Publication};
 use haul_sys::Dir;
 use std::io;
@@ -16,6 +16,9 @@ const STREAMS_LEN: usize = 24 << 20;
 /// The same of small files. It is another budget, so that those who publish them
 /// never wait for it.
 const SMALL_LEN: usize = 8 << 20;
+
+/// Threads that list directories ahead.
+const LISTERS: usize = 8;
 
 /// Room on a host, in bytes, below which a write that fails has found it full.
 const FULL_LEN: u64 = 1 << 20;
@@ -59,6 +62,8 @@ pub(crate) struct SftpHost {
     /// Tells it from other hosts, in the identities of its files.
     name: Vec<u8>,
     lost: Arc<Lost>,
+    /// Lists directories before they are needed.
+    pub(crate) lister: Lister,
     /// Content of large files on its way from the host.
     pub(crate) streams: Arc<Budget>,
     /// Content of small files on its way from the host.
@@ -76,6 +81,7 @@ impl SftpHost {
     ) -> Arc<Self> {
         debug_assert!(!clients.is_empty(), "nobody to ask");
         Arc::new(Self {
+            lister: Lister::new(&clients[0], LISTERS),
             clients,
             name: lost.host.as_bytes().to_vec(),
             lost: Arc::clone(lost),

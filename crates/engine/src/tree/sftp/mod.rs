@@ -60,7 +60,7 @@ impl Tree for SftpTree {
             return Err(io::ErrorKind::NotADirectory.into());
         }
         let real = host.io(host.client().real_path(path))?.into_vec();
-        Ok(SftpDir::open(host, real, Some(attrs), None, self.is_destination))
+        Ok(SftpDir::open(host, real, Some(attrs), None, self.is_destination, true))
     }
 }
 
@@ -75,6 +75,9 @@ pub(crate) struct SftpDir {
     /// It was made by this job, and this is how that goes.
     made: Option<Later>,
     is_destination: bool,
+    /// It was not made or listed by the job: others than those of the job are in
+    /// it.
+    is_around: bool,
     known: Mutex<Known>,
 }
 
@@ -103,6 +106,7 @@ impl SftpDir {
         attrs: Option<Attrs>,
         made: Option<Later>,
         is_destination: bool,
+        is_around: bool,
     ) -> Arc<dyn TreeDir> {
         let id = host.id_of(&path);
         let known = Known {
@@ -111,7 +115,8 @@ impl SftpDir {
             ..Known::default()
         };
         let host = Arc::clone(host);
-        Arc::new(Self { host, path, id, attrs, made, is_destination, known: Mutex::new(known) })
+        let known = Mutex::new(known);
+        Arc::new(Self { host, path, id, attrs, made, is_destination, is_around, known })
     }
 
     /// The path of `name` in it.
@@ -120,9 +125,19 @@ impl SftpDir {
         [&*self.path, slash, name].concat()
     }
 
+    /// What is in it. Directories that are found are listed ahead: a walk, or
+    /// what follows it at the destination, goes into each.
     fn list(&self) -> io::Result<Vec<DirEntry>> {
         self.ready()?;
-        self.host.io(self.host.client().list(&self.path))
+        let lister = &self.host.lister;
+        let mut listed = self.host.io(lister.list(&self.path))?;
+        listed.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        if !self.is_around {
+            let is_dir = |entry: &&DirEntry| entry.attrs.file_type() == Some(FileType::Dir);
+            let dirs = listed.iter().filter(is_dir);
+            lister.ahead(dirs.map(|dir| self.path_of(dir.name.as_bytes())));
+        }
+        Ok(listed)
     }
 
     /// What stood in it when it was first asked.
@@ -190,12 +205,11 @@ impl SftpDir {
 
 impl TreeDir for SftpDir {
     fn entries(&self) -> io::Result<Vec<TreeEntry>> {
-        let mut listed = self.list()?;
-        listed.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        let listed = self.list()?;
         let is_link = |entry: &DirEntry| entry.attrs.file_type() == Some(FileType::Symlink);
         let links = listed.iter().filter(|entry| is_link(entry));
         let links: Vec<Vec<u8>> = links.map(|link| self.path_of(link.name.as_bytes())).collect();
-        let mut targets = links.iter().map(|link| self.host.client().read_link(link));
+        let mut targets = self.host.client().read_links(&links).into_iter();
         let mut known = lock(&self.known);
         let mut entries = Vec::with_capacity(listed.len());
         for entry in listed {
@@ -251,7 +265,7 @@ impl TreeDir for SftpDir {
         let path = self.path_of(name.as_bytes());
         if let Some(made) = lock(&self.known).made.get(name) {
             let made = Some(made.clone());
-            return Ok(Self::open(&self.host, path, None, made, self.is_destination));
+            return Ok(Self::open(&self.host, path, None, made, self.is_destination, false));
         }
         let mut attrs = self.attrs_of(name)?.ok_or(io::ErrorKind::NotFound)?;
         let mut real = path;
@@ -262,7 +276,7 @@ impl TreeDir for SftpDir {
         if attrs.file_type() != Some(FileType::Dir) {
             return Err(io::ErrorKind::NotADirectory.into());
         }
-        Ok(Self::open(&self.host, real, Some(attrs), None, self.is_destination))
+        Ok(Self::open(&self.host, real, Some(attrs), None, self.is_destination, false))
     }
 
     fn open_file(&self, name: &Name, _follow: bool) -> io::Result<Box<dyn SourceFile>> {

@@ -21,7 +21,7 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
 /// Content of one file on its way to the server in one session, in bytes.
@@ -234,7 +234,7 @@ impl StagedFile for SftpStage {
         let times = Some(times_of(mtime));
         let attrs = Attrs { mode: Some(mode & KEPT_MODE), times, ..Attrs::default() };
         host.io(file.set_attrs(attrs))?;
-        Ok(Box::new(SftpSealed { stage: *self }))
+        Ok(Box::new(SftpSealed { stage: *self, reading: OnceLock::new() }))
     }
 }
 
@@ -264,6 +264,18 @@ impl Drop for SftpStage {
 /// A file that is whole on the server, and lacks its name.
 struct SftpSealed {
     stage: SftpStage,
+    /// Open for reading back, once that was asked for.
+    reading: OnceLock<Vec<RemoteFile>>,
+}
+
+impl SftpSealed {
+    fn reading(&self) -> io::Result<&[RemoteFile]> {
+        if self.reading.get().is_none() {
+            let files = self.stage.open.for_reading()?;
+            return Ok(self.reading.get_or_init(|| files));
+        }
+        Ok(self.reading.get().map_or(&[], Vec::as_slice))
+    }
 }
 
 impl SealedFile for SftpSealed {
@@ -279,13 +291,13 @@ impl SealedFile for SftpSealed {
     fn forget_cached(&self) {}
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-        let Open { host, files, .. } = &self.stage.open;
-        host.io(files[0].read_at(buf, offset))
+        self.stage.open.host.io(self.reading()?[0].read_at(buf, offset))
     }
 
     fn stream(&self, range: Range<u64>) -> Option<Box<dyn ContentStream + '_>> {
-        let Open { host, files, .. } = &self.stage.open;
-        Some(Box::new(SftpStream::new(host, files, range)))
+        // What is wrong with it shows where it is read at an offset.
+        let files = self.reading().ok()?;
+        Some(Box::new(SftpStream::new(&self.stage.open.host, files, range)))
     }
 
     fn discard(mut self: Box<Self>) {
@@ -307,7 +319,7 @@ impl SealedFile for SftpSealed {
 
 impl Open {
     fn create(host: &Arc<SftpHost>, dir: &[u8], path: Vec<u8>) -> io::Result<Self> {
-        let first = host.client().open(&path, OpenFlags::CreateNewReadWrite, Some(PRIVATE_MODE));
+        let first = host.client().open(&path, OpenFlags::CreateNew, Some(PRIVATE_MODE));
         let first = host.io(first)?;
         Self::in_all_sessions(host, dir, path, first)
     }
@@ -321,10 +333,10 @@ impl Open {
                 "what stands in the place of an interrupted copy is no file",
             ));
         }
-        let first = match client.open(&path, OpenFlags::ReadWrite, None) {
+        let first = match client.open(&path, OpenFlags::Write, None) {
             Err(error) if error.status() == Some(StatusCode::PermissionDenied) => {
                 host.io(client.set_attrs(&path, Attrs::with_mode(PRIVATE_MODE)))?;
-                client.open(&path, OpenFlags::ReadWrite, None)
+                client.open(&path, OpenFlags::Write, None)
             }
             opened => opened,
         };
@@ -341,10 +353,16 @@ impl Open {
         let mut open =
             Self { host, dir, path, files: vec![first], keep: false, is_published: false };
         for client in &open.host.clients()[1..] {
-            let file = open.host.io(client.open(&open.path, OpenFlags::ReadWrite, None))?;
+            let file = open.host.io(client.open(&open.path, OpenFlags::Write, None))?;
             open.files.push(file);
         }
         Ok(open)
+    }
+
+    /// The same file in each session, for reading: a handle is for one of both.
+    fn for_reading(&self) -> io::Result<Vec<RemoteFile>> {
+        let clients = self.host.clients().iter();
+        clients.map(|one| self.host.io(one.open(&self.path, OpenFlags::Read, None))).collect()
     }
 
     /// Whether the last of `blocks` is what the server has there, in a file that
@@ -356,7 +374,8 @@ impl Open {
             return Ok(false);
         }
         let mut block = vec![0; BLOCK_LEN as usize];
-        let read = self.host.io(self.files[0].read_at(&mut block, index * BLOCK_LEN))?;
+        let file = self.host.io(self.host.client().open(&self.path, OpenFlags::Read, None))?;
+        let read = self.host.io(file.read_at(&mut block, index * BLOCK_LEN))?;
         Ok(read == block.len() && BlockHash::of(index, &block) == *last)
     }
 
