@@ -6,7 +6,7 @@ use crate::codec::{
 };
 use crate::error::{Cause, SessionError, SftpError};
 use crate::file::RemoteFile;
-use crate::session::{Port, Shared};
+use crate::session::{Payload, Port, Shared};
 use std::sync::Arc;
 
 /// A piece of a file in one packet, in bytes, where a server does not say what
@@ -169,6 +169,30 @@ impl Client {
     /// to exist is the server's choice.
     pub fn real_path(&self, path: &[u8]) -> Result<Box<[u8]>> {
         self.path(&Request::Realpath { path }, path)
+    }
+
+    /// What a path leads to, and its absolute path, asked for at the same time;
+    /// see [`Self::stat`] and [`Self::real_path`].
+    pub fn stat_and_real_path(&self, path: &[u8]) -> Result<(Attrs, Box<[u8]>)> {
+        let (stat, real) = (Request::Stat { path }, Request::Realpath { path });
+        self.check(&stat, path).map_err(|cause| SftpError::new(&stat, path, cause))?;
+        let mut port = self.port();
+        for (tag, request) in [(0, &stat), (1, &real)] {
+            let sent = port.send(tag, request, Payload::NONE);
+            sent.map_err(|error| SftpError::new(request, path, error))?;
+        }
+        let (mut attrs, mut found) = (None, None);
+        while let Some((tag, answer)) = port.next() {
+            let request = if tag == 0 { &stat } else { &real };
+            let failed = |cause| SftpError::new(request, path, cause);
+            match answer.map_err(Cause::from).and_then(succeeded) {
+                Ok(Answer::Attrs(there)) if tag == 0 => attrs = Some(there),
+                Ok(Answer::Path(path)) if tag == 1 => found = Some(path),
+                Ok(other) => return Err(unexpected(request, path, other)),
+                Err(cause) => return Err(failed(cause)),
+            }
+        }
+        attrs.zip(found).ok_or_else(|| SftpError::new(&stat, path, SessionError::Stopped))
     }
 
     /// Like [`Self::real_path`], with `~` and `~user` understood. Needs

@@ -20,7 +20,7 @@ pub(crate) use work::{Task, Tasks, run_worker};
 use crate::control::{Control, Reporter};
 use crate::dirs::{DirNode, OpenDirs, lock};
 use crate::link::{ReceiverPort, SenderPort, SourceHandle};
-use crate::tree::StagedFile;
+use crate::tree::{Outstanding, StagedFile};
 use crate::{Event, JobError, words};
 use check::Hashing;
 use compare::Decision;
@@ -32,7 +32,7 @@ use haul_model::{
 use haul_proto::{LIST_WINDOW, ListItem, OutcomeItem, Want, Warning};
 use haul_store::Placement;
 use hold::Holding;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -40,6 +40,13 @@ use std::sync::{Arc, Mutex};
 /// Items beyond [`LIST_WINDOW`] that are tolerated: one that is as large as an
 /// item can be.
 const WINDOW_SLACK: u64 = 64 << 10;
+
+/// Directories whose mode and time a server is setting, at most.
+const SEALING_MAX: usize = 256;
+
+/// What a directory's mode must allow its owner so that others in it can be
+/// reached.
+const KEEPS_WAY: u32 = 0o100;
 
 /// The role.
 pub(crate) struct Receiver<'a> {
@@ -62,6 +69,8 @@ pub(crate) struct Receiver<'a> {
     open_cost: AtomicU64,
     /// What waits to be durable.
     holding: Holding,
+    /// Directories that a server gives their mode and time.
+    sealing: Mutex<VecDeque<(Arc<RecvDir>, Outstanding)>>,
     /// Everything is settled, and the Sender is being told so: it may leave.
     done: AtomicBool,
     /// Taken out when no more work is to come.
@@ -138,6 +147,7 @@ impl<'a> Receiver<'a> {
             wanted: Mutex::default(),
             open_cost: AtomicU64::new(0),
             holding: Holding::default(),
+            sealing: Mutex::default(),
             done: AtomicBool::new(false),
             tasks: Mutex::new(Some(tasks)),
             is_far,
@@ -436,9 +446,6 @@ impl<'a> Receiver<'a> {
     fn settle(&self, dir: Arc<RecvDir>) {
         let mut dir = dir;
         while dir.settle_one() {
-            if self.is_far && dir.meta.is_some() {
-                return self.give(Task::End(dir));
-            }
             match self.end_dir(&dir) {
                 Some(parent) => dir = parent,
                 None => return,
@@ -448,12 +455,13 @@ impl<'a> Receiver<'a> {
 
     /// Everything in `dir` has its outcome: gives it its mode and time, and tells
     /// the job's end if it is the root. Returns the directory above.
-    fn end_dir(&self, dir: &RecvDir) -> Option<Arc<RecvDir>> {
+    fn end_dir(&self, dir: &Arc<RecvDir>) -> Option<Arc<RecvDir>> {
         self.seal(dir);
         self.sync_dir(dir);
         if let Some(parent) = &dir.parent {
             return Some(Arc::clone(parent));
         }
+        self.end_sealing(0);
         self.sync_names();
         // What ended early is not done, though everything is settled.
         if !self.control.stopped() {
@@ -465,17 +473,48 @@ impl<'a> Receiver<'a> {
         None
     }
 
-    fn seal(&self, dir: &RecvDir) {
+    fn seal(&self, dir: &Arc<RecvDir>) {
         let (DirState::Open(node), Some((mode, mtime))) = (&dir.state, dir.meta) else { return };
         if self.policy.dry_run || self.control.stopped() {
             return;
         }
-        let set = node.handle().and_then(|handle| handle.set_meta(mode, mtime));
-        if let Err(error) = set {
-            let fault =
-                Fault::from_io(Side::Destination, "set the directory's mode and time", &error);
-            self.warn(&dir.path_of(None), &fault);
+        if self.is_far && mode & KEEPS_WAY != KEEPS_WAY {
+            // Once it has this mode, nothing below it can be reached.
+            self.end_sealing(0);
         }
+        let set = node.handle().and_then(|handle| match handle.set_meta_later(mode, mtime) {
+            None => handle.set_meta(mode, mtime),
+            Some(later) => {
+                lock(&self.sealing).push_back((Arc::clone(dir), later));
+                Ok(())
+            }
+        });
+        if let Err(error) = set {
+            self.not_sealed(dir, &error);
+        }
+        self.end_sealing(SEALING_MAX);
+    }
+
+    /// Waits for what comes of setting directories' modes and times, until no more
+    /// than `left` are open.
+    fn end_sealing(&self, left: usize) {
+        loop {
+            let next = {
+                let mut sealing = lock(&self.sealing);
+                if sealing.len() > left { sealing.pop_front() } else { None }
+            };
+            let Some((dir, wait)) = next else { return };
+            if let Err(error) = wait()
+                && !self.control.stopped()
+            {
+                self.not_sealed(&dir, &error);
+            }
+        }
+    }
+
+    fn not_sealed(&self, dir: &RecvDir, error: &io::Error) {
+        let fault = Fault::from_io(Side::Destination, "set the directory's mode and time", error);
+        self.warn(&dir.path_of(None), &fault);
     }
 }
 

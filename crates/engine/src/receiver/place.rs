@@ -161,16 +161,6 @@ impl Receiver<'_> {
         self.release(Arc::clone(dir));
     }
 
-    /// Ends a directory whose end takes round trips.
-    pub(super) fn end_far_dir(&self, dir: &RecvDir) {
-        if self.control.stopped() {
-            return;
-        }
-        if let Some(parent) = self.end_dir(dir) {
-            self.release(parent);
-        }
-    }
-
     /// Makes a symbolic link whose making takes round trips.
     pub(super) fn take_link(&self, link: Pending) {
         if self.control.stopped() {

@@ -39,8 +39,6 @@ pub(crate) enum Task {
     Link(Pending),
     /// The server is making this directory.
     Made(Arc<RecvDir>, Making),
-    /// Everything in this directory has its outcome.
-    End(Arc<RecvDir>),
 }
 
 /// Where work goes.
@@ -121,7 +119,6 @@ pub(crate) fn run_worker(receiver: &Receiver<'_>, tasks: &crossbeam_channel::Rec
             Ok(Task::Content(fetched)) => receiver.take_fetched(fetched),
             Ok(Task::Link(link)) => receiver.take_link(link),
             Ok(Task::Made(dir, making)) => receiver.end_making(&dir, &making),
-            Ok(Task::End(dir)) => receiver.end_far_dir(&dir),
             Err(RecvTimeoutError::Timeout) => receiver.publish_held(),
             Err(RecvTimeoutError::Disconnected) => return,
         }

@@ -28,6 +28,9 @@ pub(crate) trait Tree: Send + Sync {
     fn open(&self, path: &[u8]) -> io::Result<Arc<dyn TreeDir>>;
 }
 
+/// What waits for something that is under way, and tells what came of it.
+pub(crate) type Outstanding = Box<dyn FnOnce() -> io::Result<()> + Send>;
+
 /// A directory of a tree, held open.
 ///
 /// The contract that every kind of tree keeps:
@@ -146,6 +149,11 @@ pub(crate) trait TreeDir: Send + Sync {
 
     /// Sets this directory's own mode and modification time.
     fn set_meta(&self, mode: u32, mtime: Timestamp) -> io::Result<()>;
+
+    /// The same without waiting for what comes of it, where that takes long.
+    fn set_meta_later(&self, _mode: u32, _mtime: Timestamp) -> Option<Outstanding> {
+        None
+    }
 
     /// Makes sure that entries can be made in this directory, if its owner is
     /// the one who asks.

@@ -14,10 +14,10 @@ use crate::Client;
 
 /// Files in flight, at most. With a round trip of 50 ms, three of which a file
 /// takes, it makes 1,700 files a second.
-const FILES_MAX: usize = 256;
+const FILES_MAX: usize = 480;
 
 /// Content in flight, at most, in bytes; one file that is larger goes alone.
-const BYTES_MAX: usize = 4 << 20;
+const BYTES_MAX: usize = 8 << 20;
 
 /// Whether another file of `len` bytes may be begun, beside `files` others of
 /// `bytes` bytes.

@@ -12,7 +12,9 @@ mod stage;
 
 pub(crate) use host::{Lost, SftpHost};
 
-use super::{KEPT_MODE, Meta, MetaKind, SourceFile, StagedFile, Tree, TreeDir, TreeEntry};
+use super::{
+    KEPT_MODE, Meta, MetaKind, Outstanding, SourceFile, StagedFile, Tree, TreeDir, TreeEntry,
+};
 use crate::dirs::lock;
 use crate::words;
 use haul_model::{BlockHash, FileId, Name, Timestamp};
@@ -27,6 +29,10 @@ use std::sync::{Arc, Mutex};
 /// Entries of a directory at the destination that are remembered from one
 /// listing; of a larger one each is asked about by itself.
 const LISTED_MAX: usize = 1 << 16;
+
+/// Names in a directory around the job that are asked about by themselves before
+/// all of it is listed: a listing takes two round trips.
+const ASKED_MAX: usize = 4;
 
 /// The tree of a host.
 pub(crate) struct SftpTree {
@@ -55,12 +61,11 @@ impl Tree for SftpTree {
             b"" => b".",
             path => path,
         };
-        let attrs = host.io(host.client().stat(path))?;
+        let (attrs, real) = host.io(host.client().stat_and_real_path(path))?;
         if attrs.file_type() != Some(FileType::Dir) {
             return Err(io::ErrorKind::NotADirectory.into());
         }
-        let real = host.io(host.client().real_path(path))?.into_vec();
-        Ok(SftpDir::open(host, real, Some(attrs), None, self.is_destination, true))
+        Ok(SftpDir::open(host, real.into_vec(), Some(attrs), None, self.is_destination, true))
     }
 }
 
@@ -88,6 +93,8 @@ struct Known {
     dirs: HashMap<Name, Attrs>,
     /// At a destination: all that was there when it was first asked.
     there: Option<Arc<There>>,
+    /// How many names were asked about.
+    asked: usize,
     /// Directories that this job makes.
     made: HashMap<Name, Later>,
 }
@@ -159,6 +166,7 @@ impl SftpDir {
     /// The attributes of `name` itself; `None` if nothing has that name.
     fn attrs_of(&self, name: &Name) -> io::Result<Option<Attrs>> {
         if self.is_destination
+            && !self.asks_by_itself()
             && let There::All(there) = &*self.there()?
         {
             return match there.get(name) {
@@ -171,6 +179,14 @@ impl SftpDir {
             return Ok(Some(*attrs));
         }
         self.ask(name, false)
+    }
+
+    /// Whether a name is asked about by itself. Around the job there may be much
+    /// more than it is about, and it is mostly about one name.
+    fn asks_by_itself(&self) -> bool {
+        let mut known = lock(&self.known);
+        known.asked += 1;
+        self.is_around && known.there.is_none() && known.asked <= ASKED_MAX
     }
 
     /// What the server says of `name` now.
@@ -285,12 +301,19 @@ impl TreeDir for SftpDir {
     }
 
     fn make_dir(&self, name: &Name, mode: u32) -> io::Result<()> {
-        if self.attrs_of(name)?.is_some() {
+        let is_listed = !self.is_around || lock(&self.known).there.is_some();
+        if is_listed && self.attrs_of(name)?.is_some() {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
         self.ready()?;
         let path = self.path_of(name.as_bytes());
         let made = self.host.client().make_dir_later(&path, mode);
+        if !is_listed && let Err(error) = made.wait() {
+            // The protocol has no word for a name that is taken.
+            let is_taken = error.status().is_some() && self.ask(name, false)?.is_some();
+            let taken = || io::ErrorKind::AlreadyExists.into();
+            return if is_taken { Err(taken()) } else { self.host.io(Err(error)) };
+        }
         lock(&self.known).made.insert(name.clone(), made);
         Ok(())
     }
@@ -389,12 +412,20 @@ impl TreeDir for SftpDir {
     }
 
     fn set_meta(&self, mode: u32, mtime: Timestamp) -> io::Result<()> {
-        self.ready()?;
+        let set = self.set_meta_later(mode, mtime);
+        set.map_or(Err(io::ErrorKind::Unsupported.into()), |wait| wait())
+    }
+
+    fn set_meta_later(&self, mode: u32, mtime: Timestamp) -> Option<Outstanding> {
+        // What is wrong with it is told by the answer.
+        let _ = self.ready();
         let now = self.attrs.and_then(|attrs| attrs.mode).unwrap_or(0) & 0o7777;
         let mode = (mode & KEPT_MODE) | (now & !KEPT_MODE);
         let times = Some(times_of(mtime));
         let attrs = Attrs { mode: Some(mode), times, ..Attrs::default() };
-        self.host.io(self.host.client().set_attrs(&self.path, attrs))
+        let set = self.host.client().set_attrs_later(&self.path, attrs);
+        let host = Arc::clone(&self.host);
+        Some(Box::new(move || host.io(set.wait())))
     }
 
     fn make_writable(&self) -> io::Result<()> {
