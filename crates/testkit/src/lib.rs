@@ -29,7 +29,7 @@ pub mod tree;
 pub use haul::Haul;
 pub use mount::{FileSystem, Mount};
 pub use rclone::Rclone;
-pub use sftp::{Fault, OddSftp, Oddities};
+pub use sftp::{Fault, Listing, OddSftp, Oddities};
 pub use snapshot::{Compare, Snapshot, assert_same, assert_same_with, snapshot};
 pub use sshd::{Sshd, SshdBuilder};
 pub use tempfile::TempDir;

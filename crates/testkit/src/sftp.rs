@@ -49,8 +49,23 @@ pub struct Oddities {
     /// Answers each read with less than was asked for, if that is more than a
     /// byte.
     pub short_reads: bool,
+    /// What it lists.
+    pub listing: Listing,
     /// After this many requests it does what no server does.
     pub fault: Option<(usize, Fault)>,
+}
+
+/// What a server answers to the parts of a listing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Listing {
+    /// The entries.
+    Honest,
+    /// The entries, and one of this name.
+    And(&'static [u8]),
+    /// As many entries as a packet holds, all of them of this name, for ever.
+    Endless(&'static [u8]),
+    /// The entries, and then answers with none in place of the end.
+    EndsEmpty,
 }
 
 /// What no server does.
@@ -78,6 +93,8 @@ pub enum Fault {
     TooMuch,
     /// Answers a read with nothing.
     Nothing,
+    /// Answers only behind the answer to the next request.
+    Late,
     /// Refuses the request, whatever it is. It was done all the same.
     Refuse,
     /// Refuses the request, and does not do it.
@@ -105,6 +122,7 @@ impl Default for Oddities {
             renames_over: false,
             reversed: false,
             short_reads: false,
+            listing: Listing::Honest,
             fault: None,
         }
     }
@@ -218,6 +236,7 @@ impl Server {
             greeting.string(b"1");
         }
         self.output.write_all(&greeting.bytes())?;
+        let mut late = None;
         loop {
             let Some(batch) = self.next_batch() else { return Ok(()) };
             let mut answers: VecDeque<Vec<u8>> = VecDeque::new();
@@ -229,6 +248,7 @@ impl Server {
                     _ => self.files.answer(&request, &self.odd.extensions),
                 };
                 match self.odd.fault {
+                    Some((after, Fault::Late)) if number == after => late = Some(answer),
                     Some((after, fault)) if number == after => {
                         for answer in answers.drain(..) {
                             self.output.write_all(&answer)?;
@@ -238,7 +258,10 @@ impl Server {
                         }
                     }
                     _ if self.odd.reversed => answers.push_front(answer),
-                    _ => answers.push_back(answer),
+                    _ => {
+                        answers.push_back(answer);
+                        answers.extend(late.take());
+                    }
                 }
             }
             for answer in answers {
@@ -267,6 +290,8 @@ impl Server {
             output.write_all(&packet.bytes()).map(|()| true)
         };
         match fault {
+            // The answers are put off where they are gathered.
+            Fault::Late => Ok(true),
             Fault::Stall => {
                 let over = self.stalled.over.lock().unwrap_or_else(PoisonError::into_inner);
                 let wait = self.stalled.wake.wait_timeout_while(over, STALL_MAX, |over| !*over);

@@ -5,6 +5,7 @@ mod faults;
 mod files;
 mod later;
 mod lister;
+mod listings;
 mod paths;
 mod puts;
 mod real;

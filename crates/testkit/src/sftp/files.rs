@@ -1,7 +1,7 @@
 //! What the server does with files.
 
-use super::Oddities;
 use super::packet::{Attrs, Packet, Request};
+use super::{Listing, Oddities};
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::{self, File, FileTimes, OpenOptions, Permissions};
@@ -18,12 +18,16 @@ const UNSUPPORTED: u32 = 8;
 /// Entries in one answer: few, so that a listing takes several.
 const ENTRIES_MAX: usize = 3;
 
+/// Entries in one answer of a listing that does not end.
+const ENDLESS_LEN: usize = 10_000;
+
 /// The files, and which of them are open.
 pub(super) struct Files {
     root: PathBuf,
     chunk_max: usize,
     short_reads: bool,
     renames_over: bool,
+    listing: Listing,
     open: HashMap<u32, Open>,
     next_handle: u32,
 }
@@ -68,6 +72,7 @@ impl Files {
             chunk_max: odd.chunk_max,
             short_reads: odd.short_reads,
             renames_over: odd.renames_over,
+            listing: odd.listing,
             open: HashMap::new(),
             next_handle: 0,
         }
@@ -252,24 +257,40 @@ impl Files {
         for entry in fs::read_dir(&dir)? {
             entries.push(entry?.file_name().into());
         }
+        if let Listing::And(name) = self.listing {
+            entries.push(PathBuf::from(OsStr::from_bytes(name)));
+        }
         Ok(self.add(id, Open::Dir(dir, entries)))
     }
 
     fn read_dir(&mut self, id: u32, handle: &[u8]) -> Answer {
+        let listing = self.listing;
         let Open::Dir(dir, entries) = self.handle(handle)? else {
             return Err(Failure::Status(BAD_MESSAGE));
         };
+        let mut answer = Packet::new(104, id);
+        if let Listing::Endless(name) = listing {
+            answer.names(&vec![name; ENDLESS_LEN]);
+            return Ok(answer);
+        }
+        if entries.is_empty() && listing == Listing::EndsEmpty {
+            answer.names(&[]);
+            return Ok(answer);
+        }
         if entries.is_empty() {
             return Err(Failure::Status(EOF));
         }
         let rest = entries.split_off(entries.len().min(ENTRIES_MAX));
         let now = std::mem::replace(entries, rest);
-        let mut answer = Packet::new(104, id);
         answer.u32(now.len() as u32);
         for name in now {
             answer.string(name.as_os_str().as_bytes());
             answer.string(b"-rw-r--r-- as ls would show it");
-            answer.attrs(&dir.join(&name).symlink_metadata()?);
+            match dir.join(&name).symlink_metadata() {
+                Ok(meta) => answer.attrs(&meta),
+                // A name that only this server knows.
+                Err(_) => answer.u32(0),
+            }
         }
         Ok(answer)
     }
@@ -291,9 +312,6 @@ fn set(file: &File, attrs: &Attrs) -> io::Result<()> {
 
 fn one_name(id: u32, path: &Path) -> Packet {
     let mut answer = Packet::new(104, id);
-    answer.u32(1);
-    answer.string(path.as_os_str().as_bytes());
-    answer.string(b"");
-    answer.u32(0);
+    answer.names(&[path.as_os_str().as_bytes()]);
     answer
 }

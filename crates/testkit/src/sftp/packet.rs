@@ -49,6 +49,16 @@ impl Packet {
         self.u32(meta.mtime() as u32);
     }
 
+    /// Entries of a directory, or a path, of which nothing but the name is told.
+    pub(super) fn names(&mut self, names: &[&[u8]]) {
+        self.u32(names.len() as u32);
+        for name in names {
+            self.string(name);
+            self.string(b"");
+            self.u32(0);
+        }
+    }
+
     /// The whole packet.
     pub(super) fn bytes(mut self) -> Vec<u8> {
         let len = (self.0.len() - 4) as u32;
