@@ -13,9 +13,9 @@ const COST: usize = 512;
 
 /// How a file is opened (section 6.3 of the draft): to read or to write.
 ///
-/// There is no way to do both. Servers that are made with Go's `pkg/sftp`
-/// (rclone's is one) take a read through a handle that can write as a write of
-/// zeros.
+/// There is no way to do both. Servers that are made with Go's `pkg/sftp` can
+/// take a read through a handle that can write as a write of zeros, and say that
+/// it worked; rclone's does (1.60).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OpenFlags {
     /// An existing file, to read.
