@@ -249,3 +249,25 @@ fn a_file_whose_old_one_is_gone_stays_under_its_private_name() {
     assert_eq!(names(&bench), ["file-1"]);
     assert_eq!(fs::read(bench.local("file-1")).unwrap(), b"old");
 }
+
+#[test]
+fn a_file_that_is_given_up_when_its_old_one_goes_gets_its_name() {
+    let bench = odd("bare", bare());
+    fs::write(bench.local("file-1"), "old").unwrap();
+    let mut puts = Puts::new(bench.client());
+    // The server does all in order, and this one is done when the removal of the
+    // old file-1 is on its way.
+    puts.push(Put { verify: true, ..put(&bench, 0, b"other".to_vec()) });
+    puts.push(put(&bench, 1, b"new".to_vec()));
+    let (key, result) = puts.next_done().unwrap();
+    result.unwrap();
+    assert_eq!((key, puts.pending()), (0, 1));
+    drop(puts);
+    bench.client().stat(&bench.path("")).unwrap();
+    const REMOVE: u8 = 13;
+    const RENAME: u8 = 18;
+    const STAT: u8 = 17;
+    assert!(bench.odd_server().asked().ends_with(&[REMOVE, RENAME, STAT]));
+    assert_eq!(names(&bench), ["file-0", "file-1"]);
+    assert_eq!(fs::read(bench.local("file-1")).unwrap(), b"new");
+}
