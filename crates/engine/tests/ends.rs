@@ -14,7 +14,7 @@ use haul_net::Connection;
 use haul_testkit::content::Stream;
 use haul_testkit::snapshot::Kind;
 use haul_testkit::{Snapshot, snapshot, tree};
-use link::{Link, WIRES};
+use link::links;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, Read, Write};
@@ -287,13 +287,13 @@ fn an_interrupted_job_leaves_whole_files() {
     let work = Work::new();
     let source = snapshot(work.source()).expect("read");
     let mut stream = Stream::new(3);
-    for link in WIRES.into_iter().chain([Link::Memory]) {
+    for link in links() {
         for round in 0..10 {
             let dest = work.dest();
             let before = snapshot(&dest).expect("read");
             let watch = Watch::default();
             let pause = Duration::from_micros(stream.below(15_000));
-            let (placement, agent) = link.placement();
+            let (placement, agent) = link.placement(work.temp.path());
             let result = thread::scope(|scope| {
                 scope.spawn(|| {
                     thread::sleep(pause);
@@ -315,9 +315,9 @@ fn an_interrupted_job_leaves_whole_files() {
 fn an_unusable_destination_is_told_whatever_is_under_way() {
     let work = Work::new();
     let nowhere = work.temp.path().join("no/such/place");
-    for link in WIRES.into_iter().chain([Link::Memory]) {
+    for link in links() {
         for round in 0..10 {
-            let (placement, agent) = link.placement();
+            let (placement, agent) = link.placement(work.temp.path());
             let watch = Watch::default();
             let result = haul_engine::run(&work.job(&nowhere), placement, &watch);
             let told = matches!(result, Err(JobError::Destination { .. }));

@@ -76,18 +76,33 @@ pub struct Compare {
     dir_mtimes: bool,
     holes: bool,
     root: bool,
+    mtime_kept: fn(i128) -> i128,
 }
 
 impl Compare {
     /// Everything: kinds, content, targets, modes, mtimes, holes, and the
     /// root's own mode and mtime.
     pub fn everything() -> Compare {
-        Compare { modes: true, mtimes: true, dir_mtimes: true, holes: true, root: true }
+        Compare {
+            modes: true,
+            mtimes: true,
+            dir_mtimes: true,
+            holes: true,
+            root: true,
+            mtime_kept: |mtime_ns| mtime_ns,
+        }
     }
 
     /// Names, kinds, content and symlink targets alone.
     pub fn content_only() -> Compare {
-        Compare { modes: false, mtimes: false, dir_mtimes: false, holes: false, root: false }
+        Compare {
+            modes: false,
+            mtimes: false,
+            dir_mtimes: false,
+            holes: false,
+            root: false,
+            ..Compare::everything()
+        }
     }
 
     /// Directories' mtimes may differ.
@@ -108,6 +123,12 @@ impl Compare {
     /// A copy may be without the holes of its source.
     pub fn ignoring_holes(self) -> Compare {
         Compare { holes: false, ..self }
+    }
+
+    /// Where the copy's mtime is not its source's, it has to be what `kept` makes
+    /// of that, both in nanoseconds since 1970.
+    pub fn keeping_mtimes_as(self, kept: fn(i128) -> i128) -> Compare {
+        Compare { mtime_kept: kept, ..self }
     }
 
     /// The root's own mode and mtime may differ.
@@ -227,7 +248,8 @@ impl Snapshot {
                 note(path, format!("mode {:04o} became {:04o}", entry.mode, other.mode));
             }
             let times = if entry.kind == Kind::Dir { rules.dir_mtimes } else { rules.mtimes };
-            if times && entry.mtime_ns != other.mtime_ns {
+            let kept = [entry.mtime_ns, (rules.mtime_kept)(entry.mtime_ns)];
+            if times && !kept.contains(&other.mtime_ns) {
                 note(
                     path,
                     format!("mtime {} became {}", seconds(entry.mtime_ns), seconds(other.mtime_ns)),

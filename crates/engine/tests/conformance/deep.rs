@@ -2,7 +2,7 @@
 //! 4,096 bytes, so everything is reached step by step.
 
 use crate::bench::Bench;
-use crate::link::{Link, WIRES};
+use crate::link::{Link, SFTP, WIRES};
 use haul_engine::Outcome;
 use haul_model::{FaultKind, MAX_DEPTH, MAX_NAME_LEN, Name};
 use haul_sys::Dir;
@@ -78,5 +78,30 @@ fn what_is_deeper_is_told_and_left_out() {
             _ => false,
         });
         assert!(too_deep, "{link:?}");
+    }
+}
+
+#[test]
+fn through_sftp_a_tree_is_as_deep_as_a_path_can_say() {
+    let bench = Bench::new(&["tree"], |source| {
+        std::fs::create_dir(source.join("tree")).expect("made");
+        std::fs::write(source.join("tree/first"), "first").expect("written");
+        // One level more than a path has room for.
+        dig(&source.join("tree"), 16);
+    });
+    for link in SFTP {
+        let came = bench.run(link);
+        let tree = bench.dest(link).join("tree");
+        assert_eq!(std::fs::read_to_string(tree.join("first")).expect("read"), "first");
+        let (depth, bottom) = sound(&tree);
+        assert!((10..16).contains(&depth), "{link:?}: {depth}");
+        assert_eq!(bottom, None, "{link:?}");
+        let summary = came.summary;
+        assert!(summary.copied == 1 && summary.failed > 0, "{link:?}: {summary:?}");
+        let too_long = came.outcomes.values().any(|outcome| match outcome {
+            Outcome::Failed(fault) => fault.kind == FaultKind::TooLong,
+            _ => false,
+        });
+        assert!(too_long, "{link:?}: {:?}", came.outcomes.values());
     }
 }

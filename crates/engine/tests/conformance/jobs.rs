@@ -1,7 +1,7 @@
 //! The jobs: every kind of source, destination and policy.
 
 use crate::bench::Bench;
-use crate::link::{Link, WIRES};
+use crate::link::{Link, links};
 use crate::watch::Watch;
 use haul_engine::{JobError, Summary};
 use haul_model::{Conflict, Policy};
@@ -247,11 +247,11 @@ fn a_job_that_was_interrupted_is_finished_by_the_next() {
     let bench = Bench::new(&["tree"], |source| {
         tree::many(source.join("tree"), 100, 5000, 5, 1).expect("made");
     });
-    for link in WIRES.into_iter().chain([Link::Memory]) {
+    for link in links() {
         let watch = Watch::default();
         watch.cancel();
         let job = bench.job_into(&bench.dest(link));
-        let (placement, agent) = link.placement();
+        let (placement, agent) = link.placement(&bench.journals());
         let result = haul_engine::run(&job, placement, &watch);
         assert!(matches!(result, Err(JobError::Interrupted)), "{link:?}: {result:?}");
         if let Some(agent) = agent {

@@ -1,11 +1,14 @@
 //! The links of a job: in memory, and to a real agent in this process.
 
-use haul_engine::{JobError, Placement};
+use haul_engine::{JobError, Placement, SftpRoute};
 use haul_net::{Connection, Writer};
+use haul_testkit::sshd::system_sftp_server;
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::thread;
 
 /// The thread of an agent.
@@ -20,18 +23,43 @@ pub(crate) enum Link {
     /// Large contents are spliced into a pipe.
     UploadByPipe,
     DownloadByPipe,
+    /// Through the system's own SFTP server, with so many sessions.
+    SftpUpload(usize),
+    SftpDownload(usize),
 }
 
 pub(crate) const WIRES: [Link; 4] =
     [Link::UploadBySocket, Link::DownloadBySocket, Link::UploadByPipe, Link::DownloadByPipe];
 
+/// Without an agent: the other end knows nothing of haul.
+pub(crate) const SFTP: [Link; 4] =
+    [Link::SftpUpload(1), Link::SftpDownload(1), Link::SftpUpload(3), Link::SftpDownload(3)];
+
+/// All links, the one in memory first.
+pub(crate) fn links() -> impl Iterator<Item = Link> {
+    [Link::Memory].into_iter().chain(WIRES).chain(SFTP)
+}
+
 impl Link {
-    /// The placement of a job, and the agent if there is one.
-    pub(crate) fn placement(self) -> (Placement, Option<Agent>) {
+    /// The placement of a job, and the agent if there is one, or what stands in
+    /// its place. Journals are kept in `journals` where they are not at the
+    /// destination.
+    pub(crate) fn placement(self, journals: &Path) -> (Placement, Option<Agent>) {
         let (connection, agent) = match self {
             Self::Memory => return (Placement::Local, None),
             Self::UploadBySocket | Self::DownloadBySocket => by_socket(),
             Self::UploadByPipe | Self::DownloadByPipe => by_pipe(),
+            Self::SftpUpload(sessions) => {
+                let (connections, servers) = by_sftp(sessions, sftp_server);
+                let journals = Some(journals.to_owned());
+                let route = SftpRoute { connections, journals };
+                return (Placement::SftpUpload(route), Some(servers));
+            }
+            Self::SftpDownload(sessions) => {
+                let (connections, servers) = by_sftp(sessions, sftp_server);
+                let route = SftpRoute { connections, journals: None };
+                return (Placement::SftpDownload(route), Some(servers));
+            }
         };
         let placement = match self {
             Self::UploadBySocket | Self::UploadByPipe => Placement::Upload(connection),
@@ -81,4 +109,35 @@ fn by_pipe() -> (Connection, Agent) {
 /// where the client had to.
 fn serve(input: impl Read + Send + 'static, output: impl Write + AsFd + Send + 'static) -> Agent {
     thread::spawn(|| haul_engine::serve(input, output))
+}
+
+fn sftp_server() -> Command {
+    Command::new(system_sftp_server().expect("sftp-server is installed"))
+}
+
+/// SFTP servers on pipes, which end when their clients do, and whoever waits for
+/// that.
+pub(crate) fn by_sftp(sessions: usize, command: impl Fn() -> Command) -> (Vec<Connection>, Agent) {
+    let start = |_| {
+        let mut server = command()
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("sftp-server starts");
+        let to_server = server.stdin.take().expect("piped");
+        let from_server = server.stdout.take().expect("piped");
+        let pipe: OwnedFd = to_server.as_fd().try_clone_to_owned().expect("a second handle");
+        let mut connection = Connection::from_parts(from_server, io::sink());
+        connection.writer = Writer::new(to_server, Some(pipe));
+        (connection, server)
+    };
+    let (connections, servers): (Vec<_>, Vec<_>) = (0..sessions).map(start).unzip();
+    let wait = move || {
+        for mut server in servers {
+            let status = server.wait().expect("waited for");
+            assert!(status.success(), "sftp-server: {status}");
+        }
+        Ok(())
+    };
+    (connections, thread::spawn(wait))
 }

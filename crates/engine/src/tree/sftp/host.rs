@@ -23,6 +23,10 @@ const LISTERS: usize = 8;
 /// Room on a host, in bytes, below which a write that fails has found it full.
 const FULL_LEN: u64 = 1 << 20;
 
+/// The shortest path, in bytes, that some system finds too long. OpenSSH's server
+/// then says that it did not understand the request.
+const LONG_PATH_LEN: usize = 1024;
+
 /// Why the session with a host ended before its time. Whoever meets it first puts
 /// it down; nothing else can be asked then, and no file is at fault.
 #[derive(Debug)]
@@ -182,6 +186,10 @@ impl SftpHost {
     pub(crate) fn io<T>(&self, result: Result<T, SftpError>) -> io::Result<T> {
         result.map_err(|error| {
             self.look_at(&error);
+            if error.status() == Some(StatusCode::BadMessage) && error.path.len() >= LONG_PATH_LEN {
+                let message = "the path is longer than the host takes";
+                return io::Error::new(io::ErrorKind::InvalidFilename, message);
+            }
             io::Error::new(error.io_kind(), error.cause)
         })
     }

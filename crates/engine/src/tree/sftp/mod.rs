@@ -17,7 +17,7 @@ use super::{
 };
 use crate::dirs::lock;
 use crate::words;
-use haul_model::{BlockHash, FileId, Name, Timestamp};
+use haul_model::{BlockHash, FileId, MAX_NAME_LEN, Name, Timestamp};
 use haul_sftp::{Attrs, DirEntry, Extension, FileType, Later, SftpError, StatusCode, Times};
 use haul_store::{Placement, Publication, SourceId, stage_name};
 use source::SftpSource;
@@ -33,6 +33,10 @@ const LISTED_MAX: usize = 1 << 16;
 /// Names in a directory around the job that are asked about by themselves before
 /// all of it is listed: a listing takes two round trips.
 const ASKED_MAX: usize = 4;
+
+/// A path of this length, in bytes, OpenSSH's server can't look at on most systems;
+/// it leaves such an entry out of a listing and says nothing.
+const LOOKED_AT_LEN: usize = 4096;
 
 /// The tree of a host.
 pub(crate) struct SftpTree {
@@ -136,8 +140,17 @@ impl SftpDir {
     /// what follows it at the destination, goes into each.
     fn list(&self) -> io::Result<Vec<DirEntry>> {
         self.ready()?;
+        if !self.is_destination && self.path.len() + 1 + MAX_NAME_LEN >= LOOKED_AT_LEN {
+            let message = "its path is so long that the server may leave out what is in it";
+            return Err(io::Error::new(io::ErrorKind::InvalidFilename, message));
+        }
         let lister = &self.host.lister;
         let mut listed = self.host.io(lister.list(&self.path))?;
+        if listed.is_empty() {
+            // A server leaves out what it may not look at, and so all that is in
+            // a directory without leave to search it.
+            self.host.io(self.host.client().lstat(&self.path_of(b".")))?;
+        }
         listed.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         if !self.is_around {
             let is_dir = |entry: &&DirEntry| entry.attrs.file_type() == Some(FileType::Dir);
