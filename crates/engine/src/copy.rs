@@ -31,6 +31,10 @@ const PART_LEN: usize = 512 << 10;
 /// for memory.
 const HELPERS_MAX: usize = 3;
 
+/// Threads that read back one file, besides the first: they wait for the medium,
+/// however few processors there are.
+const READ_BACK_HELPERS: usize = 3;
+
 /// Blocks from the first one that is not on record yet that are worked on, at
 /// most: what a process that dies leaves to be copied again. A little more than
 /// there are threads, so that one that is held up doesn't stop the others.
@@ -238,7 +242,7 @@ pub(crate) fn blocks(
             recorded.notify_all();
         }
     };
-    with_helpers(&next, copy_blocks)?;
+    with_helpers(&next, (crate::workers::workers() - 1).min(HELPERS_MAX), copy_blocks)?;
     let order = order.into_inner().unwrap_or_else(PoisonError::into_inner);
     Ok((order.len, ContentHash::of_blocks(&order.done, size)))
 }
@@ -303,10 +307,11 @@ fn block(
     Ok((hasher.finish(), data_len))
 }
 
-/// Runs `work` in several threads, until all have ended; after an error `next`,
+/// Runs `work` in this thread and as many `helpers`, until all have ended; after an error `next`,
 /// from which they take what to do, has nothing more for the others.
 fn with_helpers(
     next: &AtomicU64,
+    helpers: usize,
     work: impl Fn() -> Result<(), Fault> + Sync,
 ) -> Result<(), Fault> {
     let work_or_stop = || {
@@ -316,7 +321,6 @@ fn with_helpers(
         }
         worked
     };
-    let helpers = (crate::workers::workers() - 1).min(HELPERS_MAX);
     std::thread::scope(|scope| {
         let helpers: Vec<_> = (0..helpers).map(|_| scope.spawn(work_or_stop)).collect();
         let mut result = work_or_stop();
@@ -328,13 +332,15 @@ fn with_helpers(
 }
 
 /// The hash of what the medium holds of a file of `size` bytes, which is
-/// durable: read past the page cache where that is possible.
+/// durable: read past the page cache where that is possible. So many files,
+/// `at_once`, are read back at the same time: they share the memory for it, 16 MiB.
 ///
 /// # Errors
 /// What could not be read.
 pub(crate) fn read_back(
     file: &dyn SealedFile,
     size: u64,
+    at_once: usize,
     control: &Control<'_>,
 ) -> Result<ContentHash, Fault> {
     file.forget_cached();
@@ -363,8 +369,10 @@ pub(crate) fn read_back(
     }
     let next = AtomicU64::new(0);
     let hashes = Mutex::new(BTreeMap::new());
-    with_helpers(&next, || {
-        let mut buffer = Aligned::new(PART_LEN);
+    // The more is asked for at a time, the faster most media are.
+    let part_len = (BLOCK_LEN as usize / at_once.next_power_of_two()).max(PART_LEN);
+    with_helpers(&next, READ_BACK_HELPERS, || {
+        let mut buffer = Aligned::new(part_len);
         loop {
             let index = next.fetch_add(1, Ordering::Relaxed);
             let start = index.saturating_mul(BLOCK_LEN);
@@ -373,11 +381,11 @@ pub(crate) fn read_back(
             }
             let end = size.min(start + BLOCK_LEN);
             let mut hasher = BlockHasher::new(index);
-            for at in (start..end).step_by(PART_LEN) {
+            for at in (start..end).step_by(part_len) {
                 if control.stopped() {
                     return Err(interrupted());
                 }
-                let len = (end - at).min(PART_LEN as u64);
+                let len = (end - at).min(part_len as u64);
                 fill(buffer.bytes(), at, len)?;
                 hasher.update(&buffer.bytes()[..len as usize]);
             }

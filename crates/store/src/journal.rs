@@ -29,7 +29,8 @@
 //!    to the stage.
 //! 2. Record k is appended after block k was written. As long as neither the
 //!    system was started anew nor the file system mounted anew, the page cache
-//!    holds both, and records count without a slot; the id in the header tells.
+//!    holds both, or what it has written out of them is read again; and records
+//!    count without a slot. The id in the header tells.
 //! 3. Records are appended and never rewritten, and the slots take turns: a
 //!    torn write damages one slot at most, and its digest shows that.
 //! 4. What can't be read, doesn't add up or belongs to another source is not

@@ -51,6 +51,8 @@ pub struct Stage {
     dir: Arc<Dir>,
     file: File,
     home: Home,
+    /// What is written goes to the medium at once.
+    writes_out: bool,
 }
 
 /// Where a stage is until it is published.
@@ -71,7 +73,7 @@ impl Stage {
     /// Those of creating a file.
     pub fn create(dir: Arc<Dir>) -> io::Result<Self> {
         if let Some(file) = dir.create_unnamed()? {
-            return Ok(Self { dir, file, home: Home::Unnamed });
+            return Ok(Self { dir, file, home: Home::Unnamed, writes_out: false });
         }
         Self::create_named(dir)
     }
@@ -87,7 +89,7 @@ impl Stage {
                 Ok(true) | Err(_) => Ok(file),
             }
         })?;
-        Ok(Self { dir, file, home: Home::Private(temp) })
+        Ok(Self { dir, file, home: Home::Private(temp), writes_out: false })
     }
 
     /// Whether an earlier copy of `source` to `name` in `dir` can be continued,
@@ -123,7 +125,8 @@ impl Stage {
         pace: Pace,
     ) -> io::Result<(Self, Vec<BlockHash>)> {
         let opened = partial::open(&dir, name, source, pace)?;
-        let stage = Self { dir, file: opened.file, home: Home::Partial(opened.partial) };
+        let home = Home::Partial(opened.partial);
+        let stage = Self { dir, file: opened.file, home, writes_out: false };
         Ok((stage, opened.blocks))
     }
 
@@ -152,12 +155,23 @@ impl Stage {
         &self.file
     }
 
+    /// Has what is written from now on go to the medium at once and leave the
+    /// page cache, for a large file that is made durable in the end. Nothing is
+    /// durable by that.
+    pub fn write_out(&mut self) {
+        self.writes_out = true;
+    }
+
     /// Writes all of `bytes` at `offset`.
     ///
     /// # Errors
     /// Those of `pwrite`.
     pub fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        self.file.write_all_at(bytes, offset)
+        if self.writes_out {
+            haul_sys::write_out_at(&self.file, bytes, offset)
+        } else {
+            self.file.write_all_at(bytes, offset)
+        }
     }
 
     /// Cuts or extends the file; what is added is a hole.
@@ -212,7 +226,7 @@ impl Sealed {
     /// # Errors
     /// Those of the operations; the old file is untouched then.
     pub fn publish(self, name: &Name, placement: Placement) -> io::Result<Publication> {
-        let Stage { dir, file, home } = self.0;
+        let Stage { dir, file, home, .. } = self.0;
         match home {
             Home::Unnamed => publish_unnamed(&dir, &file, name, placement),
             Home::Private(temp) => temp.publish(name, placement),

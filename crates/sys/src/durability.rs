@@ -24,6 +24,23 @@ pub fn start_write_back(file: &File) {
     drop_cached(file, 0..0);
 }
 
+/// Writes all of `bytes` at `offset` of `file`, and has the system begin at once
+/// to write them to the medium and forget them afterwards: whoever makes a large
+/// file durable then has little left to wait for. It is not durable before that
+/// was done, and a failure to write it out is told by that.
+///
+/// Where the system has no such request, or an end of `bytes` shares a page with
+/// what is written by another call, they are just written.
+///
+/// # Errors
+/// Those of `pwrite`.
+pub fn write_out_at(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
+    #[cfg(target_os = "linux")]
+    return system::write_out_at(file, bytes, offset);
+    #[cfg(not(target_os = "linux"))]
+    std::os::unix::fs::FileExt::write_all_at(file, bytes, offset)
+}
+
 /// Lets the page cache forget `range` of `file`, in bytes, as far as it is
 /// durable; what is not begins to be written. An empty range stands for all
 /// from its start on.
@@ -112,7 +129,44 @@ impl Dir {
 
 #[cfg(target_os = "linux")]
 mod system {
-    use super::Dir;
+    use super::{DIRECT_ALIGN, Dir, drop_cached};
+    use rustix::io::{Errno, ReadWriteFlags, pwritev2};
+    use std::fs::File;
+    use std::io;
+    use std::os::unix::fs::FileExt;
+
+    /// `RWF_DONTCACHE` (`linux/fs.h`), since Linux 6.14, on ext4 since 6.16.
+    const DONT_CACHE: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x80);
+
+    pub(super) fn write_out_at(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
+        let mut left = bytes;
+        let mut at = offset;
+        // A page that is on its way out is not written to again: that would
+        // have to wait for it.
+        let whole_pages = |n: u64| n.is_multiple_of(DIRECT_ALIGN as u64);
+        while !left.is_empty() && whole_pages(at) && whole_pages(left.len() as u64) {
+            match pwritev2(file, &[io::IoSlice::new(left)], at, DONT_CACHE) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => {
+                    left = &left[written..];
+                    at += written as u64;
+                }
+                Err(Errno::INTR) => {}
+                Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {
+                    return write_and_drop(file, left, at);
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        file.write_all_at(left, at)
+    }
+
+    /// The same by advice, which begins to write what it can't drop.
+    pub(super) fn write_and_drop(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
+        file.write_all_at(bytes, offset)?;
+        drop_cached(file, offset..offset + bytes.len() as u64);
+        Ok(())
+    }
 
     /// ext2 to ext4, xfs, btrfs, f2fs, and tmpfs, which keeps nothing anyway
     /// (`linux/magic.h`). FUSE, for one, passes no such request on.
@@ -138,6 +192,7 @@ mod tests {
     use super::*;
     use haul_testkit::{FileSystem, Mount};
     use std::io::Write;
+    use std::time::{Duration, Instant};
 
     #[test]
     fn what_was_written_is_cached_and_can_be_dropped_once_it_is_durable() {
@@ -155,6 +210,70 @@ mod tests {
         drop_cached(&file, 0..1 << 20);
         assert!(!is_cached(&file, 8192), "it is still in memory");
         assert!(read_directly(&file));
+    }
+
+    #[test]
+    fn what_is_written_out_is_there_and_need_not_stay_in_memory() {
+        let Some(mount) = Mount::image(FileSystem::Ext4, 32 << 20) else {
+            eprintln!("skipped: mounting is not allowed here");
+            return;
+        };
+        let memory = Mount::tmpfs(32 << 20).expect("mounting is allowed");
+        let content: Vec<u8> = (0..(2 << 20) + 5_u32).map(|n| (n % 251) as u8).collect();
+        let (whole, tail) = content.split_at(2 << 20);
+        for write in [write_out_at, system::write_and_drop] {
+            for dir in [mount.path(), memory.path()] {
+                let file = File::create(dir.join("file")).expect("created");
+                let (first, second) = whole.split_at(1 << 20);
+                write(&file, second, 1 << 20).expect("written");
+                write(&file, first, 0).expect("written");
+                write(&file, tail, 2 << 20).expect("written");
+                file.sync_all().expect("synced");
+                assert!(std::fs::read(dir.join("file")).expect("read") == content);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_written_out_is_on_its_way_to_the_medium() {
+        let Some(mount) = Mount::image(FileSystem::Ext4, 32 << 20) else {
+            eprintln!("skipped: mounting is not allowed here");
+            return;
+        };
+        // ext4 writes this little out by itself after 30 s at the earliest.
+        let out = |write: fn(&File, &[u8], u64) -> io::Result<()>, name: &str| {
+            let file = File::create(mount.join(name)).expect("created");
+            let before = mount.bytes_written().expect("told");
+            write(&file, &[7; 1 << 20], 0).expect("written");
+            let end = Instant::now() + Duration::from_secs(5);
+            while Instant::now() < end {
+                if mount.bytes_written().expect("told") >= before + (1 << 20) {
+                    return true;
+                }
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            false
+        };
+        assert!(out(write_out_at, "out"), "it is only in memory");
+        assert!(out(system::write_and_drop, "advised"), "it is only in memory");
+    }
+
+    #[test]
+    fn what_could_not_be_written_out_is_told_when_it_is_made_durable() {
+        let Some(small) = Mount::tmpfs(24 << 20) else {
+            eprintln!("skipped: mounting is not allowed here");
+            return;
+        };
+        for write in [write_out_at, system::write_and_drop] {
+            let mount = small.image_on(FileSystem::Ext4, 64 << 20).expect("room for it");
+            let file = File::create(mount.join("file")).expect("created");
+            let part = vec![7; 1 << 20];
+            let written = (0..40).map(|n| write(&file, &part, n << 20)).collect::<Vec<_>>();
+            // It fails before anybody asks.
+            std::thread::sleep(Duration::from_millis(300));
+            assert!(written.iter().all(Result::is_ok), "{written:?}");
+            assert!(file.sync_all().is_err(), "the loss of what was written is not told");
+        }
     }
 
     #[test]

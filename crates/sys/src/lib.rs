@@ -18,7 +18,9 @@ mod unnamed;
 pub use confine::{Access, confine};
 pub use content::{advise_sequential, clone_file, copy_range, next_data, pipe_of, splice_to_pipe};
 pub use dir::{Dir, DirEntry, path_link, path_stat};
-pub use durability::{DIRECT_ALIGN, drop_cached, is_cached, read_directly, start_write_back};
+pub use durability::{
+    DIRECT_ALIGN, drop_cached, is_cached, read_directly, start_write_back, write_out_at,
+};
 pub use limits::{boot_id, cache_id, effective_user, open_files_max, raise_open_files, volume_id};
 pub use lock::try_lock;
 pub use meta::{Stat, file_stat, set_mode, set_mtime};

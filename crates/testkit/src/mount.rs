@@ -60,7 +60,16 @@ impl Mount {
         if !rustix::process::geteuid().is_root() {
             return None;
         }
-        let backing = TempDir::new().ok()?;
+        Self::image_in(TempDir::new().ok()?, kind, size_bytes)
+    }
+
+    /// The same with the image on this file system, which may have less room
+    /// than the image claims: what is written then fails when it is written out.
+    pub fn image_on(&self, kind: FileSystem, size_bytes: u64) -> Option<Mount> {
+        Self::image_in(TempDir::new_in(self.path()).ok()?, kind, size_bytes)
+    }
+
+    fn image_in(backing: TempDir, kind: FileSystem, size_bytes: u64) -> Option<Mount> {
         let image = backing.path().join(IMAGE);
         fs::File::create_new(&image).ok()?.set_len(size_bytes).ok()?;
         let force = if kind == FileSystem::Ext4 { "-F" } else { "-f" };
@@ -113,14 +122,26 @@ impl Mount {
 
     /// Bytes that were read from its device since that exists.
     pub fn bytes_read(&self) -> io::Result<u64> {
+        // The third figure (Documentation/block/stat.rst).
+        self.sectors(2)
+    }
+
+    /// Bytes that were written to its device since that exists.
+    pub fn bytes_written(&self) -> io::Result<u64> {
+        // The seventh.
+        self.sectors(6)
+    }
+
+    /// Bytes that a figure of its device's comes to, which counts sectors.
+    fn sectors(&self, figure: usize) -> io::Result<u64> {
         /// The unit of the kernel's own figures, whatever the device has.
         const SECTOR_LEN: u64 = 512;
         let device = self.device()?;
         let path = Path::new("/sys/class/block").join(device.file_name().unwrap_or_default());
         let path = path.join("stat");
         let stat = fs::read_to_string(&path).map_err(|e| at("read", &path, e))?;
-        // The third figure (Documentation/block/stat.rst).
-        let sectors = stat.split_whitespace().nth(2).and_then(|figure| figure.parse::<u64>().ok());
+        let sectors =
+            stat.split_whitespace().nth(figure).and_then(|figure| figure.parse::<u64>().ok());
         Ok(sectors.ok_or_else(|| failed("no figure"))? * SECTOR_LEN)
     }
 

@@ -12,7 +12,7 @@ use super::work::{self, Settled};
 use super::{Pending, Receiver};
 use crate::copy;
 use crate::dirs::{DirNode, OPEN_DIRS_MAX, lock};
-use crate::tree::{SealedFile, TreeDir};
+use crate::tree::{SealedFile, StagedFile, TreeDir};
 use crate::workers::workers;
 use crate::{JobError, words};
 use haul_model::{ContentHash, Fault, FaultKind, Name, Outcome, Side};
@@ -115,10 +115,24 @@ impl Holding {
 }
 
 impl Receiver<'_> {
+    /// Whether a file is durable before it is published.
+    fn holds(&self) -> bool {
+        self.policy.sync || self.policy.verify
+    }
+
+    /// Has a large stage written out while it is filled, if it is to be waited
+    /// for: medium and processor work at the same time then.
+    pub(super) fn written_out(&self, mut stage: Box<dyn StagedFile>) -> Box<dyn StagedFile> {
+        if self.holds() {
+            stage.write_out();
+        }
+        stage
+    }
+
     /// Publishes a file, or holds it until it is durable; what is settled by
     /// that is returned, to be told.
     fn place(&self, pending: Pending, moved: u64, whole: Whole) -> Option<Settled> {
-        if !self.policy.sync && !self.policy.verify {
+        if !self.holds() {
             let outcome = pending.publish(whole.sealed);
             return Some((pending, moved, outcome.unwrap_or_else(Outcome::Failed)));
         }
@@ -158,16 +172,17 @@ impl Receiver<'_> {
         let durable = self.sync_whole(&held);
         let results: Vec<Mutex<Result<(), Fault>>> =
             held.iter().map(|_| Mutex::new(Ok(()))).collect();
+        let at_once = held.len().min(WAITERS_MAX);
         let next = AtomicUsize::new(0);
         let work = || {
             loop {
                 let at = next.fetch_add(1, Ordering::Relaxed);
                 let Some(file) = held.get(at) else { return };
-                *lock(&results[at]) = self.make_sure(file, durable[at]);
+                *lock(&results[at]) = self.make_sure(file, durable[at], at_once);
             }
         };
         std::thread::scope(|scope| {
-            for _ in 1..held.len().min(WAITERS_MAX) {
+            for _ in 1..at_once {
                 scope.spawn(work);
             }
             work();
@@ -210,8 +225,9 @@ impl Receiver<'_> {
         durable
     }
 
-    /// Makes one file durable, if it isn't yet, and reads it back.
-    fn make_sure(&self, file: &Held, durable: bool) -> Result<(), Fault> {
+    /// Makes one file durable, if it isn't yet, and reads it back; so many are
+    /// treated `at_once`.
+    fn make_sure(&self, file: &Held, durable: bool, at_once: usize) -> Result<(), Fault> {
         let sealed = &*file.whole.sealed;
         if !durable {
             sealed.sync().map_err(|error| {
@@ -219,7 +235,7 @@ impl Receiver<'_> {
             })?;
         }
         let (true, Some(expected)) = (self.policy.verify, &file.whole.hash) else { return Ok(()) };
-        let found = copy::read_back(sealed, file.pending.entry.size(), self.control)?;
+        let found = copy::read_back(sealed, file.pending.entry.size(), at_once, self.control)?;
         if found != *expected {
             let message = format!(
                 "what is read back from the medium has the hash {found}, what was written has {expected}"

@@ -113,7 +113,7 @@ impl State {
             return;
         }
         let Some(pending) = &self.pending else { return };
-        match pending.continue_stage() {
+        match pending.continue_stage(receiver) {
             Ok(Some((stage, blocks))) => {
                 self.stage = Some(stage);
                 self.hasher = ContentHasher::resume(blocks);

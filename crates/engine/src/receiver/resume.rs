@@ -56,7 +56,7 @@ impl Pending {
     ///
     /// # Errors
     /// When it can't be opened, or is not what it was when the file was listed.
-    pub(super) fn continue_stage(&self) -> Result<Option<Resumed>, Fault> {
+    pub(super) fn continue_stage(&self, receiver: &Receiver<'_>) -> Result<Option<Resumed>, Fault> {
         let (1.., Some(source), DirState::Open(node)) =
             (self.resumed, source_id(&self.entry), &self.dir.state)
         else {
@@ -67,7 +67,7 @@ impl Pending {
         if blocks.len() as u64 != self.resumed {
             return Err(work::written_meanwhile());
         }
-        Ok(Some((stage, blocks)))
+        Ok(Some((receiver.written_out(stage), blocks)))
     }
 }
 

@@ -192,7 +192,7 @@ fn copy_file(
     let source = source.map_err(|error| Fault::from_io(Side::Source, "open", &error))?;
     let seal = source.seal();
     *moved = pending.resumed * BLOCK_LEN;
-    let resumed = pending.continue_stage()?;
+    let resumed = pending.continue_stage(receiver)?;
     let mut count = |len| {
         *moved += len;
         receiver.reporter.moved(len);
@@ -307,7 +307,7 @@ impl Pending {
                 drop(stage);
                 Err(written_meanwhile())
             }
-            Ok((stage, _)) => Ok(stage),
+            Ok((stage, _)) => Ok(receiver.written_out(stage)),
             Err(error) if stops_all(&error) => {
                 Err(destination("create a file in the directory", &error))
             }

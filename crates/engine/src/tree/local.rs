@@ -280,6 +280,10 @@ fn read_full(file: &File, mut buf: &mut [u8], mut offset: u64) -> io::Result<usi
 struct LocalStage(Stage);
 
 impl StagedFile for LocalStage {
+    fn write_out(&mut self) {
+        self.0.write_out();
+    }
+
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         self.0.write_at(bytes, offset)
     }

@@ -280,6 +280,10 @@ pub(crate) struct Seal {
 /// A file that is being written and has no name of its own yet. Dropped before
 /// it is published, it leaves nothing behind, unless it can be continued.
 pub(crate) trait StagedFile: Send + Sync {
+    /// Has what is written from now on go to the medium at once, where that can
+    /// be asked for; see [`haul_store::Stage::write_out`].
+    fn write_out(&mut self);
+
     /// Writes all of `bytes` at `offset`.
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
 
