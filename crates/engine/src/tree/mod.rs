@@ -282,7 +282,7 @@ pub(crate) struct Seal {
 pub(crate) trait StagedFile: Send + Sync {
     /// Has what is written from now on go to the medium at once, where that can
     /// be asked for; see [`haul_store::Stage::write_out`].
-    fn write_out(&mut self);
+    fn write_out(&mut self) {}
 
     /// Writes all of `bytes` at `offset`.
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
