@@ -1,11 +1,12 @@
 //! What things are: names and paths, entries and their metadata, the policy of
-//! a job, and the content hash. No I/O happens here.
+//! a job, the content hash, and what a program file is for. No I/O happens here.
 
 #![forbid(unsafe_code)]
 
 mod differences;
 mod entry;
 mod escape;
+mod executable;
 mod fault;
 mod hash;
 mod outcome;
@@ -15,6 +16,7 @@ mod policy;
 pub use differences::Differences;
 pub use entry::{Entry, FileId, Kind, Timestamp};
 pub use escape::{escape_bytes, escape_controls, escape_text, is_unsafe_to_show};
+pub use executable::{EXECUTABLE_HEAD_LEN, Executable, ExecutableError};
 pub use fault::{Fault, FaultKind, Side};
 pub use hash::{BLOCK_LEN, BlockHash, BlockHasher, ContentHash, ContentHasher};
 pub use outcome::{Outcome, Skip, Summary};

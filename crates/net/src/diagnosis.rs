@@ -34,7 +34,11 @@ pub(crate) enum Remote {
     Haul {
         /// Its path there, if the user named it; safe to show.
         path: Option<String>,
+        /// The host as `haul deploy` takes it; safe to show.
+        address: String,
     },
+    /// The shell that helps to deploy haul.
+    Deploy,
     /// What the server has configured under this name.
     Subsystem(&'static str),
 }
@@ -48,29 +52,37 @@ pub(crate) fn diagnose(
 ) -> Result<(), ConnectError> {
     let host = || peer.name.clone();
     let last_words = || said.lines.back().map(|line| shown(line)).unwrap_or_default();
-    let path = match &peer.runs {
-        Remote::Haul { path } => path,
+    let missing = match &peer.runs {
+        Remote::Haul { path, address } => Some(ConnectError::HaulMissing {
+            host: host(),
+            tried: path.clone(),
+            address: address.clone(),
+        }),
+        // What can't be found or run then is no haul of the host's.
+        Remote::Deploy => None,
         Remote::Subsystem(name) => return diagnose_subsystem(peer, name, status, said),
     };
-    let missing = || ConnectError::HaulMissing { host: peer.name.clone(), tried: path.clone() };
-    if said.haul_missing {
-        return Err(missing());
-    }
+    let missing = match missing {
+        Some(missing) if said.haul_missing => return Err(missing),
+        missing => missing,
+    };
     let Some(status) = status else {
         return recognised(peer, said).map_or(Ok(()), Err);
     };
-    match status.code() {
-        Some(0) => Ok(()),
-        Some(NOT_FOUND) => Err(missing()),
+    match (status.code(), missing) {
+        (Some(0), _) => Ok(()),
+        (Some(NOT_FOUND), Some(missing)) => Err(missing),
         // csh has no status of its own for it.
-        Some(1) if ends_with(said, b"Command not found.") => Err(missing()),
-        Some(NOT_EXECUTABLE) => {
+        (Some(1), Some(missing)) if ends_with(said, b"Command not found.") => Err(missing),
+        (Some(NOT_EXECUTABLE), Some(_)) => {
             Err(ConnectError::HaulUnusable { host: host(), detail: last_words() })
         }
-        Some(SSH_FAILED) => Err(recognised(peer, said)
+        (Some(SSH_FAILED), _) => Err(recognised(peer, said)
             .unwrap_or_else(|| ConnectError::Lost { host: host(), detail: last_words() })),
-        Some(status) => Err(ConnectError::Agent { host: host(), status, detail: last_words() }),
-        None => Err(ConnectError::Lost {
+        (Some(status), _) => {
+            Err(ConnectError::Agent { host: host(), status, detail: last_words() })
+        }
+        (None, _) => Err(ConnectError::Lost {
             host: host(),
             detail: match status.signal() {
                 Some(signal) => format!("ssh was ended by signal {signal}"),
@@ -195,12 +207,16 @@ fn ends_with(said: &Said, text: &[u8]) -> bool {
 mod tests {
     use super::*;
 
+    fn haul() -> Remote {
+        Remote::Haul { path: None, address: "ann@box".into() }
+    }
+
     fn after(code: i32, lines: &[&str]) -> Result<(), ConnectError> {
         ended(Some(ExitStatus::from_raw(code << 8)), lines)
     }
 
     fn ended(status: Option<ExitStatus>, lines: &[&str]) -> Result<(), ConnectError> {
-        let peer = Peer { name: "ann@box".into(), runs: Remote::Haul { path: None } };
+        let peer = Peer { name: "ann@box".into(), runs: haul() };
         let said = Said {
             lines: lines.iter().map(|line| line.as_bytes().to_vec()).collect(),
             haul_missing: false,
@@ -322,6 +338,17 @@ mod tests {
             killed.to_string(),
             "the connection to ann@box was lost: ssh was ended by signal 9"
         );
+    }
+
+    #[test]
+    fn what_fails_while_haul_is_deployed_is_no_missing_haul() {
+        let peer = Peer { name: "ann@box".into(), runs: Remote::Deploy };
+        for status in [1, 126, 127] {
+            let said = Said { lines: [b"oops".to_vec()].into(), haul_missing: false };
+            let error = diagnose(&peer, Some(ExitStatus::from_raw(status << 8)), &said);
+            let error = error.unwrap_err();
+            assert!(matches!(error, ConnectError::Agent { .. }), "{error}");
+        }
     }
 
     #[test]

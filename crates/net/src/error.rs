@@ -106,6 +106,8 @@ pub enum ConnectError {
         host: String,
         /// The one path that was tried; `None`: the usual places.
         tried: Option<String>,
+        /// The host as `haul deploy` takes it.
+        address: String,
     },
     /// The login worked, and what is there under haul's name can't be run.
     #[error("haul can't be run on {host}{}", after_colon(detail))]
@@ -220,14 +222,12 @@ impl ConnectError {
             Self::Setup { host, .. } => {
                 format!("'ssh -v {host}' shows which setting ssh stumbles over")
             }
-            Self::HaulMissing { host, tried: None } => {
-                format!("install haul on {host}, or say where it is with --remote-haul PATH")
-            }
-            Self::HaulMissing { host, tried: Some(_) } => {
-                format!(
-                    "install haul there, or correct --remote-haul: 'ssh {host} ls -l PATH' must find it"
-                )
-            }
+            Self::HaulMissing { tried: None, address, .. } => format!(
+                "'haul deploy {address}' puts this haul there; if there is one, say where with --remote-haul PATH"
+            ),
+            Self::HaulMissing { host, tried: Some(_), address } => format!(
+                "correct --remote-haul: 'ssh {host} ls -l PATH' must find it; or leave it out and run 'haul deploy {address}' once"
+            ),
             Self::HaulUnusable { host, .. } => {
                 format!("check that the haul on {host} is executable and built for that machine")
             }
@@ -319,9 +319,17 @@ mod tests {
         assert_eq!(sftp_only.to_string(), "box allows SFTP alone");
         assert!(sftp_only.lacks_haul());
         assert!(!ConnectError::noisy_shell("box", &said[1..]).lacks_haul());
-        let missing = |tried| ConnectError::HaulMissing { host: "box".into(), tried };
+        let missing = |tried| ConnectError::HaulMissing {
+            host: "box".into(),
+            tried,
+            address: "ssh://box:7".into(),
+        };
         assert!(missing(None).lacks_haul());
         assert!(!missing(Some("/opt/haul".into())).lacks_haul());
+        for tried in [None, Some("/opt/haul".into())] {
+            let hint = missing(tried).hint().expect("a hint");
+            assert!(hint.contains("'haul deploy ssh://box:7'"), "{hint}");
+        }
     }
 
     #[test]

@@ -6,7 +6,8 @@
 //! in. The caller greets the peer over it. If that ends in an end of file,
 //! [`Closer::explain`] tells why, as a [`ConnectError`] with a hint for the
 //! person at the keyboard. [`connect_sftp`] does the same with the SFTP server
-//! that most ssh servers have, for hosts without haul.
+//! that most ssh servers have, for hosts without haul, and [`connect_deploy`]
+//! with a shell that helps to put haul there.
 
 #![forbid(unsafe_code)]
 
@@ -24,6 +25,7 @@ mod target;
 pub use connection::{Closer, Connection, Killer, Writer};
 pub use error::ConnectError;
 pub use pipe::enlarge_pipe;
-pub use ssh::{connect, connect_sftp};
+pub use remote_command::{DEPLOY_DIR, DEPLOY_MARKER, DEPLOYED_NAME, STAGED_PREFIX};
+pub use ssh::{connect, connect_deploy, connect_sftp};
 pub use stderr::Diagnostics;
 pub use target::SshTarget;

@@ -1,14 +1,39 @@
 //! The command that the other machine's login shell is given: one line, made
 //! of nothing but constants and, if the user names it, the path of haul there.
 //! No name of a file that is copied is ever part of it.
+//!
+//! Where haul is looked for there is decided here, and so is where it is
+//! deployed to: the two must agree.
 
 use std::borrow::Cow;
 
 /// What the search prints on standard error when there is no haul.
 pub(crate) const MISSING_MARKER: &[u8] = b"haul-connect: no haul found on this host";
 
-/// Looks for haul on the PATH, then where people and package managers install
-/// programs, and becomes the first that it finds.
+/// [`DEPLOY_DIR`], for [`concat!`].
+macro_rules! deploy_dir {
+    () => {
+        ".local/share/haul/bin"
+    };
+}
+
+/// The directory that haul is deployed to, below the home directory. Nothing
+/// else is ever in it.
+pub const DEPLOY_DIR: &str = deploy_dir!();
+
+/// The name of a deployed haul in [`DEPLOY_DIR`].
+pub const DEPLOYED_NAME: &str = "haul";
+
+/// What stands in front of the name of a haul that is being deployed.
+pub const STAGED_PREFIX: &str = ".haul-";
+
+/// The line that [`DEPLOY`] begins with: whatever comes before it is not ours.
+pub const DEPLOY_MARKER: &str = "haul-deploy";
+
+/// Looks for haul where it is deployed to, then on the PATH, then where people
+/// and package managers install programs, and becomes the first that it finds.
+/// A deployed one comes first because somebody wanted it in place of the
+/// others, which may be too old.
 ///
 /// The login shell may be any: POSIX, csh or fish. So it sees three plain
 /// words, of which the last stands in single quotes and holds no single quote,
@@ -17,11 +42,37 @@ pub(crate) const MISSING_MARKER: &[u8] = b"haul-connect: no haul found on this h
 /// versions of dash affirm every path with a slash in it.
 const SEARCH: &str = concat!(
     "sh -c '",
+    "p=\"$HOME/",
+    deploy_dir!(),
+    "/haul\"; [ -f \"$p\" ] && [ -x \"$p\" ] && exec \"$p\" serve; ",
     "command -v haul >/dev/null 2>&1 && exec haul serve; ",
     "for p in \"$HOME/.local/bin/haul\" \"$HOME/.cargo/bin/haul\" \"$HOME/bin/haul\"",
     " /usr/local/bin/haul /opt/homebrew/bin/haul; ",
     "do [ -f \"$p\" ] && [ -x \"$p\" ] && exec \"$p\" serve; done; ",
     "echo haul-connect: no haul found on this host >&2; exit 127'",
+);
+
+/// What deploying needs of a shell, in one login:
+///
+/// 1. It says what the machine is: [`DEPLOY_MARKER`], `uname -sm`, the number of
+///    the user, the time in seconds since 1970, and the home directory without
+///    links, a line each.
+/// 2. It reads the digits of a staged haul's name, a line, and waits while that
+///    is uploaded. If the other end goes away meanwhile, what has arrived of it
+///    is removed.
+/// 3. With another line, it becomes the staged haul, which serves.
+///
+/// Nothing that comes from the other end stands in the command, and what it
+/// reads is one word of a path, in quotes. `./` keeps that from being an option
+/// and `cd` from using CDPATH.
+pub(crate) const DEPLOY: &str = concat!(
+    "sh -c '",
+    "echo haul-deploy; uname -sm; id -u; date +%s; cd \"$HOME\" && pwd -P || exit 1; ",
+    "read -r digits || exit 0; f=\"./",
+    deploy_dir!(),
+    "/.haul-$digits\"; ",
+    "read -r go || { rm -f \"$f\"; exit 1; }; ",
+    "exec \"$f\" serve'",
 );
 
 /// The command that starts the agent: the haul at `path`, which
@@ -61,8 +112,9 @@ fn quoted(text: &str) -> String {
 mod tests {
     use super::*;
     use std::fs;
+    use std::io::Write;
     use std::path::Path;
-    use std::process::{Command, Output};
+    use std::process::{Command, Output, Stdio};
 
     /// Runs `command` as sshd does, with `shell` as the login shell.
     fn login(shell: &str, home: &Path, command: &str) -> Output {
@@ -94,7 +146,8 @@ mod tests {
 
     #[test]
     fn the_search_finds_haul_below_the_home_directory() {
-        for place in [".local/bin/haul", ".cargo/bin/haul", "bin/haul"] {
+        let deployed = &*format!("{DEPLOY_DIR}/{DEPLOYED_NAME}");
+        for place in [deployed, ".local/bin/haul", ".cargo/bin/haul", "bin/haul"] {
             let home = tempfile::tempdir().unwrap();
             let haul = home.path().join(place);
             install(&haul);
@@ -111,21 +164,75 @@ mod tests {
     }
 
     #[test]
-    fn haul_on_the_path_comes_first() {
+    fn haul_on_the_path_comes_before_the_usual_places_and_a_deployed_one_before_it() {
         let home = tempfile::tempdir().unwrap();
         install(&home.path().join(".local/bin/haul"));
         let on_path = home.path().join("elsewhere/haul");
-        install(&on_path);
-        let output = Command::new("sh")
-            .args(["-c", &remote_command(None)])
-            .env("HOME", home.path())
-            .env("PATH", format!("{}:/usr/bin:/bin", on_path.parent().unwrap().display()))
-            .output()
+        let deployed = home.path().join(DEPLOY_DIR).join(DEPLOYED_NAME);
+        for first in [&on_path, &deployed] {
+            install(first);
+            let output = Command::new("sh")
+                .args(["-c", &remote_command(None)])
+                .env("HOME", home.path())
+                .env("PATH", format!("{}:/usr/bin:/bin", on_path.parent().unwrap().display()))
+                .output()
+                .unwrap();
+            assert_eq!(
+                String::from_utf8_lossy(&output.stdout),
+                format!("{}|serve\n", first.display())
+            );
+        }
+    }
+
+    /// Runs [`DEPLOY`] as sshd does and tells it `lines`.
+    fn deploy(shell: &str, home: &Path, lines: &str) -> Output {
+        let mut child = Command::new(shell)
+            .args(["-c", DEPLOY])
+            .env_clear()
+            .env("HOME", home)
+            .env("PATH", "/usr/bin:/bin")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
             .unwrap();
-        assert_eq!(
-            String::from_utf8_lossy(&output.stdout),
-            format!("{}|serve\n", on_path.display())
-        );
+        child.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
+        child.wait_with_output().unwrap()
+    }
+
+    #[test]
+    fn deploying_says_what_the_machine_is_and_starts_what_is_staged() {
+        let home = tempfile::tempdir().unwrap();
+        let home = home.path().join("it's a home");
+        let staged = home.join(DEPLOY_DIR).join(".haul-0123456789abcdef");
+        install(&staged);
+        for shell in shells() {
+            let output = deploy(shell, &home, "0123456789abcdef\n\n");
+            let said = String::from_utf8(output.stdout).unwrap();
+            let lines: Vec<&str> = said.lines().collect();
+            assert_eq!(lines[0], DEPLOY_MARKER, "{shell}");
+            assert_eq!(lines[1].split(' ').count(), 2, "{shell}: {said}");
+            assert!(lines[2].parse::<u32>().is_ok() && lines[3].parse::<u64>().is_ok(), "{said}");
+            assert_eq!(Path::new(lines[4]), home.canonicalize().unwrap());
+            assert_eq!(lines[5], format!("./{DEPLOY_DIR}/.haul-0123456789abcdef|serve"));
+            assert!(output.status.success() && output.stderr.is_empty(), "{shell}");
+            assert!(staged.exists());
+        }
+    }
+
+    #[test]
+    fn what_is_staged_goes_when_the_other_end_goes() {
+        for shell in shells() {
+            let home = tempfile::tempdir().unwrap();
+            let bin = home.path().join(DEPLOY_DIR);
+            install(&bin.join(".haul-0123456789abcdef"));
+            install(&bin.join(DEPLOYED_NAME));
+            assert!(deploy(shell, home.path(), "").status.success());
+            assert_eq!(fs::read_dir(&bin).unwrap().count(), 2, "{shell}");
+            deploy(shell, home.path(), "0123456789abcdef\n");
+            assert!(!bin.join(".haul-0123456789abcdef").exists(), "{shell}");
+            assert!(bin.join(DEPLOYED_NAME).exists(), "{shell}");
+        }
     }
 
     #[test]
@@ -165,10 +272,15 @@ mod tests {
     }
 
     #[test]
-    fn the_search_is_plain_enough_for_any_login_shell() {
-        let inner = SEARCH.strip_prefix("sh -c '").unwrap().strip_suffix('\'').unwrap();
-        assert!(!inner.contains(['\'', '!', '\\', '\n']));
+    fn what_the_login_shell_sees_is_plain_enough_for_any() {
+        for line in [SEARCH, DEPLOY] {
+            let inner = line.strip_prefix("sh -c '").unwrap().strip_suffix('\'').unwrap();
+            assert!(!inner.contains(['\'', '!', '\\', '\n']));
+        }
         assert!(SEARCH.contains(std::str::from_utf8(MISSING_MARKER).unwrap()));
+        assert!(SEARCH.contains(&format!("{DEPLOY_DIR}/{DEPLOYED_NAME}\"")));
+        assert!(DEPLOY.contains(DEPLOY_MARKER));
+        assert!(DEPLOY.contains(&format!("{DEPLOY_DIR}/{STAGED_PREFIX}$digits")));
     }
 
     #[test]

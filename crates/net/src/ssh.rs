@@ -7,7 +7,7 @@ use crate::diagnosis::{Peer, Remote};
 use crate::error::shown;
 use crate::pipe::enlarge_pipe;
 use crate::process::Process;
-use crate::remote_command::remote_command;
+use crate::remote_command::{DEPLOY, remote_command};
 use crate::stderr::{Diagnostics, StderrReader};
 use crate::{ConnectError, SshTarget};
 use std::os::fd::AsFd;
@@ -50,7 +50,24 @@ const SSH_OPTIONS: [&str; 7] = [
 /// [`ConnectError::RemoteShell`] when it is not ssh and a port is asked for.
 pub fn connect(target: &SshTarget, diagnostics: Diagnostics) -> Result<Connection, ConnectError> {
     let path = target.remote_haul().map(|path| shown(path.as_bytes()));
-    start(target, Remote::Haul { path }, diagnostics)
+    start(target, Remote::Haul { path, address: target.address() }, diagnostics)
+}
+
+/// Like [`connect`], with a shell at the other end that helps to deploy haul. It
+/// first writes five lines: [`crate::DEPLOY_MARKER`], what `uname -sm` says, the
+/// number of the user, the time there in seconds since 1970, and the home
+/// directory. Then it reads two lines. The first is what follows
+/// [`crate::STAGED_PREFIX`] in the name of a file in [`crate::DEPLOY_DIR`], and
+/// **must be letters and digits alone**; if nothing follows that, the file is
+/// removed. With the second, which says nothing, the file is run and serves.
+///
+/// # Errors
+/// See [`connect`].
+pub fn connect_deploy(
+    target: &SshTarget,
+    diagnostics: Diagnostics,
+) -> Result<Connection, ConnectError> {
+    start(target, Remote::Deploy, diagnostics)
 }
 
 /// Like [`connect`], with the server's SFTP subsystem at the other end in place
@@ -161,6 +178,7 @@ fn trailing_arguments(target: &SshTarget, runs: &Remote, ciphers: Option<&str>) 
     arguments.push(target.host().to_owned());
     arguments.push(match runs {
         Remote::Haul { .. } => remote_command(target.remote_haul()).into_owned(),
+        Remote::Deploy => DEPLOY.to_owned(),
         Remote::Subsystem(name) => (*name).to_owned(),
     });
     arguments
@@ -170,7 +188,7 @@ fn trailing_arguments(target: &SshTarget, runs: &Remote, ciphers: Option<&str>) 
 mod tests {
     use super::*;
 
-    const HAUL: Remote = Remote::Haul { path: None };
+    const HAUL: Remote = Remote::Haul { path: None, address: String::new() };
 
     fn arguments(target: &SshTarget, ciphers: Option<&str>) -> Vec<String> {
         arguments_for(target, &HAUL, ciphers)

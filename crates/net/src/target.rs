@@ -130,6 +130,24 @@ impl SshTarget {
         shown(name.as_bytes())
     }
 
+    /// The host as `haul deploy` takes it, to show: `[user@]host`, or
+    /// `ssh://[user@]host:port`.
+    pub fn address(&self) -> String {
+        let host = match self.host.contains(':') {
+            true => format!("[{}]", self.host),
+            false => self.host.clone(),
+        };
+        let login = match &self.user {
+            Some(user) => format!("{user}@{host}"),
+            None => host,
+        };
+        let address = match self.port {
+            Some(port) => format!("ssh://{login}:{port}"),
+            None => login,
+        };
+        shown(address.as_bytes())
+    }
+
     pub(crate) fn shell(&self) -> &RemoteShell {
         &self.shell
     }
@@ -216,7 +234,12 @@ mod tests {
             let target = SshTarget::new(Some(user), "h").unwrap();
             assert_eq!(target.user(), Some(user));
         }
-        assert_eq!(SshTarget::new(Some("ann"), "h").unwrap().display(), "ann@h");
+        let target = SshTarget::new(Some("ann"), "h").unwrap();
+        assert_eq!((target.display(), target.address()), ("ann@h".into(), "ann@h".into()));
+        assert_eq!(target.with_port(7).address(), "ssh://ann@h:7");
+        let target = SshTarget::new(None, "::1").unwrap();
+        assert_eq!(target.address(), "[::1]");
+        assert_eq!(target.with_port(7).address(), "ssh://[::1]:7");
     }
 
     #[test]

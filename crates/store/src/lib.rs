@@ -16,7 +16,7 @@ pub use journal::SourceId;
 pub use leftover::{Cleaned, Fate, Leftover, Leftovers};
 pub use pace::Pace;
 pub use partial::{RESUME_LEN_MIN, StaleStages, remove_leftovers};
-pub use private::is_private;
+pub use private::{is_private, private_name};
 pub use remote::{Claimed, RemoteJournal, RemoteNames, stage_name};
 pub use stage::{Placement, Publication, Sealed, Stage, remove_unpublished};
 pub use verified::{Mismatch, Verified};

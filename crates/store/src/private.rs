@@ -72,7 +72,7 @@ pub(crate) fn half_of(stem: &str) -> &str {
 }
 
 /// A fresh private name: `.haul-` and 16 random hexadecimal digits.
-pub(crate) fn private_name() -> String {
+pub fn private_name() -> String {
     // RandomState is seeded by the operating system and differs at each call.
     format!("{START}{:016x}", RandomState::new().hash_one(std::process::id()))
 }
