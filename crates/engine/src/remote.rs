@@ -17,8 +17,8 @@ use crate::{Monitor, Summary};
 use haul_model::Check;
 use haul_net::{Closer, ConnectError, Connection};
 use haul_proto::{
-    Caps, CheckRequest, CopyRequest, FrameType, Header, Hello, Message, Role, check_welcome,
-    encode, frame_bytes,
+    Caps, CheckRequest, CopyRequest, FrameType, Header, Hello, Message, Role, Welcome,
+    check_welcome, encode, frame_bytes,
 };
 use haul_sys::{Access, confine};
 use std::io::{BufReader, Read};
@@ -193,6 +193,14 @@ fn greeted(
 
 /// Reads and checks the agent's greeting.
 pub(crate) fn welcome(input: &mut BufReader<impl Read>, peer: &str) -> Result<Caps, ReadEnd> {
+    check_welcome(&read_welcome(input, peer)?).map_err(refused)
+}
+
+/// Reads the agent's greeting, of whatever version it is.
+pub(crate) fn read_welcome(
+    input: &mut BufReader<impl Read>,
+    peer: &str,
+) -> Result<Welcome, ReadEnd> {
     let mut first = [0; haul_proto::HEADER_LEN];
     input.read_exact(&mut first)?;
     let header = match Header::decode(first) {
@@ -204,9 +212,8 @@ pub(crate) fn welcome(input: &mut BufReader<impl Read>, peer: &str) -> Result<Ca
     };
     let payload = read_payload(input, header)?;
     let welcome = Hello::decode(&payload).map_err(refused)?;
-    let caps = check_welcome(&welcome).map_err(refused)?;
-    tracing::debug!(program = welcome.program, caps = caps.bits(), "the agent greets");
-    Ok(caps)
+    tracing::debug!(program = welcome.program, caps = welcome.caps.bits(), "the agent greets");
+    Ok(welcome)
 }
 
 /// Makes sure that no thread waits for a peer that has nothing more to say.

@@ -2,7 +2,7 @@
 //! host that has an SFTP server alone. The same functions answer here and at a
 //! peer.
 
-mod sftp;
+pub(crate) mod sftp;
 
 use self::sftp::SftpPeer;
 use crate::JobError;

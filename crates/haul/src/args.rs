@@ -1,8 +1,13 @@
 //! The words of the command line, and the plain commands that they become.
 //! Nothing below this file reads arguments.
 
+mod deploy;
 mod remote;
 
+pub(crate) use deploy::{Action, Deploy};
+
+use self::deploy::DeployWords;
+use self::remote::{RemoteWords, RequestWords, TransferWords};
 use crate::error::CommandError;
 use crate::hosts::Reach;
 use crate::location::Location;
@@ -11,7 +16,6 @@ use crate::report::Form;
 use clap::{Args, Parser, Subcommand};
 use haul_engine::CleanRules;
 use haul_model::{Conflict, Policy, Resume};
-use remote::{RemoteWords, RequestWords, TransferWords};
 use std::ffi::OsString;
 
 /// What the program is asked to do.
@@ -31,6 +35,8 @@ pub(crate) enum Command {
     Hash(Hash),
     /// Remove what copies have left behind.
     Clean(Clean),
+    /// Put haul onto a host, or take it away again.
+    Deploy(Deploy),
     /// Serve a client at the other end of standard input and output.
     Serve,
 }
@@ -250,6 +256,9 @@ enum CommandWords {
     /// Remove what interrupted copies have left behind
     #[command(override_usage = "haul clean [OPTIONS] DIR...", after_help = CLEAN_EXAMPLES)]
     Clean(CleanWords),
+    /// Put haul onto a host, or take it away again
+    #[command(override_usage = deploy::USAGE, after_help = deploy::EXAMPLES)]
+    Deploy(DeployWords),
     /// Serve a haul at the other end of standard input and output
     ///
     /// This is what haul starts on a host; it is of no use by hand.
@@ -478,6 +487,7 @@ impl Words {
                 },
                 form: form(words.json),
             }),
+            CommandWords::Deploy(words) => Command::Deploy(words.into_deploy()?),
             CommandWords::Serve => Command::Serve,
         })
     }

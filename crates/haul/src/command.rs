@@ -3,6 +3,7 @@
 mod check;
 mod clean;
 mod copy;
+mod deploy;
 mod hash;
 mod ls;
 mod relocate;
@@ -27,6 +28,7 @@ pub(crate) fn run(command: Command) -> ExitCode {
         Command::Stat(stat) => stat::run(&stat),
         Command::Hash(hash) => hash::run(&hash),
         Command::Clean(clean) => clean::run(&clean),
+        Command::Deploy(deploy) => deploy::run(&deploy),
         Command::Serve => serve::run(),
     }
 }

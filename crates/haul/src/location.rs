@@ -43,6 +43,10 @@ pub(crate) struct LocationError {
 enum Fault {
     #[error("a path must not be empty")]
     EmptyPath,
+    #[error("a host must be named")]
+    EmptyHost,
+    #[error("a host alone is needed: [user@]host or ssh://[user@]host[:port]")]
+    NotHost,
     #[error("a host or user name must be UTF-8")]
     NotText,
     #[error(transparent)]
@@ -97,6 +101,35 @@ impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&escape_bytes(&self.given))
     }
+}
+
+/// Reads a host without a path: `[user@]host`, also with a `:` behind it as in a
+/// location, or `ssh://[user@]host[:port]`.
+///
+/// # Errors
+/// Names the words and what is wrong with them.
+pub(crate) fn parse_host(words: &OsStr) -> Result<SshTarget, LocationError> {
+    let given = words.as_bytes().to_vec();
+    let host = || {
+        if given.is_empty() {
+            return Err(Fault::EmptyHost);
+        }
+        let is_url = split_scheme(&given).is_some();
+        if is_url || host_end(&given).is_some() {
+            // "ssh://host/" is how URLs of hosts are written.
+            let slash: &[u8] = if is_url { b"/" } else { b"" };
+            return match parse(given.strip_suffix(slash).unwrap_or(&given))? {
+                (Place::There(target), path) if path == START_DIRECTORY => Ok(target),
+                _ => Err(Fault::NotHost),
+            };
+        }
+        if given.contains(&b'/') {
+            return Err(Fault::NotHost);
+        }
+        let (user, name) = split_user(&given);
+        target(user, unbracketed(name))
+    };
+    host().map_err(|why| LocationError { given: given.clone(), why })
 }
 
 fn parse(words: &[u8]) -> Result<(Place, Vec<u8>), Fault> {

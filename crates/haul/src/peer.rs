@@ -32,7 +32,8 @@ pub(crate) fn connect_sftp(
     haul_net::connect_sftp(target, diagnostics(screen))
 }
 
-fn diagnostics(screen: &Screen) -> Diagnostics {
+/// Shows on `screen` what ssh has to say.
+pub(crate) fn diagnostics(screen: &Screen) -> Diagnostics {
     let screen = screen.clone();
     Arc::new(move |line: &[u8]| screen.line(&remote_line(line)))
 }

@@ -10,8 +10,8 @@ use haul_model::{
 use haul_net::Connection;
 use haul_proto::Listed;
 use haul_sftp::{
-    Attrs, Cause, Client, DirEntry, FileType, OpenFlags, Options, Session, SessionError, SftpError,
-    StartError, StatusCode,
+    Attrs, Cause, Client, DirEntry, FileType, OpenFlags, Options, RemoteFile, Session,
+    SessionError, SftpError, StartError, StatusCode,
 };
 use std::thread;
 
@@ -123,14 +123,7 @@ impl SftpPeer {
         }
         let file = self.client.open(path, OpenFlags::Read, None);
         let file = file.map_err(|error| self.failed("open", error.into()))?;
-        let mut content = file.reader(0..u64::MAX, HASH_WINDOW);
-        let mut hasher = ContentHasher::new();
-        while let Some(chunk) =
-            content.next_in_order().map_err(|error| self.failed("read", error.into()))?
-        {
-            hasher.update(&chunk);
-        }
-        Ok(hasher.finish())
+        hash_of(&file, u64::MAX).map_err(|error| self.failed("read", error.into()))
     }
 
     fn failed(&mut self, action: &str, failed: Failed) -> RequestError {
@@ -146,15 +139,29 @@ impl SftpPeer {
         Fault::new(Side::Source, kind, format!("can't {action}: {why}")).into()
     }
 
-    /// Why the session ended; ssh knows more about a connection that broke.
+    /// Why the session ended.
     fn over(&mut self, end: SessionError) -> JobError {
-        match (end, self.session.take()) {
-            (SessionError::Closed | SessionError::Broken(_), Some(session)) => {
-                session.explain().into()
-            }
-            (cause, _) => JobError::Sftp { host: self.host.clone(), cause },
-        }
+        session_over(self.session.take(), self.host.clone(), end)
     }
+}
+
+/// Why `session`, with `host`, ended; ssh knows more about a connection that
+/// broke.
+pub(crate) fn session_over(session: Option<Session>, host: String, end: SessionError) -> JobError {
+    match (end, session) {
+        (SessionError::Closed | SessionError::Broken(_), Some(session)) => session.explain().into(),
+        (cause, _) => JobError::Sftp { host, cause },
+    }
+}
+
+/// The hash of a file's content, up to the offset `end`.
+pub(crate) fn hash_of(file: &RemoteFile, end: u64) -> Result<ContentHash, SftpError> {
+    let mut content = file.reader(0..end, HASH_WINDOW);
+    let mut hasher = ContentHasher::new();
+    while let Some(chunk) = content.next_in_order()? {
+        hasher.update(&chunk);
+    }
+    Ok(hasher.finish())
 }
 
 /// What each of the entries of the directory `dir` is, in their order.

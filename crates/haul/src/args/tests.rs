@@ -93,6 +93,22 @@ fn who_is_asked_on_a_host_is_as_the_options_say() {
 }
 
 #[test]
+fn a_deployment_has_a_host_and_a_program() {
+    let deploy = |words: &str| match parse(&format!("deploy {words}")) {
+        Ok(Command::Deploy(deploy)) => deploy,
+        other => panic!("not a deployment: {other:?}"),
+    };
+    let plain = deploy("ann@box");
+    assert_eq!((plain.action, plain.quiet), (Action::Put(None), false));
+    assert_eq!(plain.target, SshTarget::new(Some("ann"), "box").expect("names that are right"));
+    let other = deploy("-q -e 'my-ssh' --binary /a/b ssh://box:7");
+    assert_eq!((other.action, other.quiet), (Action::Put(Some("/a/b".into())), true));
+    let target = SshTarget::new(None, "box").and_then(|target| target.with_rsh("'my-ssh'"));
+    assert_eq!(other.target, target.expect("names that are right").with_port(7));
+    assert_eq!(deploy("--remove box").action, Action::Remove);
+}
+
+#[test]
 fn wrong_words_are_explained() {
     let mut texts = String::new();
     for words in [
@@ -110,6 +126,8 @@ fn wrong_words_are_explained() {
         "copy -e ' a host:b",
         "copy --remote-haul= a host:b",
         "hash http://host/x",
+        "deploy host:a",
+        "deploy --remove --binary a host",
     ] {
         let error = parse(words).expect_err("words that are wrong");
         texts.push_str(&format!("$ haul {words}\n{error}\n"));
@@ -131,7 +149,7 @@ fn help(name: Option<&str>) -> String {
 #[test]
 fn help_is_short_and_grouped() {
     insta::assert_snapshot!("help", help(None));
-    for name in ["copy", "ls", "stat", "hash"] {
+    for name in ["copy", "ls", "stat", "hash", "deploy"] {
         insta::assert_snapshot!(format!("help_{name}"), help(Some(name)));
     }
 }

@@ -172,3 +172,38 @@ fn the_final_name_is_the_last_component() {
         assert_eq!(found.final_name(), expected, "{}", escape_bytes(words));
     }
 }
+
+#[test]
+fn a_host_stands_alone() {
+    for (words, address) in [
+        ("box", "box"),
+        ("ann@box", "ann@box"),
+        ("ann@box:", "ann@box"),
+        ("ssh://ann@box:7", "ssh://ann@box:7"),
+        ("ssh://box:7/", "ssh://box:7"),
+        ("[::1]", "[::1]"),
+        ("::1", "[::1]"),
+        ("ann@[::1]:", "ann@[::1]"),
+    ] {
+        let target = parse_host(OsStr::new(words));
+        // What a message names can be typed.
+        for target in [target, parse_host(OsStr::new(address))] {
+            assert_eq!(target.expect("a host").address(), address, "{words}");
+        }
+    }
+    for (words, why) in [
+        ("", "a host must be named"),
+        ("/", "a host alone is needed"),
+        ("box:/", "a host alone is needed"),
+        ("box:a", "a host alone is needed"),
+        ("ssh://box/a", "a host alone is needed"),
+        ("sftp://box", "a host alone is needed"),
+        ("./box", "a host alone is needed"),
+        ("-oProxyCommand=x", "starts with '-'"),
+        ("a;b", "a shell would act on"),
+        ("-x@box", "starts with '-'"),
+    ] {
+        let error = parse_host(OsStr::new(words)).expect_err(words).to_string();
+        assert!(error.contains(why), "{words}: {error}");
+    }
+}

@@ -41,7 +41,7 @@ fn a_host_without_haul_is_told_where_it_was_looked_for() {
     assert_says(
         &run,
         "haul was not found on haul-test at '/nowhere/haul'",
-        "install haul there, or correct --remote-haul: 'ssh haul-test ls -l PATH' must find it",
+        "correct --remote-haul: 'ssh haul-test ls -l PATH' must find it; or leave it out and run 'haul deploy haul-test' once",
     );
     let directory = scene.mkdir("directory");
     let run = upload_to_program(&scene, &directory);
@@ -59,7 +59,7 @@ fn a_host_without_haul_is_told_where_it_was_looked_for() {
         assert_says(
             &run,
             "haul was not found on haul-test",
-            "install haul on haul-test, or say where it is with --remote-haul PATH",
+            "'haul deploy haul-test' puts this haul there; if there is one, say where with --remote-haul PATH",
         );
     }
 }

@@ -98,7 +98,7 @@ fn without_haul_and_without_sftp_the_missing_haul_is_the_error() {
     let Some(server) = bare(&scene, quick_sshd().without_sftp()) else { return };
     let run = ask(&scene, &server, &["stat"]).run().expect_code(3);
     assert_eq!(errors(&run), ["haul was not found on haul-test"], "{run}");
-    assert!(run.err().contains("  hint: install haul on haul-test"), "{run}");
+    assert!(run.err().contains("  hint: 'haul deploy haul-test' puts this haul there"), "{run}");
     assert!(
         run.err().contains("  hint: SFTP is of no help either: haul-test offers no sftp\n"),
         "{run}"

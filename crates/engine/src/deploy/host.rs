@@ -1,0 +1,313 @@
+//! The host that haul is deployed to: what it says of itself, and the shell
+//! there that runs what was uploaded.
+
+use super::{DeployError, Program};
+use crate::JobError;
+use crate::link::wire::ReadEnd;
+use crate::remote::{PROGRAM, read_welcome};
+use haul_model::escape_bytes;
+use haul_net::{Closer, ConnectError, Connection, DEPLOY_MARKER, Writer};
+use haul_proto::{Caps, FrameType, Hello, VERSION, frame_bytes};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+/// The longest line of what a host says of itself, in bytes: a path may be as
+/// long as that.
+const LINE_LEN_MAX: u64 = 4 << 10;
+
+/// How long what was uploaded may take to greet: it was read from the disk a
+/// moment ago, but the machine may be small.
+const GREETING_MAX: Duration = Duration::from_secs(60);
+
+/// What a host says of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Host {
+    /// Its name, safe to show.
+    pub(super) name: String,
+    /// `uname -sm`, as it came.
+    machine: String,
+    /// The number of the user.
+    pub(super) user: u32,
+    /// The time there, in seconds since 1970.
+    pub(super) now: u64,
+    /// The home directory, absolute and without links.
+    pub(super) home: Vec<u8>,
+}
+
+/// The shell on the host, which waits.
+pub(super) struct Shell {
+    pub(super) host: Host,
+    input: BufReader<Box<dyn Read + Send>>,
+    output: Writer,
+    closer: Closer,
+}
+
+impl Shell {
+    /// Waits for the login, and for what the host says of itself.
+    pub(super) fn start(connection: Connection) -> Result<Self, DeployError> {
+        let Connection { reader, writer, closer } = connection;
+        let name = closer.peer().to_owned();
+        let mut input = BufReader::new(reader);
+        match Host::read(name, &mut input) {
+            Ok(host) => Ok(Self { host, input, output: writer, closer }),
+            Err(Untold::Lost) => {
+                drop((input, writer));
+                Err(JobError::from(closer.explain()).into())
+            }
+            Err(Untold::Failed(error)) => Err(error),
+        }
+    }
+
+    /// Names the file that is going to be uploaded. From now on the shell
+    /// removes it if this end goes away.
+    pub(super) fn stage(&mut self, digits: &str) -> io::Result<()> {
+        debug_assert!(digits.bytes().all(|b| b.is_ascii_alphanumeric()));
+        self.output.write_all(format!("{digits}\n").as_bytes())?;
+        self.output.flush()
+    }
+
+    /// Why the shell, whose stream has broken, is not there any more.
+    pub(super) fn broken(self) -> DeployError {
+        let Self { input, output, closer, .. } = self;
+        drop((input, output));
+        JobError::from(closer.explain()).into()
+    }
+
+    /// Runs the file that was named and waits for its greeting: it has to be
+    /// this version of haul.
+    pub(super) fn run(self, program: &Program) -> Result<(), DeployError> {
+        let Self { host, mut input, mut output, closer } = self;
+        let fails = |cause: String| DeployError::DoesNotStart {
+            host: host.name.clone(),
+            cause,
+            dynamic: program.machine.dynamic,
+        };
+        let (greeted, late) = mpsc::channel::<()>();
+        let killer = closer.killer();
+        let watch = thread::Builder::new().name("greeting".into()).spawn(move || {
+            let is_late = late.recv_timeout(GREETING_MAX) == Err(mpsc::RecvTimeoutError::Timeout);
+            if is_late {
+                killer.kill();
+            }
+            is_late
+        });
+        let watch = watch.map_err(|error| fails(error.to_string()))?;
+
+        let hello = frame_bytes(FrameType::Hello, &Hello::ours(Caps::OURS, PROGRAM).encode());
+        let asked = output.write_all(b"\n").and_then(|()| output.write_all(&hello));
+        let answer = asked
+            .and_then(|()| output.flush())
+            .map_err(ReadEnd::from)
+            .and_then(|()| read_welcome(&mut input, &host.name));
+        drop(greeted);
+        let is_late = watch.join().unwrap_or(false);
+        // It sees the end, and ends.
+        drop((input, output));
+        match answer {
+            Ok(welcome) if welcome.version == VERSION && welcome.program == PROGRAM => Ok(()),
+            Ok(welcome) => Err(DeployError::Version { theirs: welcome.program }),
+            Err(_) if is_late => {
+                let seconds = GREETING_MAX.as_secs();
+                Err(fails(format!("it has not greeted within {seconds} s")))
+            }
+            Err(ReadEnd::Refused(error)) => Err(fails(error.to_string())),
+            Err(ReadEnd::Lost(_)) => Err(fails(closer.explain().to_string())),
+        }
+    }
+}
+
+/// Why a host has not said what it is.
+enum Untold {
+    /// The stream ended or broke.
+    Lost,
+    Failed(DeployError),
+}
+
+impl From<io::Error> for Untold {
+    fn from(_: io::Error) -> Self {
+        Self::Lost
+    }
+}
+
+impl Host {
+    fn read(name: String, input: &mut BufReader<impl Read>) -> Result<Self, Untold> {
+        let marker = line(input)?;
+        if marker != DEPLOY_MARKER.as_bytes() {
+            let text = [&marker, input.buffer()].concat();
+            let error = JobError::from(ConnectError::noisy_shell(&name, &text));
+            return Err(Untold::Failed(error.into()));
+        }
+        let mut said = [line(input)?, line(input)?, line(input)?, line(input)?];
+        let [machine, user, now, home] = &mut said;
+        let number = |line: &[u8]| str::from_utf8(line).ok().and_then(|text| text.parse().ok());
+        let host = (|| {
+            let machine = String::from_utf8(std::mem::take(machine)).ok()?;
+            let user = u32::try_from(number(user)?).ok()?;
+            let now = number(now)?;
+            let is_path = home.starts_with(b"/") && !home.contains(&0);
+            is_path.then(|| Self { name: name.clone(), machine, user, now, home: home.clone() })
+        })();
+        host.ok_or_else(|| {
+            let said = escape_bytes(&said.join(&b"; "[..]));
+            Untold::Failed(DeployError::Untold { host: name, said })
+        })
+    }
+
+    /// Whether the program is for this machine.
+    pub(super) fn check_fit(&self, program: &Program) -> Result<(), DeployError> {
+        let ours = program.machine;
+        if self.system_and_processor() == Some((ours.system, ours.processor)) {
+            return Ok(());
+        }
+        Err(DeployError::Misfit {
+            host: self.name.clone(),
+            theirs: escape_bytes(self.machine.as_bytes()),
+            ours: format!("{} on {}", ours.system, ours.processor),
+        })
+    }
+
+    /// The words of `uname -sm` in those of [`haul_model::Executable`].
+    fn system_and_processor(&self) -> Option<(&'static str, &'static str)> {
+        let (system, processor) = self.machine.split_once(' ')?;
+        let system = match system {
+            "Linux" => "linux",
+            "Darwin" => "macos",
+            "FreeBSD" => "freebsd",
+            "NetBSD" => "netbsd",
+            "OpenBSD" => "openbsd",
+            _ => return None,
+        };
+        let processor = match processor {
+            "x86_64" | "amd64" => "x86_64",
+            "aarch64" | "arm64" => "aarch64",
+            "i386" | "i486" | "i586" | "i686" => "x86",
+            "ppc64le" => "powerpc64",
+            "riscv64" => "riscv64",
+            "riscv32" => "riscv32",
+            "s390x" => "s390x",
+            "loongarch64" => "loongarch64",
+            // As armv7l and, of a 64-bit kernel that shows itself as 32-bit,
+            // armv8l.
+            arm if arm.starts_with("armv") => "arm",
+            _ => return None,
+        };
+        Some((system, processor))
+    }
+}
+
+/// A line without its end. One that is too long is cut, and is no answer to
+/// anything then.
+fn line(input: &mut impl BufRead) -> io::Result<Vec<u8>> {
+    let mut line = Vec::new();
+    input.take(LINE_LEN_MAX).read_until(b'\n', &mut line)?;
+    match line.pop() {
+        None => Err(io::ErrorKind::UnexpectedEof.into()),
+        Some(b'\n') => Ok(line),
+        Some(last) => {
+            line.push(last);
+            Ok(line)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(said: &[u8]) -> Result<Host, String> {
+        Host::read("box".into(), &mut BufReader::new(said)).map_err(|untold| match untold {
+            Untold::Lost => "lost".to_owned(),
+            Untold::Failed(error) => error.to_string(),
+        })
+    }
+
+    #[test]
+    fn a_host_says_what_it_is_in_five_lines() {
+        let host = read(b"haul-deploy\nLinux x86_64\n1000\n1700000000\n/home/a b\xff\nmore");
+        assert_eq!(
+            host,
+            Ok(Host {
+                name: "box".into(),
+                machine: "Linux x86_64".into(),
+                user: 1000,
+                now: 1_700_000_000,
+                home: b"/home/a b\xff".to_vec(),
+            })
+        );
+        for cut in [&b""[..], b"haul-deploy\n", b"haul-deploy\nLinux x86_64\n0\n1\n"] {
+            assert_eq!(read(cut), Err("lost".into()));
+        }
+    }
+
+    #[test]
+    fn a_host_that_says_something_else_is_told_with_its_words() {
+        let noisy = read(b"Welcome\x1b!\nhaul-deploy\n").expect_err("no host");
+        assert!(noisy.contains("answered with text") && noisy.contains("Welcome\\x1b!"), "{noisy}");
+        let sftp_only = read(b"This service allows sftp connections only.\n");
+        assert_eq!(sftp_only, Err("box allows SFTP alone".into()));
+        for said in [
+            &b"haul-deploy\nsh: uname: not found\n0\n1\nhome\x1b[2J\n"[..],
+            b"haul-deploy\nLinux x86_64\n-1\n1\n/home\n",
+            b"haul-deploy\nLinux x86_64\n0\nnow\n/home\n",
+            b"haul-deploy\nLinux x86_64\n4294967296\n1\n/home\n",
+            b"haul-deploy\nLinux x86_64\n0\n1\n/ho\0me\n",
+        ] {
+            let error = read(said).expect_err("no host");
+            assert!(error.starts_with("box does not say what it is"), "{error}");
+            assert!(!error.contains(char::is_control), "{error:?}");
+        }
+    }
+
+    #[test]
+    fn what_never_ends_is_cut() {
+        let endless = BufReader::new(io::repeat(b'x'));
+        let mut endless = BufReader::new(endless.chain(&b""[..]));
+        assert_eq!(line(&mut endless).expect("a line").len() as u64, LINE_LEN_MAX);
+        let long = [b"haul-deploy\n", &vec![b'x'; 9000][..], b"\n0\n0\n/\n"].concat();
+        assert!(read(&long).expect_err("no host").starts_with("box does not say"));
+    }
+
+    #[test]
+    fn machines_have_one_name_each() {
+        let told = |machine: &str| {
+            let said = format!("haul-deploy\n{machine}\n0\n1\n/\n");
+            read(said.as_bytes()).expect("a host").system_and_processor()
+        };
+        assert_eq!(told("Linux x86_64"), Some(("linux", "x86_64")));
+        assert_eq!(told("FreeBSD amd64"), Some(("freebsd", "x86_64")));
+        assert_eq!(told("Darwin arm64"), Some(("macos", "aarch64")));
+        assert_eq!(told("Linux armv7l"), Some(("linux", "arm")));
+        assert_eq!(told("Linux i686"), Some(("linux", "x86")));
+        for unknown in ["", "Linux", "Linux mips", "MINGW64_NT-10.0 x86_64", "Linux x86_64 "] {
+            assert_eq!(told(unknown), None, "{unknown:?}");
+        }
+    }
+
+    /// What is said of an uploaded program that, once it is started, says `said`.
+    fn started(said: &[u8]) -> Result<(), DeployError> {
+        let host = b"haul-deploy\nLinux x86_64\n0\n1\n/\n";
+        let stream = io::Cursor::new([host, said].concat());
+        let mut shell = Shell::start(Connection::from_parts(stream, io::sink()))?;
+        shell.stage("0123456789abcdef").expect("a sink takes it");
+        shell.run(&Program::own(&std::env::current_exe().expect("a path"))?)
+    }
+
+    #[test]
+    fn only_this_version_of_haul_counts_as_started() {
+        let greeting = |version: u16, program: &str| {
+            let welcome = Hello { version, caps: Caps::OURS, program: program.into() };
+            frame_bytes(FrameType::Welcome, &welcome.encode())
+        };
+        started(&greeting(VERSION, PROGRAM)).expect("this version");
+        for (version, program) in [(VERSION, "7.8.9"), (VERSION + 1, PROGRAM)] {
+            let error = started(&greeting(version, program)).expect_err("another version");
+            assert!(matches!(error, DeployError::Version { .. }), "{error}");
+        }
+        for said in [&b"serve\n"[..], b"", &greeting(VERSION, PROGRAM)[..10]] {
+            let error = started(said).expect_err("no haul");
+            assert!(matches!(error, DeployError::DoesNotStart { .. }), "{error}");
+        }
+    }
+}

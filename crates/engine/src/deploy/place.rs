@@ -1,0 +1,266 @@
+//! The directory on the host that haul is deployed to: found or made, and no
+//! one else's.
+//!
+//! Whoever can write to it, or to one above it, chooses what haul runs there.
+//! So each directory from the home directory on must be one, and not a link to
+//! one, belong to the user (or to root, above haul's own), and be writable by
+//! nobody else; haul's own two are closed to others altogether. With that no
+//! name in it changes under our hands, though SFTP knows only paths.
+
+use super::DeployError;
+use super::host::Host;
+use haul_model::{Name, escape_bytes};
+use haul_net::{DEPLOY_DIR, DEPLOYED_NAME};
+use haul_sftp::{Attrs, Client, FileType, SftpError, StatusCode};
+use haul_store::is_private;
+
+/// How old a file under a private name has to be to be left by a deployment
+/// that has ended, in seconds. A running one writes to it again and again.
+const STALE_AGE: u64 = 60 * 60;
+
+/// The mode of haul's own directories, and of haul.
+pub(super) const PRIVATE_MODE: u32 = 0o700;
+
+/// How many of the directories of [`DEPLOY_DIR`], counted from its end, are
+/// haul's own.
+const OWN_DIRS: usize = 2;
+
+/// Permission for others than the owner to write.
+const WRITABLE_BY_OTHERS: u32 = 0o022;
+
+/// The directory, as it must be.
+pub(super) struct Place<'a> {
+    pub(super) client: &'a Client,
+    pub(super) host: &'a Host,
+    /// Its path, and those of the directories above it up to the home directory,
+    /// which comes first.
+    dirs: Vec<Vec<u8>>,
+    /// Those that did not exist before.
+    made: Vec<Vec<u8>>,
+}
+
+impl<'a> Place<'a> {
+    /// Finds the directory and makes what is missing of it.
+    pub(super) fn make(client: &'a Client, host: &'a Host) -> Result<Self, DeployError> {
+        let mut place = Self::paths(client, host);
+        match place.make_dirs() {
+            Ok(()) => Ok(place),
+            Err(error) => {
+                place.unmake();
+                Err(error)
+            }
+        }
+    }
+
+    /// Finds the directory; `None` if it does not exist.
+    pub(super) fn find(client: &'a Client, host: &'a Host) -> Result<Option<Self>, DeployError> {
+        let place = Self::paths(client, host);
+        for (depth, dir) in place.dirs.iter().enumerate() {
+            match place.look(dir)? {
+                Some(attrs) => place.check_dir(depth, &attrs)?,
+                None if depth == 0 => return Err(place.home_is_hidden()),
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(place))
+    }
+
+    fn paths(client: &'a Client, host: &'a Host) -> Self {
+        let mut dirs = vec![host.home.clone()];
+        for name in DEPLOY_DIR.split('/') {
+            dirs.push(below(&dirs[dirs.len() - 1], name.as_bytes()));
+        }
+        Self { client, host, dirs, made: Vec::new() }
+    }
+
+    fn make_dirs(&mut self) -> Result<(), DeployError> {
+        let mut open = Vec::new();
+        for depth in 0..self.dirs.len() {
+            let dir = self.dirs[depth].clone();
+            let found = match self.look(&dir)? {
+                Some(attrs) => Some(attrs),
+                None if depth == 0 => return Err(self.home_is_hidden()),
+                None => {
+                    match self.client.make_dir(&dir, PRIVATE_MODE) {
+                        Ok(()) => self.made.push(dir.clone()),
+                        // Another deployment may have been faster.
+                        Err(error) if self.look(&dir)?.is_none() => return Err(self.sftp(error)),
+                        Err(_) => {}
+                    }
+                    self.look(&dir)?
+                }
+            };
+            let attrs = found.ok_or_else(|| self.refuse(&dir, "it vanished", "run it again"))?;
+            self.check_dir(depth, &attrs)?;
+            if self.is_own(depth) && attrs.mode.is_some_and(|mode| mode & 0o777 != PRIVATE_MODE) {
+                open.push(dir);
+            }
+        }
+        // Nothing changes before all is seen to be well.
+        for dir in open {
+            let closed = self.client.set_attrs(&dir, Attrs::with_mode(PRIVATE_MODE));
+            closed.map_err(|error| self.sftp(error))?;
+        }
+        Ok(())
+    }
+
+    /// Whether the directory at that depth is haul's own.
+    fn is_own(&self, depth: usize) -> bool {
+        depth + OWN_DIRS >= self.dirs.len()
+    }
+
+    fn check_dir(&self, depth: usize, attrs: &Attrs) -> Result<(), DeployError> {
+        let dir = &self.dirs[depth];
+        let owners: &[u32] =
+            if self.is_own(depth) { &[self.host.user] } else { &[self.host.user, 0] };
+        match attrs.file_type() {
+            Some(FileType::Dir) => {}
+            Some(FileType::Symlink) => {
+                return Err(self.refuse(
+                    dir,
+                    "it is a symbolic link, and has to be a directory",
+                    "see where it leads; put a directory in its place, or install haul by hand",
+                ));
+            }
+            Some(_) => {
+                return Err(self.refuse(
+                    dir,
+                    "it is in the way of a directory",
+                    "see what it is, and put it elsewhere",
+                ));
+            }
+            None => return Err(self.untold(dir)),
+        }
+        let (Some((owner, _)), Some(mode)) = (attrs.owner, attrs.mode) else {
+            return Err(self.untold(dir));
+        };
+        if !owners.contains(&owner) {
+            return Err(self.refuse(
+                dir,
+                "it belongs to another user, who could exchange what is in it",
+                "ask who runs the host why it does, or install haul by hand",
+            ));
+        }
+        if mode & WRITABLE_BY_OTHERS != 0 {
+            return Err(self.refuse(
+                dir,
+                "others may write to it, and could exchange what is in it",
+                "look whether what is in it is yours, and take the right away: chmod go-w",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Removes the directories that were made, as far as they are empty.
+    pub(super) fn unmake(&mut self) {
+        for dir in self.made.drain(..).rev() {
+            if let Err(error) = self.client.remove_dir(&dir) {
+                tracing::debug!(%error, "a directory that was made stays");
+            }
+        }
+    }
+
+    /// The path of `name` in the directory.
+    pub(super) fn path_of(&self, name: &str) -> Vec<u8> {
+        below(&self.dirs[self.dirs.len() - 1], name.as_bytes())
+    }
+
+    /// What stands at `path`, itself.
+    pub(super) fn look(&self, path: &[u8]) -> Result<Option<Attrs>, DeployError> {
+        match self.client.lstat(path) {
+            Ok(attrs) => Ok(Some(attrs)),
+            Err(error) if error.status() == Some(StatusCode::NoSuchFile) => Ok(None),
+            Err(error) => Err(self.sftp(error)),
+        }
+    }
+
+    /// The haul that is there. Anything else under its name is refused.
+    pub(super) fn deployed(&self) -> Result<Option<Attrs>, DeployError> {
+        let path = self.path_of(DEPLOYED_NAME);
+        let Some(attrs) = self.look(&path)? else { return Ok(None) };
+        match attrs.file_type() {
+            Some(FileType::File) => Ok(Some(attrs)),
+            _ => Err(self.refuse(
+                &path,
+                "it is no regular file, and nothing that haul has put there",
+                "see what it is, and remove it by hand",
+            )),
+        }
+    }
+
+    /// Removes what deployments have left that ended early: all of it, or what
+    /// is so old that no running one can have it. Tells how many other entries
+    /// there are.
+    pub(super) fn sweep(&self, all: bool) -> Result<usize, DeployError> {
+        let dir = &self.dirs[self.dirs.len() - 1];
+        let mut others = 0;
+        for entry in self.client.list(dir).map_err(|error| self.sftp(error))? {
+            let is_old = |attrs: &Attrs| {
+                attrs.times.is_some_and(|times| {
+                    u64::from(times.modified).saturating_add(STALE_AGE) < self.host.now
+                })
+            };
+            let is_left = is_private(&entry.name)
+                && entry.attrs.file_type() == Some(FileType::File)
+                && (all || is_old(&entry.attrs));
+            if is_left {
+                self.remove(&entry.name)?;
+            } else {
+                others += 1;
+            }
+        }
+        Ok(others)
+    }
+
+    fn remove(&self, name: &Name) -> Result<(), DeployError> {
+        let dir = &self.dirs[self.dirs.len() - 1];
+        match self.client.remove_file(&below(dir, name.as_bytes())) {
+            // Another deployment may have been faster.
+            Err(error) if error.status() != Some(StatusCode::NoSuchFile) => Err(self.sftp(error)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Removes haul's own directories as far as they are empty; tells whether
+    /// they were.
+    pub(super) fn remove_dirs(&self) -> Result<bool, DeployError> {
+        for dir in self.dirs[self.dirs.len() - OWN_DIRS..].iter().rev() {
+            let entries = self.client.list(dir).map_err(|error| self.sftp(error))?;
+            if !entries.is_empty() {
+                return Ok(false);
+            }
+            self.client.remove_dir(dir).map_err(|error| self.sftp(error))?;
+        }
+        Ok(true)
+    }
+
+    pub(super) fn sftp(&self, error: SftpError) -> DeployError {
+        DeployError::Sftp { host: self.host.name.clone(), error }
+    }
+
+    pub(super) fn refuse(&self, path: &[u8], why: &'static str, hint: &'static str) -> DeployError {
+        DeployError::Place { host: self.host.name.clone(), path: escape_bytes(path), why, hint }
+    }
+
+    fn untold(&self, path: &[u8]) -> DeployError {
+        self.refuse(
+            path,
+            "the server does not tell what it is, whose, and who may write to it",
+            "use another SFTP server there, or install haul by hand",
+        )
+    }
+
+    fn home_is_hidden(&self) -> DeployError {
+        self.refuse(
+            &self.host.home,
+            "the SFTP server does not see the home directory that the shell sees",
+            "have both in the same file system, or install haul by hand",
+        )
+    }
+}
+
+/// `name` in the directory `dir`.
+fn below(dir: &[u8], name: &[u8]) -> Vec<u8> {
+    let slash: &[u8] = if dir.ends_with(b"/") { b"" } else { b"/" };
+    [dir, slash, name].concat()
+}

@@ -1,0 +1,126 @@
+//! The program that is deployed: a file of this machine, opened once.
+
+use super::DeployError;
+use haul_model::{
+    ContentHash, ContentHasher, EXECUTABLE_HEAD_LEN, Executable, ExecutableError, escape_bytes,
+};
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+/// The longest program, in bytes. A build of haul for debugging has a tenth of
+/// it.
+const PROGRAM_LEN_MAX: u64 = 1 << 30;
+
+/// Bytes that are read at once for hashing.
+const READ_LEN: usize = 1 << 20;
+
+/// A program that can be deployed.
+#[derive(Debug)]
+pub struct Program {
+    pub(super) file: File,
+    pub(super) len: u64,
+    pub(super) hash: ContentHash,
+    pub(super) machine: Executable,
+}
+
+impl Program {
+    /// The program at `path`, for the machine that its headers name.
+    ///
+    /// # Errors
+    /// [`DeployError::Program`] when it can't be read, or is no ELF program.
+    pub fn open(path: &Path) -> Result<Self, DeployError> {
+        Self::read(path, Executable::parse)
+    }
+
+    /// The program that runs now, which is at `path`. On a system whose programs
+    /// are not ELF, it is one for this machine.
+    ///
+    /// # Errors
+    /// See [`Self::open`].
+    pub fn own(path: &Path) -> Result<Self, DeployError> {
+        Self::read(path, |head| match Executable::parse(head) {
+            Err(ExecutableError::NotElf) => Ok(Executable {
+                system: std::env::consts::OS,
+                processor: std::env::consts::ARCH,
+                dynamic: true,
+            }),
+            read => read,
+        })
+    }
+
+    fn read(
+        path: &Path,
+        parse: impl FnOnce(&[u8]) -> Result<Executable, ExecutableError>,
+    ) -> Result<Self, DeployError> {
+        let failed = |why: String| {
+            let path = escape_bytes(path.as_os_str().as_bytes());
+            DeployError::Program { path, why }
+        };
+        let not_read = |error: io::Error| failed(format!("can't read it: {error}"));
+        // Opening a FIFO would wait for somebody who writes.
+        if !fs::metadata(path).map_err(not_read)?.is_file() {
+            return Err(failed("it is no regular file".into()));
+        }
+        let file = File::open(path).map_err(not_read)?;
+        let len = file.metadata().map_err(not_read)?.len();
+        if len > PROGRAM_LEN_MAX {
+            let most = PROGRAM_LEN_MAX >> 20;
+            return Err(failed(format!("it has more than {most} MiB, and is no haul")));
+        }
+        let mut buffer = vec![0; READ_LEN];
+        let read = file.read_at(&mut buffer, 0).map_err(not_read)?;
+        let head = parse(&buffer[..read.min(EXECUTABLE_HEAD_LEN)]);
+        let machine = head.map_err(|error| failed(error.to_string()))?;
+        let mut hasher = ContentHasher::new();
+        loop {
+            match file.read_at(&mut buffer, hasher.len()).map_err(not_read)? {
+                0 => break,
+                read => hasher.update(&buffer[..read]),
+            }
+        }
+        // What changes from now on shows in the hash of what arrives.
+        let (hash, len) = (hasher.finish(), hasher.len());
+        Ok(Self { file, len, hash, machine })
+    }
+
+    /// What it is for.
+    pub fn machine(&self) -> Executable {
+        self.machine
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_program_is_told() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let script = dir.path().join("a\x1bscript");
+        fs::write(&script, "#!/bin/sh\n").expect("a file");
+        let huge = dir.path().join("huge");
+        File::create(&huge).and_then(|file| file.set_len(PROGRAM_LEN_MAX + 1)).expect("a file");
+        let text = |path: &Path| Program::open(path).expect_err("no program").to_string();
+        let script_text = text(&script);
+        assert!(script_text.ends_with("/a\\x1bscript: it is no ELF program"), "{script_text}");
+        assert!(text(&huge).ends_with("it has more than 1024 MiB, and is no haul"));
+        assert!(text(dir.path()).ends_with("it is no regular file"));
+        assert!(text(Path::new("/nowhere")).contains("can't read it: "));
+        assert!(text(Path::new("/dev/zero")).ends_with("it is no regular file"));
+        fs::write(&script, "").expect("a file");
+        assert!(text(&script).ends_with("it is no ELF program"));
+    }
+
+    #[test]
+    fn the_hash_is_that_of_the_file() {
+        let own = std::env::current_exe().expect("a path");
+        let program = Program::own(&own).expect("a program");
+        let content = fs::read(&own).expect("a file");
+        assert_eq!(program.len, content.len() as u64);
+        assert_eq!(program.hash, ContentHash::of(&content));
+        assert_eq!(program.machine().processor, std::env::consts::ARCH);
+    }
+}

@@ -1,0 +1,76 @@
+//! The words of `haul deploy`.
+
+use crate::error::CommandError;
+use crate::location::parse_host;
+use clap::Args;
+use haul_net::SshTarget;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// `haul deploy`.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Deploy {
+    pub(crate) target: SshTarget,
+    pub(crate) action: Action,
+    /// Only errors are told.
+    pub(crate) quiet: bool,
+}
+
+/// What `haul deploy` does.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Action {
+    /// Puts a haul there: this one, or the one at that path.
+    Put(Option<PathBuf>),
+    /// Removes the one that was put there.
+    Remove,
+}
+
+pub(super) const USAGE: &str = "haul deploy [OPTIONS] HOST";
+
+pub(super) const EXAMPLES: &str = "\
+HOST is [user@]host or ssh://[user@]host[:port], with sshd and its SFTP server.
+haul goes to ~/.local/share/haul/bin/haul there, in a directory that is closed
+to others, and is found there before any other. It gets its name when it was
+read back and has started there as this version; until then what was there
+stays. Nothing needs root, and nothing but that directory is touched.
+
+Examples:
+  haul deploy ann@nas                       this haul, if the machine is alike
+  haul deploy --binary haul-arm64 pi        one that was built for the host
+  haul deploy --remove ann@nas              take it away again
+
+Exit codes: 0 done, or there was nothing to do, 1 something of this machine
+failed, 2 wrong usage, 3 no connection, 4 the host can't take it.";
+
+/// What clap reads.
+#[derive(Debug, Args)]
+pub(super) struct DeployWords {
+    /// Where haul is to be
+    #[arg(value_name = "HOST")]
+    host: OsString,
+
+    /// Deploy the haul at PATH instead of this one
+    #[arg(long, value_name = "PATH", conflicts_with = "remove")]
+    binary: Option<PathBuf>,
+    /// Remove what was deployed
+    #[arg(long)]
+    remove: bool,
+
+    /// Show errors only
+    #[arg(short, long, help_heading = "Output")]
+    quiet: bool,
+    /// Reach the host with COMMAND, ssh with words of its own
+    #[arg(short = 'e', long, value_name = "COMMAND", help_heading = "Remote")]
+    rsh: Option<String>,
+}
+
+impl DeployWords {
+    pub(super) fn into_deploy(self) -> Result<Deploy, CommandError> {
+        let mut target = parse_host(&self.host)?;
+        if let Some(command) = &self.rsh {
+            target = target.with_rsh(command)?;
+        }
+        let action = if self.remove { Action::Remove } else { Action::Put(self.binary) };
+        Ok(Deploy { target, action, quiet: self.quiet })
+    }
+}

@@ -1,0 +1,157 @@
+//! `haul deploy`: puts haul onto a host, and takes it away again.
+
+use super::end;
+use crate::args::{Action, Deploy};
+use crate::error::{CommandError, ErrorKind, ExitCode};
+use crate::peer::diagnostics;
+use crate::progress::Screen;
+use crate::quantity;
+use crate::report::{Form, Report};
+use haul_engine::{Change, DeployError, Deployed, JobError, Program, Undeployed};
+use haul_net::{ConnectError, DEPLOY_DIR, DEPLOYED_NAME, SshTarget};
+use std::path::Path;
+
+/// Where Linux shows the program of a process, even if its file has another
+/// name by now, or none.
+const OWN_PROGRAM: &str = "/proc/self/exe";
+
+/// Deploys or removes, and says what came of it.
+pub(super) fn run(deploy: &Deploy) -> ExitCode {
+    let screen = Screen::default();
+    let mut report = Report::new(Form::Plain, screen.clone());
+    let target = &deploy.target;
+    let done = match &deploy.action {
+        Action::Put(binary) => put(target, binary.as_deref(), &screen, &|| false)
+            .map(|deployed| deployed_line(target, deployed)),
+        Action::Remove => haul_engine::undeploy(target, &diagnostics(&screen))
+            .map(|undeployed| undeployed_line(target, undeployed))
+            .map_err(CommandError::from),
+    };
+    match done {
+        Ok(line) if !deploy.quiet => report.print(line.as_bytes()),
+        Ok(_) => {}
+        Err(error) => return end(report, &error),
+    }
+    report.finish()
+}
+
+/// Puts the haul at `binary`, or else this one, onto the host, where a later
+/// connection finds it. What ssh has to say is shown on `screen`;
+/// `is_cancelled` tells whether the user has interrupted.
+///
+/// # Errors
+/// With what the user can do. What was on the host before still is.
+pub(super) fn put(
+    target: &SshTarget,
+    binary: Option<&Path>,
+    screen: &Screen,
+    is_cancelled: &dyn Fn() -> bool,
+) -> Result<Deployed, CommandError> {
+    let program = match binary {
+        Some(path) => Program::open(path)?,
+        None => own_program()?,
+    };
+    Ok(haul_engine::deploy(target, &diagnostics(screen), &program, is_cancelled)?)
+}
+
+/// The program that runs now.
+fn own_program() -> Result<Program, CommandError> {
+    if Path::new(OWN_PROGRAM).exists() {
+        return Ok(Program::own(Path::new(OWN_PROGRAM))?);
+    }
+    let path = std::env::current_exe().map_err(|error| {
+        CommandError::new(ErrorKind::Io, format!("can't find this program's file: {error}"))
+            .with_hint("say where it is with --binary PATH")
+    })?;
+    Ok(Program::own(&path)?)
+}
+
+/// Where a deployed haul is, as a location.
+fn location(target: &SshTarget) -> String {
+    format!("{}:~/{DEPLOY_DIR}/{DEPLOYED_NAME}", target.display())
+}
+
+/// What a deployment has done, for people.
+pub(super) fn deployed_line(target: &SshTarget, deployed: Deployed) -> String {
+    let (location, bytes) = (location(target), quantity::bytes(deployed.bytes));
+    let version = env!("CARGO_PKG_VERSION");
+    match deployed.change {
+        Change::New => format!("deployed haul {version} to {location}, {bytes}\n"),
+        Change::Replaced => {
+            format!("deployed haul {version} to {location}, {bytes}, in place of another\n")
+        }
+        Change::Nothing => format!("this very haul {version} is there already: {location}\n"),
+    }
+}
+
+fn undeployed_line(target: &SshTarget, undeployed: Undeployed) -> String {
+    let location = location(target);
+    let mut line = match undeployed.was_there {
+        true => format!("removed {location}"),
+        false => format!("removed nothing: there is no {location}"),
+    };
+    if undeployed.dirs_stay {
+        line.push_str("; its directory stays, for something else is in it");
+    }
+    line + "\n"
+}
+
+impl From<DeployError> for CommandError {
+    fn from(error: DeployError) -> Self {
+        let kind = match error {
+            DeployError::Job(JobError::Connection(
+                missing @ ConnectError::SubsystemMissing { .. },
+            )) => {
+                return Self::from(missing)
+                    .with_hint("haul is uploaded through SFTP; without it, install it by hand");
+            }
+            DeployError::Job(error) => return error.into(),
+            DeployError::Program { .. } => ErrorKind::Usage,
+            _ => ErrorKind::Destination,
+        };
+        let hint = error.hint();
+        hint.into_iter().fold(Self::new(kind, error), Self::with_hint)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_say_what_was_done_and_where() {
+        let target = SshTarget::new(Some("ann"), "box").expect("names that are right");
+        let deployed = |change| deployed_line(&target, Deployed { bytes: 5 << 20, change });
+        let undeployed =
+            |was_there, dirs_stay| undeployed_line(&target, Undeployed { was_there, dirs_stay });
+        let lines = [
+            deployed(Change::New),
+            deployed(Change::Replaced),
+            deployed(Change::Nothing),
+            undeployed(true, false),
+            undeployed(true, true),
+            undeployed(false, false),
+        ];
+        insta::assert_snapshot!(lines.concat(), @r"
+        deployed haul 0.1.0 to ann@box:~/.local/share/haul/bin/haul, 5.0 MiB
+        deployed haul 0.1.0 to ann@box:~/.local/share/haul/bin/haul, 5.0 MiB, in place of another
+        this very haul 0.1.0 is there already: ann@box:~/.local/share/haul/bin/haul
+        removed ann@box:~/.local/share/haul/bin/haul
+        removed ann@box:~/.local/share/haul/bin/haul; its directory stays, for something else is in it
+        removed nothing: there is no ann@box:~/.local/share/haul/bin/haul
+        ");
+    }
+
+    #[test]
+    fn the_class_of_an_error_follows_from_whose_fault_it_is() {
+        let code = |error: DeployError| CommandError::from(error).kind.exit_code().number();
+        let host = || "box".to_owned();
+        assert_eq!(code(DeployError::Program { path: "x".into(), why: "y".into() }), 2);
+        assert_eq!(code(DeployError::Version { theirs: "7".into() }), 4);
+        assert_eq!(code(JobError::Interrupted.into()), 130);
+        let missing = JobError::from(ConnectError::SubsystemMissing { host: host(), name: "sftp" });
+        let error = CommandError::from(DeployError::from(missing));
+        assert_eq!(error.kind.exit_code().number(), 3);
+        assert_eq!(error.hints.len(), 2);
+    }
+}

@@ -1,0 +1,196 @@
+//! Places where haul is not put, since others could exchange it there, and hosts
+//! that can't take it.
+
+use super::*;
+use std::os::unix::fs::{chown, symlink};
+
+/// Asserts that both deploying and removing say `error` and `hint` and change
+/// nothing.
+#[track_caller]
+fn assert_refused(host: &Host<'_>, error: &str, hint: &str) {
+    let before = host.scene.snapshot("");
+    for words in [&[][..], &["--remove"]] {
+        let run = host.deploy(words).run().expect_code(4);
+        let said = said(&run);
+        assert!(said[0].starts_with("haul: haul-test:/") && said[0].contains(error), "{run}");
+        assert!(said[1].starts_with("  hint: ") && said[1].contains(hint), "{run}");
+        haul_testkit::assert_same(&before, &host.scene.snapshot(""));
+    }
+}
+
+/// Empties the home directory for what comes next.
+fn empty_home(host: &Host<'_>) {
+    let _ = fs::remove_dir_all(host.home(".local"));
+    mode(host.home(""), 0o755);
+}
+
+#[test]
+fn a_planted_link_in_the_place_of_a_directory_is_refused() {
+    let world = World::new();
+    let host = Host::new(&world);
+    // Where it leads, there is a haul that nobody may exchange.
+    let elsewhere = host.scene.mkdir("elsewhere");
+    host.scene.file("elsewhere/haul", "another one");
+    for name in [".local", ".local/share", ".local/share/haul", BIN] {
+        empty_home(&host);
+        let link = host.home(name);
+        fs::create_dir_all(link.parent().expect("a directory")).expect("directories");
+        symlink(&elsewhere, &link).expect("a link");
+        let error = format!("/home/{name}: it is a symbolic link");
+        assert_refused(&host, &error, "see where it leads");
+        fs::remove_file(&link).expect("removed");
+    }
+}
+
+#[test]
+fn a_link_in_the_place_of_haul_is_refused() {
+    let world = World::new();
+    let host = Host::new(&world);
+    host.scene.file("elsewhere/haul", "another one");
+    host.scene.mkdir(format!("home/{BIN}"));
+    for dir in [BIN, ".local/share/haul"] {
+        mode(host.home(dir), 0o700);
+    }
+    symlink(host.scene.path("elsewhere/haul"), host.home(BIN).join("haul")).expect("a link");
+    assert_refused(&host, "/haul: it is no regular file", "remove it by hand");
+}
+
+#[test]
+fn a_directory_that_others_can_write_to_is_refused() {
+    let world = World::new();
+    let host = Host::new(&world);
+    // All, the group alone, and all as in /tmp.
+    let cases = ["", ".local", ".local/share", ".local/share/haul", BIN].map(|name| (name, 0o777));
+    for (name, bits) in cases.into_iter().chain([(BIN, 0o775), (BIN, 0o1777), ("", 0o775)]) {
+        empty_home(&host);
+        host.scene.mkdir(format!("home/{BIN}"));
+        mode(host.home(name), bits);
+        assert_refused(&host, "others may write to it", "chmod go-w");
+    }
+}
+
+#[test]
+fn a_directory_of_another_user_is_refused() {
+    if !is_root() {
+        eprintln!("skipped: only root can give a directory away");
+        return;
+    }
+    let world = World::new();
+    let host = Host::new(&world);
+    for name in [".local", ".local/share/haul", BIN] {
+        empty_home(&host);
+        host.scene.mkdir(format!("home/{BIN}"));
+        chown(host.home(name), Some(65534), None).expect("given away");
+        assert_refused(&host, "it belongs to another user", "ask who runs the host");
+    }
+}
+
+#[test]
+fn a_directory_that_others_can_look_into_is_closed() {
+    let world = World::new();
+    let host = Host::new(&world);
+    host.scene.mkdir(format!("home/{BIN}"));
+    host.deploy(&[]).run().expect_ok();
+    assert_eq!((mode_of(host.home(BIN)), mode_of(host.home(".local/share/haul"))), (0o700, 0o700));
+    assert_eq!(mode_of(host.home(".local/share")), 0o755, "that is not haul's own");
+}
+
+#[test]
+fn a_file_in_the_place_of_a_directory_is_told() {
+    let world = World::new();
+    let host = Host::new(&world);
+    host.scene.file("home/.local", "");
+    assert_refused(&host, "/home/.local: it is in the way of a directory", "put it elsewhere");
+}
+
+#[test]
+fn a_host_without_sftp_is_told() {
+    let world = World::new();
+    let host = Host::with(&world, SshdBuilder::without_sftp);
+    for words in [&[][..], &["--remove"]] {
+        let run = host.deploy(words).run().expect_code(3);
+        let said = said(&run);
+        assert_eq!(said[0], "haul: haul-test offers no sftp", "{run}");
+        assert!(said.iter().any(|line| line.contains("haul is uploaded through SFTP")), "{run}");
+        assert_eq!(names_in(&host.home("")), [""; 0]);
+    }
+}
+
+#[test]
+fn a_host_that_runs_no_programs_is_told() {
+    let world = World::new();
+    let host = Host::with(&world, |server| {
+        server.server_line("ForceCommand internal-sftp").sftp("internal-sftp")
+    });
+    let run = host.deploy(&[]).run().expect_code(3);
+    assert_eq!(said(&run)[0], "haul: haul-test allows SFTP alone", "{run}");
+    assert_eq!(names_in(&host.home("")), [""; 0]);
+}
+
+#[test]
+fn a_host_that_says_nonsense_of_itself_is_told_with_its_words() {
+    let world = World::new();
+    let bin = world.path().join("odd");
+    fs::create_dir(&bin).expect("a directory");
+    script(&bin.join("uname"), "printf 'Plan9\\033[31m mips\\n'");
+    let odd = format!("{}:/usr/bin:/bin", bin.display());
+    let scene = world.scene_called("home-of-odd", Way::Upload);
+    let server =
+        quick_sshd().env("PATH", odd).env("HOME", scene.mkdir("home").display().to_string());
+    let host = Host { server: server.start().expect("sshd starts"), scene };
+    let run = host.deploy(&[]).run().expect_code(4);
+    let first = &said(&run)[0];
+    assert!(first.ends_with(", and haul-test is Plan9\\x1b[31m mips"), "{run}");
+
+    script(&bin.join("id"), "echo 'nobody\u{9b}2J'");
+    let run = host.deploy(&[]).run().expect_code(4);
+    let first = &said(&run)[0];
+    assert!(first.starts_with("haul: haul-test does not say what it is"), "{run}");
+    assert!(!first.contains(char::is_control), "{run}");
+    assert_eq!(names_in(&host.home("")), [""; 0]);
+}
+
+#[test]
+fn a_home_directory_that_sftp_does_not_see_is_told() {
+    let world = World::new();
+    let scene = world.scene(Way::Upload);
+    // The server's SFTP sees it under another name: this one sees nothing.
+    let empty = scene.mkdir("empty");
+    let home = scene.mkdir("home");
+    let odd = script(
+        &scene.path("sftp"),
+        &format!(
+            "exec unshare -m sh -c 'mount --bind {} {} && exec {}'",
+            empty.display(),
+            scene.path("").display(),
+            haul_testkit::sshd::system_sftp_server().expect("a server").display()
+        ),
+    );
+    let can = std::process::Command::new("unshare").args(["-m", "true"]).status();
+    if !is_root() || !can.is_ok_and(|status| status.success()) {
+        eprintln!("skipped: needs the right to mount");
+        return;
+    }
+    let server =
+        quick_sshd().sftp(odd.display().to_string()).env("HOME", home.display().to_string());
+    let host = Host { server: server.start().expect("sshd starts"), scene };
+    let run = host.deploy(&[]).run().expect_code(4);
+    assert!(
+        said(&run)[0]
+            .ends_with("the SFTP server does not see the home directory that the shell sees"),
+        "{run}"
+    );
+    assert_eq!(names_in(&home), [""; 0]);
+}
+
+#[test]
+fn other_programs_than_ssh_can_not_deploy() {
+    let world = World::new();
+    let mut scene = world.scene(Way::Upload);
+    scene.reach_by_pipe();
+    let home = scene.mkdir("home");
+    let pipe = scene.path("pipe").display().to_string();
+    let haul = scene.haul().args(["deploy", "--rsh", &pipe, "haul-test"]).env("HOME", &home);
+    let run = haul.run().expect_code(2);
+    assert!(said(&run)[0].contains("only ssh can start a server's SFTP"), "{run}");
+}
