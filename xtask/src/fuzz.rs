@@ -62,7 +62,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 /// Builds for an explicit target triple, so that build scripts and procedural
 /// macros, which run on the host, are not instrumented.
 fn build(dir: &Path, targets: &[String]) -> Result<PathBuf> {
-    let triple = host_triple()?;
+    let triple = repo::host_triple()?;
     let target_dir = dir.join("target");
     let mut build = repo::cargo();
     build
@@ -135,11 +135,4 @@ fn targets(dir: &Path) -> Result<Vec<String>> {
     }
     names.sort_unstable();
     Ok(names)
-}
-
-fn host_triple() -> Result<String> {
-    let said = Command::new("rustc").arg("-vV").output()?;
-    let said = String::from_utf8(said.stdout)?;
-    let host = said.lines().find_map(|line| line.strip_prefix("host: "));
-    Ok(host.ok_or("rustc does not say which host it is for")?.to_owned())
 }

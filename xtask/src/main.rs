@@ -1,11 +1,13 @@
 //! The project's chores: setting a machine up, testing, fuzzing, measuring,
-//! and the checks of the house that the compiler and clippy don't make.
+//! building what is deployed, and the checks of the house that the compiler and
+//! clippy don't make.
 //!
 //! `cargo xtask` lists them.
 
 #![forbid(unsafe_code)]
 
 mod bench;
+mod dist;
 mod fuzz;
 #[cfg(target_os = "linux")]
 mod lab;
@@ -41,6 +43,8 @@ enum Chore {
     Fuzz(fuzz::Args),
     /// Measure haul against the tools that people use now
     Bench(bench::Args),
+    /// Build a haul that is statically linked, for any host of this processor
+    Dist(dist::Args),
     /// Run a command on one of two hosts with a link of a given kind between them
     #[cfg(target_os = "linux")]
     Lab(lab::Args),
@@ -63,6 +67,7 @@ fn run(chore: Chore) -> Result<ExitCode> {
         Chore::Test { filter } => suite::run(filter.as_deref())?,
         Chore::Fuzz(args) => fuzz::run(&args)?,
         Chore::Bench(args) => bench::run(&args)?,
+        Chore::Dist(args) => dist::run(&args)?,
         #[cfg(target_os = "linux")]
         Chore::Lab(args) => return Ok(lab::run(&args)?.into()),
         Chore::Tidy => tidy::run()?,

@@ -70,6 +70,19 @@ pub(crate) fn first_line(program: &str, args: &[&str]) -> Option<String> {
     text.lines().map(str::trim).find(|line| !line.is_empty()).map(str::to_owned)
 }
 
+/// The target that rustc builds for if it is not told another.
+pub(crate) fn host_triple() -> Result<String> {
+    let said = Command::new("rustc").arg("-vV").output()?;
+    let said = String::from_utf8(said.stdout)?;
+    let host = said.lines().find_map(|line| line.strip_prefix("host: "));
+    Ok(host.ok_or("rustc does not say which host it is for")?.to_owned())
+}
+
+/// Whether this is root.
+pub(crate) fn is_root() -> bool {
+    first_line("id", &["-u"]).as_deref() == Some("0")
+}
+
 /// Program and arguments as one line, without the path of the program.
 fn describe(command: &Command) -> String {
     let program = Path::new(command.get_program()).file_name().unwrap_or_default();

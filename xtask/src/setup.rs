@@ -41,7 +41,7 @@ pub(crate) fn run() -> Result<()> {
         return Ok(());
     }
     let packages = packages(&missing());
-    if is_root() && find("apt-get").is_some() {
+    if repo::is_root() && find("apt-get").is_some() {
         println!("installing {}", packages.join(" "));
         install(&packages)?;
     }
@@ -86,10 +86,6 @@ fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let dirs = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/usr/local/sbin".into()]);
     dirs.map(|dir| dir.join(program)).find(|path| path.is_file())
-}
-
-fn is_root() -> bool {
-    repo::first_line("id", &["-u"]).as_deref() == Some("0")
 }
 
 #[cfg(test)]

@@ -33,7 +33,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("net", &[]),
     ("sftp", &["net", "sys", "model"]),
     ("testkit", &[]),
-    ("xtask", &["testkit"]),
+    ("xtask", &["testkit", "model"]),
 ];
 
 /// Checks the whole repository.
