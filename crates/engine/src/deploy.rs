@@ -31,6 +31,7 @@ use haul_sftp::{
 };
 use haul_store::private_name;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Content on its way to the host that is not confirmed, in bytes: more than a
 /// connection through ssh holds.
@@ -38,6 +39,10 @@ const WINDOW: usize = 4 << 20;
 
 /// Bytes that are sent before looking whether the user has interrupted.
 const STEP_LEN: u64 = 1 << 20;
+
+/// How long what was uploaded may take to greet: it was read from the disk a
+/// moment ago, but the machine may be small.
+const GREETING_MAX: Duration = Duration::from_secs(60);
 
 /// The mode of what is uploaded, until it is proven to have arrived.
 const STAGED_MODE: u32 = 0o600;
@@ -214,7 +219,7 @@ impl Upload<'_> {
         file.set_attrs(Attrs::with_mode(PRIVATE_MODE)).map_err(sftp)?;
         file.close().map_err(sftp)?;
         self.check_cancelled()?;
-        shell.run(self.program)
+        shell.run(self.program, GREETING_MAX)
     }
 
     fn send(&self, place: &Place<'_>, staged: &[u8]) -> Result<(), DeployError> {
@@ -258,3 +263,6 @@ impl Upload<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

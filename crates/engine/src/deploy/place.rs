@@ -109,7 +109,7 @@ impl<'a> Place<'a> {
         depth + OWN_DIRS >= self.dirs.len()
     }
 
-    fn check_dir(&self, depth: usize, attrs: &Attrs) -> Result<(), DeployError> {
+    pub(super) fn check_dir(&self, depth: usize, attrs: &Attrs) -> Result<(), DeployError> {
         let dir = &self.dirs[depth];
         let owners: &[u32] =
             if self.is_own(depth) { &[self.host.user] } else { &[self.host.user, 0] };

@@ -1,0 +1,191 @@
+//! Deployments with an SFTP server that is odd, and a shell whose words are
+//! made up.
+
+use super::place::Place;
+use super::*;
+use crate::remote::PROGRAM;
+use haul_net::{Connection, DEPLOY_DIR};
+use haul_proto::{Caps, FrameType, Hello, VERSION, frame_bytes};
+use haul_testkit::{Fault, OddSftp, Oddities, TempDir};
+use std::cell::Cell;
+use std::fs;
+use std::io::Cursor;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+/// A home directory, and an SFTP server that sees it.
+struct Bench {
+    home: TempDir,
+    session: Session,
+    _server: OddSftp,
+}
+
+impl Bench {
+    fn new(odd: Oddities) -> Self {
+        let home = tempfile::tempdir().expect("a directory");
+        let (server, input, output) = OddSftp::serve(home.path(), odd).expect("it serves");
+        let connection = Connection::from_parts(input, output);
+        let session = Session::start(connection, Options::default()).expect("it greets");
+        Self { home, session, _server: server }
+    }
+
+    /// The shell of this host, which says `said` once it has become what was
+    /// uploaded.
+    fn shell(&self, said: &[u8]) -> Result<Shell, DeployError> {
+        let home = self.home.path().canonicalize().expect("a path");
+        let user = rustix::process::geteuid().as_raw();
+        let host = format!("haul-deploy\nLinux x86_64\n{user}\n1\n{}\n", home.display());
+        let stream = Cursor::new([host.as_bytes(), said].concat());
+        Shell::start(Connection::from_parts(stream, std::io::sink()))
+    }
+
+    fn deploy(&self, is_cancelled: &dyn Fn() -> bool) -> Result<Deployed, DeployError> {
+        let program = program();
+        let shell = self.shell(&greeting(VERSION, PROGRAM))?;
+        Upload { client: self.session.client(), program: &program, is_cancelled }.deploy(shell)
+    }
+
+    fn dir(&self) -> PathBuf {
+        self.home.path().join(DEPLOY_DIR)
+    }
+}
+
+/// This program, for want of a haul: nobody starts it.
+fn program() -> Program {
+    Program::own(&std::env::current_exe().expect("a path")).expect("a program")
+}
+
+fn greeting(version: u16, program: &str) -> Vec<u8> {
+    let welcome = Hello { version, caps: Caps::OURS, program: program.into() };
+    frame_bytes(FrameType::Welcome, &welcome.encode())
+}
+
+fn names_in(dir: &Path) -> Vec<String> {
+    let Ok(entries) = fs::read_dir(dir) else { return Vec::new() };
+    let name = |entry: std::io::Result<fs::DirEntry>| entry.expect("an entry").file_name();
+    entries.map(|entry| name(entry).to_string_lossy().into_owned()).collect()
+}
+
+#[test]
+fn a_server_that_can_not_replace_in_one_step_takes_the_first_haul_alone() {
+    let bench = Bench::new(Oddities { extensions: Vec::new(), ..Oddities::default() });
+    assert_eq!(bench.deploy(&|| false).expect("deployed").change, Change::New);
+    let haul = bench.dir().join(DEPLOYED_NAME);
+    assert_eq!(fs::metadata(&haul).expect("a file").permissions().mode() & 0o7777, PRIVATE_MODE);
+    assert_eq!(bench.deploy(&|| false).expect("nothing to do").change, Change::Nothing);
+    fs::write(&haul, "another").expect("a file");
+    let error = bench.deploy(&|| false).expect_err("it can't be replaced");
+    assert!(error.to_string().ends_with("the server can't replace a file in one step"), "{error}");
+    assert_eq!(
+        error.hint(),
+        Some("remove it first with 'haul deploy --remove', then deploy again")
+    );
+    assert_eq!(fs::read(&haul).expect("a file"), b"another");
+    assert_eq!(names_in(&bench.dir()), [DEPLOYED_NAME]);
+}
+
+#[test]
+fn whichever_request_fails_nothing_is_left_or_all_is_done() {
+    for number in 0.. {
+        let fault = Some((number, Fault::Refuse));
+        // Large pieces, so that the requests are few.
+        let odd = Oddities { fault, chunk_max: 255 << 10, ..Oddities::default() };
+        let odd =
+            Oddities { extensions: vec!["posix-rename@openssh.com", "limits@openssh.com"], ..odd };
+        let bench = Bench::new(odd);
+        let done = bench.deploy(&|| false);
+        let asked = bench._server.requests();
+        match done {
+            Ok(_) => assert_eq!(names_in(&bench.dir()), [DEPLOYED_NAME], "request {number}"),
+            // The server does what it says that it has not done. Then a proven
+            // haul is there, and more can't be known.
+            Err(DeployError::Sftp { error, .. }) if error.operation == "rename" => {
+                assert_eq!(names_in(&bench.dir()), [DEPLOYED_NAME], "request {number}");
+            }
+            Err(error) => {
+                assert!(matches!(error, DeployError::Sftp { .. }), "request {number}: {error}");
+                assert_eq!(names_in(bench.home.path()), [""; 0], "request {number}: {error}");
+            }
+        }
+        if asked <= number {
+            return;
+        }
+    }
+}
+
+#[test]
+fn a_deployment_can_be_cancelled_at_any_step() {
+    for steps in 0_u32.. {
+        let bench = Bench::new(Oddities::default());
+        let left = Cell::new(steps);
+        let is_cancelled = || left.replace(left.get().saturating_sub(1)) == 0;
+        match bench.deploy(&is_cancelled) {
+            Ok(_) => {
+                assert!(steps > 2, "it is asked before it is sent, checked, and run");
+                return;
+            }
+            Err(DeployError::Job(JobError::Interrupted)) => {
+                assert_eq!(names_in(bench.home.path()), [""; 0], "step {steps}");
+            }
+            Err(error) => panic!("step {steps}: {error}"),
+        }
+    }
+}
+
+#[test]
+fn a_server_that_does_not_tell_whose_a_directory_is_is_refused() {
+    let bench = Bench::new(Oddities::default());
+    let host = bench.shell(b"").expect("a host").host;
+    let place = Place::make(bench.session.client(), &host).expect("a place");
+    let own = (host.user, 0);
+    let whole = Attrs { owner: Some(own), mode: Some(0o040_700), ..Attrs::default() };
+    place.check_dir(4, &whole).expect("a directory that is well");
+    for attrs in [
+        Attrs { owner: None, ..whole },
+        Attrs { mode: None, ..whole },
+        Attrs { mode: Some(0o700), ..whole },
+    ] {
+        place.check_dir(4, &attrs).expect_err("what is not told counts as wrong");
+    }
+    // Above haul's own directories root may be the owner, and there alone.
+    let of_root = Attrs { owner: Some((0, 0)), ..whole };
+    place.check_dir(2, &of_root).expect("a directory of root's");
+    assert_eq!(place.check_dir(3, &of_root).is_ok(), host.user == 0);
+}
+
+#[test]
+fn only_this_version_of_haul_counts_as_started() {
+    let bench = Bench::new(Oddities::default());
+    let started = |said: &[u8]| {
+        let mut shell = bench.shell(said)?;
+        shell.stage("0123456789abcdef").expect("a sink takes it");
+        shell.run(&program(), GREETING_MAX)
+    };
+    started(&greeting(VERSION, PROGRAM)).expect("this version");
+    for (version, program) in [(VERSION, "7.8.9"), (VERSION + 1, PROGRAM)] {
+        let error = started(&greeting(version, program)).expect_err("another version");
+        assert!(matches!(error, DeployError::Version { .. }), "{error}");
+    }
+    for said in [&b"serve\n"[..], b"", &greeting(VERSION, PROGRAM)[..10]] {
+        let error = started(said).expect_err("no haul");
+        assert!(matches!(error, DeployError::DoesNotStart { .. }), "{error}");
+    }
+}
+
+#[test]
+fn what_was_uploaded_and_never_greets_is_given_up() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let said = "haul-deploy\nLinux x86_64\n0\n1\n/\n";
+    let rsh = dir.path().join("said");
+    fs::write(&rsh, said).expect("a file");
+    let rsh = format!("sh -c 'cat {}; exec sleep 60' sh", rsh.display());
+    let target = SshTarget::new(None, "box").and_then(|target| target.with_rsh(&rsh));
+    let diagnostics: Diagnostics = Arc::new(|_| {});
+    let started = Instant::now();
+    let shell = log_in(&target.expect("words that are right"), &diagnostics).expect("a shell");
+    let error = shell.run(&program(), Duration::from_millis(1200)).expect_err("it is silent");
+    let text = error.to_string();
+    assert!(text.ends_with("on box: it has not greeted within 1 s"), "{text}");
+    assert!(started.elapsed() < Duration::from_secs(30));
+}
