@@ -27,7 +27,8 @@ pub const DEPLOYED_NAME: &str = "haul";
 /// What stands in front of the name of a haul that is being deployed.
 pub const STAGED_PREFIX: &str = ".haul-";
 
-/// The line that [`DEPLOY`] begins with: whatever comes before it is not ours.
+/// The line that the shell of [`crate::connect_deploy`] begins with: whatever
+/// comes before it is not ours.
 pub const DEPLOY_MARKER: &str = "haul-deploy";
 
 /// Looks for haul where it is deployed to, then on the PATH, then where people
@@ -55,8 +56,9 @@ const SEARCH: &str = concat!(
 /// What deploying needs of a shell, in one login:
 ///
 /// 1. It says what the machine is: [`DEPLOY_MARKER`], `uname -sm`, the number of
-///    the user, the time in seconds since 1970, and the home directory without
-///    links, a line each.
+///    the user, that of a group of the user's own (`-` if the user's group has
+///    another name than the user), the time in seconds since 1970, and the home
+///    directory without links, a line each.
 /// 2. It reads the digits of a staged haul's name, a line, and waits while that
 ///    is uploaded. If the other end goes away meanwhile, what has arrived of it
 ///    is removed.
@@ -67,7 +69,9 @@ const SEARCH: &str = concat!(
 /// and `cd` from using CDPATH.
 pub(crate) const DEPLOY: &str = concat!(
     "sh -c '",
-    "echo haul-deploy; uname -sm; id -u; date +%s; cd \"$HOME\" && pwd -P || exit 1; ",
+    "echo haul-deploy; uname -sm; id -u; ",
+    "if [ \"$(id -un)\" = \"$(id -gn)\" ]; then id -g; else echo -; fi; ",
+    "date +%s; cd \"$HOME\" && pwd -P || exit 1; ",
     "read -r digits || exit 0; f=\"./",
     deploy_dir!(),
     "/.haul-$digits\"; ",
@@ -212,9 +216,10 @@ mod tests {
             let lines: Vec<&str> = said.lines().collect();
             assert_eq!(lines[0], DEPLOY_MARKER, "{shell}");
             assert_eq!(lines[1].split(' ').count(), 2, "{shell}: {said}");
-            assert!(lines[2].parse::<u32>().is_ok() && lines[3].parse::<u64>().is_ok(), "{said}");
-            assert_eq!(Path::new(lines[4]), home.canonicalize().unwrap());
-            assert_eq!(lines[5], format!("./{DEPLOY_DIR}/.haul-0123456789abcdef|serve"));
+            assert!(lines[2].parse::<u32>().is_ok() && lines[4].parse::<u64>().is_ok(), "{said}");
+            assert!(lines[3] == "-" || lines[3].parse::<u32>().is_ok(), "{shell}: {said}");
+            assert_eq!(Path::new(lines[5]), home.canonicalize().unwrap());
+            assert_eq!(lines[6], format!("./{DEPLOY_DIR}/.haul-0123456789abcdef|serve"));
             assert!(output.status.success() && output.stderr.is_empty(), "{shell}");
             assert!(staged.exists());
         }

@@ -54,8 +54,9 @@ pub fn connect(target: &SshTarget, diagnostics: Diagnostics) -> Result<Connectio
 }
 
 /// Like [`connect`], with a shell at the other end that helps to deploy haul. It
-/// first writes five lines: [`crate::DEPLOY_MARKER`], what `uname -sm` says, the
-/// number of the user, the time there in seconds since 1970, and the home
+/// first writes six lines: [`crate::DEPLOY_MARKER`], what `uname -sm` says, the
+/// number of the user, that of the group that is called like the user, if that
+/// is the user's, else `-`, the time there in seconds since 1970, and the home
 /// directory. Then it reads two lines. The first is what follows
 /// [`crate::STAGED_PREFIX`] in the name of a file in [`crate::DEPLOY_DIR`], and
 /// **must be letters and digits alone**; if nothing follows that, the file is

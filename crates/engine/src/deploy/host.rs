@@ -23,9 +23,12 @@ pub(super) struct Host {
     /// Its name, safe to show.
     pub(super) name: String,
     /// `uname -sm`, as it came.
-    machine: String,
+    pub(super) machine: String,
     /// The number of the user.
     pub(super) user: u32,
+    /// The number of the user's group, if it is called like the user: by
+    /// convention nobody else is in it.
+    pub(super) own_group: Option<u32>,
     /// The time there, in seconds since 1970.
     pub(super) now: u64,
     /// The home directory, absolute and without links.
@@ -135,15 +138,20 @@ impl Host {
             let error = JobError::from(ConnectError::noisy_shell(&name, &text));
             return Err(Untold::Failed(error.into()));
         }
-        let mut said = [line(input)?, line(input)?, line(input)?, line(input)?];
-        let [machine, user, now, home] = &mut said;
+        let said = [line(input)?, line(input)?, line(input)?, line(input)?, line(input)?];
+        let [machine, user, group, now, home] = &said;
         let number = |line: &[u8]| str::from_utf8(line).ok().and_then(|text| text.parse().ok());
         let host = (|| {
-            let machine = String::from_utf8(std::mem::take(machine)).ok()?;
+            let machine = String::from_utf8(machine.clone()).ok()?;
             let user = u32::try_from(number(user)?).ok()?;
+            let own_group = match group.as_slice() {
+                b"-" => None,
+                group => Some(u32::try_from(number(group)?).ok()?),
+            };
             let now = number(now)?;
             let is_path = home.starts_with(b"/") && !home.contains(&0);
-            is_path.then(|| Self { name: name.clone(), machine, user, now, home: home.clone() })
+            let (name, home) = (name.clone(), home.clone());
+            is_path.then_some(Self { name, machine, user, own_group, now, home })
         })();
         host.ok_or_else(|| {
             let said = escape_bytes(&said.join(&b"; "[..]));
@@ -220,19 +228,22 @@ mod tests {
     }
 
     #[test]
-    fn a_host_says_what_it_is_in_five_lines() {
-        let host = read(b"haul-deploy\nLinux x86_64\n1000\n1700000000\n/home/a b\xff\nmore");
+    fn a_host_says_what_it_is_in_six_lines() {
+        let host = read(b"haul-deploy\nLinux x86_64\n1000\n100\n1700000000\n/home/a b\xff\nmore");
         assert_eq!(
             host,
             Ok(Host {
                 name: "box".into(),
                 machine: "Linux x86_64".into(),
                 user: 1000,
+                own_group: Some(100),
                 now: 1_700_000_000,
                 home: b"/home/a b\xff".to_vec(),
             })
         );
-        for cut in [&b""[..], b"haul-deploy\n", b"haul-deploy\nLinux x86_64\n0\n1\n"] {
+        let host = read(b"haul-deploy\nLinux x86_64\n0\n-\n1\n/\n").expect("a host");
+        assert_eq!(host.own_group, None);
+        for cut in [&b""[..], b"haul-deploy\n", b"haul-deploy\nLinux x86_64\n0\n-\n1\n"] {
             assert_eq!(read(cut), Err("lost".into()));
         }
     }
@@ -244,11 +255,13 @@ mod tests {
         let sftp_only = read(b"This service allows sftp connections only.\n");
         assert_eq!(sftp_only, Err("box allows SFTP alone".into()));
         for said in [
-            &b"haul-deploy\nsh: uname: not found\n0\n1\nhome\x1b[2J\n"[..],
-            b"haul-deploy\nLinux x86_64\n-1\n1\n/home\n",
-            b"haul-deploy\nLinux x86_64\n0\nnow\n/home\n",
-            b"haul-deploy\nLinux x86_64\n4294967296\n1\n/home\n",
-            b"haul-deploy\nLinux x86_64\n0\n1\n/ho\0me\n",
+            &b"haul-deploy\nsh: uname: not found\n0\n-\n1\nhome\x1b[2J\n"[..],
+            b"haul-deploy\nLinux x86_64\n-1\n-\n1\n/home\n",
+            b"haul-deploy\nLinux x86_64\n0\n-\nnow\n/home\n",
+            b"haul-deploy\nLinux x86_64\n4294967296\n-\n1\n/home\n",
+            b"haul-deploy\nLinux x86_64\n0\n-\n1\n/ho\0me\n",
+            b"haul-deploy\nLinux x86_64\n0\nstaff\n1\n/home\n",
+            b"haul-deploy\nLinux x86_64\n0\n\n1\n/home\n",
         ] {
             let error = read(said).expect_err("no host");
             assert!(error.starts_with("box does not say what it is"), "{error}");
@@ -261,14 +274,14 @@ mod tests {
         let endless = BufReader::new(io::repeat(b'x'));
         let mut endless = BufReader::new(endless.chain(&b""[..]));
         assert_eq!(line(&mut endless).expect("a line").len() as u64, LINE_LEN_MAX);
-        let long = [b"haul-deploy\n", &vec![b'x'; 9000][..], b"\n0\n0\n/\n"].concat();
+        let long = [b"haul-deploy\n", &vec![b'x'; 9000][..], b"\n0\n-\n0\n/\n"].concat();
         assert!(read(&long).expect_err("no host").starts_with("box does not say"));
     }
 
     #[test]
     fn machines_have_one_name_each() {
         let told = |machine: &str| {
-            let said = format!("haul-deploy\n{machine}\n0\n1\n/\n");
+            let said = format!("haul-deploy\n{machine}\n0\n-\n1\n/\n");
             read(said.as_bytes()).expect("a host").system_and_processor()
         };
         assert_eq!(told("Linux x86_64"), Some(("linux", "x86_64")));

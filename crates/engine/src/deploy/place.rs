@@ -4,7 +4,8 @@
 //! Whoever can write to it, or to one above it, chooses what haul runs there.
 //! So each directory from the home directory on must be one, and not a link to
 //! one, belong to the user (or to root, above haul's own), and be writable by
-//! nobody else; haul's own two are closed to others altogether. With that no
+//! nobody else, the group with the user's own name excepted, above haul's own;
+//! haul's two are closed to others altogether. With that no
 //! name in it changes under our hands, though SFTP knows only paths.
 
 use super::DeployError;
@@ -25,8 +26,11 @@ pub(super) const PRIVATE_MODE: u32 = 0o700;
 /// haul's own.
 const OWN_DIRS: usize = 2;
 
-/// Permission for others than the owner to write.
+/// Permission for others than the owner to write, be they in the group or not.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
+
+/// Permission to write for those who are not in the group.
+const WRITABLE_BY_ALL: u32 = 0o002;
 
 /// The directory, as it must be.
 pub(super) struct Place<'a> {
@@ -131,7 +135,7 @@ impl<'a> Place<'a> {
             }
             None => return Err(self.untold(dir)),
         }
-        let (Some((owner, _)), Some(mode)) = (attrs.owner, attrs.mode) else {
+        let (Some((owner, group)), Some(mode)) = (attrs.owner, attrs.mode) else {
             return Err(self.untold(dir));
         };
         if !owners.contains(&owner) {
@@ -141,7 +145,10 @@ impl<'a> Place<'a> {
                 "ask who runs the host why it does, or install haul by hand",
             ));
         }
-        if mode & WRITABLE_BY_OTHERS != 0 {
+        // Where each user has a group, homes are often open to it.
+        let is_own_group = !self.is_own(depth) && self.host.own_group == Some(group);
+        let others = if is_own_group { WRITABLE_BY_ALL } else { WRITABLE_BY_OTHERS };
+        if mode & others != 0 {
             return Err(self.refuse(
                 dir,
                 "others may write to it, and could exchange what is in it",

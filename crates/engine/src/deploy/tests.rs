@@ -1,6 +1,7 @@
 //! Deployments with an SFTP server that is odd, and a shell whose words are
 //! made up.
 
+use super::host::Host;
 use super::place::Place;
 use super::*;
 use crate::remote::PROGRAM;
@@ -18,7 +19,7 @@ use std::time::Instant;
 struct Bench {
     home: TempDir,
     session: Session,
-    _server: OddSftp,
+    server: OddSftp,
 }
 
 impl Bench {
@@ -27,7 +28,7 @@ impl Bench {
         let (server, input, output) = OddSftp::serve(home.path(), odd).expect("it serves");
         let connection = Connection::from_parts(input, output);
         let session = Session::start(connection, Options::default()).expect("it greets");
-        Self { home, session, _server: server }
+        Self { home, session, server }
     }
 
     /// The shell of this host, which says `said` once it has become what was
@@ -35,7 +36,7 @@ impl Bench {
     fn shell(&self, said: &[u8]) -> Result<Shell, DeployError> {
         let home = self.home.path().canonicalize().expect("a path");
         let user = rustix::process::geteuid().as_raw();
-        let host = format!("haul-deploy\nLinux x86_64\n{user}\n1\n{}\n", home.display());
+        let host = format!("haul-deploy\nLinux x86_64\n{user}\n-\n1\n{}\n", home.display());
         let stream = Cursor::new([host.as_bytes(), said].concat());
         Shell::start(Connection::from_parts(stream, std::io::sink()))
     }
@@ -95,7 +96,7 @@ fn whichever_request_fails_nothing_is_left_or_all_is_done() {
             Oddities { extensions: vec!["posix-rename@openssh.com", "limits@openssh.com"], ..odd };
         let bench = Bench::new(odd);
         let done = bench.deploy(&|| false);
-        let asked = bench._server.requests();
+        let asked = bench.server.requests();
         match done {
             Ok(_) => assert_eq!(names_in(&bench.dir()), [DEPLOYED_NAME], "request {number}"),
             // The server does what it says that it has not done. Then a proven
@@ -148,6 +149,18 @@ fn a_server_that_does_not_tell_whose_a_directory_is_is_refused() {
     ] {
         place.check_dir(4, &attrs).expect_err("what is not told counts as wrong");
     }
+    // There, too, the group may write that is the user's alone.
+    let host = Host { own_group: Some(7), ..host.clone() };
+    let place = Place::make(bench.session.client(), &host).expect("a place");
+    for (depth, mode, group, is_well) in [
+        (2, 0o040_775, 7, true),
+        (2, 0o040_775, 8, false),
+        (2, 0o040_777, 7, false),
+        (3, 0o040_775, 7, false),
+    ] {
+        let attrs = Attrs { owner: Some((host.user, group)), mode: Some(mode), ..whole };
+        assert_eq!(place.check_dir(depth, &attrs).is_ok(), is_well, "{depth} {mode:o} {group}");
+    }
     // Above haul's own directories root may be the owner, and there alone.
     let of_root = Attrs { owner: Some((0, 0)), ..whole };
     place.check_dir(2, &of_root).expect("a directory of root's");
@@ -176,7 +189,7 @@ fn only_this_version_of_haul_counts_as_started() {
 #[test]
 fn what_was_uploaded_and_never_greets_is_given_up() {
     let dir = tempfile::tempdir().expect("a directory");
-    let said = "haul-deploy\nLinux x86_64\n0\n1\n/\n";
+    let said = "haul-deploy\nLinux x86_64\n0\n-\n1\n/\n";
     let rsh = dir.path().join("said");
     fs::write(&rsh, said).expect("a file");
     let rsh = format!("sh -c 'cat {}; exec sleep 60' sh", rsh.display());

@@ -61,12 +61,28 @@ fn a_directory_that_others_can_write_to_is_refused() {
     let host = Host::new(&world);
     // All, the group alone, and all as in /tmp.
     let cases = ["", ".local", ".local/share", ".local/share/haul", BIN].map(|name| (name, 0o777));
-    for (name, bits) in cases.into_iter().chain([(BIN, 0o775), (BIN, 0o1777), ("", 0o775)]) {
+    for (name, bits) in cases.into_iter().chain([(BIN, 0o775), (BIN, 0o1777), ("", 0o1777)]) {
         empty_home(&host);
         host.scene.mkdir(format!("home/{BIN}"));
         mode(host.home(name), bits);
         assert_refused(&host, "others may write to it", "chmod go-w");
     }
+}
+
+#[test]
+fn a_home_that_a_group_can_write_to_is_refused_unless_it_is_the_users_own() {
+    if !is_root() {
+        eprintln!("skipped: only root can give a directory to any group");
+        return;
+    }
+    let world = World::new();
+    let host = Host::new(&world);
+    mode(host.home(""), 0o775);
+    chown(host.home(""), None, Some(65534)).expect("given away");
+    assert_refused(&host, "others may write to it", "chmod go-w");
+    // Root's group is called like root.
+    chown(host.home(""), None, Some(0)).expect("taken back");
+    host.deploy(&[]).run().expect_ok();
 }
 
 #[test]
