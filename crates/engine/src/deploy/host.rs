@@ -112,7 +112,10 @@ impl Shell {
                 Err(fails(format!("it has not greeted within {seconds:.0} s")))
             }
             Err(ReadEnd::Refused(error)) => Err(fails(error.to_string())),
-            Err(ReadEnd::Lost(_)) => Err(fails(closer.explain().to_string())),
+            Err(ReadEnd::Lost(_)) => Err(fails(match closer.finish() {
+                Ok(()) => "it ended without a greeting".into(),
+                Err(error) => error.to_string(),
+            })),
         }
     }
 }

@@ -54,10 +54,13 @@ fn what_does_not_start_there_as_this_haul_is_taken_back() {
     let cut = host.scene.path("cut");
     fs::write(&cut, &fs::read(HAUL).expect("a file")[..20_000]).expect("a file");
     assert_refused(&host, &cut, 4, fails, "libraries");
-    // A program that is not haul, one that says something, and one that is silent.
+    // Programs that are not haul.
+    let ends = format!("{fails}it ended without a greeting");
     let system = |name: &str| ["/bin", "/usr/bin"].map(|dir| Path::new(dir).join(name));
-    for name in ["false", "echo"] {
+    let status = format!("{fails}the remote command on haul-test ended with status 1");
+    let text = format!("{fails}haul-test answered with text instead of haul's greeting: \"serve");
+    for (name, error) in [("true", ends), ("false", status), ("echo", text)] {
         let program = system(name).into_iter().find(|path| path.exists()).expect("coreutils");
-        assert_refused(&host, &program, 4, fails, "libraries");
+        assert_refused(&host, &program, 4, &error, "libraries");
     }
 }
