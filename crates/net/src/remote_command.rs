@@ -55,21 +55,23 @@ const SEARCH: &str = concat!(
 
 /// What deploying needs of a shell, in one login:
 ///
-/// 1. It says what the machine is: [`DEPLOY_MARKER`], `uname -sm`, the number of
+/// 1. It reads a line, which says nothing: a host that runs something else in its
+///    place may stumble over it, where both would wait for ever.
+/// 2. It says what the machine is: [`DEPLOY_MARKER`], `uname -sm`, the number of
 ///    the user, that of a group of the user's own (`-` if the user's group has
 ///    another name than the user), the time in seconds since 1970, and the home
 ///    directory without links, a line each.
-/// 2. It reads the digits of a staged haul's name, a line, and waits while that
+/// 3. It reads the digits of a staged haul's name, a line, and waits while that
 ///    is uploaded. If the other end goes away meanwhile, what has arrived of it
 ///    is removed.
-/// 3. With another line, it becomes the staged haul, which serves.
+/// 4. With another line, it becomes the staged haul, which serves.
 ///
 /// Nothing that comes from the other end stands in the command, and what it
 /// reads is one word of a path, in quotes. `./` keeps that from being an option
 /// and `cd` from using CDPATH.
 pub(crate) const DEPLOY: &str = concat!(
     "sh -c '",
-    "echo haul-deploy; uname -sm; id -u; ",
+    "read -r hello; echo haul-deploy; uname -sm; id -u; ",
     "if [ \"$(id -un)\" = \"$(id -gn)\" ]; then id -g; else echo -; fi; ",
     "date +%s; cd \"$HOME\" && pwd -P || exit 1; ",
     "read -r digits || exit 0; f=\"./",
@@ -200,6 +202,7 @@ mod tests {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
+        let lines = format!("{DEPLOY_MARKER}\n{lines}");
         child.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
         child.wait_with_output().unwrap()
     }

@@ -54,7 +54,8 @@ pub fn connect(target: &SshTarget, diagnostics: Diagnostics) -> Result<Connectio
 }
 
 /// Like [`connect`], with a shell at the other end that helps to deploy haul. It
-/// first writes six lines: [`crate::DEPLOY_MARKER`], what `uname -sm` says, the
+/// first reads a line, for which [`crate::DEPLOY_MARKER`] will do. Then it writes
+/// six lines: [`crate::DEPLOY_MARKER`], what `uname -sm` says, the
 /// number of the user, that of the group that is called like the user, if that
 /// is the user's, else `-`, the time there in seconds since 1970, and the home
 /// directory. Then it reads two lines. The first is what follows

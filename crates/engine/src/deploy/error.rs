@@ -19,6 +19,13 @@ pub enum DeployError {
     /// There is no connection, or it ended; or the user interrupted.
     #[error(transparent)]
     Job(#[from] JobError),
+    /// The login runs a haul, whatever is asked for (`ForceCommand`, or `command=`
+    /// in front of a key).
+    #[error("this login to {host} runs haul, and no other command")]
+    Bound {
+        /// The host.
+        host: String,
+    },
     /// The host's commands do not tell what is needed.
     #[error("{host} does not say what it is as uname, id, date and pwd do: \"{said}\"")]
     Untold {
@@ -92,6 +99,7 @@ impl DeployError {
             Self::Program { .. } => Some(
                 "'cargo xtask dist' builds a haul that can be deployed; --binary PATH says where it is",
             ),
+            Self::Bound { .. } => Some("use the haul that is there, or a login that is not bound"),
             Self::Untold { .. } => Some(
                 "haul can be deployed only where sh, uname, id, date and pwd are; install it by hand",
             ),

@@ -7,7 +7,7 @@ use crate::link::wire::ReadEnd;
 use crate::remote::{PROGRAM, read_welcome};
 use haul_model::escape_bytes;
 use haul_net::{Closer, ConnectError, Connection, DEPLOY_MARKER, Writer};
-use haul_proto::{Caps, FrameType, Hello, VERSION, frame_bytes};
+use haul_proto::{Caps, FrameType, Header, Hello, VERSION, frame_bytes};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::sync::mpsc;
 use std::thread;
@@ -46,10 +46,12 @@ pub(super) struct Shell {
 impl Shell {
     /// Waits for the login, and for what the host says of itself.
     pub(super) fn start(connection: Connection) -> Result<Self, DeployError> {
-        let Connection { reader, writer, closer } = connection;
+        let Connection { reader, mut writer, closer } = connection;
         let name = closer.peer().to_owned();
         let mut input = BufReader::new(reader);
-        match Host::read(name, &mut input) {
+        let asked = writer.write_all(format!("{DEPLOY_MARKER}\n").as_bytes());
+        let asked = asked.and_then(|()| writer.flush()).map_err(Untold::from);
+        match asked.and_then(|()| Host::read(name, &mut input)) {
             Ok(host) => Ok(Self { host, input, output: writer, closer }),
             Err(Untold::Lost) => {
                 drop((input, writer));
@@ -138,6 +140,11 @@ impl Host {
         let marker = line(input)?;
         if marker != DEPLOY_MARKER.as_bytes() {
             let text = [&marker, input.buffer()].concat();
+            // The agent says so of every greeting that is none.
+            let header = text.first_chunk().and_then(|first| Header::decode(*first).ok());
+            if header.is_some_and(|header| header.kind == FrameType::Abort) {
+                return Err(Untold::Failed(DeployError::Bound { host: name }));
+            }
             let error = JobError::from(ConnectError::noisy_shell(&name, &text));
             return Err(Untold::Failed(error.into()));
         }

@@ -50,6 +50,15 @@ impl<'w> Host<'w> {
         self.scene.path("home").join(path)
     }
 
+    /// Makes haul's directory and those above it, open to be looked into, whatever
+    /// the umask.
+    fn make_bin(&self) {
+        self.scene.mkdir(format!("home/{BIN}"));
+        for dir in [".local", ".local/share", ".local/share/haul", BIN] {
+            mode(self.home(dir), 0o755);
+        }
+    }
+
     /// Copies a file to the host with the haul that is found there.
     fn copy(&self) -> Haul {
         self.scene.file("a", "abc");
@@ -150,6 +159,7 @@ fn the_same_haul_is_left_alone_and_another_is_replaced_in_one_step() {
 fn removing_touches_nothing_that_was_not_deployed() {
     let world = World::new();
     let host = Host::new(&world);
+    host.make_bin();
     host.scene.mkdir("home/.local/bin");
     host.scene.symlink(HAUL, "home/.local/bin/haul");
     host.deploy(&[]).run().expect_ok();

@@ -47,7 +47,7 @@ fn a_link_in_the_place_of_haul_is_refused() {
     let world = World::new();
     let host = Host::new(&world);
     host.scene.file("elsewhere/haul", "another one");
-    host.scene.mkdir(format!("home/{BIN}"));
+    host.make_bin();
     for dir in [BIN, ".local/share/haul"] {
         mode(host.home(dir), 0o700);
     }
@@ -63,7 +63,7 @@ fn a_directory_that_others_can_write_to_is_refused() {
     let cases = ["", ".local", ".local/share", ".local/share/haul", BIN].map(|name| (name, 0o777));
     for (name, bits) in cases.into_iter().chain([(BIN, 0o775), (BIN, 0o1777), ("", 0o1777)]) {
         empty_home(&host);
-        host.scene.mkdir(format!("home/{BIN}"));
+        host.make_bin();
         mode(host.home(name), bits);
         assert_refused(&host, "others may write to it", "chmod go-w");
     }
@@ -95,7 +95,7 @@ fn a_directory_of_another_user_is_refused() {
     let host = Host::new(&world);
     for name in [".local", ".local/share/haul", BIN] {
         empty_home(&host);
-        host.scene.mkdir(format!("home/{BIN}"));
+        host.make_bin();
         chown(host.home(name), Some(65534), None).expect("given away");
         assert_refused(&host, "it belongs to another user", "ask who runs the host");
     }
@@ -105,7 +105,7 @@ fn a_directory_of_another_user_is_refused() {
 fn a_directory_that_others_can_look_into_is_closed() {
     let world = World::new();
     let host = Host::new(&world);
-    host.scene.mkdir(format!("home/{BIN}"));
+    host.make_bin();
     host.deploy(&[]).run().expect_ok();
     assert_eq!((mode_of(host.home(BIN)), mode_of(host.home(".local/share/haul"))), (0o700, 0o700));
     assert_eq!(mode_of(host.home(".local/share")), 0o755, "that is not haul's own");
@@ -140,6 +140,17 @@ fn a_host_that_runs_no_programs_is_told() {
     });
     let run = host.deploy(&[]).run().expect_code(3);
     assert_eq!(said(&run)[0], "haul: haul-test allows SFTP alone", "{run}");
+    assert_eq!(names_in(&host.home("")), [""; 0]);
+}
+
+#[test]
+fn a_login_that_is_bound_to_a_haul_is_told() {
+    let world = World::new();
+    let host =
+        Host::with(&world, |server| server.server_line(format!("ForceCommand {HAUL} serve")));
+    let limit = std::time::Duration::from_secs(30);
+    let run = host.deploy(&[]).limit(limit).run().expect_code(4);
+    assert_eq!(said(&run)[0], "haul: this login to haul-test runs haul, and no other command");
     assert_eq!(names_in(&host.home("")), [""; 0]);
 }
 
