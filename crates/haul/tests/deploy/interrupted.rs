@@ -3,6 +3,7 @@
 
 use super::*;
 use haul_testkit::nasty;
+use haul_testkit::proc::{self, Signal};
 use haul_testkit::sshd::system_sftp_server;
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, SystemTime};
@@ -57,6 +58,13 @@ fn what_a_lost_host_has_left_is_removed_by_a_later_deployment() {
     let host = halting(&world);
     let running = host.deploy(&[]).spawn().expect("it starts");
     assert!(running.until(SOON, || staged(&host).is_some()), "it uploads");
+    // The shell goes first, or it would see the end of the others and tidy up.
+    for pid in host.server.sessions() {
+        let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        if String::from_utf8_lossy(&words).contains("read -r go") {
+            proc::signal(pid, Signal::KILL);
+        }
+    }
     host.server.cut();
     let run = running.wait().expect("it ends").expect_code(3);
     assert!(said(&run)[0].starts_with("haul: the connection to haul-test was lost"), "{run}");
