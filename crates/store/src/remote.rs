@@ -35,11 +35,6 @@ impl RemoteNames {
     }
 }
 
-/// A name for a stage that only its own process knows.
-pub fn stage_name() -> String {
-    private_name()
-}
-
 /// A journal of a stage on another machine, locked. Dropped, it stays, unless it
 /// says nothing.
 #[derive(Debug)]

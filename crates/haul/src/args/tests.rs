@@ -4,6 +4,7 @@ use super::*;
 use crate::location::Place;
 use clap::CommandFactory;
 use haul_model::{Conflict, Policy};
+use haul_net::SshTarget;
 
 fn parse(words: &str) -> Result<Command, String> {
     let words = std::iter::once("haul").chain(words.split_whitespace());

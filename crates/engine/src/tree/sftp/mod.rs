@@ -19,7 +19,7 @@ use crate::dirs::lock;
 use crate::words;
 use haul_model::{BlockHash, FileId, MAX_NAME_LEN, Name, Timestamp};
 use haul_sftp::{Attrs, DirEntry, Extension, FileType, Later, SftpError, StatusCode, Times};
-use haul_store::{Placement, Publication, SourceId, stage_name};
+use haul_store::{Placement, Publication, SourceId, private_name};
 use source::SftpSource;
 use stage::SftpStage;
 use std::collections::HashMap;
@@ -368,7 +368,7 @@ impl TreeDir for SftpDir {
                 }
             }
         }
-        let temp = self.path_of(stage_name().as_bytes());
+        let temp = self.path_of(private_name().as_bytes());
         self.host.io(client.make_symlink(target, &temp))?;
         set_time(&temp);
         let published = self.publish_link(&temp, &path, true);

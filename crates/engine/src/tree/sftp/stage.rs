@@ -15,7 +15,7 @@ use haul_sftp::{
     Attrs, Extension, FileType, OpenFlags, RangeWriter, RemoteFile, SftpError, StatusCode,
 };
 use haul_store::{
-    Pace, Placement, Publication, RemoteJournal, RemoteNames, SourceId, Verified, stage_name,
+    Pace, Placement, Publication, RemoteJournal, RemoteNames, SourceId, Verified, private_name,
 };
 use std::collections::VecDeque;
 use std::fs::File;
@@ -85,7 +85,7 @@ pub(super) fn remove_leftovers(host: &SftpHost, dir: &[u8], name: &Name, source:
 impl SftpStage {
     /// Begins a file in `dir`.
     pub(super) fn create(host: &Arc<SftpHost>, dir: &[u8]) -> io::Result<Self> {
-        let path = join(dir, stage_name().as_bytes());
+        let path = join(dir, private_name().as_bytes());
         let open = Open::create(host, dir, path)?;
         Ok(Self::of(open, None))
     }
