@@ -160,7 +160,7 @@ impl Uploads<'_, '_> {
             _ => None,
         };
         let dir = dir.as_ref().and_then(|dir| dir.remote()).map(|dir| dir.path_of(b"."));
-        let error = self.host.failed_write(&dir.unwrap_or_default(), error);
+        let error = self.host.wrote::<()>(&dir.unwrap_or_default(), Err(error)).err()?;
         (!self.receiver.control.stopped())
             .then(|| Fault::from_io(Side::Destination, &format!("{operation} the file"), &error))
     }

@@ -3,7 +3,7 @@
 use crate::JobError;
 use crate::budget::Budget;
 use haul_model::{ContentHash, FileId};
-use haul_sftp::{Client, Extension, Lister, SessionError, SftpError, StatusCode};
+use haul_sftp::{Client, Extension, FsStats, Lister, SessionError, SftpError, StatusCode};
 use haul_store::{Placement, Publication};
 use haul_sys::Dir;
 use std::io;
@@ -124,25 +124,34 @@ impl SftpHost {
     /// Bytes that the file system of the directory `dir` has room for, where the
     /// server tells.
     pub(crate) fn room(&self, dir: &[u8]) -> Option<u64> {
+        self.fs_stats(dir).map(|stats| stats.blocks_available.saturating_mul(stats.block_len))
+    }
+
+    fn fs_stats(&self, dir: &[u8]) -> Option<FsStats> {
         if !self.client().has(Extension::Statvfs) {
             return None;
         }
-        let stats = self.io(self.client().fs_stats(dir)).ok()?;
-        Some(stats.blocks_available.saturating_mul(stats.block_len))
+        self.io(self.client().fs_stats(dir)).ok()
     }
 
-    /// The error of a writing below `dir` that failed: the protocol has no word for a full
-    /// disk, but a server often tells how much room there is.
-    pub(crate) fn failed_write(&self, dir: &[u8], error: SftpError) -> io::Error {
-        if error.status() == Some(StatusCode::Failure)
-            && self.room(dir).is_some_and(|room| room < FULL_LEN)
-        {
-            return io::Error::new(io::ErrorKind::StorageFull, "no space is left on the host");
+    /// What came of a writing in the directory `dir`. The protocol has no word for
+    /// a disk that is full or read-only, but a server often tells of its file
+    /// system.
+    pub(crate) fn wrote<T>(&self, dir: &[u8], result: Result<T, SftpError>) -> io::Result<T> {
+        let failed = |error: &SftpError| error.status() == Some(StatusCode::Failure);
+        let stats = match &result {
+            Err(error) if failed(error) => self.fs_stats(dir),
+            _ => None,
+        };
+        let Some(stats) = stats else { return self.io(result) };
+        if stats.read_only {
+            let message = "the file system there is mounted read-only";
+            return Err(io::Error::new(io::ErrorKind::ReadOnlyFilesystem, message));
         }
-        match self.io::<()>(Err(error)) {
-            Err(error) => error,
-            Ok(()) => unreachable!("an error stays one"),
+        if stats.blocks_available.saturating_mul(stats.block_len) < FULL_LEN {
+            return Err(io::Error::new(io::ErrorKind::StorageFull, "no space is left on the host"));
         }
+        self.io(result)
     }
 
     /// Gives the file `stage` its name `path`.

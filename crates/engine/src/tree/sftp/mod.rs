@@ -360,7 +360,7 @@ impl TreeDir for SftpDir {
                 Err(error) => {
                     self.host.look_at(&error);
                     if self.ask(name, false)?.is_none() {
-                        return self.host.io(Err(error));
+                        return self.host.wrote(&self.path, Err(error));
                     }
                     if placement == Placement::Keep {
                         return Ok(Publication::Kept);
@@ -369,7 +369,7 @@ impl TreeDir for SftpDir {
             }
         }
         let temp = self.path_of(private_name().as_bytes());
-        self.host.io(client.make_symlink(target, &temp))?;
+        self.host.wrote(&self.path, client.make_symlink(target, &temp))?;
         set_time(&temp);
         let published = self.publish_link(&temp, &path, true);
         if published.is_err() {
@@ -476,7 +476,11 @@ impl TreeDir for SftpDir {
     fn ready(&self) -> io::Result<()> {
         match &self.made {
             None => Ok(()),
-            Some(made) => self.host.io(made.wait()),
+            Some(made) => {
+                let above = self.path.rsplitn(2, |&byte| byte == b'/').nth(1);
+                let above = above.filter(|above| !above.is_empty());
+                self.host.wrote(above.unwrap_or(b"/"), made.wait())
+            }
         }
     }
 }

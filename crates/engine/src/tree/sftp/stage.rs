@@ -320,7 +320,7 @@ impl SealedFile for SftpSealed {
 impl Open {
     fn create(host: &Arc<SftpHost>, dir: &[u8], path: Vec<u8>) -> io::Result<Self> {
         let first = host.client().open(&path, OpenFlags::CreateNew, Some(PRIVATE_MODE));
-        let first = host.io(first)?;
+        let first = host.wrote(dir, first)?;
         Self::in_all_sessions(host, dir, path, first)
     }
 
@@ -381,7 +381,7 @@ impl Open {
 
     /// What came of a writing.
     fn written<T>(&self, result: Result<T, SftpError>) -> io::Result<T> {
-        result.map_err(|error| self.host.failed_write(&self.dir, error))
+        self.host.wrote(&self.dir, result)
     }
 }
 
