@@ -3,5 +3,53 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod copying;
 mod requests;
+mod trouble;
 mod without_haul;
+
+use common::*;
+use haul_testkit::{Compare, Haul};
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+/// The words that lead through the host's SFTP server.
+fn by_sftp(scene: &Scene<'_>) -> Vec<String> {
+    ["--rsh", &scene.sshd().rsh(), "--transport", "sftp"].map(str::to_owned).to_vec()
+}
+
+/// A copy through SFTP, in the scene's way.
+fn copy<S: AsRef<OsStr>>(scene: &Scene<'_>, flags: &[&str], sources: &[S], dest: &str) -> Haul {
+    scene.copy_by(&by_sftp(scene), flags, sources, dest)
+}
+
+/// What is compared of a copy: it has whole seconds.
+fn rules() -> Compare {
+    const SECOND_NS: i128 = 1_000_000_000;
+    Compare::everything().keeping_mtimes_as(|mtime_ns| mtime_ns / SECOND_NS * SECOND_NS)
+}
+
+/// The last event of a run with `--json`.
+#[track_caller]
+fn summary(run: &haul_testkit::haul::Outcome) -> serde_json::Value {
+    let out = run.out();
+    let summary = serde_json::from_str(out.lines().last().expect("a summary")).expect("JSON");
+    let serde_json::Value::Object(_) = &summary else { panic!("no object: {run}") };
+    assert_eq!(summary["type"], "summary", "{run}");
+    summary
+}
+
+/// Whatever is below `dir`, the names that begin as haul's own do.
+fn strays(dir: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if entry.file_name().as_encoded_bytes().starts_with(b".haul-") {
+            found.push(path.clone());
+        }
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            found.extend(strays(&path));
+        }
+    }
+    found
+}

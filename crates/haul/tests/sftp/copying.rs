@@ -1,0 +1,240 @@
+//! Copies, moves and checks through a host's SFTP server.
+
+use crate::common::*;
+use crate::without_haul::bare;
+use crate::{by_sftp, copy, rules, strays, summary};
+use haul_testkit::haul::Outcome;
+use haul_testkit::{Haul, assert_same_with, nasty, tree};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+
+/// Two files with their times, and a directory that gets them.
+fn two_files(scene: &Scene<'_>) {
+    scene.file("a", "new a");
+    scene.file("b", "new b");
+    scene.file("to/a", "old");
+    nasty::set_mtime(scene.path("a"), 1_500_000_000, 999_999_999).expect("a time");
+    nasty::set_mtime(scene.path("b"), 1_500_000_000, 1).expect("a time");
+}
+
+fn events(run: &Outcome, kind: &str) -> Vec<serde_json::Value> {
+    let out = run.out();
+    let all =
+        out.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).expect("JSON"));
+    all.filter(|event| event["type"] == kind).collect()
+}
+
+#[test]
+fn a_tree_arrives_as_it_is_and_is_unchanged_the_next_time() {
+    each_remote_way(|scene| {
+        tree::sizes(scene.path("tree"), 5).expect("made");
+        scene.file(os(b"tree/odd\xff\n"), "odd");
+        scene.mkdir("tree/hollow");
+        scene.symlink("nowhere", "tree/dangling");
+        mode(scene.file("tree/one/closed", "x"), 0o400);
+        mode(scene.path("tree/one"), 0o555);
+        let run = copy(scene, &["-r"], &["tree"], "to").run().expect_ok();
+        assert_eq!(run.err(), "", "{run}");
+        assert_same_with(&scene.snapshot("tree"), &scene.snapshot("to"), rules());
+        let run = copy(scene, &["-r", "--json"], &["tree/."], "to").run().expect_ok();
+        let summary = summary(&run);
+        assert_eq!((&summary["copied"], &summary["moved"]), (&0.into(), &0.into()), "{run}");
+        assert_eq!(strays(&scene.path("to")), [""; 0].map(std::path::PathBuf::from));
+    });
+}
+
+#[test]
+fn without_haul_there_one_line_tells_what_would_be_faster() {
+    let world = World::new();
+    let up = world.scene(Way::Upload);
+    let Some(server) = bare(&up, quick_sshd()) else { return };
+    let down = world.scene(Way::Download);
+    for scene in [&up, &down] {
+        scene.file("tree/a", "abc");
+        scene.file("tree/dir/b", "def");
+        let words = ["--rsh", &server.rsh()];
+        let run = scene.copy_by(&words, &["-r"], &["tree"], "to").run().expect_ok();
+        assert_same_with(&scene.snapshot("tree"), &scene.snapshot("to"), rules());
+        let told: Vec<String> =
+            run.err().lines().filter(|l| !l.starts_with("ssh: ")).map(str::to_owned).collect();
+        assert_eq!(told.len(), 1, "{run}");
+        assert!(told[0].starts_with("haul: warning: haul-test: no haul there"), "{run}");
+        assert!(told[0].contains("\"haul deploy haul-test\""), "{run}");
+        let run = scene.copy_by(&words, &["-r", "--json"], &["tree/."], "to").run().expect_ok();
+        assert_eq!(events(&run, "warning").len(), 1, "{run}");
+        let words = ["--rsh", &server.rsh(), "--transport", "haul"];
+        let run = scene.copy_by(&words, &["-r"], &["tree"], "other").run().expect_code(3);
+        assert_eq!(errors(&run), ["haul was not found on haul-test"], "{run}");
+        assert!(!scene.exists("other"));
+    }
+    // A move is two jobs, and told once.
+    let run = up.haul().args(["move", "--rsh", &server.rsh(), "tree"]);
+    let run = run.arg(up.there(up.path("moved"))).run().expect_ok();
+    assert!(!up.exists("tree") && up.read("moved/dir/b") == "def", "{run}");
+    assert_eq!(run.err().matches("no haul there").count(), 1, "{run}");
+}
+
+#[test]
+fn a_url_says_sftp_and_leads_there() {
+    let world = World::new();
+    let scene = world.scene(Way::Upload);
+    scene.file("a", "abc");
+    let url = |name: &str| format!("sftp://haul-test{}", scene.path(name).display());
+    let rsh = scene.sshd().rsh();
+    let run = |from: &str, to: &str| {
+        let run = scene.haul().args(["copy", "--rsh", &rsh, from, to]).run().expect_ok();
+        assert_eq!(run.err(), "", "{run}");
+    };
+    run("a", &url("b"));
+    run(&url("b"), "c");
+    assert_eq!((scene.read("b"), scene.read("c")), ("abc".into(), "abc".into()));
+    let neither = scene.haul().args(["copy", "--transport", "haul", "a", &url("d")]).run();
+    neither.expect_code(2);
+    let through = scene.haul().args(["copy", "--rsh", &rsh, &url("a"), &url("d")]).run();
+    assert!(!scene.exists("d"), "{through}");
+    through.expect_code(2);
+}
+
+#[test]
+fn several_connections_carry_one_file() {
+    each_remote_way(|scene| {
+        // Over several sessions a file is cut where blocks end.
+        for (name, len) in [("large", (30 << 20) + 5), ("block", 4 << 20), ("more", (64 << 20) + 1)]
+        {
+            tree::random_file(scene.path("tree").join(name), len, len).unwrap_or_else(|_| {
+                scene.mkdir("tree");
+                tree::random_file(scene.path("tree").join(name), len, len).expect("made");
+            });
+        }
+        scene.file("tree/small", "small");
+        let run = copy(scene, &["-r", "--parallel", "3", "-V"], &["tree"], "to").run().expect_ok();
+        assert_eq!(run.err(), "", "{run}");
+        assert_same_with(&scene.snapshot("tree"), &scene.snapshot("to"), rules());
+        assert_eq!(strays(&scene.path("to")).len(), 0);
+    });
+}
+
+#[test]
+fn what_is_replaced_is_what_the_flags_say() {
+    each_remote_way(|scene| {
+        for (flags, a, copied) in [
+            (&["--no-clobber"][..], "old", 1),
+            (&["-u"], "old", 1),
+            (&[], "new a", 2),
+            (&["-V"], "new a", 2),
+            (&["--sync"], "new a", 2),
+            (&["--sync", "-V"], "new a", 2),
+        ] {
+            two_files(scene);
+            let flags = [flags, &["--json"]].concat();
+            let run = copy(scene, &flags, &["a", "b"], "to").run().expect_ok();
+            assert_eq!(scene.read("to/a"), a, "{flags:?}: {run}");
+            assert_eq!(scene.read("to/b"), "new b");
+            assert_eq!(summary(&run)["copied"], copied, "{flags:?}: {run}");
+            let warnings = events(&run, "warning").len();
+            let is_told = flags.contains(&"--sync") && scene.way == Way::Upload;
+            assert_eq!(warnings, usize::from(is_told), "{flags:?}: {run}");
+            // The same once more changes nothing, but by force.
+            let again = copy(scene, &flags, &["b"], "to").run().expect_ok();
+            assert_eq!(summary(&again)["copied"], 0, "{again}");
+            let force = copy(scene, &["--force", "--json"], &["b"], "to").run().expect_ok();
+            assert_eq!(summary(&force)["copied"], 1, "{force}");
+            fs::remove_dir_all(scene.path("to")).expect("removed");
+        }
+        assert_eq!(strays(&scene.path("")).len(), 0);
+    });
+}
+
+#[test]
+fn a_dry_run_changes_nothing_and_tells_what_would_come() {
+    each_remote_way(|scene| {
+        two_files(scene);
+        scene.file("tree/x", "x");
+        let before = scene.snapshot("to");
+        let run = copy(scene, &["-rn", "--json"], &["a", "b", "tree"], "to").run().expect_ok();
+        assert_same_with(&before, &scene.snapshot("to"), haul_testkit::Compare::everything());
+        let would = |event: &&serde_json::Value| event["outcome"] == "would_copy";
+        assert_eq!(events(&run, "file").iter().filter(would).count(), 4, "{run}");
+        let run = copy(scene, &["-rn"], &["tree"], "new/").run().expect_ok();
+        assert!(!scene.exists("new"), "{run}");
+    });
+}
+
+#[test]
+fn a_move_leaves_nothing_here_and_what_is_not_there_stays() {
+    let world = World::new();
+    let scene = world.scene(Way::Upload);
+    let to = |name: &str, flags: &[&str]| {
+        let haul = scene.haul().arg("move").args(flags).args(by_sftp(&scene));
+        haul.arg(scene.path("tree")).arg(scene.there(scene.path(name)))
+    };
+    let a_tree = || {
+        scene.file("tree/a", "aaaa");
+        scene.file("tree/dir/large", vec![7; 5 << 20]);
+        scene.mkdir("tree/hollow");
+        scene.symlink("a", "tree/link");
+    };
+    a_tree();
+    let before = scene.snapshot("tree");
+    let run = to("moved", &[]).run().expect_ok();
+    assert!(!scene.exists("tree"), "{run}");
+    assert_same_with(&before, &scene.snapshot("moved"), rules());
+    // What is to be kept there keeps what is here.
+    a_tree();
+    scene.file("kept/tree/a", "other");
+    let run = to("kept", &["--no-clobber"]).run();
+    assert_eq!((scene.read("tree/a"), scene.read("kept/tree/a")), ("aaaa".into(), "other".into()));
+    assert!(!scene.exists("tree/dir") && scene.exists("kept/tree/dir/large"), "{run}");
+    assert_eq!(strays(&scene.path("kept")).len(), 0);
+}
+
+fn check(scene: &Scene<'_>, flags: &[&str]) -> Haul {
+    let (here, there) = (scene.path("tree"), scene.there(scene.path("to")));
+    let there_too = scene.there(scene.path("tree"));
+    let haul = scene.haul().arg("check").args(flags).args(by_sftp(scene));
+    match scene.way {
+        Way::Download => haul.arg(there_too).arg(scene.path("to")),
+        _ => haul.arg(here).arg(there),
+    }
+}
+
+#[test]
+fn a_check_finds_what_differs_and_what_is_too_much() {
+    each_remote_way(|scene| {
+        for name in ["a", "b", "c", "dir/d"] {
+            scene.file(format!("tree/{name}"), "content");
+        }
+        tree::random_file(scene.path("tree/large"), 5 << 20, 3).expect("made");
+        copy(scene, &["-r"], &["tree/."], "to/").run().expect_ok();
+        for flags in [&["-r"][..], &["-r", "--content"]] {
+            let run = check(scene, flags).run().expect_ok();
+            assert!(run.out().starts_with("no difference in "), "{run}");
+        }
+        // Size and time are the same: only the content tells.
+        let time = fs::metadata(scene.path("to/large")).expect("there").mtime();
+        let mut content = fs::read(scene.path("to/large")).expect("read");
+        content[4 << 20] ^= 1;
+        fs::write(scene.path("to/large"), content).expect("written");
+        nasty::set_mtime(scene.path("to/large"), time, 0).expect("a time");
+        let run = check(scene, &["-r"]).run().expect_ok();
+        assert!(run.out().starts_with("no difference in "), "{run}");
+        let run = check(scene, &["-r", "--content"]).run().expect_code(1);
+        assert!(run.out().contains("large"), "{run}");
+        assert_eq!(run.err(), "", "{run}");
+        fs::write(scene.path("to/large"), "short").expect("written");
+        fs::remove_file(scene.path("to/a")).expect("removed");
+        mode(scene.path("to/b"), 0o600);
+        scene.file("to/extra", "");
+        scene.file("to/dir/extra-too", "");
+        let before = scene.snapshot("to");
+        for flags in [&["-r"][..], &["-r", "--content"]] {
+            let run = check(scene, flags).run().expect_code(1);
+            let lines = run.out().lines().count();
+            assert_eq!(lines, 5 + 1, "{run}");
+            for name in ["large", "a", "b", "extra", "extra-too"] {
+                assert!(run.out().contains(name), "{name}: {run}");
+            }
+        }
+        assert_same_with(&before, &scene.snapshot("to"), haul_testkit::Compare::everything());
+    });
+}

@@ -1,0 +1,156 @@
+//! Copies through a host's SFTP server that can't be done, or not to the end.
+
+use crate::common::*;
+use crate::{copy, strays};
+use haul_testkit::proc::{self, Signal};
+use haul_testkit::{Mount, tree};
+use std::fs;
+use std::time::Duration;
+
+/// How long a copy may take until it has done something.
+const SOON: Duration = Duration::from_secs(20);
+
+#[test]
+fn a_full_disk_there_ends_the_copy_and_keeps_the_old_file() {
+    let world = World::new();
+    let scene = world.scene(Way::Upload);
+    let Some(small) = Mount::tmpfs(2 << 20) else { return };
+    scene.symlink(small.path(), "to");
+    fs::write(small.join("big"), "old").expect("written");
+    tree::random_file(scene.path("big"), 5 << 20, 1).expect("a file");
+    let run = copy(&scene, &[], &["big"], "to").run().expect_code(4);
+    assert_one_error(&run, "big", "no space is left on the host", "make room at the destination");
+    assert_eq!(scene.read("to/big"), "old");
+    assert_eq!(scene.list("to/.").len(), 1, "{run}");
+    // The same with many small files, and with one that could be continued.
+    tree::many(scene.path("tree"), 200, 20_000, 3, 2).expect("made");
+    let run = copy(&scene, &["-r"], &["tree"], "to").run().expect_code(4);
+    assert!(run.err().contains("no space is left on the host"), "{run}");
+    assert_eq!(strays(small.path()).len(), 0, "{run}");
+    let whole = tree::count(small.join("tree")).expect("counted");
+    assert_eq!(whole.bytes, whole.files * 20_000, "{run}");
+    tree::random_file(scene.path("huge"), 65 << 20, 1).expect("a file");
+    fs::remove_dir_all(small.join("tree")).expect("removed");
+    let run = copy(&scene, &[], &["huge"], "to").run().expect_code(4);
+    assert!(run.err().contains("room"), "{run}");
+    assert_eq!(scene.list("to/.").len(), 1, "{run}");
+}
+
+#[test]
+fn a_full_disk_here_ends_the_copy_and_keeps_the_old_file() {
+    let world = World::new();
+    let scene = world.scene(Way::Download);
+    let Some(small) = Mount::tmpfs(2 << 20) else { return };
+    scene.symlink(small.path(), "to");
+    fs::write(small.join("big"), "old").expect("written");
+    tree::random_file(scene.path("big"), 5 << 20, 1).expect("a file");
+    tree::many(scene.path("tree"), 200, 20_000, 3, 2).expect("made");
+    for source in ["big", "tree"] {
+        let run = copy(&scene, &["-r"], &[source], "to").run().expect_code(4);
+        assert!(run.err().contains("No space left on device"), "{run}");
+        assert_eq!(strays(small.path()).len(), 0, "{run}");
+    }
+    assert_eq!(scene.read("to/big"), "old");
+}
+
+#[test]
+fn a_read_only_file_system_there_is_told() {
+    let world = World::new();
+    let scene = world.scene(Way::Upload);
+    let Some(small) = Mount::tmpfs(2 << 20) else { return };
+    scene.symlink(small.path(), "to");
+    fs::write(small.join("a"), "old").expect("written");
+    small.remount_read_only().expect("remounted");
+    scene.file("a", "new content");
+    scene.file("tree/x", "x");
+    for source in ["a", "tree"] {
+        let run = copy(&scene, &["-r"], &[source], "to").run().expect_code(4);
+        let hint = "the destination is mounted read-only";
+        assert_one_error(&run, source, "mounted read-only", hint);
+    }
+    assert_eq!(scene.read("to/a"), "old");
+}
+
+#[test]
+fn a_file_in_the_place_of_a_directory_stays_and_the_reverse() {
+    each_remote_way(|scene| {
+        scene.file("tree/dir/x", "x");
+        scene.file("tree/file", "y");
+        scene.file("tree/good", "z");
+        scene.file("to/tree/dir", "in the way");
+        scene.file("to/tree/file/inside", "in the way");
+        let run = copy(scene, &["-r"], &["tree"], "to").run().expect_code(1);
+        assert_eq!(scene.read("to/tree/dir"), "in the way");
+        assert_eq!(scene.read("to/tree/file/inside"), "in the way");
+        assert_eq!(scene.read("to/tree/good"), "z");
+        let errors = errors(&run);
+        assert!(errors.iter().any(|e| e.starts_with("tree/dir: ")), "{run}");
+        assert!(errors.iter().any(|e| e.starts_with("tree/file: ")), "{run}");
+    });
+}
+
+#[test]
+fn a_link_in_the_destination_is_not_followed() {
+    each_remote_way(|scene| {
+        scene.file("tree/dir/x", "x");
+        scene.file("tree/file", "new");
+        scene.file("outside/kept", "kept");
+        scene.mkdir("to/tree");
+        scene.symlink(scene.path("outside"), "to/tree/dir");
+        scene.symlink(scene.path("outside/kept"), "to/tree/file");
+        let run = copy(scene, &["-r"], &["tree"], "to").run().expect_code(1);
+        assert_eq!(scene.list("outside"), ["kept"], "{run}");
+        assert_eq!(scene.read("outside/kept"), "kept");
+        // A file takes the place of the link, not of what that leads to.
+        assert_eq!(scene.read("to/tree/file"), "new");
+        assert!(fs::symlink_metadata(scene.path("to/tree/file")).expect("there").is_file());
+    });
+}
+
+#[test]
+fn what_is_not_there_is_told_and_what_is_no_file_left_out() {
+    each_remote_way(|scene| {
+        run(std::process::Command::new("mkfifo").arg(scene.path("fifo")));
+        scene.file("a", "abc");
+        scene.mkdir("to");
+        let run = copy(scene, &[], &["missing", "a", "fifo"], "to").run().expect_code(1);
+        assert_eq!(scene.list("to"), ["a"], "{run}");
+        assert_eq!(errors(&run).len(), 1, "{run}");
+        assert!(errors(&run)[0].contains("missing"), "{run}");
+        let into = copy(scene, &[], &["a"], "no/such/dir").run().expect_code(4);
+        assert!(into.err().contains("no/such"), "{into}");
+        let no_dir = copy(scene, &[], &["a"], "a/").run().expect_code(4);
+        assert!(no_dir.err().starts_with("haul: "), "{no_dir}");
+    });
+}
+
+#[test]
+fn a_host_that_dies_is_told_and_the_next_run_completes() {
+    each_remote_way(|scene| {
+        tree::many(scene.path("tree"), 400, 3_000, 7, 4).expect("made");
+        tree::random_file(scene.path("tree/large"), 90 << 20, 4).expect("made");
+        let home = scene.mkdir("home");
+        let haul = || copy(scene, &["-r"], &["tree"], "to/").home(&home).limit(SOON * 3);
+        let running = haul().spawn().expect("it starts");
+        assert!(running.until(SOON, || scene.exists("to")), "it does not begin");
+        std::thread::sleep(Duration::from_millis(60));
+        // The server of this way alone: others have theirs on the same sshd.
+        for pid in proc::descendants(running.pid()) {
+            proc::signal(pid, Signal::KILL);
+        }
+        let run = running.wait().expect("it ends");
+        if run.code != Some(0) {
+            let run = run.expect_code(3);
+            assert!(errors(&run)[0].starts_with("the connection to haul-test was lost"), "{run}");
+            assert!(run.err().contains("  hint: run the same command again"), "{run}");
+        }
+        haul().run().expect_ok();
+        // Small files that were on their way have left their stages.
+        for stray in strays(&scene.path("to")) {
+            assert!(!stray.to_string_lossy().ends_with(".part"), "{}", stray.display());
+            fs::remove_file(stray).expect("removed");
+        }
+        let rules = crate::rules().ignoring_dir_mtimes();
+        haul_testkit::assert_same_with(&scene.snapshot("tree"), &scene.snapshot("to/tree"), rules);
+    });
+}
