@@ -30,9 +30,16 @@ impl RemoteNames {
     /// tells it from every other directory of every host.
     pub fn of(place: &[u8], name: &Name, source: &SourceId) -> Self {
         let stage = Names::of(name, source).part;
-        let place = blake3::hash(place).to_hex();
-        Self { journal: format!("{}-{stage}.journal", &place[..32]), stage }
+        Self { journal: format!("{}{stage}{END}", start_of(place)), stage }
     }
+}
+
+/// What the names of journals end with.
+const END: &str = ".journal";
+
+/// What the names of all journals of one directory begin with.
+fn start_of(place: &[u8]) -> String {
+    format!("{}-", &blake3::hash(place).to_hex()[..32])
 }
 
 /// A journal of a stage on another machine, locked. Dropped, it stays, unless it
@@ -62,6 +69,40 @@ impl RemoteJournal {
     pub fn remove(dir: &Dir, names: &RemoteNames) {
         if let Ok(_held) = lock_journal(dir, &names.journal, std::time::Duration::ZERO) {
             let _ = dir.remove_private(&names.journal);
+        }
+    }
+
+    /// The names of all journals in `dir`.
+    pub fn all(dir: &Dir) -> Vec<String> {
+        let names = dir.names_where(|name| name.ends_with(END.as_bytes())).unwrap_or_default();
+        let text = |name: &Name| std::str::from_utf8(name.as_bytes()).ok().map(str::to_owned);
+        names.iter().filter_map(text).collect()
+    }
+
+    /// Removes those of the journals `all` in `dir` that belong to whatever source
+    /// of the file `name` in the directory that `place` stands for, unless another
+    /// process has them. `remove` is to remove the stage of that name.
+    pub fn remove_stale(
+        dir: &Dir,
+        all: &[String],
+        place: &[u8],
+        name: &Name,
+        mut remove: impl FnMut(&str),
+    ) {
+        if all.is_empty() {
+            return;
+        }
+        let (place, prefix) = (start_of(place), Names::prefix(name));
+        for journal in all {
+            let stage = journal.strip_prefix(&place).and_then(|rest| rest.strip_suffix(END));
+            let Some(stage) = stage.filter(|stage| stage.starts_with(&prefix)) else { continue };
+            if !dir.has_private(journal) {
+                continue;
+            }
+            if let Ok(_held) = lock_journal(dir, journal, std::time::Duration::ZERO) {
+                remove(stage);
+                let _ = dir.remove_private(journal);
+            }
         }
     }
 
@@ -204,6 +245,28 @@ mod tests {
         journal.forget();
         drop(journal);
         assert_eq!(std::fs::read_dir(temp.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn what_other_sources_of_a_name_have_left_is_removed_and_no_more() {
+        let (temp, dir, names, source) = place();
+        let (name, other) = (Name::new(b"big").unwrap(), SourceId { size: 1, ..source });
+        let begin = |names: &RemoteNames| {
+            let (mut journal, _) = RemoteJournal::open(&dir, names, &source, false).unwrap();
+            journal.append(block(0)).unwrap();
+            journal
+        };
+        drop(begin(&names));
+        drop(begin(&RemoteNames::of(b"host:/other", &name, &source)));
+        drop(begin(&RemoteNames::of(b"host:/dir", &Name::new(b"small").unwrap(), &source)));
+        let _busy = begin(&RemoteNames::of(b"host:/dir", &name, &other));
+        let all = RemoteJournal::all(&dir);
+        assert_eq!(all.len(), 4);
+        let mut removed = Vec::new();
+        let remove = |stage: &str| removed.push(stage.to_owned());
+        RemoteJournal::remove_stale(&dir, &all, b"host:/dir", &name, remove);
+        assert_eq!(removed, [names.stage]);
+        assert_eq!(std::fs::read_dir(temp.path()).unwrap().count(), 3);
     }
 
     #[test]

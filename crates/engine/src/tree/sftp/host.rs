@@ -74,6 +74,8 @@ pub(crate) struct SftpHost {
     pub(crate) small: Arc<Budget>,
     /// Where the journals of uploads are kept on this machine.
     pub(crate) journals: Option<Arc<Dir>>,
+    /// Those that earlier jobs have left, once that was looked at.
+    pub(crate) left: OnceLock<Vec<String>>,
 }
 
 impl SftpHost {
@@ -92,6 +94,7 @@ impl SftpHost {
             streams: Budget::new(STREAMS_LEN),
             small: Budget::new(SMALL_LEN),
             journals,
+            left: OnceLock::new(),
         })
     }
 

@@ -19,12 +19,12 @@ use crate::dirs::lock;
 use crate::words;
 use haul_model::{BlockHash, FileId, MAX_NAME_LEN, Name, Timestamp};
 use haul_sftp::{Attrs, DirEntry, Extension, FileType, Later, SftpError, StatusCode, Times};
-use haul_store::{Placement, Publication, SourceId, private_name};
+use haul_store::{Placement, Publication, SourceId, StaleStages, private_name};
 use source::SftpSource;
 use stage::SftpStage;
 use std::collections::HashMap;
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// Entries of a directory at the destination that are remembered from one
 /// listing; of a larger one each is asked about by itself.
@@ -400,6 +400,10 @@ impl TreeDir for SftpDir {
 
     fn remove_leftovers(&self, name: &Name, source: &SourceId) {
         stage::remove_leftovers(&self.host, &self.path, name, source);
+    }
+
+    fn remove_stale(&self, name: &Name, _seen: &OnceLock<StaleStages>) {
+        stage::remove_stale(&self.host, &self.path, name);
     }
 
     fn remove_file(&self, name: &Name) -> io::Result<()> {

@@ -82,6 +82,16 @@ pub(super) fn remove_leftovers(host: &SftpHost, dir: &[u8], name: &Name, source:
     }
 }
 
+/// Removes what earlier copies of other sources have left of `name`.
+pub(super) fn remove_stale(host: &SftpHost, dir: &[u8], name: &Name) {
+    let Some(journals) = &host.journals else { return };
+    let all = host.left.get_or_init(|| RemoteJournal::all(journals));
+    RemoteJournal::remove_stale(journals, all, &host.place(dir), name, |stage| {
+        // What is not there any more is gone as it should be.
+        let _ = host.client().remove_file(&join(dir, stage.as_bytes()));
+    });
+}
+
 impl SftpStage {
     /// Begins a file in `dir`.
     pub(super) fn create(host: &Arc<SftpHost>, dir: &[u8]) -> io::Result<Self> {
