@@ -21,13 +21,16 @@ pub struct RangeWriter {
     unanswered: BTreeMap<u64, usize>,
     /// What that comes to, in bytes.
     unanswered_len: usize,
+    /// The first write that the server has refused: where.
+    refused: Option<u64>,
     failed: Option<SftpError>,
 }
 
 impl RangeWriter {
     pub(super) fn new(file: RemoteFile, window: usize) -> Self {
         let port = file.client().port();
-        Self { file, port, window, unanswered: BTreeMap::new(), unanswered_len: 0, failed: None }
+        let unanswered = BTreeMap::new();
+        Self { file, port, window, unanswered, unanswered_len: 0, refused: None, failed: None }
     }
 
     /// Sends all of `bytes`, to be written at `offset`. Returns when they are on
@@ -90,15 +93,13 @@ impl RangeWriter {
         self.check()
     }
 
-    /// Where the first write begins that the server has not answered yet, in
-    /// bytes; `None` if it has answered all. Does not wait.
-    ///
-    /// # Errors
-    /// The first failure of any write.
-    pub fn first_unanswered(&mut self) -> Result<Option<u64>, SftpError> {
+    /// Where the first write begins that the server has not confirmed, in bytes,
+    /// for it has refused it or has not answered yet; `None` if it has confirmed
+    /// all. Does not wait.
+    pub fn first_unconfirmed(&mut self) -> Option<u64> {
         self.take_answers();
-        self.check()?;
-        Ok(self.unanswered.first_key_value().map(|(at, _)| *at))
+        let unanswered = self.unanswered.first_key_value().map(|(at, _)| *at);
+        [unanswered, self.refused].into_iter().flatten().min()
     }
 
     /// Waits until the server has answered everything so far.
@@ -129,6 +130,7 @@ impl RangeWriter {
     fn take(&mut self, at: u64, answer: Result<Answer, SessionError>) {
         self.unanswered_len -= self.unanswered.remove(&at).unwrap_or(0);
         if let Err(cause) = answer.map_err(Cause::from).and_then(succeeded) {
+            self.refused = Some(self.refused.map_or(at, |first| first.min(at)));
             self.fail(cause);
         }
     }

@@ -162,19 +162,15 @@ impl SftpStage {
     }
 
     /// Up to where the server has confirmed everything, in bytes.
-    fn confirmed(&self) -> io::Result<u64> {
-        let mut confirmed = u64::MAX;
-        for writer in &self.writers {
-            let first = self.open.written(lock(writer).first_unanswered())?;
-            confirmed = confirmed.min(first.unwrap_or(u64::MAX));
-        }
-        Ok(confirmed)
+    fn confirmed(&self) -> u64 {
+        let first = |writer: &Mutex<RangeWriter>| lock(writer).first_unconfirmed();
+        self.writers.iter().filter_map(first).min().unwrap_or(u64::MAX)
     }
 
     /// Puts on record what is confirmed, and has it made durable if that is due
     /// or `at_once`.
     fn keep_record(&self, record: &mut Record, at_once: bool) -> io::Result<()> {
-        let confirmed = self.confirmed()?;
+        let confirmed = self.confirmed();
         while !record.sent.is_empty() && (record.journal.blocks() + 1) * BLOCK_LEN <= confirmed {
             let block = record.sent.pop_front().expect("just seen");
             record.journal.append(block)?;
@@ -263,7 +259,8 @@ impl Drop for SftpStage {
         let mut record = lock(record);
         if self.open.keep {
             // Whether that works or not: what is on record is confirmed.
-            let _ = self.drain().and_then(|()| self.keep_record(&mut record, true));
+            let _ = self.drain();
+            let _ = self.keep_record(&mut record, true);
         }
         if record.journal.blocks() == 0 {
             self.open.keep = false;
