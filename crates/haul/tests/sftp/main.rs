@@ -4,7 +4,9 @@
 mod common;
 
 mod copying;
+mod killed;
 mod requests;
+mod resuming;
 mod trouble;
 mod without_haul;
 
