@@ -215,7 +215,7 @@ fn no_resume_leaves_nothing() {
         let running = haul(scene, &["--no-resume"], &["big"]).spawn().expect("it starts");
         let is_begun = || {
             !strays(&scene.path("to")).is_empty()
-                || scene.way == Way::Download && ssh_of(&running).len() > 0
+                || scene.way == Way::Download && !ssh_of(&running).is_empty()
         };
         assert!(running.until(SOON, is_begun), "it does not begin");
         std::thread::sleep(Duration::from_millis(100));
