@@ -2,54 +2,37 @@
 //! has chosen ciphers: it nearly doubles ssh's rate over its default, ChaCha20.
 //!
 //! Whether the user has chosen is asked of ssh itself. `ssh -G` prints the
-//! settings that it would use with the user's words and configuration. A list
-//! that is word for word the default of some version of OpenSSH counts as one
-//! that nobody has chosen. Any other is compared with what `ssh -G` prints
-//! without words and configuration: a version that isn't known here may have it
-//! as its default. That takes a second run, one after the other, since two at a
-//! time take as long on a machine that is busy, and both stand in front of the
-//! connection. A `-c` or `-oCiphers` among the user's words shows in the first
-//! and not in the second, so it counts as a choice without being looked for.
+//! settings that it would use; it runs once with the user's words and
+//! configuration and once with neither, at the same time, since both stand in
+//! front of the connection. Equal lists mean that nothing changed the default.
+//! A `-c` or `-oCiphers` among the user's words shows in the first and not in
+//! the second, so it counts as a choice without being looked for.
 //!
 //! The list that goes to ssh is its own default in another order, and never
 //! `^aes...`: clients before OpenSSH 8.1 don't know that form, and a cipher that
 //! this client was built without would be an error.
 
 use crate::target::RemoteShell;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 /// The ciphers to put first, fastest first.
 const PREFERRED: [&str; 2] = ["aes128-gcm@openssh.com", "aes256-gcm@openssh.com"];
 
-/// What clients of OpenSSH have as their default: from 7.6 (2017) on, and from
-/// 10.0 (2025) on (`KEX_CLIENT_ENCRYPT` in its myproposal.h).
-const DEFAULTS: [&str; 2] = [
-    "chacha20-poly1305@openssh.com,aes128-ctr,aes192-ctr,aes256-ctr,\
-     aes128-gcm@openssh.com,aes256-gcm@openssh.com",
-    "chacha20-poly1305@openssh.com,aes128-gcm@openssh.com,aes256-gcm@openssh.com,\
-     aes128-ctr,aes192-ctr,aes256-ctr",
-];
-
 /// The list for ssh's `Ciphers` setting, or `None` to leave it alone. `args`
 /// are the arguments that ssh will be started with, up to the remote command.
 ///
-/// Waits for a short run of ssh, or for two; a `Match exec` in the user's
-/// configuration is carried out by the first.
+/// Waits for two short runs of ssh; a `Match exec` in the user's configuration
+/// is carried out by one of them.
 pub(crate) fn preferred_list(shell: &RemoteShell, args: &[String], host: &str) -> Option<String> {
     if !cpu_has_aes() {
         return None;
     }
     let users = settings(&shell.program, args, host)?;
     // Every client takes an empty file; "-F none" is younger than "-G".
-    let defaults = || settings(&shell.program, &["-F".into(), "/dev/null".into()], host);
-    unless_chosen(ciphers(&users)?, defaults)
-}
-
-/// The list for ssh of the user's `list`, if that is what nobody has chosen;
-/// `defaults` are asked for what ssh would do by itself, if it isn't known.
-fn unless_chosen(list: &str, defaults: impl FnOnce() -> Option<String>) -> Option<String> {
-    let is_default = DEFAULTS.contains(&list) || ciphers(&defaults()?)? == list;
-    is_default.then(|| reordered(list))?
+    let defaults = settings(&shell.program, &["-F".into(), "/dev/null".into()], host);
+    let users = output(users);
+    let defaults = output(defaults?);
+    reordered(&users?, &defaults?)
 }
 
 /// AES-GCM needs both the cipher's rounds and carry-less multiplication.
@@ -64,17 +47,31 @@ fn cpu_has_aes() -> bool {
     return false;
 }
 
-/// What ssh prints as the settings that it would use with `args` for `host`, if
-/// it succeeds.
-fn settings(program: &str, args: &[String], host: &str) -> Option<String> {
-    let mut command = Command::new(program);
-    command.args(args).args(["-G", "--", host]).stdin(Stdio::null()).stderr(Stdio::null());
-    let output = command.output().ok()?;
+/// Starts ssh to print the settings that it would use with `args` for `host`.
+fn settings(program: &str, args: &[String], host: &str) -> Option<Child> {
+    Command::new(program)
+        .args(args)
+        .args(["-G", "--", host])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .ok()
+}
+
+/// What `child` prints, if it succeeds.
+fn output(child: Child) -> Option<String> {
+    let output = child.wait_with_output().ok()?;
     output.status.success().then(|| String::from_utf8(output.stdout).ok())?
 }
 
-/// `list` with the preferred ciphers in front, if it has any.
-fn reordered(list: &str) -> Option<String> {
+/// The list of `users` settings with the preferred ciphers in front, if it is
+/// that of the `defaults`.
+fn reordered(users: &str, defaults: &str) -> Option<String> {
+    let list = ciphers(users)?;
+    if list != ciphers(defaults)? {
+        return None;
+    }
     let (first, rest): (Vec<&str>, Vec<&str>) =
         list.split(',').partition(|name| PREFERRED.contains(name));
     if first.is_empty() {
@@ -93,44 +90,27 @@ mod tests {
     use super::*;
     use std::io::Write;
 
-    /// The list for ssh where the user's settings have `list`, and ssh's own
-    /// settings are `defaults`.
-    fn chosen(list: &str, defaults: &str) -> Option<String> {
-        unless_chosen(list, || Some(defaults.to_owned()))
-    }
+    const DEFAULTS: &str = "user ann\nciphers chacha20-poly1305@openssh.com,aes128-ctr,\
+                            aes256-gcm@openssh.com,aes128-gcm@openssh.com\nport 22\n";
 
     #[test]
     fn the_default_is_reordered_and_nothing_is_added() {
-        let list = "chacha20-poly1305@openssh.com,aes128-ctr,\
-                    aes256-gcm@openssh.com,aes128-gcm@openssh.com";
         assert_eq!(
-            chosen(list, &format!("user ann\nciphers {list}\nport 22\n")).unwrap(),
+            reordered(DEFAULTS, DEFAULTS).unwrap(),
             "aes128-gcm@openssh.com,aes256-gcm@openssh.com,\
              chacha20-poly1305@openssh.com,aes128-ctr"
         );
-        let without = "aes128-ctr,chacha20-poly1305@openssh.com";
-        assert_eq!(chosen(without, &format!("ciphers {without}\n")), None);
-        let one = "aes128-ctr,aes256-gcm@openssh.com";
-        assert_eq!(
-            chosen(one, &format!("ciphers {one}\n")).unwrap(),
-            "aes256-gcm@openssh.com,aes128-ctr"
-        );
+        let without = "ciphers aes128-ctr,chacha20-poly1305@openssh.com\n";
+        assert_eq!(reordered(without, without), None);
+        let one = "ciphers aes128-ctr,aes256-gcm@openssh.com\n";
+        assert_eq!(reordered(one, one).unwrap(), "aes256-gcm@openssh.com,aes128-ctr");
     }
 
     #[test]
     fn a_choice_is_left_alone() {
-        let defaults = format!("user ann\nciphers {}\n", DEFAULTS[0]);
-        assert_eq!(chosen("aes128-ctr,aes256-gcm@openssh.com", &defaults), None);
-        assert_eq!(chosen("aes256-gcm@openssh.com", ""), None);
-        assert_eq!(unless_chosen("aes256-gcm@openssh.com", || None), None);
-    }
-
-    #[test]
-    fn a_default_that_is_known_costs_no_second_run() {
-        for list in DEFAULTS {
-            let list = unless_chosen(list, || panic!("it is asked")).unwrap();
-            assert!(list.starts_with("aes128-gcm@openssh.com,aes256-gcm@openssh.com,chacha20"));
-        }
+        assert_eq!(reordered("ciphers aes128-ctr\n", DEFAULTS), None);
+        assert_eq!(reordered("user ann\n", DEFAULTS), None);
+        assert_eq!(reordered(DEFAULTS, ""), None);
     }
 
     /// The system's ssh with a configuration of its own.
