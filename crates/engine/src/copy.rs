@@ -333,7 +333,8 @@ fn with_helpers(
 
 /// The hash of what the medium holds of a file of `size` bytes, which is
 /// durable: read past the page cache where that is possible. So many files,
-/// `at_once`, are read back at the same time: they share the memory for it, 16 MiB.
+/// `at_once`, are read back at the same time: those of more than one block share
+/// 16 MiB for it.
 ///
 /// # Errors
 /// What could not be read.
