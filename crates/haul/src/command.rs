@@ -3,7 +3,7 @@
 mod check;
 mod clean;
 mod copy;
-mod deploy;
+pub(crate) mod deploy;
 mod hash;
 mod ls;
 mod relocate;

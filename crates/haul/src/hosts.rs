@@ -1,13 +1,14 @@
 //! The hosts that the jobs of a command go to: through the haul there, or where
 //! there is none through the host's SFTP server.
 
+use crate::command::deploy;
 use crate::error::CommandError;
 use crate::location::Place;
 use crate::peer::{self, WithoutHaul};
 use crate::progress::Screen;
 use crate::state;
 use haul_engine::{CopyJob, Event, JobError, Monitor, Placement, SftpRoute, Summary};
-use haul_net::SshTarget;
+use haul_net::{ConnectError, SshTarget};
 use std::num::NonZeroU8;
 use std::sync::{Mutex, PoisonError};
 
@@ -18,6 +19,8 @@ pub(crate) struct Reach {
     pub(crate) without_haul: WithoutHaul,
     /// Connections to a host without haul.
     pub(crate) parallel: NonZeroU8,
+    /// A host without haul gets one first.
+    pub(crate) deploy: bool,
 }
 
 /// Where the roles of a job run.
@@ -70,34 +73,63 @@ impl Hosts {
             Place::There(target) if self.lacks_haul(target) => {
                 Ok(self.run_sftp(job, route, target, monitor)?)
             }
-            Place::There(target) => self.run_agent(job, route, target, monitor),
+            Place::There(target) => {
+                let missing = match self.run_agent(job, route, target, monitor) {
+                    Err(JobError::Connection(error)) if error.lacks_haul() => error,
+                    ran => return Ok(ran?),
+                };
+                if self.reach.deploy && !matches!(missing, ConnectError::SftpOnly { .. }) {
+                    self.deploy(target, monitor)?;
+                    return Ok(self.run_agent(job, route, target, monitor)?);
+                }
+                match self.reach.without_haul {
+                    WithoutHaul::Fail => Err(missing.into()),
+                    _ => self.run_without(job, route, target, missing, monitor),
+                }
+            }
         }
     }
 
-    /// Runs `job` with the haul of the host, if it has one.
+    /// Puts haul onto a host that has none.
+    fn deploy(&self, target: &SshTarget, monitor: &dyn Monitor) -> Result<(), CommandError> {
+        let put = deploy::put(target, None, &self.screen, &|| monitor.cancelled());
+        // Ctrl-C ends ssh too, and what is seen of it first is a broken connection.
+        let put = put.map_err(|error| match monitor.cancelled() {
+            true => CommandError::interrupted(),
+            false => error,
+        })?;
+        let host = target.display();
+        let line = deploy::deployed_line(target, put);
+        let message = format!("no haul there: {}", line.trim_end());
+        monitor.event(Event::Warning { path: host.as_bytes(), message: &message });
+        Ok(())
+    }
+
+    /// Runs `job` with the haul of the host.
     fn run_agent(
         &self,
         job: &CopyJob,
         route: Route<'_>,
         target: &SshTarget,
         monitor: &dyn Monitor,
-    ) -> Result<Summary, CommandError> {
-        let ran = peer::connect(target, &self.screen).map_err(JobError::from);
-        let ran = ran.and_then(|connection| {
-            let placement = match route {
-                Route::Download(_) => Placement::Download(connection),
-                Route::Local | Route::Upload(_) => Placement::Upload(connection),
-            };
-            haul_engine::run(job, placement, monitor)
-        });
-        let missing = match ran {
-            Err(JobError::Connection(error))
-                if error.lacks_haul() && self.reach.without_haul != WithoutHaul::Fail =>
-            {
-                error
-            }
-            ran => return Ok(ran?),
+    ) -> Result<Summary, JobError> {
+        let connection = peer::connect(target, &self.screen)?;
+        let placement = match route {
+            Route::Download(_) => Placement::Download(connection),
+            Route::Local | Route::Upload(_) => Placement::Upload(connection),
         };
+        haul_engine::run(job, placement, monitor)
+    }
+
+    /// Runs `job` through the SFTP server of a host where haul is `missing`.
+    fn run_without(
+        &self,
+        job: &CopyJob,
+        route: Route<'_>,
+        target: &SshTarget,
+        missing: ConnectError,
+        monitor: &dyn Monitor,
+    ) -> Result<Summary, CommandError> {
         let connections = match self.connect(target) {
             Ok(connections) => connections,
             Err(neither) => return Err(neither_helps(missing.into(), &neither)),

@@ -43,6 +43,9 @@ pub(super) struct TransferWords {
     #[arg(long, value_name = "N", default_value = "1", hide_default_value = true)]
     #[arg(value_parser = clap::value_parser!(u8).range(1..=PARALLEL_MAX), help_heading = "Remote")]
     parallel: u8,
+    /// Put haul onto a host that has none, then go on with it
+    #[arg(long, conflicts_with_all = ["remote_haul", "transport"], help_heading = "Remote")]
+    deploy: bool,
 }
 
 /// Connections to one host, at most: OpenSSH lets ten wait for their login.
@@ -113,7 +116,7 @@ impl RemoteWords {
 
     /// How a job reaches hosts.
     pub(super) fn reach(&self) -> Reach {
-        Reach { without_haul: self.without_haul(), parallel: NonZeroU8::MIN }
+        Reach { without_haul: self.without_haul(), parallel: NonZeroU8::MIN, deploy: false }
     }
 }
 
@@ -130,7 +133,7 @@ impl TransferWords {
     /// How a job reaches hosts.
     pub(super) fn reach(&self) -> Reach {
         let parallel = NonZeroU8::new(self.parallel).unwrap_or(NonZeroU8::MIN);
-        Reach { parallel, ..self.remote.reach() }
+        Reach { parallel, deploy: self.deploy, ..self.remote.reach() }
     }
 }
 

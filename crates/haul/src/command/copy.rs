@@ -260,7 +260,11 @@ mod tests {
             follow: false,
             policy: Policy::default(),
             detail: Detail::Normal,
-            reach: Reach { without_haul: WithoutHaul::GoOn, parallel: NonZeroU8::MIN },
+            reach: Reach {
+                without_haul: WithoutHaul::GoOn,
+                parallel: NonZeroU8::MIN,
+                deploy: false,
+            },
         }
     }
 

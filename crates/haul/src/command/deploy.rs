@@ -41,7 +41,7 @@ pub(super) fn run(deploy: &Deploy) -> ExitCode {
 ///
 /// # Errors
 /// With what the user can do. What was on the host before still is.
-pub(super) fn put(
+pub(crate) fn put(
     target: &SshTarget,
     binary: Option<&Path>,
     screen: &Screen,
@@ -72,7 +72,7 @@ fn location(target: &SshTarget) -> String {
 }
 
 /// What a deployment has done, for people.
-pub(super) fn deployed_line(target: &SshTarget, deployed: Deployed) -> String {
+pub(crate) fn deployed_line(target: &SshTarget, deployed: Deployed) -> String {
     let (location, bytes) = (location(target), quantity::bytes(deployed.bytes));
     let version = env!("CARGO_PKG_VERSION");
     match deployed.change {

@@ -93,7 +93,7 @@ fn a_deployed_haul_is_private_is_found_and_goes_again() {
     let world = World::new();
     let host = Host::new(&world);
     if ["/usr/local/bin/haul", "/opt/homebrew/bin/haul"].iter().all(|p| !Path::new(p).exists()) {
-        let run = host.copy().run().expect_code(3);
+        let run = host.copy().args(["--transport", "haul"]).run().expect_code(3);
         assert!(
             run.err().contains("  hint: 'haul deploy haul-test' puts this haul there"),
             "{run}"
@@ -121,6 +121,25 @@ fn a_deployed_haul_is_private_is_found_and_goes_again() {
     assert_eq!(names_in(&host.home(".local/share")), [""; 0]);
     let run = host.deploy(&["--remove"]).run().expect_ok();
     assert_eq!(run.out(), format!("removed nothing: there is no haul-test:~/{BIN}/haul\n"));
+}
+
+#[test]
+fn a_copy_deploys_on_its_way_where_there_is_none_and_says_so() {
+    let world = World::new();
+    let host = Host::new(&world);
+    let run = host.copy().arg("--deploy").run().expect_ok();
+    let expected = format!(
+        "haul: warning: haul-test: no haul there: deployed haul 0.1.0 to haul-test:~/{BIN}/haul, "
+    );
+    let lines = said(&run);
+    assert!(lines.len() == 1 && lines[0].starts_with(&expected), "{run}");
+    assert_eq!(host.scene.read("copied"), "abc");
+    assert_eq!(host.names(), ["haul"]);
+
+    // It is found the next time, and nothing is said.
+    host.scene.file("a", "abcd");
+    let run = host.copy().arg("--deploy").run().expect_ok();
+    assert_eq!(said(&run), [""; 0], "{run}");
 }
 
 #[test]
