@@ -5,10 +5,10 @@ use std::fs;
 use std::time::Duration;
 
 use super::measure::Bench;
-use super::report::Report;
+use super::report::{LAB, Report};
 use super::tool::Tool;
-use super::workload::{Data, Direction, NO_BOUND, Workload};
-use super::{Args, Space};
+use super::workload::{Data, Direction, NO_BOUND, Through, Workload};
+use super::{Args, Space, conclude};
 use crate::Result;
 use crate::lab::{Lab, Link, Plan, Rate, Share};
 
@@ -17,7 +17,7 @@ struct Trial {
     rate_mbit: u64,
     round_trip_ms: u64,
     mtu_bytes: u16,
-    workloads: [Workload; 2],
+    workloads: [Workload; 4],
 }
 
 /// scp asks for each file by itself, several times, and waits for each answer:
@@ -34,8 +34,9 @@ const TRIALS: [Trial; 2] = [
                 data: Data::Small,
                 direction: Direction::Upload,
                 again: false,
-                against: &[(Tool::Scp, NO_BOUND), (Tool::Rsync, NO_BOUND)],
-                once: &[Tool::Scp],
+                through: Through::Haul,
+                against: &[(Tool::Rsync, NO_BOUND)],
+                once: &[],
             },
             Workload {
                 name: "lab-2000-down",
@@ -43,7 +44,28 @@ const TRIALS: [Trial; 2] = [
                 data: Data::Small,
                 direction: Direction::Download,
                 again: false,
-                against: &[(Tool::Scp, NO_BOUND), (Tool::Rsync, NO_BOUND)],
+                through: Through::Haul,
+                against: &[(Tool::Rsync, NO_BOUND)],
+                once: &[],
+            },
+            Workload {
+                name: "lab-sftp-2000-up",
+                title: "2,000 files of 16 KiB, upload through SFTP, 200 Mbit/s, 50 ms",
+                data: Data::Small,
+                direction: Direction::Upload,
+                again: false,
+                through: Through::Sftp(1),
+                against: &[(Tool::Scp, 0.02), (Tool::Rsync, 1.3)],
+                once: &[Tool::Scp],
+            },
+            Workload {
+                name: "lab-sftp-2000-down",
+                title: "2,000 files of 16 KiB, download through SFTP, 200 Mbit/s, 50 ms",
+                data: Data::Small,
+                direction: Direction::Download,
+                again: false,
+                through: Through::Sftp(1),
+                against: &[(Tool::Scp, 0.02), (Tool::Rsync, 1.3)],
                 once: &[Tool::Scp],
             },
         ],
@@ -60,6 +82,7 @@ const TRIALS: [Trial; 2] = [
                 data: Data::Part,
                 direction: Direction::Upload,
                 again: false,
+                through: Through::Haul,
                 against: &[(Tool::Scp, NO_BOUND), (Tool::Rsync, NO_BOUND)],
                 once: &[],
             },
@@ -69,7 +92,28 @@ const TRIALS: [Trial; 2] = [
                 data: Data::Part,
                 direction: Direction::Download,
                 again: false,
+                through: Through::Haul,
                 against: &[(Tool::Scp, NO_BOUND), (Tool::Rsync, NO_BOUND)],
+                once: &[],
+            },
+            Workload {
+                name: "lab-sftp-128m-up",
+                title: "one 128 MiB file, upload through SFTP (--parallel 4), 1 Gbit/s, 100 ms",
+                data: Data::Part,
+                direction: Direction::Upload,
+                again: false,
+                through: Through::Sftp(4),
+                against: &[(Tool::Scp, 0.50)],
+                once: &[],
+            },
+            Workload {
+                name: "lab-sftp-128m-down",
+                title: "one 128 MiB file, download through SFTP (--parallel 4), 1 Gbit/s, 100 ms",
+                data: Data::Part,
+                direction: Direction::Download,
+                again: false,
+                through: Through::Sftp(4),
+                against: &[(Tool::Scp, 0.50)],
                 once: &[],
             },
         ],
@@ -89,8 +133,7 @@ impl Trial {
     }
 }
 
-/// Measures and prints. There are no bounds yet, but for memory, and those are
-/// not enforced here.
+/// Measures and prints.
 pub(super) fn run(args: &Args) -> Result<()> {
     let wanted =
         |workload: &&Workload| args.only.as_deref().is_none_or(|part| workload.name.contains(part));
@@ -120,8 +163,5 @@ pub(super) fn run(args: &Args) -> Result<()> {
             report.add(workload, measured?);
         }
     }
-    if let Some(report) = report {
-        println!("{}", report.to_markdown());
-    }
-    Ok(())
+    report.map_or(Ok(()), |report| conclude(&report, args, LAB))
 }

@@ -15,7 +15,7 @@ use haul_testkit::snapshot::{Compare, Snapshot, snapshot};
 use haul_testkit::tree::{self, Made};
 
 use super::tool::{Job, Tool};
-use super::workload::{Data, Scale, Workload};
+use super::workload::{Data, Scale, Through, Workload};
 use crate::Result;
 
 /// No run takes this long. The longest, scp of 2,000 files over a link of 50 ms,
@@ -145,6 +145,7 @@ impl<'a> Bench<'a> {
             into: &into,
             is_tree: workload.data.is_tree(),
             direction: workload.direction,
+            through: workload.through,
         });
         let said = self.space.join("said");
         let log = File::create(&said)?;
@@ -179,6 +180,8 @@ impl<'a> Bench<'a> {
         if every_byte {
             // What the others keep is their own affair; haul keeps all of it.
             let rules = match tool {
+                // That protocol has whole seconds.
+                Tool::Haul if workload.through != Through::Haul => Compare::content_only(),
                 Tool::Haul => Compare::everything().ignoring_dir_mtimes(),
                 _ => Compare::content_only(),
             };

@@ -9,11 +9,28 @@ use super::Args;
 use super::machine;
 use super::measure::Measured;
 use super::question::{Question, Table};
-use super::workload::{NO_BOUND, PEAK_RSS_BYTES_MAX, Workload};
+use super::workload::{NO_BOUND, Workload};
 use crate::Result;
 
-const BEGIN: &str = "<!-- bench: begin, written by `cargo xtask bench --write` -->";
-const END: &str = "<!-- bench: end -->";
+/// The marks around the part of the page that a kind of run writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Marks {
+    begin: &'static str,
+    end: &'static str,
+}
+
+/// Around what is measured on this machine alone.
+pub(crate) const LOOPBACK: Marks = Marks {
+    begin: "<!-- bench: begin, written by `cargo xtask bench --write` -->",
+    end: "<!-- bench: end -->",
+};
+
+/// Around what is measured in the lab.
+#[cfg(target_os = "linux")]
+pub(crate) const LAB: Marks = Marks {
+    begin: "<!-- lab: begin, written by `cargo xtask bench --lab --write` -->",
+    end: "<!-- lab: end -->",
+};
 
 const NEW_PAGE: &str = "# Benchmarks\n\nhaul against the tools that people use now.\n";
 
@@ -32,6 +49,7 @@ struct Memory {
     title: &'static str,
     client_bytes: Option<u64>,
     agent_bytes: Option<u64>,
+    bound_bytes: u64,
 }
 
 /// Everything that a run showed.
@@ -79,6 +97,7 @@ impl Report {
             title: workload.title,
             client_bytes: measured.client_rss_bytes,
             agent_bytes: measured.agent_rss_bytes,
+            bound_bytes: workload.peak_rss_bytes_max(),
         });
     }
 
@@ -89,7 +108,7 @@ impl Report {
     /// How many figures are over their bounds.
     pub(crate) fn over(&self) -> usize {
         let slow = self.rows.iter().filter(|row| row.ratio > row.bound).count();
-        let large = |memory: &&Memory| memory.peak_bytes() > PEAK_RSS_BYTES_MAX;
+        let large = |memory: &&Memory| memory.peak_bytes() > memory.bound_bytes;
         let unsafe_ones: usize = self.answers.iter().map(|(_, table)| table.over).sum();
         slow + self.memory.iter().filter(large).count() + unsafe_ones
     }
@@ -149,7 +168,6 @@ impl Report {
                 if row.bound == NO_BOUND { "" } else { verdict(row.ratio <= row.bound) },
             )?;
         }
-        let bound = mib(Some(PEAK_RSS_BYTES_MAX));
         writeln!(
             out,
             "\nPeak resident memory of haul, sampled in the round that does not count.\n"
@@ -158,14 +176,15 @@ impl Report {
         writeln!(out, "|---|--:|--:|--:|---|")?;
         for memory in &self.memory {
             let (client, agent) = (mib(memory.client_bytes), mib(memory.agent_bytes));
-            let verdict = verdict(memory.peak_bytes() <= PEAK_RSS_BYTES_MAX);
+            let bound = mib(Some(memory.bound_bytes));
+            let verdict = verdict(memory.peak_bytes() <= memory.bound_bytes);
             writeln!(out, "| {} | {client} | {agent} | {bound} | {verdict} |", memory.title)?;
         }
         Ok(())
     }
 
     /// Replaces the marked section of a page, which is made if it is missing.
-    pub(crate) fn write_into(&self, page: &Path) -> Result<()> {
+    pub(crate) fn write_into(&self, page: &Path, marks: Marks) -> Result<()> {
         let old = match fs::read_to_string(page) {
             Ok(text) => text,
             Err(e) if e.kind() == ErrorKind::NotFound => NEW_PAGE.to_owned(),
@@ -174,7 +193,7 @@ impl Report {
         if let Some(dir) = page.parent() {
             fs::create_dir_all(dir)?;
         }
-        fs::write(page, replaced(&old, &self.to_markdown()))?;
+        fs::write(page, replaced(&old, &self.to_markdown(), marks))?;
         Ok(())
     }
 }
@@ -186,10 +205,10 @@ impl Memory {
 }
 
 /// The page with `section` between the marks, which are appended when missing.
-fn replaced(page: &str, section: &str) -> String {
-    let section = format!("{BEGIN}\n\n{}\n\n{END}", section.trim());
+fn replaced(page: &str, section: &str, Marks { begin, end }: Marks) -> String {
+    let section = format!("{begin}\n\n{}\n\n{end}", section.trim());
     let marked =
-        page.split_once(BEGIN).and_then(|(before, rest)| Some((before, rest.split_once(END)?.1)));
+        page.split_once(begin).and_then(|(before, rest)| Some((before, rest.split_once(end)?.1)));
     match marked {
         Some((before, after)) => format!("{before}{section}{after}"),
         None => format!("{}\n\n{section}\n", page.trim_end()),
@@ -270,7 +289,10 @@ mod tests {
         assert_eq!(slow.over(), 1);
         assert!(slow.to_markdown().contains("**over**"));
         let mut large = report();
-        large.add(&WORKLOADS[0], measured([1.0; 3], [1.0; 3], PEAK_RSS_BYTES_MAX + 1));
+        large.add(
+            &WORKLOADS[0],
+            measured([1.0; 3], [1.0; 3], WORKLOADS[0].peak_rss_bytes_max() + 1),
+        );
         assert_eq!(large.over(), 1);
     }
 
@@ -290,13 +312,13 @@ mod tests {
     fn a_page_keeps_what_is_around_the_section() {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let page = dir.path().join("docs/page.md");
-        report().write_into(&page).expect("written");
+        report().write_into(&page, LOOPBACK).expect("written");
         let first = fs::read_to_string(&page).expect("read");
         assert!(first.starts_with(NEW_PAGE) && first.contains("- kernel: Linux"));
         fs::write(&page, format!("{first}\nAfter.\n")).expect("written");
         let mut other = report();
         other.facts = vec![("kernel", "Another".to_owned())];
-        other.write_into(&page).expect("written");
+        other.write_into(&page, LOOPBACK).expect("written");
         let second = fs::read_to_string(&page).expect("read");
         assert_eq!(second, format!("{first}\nAfter.\n").replace("Linux", "Another"));
     }

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use haul_testkit::Sshd;
 
-use super::workload::Direction;
+use super::workload::{Direction, Through};
 
 /// What can copy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,6 +28,7 @@ pub(crate) struct Job<'a> {
     pub(crate) into: &'a Path,
     pub(crate) is_tree: bool,
     pub(crate) direction: Direction,
+    pub(crate) through: Through,
 }
 
 impl Tool {
@@ -60,7 +61,13 @@ impl Tool {
                 let mut haul = Command::new(job.haul);
                 haul.args(["copy", "-q"]);
                 if job.direction != Direction::Local {
-                    haul.arg("--rsh").arg(job.sshd.rsh()).arg("--remote-haul").arg(job.haul);
+                    haul.arg("--rsh").arg(job.sshd.rsh());
+                    match job.through {
+                        Through::Haul => haul.arg("--remote-haul").arg(job.haul),
+                        Through::Sftp(connections) => haul
+                            .args(["--transport", "sftp", "--parallel"])
+                            .arg(connections.to_string()),
+                    };
                 }
                 haul
             }

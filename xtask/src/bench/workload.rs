@@ -18,10 +18,21 @@ pub(crate) struct Workload {
     pub(crate) direction: Direction,
     /// The destination has the files already.
     pub(crate) again: bool,
+    /// What haul finds on the host.
+    pub(crate) through: Through,
     /// The other tools, each with the share of its time that haul may take.
     pub(crate) against: &'static [(Tool, f64)],
     /// Those of them that take so long that one round has to do.
     pub(crate) once: &'static [Tool],
+}
+
+/// What is on the host.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Through {
+    /// haul, too.
+    Haul,
+    /// Its SFTP server alone, over that many connections.
+    Sftp(u8),
 }
 
 /// In place of a bound: what is only measured.
@@ -50,8 +61,15 @@ pub(crate) enum Direction {
     Download,
 }
 
-/// Neither side may ever have more than this resident.
-pub(crate) const PEAK_RSS_BYTES_MAX: u64 = 64 << 20;
+impl Workload {
+    /// Neither side may ever have more than this resident.
+    pub(crate) fn peak_rss_bytes_max(&self) -> u64 {
+        match self.through {
+            Through::Haul => 64 << 20,
+            Through::Sftp(_) => 96 << 20,
+        }
+    }
+}
 
 pub(crate) const WORKLOADS: &[Workload] = &[
     Workload {
@@ -60,6 +78,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         data: Data::One,
         direction: Direction::Local,
         again: false,
+        through: Through::Haul,
         against: &[(Tool::Cp, 1.1)],
         once: &[],
     },
@@ -69,6 +88,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         data: Data::Many,
         direction: Direction::Local,
         again: false,
+        through: Through::Haul,
         against: &[(Tool::Cp, 0.75)],
         once: &[],
     },
@@ -78,6 +98,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         data: Data::One,
         direction: Direction::Upload,
         again: false,
+        through: Through::Haul,
         against: &[(Tool::Scp, 0.70)],
         once: &[],
     },
@@ -87,6 +108,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         data: Data::One,
         direction: Direction::Download,
         again: false,
+        through: Through::Haul,
         against: &[(Tool::Scp, 0.70)],
         once: &[],
     },
@@ -96,6 +118,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         data: Data::Many,
         direction: Direction::Upload,
         again: false,
+        through: Through::Haul,
         against: &[(Tool::Scp, 0.30), (Tool::Tar, 0.85)],
         once: &[],
     },
@@ -105,6 +128,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         data: Data::Many,
         direction: Direction::Download,
         again: false,
+        through: Through::Haul,
         against: &[(Tool::Scp, 0.30), (Tool::Tar, 0.85)],
         once: &[],
     },
@@ -114,6 +138,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         data: Data::Mixed,
         direction: Direction::Upload,
         again: false,
+        through: Through::Haul,
         against: &[(Tool::Rsync, 0.70)],
         once: &[],
     },
@@ -123,7 +148,48 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         data: Data::Mixed,
         direction: Direction::Upload,
         again: true,
+        through: Through::Haul,
         against: &[(Tool::Rsync, 0.88)],
+        once: &[],
+    },
+    Workload {
+        name: "sftp-up-1g",
+        title: "one 1 GiB file, upload through SFTP",
+        data: Data::One,
+        direction: Direction::Upload,
+        again: false,
+        through: Through::Sftp(1),
+        against: &[(Tool::Scp, 0.70)],
+        once: &[],
+    },
+    Workload {
+        name: "sftp-down-1g",
+        title: "one 1 GiB file, download through SFTP",
+        data: Data::One,
+        direction: Direction::Download,
+        again: false,
+        through: Through::Sftp(1),
+        against: &[(Tool::Scp, 0.70)],
+        once: &[],
+    },
+    Workload {
+        name: "sftp-up-10k",
+        title: "10,000 files of 64 KiB, upload through SFTP",
+        data: Data::Many,
+        direction: Direction::Upload,
+        again: false,
+        through: Through::Sftp(1),
+        against: &[(Tool::Scp, 0.40)],
+        once: &[],
+    },
+    Workload {
+        name: "sftp-down-10k",
+        title: "10,000 files of 64 KiB, download through SFTP",
+        data: Data::Many,
+        direction: Direction::Download,
+        again: false,
+        through: Through::Sftp(1),
+        against: &[(Tool::Scp, 0.40)],
         once: &[],
     },
 ];
