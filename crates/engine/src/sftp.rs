@@ -38,6 +38,8 @@ pub struct SftpRoute {
     /// The directory on this machine where the journals of uploads are kept. It
     /// must be the user's own. Without one, uploads are not continued.
     pub journals: Option<PathBuf>,
+    /// How long the server may be silent while it is asked, if not ten minutes.
+    pub silence_max: Option<Duration>,
 }
 
 /// Which of the roles works on the host's tree.
@@ -56,10 +58,11 @@ pub(crate) fn run(
     let peer = route.connections.first().map(|one| one.closer.peer().to_owned());
     let peer = peer.unwrap_or_default();
     let mut sessions = Vec::with_capacity(route.connections.len());
-    let options = match far {
+    let mut options = match far {
         Far::Source => Options::default(),
         Far::Destination => Options { bytes_max: UPLOAD_BYTES_MAX, ..Options::default() },
     };
+    options.silence_max = route.silence_max.unwrap_or(options.silence_max);
     for connection in route.connections {
         sessions.push(Session::start(connection, options)?);
     }

@@ -181,7 +181,7 @@ impl Hosts {
             Route::Upload(_) if !job.policy.dry_run && job.check.is_none() => state::journals(),
             _ => None,
         };
-        let route_there = SftpRoute { connections, journals };
+        let route_there = SftpRoute { connections, journals, silence_max: None };
         let placement = match route {
             Route::Download(_) => Placement::SftpDownload(route_there),
             Route::Local | Route::Upload(_) => Placement::SftpUpload(route_there),

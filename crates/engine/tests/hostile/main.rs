@@ -20,5 +20,6 @@ mod races;
 mod receiver;
 mod requests;
 mod resuming;
+mod sftp;
 #[path = "../parts/watch.rs"]
 mod watch;

@@ -1,0 +1,275 @@
+//! SFTP servers that are odd, go away, or lie: a job over one ends soon, does
+//! what it says, and no half file has its name.
+
+use crate::place::Place;
+use crate::watch::Watch;
+use haul_engine::{CopyJob, JobError, Placement, SftpRoute, Summary};
+use haul_model::Policy;
+use haul_net::Connection;
+use haul_testkit::snapshot::FileFacts;
+use haul_testkit::{Compare, Fault, OddSftp, Oddities, assert_same_with, snapshot, tree};
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::PathBuf;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+/// How long a job may take, however the server behaves.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long a server may be silent in these tests.
+const SILENCE_MAX: Duration = Duration::from_millis(250);
+
+/// Requests of a job at which a server misbehaves, at most.
+const FAULTS: usize = 10;
+
+/// Which of the roles is at the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Up,
+    Down,
+}
+
+const WAYS: [Way; 2] = [Way::Up, Way::Down];
+
+fn a_tree(place: &Place) {
+    tree::many(place.source("tree"), 12, 900, 2, 1).expect("made");
+    tree::random_file(place.source("tree/middle"), 700 << 10, 2).expect("made");
+    fs::create_dir(place.source("tree/hollow")).expect("made");
+    symlink("middle", place.source("tree/link")).expect("linked");
+}
+
+struct Ran {
+    result: Result<Summary, JobError>,
+    /// Requests that the server has seen.
+    requests: usize,
+    watch: Watch,
+}
+
+/// Copies the tree `tree` through the server.
+fn run(place: &Place, way: Way, odd: &Oddities, policy: Policy) -> Ran {
+    let bytes = |path: PathBuf| path.into_os_string().into_encoded_bytes();
+    let job = CopyJob {
+        sources: vec![bytes(place.source("tree"))],
+        dest: bytes(place.dest("")),
+        recursive: true,
+        policy,
+        ..CopyJob::default()
+    };
+    let dir = place.source("");
+    let (server, from, to) = OddSftp::serve(&dir, odd.clone()).expect("served");
+    let connections = vec![Connection::from_parts(from, to)];
+    let journals = Some(place.outside("journals"));
+    let route = SftpRoute { connections, journals, silence_max: Some(SILENCE_MAX) };
+    let placement = match way {
+        Way::Up => Placement::SftpUpload(route),
+        Way::Down => Placement::SftpDownload(route),
+    };
+    let (done, ended) = mpsc::channel();
+    thread::spawn(move || {
+        let watch = Watch::default();
+        let result = haul_engine::run(&job, placement, &watch);
+        let _ = done.send((result, watch));
+    });
+    let (result, watch) = match ended.recv_timeout(PATIENCE) {
+        Ok(ended) => ended,
+        Err(error) => panic!("{way:?} {odd:?}: no end, {error}"),
+    };
+    Ran { result, requests: server.requests(), watch }
+}
+
+/// A place with the tree to be copied, and room for journals.
+fn place() -> Place {
+    let place = Place::new();
+    fs::create_dir(place.outside("journals")).expect("made");
+    a_tree(&place);
+    place
+}
+
+fn rules() -> Compare {
+    const SECOND_NS: i128 = 1_000_000_000;
+    Compare::everything().keeping_mtimes_as(|mtime_ns| mtime_ns / SECOND_NS * SECOND_NS)
+}
+
+/// The tree is there, as far as the server can set times: links keep their own.
+#[track_caller]
+fn check_copy(place: &Place) {
+    let [source, copy] = [place.source("tree"), place.dest("tree")];
+    for path in ["link"] {
+        let [a, b] = [&source, &copy].map(|dir| fs::read_link(dir.join(path)).expect("a link"));
+        assert_eq!(a, b);
+        fs::remove_file(copy.join(path)).expect("removed");
+    }
+    let without_link = |dir: &PathBuf| snapshot(dir).expect("read");
+    let (source, copy) = (without_link(&source), without_link(&copy));
+    let differences = source.differences(&copy, rules().ignoring_dir_mtimes());
+    let left: Vec<_> = differences.iter().filter(|one| one.path != b"link").collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+/// Whatever has a name of the source is whole.
+#[track_caller]
+fn check_whole(place: &Place, what: &str) {
+    if !place.has("tree") {
+        return;
+    }
+    let source = snapshot(place.source("tree")).expect("read");
+    let copy = snapshot(place.dest("tree")).expect("read");
+    let facts = |file: &FileFacts| (file.size, file.digest);
+    for (path, file) in copy.files() {
+        let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
+        if name.starts_with(b".haul-") {
+            continue;
+        }
+        let found = source.files().find(|(of, _)| *of == path);
+        let (_, whole) = found.unwrap_or_else(|| panic!("{what}: {}", path.escape_ascii()));
+        assert_eq!(facts(whole), facts(file), "{what}: {}", path.escape_ascii());
+    }
+}
+
+#[test]
+fn servers_that_differ_as_they_may_get_and_give_the_same() {
+    let plain = Oddities::default;
+    let limits = vec!["limits@openssh.com", "posix-rename@openssh.com", "fsync@openssh.com"];
+    for (name, odd) in [
+        ("plain", plain()),
+        ("reversed", Oddities { reversed: true, ..plain() }),
+        ("short reads", Oddities { short_reads: true, ..plain() }),
+        ("nothing else", Oddities { extensions: Vec::new(), ..plain() }),
+        ("renames over", Oddities { extensions: Vec::new(), renames_over: true, ..plain() }),
+        (
+            "tiny",
+            Oddities {
+                chunk_max: 1000,
+                extensions: limits,
+                reversed: true,
+                short_reads: true,
+                ..plain()
+            },
+        ),
+    ] {
+        for way in WAYS {
+            for policy in
+                [Policy::default(), Policy { sync: true, verify: true, ..Policy::default() }]
+            {
+                let place = place();
+                let ran = run(&place, way, &odd, policy);
+                let summary = ran.result.unwrap_or_else(|error| panic!("{name} {way:?}: {error}"));
+                let figures = (summary.copied, summary.failed);
+                assert_eq!(figures, (14, 0), "{name} {way:?}: {:?}", ran.watch.outcomes());
+                check_whole(&place, name);
+                // Again: all is there, and then all is replaced.
+                let again = run(&place, way, &odd, policy).result.expect("it runs");
+                assert_eq!((again.copied, again.failed), (0, 0), "{name} {way:?}: {again:?}");
+                let conflict = haul_model::Conflict::ReplaceAll;
+                let again = run(&place, way, &odd, Policy { conflict, ..policy });
+                let again = again.result.expect("it runs");
+                // A link that points there already is left as it is.
+                assert_eq!((again.copied, again.failed), (13, 0), "{name} {way:?}: {again:?}");
+                check_copy(&place);
+            }
+        }
+    }
+}
+
+/// Runs jobs over servers that misbehave once, at different requests.
+fn misbehave(ways: &[Way], faults: &[Fault], policy: Policy) {
+    thread::scope(|scope| {
+        for &way in ways {
+            scope.spawn(move || misbehave_one_way(way, faults, policy));
+        }
+    });
+}
+
+fn misbehave_one_way(way: Way, faults: &[Fault], policy: Policy) {
+    let plain = Oddities::default();
+    let most = run(&place(), way, &plain, policy).requests;
+    for &fault in faults {
+        for number in 0..FAULTS {
+            let after = most * number / FAULTS;
+            let odd = Oddities { fault: Some((after, fault)), ..Oddities::default() };
+            let place = place();
+            let ran = run(&place, way, &odd, policy);
+            let what = format!("{way:?} {fault:?} at {after} of {most}");
+            check_whole(&place, &what);
+            let lies = matches!(fault, Fault::Pretend | Fault::Garble);
+            match ran.result {
+                Ok(summary) if summary.failed == 0 && !lies => {
+                    // Nothing that matters was lost.
+                    assert!(place.has("tree"), "{what}: {summary:?}");
+                    let told = !ran.watch.warnings().is_empty();
+                    let is_all = tree::count(place.dest("tree")).expect("counted").files == 13;
+                    assert!(is_all, "{what} {told}: {summary:?}");
+                }
+                Ok(_) => {}
+                Err(error) => {
+                    let text = error.to_string();
+                    assert!(!text.is_empty() && !text.contains('\x1b'), "{what}: {text}");
+                    assert!(!matches!(error, JobError::Interrupted), "{what}: {text}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn servers_that_break_the_protocol_end_the_job() {
+    let faults = [
+        Fault::Claim(u32::MAX),
+        Fault::Claim(4),
+        Fault::ForeignId,
+        Fault::Twice,
+        Fault::WrongKind,
+        Fault::UnknownType,
+        Fault::EmptySuccess,
+        Fault::TooMuch,
+        Fault::Nothing,
+    ];
+    misbehave(&WAYS, &faults, Policy::default());
+}
+
+#[test]
+fn servers_that_go_away_end_the_job() {
+    misbehave(&WAYS, &[Fault::Die, Fault::DieInAnswer], Policy::default());
+}
+
+#[test]
+fn servers_that_fall_silent_end_the_job() {
+    misbehave(&WAYS, &[Fault::Stall], Policy::default());
+}
+
+#[test]
+fn servers_that_refuse_cost_what_they_refuse() {
+    misbehave(&WAYS, &[Fault::Refuse, Fault::Deny], Policy::default());
+}
+
+#[test]
+fn what_a_server_only_pretends_to_have_written_is_found_by_verifying() {
+    let policy = Policy { verify: true, ..Policy::default() };
+    misbehave(&[Way::Up], &[Fault::Pretend, Fault::Garble], policy);
+}
+
+#[test]
+fn a_large_file_whose_server_dies_is_completed_by_the_next_job() {
+    for way in WAYS {
+        let place = place();
+        fs::remove_dir_all(place.source("tree")).expect("removed");
+        fs::create_dir(place.source("tree")).expect("made");
+        tree::random_file(place.source("tree/large"), (65 << 20) + 7, 9).expect("made");
+        let chunk_max = 200 << 10;
+        let extensions = vec!["limits@openssh.com", "posix-rename@openssh.com"];
+        let plain = Oddities { chunk_max, extensions, ..Oddities::default() };
+        let dying = Oddities { fault: Some((150, Fault::Die)), ..plain.clone() };
+        let ran = run(&place, way, &dying, Policy::default());
+        assert!(matches!(ran.result, Err(JobError::Connection(_))), "{way:?}: {:?}", ran.result);
+        assert!(!place.has("tree/large"), "{way:?}");
+        let summary = run(&place, way, &plain, Policy::default()).result.expect("it runs");
+        // Without fsync at the server, all that it confirmed is gone on with.
+        assert!(summary.resumed > 0, "{way:?}: {summary:?}");
+        let [source, copy] = [place.source("tree"), place.dest("tree")];
+        let [source, copy] = [source, copy].map(|path| snapshot(path).expect("read"));
+        assert_same_with(&source, &copy, rules().ignoring_dir_mtimes());
+        assert_eq!(fs::read_dir(place.outside("journals")).expect("read").count(), 0);
+    }
+}
