@@ -5,6 +5,8 @@ mod common;
 
 mod copying;
 mod killed;
+mod memory;
+
 mod requests;
 mod resuming;
 mod trouble;
