@@ -204,11 +204,12 @@ pub(crate) fn blocks(
     let len = done.len() as u64 * BLOCK_LEN;
     let order = Mutex::new(Order { done, len, waiting: BTreeMap::new(), moved });
     let recorded = Condvar::new();
+    let ahead_max = AHEAD_MAX.max(stage.lanes().unwrap_or(0) as u64 + 2);
     // Waits until block `index` is not too far ahead; `false` if the copy ends.
     // Whoever has the block that is recorded next never waits.
     let may_begin = |index: u64| {
         let mut order = lock(&order);
-        while index >= order.done.len() as u64 + AHEAD_MAX {
+        while index >= order.done.len() as u64 + ahead_max {
             if control.stopped() || next.load(Ordering::Relaxed) >= NOTHING_LEFT {
                 return false;
             }
@@ -242,7 +243,11 @@ pub(crate) fn blocks(
             recorded.notify_all();
         }
     };
-    with_helpers(&next, (crate::workers::workers() - 1).min(HELPERS_MAX), copy_blocks)?;
+    let helpers = match stage.lanes() {
+        Some(lanes) => lanes - 1,
+        None => (crate::workers::workers() - 1).min(HELPERS_MAX),
+    };
+    with_helpers(&next, helpers, copy_blocks)?;
     let order = order.into_inner().unwrap_or_else(PoisonError::into_inner);
     Ok((order.len, ContentHash::of_blocks(&order.done, size)))
 }

@@ -57,15 +57,17 @@ pub(crate) fn run(
 ) -> Result<Summary, JobError> {
     let peer = route.connections.first().map(|one| one.closer.peer().to_owned());
     let peer = peer.unwrap_or_default();
-    let mut sessions = Vec::with_capacity(route.connections.len());
     let mut options = match far {
         Far::Source => Options::default(),
         Far::Destination => Options { bytes_max: UPLOAD_BYTES_MAX, ..Options::default() },
     };
     options.silence_max = route.silence_max.unwrap_or(options.silence_max);
-    for connection in route.connections {
-        sessions.push(Session::start(connection, options)?);
-    }
+    let sessions = std::thread::scope(|scope| {
+        let begin = |connection| scope.spawn(move || Session::start(connection, options));
+        let begun: Vec<_> = route.connections.into_iter().map(begin).collect();
+        let started = begun.into_iter().map(|one| one.join());
+        started.map(|one| one.expect("a panic here is a bug")).collect::<Result<Vec<_>, _>>()
+    })?;
     let lost = Lost::new(&peer);
     let clients = sessions.iter().map(|session| session.client().clone()).collect();
     let journals = route.journals.and_then(|path| Dir::open(&path).ok()).map(Arc::new);

@@ -78,6 +78,8 @@ pub(crate) struct Receiver<'a> {
     /// The destination is on a host that is asked for each thing: what takes a
     /// round trip is left to the workers.
     is_far: bool,
+    /// Ways there that the content of one file can take at the same time.
+    lanes: usize,
     /// One of the sides keeps times in whole seconds.
     whole_seconds: bool,
 }
@@ -125,6 +127,7 @@ impl<'a> Receiver<'a> {
         tasks: Tasks,
     ) -> io::Result<Arc<Self>> {
         let is_far = destination.root.remote().is_some();
+        let lanes = destination.root.remote().map_or(1, |dir| dir.lanes());
         let whole_seconds = tasks.has_small();
         let root = DirNode::root(destination.root, None, &Arc::new(OpenDirs::default()))?;
         let state = if destination.absent { DirState::Absent } else { DirState::Open(root) };
@@ -151,6 +154,7 @@ impl<'a> Receiver<'a> {
             done: AtomicBool::new(false),
             tasks: Mutex::new(Some(tasks)),
             is_far,
+            lanes,
             whole_seconds,
         }))
     }

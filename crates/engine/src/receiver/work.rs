@@ -200,7 +200,10 @@ fn copy_file(
     let as_listed = (seal.size, seal.mtime) == (pending.entry.size(), pending.entry.mtime);
     let by_blocks = as_listed && !source.is_mostly_holes();
     let there = pending.resumed * BLOCK_LEN;
-    let (stage, copied) = match (resumed, receiver.resumable(&pending.entry)) {
+    let is_resumable = receiver.resumable(&pending.entry).is_some();
+    let in_lanes = !is_resumable && receiver.lanes > 1 && seal.size > 2 * BLOCK_LEN;
+    let has_blocks = is_resumable || in_lanes;
+    let (stage, copied) = match (resumed, has_blocks) {
         (Some((stage, _)), _) if !as_listed => {
             stage.discard();
             return Err(changed());
@@ -217,13 +220,17 @@ fn copy_file(
                 (stage, copied.map(|(len, whole)| (len, Some(whole))))
             }
         },
-        (None, Some(_)) if by_blocks => match pending.shared(receiver, &*source)? {
+        (None, true) if by_blocks => match pending.shared(receiver, &*source)? {
             Some(stage) => {
                 count(seal.size);
                 (stage, Ok((seal.size, None)))
             }
             None => {
                 let stage = pending.stage_for(receiver)?;
+                if in_lanes {
+                    let set = stage.set_len(seal.size);
+                    set.map_err(|error| destination("write", &error))?;
+                }
                 let copied =
                     copy::blocks(&*source, &*stage, Vec::new(), receiver.control, &mut count);
                 (stage, copied.map(|(len, whole)| (len, Some(whole))))
@@ -342,7 +349,7 @@ impl Pending {
         receiver: &Receiver<'_>,
         source: &dyn SourceFile,
     ) -> Result<Option<Box<dyn StagedFile>>, Fault> {
-        if receiver.policy.verify {
+        if receiver.policy.verify || receiver.is_far || source.local().is_none() {
             return Ok(None);
         }
         let stage = self.stage()?;

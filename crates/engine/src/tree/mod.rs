@@ -293,6 +293,12 @@ pub(crate) trait StagedFile: Send + Sync {
         None
     }
 
+    /// How many blocks can be on their way into it at the same time, where that is
+    /// not for this machine to choose. With one it is written in order.
+    fn lanes(&self) -> Option<usize> {
+        None
+    }
+
     /// Cuts or extends the file; what is added is a hole.
     fn set_len(&self, len: u64) -> io::Result<()>;
 

@@ -96,11 +96,9 @@ fn rules() -> Compare {
 #[track_caller]
 fn check_copy(place: &Place) {
     let [source, copy] = [place.source("tree"), place.dest("tree")];
-    for path in ["link"] {
-        let [a, b] = [&source, &copy].map(|dir| fs::read_link(dir.join(path)).expect("a link"));
-        assert_eq!(a, b);
-        fs::remove_file(copy.join(path)).expect("removed");
-    }
+    let [a, b] = [&source, &copy].map(|dir| fs::read_link(dir.join("link")).expect("a link"));
+    assert_eq!(a, b);
+    fs::remove_file(copy.join("link")).expect("removed");
     let without_link = |dir: &PathBuf| snapshot(dir).expect("read");
     let (source, copy) = (without_link(&source), without_link(&copy));
     let differences = source.differences(&copy, rules().ignoring_dir_mtimes());

@@ -108,6 +108,25 @@ impl SftpHost {
         &self.clients
     }
 
+    /// Asks in all sessions, at the same time.
+    pub(crate) fn in_all<T: Send>(
+        &self,
+        ask: impl Fn(&Client) -> Result<T, SftpError> + Sync,
+    ) -> io::Result<Vec<T>> {
+        let (first, others) = (self.client(), &self.clients[1..]);
+        std::thread::scope(|scope| {
+            let ask = &ask;
+            let others = others.iter().map(|client| scope.spawn(move || ask(client)));
+            let others: Vec<_> = others.collect();
+            let mut answers = vec![self.io(ask(first))?];
+            for other in others {
+                let answer = other.join().expect("a panic here is a bug and ends the job");
+                answers.push(self.io(answer)?);
+            }
+            Ok(answers)
+        })
+    }
+
     /// What tells the directory at `path` from all others, of this host and
     /// others.
     pub(crate) fn place(&self, path: &[u8]) -> Vec<u8> {

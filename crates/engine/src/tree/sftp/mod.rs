@@ -17,12 +17,12 @@ use super::{
 };
 use crate::dirs::lock;
 use crate::words;
-use haul_model::{BlockHash, FileId, MAX_NAME_LEN, Name, Timestamp};
+use haul_model::{BLOCK_LEN, BlockHash, FileId, MAX_NAME_LEN, Name, Timestamp};
 use haul_sftp::{Attrs, DirEntry, Extension, FileType, Later, SftpError, StatusCode, Times};
 use haul_store::{Placement, Publication, SourceId, StaleStages, private_name};
 use source::SftpSource;
 use stage::SftpStage;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -97,6 +97,8 @@ struct Known {
     dirs: HashMap<Name, Attrs>,
     /// At a destination: all that was there when it was first asked.
     there: Option<Arc<There>>,
+    /// At a source: files that are worth all sessions.
+    large: HashSet<Name>,
     /// How many names were asked about.
     asked: usize,
     /// Directories that this job makes.
@@ -134,6 +136,11 @@ impl SftpDir {
     pub(crate) fn path_of(&self, name: &[u8]) -> Vec<u8> {
         let slash: &[u8] = if self.path.ends_with(b"/") { b"" } else { b"/" };
         [&*self.path, slash, name].concat()
+    }
+
+    /// Sessions that the content of a large file goes through.
+    pub(crate) fn lanes(&self) -> usize {
+        self.host.clients().len()
     }
 
     /// What is in it. Directories that are found are listed ahead: a walk, or
@@ -209,8 +216,22 @@ impl SftpDir {
         let attrs = if follow { client.stat(&path) } else { client.lstat(&path) };
         match attrs {
             Err(error) if error.status() == Some(StatusCode::NoSuchFile) => Ok(None),
-            attrs => self.host.io(attrs).map(Some),
+            attrs => {
+                let attrs = self.host.io(attrs)?;
+                if self.is_worth_all(&attrs) {
+                    lock(&self.known).large.insert(name.clone());
+                }
+                Ok(Some(attrs))
+            }
         }
+    }
+
+    /// Whether a file is large enough to be read through several sessions.
+    fn is_worth_all(&self, attrs: &Attrs) -> bool {
+        !self.is_destination
+            && self.lanes() > 1
+            && attrs.file_type() == Some(FileType::File)
+            && attrs.size.is_some_and(|size| size > 2 * BLOCK_LEN)
     }
 
     fn meta(&self, name: &[u8], attrs: &Attrs) -> io::Result<Meta> {
@@ -247,6 +268,9 @@ impl TreeDir for SftpDir {
             let kind = attrs.file_type();
             if kind == Some(FileType::Dir) && !self.is_destination {
                 known.dirs.insert(name.clone(), attrs);
+            }
+            if self.is_worth_all(&attrs) {
+                known.large.insert(name.clone());
             }
             let meta =
                 if is_whole(&attrs) { self.meta(name.as_bytes(), &attrs).ok() } else { None };
@@ -310,7 +334,8 @@ impl TreeDir for SftpDir {
 
     fn open_file(&self, name: &Name, _follow: bool) -> io::Result<Box<dyn SourceFile>> {
         let path = self.path_of(name.as_bytes());
-        Ok(Box::new(SftpSource::open(&self.host, &path)?))
+        let large = lock(&self.known).large.remove(name);
+        Ok(Box::new(SftpSource::open(&self.host, &path, large)?))
     }
 
     fn make_dir(&self, name: &Name, mode: u32) -> io::Result<()> {

@@ -4,7 +4,7 @@ use super::{SftpHost, meta_of};
 use crate::budget::Share;
 use crate::tree::{ContentStream, MetaKind, Seal, SourceFile};
 use haul_model::BLOCK_LEN;
-use haul_sftp::{Attrs, Chunk, OpenFlags, RangeReader, RemoteFile};
+use haul_sftp::{Attrs, Chunk, Client, OpenFlags, RangeReader, RemoteFile};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
@@ -23,19 +23,24 @@ pub(super) struct SftpSource {
 }
 
 impl SftpSource {
-    pub(super) fn open(host: &Arc<SftpHost>, path: &[u8]) -> io::Result<Self> {
-        let file = host.io(host.client().open(path, OpenFlags::Read, None))?;
-        let seal = seal_of(&host.io(file.attrs())?)?;
-        let mut files = vec![file];
-        // What has few blocks gains nothing from more sessions.
-        let sessions = usize::try_from(seal.size / BLOCK_LEN).unwrap_or(usize::MAX).max(1);
-        for client in host.clients().iter().take(sessions).skip(1) {
-            let file = host.io(client.open(path, OpenFlags::Read, None))?;
-            if seal_of(&host.io(file.attrs())?)? != seal {
+    /// Opens the file at `path`; in all sessions if it is `large`.
+    pub(super) fn open(host: &Arc<SftpHost>, path: &[u8], large: bool) -> io::Result<Self> {
+        let open = |client: &Client| {
+            let file = client.open(path, OpenFlags::Read, None)?;
+            Ok((file.attrs()?, file))
+        };
+        let opened = match large {
+            true => host.in_all(open)?,
+            false => vec![host.io(open(host.client()))?],
+        };
+        let mut seals = opened.iter().map(|(attrs, _)| seal_of(attrs));
+        let seal = seals.next().unwrap_or(Err(io::ErrorKind::NotFound.into()))?;
+        for other in seals {
+            if other? != seal {
                 return Err(io::Error::other("it changes while it is opened"));
             }
-            files.push(file);
         }
+        let files = opened.into_iter().map(|(_, file)| file).collect();
         Ok(Self { host: Arc::clone(host), files, seal })
     }
 }

@@ -12,7 +12,7 @@ use crate::dirs::lock;
 use crate::tree::{ContentStream, KEPT_MODE, SealedFile, StagedFile};
 use haul_model::{BLOCK_LEN, BlockHash, Name, Timestamp};
 use haul_sftp::{
-    Attrs, Extension, FileType, OpenFlags, RangeWriter, RemoteFile, SftpError, StatusCode,
+    Attrs, Client, Extension, FileType, OpenFlags, RangeWriter, RemoteFile, SftpError, StatusCode,
 };
 use haul_store::{
     Pace, Placement, Publication, RemoteJournal, RemoteNames, SourceId, Verified, private_name,
@@ -113,31 +113,34 @@ impl SftpStage {
         let (mut journal, mut blocks) =
             RemoteJournal::open(journals, &names, source, keeps_durable)?;
         let path = join(dir, names.stage.as_bytes());
-        let there = match Open::existing(host, dir, path.clone()) {
-            Ok(open) => Some(open),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(error) => return Err(error),
+        let there = match blocks.is_empty() {
+            true => None,
+            false => Open::existing(host, dir, path.clone())?,
         };
         let mut open = match there {
             Some(open) if open.has_last(&blocks, source)? => open,
             there => {
-                blocks.clear();
-                journal.restart(source)?;
-                if let Some(there) = there {
-                    // It may be another's, from another machine, or damaged.
-                    drop(there);
-                    host.io(host.client().remove_file(&path))?;
+                if !blocks.is_empty() {
+                    blocks.clear();
+                    journal.restart(source)?;
                 }
+                // Damaged, or another's: it goes.
+                drop(there);
                 check_room(host, dir, source.size)?;
-                Open::create(host, dir, path)?
+                Open::create(host, dir, path.clone()).or_else(|error| {
+                    // What nothing is known of has the name.
+                    let gone = host.client().remove_file(&path);
+                    gone.map_err(|_| error)?;
+                    Open::create(host, dir, path)
+                })?
             }
         };
         open.keep = true;
         // What lies beyond the last block on record is not known to be right.
-        let known = blocks.len() as u64 * BLOCK_LEN;
-        for len in [known, source.size] {
-            host.io(open.files[0].set_attrs(Attrs { size: Some(len), ..Attrs::default() }))?;
+        if !blocks.is_empty() {
+            open.cut(blocks.len() as u64 * BLOCK_LEN)?;
         }
+        open.cut(source.size)?;
         let (sent, pace, checked_at) = (VecDeque::new(), Pace::default(), Instant::now());
         let record = Record { journal, sent, pace, checked_at, keeps_durable };
         Ok((Self::of(open, Some(record)), blocks))
@@ -210,8 +213,13 @@ impl StagedFile for SftpStage {
 
     fn set_len(&self, len: u64) -> io::Result<()> {
         self.drain()?;
-        let attrs = Attrs { size: Some(len), ..Attrs::default() };
-        self.open.host.io(self.open.files[0].set_attrs(attrs))
+        self.open.cut(len)
+    }
+
+    /// One session is kept busy by one thread, and there are servers before a
+    /// store of objects that can't take a file in another order.
+    fn lanes(&self) -> Option<usize> {
+        Some(self.writers.len())
     }
 
     fn local(&self) -> Option<&File> {
@@ -332,9 +340,13 @@ impl Open {
     }
 
     /// What an earlier copy has left; it may have its final mode already.
-    fn existing(host: &Arc<SftpHost>, dir: &[u8], path: Vec<u8>) -> io::Result<Self> {
+    fn existing(host: &Arc<SftpHost>, dir: &[u8], path: Vec<u8>) -> io::Result<Option<Self>> {
         let client = host.client();
-        let is_file = host.io(client.lstat(&path))?.file_type() == Some(FileType::File);
+        let attrs = match client.lstat(&path) {
+            Err(error) if error.status() == Some(StatusCode::NoSuchFile) => return Ok(None),
+            attrs => host.io(attrs)?,
+        };
+        let is_file = attrs.file_type() == Some(FileType::File);
         if !is_file {
             return Err(io::Error::other(
                 "what stands in the place of an interrupted copy is no file",
@@ -347,7 +359,13 @@ impl Open {
             }
             opened => opened,
         };
-        Self::in_all_sessions(host, dir, path, host.io(first)?)
+        Self::in_all_sessions(host, dir, path, host.io(first)?).map(Some)
+    }
+
+    /// Cuts or extends it.
+    fn cut(&self, len: u64) -> io::Result<()> {
+        let attrs = Attrs { size: Some(len), ..Attrs::default() };
+        self.host.io(self.files[0].set_attrs(attrs))
     }
 
     fn in_all_sessions(
@@ -359,17 +377,18 @@ impl Open {
         let (host, dir) = (Arc::clone(host), dir.to_vec());
         let mut open =
             Self { host, dir, path, files: vec![first], keep: false, is_published: false };
-        for client in &open.host.clients()[1..] {
-            let file = open.host.io(client.open(&open.path, OpenFlags::Write, None))?;
-            open.files.push(file);
+        if open.host.clients().len() > 1 {
+            // The first is open, and is so once more for a moment.
+            open.files =
+                open.host.in_all(|client| client.open(&open.path, OpenFlags::Write, None))?;
         }
         Ok(open)
     }
 
     /// The same file in each session, for reading: a handle is for one of both.
     fn for_reading(&self) -> io::Result<Vec<RemoteFile>> {
-        let clients = self.host.clients().iter();
-        clients.map(|one| self.host.io(one.open(&self.path, OpenFlags::Read, None))).collect()
+        let open = |client: &Client| client.open(&self.path, OpenFlags::Read, None);
+        self.host.in_all(open)
     }
 
     /// Whether the last of `blocks` is what the server has there, in a file that
