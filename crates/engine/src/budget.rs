@@ -3,6 +3,10 @@
 
 use crate::dirs::lock;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+/// How often who waits looks whether to go on with that.
+const STOP_POLL: Duration = Duration::from_millis(50);
 
 /// Bytes that are handed out and come back.
 pub(crate) struct Budget {
@@ -32,6 +36,24 @@ impl Budget {
         Share { budget: Arc::clone(self), len }
     }
 
+    /// As [`Self::take`], until `stopped`: then `None`.
+    pub(crate) fn take_unless(
+        self: &Arc<Self>,
+        len: usize,
+        stopped: impl Fn() -> bool,
+    ) -> Option<Share> {
+        let mut free = lock(&self.free);
+        while *free < len {
+            if stopped() {
+                return None;
+            }
+            let waited = self.freed.wait_timeout(free, STOP_POLL);
+            free = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        *free -= len;
+        Some(Share { budget: Arc::clone(self), len })
+    }
+
     /// `len` bytes, if they are free now.
     pub(crate) fn try_take(self: &Arc<Self>, len: usize) -> Option<Share> {
         let mut free = lock(&self.free);
@@ -50,7 +72,7 @@ impl Drop for Share {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     #[test]
     fn who_waits_gets_what_others_give_back() {
@@ -66,5 +88,21 @@ mod tests {
             drop((first, second));
         });
         assert!(budget.try_take(10).is_some());
+    }
+
+    #[test]
+    fn who_waits_for_what_never_comes_back_leaves_when_the_job_ends() {
+        let budget = Budget::new(10);
+        let _kept = budget.take(7);
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let stopped = || stop.load(Ordering::Relaxed);
+            let waiter = scope.spawn(|| budget.take_unless(10, stopped).is_none());
+            std::thread::sleep(Duration::from_millis(20));
+            assert!(!waiter.is_finished(), "it took what was not there");
+            stop.store(true, Ordering::Relaxed);
+            assert!(waiter.join().unwrap());
+        });
+        assert!(budget.take_unless(3, || true).is_some(), "what is free is given in any case");
     }
 }

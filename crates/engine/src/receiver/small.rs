@@ -48,14 +48,25 @@ pub(crate) fn run_puts(
     while !receiver.control.stopped() {
         while let Ok(file) = files.try_recv() {
             uploads.begin(&file);
+            // More may come without end: what is done is told meanwhile.
+            while let Some((index, result)) = uploads.puts.take_done() {
+                uploads.end(index, result);
+            }
         }
         match uploads.puts.next_done() {
             Some((index, result)) => uploads.end(index, result),
             None => match files.recv() {
                 Ok(file) => uploads.begin(&file),
-                Err(_) => return,
+                Err(_) => break,
             },
         }
+    }
+    let has_stages = uploads.puts.pending() > 0;
+    drop(uploads);
+    if has_stages {
+        // A server answers in order: what is on its way there is removed then. If
+        // the session ends before, the stages stay.
+        let _ = client.lstat(b".");
     }
 }
 
@@ -184,7 +195,10 @@ pub(crate) fn run_gets(
     while !receiver.control.stopped() {
         while let Some(file) = next.take().or_else(|| files.try_recv().ok()) {
             next = downloads.begin(file);
-            if next.is_some() {
+            while let Some((index, result)) = downloads.gets.take_done() {
+                downloads.end(index, result);
+            }
+            if next.is_some() || receiver.control.stopped() {
                 break;
             }
         }
@@ -207,7 +221,8 @@ struct Downloads<'r, 'a> {
 }
 
 impl Downloads<'_, '_> {
-    /// Asks for a file; gives it back if there is no room for it now.
+    /// Asks for a file; gives it back if there is no room for it now. Leaves it
+    /// if the job ends while it waits for room.
     fn begin(&mut self, file: SourceHandle) -> Option<SourceHandle> {
         let dir = match file.dir.handle() {
             Ok(dir) => dir,
@@ -222,8 +237,9 @@ impl Downloads<'_, '_> {
         let share = match self.host.small.try_take(len) {
             Some(share) => share,
             None if self.gets.pending() > 0 => return Some(file),
-            // Nothing here stands in the way of those who have it.
-            None => self.host.small.take(len),
+            // Nothing here stands in the way of those who have it. When the job
+            // ends early nobody takes what they have: it does not come back.
+            None => self.host.small.take_unless(len, || self.receiver.control.stopped())?,
         };
         let path = remote.path_of(file.name.as_bytes());
         // One byte of what is empty: it may not tell how long it is.

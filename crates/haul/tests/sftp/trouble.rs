@@ -1,7 +1,7 @@
 //! Copies through a host's SFTP server that can't be done, or not to the end.
 
 use crate::common::*;
-use crate::{copy, strays};
+use crate::{copy, strays, summary};
 use haul_testkit::proc::{self, Signal};
 use haul_testkit::{Mount, tree};
 use std::fs;
@@ -152,5 +152,27 @@ fn a_host_that_dies_is_told_and_the_next_run_completes() {
         }
         let rules = crate::rules().ignoring_dir_mtimes();
         haul_testkit::assert_same_with(&scene.snapshot("tree"), &scene.snapshot("to/tree"), rules);
+    });
+}
+
+/// Files that fill what may be on its way at a time several times over.
+const MANY: u64 = 3_000;
+
+#[test]
+fn small_files_are_told_as_they_are_done_and_ctrl_c_leaves_none_half_there() {
+    each_remote_way(|scene| {
+        tree::many(scene.path("tree"), MANY, 2_000, 7, 4).expect("made");
+        scene.mkdir("to");
+        let home = scene.mkdir("home");
+        let haul = || copy(scene, &["-r", "--json"], &["tree"], "to/").home(&home);
+        let running = haul().spawn().expect("it starts");
+        let arrived = || tree::count(scene.path("to")).map_or(0, |made| made.files);
+        assert!(running.until(SOON, || arrived() >= MANY / 2), "it does not come to the half");
+        running.signal(Signal::INT);
+        let run = running.wait().expect("it ends").expect_code(130);
+        assert_eq!(strays(&scene.path("to")), [""; 0].map(std::path::PathBuf::from), "{run}");
+        let (told, there) = (summary(&run)["copied"].as_u64().unwrap_or(0), arrived());
+        // Those that were on their way last are not waited for.
+        assert!(told <= there && told * 3 >= there, "{told} of {there}");
     });
 }

@@ -119,6 +119,12 @@ impl<C: AsRef<[u8]>> Puts<C> {
         self.finished.pop_front()
     }
 
+    /// As [`Self::next_done`], but of those that are done already: it waits for
+    /// none.
+    pub fn take_done(&mut self) -> Option<(u64, Result<(), SftpError>)> {
+        self.finished.pop_front()
+    }
+
     /// Waits for one answer, and does what is next for its file.
     fn step(&mut self) {
         // Each file has something asked for.
