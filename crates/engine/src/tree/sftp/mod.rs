@@ -339,19 +339,13 @@ impl TreeDir for SftpDir {
     }
 
     fn make_dir(&self, name: &Name, mode: u32) -> io::Result<()> {
-        let is_listed = !self.is_around || lock(&self.known).there.is_some();
-        if is_listed && self.attrs_of(name)?.is_some() {
+        // There are servers to which making what is there already is no error.
+        if self.attrs_of(name)?.is_some() {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
         self.ready()?;
         let path = self.path_of(name.as_bytes());
         let made = self.host.client().make_dir_later(&path, mode);
-        if !is_listed && let Err(error) = made.wait() {
-            // The protocol has no word for a name that is taken.
-            let is_taken = error.status().is_some() && self.ask(name, false)?.is_some();
-            let taken = || io::ErrorKind::AlreadyExists.into();
-            return if is_taken { Err(taken()) } else { self.host.io(Err(error)) };
-        }
         lock(&self.known).made.insert(name.clone(), made);
         Ok(())
     }
