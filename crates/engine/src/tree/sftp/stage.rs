@@ -32,9 +32,10 @@ const PRIVATE_MODE: u32 = 0o600;
 
 /// A file that is being written.
 pub(super) struct SftpStage {
-    open: Open,
-    /// One for each session; blocks take turns.
+    /// One for each session; blocks take turns. They are dropped before the files
+    /// that they write to, so that those are closed then.
     writers: Vec<Mutex<RangeWriter>>,
+    open: Open,
     record: Option<Mutex<Record>>,
 }
 
@@ -44,7 +45,7 @@ struct Open {
     host: Arc<SftpHost>,
     dir: Vec<u8>,
     path: Vec<u8>,
-    /// The same file in each session.
+    /// The same file in each session, until it is closed.
     files: Vec<RemoteFile>,
     keep: bool,
     is_published: bool,
@@ -181,11 +182,13 @@ impl SftpStage {
         let open = record.journal.blocks() - record.journal.committed();
         let Pace { blocks, every } = record.pace;
         let due = open >= blocks && record.checked_at.elapsed() >= every;
+        // What is closed was whole, and only its name is missing.
+        let Some(file) = self.open.files.first() else { return Ok(()) };
         if record.keeps_durable && open > 0 && (due || at_once) {
             let claimed = record.journal.claim();
             // Each session's server has a file of its own open: what one wrote,
             // the other makes durable, for it is the same file.
-            self.open.host.io(self.open.files[0].sync())?;
+            self.open.host.io(file.sync())?;
             record.journal.commit(&claimed)?;
             record.checked_at = Instant::now();
         }
@@ -253,6 +256,13 @@ impl StagedFile for SftpStage {
 }
 
 impl SftpStage {
+    /// Closes the file in each session.
+    fn close(&mut self) -> io::Result<()> {
+        self.writers.clear();
+        let Open { host, dir, files, .. } = &mut self.open;
+        std::mem::take(files).into_iter().try_for_each(|file| host.wrote(dir, file.close()))
+    }
+
     fn give_up(&mut self) {
         self.open.keep = false;
         if let Some(record) = &self.record {
@@ -321,6 +331,11 @@ impl SealedFile for SftpSealed {
 
     fn publish(self: Box<Self>, name: &Name, placement: Placement) -> io::Result<Publication> {
         let mut stage = self.stage;
+        // Some servers say only now that a write has failed, or end it only now.
+        if let Err(error) = stage.close() {
+            stage.give_up();
+            return Err(error);
+        }
         let open = &mut stage.open;
         let path = join(&open.dir, name.as_bytes());
         let publication = open.host.publish(&open.path, &path, placement)?;
@@ -413,6 +428,8 @@ impl Open {
 
 impl Drop for Open {
     fn drop(&mut self) {
+        // There are servers that make anew what is closed after its removal.
+        self.files.clear();
         if !self.keep && !self.is_published {
             // In a session that has ended it stays, and so do others.
             let _ = self.host.client().remove_file(&self.path);
