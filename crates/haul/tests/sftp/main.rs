@@ -6,6 +6,7 @@ mod common;
 mod copying;
 mod killed;
 mod memory;
+mod rclone;
 
 mod requests;
 mod resuming;
