@@ -95,8 +95,8 @@ mod tests {
         let budget = Budget::new(10);
         let _kept = budget.take(7);
         let stop = AtomicBool::new(false);
+        let stopped = || stop.load(Ordering::Relaxed);
         std::thread::scope(|scope| {
-            let stopped = || stop.load(Ordering::Relaxed);
             let waiter = scope.spawn(|| budget.take_unless(10, stopped).is_none());
             std::thread::sleep(Duration::from_millis(20));
             assert!(!waiter.is_finished(), "it took what was not there");

@@ -11,6 +11,7 @@ use crate::tree::{LocalTree, Tree};
 use crate::{CopyJob, Event, JobError, Monitor, Summary};
 use haul_net::Connection;
 use haul_sftp::{Client, Extension, Options, Session, SessionError};
+use haul_store::Journals;
 use haul_sys::{Access, Dir, confine};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -70,7 +71,7 @@ pub(crate) fn run(
     })?;
     let lost = Lost::new(&peer);
     let clients = sessions.iter().map(|session| session.client().clone()).collect();
-    let journals = route.journals.and_then(|path| Dir::open(&path).ok()).map(Arc::new);
+    let journals = route.journals.and_then(|path| Dir::open(&path).and_then(Journals::open).ok());
     let host = SftpHost::new(clients, &lost, journals);
     let result = run_with(job, far, &host, &lost, monitor);
     drop(host);

@@ -17,6 +17,6 @@ pub use leftover::{Cleaned, Fate, Leftover, Leftovers};
 pub use pace::Pace;
 pub use partial::{RESUME_LEN_MIN, StaleStages, remove_leftovers};
 pub use private::{is_private, private_name};
-pub use remote::{Claimed, RemoteJournal, RemoteNames};
+pub use remote::{Claimed, Journals, RemoteJournal, RemoteNames};
 pub use stage::{Placement, Publication, Sealed, Stage, remove_unpublished};
 pub use verified::{Mismatch, Verified};

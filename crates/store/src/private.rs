@@ -51,6 +51,14 @@ impl Names {
         Self::from_stem(&format!("{}{}", Self::prefix(name), &source[..HALF_LEN]))
     }
 
+    /// The same for a stage that only one `keeper` of journals knows of.
+    pub(crate) fn of_keeper(name: &Name, source: &SourceId, keeper: &[u8]) -> Self {
+        let stem = Self::of(name, source).part;
+        let both = [stem.as_bytes(), keeper].concat();
+        let half = name_half(&both);
+        Self::from_stem(&format!("{}{half}", Self::prefix(name)))
+    }
+
     /// What the private names of every source under `name` begin with.
     pub(crate) fn prefix(name: &Name) -> String {
         format!("{START}{}-", name_half(name.as_bytes()))

@@ -14,6 +14,7 @@ use haul_model::{BlockHash, Name};
 use haul_sys::Dir;
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 /// The names under which a large file is on its way.
@@ -28,9 +29,51 @@ pub struct RemoteNames {
 impl RemoteNames {
     /// For the file `name` in the directory that `place` stands for: a text that
     /// tells it from every other directory of every host.
-    pub fn of(place: &[u8], name: &Name, source: &SourceId) -> Self {
-        let stage = Names::of(name, source).part;
+    ///
+    /// Whoever has other journals, on this machine or another, has another stage:
+    /// nobody here could know that it is being written.
+    pub fn of(journals: &Journals, place: &[u8], name: &Name, source: &SourceId) -> Self {
+        let stage = Names::of_keeper(name, source, &journals.id).part;
         Self { journal: format!("{}{stage}{END}", start_of(place)), stage }
+    }
+}
+
+/// A directory of journals on this machine.
+#[derive(Debug)]
+pub struct Journals {
+    dir: Arc<Dir>,
+    /// Tells it from all others.
+    id: [u8; ID_LEN],
+}
+
+/// Length of the id of a directory of journals, in bytes.
+const ID_LEN: usize = 16;
+
+/// Where the id is kept.
+const ID_NAME: &str = "id";
+
+impl Journals {
+    /// Those in `dir`, which gets its id if it has none.
+    ///
+    /// # Errors
+    /// Those of reading and writing the id.
+    pub fn open(dir: Dir) -> io::Result<Self> {
+        let file = lock_journal(&dir, ID_NAME, LOCK_WAIT_MAX)?;
+        let mut id = [0; ID_LEN];
+        match file.read_exact_at(&mut id, 0) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                id = fresh_id();
+                file.write_all_at(&id, 0)?;
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(Self { dir: Arc::new(dir), id })
+    }
+
+    /// The directory.
+    pub fn dir(&self) -> &Arc<Dir> {
+        &self.dir
     }
 }
 
@@ -187,7 +230,7 @@ impl Drop for RemoteJournal {
     }
 }
 
-fn fresh_id() -> [u8; 16] {
+fn fresh_id() -> [u8; ID_LEN] {
     let name = private_name();
     let digits = name.as_bytes();
     digits[digits.len() - 16..].try_into().expect("it ends with 16 digits")
@@ -198,12 +241,17 @@ mod tests {
     use super::*;
     use haul_model::{BLOCK_LEN, Timestamp};
 
+    fn journals(temp: &tempfile::TempDir) -> Journals {
+        Journals::open(Dir::open(temp.path()).unwrap()).unwrap()
+    }
+
     fn place() -> (tempfile::TempDir, Arc<Dir>, RemoteNames, SourceId) {
         let temp = tempfile::tempdir().unwrap();
-        let dir = Arc::new(Dir::open(temp.path()).unwrap());
+        let journals = journals(&temp);
+        let dir = Arc::clone(journals.dir());
         let mtime = Timestamp { secs: 7, nanos: 0 };
         let source = SourceId { size: 100 << 20, mtime, inode: 3 };
-        let names = RemoteNames::of(b"host:/dir", &Name::new(b"big").unwrap(), &source);
+        let names = RemoteNames::of(&journals, b"host:/dir", &Name::new(b"big").unwrap(), &source);
         (temp, dir, names, source)
     }
 
@@ -244,29 +292,35 @@ mod tests {
         journal.append(block(0)).unwrap();
         journal.forget();
         drop(journal);
-        assert_eq!(std::fs::read_dir(temp.path()).unwrap().count(), 0);
+        assert_eq!(std::fs::read_dir(temp.path()).unwrap().count(), 1, "more than the id");
     }
 
     #[test]
     fn what_other_sources_of_a_name_have_left_is_removed_and_no_more() {
         let (temp, dir, names, source) = place();
         let (name, other) = (Name::new(b"big").unwrap(), SourceId { size: 1, ..source });
+        let journals = journals(&temp);
         let begin = |names: &RemoteNames| {
             let (mut journal, _) = RemoteJournal::open(&dir, names, &source, false).unwrap();
             journal.append(block(0)).unwrap();
             journal
         };
         drop(begin(&names));
-        drop(begin(&RemoteNames::of(b"host:/other", &name, &source)));
-        drop(begin(&RemoteNames::of(b"host:/dir", &Name::new(b"small").unwrap(), &source)));
-        let _busy = begin(&RemoteNames::of(b"host:/dir", &name, &other));
+        drop(begin(&RemoteNames::of(&journals, b"host:/other", &name, &source)));
+        drop(begin(&RemoteNames::of(
+            &journals,
+            b"host:/dir",
+            &Name::new(b"small").unwrap(),
+            &source,
+        )));
+        let _busy = begin(&RemoteNames::of(&journals, b"host:/dir", &name, &other));
         let all = RemoteJournal::all(&dir);
         assert_eq!(all.len(), 4);
         let mut removed = Vec::new();
         let remove = |stage: &str| removed.push(stage.to_owned());
         RemoteJournal::remove_stale(&dir, &all, b"host:/dir", &name, remove);
         assert_eq!(removed, [names.stage]);
-        assert_eq!(std::fs::read_dir(temp.path()).unwrap().count(), 3);
+        assert_eq!(std::fs::read_dir(temp.path()).unwrap().count(), 4);
     }
 
     #[test]
@@ -279,9 +333,22 @@ mod tests {
 
     #[test]
     fn another_place_has_another_journal() {
-        let (_temp, _dir, names, source) = place();
-        let other = RemoteNames::of(b"host:/other", &Name::new(b"big").unwrap(), &source);
+        let (temp, _dir, names, source) = place();
+        let name = Name::new(b"big").unwrap();
+        let other = RemoteNames::of(&journals(&temp), b"host:/other", &name, &source);
         assert_eq!(names.stage, other.stage);
         assert_ne!(names.journal, other.journal);
+    }
+
+    #[test]
+    fn whoever_has_other_journals_has_another_stage() {
+        let (temp, _dir, names, source) = place();
+        let name = Name::new(b"big").unwrap();
+        let again = RemoteNames::of(&journals(&temp), b"host:/dir", &name, &source);
+        assert_eq!(names, again);
+        let elsewhere = tempfile::tempdir().unwrap();
+        let other = RemoteNames::of(&journals(&elsewhere), b"host:/dir", &name, &source);
+        assert_ne!(names.stage, other.stage);
+        assert!(crate::is_private(&Name::new(other.stage.as_bytes()).unwrap()));
     }
 }

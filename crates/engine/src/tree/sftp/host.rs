@@ -4,8 +4,7 @@ use crate::JobError;
 use crate::budget::Budget;
 use haul_model::{ContentHash, FileId};
 use haul_sftp::{Client, Extension, FsStats, Lister, SessionError, SftpError, StatusCode};
-use haul_store::{Placement, Publication};
-use haul_sys::Dir;
+use haul_store::{Journals, Placement, Publication};
 use std::io;
 use std::sync::{Arc, OnceLock};
 
@@ -73,7 +72,7 @@ pub(crate) struct SftpHost {
     /// Content of small files on its way from the host.
     pub(crate) small: Arc<Budget>,
     /// Where the journals of uploads are kept on this machine.
-    pub(crate) journals: Option<Arc<Dir>>,
+    pub(crate) journals: Option<Journals>,
     /// Those that earlier jobs have left, once that was looked at.
     pub(crate) left: OnceLock<Vec<String>>,
 }
@@ -83,7 +82,7 @@ impl SftpHost {
     pub(crate) fn new(
         clients: Vec<Client>,
         lost: &Arc<Lost>,
-        journals: Option<Arc<Dir>>,
+        journals: Option<Journals>,
     ) -> Arc<Self> {
         debug_assert!(!clients.is_empty(), "nobody to ask");
         Arc::new(Self {

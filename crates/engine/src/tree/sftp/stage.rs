@@ -15,8 +15,10 @@ use haul_sftp::{
     Attrs, Client, Extension, FileType, OpenFlags, RangeWriter, RemoteFile, SftpError, StatusCode,
 };
 use haul_store::{
-    Pace, Placement, Publication, RemoteJournal, RemoteNames, SourceId, Verified, private_name,
+    Journals, Pace, Placement, Publication, RemoteJournal, RemoteNames, SourceId, Verified,
+    private_name,
 };
+use haul_sys::Dir;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
@@ -61,31 +63,37 @@ struct Record {
     keeps_durable: bool,
 }
 
-fn names(host: &SftpHost, dir: &[u8], name: &Name, source: &SourceId) -> RemoteNames {
-    RemoteNames::of(&host.place(dir), name, source)
+/// Where the journal of a copy is, and what it and the stage are called.
+fn journal_of<'h>(
+    host: &'h SftpHost,
+    dir: &[u8],
+    name: &Name,
+    source: &SourceId,
+) -> Option<(&'h Arc<Dir>, RemoteNames)> {
+    let journals = host.journals.as_ref()?;
+    Some((journals.dir(), RemoteNames::of(journals, &host.place(dir), name, source)))
 }
 
 /// Whether an earlier copy has left something to continue.
 pub(super) fn can_resume(host: &SftpHost, dir: &[u8], name: &Name, source: &SourceId) -> bool {
-    let names = names(host, dir, name, source);
-    host.journals.as_ref().is_some_and(|journals| RemoteJournal::exists(journals, &names))
+    journal_of(host, dir, name, source)
+        .is_some_and(|(journals, names)| RemoteJournal::exists(journals, &names))
 }
 
 /// Removes what an earlier copy has left.
 pub(super) fn remove_leftovers(host: &SftpHost, dir: &[u8], name: &Name, source: &SourceId) {
-    if can_resume(host, dir, name, source) {
-        let names = names(host, dir, name, source);
+    if let Some((journals, names)) = journal_of(host, dir, name, source)
+        && RemoteJournal::exists(journals, &names)
+    {
         // What is not there any more is gone as it should be.
         let _ = host.client().remove_file(&join(dir, names.stage.as_bytes()));
-        if let Some(journals) = &host.journals {
-            RemoteJournal::remove(journals, &names);
-        }
+        RemoteJournal::remove(journals, &names);
     }
 }
 
 /// Removes what earlier copies of other sources have left of `name`.
 pub(super) fn remove_stale(host: &SftpHost, dir: &[u8], name: &Name) {
-    let Some(journals) = &host.journals else { return };
+    let Some(journals) = host.journals.as_ref().map(Journals::dir) else { return };
     let all = host.left.get_or_init(|| RemoteJournal::all(journals));
     RemoteJournal::remove_stale(journals, all, &host.place(dir), name, |stage| {
         // What is not there any more is gone as it should be.
@@ -108,8 +116,8 @@ impl SftpStage {
         name: &Name,
         source: &SourceId,
     ) -> io::Result<(Self, Vec<BlockHash>)> {
-        let journals = host.journals.as_ref().ok_or(io::ErrorKind::Unsupported)?;
-        let names = names(host, dir, name, source);
+        let (journals, names) =
+            journal_of(host, dir, name, source).ok_or(io::ErrorKind::Unsupported)?;
         let keeps_durable = host.client().has(Extension::Fsync);
         let (mut journal, mut blocks) =
             RemoteJournal::open(journals, &names, source, keeps_durable)?;
@@ -260,7 +268,14 @@ impl SftpStage {
     fn close(&mut self) -> io::Result<()> {
         self.writers.clear();
         let Open { host, dir, files, .. } = &mut self.open;
-        std::mem::take(files).into_iter().try_for_each(|file| host.wrote(dir, file.close()))
+        let files = std::mem::take(files);
+        std::thread::scope(|scope| {
+            let close = |file: RemoteFile| scope.spawn(move || file.close());
+            let closing: Vec<_> = files.into_iter().map(close).collect();
+            let closed = closing.into_iter().map(|file| file.join());
+            let mut closed = closed.map(|file| file.expect("a panic here is a bug"));
+            closed.try_for_each(|closed| host.wrote(dir, closed))
+        })
     }
 
     fn give_up(&mut self) {
