@@ -121,10 +121,11 @@ impl Uploads<'_, '_> {
         content.truncate(read);
         check_unchanged(&*source)?;
         let DirState::Open(node) = &pending.dir.state else { return Err(super::parent_fault()) };
-        let dir = node.handle().and_then(|dir| dir.ready().map(|()| dir));
-        let dir = dir.map_err(|error| {
+        let dir = node.handle().map_err(|error| {
             Fault::from_io(Side::Destination, "create a file in the directory", &error)
         })?;
+        // What is wrong is told of the directory.
+        dir.ready().map_err(|_| super::parent_fault())?;
         let remote = dir.remote().expect("files are put where the destination is far");
         pending.entry.kind = Kind::File { size: seal.size };
         let policy = &self.receiver.policy;

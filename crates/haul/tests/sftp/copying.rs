@@ -238,3 +238,19 @@ fn a_check_finds_what_differs_and_what_is_too_much() {
         assert_same_with(&before, &scene.snapshot("to"), haul_testkit::Compare::everything());
     });
 }
+
+#[test]
+fn two_copies_of_the_same_tree_at_once_make_each_directory_together() {
+    each_remote_way(|scene| {
+        tree::many(scene.path("tree"), 300, 100, 150, 4).expect("made");
+        scene.mkdir("to");
+        let home = scene.mkdir("home");
+        let haul = || copy(scene, &["-r"], &["tree"], "to/").home(&home);
+        let both = [haul(), haul()].map(|haul| haul.spawn().expect("it starts"));
+        for running in both {
+            running.wait().expect("it ends").expect_ok();
+        }
+        let rules = rules().ignoring_dir_mtimes();
+        assert_same_with(&scene.snapshot("tree"), &scene.snapshot("to/tree"), rules);
+    });
+}

@@ -83,6 +83,8 @@ pub(crate) struct SftpDir {
     attrs: Option<Attrs>,
     /// It was made by this job, and this is how that goes.
     made: Option<Later>,
+    /// What came of that, if it was refused: whether somebody else has made it.
+    made_by_others: OnceLock<bool>,
     is_destination: bool,
     /// It was not made or listed by the job: others than those of the job are in
     /// it.
@@ -129,7 +131,18 @@ impl SftpDir {
         };
         let host = Arc::clone(host);
         let known = Mutex::new(known);
-        Arc::new(Self { host, path, id, attrs, made, is_destination, is_around, known })
+        let made_by_others = OnceLock::new();
+        Arc::new(Self {
+            host,
+            path,
+            id,
+            attrs,
+            made,
+            made_by_others,
+            is_destination,
+            is_around,
+            known,
+        })
     }
 
     /// The path of `name` in it.
@@ -238,6 +251,16 @@ impl SftpDir {
         let mut meta = meta_of(attrs)?;
         meta.id = Some(self.host.id_of(&self.path_of(name)));
         Ok(meta)
+    }
+
+    /// Whether the server refuses to make it since another copy, which runs at the
+    /// same time, was first. The protocol has no word for a name that is taken.
+    fn was_made_by_others(&self, error: &SftpError) -> bool {
+        if error.status() != Some(StatusCode::Failure) {
+            return false;
+        }
+        let there = self.host.client().lstat(&self.path);
+        there.is_ok_and(|attrs| attrs.file_type() == Some(FileType::Dir))
     }
 
     /// Gives a link that was made under a private name its own.
@@ -497,14 +520,13 @@ impl TreeDir for SftpDir {
     }
 
     fn ready(&self) -> io::Result<()> {
-        match &self.made {
-            None => Ok(()),
-            Some(made) => {
-                let above = self.path.rsplitn(2, |&byte| byte == b'/').nth(1);
-                let above = above.filter(|above| !above.is_empty());
-                self.host.wrote(above.unwrap_or(b"/"), made.wait())
-            }
+        let Some(Err(error)) = self.made.as_ref().map(Later::wait) else { return Ok(()) };
+        if *self.made_by_others.get_or_init(|| self.was_made_by_others(&error)) {
+            return Ok(());
         }
+        let above = self.path.rsplitn(2, |&byte| byte == b'/').nth(1);
+        let above = above.filter(|above| !above.is_empty());
+        self.host.wrote(above.unwrap_or(b"/"), Err(error))
     }
 }
 
