@@ -15,7 +15,7 @@ use std::time::Duration;
 const BLOCK: u64 = 4 << 20;
 
 /// A file that is large enough to be continued; its last block is a short one.
-const LEN: u64 = 128 * (1 << 20) + 4321;
+const LEN: u64 = 96 * (1 << 20) + 4321;
 
 /// How long a copy may take until it has done something.
 pub(crate) const SOON: Duration = Duration::from_secs(20);
@@ -232,7 +232,7 @@ fn no_resume_leaves_nothing() {
 #[test]
 fn a_disk_that_was_full_is_gone_on_with() {
     each_remote_way(|scene| {
-        let Some(small) = Mount::tmpfs(200 << 20) else { return };
+        let Some(small) = Mount::tmpfs(150 << 20) else { return };
         tree::random_file(scene.path("big"), LEN, 7).expect("a file");
         scene.symlink(small.path(), "to");
         // There is room when it begins, and somebody takes it.
