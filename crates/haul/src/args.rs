@@ -137,7 +137,8 @@ const COPY_HELP: &str = "\
 
 {usage-heading} {usage}
 
-SOURCE and DEST are a path, [user@]host:path, or ssh://[user@]host[:port]/path.
+SOURCE and DEST are a path, [user@]host:path, or ssh://[user@]host[:port]/path;
+sftp:// means a host's SFTP server, which serves also where haul is not found.
 ./a:b is a path here. A relative path on a host starts in the home directory.
 A DEST that is a directory, or ends in \"/\", receives the sources under their
 names; else it is the new name.
@@ -187,7 +188,8 @@ words with \"check\" find no difference. (A directory is compared with DEST
 itself if DEST does not hold one of its name and has no \"/\" at its end: the
 copy has made it.) Compared are kind, size, modification
 time and permission bits, of links where they point, and with --content the
-BLAKE3 hashes of files: each side hashes its own, no content is sent. In
+BLAKE3 hashes of files: each side hashes its own, and no content is sent but
+from a host without haul. In
 directories that both sides have, what only DEST has is shown as extra.
 
 Examples:
