@@ -59,7 +59,7 @@ pub(super) fn run(check: &Check) -> ExitCode {
         Detail::Quiet => {}
         Detail::Json => report.json(&Line::CheckSummary(figures.json(started.elapsed(), code))),
         Detail::Normal | Detail::Verbose => {
-            report.print(figures.line(started.elapsed()).as_bytes());
+            report.print(figures.line(started.elapsed(), error.is_none()).as_bytes());
         }
     }
     finish(report, code)
@@ -118,8 +118,8 @@ impl Figures {
         CheckSummaryLine { same, different, missing, extra, special, failed, seconds, exit_code }
     }
 
-    /// The line at the end.
-    fn line(&self, time: Duration) -> String {
+    /// The line at the end; `to_the_end` says whether all was compared.
+    fn line(&self, time: Duration, to_the_end: bool) -> String {
         let [different, missing, extra] = self.found;
         let mut parts: Vec<String> =
             [(different, "different"), (missing, "missing"), (extra, "extra")]
@@ -127,7 +127,9 @@ impl Figures {
                 .filter(|(n, _)| *n > 0)
                 .map(|(n, word)| format!("{word} {}", quantity::count(n)))
                 .collect();
-        if parts.is_empty() {
+        if !to_the_end {
+            parts.push("not all was compared".to_owned());
+        } else if parts.is_empty() {
             parts.push("no difference".to_owned());
         }
         let mut line = format!("{} in {}", parts.join(", "), quantity::duration(time));
@@ -149,12 +151,16 @@ mod tests {
 
     #[test]
     fn the_last_line_leaves_out_what_is_zero() {
-        let line = |found, failed| {
-            Figures { same: 1005, found, special: 0, failed }.line(Duration::from_millis(410))
+        let line = |found, failed, to_the_end| {
+            let figures = Figures { same: 1005, found, special: 0, failed };
+            figures.line(Duration::from_millis(410), to_the_end)
         };
-        insta::assert_snapshot!(line([0; 3], 0) + &line([3, 0, 2], 1), @r"
+        let lines = line([0; 3], 0, true) + &line([3, 0, 2], 1, true);
+        insta::assert_snapshot!(lines + &line([0; 3], 0, false) + &line([0, 1, 0], 0, false), @r"
         no difference in 0.41 s; same 1,005
         different 3, extra 2 in 0.41 s; same 1,005; failed 1
+        not all was compared in 0.41 s; same 1,005
+        missing 1, not all was compared in 0.41 s; same 1,005
         ");
     }
 }

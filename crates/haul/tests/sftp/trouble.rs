@@ -176,3 +176,15 @@ fn small_files_are_told_as_they_are_done_and_ctrl_c_leaves_none_half_there() {
         assert!(told <= there && told * 3 >= there, "{told} of {there}");
     });
 }
+
+#[test]
+fn a_name_that_the_host_does_not_take_is_told_as_too_long() {
+    each_remote_way(|scene| {
+        scene.file("a", "abc");
+        let dest = format!("{}/", "n".repeat(300));
+        let run = copy(scene, &[], &["a"], &dest).run();
+        let run = run.expect_code(4);
+        assert!(!run.err().contains("understand"), "{run}");
+        assert!(run.err().contains("long"), "{run}");
+    });
+}

@@ -2,7 +2,7 @@
 
 use crate::JobError;
 use crate::budget::Budget;
-use haul_model::{ContentHash, FileId};
+use haul_model::{ContentHash, FileId, MAX_NAME_LEN};
 use haul_sftp::{Client, Extension, FsStats, Lister, SessionError, SftpError, StatusCode};
 use haul_store::{Journals, Placement, Publication};
 use std::io;
@@ -23,8 +23,14 @@ const LISTERS: usize = 8;
 const FULL_LEN: u64 = 1 << 20;
 
 /// The shortest path, in bytes, that some system finds too long. OpenSSH's server
-/// then says that it did not understand the request.
+/// then says that it did not understand the request, and the same of a name that
+/// is too long.
 const LONG_PATH_LEN: usize = 1024;
+
+/// Whether some system finds `path` or a name in it too long.
+fn is_long(path: &[u8]) -> bool {
+    path.len() >= LONG_PATH_LEN || path.split(|byte| *byte == b'/').any(|n| n.len() > MAX_NAME_LEN)
+}
 
 /// Why the session with a host ended before its time. Whoever meets it first puts
 /// it down; nothing else can be asked then, and no file is at fault.
@@ -216,7 +222,7 @@ impl SftpHost {
     pub(crate) fn io<T>(&self, result: Result<T, SftpError>) -> io::Result<T> {
         result.map_err(|error| {
             self.look_at(&error);
-            if error.status() == Some(StatusCode::BadMessage) && error.path.len() >= LONG_PATH_LEN {
+            if error.status() == Some(StatusCode::BadMessage) && is_long(error.path.as_bytes()) {
                 let message = "the path is longer than the host takes";
                 return io::Error::new(io::ErrorKind::InvalidFilename, message);
             }
