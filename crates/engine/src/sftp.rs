@@ -196,7 +196,9 @@ fn conclude(
         }
         Ok(summary) => {
             // Everything is in its place: how a connection closes is no matter.
-            sessions.for_each(|session| drop(session.finish()));
+            std::thread::scope(|scope| {
+                sessions.for_each(|session| drop(scope.spawn(move || session.finish())));
+            });
             Ok(summary)
         }
         Err(error) => Err(error),

@@ -137,9 +137,15 @@ impl Hosts {
         let host = target.display();
         monitor.event(Event::Warning {
             path: host.as_bytes(),
-            message: &format!(
-                "no haul there: going on through SFTP; \"haul deploy {host}\" makes it faster"
-            ),
+            message: &match missing {
+                // No program can be started there.
+                ConnectError::SftpOnly { .. } => {
+                    "it allows SFTP alone: going on through that".into()
+                }
+                _ => format!(
+                    "no haul there: going on through SFTP; \"haul deploy {host}\" makes it faster"
+                ),
+            },
         });
         self.lacking.lock().unwrap_or_else(PoisonError::into_inner).push(target.clone());
         match self.go_through(job, route, connections, monitor) {

@@ -7,8 +7,10 @@ pub use range_reader::{Chunk, RangeReader};
 pub use range_writer::RangeWriter;
 
 use crate::Client;
-use crate::codec::{Attrs, Request};
-use crate::error::SftpError;
+use crate::client::succeeded;
+use crate::codec::{Answer, Attrs, Request};
+use crate::error::{Cause, SftpError};
+use crate::session::Payload;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -50,6 +52,31 @@ impl RemoteFile {
     /// Sets what `attrs` has; a size cuts or extends the file.
     pub fn set_attrs(&self, attrs: Attrs) -> Result<()> {
         self.done(&Request::Fsetstat { handle: self.handle(), attrs })
+    }
+
+    /// Sets what `attrs` has and looks what it is then, in one round trip: a server
+    /// does in order what concerns one file (section 6.1 of the draft).
+    pub fn set_and_look(&self, attrs: Attrs) -> Result<Attrs> {
+        let handle = self.handle();
+        let requests = [Request::Fsetstat { handle, attrs }, Request::Fstat { handle }];
+        let mut port = self.client().port();
+        for (request, tag) in requests.iter().zip(0..) {
+            let sent = port.send(tag, request, Payload::NONE);
+            sent.map_err(|error| SftpError::new(request, self.path(), error))?;
+        }
+        let mut found = Attrs::default();
+        while let Some((tag, answer)) = port.next() {
+            let answer = answer.map_err(Cause::from).and_then(succeeded);
+            match answer {
+                Ok(Answer::Attrs(attrs)) => found = attrs,
+                Ok(_) => {}
+                Err(cause) => {
+                    let request = &requests[usize::from(tag > 0)];
+                    return Err(SftpError::new(request, self.path(), cause));
+                }
+            }
+        }
+        Ok(found)
     }
 
     /// Makes its content durable. Needs [`crate::Extension::Fsync`].

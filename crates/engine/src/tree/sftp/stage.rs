@@ -23,6 +23,7 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
@@ -39,6 +40,10 @@ pub(super) struct SftpStage {
     writers: Vec<Mutex<RangeWriter>>,
     open: Open,
     record: Option<Mutex<Record>>,
+    /// How long it is to be when it is sealed, where that was said.
+    len: Mutex<Option<u64>>,
+    /// Where what was written ends, in bytes.
+    written: AtomicU64,
 }
 
 /// The stage's files on the server. Dropped before it has its name, it is
@@ -127,7 +132,7 @@ impl SftpStage {
             false => Open::existing(host, dir, path.clone())?,
         };
         let mut open = match there {
-            Some(open) if open.has_last(&blocks, source)? => open,
+            Some(open) if open.has_last(&blocks)? => open,
             there => {
                 if !blocks.is_empty() {
                     blocks.clear();
@@ -135,12 +140,17 @@ impl SftpStage {
                 }
                 // Damaged, or another's: it goes.
                 drop(there);
-                check_room(host, dir, source.size)?;
-                Open::create(host, dir, path.clone()).or_else(|error| {
+                let create = || Open::create(host, dir, path.clone());
+                let (created, room) = std::thread::scope(|scope| {
+                    let room = scope.spawn(|| check_room(host, dir, source.size));
+                    (create(), room.join().expect("a panic here is a bug and ends the job"))
+                });
+                room?;
+                created.or_else(|error| {
                     // What nothing is known of has the name.
                     let gone = host.client().remove_file(&path);
                     gone.map_err(|_| error)?;
-                    Open::create(host, dir, path)
+                    create()
                 })?
             }
         };
@@ -149,15 +159,29 @@ impl SftpStage {
         if !blocks.is_empty() {
             open.cut(blocks.len() as u64 * BLOCK_LEN)?;
         }
-        open.cut(source.size)?;
         let (sent, pace, checked_at) = (VecDeque::new(), Pace::default(), Instant::now());
         let record = Record { journal, sent, pace, checked_at, keeps_durable };
-        Ok((Self::of(open, Some(record)), blocks))
+        let stage = Self::of(open, Some(record));
+        // The end may be a hole, which nobody writes.
+        *lock(&stage.len) = Some(source.size);
+        stage.written.store(blocks.len() as u64 * BLOCK_LEN, Ordering::Relaxed);
+        Ok((stage, blocks))
     }
 
     fn of(open: Open, record: Option<Record>) -> Self {
         let writers = open.files.iter().map(|file| Mutex::new(file.writer(WINDOW_LEN))).collect();
-        Self { open, writers, record: record.map(Mutex::new) }
+        Self {
+            open,
+            writers,
+            record: record.map(Mutex::new),
+            len: Mutex::default(),
+            written: AtomicU64::new(0),
+        }
+    }
+
+    /// Something that ends there is on its way.
+    fn wrote_to(&self, end: u64) {
+        self.written.fetch_max(end, Ordering::Relaxed);
     }
 
     /// Who writes what begins at `offset`.
@@ -167,7 +191,12 @@ impl SftpStage {
 
     /// Waits until the server has confirmed all that was written.
     fn drain(&self) -> io::Result<()> {
-        for writer in &self.writers {
+        self.drain_from(0)
+    }
+
+    /// The same for the sessions from the `first` one on.
+    fn drain_from(&self, first: usize) -> io::Result<()> {
+        for writer in &self.writers[first..] {
             self.open.written(lock(writer).drain())?;
         }
         Ok(())
@@ -206,10 +235,12 @@ impl SftpStage {
 
 impl StagedFile for SftpStage {
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.wrote_to(offset + bytes.len() as u64);
         self.open.written(lock(self.writer(offset)).write_at(bytes, offset))
     }
 
     fn write_from(&self, source: &File, range: Range<u64>) -> Option<io::Result<()>> {
+        self.wrote_to(range.end);
         let mut at = range.start;
         while at < range.end {
             let end = range.end.min((at / BLOCK_LEN + 1) * BLOCK_LEN);
@@ -223,8 +254,8 @@ impl StagedFile for SftpStage {
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        self.drain()?;
-        self.open.cut(len)
+        *lock(&self.len) = Some(len);
+        Ok(())
     }
 
     /// One session is kept busy by one thread, and there are servers before a
@@ -254,11 +285,21 @@ impl StagedFile for SftpStage {
         mode: u32,
         mtime: Timestamp,
     ) -> io::Result<Box<dyn SealedFile>> {
-        self.drain()?;
+        // The server does in order what concerns one of its files; what comes
+        // through other sessions has to be there before.
+        self.drain_from(1)?;
         let (host, file) = (&self.open.host, &self.open.files[0]);
         let times = Some(times_of(mtime));
-        let attrs = Attrs { mode: Some(mode & KEPT_MODE), times, ..Attrs::default() };
-        host.io(file.set_attrs(attrs))?;
+        let written = self.written.load(Ordering::Relaxed);
+        // What ends with a hole has to be made as long as it is.
+        let size = lock(&self.len).filter(|len| *len > written);
+        let mode = Some(mode & KEPT_MODE);
+        let attrs = Attrs { size, mode, times, ..Attrs::default() };
+        let found = host.wrote(&self.open.dir, file.set_and_look(attrs));
+        self.drain()?;
+        if found?.size.is_some_and(|found| found != size.unwrap_or(written)) {
+            return Err(io::Error::other("the server has another length for it than was written"));
+        }
         Ok(Box::new(SftpSealed { stage: *self, reading: OnceLock::new() }))
     }
 }
@@ -423,12 +464,9 @@ impl Open {
 
     /// Whether the last of `blocks` is what the server has there, in a file that
     /// is as long as such a stage is.
-    fn has_last(&self, blocks: &[BlockHash], source: &SourceId) -> io::Result<bool> {
+    fn has_last(&self, blocks: &[BlockHash]) -> io::Result<bool> {
         let Some((last, before)) = blocks.split_last() else { return Ok(false) };
         let index = before.len() as u64;
-        if self.host.io(self.files[0].attrs())?.size != Some(source.size) {
-            return Ok(false);
-        }
         let mut block = vec![0; BLOCK_LEN as usize];
         let file = self.host.io(self.host.client().open(&self.path, OpenFlags::Read, None))?;
         let read = self.host.io(file.read_at(&mut block, index * BLOCK_LEN))?;
