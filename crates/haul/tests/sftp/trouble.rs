@@ -63,8 +63,8 @@ fn a_read_only_file_system_there_is_told() {
     small.remount_read_only().expect("remounted");
     scene.file("a", "new content");
     scene.file("tree/x", "x");
-    for source in ["a", "tree"] {
-        let run = copy(&scene, &["-r"], &[source], "to").run().expect_code(4);
+    for (source, dest) in [("a", "to"), ("tree", "to"), ("tree", "to/"), ("tree", "to/new")] {
+        let run = copy(&scene, &["-r"], &[source], dest).run().expect_code(4);
         let hint = "the destination is mounted read-only";
         assert_one_error(&run, source, "mounted read-only", hint);
     }
