@@ -38,6 +38,9 @@ const ASKED_MAX: usize = 4;
 /// it leaves such an entry out of a listing and says nothing.
 const LOOKED_AT_LEN: usize = 4096;
 
+/// Directories that are made in one with this bit have it, too.
+const SET_GROUP_ID: u32 = 0o2000;
+
 /// The tree of a host.
 pub(crate) struct SftpTree {
     host: Arc<SftpHost>,
@@ -85,6 +88,8 @@ pub(crate) struct SftpDir {
     made: Option<Later>,
     /// What came of that, if it was refused: whether somebody else has made it.
     made_by_others: OnceLock<bool>,
+    /// Bits of its mode that one that is made gets from the one above.
+    inherited: u32,
     is_destination: bool,
     /// It was not made or listed by the job: others than those of the job are in
     /// it.
@@ -119,11 +124,12 @@ impl SftpDir {
         host: &Arc<SftpHost>,
         path: Vec<u8>,
         attrs: Option<Attrs>,
-        made: Option<Later>,
+        made: Option<(Later, u32)>,
         is_destination: bool,
         is_around: bool,
     ) -> Arc<dyn TreeDir> {
         let id = host.id_of(&path);
+        let (made, inherited) = made.unzip();
         let known = Known {
             // Nothing is in it that this job has not put there.
             there: made.as_ref().map(|_| Arc::new(There::All(HashMap::new()))),
@@ -139,6 +145,7 @@ impl SftpDir {
             attrs,
             made,
             made_by_others,
+            inherited: inherited.unwrap_or(0),
             is_destination,
             is_around,
             known,
@@ -149,6 +156,12 @@ impl SftpDir {
     pub(crate) fn path_of(&self, name: &[u8]) -> Vec<u8> {
         let slash: &[u8] = if self.path.ends_with(b"/") { b"" } else { b"/" };
         [&*self.path, slash, name].concat()
+    }
+
+    /// The bits of its mode that are not those of a source.
+    fn special_bits(&self) -> u32 {
+        let told = self.attrs.and_then(|attrs| attrs.mode);
+        told.map_or(self.inherited, |mode| mode & 0o7777 & !KEPT_MODE)
     }
 
     /// Sessions that the content of a large file goes through.
@@ -340,7 +353,8 @@ impl TreeDir for SftpDir {
     fn open_dir(&self, name: &Name, follow: bool) -> io::Result<Arc<dyn TreeDir>> {
         let path = self.path_of(name.as_bytes());
         if let Some(made) = lock(&self.known).made.get(name) {
-            let made = Some(made.clone());
+            let inherited = self.special_bits() & SET_GROUP_ID;
+            let made = Some((made.clone(), inherited));
             return Ok(Self::open(&self.host, path, None, made, self.is_destination, false));
         }
         let mut attrs = self.attrs_of(name)?.ok_or(io::ErrorKind::NotFound)?;
@@ -478,8 +492,8 @@ impl TreeDir for SftpDir {
     fn set_meta_later(&self, mode: u32, mtime: Timestamp) -> Option<Outstanding> {
         // What is wrong with it is told by the answer.
         let _ = self.ready();
-        let now = self.attrs.and_then(|attrs| attrs.mode).unwrap_or(0) & 0o7777;
-        let mode = (mode & KEPT_MODE) | (now & !KEPT_MODE);
+        // As on this machine: it decides about the group of what is made below.
+        let mode = (mode & KEPT_MODE) | self.special_bits();
         let times = Some(times_of(mtime));
         let attrs = Attrs { mode: Some(mode), times, ..Attrs::default() };
         let set = self.host.client().set_attrs_later(&self.path, attrs);
