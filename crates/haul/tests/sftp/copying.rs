@@ -254,3 +254,16 @@ fn two_copies_of_the_same_tree_at_once_make_each_directory_together() {
         assert_same_with(&scene.snapshot("tree"), &scene.snapshot("to/tree"), rules);
     });
 }
+
+#[test]
+fn directories_that_are_made_keep_the_group_bit_that_they_inherit() {
+    let world = World::new();
+    let scene = world.scene(Way::Upload);
+    scene.mkdir("tree/a/b");
+    let dest = scene.mkdir("to");
+    mode(&dest, 0o2755);
+    copy(&scene, &["-r"], &["tree"], "to").run().expect_ok();
+    for dir in ["to/tree", "to/tree/a", "to/tree/a/b"] {
+        assert_eq!(mode_of(scene.path(dir)) & 0o2000, 0o2000, "{dir}");
+    }
+}
