@@ -6,11 +6,16 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Of longer paths only the end is kept.
+/// Of longer paths only the end is kept, and how much was in front of it: in a deep
+/// tree many end alike.
 const PATH_KEPT_MAX: usize = 1000;
 
 fn shown(path: &[u8]) -> String {
-    escape_bytes(&path[path.len().saturating_sub(PATH_KEPT_MAX)..])
+    let (front, end) = path.split_at(path.len().saturating_sub(PATH_KEPT_MAX));
+    match front.len() {
+        0 => escape_bytes(end),
+        len => format!("({len} bytes){}", escape_bytes(end)),
+    }
 }
 
 /// What was told about a job.
