@@ -10,6 +10,7 @@
 
 use super::DeployError;
 use super::host::Host;
+use crate::tree::sftp::join;
 use haul_model::{Name, escape_bytes};
 use haul_net::{DEPLOY_DIR, DEPLOYED_NAME};
 use haul_sftp::{Attrs, Client, FileType, SftpError, StatusCode};
@@ -72,7 +73,7 @@ impl<'a> Place<'a> {
     fn paths(client: &'a Client, host: &'a Host) -> Self {
         let mut dirs = vec![host.home.clone()];
         for name in DEPLOY_DIR.split('/') {
-            dirs.push(below(&dirs[dirs.len() - 1], name.as_bytes()));
+            dirs.push(join(&dirs[dirs.len() - 1], name.as_bytes()));
         }
         Self { client, host, dirs, made: Vec::new() }
     }
@@ -169,7 +170,7 @@ impl<'a> Place<'a> {
 
     /// The path of `name` in the directory.
     pub(super) fn path_of(&self, name: &str) -> Vec<u8> {
-        below(&self.dirs[self.dirs.len() - 1], name.as_bytes())
+        join(&self.dirs[self.dirs.len() - 1], name.as_bytes())
     }
 
     /// What stands at `path`, itself.
@@ -221,7 +222,7 @@ impl<'a> Place<'a> {
 
     fn remove(&self, name: &Name) -> Result<(), DeployError> {
         let dir = &self.dirs[self.dirs.len() - 1];
-        match self.client.remove_file(&below(dir, name.as_bytes())) {
+        match self.client.remove_file(&join(dir, name.as_bytes())) {
             // Another deployment may have been faster.
             Err(error) if error.status() != Some(StatusCode::NoSuchFile) => Err(self.sftp(error)),
             _ => Ok(()),
@@ -264,10 +265,4 @@ impl<'a> Place<'a> {
             "have both in the same file system, or install haul by hand",
         )
     }
-}
-
-/// `name` in the directory `dir`.
-fn below(dir: &[u8], name: &[u8]) -> Vec<u8> {
-    let slash: &[u8] = if dir.ends_with(b"/") { b"" } else { b"/" };
-    [dir, slash, name].concat()
 }

@@ -530,7 +530,8 @@ impl ReceiverPort for Receiver<'_> {
     }
 
     fn files(&self, files: Vec<SourceHandle>) {
-        if let Some(tasks) = &*lock(&self.tasks) {
+        let tasks = lock(&self.tasks).clone();
+        if let Some(tasks) = tasks {
             tasks.give_files(files, self.checks());
         }
     }

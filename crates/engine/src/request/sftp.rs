@@ -3,6 +3,7 @@
 
 use super::RequestError;
 use crate::JobError;
+use crate::tree::sftp::join;
 use crate::words;
 use haul_model::{
     ContentHash, ContentHasher, Entry, Fault, FaultKind, Kind, Name, Side, Timestamp,
@@ -222,10 +223,4 @@ fn sent(path: &[u8]) -> &[u8] {
         b"" => b".",
         path => path,
     }
-}
-
-/// `below` in the directory `dir`, both as the server reads them.
-fn join(dir: &[u8], below: &[u8]) -> Vec<u8> {
-    let slash: &[u8] = if dir.ends_with(b"/") { b"" } else { b"/" };
-    [dir, slash, below].concat()
 }

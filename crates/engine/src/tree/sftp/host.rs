@@ -32,6 +32,11 @@ fn is_long(path: &[u8]) -> bool {
     path.len() >= LONG_PATH_LEN || path.split(|byte| *byte == b'/').any(|n| n.len() > MAX_NAME_LEN)
 }
 
+/// What `stats` say that a user can still write, in bytes.
+fn room_of(stats: &FsStats) -> u64 {
+    stats.blocks_available.saturating_mul(stats.block_len)
+}
+
 /// Why the session with a host ended before its time. Whoever meets it first puts
 /// it down; nothing else can be asked then, and no file is at fault.
 #[derive(Debug)]
@@ -113,12 +118,13 @@ impl SftpHost {
         &self.clients
     }
 
-    /// Asks in all sessions, at the same time.
-    pub(crate) fn in_all<T: Send>(
+    /// Asks in each of the sessions of `clients`, at the same time.
+    pub(crate) fn in_each<T: Send>(
         &self,
+        clients: &[Client],
         ask: impl Fn(&Client) -> Result<T, SftpError> + Sync,
     ) -> io::Result<Vec<T>> {
-        let (first, others) = (self.client(), &self.clients[1..]);
+        let Some((first, others)) = clients.split_first() else { return Ok(Vec::new()) };
         std::thread::scope(|scope| {
             let ask = &ask;
             let others = others.iter().map(|client| scope.spawn(move || ask(client)));
@@ -151,7 +157,7 @@ impl SftpHost {
     /// Bytes that the file system of the directory `dir` has room for, where the
     /// server tells.
     pub(crate) fn room(&self, dir: &[u8]) -> Option<u64> {
-        self.fs_stats(dir).map(|stats| stats.blocks_available.saturating_mul(stats.block_len))
+        self.fs_stats(dir).map(|stats| room_of(&stats))
     }
 
     fn fs_stats(&self, dir: &[u8]) -> Option<FsStats> {
@@ -175,7 +181,7 @@ impl SftpHost {
             let message = "the file system there is mounted read-only";
             return Err(io::Error::new(io::ErrorKind::ReadOnlyFilesystem, message));
         }
-        if stats.blocks_available.saturating_mul(stats.block_len) < FULL_LEN {
+        if room_of(&stats) < FULL_LEN {
             return Err(io::Error::new(io::ErrorKind::StorageFull, "no space is left on the host"));
         }
         self.io(result)

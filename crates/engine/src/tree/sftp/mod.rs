@@ -154,8 +154,7 @@ impl SftpDir {
 
     /// The path of `name` in it.
     pub(crate) fn path_of(&self, name: &[u8]) -> Vec<u8> {
-        let slash: &[u8] = if self.path.ends_with(b"/") { b"" } else { b"/" };
-        [&*self.path, slash, name].concat()
+        join(&self.path, name)
     }
 
     /// The bits of its mode that are not those of a source.
@@ -274,18 +273,6 @@ impl SftpDir {
         }
         let there = self.host.client().lstat(&self.path);
         there.is_ok_and(|attrs| attrs.file_type() == Some(FileType::Dir))
-    }
-
-    /// Gives a link that was made under a private name its own.
-    fn publish_link(&self, temp: &[u8], path: &[u8], replace: bool) -> Result<(), SftpError> {
-        let client = self.host.client();
-        if replace && client.has(Extension::PosixRename) {
-            return client.rename_over(temp, path);
-        }
-        if replace {
-            client.remove_file(path)?;
-        }
-        client.rename(temp, path)
     }
 }
 
@@ -427,12 +414,12 @@ impl TreeDir for SftpDir {
         let temp = self.path_of(private_name().as_bytes());
         self.host.wrote(&self.path, client.make_symlink(target, &temp))?;
         set_time(&temp);
-        let published = self.publish_link(&temp, &path, true);
+        let published = self.host.publish(&temp, &path, Placement::Replace);
         if published.is_err() {
             // What is wrong was told by the first error.
             let _ = client.remove_file(&temp);
         }
-        self.host.io(published).map(|()| Publication::Published)
+        published
     }
 
     fn stage(&self) -> io::Result<Box<dyn StagedFile>> {
@@ -542,6 +529,12 @@ impl TreeDir for SftpDir {
         let above = above.filter(|above| !above.is_empty());
         self.host.wrote(above.unwrap_or(b"/"), Err(error))
     }
+}
+
+/// `below` in the directory `dir`, both as the server reads them.
+pub(crate) fn join(dir: &[u8], below: &[u8]) -> Vec<u8> {
+    let slash: &[u8] = if dir.ends_with(b"/") { b"" } else { b"/" };
+    [dir, slash, below].concat()
 }
 
 /// Whether a listing has told all that is needed.

@@ -30,7 +30,7 @@ impl SftpSource {
             Ok((file.attrs()?, file))
         };
         let opened = match large {
-            true => host.in_all(open)?,
+            true => host.in_each(host.clients(), open)?,
             false => vec![host.io(open(host.client()))?],
         };
         let mut seals = opened.iter().map(|(attrs, _)| seal_of(attrs));

@@ -7,7 +7,7 @@
 //!    the server.
 
 use super::source::SftpStream;
-use super::{SftpHost, times_of};
+use super::{SftpHost, join, times_of};
 use crate::dirs::lock;
 use crate::tree::{ContentStream, KEPT_MODE, SealedFile, StagedFile};
 use haul_model::{BLOCK_LEN, BlockHash, Name, Timestamp};
@@ -448,22 +448,20 @@ impl Open {
         let (host, dir) = (Arc::clone(host), dir.to_vec());
         let mut open =
             Self { host, dir, path, files: vec![first], keep: false, is_published: false };
-        if open.host.clients().len() > 1 {
-            // The first is open, and is so once more for a moment.
-            open.files =
-                open.host.in_all(|client| client.open(&open.path, OpenFlags::Write, None))?;
-        }
+        let others = &open.host.clients()[1..];
+        let write = |client: &Client| client.open(&open.path, OpenFlags::Write, None);
+        let others = open.host.in_each(others, write)?;
+        open.files.extend(others);
         Ok(open)
     }
 
     /// The same file in each session, for reading: a handle is for one of both.
     fn for_reading(&self) -> io::Result<Vec<RemoteFile>> {
         let open = |client: &Client| client.open(&self.path, OpenFlags::Read, None);
-        self.host.in_all(open)
+        self.host.in_each(self.host.clients(), open)
     }
 
-    /// Whether the last of `blocks` is what the server has there, in a file that
-    /// is as long as such a stage is.
+    /// Whether the last of `blocks` is what the server has there.
     fn has_last(&self, blocks: &[BlockHash]) -> io::Result<bool> {
         let Some((last, before)) = blocks.split_last() else { return Ok(false) };
         let index = before.len() as u64;
@@ -499,9 +497,4 @@ fn check_room(host: &SftpHost, dir: &[u8], len: u64) -> io::Result<()> {
         )),
         _ => Ok(()),
     }
-}
-
-fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
-    let slash: &[u8] = if dir.ends_with(b"/") { b"" } else { b"/" };
-    [dir, slash, name].concat()
 }
