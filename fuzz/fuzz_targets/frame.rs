@@ -5,7 +5,8 @@
 #![no_main]
 
 use haul_proto::{
-    FrameType, HEADER_LEN, Header, PackBuilder, data_head, decode, decode_data, decode_pack, encode,
+    DATA_HEAD_MAX, FrameType, HEADER_LEN, Header, PackBuilder, data_head, decode, decode_data,
+    decode_data_start, decode_pack, encode,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -36,7 +37,10 @@ fn message(kind: FrameType, payload: &[u8]) {
 }
 
 fn data(payload: &[u8]) {
-    let Ok(view) = decode_data(payload) else { return };
+    let start = &payload[..payload.len().min(DATA_HEAD_MAX)];
+    let found = decode_data(payload);
+    assert_eq!(decode_data_start(start, payload.len()).ok(), found.as_ref().ok().cloned());
+    let Ok(view) = found else { return };
     let content = &payload[view.content.clone()];
     let mut frame = data_head(view.index, view.offset, content.len());
     frame.extend_from_slice(content);

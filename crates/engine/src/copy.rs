@@ -25,7 +25,7 @@ const RANGE_LEN: u64 = 16 << 20;
 
 /// Bytes that are read, hashed and written in one go within a block: they stay
 /// in the processor's cache.
-const PART_LEN: usize = 512 << 10;
+pub(crate) const PART_LEN: usize = 128 << 10;
 
 /// Threads that help to copy one large file, at most: more than this only wait
 /// for memory.

@@ -113,6 +113,9 @@ pub fn data_head(index: u64, offset: u64, len: usize) -> Vec<u8> {
     out
 }
 
+/// The longest description in a Data frame's payload, in bytes: two numbers.
+pub const DATA_HEAD_MAX: usize = 20;
+
 /// A piece of a file, found in a Data frame's payload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DataView {
@@ -130,14 +133,24 @@ pub struct DataView {
 /// See [`DecodeError`]; an empty piece, or one that ends past 2^63, is
 /// [`DecodeError::Length`].
 pub fn decode_data(payload: &[u8]) -> Result<DataView, DecodeError> {
+    decode_data_start(payload, payload.len())
+}
+
+/// The same when no more has arrived than the `start` of the payload, which is
+/// to have `payload_len` bytes. [`DATA_HEAD_MAX`] bytes of it are enough.
+///
+/// # Errors
+/// See [`decode_data`].
+pub fn decode_data_start(start: &[u8], payload_len: usize) -> Result<DataView, DecodeError> {
     let kind = FrameType::Data;
-    let ((index, offset), rest): ((u64, u64), &[u8]) = postcard::take_from_bytes(payload)
-        .map_err(|cause| DecodeError::Malformed { kind, cause })?;
-    let end = offset.checked_add(rest.len() as u64).filter(|end| *end <= i64::MAX as u64);
-    if rest.is_empty() || rest.len() > DATA_MAX || end.is_none() {
+    let ((index, offset), rest): ((u64, u64), &[u8]) =
+        postcard::take_from_bytes(start).map_err(|cause| DecodeError::Malformed { kind, cause })?;
+    let content = start.len() - rest.len()..payload_len;
+    let end = offset.checked_add(content.len() as u64).filter(|end| *end <= i64::MAX as u64);
+    if content.is_empty() || content.len() > DATA_MAX || end.is_none() {
         return Err(DecodeError::Length(kind));
     }
-    Ok(DataView { index, offset, content: payload.len() - rest.len()..payload.len() })
+    Ok(DataView { index, offset, content })
 }
 
 /// Collects the description of a pack while the caller collects the contents.

@@ -169,7 +169,9 @@ proptest! {
         let (_, payload) = split(&frame);
         let view = decode_data(payload).expect("our own frame");
         prop_assert_eq!((view.index, view.offset), (index, offset));
-        prop_assert_eq!(&payload[view.content], &content[..]);
+        prop_assert_eq!(&payload[view.content.clone()], &content[..]);
+        let start = &payload[..payload.len().min(DATA_HEAD_MAX)];
+        prop_assert_eq!(decode_data_start(start, payload.len()).expect("our own frame"), view);
     }
 
     #[test]

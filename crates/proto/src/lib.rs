@@ -11,8 +11,8 @@ mod message;
 
 pub use caps::Caps;
 pub use codec::{
-    DataView, DecodeError, PackBuilder, PackView, data_head, decode, decode_data, decode_pack,
-    encode, frame_bytes,
+    DATA_HEAD_MAX, DataView, DecodeError, PackBuilder, PackView, data_head, decode, decode_data,
+    decode_data_start, decode_pack, encode, frame_bytes,
 };
 pub use frame::{FRAME_MAX, FrameError, FrameType, HEADER_LEN, Header};
 pub use handshake::{HandshakeError, Hello, MAGIC, VERSION, Welcome, check_hello, check_welcome};

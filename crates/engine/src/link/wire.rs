@@ -4,15 +4,16 @@
 use super::{ReceiverPort, SenderPort, SourceHandle};
 use crate::JobError;
 use crate::control::Control;
+use crate::copy::PART_LEN;
 use crate::dirs::lock;
 use crate::pool::{Buf, Pool};
-use crate::receiver::{Incoming, Piece, Receiver, Task};
+use crate::receiver::{Direct, Incoming, Piece, Receiver, Task};
 use crate::tree::SourceFile;
 use haul_model::{Fault, Summary, escape_controls};
 use haul_net::{ConnectError, Writer};
 use haul_proto::{
-    Abort, Extra, FrameType, HEADER_LEN, Header, ListItem, Message, OutcomeItem, Want, Warning,
-    decode, decode_data, decode_pack, encode,
+    Abort, DataView, Extra, FrameType, HEADER_LEN, Header, ListItem, Message, OutcomeItem, Want,
+    Warning, decode, decode_data_start, decode_pack, encode,
 };
 use std::collections::HashMap;
 use std::io::{self, IoSlice, Read, Write};
@@ -280,6 +281,7 @@ fn read_contents(
 ) -> Result<(), ReadEnd> {
     let control = receiver.control;
     let mut incoming: HashMap<u64, Arc<Incoming>> = HashMap::new();
+    let mut part = vec![0; PART_LEN];
     loop {
         let header = read_header(&mut input)?;
         let is_content =
@@ -287,18 +289,26 @@ fn read_contents(
         if is_content && receiver.checks() {
             return Err(unexpected(header.kind));
         }
-        if matches!(header.kind, FrameType::Pack | FrameType::Data) {
-            let Some(mut payload) = pool.take(header.payload_len as usize, control) else {
-                return Ok(());
-            };
+        let len = header.payload_len as usize;
+        if header.kind == FrameType::Pack {
+            let Some(mut payload) = pool.take(len, control) else { return Ok(()) };
             input.read_exact(&mut payload)?;
-            if header.kind == FrameType::Pack {
-                let view = decode_pack(&payload).map_err(refused)?;
-                receiver.give(Task::Pack(payload, view));
+            let view = decode_pack(&payload).map_err(refused)?;
+            receiver.give(Task::Pack(payload, view));
+            continue;
+        }
+        if header.kind == FrameType::Data {
+            let start = &mut part[..len.min(PART_LEN)];
+            input.read_exact(start)?;
+            let view = decode_data_start(start, len).map_err(refused)?;
+            let file = open_incoming(&mut incoming, receiver, view.index)?;
+            if let Some(direct) = file.directly(receiver).filter(|file| file.is_near(view.offset)) {
+                take_directly(&mut input, direct, view, len, &mut part)?;
                 continue;
             }
-            let view = decode_data(&payload).map_err(refused)?;
-            let file = open_incoming(&mut incoming, receiver, view.index)?;
+            let Some(mut payload) = pool.take(len, control) else { return Ok(()) };
+            payload[..start.len()].copy_from_slice(start);
+            input.read_exact(&mut payload[start.len()..])?;
             hand_on(receiver, file, Piece::Data(payload, view));
             continue;
         }
@@ -313,7 +323,10 @@ fn read_contents(
             }
             Message::BlockSeal(seal) => {
                 let file = open_incoming(&mut incoming, receiver, seal.index)?;
-                hand_on(receiver, file, Piece::Seal(seal));
+                match file.directly(receiver) {
+                    Some(mut file) => file.check_block(&seal),
+                    None => hand_on(receiver, Arc::clone(&file), Piece::Seal(seal)),
+                }
             }
             Message::FileEnd(end) if receiver.checks() => receiver.give(Task::Sealed(end)),
             Message::FileEnd(end) => {
@@ -325,6 +338,25 @@ fn read_contents(
             _ => return Err(unexpected(header.kind)),
         }
     }
+}
+
+/// Takes a piece right from the stream; `part` has the beginning of its payload.
+fn take_directly(
+    input: &mut impl Read,
+    mut file: Direct<'_>,
+    view: DataView,
+    payload_len: usize,
+    part: &mut [u8],
+) -> Result<(), ReadEnd> {
+    let mut read = payload_len.min(part.len());
+    file.take(&part[view.content.start..read], view.offset);
+    while read < payload_len {
+        let next = &mut part[..(payload_len - read).min(PART_LEN)];
+        input.read_exact(next)?;
+        file.take(next, view.offset + (read - view.content.start) as u64);
+        read += next.len();
+    }
+    Ok(())
 }
 
 fn open_incoming(

@@ -1,9 +1,11 @@
-//! A file that arrives in pieces: pieces are queued in their order, one worker
-//! at a time writes and hashes them, other workers go on with other files.
+//! A file that arrives in pieces, which are hashed and written in their order,
+//! by one thread at a time. Mostly it is the one that reads the connection
+//! ([`Direct`]): what it has just read is in its processor's cache. When it would
+//! have to wait for more than that, pieces are queued for the workers.
 
 use super::hold::Whole;
 use super::{Pending, Receiver, work};
-use crate::copy;
+use crate::copy::{self, PART_LEN};
 use crate::dirs::lock;
 use crate::pool::Buf;
 use crate::tree::StagedFile;
@@ -11,7 +13,7 @@ use haul_model::{BLOCK_LEN, ContentHasher, Fault, FaultKind, Kind, Resume, Side}
 use haul_proto::{BlockSeal, DataView, FileEnd, FileSeal};
 use haul_store::Verified;
 use std::collections::VecDeque;
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard};
 
 /// Pieces and seals of one file that may wait for a worker.
 const PIECES_MAX: usize = 4096;
@@ -82,6 +84,20 @@ impl Incoming {
         lock(&self.queue).pieces.len() >= PIECES_MAX
     }
 
+    /// The file, for the thread that reads the connection to go on with, if no
+    /// worker has it and writing it is not to wait for the medium.
+    pub(crate) fn directly<'f>(&'f self, receiver: &'f Receiver<'_>) -> Option<Direct<'f>> {
+        if receiver.policy.verify || receiver.policy.sync {
+            return None;
+        }
+        if std::mem::replace(&mut lock(&self.queue).scheduled, true) {
+            return None;
+        }
+        let direct = Direct { queue: &self.queue, state: lock(&self.state), receiver };
+        // To take up what an earlier job has left, all of that may have to be read.
+        direct.state.is_taken_up().then_some(direct)
+    }
+
     /// Works off what is queued. Called by one worker at a time.
     pub(crate) fn work(&self, receiver: &Receiver<'_>) {
         let mut state = lock(&self.state);
@@ -97,8 +113,13 @@ impl Incoming {
                 None => return,
                 // Its fate is sealed: what still comes is passed over.
                 Some(_) if state.pending.is_none() => {}
-                Some(Piece::Data(..) | Piece::Seal(_)) if state.suspect.is_some() => {}
-                Some(Piece::Data(bytes, view)) => state.take(receiver, &bytes, &view),
+                Some(Piece::Data(bytes, view)) => {
+                    let mut at = view.offset;
+                    for part in bytes[view.content].chunks(PART_LEN) {
+                        state.take(receiver, part, at);
+                        at += part.len() as u64;
+                    }
+                }
                 Some(Piece::Seal(seal)) => state.check_block(receiver, &seal),
                 Some(Piece::End(end)) => state.end(receiver, end),
             }
@@ -106,10 +127,43 @@ impl Incoming {
     }
 }
 
+/// A file in the hands of the thread that reads the connection.
+pub(crate) struct Direct<'f> {
+    queue: &'f Mutex<Queue>,
+    state: MutexGuard<'f, State>,
+    receiver: &'f Receiver<'f>,
+}
+
+impl Direct<'_> {
+    /// Whether no large hole is in front of `offset`: while it is hashed, it is
+    /// not seen that the connection ends.
+    pub(crate) fn is_near(&self, offset: u64) -> bool {
+        offset.saturating_sub(self.state.hasher.len()) <= BLOCK_LEN
+    }
+
+    /// Takes content that belongs at `offset`.
+    pub(crate) fn take(&mut self, content: &[u8], offset: u64) {
+        self.state.take(self.receiver, content, offset);
+    }
+
+    /// Takes what the Sender says of a block.
+    pub(crate) fn check_block(&mut self, seal: &BlockSeal) {
+        self.state.check_block(self.receiver, seal);
+    }
+}
+
+impl Drop for Direct<'_> {
+    fn drop(&mut self) {
+        // Nobody else queues pieces: there are none that a worker would have to
+        // be called for.
+        lock(self.queue).scheduled = false;
+    }
+}
+
 impl State {
     /// Takes up the stage that is continued, unless that was done.
     fn take_up(&mut self, receiver: &Receiver<'_>) {
-        if self.hasher.whole_blocks() >= self.resumed {
+        if self.is_taken_up() {
             return;
         }
         let Some(pending) = &self.pending else { return };
@@ -123,9 +177,16 @@ impl State {
         }
     }
 
-    fn take(&mut self, receiver: &Receiver<'_>, bytes: &[u8], view: &DataView) {
-        let content = &bytes[view.content.clone()];
-        if let Err(fault) = self.write(receiver, content, view.offset) {
+    fn is_taken_up(&self) -> bool {
+        self.hasher.whole_blocks() >= self.resumed
+    }
+
+    /// Takes content, unless the file's fate is sealed.
+    fn take(&mut self, receiver: &Receiver<'_>, content: &[u8], offset: u64) {
+        if self.pending.is_none() || self.suspect.is_some() {
+            return;
+        }
+        if let Err(fault) = self.write(receiver, content, offset) {
             return self.settle(receiver, Err(fault));
         }
         self.moved += content.len() as u64;
@@ -136,17 +197,18 @@ impl State {
         let hole = offset.checked_sub(self.hasher.len()).ok_or_else(|| {
             Fault::new(Side::Source, FaultKind::Corrupt, "its pieces arrived out of order")
         })?;
-        let stage = self.stage(receiver)?;
-        stage
-            .write_at(content, offset)
-            .map_err(|error| Fault::from_io(Side::Destination, "write", &error))?;
         self.hash_hole(receiver, hole)?;
+        // While it is in the cache: writing makes other bytes of it.
         self.hasher.update(content);
-        Ok(())
+        let written = self.stage(receiver)?.write_at(content, offset);
+        written.map_err(|error| Fault::from_io(Side::Destination, "write", &error))
     }
 
     /// Compares a block with what the Sender says of it, and puts it on record.
     fn check_block(&mut self, receiver: &Receiver<'_>, seal: &BlockSeal) {
+        if self.pending.is_none() || self.suspect.is_some() {
+            return;
+        }
         match self.record(receiver, seal) {
             Ok(()) => {}
             // The Sender may know why, and say so at the end.

@@ -13,7 +13,7 @@ mod small;
 mod work;
 
 pub(crate) use destination::Destination;
-pub(crate) use incoming::{Incoming, Piece};
+pub(crate) use incoming::{Direct, Incoming, Piece};
 pub(crate) use small::{run_gets, run_puts};
 pub(crate) use work::{Task, Tasks, run_worker};
 

@@ -4,10 +4,10 @@
 
 use super::{Item, Sender};
 use crate::control::Control;
-use crate::copy;
+use crate::copy::{self, PART_LEN};
 use crate::digest::seal_of;
 use crate::link::wire::{Body, OutFrame, Outbox};
-use crate::pool::{Buf, Pool};
+use crate::pool::Pool;
 use crate::tree::{SourceFile, changed, check_size, check_unchanged};
 use haul_model::{BLOCK_LEN, BlockHash, ContentHash, ContentHasher, Fault, FaultKind, Kind, Side};
 use haul_proto::{
@@ -40,9 +40,9 @@ pub(crate) fn run_reader(
         let sent = if sender.checks() {
             reader.seal_alone(item, &mut scratch)
         } else if item_len(&item) <= PACK_FILE_MAX {
-            reader.pack(item, queue, &mut next)
+            reader.pack(item, queue, &mut next, &mut scratch)
         } else {
-            reader.large(item)
+            reader.large(item, &mut scratch)
         };
         if sent.is_none() || control.stopped() {
             return;
@@ -65,6 +65,7 @@ impl Reader<'_, '_> {
         first: Item,
         queue: &crossbeam_channel::Receiver<Item>,
         next: &mut Option<Item>,
+        scratch: &mut Vec<u8>,
     ) -> Option<()> {
         let mut bytes = self.pool.take(PACK_LEN_MAX, self.control)?;
         let mut pack = PackBuilder::default();
@@ -94,7 +95,7 @@ impl Reader<'_, '_> {
             bytes.truncate(len);
             self.outbox.send(OutFrame { head: pack.head(), body: Some(Body::Bytes(bytes)) })?;
         }
-        grown.into_iter().try_for_each(|item| self.large(item))
+        grown.into_iter().try_for_each(|item| self.large(item, scratch))
     }
 
     /// Reads a small file to the beginning of `room`; `None` if it is not small.
@@ -134,16 +135,22 @@ impl Reader<'_, '_> {
     }
 
     /// Sends a file in pieces. `None` if the job ends.
-    fn large(&self, item: Item) -> Option<()> {
+    fn large(&self, item: Item, scratch: &mut Vec<u8>) -> Option<()> {
+        scratch.resize(scratch.len().max(PART_LEN), 0);
         let result = match open(&item, self.sender.follows()) {
-            Ok(source) => self.pieces(&item, source.into())?,
+            Ok(source) => self.pieces(&item, source.into(), &mut scratch[..PART_LEN])?,
             Err(fault) => Err(fault),
         };
         let end = Message::FileEnd(FileEnd { index: item.index, result });
         self.outbox.send(OutFrame { head: encode(&end), body: None })
     }
 
-    fn pieces(&self, item: &Item, source: Arc<dyn SourceFile>) -> Option<Result<FileSeal, Fault>> {
+    fn pieces(
+        &self,
+        item: &Item,
+        source: Arc<dyn SourceFile>,
+        part: &mut [u8],
+    ) -> Option<Result<FileSeal, Fault>> {
         let seal = source.seal();
         let start = item.blocks.saturating_mul(BLOCK_LEN);
         let listed = (item_len(item), item.mtime);
@@ -152,7 +159,7 @@ impl Reader<'_, '_> {
         }
         let splices = self.outbox.splices() && source.local().is_some();
         let mut hasher = if item.whole_hash {
-            match self.hash_start(&*source, start)? {
+            match self.hash_start(&*source, start, part)? {
                 Ok(hasher) => hasher,
                 Err(fault) => return Some(Err(fault)),
             }
@@ -177,21 +184,22 @@ impl Reader<'_, '_> {
                 }
                 let at = hasher.len();
                 let len = (PIECE_LEN - at % PIECE_LEN).min(data.end - at) as usize;
-                match self.piece(&*source, at, len)? {
-                    Ok(bytes) => {
-                        hasher.update(&bytes);
-                        let head = data_head(item.index, at, len);
-                        let body = if splices {
-                            Body::Range { source: Arc::clone(&source), offset: at, len }
-                        } else {
-                            Body::Bytes(bytes)
-                        };
-                        self.outbox.send(OutFrame { head, body: Some(body) })?;
-                        self.sender.moved(item.index, len as u64);
-                        self.seal_blocks(item, &hasher, &mut sealed)?;
-                    }
-                    Err(fault) => return Some(Err(fault)),
+                let (body, hashed) = if splices {
+                    let hashed = hash_parts(&*source, len, &mut hasher, part);
+                    (Body::Range { source: Arc::clone(&source), offset: at, len }, hashed)
+                } else {
+                    let mut bytes = self.pool.take(len, self.control)?;
+                    let mut parts = bytes.chunks_mut(PART_LEN);
+                    let hashed = parts.try_for_each(|part| hash_part(&*source, &mut hasher, part));
+                    (Body::Bytes(bytes), hashed)
+                };
+                if let Err(fault) = hashed {
+                    return Some(Err(fault));
                 }
+                let head = data_head(item.index, at, len);
+                self.outbox.send(OutFrame { head, body: Some(body) })?;
+                self.sender.moved(item.index, len as u64);
+                self.seal_blocks(item, &hasher, &mut sealed)?;
             }
         }
         copy::hash_hole(&mut hasher, seal.size, self.control)?;
@@ -222,29 +230,49 @@ impl Reader<'_, '_> {
         &self,
         source: &dyn SourceFile,
         len: u64,
+        part: &mut [u8],
     ) -> Option<Result<ContentHasher, Fault>> {
         let mut hasher = ContentHasher::new();
         while hasher.len() < len {
             if self.control.stopped() {
                 return None;
             }
-            let part = (len - hasher.len()).min(PIECE_LEN) as usize;
-            match self.piece(source, hasher.len(), part)? {
-                Ok(bytes) => hasher.update(&bytes),
-                Err(fault) => return Some(Err(fault)),
+            let next = (len - hasher.len()).min(PIECE_LEN) as usize;
+            if let Err(fault) = hash_parts(source, next, &mut hasher, part) {
+                return Some(Err(fault));
             }
         }
         Some(Ok(hasher))
     }
+}
 
-    fn piece(&self, source: &dyn SourceFile, at: u64, len: usize) -> Option<Result<Buf, Fault>> {
-        let mut bytes = self.pool.take(len, self.control)?;
-        Some(match source.read_at(&mut bytes, at) {
-            Ok(read) if read == len => Ok(bytes),
-            Ok(_) => Err(changed()),
-            Err(error) => Err(read(&error)),
-        })
+/// Hashes the next `len` bytes of a file, a `part` at a time, so that it stays
+/// in the processor's cache.
+fn hash_parts(
+    source: &dyn SourceFile,
+    len: usize,
+    hasher: &mut ContentHasher,
+    part: &mut [u8],
+) -> Result<(), Fault> {
+    let end = hasher.len() + len as u64;
+    while hasher.len() < end {
+        let len = part.len().min((end - hasher.len()) as usize);
+        hash_part(source, hasher, &mut part[..len])?;
     }
+    Ok(())
+}
+
+/// Reads the next bytes of a file into `part`, and hashes them.
+fn hash_part(
+    source: &dyn SourceFile,
+    hasher: &mut ContentHasher,
+    part: &mut [u8],
+) -> Result<(), Fault> {
+    if source.read_at(part, hasher.len()).map_err(|error| read(&error))? < part.len() {
+        return Err(changed());
+    }
+    hasher.update(part);
+    Ok(())
 }
 
 fn item_len(item: &Item) -> u64 {
