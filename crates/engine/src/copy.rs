@@ -1,6 +1,5 @@
-//! Moving a file's content between two open files: shared by the file system
-//! where it can, moved inside the kernel where that is possible, else read and
-//! written. Holes stay holes.
+//! Moving a file's content between two open files: inside the kernel where that
+//! is possible, else by reading and writing. Holes stay holes.
 
 use crate::control::{CANCEL_POLL, Control};
 use crate::dirs::lock;
@@ -17,7 +16,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 
 /// Files up to this size, in bytes, are read and written in one go: for them
 /// two calls with a warm buffer are cheaper than asking the kernel how.
-const WHOLE_MAX: u64 = 1 << 20;
+pub(crate) const WHOLE_MAX: u64 = 1 << 20;
 
 /// Bytes that the kernel is asked to move in one call: enough to make the call
 /// itself free, little enough to show progress and to stop quickly.
@@ -92,10 +91,6 @@ pub(crate) fn content(
     let files = source.local().zip(stage.local());
     // What nobody has to look at need not come into this process.
     let mut in_kernel = size > WHOLE_MAX && hasher.is_none();
-    if in_kernel && files.is_some_and(|(from, to)| haul_sys::clone_file(from, to)) {
-        moved(size);
-        return Ok(size);
-    }
     let mut at = 0;
     while let Some(data) = source.next_data(at).map_err(|error| read(&error))? {
         at = data.start;
@@ -173,13 +168,6 @@ pub(crate) fn hash_hole(hasher: &mut ContentHasher, end: u64, control: &Control<
         hasher.update_zeros((end - hasher.len()).min(HOLE_STEP_LEN));
     }
     Some(())
-}
-
-/// Makes the empty `stage` share the content of `source`, where the file system
-/// can do that; nothing is moved then.
-pub(crate) fn shared(source: &dyn SourceFile, stage: &dyn StagedFile) -> bool {
-    let files = source.local().zip(stage.local());
-    files.is_some_and(|(from, to)| haul_sys::clone_file(from, to))
 }
 
 /// Copies `source`, which has more than one block, into a stage that can be

@@ -78,10 +78,31 @@ impl Stage {
         Self::create_named(dir)
     }
 
+    /// Begins a file in `dir` that shares the whole content of `source`, where
+    /// the file system can do that, else an empty one; tells whether it does.
+    ///
+    /// # Errors
+    /// Those of [`Self::create`].
+    pub fn create_sharing(dir: Arc<Dir>, source: &File) -> io::Result<(Self, bool)> {
+        match Self::with_name(&dir, |name| dir.create_clone(source, name)) {
+            Ok(stage) => return Ok((stage, true)),
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => {}
+            Err(error) => return Err(error),
+        }
+        let stage = Self::create(dir)?;
+        let shares = haul_sys::clone_file(source, &stage.file);
+        Ok((stage, shares))
+    }
+
     /// Begins a file under a private name.
     pub(crate) fn create_named(dir: Arc<Dir>) -> io::Result<Self> {
-        let (temp, file) = with_private_name(&dir, |name| {
-            let file = dir.create_private(name)?;
+        Self::with_name(&dir, |name| dir.create_private(name))
+    }
+
+    /// Begins the file that `create` makes under a private name.
+    fn with_name(dir: &Arc<Dir>, create: impl Fn(&str) -> io::Result<File>) -> io::Result<Self> {
+        let (temp, file) = with_private_name(dir, |name| {
+            let file = create(name)?;
             match haul_sys::try_lock(&file) {
                 // Somebody took it for one that was left behind, and removes it.
                 Ok(false) => Err(io::ErrorKind::AlreadyExists.into()),
@@ -89,7 +110,7 @@ impl Stage {
                 Ok(true) | Err(_) => Ok(file),
             }
         })?;
-        Ok(Self { dir, file, home: Home::Private(temp), writes_out: false })
+        Ok(Self { dir: Arc::clone(dir), file, home: Home::Private(temp), writes_out: false })
     }
 
     /// Whether an earlier copy of `source` to `name` in `dir` can be continued,

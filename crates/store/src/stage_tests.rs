@@ -4,6 +4,7 @@
 use super::*;
 use haul_model::ContentHash;
 use haul_testkit::content::bytes;
+use haul_testkit::{FileSystem, Mount};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
@@ -268,6 +269,29 @@ fn a_private_name_that_is_taken_is_drawn_anew_but_not_for_ever() {
     let gave_up = taken_until(usize::MAX).expect_err("all are taken");
     assert_eq!(gave_up.kind(), io::ErrorKind::AlreadyExists);
     assert_eq!(tries.get(), NAME_ATTEMPTS_MAX);
+}
+
+#[test]
+fn a_stage_shares_the_whole_of_its_source_or_is_empty() {
+    let plain = Mount::image(FileSystem::Ext4, 16 << 20);
+    let sharing = Mount::image(FileSystem::Xfs, 300 << 20);
+    let content = bytes(3_000_001, 5);
+    for (mount, is_to_share) in [(plain, false), (sharing, true)] {
+        let Some(mount) = mount else {
+            eprintln!("skipped: no file system can be mounted here");
+            continue;
+        };
+        let dir = Arc::new(Dir::open(mount.path()).expect("opened"));
+        fs::write(mount.path().join("from"), &content).expect("written");
+        let source = File::open(mount.path().join("from")).expect("opened");
+        let (stage, shares) = Stage::create_sharing(dir, &source).expect("begun");
+        assert_eq!(shares, is_to_share);
+        publish(stage, "to", Placement::New).expect("published");
+        let copy = fs::read(mount.path().join("to")).expect("read");
+        assert_eq!(copy, if shares { content.as_slice() } else { &[] });
+        let names = names_in(mount.path());
+        assert!(!names.iter().any(|name| name.starts_with(".haul-")), "{names:?}");
+    }
 }
 
 #[test]

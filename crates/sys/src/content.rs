@@ -7,13 +7,6 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// Makes `dst`, which must be empty, share the whole content of `src`: no byte
-/// is moved. `false` where the system refuses, for whatever reason: then the
-/// content must be copied.
-pub fn clone_file(src: &File, dst: &File) -> bool {
-    system::clone_file(src, dst)
-}
-
 /// Copies up to `len` bytes at `offset` from `src` to the same place in `dst`
 /// inside the kernel. Returns how many; 0 at the end of `src`. `None` where the
 /// file systems can't do that and the caller has to read and write.
@@ -117,10 +110,6 @@ mod system {
         }
     }
 
-    pub(super) fn clone_file(src: &File, dst: &File) -> bool {
-        rustix::fs::ioctl_ficlone(dst, src).is_ok()
-    }
-
     pub(super) fn copy_range(
         src: &File,
         dst: &File,
@@ -149,10 +138,6 @@ mod system {
         _: usize,
     ) -> io::Result<Option<usize>> {
         Ok(None)
-    }
-
-    pub(super) fn clone_file(_: &File, _: &File) -> bool {
-        false
     }
 
     pub(super) fn copy_range(_: &File, _: &File, _: u64, _: usize) -> io::Result<Option<usize>> {

@@ -13,10 +13,11 @@ mod durability;
 mod limits;
 mod lock;
 mod meta;
+mod sharing;
 mod unnamed;
 
 pub use confine::{Access, confine};
-pub use content::{advise_sequential, clone_file, copy_range, next_data, pipe_of, splice_to_pipe};
+pub use content::{advise_sequential, copy_range, next_data, pipe_of, splice_to_pipe};
 pub use dir::{Dir, DirEntry, path_link, path_stat};
 pub use durability::{
     DIRECT_ALIGN, drop_cached, is_cached, read_directly, start_write_back, write_out_at,
@@ -24,3 +25,4 @@ pub use durability::{
 pub use limits::{boot_id, cache_id, effective_user, open_files_max, raise_open_files, volume_id};
 pub use lock::try_lock;
 pub use meta::{Stat, file_stat, set_mode, set_mtime};
+pub use sharing::clone_file;

@@ -4,11 +4,11 @@
 
 use haul_sys::{clone_file, copy_range, next_data};
 use haul_testkit::content::{Stream, bytes};
+use haul_testkit::{FileSystem, Mount};
 use std::fs::{self, File};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 use tempfile::TempDir;
 
 /// Most file systems' block.
@@ -21,43 +21,6 @@ fn places() -> Vec<TempDir> {
         places.extend(tempfile::tempdir_in("/dev/shm"));
     }
     places
-}
-
-/// A file system in an image, mounted for a test.
-struct Image {
-    temp: TempDir,
-}
-
-impl Image {
-    /// An xfs, whose files can share content. `None` where that can't be made:
-    /// it needs root, its tools and a free loop device.
-    fn sharing() -> Option<Self> {
-        /// mkfs.xfs makes none that is smaller.
-        const XFS_BYTES_MIN: u64 = 300 << 20;
-        let image = Self { temp: tempfile::tempdir().ok()? };
-        let file = image.temp.path().join("image");
-        File::create(&file).and_then(|file| file.set_len(XFS_BYTES_MIN)).ok()?;
-        fs::create_dir(image.root()).ok()?;
-        run("mkfs.xfs", &["-q".as_ref(), &file])?;
-        run("mount", &["-o".as_ref(), "loop".as_ref(), &file, &image.root()])?;
-        Some(image)
-    }
-
-    fn root(&self) -> PathBuf {
-        self.temp.path().join("root")
-    }
-}
-
-impl Drop for Image {
-    fn drop(&mut self) {
-        let _ = run("umount", &[&self.root()]);
-    }
-}
-
-/// Runs a program; `None` unless it succeeds.
-fn run(program: &str, args: &[&Path]) -> Option<()> {
-    let output = Command::new(program).args(args).output().ok()?;
-    output.status.success().then_some(())
 }
 
 fn file_at(path: &Path) -> File {
@@ -210,19 +173,19 @@ fn a_clone_is_the_whole_content_or_nothing() {
 
 #[test]
 fn a_file_system_that_can_share_content_does_so() {
-    let Some(image) = Image::sharing() else {
+    let Some(image) = Mount::image(FileSystem::Xfs, 300 << 20) else {
         eprintln!("skipped: no file system that shares content can be mounted here");
         return;
     };
     let content = bytes(3_000_001, 8);
-    fs::write(image.root().join("from"), &content).expect("written");
-    let from = File::open(image.root().join("from")).expect("open");
-    let to = file_at(&image.root().join("to"));
+    fs::write(image.path().join("from"), &content).expect("written");
+    let from = File::open(image.path().join("from")).expect("open");
+    let to = file_at(&image.path().join("to"));
     assert!(clone_file(&from, &to));
-    assert_eq!(fs::read(image.root().join("to")).expect("read"), content);
+    assert_eq!(fs::read(image.path().join("to")).expect("read"), content);
     // What is shared stays each one's own.
     to.write_all_at(b"changed", 0).expect("written");
-    assert_eq!(fs::read(image.root().join("from")).expect("read"), content);
+    assert_eq!(fs::read(image.path().join("from")).expect("read"), content);
     // Another file system's file can't be shared, and is not touched.
     let elsewhere = tempfile::tempfile().expect("a temporary file");
     assert!(!clone_file(&from, &elsewhere));

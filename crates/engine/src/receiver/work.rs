@@ -9,7 +9,7 @@ use crate::control::Control;
 use crate::copy;
 use crate::link::SourceHandle;
 use crate::pool::Buf;
-use crate::tree::{SealedFile, SourceFile, StagedFile, changed, check_unchanged};
+use crate::tree::{SealedFile, SourceFile, StagedFile, TreeDir, changed, check_unchanged};
 use crossbeam_channel::RecvTimeoutError;
 use haul_model::{
     BLOCK_LEN, BlockHash, ContentHash, ContentHasher, Fault, FaultKind, Kind, Outcome, Side, Skip,
@@ -237,11 +237,17 @@ fn copy_file(
             }
         },
         _ => {
-            let stage = pending.stage()?;
+            let asks = seal.size > copy::WHOLE_MAX && may_share(receiver, &*source);
+            let (stage, shares) =
+                if asks { pending.stage_sharing(&*source)? } else { (pending.stage()?, false) };
             let mut hasher = receiver.policy.verify.then(ContentHasher::new);
-            let hash = hasher.as_mut();
-            let copied =
-                copy::content(&*source, &*stage, scratch, hash, receiver.control, &mut count);
+            let copied = if shares {
+                count(seal.size);
+                Ok(seal.size)
+            } else {
+                let hash = hasher.as_mut();
+                copy::content(&*source, &*stage, scratch, hash, receiver.control, &mut count)
+            };
             (stage, copied.map(|len| (len, hasher.map(|hasher| hasher.finish()))))
         }
     };
@@ -291,12 +297,7 @@ impl Pending {
 
     /// Begins the file.
     pub(super) fn stage(&self) -> Result<Box<dyn StagedFile>, Fault> {
-        let DirState::Open(node) = &self.dir.state else {
-            return Err(super::parent_fault());
-        };
-        node.handle()
-            .and_then(|dir| dir.stage())
-            .map_err(|error| destination("create a file in the directory", &error))
+        self.begin(|dir| dir.stage())
     }
 
     /// Begins the file so that a later job can continue it, if it is large.
@@ -349,11 +350,25 @@ impl Pending {
         receiver: &Receiver<'_>,
         source: &dyn SourceFile,
     ) -> Result<Option<Box<dyn StagedFile>>, Fault> {
-        if receiver.policy.verify || receiver.is_far || source.local().is_none() {
+        if !may_share(receiver, source) {
             return Ok(None);
         }
-        let stage = self.stage()?;
-        Ok(copy::shared(source, &*stage).then_some(stage))
+        let (stage, shares) = self.stage_sharing(source)?;
+        Ok(shares.then_some(stage))
+    }
+
+    /// Begins the file, as one that shares the content of `source` where the file
+    /// system can do that; tells whether it does.
+    fn stage_sharing(&self, source: &dyn SourceFile) -> Result<(Box<dyn StagedFile>, bool), Fault> {
+        self.begin(|dir| dir.stage_sharing(source))
+    }
+
+    fn begin<T>(&self, begin: impl FnOnce(&dyn TreeDir) -> io::Result<T>) -> Result<T, Fault> {
+        let DirState::Open(node) = &self.dir.state else {
+            return Err(super::parent_fault());
+        };
+        let begun = node.handle().and_then(|dir| begin(&*dir));
+        begun.map_err(|error| destination("create a file in the directory", &error))
     }
 
     /// Ends the writing of a verified stage.
@@ -380,6 +395,12 @@ impl Pending {
             Err(error) => Err(destination("put the file in place", &error)),
         }
     }
+}
+
+/// Whether nobody has to look at the bytes of `source`, and they are where the
+/// copy will be.
+fn may_share(receiver: &Receiver<'_>, source: &dyn SourceFile) -> bool {
+    !receiver.policy.verify && !receiver.is_far && source.local().is_some()
 }
 
 /// The fault of a stage that is not what it was when its file was listed.

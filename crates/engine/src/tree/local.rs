@@ -113,6 +113,12 @@ impl TreeDir for LocalDir {
         Ok(Box::new(LocalStage(Stage::create(Arc::clone(&self.0))?)))
     }
 
+    fn stage_sharing(&self, source: &dyn SourceFile) -> io::Result<(Box<dyn StagedFile>, bool)> {
+        let Some(source) = source.local() else { return Ok((self.stage()?, false)) };
+        let (stage, shares) = Stage::create_sharing(Arc::clone(&self.0), source)?;
+        Ok((Box::new(LocalStage(stage)), shares))
+    }
+
     fn can_resume(&self, name: &Name, source: &SourceId) -> bool {
         Stage::can_resume(&self.0, name, source)
     }

@@ -74,6 +74,13 @@ pub(crate) trait TreeDir: Send + Sync {
     /// Begins a file that is to be published in this directory.
     fn stage(&self) -> io::Result<Box<dyn StagedFile>>;
 
+    /// Begins a file that shares the whole content of `source`, where the file
+    /// system can do that, else an empty one; tells whether it does.
+    fn stage_sharing(&self, source: &dyn SourceFile) -> io::Result<(Box<dyn StagedFile>, bool)> {
+        let _ = source;
+        Ok((self.stage()?, false))
+    }
+
     /// Whether an earlier copy of `source` to `name` can be continued, by all
     /// appearance.
     fn can_resume(&self, name: &Name, source: &SourceId) -> bool;

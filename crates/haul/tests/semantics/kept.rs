@@ -1,7 +1,7 @@
 //! What arrives of a tree: everything that is promised to be kept.
 
 use crate::common::*;
-use haul_testkit::{Compare, assert_same, assert_same_with, nasty, tree};
+use haul_testkit::{Compare, FileSystem, Mount, assert_same, assert_same_with, nasty, tree};
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::os::unix::net::UnixListener;
@@ -213,4 +213,37 @@ fn a_single_name_may_be_any_bytes() {
         scene.copy(&[], &[name], other).run().expect_ok();
         assert_eq!(fs::read(scene.path(other)).expect("a file"), b"x");
     });
+}
+
+#[test]
+fn where_files_can_share_their_content_a_copy_takes_no_room() {
+    each_of(
+        &[Way::Local],
+        |_| {},
+        |scene| {
+            let Some(mount) = Mount::image(FileSystem::Xfs, 300 << 20) else {
+                return eprintln!(
+                    "skipped: no file system that shares content can be mounted here"
+                );
+            };
+            scene.symlink(mount.path(), "disk");
+            scene.mkdir("disk/from");
+            // One that can be continued, and one that can't.
+            tree::random_file(scene.path("disk/from/large"), 70 << 20, 1).expect("a file");
+            tree::random_file(scene.path("disk/from/middling"), 5 << 20, 2).expect("a file");
+            let taken = || {
+                let told = Command::new("df").arg("--output=used").arg(mount.path()).output();
+                let told = String::from_utf8(told.expect("df runs").stdout).expect("UTF-8");
+                told.lines()
+                    .last()
+                    .and_then(|kib| kib.trim().parse::<u64>().ok())
+                    .expect("a number")
+            };
+            let before = taken();
+            scene.copy(&["-r"], &["disk/from"], "disk/to").run().expect_ok();
+            assert_same(&scene.snapshot("disk/from"), &scene.snapshot("disk/to"));
+            let more = taken().saturating_sub(before);
+            assert!(more < 4 << 10, "{more} KiB were taken");
+        },
+    );
 }
