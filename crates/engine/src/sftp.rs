@@ -72,7 +72,8 @@ pub(crate) fn run(
     let lost = Lost::new(&peer);
     let clients = sessions.iter().map(|session| session.client().clone()).collect();
     let journals = route.journals.and_then(|path| Dir::open(&path).and_then(Journals::open).ok());
-    let host = SftpHost::new(clients, &lost, journals);
+    let holds = job.policy.sync || job.policy.verify;
+    let host = SftpHost::new(clients, &lost, journals, holds);
     let result = run_with(job, far, &host, &lost, monitor);
     drop(host);
     conclude(result, sessions)

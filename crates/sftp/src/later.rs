@@ -24,7 +24,7 @@ struct Pending {
 
 impl Later {
     /// Sends the request; what prevents that is told by [`Self::wait`].
-    fn send(client: &Client, request: &Request<'_>, path: &[u8]) -> Self {
+    pub(crate) fn send(client: &Client, request: &Request<'_>, path: &[u8]) -> Self {
         let mut port = client.port();
         let sent = client.check(request, path).and_then(|()| {
             port.send(0, request, Payload::NONE)?;

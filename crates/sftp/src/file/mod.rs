@@ -6,7 +6,7 @@ mod range_writer;
 pub use range_reader::{Chunk, RangeReader};
 pub use range_writer::RangeWriter;
 
-use crate::Client;
+use crate::{Client, Later};
 use crate::client::succeeded;
 use crate::codec::{Answer, Attrs, Request};
 use crate::error::{Cause, SftpError};
@@ -58,7 +58,25 @@ impl RemoteFile {
     /// does in order what concerns one file (section 6.1 of the draft).
     pub fn set_and_look(&self, attrs: Attrs) -> Result<Attrs> {
         let handle = self.handle();
-        let requests = [Request::Fsetstat { handle, attrs }, Request::Fstat { handle }];
+        self.look(&[Request::Fsetstat { handle, attrs }, Request::Fstat { handle }])
+    }
+
+    /// The same, and closes it, still in one round trip.
+    ///
+    /// # Errors
+    /// Those of [`Self::set_and_look`] and of [`Self::close`].
+    pub fn set_look_and_close(self, attrs: Attrs) -> Result<Attrs> {
+        self.0.closed.store(true, Ordering::Relaxed);
+        let handle = self.handle();
+        self.look(&[
+            Request::Fsetstat { handle, attrs },
+            Request::Fstat { handle },
+            Request::Close { handle },
+        ])
+    }
+
+    /// Sends all of `requests`, and gives what one of them has found.
+    fn look(&self, requests: &[Request<'_>]) -> Result<Attrs> {
         let mut port = self.client().port();
         for (request, tag) in requests.iter().zip(0..) {
             let sent = port.send(tag, request, Payload::NONE);
@@ -71,8 +89,7 @@ impl RemoteFile {
                 Ok(Answer::Attrs(attrs)) => found = attrs,
                 Ok(_) => {}
                 Err(cause) => {
-                    let request = &requests[usize::from(tag > 0)];
-                    return Err(SftpError::new(request, self.path(), cause));
+                    return Err(SftpError::new(&requests[tag as usize], self.path(), cause));
                 }
             }
         }
@@ -134,6 +151,12 @@ impl RemoteFile {
     pub fn close(self) -> Result<()> {
         self.0.closed.store(true, Ordering::Relaxed);
         self.done(&Request::Close { handle: self.handle() })
+    }
+
+    /// The same, without waiting for what the server says.
+    pub fn close_later(self) -> Later {
+        self.0.closed.store(true, Ordering::Relaxed);
+        Later::send(self.client(), &Request::Close { handle: self.handle() }, self.path())
     }
 
     fn handle(&self) -> &[u8] {

@@ -76,6 +76,8 @@ pub(crate) struct SftpHost {
     /// Tells it from other hosts, in the identities of its files.
     name: Vec<u8>,
     lost: Arc<Lost>,
+    /// Files are made durable or read back before they get their names.
+    holds: bool,
     /// Lists directories before they are needed.
     pub(crate) lister: Lister,
     /// Content of large files on its way from the host.
@@ -89,11 +91,13 @@ pub(crate) struct SftpHost {
 }
 
 impl SftpHost {
-    /// The host of `lost`, with a client for each session, one at least.
+    /// The host of `lost`, with a client for each session, one at least; `holds`
+    /// says whether files that were written are made durable or read back.
     pub(crate) fn new(
         clients: Vec<Client>,
         lost: &Arc<Lost>,
         journals: Option<Journals>,
+        holds: bool,
     ) -> Arc<Self> {
         debug_assert!(!clients.is_empty(), "nobody to ask");
         Arc::new(Self {
@@ -101,6 +105,7 @@ impl SftpHost {
             clients,
             name: lost.host.as_bytes().to_vec(),
             lost: Arc::clone(lost),
+            holds,
             streams: Budget::new(STREAMS_LEN),
             small: Budget::new(SMALL_LEN),
             journals,
@@ -111,6 +116,12 @@ impl SftpHost {
     /// Who asks about all but the content of large files.
     pub(crate) fn client(&self) -> &Client {
         &self.clients[0]
+    }
+
+    /// Whether files stay open when they are whole: they are made durable or read
+    /// back before they get their names.
+    pub(crate) fn holds(&self) -> bool {
+        self.holds
     }
 
     /// One client for each session.

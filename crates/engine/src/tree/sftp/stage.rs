@@ -12,7 +12,8 @@ use crate::dirs::lock;
 use crate::tree::{ContentStream, KEPT_MODE, SealedFile, StagedFile};
 use haul_model::{BLOCK_LEN, BlockHash, Name, Timestamp};
 use haul_sftp::{
-    Attrs, Client, Extension, FileType, OpenFlags, RangeWriter, RemoteFile, SftpError, StatusCode,
+    Attrs, Client, Extension, FileType, Later, OpenFlags, RangeWriter, RemoteFile, SftpError,
+    StatusCode,
 };
 use haul_store::{
     Journals, Pace, Placement, Publication, RemoteJournal, RemoteNames, SourceId, Verified,
@@ -24,7 +25,7 @@ use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Instant;
 
 /// Content of one file on its way to the server in one session, in bytes.
@@ -35,8 +36,8 @@ const PRIVATE_MODE: u32 = 0o600;
 
 /// A file that is being written.
 pub(super) struct SftpStage {
-    /// One for each session; blocks take turns. They are dropped before the files
-    /// that they write to, so that those are closed then.
+    /// One for each session. They are dropped before the files that they write to,
+    /// so that those are closed then.
     writers: Vec<Mutex<RangeWriter>>,
     open: Open,
     record: Option<Mutex<Record>>,
@@ -184,9 +185,14 @@ impl SftpStage {
         self.written.fetch_max(end, Ordering::Relaxed);
     }
 
-    /// Who writes what begins at `offset`.
-    fn writer(&self, offset: u64) -> &Mutex<RangeWriter> {
-        &self.writers[(offset / BLOCK_LEN % self.writers.len() as u64) as usize]
+    /// Who writes what begins at `offset`: one that no other thread is at, so that
+    /// a session that is slower than the others holds up none of them. Blocks
+    /// begin with different ones.
+    fn writer(&self, offset: u64) -> MutexGuard<'_, RangeWriter> {
+        let (before, from) =
+            self.writers.split_at((offset / BLOCK_LEN % self.writers.len() as u64) as usize);
+        let mut in_turn = from.iter().chain(before);
+        in_turn.find_map(|writer| writer.try_lock().ok()).unwrap_or_else(|| lock(&from[0]))
     }
 
     /// Waits until the server has confirmed all that was written.
@@ -236,7 +242,7 @@ impl SftpStage {
 impl StagedFile for SftpStage {
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         self.wrote_to(offset + bytes.len() as u64);
-        self.open.written(lock(self.writer(offset)).write_at(bytes, offset))
+        self.open.written(self.writer(offset).write_at(bytes, offset))
     }
 
     fn write_from(&self, source: &File, range: Range<u64>) -> Option<io::Result<()>> {
@@ -244,7 +250,7 @@ impl StagedFile for SftpStage {
         let mut at = range.start;
         while at < range.end {
             let end = range.end.min((at / BLOCK_LEN + 1) * BLOCK_LEN);
-            let written = lock(self.writer(at)).write_from(source, at..end);
+            let written = self.writer(at).write_from(source, at..end);
             if let Err(error) = self.open.written(written) {
                 return Some(Err(error));
             }
@@ -280,7 +286,7 @@ impl StagedFile for SftpStage {
     }
 
     fn seal(
-        self: Box<Self>,
+        mut self: Box<Self>,
         _proof: Verified,
         mode: u32,
         mtime: Timestamp,
@@ -288,14 +294,31 @@ impl StagedFile for SftpStage {
         // The server does in order what concerns one of its files; what comes
         // through other sessions has to be there before.
         self.drain_from(1)?;
-        let (host, file) = (&self.open.host, &self.open.files[0]);
+        let host = Arc::clone(&self.open.host);
         let times = Some(times_of(mtime));
         let written = self.written.load(Ordering::Relaxed);
         // What ends with a hole has to be made as long as it is.
         let size = lock(&self.len).filter(|len| *len > written);
         let mode = Some(mode & KEPT_MODE);
         let attrs = Attrs { size, mode, times, ..Attrs::default() };
-        let found = host.wrote(&self.open.dir, file.set_and_look(attrs));
+        let mut files = std::mem::take(&mut self.open.files).into_iter();
+        let first = files.next().ok_or(io::ErrorKind::NotConnected)?;
+        let found = if host.holds() {
+            let found = first.set_and_look(attrs);
+            self.open.files = std::iter::once(first).chain(files).collect();
+            found
+        } else {
+            // Nobody needs it any more.
+            let closing: Vec<Later> = files.map(RemoteFile::close_later).collect();
+            let found = first.set_look_and_close(attrs);
+            let mut closed = closing.iter().map(Later::wait);
+            found.and_then(|found| closed.try_for_each(|closed| closed).map(|()| found))
+        };
+        // Some servers say only when it is closed that a write has failed.
+        if matches!(&found, Err(error) if error.session().is_none()) && !host.holds() {
+            self.give_up();
+        }
+        let found = host.wrote(&self.open.dir, found);
         self.drain()?;
         if found?.size.is_some_and(|found| found != size.unwrap_or(written)) {
             return Err(io::Error::other("the server has another length for it than was written"));
@@ -365,7 +388,8 @@ impl SealedFile for SftpSealed {
     fn sync(&self) -> io::Result<()> {
         let Open { host, files, .. } = &self.stage.open;
         // Where it can't be done, that was told when the job began.
-        if host.client().has(Extension::Fsync) { host.io(files[0].sync()) } else { Ok(()) }
+        let file = files.first().ok_or(io::ErrorKind::NotConnected)?;
+        if host.client().has(Extension::Fsync) { host.io(file.sync()) } else { Ok(()) }
     }
 
     /// What the server reads is up to the server.
