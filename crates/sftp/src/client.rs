@@ -7,7 +7,7 @@ use crate::codec::{
 use crate::error::{Cause, SessionError, SftpError};
 use crate::file::RemoteFile;
 use crate::session::{Payload, Port, Shared};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// A piece of a file in one packet, in bytes, where a server does not say what
 /// it allows: what every server has to take (section 3 of the draft).
@@ -29,20 +29,57 @@ type Result<T> = std::result::Result<T, SftpError>;
 #[derive(Clone)]
 pub struct Client {
     shared: Arc<Shared>,
-    server: Server,
+    server: Arc<Server>,
 }
 
 /// What is known of the server.
-#[derive(Debug, Clone, Copy)]
 pub(crate) struct Server {
     extensions: Extensions,
+    /// Where it will say what it allows, if it was asked.
+    asked: Mutex<Option<Port>>,
+    allowed: OnceLock<Allowed>,
+}
+
+/// What the server allows.
+struct Allowed {
     limits: Limits,
     read_len: u32,
     write_len: u32,
 }
 
 impl Server {
-    pub(crate) fn new(extensions: Extensions, limits: Limits) -> Self {
+    /// Asks a server with these extensions what it allows, if it can tell, and
+    /// does not wait for the answer.
+    pub(crate) fn ask(
+        shared: &Arc<Shared>,
+        extensions: Extensions,
+    ) -> std::result::Result<Self, SessionError> {
+        let mut asked = None;
+        if extensions.has(Extension::Limits) {
+            let mut port = Port::new(shared);
+            port.send(0, &Request::Limits, Payload::NONE)?;
+            port.flush()?;
+            asked = Some(port);
+        }
+        Ok(Self { extensions, asked: Mutex::new(asked), allowed: OnceLock::new() })
+    }
+
+    /// Waits for what the server says, the first time.
+    fn allowed(&self) -> &Allowed {
+        self.allowed.get_or_init(|| {
+            let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner).take();
+            Allowed::new(match asked.and_then(|mut port| port.next()) {
+                Some((_, Ok(Answer::Limits(limits)))) => limits,
+                // Announced, and not there after all; or the session has ended,
+                // and whatever is asked next says so.
+                _ => Limits::default(),
+            })
+        })
+    }
+}
+
+impl Allowed {
+    fn new(limits: Limits) -> Self {
         let chunk = |said: u64| match said {
             0 => CHUNK_LEN_DEFAULT,
             len => len.min(CHUNK_LEN_MAX.into()) as u32,
@@ -53,13 +90,13 @@ impl Server {
         };
         let room = packet.saturating_sub(AROUND_LEN).max(1).min(CHUNK_LEN_MAX.into()) as u32;
         let (read_len, write_len) = (chunk(limits.read_len), chunk(limits.write_len).min(room));
-        Self { extensions, limits, read_len, write_len }
+        Self { limits, read_len, write_len }
     }
 }
 
 impl Client {
     pub(crate) fn new(shared: Arc<Shared>, server: Server) -> Self {
-        Self { shared, server }
+        Self { shared, server: Arc::new(server) }
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
@@ -75,19 +112,20 @@ impl Client {
         self.server.extensions.has(extension)
     }
 
-    /// What the server said that it allows.
+    /// What the server says that it allows. This and the next two wait for it to
+    /// say so, the first time; until then other things can be asked.
     pub fn limits(&self) -> &Limits {
-        &self.server.limits
+        &self.server.allowed().limits
     }
 
     /// The most content that is asked for at once, in bytes.
     pub fn read_len(&self) -> usize {
-        self.server.read_len as usize
+        self.server.allowed().read_len as usize
     }
 
     /// The most content that is sent at once, in bytes.
     pub fn write_len(&self) -> usize {
-        self.server.write_len as usize
+        self.server.allowed().write_len as usize
     }
 
     /// Ends the session at once, for all who ask in it. Whoever waits is told so.

@@ -6,11 +6,11 @@ mod range_writer;
 pub use range_reader::{Chunk, RangeReader};
 pub use range_writer::RangeWriter;
 
-use crate::{Client, Later};
 use crate::client::succeeded;
 use crate::codec::{Answer, Attrs, Request};
 use crate::error::{Cause, SftpError};
 use crate::session::Payload;
+use crate::{Client, Later};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -13,10 +13,7 @@ pub(crate) use shared::{Buf, Shared};
 
 use crate::Client;
 use crate::client::Server;
-use crate::codec::{
-    Answer, Extensions, Header, INIT, Limits, PacketError, ReplyKind, Request, VERSION,
-    decode_version,
-};
+use crate::codec::{Extensions, Header, INIT, PacketError, ReplyKind, VERSION, decode_version};
 use crate::error::{SessionError, StartError};
 use haul_model::escape_bytes;
 use haul_net::{Closer, ConnectError, Connection};
@@ -67,7 +64,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// Greets the server and asks for its limits. Waits as long as the login
+    /// Greets the server, and asks for its limits without waiting for them. Waits as long as the login
     /// takes, in which a user may have to type a password.
     ///
     /// # Errors
@@ -103,8 +100,8 @@ impl Session {
         let host = closer.peer().to_owned();
         let started = spawned
             .map_err(SessionError::from)
-            .and_then(|_| limits(&shared, extensions))
-            .map(|limits| Client::new(Arc::clone(&shared), Server::new(extensions, limits)));
+            .and_then(|_| Server::ask(&shared, extensions))
+            .map(|server| Client::new(Arc::clone(&shared), server));
         match started {
             Ok(client) => Ok(Self { client, closer: Some(closer) }),
             Err(cause) => {
@@ -186,16 +183,4 @@ fn greeting(reader: &mut BufReader<impl Read>) -> Result<Extensions, SessionErro
 
 fn is_text(byte: u8) -> bool {
     byte.is_ascii_graphic() || byte.is_ascii_whitespace() || byte == 0x1b
-}
-
-/// What the server allows, if it tells.
-fn limits(shared: &Arc<Shared>, extensions: Extensions) -> Result<Limits, SessionError> {
-    if !extensions.has(crate::Extension::Limits) {
-        return Ok(Limits::default());
-    }
-    match Port::new(shared).ask(&Request::Limits)? {
-        Answer::Limits(limits) => Ok(limits),
-        // Announced, and not there after all.
-        _ => Ok(Limits::default()),
-    }
 }
