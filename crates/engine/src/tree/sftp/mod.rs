@@ -47,32 +47,85 @@ pub(crate) struct SftpTree {
     /// What the job writes to: what stands in a directory is looked at once, for
     /// all that comes into it.
     is_destination: bool,
+    /// The directory above a destination that is not there.
+    above: Mutex<Option<Above>>,
+}
+
+/// A directory that was asked about before it was wanted.
+struct Above {
+    /// As it will be asked for.
+    path: Vec<u8>,
+    dir: Arc<SftpDir>,
 }
 
 impl SftpTree {
     /// The tree that a job reads.
     pub(crate) fn source(host: &Arc<SftpHost>) -> Self {
-        Self { host: Arc::clone(host), is_destination: false }
+        Self { host: Arc::clone(host), is_destination: false, above: Mutex::default() }
     }
 
     /// The tree that a job writes to.
     pub(crate) fn destination(host: &Arc<SftpHost>) -> Self {
-        Self { host: Arc::clone(host), is_destination: true }
+        Self { host: Arc::clone(host), is_destination: true, above: Mutex::default() }
+    }
+
+    /// What [`Tree::open`] does. What is not there is mostly a new name in the
+    /// directory above, so that one is asked about at the same time.
+    fn open_or_above(&self, path: &[u8]) -> io::Result<Arc<dyn TreeDir>> {
+        let (client, host) = (self.host.client(), &self.host);
+        let split = words::split(path);
+        let Some(name) = split.name.and_then(|name| Name::new(name).ok()) else {
+            return self.found(client.stat_and_real_path(as_asked(path)));
+        };
+        let above_path = as_asked(split.parent);
+        let (whole, above, there) = std::thread::scope(|scope| {
+            let above = scope.spawn(|| client.stat_and_real_path(above_path));
+            let there = scope.spawn(|| client.lstat(&join(above_path, name.as_bytes())));
+            let whole = client.stat_and_real_path(as_asked(path));
+            let bug = "a panic here is a bug and ends the job";
+            (whole, above.join().expect(bug), there.join().expect(bug))
+        });
+        let is_missing = |error: &SftpError| error.status() == Some(StatusCode::NoSuchFile);
+        if whole.as_ref().is_err_and(is_missing)
+            && there.as_ref().is_err_and(is_missing)
+            && let Ok((attrs, real)) = above
+            && attrs.file_type() == Some(FileType::Dir)
+        {
+            let above = SftpDir::new(host, real.into_vec(), Some(attrs), None, true, true);
+            lock(&above.known).missing = Some(name);
+            *lock(&self.above) = Some(Above { path: split.parent.to_vec(), dir: Arc::new(above) });
+        }
+        self.found(whole)
+    }
+
+    /// A directory that was asked about.
+    fn found(&self, asked: Result<(Attrs, Box<[u8]>), SftpError>) -> io::Result<Arc<dyn TreeDir>> {
+        let (attrs, real) = self.host.io(asked)?;
+        if attrs.file_type() != Some(FileType::Dir) {
+            return Err(io::ErrorKind::NotADirectory.into());
+        }
+        let (host, is_destination) = (&self.host, self.is_destination);
+        Ok(SftpDir::open(host, real.into_vec(), Some(attrs), None, is_destination, true))
     }
 }
 
 impl Tree for SftpTree {
     fn open(&self, path: &[u8]) -> io::Result<Arc<dyn TreeDir>> {
-        let host = &self.host;
-        let path = match words::without_tilde(path) {
-            b"" => b".",
-            path => path,
-        };
-        let (attrs, real) = host.io(host.client().stat_and_real_path(path))?;
-        if attrs.file_type() != Some(FileType::Dir) {
-            return Err(io::ErrorKind::NotADirectory.into());
+        if let Some(Above { dir, .. }) = lock(&self.above).take_if(|above| above.path == path) {
+            return Ok(dir);
         }
-        Ok(SftpDir::open(host, real.into_vec(), Some(attrs), None, self.is_destination, true))
+        if self.is_destination {
+            return self.open_or_above(path);
+        }
+        self.found(self.host.client().stat_and_real_path(as_asked(path)))
+    }
+}
+
+/// The path that a server is asked about: it begins in the user's home directory.
+fn as_asked(path: &[u8]) -> &[u8] {
+    match words::without_tilde(path) {
+        b"" => b".",
+        path => path,
     }
 }
 
@@ -110,6 +163,8 @@ struct Known {
     asked: usize,
     /// Directories that this job makes.
     made: HashMap<Name, Later>,
+    /// A name that the server has just said is not there.
+    missing: Option<Name>,
 }
 
 /// What stood in a directory of the destination.
@@ -128,6 +183,17 @@ impl SftpDir {
         is_destination: bool,
         is_around: bool,
     ) -> Arc<dyn TreeDir> {
+        Arc::new(Self::new(host, path, attrs, made, is_destination, is_around))
+    }
+
+    fn new(
+        host: &Arc<SftpHost>,
+        path: Vec<u8>,
+        attrs: Option<Attrs>,
+        made: Option<(Later, u32)>,
+        is_destination: bool,
+        is_around: bool,
+    ) -> Self {
         let id = host.id_of(&path);
         let (made, inherited) = made.unzip();
         let known = Known {
@@ -138,7 +204,7 @@ impl SftpDir {
         let host = Arc::clone(host);
         let known = Mutex::new(known);
         let made_by_others = OnceLock::new();
-        Arc::new(Self {
+        Self {
             host,
             path,
             id,
@@ -149,7 +215,7 @@ impl SftpDir {
             is_destination,
             is_around,
             known,
-        })
+        }
     }
 
     /// The path of `name` in it.
@@ -236,6 +302,10 @@ impl SftpDir {
 
     /// What the server says of `name` now.
     fn ask(&self, name: &Name, follow: bool) -> io::Result<Option<Attrs>> {
+        // That holds for the first who asks: it is not older than a round trip.
+        if lock(&self.known).missing.take_if(|missing| missing == name).is_some() {
+            return Ok(None);
+        }
         self.ready()?;
         let (client, path) = (self.host.client(), self.path_of(name.as_bytes()));
         let attrs = if follow { client.stat(&path) } else { client.lstat(&path) };
