@@ -1,9 +1,10 @@
 //! A source that the user named: where it is, and under which name it travels.
 
 use crate::dirs::{DirNode, OpenDirs};
-use crate::tree::Tree;
+use crate::tree::{Tree, TreeDir};
 use crate::words;
 use haul_model::{Fault, FaultKind, Name, Side};
+use std::io;
 use std::sync::Arc;
 
 /// A source, found.
@@ -30,16 +31,17 @@ impl Source {
     pub(crate) fn find(tree: &dyn Tree, path: &[u8], open: &Arc<OpenDirs>) -> Result<Self, Fault> {
         let split = words::split(path);
         let Some(name) = split.name else {
-            return Ok(Self::Whole(open_root(tree, split.whole, open)?));
+            return Ok(Self::Whole(root(tree.open(split.whole), open)?));
         };
         let name = Name::new(name)
             .map_err(|error| Fault::new(Side::Source, FaultKind::TooLong, error.to_string()))?;
-        Ok(Self::Named { dir: open_root(tree, split.parent, open)?, name, follow: split.slash })
+        let dir = root(tree.open_around(split.parent, &name), open)?;
+        Ok(Self::Named { dir, name, follow: split.slash })
     }
 }
 
-fn open_root(tree: &dyn Tree, path: &[u8], open: &Arc<OpenDirs>) -> Result<Arc<DirNode>, Fault> {
-    tree.open(path)
+fn root(opened: io::Result<Arc<dyn TreeDir>>, open: &Arc<OpenDirs>) -> Result<Arc<DirNode>, Fault> {
+    opened
         .and_then(|dir| DirNode::root(dir, None, open))
         .map_err(|error| Fault::from_io(Side::Source, "open", &error))
 }

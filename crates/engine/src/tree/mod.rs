@@ -26,6 +26,13 @@ pub(crate) trait Tree: Send + Sync {
     /// The directory at `path`; links on the way are followed, as the user means
     /// it.
     fn open(&self, path: &[u8]) -> io::Result<Arc<dyn TreeDir>>;
+
+    /// The same for a directory in which the first thing to be asked about will be
+    /// `name`.
+    fn open_around(&self, path: &[u8], name: &Name) -> io::Result<Arc<dyn TreeDir>> {
+        let _ = name;
+        self.open(path)
+    }
 }
 
 /// What waits for something that is under way, and tells what came of it.

@@ -72,40 +72,49 @@ impl SftpTree {
     /// What [`Tree::open`] does. What is not there is mostly a new name in the
     /// directory above, so that one is asked about at the same time.
     fn open_or_above(&self, path: &[u8]) -> io::Result<Arc<dyn TreeDir>> {
-        let (client, host) = (self.host.client(), &self.host);
+        let client = self.host.client();
         let split = words::split(path);
         let Some(name) = split.name.and_then(|name| Name::new(name).ok()) else {
-            return self.found(client.stat_and_real_path(as_asked(path)));
+            return Ok(Arc::new(self.found(client.stat_and_real_path(as_asked(path)))?));
         };
-        let above_path = as_asked(split.parent);
-        let (whole, above, there) = std::thread::scope(|scope| {
-            let above = scope.spawn(|| client.stat_and_real_path(above_path));
-            let there = scope.spawn(|| client.lstat(&join(above_path, name.as_bytes())));
+        let (whole, above) = std::thread::scope(|scope| {
+            let above = scope.spawn(|| self.around(split.parent, &name));
             let whole = client.stat_and_real_path(as_asked(path));
-            let bug = "a panic here is a bug and ends the job";
-            (whole, above.join().expect(bug), there.join().expect(bug))
+            (whole, above.join().expect("a panic here is a bug and ends the job"))
         });
-        let is_missing = |error: &SftpError| error.status() == Some(StatusCode::NoSuchFile);
-        if whole.as_ref().is_err_and(is_missing)
-            && there.as_ref().is_err_and(is_missing)
-            && let Ok((attrs, real)) = above
-            && attrs.file_type() == Some(FileType::Dir)
+        if let Ok(dir) = above
+            && let Err(error) = &whole
+            && error.status() == Some(StatusCode::NoSuchFile)
         {
-            let above = SftpDir::new(host, real.into_vec(), Some(attrs), None, true, true);
-            lock(&above.known).missing = Some(name);
-            *lock(&self.above) = Some(Above { path: split.parent.to_vec(), dir: Arc::new(above) });
+            *lock(&self.above) = Some(Above { path: split.parent.to_vec(), dir: Arc::new(dir) });
         }
-        self.found(whole)
+        Ok(Arc::new(self.found(whole)?))
+    }
+
+    /// The directory at `path`, and what is said of `name` in it at the same time.
+    fn around(&self, path: &[u8], name: &Name) -> io::Result<SftpDir> {
+        let (client, path) = (self.host.client(), as_asked(path));
+        let (dir, there) = std::thread::scope(|scope| {
+            let there = scope.spawn(|| client.lstat(&join(path, name.as_bytes())));
+            let dir = client.stat_and_real_path(path);
+            (dir, there.join().expect("a panic here is a bug and ends the job"))
+        });
+        let dir = self.found(dir)?;
+        // What is wrong with it shows when it is wanted.
+        if let Ok(there) = found_or_missing(there) {
+            lock(&dir.known).ahead = Some((name.clone(), there));
+        }
+        Ok(dir)
     }
 
     /// A directory that was asked about.
-    fn found(&self, asked: Result<(Attrs, Box<[u8]>), SftpError>) -> io::Result<Arc<dyn TreeDir>> {
+    fn found(&self, asked: Result<(Attrs, Box<[u8]>), SftpError>) -> io::Result<SftpDir> {
         let (attrs, real) = self.host.io(asked)?;
         if attrs.file_type() != Some(FileType::Dir) {
             return Err(io::ErrorKind::NotADirectory.into());
         }
         let (host, is_destination) = (&self.host, self.is_destination);
-        Ok(SftpDir::open(host, real.into_vec(), Some(attrs), None, is_destination, true))
+        Ok(SftpDir::new(host, real.into_vec(), Some(attrs), None, is_destination, true))
     }
 }
 
@@ -117,7 +126,19 @@ impl Tree for SftpTree {
         if self.is_destination {
             return self.open_or_above(path);
         }
-        self.found(self.host.client().stat_and_real_path(as_asked(path)))
+        Ok(Arc::new(self.found(self.host.client().stat_and_real_path(as_asked(path)))?))
+    }
+
+    fn open_around(&self, path: &[u8], name: &Name) -> io::Result<Arc<dyn TreeDir>> {
+        Ok(Arc::new(self.around(path, name)?))
+    }
+}
+
+/// What a server says of a name; `None` if nothing has it.
+fn found_or_missing(asked: Result<Attrs, SftpError>) -> Result<Option<Attrs>, SftpError> {
+    match asked {
+        Err(error) if error.status() == Some(StatusCode::NoSuchFile) => Ok(None),
+        asked => asked.map(Some),
     }
 }
 
@@ -163,8 +184,8 @@ struct Known {
     asked: usize,
     /// Directories that this job makes.
     made: HashMap<Name, Later>,
-    /// A name that the server has just said is not there.
-    missing: Option<Name>,
+    /// What the server has just said of a name, before it was wanted.
+    ahead: Option<(Name, Option<Attrs>)>,
 }
 
 /// What stood in a directory of the destination.
@@ -302,22 +323,34 @@ impl SftpDir {
 
     /// What the server says of `name` now.
     fn ask(&self, name: &Name, follow: bool) -> io::Result<Option<Attrs>> {
-        // That holds for the first who asks: it is not older than a round trip.
-        if lock(&self.known).missing.take_if(|missing| missing == name).is_some() {
-            return Ok(None);
-        }
-        self.ready()?;
-        let (client, path) = (self.host.client(), self.path_of(name.as_bytes()));
-        let attrs = if follow { client.stat(&path) } else { client.lstat(&path) };
-        match attrs {
-            Err(error) if error.status() == Some(StatusCode::NoSuchFile) => Ok(None),
-            attrs => {
-                let attrs = self.host.io(attrs)?;
-                if self.is_worth_all(&attrs) {
-                    lock(&self.known).large.insert(name.clone());
-                }
-                Ok(Some(attrs))
+        // That holds for the first who asks: it is no older than a round trip.
+        let ahead = match follow {
+            true => None,
+            false => lock(&self.known).ahead.take_if(|(asked, _)| asked == name),
+        };
+        let attrs = match ahead {
+            Some((_, attrs)) => attrs,
+            None => {
+                self.ready()?;
+                let (client, path) = (self.host.client(), self.path_of(name.as_bytes()));
+                let asked = if follow { client.stat(&path) } else { client.lstat(&path) };
+                self.host.io(found_or_missing(asked))?
             }
+        };
+        if let Some(attrs) = &attrs {
+            self.remember(name, attrs, follow);
+        }
+        Ok(attrs)
+    }
+
+    /// Keeps in mind what an entry of a source is, or with `follow` what it leads to.
+    fn remember(&self, name: &Name, attrs: &Attrs, follow: bool) {
+        let mut known = lock(&self.known);
+        if self.is_worth_all(attrs) {
+            known.large.insert(name.clone());
+        }
+        if !self.is_destination && !follow && attrs.file_type() == Some(FileType::Dir) {
+            known.dirs.insert(name.clone(), *attrs);
         }
     }
 
@@ -353,18 +386,12 @@ impl TreeDir for SftpDir {
         let links = listed.iter().filter(|entry| is_link(entry));
         let links: Vec<Vec<u8>> = links.map(|link| self.path_of(link.name.as_bytes())).collect();
         let mut targets = self.host.client().read_links(&links).into_iter();
-        let mut known = lock(&self.known);
         let mut entries = Vec::with_capacity(listed.len());
         for entry in listed {
             let target = if is_link(&entry) { targets.next() } else { None };
             let DirEntry { name, attrs } = entry;
             let kind = attrs.file_type();
-            if kind == Some(FileType::Dir) && !self.is_destination {
-                known.dirs.insert(name.clone(), attrs);
-            }
-            if self.is_worth_all(&attrs) {
-                known.large.insert(name.clone());
-            }
+            self.remember(&name, &attrs, false);
             let meta =
                 if is_whole(&attrs) { self.meta(name.as_bytes(), &attrs).ok() } else { None };
             let target = match target {
