@@ -74,6 +74,9 @@ pub(crate) fn run(
     let journals = route.journals.and_then(|path| Dir::open(&path).and_then(Journals::open).ok());
     let host = SftpHost::new(clients, &lost, journals);
     let result = run_with(job, far, &host, &lost, monitor);
+    if !sessions.iter().any(Session::has_ended) {
+        host.forget_stages();
+    }
     drop(host);
     conclude(result, sessions)
 }

@@ -81,7 +81,7 @@ impl Journals {
 const END: &str = ".journal";
 
 /// What the names of all journals of one directory begin with.
-fn start_of(place: &[u8]) -> String {
+pub(crate) fn start_of(place: &[u8]) -> String {
     format!("{}-", &blake3::hash(place).to_hex()[..32])
 }
 

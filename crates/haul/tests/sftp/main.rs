@@ -10,6 +10,7 @@ mod rclone;
 
 mod requests;
 mod resuming;
+mod stale;
 mod trouble;
 mod without_haul;
 

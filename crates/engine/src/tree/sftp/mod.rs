@@ -19,7 +19,7 @@ use crate::dirs::lock;
 use crate::words;
 use haul_model::{BLOCK_LEN, BlockHash, FileId, MAX_NAME_LEN, Name, Timestamp};
 use haul_sftp::{Attrs, DirEntry, Extension, FileType, Later, SftpError, StatusCode, Times};
-use haul_store::{Placement, Publication, SourceId, StaleStages, private_name};
+use haul_store::{Placement, Publication, SourceId, StaleStages};
 use source::SftpSource;
 use stage::SftpStage;
 use std::collections::{HashMap, HashSet};
@@ -192,12 +192,32 @@ impl SftpDir {
         Ok(listed)
     }
 
+    /// Removes what jobs that were killed have left of what is `listed`.
+    fn remove_dead(&self, listed: &mut Vec<DirEntry>) {
+        let dead = self.host.dead();
+        if dead.is_empty() {
+            return;
+        }
+        let is_dead = |entry: &DirEntry| {
+            matches!(entry.attrs.file_type(), Some(FileType::File | FileType::Symlink))
+                && dead.has(&entry.name)
+        };
+        let client = self.host.client();
+        let found = listed.extract_if(.., |entry| is_dead(entry));
+        let going: Vec<Later> = found
+            .map(|entry| client.remove_file_later(&self.path_of(entry.name.as_bytes())))
+            .collect();
+        // What can't be removed now is found by the next run.
+        going.iter().filter_map(|one| one.wait().err()).for_each(|e| self.host.look_at(&e));
+    }
+
     /// What stood in it when it was first asked.
     fn there(&self) -> io::Result<Arc<There>> {
         if let Some(there) = &lock(&self.known).there {
             return Ok(Arc::clone(there));
         }
-        let listed = self.list()?;
+        let mut listed = self.list()?;
+        self.remove_dead(&mut listed);
         let there = if listed.len() > LISTED_MAX {
             There::TooMany
         } else {
@@ -411,7 +431,7 @@ impl TreeDir for SftpDir {
                 }
             }
         }
-        let temp = self.path_of(private_name().as_bytes());
+        let temp = self.path_of(self.host.stage_name().as_bytes());
         self.host.wrote(&self.path, client.make_symlink(target, &temp))?;
         set_time(&temp);
         let published = self.host.publish(&temp, &path, Placement::Replace);

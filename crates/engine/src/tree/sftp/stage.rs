@@ -16,7 +16,6 @@ use haul_sftp::{
 };
 use haul_store::{
     Journals, Pace, Placement, Publication, RemoteJournal, RemoteNames, SourceId, Verified,
-    private_name,
 };
 use haul_sys::Dir;
 use std::collections::VecDeque;
@@ -109,7 +108,7 @@ pub(super) fn remove_stale(host: &SftpHost, dir: &[u8], name: &Name) {
 impl SftpStage {
     /// Begins a file in `dir`.
     pub(super) fn create(host: &Arc<SftpHost>, dir: &[u8]) -> io::Result<Self> {
-        let path = join(dir, private_name().as_bytes());
+        let path = join(dir, host.stage_name().as_bytes());
         let open = Open::create(host, dir, path)?;
         Ok(Self::of(open, None))
     }
