@@ -12,8 +12,8 @@ use crate::{CopyJob, Event, JobError, Monitor, Summary};
 use haul_net::Connection;
 use haul_sftp::{Client, Extension, Options, Session, SessionError};
 use haul_store::Journals;
-use haul_sys::{Access, Dir, confine};
-use std::path::PathBuf;
+use haul_sys::{Access, confine};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,8 +36,9 @@ pub struct SftpRoute {
     /// Connections to it, one at least; the content of large files takes all of
     /// them.
     pub connections: Vec<Connection>,
-    /// The directory on this machine where the journals of uploads are kept. It
-    /// must be the user's own. Without one, uploads are not continued.
+    /// The directory on this machine where the journals of uploads are kept; it is
+    /// made if it is missing. One that can't be used, or is not the user's alone,
+    /// is told as a warning. Without one, uploads are not continued.
     pub journals: Option<PathBuf>,
     /// How long the server may be silent while it is asked, if not ten minutes.
     pub silence_max: Option<Duration>,
@@ -71,7 +72,7 @@ pub(crate) fn run(
     })?;
     let lost = Lost::new(&peer);
     let clients = sessions.iter().map(|session| session.client().clone()).collect();
-    let journals = route.journals.and_then(|path| Dir::open(&path).and_then(Journals::open).ok());
+    let journals = route.journals.and_then(|path| open_journals(&path, monitor));
     let host = SftpHost::new(clients, &lost, journals);
     let result = run_with(job, far, &host, &lost, monitor);
     if !sessions.iter().any(Session::has_ended) {
@@ -79,6 +80,18 @@ pub(crate) fn run(
     }
     drop(host);
     conclude(result, sessions)
+}
+
+/// The journals in the directory `path`; tells why it can't be used.
+fn open_journals(path: &Path, monitor: &dyn Monitor) -> Option<Journals> {
+    let told = |error| {
+        let message = format!(
+            "{error}: interrupted uploads of large files can't be gone on with, and what a killed one leaves stays at the host; make it a directory that is yours and that nobody else can write to"
+        );
+        let path = path.as_os_str().as_encoded_bytes();
+        monitor.event(Event::Warning { path, message: &message });
+    };
+    Journals::open(path).map_err(told).ok()
 }
 
 fn run_with(

@@ -159,7 +159,7 @@ mod tests {
 
     fn place() -> (tempfile::TempDir, Journals) {
         let temp = tempfile::tempdir().unwrap();
-        let journals = Journals::open(Dir::open(temp.path()).unwrap()).unwrap();
+        let journals = Journals::open(temp.path()).unwrap();
         (temp, journals)
     }
 

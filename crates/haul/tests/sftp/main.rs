@@ -11,6 +11,7 @@ mod rclone;
 mod requests;
 mod resuming;
 mod stale;
+mod state;
 mod trouble;
 mod without_haul;
 
