@@ -27,7 +27,7 @@ mod workers;
 
 pub use agent::serve;
 pub use clean::{CleanEvent, CleanRules, clean};
-pub use deploy::{Change, DeployError, Deployed, Program, Undeployed, deploy, undeploy};
+pub use deploy::{Change, DeployError, Deployed, Program, Suspect, Undeployed, deploy, undeploy};
 pub use haul_model::{Outcome, Skip, Summary};
 pub use haul_store::{Cleaned, Fate, remove_unpublished};
 pub use job::{CopyJob, JobError, Placement};
