@@ -18,6 +18,7 @@ mod receiver;
 mod relocate;
 mod remote;
 mod request;
+mod roles;
 mod run;
 mod sender;
 mod sftp;

@@ -2,10 +2,9 @@
 //! on the tree of the host.
 
 use crate::control::Control;
-use crate::link::memory::MemoryLink;
-use crate::link::{ReceiverPort, SenderPort};
-use crate::receiver::{Destination, Receiver, Tasks, run_gets, run_puts, run_worker};
-use crate::sender::{Scan, Sender};
+use crate::receiver::{Destination, Tasks, run_gets, run_puts, run_worker};
+use crate::roles::Roles;
+use crate::sender::Scan;
 use crate::tree::sftp::{Lost, SftpHost, SftpTree};
 use crate::tree::{LocalTree, Tree};
 use crate::{CopyJob, Event, JobError, Monitor, Summary};
@@ -107,29 +106,19 @@ fn run_with(
     };
     // What fails because the session has ended says so.
     let or_lost = |error: JobError| lost.error().unwrap_or(error);
-    let destination = Destination::find(&*target, job).map_err(or_lost)?;
+    let mut destination = Destination::find(&*target, job).map_err(or_lost)?;
+    destination.whole_seconds |= source.keeps_whole_seconds();
     if far == Far::Destination {
         destination.root.ready().map_err(|e| or_lost(JobError::unusable(&job.dest, &e)))?;
         tell_promises(job, host, monitor);
     }
     let root = destination.local_root().ok();
     let control = Control::over(monitor, Arc::clone(lost));
-    let link = Arc::new(MemoryLink::default());
     let (tasks, work) = crossbeam_channel::unbounded();
     let (small, small_files) = crossbeam_channel::unbounded();
-    let receiver = Receiver::new(
-        &control,
-        Arc::clone(&link) as Arc<dyn SenderPort>,
-        destination,
-        job.policy,
-        job.check,
-        None,
-        Tasks::with_small(tasks, small),
-    );
-    let receiver = receiver.map_err(|e| or_lost(JobError::unusable(&job.dest, &e)))?;
-    let to_receiver = Arc::clone(&link) as Arc<dyn ReceiverPort>;
-    let sender = Sender::new(&control, None, to_receiver, job.follow, job.check, None);
-    link.connect(&sender, &receiver);
+    let tasks = Tasks::with_small(tasks, small);
+    let roles = Roles::connect(&control, job, destination, tasks).map_err(or_lost)?;
+    let Roles { sender, receiver } = roles;
     let (at_work, all_left) = crossbeam_channel::bounded::<()>(0);
     std::thread::scope(|scope| {
         let (receiver, sender, source) = (&receiver, &sender, &*source);

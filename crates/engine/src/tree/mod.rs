@@ -26,6 +26,11 @@ pub(crate) trait Tree: Send + Sync {
     /// The directory at `path`; links on the way are followed, as the user means
     /// it.
     fn open(&self, path: &[u8]) -> io::Result<Arc<dyn TreeDir>>;
+
+    /// Whether it keeps times in whole seconds, whatever it is told.
+    fn keeps_whole_seconds(&self) -> bool {
+        false
+    }
 }
 
 /// What waits for something that is under way, and tells what came of it.

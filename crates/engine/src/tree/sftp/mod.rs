@@ -74,6 +74,10 @@ impl Tree for SftpTree {
         }
         Ok(SftpDir::open(host, real.into_vec(), Some(attrs), None, self.is_destination, true))
     }
+
+    fn keeps_whole_seconds(&self) -> bool {
+        true
+    }
 }
 
 /// A directory of a host, known by its path.
