@@ -10,13 +10,16 @@
 //! HOST32-.haul-SERIES10.stages      what the record is called
 //! .haul-SERIES10COUNT6              what the job's stages are called
 //! ```
+//!
+//! A record holds the hash of the directory that the job went to, and behind it a
+//! byte for each later job that has looked through that directory.
 
 use crate::partial::{LOCK_WAIT_MAX, lock_journal};
 use crate::private::{Form, SERIES_START_LEN, parse, private_name, series_start};
 use crate::remote::{Journals, start_of};
 use haul_model::Name;
 use haul_sys::Dir;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -27,6 +30,9 @@ use std::time::{Duration, SystemTime};
 /// What the names of records end with.
 const END: &str = ".stages";
 
+/// Length of what a record says of a directory, in bytes.
+const ROOT_LEN: usize = 33;
+
 /// Names that a series has.
 const NAMES_MAX: u64 = 1 << 24;
 
@@ -36,6 +42,11 @@ const AGE_MAX: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 /// Records of such series that are kept, at most.
 const RECORDS_MAX: usize = 256;
+
+/// Jobs that look through the directory to which a dead one went, though they
+/// would not need to: more than one, since a server may still be at work when the
+/// first does.
+const LOOKS_MAX: u64 = 3;
 
 /// The names of one job's small stages on a host. Dropped, its record stays,
 /// unless [`Self::finish`] was called.
@@ -51,17 +62,18 @@ pub struct StageSeries {
 }
 
 impl StageSeries {
-    /// Begins a series at `host`, a text that tells it from other hosts.
+    /// Begins a series at `host`, a text that tells it from other hosts, of a job
+    /// that goes to the directory `root`, one that tells it from all others.
     ///
     /// # Errors
     /// Those of making and writing the record.
-    pub fn begin(journals: &Journals, host: &[u8]) -> io::Result<Self> {
+    pub fn begin(journals: &Journals, host: &[u8], root: &[u8]) -> io::Result<Self> {
         let start = series_start();
         let record = format!("{}{start}{END}", start_of(host));
         let file = lock_journal(journals.dir(), &record, LOCK_WAIT_MAX)?;
         let dir = Arc::clone(journals.dir());
         // Until something is in it, nobody takes it for one whose job has ended.
-        let written = file.write_all_at(&[host, b"\n"].concat(), 0);
+        let written = file.write_all_at(start_of(root).as_bytes(), 0);
         let (next, is_finished) = (AtomicU64::new(0), AtomicBool::new(written.is_err()));
         let series = Self { dir, record, start, next, is_finished, _file: file };
         written.map(|()| series)
@@ -89,7 +101,14 @@ impl Drop for StageSeries {
 
 /// The series of a host that nobody writes to any more.
 #[derive(Debug, Default)]
-pub struct DeadSeries(HashSet<String>);
+pub struct DeadSeries {
+    /// What their names begin with.
+    starts: HashSet<String>,
+    /// Their records, by the directories that are to be looked through.
+    roots: HashMap<String, Vec<String>>,
+    /// Where the records are.
+    dir: Option<Arc<Dir>>,
+}
 
 impl DeadSeries {
     /// Looks through the records for those of `host`. What can't be read is taken
@@ -99,7 +118,8 @@ impl DeadSeries {
         let dir = journals.dir();
         let is_record = |name: &[u8]| name.ends_with(END.as_bytes());
         let names = dir.names_where(is_record).unwrap_or_default();
-        let (mut dead, mut records) = (HashSet::new(), Vec::new());
+        let mut dead = Self { dir: Some(Arc::clone(dir)), ..Self::default() };
+        let mut records = Vec::new();
         let of_host = start_of(host);
         for name in &names {
             let Ok(name) = std::str::from_utf8(name.as_bytes()) else { continue };
@@ -113,7 +133,15 @@ impl DeadSeries {
                 continue;
             }
             if name.starts_with(&of_host) {
-                dead.insert(start.to_owned());
+                dead.starts.insert(start.to_owned());
+                let mut root = [0; ROOT_LEN];
+                let root = file.read_exact_at(&mut root, 0).ok().map(|()| root.to_vec());
+                let root = root.and_then(|root| String::from_utf8(root).ok());
+                if let Some(root) = root
+                    && meta.len() < ROOT_LEN as u64 + LOOKS_MAX
+                {
+                    dead.roots.entry(root).or_default().push(name.to_owned());
+                }
             }
             records.push((meta.modified().unwrap_or(SystemTime::UNIX_EPOCH), name.to_owned()));
         }
@@ -125,20 +153,39 @@ impl DeadSeries {
                 let _ = dir.remove_private(name);
             }
         }
-        Self(dead)
+        dead
     }
 
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.starts.is_empty()
+    }
+
+    /// Whether one of their jobs went to the directory `root`, and it was not
+    /// looked through as often as it should be.
+    pub fn is_due(&self, root: &[u8]) -> bool {
+        !self.roots.is_empty() && self.roots.contains_key(&start_of(root))
+    }
+
+    /// Puts on record that the directory `root` was looked through.
+    pub fn looked_through(&self, root: &[u8]) {
+        let (Some(dir), Some(records)) = (&self.dir, self.roots.get(&start_of(root))) else {
+            return;
+        };
+        for record in records {
+            // Where it can't be done, the next job looks again.
+            if let Ok((file, stat)) = dir.open_found(record) {
+                let _ = file.write_all_at(b".", stat.size);
+            }
+        }
     }
 
     /// Whether `name` is that of a stage of one of them.
     pub fn has(&self, name: &Name) -> bool {
         let name = name.as_bytes();
-        !self.0.is_empty()
+        !self.is_empty()
             && parse(name).is_some_and(|(form, stem)| {
-                form == Form::Random && self.0.contains(&stem[..SERIES_START_LEN])
+                form == Form::Random && self.starts.contains(&stem[..SERIES_START_LEN])
             })
     }
 }
@@ -175,12 +222,12 @@ mod tests {
     #[test]
     fn a_series_is_dead_when_its_job_is_and_not_before() {
         let (_temp, journals) = place();
-        let series = StageSeries::begin(&journals, b"host").unwrap();
+        let series = StageSeries::begin(&journals, b"host", b"root").unwrap();
         let (first, second) = (name(&series.name()), name(&series.name()));
         assert!(first != second && is_private(&first) && is_private(&second));
         assert!(DeadSeries::find(&journals, b"host").is_empty());
         drop(series);
-        let living = StageSeries::begin(&journals, b"host").unwrap();
+        let living = StageSeries::begin(&journals, b"host", b"root").unwrap();
         for _ in 0..2 {
             let dead = DeadSeries::find(&journals, b"host");
             assert!(dead.has(&first) && dead.has(&second));
@@ -193,7 +240,7 @@ mod tests {
     #[test]
     fn one_that_is_finished_leaves_nothing() {
         let (temp, journals) = place();
-        let series = StageSeries::begin(&journals, b"host").unwrap();
+        let series = StageSeries::begin(&journals, b"host", b"root").unwrap();
         assert_eq!(records(&temp), 1);
         series.finish();
         drop(series);
@@ -203,10 +250,29 @@ mod tests {
     #[test]
     fn that_of_another_host_is_not_taken_for_this_ones() {
         let (temp, journals) = place();
-        drop(StageSeries::begin(&journals, b"one").unwrap());
+        drop(StageSeries::begin(&journals, b"one", b"root").unwrap());
         assert!(DeadSeries::find(&journals, b"other").is_empty());
         assert!(!DeadSeries::find(&journals, b"one").is_empty());
         assert_eq!(records(&temp), 1);
+    }
+
+    #[test]
+    fn where_a_dead_job_went_is_looked_through_a_few_times() {
+        let (_temp, journals) = place();
+        let series = StageSeries::begin(&journals, b"host", b"host:/a").unwrap();
+        let stage = name(&series.name());
+        assert!(!DeadSeries::find(&journals, b"host").is_due(b"host:/a"), "it lives");
+        drop(series);
+        for _ in 0..LOOKS_MAX {
+            let dead = DeadSeries::find(&journals, b"host");
+            assert!(dead.is_due(b"host:/a") && !dead.is_due(b"host:/b"));
+            // What was looked through is another directory, or that one.
+            dead.looked_through(b"host:/b");
+            assert!(DeadSeries::find(&journals, b"host").is_due(b"host:/a"));
+            dead.looked_through(b"host:/a");
+        }
+        let dead = DeadSeries::find(&journals, b"host");
+        assert!(!dead.is_due(b"host:/a") && dead.has(&stage));
     }
 
     #[test]
@@ -223,7 +289,7 @@ mod tests {
     fn records_are_forgotten_when_they_are_old_and_when_they_are_too_many() {
         let (temp, journals) = place();
         let begin = || {
-            let series = StageSeries::begin(&journals, b"host").unwrap();
+            let series = StageSeries::begin(&journals, b"host", b"root").unwrap();
             (temp.path().join(&series.record), name(&series.name()))
         };
         let age = |record, by| {

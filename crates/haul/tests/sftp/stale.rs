@@ -6,7 +6,7 @@ use crate::resuming::{SOON, haul, servers_of};
 use crate::{copy, rules, strays};
 use haul_testkit::content::Stream;
 use haul_testkit::haul::Running;
-use haul_testkit::proc::Signal;
+use haul_testkit::proc::{self, Signal};
 use haul_testkit::{Haul, assert_same_with, tree};
 use std::fs;
 use std::path::PathBuf;
@@ -128,6 +128,35 @@ fn what_is_not_known_to_be_dead_stays() {
 }
 
 #[test]
+fn what_a_single_file_has_left_goes_when_it_is_copied_again() {
+    let world = World::new();
+    let scene = world.scene(Way::Upload);
+    // It is no small one, and none that is continued.
+    tree::random_file(scene.path("middle"), 48 << 20, 3).expect("made");
+    scene.file("to/other", "stays");
+    let upload = haul(&scene, &["-q"], &["middle"]);
+    for victim in ["haul", "server"] {
+        let running = upload.spawn().expect("it starts");
+        let begun = || {
+            strays(&scene.path("to")).iter().any(|s| s.metadata().is_ok_and(|m| m.len() > 1 << 20))
+        };
+        assert!(running.until(SOON, begun), "it does not begin");
+        match victim {
+            "haul" => running.signal(Signal::KILL),
+            _ => servers_of(&scene).into_iter().for_each(|pid| proc::signal(pid, Signal::KILL)),
+        }
+        running.wait().expect("it ends");
+        std::thread::sleep(Duration::from_millis(200));
+        assert!(!scene.exists("to/middle"), "it was done before");
+        assert_eq!(strays(&scene.path("to")).len(), 1, "{victim}");
+        upload.run().expect_ok();
+        assert_eq!(scene.list("to"), ["middle", "other"], "{victim}");
+        fs::remove_file(scene.path("to/middle")).expect("removed");
+    }
+    assert_eq!(scene.read("to/other"), "stays");
+}
+
+#[test]
 fn a_lost_connection_leaves_nothing_for_good() {
     let world = World::new();
     let scene = world.scene(Way::Upload);
@@ -137,7 +166,7 @@ fn a_lost_connection_leaves_nothing_for_good() {
     let running = upload.spawn().expect("it starts");
     catch(&scene, &running, &[], |_| {
         for server in servers_of(&scene) {
-            haul_testkit::proc::signal(server, Signal::KILL);
+            proc::signal(server, Signal::KILL);
         }
     });
     let run = running.wait().expect("it ends");

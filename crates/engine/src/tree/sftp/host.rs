@@ -86,6 +86,8 @@ pub(crate) struct SftpHost {
     pub(crate) journals: Option<Journals>,
     /// Those that earlier jobs have left, once that was looked at.
     pub(crate) left: OnceLock<Vec<String>>,
+    /// The directory that the user named, once it was opened.
+    root: OnceLock<Vec<u8>>,
     /// The names of this job's small stages, once one was needed.
     series: OnceLock<Option<StageSeries>>,
     /// Those of jobs that were killed, once that was looked at.
@@ -109,9 +111,16 @@ impl SftpHost {
             small: Budget::new(SMALL_LEN),
             journals,
             left: OnceLock::new(),
+            root: OnceLock::new(),
             series: OnceLock::new(),
             dead: OnceLock::new(),
         })
+    }
+
+    /// The user has named the directory `path`, and it is there.
+    pub(crate) fn came_to(&self, path: &[u8]) {
+        // What is opened first is where the job works.
+        let _ = self.root.set(path.to_vec());
     }
 
     /// A fresh private name for a stage that is not continued. Where the journals
@@ -122,7 +131,8 @@ impl SftpHost {
         if !self.client().has(Extension::PosixRename) {
             return private_name();
         }
-        let begin = || StageSeries::begin(self.journals.as_ref()?, &self.name).ok();
+        let root = self.place(self.root.get().map_or(&[], Vec::as_slice));
+        let begin = || StageSeries::begin(self.journals.as_ref()?, &self.name, &root).ok();
         self.series.get_or_init(begin).as_ref().map_or_else(private_name, StageSeries::name)
     }
 

@@ -87,6 +87,9 @@ impl SftpDir {
             .collect();
         // What can't be removed now is found by the next run.
         going.iter().filter_map(|one| one.wait().err()).for_each(|e| self.host.look_at(&e));
+        if self.is_around {
+            dead.looked_through(&self.host.place(&self.path));
+        }
     }
 
     /// What stood in it when it was first asked.
@@ -125,11 +128,15 @@ impl SftpDir {
     }
 
     /// Whether a name is asked about by itself. Around the job there may be much
-    /// more than it is about, and it is mostly about one name.
+    /// more than it is about, and it is mostly about one name. But where a job was
+    /// killed, what it has left is to be found.
     fn asks_by_itself(&self) -> bool {
         let mut known = lock(&self.known);
         known.asked += 1;
-        self.is_around && known.there.is_none() && known.asked <= ASKED_MAX
+        self.is_around
+            && known.there.is_none()
+            && known.asked <= ASKED_MAX
+            && !self.host.dead().is_due(&self.host.place(&self.path))
     }
 
     /// What the server says of `name` now.

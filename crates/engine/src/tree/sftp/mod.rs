@@ -54,6 +54,7 @@ impl Tree for SftpTree {
         if attrs.file_type() != Some(FileType::Dir) {
             return Err(io::ErrorKind::NotADirectory.into());
         }
+        host.came_to(&real);
         Ok(SftpDir::open(host, real.into_vec(), Some(attrs), None, self.is_destination, true))
     }
 
