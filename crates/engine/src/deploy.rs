@@ -17,7 +17,7 @@ mod host;
 mod place;
 mod program;
 
-pub use error::DeployError;
+pub use error::{DeployError, Suspect};
 pub use program::Program;
 
 use self::host::Shell;

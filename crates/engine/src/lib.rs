@@ -18,6 +18,7 @@ mod receiver;
 mod relocate;
 mod remote;
 mod request;
+mod roles;
 mod run;
 mod sender;
 mod sftp;
@@ -27,7 +28,7 @@ mod workers;
 
 pub use agent::serve;
 pub use clean::{CleanEvent, CleanRules, clean};
-pub use deploy::{Change, DeployError, Deployed, Program, Undeployed, deploy, undeploy};
+pub use deploy::{Change, DeployError, Deployed, Program, Suspect, Undeployed, deploy, undeploy};
 pub use haul_model::{Outcome, Skip, Summary};
 pub use haul_store::{Cleaned, Fate, remove_unpublished};
 pub use job::{CopyJob, JobError, Placement};

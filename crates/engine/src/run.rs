@@ -1,15 +1,13 @@
 //! Runs a job: places its roles, and waits for its end.
 
 use crate::control::Control;
-use crate::link::memory::MemoryLink;
-use crate::link::{ReceiverPort, SenderPort};
-use crate::receiver::{Destination, Receiver, Tasks, run_worker};
-use crate::sender::{Scan, Sender};
+use crate::receiver::{Destination, Tasks, run_worker};
+use crate::roles::Roles;
+use crate::sender::Scan;
 use crate::sftp::Far;
 use crate::tree::LocalTree;
 use crate::workers::workers;
 use crate::{CopyJob, JobError, Monitor, Placement, Summary, remote, sftp};
-use std::sync::Arc;
 
 /// Tasks that may wait for each worker.
 const TASKS_PER_WORKER: usize = 4;
@@ -43,21 +41,9 @@ fn run_local(job: &CopyJob, monitor: &dyn Monitor) -> Result<Summary, JobError> 
     // What is only compared may be compared with a part of itself.
     let around_dest = if job.check.is_some() { Vec::new() } else { destination.lineage() };
     let control = Control::new(monitor);
-    let link = Arc::new(MemoryLink::default());
     let (tasks, work) = crossbeam_channel::bounded(workers() * TASKS_PER_WORKER);
-    let receiver = Receiver::new(
-        &control,
-        Arc::clone(&link) as Arc<dyn SenderPort>,
-        destination,
-        job.policy,
-        job.check,
-        None,
-        Tasks::to_all(tasks),
-    );
-    let receiver = receiver.map_err(|error| JobError::unusable(&job.dest, &error))?;
-    let to_receiver = Arc::clone(&link) as Arc<dyn ReceiverPort>;
-    let sender = Sender::new(&control, None, to_receiver, job.follow, job.check, None);
-    link.connect(&sender, &receiver);
+    let Roles { sender, receiver } =
+        Roles::connect(&control, job, destination, Tasks::to_all(tasks))?;
     std::thread::scope(|scope| {
         scope.spawn(|| {
             Scan::new(&sender, &LocalTree, job.recursive, &around_dest).run(&job.sources)

@@ -2,18 +2,17 @@
 //! on the tree of the host.
 
 use crate::control::Control;
-use crate::link::memory::MemoryLink;
-use crate::link::{ReceiverPort, SenderPort};
-use crate::receiver::{Destination, Receiver, Tasks, run_gets, run_puts, run_worker};
-use crate::sender::{Scan, Sender};
+use crate::receiver::{Destination, Tasks, run_gets, run_puts, run_worker};
+use crate::roles::Roles;
+use crate::sender::Scan;
 use crate::tree::sftp::{Lost, SftpHost, SftpTree};
 use crate::tree::{LocalTree, Tree};
 use crate::{CopyJob, Event, JobError, Monitor, Summary};
 use haul_net::Connection;
 use haul_sftp::{Client, Extension, Options, Session, SessionError};
 use haul_store::Journals;
-use haul_sys::{Access, Dir, confine};
-use std::path::PathBuf;
+use haul_sys::{Access, confine};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,8 +35,9 @@ pub struct SftpRoute {
     /// Connections to it, one at least; the content of large files takes all of
     /// them.
     pub connections: Vec<Connection>,
-    /// The directory on this machine where the journals of uploads are kept. It
-    /// must be the user's own. Without one, uploads are not continued.
+    /// The directory on this machine where the journals of uploads are kept; it is
+    /// made if it is missing. One that can't be used, or is not the user's alone,
+    /// is told as a warning. Without one, uploads are not continued.
     pub journals: Option<PathBuf>,
     /// How long the server may be silent while it is asked, if not ten minutes.
     pub silence_max: Option<Duration>,
@@ -71,12 +71,27 @@ pub(crate) fn run(
     })?;
     let lost = Lost::new(&peer);
     let clients = sessions.iter().map(|session| session.client().clone()).collect();
-    let journals = route.journals.and_then(|path| Dir::open(&path).and_then(Journals::open).ok());
+    let journals = route.journals.and_then(|path| open_journals(&path, monitor));
     let holds = job.policy.sync || job.policy.verify;
     let host = SftpHost::new(clients, &lost, journals, holds);
     let result = run_with(job, far, &host, &lost, monitor);
+    if !sessions.iter().any(Session::has_ended) {
+        host.forget_stages();
+    }
     drop(host);
     conclude(result, sessions)
+}
+
+/// The journals in the directory `path`; tells why it can't be used.
+fn open_journals(path: &Path, monitor: &dyn Monitor) -> Option<Journals> {
+    let told = |error| {
+        let message = format!(
+            "{error}: interrupted uploads of large files can't be gone on with, and what a killed one leaves stays at the host; make it a directory that is yours and that nobody else can write to"
+        );
+        let path = path.as_os_str().as_encoded_bytes();
+        monitor.event(Event::Warning { path, message: &message });
+    };
+    Journals::open(path).map_err(told).ok()
 }
 
 fn run_with(
@@ -92,29 +107,19 @@ fn run_with(
     };
     // What fails because the session has ended says so.
     let or_lost = |error: JobError| lost.error().unwrap_or(error);
-    let destination = Destination::find(&*target, job).map_err(or_lost)?;
+    let mut destination = Destination::find(&*target, job).map_err(or_lost)?;
+    destination.whole_seconds |= source.keeps_whole_seconds();
     if far == Far::Destination {
         destination.root.ready().map_err(|e| or_lost(JobError::unusable(&job.dest, &e)))?;
         tell_promises(job, host, monitor);
     }
     let root = destination.local_root().ok();
     let control = Control::over(monitor, Arc::clone(lost));
-    let link = Arc::new(MemoryLink::default());
     let (tasks, work) = crossbeam_channel::unbounded();
     let (small, small_files) = crossbeam_channel::unbounded();
-    let receiver = Receiver::new(
-        &control,
-        Arc::clone(&link) as Arc<dyn SenderPort>,
-        destination,
-        job.policy,
-        job.check,
-        None,
-        Tasks::with_small(tasks, small),
-    );
-    let receiver = receiver.map_err(|e| or_lost(JobError::unusable(&job.dest, &e)))?;
-    let to_receiver = Arc::clone(&link) as Arc<dyn ReceiverPort>;
-    let sender = Sender::new(&control, None, to_receiver, job.follow, job.check, None);
-    link.connect(&sender, &receiver);
+    let tasks = Tasks::with_small(tasks, small);
+    let roles = Roles::connect(&control, job, destination, tasks).map_err(or_lost)?;
+    let Roles { sender, receiver } = roles;
     let (at_work, all_left) = crossbeam_channel::bounded::<()>(0);
     std::thread::scope(|scope| {
         let (receiver, sender, source) = (&receiver, &sender, &*source);

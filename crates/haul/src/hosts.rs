@@ -183,10 +183,15 @@ impl Hosts {
         connections: Vec<haul_net::Connection>,
         monitor: &dyn Monitor,
     ) -> Result<Summary, JobError> {
-        let journals = match route {
-            Route::Upload(_) if !job.policy.dry_run && job.check.is_none() => state::journals(),
-            _ => None,
-        };
+        let changes_host =
+            matches!(route, Route::Upload(_)) && !job.policy.dry_run && job.check.is_none();
+        let journals = if changes_host { state::journals() } else { None };
+        if changes_host && journals.is_none() {
+            monitor.event(Event::Warning {
+                path: b"XDG_STATE_HOME",
+                message: "neither it nor HOME is an absolute path, so there is no place for journals: interrupted uploads of large files can't be gone on with, and what a killed one leaves stays at the host; set one of them",
+            });
+        }
         let route_there = SftpRoute { connections, journals, silence_max: None };
         let placement = match route {
             Route::Download(_) => Placement::SftpDownload(route_there),

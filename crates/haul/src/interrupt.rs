@@ -7,7 +7,8 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Set for good by the first SIGINT, SIGTERM or SIGHUP. A SIGINT or SIGTERM
+/// Set for good by the first SIGINT, SIGTERM or SIGHUP; a SIGHUP that was ignored
+/// when the program was started, as nohup has it, stays ignored. A SIGINT or SIGTERM
 /// that comes when it is set ends the process at once.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Interrupt(Arc<AtomicBool>);
@@ -20,13 +21,18 @@ impl Interrupt {
 
     fn register() -> io::Result<Self> {
         let flag = Arc::new(AtomicBool::new(false));
+        // Asked before anything is registered.
+        let outlives_hangup = is_ignored(SIGHUP);
         for signal in [SIGINT, SIGTERM] {
             // Registered before the one that sets the flag, and run in that
             // order, so it sees the flag of an earlier signal only.
             let code = i32::from(ExitCode::Interrupted.number());
             flag::register_conditional_shutdown(signal, code, Arc::clone(&flag))?;
         }
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
+        let signals = [SIGINT, SIGTERM, SIGHUP];
+        // Who started it with nohup wants it to go on.
+        let listened = if outlives_hangup { &signals[..2] } else { &signals };
+        for &signal in listened {
             flag::register(signal, Arc::clone(&flag))?;
         }
         Ok(Self(flag))
@@ -45,4 +51,38 @@ pub(crate) fn outlive_hangup() -> io::Result<()> {
         flag::register(signal, Arc::new(AtomicBool::new(false)))?;
     }
     Ok(())
+}
+
+/// Whether this process ignores `signal`, as far as the system tells: it does
+/// where there is a /proc as Linux has it.
+fn is_ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status");
+    status.is_ok_and(|status| ignores(&status, signal))
+}
+
+/// Whether the process of that `status`, as /proc shows it, ignores `signal`.
+fn ignores(status: &str, signal: i32) -> bool {
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|digits| u128::from_str_radix(digits.trim(), 16).ok());
+    // The first signal is 1.
+    ignored.is_some_and(|set| set >> (signal - 1) & 1 == 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_ignored_is_read_as_the_system_writes_it() {
+        let status = |digits: &str| {
+            format!("Name:\thaul\nSigBlk:\t{0}\nSigIgn:\t{digits}\nSigCgt:\t{0}\n", "f".repeat(16))
+        };
+        assert!(ignores(&status("0000000000000001"), SIGHUP));
+        assert!(ignores(&status("0000000000001003"), SIGHUP));
+        assert!(ignores(&status("0000000000001002"), SIGINT));
+        assert!(!ignores(&status("0000000000001002"), SIGHUP));
+        assert!(!ignores(&status("0000000000000000"), SIGHUP));
+        assert!(!ignores(&status("what?"), SIGHUP));
+        assert!(!ignores("", SIGHUP));
+    }
 }

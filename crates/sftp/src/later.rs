@@ -73,6 +73,11 @@ impl Client {
         Later::send(self, &Request::Mkdir { path, attrs: Attrs::with_mode(mode) }, path)
     }
 
+    /// Like [`Self::remove_file`], without waiting for the answer.
+    pub fn remove_file_later(&self, path: &[u8]) -> Later {
+        Later::send(self, &Request::Remove { path }, path)
+    }
+
     /// Like [`Self::set_attrs`], without waiting for the answer.
     pub fn set_attrs_later(&self, path: &[u8], attrs: Attrs) -> Later {
         Later::send(self, &Request::Setstat { path, attrs }, path)

@@ -9,6 +9,7 @@ mod pace;
 mod partial;
 mod private;
 mod remote;
+mod series;
 mod stage;
 mod verified;
 
@@ -18,5 +19,6 @@ pub use pace::Pace;
 pub use partial::{RESUME_LEN_MIN, StaleStages, remove_leftovers};
 pub use private::{is_private, private_name};
 pub use remote::{Claimed, Journals, RemoteJournal, RemoteNames};
+pub use series::{DeadSeries, StageSeries};
 pub use stage::{Placement, Publication, Sealed, Stage, remove_unpublished};
 pub use verified::{Mismatch, Verified};

@@ -3,12 +3,14 @@
 //!
 //! ```text
 //! .haul-RANDOM16                  a stage that its own process removes
+//! .haul-SERIES10COUNT6            one of a job that uploads to a host without haul
 //! .haul-NAME12-SOURCE12.part      a stage that can be continued
 //! .haul-NAME12-SOURCE12.journal   what is there of it
 //! ```
 //!
 //! NAME and SOURCE are hashes of the destination's name and of the source's
-//! identity; all digits are hexadecimal, in small letters.
+//! identity, SERIES is random, and the same for all of a job; all digits are
+//! hexadecimal, in small letters.
 
 use crate::journal::SourceId;
 use haul_model::Name;
@@ -20,6 +22,12 @@ const START: &str = ".haul-";
 /// Digits of a random name, and of each half of a stem.
 const RANDOM_LEN: usize = 16;
 const HALF_LEN: usize = 12;
+
+/// Digits of a random name that are the same for all stages of a series.
+const SERIES_LEN: usize = 10;
+
+/// Length of what the names of a series begin with, in bytes.
+pub(crate) const SERIES_START_LEN: usize = START.len() + SERIES_LEN;
 
 /// What a private name is the name of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,6 +91,13 @@ pub(crate) fn half_of(stem: &str) -> &str {
 pub fn private_name() -> String {
     // RandomState is seeded by the operating system and differs at each call.
     format!("{START}{:016x}", RandomState::new().hash_one(std::process::id()))
+}
+
+/// What the names of a fresh series begin with: six digits are to follow.
+pub(crate) fn series_start() -> String {
+    let mut name = private_name();
+    name.truncate(SERIES_START_LEN);
+    name
 }
 
 /// Whether `name` is exactly of a form that haul's own stages and journals have.

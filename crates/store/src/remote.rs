@@ -11,10 +11,11 @@ use crate::journal::{BootId, CommitPoint, Journal, SourceId};
 use crate::partial::{LOCK_WAIT_MAX, lock_journal};
 use crate::private::{Names, private_name};
 use haul_model::{BlockHash, Name};
-use haul_sys::Dir;
-use std::fs::File;
+use haul_sys::{Dir, Stat};
+use std::fs::{DirBuilder, File};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{DirBuilderExt, FileExt};
+use std::path::Path;
 use std::sync::Arc;
 
 /// The names under which a large file is on its way.
@@ -53,11 +54,25 @@ const ID_LEN: usize = 16;
 const ID_NAME: &str = "id";
 
 impl Journals {
-    /// Those in `dir`, which gets its id if it has none.
+    /// Those in the directory `path`, which is made if it is missing, and gets its
+    /// id if it has none.
     ///
     /// # Errors
-    /// Those of reading and writing the id.
-    pub fn open(dir: Dir) -> io::Result<Self> {
+    /// Those of making and opening it, and of reading and writing the id;
+    /// [`io::ErrorKind::PermissionDenied`] for one that belongs to another user or
+    /// that others can write to: they could say what is there at a host.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let to = |action: &str, error: &io::Error| {
+            io::Error::new(error.kind(), format!("can't {action}: {error}"))
+        };
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
+        made.map_err(|error| to("make the directory", &error))?;
+        let dir = Dir::open(path).map_err(|error| to("open the directory", &error))?;
+        check_owner(&dir.stat_self()?)?;
+        Self::of(dir).map_err(|error| to("use the file \"id\" in it", &error))
+    }
+
+    fn of(dir: Dir) -> io::Result<Self> {
         let file = lock_journal(&dir, ID_NAME, LOCK_WAIT_MAX)?;
         let mut id = [0; ID_LEN];
         match file.read_exact_at(&mut id, 0) {
@@ -77,11 +92,25 @@ impl Journals {
     }
 }
 
+/// Whether a directory is the user's own, and nobody else can write to it.
+fn check_owner(stat: &Stat) -> io::Result<()> {
+    /// What the mode of a directory allows others.
+    const OTHERS_WRITE: u32 = 0o022;
+    let refuse = |cause| Err(io::Error::new(io::ErrorKind::PermissionDenied, cause));
+    if stat.uid != haul_sys::effective_user() {
+        return refuse("it belongs to another user");
+    }
+    if stat.mode & OTHERS_WRITE != 0 {
+        return refuse("others can write to it");
+    }
+    Ok(())
+}
+
 /// What the names of journals end with.
 const END: &str = ".journal";
 
 /// What the names of all journals of one directory begin with.
-fn start_of(place: &[u8]) -> String {
+pub(crate) fn start_of(place: &[u8]) -> String {
     format!("{}-", &blake3::hash(place).to_hex()[..32])
 }
 
@@ -240,9 +269,11 @@ fn fresh_id() -> [u8; ID_LEN] {
 mod tests {
     use super::*;
     use haul_model::{BLOCK_LEN, Timestamp};
+    use std::fs::Permissions as Mode;
+    use std::os::unix::fs::PermissionsExt;
 
     fn journals(temp: &tempfile::TempDir) -> Journals {
-        Journals::open(Dir::open(temp.path()).unwrap()).unwrap()
+        Journals::open(temp.path()).unwrap()
     }
 
     fn place() -> (tempfile::TempDir, Arc<Dir>, RemoteNames, SourceId) {
@@ -257,6 +288,34 @@ mod tests {
 
     fn block(index: u64) -> BlockHash {
         BlockHash::of(index, &vec![index as u8; BLOCK_LEN as usize])
+    }
+
+    #[test]
+    fn a_directory_that_is_not_the_users_alone_is_refused() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = temp.path().join("a/b");
+        let refusal = || Journals::open(&dir).unwrap_err().to_string();
+        let mode = |path: &Path, mode| std::fs::set_permissions(path, Mode::from_mode(mode));
+        drop(Journals::open(&dir).unwrap());
+        for above in [dir.parent().unwrap(), &dir] {
+            assert_eq!(std::fs::metadata(above).unwrap().permissions().mode() & 0o777, 0o700);
+        }
+        for (bits, is_refused) in [(0o755, false), (0o720, true), (0o702, true), (0o700, false)] {
+            mode(&dir, bits).unwrap();
+            let opened = Journals::open(&dir);
+            assert_eq!(opened.is_err(), is_refused, "{bits:o}: {opened:?}");
+        }
+        mode(&dir, 0o777).unwrap();
+        assert_eq!(refusal(), "others can write to it");
+        if haul_sys::effective_user() == 0 {
+            mode(&dir, 0o700).unwrap();
+            std::os::unix::fs::chown(&dir, Some(65534), None).unwrap();
+            assert_eq!(refusal(), "it belongs to another user");
+        }
+        std::fs::remove_file(dir.join("id")).unwrap();
+        std::fs::remove_dir(&dir).unwrap();
+        std::fs::write(&dir, "").unwrap();
+        assert!(refusal().starts_with("can't make the directory: "), "{}", refusal());
     }
 
     #[test]

@@ -79,8 +79,18 @@ pub enum DeployError {
         host: String,
         /// How it failed.
         cause: String,
-        /// It needs a loader, and most often libraries, of the host.
-        dynamic: bool,
+        /// What is most likely wrong.
+        suspect: Suspect,
+    },
+    /// The same of a program that has none of haul's own words in it.
+    #[error(
+        "what was uploaded does not look like haul, and does not start as one on {host}: {cause}"
+    )]
+    NoHaul {
+        /// The host.
+        host: String,
+        /// How it failed.
+        cause: String,
     },
     /// What was uploaded is another version of haul.
     #[error("what was uploaded is haul {theirs}, and this is haul {}", crate::remote::PROGRAM)]
@@ -88,6 +98,15 @@ pub enum DeployError {
         /// Its version.
         theirs: String,
     },
+}
+
+/// Why a haul may not start on a host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Suspect {
+    /// It needs a loader, and most often libraries, of the host.
+    Libraries,
+    /// Programs in that directory may not be run.
+    Directory,
 }
 
 impl DeployError {
@@ -111,10 +130,13 @@ impl DeployError {
             Self::Differs { .. } => {
                 Some("run the same command again; if it fails again, look at the host's disk")
             }
-            Self::DoesNotStart { dynamic: true, .. } => Some(
+            Self::NoHaul { .. } => Some(
+                "name a haul with --binary PATH: 'cargo xtask dist' builds one, and without --binary it is this one",
+            ),
+            Self::DoesNotStart { suspect: Suspect::Libraries, .. } => Some(
                 "it needs libraries of the host, as new as here: 'cargo xtask dist' builds a haul that needs none, for --binary PATH",
             ),
-            Self::DoesNotStart { dynamic: false, .. } => {
+            Self::DoesNotStart { suspect: Suspect::Directory, .. } => {
                 Some("the directory may be mounted 'noexec'; install haul elsewhere by hand")
             }
             Self::Version { .. } => {

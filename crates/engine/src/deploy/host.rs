@@ -1,7 +1,7 @@
 //! The host that haul is deployed to: what it says of itself, and the shell
 //! there that runs what was uploaded.
 
-use super::{DeployError, Program};
+use super::{DeployError, Program, Suspect};
 use crate::JobError;
 use crate::link::wire::ReadEnd;
 use crate::remote::{PROGRAM, read_welcome};
@@ -16,6 +16,9 @@ use std::time::Duration;
 /// The longest line of what a host says of itself, in bytes: a path may be as
 /// long as that.
 const LINE_LEN_MAX: u64 = 4 << 10;
+
+/// A shell's status for a command that it finds and can't run (POSIX, 2.8.2).
+const NOT_EXECUTABLE: i32 = 126;
 
 /// What a host says of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,11 +83,18 @@ impl Shell {
     /// `patience`: it has to be this version of haul.
     pub(super) fn run(self, program: &Program, patience: Duration) -> Result<(), DeployError> {
         let Self { host, mut input, mut output, closer } = self;
-        let fails = |cause: String| DeployError::DoesNotStart {
-            host: host.name.clone(),
-            cause,
-            dynamic: program.machine.dynamic,
+        let fails_so = |cause: String, suspect| {
+            let host = host.name.clone();
+            match program.looks_like_haul() {
+                true => DeployError::DoesNotStart { host, cause, suspect },
+                false => DeployError::NoHaul { host, cause },
+            }
         };
+        let suspect = match program.machine.dynamic {
+            true => Suspect::Libraries,
+            false => Suspect::Directory,
+        };
+        let fails = |cause: String| fails_so(cause, suspect);
         let (greeted, late) = mpsc::channel::<()>();
         let killer = closer.killer();
         let watch = thread::Builder::new().name("greeting".into()).spawn(move || {
@@ -114,10 +124,13 @@ impl Shell {
                 Err(fails(format!("it has not greeted within {seconds:.0} s")))
             }
             Err(ReadEnd::Refused(error)) => Err(fails(error.to_string())),
-            Err(ReadEnd::Lost(_)) => Err(fails(match closer.finish() {
-                Ok(()) => "it ended without a greeting".into(),
-                Err(error) => error.to_string(),
-            })),
+            Err(ReadEnd::Lost(_)) => Err(match closer.finish() {
+                Ok(()) => fails("it ended without a greeting".into()),
+                Err(error @ ConnectError::Agent { status: NOT_EXECUTABLE, .. }) => {
+                    fails_so(error.to_string(), Suspect::Directory)
+                }
+                Err(error) => fails(error.to_string()),
+            }),
         }
     }
 }

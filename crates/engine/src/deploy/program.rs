@@ -4,6 +4,7 @@ use super::DeployError;
 use haul_model::{
     ContentHash, ContentHasher, EXECUTABLE_HEAD_LEN, Executable, ExecutableError, escape_bytes,
 };
+use haul_net::DEPLOY_MARKER;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -86,6 +87,25 @@ impl Program {
         Ok(Self { file, len, hash, machine })
     }
 
+    /// Whether it has the words in it with which haul is deployed. One that is
+    /// packed has not, so that this is no proof of the contrary.
+    pub(super) fn looks_like_haul(&self) -> bool {
+        let words = DEPLOY_MARKER.as_bytes();
+        let mut buffer = vec![0; READ_LEN];
+        let mut at = 0;
+        loop {
+            let read = self.file.read_at(&mut buffer, at).unwrap_or(0);
+            if buffer[..read].windows(words.len()).any(|window| window == words) {
+                return true;
+            }
+            // What is found next may begin in what was read.
+            match read.saturating_sub(words.len() - 1) {
+                0 => return false,
+                step => at += step as u64,
+            }
+        }
+    }
+
     /// What it is for.
     pub fn machine(&self) -> Executable {
         self.machine
@@ -112,6 +132,25 @@ mod tests {
         assert!(text(Path::new("/dev/zero")).ends_with("it is no regular file"));
         fs::write(&script, "").expect("a file");
         assert!(text(&script).ends_with("it is no ELF program"));
+    }
+
+    #[test]
+    fn the_words_of_haul_are_found_wherever_they_are() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("program");
+        let own = Executable { system: "linux", processor: "x86_64", dynamic: true };
+        let has = |content: &[u8]| {
+            fs::write(&path, content).expect("a file");
+            Program::read(&path, |_| Ok(own)).expect("a program").looks_like_haul()
+        };
+        let words = DEPLOY_MARKER.as_bytes();
+        for at in [0, 1, READ_LEN - words.len(), READ_LEN - 5, READ_LEN - 1, READ_LEN, READ_LEN + 1]
+        {
+            let content = [&vec![b'x'; at][..], words, b"x"].concat();
+            assert!(has(&content), "{at}");
+            assert!(!has(&content[..content.len() - 2]), "{at}");
+        }
+        assert!(!has(b""));
     }
 
     #[test]

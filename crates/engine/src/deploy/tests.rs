@@ -9,7 +9,7 @@ use haul_net::{Connection, DEPLOY_DIR};
 use haul_proto::{Caps, FrameType, Hello, VERSION, frame_bytes};
 use haul_testkit::{Fault, OddSftp, Oddities, TempDir};
 use std::cell::Cell;
-use std::fs;
+use std::fs::{self, File};
 use std::io::Cursor;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -184,6 +184,31 @@ fn only_this_version_of_haul_counts_as_started() {
         let error = started(said).expect_err("no haul");
         assert!(matches!(error, DeployError::DoesNotStart { .. }), "{error}");
     }
+}
+
+#[test]
+fn what_is_most_likely_wrong_follows_from_how_it_ended() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let said = dir.path().join("said");
+    fs::write(&said, "haul-deploy\nLinux x86_64\n0\n-\n1\n/\n").expect("a file");
+    let ends = |status: i32, program: &Program| {
+        let rsh =
+            format!("sh -c 'read -r hello; cat {}; read -r go; exit {status}' sh", said.display());
+        let target = SshTarget::new(None, "box").and_then(|target| target.with_rsh(&rsh));
+        let diagnostics: Diagnostics = Arc::new(|_| {});
+        let shell = log_in(&target.expect("words that are right"), &diagnostics).expect("a shell");
+        shell.run(program, GREETING_MAX).expect_err("no haul")
+    };
+    let suspect = |status| match ends(status, &program()) {
+        DeployError::DoesNotStart { suspect, .. } => suspect,
+        error => panic!("{error}"),
+    };
+    assert_eq!([127, 1].map(suspect), [Suspect::Libraries; 2]);
+    assert_eq!(suspect(126), Suspect::Directory);
+    let other = dir.path().join("other");
+    fs::write(&other, "x").expect("a file");
+    let other = Program { file: File::open(other).expect("opened"), ..program() };
+    assert!(matches!(ends(126, &other), DeployError::NoHaul { .. }));
 }
 
 #[test]

@@ -24,6 +24,8 @@ pub(crate) struct Destination {
     /// It is there under a name of its own, which an earlier job may have given
     /// to the one source: without a slash at the end, words don't tell.
     pub(crate) may_be_source: bool,
+    /// This tree, or that of the sources, keeps times in whole seconds.
+    pub(crate) whole_seconds: bool,
 }
 
 impl Destination {
@@ -36,7 +38,8 @@ impl Destination {
     pub(crate) fn find(tree: &dyn Tree, job: &CopyJob) -> Result<Self, JobError> {
         let path = &*job.dest;
         let dry_run = job.keeps_all();
-        let destination = Self::find_or_make(tree, path, job.into_dir, dry_run)?;
+        let mut destination = Self::find_or_make(tree, path, job.into_dir, dry_run)?;
+        destination.whole_seconds = tree.keeps_whole_seconds();
         if job.policy.sync && !dry_run {
             destination.sync_above().map_err(|error| {
                 let action = "make the names of the directories above it durable";
@@ -45,6 +48,11 @@ impl Destination {
             })?;
         }
         Ok(destination)
+    }
+
+    /// The directory `root` itself.
+    fn of(root: Arc<dyn TreeDir>) -> Self {
+        Self { root, rename: None, absent: false, may_be_source: false, whole_seconds: false }
     }
 
     fn find_or_make(
@@ -61,7 +69,7 @@ impl Destination {
         match tree.open(split.whole) {
             Ok(root) => {
                 let may_be_source = !into_dir && !split.slash && split.name.is_some();
-                return Ok(Self { root, rename: None, absent: false, may_be_source });
+                return Ok(Self { may_be_source, ..Self::of(root) });
             }
             Err(error) if error.kind() == io::ErrorKind::NotADirectory && !split.slash => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -78,7 +86,7 @@ impl Destination {
             .map_err(|error| unusable("open the directory above it", &error))?;
         if split.slash {
             if dry_run {
-                return Ok(Self { root: parent, rename: None, absent: true, may_be_source: false });
+                return Ok(Self { absent: true, ..Self::of(parent) });
             }
             parent
                 .make_dir(&name, 0o777)
@@ -86,7 +94,7 @@ impl Destination {
             let root = parent
                 .open_dir(&name, false)
                 .map_err(|error| unusable("open the directory", &error))?;
-            return Ok(Self { root, rename: None, absent: false, may_be_source: false });
+            return Ok(Self::of(root));
         }
         if into_dir {
             return Err(JobError::Usage(format!(
@@ -94,7 +102,7 @@ impl Destination {
                 escape_bytes(path)
             )));
         }
-        Ok(Self { root: parent, rename: Some(name), absent: false, may_be_source: false })
+        Ok(Self { rename: Some(name), ..Self::of(parent) })
     }
 
     /// Makes the names durable that lead to the root on its file system: a

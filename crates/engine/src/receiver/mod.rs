@@ -128,7 +128,7 @@ impl<'a> Receiver<'a> {
     ) -> io::Result<Arc<Self>> {
         let is_far = destination.root.remote().is_some();
         let lanes = destination.root.remote().map_or(1, |dir| dir.lanes());
-        let whole_seconds = tasks.has_small();
+        let whole_seconds = destination.whole_seconds;
         let root = DirNode::root(destination.root, None, &Arc::new(OpenDirs::default()))?;
         let state = if destination.absent { DirState::Absent } else { DirState::Open(root) };
         let root = RecvDir::new(None, None, state, false, None);

@@ -10,7 +10,7 @@ use crate::tree::{KEPT_MODE, check_size, check_unchanged};
 use haul_model::{ContentHash, Fault, FaultKind, Kind, Outcome, Side, Skip, Timestamp};
 use haul_proto::PACK_FILE_MAX;
 use haul_sftp::{Cause, Client, Extension, Get, Gets, Got, Put, Puts, SftpError};
-use haul_store::{Placement, Verified, private_name};
+use haul_store::{Placement, Verified};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -131,7 +131,7 @@ impl Uploads<'_, '_> {
         let policy = &self.receiver.policy;
         Ok(Some(Put {
             key: pending.index,
-            stage: remote.path_of(private_name().as_bytes()),
+            stage: remote.path_of(self.host.stage_name().as_bytes()),
             path: remote.path_of(pending.name.as_bytes()),
             content,
             mode: pending.entry.mode & KEPT_MODE,

@@ -64,10 +64,6 @@ impl Tasks {
         Self { all, small: Some(small) }
     }
 
-    pub(super) fn has_small(&self) -> bool {
-        self.small.is_some()
-    }
-
     pub(super) fn give(&self, task: Task) {
         // Refused only when the workers are gone, because the job has ended.
         let _ = self.all.send(task);

@@ -33,6 +33,11 @@ pub(crate) trait Tree: Send + Sync {
         let _ = name;
         self.open(path)
     }
+
+    /// Whether it keeps times in whole seconds, whatever it is told.
+    fn keeps_whole_seconds(&self) -> bool {
+        false
+    }
 }
 
 /// What waits for something that is under way, and tells what came of it.

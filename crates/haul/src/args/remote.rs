@@ -7,6 +7,7 @@ use crate::peer::WithoutHaul;
 use clap::{Args, ValueEnum};
 use haul_net::SshTarget;
 use std::ffi::OsString;
+use std::fmt;
 use std::num::NonZeroU8;
 
 /// How hosts are reached.
@@ -51,6 +52,14 @@ pub(super) struct TransferWords {
 /// Connections to one host, at most: OpenSSH lets ten wait for their login.
 const PARALLEL_MAX: i64 = 8;
 
+/// What is to be done where words name the SFTP server and an option the haul.
+const WRITE_SSH: &str = "write ssh:// to have haul asked on the host";
+
+/// Words of which one makes the other mean nothing.
+fn exclude(one: &dyn fmt::Display, other: &str) -> CommandError {
+    CommandError::usage(format!("{one} and {other} exclude each other"))
+}
+
 /// Who works with the files of a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Transport {
@@ -77,10 +86,10 @@ impl RemoteWords {
             (Place::There(target), Some(Transport::Sftp)) => Place::Sftp(self.target(target)?),
             (Place::There(target), _) => Place::There(self.target(target)?),
             (Place::Sftp(_), Some(Transport::Haul)) => {
-                return Err(CommandError::usage(format!(
-                    "{location} and --transport haul exclude each other"
-                ))
-                .with_hint("write ssh:// to have haul asked on the host"));
+                return Err(exclude(&location, "--transport haul").with_hint(WRITE_SSH));
+            }
+            (Place::Sftp(_), _) if self.remote_haul.is_some() => {
+                return Err(exclude(&location, "--remote-haul").with_hint(WRITE_SSH));
             }
             (Place::Sftp(target), _) => Place::Sftp(self.target(target)?),
         };
@@ -98,6 +107,10 @@ impl RemoteWords {
     }
 
     fn locations(&self, words: &[OsString]) -> Result<Vec<Location>, CommandError> {
+        if self.transport == Some(Transport::Sftp) && self.remote_haul.is_some() {
+            let error = exclude(&"--transport sftp", "--remote-haul");
+            return Err(error.with_hint("through SFTP no haul is started: leave one of them out"));
+        }
         words.iter().map(|words| self.location(words)).collect()
     }
 
@@ -127,7 +140,22 @@ impl TransferWords {
         words: &[OsString],
         usage: &str,
     ) -> Result<(Vec<Location>, Location), CommandError> {
-        self.remote.sources_and_dest(words, usage)
+        let named = if self.remote.remote_haul.is_some() {
+            Some("--remote-haul")
+        } else {
+            (self.remote.transport == Some(Transport::Haul)).then_some("--transport haul")
+        };
+        if let Some(named) = named.filter(|_| self.parallel > 1) {
+            let error = exclude(&"--parallel", named);
+            return Err(error.with_hint("to the haul of a host there is one connection"));
+        }
+        let (sources, dest) = self.remote.sources_and_dest(words, usage)?;
+        let by_sftp = |location: &&Location| matches!(location.place, Place::Sftp(_));
+        let by_sftp = sources.iter().chain([&dest]).find(by_sftp);
+        match by_sftp.filter(|_| self.deploy) {
+            Some(location) => Err(exclude(location, "--deploy").with_hint(WRITE_SSH)),
+            None => Ok((sources, dest)),
+        }
     }
 
     /// How a job reaches hosts.

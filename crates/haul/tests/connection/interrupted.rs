@@ -38,6 +38,30 @@ fn a_signal_to_haul_alone_ends_a_copy_cleanly() {
 }
 
 #[test]
+fn a_hangup_that_is_ignored_from_the_start_ends_nothing() {
+    let world = World::new();
+    for (name, line) in [
+        ("nohup", format!("exec nohup '{HAUL}' \"$@\"")),
+        ("trap", format!("trap '' HUP; exec '{HAUL}' \"$@\"")),
+    ] {
+        let mut scene = world.scene_called(name, Way::Upload);
+        let program = scene.path("run");
+        script(&program, &line);
+        scene.run_as(program);
+        let transfer = Transfer::start(&scene);
+        transfer.running.signal_group(Signal::HUP);
+        let run = transfer.ends_with(0);
+        assert!(!run.err().contains("interrupted"), "{run}");
+        // Ctrl-C still does what it does.
+        fs::remove_dir_all(scene.path("there")).expect("removed");
+        let transfer = Transfer::start(&scene);
+        transfer.running.signal_group(Signal::HUP);
+        transfer.running.signal(Signal::INT);
+        assert_interrupted(&transfer.ends_with(130));
+    }
+}
+
+#[test]
 fn ctrl_c_ends_a_copy_whose_host_hangs() {
     each_remote_way(|scene| {
         let transfer = Transfer::start(scene);

@@ -50,17 +50,25 @@ fn what_does_not_start_there_as_this_haul_is_taken_back() {
     let world = World::new();
     let host = Host::new(&world);
     let fails = "what was uploaded does not start as haul on haul-test: ";
-    // It has its headers, and nothing of what they promise.
+    // Its loader is one that no host has.
+    let whole = fs::read(HAUL).expect("a file");
+    let loader = whole.windows(4).position(|at| at == b"/ld-").expect("it names its loader");
+    let other = changed(&host, "other", loader as u64, b"/xx-");
+    assert_refused(&host, &other, 4, fails, "libraries");
+    // It has its headers, and nothing of what they promise; and programs that are
+    // not haul.
+    let fails =
+        "what was uploaded does not look like haul, and does not start as one on haul-test: ";
     let cut = host.scene.path("cut");
-    fs::write(&cut, &fs::read(HAUL).expect("a file")[..20_000]).expect("a file");
-    assert_refused(&host, &cut, 4, fails, "libraries");
-    // Programs that are not haul.
+    fs::write(&cut, &whole[..20_000]).expect("a file");
+    assert_refused(&host, &cut, 4, fails, "name a haul with --binary");
     let ends = format!("{fails}it ended without a greeting");
     let system = |name: &str| ["/bin", "/usr/bin"].map(|dir| Path::new(dir).join(name));
     let status = format!("{fails}the remote command on haul-test ended with status 1");
     let text = format!("{fails}haul-test answered with text instead of haul's greeting: \"serve");
-    for (name, error) in [("true", ends), ("false", status), ("echo", text)] {
+    let words = format!("{fails}the remote command on haul-test ended with status 2: ");
+    for (name, error) in [("true", ends), ("false", status), ("echo", text), ("ls", words)] {
         let program = system(name).into_iter().find(|path| path.exists()).expect("coreutils");
-        assert_refused(&host, &program, 4, &error, "libraries");
+        assert_refused(&host, &program, 4, &error, "name a haul with --binary");
     }
 }

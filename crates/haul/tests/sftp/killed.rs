@@ -16,7 +16,7 @@ const KILLS: u64 = 6;
 /// The longest that a copy is left alone after it has begun, in milliseconds.
 const PAUSE_MAX_MS: u64 = 150;
 
-fn kills() -> u64 {
+pub(crate) fn kills() -> u64 {
     std::env::var("HAUL_TEST_KILLS")
         .map_or(KILLS, |n| n.parse().expect("HAUL_TEST_KILLS is a number"))
 }

@@ -10,6 +10,8 @@ mod rclone;
 
 mod requests;
 mod resuming;
+mod stale;
+mod state;
 mod trouble;
 mod without_haul;
 

@@ -4,7 +4,7 @@ use crate::JobError;
 use crate::budget::Budget;
 use haul_model::{ContentHash, FileId, MAX_NAME_LEN};
 use haul_sftp::{Client, Extension, FsStats, Lister, SessionError, SftpError, StatusCode};
-use haul_store::{Journals, Placement, Publication};
+use haul_store::{DeadSeries, Journals, Placement, Publication, StageSeries, private_name};
 use std::io;
 use std::sync::{Arc, OnceLock};
 
@@ -88,6 +88,12 @@ pub(crate) struct SftpHost {
     pub(crate) journals: Option<Journals>,
     /// Those that earlier jobs have left, once that was looked at.
     pub(crate) left: OnceLock<Vec<String>>,
+    /// The directory that the user named, once it was opened.
+    root: OnceLock<Vec<u8>>,
+    /// The names of this job's small stages, once one was needed.
+    series: OnceLock<Option<StageSeries>>,
+    /// Those of jobs that were killed, once that was looked at.
+    dead: OnceLock<DeadSeries>,
 }
 
 impl SftpHost {
@@ -110,7 +116,43 @@ impl SftpHost {
             small: Budget::new(SMALL_LEN),
             journals,
             left: OnceLock::new(),
+            root: OnceLock::new(),
+            series: OnceLock::new(),
+            dead: OnceLock::new(),
         })
+    }
+
+    /// The user has named the directory `path`, and it is there.
+    pub(crate) fn came_to(&self, path: &[u8]) {
+        // What is opened first is where the job works.
+        let _ = self.root.set(path.to_vec());
+    }
+
+    /// A fresh private name for a stage that is not continued. Where the journals
+    /// are, a later job knows of it if this one is killed.
+    pub(crate) fn stage_name(&self) -> String {
+        // Where a file is replaced in two steps, a stage may be all that is left
+        // of it: nobody removes that unasked.
+        if !self.client().has(Extension::PosixRename) {
+            return private_name();
+        }
+        let root = self.place(self.root.get().map_or(&[], Vec::as_slice));
+        let begin = || StageSeries::begin(self.journals.as_ref()?, &self.name, &root).ok();
+        self.series.get_or_init(begin).as_ref().map_or_else(private_name, StageSeries::name)
+    }
+
+    /// The stages that jobs of this machine may have left, which were killed.
+    pub(crate) fn dead(&self) -> &DeadSeries {
+        let find = |journals| DeadSeries::find(journals, &self.name);
+        self.dead.get_or_init(|| self.journals.as_ref().map(find).unwrap_or_default())
+    }
+
+    /// The job has ended, and the server has done all that it was asked: none of
+    /// its stages is left.
+    pub(crate) fn forget_stages(&self) {
+        if let Some(Some(series)) = self.series.get() {
+            series.finish();
+        }
     }
 
     /// Who asks about all but the content of large files.

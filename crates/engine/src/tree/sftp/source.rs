@@ -1,6 +1,7 @@
 //! A file of a host, for reading.
 
-use super::{SftpHost, meta_of};
+use super::SftpHost;
+use super::attrs::meta_of;
 use crate::budget::Share;
 use crate::tree::{ContentStream, MetaKind, Seal, SourceFile};
 use haul_model::BLOCK_LEN;

@@ -6,20 +6,18 @@
 //! 2. A stage that is continued has the last block of its record, read back from
 //!    the server.
 
-use super::source::SftpStream;
+mod open;
+mod sealed;
+
 use super::{SftpHost, join, times_of};
 use crate::dirs::lock;
-use crate::tree::{ContentStream, KEPT_MODE, SealedFile, StagedFile};
+use crate::tree::{KEPT_MODE, SealedFile, StagedFile};
 use haul_model::{BLOCK_LEN, BlockHash, Name, Timestamp};
-use haul_sftp::{
-    Attrs, Client, Extension, FileType, Later, OpenFlags, RangeWriter, RemoteFile, SftpError,
-    StatusCode,
-};
-use haul_store::{
-    Journals, Pace, Placement, Publication, RemoteJournal, RemoteNames, SourceId, Verified,
-    private_name,
-};
+use haul_sftp::{Attrs, Extension, Later, RangeWriter, RemoteFile};
+use haul_store::{Journals, Pace, RemoteJournal, RemoteNames, SourceId, Verified};
 use haul_sys::Dir;
+use open::{Open, check_room};
+use sealed::SftpSealed;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
@@ -30,9 +28,6 @@ use std::time::Instant;
 
 /// Content of one file on its way to the server in one session, in bytes.
 const WINDOW_LEN: usize = 16 << 20;
-
-/// What a stage is made with, until its own mode is set.
-const PRIVATE_MODE: u32 = 0o600;
 
 /// A file that is being written.
 pub(super) struct SftpStage {
@@ -45,18 +40,6 @@ pub(super) struct SftpStage {
     len: Mutex<Option<u64>>,
     /// Where what was written ends, in bytes.
     written: AtomicU64,
-}
-
-/// The stage's files on the server. Dropped before it has its name, it is
-/// removed there, unless it can be continued.
-struct Open {
-    host: Arc<SftpHost>,
-    dir: Vec<u8>,
-    path: Vec<u8>,
-    /// The same file in each session, until it is closed.
-    files: Vec<RemoteFile>,
-    keep: bool,
-    is_published: bool,
 }
 
 /// The journal of a stage that can be continued.
@@ -110,7 +93,7 @@ pub(super) fn remove_stale(host: &SftpHost, dir: &[u8], name: &Name) {
 impl SftpStage {
     /// Begins a file in `dir`.
     pub(super) fn create(host: &Arc<SftpHost>, dir: &[u8]) -> io::Result<Self> {
-        let path = join(dir, private_name().as_bytes());
+        let path = join(dir, host.stage_name().as_bytes());
         let open = Open::create(host, dir, path)?;
         Ok(Self::of(open, None))
     }
@@ -362,163 +345,5 @@ impl Drop for SftpStage {
         if record.journal.blocks() == 0 {
             self.open.keep = false;
         }
-    }
-}
-
-/// A file that is whole on the server, and lacks its name.
-struct SftpSealed {
-    stage: SftpStage,
-    /// Open for reading back, once that was asked for.
-    reading: OnceLock<Vec<RemoteFile>>,
-}
-
-impl SftpSealed {
-    fn reading(&self) -> io::Result<&[RemoteFile]> {
-        if self.reading.get().is_none() {
-            let files = self.stage.open.for_reading()?;
-            return Ok(self.reading.get_or_init(|| files));
-        }
-        Ok(self.reading.get().map_or(&[], Vec::as_slice))
-    }
-}
-
-impl SealedFile for SftpSealed {
-    fn start_write_back(&self) {}
-
-    fn sync(&self) -> io::Result<()> {
-        let Open { host, files, .. } = &self.stage.open;
-        // Where it can't be done, that was told when the job began.
-        let file = files.first().ok_or(io::ErrorKind::NotConnected)?;
-        if host.client().has(Extension::Fsync) { host.io(file.sync()) } else { Ok(()) }
-    }
-
-    /// What the server reads is up to the server.
-    fn forget_cached(&self) {}
-
-    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.stage.open.host.io(self.reading()?[0].read_at(buf, offset))
-    }
-
-    fn stream(&self, range: Range<u64>) -> Option<Box<dyn ContentStream + '_>> {
-        // What is wrong with it shows where it is read at an offset.
-        let files = self.reading().ok()?;
-        Some(Box::new(SftpStream::new(&self.stage.open.host, files, range)))
-    }
-
-    fn discard(mut self: Box<Self>) {
-        self.stage.give_up();
-    }
-
-    fn publish(self: Box<Self>, name: &Name, placement: Placement) -> io::Result<Publication> {
-        let mut stage = self.stage;
-        // Some servers say only now that a write has failed, or end it only now.
-        if let Err(error) = stage.close() {
-            stage.give_up();
-            return Err(error);
-        }
-        let open = &mut stage.open;
-        let path = join(&open.dir, name.as_bytes());
-        let publication = open.host.publish(&open.path, &path, placement)?;
-        if publication == Publication::Published {
-            open.is_published = true;
-        }
-        stage.give_up();
-        Ok(publication)
-    }
-}
-
-impl Open {
-    fn create(host: &Arc<SftpHost>, dir: &[u8], path: Vec<u8>) -> io::Result<Self> {
-        let first = host.client().open(&path, OpenFlags::CreateNew, Some(PRIVATE_MODE));
-        let first = host.wrote(dir, first)?;
-        Self::in_all_sessions(host, dir, path, first)
-    }
-
-    /// What an earlier copy has left; it may have its final mode already.
-    fn existing(host: &Arc<SftpHost>, dir: &[u8], path: Vec<u8>) -> io::Result<Option<Self>> {
-        let client = host.client();
-        let attrs = match client.lstat(&path) {
-            Err(error) if error.status() == Some(StatusCode::NoSuchFile) => return Ok(None),
-            attrs => host.io(attrs)?,
-        };
-        let is_file = attrs.file_type() == Some(FileType::File);
-        if !is_file {
-            return Err(io::Error::other(
-                "what stands in the place of an interrupted copy is no file",
-            ));
-        }
-        let first = match client.open(&path, OpenFlags::Write, None) {
-            Err(error) if error.status() == Some(StatusCode::PermissionDenied) => {
-                host.io(client.set_attrs(&path, Attrs::with_mode(PRIVATE_MODE)))?;
-                client.open(&path, OpenFlags::Write, None)
-            }
-            opened => opened,
-        };
-        Self::in_all_sessions(host, dir, path, host.io(first)?).map(Some)
-    }
-
-    /// Cuts or extends it.
-    fn cut(&self, len: u64) -> io::Result<()> {
-        let attrs = Attrs { size: Some(len), ..Attrs::default() };
-        self.host.io(self.files[0].set_attrs(attrs))
-    }
-
-    fn in_all_sessions(
-        host: &Arc<SftpHost>,
-        dir: &[u8],
-        path: Vec<u8>,
-        first: RemoteFile,
-    ) -> io::Result<Self> {
-        let (host, dir) = (Arc::clone(host), dir.to_vec());
-        let mut open =
-            Self { host, dir, path, files: vec![first], keep: false, is_published: false };
-        let others = &open.host.clients()[1..];
-        let write = |client: &Client| client.open(&open.path, OpenFlags::Write, None);
-        let others = open.host.in_each(others, write)?;
-        open.files.extend(others);
-        Ok(open)
-    }
-
-    /// The same file in each session, for reading: a handle is for one of both.
-    fn for_reading(&self) -> io::Result<Vec<RemoteFile>> {
-        let open = |client: &Client| client.open(&self.path, OpenFlags::Read, None);
-        self.host.in_each(self.host.clients(), open)
-    }
-
-    /// Whether the last of `blocks` is what the server has there.
-    fn has_last(&self, blocks: &[BlockHash]) -> io::Result<bool> {
-        let Some((last, before)) = blocks.split_last() else { return Ok(false) };
-        let index = before.len() as u64;
-        let mut block = vec![0; BLOCK_LEN as usize];
-        let file = self.host.io(self.host.client().open(&self.path, OpenFlags::Read, None))?;
-        let read = self.host.io(file.read_at(&mut block, index * BLOCK_LEN))?;
-        Ok(read == block.len() && BlockHash::of(index, &block) == *last)
-    }
-
-    /// What came of a writing.
-    fn written<T>(&self, result: Result<T, SftpError>) -> io::Result<T> {
-        self.host.wrote(&self.dir, result)
-    }
-}
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        // There are servers that make anew what is closed after its removal.
-        self.files.clear();
-        if !self.keep && !self.is_published {
-            // In a session that has ended it stays, and so do others.
-            let _ = self.host.client().remove_file(&self.path);
-        }
-    }
-}
-
-/// Whether a file of `len` bytes finds room, where the server tells.
-fn check_room(host: &SftpHost, dir: &[u8], len: u64) -> io::Result<()> {
-    match host.room(dir) {
-        Some(room) if room < len => Err(io::Error::new(
-            io::ErrorKind::StorageFull,
-            format!("the file has {len} bytes, and the host has room for {room}"),
-        )),
-        _ => Ok(()),
     }
 }

@@ -1,0 +1,39 @@
+//! Both roles of a job in this process, and the memory link between them.
+
+use crate::control::Control;
+use crate::link::memory::MemoryLink;
+use crate::link::{ReceiverPort, SenderPort};
+use crate::receiver::{Destination, Receiver, Tasks};
+use crate::sender::Sender;
+use crate::{CopyJob, JobError};
+use std::sync::Arc;
+
+/// The roles, which know each other.
+pub(crate) struct Roles<'a> {
+    pub(crate) sender: Arc<Sender<'a>>,
+    pub(crate) receiver: Arc<Receiver<'a>>,
+}
+
+impl<'a> Roles<'a> {
+    /// Those of `job`, whose Receiver works in `destination` and puts its work
+    /// into `tasks`.
+    ///
+    /// # Errors
+    /// When the destination can't be looked at.
+    pub(crate) fn connect(
+        control: &'a Control<'a>,
+        job: &CopyJob,
+        destination: Destination,
+        tasks: Tasks,
+    ) -> Result<Self, JobError> {
+        let link = Arc::new(MemoryLink::default());
+        let to_sender = Arc::clone(&link) as Arc<dyn SenderPort>;
+        let (policy, check) = (job.policy, job.check);
+        let receiver = Receiver::new(control, to_sender, destination, policy, check, None, tasks)
+            .map_err(|error| JobError::unusable(&job.dest, &error))?;
+        let to_receiver = Arc::clone(&link) as Arc<dyn ReceiverPort>;
+        let sender = Sender::new(control, None, to_receiver, job.follow, check, None);
+        link.connect(&sender, &receiver);
+        Ok(Self { sender, receiver })
+    }
+}

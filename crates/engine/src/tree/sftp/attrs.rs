@@ -1,0 +1,37 @@
+//! What a server tells of a file in the engine's words, and the reverse.
+
+use crate::tree::{Meta, MetaKind};
+use haul_model::Timestamp;
+use haul_sftp::{Attrs, FileType, Times};
+use std::io;
+
+/// Whether a listing has told all that is needed.
+pub(super) fn is_whole(attrs: &Attrs) -> bool {
+    attrs.times.is_some()
+        && attrs.file_type().is_some_and(|kind| kind != FileType::File || attrs.size.is_some())
+}
+
+/// What `attrs` say; an error where a server leaves out what is needed.
+pub(super) fn meta_of(attrs: &Attrs) -> io::Result<Meta> {
+    let untold = |what| io::Error::other(format!("the server does not tell {what}"));
+    let kind = match attrs.file_type().ok_or_else(|| untold("what it is"))? {
+        FileType::File => MetaKind::File { size: attrs.size.ok_or_else(|| untold("its size"))? },
+        FileType::Dir => MetaKind::Dir,
+        FileType::Symlink => MetaKind::Symlink,
+        FileType::Special => MetaKind::Special,
+    };
+    let times = attrs.times.ok_or_else(|| untold("when it was modified"))?;
+    let mtime = Timestamp { secs: times.modified.into(), nanos: 0 };
+    Ok(Meta { kind, mode: attrs.mode.unwrap_or(0) & 0o7777, mtime, id: None })
+}
+
+/// `mtime` as far as the protocol takes it: whole seconds from 1970 to 2106.
+pub(crate) fn kept(mtime: Timestamp) -> Timestamp {
+    Timestamp { secs: mtime.secs.clamp(0, u32::MAX.into()), nanos: 0 }
+}
+
+/// The times that a file with `mtime` gets.
+pub(crate) fn times_of(mtime: Timestamp) -> Times {
+    let secs = u32::try_from(kept(mtime).secs).unwrap_or(0);
+    Times { accessed: secs, modified: secs }
+}

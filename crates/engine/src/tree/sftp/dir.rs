@@ -1,0 +1,362 @@
+//! A directory of a host, and what is done in it.
+
+use super::attrs::{is_whole, meta_of, times_of};
+use super::known::{Known, There};
+use super::source::SftpSource;
+use super::stage::{self, SftpStage};
+use super::{SftpHost, join};
+use crate::dirs::lock;
+use crate::tree::{
+    KEPT_MODE, Meta, MetaKind, Outstanding, PRIVATE_DIR_MODE, SourceFile, StagedFile, TreeDir,
+    TreeEntry,
+};
+use haul_model::{BlockHash, FileId, Name, Timestamp};
+use haul_sftp::{Attrs, DirEntry, Extension, FileType, Later, OpenFlags, SftpError, StatusCode};
+use haul_store::{Placement, Publication, SourceId, StaleStages};
+use std::collections::HashMap;
+use std::io;
+use std::sync::{Arc, Mutex, OnceLock};
+
+/// Directories that are made in one with this bit have it, too.
+const SET_GROUP_ID: u32 = 0o2000;
+
+/// A directory of a host, known by its path.
+pub(crate) struct SftpDir {
+    pub(super) host: Arc<SftpHost>,
+    /// As the server resolved it, below the root without links.
+    pub(super) path: Vec<u8>,
+    id: FileId,
+    /// What it is, as far as a listing or the server has told.
+    attrs: Option<Attrs>,
+    /// It was made by this job, and this is how that goes.
+    made: Option<Later>,
+    /// What came of that, if it was refused: whether somebody else has made it.
+    made_by_others: OnceLock<bool>,
+    /// Bits of its mode that one that is made gets from the one above.
+    inherited: u32,
+    pub(super) is_destination: bool,
+    /// It was not made or listed by the job: others than those of the job are in
+    /// it.
+    pub(super) is_around: bool,
+    pub(super) known: Mutex<Known>,
+}
+
+impl SftpDir {
+    fn open(
+        host: &Arc<SftpHost>,
+        path: Vec<u8>,
+        attrs: Option<Attrs>,
+        made: Option<(Later, u32)>,
+        is_destination: bool,
+        is_around: bool,
+    ) -> Arc<dyn TreeDir> {
+        Arc::new(Self::new(host, path, attrs, made, is_destination, is_around))
+    }
+
+    pub(super) fn new(
+        host: &Arc<SftpHost>,
+        path: Vec<u8>,
+        attrs: Option<Attrs>,
+        made: Option<(Later, u32)>,
+        is_destination: bool,
+        is_around: bool,
+    ) -> Self {
+        let id = host.id_of(&path);
+        let (made, inherited) = made.unzip();
+        let known = Known {
+            // Nothing is in it that this job has not put there.
+            there: made.as_ref().map(|_| Arc::new(There::All(HashMap::new()))),
+            ..Known::default()
+        };
+        let host = Arc::clone(host);
+        let known = Mutex::new(known);
+        let made_by_others = OnceLock::new();
+        Self {
+            host,
+            path,
+            id,
+            attrs,
+            made,
+            made_by_others,
+            inherited: inherited.unwrap_or(0),
+            is_destination,
+            is_around,
+            known,
+        }
+    }
+
+    /// The path of `name` in it.
+    pub(crate) fn path_of(&self, name: &[u8]) -> Vec<u8> {
+        join(&self.path, name)
+    }
+
+    /// The bits of its mode that are not those of a source.
+    fn special_bits(&self) -> u32 {
+        let told = self.attrs.and_then(|attrs| attrs.mode);
+        told.map_or(self.inherited, |mode| mode & 0o7777 & !KEPT_MODE)
+    }
+
+    /// Sessions that the content of a large file goes through.
+    pub(crate) fn lanes(&self) -> usize {
+        self.host.clients().len()
+    }
+
+    /// Whether the server refuses to make it since another copy, which runs at the
+    /// same time, was first. The protocol has no word for a name that is taken.
+    fn was_made_by_others(&self, error: &SftpError) -> bool {
+        if error.status() != Some(StatusCode::Failure) {
+            return false;
+        }
+        let there = self.host.client().lstat(&self.path);
+        there.is_ok_and(|attrs| attrs.file_type() == Some(FileType::Dir))
+    }
+}
+
+impl TreeDir for SftpDir {
+    fn entries(&self) -> io::Result<Vec<TreeEntry>> {
+        let listed = self.list()?;
+        let is_link = |entry: &DirEntry| entry.attrs.file_type() == Some(FileType::Symlink);
+        let links = listed.iter().filter(|entry| is_link(entry));
+        let links: Vec<Vec<u8>> = links.map(|link| self.path_of(link.name.as_bytes())).collect();
+        let mut targets = self.host.client().read_links(&links).into_iter();
+        let mut entries = Vec::with_capacity(listed.len());
+        for entry in listed {
+            let target = if is_link(&entry) { targets.next() } else { None };
+            let DirEntry { name, attrs } = entry;
+            let kind = attrs.file_type();
+            self.remember(&name, &attrs, false);
+            let meta =
+                if is_whole(&attrs) { self.meta(name.as_bytes(), &attrs).ok() } else { None };
+            let target = match target {
+                // Whoever needs it asks again, and is told what is wrong.
+                Some(Err(error)) => {
+                    self.host.look_at(&error);
+                    None
+                }
+                Some(Ok(target)) => Some(target.into_vec()),
+                None => None,
+            };
+            let is_dir = kind.map(|kind| kind == FileType::Dir);
+            entries.push(TreeEntry { name, is_dir, meta, target });
+        }
+        Ok(entries)
+    }
+
+    fn stat(&self, name: &Name, follow: bool) -> io::Result<Option<Meta>> {
+        let attrs = if follow { self.ask(name, true)? } else { self.attrs_of(name)? };
+        attrs.map(|attrs| self.meta(name.as_bytes(), &attrs)).transpose()
+    }
+
+    fn stat_self(&self) -> io::Result<Meta> {
+        let mut meta = match &self.attrs {
+            Some(attrs) => meta_of(attrs)?,
+            None if self.made.is_some() => Meta {
+                kind: MetaKind::Dir,
+                mode: PRIVATE_DIR_MODE,
+                mtime: Timestamp { secs: 0, nanos: 0 },
+                id: None,
+            },
+            None => meta_of(&self.host.io(self.host.client().stat(&self.path))?)?,
+        };
+        meta.id = Some(self.id);
+        Ok(meta)
+    }
+
+    fn read_link(&self, name: &Name) -> io::Result<Vec<u8>> {
+        let target = self.host.client().read_link(&self.path_of(name.as_bytes()));
+        self.host.io(target).map(<[u8]>::into_vec)
+    }
+
+    fn open_dir(&self, name: &Name, follow: bool) -> io::Result<Arc<dyn TreeDir>> {
+        let path = self.path_of(name.as_bytes());
+        if let Some(made) = lock(&self.known).made.get(name) {
+            let inherited = self.special_bits() & SET_GROUP_ID;
+            let made = Some((made.clone(), inherited));
+            return Ok(Self::open(&self.host, path, None, made, self.is_destination, false));
+        }
+        let mut attrs = self.attrs_of(name)?.ok_or(io::ErrorKind::NotFound)?;
+        let mut real = path;
+        if follow && attrs.file_type() == Some(FileType::Symlink) {
+            attrs = self.ask(name, true)?.ok_or(io::ErrorKind::NotFound)?;
+            real = self.host.io(self.host.client().real_path(&real))?.into_vec();
+        }
+        if attrs.file_type() != Some(FileType::Dir) {
+            return Err(io::ErrorKind::NotADirectory.into());
+        }
+        Ok(Self::open(&self.host, real, Some(attrs), None, self.is_destination, false))
+    }
+
+    fn open_file(&self, name: &Name, _follow: bool) -> io::Result<Box<dyn SourceFile>> {
+        let path = self.path_of(name.as_bytes());
+        let large = lock(&self.known).large.remove(name);
+        Ok(Box::new(SftpSource::open(&self.host, &path, large)?))
+    }
+
+    fn make_dir(&self, name: &Name, mode: u32) -> io::Result<()> {
+        // There are servers to which making what is there already is no error.
+        if self.attrs_of(name)?.is_some() {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        self.ready()?;
+        let path = self.path_of(name.as_bytes());
+        let made = self.host.client().make_dir_later(&path, mode);
+        lock(&self.known).made.insert(name.clone(), made);
+        Ok(())
+    }
+
+    fn make_symlink(
+        &self,
+        target: &[u8],
+        name: &Name,
+        mtime: Timestamp,
+        placement: Placement,
+    ) -> io::Result<Publication> {
+        self.ready()?;
+        let client = self.host.client();
+        let path = self.path_of(name.as_bytes());
+        let set_time = |path: &[u8]| {
+            if client.has(Extension::Lsetstat) {
+                // A time that can't be set is no reason to have no link.
+                let attrs = Attrs { times: Some(times_of(mtime)), ..Attrs::default() };
+                if let Err(error) = client.set_link_attrs(path, attrs) {
+                    self.host.look_at(&error);
+                }
+            }
+        };
+        if placement != Placement::Replace {
+            let made = client.make_symlink(target, &path);
+            match made {
+                Ok(()) => {
+                    set_time(&path);
+                    return Ok(Publication::Published);
+                }
+                Err(error) => {
+                    self.host.look_at(&error);
+                    if self.ask(name, false)?.is_none() {
+                        return self.host.wrote(&self.path, Err(error));
+                    }
+                    if placement == Placement::Keep {
+                        return Ok(Publication::Kept);
+                    }
+                }
+            }
+        }
+        let temp = self.path_of(self.host.stage_name().as_bytes());
+        self.host.wrote(&self.path, client.make_symlink(target, &temp))?;
+        set_time(&temp);
+        let published = self.host.publish(&temp, &path, Placement::Replace);
+        if published.is_err() {
+            // What is wrong was told by the first error.
+            let _ = client.remove_file(&temp);
+        }
+        published
+    }
+
+    fn stage(&self) -> io::Result<Box<dyn StagedFile>> {
+        self.ready()?;
+        Ok(Box::new(SftpStage::create(&self.host, &self.path)?))
+    }
+
+    fn can_resume(&self, name: &Name, source: &SourceId) -> bool {
+        stage::can_resume(&self.host, &self.path, name, source)
+    }
+
+    fn resume(
+        &self,
+        name: &Name,
+        source: &SourceId,
+    ) -> io::Result<(Box<dyn StagedFile>, Vec<BlockHash>)> {
+        self.ready()?;
+        let (stage, blocks) = SftpStage::resume(&self.host, &self.path, name, source)?;
+        Ok((Box::new(stage), blocks))
+    }
+
+    fn remove_leftovers(&self, name: &Name, source: &SourceId) {
+        stage::remove_leftovers(&self.host, &self.path, name, source);
+    }
+
+    fn remove_stale(&self, name: &Name, _seen: &OnceLock<StaleStages>) {
+        stage::remove_stale(&self.host, &self.path, name);
+    }
+
+    fn remove_file(&self, name: &Name) -> io::Result<()> {
+        self.host.io(self.host.client().remove_file(&self.path_of(name.as_bytes())))
+    }
+
+    fn remove_dir(&self, name: &Name) -> io::Result<()> {
+        self.host.io(self.host.client().remove_dir(&self.path_of(name.as_bytes())))
+    }
+
+    fn set_file_mode(&self, name: &Name, mode: u32) -> io::Result<()> {
+        let attrs = Attrs::with_mode(mode & KEPT_MODE);
+        self.host.io(self.host.client().set_attrs(&self.path_of(name.as_bytes()), attrs))
+    }
+
+    fn sync_file(&self, name: &Name) -> io::Result<()> {
+        let client = self.host.client();
+        if !client.has(Extension::Fsync) {
+            return Ok(());
+        }
+        let path = self.path_of(name.as_bytes());
+        self.host.io(client.open(&path, OpenFlags::Write, None).and_then(|f| f.sync()))
+    }
+
+    fn set_meta(&self, mode: u32, mtime: Timestamp) -> io::Result<()> {
+        let set = self.set_meta_later(mode, mtime);
+        set.map_or(Err(io::ErrorKind::Unsupported.into()), |wait| wait())
+    }
+
+    fn set_meta_later(&self, mode: u32, mtime: Timestamp) -> Option<Outstanding> {
+        // What is wrong with it is told by the answer.
+        let _ = self.ready();
+        // As on this machine: it decides about the group of what is made below.
+        let mode = (mode & KEPT_MODE) | self.special_bits();
+        let times = Some(times_of(mtime));
+        let attrs = Attrs { mode: Some(mode), times, ..Attrs::default() };
+        let set = self.host.client().set_attrs_later(&self.path, attrs);
+        let host = Arc::clone(&self.host);
+        Some(Box::new(move || host.io(set.wait())))
+    }
+
+    fn make_writable(&self) -> io::Result<()> {
+        let Some(mode) = self.attrs.and_then(|attrs| attrs.mode) else { return Ok(()) };
+        let needed = PRIVATE_DIR_MODE;
+        if mode & needed == needed {
+            return Ok(());
+        }
+        let attrs = Attrs::with_mode((mode & 0o7777) | needed);
+        self.host.io(self.host.client().set_attrs(&self.path, attrs))
+    }
+
+    /// The names can't be made durable through this protocol; what `--sync`
+    /// promises less by that is told when the job begins.
+    fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn syncs_as_a_whole(&self) -> bool {
+        false
+    }
+
+    fn sync_all(&self) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn remote(&self) -> Option<&SftpDir> {
+        Some(self)
+    }
+
+    fn is_being_made(&self) -> bool {
+        self.made.is_some()
+    }
+
+    fn ready(&self) -> io::Result<()> {
+        let Some(Err(error)) = self.made.as_ref().map(Later::wait) else { return Ok(()) };
+        if *self.made_by_others.get_or_init(|| self.was_made_by_others(&error)) {
+            return Ok(());
+        }
+        let above = self.path.rsplitn(2, |&byte| byte == b'/').nth(1);
+        let above = above.filter(|above| !above.is_empty());
+        self.host.wrote(above.unwrap_or(b"/"), Err(error))
+    }
+}

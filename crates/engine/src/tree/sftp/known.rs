@@ -1,0 +1,190 @@
+//! What is known of the entries of a host's directory: from listings, and from
+//! asking about single names.
+
+use super::attrs::{is_whole, meta_of};
+use super::{SftpDir, found_or_missing};
+use crate::dirs::lock;
+use crate::tree::{Meta, TreeDir};
+use haul_model::{BLOCK_LEN, MAX_NAME_LEN, Name};
+use haul_sftp::{Attrs, DirEntry, FileType, Later};
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::sync::Arc;
+
+/// Entries of a directory at the destination that are remembered from one
+/// listing; of a larger one each is asked about by itself.
+const LISTED_MAX: usize = 1 << 16;
+
+/// Names in a directory around the job that are asked about by themselves before
+/// all of it is listed: a listing takes two round trips.
+const ASKED_MAX: usize = 4;
+
+/// A path of this length, in bytes, OpenSSH's server can't look at on most systems;
+/// it leaves such an entry out of a listing and says nothing.
+const LOOKED_AT_LEN: usize = 4096;
+
+/// What is known of the entries of a directory.
+#[derive(Default)]
+pub(super) struct Known {
+    /// At a source: the directories that were listed.
+    pub(super) dirs: HashMap<Name, Attrs>,
+    /// At a destination: all that was there when it was first asked.
+    pub(super) there: Option<Arc<There>>,
+    /// At a source: files that are worth all sessions.
+    pub(super) large: HashSet<Name>,
+    /// How many names were asked about.
+    pub(super) asked: usize,
+    /// Directories that this job makes.
+    pub(super) made: HashMap<Name, Later>,
+    /// What the server has just said of a name, before it was wanted.
+    pub(super) ahead: Option<(Name, Option<Attrs>)>,
+}
+
+/// What stood in a directory of the destination.
+pub(super) enum There {
+    All(HashMap<Name, Attrs>),
+    /// More than are remembered.
+    TooMany,
+}
+
+impl SftpDir {
+    /// What is in it. Directories that are found are listed ahead: a walk, or
+    /// what follows it at the destination, goes into each.
+    pub(super) fn list(&self) -> io::Result<Vec<DirEntry>> {
+        self.ready()?;
+        if !self.is_destination && self.path.len() + 1 + MAX_NAME_LEN >= LOOKED_AT_LEN {
+            let message = "its path is so long that the server may leave out what is in it";
+            return Err(io::Error::new(io::ErrorKind::InvalidFilename, message));
+        }
+        let lister = &self.host.lister;
+        let mut listed = self.host.io(lister.list(&self.path))?;
+        if listed.is_empty() {
+            // A server leaves out what it may not look at, and so all that is in
+            // a directory without leave to search it.
+            self.host.io(self.host.client().lstat(&self.path_of(b".")))?;
+        }
+        listed.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        if !self.is_around {
+            let is_dir = |entry: &&DirEntry| entry.attrs.file_type() == Some(FileType::Dir);
+            let dirs = listed.iter().filter(is_dir);
+            lister.ahead(dirs.map(|dir| self.path_of(dir.name.as_bytes())));
+        }
+        Ok(listed)
+    }
+
+    /// Removes what jobs that were killed have left of what is `listed`.
+    fn remove_dead(&self, listed: &mut Vec<DirEntry>) {
+        let dead = self.host.dead();
+        if dead.is_empty() {
+            return;
+        }
+        let is_dead = |entry: &DirEntry| {
+            matches!(entry.attrs.file_type(), Some(FileType::File | FileType::Symlink))
+                && dead.has(&entry.name)
+        };
+        let client = self.host.client();
+        let found = listed.extract_if(.., |entry| is_dead(entry));
+        let going: Vec<Later> = found
+            .map(|entry| client.remove_file_later(&self.path_of(entry.name.as_bytes())))
+            .collect();
+        // What can't be removed now is found by the next run.
+        going.iter().filter_map(|one| one.wait().err()).for_each(|e| self.host.look_at(&e));
+        if self.is_around {
+            dead.looked_through(&self.host.place(&self.path));
+        }
+    }
+
+    /// What stood in it when it was first asked.
+    fn there(&self) -> io::Result<Arc<There>> {
+        if let Some(there) = &lock(&self.known).there {
+            return Ok(Arc::clone(there));
+        }
+        let mut listed = self.list()?;
+        self.remove_dead(&mut listed);
+        let there = if listed.len() > LISTED_MAX {
+            There::TooMany
+        } else {
+            There::All(listed.into_iter().map(|entry| (entry.name, entry.attrs)).collect())
+        };
+        let there = Arc::new(there);
+        lock(&self.known).there = Some(Arc::clone(&there));
+        Ok(there)
+    }
+
+    /// The attributes of `name` itself; `None` if nothing has that name.
+    pub(super) fn attrs_of(&self, name: &Name) -> io::Result<Option<Attrs>> {
+        if self.is_destination
+            && !self.asks_by_itself()
+            && let There::All(there) = &*self.there()?
+        {
+            return match there.get(name) {
+                Some(attrs) if is_whole(attrs) => Ok(Some(*attrs)),
+                Some(_) => self.ask(name, false),
+                None => Ok(None),
+            };
+        }
+        if let Some(attrs) = lock(&self.known).dirs.get(name) {
+            return Ok(Some(*attrs));
+        }
+        self.ask(name, false)
+    }
+
+    /// Whether a name is asked about by itself. Around the job there may be much
+    /// more than it is about, and it is mostly about one name. But where a job was
+    /// killed, what it has left is to be found.
+    fn asks_by_itself(&self) -> bool {
+        let mut known = lock(&self.known);
+        known.asked += 1;
+        self.is_around
+            && known.there.is_none()
+            && known.asked <= ASKED_MAX
+            && !self.host.dead().is_due(&self.host.place(&self.path))
+    }
+
+    /// What the server says of `name` now.
+    pub(super) fn ask(&self, name: &Name, follow: bool) -> io::Result<Option<Attrs>> {
+        // That holds for the first who asks: it is no older than a round trip.
+        let ahead = match follow {
+            true => None,
+            false => lock(&self.known).ahead.take_if(|(asked, _)| asked == name),
+        };
+        let attrs = match ahead {
+            Some((_, attrs)) => attrs,
+            None => {
+                self.ready()?;
+                let (client, path) = (self.host.client(), self.path_of(name.as_bytes()));
+                let asked = if follow { client.stat(&path) } else { client.lstat(&path) };
+                self.host.io(found_or_missing(asked))?
+            }
+        };
+        if let Some(attrs) = &attrs {
+            self.remember(name, attrs, follow);
+        }
+        Ok(attrs)
+    }
+
+    /// Keeps in mind what an entry of a source is, or with `follow` what it leads to.
+    pub(super) fn remember(&self, name: &Name, attrs: &Attrs, follow: bool) {
+        let mut known = lock(&self.known);
+        if self.is_worth_all(attrs) {
+            known.large.insert(name.clone());
+        }
+        if !self.is_destination && !follow && attrs.file_type() == Some(FileType::Dir) {
+            known.dirs.insert(name.clone(), *attrs);
+        }
+    }
+
+    /// Whether a file is large enough to be read through several sessions.
+    fn is_worth_all(&self, attrs: &Attrs) -> bool {
+        !self.is_destination
+            && self.lanes() > 1
+            && attrs.file_type() == Some(FileType::File)
+            && attrs.size.is_some_and(|size| size > 2 * BLOCK_LEN)
+    }
+
+    pub(super) fn meta(&self, name: &[u8], attrs: &Attrs) -> io::Result<Meta> {
+        let mut meta = meta_of(attrs)?;
+        meta.id = Some(self.host.id_of(&self.path_of(name)));
+        Ok(meta)
+    }
+}

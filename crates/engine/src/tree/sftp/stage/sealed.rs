@@ -1,0 +1,75 @@
+//! A file that the server has confirmed, until it has its name.
+
+use super::SftpStage;
+use super::open::Open;
+use crate::tree::sftp::join;
+use crate::tree::sftp::source::SftpStream;
+use crate::tree::{ContentStream, SealedFile};
+use haul_model::Name;
+use haul_sftp::{Extension, RemoteFile};
+use haul_store::{Placement, Publication};
+use std::io;
+use std::ops::Range;
+use std::sync::OnceLock;
+
+/// A file that is whole on the server, and lacks its name.
+pub(super) struct SftpSealed {
+    pub(super) stage: SftpStage,
+    /// Open for reading back, once that was asked for.
+    pub(super) reading: OnceLock<Vec<RemoteFile>>,
+}
+
+impl SftpSealed {
+    fn reading(&self) -> io::Result<&[RemoteFile]> {
+        if self.reading.get().is_none() {
+            let files = self.stage.open.for_reading()?;
+            return Ok(self.reading.get_or_init(|| files));
+        }
+        Ok(self.reading.get().map_or(&[], Vec::as_slice))
+    }
+}
+
+impl SealedFile for SftpSealed {
+    fn start_write_back(&self) {}
+
+    fn sync(&self) -> io::Result<()> {
+        let Open { host, files, .. } = &self.stage.open;
+        // Where it can't be done, that was told when the job began.
+        let file = files.first().ok_or(io::ErrorKind::NotConnected)?;
+        if host.client().has(Extension::Fsync) { host.io(file.sync()) } else { Ok(()) }
+    }
+
+    /// What the server reads is up to the server.
+    fn forget_cached(&self) {}
+
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.stage.open.host.io(self.reading()?[0].read_at(buf, offset))
+    }
+
+    fn stream(&self, range: Range<u64>) -> Option<Box<dyn ContentStream + '_>> {
+        // What is wrong with it shows where it is read at an offset.
+        let files = self.reading().ok()?;
+        Some(Box::new(SftpStream::new(&self.stage.open.host, files, range)))
+    }
+
+    fn discard(mut self: Box<Self>) {
+        self.stage.give_up();
+    }
+
+    fn publish(self: Box<Self>, name: &Name, placement: Placement) -> io::Result<Publication> {
+        let mut stage = self.stage;
+        // Some servers say only now that a write has failed, or end it only now.
+        if let Err(error) = stage.close() {
+            stage.give_up();
+            return Err(error);
+        }
+        let open = &mut stage.open;
+        let path = join(&open.dir, name.as_bytes());
+        let publication = open.host.publish(&open.path, &path, placement)?;
+        if publication == Publication::Published {
+            open.is_published = true;
+        }
+        stage.give_up();
+        Ok(publication)
+    }
+}

@@ -1,0 +1,179 @@
+//! What killed uploads of small files leave at a host, and who removes it.
+
+use crate::common::*;
+use crate::killed::kills;
+use crate::resuming::{SOON, haul, servers_of};
+use crate::{copy, rules, strays};
+use haul_testkit::content::Stream;
+use haul_testkit::haul::Running;
+use haul_testkit::proc::{self, Signal};
+use haul_testkit::{Haul, assert_same_with, tree};
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Files of one copy: more than are on their way at a time.
+const MANY: u64 = 1_500;
+
+/// The records of what jobs may have left at hosts.
+fn records(scene: &Scene<'_>) -> usize {
+    let entries = fs::read_dir(scene.path("state/haul/uploads")).into_iter().flatten().flatten();
+    entries.filter(|entry| entry.path().extension().is_some_and(|end| end == "stages")).count()
+}
+
+/// Waits until stages of a copy are at the host that were not there `before`, does
+/// `what`, and gives what is there when the server has done all that was asked.
+#[track_caller]
+fn catch(
+    scene: &Scene<'_>,
+    running: &Running,
+    before: &[PathBuf],
+    what: impl Fn(&Running),
+) -> Vec<PathBuf> {
+    let new = || {
+        let mut found = strays(&scene.path("to"));
+        found.retain(|stray| !before.contains(stray));
+        found
+    };
+    // Many of them: those that are on their way get their names at once.
+    assert!(running.until(SOON, || new().len() >= 20), "no stages are seen");
+    what(running);
+    // A server is still at it for a moment when its client does nothing more.
+    let mut left = new();
+    loop {
+        std::thread::sleep(Duration::from_millis(100));
+        let now = new();
+        if now == left {
+            return left;
+        }
+        left = now;
+    }
+}
+
+/// Runs a copy until it has stages at the host, and kills it.
+fn kill_amid(scene: &Scene<'_>, haul: &Haul) -> Vec<PathBuf> {
+    for _ in 0..10 {
+        let before = strays(&scene.path("to"));
+        let running = haul.spawn().expect("it starts");
+        let left = catch(scene, &running, &before, |running| running.signal(Signal::KILL));
+        running.wait().expect("it ends");
+        if !left.is_empty() {
+            return left;
+        }
+        fs::remove_dir_all(scene.path("to/tree")).expect("removed");
+    }
+    panic!("no kill has left a stage");
+}
+
+#[test]
+fn the_next_run_removes_what_killed_ones_have_left() {
+    let world = World::new();
+    let scene = world.scene(Way::Upload);
+    tree::many(scene.path("tree"), MANY, 2_000, 6, 4).expect("made");
+    scene.mkdir("to");
+    let upload = haul(&scene, &["-rq"], &["tree"]);
+    let mut random = Stream::new(77);
+    for _ in 0..kills() / 2 {
+        kill_amid(&scene, &upload);
+        // Another at a random moment, which may find what the one before has left.
+        let running = upload.spawn().expect("it starts");
+        running.until(SOON, || !servers_of(&scene).is_empty());
+        std::thread::sleep(Duration::from_millis(random.below(200)));
+        running.signal(Signal::KILL);
+        running.wait().expect("it ends");
+        std::thread::sleep(Duration::from_millis(200));
+        assert!(records(&scene) > 0);
+        upload.run().expect_ok();
+        assert_eq!(strays(&scene.path("to")), [""; 0].map(PathBuf::from));
+        let source = scene.snapshot("tree");
+        let rules = rules().ignoring_dir_mtimes();
+        assert_same_with(&source, &scene.snapshot("to/tree"), rules);
+        fs::remove_dir_all(scene.path("to/tree")).expect("removed");
+    }
+    // What has ended in order is not kept in mind.
+    let known = records(&scene);
+    upload.run().expect_ok();
+    assert_eq!(records(&scene), known);
+}
+
+#[test]
+fn what_is_not_known_to_be_dead_stays() {
+    let world = World::new();
+    let scene = world.scene(Way::Upload);
+    for (source, seed) in [("a/tree", 1), ("b/tree", 2), ("c/tree", 3)] {
+        tree::many(scene.path(source), MANY, 2_000, 6, seed).expect("made");
+    }
+    scene.mkdir("to");
+    let of = |source: &str| haul(&scene, &["-rq", "--force"], &[source]);
+    // Nothing on this side knows what was begun with another state.
+    let elsewhere =
+        copy(&scene, &["-rq"], &["a/tree"], "to").env("XDG_STATE_HOME", scene.path("other state"));
+    let foreign = kill_amid(&scene, &elsewhere);
+    let own = kill_amid(&scene, &of("b/tree"));
+    let before = strays(&scene.path("to"));
+    let living = of("c/tree").spawn().expect("it starts");
+    let stopped = catch(&scene, &living, &before, |running| running.signal(Signal::STOP));
+    assert!(!stopped.is_empty(), "it was stopped with nothing on its way");
+    of("b/tree").run().expect_ok();
+    let left = strays(&scene.path("to"));
+    assert!(foreign.iter().all(|stage| left.contains(stage)), "another machine's went");
+    assert!(stopped.iter().all(|stage| left.contains(stage)), "those of a living copy went");
+    assert!(!own.iter().any(|stage| left.contains(stage)), "dead ones are left");
+    living.signal(Signal::CONT);
+    living.wait().expect("it ends").expect_ok();
+    assert_eq!(strays(&scene.path("to")).len(), foreign.len());
+    // Who has that state removes them.
+    elsewhere.run().expect_ok();
+    assert_eq!(strays(&scene.path("to")), [""; 0].map(PathBuf::from));
+}
+
+#[test]
+fn what_a_single_file_has_left_goes_when_it_is_copied_again() {
+    let world = World::new();
+    let scene = world.scene(Way::Upload);
+    // It is no small one, and none that is continued.
+    tree::random_file(scene.path("middle"), 48 << 20, 3).expect("made");
+    scene.file("to/other", "stays");
+    let upload = haul(&scene, &["-q"], &["middle"]);
+    for victim in ["haul", "server"] {
+        let running = upload.spawn().expect("it starts");
+        let begun = || {
+            strays(&scene.path("to")).iter().any(|s| s.metadata().is_ok_and(|m| m.len() > 1 << 20))
+        };
+        assert!(running.until(SOON, begun), "it does not begin");
+        match victim {
+            "haul" => running.signal(Signal::KILL),
+            _ => servers_of(&scene).into_iter().for_each(|pid| proc::signal(pid, Signal::KILL)),
+        }
+        running.wait().expect("it ends");
+        std::thread::sleep(Duration::from_millis(200));
+        assert!(!scene.exists("to/middle"), "it was done before");
+        assert_eq!(strays(&scene.path("to")).len(), 1, "{victim}");
+        upload.run().expect_ok();
+        assert_eq!(scene.list("to"), ["middle", "other"], "{victim}");
+        fs::remove_file(scene.path("to/middle")).expect("removed");
+    }
+    assert_eq!(scene.read("to/other"), "stays");
+}
+
+#[test]
+fn a_lost_connection_leaves_nothing_for_good() {
+    let world = World::new();
+    let scene = world.scene(Way::Upload);
+    tree::many(scene.path("tree"), MANY, 2_000, 6, 4).expect("made");
+    scene.mkdir("to");
+    let upload = haul(&scene, &["-rq"], &["tree"]);
+    let running = upload.spawn().expect("it starts");
+    catch(&scene, &running, &[], |_| {
+        for server in servers_of(&scene) {
+            proc::signal(server, Signal::KILL);
+        }
+    });
+    let run = running.wait().expect("it ends");
+    if run.code != Some(0) {
+        run.expect_code(3);
+        assert_eq!(records(&scene), 1);
+    }
+    upload.run().expect_ok();
+    assert_eq!(strays(&scene.path("to")), [""; 0].map(PathBuf::from));
+}

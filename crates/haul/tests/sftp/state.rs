@@ -1,0 +1,74 @@
+//! The directory on this machine in which uploads leave what the next one needs.
+
+use crate::common::*;
+use crate::resuming::haul;
+use crate::summary;
+use haul_testkit::Haul;
+use haul_testkit::haul::Outcome;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+
+/// What is lost without it.
+const LOST: &str = "interrupted uploads of large files can't be gone on with";
+
+/// A copy that works, and tells one thing that is not as it should be.
+#[track_caller]
+fn warned(haul: &Haul, path: &str, cause: &str) -> Outcome {
+    let run = haul.run().expect_ok();
+    let err = run.err();
+    assert_eq!(err.lines().count(), 1, "{run}");
+    assert!(err.starts_with(&format!("haul: warning: {path}: ")), "{run}");
+    assert!(err.contains(cause) && err.contains(LOST), "{run}");
+    run
+}
+
+#[test]
+fn a_directory_of_journals_that_can_not_be_used_is_told_and_left_alone() {
+    let world = World::new();
+    let scene = world.scene(Way::Upload);
+    scene.file("a", "abc");
+    scene.mkdir("to");
+    let upload = haul(&scene, &["--force"], &["a"]);
+    upload.run().expect_ok();
+    let dir = scene.path("state/haul/uploads");
+    let shown = dir.to_string_lossy().into_owned();
+    assert_eq!(fs::metadata(&dir).expect("made").mode() & 0o777, 0o700);
+    let id = fs::read(dir.join("id")).expect("an id");
+
+    // Somebody else could have written what is in it.
+    fs::set_permissions(&dir, fs::Permissions::from_mode(0o770)).expect("a mode");
+    warned(&upload, &shown, "others can write to it");
+    // Nothing is changed that would need it, and a script reads the same.
+    haul(&scene, &["--force", "-n"], &["a"]).run().expect_ok();
+    let run = haul(&scene, &["--force", "--json"], &["a"]).run().expect_ok();
+    assert_eq!(run.err(), "");
+    assert_eq!(run.out().matches(r#""type":"warning""#).count(), 1, "{run}");
+    assert_eq!(summary(&run)["copied"], 1, "{run}");
+    haul(&scene, &["--force", "-q"], &["a"]).run().expect_ok();
+    fs::set_permissions(&dir, fs::Permissions::from_mode(0o700)).expect("a mode");
+    if is_root() {
+        std::os::unix::fs::chown(&dir, Some(65534), None).expect("another owner");
+        warned(&upload, &shown, "it belongs to another user");
+        std::os::unix::fs::chown(&dir, Some(0), None).expect("the owner");
+    }
+    assert_eq!(fs::read(dir.join("id")).expect("an id"), id);
+
+    fs::remove_dir_all(&dir).expect("removed");
+    fs::write(&dir, "in the way").expect("written");
+    warned(&upload, &shown, "can't make the directory");
+    assert_eq!(scene.read("state/haul/uploads"), "in the way");
+    assert_eq!(scene.read("to/a"), "abc");
+    assert_eq!(scene.list("to"), ["a"]);
+}
+
+#[test]
+fn without_a_place_for_journals_that_is_told() {
+    let world = World::new();
+    let scene = world.scene(Way::Upload);
+    scene.file("a", "abc");
+    scene.mkdir("to");
+    let upload = haul(&scene, &["--force"], &["a"]).env("XDG_STATE_HOME", "state");
+    warned(&upload.env_remove("HOME"), "XDG_STATE_HOME", "neither it nor HOME");
+    assert!(!Path::new("state").exists() && !scene.exists("state"));
+}

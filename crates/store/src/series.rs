@@ -1,0 +1,314 @@
+//! The names that one job gives its small stages on a host without haul, and how
+//! a later job on this machine knows that nobody writes to them any more.
+//!
+//! All names of a job begin with the same random digits, and a record of those is
+//! kept beside the journals, locked as long as the job lives. A record whose lock
+//! is free is that of a job that was killed, or that has lost its host: no other
+//! process will ever use its digits, so whatever has them can go.
+//!
+//! ```text
+//! HOST32-.haul-SERIES10.stages      what the record is called
+//! .haul-SERIES10COUNT6              what the job's stages are called
+//! ```
+//!
+//! A record holds the hash of the directory that the job went to, and behind it a
+//! byte for each later job that has looked through that directory.
+
+use crate::partial::{LOCK_WAIT_MAX, lock_journal};
+use crate::private::{Form, SERIES_START_LEN, parse, private_name, series_start};
+use crate::remote::{Journals, start_of};
+use haul_model::Name;
+use haul_sys::Dir;
+use std::collections::{HashMap, HashSet};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
+
+/// What the names of records end with.
+const END: &str = ".stages";
+
+/// Length of what a record says of a directory, in bytes.
+const ROOT_LEN: usize = 33;
+
+/// Names that a series has.
+const NAMES_MAX: u64 = 1 << 24;
+
+/// How long the record of a series is kept that nobody writes to any more. What
+/// it has left may be in a directory that no job goes to before that.
+const AGE_MAX: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+
+/// Records of such series that are kept, at most.
+const RECORDS_MAX: usize = 256;
+
+/// Jobs that look through the directory to which a dead one went, though they
+/// would not need to: more than one, since a server may still be at work when the
+/// first does.
+const LOOKS_MAX: u64 = 3;
+
+/// The names of one job's small stages on a host. Dropped, its record stays,
+/// unless [`Self::finish`] was called.
+#[derive(Debug)]
+pub struct StageSeries {
+    dir: Arc<Dir>,
+    record: String,
+    start: String,
+    next: AtomicU64,
+    is_finished: AtomicBool,
+    /// The record's file, whose lock is held as long as it is open.
+    _file: File,
+}
+
+impl StageSeries {
+    /// Begins a series at `host`, a text that tells it from other hosts, of a job
+    /// that goes to the directory `root`, one that tells it from all others.
+    ///
+    /// # Errors
+    /// Those of making and writing the record.
+    pub fn begin(journals: &Journals, host: &[u8], root: &[u8]) -> io::Result<Self> {
+        let start = series_start();
+        let record = format!("{}{start}{END}", start_of(host));
+        let file = lock_journal(journals.dir(), &record, LOCK_WAIT_MAX)?;
+        let dir = Arc::clone(journals.dir());
+        // Until something is in it, nobody takes it for one whose job has ended.
+        let written = file.write_all_at(start_of(root).as_bytes(), 0);
+        let (next, is_finished) = (AtomicU64::new(0), AtomicBool::new(written.is_err()));
+        let series = Self { dir, record, start, next, is_finished, _file: file };
+        written.map(|()| series)
+    }
+
+    /// A fresh name.
+    pub fn name(&self) -> String {
+        let count = self.next.fetch_add(1, Ordering::Relaxed);
+        if count >= NAMES_MAX { private_name() } else { format!("{}{count:06x}", self.start) }
+    }
+
+    /// Nothing of it is left at the host: the record goes when this is dropped.
+    pub fn finish(&self) {
+        self.is_finished.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Drop for StageSeries {
+    fn drop(&mut self) {
+        if self.is_finished.load(Ordering::Relaxed) {
+            let _ = self.dir.remove_private(&self.record);
+        }
+    }
+}
+
+/// The series of a host that nobody writes to any more.
+#[derive(Debug, Default)]
+pub struct DeadSeries {
+    /// What their names begin with.
+    starts: HashSet<String>,
+    /// Their records, by the directories that are to be looked through.
+    roots: HashMap<String, Vec<String>>,
+    /// Where the records are.
+    dir: Option<Arc<Dir>>,
+}
+
+impl DeadSeries {
+    /// Looks through the records for those of `host`. What can't be read is taken
+    /// for that of a living job. Records of any host that are too old, or too
+    /// many, are found once more and forgotten.
+    pub fn find(journals: &Journals, host: &[u8]) -> Self {
+        let dir = journals.dir();
+        let is_record = |name: &[u8]| name.ends_with(END.as_bytes());
+        let names = dir.names_where(is_record).unwrap_or_default();
+        let mut dead = Self { dir: Some(Arc::clone(dir)), ..Self::default() };
+        let mut records = Vec::new();
+        let of_host = start_of(host);
+        for name in &names {
+            let Ok(name) = std::str::from_utf8(name.as_bytes()) else { continue };
+            let Some(start) = start_in(name) else { continue };
+            let Ok(file) = lock_journal(dir, name, Duration::ZERO) else { continue };
+            let Ok(meta) = file.metadata() else { continue };
+            if meta.len() == 0 {
+                // Its job was killed before it could use it, or makes it anew
+                // when it finds it gone.
+                let _ = dir.remove_private(name);
+                continue;
+            }
+            if name.starts_with(&of_host) {
+                dead.starts.insert(start.to_owned());
+                let mut root = [0; ROOT_LEN];
+                let root = file.read_exact_at(&mut root, 0).ok().map(|()| root.to_vec());
+                let root = root.and_then(|root| String::from_utf8(root).ok());
+                if let Some(root) = root
+                    && meta.len() < ROOT_LEN as u64 + LOOKS_MAX
+                {
+                    dead.roots.entry(root).or_default().push(name.to_owned());
+                }
+            }
+            records.push((meta.modified().unwrap_or(SystemTime::UNIX_EPOCH), name.to_owned()));
+        }
+        // The youngest come first. No series is begun anew: nobody needs the lock.
+        records.sort_unstable_by(|a, b| b.cmp(a));
+        for (at, (begun, name)) in records.iter().enumerate() {
+            let is_old = begun.elapsed().is_ok_and(|age| age > AGE_MAX);
+            if is_old || at >= RECORDS_MAX {
+                let _ = dir.remove_private(name);
+            }
+        }
+        dead
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.starts.is_empty()
+    }
+
+    /// Whether one of their jobs went to the directory `root`, and it was not
+    /// looked through as often as it should be.
+    pub fn is_due(&self, root: &[u8]) -> bool {
+        !self.roots.is_empty() && self.roots.contains_key(&start_of(root))
+    }
+
+    /// Puts on record that the directory `root` was looked through.
+    pub fn looked_through(&self, root: &[u8]) {
+        let (Some(dir), Some(records)) = (&self.dir, self.roots.get(&start_of(root))) else {
+            return;
+        };
+        for record in records {
+            // Where it can't be done, the next job looks again.
+            if let Ok((file, stat)) = dir.open_found(record) {
+                let _ = file.write_all_at(b".", stat.size);
+            }
+        }
+    }
+
+    /// Whether `name` is that of a stage of one of them.
+    pub fn has(&self, name: &Name) -> bool {
+        let name = name.as_bytes();
+        !self.is_empty()
+            && parse(name).is_some_and(|(form, stem)| {
+                form == Form::Random && self.starts.contains(&stem[..SERIES_START_LEN])
+            })
+    }
+}
+
+/// What the names of the series begin with whose record is called `record`.
+fn start_in(record: &str) -> Option<&str> {
+    let (_, start) = record.strip_suffix(END)?.split_once('-')?;
+    // With as many digits as a whole name has it is one, or nothing of ours.
+    let is_start = start.len() == SERIES_START_LEN
+        && parse(format!("{start}000000").as_bytes()).is_some_and(|(form, _)| form == Form::Random);
+    is_start.then_some(start)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::is_private;
+
+    fn place() -> (tempfile::TempDir, Journals) {
+        let temp = tempfile::tempdir().unwrap();
+        let journals = Journals::open(temp.path()).unwrap();
+        (temp, journals)
+    }
+
+    fn name(text: &str) -> Name {
+        Name::new(text.as_bytes()).unwrap()
+    }
+
+    /// What is in the directory besides its id.
+    fn records(temp: &tempfile::TempDir) -> usize {
+        std::fs::read_dir(temp.path()).unwrap().count() - 1
+    }
+
+    #[test]
+    fn a_series_is_dead_when_its_job_is_and_not_before() {
+        let (_temp, journals) = place();
+        let series = StageSeries::begin(&journals, b"host", b"root").unwrap();
+        let (first, second) = (name(&series.name()), name(&series.name()));
+        assert!(first != second && is_private(&first) && is_private(&second));
+        assert!(DeadSeries::find(&journals, b"host").is_empty());
+        drop(series);
+        let living = StageSeries::begin(&journals, b"host", b"root").unwrap();
+        for _ in 0..2 {
+            let dead = DeadSeries::find(&journals, b"host");
+            assert!(dead.has(&first) && dead.has(&second));
+            assert!(!dead.has(&name(&living.name())));
+            assert!(!dead.has(&name(&private_name())));
+            assert!(!dead.has(&name(&format!("{}.part", series_start()))));
+        }
+    }
+
+    #[test]
+    fn one_that_is_finished_leaves_nothing() {
+        let (temp, journals) = place();
+        let series = StageSeries::begin(&journals, b"host", b"root").unwrap();
+        assert_eq!(records(&temp), 1);
+        series.finish();
+        drop(series);
+        assert_eq!(records(&temp), 0);
+    }
+
+    #[test]
+    fn that_of_another_host_is_not_taken_for_this_ones() {
+        let (temp, journals) = place();
+        drop(StageSeries::begin(&journals, b"one", b"root").unwrap());
+        assert!(DeadSeries::find(&journals, b"other").is_empty());
+        assert!(!DeadSeries::find(&journals, b"one").is_empty());
+        assert_eq!(records(&temp), 1);
+    }
+
+    #[test]
+    fn where_a_dead_job_went_is_looked_through_a_few_times() {
+        let (_temp, journals) = place();
+        let series = StageSeries::begin(&journals, b"host", b"host:/a").unwrap();
+        let stage = name(&series.name());
+        assert!(!DeadSeries::find(&journals, b"host").is_due(b"host:/a"), "it lives");
+        drop(series);
+        for _ in 0..LOOKS_MAX {
+            let dead = DeadSeries::find(&journals, b"host");
+            assert!(dead.is_due(b"host:/a") && !dead.is_due(b"host:/b"));
+            // What was looked through is another directory, or that one.
+            dead.looked_through(b"host:/b");
+            assert!(DeadSeries::find(&journals, b"host").is_due(b"host:/a"));
+            dead.looked_through(b"host:/a");
+        }
+        let dead = DeadSeries::find(&journals, b"host");
+        assert!(!dead.is_due(b"host:/a") && dead.has(&stage));
+    }
+
+    #[test]
+    fn a_record_that_says_nothing_is_no_dead_one() {
+        let (temp, journals) = place();
+        let record = format!("{}{}{END}", start_of(b"host"), series_start());
+        std::fs::write(temp.path().join(record), "").unwrap();
+        std::fs::write(temp.path().join("0-.haul-x.stages"), "other").unwrap();
+        assert!(DeadSeries::find(&journals, b"host").is_empty());
+        assert_eq!(records(&temp), 1);
+    }
+
+    #[test]
+    fn records_are_forgotten_when_they_are_old_and_when_they_are_too_many() {
+        let (temp, journals) = place();
+        let begin = || {
+            let series = StageSeries::begin(&journals, b"host", b"root").unwrap();
+            (temp.path().join(&series.record), name(&series.name()))
+        };
+        let age = |record, by| {
+            let file = File::options().write(true).open(record).unwrap();
+            file.set_modified(SystemTime::now() - by).unwrap();
+        };
+        let (old, stage) = begin();
+        age(old, AGE_MAX + Duration::from_secs(60));
+        let (younger, kept) = begin();
+        age(younger, AGE_MAX - Duration::from_secs(60));
+        let found = DeadSeries::find(&journals, b"host");
+        assert!(found.has(&stage) && found.has(&kept));
+        let found = DeadSeries::find(&journals, b"host");
+        assert!(!found.has(&stage) && found.has(&kept));
+        (0..RECORDS_MAX).for_each(|_| drop(begin()));
+        assert!(DeadSeries::find(&journals, b"host").has(&kept));
+        let found = DeadSeries::find(&journals, b"elsewhere");
+        assert!(found.is_empty());
+        assert_eq!(records(&temp), RECORDS_MAX);
+        assert!(!DeadSeries::find(&journals, b"host").has(&kept), "the oldest goes first");
+    }
+}
