@@ -56,9 +56,9 @@ fn run_local(job: &CopyJob, monitor: &dyn Monitor) -> Result<Summary, JobError> 
     );
     let receiver = receiver.map_err(|error| JobError::unusable(&job.dest, &error))?;
     let to_receiver = Arc::clone(&link) as Arc<dyn ReceiverPort>;
-    let sender = Sender::new(&control, None, to_receiver, job.follow, job.check, None);
+    let sender = Sender::new(&control, None, to_receiver, job.follow, job.check, None, None);
     link.connect(&sender, &receiver);
-    std::thread::scope(|scope| {
+    let result = std::thread::scope(|scope| {
         scope.spawn(|| {
             Scan::new(&sender, &LocalTree, job.recursive, &around_dest).run(&job.sources)
         });
@@ -71,5 +71,9 @@ fn run_local(job: &CopyJob, monitor: &dyn Monitor) -> Result<Summary, JobError> 
         let result = control.wait();
         receiver.close_tasks();
         result
-    })
+    });
+    if result.is_ok() {
+        sender.remove_dirs(&LocalTree, &job.sources, &mut |removal| sender.tell_removal(removal));
+    }
+    result
 }

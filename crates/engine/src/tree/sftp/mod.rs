@@ -18,8 +18,12 @@ use super::{
 use crate::dirs::lock;
 use crate::words;
 use haul_model::{BLOCK_LEN, BlockHash, FileId, MAX_NAME_LEN, Name, Timestamp};
-use haul_sftp::{Attrs, DirEntry, Extension, FileType, Later, SftpError, StatusCode, Times};
+use haul_sftp::{
+    Attrs, DirEntry, Extension, FileType, Later, OpenFlags, RemoteFile, SftpError, StatusCode,
+    Times,
+};
 use haul_store::{Placement, Publication, SourceId, StaleStages, private_name};
+use haul_sys::Dir;
 use source::SftpSource;
 use stage::SftpStage;
 use std::collections::{HashMap, HashSet};
@@ -37,6 +41,9 @@ const ASKED_MAX: usize = 4;
 /// A path of this length, in bytes, OpenSSH's server can't look at on most systems;
 /// it leaves such an entry out of a listing and says nothing.
 const LOOKED_AT_LEN: usize = 4096;
+
+/// What a file is made with that is haul's own.
+const PRIVATE_FILE_MODE: u32 = 0o600;
 
 /// Directories that are made in one with this bit have it, too.
 const SET_GROUP_ID: u32 = 0o2000;
@@ -155,6 +162,43 @@ impl SftpDir {
     /// The path of `name` in it.
     pub(crate) fn path_of(&self, name: &[u8]) -> Vec<u8> {
         join(&self.path, name)
+    }
+
+    /// Whether it is the directory `near` of this machine: what is made in one of
+    /// them shows in the other. Through this protocol nothing else tells.
+    pub(crate) fn is_also(&self, near: &Dir) -> io::Result<bool> {
+        let (client, name) = (self.host.client(), private_name());
+        let path = self.path_of(name.as_bytes());
+        let made = client.open(&path, OpenFlags::CreateNew, Some(PRIVATE_FILE_MODE));
+        // Some servers make it only when it is closed.
+        if let Err(error) = made.and_then(RemoteFile::close) {
+            self.host.look_at(&error);
+            let _ = client.remove_file(&path);
+            let time = near.stat_self()?.mtime;
+            near.create_private(&name)?;
+            let looked = client.lstat(&path);
+            near.remove_private(&name)?;
+            let _ = haul_sys::set_mtime(near, time);
+            return match looked {
+                Err(error) if error.status() == Some(StatusCode::NoSuchFile) => Ok(false),
+                looked => self.host.io(looked).map(|_| true),
+            };
+        }
+        let shown = near.stat(&Name::new(name.as_bytes()).map_err(io::Error::other)?);
+        self.host.io(client.remove_file(&path))?;
+        if let (true, Some(Attrs { times: Some(times), .. })) = (self.is_destination, self.attrs) {
+            // A directory that was copied has the time of its source. In one of
+            // somebody else's, the time is no matter.
+            let attrs = Attrs { times: Some(times), ..Attrs::default() };
+            if let Err(error) = client.set_attrs(&self.path, attrs) {
+                self.host.look_at(&error);
+            }
+        }
+        match shown {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     /// The bits of its mode that are not those of a source.
