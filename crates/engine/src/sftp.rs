@@ -99,7 +99,7 @@ fn run_with(
         destination.root.ready().map_err(|e| or_lost(JobError::unusable(&job.dest, &e)))?;
         tell_promises(job, host, monitor);
     }
-    if job.check.is_some_and(|check| check.remove.is_some()) {
+    if job.check.is_some_and(|check| check.remove.is_some()) && !destination.absent {
         refuse_itself(job, &*source, &destination).map_err(or_lost)?;
     }
     let root = destination.local_root().ok();
