@@ -11,7 +11,7 @@ use crate::pool::Pool;
 use crate::receiver::{Destination, Receiver, Tasks, run_worker};
 use crate::remote::{PROGRAM, pool_len, read_message};
 use crate::request;
-use crate::sender::{Scan, Sender, run_reader};
+use crate::sender::{Scan, Sender, run_reader, run_remover};
 use crate::tree::LocalTree;
 use crate::words;
 use crate::workers::workers;
@@ -20,12 +20,16 @@ use crossbeam_channel::RecvTimeoutError;
 use haul_model::{Check, Fault, Side};
 use haul_net::Writer;
 use haul_proto::{
-    Abort, Caps, CheckRequest, CopyRequest, FrameType, Hello, ListItem, Message, Role, check_hello,
-    encode, frame_bytes,
+    Abort, Caps, CheckRequest, CopyRequest, FrameType, Hello, ListItem, Message, MoveRequest, Role,
+    check_hello, encode, frame_bytes,
 };
 use haul_sys::{Access, confine};
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 
@@ -90,17 +94,24 @@ fn greet(input: &mut impl BufRead, output: &mut impl Write) -> Result<Option<Ask
     while !input.fill_buf()?.is_empty() {
         match read_message(input)? {
             Message::Copy(CopyRequest { role }) => return Ok(Some((role, None))),
-            Message::Check(_) if !caps.has(Caps::CHECK) => {
-                return Err(refused("the client asks for what it did not say that it knows"));
-            }
+            Message::Check(_) if !caps.has(Caps::CHECK) => return Err(not_offered()),
+            Message::Move(_) if !caps.has(Caps::MOVE) => return Err(not_offered()),
             Message::Check(CheckRequest { role, content }) => {
                 return Ok(Some((role, Some(Check { content, remove: None }))));
+            }
+            Message::Move(MoveRequest { sources, rule }) => {
+                let role = Role::Sender { sources, recursive: true, follow: false };
+                return Ok(Some((role, Some(Check { content: true, remove: Some(rule) }))));
             }
             Message::Request(request) => request::answer(request, output)?,
             _ => return Err(refused("the client sent what is neither a request nor a job")),
         }
     }
     Ok(None)
+}
+
+fn not_offered() -> ReadEnd {
+    refused("the client asks for what it did not say that it knows")
 }
 
 /// What the threads of an agent's job share. It lives as long as the process:
@@ -196,7 +207,12 @@ fn send(
     output: impl Write + AsFd + Send + 'static,
     job: CopyJob,
 ) -> Result<(), JobError> {
-    let confined = confine(Access::ReadOnly);
+    let removes = job.check.is_some_and(|check| check.remove.is_some());
+    let confined = if removes {
+        confine(Access::Removing(&holding(&job.sources)))
+    } else {
+        confine(Access::ReadOnly)
+    };
     tracing::debug!(confined, "sending");
     let control = control();
     let pipe = haul_sys::pipe_of(&output);
@@ -204,12 +220,19 @@ fn send(
     let writer = start_writer(control, Writer::new(output, pipe), frames);
     let (queue, wanted) = crossbeam_channel::unbounded();
     let receiver = Arc::new(RemoteReceiver(Arc::clone(&outbox)));
-    let sender = Sender::new(control, None, receiver, job.follow, job.check, Some(queue));
+    let (heard, to_remove) = crossbeam_channel::unbounded();
+    let heard = removes.then_some(heard);
+    let sender = Sender::new(control, None, receiver, job.follow, job.check, Some(queue), heard);
     let pool = Arc::new(Pool::new(pool_len()));
     for _ in 0..workers() {
         let (sender, wanted) = (Arc::clone(&sender), wanted.clone());
         let (outbox, pool) = (Arc::clone(&outbox), Arc::clone(&pool));
         thread::spawn(move || run_reader(&sender, &wanted, &outbox, &pool, control));
+    }
+    if removes {
+        let (sender, outbox, sources) =
+            (Arc::clone(&sender), Arc::clone(&outbox), job.sources.clone());
+        thread::spawn(move || run_remover(&sender, &to_remove, &LocalTree, &sources, &outbox));
     }
     let scanner = Arc::clone(&sender);
     thread::spawn(move || Scan::new(&scanner, &LocalTree, job.recursive, &[]).run(&job.sources));
@@ -219,6 +242,13 @@ fn send(
         }
     });
     end(control, &outbox, writer)
+}
+
+/// The directories that hold `sources`, each once.
+fn holding(sources: &[Vec<u8>]) -> Vec<&Path> {
+    let above = sources.iter().map(|path| words::split(words::without_dot(path)).parent);
+    let above: BTreeSet<&[u8]> = above.collect();
+    above.into_iter().map(|path| Path::new(OsStr::from_bytes(path))).collect()
 }
 
 /// How the client is called in messages.

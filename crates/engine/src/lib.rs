@@ -33,7 +33,7 @@ pub use haul_model::{Outcome, Skip, Summary};
 pub use haul_store::{Cleaned, Fate, remove_unpublished};
 pub use job::{CopyJob, JobError, Placement};
 pub use monitor::{Event, Monitor, Progress};
-pub use relocate::{Relocated, find_source, relocate, remove_empty};
+pub use relocate::{Relocated, find_source, relocate};
 pub use request::{ListedEntry, RequestError, Requests};
 pub use run::run;
 pub use sftp::SftpRoute;

@@ -4,7 +4,7 @@
 
 use crate::dirs::{DirNode, OpenDirs};
 use crate::receiver::Destination;
-use crate::tree::{LocalDir, LocalTree, TreeDir, TreeEntry};
+use crate::tree::{LocalTree, Tree, TreeEntry};
 use crate::{CopyJob, JobError, words};
 use haul_model::{Conflict, Fault, FaultKind, MAX_DEPTH, Name, Outcome, Side, Skip};
 use haul_sys::{Dir, Stat};
@@ -126,16 +126,17 @@ fn decide(stat: &Stat, there: &Stat, conflict: Conflict) -> Result<Option<Skip>,
     })
 }
 
-/// Removes the directory at `path` and those below it, deepest first, as far as
-/// they are empty; `false` if something is in them. A `path` that is no
-/// directory is left.
+/// Removes the directory at `path` of `tree` and those below it, deepest first, as
+/// far as they are empty; `false` if something is in them. A `path` that is no
+/// directory, or has no name, is left.
 ///
 /// # Errors
 /// Why an empty one can't be removed.
-pub fn remove_empty(path: &[u8]) -> Result<bool, Fault> {
+pub(crate) fn remove_empty(tree: &dyn Tree, path: &[u8]) -> Result<bool, Fault> {
     let fails = |error: io::Error| source("remove the directory", &error);
-    let (dir, name) = find(path)?;
-    let root: Arc<dyn TreeDir> = Arc::new(LocalDir::new(dir));
+    let split = words::split(words::without_dot(path));
+    let Some(Ok(name)) = split.name.map(Name::new) else { return Ok(true) };
+    let root = tree.open(split.parent).map_err(fails)?;
     let root = DirNode::root(root, None, &Arc::<OpenDirs>::default()).map_err(fails)?;
     match DirNode::open(&root, name.clone(), false) {
         Ok(node) => remove_below(&root, node, name),

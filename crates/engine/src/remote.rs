@@ -17,7 +17,7 @@ use crate::{Monitor, Summary};
 use haul_model::Check;
 use haul_net::{Closer, ConnectError, Connection};
 use haul_proto::{
-    Caps, CheckRequest, CopyRequest, FrameType, Header, Hello, Message, Role, Welcome,
+    Caps, CheckRequest, CopyRequest, FrameType, Header, Hello, Message, MoveRequest, Role, Welcome,
     check_welcome, encode, frame_bytes,
 };
 use haul_sys::{Access, confine};
@@ -51,11 +51,11 @@ pub(crate) fn upload(
     let (queue, wanted) = crossbeam_channel::unbounded();
     let receiver = Arc::new(RemoteReceiver(Arc::clone(&outbox)));
     let sender =
-        Sender::new(&control, Some(&reporter), receiver, job.follow, job.check, Some(queue));
+        Sender::new(&control, Some(&reporter), receiver, job.follow, job.check, Some(queue), None);
     let pool = Pool::new(pool_len());
     let role =
         Role::Receiver { dest: job.dest.clone(), into_dir: job.into_dir, policy: job.policy };
-    let greeting = greeting(role, job.check);
+    let greeting = greeting(job_message(role, job.check));
     let Connection { reader, writer, closer } = connection;
     let peer = closer.peer().to_owned();
     let result = std::thread::scope(|scope| {
@@ -69,7 +69,7 @@ pub(crate) fn upload(
         });
         scope.spawn(|| {
             let mut input = BufReader::with_capacity(READ_AHEAD, reader);
-            let read = greeted(&mut input, &peer, job.check)
+            let read = greeted(&mut input, &peer, needed_for(job.check))
                 .and_then(|()| wire::read_for_sender(input, &*sender));
             if let Err(end) = read {
                 end.report(&control, &peer);
@@ -85,6 +85,9 @@ pub(crate) fn upload(
         cut_off(&result, &closer);
         result
     });
+    if result.is_ok() {
+        sender.remove_dirs(&LocalTree, &job.sources, &mut |removal| sender.tell_removal(removal));
+    }
     conclude(result, closer)
 }
 
@@ -119,9 +122,17 @@ pub(crate) fn download(
     )
     .map_err(|error| JobError::unusable(&job.dest, &error))?;
     let pool = Pool::new(pool_len());
-    let role =
-        Role::Sender { sources: job.sources.clone(), recursive: job.recursive, follow: job.follow };
-    let greeting = greeting(role, job.check);
+    let sources = job.sources.clone();
+    let removes = job.check.and_then(|check| check.remove);
+    let (message, needed) = match removes {
+        Some(rule) => (Message::Move(MoveRequest { sources, rule }), Caps::MOVE),
+        None => {
+            let (recursive, follow) = (job.recursive, job.follow);
+            let role = Role::Sender { sources, recursive, follow };
+            (job_message(role, job.check), needed_for(job.check))
+        }
+    };
+    let greeting = greeting(message);
     let Connection { reader, writer, closer } = connection;
     let peer = closer.peer().to_owned();
     let result = std::thread::scope(|scope| {
@@ -136,11 +147,11 @@ pub(crate) fn download(
         // What a peer can cause happens in threads that can't write elsewhere.
         let (receiver, pool, control, peer) = (&receiver, &pool, &control, peer.as_str());
         scope.spawn(move || {
-            let needed = match job.check {
+            let access = match job.check {
                 Some(_) => Access::ReadOnly,
                 None => Access::Below(&root),
             };
-            let confined = confine(needed);
+            let confined = confine(access);
             tracing::debug!(confined, "receiving");
             for _ in 0..workers() {
                 let work = work.clone();
@@ -149,7 +160,7 @@ pub(crate) fn download(
             scope.spawn(move || listed.iter().for_each(|items| receiver.take_list(items)));
             scope.spawn(move || {
                 let mut input = BufReader::with_capacity(READ_AHEAD, reader);
-                let read = greeted(&mut input, peer, job.check)
+                let read = greeted(&mut input, peer, needed)
                     .and_then(|()| wire::read_for_receiver(input, receiver, &lists, pool));
                 if let Err(end) = read {
                     end.report(control, peer);
@@ -165,30 +176,43 @@ pub(crate) fn download(
     conclude(result, closer)
 }
 
-/// Hello and the job in one go: a job costs no round trip before it starts.
-fn greeting(role: Role, check: Option<Check>) -> Vec<u8> {
-    let mut greeting = frame_bytes(FrameType::Hello, &Hello::ours(Caps::OURS, PROGRAM).encode());
-    let job = match check {
+/// The message that begins a job, but for the end of a move from the agent.
+fn job_message(role: Role, check: Option<Check>) -> Message {
+    match check {
         None => Message::Copy(CopyRequest { role }),
         Some(Check { content, .. }) => Message::Check(CheckRequest { role, content }),
-    };
+    }
+}
+
+/// What an agent has to be able to do for that.
+fn needed_for(check: Option<Check>) -> Caps {
+    if check.is_some() { Caps::CHECK } else { Caps::NONE }
+}
+
+/// Hello and the job in one go: a job costs no round trip before it starts.
+fn greeting(job: Message) -> Vec<u8> {
+    let mut greeting = frame_bytes(FrameType::Hello, &Hello::ours(Caps::OURS, PROGRAM).encode());
     greeting.extend_from_slice(&encode(&job));
     greeting
 }
 
 /// Reads and checks the agent's greeting: it must be able to do the job.
-fn greeted(
-    input: &mut BufReader<impl Read>,
-    peer: &str,
-    check: Option<Check>,
-) -> Result<(), ReadEnd> {
+fn greeted(input: &mut BufReader<impl Read>, peer: &str, needed: Caps) -> Result<(), ReadEnd> {
     let caps = welcome(input, peer)?;
-    if check.is_some() && !caps.has(Caps::CHECK) {
+    if needed.has(Caps::CHECK) && !caps.has(Caps::CHECK) {
         return Err(refused(format_args!(
             "the haul on {peer} can't compare; install this version there"
         )));
     }
+    if needed.has(Caps::MOVE) && !caps.has(Caps::MOVE) {
+        return Err(refused(cannot_move(peer)));
+    }
     Ok(())
+}
+
+/// What is said of an agent that can't remove the sources of a move.
+pub(crate) fn cannot_move(peer: &str) -> String {
+    format!("the haul on {peer} can't move from there; install this version there")
 }
 
 /// Reads and checks the agent's greeting.

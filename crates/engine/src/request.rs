@@ -7,7 +7,7 @@ pub(crate) mod sftp;
 use self::sftp::SftpPeer;
 use crate::JobError;
 use crate::link::wire::{ReadEnd, refused};
-use crate::remote::{PROGRAM, read_message, welcome};
+use crate::remote::{PROGRAM, cannot_move, read_message, welcome};
 use crate::tree::{LocalDir, Meta, SourceFile, TreeDir, TreeEntry};
 use crate::words;
 use haul_model::{ContentHash, ContentHasher, Entry, Fault, FaultKind, Name, Side};
@@ -44,6 +44,7 @@ struct Peer {
     output: Writer,
     closer: Option<Closer>,
     name: String,
+    caps: Caps,
 }
 
 /// An entry of a directory; or the name of one that can't be looked at, and why.
@@ -74,12 +75,13 @@ impl Requests {
         let Connection { reader, writer, closer } = connection;
         let name = closer.peer().to_owned();
         let input = BufReader::new(reader);
-        let mut peer = Peer { input, output: writer, closer: Some(closer), name };
+        let caps = Caps::NONE;
+        let mut peer = Peer { input, output: writer, closer: Some(closer), name, caps };
         let hello = frame_bytes(FrameType::Hello, &Hello::ours(Caps::OURS, PROGRAM).encode());
         let greeted = peer.output.write_all(&hello).and_then(|()| peer.output.flush());
         let greeted = greeted.map_err(ReadEnd::from);
         match greeted.and_then(|()| welcome(&mut peer.input, &peer.name)) {
-            Ok(_) => Ok(Self(Answering::Agent(peer))),
+            Ok(caps) => Ok(Self(Answering::Agent(Peer { caps, ..peer }))),
             Err(end) => Err(peer.broken(end)),
         }
     }
@@ -92,6 +94,19 @@ impl Requests {
     /// When there is no such server, or none of version 3.
     pub fn sftp(connection: Connection) -> Result<Self, JobError> {
         SftpPeer::start(connection).map(|peer| Self(Answering::Sftp(peer)))
+    }
+
+    /// Whether a move can remove its sources there.
+    ///
+    /// # Errors
+    /// [`JobError::Protocol`] when the haul there does not know how.
+    pub fn can_move(&self) -> Result<(), JobError> {
+        match &self.0 {
+            Answering::Agent(peer) if !peer.caps.has(Caps::MOVE) => {
+                Err(JobError::Protocol(cannot_move(&peer.name)))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// What stands at `path`; a symbolic link is followed if `follow` says so.

@@ -32,7 +32,7 @@ impl<'a> Roles<'a> {
         let receiver = Receiver::new(control, to_sender, destination, policy, check, None, tasks)
             .map_err(|error| JobError::unusable(&job.dest, &error))?;
         let to_receiver = Arc::clone(&link) as Arc<dyn ReceiverPort>;
-        let sender = Sender::new(control, None, to_receiver, job.follow, check, None);
+        let sender = Sender::new(control, None, to_receiver, job.follow, check, None, None);
         link.connect(&sender, &receiver);
         Ok(Self { sender, receiver })
     }

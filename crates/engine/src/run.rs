@@ -44,7 +44,7 @@ fn run_local(job: &CopyJob, monitor: &dyn Monitor) -> Result<Summary, JobError> 
     let (tasks, work) = crossbeam_channel::bounded(workers() * TASKS_PER_WORKER);
     let Roles { sender, receiver } =
         Roles::connect(&control, job, destination, Tasks::to_all(tasks))?;
-    std::thread::scope(|scope| {
+    let result = std::thread::scope(|scope| {
         scope.spawn(|| {
             Scan::new(&sender, &LocalTree, job.recursive, &around_dest).run(&job.sources)
         });
@@ -57,5 +57,9 @@ fn run_local(job: &CopyJob, monitor: &dyn Monitor) -> Result<Summary, JobError> 
         let result = control.wait();
         receiver.close_tasks();
         result
-    })
+    });
+    if result.is_ok() {
+        sender.remove_dirs(&LocalTree, &job.sources, &mut |removal| sender.tell_removal(removal));
+    }
+    result
 }

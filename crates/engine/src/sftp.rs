@@ -2,16 +2,19 @@
 //! on the tree of the host.
 
 use crate::control::Control;
+use crate::dirs::OpenDirs;
 use crate::receiver::{Destination, Tasks, run_gets, run_puts, run_worker};
 use crate::roles::Roles;
-use crate::sender::Scan;
+use crate::sender::{Scan, Source};
 use crate::tree::sftp::{Lost, SftpHost, SftpTree};
-use crate::tree::{LocalTree, Tree};
-use crate::{CopyJob, Event, JobError, Monitor, Summary};
+use crate::tree::{LocalTree, Tree, TreeDir};
+use crate::{CopyJob, Event, JobError, Monitor, Summary, words};
+use haul_model::{Fault, FaultKind, Side, escape_bytes};
 use haul_net::Connection;
 use haul_sftp::{Client, Extension, Options, Session, SessionError};
 use haul_store::Journals;
 use haul_sys::{Access, confine};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -113,6 +116,9 @@ fn run_with(
         destination.root.ready().map_err(|e| or_lost(JobError::unusable(&job.dest, &e)))?;
         tell_promises(job, host, monitor);
     }
+    if job.check.is_some_and(|check| check.remove.is_some()) && !destination.absent {
+        refuse_itself(job, &*source, &destination).map_err(or_lost)?;
+    }
     let root = destination.local_root().ok();
     let control = Control::over(monitor, Arc::clone(lost));
     let (tasks, work) = crossbeam_channel::unbounded();
@@ -121,7 +127,7 @@ fn run_with(
     let roles = Roles::connect(&control, job, destination, tasks).map_err(or_lost)?;
     let Roles { sender, receiver } = roles;
     let (at_work, all_left) = crossbeam_channel::bounded::<()>(0);
-    std::thread::scope(|scope| {
+    let result = std::thread::scope(|scope| {
         let (receiver, sender, source) = (&receiver, &sender, &*source);
         // What a server can cause to be written happens in threads that can't
         // write elsewhere.
@@ -161,7 +167,73 @@ fn run_with(
             });
         }
         result
-    })
+    });
+    if result.is_ok() {
+        sender.remove_dirs(&*source, &job.sources, &mut |removal| sender.tell_removal(removal));
+        if let Some(error) = lost.error() {
+            return Err(error);
+        }
+    }
+    result
+}
+
+/// Refuses to remove the sources of a move where the destination is the very same:
+/// the directory that holds a source, or the source where both are directories.
+fn refuse_itself(
+    job: &CopyJob,
+    source: &dyn Tree,
+    destination: &Destination,
+) -> Result<(), JobError> {
+    let fails = |fault| JobError::Destination { path: escape_bytes(&job.dest), fault };
+    let open = Arc::new(OpenDirs::default());
+    let root = &destination.root;
+    let is_same = |dir: &Arc<dyn TreeDir>, dest: &Arc<dyn TreeDir>| match (
+        dir.local(),
+        dir.remote(),
+        dest.local(),
+        dest.remote(),
+    ) {
+        (Some(near), _, _, Some(far)) | (_, Some(far), Some(near), _) => far.is_also(near),
+        _ => Ok(true),
+    };
+    let mut seen = BTreeSet::new();
+    for path in &job.sources {
+        let (dir, name) = match Source::find(source, path, &open) {
+            Ok(Source::Named { dir, name, .. }) => (dir, Some(name)),
+            Ok(Source::Whole(dir)) => (dir, None),
+            // The scan tells.
+            Err(_) => continue,
+        };
+        let is_renamed = destination.rename.is_some() && destination.rename != name;
+        let split = words::split(path);
+        let place = if name.is_some() { split.parent } else { split.whole };
+        if is_renamed {
+            continue;
+        }
+        let same = dir.handle().and_then(|dir| {
+            if seen.insert(place) && is_same(&dir, root)? {
+                return Ok(true);
+            }
+            // What is in it may be mounted in both.
+            let Some(name) = &name else { return Ok(false) };
+            match (dir.open_dir(name, false), root.open_dir(name, false)) {
+                (Ok(dir), Ok(dest)) => is_same(&dir, &dest),
+                _ => Ok(false),
+            }
+        });
+        match same {
+            Ok(false) => {}
+            Ok(true) => {
+                let message = "source and destination are the same";
+                return Err(fails(Fault::new(Side::Destination, FaultKind::SameFile, message)));
+            }
+            Err(error) => {
+                let action = "see whether it is the source itself";
+                return Err(fails(Fault::from_io(Side::Destination, action, &error)));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Tells what the job promises less than elsewhere, for want of something that

@@ -68,6 +68,15 @@ pub(crate) fn without_tilde(path: &[u8]) -> &[u8] {
     }
 }
 
+/// `path` without a `/.` at its end, which means what is in the directory in
+/// front of it.
+pub(crate) fn without_dot(path: &[u8]) -> &[u8] {
+    match path {
+        [dir @ .., b'/', b'.'] if !dir.is_empty() => dir,
+        path => path,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -105,6 +114,21 @@ mod tests {
         let long = shown([&vec![b'x'; SHOWN_LEN_MAX][..], b"/end"].concat());
         assert_eq!(long.len(), SHOWN_LEN_MAX);
         assert!(long.starts_with(b"...x") && long.ends_with(b"x/end"));
+    }
+
+    #[test]
+    fn what_is_in_a_directory_is_said_with_a_dot() {
+        let cases: [(&[u8], &[u8]); 6] = [
+            (b"a/.", b"a"),
+            (b"/a//.", b"/a/"),
+            (b"a", b"a"),
+            (b"a.", b"a."),
+            (b".", b"."),
+            (b"/.", b"/."),
+        ];
+        for (path, dir) in cases {
+            assert_eq!(without_dot(path), dir, "{path:?}");
+        }
     }
 
     #[test]

@@ -164,16 +164,17 @@ Exit codes: 0 all done, 1 some files failed, 2 wrong usage, 3 no connection,
 const MOVE_USAGE: &str = "haul move [OPTIONS] SOURCE... DEST";
 
 const MOVE_EXAMPLES: &str = "\
-SOURCEs are here; DEST is here or on a host, and means what it means to \"haul
-copy\". On one file system sources just get their new names. Elsewhere they are
-copied and made durable, then both sides hash what they have, and each source
-file is removed whose content the destination has, unless it changed meanwhile.
+SOURCEs are here or on hosts, and so is DEST, but not from host to host; it means
+what it means to \"haul copy\". On one file system sources just get new names.
+Elsewhere they are copied and made durable, then both sides hash what they have,
+and each source file is removed whose content DEST has, unless it changed since.
 What failed stays, and so do the directories that it is in. A directory that
 DEST has already is filled, not replaced.
 
 Examples:
   haul move photos /mnt/backup/             to another disk
   haul move scans/*.pdf host:inbox/         to a host
+  haul move host:outbox/a host:b/ .         a file and a tree from a host
   haul move --no-clobber a b dir/           what dir has of that name stays
 
 Exit codes: 0 all moved, 1 something stays that should not, 2 wrong usage,

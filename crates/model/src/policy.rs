@@ -34,13 +34,12 @@ pub enum Resume {
 pub struct Check {
     /// Contents are compared, too: each side hashes its own.
     pub content: bool,
-    /// What is the same is removed from the source; only where that is here.
-    /// Never without `content`.
+    /// What is the same is removed from the source. Never without `content`.
     pub remove: Option<Remove>,
 }
 
 /// What is removed from the source of a move, once the destination has it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Remove {
     /// Whatever is there with the same content: a file system may not keep times
     /// and modes as exactly.

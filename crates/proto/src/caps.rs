@@ -24,9 +24,12 @@ impl Caps {
     /// Two trees can be compared.
     pub const CHECK: Self = Self(0x20);
 
+    /// The sources of a move can be removed by the agent.
+    pub const MOVE: Self = Self(0x40);
+
     /// What this build offers. The other bits have their meaning reserved; none
     /// of them is built yet.
-    pub const OURS: Self = Self::CHECK;
+    pub const OURS: Self = Self(Self::CHECK.0 | Self::MOVE.0);
 
     /// The set with these bits.
     pub const fn from_bits(bits: u64) -> Self {

@@ -36,6 +36,8 @@ pub fn encode(message: &Message) -> Vec<u8> {
     match message {
         Message::Copy(copy) => frame(FrameType::Copy, copy),
         Message::Check(check) => frame(FrameType::Check, check),
+        Message::Move(request) => frame(FrameType::Move, request),
+        Message::Removed(removed) => frame(FrameType::Removed, removed),
         Message::Extras(extras) => frame(FrameType::Extras, extras),
         Message::Request(request) => frame(FrameType::Request, request),
         Message::Reply(reply) => frame(FrameType::Reply, reply),
@@ -79,6 +81,8 @@ pub fn decode(kind: FrameType, payload: &[u8]) -> Result<Message, DecodeError> {
     Ok(match kind {
         FrameType::Copy => Message::Copy(value(kind, payload)?),
         FrameType::Check => Message::Check(value(kind, payload)?),
+        FrameType::Move => Message::Move(value(kind, payload)?),
+        FrameType::Removed => Message::Removed(value(kind, payload)?),
         FrameType::Extras => Message::Extras(value(kind, payload)?),
         FrameType::Request => Message::Request(value(kind, payload)?),
         FrameType::Reply => Message::Reply(value(kind, payload)?),

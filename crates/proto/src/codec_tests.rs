@@ -3,10 +3,10 @@
 use super::*;
 use crate::{
     Abort, BlockSeal, CheckRequest, CopyRequest, Extra, FileEnd, FileSeal, ListItem, Listed,
-    OutcomeItem, Reply, Request, Role, Want, Warning,
+    MoveRequest, OutcomeItem, Removal, Reply, Request, Role, Want, Warning,
 };
 use haul_model::{
-    ContentHash, Entry, Fault, FaultKind, Kind, Name, Outcome, Policy, Side, Skip, Summary,
+    ContentHash, Entry, Fault, FaultKind, Kind, Name, Outcome, Policy, Remove, Side, Skip, Summary,
     Timestamp,
 };
 use proptest::prelude::*;
@@ -113,6 +113,14 @@ fn message() -> impl Strategy<Value = Message> {
         })),
         (bytes(), entry())
             .prop_map(|(path, entry)| Message::Extras(vec![Extra { path, kind: entry.kind }])),
+        (prop::collection::vec(bytes(), 0..9), any::<bool>()).prop_map(|(sources, same)| {
+            let rule = if same { Remove::Same } else { Remove::SameContent };
+            Message::Move(MoveRequest { sources, rule })
+        }),
+        (bytes(), entry(), fault(), any::<bool>()).prop_map(|(path, entry, fault, gone)| {
+            let result = if gone { Ok(()) } else { Err(fault) };
+            Message::Removed(vec![Removal::Source { path, kind: entry.kind, result }, Removal::End])
+        }),
         (any::<u64>(), 1..256u16).prop_map(|(index, bits)| Message::Outcomes(vec![OutcomeItem {
             index,
             outcome: Outcome::Differs(bits.try_into().expect("known bits")),

@@ -38,6 +38,8 @@ pub enum FrameType {
     Reply = 0x05,
     /// Client starts a comparison.
     Check = 0x06,
+    /// Client starts a comparison after which the agent removes its sources.
+    Move = 0x07,
     /// Sender lists entries.
     List = 0x10,
     /// Receiver asks for contents.
@@ -60,11 +62,13 @@ pub enum FrameType {
     BlockSeal = 0x19,
     /// Receiver tells what only the destination has.
     Extras = 0x1a,
+    /// Sender tells which sources it has removed.
+    Removed = 0x1b,
 }
 
 impl FrameType {
     /// Every type.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 19] = [
         Self::Hello,
         Self::Welcome,
         Self::Copy,
@@ -82,6 +86,8 @@ impl FrameType {
         Self::BlockSeal,
         Self::Check,
         Self::Extras,
+        Self::Move,
+        Self::Removed,
     ];
 
     /// The type's byte.
@@ -95,7 +101,7 @@ impl FrameType {
             Self::Hello | Self::Welcome => 4 << 10,
             Self::Pack | Self::Data => CONTENT_MAX,
             // The sources of a job. The smallest take 2 bytes here and 56 in memory.
-            Self::Copy | Self::Check => 512 << 10,
+            Self::Copy | Self::Check | Self::Move => 512 << 10,
             Self::List => LIST_MAX,
             _ => CONTROL_MAX,
         }

@@ -1,7 +1,7 @@
 //! The messages, and the bounds that both sides keep.
 
 use haul_model::{
-    BlockHash, ContentHash, Entry, Fault, Kind, Name, Outcome, Policy, Summary, Timestamp,
+    BlockHash, ContentHash, Entry, Fault, Kind, Name, Outcome, Policy, Remove, Summary, Timestamp,
 };
 use serde::de::{Error as _, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -88,6 +88,34 @@ pub struct CheckRequest {
     pub role: Role,
     /// Whether contents are compared, by their hashes.
     pub content: bool,
+}
+
+/// The client starts the end of a move: a comparison by content in which the
+/// agent is the sender, and removes what the receiver has.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MoveRequest {
+    /// The sources, at most [`SOURCES_MAX`]: paths on the agent's machine.
+    /// Directories are walked, symbolic links are not followed.
+    #[serde(deserialize_with = "few_sources")]
+    pub sources: Vec<Vec<u8>>,
+    /// Which outcomes have a source removed.
+    pub rule: Remove,
+}
+
+/// What the sender of a move tells about its sources.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Removal {
+    /// It was removed, or could not be. Of a directory only the latter is told.
+    Source {
+        /// Its path, for showing only.
+        path: Vec<u8>,
+        /// What it is; a link's target is left out.
+        kind: Kind,
+        /// Why it stays, if it does.
+        result: Result<(), Fault>,
+    },
+    /// That was all; told after [`Message::Done`] was heard.
+    End,
 }
 
 /// What only the destination has, in a directory that both have.
@@ -254,6 +282,8 @@ pub enum Message {
     Copy(CopyRequest),
     /// Client to agent: compare.
     Check(CheckRequest),
+    /// Client to agent: compare, and remove what is here, too.
+    Move(MoveRequest),
     /// Client to agent: one question.
     Request(Request),
     /// Agent to client: an answer.
@@ -275,6 +305,8 @@ pub enum Message {
     Warning(Warning),
     /// Receiver to sender, in a comparison: what only the destination has.
     Extras(Vec<Extra>),
+    /// Sender to receiver, at the end of a move: what is gone.
+    Removed(Vec<Removal>),
     /// Either: the job can't go on.
     Abort(Abort),
 }

@@ -2,12 +2,16 @@
 //! job does not need (Landlock, where the kernel has it).
 
 use crate::Dir;
+use std::path::Path;
 
 /// What a confined thread keeps.
 #[derive(Debug)]
 pub enum Access<'a> {
     /// Read everywhere, write nowhere.
     ReadOnly,
+    /// Read everywhere, and remove what is below these directories; those that
+    /// can't be opened are left out.
+    Removing(&'a [&'a Path]),
     /// Read and write below this directory, nothing elsewhere.
     Below(&'a Dir),
 }
@@ -24,9 +28,10 @@ pub fn confine(access: Access<'_>) -> bool {
 #[cfg(target_os = "linux")]
 mod system {
     use super::Access;
+    use crate::Dir;
     use landlock::{
         ABI, Access as _, AccessFs, CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr,
-        RulesetCreatedAttr, RulesetError, RulesetStatus,
+        RulesetCreated, RulesetCreatedAttr, RulesetError, RulesetStatus,
     };
     use std::fs::File;
     use std::os::fd::AsFd;
@@ -48,15 +53,27 @@ mod system {
             .handle_access(AccessFs::from_all(RULES))?
             .create()?;
         let ruleset = match access {
-            Access::ReadOnly => match File::open("/") {
-                Ok(root) => ruleset.add_rule(PathBeneath::new(root, AccessFs::from_read(RULES)))?,
-                Err(_) => ruleset,
-            },
+            Access::ReadOnly => reading(ruleset)?,
+            Access::Removing(dirs) => {
+                let removes = AccessFs::RemoveFile | AccessFs::RemoveDir;
+                let mut opened = dirs.iter().filter_map(|dir| Dir::open(dir).ok());
+                opened.try_fold(reading(ruleset)?, |ruleset, dir| {
+                    ruleset.add_rule(PathBeneath::new(dir, removes))
+                })?
+            }
             Access::Below(dir) => {
                 ruleset.add_rule(PathBeneath::new(dir.as_fd(), AccessFs::from_all(RULES)))?
             }
         };
         Ok(ruleset.restrict_self()?.ruleset)
+    }
+
+    /// Allows to read everywhere.
+    fn reading(ruleset: RulesetCreated) -> Result<RulesetCreated, RulesetError> {
+        match File::open("/") {
+            Ok(root) => ruleset.add_rule(PathBeneath::new(root, AccessFs::from_read(RULES))),
+            Err(_) => Ok(ruleset),
+        }
     }
 }
 

@@ -151,6 +151,48 @@ fn a_reader_writes_nowhere() {
     place.assert_untouched();
 }
 
+#[test]
+fn who_removes_writes_nothing_and_removes_nothing_elsewhere() {
+    let temp = tempfile::tempdir().expect("a temporary directory");
+    let place = Place::make(temp.path());
+    fs::create_dir_all(place.inside.join("dir/below")).expect("made");
+    fs::write(place.inside.join("dir/old"), "old").expect("written");
+    fs::write(place.inside.join("stays"), "old").expect("written");
+    let missing = temp.path().join("missing");
+    let enforced = thread::scope(|scope| {
+        let removes = scope.spawn(|| {
+            if !confine(Access::Removing(&[&missing, &place.inside])) {
+                return false;
+            }
+            assert_eq!(fs::read(place.outside.join("old")).expect("read"), b"old");
+            for dir in [&place.inside, &place.outside] {
+                assert!(fs::write(dir.join("new"), "new").is_err());
+                assert!(fs::create_dir(dir.join("new")).is_err());
+                assert!(symlink("x", dir.join("new")).is_err());
+            }
+            let stays = place.inside.join("stays");
+            assert!(fs::write(&stays, "new").is_err());
+            assert!(fs::rename(&stays, place.inside.join("dir/stays")).is_err());
+            assert!(fs::remove_file(place.inside.join("way-out/old")).is_err());
+            assert!(fs::remove_file(place.outside.join("old")).is_err());
+            assert!(fs::remove_dir(&place.outside).is_err());
+            let inside = Dir::open(&place.inside).expect("opened");
+            let dir = inside.open_dir(&name("dir")).expect("opened");
+            dir.remove_file(&name("old")).expect("removed");
+            dir.remove_dir(&name("below")).expect("removed");
+            inside.remove_dir(&name("dir")).expect("removed");
+            true
+        });
+        removes.join()
+    });
+    if !enforced.expect("no panic") {
+        eprintln!("skipped: this kernel has no Landlock");
+        return;
+    }
+    place.assert_untouched();
+    assert_eq!(fs::read(place.inside.join("stays")).expect("read"), b"old");
+}
+
 /// The rights of root hide what an ordinary user's copy needs: this program
 /// starts itself once more as nobody.
 #[test]

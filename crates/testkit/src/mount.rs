@@ -54,6 +54,12 @@ impl Mount {
         mounted.ok().map(|()| mount)
     }
 
+    /// Shows the directory `shown` in a second place. None as for [`Self::tmpfs`].
+    pub fn bind(shown: &Path) -> Option<Mount> {
+        let mount = Mount { dir: TempDir::new().ok()?, backing: None };
+        run("mount", &["--bind", shown.to_str()?], mount.path()).ok().map(|()| mount)
+    }
+
     /// Makes a file system in a sparse image of `size_bytes` and mounts it.
     /// None as for [`Self::tmpfs`], and where its tools are missing.
     pub fn image(kind: FileSystem, size_bytes: u64) -> Option<Mount> {

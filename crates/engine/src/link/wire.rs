@@ -334,6 +334,9 @@ fn read_contents(
                 incoming.remove(&end.index);
                 hand_on(receiver, file, Piece::End(end));
             }
+            Message::Removed(removed) if receiver.awaits_removals() => {
+                receiver.take_removals(removed);
+            }
             Message::Abort(abort) => return Err(ReadEnd::Refused(aborted(abort))),
             _ => return Err(unexpected(header.kind)),
         }

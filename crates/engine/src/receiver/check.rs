@@ -118,8 +118,7 @@ impl Receiver<'_> {
             return Ok(Differences::MISSING);
         };
         if self.policy.sync && is_itself(node, &meta, entry) {
-            let message = "source and destination are the same file";
-            return Err(Fault::new(Side::Destination, FaultKind::SameFile, message));
+            return Err(same());
         }
         Ok(compare::differences(&self.as_kept(entry), &meta, target.as_deref()))
     }
@@ -138,14 +137,23 @@ impl Receiver<'_> {
             (DirState::Open(node), None) => {
                 let looked = node.handle().and_then(|root| root.stat_self());
                 let outcome = match looked {
+                    Ok(meta) if self.policy.sync && is_itself(node, &meta, entry) => {
+                        Outcome::Failed(same())
+                    }
                     // A copy leaves the mode of what stood before alone.
                     Ok(_) if entry.name.is_none() => Outcome::Skipped(Skip::Unchanged),
                     Ok(meta) => outcome_of(compare::differences(entry, &meta, None)),
                     Err(error) => Outcome::Failed(look(&error)),
                 };
-                (outcome, DirState::Open(Arc::clone(node)))
+                match outcome {
+                    Outcome::Failed(_) => (outcome, DirState::Failed),
+                    outcome => (outcome, DirState::Open(Arc::clone(node))),
+                }
             }
             (DirState::Open(node), Some(name)) => match open(node, name, entry) {
+                Ok((_, Some(node))) if self.policy.sync && is_itself_dir(&node, entry) => {
+                    (Outcome::Failed(same()), DirState::Failed)
+                }
                 Ok((found, Some(node))) => (outcome_of(found), DirState::Open(node)),
                 Ok((found, None)) => (outcome_of(found), DirState::Absent),
                 Err(error) => (Outcome::Failed(look(&error)), DirState::Failed),
@@ -299,6 +307,16 @@ fn missing_in(dir: &RecvDir) -> Differences {
 fn is_itself(node: &Arc<DirNode>, meta: &Meta, entry: &Entry) -> bool {
     let is_same = entry.id.is_some() && entry.id == meta.id;
     is_same || (entry.inode != 0 && entry.inode == node.number_of(meta, true))
+}
+
+fn is_itself_dir(node: &Arc<DirNode>, entry: &Entry) -> bool {
+    let looked = node.handle().and_then(|handle| handle.stat_self());
+    looked.is_ok_and(|meta| is_itself(node, &meta, entry))
+}
+
+fn same() -> Fault {
+    let message = "source and destination are the same";
+    Fault::new(Side::Destination, FaultKind::SameFile, message)
 }
 
 /// Compares the directory `name`, and opens it if it is one.

@@ -27,9 +27,9 @@ use compare::Decision;
 use dirs::{DirState, RecvDir};
 use haul_model::{
     BlockHash, Check, Entry, Fault, FaultKind, Kind, MAX_DEPTH, Name, Outcome, Policy, Resume,
-    Side, Skip, escape_bytes,
+    Side, Skip, Summary, escape_bytes,
 };
-use haul_proto::{LIST_WINDOW, ListItem, OutcomeItem, Want, Warning};
+use haul_proto::{LIST_WINDOW, ListItem, OutcomeItem, Removal, Want, Warning};
 use haul_store::Placement;
 use hold::Holding;
 use std::collections::{HashMap, VecDeque};
@@ -73,6 +73,11 @@ pub(crate) struct Receiver<'a> {
     sealing: Mutex<VecDeque<(Arc<RecvDir>, Outstanding)>>,
     /// Everything is settled, and the Sender is being told so: it may leave.
     done: AtomicBool,
+    /// The Sender removes its sources and tells which: the job ends when it says
+    /// that those were all.
+    awaits_removals: bool,
+    /// The figures of a job that waits for that alone.
+    settled: Mutex<Option<Summary>>,
     /// Taken out when no more work is to come.
     tasks: Mutex<Option<Tasks>>,
     /// The destination is on a host that is asked for each thing: what takes a
@@ -132,6 +137,8 @@ impl<'a> Receiver<'a> {
         let root = DirNode::root(destination.root, None, &Arc::new(OpenDirs::default()))?;
         let state = if destination.absent { DirState::Absent } else { DirState::Open(root) };
         let root = RecvDir::new(None, None, state, false, None);
+        let removes = check.is_some_and(|check| check.remove.is_some());
+        let awaits_removals = removes && asked.is_some();
         Ok(Arc::new(Self {
             control,
             reporter: Reporter::new(control.monitor()),
@@ -152,6 +159,8 @@ impl<'a> Receiver<'a> {
             holding: Holding::default(),
             sealing: Mutex::default(),
             done: AtomicBool::new(false),
+            awaits_removals,
+            settled: Mutex::new(None),
             tasks: Mutex::new(Some(tasks)),
             is_far,
             lanes,
@@ -390,6 +399,32 @@ impl<'a> Receiver<'a> {
         self.done.load(Ordering::Acquire)
     }
 
+    /// Whether the Sender tells what it removes.
+    pub(crate) fn awaits_removals(&self) -> bool {
+        self.awaits_removals
+    }
+
+    /// Takes what the Sender tells of its sources.
+    pub(crate) fn take_removals(&self, removals: Vec<Removal>) {
+        for removal in removals {
+            match removal {
+                Removal::Source { path, kind, result } => {
+                    let result = result.map_err(of_sender);
+                    let result = result.as_ref().copied();
+                    let monitor = self.control.monitor();
+                    monitor.event(Event::Removed { path: &path, kind: &kind, result });
+                }
+                Removal::End => {
+                    let Some(summary) = lock(&self.settled).take() else {
+                        return self.refuse("it has removed all before all was compared");
+                    };
+                    self.done.store(true, Ordering::Release);
+                    return self.control.finish(Ok(summary));
+                }
+            }
+        }
+    }
+
     /// Lets the workers end when they have done what is there.
     pub(crate) fn close_tasks(&self) {
         lock(&self.tasks).take();
@@ -470,6 +505,11 @@ impl<'a> Receiver<'a> {
         // What ended early is not done, though everything is settled.
         if !self.control.stopped() {
             let summary = self.reporter.summary();
+            if self.awaits_removals {
+                *lock(&self.settled) = Some(summary);
+                self.sender.done(summary);
+                return None;
+            }
             self.done.store(true, Ordering::Release);
             self.sender.done(summary);
             self.control.finish(Ok(summary));

@@ -7,6 +7,7 @@ mod scan;
 mod source;
 
 pub(crate) use read::run_reader;
+pub(crate) use remove::{Heard, run_remover};
 pub(crate) use scan::Scan;
 pub(crate) use source::Source;
 
@@ -17,6 +18,7 @@ use crate::{Event, JobError};
 use haul_model::{BLOCK_LEN, Check, FileId, Kind, Name, Outcome, Summary, Timestamp};
 use haul_proto::{Extra, LIST_WINDOW, OutcomeItem, Want, Warning};
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
 /// Files whose contents are asked for in one go are handed on in portions of
@@ -38,6 +40,10 @@ pub(crate) struct Sender<'a> {
     in_flight: Mutex<InFlight>,
     room: Condvar,
     queue: Queue,
+    /// Where what was heard goes in a move whose user is at the other end.
+    heard: Option<crossbeam_channel::Sender<Heard>>,
+    /// The destination does not have all of the directories.
+    keeps_dirs: AtomicBool,
 }
 
 /// Where wanted files go.
@@ -90,6 +96,7 @@ impl<'a> Sender<'a> {
         follow: bool,
         check: Option<Check>,
         queue: Option<crossbeam_channel::Sender<Item>>,
+        heard: Option<crossbeam_channel::Sender<Heard>>,
     ) -> Arc<Self> {
         Arc::new(Self {
             control,
@@ -100,6 +107,8 @@ impl<'a> Sender<'a> {
             in_flight: Mutex::default(),
             room: Condvar::new(),
             queue: queue.map_or(Queue::Handles, |queue| Queue::Wire(Mutex::new(Some(queue)))),
+            heard,
+            keeps_dirs: AtomicBool::new(false),
         })
     }
 
@@ -239,14 +248,28 @@ impl SenderPort for Sender<'_> {
                 let Some(item) = item.filter(fits) else {
                     return self.refuse("it told an outcome of what was not listed or not sent");
                 };
-                in_flight.cost -= item.cost;
+                if item.kind == Kind::Dir && !remove::is_there(&outcome.outcome) {
+                    self.keeps_dirs.store(true, Ordering::Relaxed);
+                }
+                if self.heard.is_none() {
+                    in_flight.cost -= item.cost;
+                }
                 settled.push((item, outcome.outcome));
             }
         }
+        if let Some(heard) = &self.heard {
+            for (item, outcome) in settled {
+                // Its other end is gone only when the job has ended.
+                let _ = heard.send(Heard::Outcome(item, outcome));
+            }
+            return;
+        }
         self.room.notify_all();
-        if let Some(rule) = self.check.filter(|check| check.content).and_then(|c| c.remove) {
+        if self.rule().is_some() {
             for (item, outcome) in &settled {
-                self.remove_source(item, outcome, rule);
+                if let Some(removal) = self.remove_source(item, outcome) {
+                    self.tell_removal(removal);
+                }
             }
         }
         let Some(reporter) = self.reporter else { return };
@@ -280,7 +303,12 @@ impl SenderPort for Sender<'_> {
                 return self.refuse("it says that it is done before everything has its outcome");
             }
         }
-        self.control.finish(Ok(summary));
+        match &self.heard {
+            Some(heard) => {
+                let _ = heard.send(Heard::Done(summary));
+            }
+            None => self.control.finish(Ok(summary)),
+        }
     }
 }
 

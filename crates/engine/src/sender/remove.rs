@@ -1,31 +1,169 @@
-//! The end of a move, where the source is here: what the destination is known
-//! to have is removed, unless it is not what it was when it was listed.
+//! The end of a move: what the destination is known to have is removed from the
+//! source, unless it is not what it was when it was listed.
 
 use super::{Item, Sender};
 use crate::Event;
-use crate::tree::Meta;
-use haul_model::{Differences, Fault, FaultKind, Kind, Name, Outcome, Remove, Side, Skip};
+use crate::dirs::lock;
+use crate::link::wire::{OutFrame, Outbox};
+use crate::relocate::remove_empty;
+use crate::tree::{Meta, Tree, TreeDir};
+use crate::words;
+use haul_model::{Differences, Fault, FaultKind, Kind, Name, Outcome, Remove, Side, Skip, Summary};
+use haul_proto::{Message, Removal, encode};
+use std::io;
+use std::sync::atomic::Ordering;
 
-impl Sender<'_> {
-    /// Removes a file or link whose outcome allows it. Directories are left: they
-    /// are removed when all in them is gone.
-    pub(super) fn remove_source(&self, item: &Item, outcome: &Outcome, rule: Remove) {
-        // Of a file with content, the hash was asked for and told.
-        let is_proven = item.wanted || !matches!(item.kind, Kind::File { size: 1.. });
-        if item.kind == Kind::Dir || !is_proven || !allows(outcome, rule) {
+/// Removals that are told in one frame, at most: with paths as long as they are
+/// told, it stays below its bound.
+const REMOVALS_PER_FRAME_MAX: usize = 32;
+
+/// What a Sender has heard whose user is at the other end. Its reader never waits,
+/// and telling what was removed may have to.
+pub(crate) enum Heard {
+    /// What became of an entry, which is in the window until it was dealt with.
+    Outcome(Item, Outcome),
+    /// All have their outcome.
+    Done(Summary),
+}
+
+/// Removes what may be removed by what was `heard`, and tells it to the peer.
+pub(crate) fn run_remover(
+    sender: &Sender<'_>,
+    heard: &crossbeam_channel::Receiver<Heard>,
+    tree: &dyn Tree,
+    sources: &[Vec<u8>],
+    outbox: &Outbox,
+) {
+    let mut told = Vec::new();
+    loop {
+        // What was removed is told as soon as there is nothing more to remove.
+        let next = match heard.try_recv() {
+            Ok(next) => next,
+            Err(_) => {
+                tell(outbox, &mut told);
+                match heard.recv() {
+                    Ok(next) => next,
+                    Err(_) => return,
+                }
+            }
+        };
+        if sender.control.stopped() {
             return;
         }
-        let (Some(dir), Some(name)) = (&item.dir, &item.name) else { return };
-        let removed = dir.handle().map_err(|error| failed(&error)).and_then(|dir| {
-            let now = dir.stat(name, false).map_err(|error| failed(&error))?;
-            if !now.is_some_and(|now| is_still(item, &now)) {
-                return Err(changed());
+        match next {
+            Heard::Outcome(item, outcome) => {
+                told.extend(sender.remove_source(&item, &outcome));
+                sender.make_room(item.cost);
             }
-            dir.remove_file(name).map_err(|error| failed(&error))
+            Heard::Done(summary) => {
+                sender.remove_dirs(tree, sources, &mut |removal| {
+                    told.push(removal);
+                    tell(outbox, &mut told);
+                });
+                told.push(Removal::End);
+                tell(outbox, &mut told);
+                sender.control.finish(Ok(summary));
+                return;
+            }
+        }
+        if told.len() >= REMOVALS_PER_FRAME_MAX {
+            tell(outbox, &mut told);
+        }
+    }
+}
+
+fn tell(outbox: &Outbox, told: &mut Vec<Removal>) {
+    if !told.is_empty() {
+        let removed = Message::Removed(std::mem::take(told));
+        // It is gone only when the job has ended.
+        let _ = outbox.send(OutFrame { head: encode(&removed), body: None });
+    }
+}
+
+impl Sender<'_> {
+    /// Which outcomes have a source removed, if any have.
+    pub(super) fn rule(&self) -> Option<Remove> {
+        self.check.filter(|check| check.content)?.remove
+    }
+
+    /// Removes a file or link whose outcome allows it, and tells what came of it.
+    /// Directories are left: they are removed when all in them is gone.
+    pub(super) fn remove_source(&self, item: &Item, outcome: &Outcome) -> Option<Removal> {
+        // Of a file with content, the hash was asked for and told.
+        let is_proven = item.wanted || !matches!(item.kind, Kind::File { size: 1.. });
+        if item.kind == Kind::Dir || !is_proven || !allows(outcome, self.rule()?) {
+            return None;
+        }
+        let (Some(dir), Some(name)) = (&item.dir, &item.name) else { return None };
+        let result = dir.handle().map_err(|error| failed(&error)).and_then(|dir| {
+            match is_still(item, &*dir, name) {
+                Ok(true) => dir.remove_file(name).map_err(|error| failed(&error)),
+                Ok(false) => Err(changed()),
+                Err(error) => Err(failed(&error)),
+            }
         });
-        let path = dir.path_of(Some::<&Name>(name));
-        let result = removed.as_ref().copied();
-        self.control.monitor().event(Event::Removed { path: &path, kind: &item.kind, result });
+        if result.is_err() && self.control.stopped() {
+            // The job ends; that is no fault of the file.
+            return None;
+        }
+        let kind = match &item.kind {
+            Kind::Symlink { .. } => Kind::Symlink { target: Box::default() },
+            kind => kind.clone(),
+        };
+        let path = words::shown(dir.path_of(Some::<&Name>(name)));
+        Some(Removal::Source { path, kind, result: result.map_err(Fault::clipped) })
+    }
+
+    /// Removes the directories that `sources` are and those below them, as far as
+    /// they are empty, if the destination has all of them. Tells of each source
+    /// that stays.
+    pub(crate) fn remove_dirs(
+        &self,
+        tree: &dyn Tree,
+        sources: &[Vec<u8>],
+        tell: &mut dyn FnMut(Removal),
+    ) {
+        if self.rule().is_none() || self.keeps_dirs.load(Ordering::Relaxed) {
+            return;
+        }
+        for source in sources {
+            if self.control.monitor().cancelled() {
+                return;
+            }
+            let fault = match remove_empty(tree, source) {
+                Ok(true) => continue,
+                Ok(false) => {
+                    let message = "something is in it that was not moved; it stays";
+                    Fault::new(Side::Source, FaultKind::Changed, message)
+                }
+                Err(fault) => fault.clipped(),
+            };
+            let path = words::shown(words::without_dot(source).to_vec());
+            tell(Removal::Source { path, kind: Kind::Dir, result: Err(fault) });
+        }
+    }
+
+    /// Tells the user, who is on this side.
+    pub(crate) fn tell_removal(&self, removal: Removal) {
+        if let Removal::Source { path, kind, result } = removal {
+            let result = result.as_ref().copied();
+            self.control.monitor().event(Event::Removed { path: &path, kind: &kind, result });
+        }
+    }
+
+    /// An entry was dealt with: another can be listed.
+    fn make_room(&self, cost: u64) {
+        lock(&self.in_flight).cost -= cost;
+        self.room.notify_all();
+    }
+}
+
+/// Whether the destination has a directory, though perhaps with another mode.
+pub(super) fn is_there(outcome: &Outcome) -> bool {
+    match outcome {
+        Outcome::Skipped(_) => true,
+        Outcome::Differs(found) => Differences::TIME.with(Differences::MODE).has(*found),
+        _ => false,
     }
 }
 
@@ -34,22 +172,23 @@ impl Sender<'_> {
 fn allows(outcome: &Outcome, rule: Remove) -> bool {
     match outcome {
         Outcome::Skipped(Skip::Unchanged) => true,
-        Outcome::Differs(found) if rule == Remove::SameContent => {
-            Differences::TIME.with(Differences::MODE).has(*found)
-        }
+        Outcome::Differs(_) => rule == Remove::SameContent && is_there(outcome),
         _ => false,
     }
 }
 
-/// Whether the source is what was listed: the same object, size and time.
-fn is_still(item: &Item, now: &Meta) -> bool {
-    let kind = now.listed_kind(|| Ok(Vec::new())).ok();
-    let is_same_kind = match (&item.kind, &kind) {
-        (Kind::Symlink { .. }, Some(Kind::Symlink { .. })) => true,
-        (listed, Some(now)) => listed == now,
-        (_, None) => false,
+/// Whether the source is what was listed: the same object, size and time. A host
+/// that knows no objects is asked where a link points.
+fn is_still(item: &Item, dir: &dyn TreeDir, name: &Name) -> io::Result<bool> {
+    let Some(now) = dir.stat(name, false)? else { return Ok(false) };
+    let Meta { mtime, id, .. } = now;
+    let is_same_kind = match (&item.kind, now.listed_kind(|| Ok(Vec::new()))?) {
+        (Kind::Symlink { target }, Kind::Symlink { .. }) => {
+            dir.remote().is_none() || dir.read_link(name)? == **target
+        }
+        (listed, now) => *listed == now,
     };
-    is_same_kind && item.id.is_some() && item.id == now.id && item.mtime == Some(now.mtime)
+    Ok(is_same_kind && item.id.is_some() && item.id == id && item.mtime == Some(mtime))
 }
 
 fn changed() -> Fault {
@@ -57,6 +196,6 @@ fn changed() -> Fault {
     Fault::new(Side::Source, FaultKind::Changed, message)
 }
 
-fn failed(error: &std::io::Error) -> Fault {
+fn failed(error: &io::Error) -> Fault {
     Fault::from_io(Side::Source, "remove it", error)
 }

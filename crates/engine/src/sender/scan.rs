@@ -194,7 +194,10 @@ impl<'s, 'a> Scan<'s, 'a> {
             Ok(meta) => (meta.mode, meta.mtime),
             Err(()) => (0o700, haul_model::Timestamp { secs: 0, nanos: 0 }),
         };
-        let inode = node.id().map_or(0, |id| id.ino);
+        let inode = match &meta {
+            Ok(meta) if self.sender.removes() => node.number_of(meta, true),
+            _ => node.id().map_or(0, |id| id.ino),
+        };
         let entry =
             Entry { name, kind: Kind::Dir, mode, mtime, inode, id: node.id(), leads_to: None };
         self.entry(parent, &node, None, entry)?;

@@ -4,9 +4,10 @@ use crate::bench::Bench;
 use crate::link::{Link, links};
 use crate::watch::Watch;
 use haul_engine::{JobError, Summary};
-use haul_model::{Conflict, Policy};
-use haul_testkit::{nasty, tree};
+use haul_model::{Check, Conflict, Policy, Remove};
+use haul_testkit::{nasty, snapshot, tree};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -61,6 +62,39 @@ fn everything_that_is_hard_to_copy() {
     });
     assert_eq!(bench.check().summary.failed, 0);
     bench.check_copies("tree", "tree");
+}
+
+#[test]
+fn a_move_removes_what_arrived_and_leaves_what_is_not_copied() {
+    let mut left_before = None;
+    for link in links() {
+        let mut bench = Bench::new(&["tree", "file"], |source| {
+            nasty::nasty(source.join("tree"), 3).expect("made");
+            write(source.join("file"), "content", 1_500_000_000);
+            fifo(source.join("tree/that-stays"));
+        });
+        bench.job.policy.sync = true;
+        let source = snapshot(bench.source()).expect("read");
+        bench.run(link);
+        bench.job.check = Some(Check { content: true, remove: Some(Remove::SameContent) });
+        bench.run(link);
+        for name in ["tree", "file"] {
+            let copy = snapshot(bench.dest(link).join(name)).expect("read");
+            let files = source.files().filter_map(|(path, file)| {
+                let below = path.strip_prefix(name.as_bytes())?;
+                Some((below.strip_prefix(b"/").unwrap_or(below), file.digest))
+            });
+            let copied: BTreeMap<_, _> = copy.files().map(|(p, file)| (p, file.digest)).collect();
+            let missing = files.filter(|(path, digest)| copied.get(path) != Some(digest)).count();
+            assert_eq!(missing, 0, "{link:?} {name}");
+        }
+        let left = snapshot(bench.source()).expect("read");
+        let left: Vec<Vec<u8>> = left.entries().map(|(path, _)| path.to_vec()).collect();
+        assert!(left.contains(&b"tree/that-stays".to_vec()), "{link:?}");
+        assert_eq!(*left_before.get_or_insert_with(|| left.clone()), left, "{link:?}");
+    }
+    let left = left_before.expect("there are links");
+    assert!(left.len() < 8, "{left:?}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use crate::attack::{RECEIVERS, Victim, receive_from_client, send_to};
 use crate::peer::{block_seal, data, dir_end, file, pack, packed};
 use haul_engine::JobError;
-use haul_model::{Fault, FaultKind, Side};
+use haul_model::{Fault, FaultKind, Remove, Side};
 use haul_proto::{Abort, FrameType, Header, Message, encode};
 
 /// Says these bytes to a receiver of this kind.
@@ -70,7 +70,8 @@ fn a_frame_of_the_other_role_ends_the_job() {
 /// A frame of this type that could stand somewhere.
 fn whole(kind: FrameType) -> Vec<u8> {
     use haul_proto::{
-        CheckRequest, CopyRequest, FileEnd, Hello, Reply, Request, Role, Warning, frame_bytes,
+        CheckRequest, CopyRequest, FileEnd, Hello, MoveRequest, Removal, Reply, Request, Role,
+        Warning, frame_bytes,
     };
     let role = Role::Sender { sources: vec![b"/".to_vec()], recursive: true, follow: true };
     let fault = Fault::new(Side::Source, FaultKind::Io, "x");
@@ -83,6 +84,11 @@ fn whole(kind: FrameType) -> Vec<u8> {
         FrameType::Data => return data(1, 0, b"x"),
         FrameType::Copy => Message::Copy(CopyRequest { role }),
         FrameType::Check => Message::Check(CheckRequest { role, content: true }),
+        FrameType::Move => {
+            let sources = vec![b"/".to_vec()];
+            Message::Move(MoveRequest { sources, rule: Remove::SameContent })
+        }
+        FrameType::Removed => Message::Removed(vec![Removal::End]),
         FrameType::Extras => Message::Extras(Vec::new()),
         FrameType::Request => Message::Request(Request::Hash { path: b"/etc/passwd".to_vec() }),
         FrameType::Reply => Message::Reply(Reply::End),

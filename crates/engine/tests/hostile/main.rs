@@ -12,6 +12,7 @@ mod framing;
 mod greeting;
 mod listing;
 mod metadata;
+mod moving;
 #[path = "../parts/peer.rs"]
 mod peer;
 #[path = "../parts/place.rs"]

@@ -39,8 +39,14 @@ pub(super) fn run(copy: &Copy) -> ExitCode {
         Err(error) => return conclude(report, copy, &figures, started, Some(error)),
     };
     let hosts = Hosts::new(copy.reach, &screen);
-    let mut job =
-        Move { copy, interrupt: &interrupt, hosts: &hosts, figures: &mut figures, copy_failed: 0 };
+    let mut job = Move {
+        copy,
+        interrupt: &interrupt,
+        hosts: &hosts,
+        figures: &mut figures,
+        copy_failed: 0,
+        is_far_dir: false,
+    };
     let (report, error) = job.run(report);
     conclude(report, copy, &figures, started, error)
 }
@@ -104,15 +110,31 @@ impl Figures {
 
 /// Refuses what can't be moved, before anything is.
 fn refuse(copy: &Copy) -> Result<(), CommandError> {
-    if let Some(source) = copy.sources.iter().find(|source| source.place != Place::Here) {
-        return Err(CommandError::usage(format!("{source}: moving from a host is not there yet"))
-            .with_hint("run \"haul move\" on the host, or copy, check and remove"));
+    let mut sources = copy.sources.iter();
+    if copy.dest.place != Place::Here
+        && let Some(source) = sources.find(|source| source.place != Place::Here)
+    {
+        let message = format!("{source}: moving from one host to another is not there yet");
+        return Err(CommandError::usage(message).with_hint("move it to here first"));
     }
-    if let Some(source) = copy.sources.iter().find(|source| source.final_name().is_none()) {
+    if let Some(source) = copy.sources.iter().find(|source| is_nameless(source)) {
         return Err(CommandError::usage(format!("{source}: it has no name of its own, and stays"))
             .with_hint("name what is in it"));
     }
     Ok(())
+}
+
+/// Whether a source has no name to move it under. On a host `~` is the home
+/// directory.
+fn is_nameless(source: &Location) -> bool {
+    let is_home = || source.place != Place::Here && without_slash(&source.path) == b"~";
+    source.final_name().is_none() || is_home()
+}
+
+/// `path` without the slashes at its end.
+fn without_slash(path: &[u8]) -> &[u8] {
+    let len = path.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);
+    &path[..len]
 }
 
 /// A move under way.
@@ -123,6 +145,8 @@ struct Move<'m> {
     figures: &'m mut Figures,
     /// Entries that could not be copied, and were told.
     copy_failed: u64,
+    /// The last source that was found on a host is a directory.
+    is_far_dir: bool,
 }
 
 impl Move<'_> {
@@ -130,12 +154,15 @@ impl Move<'_> {
         let copy = self.copy;
         let several = copy.sources.len() > 1;
         let (left, into) = match copy.dest.place {
-            Place::Here => match self.rename(&mut report) {
-                Ok(renamed) => renamed,
-                Err(error) => return (report, Some(error.into())),
-            },
+            Place::Here => {
+                let found = self.find(&mut report);
+                match found.and_then(|found| Ok(self.rename(&mut report, found)?)) {
+                    Ok(renamed) => renamed,
+                    Err(error) => return (report, Some(error)),
+                }
+            }
             Place::There(_) | Place::Sftp(_) => match self.is_directory(&mut report) {
-                Ok(is_directory) => (self.find(&mut report), several || is_directory),
+                Ok(is_directory) => (self.find_here(&mut report), several || is_directory),
                 Err(error) => return (report, Some(error)),
             },
         };
@@ -154,18 +181,28 @@ impl Move<'_> {
         }
     }
 
-    /// Gives sources their new names; gives those that have to be copied, and
-    /// whether they go into the destination.
-    fn rename(&mut self, report: &mut Report) -> Result<(Vec<Location>, bool), JobError> {
+    /// Gives those of `sources` that are here their new names; gives those that
+    /// have to be copied, and whether they go into the destination.
+    fn rename(
+        &mut self,
+        report: &mut Report,
+        sources: Vec<Location>,
+    ) -> Result<(Vec<Location>, bool), JobError> {
         let copy = self.copy;
-        let paths: Vec<_> = copy.sources.iter().map(|source| source.path.clone()).collect();
+        let is_here = |source: &&Location| source.place == Place::Here;
+        let paths: Vec<_> = sources.iter().filter(is_here).map(|s| s.path.clone()).collect();
         let several = copy.sources.len() > 1;
         let conflict = copy.policy.conflict;
         let renamed = haul_engine::relocate(&paths, &copy.dest.path, several, conflict)?;
         let mut left = Vec::new();
-        for (source, outcome) in copy.sources.iter().zip(renamed.outcomes) {
+        let mut outcomes = renamed.outcomes.into_iter();
+        for source in sources {
+            let outcome = match source.place {
+                Place::Here => outcomes.next().flatten(),
+                Place::There(_) | Place::Sftp(_) => None,
+            };
             match outcome {
-                None => left.push(source.clone()),
+                None => left.push(source),
                 Some(Outcome::Failed(fault)) => {
                     self.figures.failed += 1;
                     report.fault(&source.path, &fault);
@@ -180,8 +217,42 @@ impl Move<'_> {
         Ok((left, renamed.into))
     }
 
-    /// The sources but for those that can't be moved, which are told.
-    fn find(&mut self, report: &mut Report) -> Vec<Location> {
+    /// The sources but for those on hosts that can't be moved, which are told.
+    fn find(&mut self, report: &mut Report) -> Result<Vec<Location>, CommandError> {
+        let mut peers = self.peers();
+        let mut found = Vec::new();
+        for source in &self.copy.sources {
+            if source.place == Place::Here {
+                found.push(source.clone());
+                continue;
+            }
+            let requests = peers.at(&source.place, report)?;
+            requests.can_move()?;
+            let path = match without_slash(&source.path) {
+                b"" => b"/",
+                path => path,
+            };
+            let fault = match requests.stat(path, false) {
+                Ok(entry) if entry.kind != Kind::Dir && source.path.ends_with(b"/") => {
+                    let message = "it is no directory; without the slash it is moved itself";
+                    Fault::new(Side::Source, FaultKind::NotDirectory, message)
+                }
+                Ok(entry) => {
+                    self.is_far_dir = entry.kind == Kind::Dir;
+                    found.push(source.clone());
+                    continue;
+                }
+                Err(RequestError::Fault(fault)) => fault,
+                Err(RequestError::Job(error)) => return Err(error.into()),
+            };
+            self.figures.failed += 1;
+            report.fault(&source.path, &fault);
+        }
+        Ok(found)
+    }
+
+    /// The sources but for those that can't be moved, which are told. All are here.
+    fn find_here(&mut self, report: &mut Report) -> Vec<Location> {
         let mut found = self.copy.sources.clone();
         found.retain(|source| match haul_engine::find_source(&source.path) {
             Ok(()) => true,
@@ -194,19 +265,23 @@ impl Move<'_> {
         found
     }
 
+    /// Those who are asked before anything is copied.
+    fn peers(&self) -> Peers {
+        let without_haul = match self.copy.reach.without_haul {
+            WithoutHaul::Fail => WithoutHaul::Fail,
+            // The copy will tell.
+            WithoutHaul::GoOn | WithoutHaul::GoOnQuietly => WithoutHaul::GoOnQuietly,
+        };
+        Peers::new(self.hosts.screen().clone(), without_haul)
+    }
+
     /// Whether the destination on a host is a directory, or shall be one.
     fn is_directory(&self, report: &mut Report) -> Result<bool, CommandError> {
         let dest = &self.copy.dest;
         if dest.path.ends_with(b"/") {
             return Ok(true);
         }
-        let without_haul = match self.copy.reach.without_haul {
-            WithoutHaul::Fail => WithoutHaul::Fail,
-            // The copy will tell.
-            WithoutHaul::GoOn | WithoutHaul::GoOnQuietly => WithoutHaul::GoOnQuietly,
-        };
-        let mut peers = Peers::new(self.hosts.screen().clone(), without_haul);
-        match peers.at(&dest.place, report)?.stat(&dest.path, true) {
+        match self.peers().at(&dest.place, report)?.stat(&dest.path, true) {
             Ok(entry) => Ok(entry.kind == Kind::Dir),
             Err(RequestError::Fault(Fault { kind: FaultKind::NotFound, .. })) => Ok(false),
             Err(RequestError::Fault(fault)) => {
@@ -251,11 +326,15 @@ impl Move<'_> {
             Conflict::ReplaceChanged | Conflict::ReplaceAll => Remove::SameContent,
             Conflict::Keep | Conflict::ReplaceOlder => Remove::Same,
         };
-        let kind = |source: &Location| {
-            Requests::local().stat(&source.path, false).map(|entry| entry.kind).ok()
+        let is_dir = |source: &Location| match source.place {
+            Place::Here => {
+                let looked = Requests::local().stat(&source.path, false);
+                looked.is_ok_and(|entry| entry.kind == Kind::Dir)
+            }
+            Place::There(_) | Place::Sftp(_) => self.is_far_dir,
         };
         let mut compared = copy.clone();
-        if !into && compared.sources.iter().any(|source| kind(source) == Some(Kind::Dir)) {
+        if !into && compared.sources.iter().any(is_dir) {
             // The directory has become the destination: what is in it is compared
             // with what is in that.
             compared.sources[0].path.extend_from_slice(b"/.");
@@ -276,8 +355,9 @@ impl Move<'_> {
         for step in &mut steps {
             step.job.check = Some(Check { content: true, remove: Some(rule) });
             if let Err(error) = self.run_step(step, &monitor) {
-                let (report, removed) = monitor.end();
+                let (mut report, removed) = monitor.end();
                 self.figures.moved += removed.moved;
+                self.tell_left(&mut report, &removed.left_dirs, false);
                 return (report, Some(error));
             }
         }
@@ -286,25 +366,20 @@ impl Move<'_> {
         self.figures.kept += removed.kept;
         // What failed to be copied differs for that, and counts once.
         self.figures.failed += self.copy_failed.max(removed.failed);
-        if removed.keeps_dirs {
-            return (report, None);
-        }
         let all_gone = self.figures.failed == 0 && self.figures.kept == 0;
-        for source in &copy.sources {
-            let gone = match haul_engine::remove_empty(&source.path) {
-                Ok(false) if all_gone => {
-                    let message = "something is in it that was not moved; it stays";
-                    Err(Fault::new(Side::Source, FaultKind::Changed, message))
-                }
-                Ok(_) => Ok(()),
-                Err(fault) => Err(fault),
-            };
-            if let Err(fault) = gone {
+        self.tell_left(&mut report, &removed.left_dirs, all_gone);
+        (report, None)
+    }
+
+    /// Tells of sources that are directories and stay: of those that something is
+    /// in only if all that was to go is gone.
+    fn tell_left(&mut self, report: &mut Report, left: &[(Vec<u8>, Fault)], all_gone: bool) {
+        for (path, fault) in left {
+            if all_gone || fault.kind != FaultKind::Changed {
                 self.figures.failed += 1;
-                report.not_removed(&source.path, &fault);
+                report.not_removed(path, fault);
             }
         }
-        (report, None)
     }
 
     fn run_step(&self, step: &Step<'_>, monitor: &MoveMonitor) -> Result<(), CommandError> {

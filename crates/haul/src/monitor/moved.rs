@@ -21,8 +21,11 @@ pub(crate) struct MoveMonitor {
     state: Mutex<(Report, Removed)>,
 }
 
+/// Directories that stay, of which is told at the end; others are told at once.
+const LEFT_DIRS_MAX: usize = 1024;
+
 /// What came of it.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Removed {
     /// Files and links that are gone from the source.
     pub(crate) moved: u64,
@@ -30,8 +33,8 @@ pub(crate) struct Removed {
     pub(crate) kept: u64,
     /// Entries that stay though they should not.
     pub(crate) failed: u64,
-    /// The destination does not have all of the directories.
-    pub(crate) keeps_dirs: bool,
+    /// Sources that are directories and could not be removed, and why.
+    pub(crate) left_dirs: Vec<(Vec<u8>, Fault)>,
 }
 
 impl MoveMonitor {
@@ -78,9 +81,6 @@ impl MoveMonitor {
 
     fn entry(&self, path: &[u8], kind: &Kind, outcome: &Outcome) {
         let source = |kind, message: &str| Fault::new(Side::Source, kind, message);
-        if *kind == Kind::Dir && !is_there(outcome) {
-            self.state().1.keeps_dirs = true;
-        }
         match outcome {
             Outcome::Failed(fault) => self.stays(path, fault, true),
             Outcome::Skipped(Skip::Special) => {
@@ -125,8 +125,12 @@ impl Monitor for MoveMonitor {
                 removed.moved += 1;
                 Self::tell_moved(report, self.detail, path, false);
             }
-            Event::Removed { path, result: Err(fault), .. } => {
+            Event::Removed { path, kind, result: Err(fault) } => {
                 let (report, removed) = &mut *self.state();
+                if *kind == Kind::Dir && removed.left_dirs.len() < LEFT_DIRS_MAX {
+                    removed.left_dirs.push((path.to_vec(), fault.clone()));
+                    return;
+                }
                 removed.failed += 1;
                 report.not_removed(path, fault);
             }

@@ -3,7 +3,7 @@
 
 use super::{Stage, To, each_target};
 use haul_testkit::content::Stream;
-use haul_testkit::proc::Signal;
+use haul_testkit::proc::{self, Signal};
 use haul_testkit::{Compare, assert_same_with, snapshot, tree};
 use std::fs;
 use std::path::PathBuf;
@@ -19,6 +19,17 @@ const KILLS: u64 = 1;
 /// The longest that a move is left alone after it has begun to copy, or to
 /// remove, in milliseconds.
 const PAUSE_MAX_MS: u64 = 12;
+
+/// Who is stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Victim {
+    /// The client, at once.
+    Killed,
+    /// The client, as by Ctrl-C.
+    Interrupted,
+    /// What runs at the other end, and the way there.
+    Agent,
+}
 
 /// Small files of the tree: enough for a move to be caught among them.
 const FILES: u64 = 150;
@@ -70,9 +81,12 @@ fn a_move_that_is_interrupted_loses_nothing_and_goes_on() {
         }
         let mut random = Stream::new(kills + stage.to as u64);
         let mut caught = 0;
-        for round in 0..4 * kills {
-            let signal = if round % 2 == 0 { Signal::KILL } else { Signal::INT };
-            let removes = round % 4 >= 2;
+        for round in 0..6 * kills {
+            let victim = [Victim::Killed, Victim::Interrupted, Victim::Agent][(round % 3) as usize];
+            if victim == Victim::Agent && stage.to == To::Elsewhere {
+                continue;
+            }
+            let removes = round % 6 >= 3;
             let files = make_tree(stage, round);
             let before = stage.scene.snapshot("tree");
             let running = stage.haul(&["-q"], &["tree"], "to").spawn().expect("it starts");
@@ -86,12 +100,22 @@ fn a_move_that_is_interrupted_loses_nothing_and_goes_on() {
             let got_on = running.until(SOON, begun);
             assert!(got_on || !running.is_running(), "it does not get on");
             std::thread::sleep(Duration::from_millis(random.below(PAUSE_MAX_MS)));
-            running.signal(signal);
+            match victim {
+                Victim::Killed => running.signal(Signal::KILL),
+                Victim::Interrupted => running.signal(Signal::INT),
+                Victim::Agent => {
+                    let agents = proc::descendants(running.pid());
+                    agents.into_iter().for_each(|pid| proc::signal(pid, Signal::KILL));
+                }
+            }
             let run = running.wait().expect("it ends");
             assert_none_is_lost(stage, &files);
-            if signal == Signal::INT && run.code != Some(0) {
-                assert_eq!(run.code, Some(130), "{run}");
-            }
+            let code = match victim {
+                Victim::Killed => None,
+                Victim::Interrupted => Some(130),
+                Victim::Agent => Some(3),
+            };
+            assert!(run.code == code || run.code == Some(0), "{victim:?}: {run}");
             if stage.scene.exists("tree") {
                 caught += 1;
                 stage.run(&[], &["tree"], "to").expect_ok();

@@ -9,19 +9,20 @@ mod interrupted;
 
 use common::*;
 use haul_testkit::haul::Outcome;
-use haul_testkit::{Haul, Mount, assert_same, nasty, snapshot};
+use haul_testkit::{Compare, Haul, Mount, assert_same, assert_same_with, nasty, snapshot};
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 /// Where things are moved to: a directory on the same file system, one on
-/// another, and one on a host.
+/// another, one on a host, and from a host to one here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum To {
     Here,
     Elsewhere,
     Host,
+    FromHost,
 }
 
 struct Stage<'s, 'w> {
@@ -33,9 +34,13 @@ struct Stage<'s, 'w> {
 
 /// Runs `test` for each; `to/` is an empty directory at the destination.
 fn each_target(test: impl Fn(&Stage<'_, '_>)) {
-    for to in [To::Here, To::Elsewhere, To::Host] {
+    for to in [To::Here, To::Elsewhere, To::Host, To::FromHost] {
         let world = World::new();
-        let mut scene = world.scene(if to == To::Host { Way::Upload } else { Way::Local });
+        let mut scene = world.scene(match to {
+            To::Here | To::Elsewhere => Way::Local,
+            To::Host => Way::Upload,
+            To::FromHost => Way::Download,
+        });
         scene.reach_by_pipe();
         let mount = if to == To::Elsewhere { Mount::tmpfs(64 << 20) } else { None };
         if to == To::Elsewhere && mount.is_none() {
@@ -59,10 +64,14 @@ impl Stage<'_, '_> {
         at.push(dest);
         let (remote, dest) = match self.to {
             To::Host => (self.scene.remote(), self.scene.there(at)),
+            To::FromHost => (self.scene.remote(), at),
             To::Here | To::Elsewhere => (Vec::new(), at),
         };
-        let sources: Vec<OsString> =
-            sources.iter().map(|source| self.scene.path(source).into_os_string()).collect();
+        let sources = sources.iter().map(|source| match self.to {
+            To::FromHost => self.scene.there(self.scene.path(source)),
+            _ => self.scene.path(source).into_os_string(),
+        });
+        let sources: Vec<OsString> = sources.collect();
         self.scene.haul().arg("move").args(flags).args(remote).arg("--").args(sources).arg(dest)
     }
 
@@ -194,26 +203,35 @@ fn a_link_with_a_slash_is_refused_and_what_it_leads_to_stays() {
 }
 
 #[test]
-fn a_file_is_not_moved_onto_itself_by_way_of_a_host() {
+fn nothing_is_moved_onto_itself_by_way_of_a_host() {
     let world = World::new();
-    let mut scene = world.scene(Way::Upload);
-    scene.reach_by_pipe();
-    scene.file("dir/f", "precious");
-    scene.symlink("f", "dir/l");
-    for source in ["dir", "dir/f", "dir/l"] {
-        let dest = if source == "dir" { scene.path("") } else { scene.path("dir") };
-        let run = scene
-            .haul()
-            .arg("move")
-            .args(scene.remote())
-            .arg(scene.path(source))
-            .arg(scene.there(dest))
-            .run()
-            .expect_code(1);
-        assert!(run.err().contains("are the same file"), "{run}");
-        assert_eq!(scene.read("dir/f"), "precious");
-        assert!(scene.exists("dir/l"));
+    for (name, way) in [("up", Way::Upload), ("down", Way::Download)] {
+        // One of them by way of a real ssh.
+        let mut scene = world.scene_called(name, way);
+        if way == Way::Upload {
+            scene.reach_by_pipe();
+        }
+        scene.file("dir/f", "precious");
+        scene.symlink("f", "dir/l");
+        scene.mkdir("dir/hollow/deeper");
+        let before = scene.snapshot("dir");
+        for source in ["dir", "dir/f", "dir/l", "dir/hollow"] {
+            let dest = if source == "dir" { scene.path("") } else { scene.path("dir") };
+            let (source, dest) = match way {
+                Way::Download => (scene.there(scene.path(source)), dest.into_os_string()),
+                _ => (scene.path(source).into_os_string(), scene.there(dest)),
+            };
+            for flags in [&["-q"][..], &["--force"]] {
+                let haul = scene.haul().arg("move").args(flags).args(scene.remote());
+                let run = haul.arg(&source).arg(&dest).run().expect_code(1);
+                assert!(run.err().contains("are the same"), "{run}");
+                let rules = Compare::everything().ignoring_dir_mtimes();
+                assert_same_with(&before, &scene.snapshot("dir"), rules);
+            }
+        }
     }
+    let scene = world.scene(Way::Local);
+    scene.file("dir/f", "precious");
     // Here it is seen at once.
     let run = scene.haul().args(["move", "dir/f", "dir/"]).run().expect_code(1);
     assert!(run.err().contains("are the same"), "{run}");
@@ -286,8 +304,12 @@ fn words_that_mean_nothing_are_refused() {
     let world = World::new();
     let scene = world.scene(Way::Local);
     scene.file("a", "x");
-    let run = scene.haul().args(["move", "host:a", "b"]).run().expect_code(2);
-    assert_one_error(&run, "host:a: ", "moving from a host is not there yet", "on the host");
+    let run = scene.haul().args(["move", "a", "host:a", "other:b"]).run().expect_code(2);
+    assert_one_error(&run, "host:a: ", "moving from one host to another", "to here first");
+    for home in ["host:", "host:~", "host:~/", "host:a/.."] {
+        let run = scene.haul().args(["move", home, "b"]).run().expect_code(2);
+        assert_one_error(&run, home, "it has no name of its own", "name what is in it");
+    }
     let run = scene.haul().args(["mv", ".", "b"]).run().expect_code(2);
     assert_one_error(&run, ".: it has no name", "stays", "name what is in it");
     scene.haul().args(["move", "a", "nowhere/deep/"]).run().expect_code(4);
@@ -308,4 +330,121 @@ fn json_tells_what_moved() {
             "{out}"
         );
     });
+}
+
+/// A script in place of ssh that does `change` before the last of the connections
+/// of a move from a host, the one through which its sources are removed.
+fn changing_before_the_last(scene: &mut Scene<'_>, change: &str) {
+    let count = scene.path("count");
+    let lines = format!(
+        "shift\necho >> {0}\nif [ \"$(wc -l < {0})\" = 3 ]; then\n{change}\nfi\nexec sh -c \"$*\"",
+        count.display()
+    );
+    let rsh = script(&scene.path("changing"), &lines);
+    scene.reach_by(rsh);
+}
+
+fn from_host(scene: &Scene<'_>, flags: &[&str], source: &str, dest: &str) -> Outcome {
+    let haul = scene.haul().arg("move").args(flags).args(scene.remote());
+    haul.arg(scene.there(scene.path(source))).arg(scene.path(dest)).run()
+}
+
+#[test]
+fn what_changes_on_the_host_after_it_was_copied_stays_there() {
+    let world = World::new();
+    let mut scene = world.scene(Way::Download);
+    scene.file("tree/f", "first");
+    scene.file("tree/gone", "gone");
+    scene.file("tree/other", "other");
+    let tree = scene.path("tree");
+    let change = format!(
+        "cd {0}; echo more >> f; rm gone; echo new > new; mkdir dir; touch dir/nil; cd - > /dev/null",
+        tree.display()
+    );
+    changing_before_the_last(&mut scene, &change);
+    scene.mkdir("to");
+    let run = from_host(&scene, &[], "tree", "to").expect_code(1);
+    assert!(run.err().contains("tree/f: it stays: what the destination has is another"), "{run}");
+    assert!(run.err().contains("tree/new: it stays: the destination does not have it"), "{run}");
+    assert_eq!(scene.list("tree"), ["dir", "dir/nil", "f", "new"]);
+    assert_eq!(
+        (scene.read("to/tree/f"), scene.read("to/tree/gone")),
+        ("first".into(), "gone".into())
+    );
+    // The same again moves the rest, and both files are there as they are.
+    scene.reach_by_pipe();
+    from_host(&scene, &["-q"], "tree", "to").expect_ok();
+    assert!(!scene.exists("tree"));
+    assert_eq!(scene.list("to/tree"), ["dir", "dir/nil", "f", "gone", "new", "other"]);
+    assert_eq!(scene.read("to/tree/f"), "firstmore\n");
+}
+
+#[test]
+fn a_haul_that_can_not_move_from_its_host_is_told_before_anything_is_done() {
+    let world = World::new();
+    let mut scene = world.scene(Way::Download);
+    scene.file("tree/f", "precious");
+    // A greeting of version 1 with the capability to compare alone.
+    let greeting =
+        "\\023\\000\\000\\000\\002haul\\001\\000\\040\\000\\000\\000\\000\\000\\000\\0000.0.9";
+    let rsh = script(&scene.path("old"), &format!("printf '{greeting}'\nexec cat > /dev/null"));
+    scene.reach_by(rsh);
+    let run = from_host(&scene, &[], "tree", "to").expect_code(3);
+    assert!(run.err().contains("can't move from there; install this version there"), "{run}");
+    assert!(scene.exists("tree/f") && !scene.exists("to"));
+}
+
+#[test]
+fn sources_on_hosts_and_here_go_into_one_directory() {
+    let world = World::new();
+    let mut scene = world.scene(Way::Download);
+    scene.reach_by_pipe();
+    scene.file("here/a", "a");
+    scene.file("there/b", "b");
+    scene.file("there/c/d", "d");
+    let haul = scene.haul().arg("move").args(scene.remote());
+    let words = ["there/b", "there/missing", "there/c"].map(|name| scene.there(scene.path(name)));
+    let run = haul.arg("here/a").args(words).arg("to/").run().expect_code(1);
+    assert!(run.err().contains("there/missing: "), "{run}");
+    assert!(run.out().starts_with("moved 3 in "), "{run}");
+    assert_eq!(scene.list("to"), ["a", "b", "c", "c/d"]);
+    assert!(!scene.exists("here/a") && scene.list("there").is_empty());
+}
+
+#[test]
+fn what_can_not_be_removed_on_the_host_stays_and_is_told() {
+    let world = World::new();
+    let mut scene = world.scene(Way::Download);
+    scene.reach_by_pipe();
+    let Some(mount) = Mount::tmpfs(4 << 20) else { return eprintln!("skipped: no mount") };
+    fs::create_dir_all(mount.join("dir/sub")).expect("made");
+    fs::write(mount.join("dir/f"), "x").expect("written");
+    mount.remount_read_only().expect("read-only");
+    let move_it = || {
+        let haul = scene.haul().arg("move").args(scene.remote());
+        haul.arg(scene.there(mount.join("dir"))).arg("to/").run()
+    };
+    let run = move_it().expect_code(1);
+    assert!(run.err().contains("dir/f: can't remove it: Read-only"), "{run}");
+    assert_eq!(scene.read("to/dir/f"), "x");
+    mount.remount_writable().expect("writable");
+    move_it().expect_ok();
+    assert!(!mount.join("dir").exists());
+}
+
+/// The window of a listing is 4 MiB, and what is removed is told beside it.
+#[test]
+fn a_move_of_more_than_is_under_way_at_once_ends() {
+    let world = World::new();
+    let mut scene = world.scene(Way::Download);
+    scene.reach_by_pipe();
+    let name = |n: usize| format!("tree/{n:0>200}");
+    scene.mkdir("tree");
+    for n in 0..20_000 {
+        std::os::unix::fs::symlink(".", scene.path(name(n))).expect("made");
+    }
+    let run = from_host(&scene, &["-v"], "tree", "to").expect_ok();
+    assert_eq!(run.out().lines().count(), 20_001);
+    assert!(run.out().contains("moved 20,000 in "), "{}", run.err());
+    assert!(!scene.exists("tree"));
 }

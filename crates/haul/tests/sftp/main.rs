@@ -6,6 +6,7 @@ mod common;
 mod copying;
 mod killed;
 mod memory;
+mod moving;
 mod rclone;
 
 mod requests;

@@ -51,5 +51,9 @@ fn trees_go_to_rclone_and_back_and_are_unchanged_then() {
         let again = run(&copy, &format!("{far}/."), "back");
         assert_eq!(summary(&again)["copied"], 0, "{again}");
         run(&["check", "-r", "--content"], &format!("{far}/."), "back");
+        let moved = run(&["move"], &far, "moved");
+        assert!(moved.out().starts_with("moved 44 in "), "{moved}");
+        assert_eq!(source, contents(&scene.snapshot("moved")));
+        assert_eq!(scene.list("there"), [""; 0]);
     }
 }

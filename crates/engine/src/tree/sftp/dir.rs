@@ -11,11 +11,17 @@ use crate::tree::{
     TreeEntry,
 };
 use haul_model::{BlockHash, FileId, Name, Timestamp};
-use haul_sftp::{Attrs, DirEntry, Extension, FileType, Later, OpenFlags, SftpError, StatusCode};
-use haul_store::{Placement, Publication, SourceId, StaleStages};
+use haul_sftp::{
+    Attrs, DirEntry, Extension, FileType, Later, OpenFlags, RemoteFile, SftpError, StatusCode,
+};
+use haul_store::{Placement, Publication, SourceId, StaleStages, private_name};
+use haul_sys::Dir;
 use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, Mutex, OnceLock};
+
+/// What a file is made with that is haul's own.
+const PRIVATE_FILE_MODE: u32 = 0o600;
 
 /// Directories that are made in one with this bit have it, too.
 const SET_GROUP_ID: u32 = 0o2000;
@@ -88,6 +94,43 @@ impl SftpDir {
     /// The path of `name` in it.
     pub(crate) fn path_of(&self, name: &[u8]) -> Vec<u8> {
         join(&self.path, name)
+    }
+
+    /// Whether it is the directory `near` of this machine: what is made in one of
+    /// them shows in the other. Through this protocol nothing else tells.
+    pub(crate) fn is_also(&self, near: &Dir) -> io::Result<bool> {
+        let (client, name) = (self.host.client(), private_name());
+        let path = self.path_of(name.as_bytes());
+        let made = client.open(&path, OpenFlags::CreateNew, Some(PRIVATE_FILE_MODE));
+        // Some servers make it only when it is closed.
+        if let Err(error) = made.and_then(RemoteFile::close) {
+            self.host.look_at(&error);
+            let _ = client.remove_file(&path);
+            let time = near.stat_self()?.mtime;
+            near.create_private(&name)?;
+            let looked = client.lstat(&path);
+            near.remove_private(&name)?;
+            let _ = haul_sys::set_mtime(near, time);
+            return match looked {
+                Err(error) if error.status() == Some(StatusCode::NoSuchFile) => Ok(false),
+                looked => self.host.io(looked).map(|_| true),
+            };
+        }
+        let shown = near.stat(&Name::new(name.as_bytes()).map_err(io::Error::other)?);
+        self.host.io(client.remove_file(&path))?;
+        if let (true, Some(Attrs { times: Some(times), .. })) = (self.is_destination, self.attrs) {
+            // A directory that was copied has the time of its source. In one of
+            // somebody else's, the time is no matter.
+            let attrs = Attrs { times: Some(times), ..Attrs::default() };
+            if let Err(error) = client.set_attrs(&self.path, attrs) {
+                self.host.look_at(&error);
+            }
+        }
+        match shown {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     /// The bits of its mode that are not those of a source.

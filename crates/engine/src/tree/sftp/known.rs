@@ -144,13 +144,10 @@ impl SftpDir {
     /// What the server says of `name` now.
     pub(super) fn ask(&self, name: &Name, follow: bool) -> io::Result<Option<Attrs>> {
         // That holds for the first who asks: it is no older than a round trip.
-        let ahead = match follow {
-            true => None,
-            false => lock(&self.known).ahead.take_if(|(asked, _)| asked == name),
-        };
+        let ahead = lock(&self.known).ahead.take_if(|(asked, _)| asked == name);
         let attrs = match ahead {
-            Some((_, attrs)) => attrs,
-            None => {
+            Some((_, attrs)) if !follow => attrs,
+            _ => {
                 self.ready()?;
                 let (client, path) = (self.host.client(), self.path_of(name.as_bytes()));
                 let asked = if follow { client.stat(&path) } else { client.lstat(&path) };

@@ -1,0 +1,331 @@
+//! Peers that break the rules of a move from an agent, or that are wrong about
+//! what they have: only what they named goes, and only as it was hashed.
+
+use crate::attack::{Attacked, bytes, run_client, serve};
+use crate::peer::{Peer, TIME, dir, dir_end, file, want};
+use crate::place::Place;
+use haul_engine::{CopyJob, JobError, Outcome, Placement, Summary};
+use haul_model::{
+    Check, ContentHash, Differences, Fault, FaultKind, Kind, Policy, Remove, Side, Skip,
+};
+use haul_proto::{
+    Caps, FileEnd, FileSeal, FrameType, Hello, Message, MoveRequest, OutcomeItem, Removal,
+};
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+const CONTENT: &[u8] = b"content";
+
+/// The numbers of the entries below, in the agent's listing.
+const TREE: u64 = 1;
+const FULL: u64 = 2;
+const LINK: u64 = 3;
+const NIL: u64 = 4;
+const DIR: u64 = 5;
+const BELOW: u64 = 6;
+
+/// What is in the source when it is moved.
+const ALL: [&str; 6] = ["tree", "tree/dir", "tree/dir/below", "tree/full", "tree/link", "tree/nil"];
+
+/// An agent that is asked to move `tree`, by a client that goes on as `script`
+/// says when all was listed. Gives what is left of the tree, too.
+fn moved_from(
+    rule: Remove,
+    script: impl FnOnce(&mut Peer, &Path) + Send + 'static,
+) -> (Attacked, Vec<&'static str>) {
+    let place = Place::new();
+    fs::create_dir_all(place.source("tree/dir")).expect("made");
+    for (name, content) in [("full", CONTENT), ("nil", b""), ("dir/below", CONTENT)] {
+        fs::write(place.source("tree").join(name), content).expect("written");
+    }
+    symlink(place.outside("secret"), place.source("tree/link")).expect("made");
+    fs::write(place.source("beside"), CONTENT).expect("written");
+    let source = place.source("tree");
+    let attacked = serve(place, move |peer| {
+        peer.frame(FrameType::Hello, &Hello::ours(Caps::OURS, "script").encode());
+        peer.tell(&Message::Move(MoveRequest { sources: vec![bytes(&source)], rule }));
+        peer.hear_greeting();
+        peer.await_that("all is listed", |peer| {
+            peer.messages.iter().any(|message| match message {
+                Message::List(items) => items.contains(&dir_end(0)),
+                _ => false,
+            })
+        });
+        script(peer, &source);
+    });
+    assert_eq!(fs::read(attacked.place.source("beside")).expect("read"), CONTENT);
+    let left =
+        ALL.into_iter().filter(|name| attacked.place.source(name).symlink_metadata().is_ok());
+    let left = left.collect();
+    attacked.place.check();
+    (attacked, left)
+}
+
+fn hear_hashes<const N: usize>(peer: &mut Peer, indexes: [u64; N]) {
+    peer.tell(&want(indexes));
+    peer.await_that("the hashes are told", |peer| {
+        let hashes = |message: &&Message| matches!(message, Message::FileEnd(_));
+        peer.messages.iter().filter(hashes).count() == N
+    });
+}
+
+fn tell_all(peer: &mut Peer, outcome: impl Fn(u64) -> Outcome) {
+    let items = [TREE, FULL, LINK, NIL, DIR, BELOW];
+    let items = items.map(|index| OutcomeItem { index, outcome: outcome(index) });
+    peer.tell(&Message::Outcomes(items.to_vec()));
+    peer.tell(&Message::Done(Summary::default()));
+}
+
+fn same(_: u64) -> Outcome {
+    Outcome::Skipped(Skip::Unchanged)
+}
+
+/// What the agent said of its sources, without the end, which has to come last.
+#[track_caller]
+fn removals(attacked: &Attacked) -> Vec<Removal> {
+    let told = attacked.peer.messages.iter().filter_map(|message| match message {
+        Message::Removed(removals) => Some(removals.clone()),
+        _ => None,
+    });
+    let mut told: Vec<Removal> = told.flatten().collect();
+    assert_eq!(told.pop(), Some(Removal::End), "{told:?}");
+    told
+}
+
+#[test]
+fn what_the_receiver_has_is_gone_and_told() {
+    let (attacked, left) = moved_from(Remove::SameContent, |peer, _| {
+        hear_hashes(peer, [FULL, BELOW]);
+        tell_all(peer, same);
+    });
+    assert!(attacked.result.is_ok(), "{:?}", attacked.result);
+    assert_eq!(left, [""; 0]);
+    let told = removals(&attacked).into_iter().map(|removal| match removal {
+        Removal::Source { path, kind: _, result: Ok(()) } => {
+            String::from_utf8(path).expect("the test's own names")
+        }
+        other => panic!("{other:?}"),
+    });
+    let mut told: Vec<String> = told.collect();
+    told.sort();
+    assert_eq!(told, ["tree/dir/below", "tree/full", "tree/link", "tree/nil"]);
+}
+
+#[test]
+fn what_was_not_hashed_or_is_another_stays() {
+    let (_, left) = moved_from(Remove::SameContent, |peer, _| tell_all(peer, same));
+    assert_eq!(left, ["tree", "tree/dir", "tree/dir/below", "tree/full"]);
+    let differs = |found: Differences| {
+        move |index| if index == FULL { Outcome::Differs(found) } else { same(index) }
+    };
+    for (rule, found, stays) in [
+        (Remove::SameContent, Differences::TIME.with(Differences::MODE), false),
+        (Remove::SameContent, Differences::CONTENT, true),
+        (Remove::SameContent, Differences::MISSING, true),
+        (Remove::Same, Differences::TIME, true),
+        (Remove::Same, Differences::MODE, true),
+    ] {
+        let (attacked, left) = moved_from(rule, move |peer, _| {
+            hear_hashes(peer, [FULL, BELOW]);
+            tell_all(peer, differs(found));
+        });
+        assert!(attacked.result.is_ok(), "{:?}", attacked.result);
+        let expected: &[&str] = if stays { &["tree", "tree/full"] } else { &[] };
+        assert_eq!(left, expected, "{rule:?} {found:?}");
+    }
+}
+
+#[test]
+fn directories_that_the_receiver_has_not_stay() {
+    let (attacked, left) = moved_from(Remove::SameContent, |peer, _| {
+        hear_hashes(peer, [FULL, BELOW]);
+        tell_all(peer, |index| match index {
+            DIR => Outcome::Differs(Differences::MISSING),
+            index => same(index),
+        });
+    });
+    assert!(attacked.result.is_ok(), "{:?}", attacked.result);
+    assert_eq!(left, ["tree", "tree/dir"]);
+}
+
+#[test]
+fn what_changed_after_it_was_hashed_stays_and_that_is_told() {
+    type Change = fn(&Path);
+    let changes: [Change; 3] = [
+        |tree| fs::write(tree.join("full"), "content, and more").expect("written"),
+        |tree| {
+            let time = fs::metadata(tree.join("full")).and_then(|meta| meta.modified());
+            fs::write(tree.join("new"), b"CONTENT").expect("written");
+            let new = fs::File::options().write(true).open(tree.join("new")).expect("opened");
+            new.set_modified(time.expect("a time")).expect("set");
+            fs::rename(tree.join("new"), tree.join("full")).expect("renamed");
+        },
+        |tree| {
+            fs::remove_file(tree.join("full")).expect("removed");
+            symlink("nil", tree.join("full")).expect("made");
+        },
+    ];
+    for change in changes {
+        let (attacked, left) = moved_from(Remove::SameContent, move |peer, tree| {
+            hear_hashes(peer, [FULL, BELOW]);
+            change(tree);
+            tell_all(peer, same);
+        });
+        assert!(attacked.result.is_ok(), "{:?}", attacked.result);
+        assert_eq!(left, ["tree", "tree/full"]);
+        let told = removals(&attacked);
+        let of_file = told.iter().find_map(|removal| match removal {
+            Removal::Source { path, result: Err(fault), .. } if path == b"tree/full" => Some(fault),
+            _ => None,
+        });
+        let fault = of_file.expect("it is told");
+        assert_eq!((fault.kind, fault.side), (FaultKind::Changed, Side::Source));
+        let last = told.last().expect("there are some");
+        assert!(
+            matches!(last, Removal::Source { kind: Kind::Dir, result: Err(_), .. }),
+            "{last:?}"
+        );
+    }
+}
+
+#[test]
+fn a_directory_that_is_exchanged_for_a_link_leads_nowhere() {
+    let (attacked, _) = moved_from(Remove::SameContent, |peer, tree| {
+        hear_hashes(peer, [FULL, BELOW]);
+        fs::rename(tree.join("dir"), tree.join("kept")).expect("renamed");
+        let outside = tree.join("../../outside/dir");
+        fs::write(tree.join("kept/more"), "more").expect("written");
+        symlink(outside, tree.join("dir")).expect("made");
+        tell_all(peer, same);
+    });
+    assert!(attacked.result.is_ok(), "{:?}", attacked.result);
+    // What was listed in it went through the held directory.
+    assert!(attacked.place.source("tree/kept/more").exists());
+    assert!(attacked.place.source("tree/dir").symlink_metadata().is_ok());
+}
+
+#[test]
+fn nothing_goes_before_its_outcome_is_told() {
+    let (attacked, left) = moved_from(Remove::SameContent, |peer, _| {
+        hear_hashes(peer, [FULL, BELOW]);
+        peer.leave();
+    });
+    attacked.assert_lost();
+    assert_eq!(left, ALL);
+    let (attacked, left) = moved_from(Remove::SameContent, |peer, _| {
+        hear_hashes(peer, [FULL, BELOW]);
+        peer.tell(&Message::Done(Summary::default()));
+    });
+    attacked.assert_refused("before everything has its outcome");
+    assert_eq!(left, ALL);
+}
+
+/// A client that moves `tree` from a scripted agent.
+fn moving_client(place: Place, script: impl FnOnce(&mut Peer) + Send + 'static) -> Attacked {
+    let job = CopyJob {
+        sources: vec![b"/there/tree".to_vec()],
+        dest: bytes(&place.dest("")),
+        into_dir: true,
+        recursive: true,
+        policy: Policy { sync: true, ..Policy::default() },
+        check: Some(Check { content: true, remove: Some(Remove::SameContent) }),
+        ..CopyJob::default()
+    };
+    run_client(place, job, Placement::Download, script)
+}
+
+fn greet(peer: &mut Peer, caps: Caps) {
+    peer.hear_greeting();
+    peer.frame(FrameType::Welcome, &Hello::ours(caps, "script").encode());
+}
+
+fn listed(peer: &mut Peer) {
+    greet(peer, Caps::OURS);
+    peer.list(vec![dir(0, "tree"), dir_end(1), dir_end(0)]);
+}
+
+fn is_done(peer: &Peer) -> bool {
+    peer.messages.iter().any(|message| matches!(message, Message::Done(_)))
+}
+
+#[test]
+fn a_client_waits_until_all_is_removed_and_believes_no_earlier_end() {
+    let attacked = moving_client(Place::new(), |peer| {
+        listed(peer);
+        peer.await_that("it is done", is_done);
+        let fault = Fault::new(Side::Destination, FaultKind::NoSpace, "full");
+        let source = |result| Removal::Source { path: b"x".to_vec(), kind: Kind::Dir, result };
+        peer.tell(&Message::Removed(vec![source(Ok(())), source(Err(fault)), Removal::End]));
+    });
+    attacked.assert_done();
+    let attacked = moving_client(Place::new(), |peer| {
+        listed(peer);
+        peer.await_that("it is done", is_done);
+        peer.leave();
+    });
+    attacked.assert_lost();
+    let attacked = moving_client(Place::new(), |peer| {
+        greet(peer, Caps::OURS);
+        peer.tell(&Message::Removed(vec![Removal::End]));
+    });
+    attacked.assert_refused("before all was compared");
+}
+
+#[test]
+fn who_can_not_remove_is_not_asked_to() {
+    let attacked = moving_client(Place::new(), |peer| greet(peer, Caps::CHECK));
+    attacked.assert_refused("can't move from there");
+    let place = Place::new();
+    fs::write(place.source("f"), CONTENT).expect("written");
+    let source: PathBuf = place.source("f");
+    let attacked = serve(place, move |peer| {
+        peer.frame(FrameType::Hello, &Hello::ours(Caps::CHECK, "script").encode());
+        let (sources, rule) = (vec![bytes(&source)], Remove::SameContent);
+        peer.tell(&Message::Move(MoveRequest { sources, rule }));
+    });
+    attacked.assert_refused("did not say");
+    assert!(attacked.place.source("f").exists());
+}
+
+#[test]
+fn a_comparison_tells_of_no_removal() {
+    let place = Place::new();
+    let job = CopyJob {
+        sources: vec![b"/there/tree".to_vec()],
+        dest: bytes(&place.dest("")),
+        into_dir: true,
+        recursive: true,
+        check: Some(Check { content: true, remove: None }),
+        ..CopyJob::default()
+    };
+    let attacked = run_client(place, job, Placement::Download, |peer| {
+        greet(peer, Caps::OURS);
+        peer.tell(&Message::Removed(vec![Removal::End]));
+    });
+    attacked.assert_refused("where none is expected");
+}
+
+#[test]
+fn a_hash_that_is_not_that_of_the_destination_is_told_as_a_difference() {
+    let place = Place::new();
+    fs::create_dir(place.dest("tree")).expect("made");
+    fs::write(place.dest("tree/f"), CONTENT).expect("written");
+    let attacked = moving_client(place, |peer| {
+        greet(peer, Caps::OURS);
+        let len = CONTENT.len() as u64;
+        peer.list(vec![dir(0, "tree"), file(1, "f", len), dir_end(1), dir_end(0)]);
+        peer.await_wants([2]);
+        let hash = ContentHash::of(b"Content");
+        let seal = FileSeal { size: len, mtime: TIME, hash };
+        peer.tell(&Message::FileEnd(FileEnd { index: 2, result: Ok(seal) }));
+        peer.await_that("it is done", is_done);
+        peer.tell(&Message::Removed(vec![Removal::End]));
+    });
+    attacked.assert_done();
+    match &attacked.peer.outcomes[&2] {
+        Outcome::Differs(found) => assert!(found.has(Differences::CONTENT)),
+        other => panic!("{other:?}"),
+    }
+    assert!(!matches!(attacked.result, Err(JobError::Protocol(_))));
+}

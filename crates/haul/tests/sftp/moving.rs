@@ -1,0 +1,208 @@
+//! Moves from a host, and onto itself, through its SFTP server.
+
+use crate::common::*;
+use crate::{by_sftp, rules, strays};
+use haul_testkit::haul::Outcome;
+use haul_testkit::proc::{self, Signal};
+use haul_testkit::{Mount, assert_same_with, nasty, tree};
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::time::Duration;
+
+/// How soon a move has to get on.
+const SOON: Duration = Duration::from_secs(30);
+
+fn haul(scene: &Scene<'_>, flags: &[&str], source: &str, dest: &str) -> haul_testkit::Haul {
+    let haul = scene.haul().arg("move").args(flags).args(by_sftp(scene));
+    haul.arg(scene.there(scene.path(source))).arg(scene.path(dest))
+}
+
+fn from_host(scene: &Scene<'_>, flags: &[&str], source: &str, dest: &str) -> Outcome {
+    haul(scene, flags, source, dest).run()
+}
+
+fn a_tree(scene: &Scene<'_>) {
+    scene.file("tree/a", "aaaa");
+    scene.file("tree/empty", "");
+    scene.file("tree/dir/large", vec![7; 5 << 20]);
+    scene.mkdir("tree/hollow/deeper");
+    scene.symlink("a", "tree/link");
+    scene.symlink("nowhere", "tree/dangling");
+}
+
+#[test]
+fn a_tree_is_here_and_gone_there() {
+    let world = World::new();
+    let scene = world.scene(Way::Download);
+    scene.mkdir("to");
+    for (dest, at) in [("to", "to/tree"), ("made/", "made/tree"), ("renamed", "renamed")] {
+        a_tree(&scene);
+        let before = scene.snapshot("tree");
+        let run = from_host(&scene, &["-v"], "tree", dest).expect_ok();
+        assert!(run.out().contains("dir/large\n"), "{run}");
+        assert!(run.out().contains("moved 5 in "), "{run}");
+        assert_eq!(run.err(), "");
+        assert!(!scene.exists("tree"), "{run}");
+        assert_same_with(&before, &scene.snapshot(at), rules());
+    }
+    scene.file("f", "one");
+    from_host(&scene, &[], "f", "other").expect_ok();
+    assert!(!scene.exists("f") && scene.read("other") == "one");
+    scene.symlink("tree", "link");
+    let run = from_host(&scene, &[], "link/", "to").expect_code(1);
+    assert!(run.err().contains("it is no directory"), "{run}");
+    from_host(&scene, &[], "link", "to").expect_ok();
+    assert!(!scene.exists("link") && scene.exists("to/link"));
+    let run = from_host(&scene, &[], "missing", "to").expect_code(1);
+    assert!(run.err().contains("missing: "), "{run}");
+    assert_eq!(strays(&scene.path("")).len(), 0);
+}
+
+#[test]
+fn what_is_kept_here_or_is_another_stays_there() {
+    let world = World::new();
+    let scene = world.scene(Way::Download);
+    a_tree(&scene);
+    scene.file("to/tree/a", "other");
+    let run = from_host(&scene, &["--no-clobber"], "tree", "to").expect_ok();
+    assert!(run.out().contains("kept 1"), "{run}");
+    assert_eq!(scene.list("tree"), ["a"]);
+    assert_eq!((scene.read("tree/a"), scene.read("to/tree/a")), ("aaaa".into(), "other".into()));
+    // The same size and time, and another content.
+    scene.file("to/tree/a", "evil");
+    let time = fs::metadata(scene.path("tree/a")).expect("there").mtime();
+    for side in ["tree/a", "to/tree/a"] {
+        nasty::set_mtime(scene.path(side), time, 0).expect("a time");
+    }
+    let run = from_host(&scene, &[], "tree", "to").expect_code(1);
+    assert_one_error(&run, "tree/a: it stays", "is another (content", "");
+    assert_eq!((scene.read("tree/a"), scene.read("to/tree/a")), ("aaaa".into(), "evil".into()));
+    from_host(&scene, &["--force"], "tree", "to").expect_ok();
+    assert!(!scene.exists("tree") && scene.read("to/tree/a") == "aaaa");
+}
+
+#[test]
+fn nothing_is_moved_onto_itself_through_sftp() {
+    let world = World::new();
+    for (name, way) in [("up", Way::Upload), ("down", Way::Download)] {
+        let scene = world.scene_called(name, way);
+        scene.file("dir/f", "precious");
+        scene.symlink("f", "dir/l");
+        scene.mkdir("dir/hollow");
+        let before = scene.list("dir");
+        for (source, dest) in [
+            ("dir", ""),
+            ("dir", "."),
+            ("dir/", ""),
+            ("dir/f", "dir"),
+            ("dir/f", "dir/f"),
+            ("dir/l", "dir/"),
+            ("dir/hollow", "dir"),
+        ] {
+            for flags in [&["-q"][..], &["--force"]] {
+                let haul = scene.haul().arg("move").args(flags).args(by_sftp(&scene));
+                let (source, dest) = (scene.path(source), scene.path(dest));
+                let run = match way {
+                    Way::Download => haul.arg(scene.there(source)).arg(dest),
+                    _ => haul.arg(source).arg(scene.there(dest)),
+                };
+                let run = run.run().expect_code(4);
+                assert!(run.err().contains("source and destination are the same"), "{run}");
+                assert_eq!(
+                    (scene.list("dir"), scene.read("dir/f")),
+                    (before.clone(), "precious".into())
+                );
+            }
+        }
+        assert_eq!(strays(&scene.path("")).len(), 0);
+        // Another name beside it is another file.
+        let haul = scene.haul().arg("move").args(by_sftp(&scene));
+        let (source, dest) = (scene.path("dir/f"), scene.path("dir/g"));
+        let run = match way {
+            Way::Download => haul.arg(scene.there(source)).arg(dest),
+            _ => haul.arg(source).arg(scene.there(dest)),
+        };
+        run.run().expect_ok();
+        assert!(!scene.exists("dir/f") && scene.read("dir/g") == "precious");
+    }
+}
+
+#[test]
+fn a_move_whose_server_or_client_is_killed_loses_nothing_and_goes_on() {
+    let world = World::new();
+    let scene = world.scene(Way::Download);
+    scene.mkdir("to");
+    let mut caught = 0;
+    for round in 0..6u64 {
+        tree::many(scene.path("tree"), 150, 2_000, 3, round).expect("a tree");
+        tree::random_file(scene.path("tree/big"), 5 << 20, round).expect("a file");
+        let before = scene.snapshot("tree");
+        let len = before.files().count();
+        let files = |root: &str| match scene.exists(root) {
+            true => scene.snapshot(root).files().count(),
+            false => 0,
+        };
+        let running = haul(&scene, &["-q"], "tree", "to").spawn().expect("it starts");
+        let removes = round % 2 == 1;
+        running.until(SOON, || match removes {
+            false => scene.exists("to/tree") && !scene.list("to/tree").is_empty(),
+            true => !scene.exists("tree/big") || !scene.exists("tree/dir-000/file-00000"),
+        });
+        match round % 3 {
+            0 => running.signal(Signal::KILL),
+            _ => proc::descendants(running.pid())
+                .into_iter()
+                .for_each(|pid| proc::signal(pid, Signal::KILL)),
+        }
+        let run = running.wait().expect("it ends");
+        assert!([None, Some(0), Some(3)].contains(&run.code), "{run}");
+        // A server is still at it for a moment when its client has gone.
+        std::thread::sleep(Duration::from_millis(200));
+        for (path, _) in before.files() {
+            let path = String::from_utf8(path.to_vec()).expect("the test's own names");
+            let (source, dest) = (format!("tree/{path}"), format!("to/tree/{path}"));
+            assert!(scene.exists(&source) || scene.exists(&dest), "{path} is lost: {run}");
+        }
+        caught += u32::from(files("tree") > 0 && files("tree") <= len);
+        if scene.exists("tree") {
+            from_host(&scene, &[], "tree", "to").expect_ok();
+        }
+        assert!(!scene.exists("tree"));
+        let rules = rules().ignoring_dir_mtimes();
+        assert_same_with(&before, &scene.snapshot("to/tree"), rules);
+        fs::remove_dir_all(scene.path("to/tree")).expect("removed");
+    }
+    assert!(caught > 0, "no move was caught in its middle");
+}
+
+#[test]
+fn a_directory_that_is_mounted_in_both_places_is_not_moved_onto_itself() {
+    let world = World::new();
+    for by_haul in [false, true] {
+        for (name, way) in [("up", Way::Upload), ("down", Way::Download)] {
+            let scene = world.scene_called(&format!("{name}-{by_haul}"), way);
+            scene.file("shown/f", "precious");
+            scene.mkdir("shown/hollow");
+            let Some(mount) = Mount::bind(&scene.path("shown")) else {
+                return eprintln!("skipped: no mount");
+            };
+            let source = scene.path(mount.path().file_name().expect("it has a name"));
+            fs::rename(scene.path("shown"), &source).expect("renamed");
+            let above = mount.path().parent().expect("it is in a directory");
+            let reach: Vec<OsString> = match by_haul {
+                true => scene.remote(),
+                false => by_sftp(&scene).into_iter().map(Into::into).collect(),
+            };
+            let haul = scene.haul().arg("move").args(reach);
+            let run = match way {
+                Way::Download => haul.arg(scene.there(&source)).arg(above),
+                _ => haul.arg(&source).arg(scene.there(above)),
+            };
+            let run = run.run().expect_code(if by_haul { 1 } else { 4 });
+            assert!(run.err().contains("source and destination are the same"), "{run}");
+            assert_eq!(fs::read(source.join("f")).expect("read"), b"precious");
+            assert!(source.join("hollow").exists());
+        }
+    }
+}
