@@ -3,13 +3,14 @@
 
 use crate::control::Control;
 use crate::dirs::OpenDirs;
+use crate::itself::may_be_one_name;
 use crate::receiver::{Destination, Tasks, run_gets, run_puts, run_worker};
 use crate::roles::Roles;
 use crate::sender::{Scan, Source};
 use crate::tree::sftp::{Lost, SftpHost, SftpTree};
 use crate::tree::{LocalTree, Tree, TreeDir};
 use crate::{CopyJob, Event, JobError, Monitor, Summary, words};
-use haul_model::{Fault, FaultKind, Side, escape_bytes};
+use haul_model::{Fault, FaultKind, Name, Side, escape_bytes};
 use haul_net::Connection;
 use haul_sftp::{Client, Extension, Options, Session, SessionError};
 use haul_store::Journals;
@@ -78,7 +79,8 @@ pub(crate) fn run(
     let holds = job.policy.sync || job.policy.verify;
     let host = SftpHost::new(clients, &lost, journals, holds);
     let result = run_with(job, far, &host, &lost, monitor);
-    if !sessions.iter().any(Session::has_ended) {
+    // Also one that was ended from here has left what it was at.
+    if sessions.iter().all(Session::is_open) {
         host.forget_stages();
     }
     drop(host);
@@ -204,12 +206,12 @@ fn refuse_itself(
             // The scan tells.
             Err(_) => continue,
         };
-        let is_renamed = destination.rename.is_some() && destination.rename != name;
-        let split = words::split(path);
-        let place = if name.is_some() { split.parent } else { split.whole };
-        if is_renamed {
+        let one_name = |(to, name): (&Name, &Name)| may_be_one_name(to.as_bytes(), name.as_bytes());
+        if !destination.rename.as_ref().zip(name.as_ref()).is_none_or(one_name) {
             continue;
         }
+        let split = words::split(path);
+        let place = if name.is_some() { split.parent } else { split.whole };
         let same = dir.handle().and_then(|dir| {
             if seen.insert(place) && is_same(&dir, root)? {
                 return Ok(true);

@@ -94,8 +94,9 @@ impl Incoming {
             return None;
         }
         let direct = Direct { queue: &self.queue, state: lock(&self.state), receiver };
-        // To take up what an earlier job has left, all of that may have to be read.
-        direct.state.is_taken_up().then_some(direct)
+        // A stage that can be continued may have to be waited for, since another
+        // process has it, and all that is in it may have to be read.
+        direct.state.is_begun(receiver).then_some(direct)
     }
 
     /// Works off what is queued. Called by one worker at a time.
@@ -179,6 +180,12 @@ impl State {
 
     fn is_taken_up(&self) -> bool {
         self.hasher.whole_blocks() >= self.resumed
+    }
+
+    /// Whether its stage is there, or can be begun without waiting.
+    fn is_begun(&self, receiver: &Receiver<'_>) -> bool {
+        let waits = |pending: &Pending| receiver.resumable(&pending.entry).is_some();
+        self.stage.is_some() || !self.pending.as_ref().is_some_and(waits)
     }
 
     /// Takes content, unless the file's fate is sealed.

@@ -248,7 +248,9 @@ impl SenderPort for Sender<'_> {
                 let Some(item) = item.filter(fits) else {
                     return self.refuse("it told an outcome of what was not listed or not sent");
                 };
-                if item.kind == Kind::Dir && !remove::is_there(&outcome.outcome) {
+                // What could not be looked at may be a directory, too.
+                let may_be_dir = matches!(item.kind, Kind::Dir | Kind::Special);
+                if may_be_dir && !remove::is_there(&outcome.outcome) {
                     self.keeps_dirs.store(true, Ordering::Relaxed);
                 }
                 if self.heard.is_none() {

@@ -14,7 +14,7 @@ use crate::peer::{Peers, WithoutHaul};
 use crate::progress::Screen;
 use crate::quantity;
 use crate::report::{Form, Report};
-use haul_engine::{JobError, Outcome, RequestError, Requests};
+use haul_engine::{JobError, Near, Outcome, RequestError, Requests};
 use haul_model::{Check, Conflict, Fault, FaultKind, Kind, Remove, Side};
 use std::time::{Duration, Instant};
 
@@ -174,10 +174,13 @@ impl Move<'_> {
             dest.path.push(b'/');
         }
         let copy = Copy { sources: left, dest, ..copy.clone() };
-        let (report, error) = self.copy(&copy, report);
-        match error {
-            Some(error) => (report, error),
-            None => self.remove(&copy, into, report),
+        let (mut report, error) = self.copy(&copy, report);
+        if let Some(error) = error {
+            return (report, error);
+        }
+        match self.refuse_itself(&copy, into, &mut report) {
+            Err(error) => (report, Some(error)),
+            Ok(()) => self.remove(&copy, into, report),
         }
     }
 
@@ -312,6 +315,38 @@ impl Move<'_> {
                 (report, Some(Some(CommandError::new(kind, "the sources stay where they are"))))
             }
         }
+    }
+
+    /// Refuses to remove what was moved onto itself, by way of a mount.
+    fn refuse_itself(
+        &self,
+        copy: &Copy,
+        into: bool,
+        report: &mut Report,
+    ) -> Result<(), CommandError> {
+        let mut peers = self.peers();
+        for source in &copy.sources {
+            let (near, far) = match (&source.place, &copy.dest.place) {
+                (Place::Here, Place::Here) => continue,
+                (Place::Here, far) => (Near::Source, far),
+                (far, _) => (Near::Destination, far),
+            };
+            let requests = peers.at(far, report)?;
+            match haul_engine::is_onto_itself(&source.path, &copy.dest.path, into, near, requests) {
+                Ok(false) => {}
+                Ok(true) => {
+                    let message = "source and destination are the same";
+                    let fault = Fault::new(Side::Destination, FaultKind::SameFile, message);
+                    let path = copy.dest.to_string();
+                    return Err(JobError::Destination { path, fault }.into());
+                }
+                Err(RequestError::Fault(fault)) => {
+                    return Err(JobError::Destination { path: copy.dest.to_string(), fault }.into());
+                }
+                Err(RequestError::Job(error)) => return Err(error.into()),
+            }
+        }
+        Ok(())
     }
 
     /// Removes what the destination has.

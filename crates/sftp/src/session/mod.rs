@@ -121,6 +121,11 @@ impl Session {
         self.client.shared().has_ended()
     }
 
+    /// Whether it has not ended, neither before its time nor from here.
+    pub fn is_open(&self) -> bool {
+        self.client.shared().is_open()
+    }
+
     /// Ends the session in order: what was asked is not waited for.
     ///
     /// # Errors

@@ -189,6 +189,10 @@ impl Shared {
         self.lock().end.as_ref().is_some_and(|end| !matches!(end, SessionError::Stopped))
     }
 
+    pub(super) fn is_open(&self) -> bool {
+        self.lock().end.is_none()
+    }
+
     /// Waits until the session has ended, at most `patience`; tells whether it
     /// has, and whether requests are in flight.
     pub(super) fn wait_ended(&self, patience: Duration) -> (bool, bool) {

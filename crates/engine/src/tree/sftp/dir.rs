@@ -4,7 +4,7 @@ use super::attrs::{is_whole, meta_of, times_of};
 use super::known::{Known, There};
 use super::source::SftpSource;
 use super::stage::{self, SftpStage};
-use super::{SftpHost, join};
+use super::{SftpHost, found_or_missing, join};
 use crate::dirs::lock;
 use crate::tree::{
     KEPT_MODE, Meta, MetaKind, Outstanding, PRIVATE_DIR_MODE, SourceFile, StagedFile, TreeDir,
@@ -97,8 +97,15 @@ impl SftpDir {
     }
 
     /// Whether it is the directory `near` of this machine: what is made in one of
-    /// them shows in the other. Through this protocol nothing else tells.
+    /// them shows in the other. Through this protocol nothing else tells. A mount
+    /// may remember what was in a directory, and a server may hold back what is
+    /// made: so it is made at both ends in turn.
     pub(crate) fn is_also(&self, near: &Dir) -> io::Result<bool> {
+        Ok(self.shows_in(near)? || self.shows_what_is_in(near)?)
+    }
+
+    /// Whether what is made here shows in `near`.
+    fn shows_in(&self, near: &Dir) -> io::Result<bool> {
         let (client, name) = (self.host.client(), private_name());
         let path = self.path_of(name.as_bytes());
         let made = client.open(&path, OpenFlags::CreateNew, Some(PRIVATE_FILE_MODE));
@@ -106,15 +113,7 @@ impl SftpDir {
         if let Err(error) = made.and_then(RemoteFile::close) {
             self.host.look_at(&error);
             let _ = client.remove_file(&path);
-            let time = near.stat_self()?.mtime;
-            near.create_private(&name)?;
-            let looked = client.lstat(&path);
-            near.remove_private(&name)?;
-            let _ = haul_sys::set_mtime(near, time);
-            return match looked {
-                Err(error) if error.status() == Some(StatusCode::NoSuchFile) => Ok(false),
-                looked => self.host.io(looked).map(|_| true),
-            };
+            return Ok(false);
         }
         let shown = near.stat(&Name::new(name.as_bytes()).map_err(io::Error::other)?);
         self.host.io(client.remove_file(&path))?;
@@ -131,6 +130,20 @@ impl SftpDir {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
             Err(error) => Err(error),
         }
+    }
+
+    /// Whether what is made in `near` shows here. Where nothing can be made,
+    /// nothing shows.
+    fn shows_what_is_in(&self, near: &Dir) -> io::Result<bool> {
+        let name = private_name();
+        let time = near.stat_self()?.mtime;
+        if near.create_private(&name).is_err() {
+            return Ok(false);
+        }
+        let looked = self.host.client().lstat(&self.path_of(name.as_bytes()));
+        near.remove_private(&name)?;
+        let _ = haul_sys::set_mtime(near, time);
+        self.host.io(found_or_missing(looked)).map(|found| found.is_some())
     }
 
     /// The bits of its mode that are not those of a source.
