@@ -4,7 +4,7 @@
 use super::{ReceiverPort, SenderPort, SourceHandle};
 use crate::JobError;
 use crate::control::Control;
-use crate::copy::PART_LEN;
+use crate::copy::STEP_LEN;
 use crate::dirs::lock;
 use crate::pool::{Buf, Pool};
 use crate::receiver::{Direct, Incoming, Piece, Receiver, Task};
@@ -281,7 +281,7 @@ fn read_contents(
 ) -> Result<(), ReadEnd> {
     let control = receiver.control;
     let mut incoming: HashMap<u64, Arc<Incoming>> = HashMap::new();
-    let mut part = vec![0; PART_LEN];
+    let mut part = vec![0; STEP_LEN];
     loop {
         let header = read_header(&mut input)?;
         let is_content =
@@ -298,7 +298,7 @@ fn read_contents(
             continue;
         }
         if header.kind == FrameType::Data {
-            let start = &mut part[..len.min(PART_LEN)];
+            let start = &mut part[..len.min(STEP_LEN)];
             input.read_exact(start)?;
             let view = decode_data_start(start, len).map_err(refused)?;
             let file = open_incoming(&mut incoming, receiver, view.index)?;
@@ -354,7 +354,7 @@ fn take_directly(
     let mut read = payload_len.min(part.len());
     file.take(&part[view.content.start..read], view.offset);
     while read < payload_len {
-        let next = &mut part[..(payload_len - read).min(PART_LEN)];
+        let next = &mut part[..(payload_len - read).min(STEP_LEN)];
         input.read_exact(next)?;
         file.take(next, view.offset + (read - view.content.start) as u64);
         read += next.len();

@@ -5,7 +5,7 @@
 
 use super::hold::Whole;
 use super::{Pending, Receiver, work};
-use crate::copy::{self, PART_LEN};
+use crate::copy::{self, STEP_LEN};
 use crate::dirs::lock;
 use crate::pool::Buf;
 use crate::tree::StagedFile;
@@ -116,7 +116,7 @@ impl Incoming {
                 Some(_) if state.pending.is_none() => {}
                 Some(Piece::Data(bytes, view)) => {
                     let mut at = view.offset;
-                    for part in bytes[view.content].chunks(PART_LEN) {
+                    for part in bytes[view.content].chunks(STEP_LEN) {
                         state.take(receiver, part, at);
                         at += part.len() as u64;
                     }

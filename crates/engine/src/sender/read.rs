@@ -4,7 +4,7 @@
 
 use super::{Item, Sender};
 use crate::control::Control;
-use crate::copy::{self, PART_LEN};
+use crate::copy::{self, STEP_LEN};
 use crate::digest::seal_of;
 use crate::link::wire::{Body, OutFrame, Outbox};
 use crate::pool::Pool;
@@ -136,9 +136,9 @@ impl Reader<'_, '_> {
 
     /// Sends a file in pieces. `None` if the job ends.
     fn large(&self, item: Item, scratch: &mut Vec<u8>) -> Option<()> {
-        scratch.resize(scratch.len().max(PART_LEN), 0);
+        scratch.resize(scratch.len().max(STEP_LEN), 0);
         let result = match open(&item, self.sender.follows()) {
-            Ok(source) => self.pieces(&item, source.into(), &mut scratch[..PART_LEN])?,
+            Ok(source) => self.pieces(&item, source.into(), &mut scratch[..STEP_LEN])?,
             Err(fault) => Err(fault),
         };
         let end = Message::FileEnd(FileEnd { index: item.index, result });
@@ -189,7 +189,7 @@ impl Reader<'_, '_> {
                     (Body::Range { source: Arc::clone(&source), offset: at, len }, hashed)
                 } else {
                     let mut bytes = self.pool.take(len, self.control)?;
-                    let mut parts = bytes.chunks_mut(PART_LEN);
+                    let mut parts = bytes.chunks_mut(STEP_LEN);
                     let hashed = parts.try_for_each(|part| hash_part(&*source, &mut hasher, part));
                     (Body::Bytes(bytes), hashed)
                 };
