@@ -1,6 +1,10 @@
-//! The pipes between haul and ssh, and between sshd and haul.
+//! What lies between haul and ssh, and between sshd and haul.
 
-use std::os::fd::AsFd;
+use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_send_buffer_size};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::process::Stdio;
 
 /// How much a pipe is asked to hold, in bytes: the most that an unprivileged
 /// process gets by default on Linux.
@@ -18,4 +22,25 @@ pub fn enlarge_pipe(pipe: impl AsFd) {
     let _ = rustix::pipe::fcntl_setpipe_size(pipe, PIPE_BYTES);
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
     let _ = pipe;
+}
+
+/// How much a socket is asked to hold, in bytes: what a client of OpenSSH lets
+/// its server send ahead. Linux cuts it to `net.core.wmem_max`.
+const SOCKET_BYTES: usize = 2 << 20;
+
+/// What ssh's standard output is read from, and that output.
+///
+/// It is a pair of sockets. Two processes that write and read a pipe at the same
+/// time wait for its lock by turns, page by page: through sockets, which hold
+/// what was written at once in one piece, the same bytes take both of them half
+/// the time. The other way stays a pipe, for content is spliced into it.
+///
+/// # Errors
+/// Those of `socketpair`.
+pub(crate) fn way_in() -> io::Result<(UnixStream, Stdio)> {
+    let (ours, theirs) = UnixStream::pair()?;
+    // A refusal costs speed only. Linux looks at the writer's size alone.
+    let _ = set_socket_send_buffer_size(&theirs, SOCKET_BYTES);
+    let _ = set_socket_recv_buffer_size(&ours, SOCKET_BYTES);
+    Ok((ours, OwnedFd::from(theirs).into()))
 }

@@ -5,7 +5,7 @@ use crate::cipher;
 use crate::connection::{Closer, Connection, Ssh, Writer};
 use crate::diagnosis::{Peer, Remote};
 use crate::error::shown;
-use crate::pipe::enlarge_pipe;
+use crate::pipe::{enlarge_pipe, way_in};
 use crate::process::Process;
 use crate::remote_command::{DEPLOY, remote_command};
 use crate::stderr::{Diagnostics, StderrReader};
@@ -106,21 +106,20 @@ fn start(
         program: shown(shell.program.as_bytes()),
         cause,
     };
+    let (stdout, theirs) = way_in().map_err(start_error)?;
     let mut child = Command::new(&shell.program)
         .args(&arguments)
         .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
+        .stdout(theirs)
         .stderr(Stdio::piped())
         .spawn()
         .map_err(start_error)?;
-    let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+    let (stdin, stderr) = (child.stdin.take(), child.stderr.take());
     let process = Arc::new(Process::new(child));
     let stdin = stdin.expect("standard input was asked to be a pipe");
-    let stdout = stdout.expect("standard output was asked to be a pipe");
     let stderr = stderr.expect("standard error was asked to be a pipe");
 
     enlarge_pipe(&stdin);
-    enlarge_pipe(&stdout);
     let stderr = StderrReader::start(stderr, diagnostics).map_err(|cause| {
         process.end();
         start_error(cause)

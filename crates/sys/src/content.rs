@@ -29,9 +29,7 @@ pub fn pipe_of(output: impl AsFd) -> Option<OwnedFd> {
 /// them. Returns how many; 0 at the end of the file. `None` where the system
 /// can't do that and the caller has to read and write.
 ///
-/// While the pipe is full, this waits, and then lets it drain for a moment: a
-/// reader that takes 32 KiB at a time, as sshd does, would else take turns with
-/// this process for each of them.
+/// While the pipe is full, this waits.
 ///
 /// What is written to the file until the pipe is read may be seen there.
 ///
@@ -82,11 +80,6 @@ mod system {
     use super::{BorrowedFd, Errno, File, io};
     use rustix::event::{PollFd, PollFlags, poll};
     use rustix::pipe::SpliceFlags;
-    use std::thread;
-    use std::time::Duration;
-
-    /// How long a full pipe is left to drain: at 500 MB/s, half of one of 1 MiB.
-    const DRAIN: Duration = Duration::from_millis(1);
 
     pub(super) fn splice_to_pipe(
         file: &File,
@@ -94,19 +87,19 @@ mod system {
         pipe: BorrowedFd<'_>,
         len: usize,
     ) -> io::Result<Option<usize>> {
-        let flags = SpliceFlags::MOVE | SpliceFlags::NONBLOCK;
-        match rustix::pipe::splice(file, Some(&mut offset), pipe, None, len, flags) {
-            Ok(moved) => Ok(Some(moved)),
-            Err(Errno::AGAIN) => {
-                match poll(&mut [PollFd::new(&pipe, PollFlags::OUT)], None) {
-                    Ok(_) | Err(Errno::INTR) => thread::sleep(DRAIN),
+        loop {
+            match rustix::pipe::splice(file, Some(&mut offset), pipe, None, len, SpliceFlags::MOVE)
+            {
+                Ok(moved) => return Ok(Some(moved)),
+                Err(Errno::INTR) => {}
+                // Someone has told this pipe not to wait.
+                Err(Errno::AGAIN) => match poll(&mut [PollFd::new(&pipe, PollFlags::OUT)], None) {
+                    Ok(_) | Err(Errno::INTR) => {}
                     Err(error) => return Err(error.into()),
-                }
-                splice_to_pipe(file, offset, pipe, len)
+                },
+                Err(Errno::INVAL | Errno::NOSYS) => return Ok(None),
+                Err(error) => return Err(error.into()),
             }
-            Err(Errno::INVAL | Errno::NOSYS) => Ok(None),
-            Err(Errno::INTR) => splice_to_pipe(file, offset, pipe, len),
-            Err(error) => Err(error.into()),
         }
     }
 

@@ -18,7 +18,7 @@ use haul_proto::{
 use std::collections::HashMap;
 use std::io::{self, IoSlice, Read, Write};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Frames that may wait for the writer.
 const OUTBOX_FRAMES_MAX: usize = 8;
@@ -43,6 +43,10 @@ const FULL_POLL: Duration = Duration::from_millis(1);
 /// Small writes are gathered up to about this many bytes.
 const GATHER_LEN: usize = 32 << 10;
 
+/// How long outcomes wait for more of them. Nobody waits for an outcome, and each
+/// write on its own wakes three processes on its way: ssh's two, and the peer.
+const OUTCOMES_WAIT: Duration = Duration::from_millis(2);
+
 /// Bytes that are read ahead for small frames; a large payload is read right
 /// into its buffer.
 pub(crate) const READ_AHEAD: usize = 64 << 10;
@@ -50,9 +54,24 @@ pub(crate) const READ_AHEAD: usize = 64 << 10;
 /// A frame on its way out.
 pub(crate) struct OutFrame {
     /// Header and description, or the whole frame.
-    pub(crate) head: Vec<u8>,
+    head: Vec<u8>,
     /// The content that follows.
-    pub(crate) body: Option<Body>,
+    body: Option<Body>,
+    /// Whether it may wait for others.
+    patient: bool,
+}
+
+impl OutFrame {
+    /// A frame that holds a message.
+    pub(crate) fn message(message: &Message) -> Self {
+        let patient = matches!(message, Message::Outcomes(_));
+        Self { head: encode(message), body: None, patient }
+    }
+
+    /// A frame with a content, behind its header and description.
+    pub(crate) fn content(head: Vec<u8>, body: Body) -> Self {
+        Self { head, body: Some(body), patient: false }
+    }
 }
 
 /// Content on its way out.
@@ -96,7 +115,7 @@ impl Outbox {
 
     /// Queues a message.
     pub(crate) fn tell(&self, message: &Message) {
-        self.send(OutFrame { head: encode(message), body: None });
+        self.send(OutFrame::message(message));
     }
 
     /// Lets the writer end once it has sent what is queued.
@@ -112,11 +131,17 @@ pub(crate) fn run_writer(
     greeting: Vec<u8>,
 ) -> io::Result<()> {
     let mut gathered = greeting;
+    // Until when what is gathered may wait; `None` if it must not.
+    let mut patience = None;
     loop {
-        // What is gathered waits only while more is there already.
-        let frame = match frames.try_recv() {
-            Ok(frame) => frame,
-            Err(_) => {
+        let more = match patience {
+            Some(until) => frames.recv_deadline(until).ok(),
+            // Anything else waits only while more is there already.
+            None => frames.try_recv().ok(),
+        };
+        let frame = match more {
+            Some(frame) => frame,
+            None => {
                 output.write_all(&gathered)?;
                 output.flush()?;
                 gathered.clear();
@@ -125,6 +150,11 @@ pub(crate) fn run_writer(
                     Err(_) => return Ok(()),
                 }
             }
+        };
+        patience = match frame.patient {
+            true if gathered.is_empty() => Some(Instant::now() + OUTCOMES_WAIT),
+            true => patience,
+            false => None,
         };
         gathered.extend_from_slice(&frame.head);
         match &frame.body {

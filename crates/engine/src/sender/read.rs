@@ -12,7 +12,7 @@ use crate::tree::{SourceFile, changed, check_size, check_unchanged};
 use haul_model::{BLOCK_LEN, BlockHash, ContentHash, ContentHasher, Fault, FaultKind, Kind, Side};
 use haul_proto::{
     BlockSeal, FileEnd, FileSeal, Message, PACK_FILE_MAX, PACK_TARGET, PackBuilder, PackItem,
-    data_head, encode,
+    data_head,
 };
 use std::sync::Arc;
 
@@ -93,7 +93,7 @@ impl Reader<'_, '_> {
         if !pack.is_empty() {
             let len = pack.content_len();
             bytes.truncate(len);
-            self.outbox.send(OutFrame { head: pack.head(), body: Some(Body::Bytes(bytes)) })?;
+            self.outbox.send(OutFrame::content(pack.head(), Body::Bytes(bytes)))?;
         }
         grown.into_iter().try_for_each(|item| self.large(item, scratch))
     }
@@ -131,7 +131,7 @@ impl Reader<'_, '_> {
             return None;
         }
         let end = Message::FileEnd(FileEnd { index: item.index, result });
-        self.outbox.send(OutFrame { head: encode(&end), body: None })
+        self.outbox.send(OutFrame::message(&end))
     }
 
     /// Sends a file in pieces. `None` if the job ends.
@@ -142,7 +142,7 @@ impl Reader<'_, '_> {
             Err(fault) => Err(fault),
         };
         let end = Message::FileEnd(FileEnd { index: item.index, result });
-        self.outbox.send(OutFrame { head: encode(&end), body: None })
+        self.outbox.send(OutFrame::message(&end))
     }
 
     fn pieces(
@@ -197,7 +197,7 @@ impl Reader<'_, '_> {
                     return Some(Err(fault));
                 }
                 let head = data_head(item.index, at, len);
-                self.outbox.send(OutFrame { head, body: Some(body) })?;
+                self.outbox.send(OutFrame::content(head, body))?;
                 self.sender.moved(item.index, len as u64);
                 self.seal_blocks(item, &hasher, &mut sealed)?;
             }
@@ -218,8 +218,7 @@ impl Reader<'_, '_> {
     fn seal_blocks(&self, item: &Item, hasher: &ContentHasher, sealed: &mut u64) -> Option<()> {
         while let Some(hash) = hasher.block(*sealed) {
             let seal = BlockSeal { index: item.index, block: *sealed, hash };
-            let head = encode(&Message::BlockSeal(seal));
-            self.outbox.send(OutFrame { head, body: None })?;
+            self.outbox.send(OutFrame::message(&Message::BlockSeal(seal)))?;
             *sealed += 1;
         }
         Some(())

@@ -9,7 +9,7 @@ use crate::relocate::remove_empty;
 use crate::tree::{Meta, Tree, TreeDir};
 use crate::words;
 use haul_model::{Differences, Fault, FaultKind, Kind, Name, Outcome, Remove, Side, Skip, Summary};
-use haul_proto::{Message, Removal, encode};
+use haul_proto::{Message, Removal};
 use std::io;
 use std::sync::atomic::Ordering;
 
@@ -76,7 +76,7 @@ fn tell(outbox: &Outbox, told: &mut Vec<Removal>) {
     if !told.is_empty() {
         let removed = Message::Removed(std::mem::take(told));
         // It is gone only when the job has ended.
-        let _ = outbox.send(OutFrame { head: encode(&removed), body: None });
+        let _ = outbox.send(OutFrame::message(&removed));
     }
 }
 
