@@ -75,10 +75,11 @@ pub(crate) fn run(
     })?;
     let lost = Lost::new(&peer);
     let clients = sessions.iter().map(|session| session.client().clone()).collect();
-    let journals = route.journals.and_then(|path| open_journals(&path, monitor));
+    let state = route.journals.as_deref();
+    let journals = state.and_then(|path| open_journals(path, monitor));
     let holds = job.policy.sync || job.policy.verify;
     let host = SftpHost::new(clients, &lost, journals, holds);
-    let result = run_with(job, far, &host, &lost, monitor);
+    let result = run_with(job, far, state, &host, &lost, monitor);
     // Also one that was ended from here has left what it was at.
     if sessions.iter().all(Session::is_open) {
         host.forget_stages();
@@ -99,9 +100,31 @@ fn open_journals(path: &Path, monitor: &dyn Monitor) -> Option<Journals> {
     Journals::open(path).map_err(told).ok()
 }
 
+/// Puts on record what the job's stages are called; tells why it can't be done.
+/// `state` is where the record goes.
+fn begin_stages(
+    destination: &Destination,
+    host: &SftpHost,
+    state: Option<&Path>,
+    monitor: &dyn Monitor,
+) {
+    let (Some(root), Some(state)) = (destination.root.remote(), state) else { return };
+    // A directory that gets the new name is where the next job may go.
+    let renamed = destination.rename.as_ref().map(|name| root.path_of(name.as_bytes()));
+    let roots: Vec<_> = std::iter::once(root.path().to_vec()).chain(renamed).collect();
+    if let Err(error) = host.begin_stages(&roots) {
+        let message = format!(
+            "can't write down there what files on their way are called: {error}: if this upload is killed, they stay at the host until \"haul clean\" removes them there; see that files can be written in it"
+        );
+        let path = state.as_os_str().as_encoded_bytes();
+        monitor.event(Event::Warning { path, message: &message });
+    }
+}
+
 fn run_with(
     job: &CopyJob,
     far: Far,
+    state: Option<&Path>,
     host: &Arc<SftpHost>,
     lost: &Arc<Lost>,
     monitor: &dyn Monitor,
@@ -117,6 +140,9 @@ fn run_with(
     if far == Far::Destination {
         destination.root.ready().map_err(|e| or_lost(JobError::unusable(&job.dest, &e)))?;
         tell_promises(job, host, monitor);
+        if !job.keeps_all() {
+            begin_stages(&destination, host, state, monitor);
+        }
     }
     if job.check.is_some_and(|check| check.remove.is_some()) && !destination.absent {
         refuse_itself(job, &*source, &destination).map_err(or_lost)?;
