@@ -185,6 +185,27 @@ fn what_was_left_in_a_directory_that_the_killed_job_made_goes_with_the_next() {
 }
 
 #[test]
+fn an_end_before_a_server_that_hangs_leaves_nothing_for_good() {
+    let world = World::new();
+    let scene = world.scene(Way::Upload);
+    tree::random_file(scene.path("middle"), 48 << 20, 3).expect("made");
+    scene.mkdir("to");
+    let upload = haul(&scene, &["-q"], &["middle"]);
+    let running = upload.spawn().expect("it starts");
+    assert!(running.until(SOON, || has_begun(&scene)), "it does not begin");
+    let servers = servers_of(&scene);
+    servers.iter().for_each(|&pid| proc::signal(pid, Signal::STOP));
+    running.signal(Signal::TERM);
+    let run = running.wait().expect("it ends");
+    servers.iter().for_each(|&pid| proc::signal(pid, Signal::KILL));
+    run.expect_code(130);
+    assert!(!scene.exists("to/middle"), "it was done before");
+    assert_eq!((strays(&scene.path("to")).len(), records(&scene)), (1, 1));
+    upload.run().expect_ok();
+    assert_eq!(scene.list("to"), ["middle"]);
+}
+
+#[test]
 fn a_lost_connection_leaves_nothing_for_good() {
     let world = World::new();
     let scene = world.scene(Way::Upload);
