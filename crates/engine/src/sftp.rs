@@ -226,7 +226,7 @@ fn refuse_itself(
     };
     let mut seen = BTreeSet::new();
     for path in &job.sources {
-        let (dir, name) = match Source::find(source, path, &open) {
+        let (dir, name) = match Source::find(source, path, true, &open) {
             Ok(Source::Named { dir, name, .. }) => (dir, Some(name)),
             Ok(Source::Whole(dir)) => (dir, None),
             // The scan tells.

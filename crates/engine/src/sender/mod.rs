@@ -44,6 +44,9 @@ pub(crate) struct Sender<'a> {
     heard: Option<crossbeam_channel::Sender<Heard>>,
     /// The destination does not have all of the directories.
     keeps_dirs: AtomicBool,
+    /// In a move: which objects the sources are that are directories, by their
+    /// paths.
+    walked: Mutex<HashMap<Vec<u8>, Option<FileId>>>,
 }
 
 /// Where wanted files go.
@@ -109,6 +112,7 @@ impl<'a> Sender<'a> {
             queue: queue.map_or(Queue::Handles, |queue| Queue::Wire(Mutex::new(Some(queue)))),
             heard,
             keeps_dirs: AtomicBool::new(false),
+            walked: Mutex::default(),
         })
     }
 

@@ -3,7 +3,7 @@
 
 use super::{Item, Sender};
 use crate::Event;
-use crate::dirs::lock;
+use crate::dirs::{DirNode, lock};
 use crate::link::wire::{OutFrame, Outbox};
 use crate::relocate::remove_empty;
 use crate::tree::{Meta, Tree, TreeDir};
@@ -114,6 +114,13 @@ impl Sender<'_> {
         Some(Removal::Source { path, kind, result: result.map_err(Fault::clipped) })
     }
 
+    /// The source at `path` is the directory `node`, and will be listed.
+    pub(super) fn walks(&self, path: &[u8], node: &DirNode) {
+        if self.removes() {
+            lock(&self.walked).insert(path.to_vec(), node.id());
+        }
+    }
+
     /// Removes the directories that `sources` are and those below them, as far as
     /// they are empty, if the destination has all of them. Tells of each source
     /// that stays.
@@ -130,7 +137,8 @@ impl Sender<'_> {
             if self.control.monitor().cancelled() {
                 return;
             }
-            let fault = match remove_empty(tree, source) {
+            let Some(&walked) = lock(&self.walked).get(source) else { continue };
+            let fault = match remove_empty(tree, source, walked) {
                 Ok(true) => continue,
                 Ok(false) => {
                     let message = "something is in it that was not moved; it stays";
