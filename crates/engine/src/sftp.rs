@@ -6,7 +6,7 @@ use crate::dirs::OpenDirs;
 use crate::itself::may_be_one_name;
 use crate::receiver::{Destination, Tasks, run_gets, run_puts, run_worker};
 use crate::roles::Roles;
-use crate::sender::{Scan, Source};
+use crate::sender::{Scan, Source, run_removers};
 use crate::tree::sftp::{Lost, SftpHost, SftpTree};
 use crate::tree::{LocalTree, Tree, TreeDir};
 use crate::{CopyJob, Event, JobError, Monitor, Summary, words};
@@ -23,6 +23,10 @@ use std::time::Duration;
 /// Threads that work on files, links and directories: each waits for answers
 /// most of the time. Small files have threads of their own.
 const WORKERS: usize = 16;
+
+/// Threads that remove the sources of a move at a host: each waits for answers all
+/// of the time.
+const REMOVERS: usize = 16;
 
 /// What may be on its way to a server in one session, in bytes: the 2 MiB that
 /// ssh lets pass, and as much that waits at either end. OpenSSH's server takes in
@@ -152,7 +156,10 @@ fn run_with(
     let (tasks, work) = crossbeam_channel::unbounded();
     let (small, small_files) = crossbeam_channel::unbounded();
     let tasks = Tasks::with_small(tasks, small);
-    let roles = Roles::connect(&control, job, destination, tasks).map_err(or_lost)?;
+    let removes_there = far == Far::Source && job.check.is_some_and(|check| check.remove.is_some());
+    let (heard, to_remove) = crossbeam_channel::unbounded();
+    let heard = removes_there.then_some(heard);
+    let roles = Roles::connect(&control, job, destination, tasks, heard).map_err(or_lost)?;
     let Roles { sender, receiver } = roles;
     let (at_work, all_left) = crossbeam_channel::bounded::<()>(0);
     let result = std::thread::scope(|scope| {
@@ -182,6 +189,13 @@ fn run_with(
                     }
                 });
             }
+            for _ in 0..if removes_there { REMOVERS } else { 0 } {
+                let (to_remove, at_work) = (to_remove.clone(), at_work.clone());
+                scope.spawn(move || {
+                    let _at_work = at_work;
+                    run_removers(sender, &to_remove);
+                });
+            }
             Scan::new(sender, source, job.recursive, &[]).run(&job.sources);
         });
         let result = control.wait();
@@ -197,6 +211,10 @@ fn run_with(
         result
     });
     if result.is_ok() {
+        if removes_there && !sender.is_empty() {
+            // Whoever removes has left before its time.
+            return Err(lost.error().unwrap_or(JobError::Interrupted));
+        }
         sender.remove_dirs(&*source, &job.sources, &mut |removal| sender.tell_removal(removal));
         if let Some(error) = lost.error() {
             return Err(error);
