@@ -6,7 +6,7 @@ use crate::dirs::{DirNode, OpenDirs};
 use crate::receiver::Destination;
 use crate::tree::{LocalTree, Tree, TreeEntry};
 use crate::{CopyJob, JobError, words};
-use haul_model::{Conflict, Fault, FaultKind, MAX_DEPTH, Name, Outcome, Side, Skip};
+use haul_model::{Conflict, Fault, FaultKind, FileId, MAX_DEPTH, Name, Outcome, Side, Skip};
 use haul_sys::{Dir, Stat};
 use std::ffi::OsStr;
 use std::io;
@@ -127,28 +127,30 @@ fn decide(stat: &Stat, there: &Stat, conflict: Conflict) -> Result<Option<Skip>,
 }
 
 /// Removes the directory at `path` of `tree` and those below it, deepest first, as
-/// far as they are empty; `false` if something is in them. A `path` that is no
-/// directory, or has no name, is left.
+/// far as they are empty; `false` if something is in them. One that has no name of
+/// its own, or is gone, is no matter.
 ///
 /// # Errors
-/// Why an empty one can't be removed.
-pub(crate) fn remove_empty(tree: &dyn Tree, path: &[u8]) -> Result<bool, Fault> {
+/// Why an empty one can't be removed; what is no longer the directory `walked` is
+/// left.
+pub(crate) fn remove_empty(
+    tree: &dyn Tree,
+    path: &[u8],
+    walked: Option<FileId>,
+) -> Result<bool, Fault> {
     let fails = |error: io::Error| source("remove the directory", &error);
     let split = words::split(words::without_dot(path));
     let Some(Ok(name)) = split.name.map(Name::new) else { return Ok(true) };
     let root = tree.open(split.parent).map_err(fails)?;
     let root = DirNode::root(root, None, &Arc::<OpenDirs>::default()).map_err(fails)?;
     match DirNode::open(&root, name.clone(), false) {
+        Ok(node) if node.id() != walked => Err(exchanged()),
         Ok(node) => remove_below(&root, node, name),
-        Err(error)
-            if matches!(
-                FaultKind::of(&error),
-                FaultKind::NotDirectory | FaultKind::Link | FaultKind::NotFound
-            ) =>
-        {
-            Ok(true)
-        }
-        Err(error) => Err(fails(error)),
+        Err(error) => match FaultKind::of(&error) {
+            FaultKind::NotFound => Ok(true),
+            FaultKind::NotDirectory | FaultKind::Link => Err(exchanged()),
+            _ => Err(fails(error)),
+        },
     }
 }
 
@@ -228,6 +230,11 @@ fn is_not_empty(error: &io::Error) -> bool {
 /// Whether a directory is busy because a file system is mounted on it.
 fn is_mounted(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::ResourceBusy
+}
+
+fn exchanged() -> Fault {
+    let message = "another has taken its place, and stays";
+    Fault::new(Side::Source, FaultKind::Changed, message)
 }
 
 fn mounted() -> Fault {

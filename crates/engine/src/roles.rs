@@ -4,7 +4,7 @@ use crate::control::Control;
 use crate::link::memory::MemoryLink;
 use crate::link::{ReceiverPort, SenderPort};
 use crate::receiver::{Destination, Receiver, Tasks};
-use crate::sender::Sender;
+use crate::sender::{Heard, Sender};
 use crate::{CopyJob, JobError};
 use std::sync::Arc;
 
@@ -16,7 +16,8 @@ pub(crate) struct Roles<'a> {
 
 impl<'a> Roles<'a> {
     /// Those of `job`, whose Receiver works in `destination` and puts its work
-    /// into `tasks`.
+    /// into `tasks`. What the Sender hears goes to `heard`, if others are to
+    /// remove its sources.
     ///
     /// # Errors
     /// When the destination can't be looked at.
@@ -25,6 +26,7 @@ impl<'a> Roles<'a> {
         job: &CopyJob,
         destination: Destination,
         tasks: Tasks,
+        heard: Option<crossbeam_channel::Sender<Heard>>,
     ) -> Result<Self, JobError> {
         let link = Arc::new(MemoryLink::default());
         let to_sender = Arc::clone(&link) as Arc<dyn SenderPort>;
@@ -32,7 +34,7 @@ impl<'a> Roles<'a> {
         let receiver = Receiver::new(control, to_sender, destination, policy, check, None, tasks)
             .map_err(|error| JobError::unusable(&job.dest, &error))?;
         let to_receiver = Arc::clone(&link) as Arc<dyn ReceiverPort>;
-        let sender = Sender::new(control, None, to_receiver, job.follow, check, None, None);
+        let sender = Sender::new(control, None, to_receiver, job.follow, check, None, heard);
         link.connect(&sender, &receiver);
         Ok(Self { sender, receiver })
     }

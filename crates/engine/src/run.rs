@@ -43,7 +43,7 @@ fn run_local(job: &CopyJob, monitor: &dyn Monitor) -> Result<Summary, JobError> 
     let control = Control::new(monitor);
     let (tasks, work) = crossbeam_channel::bounded(workers() * TASKS_PER_WORKER);
     let Roles { sender, receiver } =
-        Roles::connect(&control, job, destination, Tasks::to_all(tasks))?;
+        Roles::connect(&control, job, destination, Tasks::to_all(tasks), None)?;
     let result = std::thread::scope(|scope| {
         scope.spawn(|| {
             Scan::new(&sender, &LocalTree, job.recursive, &around_dest).run(&job.sources)

@@ -6,7 +6,7 @@ use crate::dirs::OpenDirs;
 use crate::itself::may_be_one_name;
 use crate::receiver::{Destination, Tasks, run_gets, run_puts, run_worker};
 use crate::roles::Roles;
-use crate::sender::{Scan, Source};
+use crate::sender::{Scan, Source, run_removers};
 use crate::tree::sftp::{Lost, SftpHost, SftpTree};
 use crate::tree::{LocalTree, Tree, TreeDir};
 use crate::{CopyJob, Event, JobError, Monitor, Summary, words};
@@ -23,6 +23,10 @@ use std::time::Duration;
 /// Threads that work on files, links and directories: each waits for answers
 /// most of the time. Small files have threads of their own.
 const WORKERS: usize = 16;
+
+/// Threads that remove the sources of a move at a host: each waits for answers all
+/// of the time.
+const REMOVERS: usize = 16;
 
 /// What may be on its way to a server in one session, in bytes: the 2 MiB that
 /// ssh lets pass, and as much that waits at either end. OpenSSH's server takes in
@@ -75,10 +79,11 @@ pub(crate) fn run(
     })?;
     let lost = Lost::new(&peer);
     let clients = sessions.iter().map(|session| session.client().clone()).collect();
-    let journals = route.journals.and_then(|path| open_journals(&path, monitor));
+    let state = route.journals.as_deref();
+    let journals = state.and_then(|path| open_journals(path, monitor));
     let holds = job.policy.sync || job.policy.verify;
     let host = SftpHost::new(clients, &lost, journals, holds);
-    let result = run_with(job, far, &host, &lost, monitor);
+    let result = run_with(job, far, state, &host, &lost, monitor);
     // Also one that was ended from here has left what it was at.
     if sessions.iter().all(Session::is_open) {
         host.forget_stages();
@@ -99,9 +104,31 @@ fn open_journals(path: &Path, monitor: &dyn Monitor) -> Option<Journals> {
     Journals::open(path).map_err(told).ok()
 }
 
+/// Puts on record what the job's stages are called; tells why it can't be done.
+/// `state` is where the record goes.
+fn begin_stages(
+    destination: &Destination,
+    host: &SftpHost,
+    state: Option<&Path>,
+    monitor: &dyn Monitor,
+) {
+    let (Some(root), Some(state)) = (destination.root.remote(), state) else { return };
+    // A directory that gets the new name is where the next job may go.
+    let renamed = destination.rename.as_ref().map(|name| root.path_of(name.as_bytes()));
+    let roots: Vec<_> = std::iter::once(root.path().to_vec()).chain(renamed).collect();
+    if let Err(error) = host.begin_stages(&roots) {
+        let message = format!(
+            "can't write down there what files on their way are called: {error}: if this upload is killed, they stay at the host until \"haul clean\" removes them there; see that files can be written in it"
+        );
+        let path = state.as_os_str().as_encoded_bytes();
+        monitor.event(Event::Warning { path, message: &message });
+    }
+}
+
 fn run_with(
     job: &CopyJob,
     far: Far,
+    state: Option<&Path>,
     host: &Arc<SftpHost>,
     lost: &Arc<Lost>,
     monitor: &dyn Monitor,
@@ -117,6 +144,9 @@ fn run_with(
     if far == Far::Destination {
         destination.root.ready().map_err(|e| or_lost(JobError::unusable(&job.dest, &e)))?;
         tell_promises(job, host, monitor);
+        if !job.keeps_all() {
+            begin_stages(&destination, host, state, monitor);
+        }
     }
     if job.check.is_some_and(|check| check.remove.is_some()) && !destination.absent {
         refuse_itself(job, &*source, &destination).map_err(or_lost)?;
@@ -126,7 +156,10 @@ fn run_with(
     let (tasks, work) = crossbeam_channel::unbounded();
     let (small, small_files) = crossbeam_channel::unbounded();
     let tasks = Tasks::with_small(tasks, small);
-    let roles = Roles::connect(&control, job, destination, tasks).map_err(or_lost)?;
+    let removes_there = far == Far::Source && job.check.is_some_and(|check| check.remove.is_some());
+    let (heard, to_remove) = crossbeam_channel::unbounded();
+    let heard = removes_there.then_some(heard);
+    let roles = Roles::connect(&control, job, destination, tasks, heard).map_err(or_lost)?;
     let Roles { sender, receiver } = roles;
     let (at_work, all_left) = crossbeam_channel::bounded::<()>(0);
     let result = std::thread::scope(|scope| {
@@ -156,6 +189,13 @@ fn run_with(
                     }
                 });
             }
+            for _ in 0..if removes_there { REMOVERS } else { 0 } {
+                let (to_remove, at_work) = (to_remove.clone(), at_work.clone());
+                scope.spawn(move || {
+                    let _at_work = at_work;
+                    run_removers(sender, &to_remove);
+                });
+            }
             Scan::new(sender, source, job.recursive, &[]).run(&job.sources);
         });
         let result = control.wait();
@@ -171,6 +211,10 @@ fn run_with(
         result
     });
     if result.is_ok() {
+        if removes_there && !sender.is_empty() {
+            // Whoever removes has left before its time.
+            return Err(lost.error().unwrap_or(JobError::Interrupted));
+        }
         sender.remove_dirs(&*source, &job.sources, &mut |removal| sender.tell_removal(removal));
         if let Some(error) = lost.error() {
             return Err(error);
@@ -200,7 +244,7 @@ fn refuse_itself(
     };
     let mut seen = BTreeSet::new();
     for path in &job.sources {
-        let (dir, name) = match Source::find(source, path, &open) {
+        let (dir, name) = match Source::find(source, path, true, &open) {
             Ok(Source::Named { dir, name, .. }) => (dir, Some(name)),
             Ok(Source::Whole(dir)) => (dir, None),
             // The scan tells.

@@ -333,6 +333,10 @@ struct MoveWords {
     #[arg(short, long, group = "conflict", help_heading = "What to replace")]
     update: bool,
 
+    /// Read each file that has to be copied back from its medium before it gets its name
+    #[arg(short = 'V', long, help_heading = "Safety")]
+    verify: bool,
+
     #[command(flatten)]
     detail: DetailWords,
 
@@ -535,7 +539,7 @@ impl MoveWords {
             dest,
             recursive: true,
             follow: false,
-            policy: Policy { conflict, sync: true, ..Policy::default() },
+            policy: Policy { conflict, sync: true, verify: self.verify, ..Policy::default() },
             detail: detail(quiet, verbose, json),
             reach: self.remote.reach(),
         })

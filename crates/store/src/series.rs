@@ -11,8 +11,9 @@
 //! .haul-SERIES10COUNT6              what the job's stages are called
 //! ```
 //!
-//! A record holds the hash of the directory that the job went to, and behind it a
-//! byte for each later job that has looked through that directory.
+//! A record consists of lines of one length: the hash of a directory, and what is
+//! said of it. `+` is one to which the job went, and which a later job may not
+//! list by itself; `.` a later job that has looked through it.
 
 use crate::partial::{LOCK_WAIT_MAX, lock_journal};
 use crate::private::{Form, SERIES_START_LEN, parse, private_name, series_start};
@@ -30,8 +31,17 @@ use std::time::{Duration, SystemTime};
 /// What the names of records end with.
 const END: &str = ".stages";
 
-/// Length of what a record says of a directory, in bytes.
-const ROOT_LEN: usize = 33;
+/// Length of a line of a record, in bytes.
+const LINE_LEN: usize = 34;
+
+/// What is read of a record at most, in bytes: more than jobs write into one.
+const RECORD_LEN_MAX: usize = 32 * LINE_LEN;
+
+/// Ends the line of a directory to which the job went.
+const WENT: u8 = b'+';
+
+/// Ends the line of a directory that a later job has looked through.
+const LOOKED: u8 = b'.';
 
 /// Names that a series has.
 const NAMES_MAX: u64 = 1 << 24;
@@ -46,10 +56,10 @@ const RECORDS_MAX: usize = 256;
 /// Jobs that look through the directory to which a dead one went, though they
 /// would not need to: more than one, since a server may still be at work when the
 /// first does.
-const LOOKS_MAX: u64 = 3;
+const LOOKS_MAX: usize = 3;
 
 /// The names of one job's small stages on a host. Dropped, its record stays,
-/// unless [`Self::finish`] was called.
+/// unless [`Self::finish`] was called or it has given no name.
 #[derive(Debug)]
 pub struct StageSeries {
     dir: Arc<Dir>,
@@ -63,18 +73,20 @@ pub struct StageSeries {
 
 impl StageSeries {
     /// Begins a series at `host`, a text that tells it from other hosts, of a job
-    /// that goes to the directory `root`, one that tells it from all others.
+    /// that goes to the directories `roots`, texts that tell them from all others:
+    /// those that a later job may be about only a few names in.
     ///
     /// # Errors
     /// Those of making and writing the record.
-    pub fn begin(journals: &Journals, host: &[u8], root: &[u8]) -> io::Result<Self> {
+    pub fn begin(journals: &Journals, host: &[u8], roots: &[Vec<u8>]) -> io::Result<Self> {
         let start = series_start();
         let record = format!("{}{start}{END}", start_of(host));
         let file = lock_journal(journals.dir(), &record, LOCK_WAIT_MAX)?;
         let dir = Arc::clone(journals.dir());
         // Until something is in it, nobody takes it for one whose job has ended.
-        let written = file.write_all_at(start_of(root).as_bytes(), 0);
-        let (next, is_finished) = (AtomicU64::new(0), AtomicBool::new(written.is_err()));
+        let lines: String = roots.iter().map(|root| line(&start_of(root), WENT)).collect();
+        let written = file.write_all_at(lines.as_bytes(), 0);
+        let (next, is_finished) = (AtomicU64::new(0), AtomicBool::new(false));
         let series = Self { dir, record, start, next, is_finished, _file: file };
         written.map(|()| series)
     }
@@ -93,7 +105,7 @@ impl StageSeries {
 
 impl Drop for StageSeries {
     fn drop(&mut self) {
-        if self.is_finished.load(Ordering::Relaxed) {
+        if self.is_finished.load(Ordering::Relaxed) || self.next.load(Ordering::Relaxed) == 0 {
             let _ = self.dir.remove_private(&self.record);
         }
     }
@@ -134,12 +146,7 @@ impl DeadSeries {
             }
             if name.starts_with(&of_host) {
                 dead.starts.insert(start.to_owned());
-                let mut root = [0; ROOT_LEN];
-                let root = file.read_exact_at(&mut root, 0).ok().map(|()| root.to_vec());
-                let root = root.and_then(|root| String::from_utf8(root).ok());
-                if let Some(root) = root
-                    && meta.len() < ROOT_LEN as u64 + LOOKS_MAX
-                {
+                for root in due_in(&file, meta.len()) {
                     dead.roots.entry(root).or_default().push(name.to_owned());
                 }
             }
@@ -169,13 +176,12 @@ impl DeadSeries {
 
     /// Puts on record that the directory `root` was looked through.
     pub fn looked_through(&self, root: &[u8]) {
-        let (Some(dir), Some(records)) = (&self.dir, self.roots.get(&start_of(root))) else {
-            return;
-        };
+        let root = start_of(root);
+        let (Some(dir), Some(records)) = (&self.dir, self.roots.get(&root)) else { return };
         for record in records {
             // Where it can't be done, the next job looks again.
             if let Ok((file, stat)) = dir.open_found(record) {
-                let _ = file.write_all_at(b".", stat.size);
+                let _ = file.write_all_at(line(&root, LOOKED).as_bytes(), stat.size);
             }
         }
     }
@@ -188,6 +194,27 @@ impl DeadSeries {
                 form == Form::Random && self.starts.contains(&stem[..SERIES_START_LEN])
             })
     }
+}
+
+/// The line of a record that says `what` of the directory with the hash `root`.
+fn line(root: &str, what: u8) -> String {
+    format!("{root}{}", char::from(what))
+}
+
+/// The directories that are to be looked through by what the record in `file`
+/// says, which is `len` bytes long. One that can't be read says nothing.
+fn due_in(file: &File, len: u64) -> Vec<String> {
+    let mut lines = vec![0; RECORD_LEN_MAX.min(usize::try_from(len).unwrap_or(RECORD_LEN_MAX))];
+    if file.read_exact_at(&mut lines, 0).is_err() {
+        return Vec::new();
+    }
+    let said = |what| {
+        let lines = lines.chunks_exact(LINE_LEN).filter_map(<[u8]>::split_last);
+        lines.filter(move |(end, _)| **end == what).map(|(_, root)| root)
+    };
+    let is_due = |root: &&[u8]| said(LOOKED).filter(|looked| looked == root).count() < LOOKS_MAX;
+    let due = said(WENT).filter(is_due).filter_map(|root| std::str::from_utf8(root).ok());
+    due.map(str::to_owned).collect()
 }
 
 /// What the names of the series begin with whose record is called `record`.
@@ -214,6 +241,11 @@ mod tests {
         Name::new(text.as_bytes()).unwrap()
     }
 
+    /// A job that is killed when it has a stage, and the stage's name.
+    fn die(journals: &Journals, host: &[u8], roots: &[Vec<u8>]) -> Name {
+        name(&StageSeries::begin(journals, host, roots).unwrap().name())
+    }
+
     /// What is in the directory besides its id.
     fn records(temp: &tempfile::TempDir) -> usize {
         std::fs::read_dir(temp.path()).unwrap().count() - 1
@@ -222,12 +254,12 @@ mod tests {
     #[test]
     fn a_series_is_dead_when_its_job_is_and_not_before() {
         let (_temp, journals) = place();
-        let series = StageSeries::begin(&journals, b"host", b"root").unwrap();
+        let series = StageSeries::begin(&journals, b"host", &[b"root".to_vec()]).unwrap();
         let (first, second) = (name(&series.name()), name(&series.name()));
         assert!(first != second && is_private(&first) && is_private(&second));
         assert!(DeadSeries::find(&journals, b"host").is_empty());
         drop(series);
-        let living = StageSeries::begin(&journals, b"host", b"root").unwrap();
+        let living = StageSeries::begin(&journals, b"host", &[b"root".to_vec()]).unwrap();
         for _ in 0..2 {
             let dead = DeadSeries::find(&journals, b"host");
             assert!(dead.has(&first) && dead.has(&second));
@@ -240,17 +272,20 @@ mod tests {
     #[test]
     fn one_that_is_finished_leaves_nothing() {
         let (temp, journals) = place();
-        let series = StageSeries::begin(&journals, b"host", b"root").unwrap();
+        let series = StageSeries::begin(&journals, b"host", &[b"root".to_vec()]).unwrap();
         assert_eq!(records(&temp), 1);
+        series.name();
         series.finish();
         drop(series);
         assert_eq!(records(&temp), 0);
+        drop(StageSeries::begin(&journals, b"host", &[b"root".to_vec()]).unwrap());
+        assert_eq!(records(&temp), 0, "it has named nothing");
     }
 
     #[test]
     fn that_of_another_host_is_not_taken_for_this_ones() {
         let (temp, journals) = place();
-        drop(StageSeries::begin(&journals, b"one", b"root").unwrap());
+        die(&journals, b"one", &[b"root".to_vec()]);
         assert!(DeadSeries::find(&journals, b"other").is_empty());
         assert!(!DeadSeries::find(&journals, b"one").is_empty());
         assert_eq!(records(&temp), 1);
@@ -259,7 +294,7 @@ mod tests {
     #[test]
     fn where_a_dead_job_went_is_looked_through_a_few_times() {
         let (_temp, journals) = place();
-        let series = StageSeries::begin(&journals, b"host", b"host:/a").unwrap();
+        let series = StageSeries::begin(&journals, b"host", &[b"host:/a".to_vec()]).unwrap();
         let stage = name(&series.name());
         assert!(!DeadSeries::find(&journals, b"host").is_due(b"host:/a"), "it lives");
         drop(series);
@@ -276,6 +311,38 @@ mod tests {
     }
 
     #[test]
+    fn each_directory_of_a_dead_job_is_looked_through_by_itself() {
+        let (_temp, journals) = place();
+        let roots = [b"host:/a".to_vec(), b"host:/a/new".to_vec()];
+        die(&journals, b"host", &roots);
+        for _ in 0..LOOKS_MAX {
+            let dead = DeadSeries::find(&journals, b"host");
+            assert!(dead.is_due(b"host:/a") && dead.is_due(b"host:/a/new"));
+            dead.looked_through(b"host:/a");
+        }
+        for _ in 0..LOOKS_MAX {
+            let dead = DeadSeries::find(&journals, b"host");
+            assert!(!dead.is_due(b"host:/a") && dead.is_due(b"host:/a/new"));
+            dead.looked_through(b"host:/a/new");
+        }
+        assert!(!DeadSeries::find(&journals, b"host").is_due(b"host:/a/new"));
+    }
+
+    #[test]
+    fn a_record_that_was_damaged_causes_no_look() {
+        let (temp, journals) = place();
+        let series = StageSeries::begin(&journals, b"host", &[b"root".to_vec()]).unwrap();
+        let (record, stage) = (temp.path().join(&series.record), name(&series.name()));
+        drop(series);
+        let whole = std::fs::read(&record).unwrap();
+        for bytes in [&whole[1..], &[0xff; 2 * LINE_LEN][..], &[b'.'; 3 * RECORD_LEN_MAX][..]] {
+            std::fs::write(&record, bytes).unwrap();
+            let dead = DeadSeries::find(&journals, b"host");
+            assert!(!dead.is_due(b"root") && dead.has(&stage));
+        }
+    }
+
+    #[test]
     fn a_record_that_says_nothing_is_no_dead_one() {
         let (temp, journals) = place();
         let record = format!("{}{}{END}", start_of(b"host"), series_start());
@@ -289,7 +356,7 @@ mod tests {
     fn records_are_forgotten_when_they_are_old_and_when_they_are_too_many() {
         let (temp, journals) = place();
         let begin = || {
-            let series = StageSeries::begin(&journals, b"host", b"root").unwrap();
+            let series = StageSeries::begin(&journals, b"host", &[b"root".to_vec()]).unwrap();
             (temp.path().join(&series.record), name(&series.name()))
         };
         let age = |record, by| {

@@ -7,7 +7,7 @@ mod scan;
 mod source;
 
 pub(crate) use read::run_reader;
-pub(crate) use remove::{Heard, run_remover};
+pub(crate) use remove::{Heard, run_remover, run_removers};
 pub(crate) use scan::Scan;
 pub(crate) use source::Source;
 
@@ -40,10 +40,14 @@ pub(crate) struct Sender<'a> {
     in_flight: Mutex<InFlight>,
     room: Condvar,
     queue: Queue,
-    /// Where what was heard goes in a move whose user is at the other end.
+    /// Where what was heard goes in a move whose sources others remove: its user
+    /// is at the other end, or its sources are.
     heard: Option<crossbeam_channel::Sender<Heard>>,
     /// The destination does not have all of the directories.
     keeps_dirs: AtomicBool,
+    /// In a move: which objects the sources are that are directories, by their
+    /// paths.
+    walked: Mutex<HashMap<Vec<u8>, Option<FileId>>>,
 }
 
 /// Where wanted files go.
@@ -109,6 +113,7 @@ impl<'a> Sender<'a> {
             queue: queue.map_or(Queue::Handles, |queue| Queue::Wire(Mutex::new(Some(queue)))),
             heard,
             keeps_dirs: AtomicBool::new(false),
+            walked: Mutex::default(),
         })
     }
 
@@ -119,8 +124,22 @@ impl<'a> Sender<'a> {
 
     /// Waits until an item of `cost` can be listed; `false` if the job ends.
     fn wait_for_room(&self, cost: u64) -> bool {
+        self.wait_while(|in_flight| in_flight.cost + cost > LIST_WINDOW)
+    }
+
+    /// Waits until all that was listed was dealt with, or the job ends.
+    fn wait_until_empty(&self) {
+        self.wait_while(|in_flight| in_flight.cost > 0);
+    }
+
+    /// Whether all that was listed was dealt with.
+    pub(crate) fn is_empty(&self) -> bool {
+        lock(&self.in_flight).cost == 0
+    }
+
+    fn wait_while(&self, shall_wait: impl Fn(&InFlight) -> bool) -> bool {
         let mut in_flight = lock(&self.in_flight);
-        while in_flight.cost + cost > LIST_WINDOW {
+        while shall_wait(&in_flight) {
             if self.control.stopped() {
                 return false;
             }
@@ -305,11 +324,14 @@ impl SenderPort for Sender<'_> {
                 return self.refuse("it says that it is done before everything has its outcome");
             }
         }
-        match &self.heard {
-            Some(heard) => {
+        match (&self.heard, &self.queue) {
+            // The reader of a wire never waits.
+            (Some(heard), Queue::Wire(_)) => {
                 let _ = heard.send(Heard::Done(summary));
             }
-            None => self.control.finish(Ok(summary)),
+            // The Receiver ends the job when it has told this.
+            (Some(_), Queue::Handles) => self.wait_until_empty(),
+            (None, _) => self.control.finish(Ok(summary)),
         }
     }
 }

@@ -3,11 +3,13 @@
 
 use super::{Item, Sender};
 use crate::Event;
-use crate::dirs::lock;
+use crate::control::CANCEL_POLL;
+use crate::dirs::{DirNode, lock};
 use crate::link::wire::{OutFrame, Outbox};
 use crate::relocate::remove_empty;
 use crate::tree::{Meta, Tree, TreeDir};
 use crate::words;
+use crossbeam_channel::RecvTimeoutError;
 use haul_model::{Differences, Fault, FaultKind, Kind, Name, Outcome, Remove, Side, Skip, Summary};
 use haul_proto::{Message, Removal};
 use std::io;
@@ -17,8 +19,8 @@ use std::sync::atomic::Ordering;
 /// told, it stays below its bound.
 const REMOVALS_PER_FRAME_MAX: usize = 32;
 
-/// What a Sender has heard whose user is at the other end. Its reader never waits,
-/// and telling what was removed may have to.
+/// What a Sender has heard that leaves it to others to remove its sources. Whoever
+/// tells it never waits, and removing, or telling what was removed, may have to.
 pub(crate) enum Heard {
     /// What became of an entry, which is in the window until it was dealt with.
     Outcome(Item, Outcome),
@@ -72,6 +74,27 @@ pub(crate) fn run_remover(
     }
 }
 
+/// The same where the user is on this side and the sources are far away: each
+/// removal waits for the host, so several threads do this at the same time.
+pub(crate) fn run_removers(sender: &Sender<'_>, heard: &crossbeam_channel::Receiver<Heard>) {
+    loop {
+        let next = match heard.recv_timeout(CANCEL_POLL) {
+            Ok(next) => next,
+            Err(RecvTimeoutError::Timeout) if !sender.control.stopped() => continue,
+            Err(_) => return,
+        };
+        if sender.control.stopped() {
+            return;
+        }
+        if let Heard::Outcome(item, outcome) = next {
+            if let Some(removal) = sender.remove_source(&item, &outcome) {
+                sender.tell_removal(removal);
+            }
+            sender.make_room(item.cost);
+        }
+    }
+}
+
 fn tell(outbox: &Outbox, told: &mut Vec<Removal>) {
     if !told.is_empty() {
         let removed = Message::Removed(std::mem::take(told));
@@ -114,6 +137,13 @@ impl Sender<'_> {
         Some(Removal::Source { path, kind, result: result.map_err(Fault::clipped) })
     }
 
+    /// The source at `path` is the directory `node`, and will be listed.
+    pub(super) fn walks(&self, path: &[u8], node: &DirNode) {
+        if self.removes() {
+            lock(&self.walked).insert(path.to_vec(), node.id());
+        }
+    }
+
     /// Removes the directories that `sources` are and those below them, as far as
     /// they are empty, if the destination has all of them. Tells of each source
     /// that stays.
@@ -130,7 +160,8 @@ impl Sender<'_> {
             if self.control.monitor().cancelled() {
                 return;
             }
-            let fault = match remove_empty(tree, source) {
+            let Some(&walked) = lock(&self.walked).get(source) else { continue };
+            let fault = match remove_empty(tree, source, walked) {
                 Ok(true) => continue,
                 Ok(false) => {
                     let message = "something is in it that was not moved; it stays";

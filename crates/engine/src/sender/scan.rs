@@ -70,7 +70,7 @@ impl<'s, 'a> Scan<'s, 'a> {
     pub(crate) fn run(mut self, sources: &[Vec<u8>]) {
         let open = Arc::new(OpenDirs::default());
         for path in sources {
-            let walked = match Source::find(self.tree, path, &open) {
+            let walked = match Source::find(self.tree, path, self.sender.removes(), &open) {
                 Ok(source) => self.source(source, path),
                 Err(fault) => self.fault(0, None, None, Some(path.clone()), fault),
             };
@@ -129,6 +129,7 @@ impl<'s, 'a> Scan<'s, 'a> {
         if node.id().is_some_and(|id| self.around_dest.contains(&id)) {
             return self.fault(parent, Some(node), None, Some(path.to_vec()), into_itself());
         }
+        self.sender.walks(path, &node);
         let mut levels = vec![self.enter(parent, node, name)?];
         while let Some(level) = levels.last_mut() {
             let Some(name) = level.subdirs.next() else {

@@ -24,19 +24,31 @@ pub(crate) enum Source {
 }
 
 impl Source {
-    /// Finds the source at `path` of `tree`.
+    /// Finds the source at `path` of `tree`. For a job that `removes` what it finds,
+    /// `dir/` and `dir/.` are the directory `dir` and nothing that it leads to: a
+    /// link may have taken its place since it was copied.
     ///
     /// # Errors
     /// What is wrong with the path.
-    pub(crate) fn find(tree: &dyn Tree, path: &[u8], open: &Arc<OpenDirs>) -> Result<Self, Fault> {
-        let split = words::split(path);
+    pub(crate) fn find(
+        tree: &dyn Tree,
+        path: &[u8],
+        removes: bool,
+        open: &Arc<OpenDirs>,
+    ) -> Result<Self, Fault> {
+        let named = if removes { words::without_dot(path) } else { path };
+        let split = words::split(named);
         let Some(name) = split.name else {
             return Ok(Self::Whole(root(tree.open(split.whole), open)?));
         };
         let name = Name::new(name)
             .map_err(|error| Fault::new(Side::Source, FaultKind::TooLong, error.to_string()))?;
         let dir = root(tree.open_around(split.parent, &name), open)?;
-        Ok(Self::Named { dir, name, follow: split.slash })
+        if named.len() < path.len() {
+            let whole = dir.handle().and_then(|dir| dir.open_dir(&name, false));
+            return Ok(Self::Whole(root(whole, open)?));
+        }
+        Ok(Self::Named { dir, name, follow: split.slash && !removes })
     }
 }
 

@@ -5,7 +5,7 @@ use crate::link::{Link, links};
 use crate::watch::Watch;
 use haul_engine::{JobError, Summary};
 use haul_model::{Check, Conflict, Policy, Remove};
-use haul_testkit::{nasty, snapshot, tree};
+use haul_testkit::{Compare, assert_same_with, nasty, snapshot, tree};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use std::collections::BTreeMap;
 use std::fs;
@@ -95,6 +95,30 @@ fn a_move_removes_what_arrived_and_leaves_what_is_not_copied() {
     }
     let left = left_before.expect("there are links");
     assert!(left.len() < 8, "{left:?}");
+}
+
+#[test]
+fn a_link_in_the_place_of_a_directory_that_was_copied_is_not_followed_to_remove() {
+    for link in links() {
+        for sources in [&["dir/."], &["dir/"]] {
+            let mut bench = Bench::new(sources, |source| {
+                fs::create_dir_all(source.join("dir/hollow")).expect("made");
+                write(source.join("dir/file"), "content", 1_500_000_000);
+                write(source.join("dir/nil"), "", 1_500_000_000);
+            });
+            bench.job.policy.sync = true;
+            bench.run(link);
+            // It leads to what the destination has the same of.
+            fs::rename(bench.source().join("dir"), bench.source().join("kept")).expect("renamed");
+            symlink("kept", bench.source().join("dir")).expect("linked");
+            let before = snapshot(bench.source()).expect("read");
+            bench.job.check = Some(Check { content: true, remove: Some(Remove::SameContent) });
+            bench.run(link);
+            // Through SFTP a private file is made beside it for a moment.
+            let rules = Compare::everything().ignoring_root();
+            assert_same_with(&before, &snapshot(bench.source()).expect("read"), rules);
+        }
+    }
 }
 
 #[test]

@@ -206,6 +206,26 @@ fn a_directory_that_is_exchanged_for_a_link_leads_nowhere() {
 }
 
 #[test]
+fn a_directory_in_the_place_of_the_one_that_was_listed_stays_and_that_is_told() {
+    let (attacked, left) = moved_from(Remove::SameContent, |peer, tree| {
+        hear_hashes(peer, [FULL, BELOW]);
+        fs::rename(tree, tree.with_extension("away")).expect("renamed");
+        fs::create_dir_all(tree.join("dir")).expect("made");
+        tell_all(peer, same);
+    });
+    assert!(attacked.result.is_ok(), "{:?}", attacked.result);
+    assert_eq!(left, ["tree", "tree/dir"]);
+    let told = removals(&attacked);
+    match told.last().expect("there are some") {
+        Removal::Source { path, kind: Kind::Dir, result: Err(fault) } => {
+            assert!(path.ends_with(b"/tree"));
+            assert_eq!((fault.kind, fault.side), (FaultKind::Changed, Side::Source));
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
 fn nothing_goes_before_its_outcome_is_told() {
     let (attacked, left) = moved_from(Remove::SameContent, |peer, _| {
         hear_hashes(peer, [FULL, BELOW]);

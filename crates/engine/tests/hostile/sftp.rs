@@ -3,14 +3,15 @@
 
 use crate::place::Place;
 use crate::watch::Watch;
-use haul_engine::{CopyJob, JobError, Placement, SftpRoute, Summary};
-use haul_model::Policy;
+use haul_engine::{CopyJob, Event, JobError, Monitor, Placement, Progress, SftpRoute, Summary};
+use haul_model::{Check, Policy, Remove};
 use haul_net::Connection;
 use haul_testkit::snapshot::FileFacts;
 use haul_testkit::{Compare, Fault, OddSftp, Oddities, assert_same_with, snapshot, tree};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -44,19 +45,29 @@ struct Ran {
     result: Result<Summary, JobError>,
     /// Requests that the server has seen.
     requests: usize,
+    /// Their types.
+    asked: Vec<u8>,
     watch: Watch,
 }
 
-/// Copies the tree `tree` through the server.
-fn run(place: &Place, way: Way, odd: &Oddities, policy: Policy) -> Ran {
+/// A copy of the tree `tree`.
+fn job(place: &Place, policy: Policy) -> CopyJob {
     let bytes = |path: PathBuf| path.into_os_string().into_encoded_bytes();
-    let job = CopyJob {
+    CopyJob {
         sources: vec![bytes(place.source("tree"))],
         dest: bytes(place.dest("")),
         recursive: true,
         policy,
         ..CopyJob::default()
-    };
+    }
+}
+
+/// Copies the tree `tree` through the server.
+fn run(place: &Place, way: Way, odd: &Oddities, policy: Policy) -> Ran {
+    run_job(place, way, odd, job(place, policy))
+}
+
+fn run_job(place: &Place, way: Way, odd: &Oddities, job: CopyJob) -> Ran {
     let dir = place.source("");
     let (server, from, to) = OddSftp::serve(&dir, odd.clone()).expect("served");
     let connections = vec![Connection::from_parts(from, to)];
@@ -78,7 +89,7 @@ fn run(place: &Place, way: Way, odd: &Oddities, policy: Policy) -> Ran {
         Ok(ended) => ended,
         Err(error) => panic!("{way:?} {odd:?}: no end, {error}"),
     };
-    Ran { result, requests: server.requests(), watch }
+    Ran { result, requests: server.requests(), asked: server.asked(), watch }
 }
 
 /// A place with the tree to be copied, and room for journals.
@@ -248,6 +259,78 @@ fn servers_that_refuse_cost_what_they_refuse() {
 fn what_a_server_only_pretends_to_have_written_is_found_by_verifying() {
     let policy = Policy { verify: true, ..Policy::default() };
     misbehave(&[Way::Up], &[Fault::Pretend, Fault::Garble], policy);
+}
+
+/// A removal asks what is there, for a link where it points, and then removes it.
+/// While the answers of one are awaited, others are asked for.
+#[test]
+fn sources_without_content_are_removed_many_at_a_time() {
+    const REMOVE: u8 = 13;
+    let place = place();
+    fs::create_dir_all(place.source("tree")).expect("there");
+    for number in 0..100 {
+        fs::write(place.source(&format!("tree/nil-{number}")), "").expect("written");
+        symlink(".", place.source(&format!("tree/link-{number}"))).expect("linked");
+    }
+    // It answers what has come in a moment, all at once.
+    let gathering = Oddities { reversed: true, ..Oddities::default() };
+    let mut job = job(&place, Policy { sync: true, ..Policy::default() });
+    run_job(&place, Way::Down, &gathering, job.clone()).result.expect("it is copied");
+    job.check = Some(Check { content: true, remove: Some(Remove::SameContent) });
+    let ran = run_job(&place, Way::Down, &gathering, job);
+    ran.result.expect("it is moved");
+    assert!(!place.source("tree").exists());
+    let runs = ran.asked.split(|kind| *kind != REMOVE);
+    let removed: Vec<usize> = runs.map(<[u8]>::len).filter(|len| *len > 0).collect();
+    let total: usize = removed.iter().sum();
+    assert!(total >= 200 && removed.len() <= total / 4, "one after another: {removed:?}");
+}
+
+/// A user who interrupts when some of the sources are removed.
+#[derive(Default)]
+struct Impatient {
+    progress: Progress,
+    removed: AtomicUsize,
+}
+
+/// How many they are.
+const SOME: usize = 50;
+
+impl Monitor for Impatient {
+    fn progress(&self) -> &Progress {
+        &self.progress
+    }
+
+    fn event(&self, event: Event<'_>) {
+        if let Event::Removed { .. } = event {
+            self.removed.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn cancelled(&self) -> bool {
+        self.removed.load(Ordering::Relaxed) >= SOME
+    }
+}
+
+#[test]
+fn a_move_that_is_interrupted_while_it_removes_says_so() {
+    let place = place();
+    fs::remove_dir_all(place.source("tree")).expect("removed");
+    fs::create_dir(place.source("tree")).expect("made");
+    // Nothing is to be hashed: all is compared long before all is removed.
+    let names = (0..6 * SOME).map(|number| place.source(&format!("tree/nil-{number}")));
+    let names: Vec<PathBuf> = names.collect();
+    names.iter().for_each(|name| fs::write(name, "").expect("written"));
+    let gathering = Oddities { reversed: true, ..Oddities::default() };
+    let mut job = job(&place, Policy { sync: true, ..Policy::default() });
+    run_job(&place, Way::Down, &gathering, job.clone()).result.expect("it is copied");
+    job.check = Some(Check { content: true, remove: Some(Remove::SameContent) });
+    let (_server, from, to) = OddSftp::serve(&place.source(""), gathering).expect("served");
+    let connections = vec![Connection::from_parts(from, to)];
+    let route = SftpRoute { connections, journals: None, silence_max: None };
+    let result = haul_engine::run(&job, Placement::SftpDownload(route), &Impatient::default());
+    assert!(matches!(result, Err(JobError::Interrupted)), "{result:?}");
+    assert!(names.iter().any(|name| name.exists()), "all was removed");
 }
 
 #[test]

@@ -15,7 +15,7 @@ use crate::progress::Screen;
 use crate::quantity;
 use crate::report::{Form, Report};
 use haul_engine::{JobError, Near, Outcome, RequestError, Requests};
-use haul_model::{Check, Conflict, Fault, FaultKind, Kind, Remove, Side};
+use haul_model::{Check, Conflict, Entry, Fault, FaultKind, Kind, Remove, Side};
 use std::time::{Duration, Instant};
 
 /// Moves, and says what came of it.
@@ -45,7 +45,7 @@ pub(super) fn run(copy: &Copy) -> ExitCode {
         hosts: &hosts,
         figures: &mut figures,
         copy_failed: 0,
-        is_far_dir: false,
+        dirs: Vec::new(),
     };
     let (report, error) = job.run(report);
     conclude(report, copy, &figures, started, error)
@@ -137,6 +137,12 @@ fn without_slash(path: &[u8]) -> &[u8] {
     &path[..len]
 }
 
+/// Whether `now` is still the directory `before`. Hosts without haul have no
+/// numbers of directories.
+fn is_same_dir(before: &Entry, now: &Entry) -> bool {
+    now.kind == Kind::Dir && (now.id, now.inode) == (before.id, before.inode)
+}
+
 /// A move under way.
 struct Move<'m> {
     copy: &'m Copy,
@@ -145,8 +151,8 @@ struct Move<'m> {
     figures: &'m mut Figures,
     /// Entries that could not be copied, and were told.
     copy_failed: u64,
-    /// The last source that was found on a host is a directory.
-    is_far_dir: bool,
+    /// The sources to be copied that are directories, as they were before.
+    dirs: Vec<(Location, Entry)>,
 }
 
 impl Move<'_> {
@@ -173,15 +179,62 @@ impl Move<'_> {
         if into && !dest.path.ends_with(b"/") {
             dest.path.push(b'/');
         }
-        let copy = Copy { sources: left, dest, ..copy.clone() };
+        self.look_at_dirs(&left);
+        let mut copy = Copy { sources: left, dest, ..copy.clone() };
         let (mut report, error) = self.copy(&copy, report);
         if let Some(error) = error {
             return (report, error);
         }
-        match self.refuse_itself(&copy, into, &mut report) {
+        let mut peers = self.peers();
+        let refused = self
+            .refuse_itself(&copy, into, &mut peers, &mut report)
+            .and_then(|()| self.leave_exchanged(&mut copy, &mut peers, &mut report));
+        drop(peers);
+        match refused {
             Err(error) => (report, Some(error)),
+            Ok(()) if copy.sources.is_empty() => (report, None),
             Ok(()) => self.remove(&copy, into, report),
         }
+    }
+
+    /// Keeps in mind which of `sources` are directories here, and which ones. Those
+    /// on hosts are known.
+    fn look_at_dirs(&mut self, sources: &[Location]) {
+        for source in sources.iter().filter(|source| source.place == Place::Here) {
+            // What is wrong with one the copy tells.
+            if let Ok(entry) = Requests::local().stat(without_slash(&source.path), false)
+                && entry.kind == Kind::Dir
+            {
+                self.dirs.push((source.clone(), entry));
+            }
+        }
+    }
+
+    /// Leaves out the directories that are not those that were copied any more, and
+    /// tells of them. Through SFTP one can't be told from another.
+    fn leave_exchanged(
+        &mut self,
+        copy: &mut Copy,
+        peers: &mut Peers,
+        report: &mut Report,
+    ) -> Result<(), CommandError> {
+        for (source, before) in &self.dirs {
+            let path = without_slash(&source.path);
+            match peers.at(&source.place, report)?.stat(path, false) {
+                Ok(now) if is_same_dir(before, &now) => {}
+                Ok(_) => {
+                    let message = "another has taken its place since it was copied, and stays";
+                    let fault = Fault::new(Side::Source, FaultKind::Changed, message);
+                    report.not_removed(path, &fault);
+                    self.figures.failed += 1;
+                    copy.sources.retain(|one| one != source);
+                }
+                // The comparison will tell.
+                Err(RequestError::Fault(_)) => {}
+                Err(RequestError::Job(error)) => return Err(error.into()),
+            }
+        }
+        Ok(())
     }
 
     /// Gives those of `sources` that are here their new names; gives those that
@@ -241,7 +294,9 @@ impl Move<'_> {
                     Fault::new(Side::Source, FaultKind::NotDirectory, message)
                 }
                 Ok(entry) => {
-                    self.is_far_dir = entry.kind == Kind::Dir;
+                    if entry.kind == Kind::Dir {
+                        self.dirs.push((source.clone(), entry));
+                    }
                     found.push(source.clone());
                     continue;
                 }
@@ -322,9 +377,9 @@ impl Move<'_> {
         &self,
         copy: &Copy,
         into: bool,
+        peers: &mut Peers,
         report: &mut Report,
     ) -> Result<(), CommandError> {
-        let mut peers = self.peers();
         for source in &copy.sources {
             let (near, far) = match (&source.place, &copy.dest.place) {
                 (Place::Here, Place::Here) => continue,
@@ -361,13 +416,7 @@ impl Move<'_> {
             Conflict::ReplaceChanged | Conflict::ReplaceAll => Remove::SameContent,
             Conflict::Keep | Conflict::ReplaceOlder => Remove::Same,
         };
-        let is_dir = |source: &Location| match source.place {
-            Place::Here => {
-                let looked = Requests::local().stat(&source.path, false);
-                looked.is_ok_and(|entry| entry.kind == Kind::Dir)
-            }
-            Place::There(_) | Place::Sftp(_) => self.is_far_dir,
-        };
+        let is_dir = |source: &Location| self.dirs.iter().any(|(dir, _)| dir == source);
         let mut compared = copy.clone();
         if !into && compared.sources.iter().any(is_dir) {
             // The directory has become the destination: what is in it is compared

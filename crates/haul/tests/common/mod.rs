@@ -303,6 +303,12 @@ pub(crate) fn script(path: &Path, lines: &str) -> PathBuf {
     path.to_path_buf()
 }
 
+/// Lines of a script that do `change` when the script runs for the `nth` time.
+pub(crate) fn at_connection(scene: &Scene<'_>, nth: u32, change: &str) -> String {
+    let count = scene.path("count");
+    format!("echo >> {0}\nif [ \"$(wc -l < {0})\" = {nth} ]; then\n{change}\nfi", count.display())
+}
+
 /// Runs a command that has to succeed.
 #[track_caller]
 pub(crate) fn run(command: &mut Command) {

@@ -88,6 +88,42 @@ fn what_is_verified_is_read_from_its_device() {
 }
 
 #[test]
+fn what_a_move_verifies_is_read_from_its_device() {
+    each_way(|scene| {
+        let Some(mount) = ext4() else { return };
+        let remote = match scene.way {
+            Way::Local => Vec::new(),
+            _ => scene.remote(),
+        };
+        // How much is read from the device where the sources go. A large file is read
+        // from there in any case: it leaves the page cache as it is written.
+        let read_by = |flags: &[&str], dest: &str| {
+            tree::many(scene.path("src"), 3, 300, 5_000, 1).expect("a tree");
+            tree::random_file(scene.path("src/middle"), 3_333_333, 2).expect("a file");
+            let source = scene.snapshot("src");
+            let (from, to) = (scene.path("src"), mount.join(dest));
+            let (from, to) = match scene.way {
+                Way::Local => (from.into_os_string(), to.into_os_string()),
+                Way::Upload => (from.into_os_string(), scene.there(to)),
+                Way::Download => (scene.there(from), to.into_os_string()),
+            };
+            let haul = scene.haul().arg("move").arg("-q").args(flags).args(&remote);
+            let before = mount.bytes_read().expect("a figure");
+            haul.arg(from).arg(to).run().expect_ok();
+            let after = mount.bytes_read().expect("a figure");
+            assert!(!scene.exists("src"));
+            assert_same(&source, &snapshot(mount.join(dest)).expect("a tree"));
+            (after - before, source.files().map(|(_, facts)| facts.size).sum::<u64>())
+        };
+        let (read, len) = read_by(&["-V"], "verified");
+        assert!(read >= len, "{read} of {len} bytes were read back");
+        let (read, len) = read_by(&[], "plain");
+        assert!(read < len / 10, "{read} bytes were read back");
+        assert_no_strays(mount.path());
+    });
+}
+
+#[test]
 fn verifying_works_where_nothing_but_memory_is() {
     each_way(|scene| {
         let Some(mount) = Mount::tmpfs(ROOM) else { return };

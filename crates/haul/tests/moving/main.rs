@@ -334,15 +334,12 @@ fn json_tells_what_moved() {
     });
 }
 
-/// A script in place of ssh that does `change` before the last of the connections
-/// of a move from a host, the one through which its sources are removed.
-fn changing_before_the_last(scene: &mut Scene<'_>, change: &str) {
-    let count = scene.path("count");
-    let lines = format!(
-        "shift\necho >> {0}\nif [ \"$(wc -l < {0})\" = 3 ]; then\n{change}\nfi\nexec sh -c \"$*\"",
-        count.display()
-    );
-    let rsh = script(&scene.path("changing"), &lines);
+/// A script in place of ssh that does `change` before one of the connections of a
+/// move to a host or from one: the third comes when all was copied, the fourth is
+/// the one through which sources are removed.
+fn changing_before(connection: u32, scene: &mut Scene<'_>, change: &str) {
+    let changing = at_connection(scene, connection, change);
+    let rsh = script(&scene.path("changing"), &format!("shift\n{changing}\nexec sh -c \"$*\""));
     scene.reach_by(rsh);
 }
 
@@ -363,7 +360,7 @@ fn what_changes_on_the_host_after_it_was_copied_stays_there() {
         "cd {0}; echo more >> f; rm gone; echo new > new; mkdir dir; touch dir/nil; cd - > /dev/null",
         tree.display()
     );
-    changing_before_the_last(&mut scene, &change);
+    changing_before(3, &mut scene, &change);
     scene.mkdir("to");
     let run = from_host(&scene, &[], "tree", "to").expect_code(1);
     assert!(run.err().contains("tree/f: it stays: what the destination has is another"), "{run}");
@@ -379,6 +376,47 @@ fn what_changes_on_the_host_after_it_was_copied_stays_there() {
     assert!(!scene.exists("tree"));
     assert_eq!(scene.list("to/tree"), ["dir", "dir/nil", "f", "gone", "new", "other"]);
     assert_eq!(scene.read("to/tree/f"), "firstmore\n");
+}
+
+#[test]
+fn a_directory_that_is_exchanged_after_it_was_copied_stays_with_what_took_its_place() {
+    let world = World::new();
+    let cases = [(3, "ln -s other tree"), (3, "mv other tree"), (4, "ln -s other tree")];
+    for (number, (connection, change)) in cases.into_iter().enumerate() {
+        for (dest, way) in [
+            ("to", Way::Upload),
+            ("to", Way::Download),
+            ("renamed", Way::Upload),
+            ("renamed", Way::Download),
+        ] {
+            let name = format!("{number}-{way:?}-{dest}");
+            let mut scene = world.scene_called(&name, way);
+            scene.file("tree/f", "precious");
+            scene.mkdir("to");
+            scene.mkdir("tree/hollow");
+            // The same, to the last bit.
+            run(std::process::Command::new("cp")
+                .args(["-a", "tree", "other"])
+                .current_dir(scene.path("")));
+            let root = scene.path("");
+            let change = format!("(cd {} && mv tree away && {change})", root.display());
+            changing_before(connection, &mut scene, &change);
+            let haul = scene.haul().arg("move").args(scene.remote());
+            let run = match way {
+                Way::Download => haul.arg(scene.there(scene.path("tree"))).arg(scene.path(dest)),
+                _ => haul.arg(scene.path("tree")).arg(scene.there(scene.path(dest))),
+            };
+            let run = run.run().expect_code(1);
+            let at = if scene.exists("other") { "other" } else { "tree" };
+            assert_eq!(scene.list(at), ["f", "hollow"], "{name}: {run}");
+            if connection == 3 {
+                assert_eq!(scene.list("away"), ["f", "hollow"], "{name}: {run}");
+                let said = "tree: another has taken its place since it was copied, and stays";
+                assert!(run.err().contains(said), "{name}: {run}");
+                assert!(run.out().starts_with("moved nothing in "), "{name}: {run}");
+            }
+        }
+    }
 }
 
 #[test]

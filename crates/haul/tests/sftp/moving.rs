@@ -178,6 +178,52 @@ fn a_move_whose_server_or_client_is_killed_loses_nothing_and_goes_on() {
 }
 
 #[test]
+fn a_directory_that_is_exchanged_for_a_link_after_it_was_copied_leads_nowhere() {
+    let world = World::new();
+    // The third connection comes when all was copied, and through the fourth sources
+    // are removed.
+    for connection in [3, 4] {
+        for (dest, way) in [
+            ("to", Way::Upload),
+            ("to", Way::Download),
+            ("renamed", Way::Upload),
+            ("renamed", Way::Download),
+        ] {
+            let name = format!("{connection}-{way:?}-{dest}");
+            let scene = world.scene_called(&name, way);
+            scene.file("tree/f", "precious");
+            scene.file("tree/nil", "");
+            scene.mkdir("to");
+            scene.mkdir("tree/hollow");
+            run(std::process::Command::new("cp")
+                .args(["-a", "tree", "other"])
+                .current_dir(scene.path("")));
+            scene.mkdir("bin");
+            let change =
+                format!("(cd {} && mv tree away && ln -s other tree)", scene.path("").display());
+            let changing = at_connection(&scene, connection, &change);
+            // It is also asked what it would do.
+            let lines = format!(
+                "case \" $* \" in *' -G '*) ;; *)\n{changing}\nesac\nexec {} \"$@\"",
+                scene.sshd().rsh()
+            );
+            let ssh = script(&scene.path("bin/ssh"), &lines);
+            let haul = scene.haul().args(["move", "--transport", "sftp", "--rsh"]).arg(ssh);
+            let run = match way {
+                Way::Download => haul.arg(scene.there(scene.path("tree"))).arg(scene.path(dest)),
+                _ => haul.arg(scene.path("tree")).arg(scene.there(scene.path(dest))),
+            };
+            let run = run.run().expect_code(1);
+            assert_eq!(scene.list("other"), ["f", "hollow", "nil"], "{name}: {run}");
+            if connection == 3 {
+                assert_eq!(scene.list("away"), ["f", "hollow", "nil"], "{name}: {run}");
+                assert!(run.out().starts_with("moved nothing in "), "{name}: {run}");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_directory_that_is_mounted_in_both_places_is_not_moved_onto_itself() {
     let world = World::new();
     for by_haul in [false, true] {

@@ -266,7 +266,7 @@ fn start_into(scene: &Scene<'_>, small: &Mount) -> Running {
 }
 
 /// Takes all the room that there is.
-fn fill(file: &File) -> u64 {
+pub(crate) fn fill(file: &File) -> u64 {
     let piece = vec![1; 1 << 20];
     let mut at = 0;
     while file.write_all_at(&piece, at).is_ok() {

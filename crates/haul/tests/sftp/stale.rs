@@ -127,6 +127,11 @@ fn what_is_not_known_to_be_dead_stays() {
     assert_eq!(strays(&scene.path("to")), [""; 0].map(PathBuf::from));
 }
 
+/// Whether a file that is larger than a small one is on its way.
+fn has_begun(scene: &Scene<'_>) -> bool {
+    strays(&scene.path("to")).iter().any(|stray| stray.metadata().is_ok_and(|m| m.len() > 1 << 20))
+}
+
 #[test]
 fn what_a_single_file_has_left_goes_when_it_is_copied_again() {
     let world = World::new();
@@ -137,10 +142,7 @@ fn what_a_single_file_has_left_goes_when_it_is_copied_again() {
     let upload = haul(&scene, &["-q"], &["middle"]);
     for victim in ["haul", "server"] {
         let running = upload.spawn().expect("it starts");
-        let begun = || {
-            strays(&scene.path("to")).iter().any(|s| s.metadata().is_ok_and(|m| m.len() > 1 << 20))
-        };
-        assert!(running.until(SOON, begun), "it does not begin");
+        assert!(running.until(SOON, || has_begun(&scene)), "it does not begin");
         match victim {
             "haul" => running.signal(Signal::KILL),
             _ => servers_of(&scene).into_iter().for_each(|pid| proc::signal(pid, Signal::KILL)),
@@ -154,6 +156,53 @@ fn what_a_single_file_has_left_goes_when_it_is_copied_again() {
         fs::remove_file(scene.path("to/middle")).expect("removed");
     }
     assert_eq!(scene.read("to/other"), "stays");
+}
+
+#[test]
+fn what_was_left_in_a_directory_that_the_killed_job_made_goes_with_the_next() {
+    let world = World::new();
+    let scene = world.scene(Way::Upload);
+    scene.mkdir("tree");
+    tree::random_file(scene.path("tree/middle"), 48 << 20, 3).expect("made");
+    scene.mkdir("to");
+    // With a slash it is made as the destination, and without it a tree gets its name.
+    for (flags, source, dest) in [("-q", "tree/middle", "to/new/"), ("-rq", "tree", "to/renamed")] {
+        let upload =
+            copy(&scene, &[flags], &[source], dest).env("XDG_STATE_HOME", scene.path("state"));
+        let running = upload.spawn().expect("it starts");
+        assert!(running.until(SOON, || has_begun(&scene)), "it does not begin");
+        running.signal(Signal::KILL);
+        running.wait().expect("it ends");
+        std::thread::sleep(Duration::from_millis(200));
+        let left = strays(&scene.path("to"));
+        assert_eq!(left.len(), 1, "{dest}");
+        assert_eq!(left[0].parent(), Some(&*scene.path(dest.trim_end_matches('/'))), "{dest}");
+        upload.run().expect_ok();
+        assert_eq!(strays(&scene.path("to")), [""; 0].map(PathBuf::from), "{dest}");
+    }
+    assert_eq!(scene.list("to/new"), ["middle"]);
+    assert_eq!(scene.list("to/renamed"), ["tree", "tree/middle"]);
+}
+
+#[test]
+fn an_end_before_a_server_that_hangs_leaves_nothing_for_good() {
+    let world = World::new();
+    let scene = world.scene(Way::Upload);
+    tree::random_file(scene.path("middle"), 48 << 20, 3).expect("made");
+    scene.mkdir("to");
+    let upload = haul(&scene, &["-q"], &["middle"]);
+    let running = upload.spawn().expect("it starts");
+    assert!(running.until(SOON, || has_begun(&scene)), "it does not begin");
+    let servers = servers_of(&scene);
+    servers.iter().for_each(|&pid| proc::signal(pid, Signal::STOP));
+    running.signal(Signal::TERM);
+    let run = running.wait().expect("it ends");
+    servers.iter().for_each(|&pid| proc::signal(pid, Signal::KILL));
+    run.expect_code(130);
+    assert!(!scene.exists("to/middle"), "it was done before");
+    assert_eq!((strays(&scene.path("to")).len(), records(&scene)), (1, 1));
+    upload.run().expect_ok();
+    assert_eq!(scene.list("to"), ["middle"]);
 }
 
 #[test]

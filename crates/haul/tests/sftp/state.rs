@@ -1,10 +1,10 @@
 //! The directory on this machine in which uploads leave what the next one needs.
 
 use crate::common::*;
-use crate::resuming::haul;
+use crate::resuming::{fill, haul};
 use crate::summary;
-use haul_testkit::Haul;
 use haul_testkit::haul::Outcome;
+use haul_testkit::{Haul, Mount};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
@@ -15,11 +15,17 @@ const LOST: &str = "interrupted uploads of large files can't be gone on with";
 /// A copy that works, and tells one thing that is not as it should be.
 #[track_caller]
 fn warned(haul: &Haul, path: &str, cause: &str) -> Outcome {
+    warned_of(haul, path, cause, LOST)
+}
+
+/// The same of another loss.
+#[track_caller]
+fn warned_of(haul: &Haul, path: &str, cause: &str, lost: &str) -> Outcome {
     let run = haul.run().expect_ok();
     let err = run.err();
     assert_eq!(err.lines().count(), 1, "{run}");
     assert!(err.starts_with(&format!("haul: warning: {path}: ")), "{run}");
-    assert!(err.contains(cause) && err.contains(LOST), "{run}");
+    assert!(err.contains(cause) && err.contains(lost), "{run}");
     run
 }
 
@@ -60,6 +66,31 @@ fn a_directory_of_journals_that_can_not_be_used_is_told_and_left_alone() {
     assert_eq!(scene.read("state/haul/uploads"), "in the way");
     assert_eq!(scene.read("to/a"), "abc");
     assert_eq!(scene.list("to"), ["a"]);
+}
+
+#[test]
+fn a_record_of_stages_that_can_not_be_written_is_told_once() {
+    let Some(small) = Mount::tmpfs(1 << 20) else { return eprintln!("skipped: no mount") };
+    let world = World::new();
+    let scene = world.scene(Way::Upload);
+    for name in ["a", "b", "c"] {
+        scene.file(name, "abc");
+    }
+    scene.mkdir("to");
+    let copy =
+        |flags: &[&str]| haul(&scene, flags, &["a", "b", "c"]).env("XDG_STATE_HOME", small.path());
+    copy(&[]).run().expect_ok();
+    fill(&fs::File::create(small.join("filler")).expect("made"));
+    let dir = small.join("haul/uploads");
+    let shown = dir.to_string_lossy();
+    let lost = "if this upload is killed, they stay at the host";
+    warned_of(&copy(&["--force"]), &shown, "No space left on device", lost);
+    // Nothing is staged, and nothing is left of the attempt.
+    assert_eq!(copy(&["--force", "-n"]).run().expect_ok().err(), "");
+    assert_eq!(fs::read_dir(&dir).expect("read").count(), 1);
+    fs::remove_file(small.join("filler")).expect("removed");
+    assert_eq!(copy(&["--force"]).run().expect_ok().err(), "");
+    assert_eq!(scene.list("to"), ["a", "b", "c"]);
 }
 
 #[test]

@@ -91,6 +91,11 @@ impl SftpDir {
         }
     }
 
+    /// Its path, as the server resolved it.
+    pub(crate) fn path(&self) -> &[u8] {
+        &self.path
+    }
+
     /// The path of `name` in it.
     pub(crate) fn path_of(&self, name: &[u8]) -> Vec<u8> {
         join(&self.path, name)

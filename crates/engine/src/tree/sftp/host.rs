@@ -88,10 +88,8 @@ pub(crate) struct SftpHost {
     pub(crate) journals: Option<Journals>,
     /// Those that earlier jobs have left, once that was looked at.
     pub(crate) left: OnceLock<Vec<String>>,
-    /// The directory that the user named, once it was opened.
-    root: OnceLock<Vec<u8>>,
-    /// The names of this job's small stages, once one was needed.
-    series: OnceLock<Option<StageSeries>>,
+    /// The names of this job's small stages, where they are on record.
+    series: OnceLock<StageSeries>,
     /// Those of jobs that were killed, once that was looked at.
     dead: OnceLock<DeadSeries>,
 }
@@ -116,29 +114,33 @@ impl SftpHost {
             small: Budget::new(SMALL_LEN),
             journals,
             left: OnceLock::new(),
-            root: OnceLock::new(),
             series: OnceLock::new(),
             dead: OnceLock::new(),
         })
     }
 
-    /// The user has named the directory `path`, and it is there.
-    pub(crate) fn came_to(&self, path: &[u8]) {
-        // What is opened first is where the job works.
-        let _ = self.root.set(path.to_vec());
-    }
-
-    /// A fresh private name for a stage that is not continued. Where the journals
-    /// are, a later job knows of it if this one is killed.
-    pub(crate) fn stage_name(&self) -> String {
+    /// A job begins that goes to the directories `roots`: what its stages are
+    /// called is put on record, where the journals are, so that a later job knows
+    /// of them if this one is killed.
+    ///
+    /// # Errors
+    /// Those of writing the record; the job can go on without it.
+    pub(crate) fn begin_stages(&self, roots: &[Vec<u8>]) -> io::Result<()> {
         // Where a file is replaced in two steps, a stage may be all that is left
         // of it: nobody removes that unasked.
+        let Some(journals) = self.journals.as_ref() else { return Ok(()) };
         if !self.client().has(Extension::PosixRename) {
-            return private_name();
+            return Ok(());
         }
-        let root = self.place(self.root.get().map_or(&[], Vec::as_slice));
-        let begin = || StageSeries::begin(self.journals.as_ref()?, &self.name, &root).ok();
-        self.series.get_or_init(begin).as_ref().map_or_else(private_name, StageSeries::name)
+        let roots: Vec<_> = roots.iter().map(|root| self.place(root)).collect();
+        let series = StageSeries::begin(journals, &self.name, &roots)?;
+        self.series.set(series).expect("a host has one job");
+        Ok(())
+    }
+
+    /// A fresh private name for a stage that is not continued.
+    pub(crate) fn stage_name(&self) -> String {
+        self.series.get().map_or_else(private_name, StageSeries::name)
     }
 
     /// The stages that jobs of this machine may have left, which were killed.
@@ -150,7 +152,7 @@ impl SftpHost {
     /// The job has ended, and the server has done all that it was asked: none of
     /// its stages is left.
     pub(crate) fn forget_stages(&self) {
-        if let Some(Some(series)) = self.series.get() {
+        if let Some(series) = self.series.get() {
             series.finish();
         }
     }

@@ -101,11 +101,6 @@ impl SftpTree {
         let (host, is_destination) = (&self.host, self.is_destination);
         Ok(SftpDir::new(host, real.into_vec(), Some(attrs), None, is_destination, true))
     }
-
-    fn come_to(&self, dir: SftpDir) -> Arc<dyn TreeDir> {
-        self.host.came_to(&dir.path);
-        Arc::new(dir)
-    }
 }
 
 impl Tree for SftpTree {
@@ -116,11 +111,11 @@ impl Tree for SftpTree {
             None if self.is_destination => self.open_or_above(path)?,
             None => self.found(self.ask(path))?,
         };
-        Ok(self.come_to(dir))
+        Ok(Arc::new(dir))
     }
 
     fn open_around(&self, path: &[u8], name: &Name) -> io::Result<Arc<dyn TreeDir>> {
-        Ok(self.come_to(self.open_with(path, name)?))
+        Ok(Arc::new(self.open_with(path, name)?))
     }
 
     fn keeps_whole_seconds(&self) -> bool {
