@@ -1,31 +1,36 @@
-//! What the targets that run a whole role share: a peer that says given bytes,
-//! a place to work in, the tree that the seeds were recorded with, and what an
-//! interrupted copy leaves.
+//! What the targets that run a whole role share: jobs, a peer that says given
+//! bytes, a place to work in, the tree that the seeds were recorded with, and
+//! what an interrupted copy leaves.
 
 #![forbid(unsafe_code)]
 
 pub mod sftp;
 
 use haul_engine::{CopyJob, Event, Monitor, Progress};
-use haul_model::{BLOCK_LEN, BlockHash, Name, Timestamp};
+use haul_model::{BLOCK_LEN, BlockHash, Check, Name, Policy, Remove, Timestamp};
 use haul_net::Connection;
-use haul_proto::{Caps, FrameType, Hello, frame_bytes};
+use haul_proto::{Caps, FrameType, HEADER_LEN, Header, Hello, frame_bytes};
 use haul_store::{SourceId, Stage};
 use haul_sys::Dir;
+use haul_testkit::{Compare, Snapshot, snapshot};
 use std::fs;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant, SystemTime};
 use tempfile::TempDir;
 
 /// The names of the sources of every job here; see [`make_sources`].
 pub const ASKED: [&str; 3] = ["tree", "link", "sparse"];
 
-/// How long a peer stays after its last byte: the threads that work off what it
-/// said stop as soon as it is gone.
+/// How long there has to be silence before a peer says its next frame, or
+/// leaves: the threads that work off what it said stop as soon as it is gone.
 const LINGER: Duration = Duration::from_millis(2);
+
+/// Frames before which a peer listens, at most: more are no conversation, and take
+/// their time.
+const PACED_MAX: usize = 32;
 
 /// A job with those sources.
 pub fn job(sources: Vec<Vec<u8>>, dest: &Path) -> CopyJob {
@@ -38,9 +43,29 @@ pub fn job(sources: Vec<Vec<u8>>, dest: &Path) -> CopyJob {
     }
 }
 
-/// A peer that says what it is told to, and leaves.
+/// The same job as a comparison of contents.
+pub fn comparison(sources: Vec<Vec<u8>>, dest: &Path) -> CopyJob {
+    let check = Some(Check { content: true, remove: None });
+    CopyJob { check, ..job(sources, dest) }
+}
+
+/// The same job as the end of a move, which removes the sources.
+pub fn removal(sources: Vec<Vec<u8>>, dest: &Path) -> CopyJob {
+    let check = Some(Check { content: true, remove: Some(Remove::SameContent) });
+    let policy = Policy { sync: true, ..Policy::default() };
+    CopyJob { check, policy, ..job(sources, dest) }
+}
+
+/// A peer that says what it is told to, frame by frame, and leaves. Before each of
+/// the first frames it hears what the other side has to say: nobody can ask for or
+/// send what has not been listed or asked for yet.
 pub struct Script {
     bytes: io::Cursor<Vec<u8>>,
+    /// Where the frame that is being said ends.
+    frame_end: usize,
+    said: usize,
+    /// When one of the two has said something.
+    last: Arc<Mutex<Instant>>,
 }
 
 impl Script {
@@ -48,22 +73,63 @@ impl Script {
     pub fn after_welcome(stream: &[u8]) -> Self {
         let mut bytes = frame_bytes(FrameType::Welcome, &Hello::ours(Caps::OURS, "fuzz").encode());
         bytes.extend_from_slice(stream);
-        Self { bytes: io::Cursor::new(bytes) }
+        let last = Arc::new(Mutex::new(Instant::now()));
+        Self { bytes: io::Cursor::new(bytes), frame_end: 0, said: 0, last }
     }
 
-    /// A connection to it. What is said to it is lost.
+    /// A connection to it.
     pub fn connection(self) -> Connection {
-        Connection::from_parts(self, io::sink())
+        let ear = Ear(Arc::clone(&self.last));
+        Connection::from_parts(self, ear)
+    }
+
+    /// Waits until there was silence for a moment.
+    fn hear_out(&self) {
+        loop {
+            let silent = self.last.lock().expect("nobody panicked").elapsed();
+            match LINGER.checked_sub(silent) {
+                Some(rest) if !rest.is_zero() => std::thread::sleep(rest),
+                _ => return,
+            }
+        }
+    }
+
+    /// Where the frame ends that begins at `at`; what is no frame is said at once.
+    fn end_of_frame(&self, at: usize) -> usize {
+        let all = self.bytes.get_ref();
+        let header = all[at..].first_chunk().and_then(|bytes| Header::decode(*bytes).ok());
+        let len = header.map(|header| HEADER_LEN + header.payload_len as usize);
+        len.map_or(all.len(), |len| all.len().min(at + len))
     }
 }
 
 impl Read for Script {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        let len = self.bytes.read(buf)?;
-        if len == 0 {
-            std::thread::sleep(LINGER);
+        let at = self.bytes.position() as usize;
+        if at == self.frame_end {
+            if self.said < PACED_MAX {
+                self.hear_out();
+            }
+            self.said += 1;
+            self.frame_end = self.end_of_frame(at);
         }
-        Ok(len)
+        let len = buf.len().min(self.frame_end - at);
+        *self.last.lock().expect("nobody panicked") = Instant::now();
+        self.bytes.read(&mut buf[..len])
+    }
+}
+
+/// Notes when something was heard. What it was is lost.
+struct Ear(Arc<Mutex<Instant>>);
+
+impl Write for Ear {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        *self.0.lock().expect("nobody panicked") = Instant::now();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
@@ -117,6 +183,44 @@ impl Place {
         ASKED.map(path).to_vec()
     }
 
+    /// Begins with whole sources again, and nothing else.
+    pub fn restore(&mut self) {
+        let _ = fs::remove_dir_all(self.temp.path().join("tree"));
+        make_sources(self.temp.path()).expect("made");
+    }
+
+    /// Begins with a destination that has all that the sources have, but for one
+    /// file that differs, one that is missing, and something that is extra.
+    pub fn furnish(&mut self) {
+        let _ = fs::remove_dir_all(self.dest());
+        make_sources(&self.dest()).expect("made");
+        fs::write(self.dest().join("tree/sub/file"), "other").expect("written");
+        fs::remove_file(self.dest().join("link")).expect("removed");
+        std::os::unix::fs::symlink("../../outside", self.dest().join("tree/extra"))
+            .expect("linked");
+    }
+
+    /// All that is there now.
+    pub fn snapshot(&self) -> Snapshot {
+        snapshot(self.temp.path()).expect("read")
+    }
+
+    /// Nothing is there that was not, or is not as it was, but for the times of
+    /// directories that something was removed from; and what is beside the sources
+    /// is all there.
+    pub fn check_left(&self, before: &Snapshot) {
+        let now = self.snapshot();
+        let rules = Compare::everything().ignoring_dir_mtimes();
+        for difference in before.differences(&now, rules) {
+            let is_source = ASKED.iter().any(|name| {
+                let below = difference.path.strip_prefix(name.as_bytes());
+                below.is_some_and(|below| below.is_empty() || below.starts_with(b"/"))
+            });
+            let is_gone = now.get(std::ffi::OsStr::from_bytes(&difference.path)).is_none();
+            assert!(is_source && is_gone, "{difference:?}");
+        }
+    }
+
     /// Begins with an empty destination that has a link in it to the outside.
     pub fn clear(&mut self) {
         let _ = fs::remove_dir_all(self.dest());
@@ -163,21 +267,34 @@ fn path_fits(path: &Path) -> bool {
 }
 
 /// Makes the sources: a small tree with hostile names, a link, and a file that
-/// is large by its holes alone, so that it travels in pieces.
+/// is large by its holes alone, so that it travels in pieces. Files have the same
+/// time wherever they are made. What is there already may be whole.
 pub fn make_sources(root: &Path) -> io::Result<()> {
     let tree = root.join("tree");
     fs::create_dir_all(tree.join("sub/empty"))?;
+    let write = |path: PathBuf, content: &[u8]| -> io::Result<()> {
+        fs::write(&path, content)?;
+        fs::File::options().write(true).open(path)?.set_modified(SystemTime::UNIX_EPOCH)
+    };
     for name in haul_testkit::nasty::NAMES.iter().step_by(4) {
-        fs::write(tree.join(std::ffi::OsStr::from_bytes(name)), name)?;
+        write(tree.join(std::ffi::OsStr::from_bytes(name)), name)?;
     }
-    fs::write(tree.join("sub/file"), haul_testkit::content::bytes(300, 1))?;
-    std::os::unix::fs::symlink("sub/file", tree.join("sub/link"))?;
-    std::os::unix::fs::symlink("../outside", root.join("link"))?;
+    write(tree.join("sub/file"), &haul_testkit::content::bytes(300, 1))?;
+    make_link("sub/file", &tree.join("sub/link"))?;
+    make_link("../outside", &root.join("link"))?;
     let sparse = fs::File::create(root.join("sparse"))?;
     // Two whole blocks, which are sealed, and a part of one.
     sparse.set_len(9 << 20)?;
     std::os::unix::fs::FileExt::write_all_at(&sparse, b"data", 1 << 20)?;
-    std::os::unix::fs::FileExt::write_all_at(&sparse, b"more", 8 << 20)
+    std::os::unix::fs::FileExt::write_all_at(&sparse, b"more", 8 << 20)?;
+    sparse.set_modified(SystemTime::UNIX_EPOCH)
+}
+
+fn make_link(target: &str, path: &Path) -> io::Result<()> {
+    match std::os::unix::fs::symlink(target, path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        made => made,
+    }
 }
 
 /// The journal of an interrupted copy, as a disk or a neighbour may have left

@@ -1,8 +1,8 @@
-//! Records the seeds: a real upload and a real download between a client and an
-//! agent in this process, cut into what each target takes.
+//! Records the seeds: real copies, comparisons and moves between a client and an
+//! agent in this process, up and down, cut into what each target takes.
 
-use haul_engine::Placement;
-use haul_fuzz::{ASKED, Journal, Place, Quiet, job};
+use haul_engine::{CopyJob, Placement};
+use haul_fuzz::{ASKED, Journal, Place, Quiet, comparison, job, removal};
 use haul_net::Connection;
 use haul_proto::{FrameType, HEADER_LEN, Header};
 use std::error::Error;
@@ -13,6 +13,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
+
+/// As much of a program as its ELF header and program headers take.
+const PROGRAM_SEED_LEN: usize = 1 << 10;
 
 /// What passed in one direction.
 #[derive(Clone, Default)]
@@ -56,18 +59,30 @@ fn main() -> Result<(), Box<dyn Error>> {
     if seeds.exists() {
         fs::remove_dir_all(&seeds)?;
     }
-    let mut uploads = Place::with_sources();
-    uploads.clear();
-    let (client, agent) = converse(Placement::Upload, &uploads)?;
-    store(&seeds, "upload", &client, &agent)?;
-    fs::create_dir_all(seeds.join("sender"))?;
-    fs::write(seeds.join("sender/upload"), after_greeting(&agent))?;
-    let mut downloads = Place::with_sources();
-    downloads.clear();
-    let (client, agent) = converse(Placement::Download, &downloads)?;
-    store(&seeds, "download", &client, &agent)?;
-    fs::create_dir_all(seeds.join("receiver"))?;
-    fs::write(seeds.join("receiver/download"), after_greeting(&agent))?;
+    type Way = fn(Connection) -> Placement;
+    type Job = fn(Vec<Vec<u8>>, &Path) -> CopyJob;
+    let recorded: [(&str, Way, Job, &str); 6] = [
+        ("upload", Placement::Upload, job, "sender"),
+        ("download", Placement::Download, job, "receiver"),
+        ("check-up", Placement::Upload, comparison, "sender"),
+        ("check-down", Placement::Download, comparison, "checker"),
+        ("move-up", Placement::Upload, removal, "mover"),
+        ("move-down", Placement::Download, removal, "checker"),
+    ];
+    for (name, way, job, target) in recorded {
+        let mut place = Place::with_sources();
+        let job = job(place.sources(), &place.dest());
+        if job.check.is_some() {
+            place.furnish()
+        } else {
+            place.clear()
+        }
+        let (client, agent) = converse(way, &job)?;
+        store(&seeds, name, &client, &agent)?;
+        fs::create_dir_all(seeds.join(target))?;
+        fs::write(seeds.join(target).join(name), after_greeting(&agent))?;
+    }
+    record_deploy(&seeds)?;
     fs::create_dir_all(seeds.join("journal"))?;
     fs::write(seeds.join("journal/one"), Journal::new().after_header())?;
     fs::create_dir_all(seeds.join("path"))?;
@@ -78,6 +93,22 @@ fn main() -> Result<(), Box<dyn Error>> {
         fs::write(seeds.join("path").join(name), path)?;
     }
     record_sftp(&seeds)?;
+    Ok(())
+}
+
+/// What is read before haul is put onto a host: the head of a program, and the
+/// lines of a host.
+fn record_deploy(seeds: &Path) -> Result<(), Box<dyn Error>> {
+    fs::create_dir_all(seeds.join("executable"))?;
+    let program = fs::read(std::env::current_exe()?)?;
+    fs::write(seeds.join("executable/own"), &program[..PROGRAM_SEED_LEN])?;
+    fs::create_dir_all(seeds.join("host"))?;
+    for (name, lines) in [
+        ("linux", "Linux x86_64\n1000\n1000\n1700000000\n/home/user\n"),
+        ("mac", "Darwin arm64\n501\n-\n1700000000\n/Users/user\n"),
+    ] {
+        fs::write(seeds.join("host").join(name), lines)?;
+    }
     Ok(())
 }
 
@@ -109,7 +140,7 @@ fn record_sftp(seeds: &Path) -> Result<(), Box<dyn Error>> {
 /// Runs the job and returns what the client said, and the agent.
 fn converse(
     place_roles: fn(Connection) -> Placement,
-    place: &Place,
+    job: &CopyJob,
 ) -> Result<(Vec<u8>, Vec<u8>), Box<dyn Error>> {
     let (here, there) = UnixStream::pair()?;
     let (client, agent) = (Tape::default(), Tape::default());
@@ -118,10 +149,9 @@ fn converse(
     let served = thread::spawn(move || haul_engine::serve(input, there).map_err(|e| e.to_string()));
     let reader = Taped(here.try_clone()?, agent.clone());
     let connection = Connection::from_parts(reader, here);
-    let job = job(place.sources(), &place.dest());
-    let summary = haul_engine::run(&job, place_roles(connection), &Quiet::default())?;
+    let summary = haul_engine::run(job, place_roles(connection), &Quiet::default())?;
     served.join().expect("the agent does not panic")?;
-    assert!(summary.copied > ASKED.len() as u64, "{summary:?}");
+    assert!(summary.copied + summary.skipped > ASKED.len() as u64, "{summary:?}");
     Ok((client.bytes(), agent.bytes()))
 }
 

@@ -246,7 +246,7 @@ impl Upload<'_> {
     fn is_same(&self, place: &Place<'_>, path: &[u8], attrs: &Attrs) -> Result<bool, DeployError> {
         let is_alike = attrs.size == Some(self.program.len)
             && attrs.mode.is_some_and(|mode| mode & 0o7777 == PRIVATE_MODE)
-            && attrs.owner.is_some_and(|(user, _)| user == place.host.user)
+            && attrs.owner.is_some_and(|(user, _)| user == place.host.facts.user)
             && attrs.file_type() == Some(FileType::File);
         if !is_alike {
             return Ok(false);

@@ -7,8 +7,9 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Set for good by the first SIGINT, SIGTERM or SIGHUP; a SIGHUP that was ignored
-/// when the program was started, as nohup has it, stays ignored. A SIGINT or SIGTERM
+/// Set for good by the first SIGINT, SIGTERM or SIGHUP. Those that were ignored when
+/// the program was started stay ignored: a SIGHUP as nohup has it, a SIGINT as a
+/// script's shell has it for what it starts in the background. A SIGINT or SIGTERM
 /// that comes when it is set ends the process at once.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Interrupt(Arc<AtomicBool>);
@@ -21,18 +22,17 @@ impl Interrupt {
 
     fn register() -> io::Result<Self> {
         let flag = Arc::new(AtomicBool::new(false));
-        // Asked before anything is registered.
-        let outlives_hangup = is_ignored(SIGHUP);
-        for signal in [SIGINT, SIGTERM] {
-            // Registered before the one that sets the flag, and run in that
-            // order, so it sees the flag of an earlier signal only.
-            let code = i32::from(ExitCode::Interrupted.number());
-            flag::register_conditional_shutdown(signal, code, Arc::clone(&flag))?;
-        }
-        let signals = [SIGINT, SIGTERM, SIGHUP];
-        // Who started it with nohup wants it to go on.
-        let listened = if outlives_hangup { &signals[..2] } else { &signals };
-        for &signal in listened {
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            // Who has started it so wants it to go on.
+            if is_ignored(signal) {
+                continue;
+            }
+            if signal != SIGHUP {
+                // Registered before the one that sets the flag, and run in that
+                // order, so it sees the flag of an earlier signal only.
+                let code = i32::from(ExitCode::Interrupted.number());
+                flag::register_conditional_shutdown(signal, code, Arc::clone(&flag))?;
+            }
             flag::register(signal, Arc::clone(&flag))?;
         }
         Ok(Self(flag))

@@ -1,5 +1,6 @@
 //! What things are: names and paths, entries and their metadata, the policy of
-//! a job, the content hash, and what a program file is for. No I/O happens here.
+//! a job, the content hash, what a program file is for, and what a host says of
+//! itself. No I/O happens here.
 
 #![forbid(unsafe_code)]
 
@@ -9,6 +10,7 @@ mod escape;
 mod executable;
 mod fault;
 mod hash;
+mod host;
 mod outcome;
 mod path;
 mod policy;
@@ -19,6 +21,7 @@ pub use escape::{escape_bytes, escape_controls, escape_text, is_unsafe_to_show};
 pub use executable::{EXECUTABLE_HEAD_LEN, Executable, ExecutableError};
 pub use fault::{Fault, FaultKind, Side};
 pub use hash::{BLOCK_LEN, BlockHash, BlockHasher, ContentHash, ContentHasher};
+pub use host::HostFacts;
 pub use outcome::{Outcome, Skip, Summary};
 pub use path::{MAX_DEPTH, MAX_NAME_LEN, Name, NameError, RelPath};
 pub use policy::{Check, Conflict, Policy, Remove, Resume};

@@ -2,9 +2,10 @@
 //! them, tells what is known of them, and removes them.
 //!
 //! 1. Only names that are exactly haul's own are looked at, and only regular
-//!    files under them; nothing is followed.
+//!    files under them, and the links that copies stage; nothing is followed.
 //! 2. Whoever works on a stage holds its lock. What is locked is left alone, and
-//!    nothing is removed whose lock was not taken first.
+//!    nothing is removed whose lock was not taken first. Links have no locks: they
+//!    are stages for a moment, and who misses one then makes it anew.
 
 use crate::journal::{self, BootId};
 use crate::partial;
@@ -127,7 +128,7 @@ impl Leftover<'_> {
     ///
     /// # Errors
     /// Those of opening, locking and removing; [`io::ErrorKind::InvalidInput`]
-    /// for what is no regular file.
+    /// for what is neither a regular file nor a staged link.
     pub fn clean(&self, dir: &Dir, all: bool, dry_run: bool) -> io::Result<Option<Cleaned>> {
         let cleaned = match self.stage {
             Stage::Random => self.clean_random(dir, dry_run),
@@ -141,16 +142,23 @@ impl Leftover<'_> {
     }
 
     fn clean_random(&self, dir: &Dir, dry_run: bool) -> io::Result<Cleaned> {
-        let (file, stat) = dir.open_found(self.stem)?;
-        let fate = if !haul_sys::try_lock(&file)? {
-            Fate::Busy
-        } else if !dir.private_is(self.stem, &file)? {
-            return Err(io::ErrorKind::NotFound.into());
-        } else if dry_run {
-            Fate::WouldRemove
-        } else {
-            dir.remove_private(self.stem)?;
-            Fate::Removed
+        let name = Name::new(self.stem.as_bytes()).expect("a private name is a name");
+        let stat = dir.stat(&name)?;
+        let is_free = stat.is_symlink() || {
+            let (file, _) = dir.open_found(self.stem)?;
+            let is_free = haul_sys::try_lock(&file)?;
+            if is_free && !dir.private_is(self.stem, &file)? {
+                return Err(io::ErrorKind::NotFound.into());
+            }
+            is_free
+        };
+        let fate = match (is_free, dry_run) {
+            (false, _) => Fate::Busy,
+            (true, true) => Fate::WouldRemove,
+            (true, false) => {
+                dir.remove_private(self.stem)?;
+                Fate::Removed
+            }
         };
         let name = self.stem.to_owned();
         Ok(Cleaned { name, bytes: stat.allocated, target: None, progress: None, fate })

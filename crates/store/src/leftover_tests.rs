@@ -91,16 +91,60 @@ fn what_nothing_can_continue_goes() {
 }
 
 #[test]
-fn links_and_directories_under_such_names_stay() {
+fn staged_links_go_and_are_not_followed() {
     let (temp, dir) = place();
     fs::write(temp.path().join("precious"), "x").expect("written");
     symlink("precious", temp.path().join(".haul-0123456789abcdef")).expect("a link");
-    fs::create_dir(temp.path().join(".haul-0123456789ab-0123456789ab.part")).expect("made");
-    for one in Leftovers::find(&dir).expect("read").iter() {
-        one.clean(&dir, true, false).expect_err("no regular file");
-    }
-    assert_eq!(count(&temp), 3);
+    symlink("nowhere", temp.path().join(".haul-0123456789abcde0")).expect("a link");
+    symlink("precious", temp.path().join(".haul-notes")).expect("a link");
+    let dry = clean(&dir, true, true);
+    assert!(dry.len() == 2 && dry.iter().all(|one| one.fate == Fate::WouldRemove), "{dry:?}");
+    assert_eq!(count(&temp), 4);
+    assert_eq!(fates(&dir, false), [Fate::Removed, Fate::Removed]);
+    assert_eq!(count(&temp), 2);
     assert_eq!(fs::read(temp.path().join("precious")).expect("read"), b"x");
+}
+
+#[test]
+fn what_no_copy_makes_stays_whatever_its_name() {
+    let (temp, dir) = place();
+    fs::write(temp.path().join("precious"), "x").expect("written");
+    symlink("precious", temp.path().join(".haul-0123456789ab-0123456789ab.part")).expect("made");
+    symlink("precious", temp.path().join(".haul-0123456789ab-0123456789ac.journal")).expect("made");
+    fs::create_dir(temp.path().join(".haul-0123456789ab-0123456789ad.part")).expect("made");
+    fs::create_dir(temp.path().join(".haul-0123456789abcdef")).expect("made");
+    for one in Leftovers::find(&dir).expect("read").iter() {
+        one.clean(&dir, true, false).expect_err("no stage");
+    }
+    assert_eq!(count(&temp), 5);
+    assert_eq!(fs::read(temp.path().join("precious")).expect("read"), b"x");
+}
+
+#[test]
+fn a_link_that_is_published_takes_those_with_it_that_were_staged_for_it() {
+    let (temp, dir) = place();
+    let staged = |digit: char| format!(".haul-0123456789abcde{digit}");
+    for (digit, target) in [('0', "there"), ('1', "there"), ('2', "elsewhere")] {
+        symlink(target, temp.path().join(staged(digit))).expect("a link");
+    }
+    symlink("there", temp.path().join(".haul-notes")).expect("a link");
+    fs::write(temp.path().join(staged('3')), "there").expect("written");
+    let seen = StaleStages::find(&dir);
+    fs::write(temp.path().join("file"), "there").expect("written");
+    seen.remove(&dir, &name("file"));
+    assert_eq!(count(&temp), 6, "a file is no link");
+    // Nor does what was asked for under such a name go by itself.
+    seen.remove(&dir, &name(&staged('2')));
+    assert_eq!(count(&temp), 6);
+    symlink("there", temp.path().join("link")).expect("a link");
+    seen.remove(&dir, &name("link"));
+    let left = ["2", "3"].map(|digit| format!(".haul-0123456789abcde{digit}"));
+    let mut there: Vec<_> = fs::read_dir(temp.path())
+        .expect("read")
+        .map(|entry| entry.expect("read").file_name().into_string().expect("plain"))
+        .collect();
+    there.sort();
+    assert_eq!(there, [&left[0], &left[1], ".haul-notes", "file", "link"]);
 }
 
 #[test]

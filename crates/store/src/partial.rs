@@ -306,35 +306,58 @@ impl Shared {
     }
 }
 
-/// The resumable stages that a directory held when it was looked at: found once,
-/// so that each file that is published there costs nothing more.
+/// The resumable stages, and those of links, that a directory held when it was
+/// looked at: found once, so that each file that is published there costs nothing
+/// more.
 #[derive(Debug, Default)]
-pub struct StaleStages(BTreeSet<String>);
+pub struct StaleStages {
+    stems: BTreeSet<String>,
+    /// Names that a link may be staged under.
+    random: BTreeSet<String>,
+}
 
 impl StaleStages {
     /// Looks through `dir`. What can't be read is taken for empty: it is found
     /// by the next run.
     pub fn find(dir: &Dir) -> Self {
-        let mut stems = BTreeSet::new();
+        let mut found = Self::default();
         let _ = dir.names_where(|name| {
-            if let Some((Form::Part | Form::Journal, stem)) = parse(name) {
-                stems.insert(stem.to_owned());
+            match parse(name) {
+                Some((Form::Part | Form::Journal, stem)) => {
+                    found.stems.insert(stem.to_owned());
+                }
+                Some((Form::Random, name)) => {
+                    found.random.insert(name.to_owned());
+                }
+                None => {}
             }
             false
         });
-        Self(stems)
+        found
     }
 
     /// Removes from `dir` what copies of any source to `name` have left, unless
-    /// another process is at it: nothing will continue it.
+    /// another process is at it: nothing will continue it. If `name` is a link,
+    /// those stages are meant that lead where it leads; nothing else tells for
+    /// which name they were.
     pub fn remove(&self, dir: &Dir, name: &Name) {
-        if self.0.is_empty() {
-            return;
+        if !self.stems.is_empty() {
+            let prefix = Names::prefix(name);
+            let of_name = self.stems.iter().filter(|stem| stem.starts_with(&prefix));
+            for stem in of_name {
+                remove(&Names::from_stem(stem), dir);
+            }
         }
-        let prefix = Names::prefix(name);
-        let of_name = self.0.iter().filter(|stem| stem.starts_with(&prefix));
-        for stem in of_name {
-            remove(&Names::from_stem(stem), dir);
+        if !self.random.is_empty()
+            && let Ok(target) = dir.read_link(name)
+        {
+            for random in self.random.iter().filter(|random| random.as_bytes() != name.as_bytes()) {
+                let stage = Name::new(random.as_bytes()).expect("a private name is a name");
+                if dir.read_link(&stage).is_ok_and(|leads_to| leads_to == target) {
+                    // What can't be removed now is found by the next run.
+                    let _ = dir.remove_private(random);
+                }
+            }
         }
     }
 }

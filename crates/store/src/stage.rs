@@ -5,7 +5,9 @@
 //! 2. A stage without a name vanishes with the process; a stage with a private
 //!    name is removed when it is dropped, unless it is one that can be continued.
 //! 3. As long as somebody works on a stage with a private name, it is locked:
-//!    the file itself, or its journal.
+//!    the file itself, or its journal. A symbolic link can't be locked; it is
+//!    renamed as soon as it is there, and made anew if it was taken for one that
+//!    was left behind.
 //! 4. A stage is sealed before it is published: that takes a [`Verified`], and
 //!    gives the file its mode and time through the open handle, so that the
 //!    name never shows a file without them. Nothing writes to it afterwards.
@@ -22,7 +24,8 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// How often a private name is drawn anew when it is taken.
+/// How often a private name is drawn anew when it is taken, or the link under it
+/// is gone before it is renamed.
 const NAME_ATTEMPTS_MAX: usize = 8;
 
 /// What a publication does with a file that has the name already.
@@ -361,8 +364,17 @@ impl Publication {
         mtime: Timestamp,
         placement: Placement,
     ) -> io::Result<Self> {
-        let (temp, ()) = with_private_name(dir, |temp| dir.make_symlink(target, temp, mtime))?;
-        temp.publish(name, placement)
+        let mut attempts = 0;
+        loop {
+            let made = with_private_name(dir, |temp| dir.make_symlink(target, temp, mtime));
+            attempts += 1;
+            match made.and_then(|(temp, ())| temp.publish(name, placement)) {
+                // Somebody has removed it: nothing tells that it is not left behind.
+                Err(error)
+                    if error.kind() == io::ErrorKind::NotFound && attempts < NAME_ATTEMPTS_MAX => {}
+                made => return made,
+            }
+        }
     }
 }
 

@@ -8,11 +8,14 @@ use haul_testkit::{FileSystem, Mount};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use tempfile::TempDir;
 
 const TIME: Timestamp = Timestamp { secs: 1_234_567_890, nanos: 987_654_321 };
+
+/// How often a link is made while somebody removes those that are staged.
+const RACES: usize = 5_000;
 
 /// Both kinds of stage.
 const KINDS: [fn(Arc<Dir>) -> io::Result<Stage>; 2] = [Stage::create, Stage::create_named];
@@ -247,6 +250,40 @@ fn a_symbolic_link_appears_in_one_step_and_keeps_to_the_placement() {
     assert_eq!(fs::read_link(place.path("a")).expect("a link"), Path::new("c"));
     assert_eq!(place.dir.stat(&name("a")).expect("there").mtime, TIME);
     assert_eq!(place.names(), ["a", "dir", "file"]);
+}
+
+#[test]
+fn a_link_whose_stage_is_removed_by_others_is_made_anew() {
+    let place = Place::new();
+    let is_over = AtomicBool::new(false);
+    // Who removes each of them would win.
+    let (to_remove, removed) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let failed = thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                for one in crate::Leftovers::find(&place.dir).expect("read").iter() {
+                    if to_remove.load(Ordering::Relaxed) > 0
+                        && matches!(one.clean(&place.dir, false, false), Ok(Some(_)))
+                    {
+                        to_remove.fetch_sub(1, Ordering::Relaxed);
+                        removed.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+            }
+        });
+        let failed = (0..RACES).find_map(|_| {
+            to_remove.store(NAME_ATTEMPTS_MAX - 2, Ordering::Relaxed);
+            let made =
+                Publication::of_symlink(&place.dir, b"b", &name("link"), TIME, Placement::New);
+            let removed = fs::remove_file(place.path("link"));
+            made.and(removed).err()
+        });
+        is_over.store(true, Ordering::Relaxed);
+        failed
+    });
+    assert!(failed.is_none(), "{failed:?}");
+    assert!(removed.into_inner() > 0, "nothing was removed in time");
+    assert_eq!(place.names(), [""; 0]);
 }
 
 #[test]

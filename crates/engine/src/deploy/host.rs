@@ -5,7 +5,7 @@ use super::{DeployError, Program, Suspect};
 use crate::JobError;
 use crate::link::wire::ReadEnd;
 use crate::remote::{PROGRAM, read_welcome};
-use haul_model::escape_bytes;
+use haul_model::{HostFacts, escape_bytes};
 use haul_net::{Closer, ConnectError, Connection, DEPLOY_MARKER, Writer};
 use haul_proto::{Caps, FrameType, Header, Hello, VERSION, frame_bytes};
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -20,22 +20,12 @@ const LINE_LEN_MAX: u64 = 4 << 10;
 /// A shell's status for a command that it finds and can't run (POSIX, 2.8.2).
 const NOT_EXECUTABLE: i32 = 126;
 
-/// What a host says of itself.
+/// A host, and what it says of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Host {
     /// Its name, safe to show.
     pub(super) name: String,
-    /// `uname -sm`, as it came.
-    pub(super) machine: String,
-    /// The number of the user.
-    pub(super) user: u32,
-    /// The number of the user's group, if it is called like the user: by
-    /// convention nobody else is in it.
-    pub(super) own_group: Option<u32>,
-    /// The time there, in seconds since 1970.
-    pub(super) now: u64,
-    /// The home directory, absolute and without links.
-    pub(super) home: Vec<u8>,
+    pub(super) facts: HostFacts,
 }
 
 /// The shell on the host, which waits.
@@ -162,65 +152,26 @@ impl Host {
             return Err(Untold::Failed(error.into()));
         }
         let said = [line(input)?, line(input)?, line(input)?, line(input)?, line(input)?];
-        let [machine, user, group, now, home] = &said;
-        let number = |line: &[u8]| str::from_utf8(line).ok().and_then(|text| text.parse().ok());
-        let host = (|| {
-            let machine = String::from_utf8(machine.clone()).ok()?;
-            let user = u32::try_from(number(user)?).ok()?;
-            let own_group = match group.as_slice() {
-                b"-" => None,
-                group => Some(u32::try_from(number(group)?).ok()?),
-            };
-            let now = number(now)?;
-            let is_path = home.starts_with(b"/") && !home.contains(&0);
-            let (name, home) = (name.clone(), home.clone());
-            is_path.then_some(Self { name, machine, user, own_group, now, home })
-        })();
-        host.ok_or_else(|| {
-            let said = escape_bytes(&said.join(&b"; "[..]));
-            Untold::Failed(DeployError::Untold { host: name, said })
-        })
+        match HostFacts::parse(said.each_ref().map(Vec::as_slice)) {
+            Some(facts) => Ok(Self { name, facts }),
+            None => {
+                let said = escape_bytes(&said.join(&b"; "[..]));
+                Err(Untold::Failed(DeployError::Untold { host: name, said }))
+            }
+        }
     }
 
     /// Whether the program is for this machine.
     pub(super) fn check_fit(&self, program: &Program) -> Result<(), DeployError> {
         let ours = program.machine;
-        if self.system_and_processor() == Some((ours.system, ours.processor)) {
+        if self.facts.system_and_processor() == Some((ours.system, ours.processor)) {
             return Ok(());
         }
         Err(DeployError::Misfit {
             host: self.name.clone(),
-            theirs: escape_bytes(self.machine.as_bytes()),
+            theirs: escape_bytes(self.facts.machine.as_bytes()),
             ours: format!("{} on {}", ours.system, ours.processor),
         })
-    }
-
-    /// The words of `uname -sm` in those of [`haul_model::Executable`].
-    fn system_and_processor(&self) -> Option<(&'static str, &'static str)> {
-        let (system, processor) = self.machine.split_once(' ')?;
-        let system = match system {
-            "Linux" => "linux",
-            "Darwin" => "macos",
-            "FreeBSD" => "freebsd",
-            "NetBSD" => "netbsd",
-            "OpenBSD" => "openbsd",
-            _ => return None,
-        };
-        let processor = match processor {
-            "x86_64" | "amd64" => "x86_64",
-            "aarch64" | "arm64" => "aarch64",
-            "i386" | "i486" | "i586" | "i686" => "x86",
-            "ppc64le" => "powerpc64",
-            "riscv64" => "riscv64",
-            "riscv32" => "riscv32",
-            "s390x" => "s390x",
-            "loongarch64" => "loongarch64",
-            // As armv7l and, of a 64-bit kernel that shows itself as 32-bit,
-            // armv8l.
-            arm if arm.starts_with("armv") => "arm",
-            _ => return None,
-        };
-        Some((system, processor))
     }
 }
 
@@ -242,6 +193,7 @@ fn line(input: &mut impl BufRead) -> io::Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn read(said: &[u8]) -> Result<Host, String> {
         Host::read("box".into(), &mut BufReader::new(said)).map_err(|untold| match untold {
@@ -253,19 +205,14 @@ mod tests {
     #[test]
     fn a_host_says_what_it_is_in_six_lines() {
         let host = read(b"haul-deploy\nLinux x86_64\n1000\n100\n1700000000\n/home/a b\xff\nmore");
-        assert_eq!(
-            host,
-            Ok(Host {
-                name: "box".into(),
-                machine: "Linux x86_64".into(),
-                user: 1000,
-                own_group: Some(100),
-                now: 1_700_000_000,
-                home: b"/home/a b\xff".to_vec(),
-            })
-        );
-        let host = read(b"haul-deploy\nLinux x86_64\n0\n-\n1\n/\n").expect("a host");
-        assert_eq!(host.own_group, None);
+        let facts = HostFacts {
+            machine: "Linux x86_64".into(),
+            user: 1000,
+            own_group: Some(100),
+            now: 1_700_000_000,
+            home: b"/home/a b\xff".to_vec(),
+        };
+        assert_eq!(host, Ok(Host { name: "box".into(), facts }));
         for cut in [&b""[..], b"haul-deploy\n", b"haul-deploy\nLinux x86_64\n0\n-\n1\n"] {
             assert_eq!(read(cut), Err("lost".into()));
         }
@@ -301,19 +248,29 @@ mod tests {
         assert!(read(&long).expect_err("no host").starts_with("box does not say"));
     }
 
-    #[test]
-    fn machines_have_one_name_each() {
-        let told = |machine: &str| {
-            let said = format!("haul-deploy\n{machine}\n0\n-\n1\n/\n");
-            read(said.as_bytes()).expect("a host").system_and_processor()
-        };
-        assert_eq!(told("Linux x86_64"), Some(("linux", "x86_64")));
-        assert_eq!(told("FreeBSD amd64"), Some(("freebsd", "x86_64")));
-        assert_eq!(told("Darwin arm64"), Some(("macos", "aarch64")));
-        assert_eq!(told("Linux armv7l"), Some(("linux", "arm")));
-        assert_eq!(told("Linux i686"), Some(("linux", "x86")));
-        for unknown in ["", "Linux", "Linux mips", "MINGW64_NT-10.0 x86_64", "Linux x86_64 "] {
-            assert_eq!(told(unknown), None, "{unknown:?}");
+    proptest! {
+        #[test]
+        fn any_host_is_read_without_harm(
+            lines in proptest::collection::vec(
+                prop_oneof![
+                    Just(DEPLOY_MARKER.as_bytes().to_vec()),
+                    "(/|Linux x86_64|-|[0-9]{1,11})".prop_map(String::into_bytes),
+                    proptest::collection::vec(any::<u8>(), 0..40),
+                    Just(vec![b'x'; LINE_LEN_MAX as usize]),
+                ],
+                0..8,
+            ),
+        ) {
+            for begin in [&b"haul-deploy\n"[..], b""] {
+                let said = [begin, &lines.join(&b'\n')].concat();
+                match read(&said) {
+                    Ok(host) => {
+                        prop_assert!(said.starts_with(b"haul-deploy\n"));
+                        prop_assert!(host.facts.home.len() < LINE_LEN_MAX as usize);
+                    }
+                    Err(error) => prop_assert!(!error.contains(char::is_control), "{error:?}"),
+                }
+            }
         }
     }
 }

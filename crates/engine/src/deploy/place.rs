@@ -71,7 +71,7 @@ impl<'a> Place<'a> {
     }
 
     fn paths(client: &'a Client, host: &'a Host) -> Self {
-        let mut dirs = vec![host.home.clone()];
+        let mut dirs = vec![host.facts.home.clone()];
         for name in DEPLOY_DIR.split('/') {
             dirs.push(join(&dirs[dirs.len() - 1], name.as_bytes()));
         }
@@ -117,7 +117,7 @@ impl<'a> Place<'a> {
     pub(super) fn check_dir(&self, depth: usize, attrs: &Attrs) -> Result<(), DeployError> {
         let dir = &self.dirs[depth];
         let owners: &[u32] =
-            if self.is_own(depth) { &[self.host.user] } else { &[self.host.user, 0] };
+            if self.is_own(depth) { &[self.host.facts.user] } else { &[self.host.facts.user, 0] };
         match attrs.file_type() {
             Some(FileType::Dir) => {}
             Some(FileType::Symlink) => {
@@ -147,7 +147,7 @@ impl<'a> Place<'a> {
             ));
         }
         // Where each user has a group, homes are often open to it.
-        let is_own_group = !self.is_own(depth) && self.host.own_group == Some(group);
+        let is_own_group = !self.is_own(depth) && self.host.facts.own_group == Some(group);
         let others = if is_own_group { WRITABLE_BY_ALL } else { WRITABLE_BY_OTHERS };
         if mode & others != 0 {
             return Err(self.refuse(
@@ -205,7 +205,7 @@ impl<'a> Place<'a> {
         for entry in self.client.list(dir).map_err(|error| self.sftp(error))? {
             let is_old = |attrs: &Attrs| {
                 attrs.times.is_some_and(|times| {
-                    u64::from(times.modified).saturating_add(STALE_AGE) < self.host.now
+                    u64::from(times.modified).saturating_add(STALE_AGE) < self.host.facts.now
                 })
             };
             let is_left = is_private(&entry.name)
@@ -260,7 +260,7 @@ impl<'a> Place<'a> {
 
     fn home_is_hidden(&self) -> DeployError {
         self.refuse(
-            &self.host.home,
+            &self.host.facts.home,
             "the SFTP server does not see the home directory that the shell sees",
             "have both in the same file system, or install haul by hand",
         )

@@ -5,6 +5,7 @@ use super::host::Host;
 use super::place::Place;
 use super::*;
 use crate::remote::PROGRAM;
+use haul_model::HostFacts;
 use haul_net::{Connection, DEPLOY_DIR};
 use haul_proto::{Caps, FrameType, Hello, VERSION, frame_bytes};
 use haul_testkit::{Fault, OddSftp, Oddities, TempDir};
@@ -139,7 +140,7 @@ fn a_server_that_does_not_tell_whose_a_directory_is_is_refused() {
     let bench = Bench::new(Oddities::default());
     let host = bench.shell(b"").expect("a host").host;
     let place = Place::make(bench.session.client(), &host).expect("a place");
-    let own = (host.user, 0);
+    let own = (host.facts.user, 0);
     let whole = Attrs { owner: Some(own), mode: Some(0o040_700), ..Attrs::default() };
     place.check_dir(4, &whole).expect("a directory that is well");
     for attrs in [
@@ -150,7 +151,8 @@ fn a_server_that_does_not_tell_whose_a_directory_is_is_refused() {
         place.check_dir(4, &attrs).expect_err("what is not told counts as wrong");
     }
     // There, too, the group may write that is the user's alone.
-    let host = Host { own_group: Some(7), ..host.clone() };
+    let facts = HostFacts { own_group: Some(7), ..host.facts.clone() };
+    let host = Host { facts, ..host.clone() };
     let place = Place::make(bench.session.client(), &host).expect("a place");
     for (depth, mode, group, is_well) in [
         (2, 0o040_775, 7, true),
@@ -158,13 +160,13 @@ fn a_server_that_does_not_tell_whose_a_directory_is_is_refused() {
         (2, 0o040_777, 7, false),
         (3, 0o040_775, 7, false),
     ] {
-        let attrs = Attrs { owner: Some((host.user, group)), mode: Some(mode), ..whole };
+        let attrs = Attrs { owner: Some((host.facts.user, group)), mode: Some(mode), ..whole };
         assert_eq!(place.check_dir(depth, &attrs).is_ok(), is_well, "{depth} {mode:o} {group}");
     }
     // Above haul's own directories root may be the owner, and there alone.
     let of_root = Attrs { owner: Some((0, 0)), ..whole };
     place.check_dir(2, &of_root).expect("a directory of root's");
-    assert_eq!(place.check_dir(3, &of_root).is_ok(), host.user == 0);
+    assert_eq!(place.check_dir(3, &of_root).is_ok(), host.facts.user == 0);
 }
 
 #[test]

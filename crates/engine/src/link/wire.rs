@@ -358,7 +358,12 @@ fn read_contents(
                     None => hand_on(receiver, Arc::clone(&file), Piece::Seal(seal)),
                 }
             }
-            Message::FileEnd(end) if receiver.checks() => receiver.give(Task::Sealed(end)),
+            Message::FileEnd(end) if receiver.checks() => {
+                if !receiver.admit_seal(end.index) {
+                    return Ok(());
+                }
+                receiver.give(Task::Sealed(end));
+            }
             Message::FileEnd(end) => {
                 let file = open_incoming(&mut incoming, receiver, end.index)?;
                 incoming.remove(&end.index);

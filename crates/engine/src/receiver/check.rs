@@ -26,6 +26,8 @@ pub(super) struct Hashing {
     /// How it differs otherwise.
     found: Differences,
     own: Option<Result<FileSeal, Fault>>,
+    /// Whether a peer has told its hash, which may still be on its way to a worker.
+    is_told: bool,
     of_source: Option<Result<FileSeal, Fault>>,
 }
 
@@ -58,7 +60,8 @@ impl Receiver<'_> {
                     let placement = Placement::New;
                     let name = place.clone();
                     let pending = Pending { index, dir, name, entry, placement, cost, resumed: 0 };
-                    let hashing = Hashing { pending, found, own: None, of_source: None };
+                    let (own, is_told, of_source) = (None, false, None);
+                    let hashing = Hashing { pending, found, own, is_told, of_source };
                     lock(&self.hashing).insert(index, hashing);
                     self.give(super::Task::Hash(index));
                     wants.push(Want { index, blocks: 0, whole_hash: true });
@@ -243,16 +246,23 @@ impl Receiver<'_> {
         }
     }
 
-    /// Takes what the Sender says of a file that is compared.
-    pub(super) fn take_seal(&self, end: FileEnd) {
-        let mut is_asked = false;
-        self.meet(end.index, |hashing| {
-            is_asked = hashing.of_source.is_none();
-            hashing.of_source = Some(end.result.map_err(of_sender));
-        });
+    /// Admits a hash that has come over a wire, to be taken with
+    /// [`Self::take_seal`]; `false` if the job has failed by that, since none was
+    /// asked for, or it was told before.
+    pub(crate) fn admit_seal(&self, index: u64) -> bool {
+        let is_asked = lock(&self.hashing)
+            .get_mut(&index)
+            .is_some_and(|hashing| !std::mem::replace(&mut hashing.is_told, true));
         if !is_asked {
             self.refuse("it sent the hash of a file that was not asked for");
         }
+        is_asked
+    }
+
+    /// Takes what the Sender says of a file that is compared.
+    pub(super) fn take_seal(&self, end: FileEnd) {
+        let result = end.result.map_err(of_sender);
+        self.meet(end.index, |hashing| hashing.of_source = Some(result));
     }
 
     /// Puts down what is known of a file, and settles it when both hashes are.
@@ -264,7 +274,8 @@ impl Receiver<'_> {
             let is_whole = one.own.is_some() && one.of_source.is_some();
             if is_whole { hashing.remove(&index) } else { None }
         };
-        let Some(Hashing { pending, found, own: Some(own), of_source: Some(of_source) }) = whole
+        let Some(Hashing { pending, found, own: Some(own), of_source: Some(of_source), .. }) =
+            whole
         else {
             return;
         };

@@ -17,28 +17,34 @@ use std::time::{Duration, SystemTime};
 
 const CONTENT: &[u8] = b"content";
 
-/// A place whose destination holds `a` as it is listed.
-fn furnished() -> Place {
+/// A place whose destination holds `names` as they are listed.
+fn furnished(names: &[&str]) -> Place {
     let place = Place::new();
-    let path = place.dest("a");
-    fs::write(&path, CONTENT).expect("written");
     let time = SystemTime::UNIX_EPOCH + Duration::new(TIME.secs as u64, TIME.nanos);
-    File::options().write(true).open(&path).expect("opened").set_modified(time).expect("set");
+    for name in names {
+        let path = place.dest(name);
+        fs::write(&path, CONTENT).expect("written");
+        File::options().write(true).open(&path).expect("opened").set_modified(time).expect("set");
+    }
     place
 }
 
-/// An agent that compares with what `script` lists: `a` was listed, and its hash
-/// is wanted.
-fn checked_by_agent(script: impl FnOnce(&mut Peer) + Send + 'static) -> Attacked {
-    let place = furnished();
+/// An agent that compares with what `script` lists: `names` were listed, from 1
+/// on, and their hashes are wanted.
+fn checked_by_agent(
+    names: &'static [&'static str],
+    script: impl FnOnce(&mut Peer) + Send + 'static,
+) -> Attacked {
+    let place = furnished(names);
     let dest = bytes(&place.dest(""));
     serve(place, |peer| {
         let role = Role::Receiver { dest, into_dir: true, policy: Policy::default() };
         peer.frame(FrameType::Hello, &Hello::ours(Caps::OURS, "script").encode());
         peer.tell(&Message::Check(CheckRequest { role, content: true }));
         peer.hear_greeting();
-        peer.list(vec![file(0, "a", CONTENT.len() as u64), dir_end(0)]);
-        peer.await_wants([1]);
+        let files = names.iter().map(|name| file(0, name, CONTENT.len() as u64));
+        peer.list(files.chain([dir_end(0)]).collect());
+        peer.await_wants(1..=names.len() as u64);
         script(peer);
     })
 }
@@ -63,7 +69,7 @@ fn only_hashes_are_compared_and_nothing_is_written() {
         ),
     ];
     for (said, expected) in cases {
-        let attacked = checked_by_agent(move |peer| peer.tell(&said));
+        let attacked = checked_by_agent(&["a"], move |peer| peer.tell(&said));
         attacked.assert_done();
         assert!(expected(&attacked.peer.outcomes[&1]), "{:?}", attacked.peer.outcomes);
         assert_eq!(fs::read(attacked.place.dest("a")).expect("read"), CONTENT);
@@ -72,15 +78,17 @@ fn only_hashes_are_compared_and_nothing_is_written() {
 
 #[test]
 fn content_and_hashes_that_were_not_asked_for_end_a_comparison() {
-    checked_by_agent(|peer| peer.raw(&data(1, 0, b"CONTENT"))).assert_refused("Data frame");
-    checked_by_agent(|peer| peer.tell(&hashed(2, CONTENT))).assert_refused("not asked for");
-    let twice = checked_by_agent(|peer| {
-        peer.tell(&hashed(7, CONTENT));
-        // What comes at the same time may end the job first.
-        std::thread::sleep(std::time::Duration::from_millis(200));
-        peer.tell(&hashed(1, CONTENT));
-    });
-    twice.assert_refused("not asked for");
+    checked_by_agent(&["a"], |peer| peer.raw(&data(1, 0, b"CONTENT"))).assert_refused("Data frame");
+    // In each case what would end the job comes at the same time.
+    for told in [&[2, 1][..], &[7, 1], &[1, 1, 2]] {
+        let names: &[_] = if told.len() == 2 { &["a"] } else { &["a", "b"] };
+        let attacked = checked_by_agent(names, move |peer| {
+            for index in told {
+                peer.tell(&hashed(*index, CONTENT));
+            }
+        });
+        attacked.assert_refused("not asked for");
+    }
 }
 
 #[test]

@@ -37,26 +37,45 @@ fn a_signal_to_haul_alone_ends_a_copy_cleanly() {
     }
 }
 
+/// A background job of a script that waits for it, whatever comes meanwhile, and
+/// leaves it its input.
+const IN_BACKGROUND: &str = "trap : INT
+exec 3<&0
+HAUL \"$@\" <&3 &
+while :; do
+    wait $!
+    status=$?
+    kill -0 $! || exit $status
+done 2> /dev/null";
+
 #[test]
-fn a_hangup_that_is_ignored_from_the_start_ends_nothing() {
+fn what_is_ignored_from_the_start_ends_nothing() {
     let world = World::new();
-    for (name, line) in [
-        ("nohup", format!("exec nohup '{HAUL}' \"$@\"")),
-        ("trap", format!("trap '' HUP; exec '{HAUL}' \"$@\"")),
+    for (name, line, ignored) in [
+        ("nohup", "exec nohup HAUL \"$@\"", Signal::HUP),
+        ("hangup", "trap '' HUP; exec HAUL \"$@\"", Signal::HUP),
+        ("ctrl-c", "trap '' INT; exec HAUL \"$@\"", Signal::INT),
+        ("wish", "trap '' TERM; exec HAUL \"$@\"", Signal::TERM),
+        ("background", IN_BACKGROUND, Signal::INT),
     ] {
         let mut scene = world.scene_called(name, Way::Upload);
         let program = scene.path("run");
-        script(&program, &line);
+        script(&program, &line.replace("HAUL", &format!("'{HAUL}'")));
         scene.run_as(program);
         let transfer = Transfer::start(&scene);
-        transfer.running.signal_group(Signal::HUP);
+        transfer.running.signal_group(ignored);
+        transfer.running.signal_group(ignored);
         let run = transfer.ends_with(0);
         assert!(!run.err().contains("interrupted"), "{run}");
-        // Ctrl-C still does what it does.
+        if name == "background" {
+            continue;
+        }
+        // The others still do what they do.
         fs::remove_dir_all(scene.path("there")).expect("removed");
         let transfer = Transfer::start(&scene);
-        transfer.running.signal_group(Signal::HUP);
-        transfer.running.signal(Signal::INT);
+        transfer.running.signal_group(ignored);
+        let other = if ignored == Signal::INT { Signal::TERM } else { Signal::INT };
+        transfer.running.signal(other);
         assert_interrupted(&transfer.ends_with(130));
     }
 }

@@ -84,12 +84,33 @@ fn directories_below_are_for_recursive_and_links_are_not_followed() {
         clean(scene, &[], &["to"]).run().expect_ok();
         assert!(!scene.exists(format!("to/{STRAY}")));
         assert!(scene.exists(format!("to/below/deep/{STRAY}")));
-        // A link under a private name is none of ours to judge: it is told.
+        // A directory under a private name is none of ours to judge: it is told.
+        scene.mkdir("to/below/.haul-00000000000000bb");
         let run = clean(scene, &["-r"], &["to/"]).run().expect_code(1);
         assert!(run.out().contains(&format!("removed to/below/deep/{STRAY} (")), "{run}");
-        assert_one_error(&run, "to/below/.haul-00000000000000aa: ", "can't remove it", "symbolic");
+        let staged = "to/below/.haul-00000000000000aa";
+        assert!(run.out().contains(&format!("removed {staged} (")), "{run}");
+        assert!(scene.path(staged).symlink_metadata().is_err());
+        let error = "to/below/.haul-00000000000000bb: ";
+        assert_one_error(&run, error, "can't remove it", "directory");
         assert!(scene.exists(format!("elsewhere/{STRAY}")));
         assert!(scene.exists("to/.haul-notes") && scene.exists("to/below/precious"));
+    });
+}
+
+#[test]
+fn a_link_that_was_on_its_way_goes_with_the_next_copy_of_it() {
+    each_way(|scene| {
+        scene.mkdir("tree");
+        scene.mkdir("to/tree");
+        scene.symlink("target", "tree/link");
+        // As a process leaves them that is killed before it can rename them.
+        scene.symlink("target", format!("to/tree/{STRAY}").as_str());
+        scene.symlink("another", "to/tree/.haul-00000000000000aa");
+        scene.copy(&["-r"], &["tree"], "to").run().expect_ok();
+        let mut left = scene.list("to/tree");
+        left.sort();
+        assert_eq!(left, [".haul-00000000000000aa", "link"]);
     });
 }
 
