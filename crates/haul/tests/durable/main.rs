@@ -152,7 +152,9 @@ fn what_was_not_in_memory_before_a_large_copy_is_not_left_there() {
         fs::File::open(&source).expect("opened").sync_all().expect("synced");
         scene.mkdir("to");
         scene.copy(&[], &["disk/big"], "to/warm").run().expect_ok();
-        assert!(resident(&source) > LARGE - (1 << 20), "a warm file was dropped");
+        // The system may reclaim some of it meanwhile.
+        let left = resident(&source);
+        assert!(left > LARGE / 2, "a warm file was dropped: {left} bytes are in memory");
 
         let forget = ["oflag=nocache", "conv=notrunc,fdatasync", "count=0", "status=none"];
         run(Command::new("dd").arg("if=/dev/null").arg(os_of("of=", &source)).args(forget));
