@@ -7,7 +7,9 @@
 //! is another, ssh is asked once more, with neither words nor configuration,
 //! for this client may have been built with a default of its own. A `-c` or
 //! `-oCiphers` among the user's words shows in the first answer and not in the
-//! second, so it counts as a choice without being looked for.
+//! second, so it counts as a choice without being looked for. (One that says
+//! just what a default of OpenSSH's says is taken for none; it is put in another
+//! order, and that is all.)
 //!
 //! The list that goes to ssh is its own default in another order, and never
 //! `^aes...`: clients before OpenSSH 8.1 don't know that form, and a cipher that
@@ -40,6 +42,7 @@ pub(crate) fn preferred_list(shell: &RemoteShell, args: &[String], host: &str) -
     }
     let users = settings(&shell.program, args, host)?;
     let list = ciphers(&users)?;
+    let preferred = reordered(list)?;
     if !DEFAULTS.contains(&list) {
         // Every client takes an empty file; "-F none" is younger than "-G".
         let defaults = settings(&shell.program, &["-F".into(), "/dev/null".into()], host)?;
@@ -47,7 +50,7 @@ pub(crate) fn preferred_list(shell: &RemoteShell, args: &[String], host: &str) -
             return None;
         }
     }
-    reordered(list)
+    Some(preferred)
 }
 
 /// AES-GCM needs both the cipher's rounds and carry-less multiplication.
@@ -93,7 +96,6 @@ fn ciphers(settings: &str) -> Option<&str> {
 mod tests {
     use super::*;
     use std::io::Write;
-    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn the_list_is_reordered_and_nothing_is_added() {
@@ -143,8 +145,10 @@ mod tests {
             "#!/bin/sh\necho user ann\ncase \"$*\" in\n\
              *null*) echo {without};;\n*) echo {with};;\nesac\n"
         );
-        std::fs::write(&program, script).unwrap();
-        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+        // Another process writes it: a child of this one could have it open still.
+        let writes = "printf %s \"$1\" > \"$0\" && chmod 755 \"$0\"";
+        let written = Command::new("sh").args(["-c", writes]).arg(&program).arg(script).status();
+        assert!(written.unwrap().success());
         let shell = RemoteShell { program: program.to_str().unwrap().to_owned(), args: Vec::new() };
         preferred_list(&shell, &["-p2222".to_owned()], "box")
     }

@@ -1,7 +1,7 @@
 //! What lies between haul and ssh, and between sshd and haul.
 
 use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_send_buffer_size};
-use std::io;
+use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::Stdio;
@@ -28,19 +28,26 @@ pub fn enlarge_pipe(pipe: impl AsFd) {
 /// its server send ahead. Linux cuts it to `net.core.wmem_max`.
 const SOCKET_BYTES: usize = 2 << 20;
 
-/// What ssh's standard output is read from, and that output.
+/// What the remote shell's standard output is read from, and that output.
 ///
-/// It is a pair of sockets. Two processes that write and read a pipe at the same
+/// For ssh it is a pair of sockets. Two processes that write and read a pipe at the same
 /// time wait for its lock by turns, page by page: through sockets, which hold
 /// what was written at once in one piece, the same bytes take both of them half
-/// the time. The other way stays a pipe, for content is spliced into it.
+/// the time. The other way stays a pipe, for content is spliced into it, and so
+/// does all that leads to another program: a script may open `/dev/stdout`, which
+/// no socket allows.
 ///
 /// # Errors
-/// Those of `socketpair`.
-pub(crate) fn way_in() -> io::Result<(UnixStream, Stdio)> {
+/// Those of `socketpair` and `pipe`.
+pub(crate) fn way_in(from_ssh: bool) -> io::Result<(Box<dyn Read + Send>, Stdio)> {
+    if !from_ssh {
+        let (ours, theirs) = io::pipe()?;
+        enlarge_pipe(&ours);
+        return Ok((Box::new(ours), theirs.into()));
+    }
     let (ours, theirs) = UnixStream::pair()?;
     // A refusal costs speed only. Linux looks at the writer's size alone.
     let _ = set_socket_send_buffer_size(&theirs, SOCKET_BYTES);
     let _ = set_socket_recv_buffer_size(&ours, SOCKET_BYTES);
-    Ok((ours, OwnedFd::from(theirs).into()))
+    Ok((Box::new(ours), OwnedFd::from(theirs).into()))
 }

@@ -23,7 +23,7 @@ use std::sync::Arc;
 /// - `PermitLocalCommand=no`, `RemoteCommand=none`: no command but ours. The
 ///   latter needs a client of OpenSSH 7.6 (2017) or later.
 /// - `ControlMaster=no`: a shared connection is used if there is one, but none
-///   is left behind: it would outlive haul and hold our pipes open.
+///   is left behind: it would outlive haul and hold our streams open.
 ///
 /// The server may be of any version.
 const SSH_OPTIONS: [&str; 7] = [
@@ -106,7 +106,7 @@ fn start(
         program: shown(shell.program.as_bytes()),
         cause,
     };
-    let (stdout, theirs) = way_in().map_err(start_error)?;
+    let (stdout, theirs) = way_in(shell.is_ssh()).map_err(start_error)?;
     let mut child = Command::new(&shell.program)
         .args(&arguments)
         .stdin(Stdio::piped())
@@ -125,7 +125,7 @@ fn start(
         start_error(cause)
     })?;
     Ok(Connection {
-        reader: Box::new(stdout),
+        reader: stdout,
         writer: {
             let pipe = stdin.as_fd().try_clone_to_owned().ok();
             Writer::new(stdin, pipe)

@@ -15,7 +15,7 @@ use crate::journal::{BootId, Journal, SourceId};
 use crate::private::{Form, Names, parse};
 use haul_model::{BLOCK_LEN, BlockHash, Name};
 use haul_sys::Dir;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -312,8 +312,8 @@ impl Shared {
 #[derive(Debug, Default)]
 pub struct StaleStages {
     stems: BTreeSet<String>,
-    /// Names that a link may be staged under.
-    random: BTreeSet<String>,
+    /// The names of staged links, by where they lead.
+    links: BTreeMap<Vec<u8>, Vec<String>>,
 }
 
 impl StaleStages {
@@ -321,18 +321,25 @@ impl StaleStages {
     /// by the next run.
     pub fn find(dir: &Dir) -> Self {
         let mut found = Self::default();
+        let mut random = Vec::new();
         let _ = dir.names_where(|name| {
             match parse(name) {
                 Some((Form::Part | Form::Journal, stem)) => {
                     found.stems.insert(stem.to_owned());
                 }
                 Some((Form::Random, name)) => {
-                    found.random.insert(name.to_owned());
+                    random.push(name.to_owned());
                 }
                 None => {}
             }
             false
         });
+        for name in random {
+            // What is no link is a file's stage, and can't be told by its name.
+            if let Ok(target) = dir.read_link(&private(&name)) {
+                found.links.entry(target).or_default().push(name);
+            }
+        }
         found
     }
 
@@ -348,18 +355,22 @@ impl StaleStages {
                 remove(&Names::from_stem(stem), dir);
             }
         }
-        if !self.random.is_empty()
+        if !self.links.is_empty()
             && let Ok(target) = dir.read_link(name)
+            && let Some(links) = self.links.get(&target)
         {
-            for random in self.random.iter().filter(|random| random.as_bytes() != name.as_bytes()) {
-                let stage = Name::new(random.as_bytes()).expect("a private name is a name");
-                if dir.read_link(&stage).is_ok_and(|leads_to| leads_to == target) {
-                    // What can't be removed now is found by the next run.
-                    let _ = dir.remove_private(random);
+            for link in links.iter().filter(|link| link.as_bytes() != name.as_bytes()) {
+                // What can't be removed now is found by the next run.
+                if dir.read_link(&private(link)).is_ok_and(|leads_to| leads_to == target) {
+                    let _ = dir.remove_private(link);
                 }
             }
         }
     }
+}
+
+fn private(name: &str) -> Name {
+    Name::new(name.as_bytes()).expect("a private name is a name")
 }
 
 /// Removes both files, unless another process is at them.

@@ -181,7 +181,9 @@ impl DeadSeries {
         for record in records {
             // Where it can't be done, the next job looks again.
             if let Ok((file, stat)) = dir.open_found(record) {
-                let _ = file.write_all_at(line(&root, LOOKED).as_bytes(), stat.size);
+                let lines_len = stat.size - stat.size % LINE_LEN as u64;
+                // The rest of a line that a full disk has cut is written over.
+                let _ = file.write_all_at(line(&root, LOOKED).as_bytes(), lines_len);
             }
         }
     }
@@ -340,6 +342,23 @@ mod tests {
             let dead = DeadSeries::find(&journals, b"host");
             assert!(!dead.is_due(b"root") && dead.has(&stage));
         }
+    }
+
+    #[test]
+    fn a_line_that_was_cut_is_written_over_by_the_next() {
+        let (temp, journals) = place();
+        let series = StageSeries::begin(&journals, b"host", &[b"root".to_vec()]).unwrap();
+        let record = temp.path().join(&series.record);
+        series.name();
+        drop(series);
+        let cut = [std::fs::read(&record).unwrap(), b"0123456789".to_vec()].concat();
+        std::fs::write(&record, cut).unwrap();
+        for _ in 0..LOOKS_MAX {
+            let dead = DeadSeries::find(&journals, b"host");
+            assert!(dead.is_due(b"root"));
+            dead.looked_through(b"root");
+        }
+        assert!(!DeadSeries::find(&journals, b"host").is_due(b"root"));
     }
 
     #[test]

@@ -43,8 +43,9 @@ const FULL_POLL: Duration = Duration::from_millis(1);
 /// Small writes are gathered up to about this many bytes.
 const GATHER_LEN: usize = 32 << 10;
 
-/// How long outcomes wait for more of them. Nobody waits for an outcome, and each
-/// write on its own wakes three processes on its way: ssh's two, and the peer.
+/// How long outcomes wait for more of them: each write on its own wakes three
+/// processes on its way, ssh's two and the peer. Only a Sender that has listed as
+/// much as it may waits for outcomes, and those come by the hundred.
 const OUTCOMES_WAIT: Duration = Duration::from_millis(2);
 
 /// Bytes that are read ahead for small frames; a large payload is read right

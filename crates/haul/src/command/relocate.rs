@@ -16,6 +16,9 @@ use crate::quantity;
 use crate::report::{Form, Report};
 use haul_engine::{JobError, Near, Outcome, RequestError, Requests};
 use haul_model::{Check, Conflict, Entry, Fault, FaultKind, Kind, Remove, Side};
+use std::ffi::OsString;
+use std::fs::File;
+use std::os::unix::ffi::OsStringExt;
 use std::time::{Duration, Instant};
 
 /// Moves, and says what came of it.
@@ -152,7 +155,16 @@ struct Move<'m> {
     /// Entries that could not be copied, and were told.
     copy_failed: u64,
     /// The sources to be copied that are directories, as they were before.
-    dirs: Vec<(Location, Entry)>,
+    dirs: Vec<FoundDir>,
+}
+
+/// A source that is a directory, as it was found.
+struct FoundDir {
+    source: Location,
+    entry: Entry,
+    /// The directory, if it is here. As long as it is open its number stays its
+    /// own: some file systems forget that of what nobody uses, others give it away.
+    _held: Option<File>,
 }
 
 impl Move<'_> {
@@ -192,7 +204,10 @@ impl Move<'_> {
         drop(peers);
         match refused {
             Err(error) => (report, Some(error)),
-            Ok(()) if copy.sources.is_empty() => (report, None),
+            Ok(()) if copy.sources.is_empty() => {
+                self.figures.failed += self.copy_failed;
+                (report, None)
+            }
             Ok(()) => self.remove(&copy, into, report),
         }
     }
@@ -201,11 +216,14 @@ impl Move<'_> {
     /// on hosts are known.
     fn look_at_dirs(&mut self, sources: &[Location]) {
         for source in sources.iter().filter(|source| source.place == Place::Here) {
+            let path = without_slash(&source.path);
             // What is wrong with one the copy tells.
-            if let Ok(entry) = Requests::local().stat(without_slash(&source.path), false)
+            if let Ok(entry) = Requests::local().stat(path, false)
                 && entry.kind == Kind::Dir
             {
-                self.dirs.push((source.clone(), entry));
+                // With the dot nothing but a directory is opened.
+                let held = File::open(OsString::from_vec([path, b"/."].concat())).ok();
+                self.dirs.push(FoundDir { source: source.clone(), entry, _held: held });
             }
         }
     }
@@ -218,7 +236,7 @@ impl Move<'_> {
         peers: &mut Peers,
         report: &mut Report,
     ) -> Result<(), CommandError> {
-        for (source, before) in &self.dirs {
+        for FoundDir { source, entry: before, .. } in &self.dirs {
             let path = without_slash(&source.path);
             match peers.at(&source.place, report)?.stat(path, false) {
                 Ok(now) if is_same_dir(before, &now) => {}
@@ -295,7 +313,7 @@ impl Move<'_> {
                 }
                 Ok(entry) => {
                     if entry.kind == Kind::Dir {
-                        self.dirs.push((source.clone(), entry));
+                        self.dirs.push(FoundDir { source: source.clone(), entry, _held: None });
                     }
                     found.push(source.clone());
                     continue;
@@ -416,7 +434,7 @@ impl Move<'_> {
             Conflict::ReplaceChanged | Conflict::ReplaceAll => Remove::SameContent,
             Conflict::Keep | Conflict::ReplaceOlder => Remove::Same,
         };
-        let is_dir = |source: &Location| self.dirs.iter().any(|(dir, _)| dir == source);
+        let is_dir = |source: &Location| self.dirs.iter().any(|dir| dir.source == *source);
         let mut compared = copy.clone();
         if !into && compared.sources.iter().any(is_dir) {
             // The directory has become the destination: what is in it is compared

@@ -226,3 +226,26 @@ fn a_lost_connection_leaves_nothing_for_good() {
     upload.run().expect_ok();
     assert_eq!(strays(&scene.path("to")), [""; 0].map(PathBuf::from));
 }
+
+#[test]
+fn a_link_whose_stage_is_taken_for_left_behind_is_made_anew() {
+    /// So often in a row it may be.
+    const REMOVED_MAX: usize = 5;
+    let world = World::new();
+    let scene = world.scene(Way::Upload);
+    scene.mkdir("from");
+    scene.mkdir("to/from");
+    for n in 0..300 {
+        scene.symlink(format!("old-{n}"), format!("to/from/link-{n}"));
+        scene.symlink(format!("new-{n}"), format!("from/link-{n}"));
+    }
+    let dest = scene.path("to/from");
+    let running = copy(&scene, &["-r"], &["from"], "to/").spawn().expect("started");
+    let mut removed = 0;
+    while removed < REMOVED_MAX && running.is_running() {
+        removed += strays(&dest).iter().filter(|stage| fs::remove_file(stage).is_ok()).count();
+    }
+    running.wait().expect("ended").expect_ok();
+    assert!(removed > 0, "no stage was seen");
+    assert_same_with(&scene.snapshot("from"), &scene.snapshot("to/from"), rules());
+}

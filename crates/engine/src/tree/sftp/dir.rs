@@ -20,6 +20,9 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, Mutex, OnceLock};
 
+/// How often a link is staged whose stage is taken away.
+const LINK_ATTEMPTS_MAX: u32 = 8;
+
 /// What a file is made with that is haul's own.
 const PRIVATE_FILE_MODE: u32 = 0o600;
 
@@ -302,15 +305,28 @@ impl TreeDir for SftpDir {
                 }
             }
         }
-        let temp = self.path_of(self.host.stage_name().as_bytes());
-        self.host.wrote(&self.path, client.make_symlink(target, &temp))?;
-        set_time(&temp);
-        let published = self.host.publish(&temp, &path, Placement::Replace);
-        if published.is_err() {
-            // What is wrong was told by the first error.
-            let _ = client.remove_file(&temp);
+        let mut attempts = 0;
+        loop {
+            attempts += 1;
+            let temp = self.path_of(self.host.stage_name().as_bytes());
+            self.host.wrote(&self.path, client.make_symlink(target, &temp))?;
+            set_time(&temp);
+            let published = self.host.publish(&temp, &path, Placement::Replace);
+            // A link can't be locked: whoever cleans there may have taken it for
+            // one that was left behind.
+            let is_gone = || {
+                let looked = client.lstat(&temp);
+                looked.is_err_and(|error| error.status() == Some(StatusCode::NoSuchFile))
+            };
+            if published.is_err() && attempts < LINK_ATTEMPTS_MAX && is_gone() {
+                continue;
+            }
+            if published.is_err() {
+                // What is wrong was told by the first error.
+                let _ = client.remove_file(&temp);
+            }
+            return published;
         }
-        published
     }
 
     fn stage(&self) -> io::Result<Box<dyn StagedFile>> {
