@@ -117,8 +117,12 @@ fn what_a_move_verifies_is_read_from_its_device() {
         };
         let (read, len) = read_by(&["-V"], "verified");
         assert!(read >= len, "{read} of {len} bytes were read back");
-        let (read, len) = read_by(&[], "plain");
-        assert!(read < len / 10, "{read} bytes were read back");
+        // The system may have reclaimed some of it meanwhile, but hardly each time.
+        let from_memory = ["plain", "again", "once-more"].iter().any(|dest| {
+            let (read, len) = read_by(&[], dest);
+            read < len / 10
+        });
+        assert!(from_memory, "what is only compared was read from the device");
         assert_no_strays(mount.path());
     });
 }
