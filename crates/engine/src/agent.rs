@@ -207,7 +207,7 @@ fn send(
     output: impl Write + AsFd + Send + 'static,
     job: CopyJob,
 ) -> Result<(), JobError> {
-    let removes = job.check.is_some_and(|check| check.remove.is_some());
+    let removes = job.removes();
     let confined = if removes {
         confine(Access::Removing(&holding(&job.sources)))
     } else {

@@ -70,23 +70,34 @@ fn shows(near: &[u8], far: &[u8], peer: &mut Requests) -> Result<bool, RequestEr
     // What is no directory holds nothing, and what can't be written to is told
     // by those who have to.
     let Ok(dir) = Dir::open(near) else { return Ok(false) };
-    let time = dir.stat_self().map_err(|error| failed(&error))?.mtime;
-    let name = private_name();
-    if dir.create_private(&name).is_err() {
-        return Ok(false);
-    }
-    let looked = peer.stat(&join(far, name.as_bytes()), false);
-    dir.remove_private(&name).map_err(|error| failed(&error))?;
-    // It has the time of its source, and another one would be no fault of it.
-    let _ = haul_sys::set_mtime(&dir, time);
-    match looked {
-        Ok(_) => Ok(true),
-        Err(RequestError::Fault(Fault {
+    let looked = with_mark(&dir, |name| peer.stat(&join(far, name), false));
+    match looked.map_err(|error| failed(&error))? {
+        Some(Ok(_)) => Ok(true),
+        None
+        | Some(Err(RequestError::Fault(Fault {
             kind: FaultKind::NotFound | FaultKind::NotDirectory,
             ..
-        })) => Ok(false),
-        Err(error) => Err(error),
+        }))) => Ok(false),
+        Some(Err(error)) => Err(error),
     }
+}
+
+/// Makes a private file in `dir` for a moment, in which `look` is asked for what it
+/// sees of its name. `None` where nothing can be made.
+///
+/// # Errors
+/// When `dir` can't be looked at, or what was made can't be removed again.
+pub(crate) fn with_mark<T>(dir: &Dir, look: impl FnOnce(&[u8]) -> T) -> io::Result<Option<T>> {
+    let time = dir.stat_self()?.mtime;
+    let name = private_name();
+    if dir.create_private(&name).is_err() {
+        return Ok(None);
+    }
+    let looked = look(name.as_bytes());
+    dir.remove_private(&name)?;
+    // It has the time of its source, and another one would be no fault of it.
+    let _ = haul_sys::set_mtime(dir, time);
+    Ok(Some(looked))
 }
 
 #[cfg(test)]

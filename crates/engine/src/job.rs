@@ -31,6 +31,11 @@ impl CopyJob {
     pub(crate) fn keeps_all(&self) -> bool {
         self.policy.dry_run || self.check.is_some()
     }
+
+    /// Whether it removes sources that the destination has.
+    pub(crate) fn removes(&self) -> bool {
+        self.check.is_some_and(|check| check.remove.is_some())
+    }
 }
 
 /// Where the roles run.

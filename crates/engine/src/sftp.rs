@@ -148,7 +148,7 @@ fn run_with(
             begin_stages(&destination, host, state, monitor);
         }
     }
-    if job.check.is_some_and(|check| check.remove.is_some()) && !destination.absent {
+    if job.removes() && !destination.absent {
         refuse_itself(job, &*source, &destination).map_err(or_lost)?;
     }
     let root = destination.local_root().ok();
@@ -156,7 +156,7 @@ fn run_with(
     let (tasks, work) = crossbeam_channel::unbounded();
     let (small, small_files) = crossbeam_channel::unbounded();
     let tasks = Tasks::with_small(tasks, small);
-    let removes_there = far == Far::Source && job.check.is_some_and(|check| check.remove.is_some());
+    let removes_there = far == Far::Source && job.removes();
     let (heard, to_remove) = crossbeam_channel::unbounded();
     let heard = removes_there.then_some(heard);
     let roles = Roles::connect(&control, job, destination, tasks, heard).map_err(or_lost)?;
@@ -189,7 +189,8 @@ fn run_with(
                     }
                 });
             }
-            for _ in 0..if removes_there { REMOVERS } else { 0 } {
+            let removers = if removes_there { REMOVERS } else { 0 };
+            for _ in 0..removers {
                 let (to_remove, at_work) = (to_remove.clone(), at_work.clone());
                 scope.spawn(move || {
                     let _at_work = at_work;

@@ -22,9 +22,10 @@ impl Interrupt {
 
     fn register() -> io::Result<Self> {
         let flag = Arc::new(AtomicBool::new(false));
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         for signal in [SIGINT, SIGTERM, SIGHUP] {
             // Who has started it so wants it to go on.
-            if is_ignored(signal) {
+            if ignores(&status, signal) {
                 continue;
             }
             if signal != SIGHUP {
@@ -53,14 +54,8 @@ pub(crate) fn outlive_hangup() -> io::Result<()> {
     Ok(())
 }
 
-/// Whether this process ignores `signal`, as far as the system tells: it does
-/// where there is a /proc as Linux has it.
-fn is_ignored(signal: i32) -> bool {
-    let status = std::fs::read_to_string("/proc/self/status");
-    status.is_ok_and(|status| ignores(&status, signal))
-}
-
-/// Whether the process of that `status`, as /proc shows it, ignores `signal`.
+/// Whether the process of that `status`, as /proc shows it on Linux, ignores
+/// `signal`. An empty one says that it doesn't.
 fn ignores(status: &str, signal: i32) -> bool {
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let ignored = ignored.and_then(|digits| u128::from_str_radix(digits.trim(), 16).ok());

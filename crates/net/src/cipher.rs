@@ -100,7 +100,11 @@ mod tests {
     #[test]
     fn the_list_is_reordered_and_nothing_is_added() {
         assert_eq!(
-            reordered("chacha20-poly1305@openssh.com,aes128-ctr,aes256-gcm@openssh.com,aes128-gcm@openssh.com").unwrap(),
+            reordered(
+                "chacha20-poly1305@openssh.com,aes128-ctr,\
+                 aes256-gcm@openssh.com,aes128-gcm@openssh.com"
+            )
+            .unwrap(),
             "aes128-gcm@openssh.com,aes256-gcm@openssh.com,\
              chacha20-poly1305@openssh.com,aes128-ctr"
         );

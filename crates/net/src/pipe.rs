@@ -30,10 +30,10 @@ const SOCKET_BYTES: usize = 2 << 20;
 
 /// What the remote shell's standard output is read from, and that output.
 ///
-/// For ssh it is a pair of sockets. Two processes that write and read a pipe at the same
-/// time wait for its lock by turns, page by page: through sockets, which hold
-/// what was written at once in one piece, the same bytes take both of them half
-/// the time. The other way stays a pipe, for content is spliced into it, and so
+/// For ssh it is a pair of sockets. Two processes that write and read a pipe at
+/// the same time wait for its lock by turns, page by page: through sockets, which
+/// hold what was written at once in one piece, the same bytes take both of them
+/// half the time. The other way stays a pipe, for content is spliced into it, and so
 /// does all that leads to another program: a script may open `/dev/stdout`, which
 /// no socket allows.
 ///

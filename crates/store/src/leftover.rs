@@ -9,7 +9,7 @@
 
 use crate::journal::{self, BootId};
 use crate::partial;
-use crate::private::{Form, Names, half_of, name_half, parse};
+use crate::private::{Form, Names, as_name, half_of, name_half, parse};
 use haul_model::{BLOCK_LEN, Name, Timestamp};
 use haul_sys::{Dir, Stat};
 use std::collections::{BTreeMap, BTreeSet};
@@ -142,8 +142,7 @@ impl Leftover<'_> {
     }
 
     fn clean_random(&self, dir: &Dir, dry_run: bool) -> io::Result<Cleaned> {
-        let name = Name::new(self.stem.as_bytes()).expect("a private name is a name");
-        let stat = dir.stat(&name)?;
+        let stat = dir.stat(&as_name(self.stem))?;
         let is_free = stat.is_symlink() || {
             let (file, _) = dir.open_found(self.stem)?;
             let is_free = haul_sys::try_lock(&file)?;

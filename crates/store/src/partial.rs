@@ -12,7 +12,7 @@
 
 use crate::Pace;
 use crate::journal::{BootId, Journal, SourceId};
-use crate::private::{Form, Names, parse};
+use crate::private::{Form, Names, as_name, parse};
 use haul_model::{BLOCK_LEN, BlockHash, Name};
 use haul_sys::Dir;
 use std::collections::{BTreeMap, BTreeSet};
@@ -336,7 +336,7 @@ impl StaleStages {
         });
         for name in random {
             // What is no link is a file's stage, and can't be told by its name.
-            if let Ok(target) = dir.read_link(&private(&name)) {
+            if let Ok(target) = dir.read_link(&as_name(&name)) {
                 found.links.entry(target).or_default().push(name);
             }
         }
@@ -361,16 +361,12 @@ impl StaleStages {
         {
             for link in links.iter().filter(|link| link.as_bytes() != name.as_bytes()) {
                 // What can't be removed now is found by the next run.
-                if dir.read_link(&private(link)).is_ok_and(|leads_to| leads_to == target) {
+                if dir.read_link(&as_name(link)).is_ok_and(|leads_to| leads_to == target) {
                     let _ = dir.remove_private(link);
                 }
             }
         }
     }
-}
-
-fn private(name: &str) -> Name {
-    Name::new(name.as_bytes()).expect("a private name is a name")
 }
 
 /// Removes both files, unless another process is at them.

@@ -124,6 +124,11 @@ pub(crate) fn parse(name: &[u8]) -> Option<(Form, &str)> {
     both.then_some((form, &name[..name.len() - ending.len()]))
 }
 
+/// The private name `name` for those who take any.
+pub(crate) fn as_name(name: &str) -> Name {
+    Name::new(name.as_bytes()).expect("a private name is a name")
+}
+
 fn is_digits(text: &str, len: usize) -> bool {
     text.len() == len && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
 }

@@ -151,8 +151,12 @@ pub(crate) struct Scene<'w> {
 }
 
 impl Scene<'_> {
-    /// The path of `name`. A slash or dots at its end stay.
+    /// The path of `name`, which may be one from the root. A slash or dots at its
+    /// end stay.
     pub(crate) fn path(&self, name: impl AsRef<OsStr>) -> PathBuf {
+        if Path::new(&name).is_absolute() {
+            return name.as_ref().into();
+        }
         let mut path = self.dir.clone().into_os_string();
         path.push("/");
         path.push(name);
@@ -276,9 +280,21 @@ impl Scene<'_> {
         sources: &[S],
         dest: impl AsRef<OsStr>,
     ) -> Haul {
+        self.transfer("copy", remote, flags, sources, dest)
+    }
+
+    /// `command`, with sources and destination as a copy has them.
+    pub(crate) fn transfer<R: AsRef<OsStr>, S: AsRef<OsStr>>(
+        &self,
+        command: &str,
+        remote: &[R],
+        flags: &[&str],
+        sources: &[S],
+        dest: impl AsRef<OsStr>,
+    ) -> Haul {
         let dest = self.path(dest);
         let sources = sources.iter().map(|source| self.path(source).into_os_string());
-        let haul = self.haul().arg("copy").args(flags).args(remote).arg("--");
+        let haul = self.haul().arg(command).args(flags).args(remote).arg("--");
         match self.way {
             Way::Local => haul.args(sources).arg(dest),
             Way::Upload => haul.args(sources).arg(self.there(dest)),

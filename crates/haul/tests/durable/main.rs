@@ -101,15 +101,10 @@ fn what_a_move_verifies_is_read_from_its_device() {
             tree::many(scene.path("src"), 3, 300, 5_000, 1).expect("a tree");
             tree::random_file(scene.path("src/middle"), 3_333_333, 2).expect("a file");
             let source = scene.snapshot("src");
-            let (from, to) = (scene.path("src"), mount.join(dest));
-            let (from, to) = match scene.way {
-                Way::Local => (from.into_os_string(), to.into_os_string()),
-                Way::Upload => (from.into_os_string(), scene.there(to)),
-                Way::Download => (scene.there(from), to.into_os_string()),
-            };
-            let haul = scene.haul().arg("move").arg("-q").args(flags).args(&remote);
+            let flags = [&["-q"], flags].concat();
+            let haul = scene.transfer("move", &remote, &flags, &["src"], mount.join(dest));
             let before = mount.bytes_read().expect("a figure");
-            haul.arg(from).arg(to).run().expect_ok();
+            haul.run().expect_ok();
             let after = mount.bytes_read().expect("a figure");
             assert!(!scene.exists("src"));
             assert_same(&source, &snapshot(mount.join(dest)).expect("a tree"));

@@ -401,12 +401,8 @@ fn a_directory_that_is_exchanged_after_it_was_copied_stays_with_what_took_its_pl
             let root = scene.path("");
             let change = format!("(cd {} && mv tree away && {change})", root.display());
             changing_before(connection, &mut scene, &change);
-            let haul = scene.haul().arg("move").args(scene.remote());
-            let run = match way {
-                Way::Download => haul.arg(scene.there(scene.path("tree"))).arg(scene.path(dest)),
-                _ => haul.arg(scene.path("tree")).arg(scene.there(scene.path(dest))),
-            };
-            let run = run.run().expect_code(1);
+            let haul = scene.transfer("move", &scene.remote(), &[], &["tree"], dest);
+            let run = haul.run().expect_code(1);
             let at = if scene.exists("other") { "other" } else { "tree" };
             assert_eq!(scene.list(at), ["f", "hollow"], "{name}: {run}");
             if connection == 3 {

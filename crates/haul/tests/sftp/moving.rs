@@ -208,12 +208,9 @@ fn a_directory_that_is_exchanged_for_a_link_after_it_was_copied_leads_nowhere() 
                 scene.sshd().rsh()
             );
             let ssh = script(&scene.path("bin/ssh"), &lines);
-            let haul = scene.haul().args(["move", "--transport", "sftp", "--rsh"]).arg(ssh);
-            let run = match way {
-                Way::Download => haul.arg(scene.there(scene.path("tree"))).arg(scene.path(dest)),
-                _ => haul.arg(scene.path("tree")).arg(scene.there(scene.path(dest))),
-            };
-            let run = run.run().expect_code(1);
+            let remote =
+                ["--transport".as_ref(), "sftp".as_ref(), "--rsh".as_ref(), ssh.as_os_str()];
+            let run = scene.transfer("move", &remote, &[], &["tree"], dest).run().expect_code(1);
             assert_eq!(scene.list("other"), ["f", "hollow", "nil"], "{name}: {run}");
             if connection == 3 {
                 assert_eq!(scene.list("away"), ["f", "hollow", "nil"], "{name}: {run}");

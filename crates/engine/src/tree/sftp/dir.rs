@@ -4,8 +4,9 @@ use super::attrs::{is_whole, meta_of, times_of};
 use super::known::{Known, There};
 use super::source::SftpSource;
 use super::stage::{self, SftpStage};
-use super::{SftpHost, found_or_missing, join};
+use super::{SftpHost, join};
 use crate::dirs::lock;
+use crate::itself::with_mark;
 use crate::tree::{
     KEPT_MODE, Meta, MetaKind, Outstanding, PRIVATE_DIR_MODE, SourceFile, StagedFile, TreeDir,
     TreeEntry,
@@ -143,15 +144,8 @@ impl SftpDir {
     /// Whether what is made in `near` shows here. Where nothing can be made,
     /// nothing shows.
     fn shows_what_is_in(&self, near: &Dir) -> io::Result<bool> {
-        let name = private_name();
-        let time = near.stat_self()?.mtime;
-        if near.create_private(&name).is_err() {
-            return Ok(false);
-        }
-        let looked = self.host.client().lstat(&self.path_of(name.as_bytes()));
-        near.remove_private(&name)?;
-        let _ = haul_sys::set_mtime(near, time);
-        self.host.io(found_or_missing(looked)).map(|found| found.is_some())
+        let looked = with_mark(near, |name| self.host.has_name(&self.path_of(name)))?;
+        looked.unwrap_or(Ok(false))
     }
 
     /// The bits of its mode that are not those of a source.
@@ -312,20 +306,17 @@ impl TreeDir for SftpDir {
             self.host.wrote(&self.path, client.make_symlink(target, &temp))?;
             set_time(&temp);
             let published = self.host.publish(&temp, &path, Placement::Replace);
+            if published.is_ok() {
+                return published;
+            }
             // A link can't be locked: whoever cleans there may have taken it for
             // one that was left behind.
-            let is_gone = || {
-                let looked = client.lstat(&temp);
-                looked.is_err_and(|error| error.status() == Some(StatusCode::NoSuchFile))
-            };
-            if published.is_err() && attempts < LINK_ATTEMPTS_MAX && is_gone() {
-                continue;
-            }
-            if published.is_err() {
+            let is_gone = || matches!(self.host.has_name(&temp), Ok(false));
+            if attempts == LINK_ATTEMPTS_MAX || !is_gone() {
                 // What is wrong was told by the first error.
                 let _ = client.remove_file(&temp);
+                return published;
             }
-            return published;
         }
     }
 

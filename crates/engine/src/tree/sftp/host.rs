@@ -1,5 +1,6 @@
 //! What all directories and files of one host have in common.
 
+use super::found_or_missing;
 use crate::JobError;
 use crate::budget::Budget;
 use haul_model::{ContentHash, FileId, MAX_NAME_LEN};
@@ -254,12 +255,8 @@ impl SftpHost {
         if placement != Placement::Keep && can_replace {
             return self.io(client.rename_over(stage, path)).map(|()| Publication::Published);
         }
-        let is_taken = || match client.lstat(path) {
-            Err(error) if error.status() == Some(StatusCode::NoSuchFile) => Ok(false),
-            looked => self.io(looked).map(|_| true),
-        };
         // Whether a rename replaces what is there is the server's choice.
-        let taken = is_taken()?;
+        let taken = self.has_name(path)?;
         if taken && placement == Placement::Keep {
             return Ok(Publication::Kept);
         }
@@ -269,13 +266,19 @@ impl SftpHost {
         match client.rename(stage, path) {
             Err(error) => {
                 self.look_at(&error);
-                if placement == Placement::Keep && is_taken()? {
+                if placement == Placement::Keep && self.has_name(path)? {
                     return Ok(Publication::Kept);
                 }
                 self.io(Err(error))
             }
             Ok(()) => Ok(Publication::Published),
         }
+    }
+
+    /// Whether something is at `path`; a link is not followed.
+    pub(crate) fn has_name(&self, path: &[u8]) -> io::Result<bool> {
+        let looked = found_or_missing(self.client().lstat(path));
+        self.io(looked).map(|found| found.is_some())
     }
 
     /// What the server has answered, as the storage's own result. The end of the
