@@ -214,6 +214,8 @@ fn send(
         confine(Access::ReadOnly)
     };
     tracing::debug!(confined, "sending");
+    // sshd takes small pieces out of its pipe, and has more to do than haul.
+    haul_sys::wait_for_turns();
     let control = control();
     let pipe = haul_sys::pipe_of(&output);
     let (outbox, frames) = Outbox::new(pipe.is_some());

@@ -2,9 +2,7 @@
 //! handles, ways to move content inside the kernel, and confinement.
 //!
 //! Everything that differs between systems is behind one name here. rustix
-//! wraps the system calls, so there is no `unsafe` in this crate either.
-
-#![forbid(unsafe_code)]
+//! wraps the system calls; one that it doesn't have is called through libc.
 
 mod confine;
 mod content;
@@ -13,6 +11,7 @@ mod durability;
 mod limits;
 mod lock;
 mod meta;
+mod schedule;
 mod sharing;
 mod unnamed;
 
@@ -25,4 +24,5 @@ pub use durability::{
 pub use limits::{boot_id, cache_id, effective_user, open_files_max, raise_open_files, volume_id};
 pub use lock::try_lock;
 pub use meta::{Stat, file_stat, set_mode, set_mtime};
+pub use schedule::wait_for_turns;
 pub use sharing::clone_file;
