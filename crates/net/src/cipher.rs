@@ -17,6 +17,7 @@
 
 use crate::target::RemoteShell;
 use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 
 /// The ciphers to put first, fastest first.
 const PREFERRED: [&str; 2] = ["aes128-gcm@openssh.com", "aes256-gcm@openssh.com"];
@@ -29,6 +30,27 @@ const DEFAULTS: [&str; 2] = [
     "chacha20-poly1305@openssh.com,aes128-gcm@openssh.com,aes256-gcm@openssh.com,\
      aes128-ctr,aes192-ctr,aes256-ctr",
 ];
+
+/// What [`preferred_list`] has said of a host, once it was asked: it takes a
+/// noticeable time. It follows from how the host is reached, so that two of them
+/// are always equal.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Known(OnceLock<Option<String>>);
+
+impl Known {
+    /// What it has said, or `ask` says now.
+    pub(crate) fn or_ask(&self, ask: impl FnOnce() -> Option<String>) -> Option<&str> {
+        self.0.get_or_init(ask).as_deref()
+    }
+}
+
+impl PartialEq for Known {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Known {}
 
 /// The list for ssh's `Ciphers` setting, or `None` to leave it alone. `args`
 /// are the arguments that ssh will be started with, up to the remote command.

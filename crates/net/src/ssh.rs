@@ -94,11 +94,11 @@ fn start(
     let shell = target.shell();
     let mut arguments = leading_arguments(target, &runs)?;
     let ciphers = if shell.is_ssh() {
-        cipher::preferred_list(shell, &arguments, target.host())
+        target.ciphers().or_ask(|| cipher::preferred_list(shell, &arguments, target.host()))
     } else {
         None
     };
-    arguments.extend(trailing_arguments(target, &runs, ciphers.as_deref()));
+    arguments.extend(trailing_arguments(target, &runs, ciphers));
     tracing::debug!(program = %shell.program, ?arguments, "starting the remote shell");
 
     let start_error = |cause| ConnectError::Start {

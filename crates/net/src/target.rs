@@ -2,6 +2,7 @@
 //! before any of them stands in an argument list.
 
 use crate::ConnectError;
+use crate::cipher;
 use crate::error::shown;
 use crate::remote_command;
 
@@ -26,6 +27,7 @@ pub struct SshTarget {
     port: Option<u16>,
     shell: RemoteShell,
     remote_haul: Option<String>,
+    ciphers: cipher::Known,
 }
 
 /// The local program that gives a shell on the other machine.
@@ -59,6 +61,7 @@ impl SshTarget {
             port: None,
             shell: RemoteShell::ssh(),
             remote_haul: None,
+            ciphers: cipher::Known::default(),
         })
     }
 
@@ -66,6 +69,7 @@ impl SshTarget {
     #[must_use]
     pub fn with_port(mut self, port: u16) -> Self {
         self.port = Some(port);
+        self.ciphers = cipher::Known::default();
         self
     }
 
@@ -89,6 +93,7 @@ impl SshTarget {
             program: program.ok_or_else(|| refuse("it names no program"))?,
             args: words.collect(),
         };
+        self.ciphers = cipher::Known::default();
         Ok(self)
     }
 
@@ -150,6 +155,11 @@ impl SshTarget {
 
     pub(crate) fn shell(&self) -> &RemoteShell {
         &self.shell
+    }
+
+    /// Which ciphers ssh is to be told to put first, as far as that is known.
+    pub(crate) fn ciphers(&self) -> &cipher::Known {
+        &self.ciphers
     }
 
     pub(crate) fn remote_haul(&self) -> Option<&str> {

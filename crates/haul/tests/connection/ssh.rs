@@ -61,6 +61,26 @@ fn aes_gcm_comes_first_unless_the_user_has_chosen_ciphers() {
 }
 
 #[test]
+fn ssh_is_asked_for_its_settings_once_for_all_connections_to_a_host() {
+    let world = World::new();
+    let scene = world.scene(Way::Upload);
+    scene.file("a", "a");
+    let config = world.sshd().ssh_config().display().to_string();
+    let path = logging_ssh(&scene, &config);
+    // The agent isn't found, and three connections follow through SFTP.
+    let haul = scene.haul().env("PATH", path).args(["copy", "-q", "--parallel", "3", "a"]);
+    haul.arg(scene.there(scene.path("b"))).run().expect_ok();
+    assert_eq!(scene.read("b"), "a");
+    let log = fs::read_to_string(scene.path("log")).expect("ssh was started");
+    let (asked, calls): (Vec<&str>, Vec<&str>) =
+        log.lines().partition(|line| line.contains(" -G "));
+    assert_eq!(asked.len(), usize::from(cpu_has_aes()), "{log}");
+    assert_eq!(calls.len(), 4, "{log}");
+    let with_list = calls.iter().filter(|line| line.contains(" -oCiphers=aes128-gcm@"));
+    assert_eq!(with_list.count(), calls.len() * usize::from(cpu_has_aes()), "{log}");
+}
+
+#[test]
 fn ssh_gets_the_users_words_and_no_others() {
     let world = World::new();
     let scene = world.scene(Way::Upload);
