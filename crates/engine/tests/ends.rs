@@ -3,6 +3,8 @@
 
 #![forbid(unsafe_code)]
 
+#[path = "parts/ending.rs"]
+mod ending;
 #[path = "parts/link.rs"]
 mod link;
 #[path = "parts/watch.rs"]

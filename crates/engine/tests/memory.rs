@@ -5,6 +5,9 @@
 
 // Floods need a part of these only.
 #[allow(dead_code)]
+#[path = "parts/ending.rs"]
+mod ending;
+#[allow(dead_code)]
 #[path = "parts/peer.rs"]
 mod peer;
 #[allow(dead_code)]

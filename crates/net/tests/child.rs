@@ -1,16 +1,15 @@
 //! Connections over shell scripts that behave as ssh may.
 
+mod common;
+
+use common::{assert_echoes, quiet};
 use haul_net::{ConnectError, Connection, Diagnostics, SshTarget, connect};
 use rustix::process::{Pid, test_kill_process};
-use std::io::{Read, Write};
+use std::io::Read;
 use std::os::unix::fs::symlink;
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
-
-fn quiet() -> Diagnostics {
-    Arc::new(|_| {})
-}
 
 /// Connects through `sh` running `script`, which finds the host in `$1` and the
 /// remote command in `$2`.
@@ -42,20 +41,9 @@ fn runs(pid: &str) -> bool {
 
 #[test]
 fn bytes_pass_both_ways_and_a_clean_end_is_no_error() {
-    let Connection { mut reader, mut writer, closer } = through("cat", quiet());
-    let sent: Vec<u8> = (0..3_000_000_u32).map(|n| (n * 7 % 251) as u8).collect();
-    let received = thread::scope(|scope| {
-        let reading = scope.spawn(|| {
-            let mut bytes = Vec::new();
-            reader.read_to_end(&mut bytes).map(|_| bytes)
-        });
-        writer.write_all(&sent).unwrap();
-        drop(writer);
-        reading.join().unwrap().unwrap()
-    });
-    assert!(received == sent);
-    assert_eq!(closer.peer(), "box");
-    closer.finish().unwrap();
+    let connection = through("cat", quiet());
+    assert_eq!(connection.closer.peer(), "box");
+    assert_echoes(connection);
 }
 
 #[test]

@@ -1,5 +1,8 @@
 //! Connections through the real ssh to a real sshd.
 
+mod common;
+
+use common::{assert_echoes, quiet};
 use haul_net::{ConnectError, Connection, Diagnostics, SshTarget, connect, connect_sftp};
 use haul_testkit::Sshd;
 use std::fs;
@@ -34,27 +37,6 @@ fn refusal(target: &SshTarget) -> ConnectError {
     assert!(greeting.is_empty());
     drop(writer);
     closer.explain()
-}
-
-fn quiet() -> Diagnostics {
-    Arc::new(|_| {})
-}
-
-/// Sends three megabytes and reads them back.
-fn assert_echoes(connection: Connection) {
-    let Connection { mut reader, mut writer, closer } = connection;
-    let sent: Vec<u8> = (0..3_000_000_u32).map(|n| (n * 31 % 253) as u8).collect();
-    let received = std::thread::scope(|scope| {
-        let reading = scope.spawn(|| {
-            let mut bytes = Vec::new();
-            reader.read_to_end(&mut bytes).map(|_| bytes)
-        });
-        writer.write_all(&sent).unwrap();
-        drop(writer);
-        reading.join().unwrap().unwrap()
-    });
-    assert!(received == sent);
-    closer.finish().unwrap();
 }
 
 #[test]

@@ -18,17 +18,8 @@ fn download_with(
 ) -> Attacked {
     serve(place, |peer| {
         peer.ask(Role::Sender { sources, recursive: true, follow: false });
-        peer.await_that("all is listed", |peer| {
-            listed(peer).any(|item| *item == ListItem::DirEnd { dir: 0 })
-        });
+        peer.await_listing();
         script(peer);
-    })
-}
-
-fn listed(peer: &Peer) -> impl Iterator<Item = &ListItem> {
-    peer.messages.iter().flat_map(|message| match message {
-        Message::List(items) => items.as_slice(),
-        _ => &[],
     })
 }
 
@@ -91,7 +82,7 @@ fn sources_that_can_not_be_are_faults_of_their_own() {
         peer.tell(&Message::Done(Summary::default()));
     });
     assert!(attacked.result.is_ok(), "{:?}", attacked.result);
-    let faults = listed(&attacked.peer).filter(|item| matches!(item, ListItem::Fault { .. }));
+    let faults = attacked.peer.listed().filter(|item| matches!(item, ListItem::Fault { .. }));
     assert_eq!(faults.count() as u64, count);
 }
 

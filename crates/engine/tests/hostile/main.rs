@@ -8,6 +8,8 @@ mod attack;
 mod checking;
 mod client;
 mod content;
+#[path = "../parts/ending.rs"]
+mod ending;
 mod framing;
 mod greeting;
 mod listing;

@@ -39,17 +39,8 @@ fn furnish(place: &Place) {
 /// Lets a client upload that to `script`, which has heard the whole listing.
 fn upload_to(script: impl FnOnce(&mut Peer) + Send + 'static) -> Attacked {
     receive_from_client(furnish, |peer| {
-        peer.await_that("all is listed", |peer| {
-            listed(peer).any(|item| *item == ListItem::DirEnd { dir: 0 })
-        });
+        peer.await_listing();
         script(peer);
-    })
-}
-
-fn listed(peer: &Peer) -> impl Iterator<Item = &ListItem> {
-    peer.messages.iter().flat_map(|message| match message {
-        Message::List(items) => items.as_slice(),
-        _ => &[],
     })
 }
 
@@ -86,7 +77,9 @@ fn skipped(index: u64) -> (u64, Outcome) {
 fn a_job_is_listed_as_it_is_and_without_what_a_link_leads_to() {
     let attacked = upload_to(Peer::leave);
     attacked.assert_lost();
-    let names: Vec<_> = listed(&attacked.peer)
+    let names: Vec<_> = attacked
+        .peer
+        .listed()
         .filter_map(|item| match item {
             ListItem::Entry { dir, entry: Entry { name: Some(name), kind, .. } } => {
                 Some((*dir, haul_model::escape_bytes(name.as_bytes()), kind.clone()))
@@ -293,13 +286,13 @@ fn a_listing_waits_for_outcomes_at_the_end_of_its_window() {
             }
         },
         |peer| {
-            let cost = |peer: &Peer| listed(peer).map(ListItem::cost).sum::<u64>();
+            let cost = |peer: &Peer| peer.listed().map(ListItem::cost).sum::<u64>();
             peer.await_that("the window is full", |peer| cost(peer) > LIST_WINDOW - 1000);
             // Once there is room, it goes on.
             assert!(cost(peer) <= LIST_WINDOW);
-            let heard = listed(peer).count() as u64;
+            let heard = peer.listed().count() as u64;
             peer.tell(&outcomes((1..=100).map(skipped)));
-            peer.await_that("more is listed", |peer| listed(peer).count() as u64 > heard);
+            peer.await_that("more is listed", |peer| peer.listed().count() as u64 > heard);
             assert!(cost(peer) <= LIST_WINDOW + 101 * 320);
             peer.leave();
         },

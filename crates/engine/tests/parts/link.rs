@@ -1,5 +1,6 @@
 //! The links of a job: in memory, and to a real agent in this process.
 
+use crate::ending::Ending;
 use haul_engine::{JobError, Placement, SftpRoute};
 use haul_net::{Connection, Writer};
 use haul_testkit::sshd::system_sftp_server;
@@ -72,27 +73,13 @@ impl Link {
 fn by_socket() -> (Connection, Agent) {
     let (here, there) = UnixStream::pair().expect("a socket pair");
     let agent = serve(there.try_clone().expect("a second handle"), there);
-    (Connection::from_parts(here.try_clone().expect("a second handle"), Ending(here)), agent)
-}
-
-/// A client's output that tells the agent when it ends, as that of a child
-/// process does.
-struct Ending(UnixStream);
-
-impl Write for Ending {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.0.flush()
-    }
-}
-
-impl Drop for Ending {
-    fn drop(&mut self) {
-        let _ = self.0.shutdown(Shutdown::Write);
-    }
+    (
+        Connection::from_parts(
+            here.try_clone().expect("a second handle"),
+            Ending(here, Shutdown::Write),
+        ),
+        agent,
+    )
 }
 
 fn by_pipe() -> (Connection, Agent) {

@@ -1,6 +1,7 @@
 //! The other end of a connection, played by a script that speaks the protocol
 //! and need not keep its rules.
 
+use crate::ending::Ending;
 use haul_model::{BLOCK_LEN, BlockHash, ContentHash, Entry, Kind, Name, Outcome, Timestamp};
 use haul_net::Connection;
 use haul_proto::{
@@ -40,7 +41,7 @@ impl Peer {
     pub(crate) fn of_client() -> (Connection, Self) {
         let (here, there) = UnixStream::pair().expect("a socket pair");
         let reader = here.try_clone().expect("a second handle");
-        (Connection::from_parts(reader, Ending(here)), Self::at(there))
+        (Connection::from_parts(reader, Ending(here, Shutdown::Both)), Self::at(there))
     }
 
     /// A peer at this end of a stream.
@@ -136,6 +137,22 @@ impl Peer {
         }
     }
 
+    /// What the other side has listed.
+    pub(crate) fn listed(&self) -> impl Iterator<Item = &ListItem> {
+        self.messages.iter().flat_map(|message| match message {
+            Message::List(items) => items.as_slice(),
+            _ => &[],
+        })
+    }
+
+    /// Hears until the other side has listed all.
+    #[track_caller]
+    pub(crate) fn await_listing(&mut self) {
+        self.await_that("all is listed", |peer| {
+            peer.listed().any(|item| *item == ListItem::DirEnd { dir: 0 })
+        });
+    }
+
     /// Hears all until the other side has closed the connection.
     pub(crate) fn hear_out(&mut self) {
         while self.hear() {}
@@ -190,26 +207,6 @@ impl Peer {
         let mut payload = vec![0; header.payload_len as usize];
         self.stream.read_exact(&mut payload).ok()?;
         Some((header.kind, payload))
-    }
-}
-
-/// A client's half of a connection that ends as a whole when the client drops
-/// it, as a connection through a child process does.
-struct Ending(UnixStream);
-
-impl Write for Ending {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.0.flush()
-    }
-}
-
-impl Drop for Ending {
-    fn drop(&mut self) {
-        let _ = self.0.shutdown(Shutdown::Both);
     }
 }
 
