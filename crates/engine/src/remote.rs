@@ -4,8 +4,8 @@
 use crate::control::{Control, Reporter};
 use crate::job::{CopyJob, JobError};
 use crate::link::wire::{
-    self, LISTS_MAX, Outbox, READ_AHEAD, ReadEnd, RemoteReceiver, RemoteSender, read_header,
-    read_payload, refused,
+    self, LISTS_MAX, OutFrame, Outbox, READ_AHEAD, ReadEnd, RemoteReceiver, RemoteSender,
+    read_header, read_payload, refused,
 };
 use crate::pool::Pool;
 use crate::receiver::{Destination, Receiver, Tasks, run_worker};
@@ -15,7 +15,7 @@ use crate::words;
 use crate::workers::workers;
 use crate::{Monitor, Summary};
 use haul_model::Check;
-use haul_net::{Closer, ConnectError, Connection};
+use haul_net::{Closer, ConnectError, Connection, Writer};
 use haul_proto::{
     Caps, CheckRequest, CopyRequest, FrameType, Header, Hello, Message, MoveRequest, Role, Welcome,
     check_welcome, encode, frame_bytes,
@@ -59,14 +59,7 @@ pub(crate) fn upload(
     let Connection { reader, writer, closer } = connection;
     let peer = closer.peer().to_owned();
     let result = std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let sent = wire::run_writer(writer, &frames, greeting);
-            drop(frames);
-            if let Err(error) = sent {
-                control.linger();
-                ReadEnd::Lost(error).report(&control, &peer);
-            }
-        });
+        scope.spawn(|| send_all(writer, frames, greeting, &control, &peer));
         scope.spawn(|| {
             let mut input = BufReader::with_capacity(READ_AHEAD, reader);
             let read = greeted(&mut input, &peer, needed_for(job.check))
@@ -89,6 +82,23 @@ pub(crate) fn upload(
         sender.remove_dirs(&LocalTree, &job.sources, &mut |removal| sender.tell_removal(removal));
     }
     conclude(result, closer)
+}
+
+/// Sends `greeting` and what is queued until the job has nothing more to say. When
+/// the connection breaks, what the agent said last may tell why, and comes first.
+fn send_all(
+    writer: Writer,
+    frames: crossbeam_channel::Receiver<OutFrame>,
+    greeting: Vec<u8>,
+    control: &Control<'_>,
+    peer: &str,
+) {
+    let sent = wire::run_writer(writer, &frames, greeting);
+    drop(frames);
+    if let Err(error) = sent {
+        control.linger();
+        ReadEnd::Lost(error).report(control, peer);
+    }
 }
 
 /// The sender runs in the agent.
@@ -136,14 +146,7 @@ pub(crate) fn download(
     let Connection { reader, writer, closer } = connection;
     let peer = closer.peer().to_owned();
     let result = std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let sent = wire::run_writer(writer, &frames, greeting);
-            drop(frames);
-            if let Err(error) = sent {
-                control.linger();
-                ReadEnd::Lost(error).report(&control, &peer);
-            }
-        });
+        scope.spawn(|| send_all(writer, frames, greeting, &control, &peer));
         // What a peer can cause happens in threads that can't write elsewhere.
         let (receiver, pool, control, peer) = (&receiver, &pool, &control, peer.as_str());
         scope.spawn(move || {
