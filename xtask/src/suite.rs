@@ -8,7 +8,7 @@ use std::time::Duration;
 use signal_hook::consts::{SIGHUP, SIGINT};
 use signal_hook::flag::register_conditional_shutdown;
 
-use crate::{Result, fuzz, repo, setup};
+use crate::{Result, SIGNALLED, fuzz, repo, setup};
 
 /// How long each fuzz target runs as a part of the tests.
 const FUZZ_SECONDS: u32 = 3;
@@ -16,9 +16,6 @@ const FUZZ_SECONDS: u32 = 3;
 /// How long the tests may take, building included, before they count as hung.
 /// They take a few minutes on two cores.
 const TEST_LIMIT: Duration = Duration::from_secs(40 * 60);
-
-/// What a shell adds to a signal's number to make it an exit code.
-const SIGNALLED: i32 = 128;
 
 /// Sets up, runs the tests, then every fuzz target for a moment. With a filter,
 /// only the tests that match it.
@@ -41,7 +38,7 @@ pub(crate) fn run(filter: Option<&str>) -> Result<()> {
 fn hear_signals() -> Result<()> {
     let ends = Arc::new(AtomicBool::new(true));
     for signal in [SIGHUP, SIGINT] {
-        register_conditional_shutdown(signal, SIGNALLED + signal, Arc::clone(&ends))?;
+        register_conditional_shutdown(signal, i32::from(SIGNALLED) + signal, Arc::clone(&ends))?;
     }
     Ok(())
 }

@@ -3,10 +3,9 @@
 
 #![forbid(unsafe_code)]
 
-// Floods need a part of these only.
-#[allow(dead_code)]
 #[path = "parts/ending.rs"]
 mod ending;
+// Floods need a part of these only.
 #[allow(dead_code)]
 #[path = "parts/peer.rs"]
 mod peer;

@@ -13,16 +13,13 @@ use haul_testkit::proc::{self, Signal};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::hosts::{HOST, Lab, SERVER};
-use crate::Result;
+use crate::{Result, SIGNALLED};
 
 /// How often the command and the signals are looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// How long the command may take to end by itself after a signal.
 const GRACE: Duration = Duration::from_secs(2);
-
-/// What a shell adds to a signal's number to make it an exit code.
-const SIGNALLED: usize = 128;
 
 /// The signals that end the lab; they are taken note of from now on.
 pub(crate) struct Signals(Arc<AtomicUsize>);
@@ -56,7 +53,7 @@ pub(crate) fn run(lab: &Lab, words: &[OsString], signals: &Signals) -> Result<u8
     let mut child = child.map_err(|e| format!("can't start {}: {e}", program.display()))?;
     let status = wait(&mut child, signals)?;
     let code = match signals.seen() {
-        Some(number) => SIGNALLED + number,
+        Some(number) => usize::from(SIGNALLED) + number,
         None => shell_code(status),
     };
     Ok(u8::try_from(code).unwrap_or(u8::MAX))
@@ -100,7 +97,7 @@ fn wait(child: &mut Child, signals: &Signals) -> Result<ExitStatus> {
 }
 
 fn shell_code(status: ExitStatus) -> usize {
-    let signalled = || Some(SIGNALLED + usize::try_from(status.signal()?).ok()?);
+    let signalled = || Some(usize::from(SIGNALLED) + usize::try_from(status.signal()?).ok()?);
     let code = status.code().and_then(|code| usize::try_from(code).ok());
     code.or_else(signalled).unwrap_or(1)
 }

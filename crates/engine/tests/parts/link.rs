@@ -1,6 +1,6 @@
 //! The links of a job: in memory, and to a real agent in this process.
 
-use crate::ending::Ending;
+use crate::ending::connection;
 use haul_engine::{JobError, Placement, SftpRoute};
 use haul_net::{Connection, Writer};
 use haul_testkit::sshd::system_sftp_server;
@@ -73,13 +73,7 @@ impl Link {
 fn by_socket() -> (Connection, Agent) {
     let (here, there) = UnixStream::pair().expect("a socket pair");
     let agent = serve(there.try_clone().expect("a second handle"), there);
-    (
-        Connection::from_parts(
-            here.try_clone().expect("a second handle"),
-            Ending(here, Shutdown::Write),
-        ),
-        agent,
-    )
+    (connection(here, Shutdown::Write), agent)
 }
 
 fn by_pipe() -> (Connection, Agent) {

@@ -1,7 +1,7 @@
 //! The other end of a connection, played by a script that speaks the protocol
 //! and need not keep its rules.
 
-use crate::ending::Ending;
+use crate::ending::connection;
 use haul_model::{BLOCK_LEN, BlockHash, ContentHash, Entry, Kind, Name, Outcome, Timestamp};
 use haul_net::Connection;
 use haul_proto::{
@@ -40,8 +40,7 @@ impl Peer {
     /// A peer, and a client's connection to it.
     pub(crate) fn of_client() -> (Connection, Self) {
         let (here, there) = UnixStream::pair().expect("a socket pair");
-        let reader = here.try_clone().expect("a second handle");
-        (Connection::from_parts(reader, Ending(here, Shutdown::Both)), Self::at(there))
+        (connection(here, Shutdown::Both), Self::at(there))
     }
 
     /// A peer at this end of a stream.

@@ -1,31 +1,38 @@
 //! How ssh is called.
 
 use crate::common::*;
+use haul_testkit::Sshd;
 use std::fs;
 
-/// A directory to be first on the PATH, with an `ssh` that writes its words to
-/// `log`, one call a line, and becomes the real one with the test's own
-/// configuration.
-fn logging_ssh(scene: &Scene<'_>, config: &str) -> String {
+/// A PATH with an `ssh` in front that writes its words to `log`, one call a line,
+/// and becomes the real one with the configuration of `server`'s clients.
+fn logging_ssh(scene: &Scene<'_>, server: &Sshd) -> String {
     let path = std::env::var("PATH").unwrap_or_default();
     let real = std::env::split_paths(&path).map(|dir| dir.join("ssh")).find(|ssh| ssh.is_file());
     let log = scene.path("log");
     let bin = scene.mkdir("bin");
     let lines = format!(
-        "echo \"$*\" >> '{}'\nexec '{}' -F '{config}' \"$@\"",
+        "echo \"$*\" >> '{}'\nexec '{}' -F '{}' \"$@\"",
         log.display(),
-        real.expect("an ssh").display()
+        real.expect("an ssh").display(),
+        server.ssh_config().display()
     );
     script(&bin.join("ssh"), &lines);
     format!("{}:{path}", bin.display())
 }
 
-/// The words that ssh was started with to connect.
-fn words(scene: &Scene<'_>) -> String {
+/// The words of each ssh so far: of those that only told their settings, and of
+/// those that connected.
+fn calls(scene: &Scene<'_>) -> (Vec<String>, Vec<String>) {
     let log = fs::read_to_string(scene.path("log")).expect("ssh was started");
-    let calls: Vec<&str> = log.lines().filter(|line| !line.contains(" -G ")).collect();
-    assert_eq!(calls.len(), 1, "{log}");
-    calls[0].to_owned()
+    log.lines().map(str::to_owned).partition(|words| words.contains(" -G "))
+}
+
+/// The words of the one ssh that connected.
+fn words(scene: &Scene<'_>) -> String {
+    let (_, mut connected) = calls(scene);
+    assert_eq!(connected.len(), 1, "{connected:?}");
+    connected.remove(0)
 }
 
 fn cpu_has_aes() -> bool {
@@ -48,8 +55,7 @@ fn aes_gcm_comes_first_unless_the_user_has_chosen_ciphers() {
     {
         let scene = world.scene(way);
         let a = scene.file("a", "a");
-        let config = server.ssh_config().display().to_string();
-        let path = logging_ssh(&scene, &config);
+        let path = logging_ssh(&scene, server);
         let haul = scene.haul().env("PATH", path).args(["copy", "--remote-haul", HAUL]);
         haul.arg(scene.there(a)).arg("b").run().expect_ok();
         assert_eq!(scene.read("b"), "a");
@@ -65,19 +71,16 @@ fn ssh_is_asked_for_its_settings_once_for_all_connections_to_a_host() {
     let world = World::new();
     let scene = world.scene(Way::Upload);
     scene.file("a", "a");
-    let config = world.sshd().ssh_config().display().to_string();
-    let path = logging_ssh(&scene, &config);
+    let path = logging_ssh(&scene, world.sshd());
     // The agent isn't found, and three connections follow through SFTP.
     let haul = scene.haul().env("PATH", path).args(["copy", "-q", "--parallel", "3", "a"]);
     haul.arg(scene.there(scene.path("b"))).run().expect_ok();
     assert_eq!(scene.read("b"), "a");
-    let log = fs::read_to_string(scene.path("log")).expect("ssh was started");
-    let (asked, calls): (Vec<&str>, Vec<&str>) =
-        log.lines().partition(|line| line.contains(" -G "));
-    assert_eq!(asked.len(), usize::from(cpu_has_aes()), "{log}");
-    assert_eq!(calls.len(), 4, "{log}");
-    let with_list = calls.iter().filter(|line| line.contains(" -oCiphers=aes128-gcm@"));
-    assert_eq!(with_list.count(), calls.len() * usize::from(cpu_has_aes()), "{log}");
+    let (asked, connected) = calls(&scene);
+    assert_eq!(asked.len(), usize::from(cpu_has_aes()), "{asked:?}");
+    assert_eq!(connected.len(), 4, "{connected:?}");
+    let with_list = connected.iter().filter(|words| words.contains(" -oCiphers=aes128-gcm@"));
+    assert_eq!(with_list.count(), 4 * usize::from(cpu_has_aes()), "{connected:?}");
 }
 
 #[test]
@@ -85,8 +88,7 @@ fn ssh_gets_the_users_words_and_no_others() {
     let world = World::new();
     let scene = world.scene(Way::Upload);
     scene.file("a", "a");
-    let config = world.sshd().ssh_config().display().to_string();
-    let path = logging_ssh(&scene, &config);
+    let path = logging_ssh(&scene, world.sshd());
     let user = std::process::Command::new("id").arg("-un").output().expect("id").stdout;
     let user = String::from_utf8_lossy(&user).trim().to_owned();
     // The name of a file is never part of a command.
