@@ -31,7 +31,8 @@ pub(crate) const PROGRAM: &str = env!("CARGO_PKG_VERSION");
 /// How long ssh may take to end by itself when the connection has broken.
 const LAST_WORDS_MAX: Duration = Duration::from_secs(1);
 
-/// How long ssh may take to end after a job that is done.
+/// How long the threads of a connection may take to leave it after a job that is
+/// done.
 const CLOSE_MAX: Duration = Duration::from_secs(2);
 
 /// Buffers in circulation on one side of a job.
@@ -58,24 +59,31 @@ pub(crate) fn upload(
     let greeting = greeting(job_message(role, job.check));
     let Connection { reader, writer, closer } = connection;
     let peer = closer.peer().to_owned();
+    let (at_work, all_left) = crossbeam_channel::bounded(0);
     let result = std::thread::scope(|scope| {
-        scope.spawn(|| send_all(writer, frames, greeting, &control, &peer));
-        scope.spawn(|| {
+        let (peer, control, sender) = (peer.as_str(), &control, &sender);
+        let (sends, reads) = (at_work.clone(), at_work);
+        scope.spawn(move || {
+            let _at_work = sends;
+            send_all(writer, frames, greeting, control, peer);
+        });
+        scope.spawn(move || {
+            let _at_work = reads;
             let mut input = BufReader::with_capacity(READ_AHEAD, reader);
-            let read = greeted(&mut input, &peer, needed_for(job.check))
-                .and_then(|()| wire::read_for_sender(input, &*sender));
+            let read = greeted(&mut input, peer, needed_for(job.check))
+                .and_then(|()| wire::read_for_sender(input, &**sender));
             if let Err(end) = read {
-                end.report(&control, &peer);
+                end.report(control, peer);
             }
         });
-        scope.spawn(|| Scan::new(&sender, &LocalTree, job.recursive, &[]).run(&job.sources));
+        scope.spawn(|| Scan::new(sender, &LocalTree, job.recursive, &[]).run(&job.sources));
         for _ in 0..workers() {
-            scope.spawn(|| run_reader(&sender, &wanted, &outbox, &pool, &control));
+            scope.spawn(|| run_reader(sender, &wanted, &outbox, &pool, control));
         }
         let result = control.wait();
         sender.close_queue();
         outbox.close();
-        cut_off(&result, &closer);
+        cut_off(&result, &closer, &all_left);
         result
     });
     if result.is_ok() {
@@ -145,10 +153,15 @@ pub(crate) fn download(
     let greeting = greeting(message);
     let Connection { reader, writer, closer } = connection;
     let peer = closer.peer().to_owned();
+    let (at_work, all_left) = crossbeam_channel::bounded(0);
     let result = std::thread::scope(|scope| {
-        scope.spawn(|| send_all(writer, frames, greeting, &control, &peer));
-        // What a peer can cause happens in threads that can't write elsewhere.
         let (receiver, pool, control, peer) = (&receiver, &pool, &control, peer.as_str());
+        let (sends, reads) = (at_work.clone(), at_work);
+        scope.spawn(move || {
+            let _at_work = sends;
+            send_all(writer, frames, greeting, control, peer);
+        });
+        // What a peer can cause happens in threads that can't write elsewhere.
         scope.spawn(move || {
             let access = match job.check {
                 Some(_) => Access::ReadOnly,
@@ -162,6 +175,7 @@ pub(crate) fn download(
             }
             scope.spawn(move || listed.iter().for_each(|items| receiver.take_list(items)));
             scope.spawn(move || {
+                let _at_work = reads;
                 let mut input = BufReader::with_capacity(READ_AHEAD, reader);
                 let read = greeted(&mut input, peer, needed)
                     .and_then(|()| wire::read_for_receiver(input, receiver, &lists, pool));
@@ -173,7 +187,7 @@ pub(crate) fn download(
         let result = control.wait();
         receiver.close_tasks();
         outbox.close();
-        cut_off(&result, &closer);
+        cut_off(&result, &closer, &all_left);
         result
     });
     conclude(result, closer)
@@ -244,15 +258,22 @@ pub(crate) fn read_welcome(
 }
 
 /// Makes sure that no thread waits for a peer that has nothing more to say.
-fn cut_off(result: &Result<Summary, JobError>, closer: &Closer) {
-    let patience = match result {
+/// Nothing comes from `all_left`: it ends when the last thread has left.
+fn cut_off(
+    result: &Result<Summary, JobError>,
+    closer: &Closer,
+    all_left: &crossbeam_channel::Receiver<()>,
+) {
+    let is_over = match result {
         // What the login started on the host may hold the stream open for ever.
-        Ok(_) => CLOSE_MAX,
+        Ok(_) => !all_left.recv_timeout(CLOSE_MAX).is_err_and(|error| error.is_timeout()),
         // Why a connection broke shows in how ssh ends by itself.
-        Err(JobError::Connection(ConnectError::Lost { .. })) => LAST_WORDS_MAX,
-        Err(_) => Duration::ZERO,
+        Err(JobError::Connection(ConnectError::Lost { .. })) => {
+            closer.killer().ends_within(LAST_WORDS_MAX)
+        }
+        Err(_) => false,
     };
-    if !closer.killer().ends_within(patience) {
+    if !is_over {
         closer.killer().kill();
     }
 }
@@ -266,12 +287,9 @@ fn conclude(result: Result<Summary, JobError>, closer: Closer) -> Result<Summary
                 reason => reason,
             }))
         }
-        // Everything is in its place: how the connection closes is no matter.
-        Ok(summary) => {
-            let _ = closer.finish();
-            Ok(summary)
-        }
-        Err(error) => Err(error),
+        // Everything is in its place: how the connection closes is no matter, and
+        // is not waited for.
+        result => result,
     }
 }
 

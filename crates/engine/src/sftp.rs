@@ -320,9 +320,10 @@ fn conclude(
             }
         }
         Ok(summary) => {
-            // Everything is in its place: how a connection closes is no matter.
+            // Everything is in its place: how a connection closes is no matter, and is
+            // not waited for.
             std::thread::scope(|scope| {
-                sessions.for_each(|session| drop(scope.spawn(move || session.finish())));
+                sessions.for_each(|session| drop(scope.spawn(|| session.finish())));
             });
             Ok(summary)
         }

@@ -126,18 +126,12 @@ impl Session {
         self.client.shared().is_open()
     }
 
-    /// Ends the session in order: what was asked is not waited for.
-    ///
-    /// # Errors
-    /// How the connection ended, if not well. Some servers leave out how they
-    /// ended themselves, which ssh tells by its own exit alone: that is no error,
-    /// for all that matters here was answered before.
-    pub fn finish(mut self) -> Result<(), ConnectError> {
-        let shared = self.client.shared();
-        shared.end_gently();
-        match self.closer.take().map_or(Ok(()), Closer::finish) {
-            Err(ConnectError::Lost { detail, .. }) if detail.is_empty() => Ok(()),
-            ended => ended,
+    /// Ends the session once all that matters was answered. What the server does
+    /// at its end is not waited for, which would be a round trip.
+    pub fn finish(mut self) {
+        self.client.shared().end_gently();
+        if let Some(mut closer) = self.closer.take() {
+            closer.kill();
         }
     }
 
