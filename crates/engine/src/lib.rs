@@ -13,6 +13,7 @@ mod dirs;
 mod itself;
 mod job;
 mod link;
+mod logins;
 mod monitor;
 mod pool;
 mod receiver;

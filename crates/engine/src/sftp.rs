@@ -4,10 +4,11 @@
 use crate::control::Control;
 use crate::dirs::OpenDirs;
 use crate::itself::may_be_one_name;
+use crate::logins::Logins;
 use crate::receiver::{Destination, Tasks, run_gets, run_puts, run_worker};
 use crate::roles::Roles;
 use crate::sender::{Scan, Source, run_removers};
-use crate::tree::sftp::{Lost, SftpHost, SftpTree};
+use crate::tree::sftp::{Lost, Sessions, SftpHost, SftpTree};
 use crate::tree::{LocalTree, Tree, TreeDir};
 use crate::{CopyJob, Event, JobError, Monitor, Summary, words};
 use haul_model::{Fault, FaultKind, Name, Side, escape_bytes};
@@ -71,25 +72,32 @@ pub(crate) fn run(
         Far::Destination => Options { bytes_max: UPLOAD_BYTES_MAX, ..Options::default() },
     };
     options.silence_max = route.silence_max.unwrap_or(options.silence_max);
-    let sessions = std::thread::scope(|scope| {
-        let begin = |connection| scope.spawn(move || Session::start(connection, options));
-        let begun: Vec<_> = route.connections.into_iter().map(begin).collect();
-        let started = begun.into_iter().map(|one| one.join());
-        started.map(|one| one.expect("a panic here is a bug")).collect::<Result<Vec<_>, _>>()
-    })?;
-    let lost = Lost::new(&peer);
-    let clients = sessions.iter().map(|session| session.client().clone()).collect();
-    let state = route.journals.as_deref();
-    let journals = state.and_then(|path| open_journals(path, monitor));
-    let holds = job.policy.sync || job.policy.verify;
-    let host = SftpHost::new(clients, &lost, journals, holds);
-    let result = run_with(job, far, state, &host, &lost, monitor);
-    // Also one that was ended from here has left what it was at.
-    if sessions.iter().all(Session::is_open) {
-        host.forget_stages();
-    }
-    drop(host);
-    conclude(result, sessions)
+    std::thread::scope(|scope| {
+        let mut logins = Logins::begin(scope, route.connections, options);
+        let killers = logins.killers();
+        let first = logins.first()?;
+        let lost = Lost::new(&peer);
+        let state = route.journals.as_deref();
+        let journals = state.and_then(|path| open_journals(path, monitor));
+        let holds = job.policy.sync || job.policy.verify;
+        let sessions = Sessions::new(first.client().clone(), logins.left());
+        let host = SftpHost::new(sessions, &lost, journals, holds);
+        let joining = {
+            let host = Arc::clone(&host);
+            scope.spawn(move || logins.join(&host, monitor))
+        };
+        let result = run_with(job, far, state, &host, &lost, monitor);
+        host.sessions().close();
+        killers.kill();
+        let joined = joining.join().expect("a panic here is a bug and ends the job");
+        let sessions: Vec<Session> = std::iter::once(first).chain(joined).collect();
+        // Also one that was ended from here has left what it was at.
+        if sessions.iter().all(Session::is_open) {
+            host.forget_stages();
+        }
+        drop(host);
+        conclude(result, sessions)
+    })
 }
 
 /// The journals in the directory `path`; tells why it can't be used.
@@ -179,10 +187,11 @@ fn run_with(
                     run_worker(receiver, &work);
                 });
             }
-            for client in host.clients() {
+            for session in 0..host.sessions().max() {
                 let (files, at_work) = (small_files.clone(), at_work.clone());
                 scope.spawn(move || {
                     let _at_work = at_work;
+                    let Some(client) = host.sessions().wait(session) else { return };
                     match far {
                         Far::Source => run_gets(receiver, &files, host, client),
                         Far::Destination => run_puts(receiver, &files, host, client),
@@ -201,11 +210,12 @@ fn run_with(
         });
         let result = control.wait();
         receiver.close_tasks();
+        host.sessions().close();
         if result.is_err() {
             scope.spawn(move || {
                 // Nothing is ever sent: it ends when the last thread has left.
                 if all_left.recv_timeout(LEAVE_MAX).is_err_and(|error| error.is_timeout()) {
-                    host.clients().iter().for_each(Client::end_session);
+                    host.sessions().joined().for_each(Client::end_session);
                 }
             });
         }

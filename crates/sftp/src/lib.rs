@@ -6,8 +6,8 @@
 //! whatever order they come. So what costs a round trip costs it only to the
 //! thread that waits, and where one thread has much to ask, it need not wait
 //! either: [`RangeReader`] and [`RangeWriter`] keep many requests for one file
-//! in flight, [`Puts`] and [`Gets`] many small files, and [`Later`] is an answer
-//! that is on its way. [`Lister`] lists directories before they are needed, with
+//! in flight, [`Puts`] and [`Gets`] many small files, [`Later`] is an answer that
+//! is on its way, and [`Opening`] a file that is. [`Lister`] lists directories before they are needed, with
 //! threads of its own.
 //!
 //! Blocking, without a runtime: each session has a thread that reads replies
@@ -30,6 +30,7 @@ mod file;
 mod later;
 mod lister;
 mod listing;
+mod opening;
 mod session;
 mod small;
 
@@ -40,5 +41,6 @@ pub use file::{Chunk, RangeReader, RangeWriter, RemoteFile};
 pub use later::Later;
 pub use lister::Lister;
 pub use listing::DirEntry;
+pub use opening::Opening;
 pub use session::{Options, Session};
 pub use small::{Get, Gets, Got, Put, Puts};

@@ -93,6 +93,11 @@ impl Port {
         Some(answer)
     }
 
+    /// Whether something that was asked is not taken yet.
+    pub(crate) fn waits(&self) -> bool {
+        self.outstanding > 0
+    }
+
     /// Asks one thing and waits for the answer. Nothing else may be asked.
     pub(crate) fn ask(&mut self, request: &Request<'_>) -> Result<Answer> {
         debug_assert_eq!(self.outstanding, 0);

@@ -1,6 +1,6 @@
 //! What a server tells of a file in the engine's words, and the reverse.
 
-use crate::tree::{Meta, MetaKind};
+use crate::tree::{Meta, MetaKind, Seal};
 use haul_model::Timestamp;
 use haul_sftp::{Attrs, FileType, Times};
 use std::io;
@@ -23,6 +23,18 @@ pub(super) fn meta_of(attrs: &Attrs) -> io::Result<Meta> {
     let times = attrs.times.ok_or_else(|| untold("when it was modified"))?;
     let mtime = Timestamp { secs: times.modified.into(), nanos: 0 };
     Ok(Meta { kind, mode: attrs.mode.unwrap_or(0) & 0o7777, mtime, id: None })
+}
+
+/// What is compared to see whether a file changed.
+pub(super) fn seal_of(attrs: &Attrs) -> io::Result<Seal> {
+    let meta = meta_of(attrs)?;
+    match meta.kind {
+        MetaKind::File { size } => Ok(Seal { size, mtime: meta.mtime }),
+        MetaKind::Dir => Err(io::ErrorKind::IsADirectory.into()),
+        MetaKind::Symlink | MetaKind::Special => {
+            Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"))
+        }
+    }
 }
 
 /// `mtime` as far as the protocol takes it: whole seconds from 1970 to 2106.

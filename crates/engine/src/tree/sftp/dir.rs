@@ -156,7 +156,7 @@ impl SftpDir {
 
     /// Sessions that the content of a large file goes through.
     pub(crate) fn lanes(&self) -> usize {
-        self.host.clients().len()
+        self.host.sessions().max()
     }
 
     /// Whether the server refuses to make it since another copy, which runs at the

@@ -1,6 +1,6 @@
 //! What all directories and files of one host have in common.
 
-use super::found_or_missing;
+use super::{Sessions, found_or_missing};
 use crate::JobError;
 use crate::budget::Budget;
 use haul_model::{ContentHash, FileId, MAX_NAME_LEN};
@@ -73,7 +73,7 @@ impl Lost {
 
 /// A host that is reached through its SFTP server, over one session or several.
 pub(crate) struct SftpHost {
-    clients: Vec<Client>,
+    sessions: Sessions,
     /// Tells it from other hosts, in the identities of its files.
     name: Vec<u8>,
     lost: Arc<Lost>,
@@ -96,18 +96,17 @@ pub(crate) struct SftpHost {
 }
 
 impl SftpHost {
-    /// The host of `lost`, with a client for each session, one at least; `holds`
-    /// says whether files that were written are made durable or read back.
+    /// The host of `lost`; `holds` says whether files that were written are made
+    /// durable or read back.
     pub(crate) fn new(
-        clients: Vec<Client>,
+        sessions: Sessions,
         lost: &Arc<Lost>,
         journals: Option<Journals>,
         holds: bool,
     ) -> Arc<Self> {
-        debug_assert!(!clients.is_empty(), "nobody to ask");
         Arc::new(Self {
-            lister: Lister::new(&clients[0], LISTERS),
-            clients,
+            lister: Lister::new(sessions.first(), LISTERS),
+            sessions,
             name: lost.host.as_bytes().to_vec(),
             lost: Arc::clone(lost),
             holds,
@@ -160,7 +159,7 @@ impl SftpHost {
 
     /// Who asks about all but the content of large files.
     pub(crate) fn client(&self) -> &Client {
-        &self.clients[0]
+        self.sessions.first()
     }
 
     /// Whether files stay open when they are whole: they are made durable or read
@@ -169,29 +168,14 @@ impl SftpHost {
         self.holds
     }
 
-    /// One client for each session.
-    pub(crate) fn clients(&self) -> &[Client] {
-        &self.clients
+    /// What it is called.
+    pub(crate) fn name(&self) -> &[u8] {
+        &self.name
     }
 
-    /// Asks in each of the sessions of `clients`, at the same time.
-    pub(crate) fn in_each<T: Send>(
-        &self,
-        clients: &[Client],
-        ask: impl Fn(&Client) -> Result<T, SftpError> + Sync,
-    ) -> io::Result<Vec<T>> {
-        let Some((first, others)) = clients.split_first() else { return Ok(Vec::new()) };
-        std::thread::scope(|scope| {
-            let ask = &ask;
-            let others = others.iter().map(|client| scope.spawn(move || ask(client)));
-            let others: Vec<_> = others.collect();
-            let mut answers = vec![self.io(ask(first))?];
-            for other in others {
-                let answer = other.join().expect("a panic here is a bug and ends the job");
-                answers.push(self.io(answer)?);
-            }
-            Ok(answers)
-        })
+    /// The sessions with it.
+    pub(crate) fn sessions(&self) -> &Sessions {
+        &self.sessions
     }
 
     /// What tells the directory at `path` from all others, of this host and

@@ -7,15 +7,18 @@
 //! nothing appears under a name before it is whole.
 
 mod attrs;
+mod branch;
 mod dir;
 mod host;
 mod known;
+mod sessions;
 mod source;
 mod stage;
 
 pub(crate) use attrs::{kept, times_of};
 pub(crate) use dir::SftpDir;
 pub(crate) use host::{Lost, SftpHost};
+pub(crate) use sessions::Sessions;
 
 use super::{Tree, TreeDir};
 use crate::dirs::lock;

@@ -1,60 +1,56 @@
 //! A file of a host, for reading.
 
 use super::SftpHost;
-use super::attrs::meta_of;
+use super::attrs::seal_of;
+use super::branch::Branch;
 use crate::budget::Share;
-use crate::tree::{ContentStream, MetaKind, Seal, SourceFile};
+use crate::dirs::lock;
+use crate::tree::{ContentStream, Seal, SourceFile};
 use haul_model::BLOCK_LEN;
-use haul_sftp::{Attrs, Chunk, Client, OpenFlags, RangeReader, RemoteFile};
+use haul_sftp::{Chunk, OpenFlags, RangeReader, RemoteFile};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// Blocks of a stream that are asked for at the same time, at most, for each
 /// session; the budget may allow less.
 const BLOCKS_AHEAD: usize = 4;
 
-/// A file of a host, open in each session that its content is to come through.
+/// A file of a host, open in one session or in all.
 pub(super) struct SftpSource {
     host: Arc<SftpHost>,
-    files: Vec<RemoteFile>,
+    path: Box<[u8]>,
+    first: RemoteFile,
+    /// The same in the other sessions that its content is to come through.
+    others: Mutex<Vec<Branch>>,
     seal: Seal,
 }
 
 impl SftpSource {
     /// Opens the file at `path`; in all sessions if it is `large`.
     pub(super) fn open(host: &Arc<SftpHost>, path: &[u8], large: bool) -> io::Result<Self> {
-        let open = |client: &Client| {
-            let file = client.open(path, OpenFlags::Read, None)?;
-            Ok((file.attrs()?, file))
-        };
-        let opened = match large {
-            true => host.in_each(host.clients(), open)?,
-            false => vec![host.io(open(host.client()))?],
-        };
-        let mut seals = opened.iter().map(|(attrs, _)| seal_of(attrs));
-        let seal = seals.next().unwrap_or(Err(io::ErrorKind::NotFound.into()))?;
-        for other in seals {
-            if other? != seal {
-                return Err(io::Error::other("it changes while it is opened"));
-            }
-        }
-        let files = opened.into_iter().map(|(_, file)| file).collect();
-        Ok(Self { host: Arc::clone(host), files, seal })
+        let first = host.client().open_later(path, OpenFlags::Read);
+        let mut others: Vec<_> = if large { Branch::all(host).collect() } else { Vec::new() };
+        others.iter_mut().for_each(|other| other.ask(host, path, OpenFlags::Read));
+        let (first, found) = host.io(first.wait())?;
+        let seal = seal_of(&found)?;
+        // They were asked at the same time.
+        others.iter_mut().try_for_each(|other| other.wait(host, Some(seal)))?;
+        Ok(Self { host: Arc::clone(host), path: path.into(), first, others: others.into(), seal })
     }
-}
 
-/// What is compared to see whether the file changed.
-fn seal_of(attrs: &Attrs) -> io::Result<Seal> {
-    let meta = meta_of(attrs)?;
-    match meta.kind {
-        MetaKind::File { size } => Ok(Seal { size, mtime: meta.mtime }),
-        MetaKind::Dir => Err(io::ErrorKind::IsADirectory.into()),
-        MetaKind::Symlink | MetaKind::Special => {
-            Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"))
+    /// The file in each session where it is open by now, and whether there will be
+    /// more.
+    fn files(&self) -> io::Result<(Vec<RemoteFile>, bool)> {
+        let (mut files, mut more) = (vec![self.first.clone()], false);
+        for other in lock(&self.others).iter_mut() {
+            let file = other.file(&self.host, &self.path, OpenFlags::Read, Some(self.seal))?;
+            files.extend(file.cloned());
+            more |= other.is_coming(&self.host);
         }
+        Ok((files, more))
     }
 }
 
@@ -64,7 +60,7 @@ impl SourceFile for SftpSource {
     }
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.host.io(self.files[0].read_at(buf, offset))
+        self.host.io(self.first.read_at(buf, offset))
     }
 
     /// Where holes are is not told through this protocol.
@@ -77,7 +73,7 @@ impl SourceFile for SftpSource {
     }
 
     fn seal_now(&self) -> io::Result<Seal> {
-        seal_of(&self.host.io(self.files[0].attrs())?)
+        seal_of(&self.host.io(self.first.attrs())?)
     }
 
     fn release(&self, _end: u64) {}
@@ -87,46 +83,54 @@ impl SourceFile for SftpSource {
     }
 
     fn stream(&self, range: Range<u64>) -> Option<Box<dyn ContentStream + '_>> {
-        Some(Box::new(SftpStream::new(&self.host, &self.files, range)))
+        Some(Box::new(SftpStream::new(self, range)))
     }
 }
 
 /// A range of a file on its way here, in order: several blocks of it are asked
 /// for at the same time, in turn through each session.
 pub(super) struct SftpStream<'f> {
-    host: &'f Arc<SftpHost>,
-    files: &'f [RemoteFile],
+    file: &'f SftpSource,
     /// Blocks that were asked for, in order.
     ahead: VecDeque<(RangeReader, Share)>,
     /// Where the next one begins.
     next: u64,
     end: u64,
+    /// Whose turn it is.
+    turn: usize,
 }
 
 impl<'f> SftpStream<'f> {
-    pub(super) fn new(host: &'f Arc<SftpHost>, files: &'f [RemoteFile], range: Range<u64>) -> Self {
+    fn new(file: &'f SftpSource, range: Range<u64>) -> Self {
         let Range { start: next, end } = range;
-        Self { host, files, ahead: VecDeque::new(), next, end }
+        Self { file, ahead: VecDeque::new(), next, end, turn: 0 }
     }
 
     /// Asks for blocks ahead, and for one at least.
     fn ask(&mut self) -> io::Result<()> {
-        while self.next < self.end && self.ahead.len() < BLOCKS_AHEAD * self.files.len() {
-            let block = self.next / BLOCK_LEN;
-            let end = self.end.min((block + 1) * BLOCK_LEN);
+        while self.next < self.end {
+            let (files, more) = self.file.files()?;
+            // Content comes in order: what is left to those who are still to come
+            // is not waited for from those who are there.
+            let each = if more { 1 } else { BLOCKS_AHEAD };
+            if self.ahead.len() >= each * files.len() {
+                return Ok(());
+            }
+            let end = self.end.min((self.next / BLOCK_LEN + 1) * BLOCK_LEN);
             let len = (end - self.next) as usize;
+            let host = &self.file.host;
             let share = match self.ahead.is_empty() {
-                true => self.host.streams.take(len),
-                false => match self.host.streams.try_take(len) {
+                true => host.streams.take(len),
+                false => match host.streams.try_take(len) {
                     Some(share) => share,
                     None => return Ok(()),
                 },
             };
-            let file = &self.files[(block % self.files.len() as u64) as usize];
-            let mut reader = file.reader(self.next..end, len);
-            self.host.io(reader.start())?;
+            let mut reader = files[self.turn % files.len()].reader(self.next..end, len);
+            host.io(reader.start())?;
             self.ahead.push_back((reader, share));
             self.next = end;
+            self.turn += 1;
         }
         Ok(())
     }
@@ -138,7 +142,7 @@ impl ContentStream for SftpStream<'_> {
             self.ask()?;
             let Some((reader, _)) = self.ahead.front_mut() else { return Ok(None) };
             let expected = reader.end();
-            if let Some(chunk) = self.host.io(reader.next_in_order())? {
+            if let Some(chunk) = self.file.host.io(reader.next_in_order())? {
                 return Ok(Some(chunk));
             }
             if reader.end() < expected {

@@ -9,11 +9,12 @@
 mod open;
 mod sealed;
 
+use super::branch::Branch;
 use super::{SftpHost, join, times_of};
 use crate::dirs::lock;
 use crate::tree::{KEPT_MODE, SealedFile, StagedFile};
 use haul_model::{BLOCK_LEN, BlockHash, Name, Timestamp};
-use haul_sftp::{Attrs, Extension, Later, RangeWriter, RemoteFile};
+use haul_sftp::{Attrs, Extension, Later, OpenFlags, RangeWriter, RemoteFile, SftpError};
 use haul_store::{Journals, Pace, RemoteJournal, RemoteNames, SourceId, Verified};
 use haul_sys::Dir;
 use open::{Open, check_room};
@@ -23,23 +24,51 @@ use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
-use std::time::Instant;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, Instant};
 
 /// Content of one file on its way to the server in one session, in bytes.
 const WINDOW_LEN: usize = 16 << 20;
 
+/// How often one that has to write looks for a session while more are to come.
+const LANE_POLL: Duration = Duration::from_millis(2);
+
 /// A file that is being written.
 pub(super) struct SftpStage {
-    /// One for each session. They are dropped before the files that they write to,
-    /// so that those are closed then.
-    writers: Vec<Mutex<RangeWriter>>,
+    /// One for each session. They are dropped before the file of the first one, so
+    /// that it is closed then.
+    lanes: Vec<Mutex<Lane>>,
     open: Open,
     record: Option<Mutex<Record>>,
     /// How long it is to be when it is sealed, where that was said.
     len: Mutex<Option<u64>>,
     /// Where what was written ends, in bytes.
     written: AtomicU64,
+}
+
+/// The way of one session into the file.
+struct Lane {
+    /// Where the file is open.
+    writer: Option<RangeWriter>,
+    /// Where it may come to be open later.
+    branch: Option<Branch>,
+}
+
+impl Lane {
+    /// Who writes here, if the file is open by now.
+    fn writer(&mut self, stage: &Open) -> io::Result<Option<&mut RangeWriter>> {
+        if self.writer.is_none()
+            && let Some(branch) = &mut self.branch
+        {
+            let file = branch.file(&stage.host, &stage.path, OpenFlags::Write, None)?;
+            self.writer = file.map(writer_of);
+        }
+        Ok(self.writer.as_mut())
+    }
+}
+
+fn writer_of(file: &RemoteFile) -> RangeWriter {
+    file.writer(WINDOW_LEN)
 }
 
 /// The journal of a stage that can be continued.
@@ -153,10 +182,12 @@ impl SftpStage {
     }
 
     fn of(open: Open, record: Option<Record>) -> Self {
-        let writers = open.files.iter().map(|file| Mutex::new(file.writer(WINDOW_LEN))).collect();
+        let first = Lane { writer: open.file.as_ref().map(writer_of), branch: None };
+        let others = Branch::all(&open.host).map(|it| Lane { writer: None, branch: Some(it) });
+        let lanes = std::iter::once(first).chain(others).map(Mutex::new).collect();
         Self {
             open,
-            writers,
+            lanes,
             record: record.map(Mutex::new),
             len: Mutex::default(),
             written: AtomicU64::new(0),
@@ -168,14 +199,35 @@ impl SftpStage {
         self.written.fetch_max(end, Ordering::Relaxed);
     }
 
-    /// Who writes what begins at `offset`: one that no other thread is at, so that
-    /// a session that is slower than the others holds up none of them. Blocks
-    /// begin with different ones.
-    fn writer(&self, offset: u64) -> MutexGuard<'_, RangeWriter> {
+    /// Writes what begins at `offset` through a session that is ready, and that no
+    /// other thread is at, so that one that is slower than the others holds up none
+    /// of them. Blocks begin with different ones.
+    fn write(
+        &self,
+        offset: u64,
+        write: impl FnOnce(&mut RangeWriter) -> Result<(), SftpError>,
+    ) -> io::Result<()> {
         let (before, from) =
-            self.writers.split_at((offset / BLOCK_LEN % self.writers.len() as u64) as usize);
-        let mut in_turn = from.iter().chain(before);
-        in_turn.find_map(|writer| writer.try_lock().ok()).unwrap_or_else(|| lock(&from[0]))
+            self.lanes.split_at((offset / BLOCK_LEN % self.lanes.len() as u64) as usize);
+        loop {
+            let mut more = false;
+            for lane in from.iter().chain(before) {
+                let Ok(mut lane) = lane.try_lock() else { continue };
+                if let Some(writer) = lane.writer(&self.open)? {
+                    return self.open.written(write(writer));
+                }
+                more |= lane.branch.as_ref().is_some_and(|it| it.is_coming(&self.open.host));
+            }
+            if !more {
+                break;
+            }
+            std::thread::sleep(LANE_POLL);
+        }
+        let own = Some(lock(&from[0])).filter(|lane| lane.writer.is_some());
+        // The first one was ready from the beginning.
+        let mut lane = own.unwrap_or_else(|| lock(&self.lanes[0]));
+        let writer = lane.writer.as_mut().ok_or(io::ErrorKind::NotConnected)?;
+        self.open.written(write(writer))
     }
 
     /// Waits until the server has confirmed all that was written.
@@ -185,16 +237,18 @@ impl SftpStage {
 
     /// The same for the sessions from the `first` one on.
     fn drain_from(&self, first: usize) -> io::Result<()> {
-        for writer in &self.writers[first..] {
-            self.open.written(lock(writer).drain())?;
+        for lane in &self.lanes[first..] {
+            if let Some(writer) = &mut lock(lane).writer {
+                self.open.written(writer.drain())?;
+            }
         }
         Ok(())
     }
 
     /// Up to where the server has confirmed everything, in bytes.
     fn confirmed(&self) -> u64 {
-        let first = |writer: &Mutex<RangeWriter>| lock(writer).first_unconfirmed();
-        self.writers.iter().filter_map(first).min().unwrap_or(u64::MAX)
+        let first = |lane: &Mutex<Lane>| lock(lane).writer.as_mut()?.first_unconfirmed();
+        self.lanes.iter().filter_map(first).min().unwrap_or(u64::MAX)
     }
 
     /// Puts on record what is confirmed, and has it made durable if that is due
@@ -209,7 +263,7 @@ impl SftpStage {
         let Pace { blocks, every } = record.pace;
         let due = open >= blocks && record.checked_at.elapsed() >= every;
         // What is closed was whole, and only its name is missing.
-        let Some(file) = self.open.files.first() else { return Ok(()) };
+        let Some(file) = &self.open.file else { return Ok(()) };
         if record.keeps_durable && open > 0 && (due || at_once) {
             let claimed = record.journal.claim();
             // Each session's server has a file of its own open: what one wrote,
@@ -225,7 +279,7 @@ impl SftpStage {
 impl StagedFile for SftpStage {
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         self.wrote_to(offset + bytes.len() as u64);
-        self.open.written(self.writer(offset).write_at(bytes, offset))
+        self.write(offset, |writer| writer.write_at(bytes, offset))
     }
 
     fn write_from(&self, source: &File, range: Range<u64>) -> Option<io::Result<()>> {
@@ -233,8 +287,7 @@ impl StagedFile for SftpStage {
         let mut at = range.start;
         while at < range.end {
             let end = range.end.min((at / BLOCK_LEN + 1) * BLOCK_LEN);
-            let written = self.writer(at).write_from(source, at..end);
-            if let Err(error) = self.open.written(written) {
+            if let Err(error) = self.write(at, |writer| writer.write_from(source, at..end)) {
                 return Some(Err(error));
             }
             at = end;
@@ -250,7 +303,7 @@ impl StagedFile for SftpStage {
     /// One session is kept busy by one thread, and there are servers before a
     /// store of objects that can't take a file in another order.
     fn lanes(&self) -> Option<usize> {
-        Some(self.writers.len())
+        Some(self.lanes.len())
     }
 
     fn local(&self) -> Option<&File> {
@@ -284,15 +337,13 @@ impl StagedFile for SftpStage {
         let size = lock(&self.len).filter(|len| *len > written);
         let mode = Some(mode & KEPT_MODE);
         let attrs = Attrs { size, mode, times, ..Attrs::default() };
-        let mut files = std::mem::take(&mut self.open.files).into_iter();
-        let first = files.next().ok_or(io::ErrorKind::NotConnected)?;
         let found = if host.holds() {
-            let found = first.set_and_look(attrs);
-            self.open.files = std::iter::once(first).chain(files).collect();
-            found
+            self.open.file()?.set_and_look(attrs)
         } else {
             // Nobody needs it any more.
-            let closing: Vec<Later> = files.map(RemoteFile::close_later).collect();
+            let first = self.open.file.take().ok_or(io::ErrorKind::NotConnected)?;
+            let others: Vec<RemoteFile> = self.others().collect();
+            let closing: Vec<Later> = others.into_iter().map(RemoteFile::close_later).collect();
             let found = first.set_look_and_close(attrs);
             let mut closed = closing.iter().map(Later::wait);
             found.and_then(|found| closed.try_for_each(|closed| closed).map(|()| found))
@@ -311,18 +362,20 @@ impl StagedFile for SftpStage {
 }
 
 impl SftpStage {
-    /// Closes the file in each session.
+    /// The file in the sessions other than the first, where it was opened: to be
+    /// closed, for nothing more is written there.
+    fn others(&self) -> impl Iterator<Item = RemoteFile> {
+        self.lanes.iter().filter_map(|lane| lock(lane).branch.as_mut()?.last())
+    }
+
+    /// Closes the file in each session, where it has not been closed.
     fn close(&mut self) -> io::Result<()> {
-        self.writers.clear();
-        let Open { host, dir, files, .. } = &mut self.open;
-        let files = std::mem::take(files);
-        std::thread::scope(|scope| {
-            let close = |file: RemoteFile| scope.spawn(move || file.close());
-            let closing: Vec<_> = files.into_iter().map(close).collect();
-            let closed = closing.into_iter().map(|file| file.join());
-            let mut closed = closed.map(|file| file.expect("a panic here is a bug"));
-            closed.try_for_each(|closed| host.wrote(dir, closed))
-        })
+        let Some(first) = self.open.file.take() else { return Ok(()) };
+        let files: Vec<RemoteFile> = std::iter::once(first).chain(self.others()).collect();
+        self.lanes.clear();
+        let closing: Vec<Later> = files.into_iter().map(RemoteFile::close_later).collect();
+        let mut closed = closing.iter().map(Later::wait);
+        closed.try_for_each(|closed| self.open.host.wrote(&self.open.dir, closed))
     }
 
     fn give_up(&mut self) {

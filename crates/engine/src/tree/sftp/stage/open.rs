@@ -1,31 +1,30 @@
-//! The files of a stage on the server, one open in each session.
+//! The file of a stage on the server.
 
 use crate::tree::sftp::SftpHost;
 use haul_model::{BLOCK_LEN, BlockHash};
-use haul_sftp::{Attrs, Client, FileType, OpenFlags, RemoteFile, SftpError, StatusCode};
+use haul_sftp::{Attrs, FileType, OpenFlags, RemoteFile, SftpError, StatusCode};
 use std::io;
 use std::sync::Arc;
 
 /// What a stage is made with, until its own mode is set.
 const PRIVATE_MODE: u32 = 0o600;
 
-/// The stage's files on the server. Dropped before it has its name, it is
+/// The stage's file on the server. Dropped before it has its name, it is
 /// removed there, unless it can be continued.
 pub(super) struct Open {
     pub(super) host: Arc<SftpHost>,
     pub(super) dir: Vec<u8>,
     pub(super) path: Vec<u8>,
-    /// The same file in each session, until it is closed.
-    pub(super) files: Vec<RemoteFile>,
+    /// The file in the first session, until it is closed.
+    pub(super) file: Option<RemoteFile>,
     pub(super) keep: bool,
     pub(super) is_published: bool,
 }
 
 impl Open {
     pub(super) fn create(host: &Arc<SftpHost>, dir: &[u8], path: Vec<u8>) -> io::Result<Self> {
-        let first = host.client().open(&path, OpenFlags::CreateNew, Some(PRIVATE_MODE));
-        let first = host.wrote(dir, first)?;
-        Self::in_all_sessions(host, dir, path, first)
+        let file = host.client().open(&path, OpenFlags::CreateNew, Some(PRIVATE_MODE));
+        Ok(Self::of(host, dir, path, host.wrote(dir, file)?))
     }
 
     /// What an earlier copy has left; it may have its final mode already.
@@ -45,42 +44,30 @@ impl Open {
                 "what stands in the place of an interrupted copy is no file",
             ));
         }
-        let first = match client.open(&path, OpenFlags::Write, None) {
+        let file = match client.open(&path, OpenFlags::Write, None) {
             Err(error) if error.status() == Some(StatusCode::PermissionDenied) => {
                 host.io(client.set_attrs(&path, Attrs::with_mode(PRIVATE_MODE)))?;
                 client.open(&path, OpenFlags::Write, None)
             }
             opened => opened,
         };
-        Self::in_all_sessions(host, dir, path, host.io(first)?).map(Some)
+        Ok(Some(Self::of(host, dir, path, host.io(file)?)))
+    }
+
+    /// The file in the first session.
+    pub(super) fn file(&self) -> io::Result<&RemoteFile> {
+        self.file.as_ref().ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
 
     /// Cuts or extends it.
     pub(super) fn cut(&self, len: u64) -> io::Result<()> {
         let attrs = Attrs { size: Some(len), ..Attrs::default() };
-        self.host.io(self.files[0].set_attrs(attrs))
+        self.host.io(self.file()?.set_attrs(attrs))
     }
 
-    fn in_all_sessions(
-        host: &Arc<SftpHost>,
-        dir: &[u8],
-        path: Vec<u8>,
-        first: RemoteFile,
-    ) -> io::Result<Self> {
-        let (host, dir) = (Arc::clone(host), dir.to_vec());
-        let mut open =
-            Self { host, dir, path, files: vec![first], keep: false, is_published: false };
-        let others = &open.host.clients()[1..];
-        let write = |client: &Client| client.open(&open.path, OpenFlags::Write, None);
-        let others = open.host.in_each(others, write)?;
-        open.files.extend(others);
-        Ok(open)
-    }
-
-    /// The same file in each session, for reading: a handle is for one of both.
-    pub(super) fn for_reading(&self) -> io::Result<Vec<RemoteFile>> {
-        let open = |client: &Client| client.open(&self.path, OpenFlags::Read, None);
-        self.host.in_each(self.host.clients(), open)
+    fn of(host: &Arc<SftpHost>, dir: &[u8], path: Vec<u8>, file: RemoteFile) -> Self {
+        let (host, dir, file) = (Arc::clone(host), dir.to_vec(), Some(file));
+        Self { host, dir, path, file, keep: false, is_published: false }
     }
 
     /// Whether the last of `blocks` is what the server has there.
@@ -102,7 +89,7 @@ impl Open {
 impl Drop for Open {
     fn drop(&mut self) {
         // There are servers that make anew what is closed after its removal.
-        self.files.clear();
+        self.file = None;
         if !self.keep && !self.is_published {
             // In a session that has ended it stays, and so do others.
             let _ = self.host.client().remove_file(&self.path);

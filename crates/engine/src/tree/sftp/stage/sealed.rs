@@ -3,10 +3,10 @@
 use super::SftpStage;
 use super::open::Open;
 use crate::tree::sftp::join;
-use crate::tree::sftp::source::SftpStream;
-use crate::tree::{ContentStream, SealedFile};
+use crate::tree::sftp::source::SftpSource;
+use crate::tree::{ContentStream, SealedFile, SourceFile};
 use haul_model::Name;
-use haul_sftp::{Extension, RemoteFile};
+use haul_sftp::Extension;
 use haul_store::{Placement, Publication};
 use std::io;
 use std::ops::Range;
@@ -16,16 +16,18 @@ use std::sync::OnceLock;
 pub(super) struct SftpSealed {
     pub(super) stage: SftpStage,
     /// Open for reading back, once that was asked for.
-    pub(super) reading: OnceLock<Vec<RemoteFile>>,
+    pub(super) reading: OnceLock<SftpSource>,
 }
 
 impl SftpSealed {
-    fn reading(&self) -> io::Result<&[RemoteFile]> {
-        if self.reading.get().is_none() {
-            let files = self.stage.open.for_reading()?;
-            return Ok(self.reading.get_or_init(|| files));
+    /// The file once more: a handle is for reading or for writing.
+    fn reading(&self) -> io::Result<&SftpSource> {
+        if let Some(reading) = self.reading.get() {
+            return Ok(reading);
         }
-        Ok(self.reading.get().map_or(&[], Vec::as_slice))
+        let Open { host, path, .. } = &self.stage.open;
+        let opened = SftpSource::open(host, path, true)?;
+        Ok(self.reading.get_or_init(|| opened))
     }
 }
 
@@ -33,9 +35,8 @@ impl SealedFile for SftpSealed {
     fn start_write_back(&self) {}
 
     fn sync(&self) -> io::Result<()> {
-        let Open { host, files, .. } = &self.stage.open;
+        let (host, file) = (&self.stage.open.host, self.stage.open.file()?);
         // Where it can't be done, that was told when the job began.
-        let file = files.first().ok_or(io::ErrorKind::NotConnected)?;
         if host.client().has(Extension::Fsync) { host.io(file.sync()) } else { Ok(()) }
     }
 
@@ -43,13 +44,12 @@ impl SealedFile for SftpSealed {
     fn forget_cached(&self) {}
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.stage.open.host.io(self.reading()?[0].read_at(buf, offset))
+        self.reading()?.read_at(buf, offset)
     }
 
     fn stream(&self, range: Range<u64>) -> Option<Box<dyn ContentStream + '_>> {
         // What is wrong with it shows where it is read at an offset.
-        let files = self.reading().ok()?;
-        Some(Box::new(SftpStream::new(&self.stage.open.host, files, range)))
+        self.reading().ok()?.stream(range)
     }
 
     fn discard(mut self: Box<Self>) {

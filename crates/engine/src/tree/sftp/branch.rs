@@ -1,0 +1,111 @@
+//! A file of a host in more sessions than one.
+
+use super::SftpHost;
+use super::attrs::seal_of;
+use crate::tree::Seal;
+use haul_sftp::{Attrs, OpenFlags, Opening, RemoteFile, SftpError};
+use std::io;
+
+/// A file of the host in a session other than the first: it is opened there when
+/// the session has joined, and nobody waits for either.
+pub(super) struct Branch {
+    session: usize,
+    state: State,
+}
+
+enum State {
+    /// For the session, or for somebody who wants the file there.
+    Waits,
+    Opening(Opening),
+    Open(RemoteFile),
+    /// It could not be opened, which was told, or is not wanted any more.
+    Gone,
+}
+
+impl Branch {
+    /// One for each session but the first.
+    pub(super) fn all(host: &SftpHost) -> impl Iterator<Item = Self> {
+        (1..host.sessions().max()).map(|session| Self { session, state: State::Waits })
+    }
+
+    /// The file in this session, if it is open by now. The first time that it
+    /// could be, it is asked for. `is_same` tells whether what was found at `path`
+    /// is the file that is meant.
+    pub(super) fn file(
+        &mut self,
+        host: &SftpHost,
+        path: &[u8],
+        flags: OpenFlags,
+        seal: Option<Seal>,
+    ) -> io::Result<Option<&RemoteFile>> {
+        self.ask(host, path, flags);
+        if let State::Opening(opening) = &mut self.state
+            && let Some(opened) = opening.poll()
+        {
+            self.take(host, opened, seal)?;
+        }
+        Ok(match &self.state {
+            State::Open(file) => Some(file),
+            _ => None,
+        })
+    }
+
+    /// Asks for the file if the session has joined, and nobody has asked before.
+    pub(super) fn ask(&mut self, host: &SftpHost, path: &[u8], flags: OpenFlags) {
+        if matches!(self.state, State::Waits)
+            && let Some(client) = host.sessions().joined().nth(self.session)
+        {
+            self.state = State::Opening(client.open_later(path, flags));
+        }
+    }
+
+    /// Waits for the file, if it was asked for.
+    ///
+    /// # Errors
+    /// See [`Self::file`].
+    pub(super) fn wait(&mut self, host: &SftpHost, seal: Option<Seal>) -> io::Result<()> {
+        match std::mem::replace(&mut self.state, State::Gone) {
+            State::Opening(opening) => self.take(host, opening.wait(), seal),
+            state => {
+                self.state = state;
+                Ok(())
+            }
+        }
+    }
+
+    fn take(
+        &mut self,
+        host: &SftpHost,
+        opened: Result<(RemoteFile, Attrs), SftpError>,
+        seal: Option<Seal>,
+    ) -> io::Result<()> {
+        self.state = State::Gone;
+        let (file, found) = host.io(opened)?;
+        if let Some(seal) = seal
+            && seal_of(&found)? != seal
+        {
+            return Err(io::Error::other("it changes while it is opened"));
+        }
+        self.state = State::Open(file);
+        Ok(())
+    }
+
+    /// The file, if it was ever asked for; it won't be any more.
+    pub(super) fn last(&mut self) -> Option<RemoteFile> {
+        match std::mem::replace(&mut self.state, State::Gone) {
+            // Nothing went this way yet: if it leads nowhere, nothing is lost.
+            State::Opening(opening) => opening.wait().ok().map(|(file, _)| file),
+            State::Open(file) => Some(file),
+            State::Waits | State::Gone => None,
+        }
+    }
+
+    /// Whether the file may still be opened here.
+    pub(super) fn is_coming(&self, host: &SftpHost) -> bool {
+        match self.state {
+            State::Waits => host.sessions().are_coming(),
+            State::Opening(_) => true,
+            State::Open(_) | State::Gone => false,
+        }
+    }
+}

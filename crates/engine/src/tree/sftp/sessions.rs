@@ -1,0 +1,88 @@
+//! The sessions with a host, of which a job needs one to begin.
+
+use crate::dirs::lock;
+use haul_sftp::Client;
+use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
+
+/// The sessions with a host: one, and others that join it while it is at work. A
+/// login takes long, and some take longer than others.
+pub(crate) struct Sessions {
+    /// In the order in which they have joined.
+    joined: Vec<OnceLock<Client>>,
+    coming: Mutex<Coming>,
+    changed: Condvar,
+}
+
+/// What is still to come.
+struct Coming {
+    joined: usize,
+    /// Sessions that may join yet.
+    left: usize,
+}
+
+impl Sessions {
+    /// Those of `first` and up to `others` more.
+    pub(crate) fn new(first: Client, others: usize) -> Self {
+        let joined: Vec<_> = (0..=others).map(|_| OnceLock::new()).collect();
+        assert!(joined[0].set(first).is_ok(), "it is new");
+        let coming = Mutex::new(Coming { joined: 1, left: others });
+        Self { joined, coming, changed: Condvar::new() }
+    }
+
+    /// The one that everything but content goes through.
+    pub(crate) fn first(&self) -> &Client {
+        self.joined[0].get().expect("set when this was made")
+    }
+
+    /// How many there may be in the end.
+    pub(crate) fn max(&self) -> usize {
+        self.joined.len()
+    }
+
+    /// Those that have joined.
+    pub(crate) fn joined(&self) -> impl Iterator<Item = &Client> {
+        self.joined.iter().map_while(OnceLock::get)
+    }
+
+    /// Whether more may join.
+    pub(crate) fn are_coming(&self) -> bool {
+        lock(&self.coming).left > 0
+    }
+
+    /// One joins. Tells whether it may: not any more once this was [`Self::close`]d.
+    pub(crate) fn join(&self, client: Client) -> bool {
+        let mut coming = lock(&self.coming);
+        if coming.left == 0 {
+            return false;
+        }
+        assert!(self.joined[coming.joined].set(client).is_ok(), "they join one by one");
+        coming.joined += 1;
+        coming.left -= 1;
+        self.changed.notify_all();
+        true
+    }
+
+    /// One of those that were expected does not come. Tells whether it still was.
+    pub(crate) fn miss(&self) -> bool {
+        let mut coming = lock(&self.coming);
+        let was_expected = coming.left > 0;
+        coming.left = coming.left.saturating_sub(1);
+        self.changed.notify_all();
+        was_expected
+    }
+
+    /// No more may join.
+    pub(crate) fn close(&self) {
+        lock(&self.coming).left = 0;
+        self.changed.notify_all();
+    }
+
+    /// Waits for the session of this number; `None` if it will not come.
+    pub(crate) fn wait(&self, index: usize) -> Option<&Client> {
+        let coming = lock(&self.coming);
+        let not_here = |coming: &mut Coming| coming.joined <= index && coming.left > 0;
+        let waited = self.changed.wait_while(coming, not_here);
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
+        self.joined.get(index)?.get()
+    }
+}

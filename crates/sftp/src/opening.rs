@@ -1,0 +1,145 @@
+//! A file that is opened without anybody waiting for it.
+
+use crate::client::{succeeded, unexpected};
+use crate::codec::{Answer, Attrs, OpenFlags, Request};
+use crate::error::{Cause, SessionError, SftpError};
+use crate::session::{Payload, Port};
+use crate::{Client, RemoteFile};
+
+type Result<T> = std::result::Result<T, SftpError>;
+
+/// The two things that are asked.
+const OPEN: u64 = 0;
+const LOOK: u64 = 1;
+
+/// A file that is being opened, and a look at what has its path, which the server
+/// is asked for at the same time. The file that is opened may be another one if
+/// its name changes hands between the two: whoever must know compares what they
+/// found with [`RemoteFile::attrs`] in the end.
+///
+/// Dropping it waits for the answer, so that the file does not stay open there.
+pub struct Opening {
+    client: Client,
+    port: Port,
+    path: Box<[u8]>,
+    flags: OpenFlags,
+    file: Option<RemoteFile>,
+    found: Option<Attrs>,
+    /// The first failure of both.
+    failed: Option<SftpError>,
+}
+
+impl Client {
+    /// Opens a file that exists, and looks at it; does not wait. Links are followed
+    /// as in [`Self::open`].
+    ///
+    /// # Panics
+    /// With flags that make a file: the look at it may come first.
+    pub fn open_later(&self, path: &[u8], flags: OpenFlags) -> Opening {
+        assert!(matches!(flags, OpenFlags::Read | OpenFlags::Write), "it is to exist");
+        let mut opening = Opening {
+            client: self.clone(),
+            port: self.port(),
+            path: path.into(),
+            flags,
+            file: None,
+            found: None,
+            failed: None,
+        };
+        opening.ask();
+        opening
+    }
+
+    /// Opens a file that exists, and looks at it, in one round trip; see
+    /// [`Opening`].
+    pub fn open_and_look(&self, path: &[u8], flags: OpenFlags) -> Result<(RemoteFile, Attrs)> {
+        self.open_later(path, flags).wait()
+    }
+}
+
+impl Opening {
+    /// The file and what was found, as soon as both are known; then never again.
+    ///
+    /// # Errors
+    /// The first failure of either, or the end of the session.
+    pub fn poll(&mut self) -> Option<Result<(RemoteFile, Attrs)>> {
+        while let Some((tag, answer)) = self.port.try_next() {
+            self.take(tag, answer);
+        }
+        self.outcome()
+    }
+
+    /// The same, waited for.
+    ///
+    /// # Errors
+    /// See [`Self::poll`].
+    pub fn wait(mut self) -> Result<(RemoteFile, Attrs)> {
+        self.settle();
+        let stopped = SftpError::of("open", &self.path, SessionError::Stopped);
+        self.outcome().unwrap_or(Err(stopped))
+    }
+
+    fn ask(&mut self) {
+        let path = &self.path;
+        let requests = [
+            (OPEN, Request::Open { path, flags: self.flags, attrs: Attrs::default() }),
+            (LOOK, Request::Stat { path }),
+        ];
+        for (tag, request) in requests {
+            let sent = self.client.check(&request, path);
+            let sent = sent.and_then(|()| Ok(self.port.send(tag, &request, Payload::NONE)?));
+            if let Err(cause) = sent {
+                self.failed = Some(SftpError::new(&request, path, cause));
+                return;
+            }
+        }
+        // If that fails, both are answered with the reason.
+        let _ = self.port.flush();
+    }
+
+    fn take(&mut self, tag: u64, answer: std::result::Result<Answer, SessionError>) {
+        let (client, path, flags) = (&self.client, &self.path, self.flags);
+        let request = match tag {
+            OPEN => Request::Open { path, flags, attrs: Attrs::default() },
+            _ => Request::Stat { path },
+        };
+        let failed = match answer.map_err(Cause::from).and_then(succeeded) {
+            Ok(Answer::Handle(handle)) => {
+                let is_readable = flags == OpenFlags::Read;
+                self.file = Some(RemoteFile::new(client.clone(), handle, path, is_readable));
+                return;
+            }
+            Ok(Answer::Attrs(found)) => {
+                self.found = Some(found);
+                return;
+            }
+            Ok(other) => unexpected(&request, path, other),
+            Err(cause) => SftpError::new(&request, path, cause),
+        };
+        self.failed.get_or_insert(failed);
+    }
+
+    /// What came of it, if all that was asked is answered.
+    fn outcome(&mut self) -> Option<Result<(RemoteFile, Attrs)>> {
+        if self.port.waits() {
+            return None;
+        }
+        if let Some(failed) = self.failed.take() {
+            return Some(Err(failed));
+        }
+        self.file.take().zip(self.found.take()).map(Ok)
+    }
+
+    /// Waits until all that was asked is answered.
+    fn settle(&mut self) {
+        while let Some((tag, answer)) = self.port.next() {
+            self.take(tag, answer);
+        }
+    }
+}
+
+impl Drop for Opening {
+    fn drop(&mut self) {
+        self.settle();
+    }
+}
