@@ -73,9 +73,9 @@ pub(crate) fn run(
     };
     options.silence_max = route.silence_max.unwrap_or(options.silence_max);
     std::thread::scope(|scope| {
-        let mut logins = Logins::begin(scope, route.connections, options);
-        let killers = logins.killers();
-        let first = logins.first()?;
+        let mut logins = Logins::begin(route.connections, options);
+        let logins_end = logins.end();
+        let first = logins.first(monitor)?;
         let lost = Lost::new(&peer);
         let state = route.journals.as_deref();
         let journals = state.and_then(|path| open_journals(path, monitor));
@@ -88,7 +88,7 @@ pub(crate) fn run(
         };
         let result = run_with(job, far, state, &host, &lost, monitor);
         host.sessions().close();
-        killers.kill();
+        drop(logins_end);
         let joined = joining.join().expect("a panic here is a bug and ends the job");
         let sessions: Vec<Session> = std::iter::once(first).chain(joined).collect();
         // Also one that was ended from here has left what it was at.

@@ -25,7 +25,6 @@ pub struct Opening {
     flags: OpenFlags,
     file: Option<RemoteFile>,
     found: Option<Attrs>,
-    /// The first failure of both.
     failed: Option<SftpError>,
 }
 
@@ -61,7 +60,7 @@ impl Opening {
     /// The file and what was found, as soon as both are known; then never again.
     ///
     /// # Errors
-    /// The first failure of either, or the end of the session.
+    /// Why it could not be opened, or else not be looked at.
     pub fn poll(&mut self) -> Option<Result<(RemoteFile, Attrs)>> {
         while let Some((tag, answer)) = self.port.try_next() {
             self.take(tag, answer);
@@ -116,7 +115,10 @@ impl Opening {
             Ok(other) => unexpected(&request, path, other),
             Err(cause) => SftpError::new(&request, path, cause),
         };
-        self.failed.get_or_insert(failed);
+        // Where both fail, that it can't be opened says more.
+        if tag == OPEN || self.failed.is_none() {
+            self.failed = Some(failed);
+        }
     }
 
     /// What came of it, if all that was asked is answered.

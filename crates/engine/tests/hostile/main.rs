@@ -12,6 +12,7 @@ mod content;
 mod ending;
 mod framing;
 mod greeting;
+mod joining;
 mod listing;
 mod metadata;
 mod moving;

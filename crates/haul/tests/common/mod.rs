@@ -319,6 +319,18 @@ pub(crate) fn script(path: &Path, lines: &str) -> PathBuf {
     path.to_path_buf()
 }
 
+/// A PATH with an `ssh` in front that does what `lines` say, and becomes the real
+/// one with the configuration of `server`'s clients.
+pub(crate) fn path_with_ssh(scene: &Scene<'_>, server: &Sshd, lines: &str) -> String {
+    let path = std::env::var("PATH").unwrap_or_default();
+    let real = std::env::split_paths(&path).map(|dir| dir.join("ssh")).find(|ssh| ssh.is_file());
+    let bin = scene.mkdir("bin");
+    let (real, config) = (real.expect("an ssh"), server.ssh_config());
+    let becomes = format!("exec '{}' -F '{}' \"$@\"", real.display(), config.display());
+    script(&bin.join("ssh"), &format!("{lines}\n{becomes}"));
+    format!("{}:{path}", bin.display())
+}
+
 /// Lines of a script that do `change` when the script runs for the `nth` time.
 pub(crate) fn at_connection(scene: &Scene<'_>, nth: u32, change: &str) -> String {
     let count = scene.path("count");

@@ -4,21 +4,9 @@ use crate::common::*;
 use haul_testkit::Sshd;
 use std::fs;
 
-/// A PATH with an `ssh` in front that writes its words to `log`, one call a line,
-/// and becomes the real one with the configuration of `server`'s clients.
+/// A PATH with an `ssh` in front that writes its words to `log`, one call a line.
 fn logging_ssh(scene: &Scene<'_>, server: &Sshd) -> String {
-    let path = std::env::var("PATH").unwrap_or_default();
-    let real = std::env::split_paths(&path).map(|dir| dir.join("ssh")).find(|ssh| ssh.is_file());
-    let log = scene.path("log");
-    let bin = scene.mkdir("bin");
-    let lines = format!(
-        "echo \"$*\" >> '{}'\nexec '{}' -F '{}' \"$@\"",
-        log.display(),
-        real.expect("an ssh").display(),
-        server.ssh_config().display()
-    );
-    script(&bin.join("ssh"), &lines);
-    format!("{}:{path}", bin.display())
+    path_with_ssh(scene, server, &format!("echo \"$*\" >> '{}'", scene.path("log").display()))
 }
 
 /// The words of each ssh so far: of those that only told their settings, and of

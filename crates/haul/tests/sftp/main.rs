@@ -5,6 +5,7 @@ mod common;
 
 mod copying;
 mod killed;
+mod logins;
 mod memory;
 mod moving;
 mod rclone;

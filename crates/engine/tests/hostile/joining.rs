@@ -1,0 +1,213 @@
+//! Sessions that join a job while it is at work, or never.
+
+use crate::place::Place;
+use crate::watch::Watch;
+use haul_engine::{CopyJob, JobError, Placement, SftpRoute, Summary};
+use haul_net::Connection;
+use haul_testkit::{OddSftp, Oddities, tree};
+use std::fs;
+use std::io::{self, Read};
+use std::path::Path;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long a job may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What is copied, in bytes: fifteen blocks, and a part of one.
+const FILE_LEN: u64 = (60 << 20) + 5;
+
+/// The requests for one block's content at such a server.
+const REQUESTS_PER_BLOCK: usize = (4 << 20) / (32 << 10);
+
+const OPEN: u8 = 3;
+const READ: u8 = 5;
+const WRITE: u8 = 6;
+const CLOSE: u8 = 4;
+
+/// A stream from a server that says nothing until it is let, or ends if it never
+/// will be.
+struct Gate<R> {
+    closed: Option<Receiver<()>>,
+    stream: R,
+}
+
+impl<R: Read> Read for Gate<R> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        if let Some(closed) = &self.closed {
+            if closed.recv().is_err() {
+                return Ok(0);
+            }
+            self.closed = None;
+        }
+        self.stream.read(buf)
+    }
+}
+
+/// A server that answers at once, and others that greet when they are let.
+struct Servers {
+    all: Vec<OddSftp>,
+    gates: Vec<Option<Sender<()>>>,
+    route: Option<SftpRoute>,
+}
+
+impl Servers {
+    fn start(dir: &Path, others: usize) -> Self {
+        let (mut all, mut gates, mut connections) = (Vec::new(), Vec::new(), Vec::new());
+        for index in 0..=others {
+            let (server, stream, to) = OddSftp::serve(dir, Oddities::default()).expect("served");
+            let (gate, closed) = mpsc::channel();
+            let closed = (index > 0).then_some(closed);
+            connections.push(Connection::from_parts(Gate { closed, stream }, to));
+            gates.push(Some(gate));
+            all.push(server);
+        }
+        let route = SftpRoute { connections, journals: None, silence_max: None };
+        Self { all, gates, route: Some(route) }
+    }
+
+    /// Waits until the first has seen so many requests.
+    fn wait_for(&self, requests: usize) {
+        let deadline = Instant::now() + PATIENCE;
+        while self.all[0].requests() < requests {
+            assert!(Instant::now() < deadline, "it has seen {}", self.all[0].requests());
+            thread::yield_now();
+        }
+    }
+
+    fn open(&self, index: usize) {
+        self.gates[index].as_ref().expect("not closed for ever").send(()).expect("it waits");
+    }
+
+    fn asked(&self, index: usize, kind: u8) -> usize {
+        self.all[index].asked().iter().filter(|asked| **asked == kind).count()
+    }
+}
+
+/// A place with one large file.
+fn place() -> Place {
+    let place = Place::new();
+    tree::random_file(place.source("large"), FILE_LEN, 7).expect("made");
+    place
+}
+
+/// Copies the file while `meanwhile` happens.
+fn copy(
+    place: &Place,
+    servers: &mut Servers,
+    to: fn(SftpRoute) -> Placement,
+    meanwhile: impl FnOnce(&mut Servers),
+) -> (Result<Summary, JobError>, Watch) {
+    let bytes = |path: &Path| path.as_os_str().as_encoded_bytes().to_vec();
+    let job = CopyJob {
+        sources: vec![bytes(&place.source("large"))],
+        dest: bytes(&place.dest("")),
+        ..CopyJob::default()
+    };
+    let placement = to(servers.route.take().expect("one job"));
+    let (done, ended) = mpsc::channel();
+    thread::spawn(move || {
+        let watch = Watch::default();
+        let result = haul_engine::run(&job, placement, &watch);
+        let _ = done.send((result, watch));
+    });
+    meanwhile(servers);
+    ended.recv_timeout(PATIENCE).expect("an end")
+}
+
+#[track_caller]
+fn check(place: &Place, ran: &(Result<Summary, JobError>, Watch), warnings: usize) {
+    let (result, watch) = ran;
+    let summary = result.as_ref().unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!((summary.copied, summary.failed), (1, 0), "{:?}", watch.outcomes());
+    assert_eq!(watch.warnings().len(), warnings, "{:?}", watch.warnings());
+    let [there, here] = [place.dest("large"), place.source("large")].map(fs::read);
+    assert!(there.expect("a copy") == here.expect("a source"), "the content differs");
+}
+
+#[test]
+fn a_session_that_comes_late_takes_its_part_of_an_upload() {
+    let place = place();
+    let mut servers = Servers::start(&place.dest(""), 2);
+    let ran = copy(&place, &mut servers, Placement::SftpUpload, |servers| {
+        // The first is at work, and alone.
+        servers.wait_for(REQUESTS_PER_BLOCK);
+        servers.open(1);
+        servers.wait_for(2 * REQUESTS_PER_BLOCK);
+        servers.open(2);
+    });
+    check(&place, &ran, 0);
+    let all = (FILE_LEN as usize).div_ceil(32 << 10);
+    assert!(servers.asked(0, WRITE) >= REQUESTS_PER_BLOCK);
+    let others = servers.asked(1, WRITE) + servers.asked(2, WRITE);
+    assert!(servers.asked(1, WRITE) > 0 && servers.asked(2, WRITE) > 0, "{others} of {all}");
+    for index in 0..=2 {
+        assert_eq!(servers.asked(index, OPEN), servers.asked(index, CLOSE), "session {index}");
+    }
+    place.check();
+}
+
+#[test]
+fn a_session_that_comes_late_takes_its_part_of_a_download() {
+    let place = place();
+    let mut servers = Servers::start(&place.source(""), 2);
+    let ran = copy(&place, &mut servers, Placement::SftpDownload, |servers| {
+        servers.wait_for(REQUESTS_PER_BLOCK);
+        servers.open(1);
+        servers.wait_for(2 * REQUESTS_PER_BLOCK);
+        servers.open(2);
+    });
+    check(&place, &ran, 0);
+    assert!(servers.asked(1, READ) > 0 && servers.asked(2, READ) > 0);
+    place.check();
+}
+
+#[test]
+fn a_file_that_is_another_one_in_a_late_session_fails() {
+    let place = place();
+    let mut servers = Servers::start(&place.source(""), 1);
+    let (result, watch) = copy(&place, &mut servers, Placement::SftpDownload, |servers| {
+        servers.wait_for(REQUESTS_PER_BLOCK);
+        fs::write(place.source("new"), "another").expect("written");
+        fs::rename(place.source("new"), place.source("large")).expect("replaced");
+        servers.open(1);
+    });
+    assert_eq!(result.expect("it ends").failed, 1, "{:?}", watch.outcomes());
+    assert!(!place.has("large"));
+}
+
+#[test]
+fn a_job_goes_on_without_a_session_that_fails_and_says_so() {
+    for to in [Placement::SftpUpload as fn(SftpRoute) -> Placement, Placement::SftpDownload] {
+        let place = place();
+        // Relative paths are of no matter: the job's are absolute.
+        let mut servers = Servers::start(&place.dest(""), 2);
+        let ran = copy(&place, &mut servers, to, |servers| {
+            servers.wait_for(REQUESTS_PER_BLOCK);
+            servers.gates[1] = None;
+            servers.wait_for(2 * REQUESTS_PER_BLOCK);
+            servers.open(2);
+        });
+        check(&place, &ran, 1);
+        let warnings = ran.1.warnings();
+        assert!(warnings[0].contains("one of 3 connections could not be made"), "{warnings:?}");
+        assert_eq!(servers.asked(1, OPEN), 0);
+        assert!(servers.asked(2, WRITE) + servers.asked(2, READ) > 0);
+        place.check();
+    }
+}
+
+#[test]
+fn a_job_that_no_session_begins_for_fails() {
+    let place = place();
+    let mut servers = Servers::start(&place.dest(""), 2);
+    let route = servers.route.as_mut().expect("not used");
+    drop(route.connections.remove(0));
+    let (result, _) = copy(&place, &mut servers, Placement::SftpUpload, |servers| {
+        servers.gates.clear();
+    });
+    assert!(matches!(result, Err(JobError::Connection(_))), "{result:?}");
+    assert!(!place.has("large"));
+    place.check();
+}
