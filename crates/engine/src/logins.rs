@@ -7,11 +7,17 @@ use crate::{Event, JobError, Monitor};
 use crossbeam_channel::{Receiver, Sender};
 use haul_net::{Connection, Killer};
 use haul_sftp::{Options, Session, StartError};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// How long ssh may take to end after it was told to. Nothing depends on it.
+/// How long those that are still on their way may take when the job is done. To
+/// cut a login looks like an attack to some servers: OpenSSH 9.8 and later refuse
+/// an address after many of those (`PerSourcePenalties`).
+const LOGIN_WAIT_MAX: Duration = Duration::from_secs(1);
+
+/// How long ssh may take to end when it is told to, and then when it is made to.
 const KILLED_WAIT_MAX: Duration = Duration::from_millis(500);
 
 /// Sessions with one host that are on their way. A login takes many round trips,
@@ -35,19 +41,35 @@ enum News {
 struct Shared {
     /// What ends those that are still on their way.
     killers: Mutex<Vec<Option<Killer>>>,
+    /// One is on its way no more.
+    changed: Condvar,
     tell: Sender<News>,
 }
 
 /// Ends the logins that are still on their way when it is dropped.
 pub(crate) struct LoginsEnd(Arc<Shared>);
 
+impl LoginsEnd {
+    /// The job is done: gives them a moment before.
+    pub(crate) fn after_a_moment(self) {
+        let killers = lock(&self.0.killers);
+        let on_their_way = |killers: &mut Vec<_>| killers.iter().any(Option::is_some);
+        drop(self.0.changed.wait_timeout_while(killers, LOGIN_WAIT_MAX, on_their_way));
+    }
+}
+
 impl Drop for LoginsEnd {
     fn drop(&mut self) {
-        let killers = lock(&self.0.killers);
-        killers.iter().flatten().for_each(Killer::kill);
-        // ssh gives the terminal back if it was asking for a password.
-        for killer in killers.iter().flatten() {
-            killer.ends_within(KILLED_WAIT_MAX);
+        let killers: Vec<Killer> = lock(&self.0.killers).iter().flatten().cloned().collect();
+        // The first time ssh is asked, and gives the terminal back if it was asking
+        // for a password; the second time it has no choice.
+        for _ in 0..2 {
+            killers.iter().for_each(Killer::kill);
+            let deadline = Instant::now() + KILLED_WAIT_MAX;
+            let left = || deadline.saturating_duration_since(Instant::now());
+            if killers.iter().filter(|killer| !killer.ends_within(left())).count() == 0 {
+                break;
+            }
         }
         // Nobody may want to know.
         let _ = self.0.tell.send(News::Over);
@@ -60,13 +82,15 @@ impl Logins {
         let count = connections.len();
         let killers = connections.iter().map(|it| Some(it.closer.killer())).collect();
         let (tell, news) = crossbeam_channel::unbounded();
-        let shared = Arc::new(Shared { killers: Mutex::new(killers), tell });
+        let shared =
+            Arc::new(Shared { killers: Mutex::new(killers), changed: Condvar::new(), tell });
         for (index, connection) in connections.into_iter().enumerate() {
             let shared = Arc::clone(&shared);
             // Nobody waits for the thread of one that can't be ended.
             thread::spawn(move || {
                 let session = Session::start(connection, options);
                 lock(&shared.killers)[index] = None;
+                shared.changed.notify_all();
                 // It is dropped, and so ended, if nobody wants it any more.
                 let _ = shared.tell.send(News::Begun(session));
             });
@@ -74,8 +98,8 @@ impl Logins {
         Self { news, failed: Vec::new(), count, shared }
     }
 
-    /// What ends those that are still on their way.
-    pub(crate) fn end(&self) -> LoginsEnd {
+    /// Ends those that are still on their way when it is dropped.
+    pub(crate) fn end_on_drop(&self) -> LoginsEnd {
         LoginsEnd(Arc::clone(&self.shared))
     }
 
@@ -104,7 +128,13 @@ impl Logins {
     /// those that have joined. The job goes on without those that fail, which is
     /// told.
     pub(crate) fn join(self, host: &SftpHost, monitor: &dyn Monitor) -> Vec<Session> {
+        let asking = &monitor.progress().asking;
+        asking.store(host.sessions().are_coming(), Ordering::Relaxed);
         let tell = |error: &StartError| {
+            // An interruption of ssh is no news.
+            if monitor.cancelled() {
+                return;
+            }
             let message = format!(
                 "one of {} connections could not be made, and the job goes on without it: {error}",
                 self.count
@@ -120,9 +150,12 @@ impl Logins {
                 }
                 Err(error) if host.sessions().miss() => tell(&error),
                 // The job is over.
-                _ => {}
+                Ok(session) => session.finish(),
+                Err(_) => {}
             }
+            asking.store(host.sessions().are_coming(), Ordering::Relaxed);
         }
+        asking.store(false, Ordering::Relaxed);
         joined
     }
 }

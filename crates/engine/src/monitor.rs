@@ -44,7 +44,7 @@ pub enum Event<'a> {
     },
 }
 
-/// Counters of a running job; every number only grows.
+/// Figures of a running job; every number only grows.
 #[derive(Debug, Default)]
 pub struct Progress {
     /// Regular files found so far.
@@ -59,6 +59,9 @@ pub struct Progress {
     pub bytes_done: AtomicU64,
     /// Bytes of content that were moved in this run, for the rate.
     pub bytes_moved: AtomicU64,
+    /// More connections are being made: ssh may be asking for a password on the
+    /// terminal.
+    pub asking: AtomicBool,
 }
 
 impl Progress {
@@ -93,6 +96,7 @@ impl Silent {
             files_done: AtomicU64::new(0),
             bytes_done: AtomicU64::new(0),
             bytes_moved: AtomicU64::new(0),
+            asking: AtomicBool::new(false),
         })
     }
 }

@@ -287,9 +287,12 @@ fn conclude(result: Result<Summary, JobError>, closer: Closer) -> Result<Summary
                 reason => reason,
             }))
         }
-        // Everything is in its place: how the connection closes is no matter, and
-        // is not waited for.
-        result => result,
+        // Everything is in its place.
+        Ok(summary) => {
+            closer.leave();
+            Ok(summary)
+        }
+        Err(error) => Err(error),
     }
 }
 

@@ -41,8 +41,9 @@ const LEAVE_MAX: Duration = Duration::from_secs(5);
 
 /// The way to a host's SFTP server.
 pub struct SftpRoute {
-    /// Connections to it, one at least; the content of large files takes all of
-    /// them.
+    /// Connections to it, one at least. The job begins with the first session that
+    /// stands, the others join it, and one that fails is told as a warning; the
+    /// content of large files takes all of them.
     pub connections: Vec<Connection>,
     /// The directory on this machine where the journals of uploads are kept; it is
     /// made if it is missing. One that can't be used, or is not the user's alone,
@@ -74,7 +75,7 @@ pub(crate) fn run(
     options.silence_max = route.silence_max.unwrap_or(options.silence_max);
     std::thread::scope(|scope| {
         let mut logins = Logins::begin(route.connections, options);
-        let logins_end = logins.end();
+        let logins_end = logins.end_on_drop();
         let first = logins.first(monitor)?;
         let lost = Lost::new(&peer);
         let state = route.journals.as_deref();
@@ -88,7 +89,10 @@ pub(crate) fn run(
         };
         let result = run_with(job, far, state, &host, &lost, monitor);
         host.sessions().close();
-        drop(logins_end);
+        match result {
+            Ok(_) => logins_end.after_a_moment(),
+            Err(_) => drop(logins_end),
+        }
         let joined = joining.join().expect("a panic here is a bug and ends the job");
         let sessions: Vec<Session> = std::iter::once(first).chain(joined).collect();
         // Also one that was ended from here has left what it was at.

@@ -109,8 +109,9 @@ impl CopyMonitor {
     /// Writes output and shows progress until the other end of `stop` is dropped.
     pub(crate) fn tick_until(&self, stop: &Receiver<()>) {
         let mut meter = Meter::default();
-        // Since when the running job has something to show. Before that, ssh
-        // may be asking for a password on the terminal.
+        // Since when the running job has something to show. Before that, and while
+        // more connections are made, ssh may be asking for a password on the
+        // terminal.
         let mut moving_since: Option<Instant> = None;
         let mut last_json: Option<Instant> = None;
         while stop.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
@@ -130,6 +131,7 @@ impl CopyMonitor {
                     self.report().json(&Line::Progress(counts.into()));
                 }
                 Form::Plain if counts.files_done == 0 && counts.bytes_done == 0 => {}
+                Form::Plain if self.progress.asking.load(Ordering::Relaxed) => {}
                 Form::Plain => {
                     let now = moving_since.get_or_insert_with(Instant::now).elapsed();
                     let line = meter.line(now, counts);

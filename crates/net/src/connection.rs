@@ -111,6 +111,8 @@ pub(crate) struct Ssh {
     pub(crate) process: Arc<Process>,
     pub(crate) stderr: StderrReader,
     pub(crate) peer: Peer,
+    /// Or another program in its place.
+    pub(crate) is_ssh: bool,
 }
 
 impl Closer {
@@ -156,6 +158,17 @@ impl Closer {
             return Err(ConnectError::Stopped { host: ssh.peer.name });
         }
         diagnose(&ssh.peer, status, &ssh.stderr.said())
+    }
+
+    /// Ends a connection in which all was said. **Drop the reader and the writer
+    /// first.** ssh is told to end: to wait until the server has closed would be a
+    /// round trip. Another program may have more to do, and is given the time that
+    /// [`Self::finish`] gives; how it ends is of no matter.
+    pub fn leave(self) {
+        match &self.ssh {
+            Some(ssh) if !ssh.is_ssh => drop(self.finish()),
+            _ => {}
+        }
     }
 
     /// Like [`Self::finish`], for a stream that ended before its time: there is

@@ -124,13 +124,14 @@ fn start(
         process.end();
         start_error(cause)
     })?;
+    let peer = Peer { name: target.display(), runs };
     Ok(Connection {
         reader: stdout,
         writer: {
             let pipe = stdin.as_fd().try_clone_to_owned().ok();
             Writer::new(stdin, pipe)
         },
-        closer: Closer::new(Ssh { process, stderr, peer: Peer { name: target.display(), runs } }),
+        closer: Closer::new(Ssh { process, stderr, peer, is_ssh: shell.is_ssh() }),
     })
 }
 

@@ -13,11 +13,11 @@ const OPEN: u64 = 0;
 const LOOK: u64 = 1;
 
 /// A file that is being opened, and a look at what has its path, which the server
-/// is asked for at the same time. The file that is opened may be another one if
-/// its name changes hands between the two: whoever must know compares what they
-/// found with [`RemoteFile::attrs`] in the end.
+/// is asked for at the same time. What is opened may be another file if the name
+/// changes hands between the two: whoever must know compares what was found with
+/// [`RemoteFile::look_later`] in the end.
 ///
-/// Dropping it waits for the answer, so that the file does not stay open there.
+/// Dropping it waits for the answers, so that the file does not stay open there.
 pub struct Opening {
     client: Client,
     port: Port,
@@ -29,8 +29,10 @@ pub struct Opening {
 }
 
 impl Client {
-    /// Opens a file that exists, and looks at it; does not wait. Links are followed
-    /// as in [`Self::open`].
+    /// Opens a file that exists, and looks at what has its path; waits for room in
+    /// the session, and not for the answers. A link is opened as in [`Self::open`];
+    /// the look follows it where the file is to be read, and not where it is to be
+    /// written.
     ///
     /// # Panics
     /// With flags that make a file: the look at it may come first.
@@ -48,11 +50,12 @@ impl Client {
         opening.ask();
         opening
     }
+}
 
-    /// Opens a file that exists, and looks at it, in one round trip; see
-    /// [`Opening`].
-    pub fn open_and_look(&self, path: &[u8], flags: OpenFlags) -> Result<(RemoteFile, Attrs)> {
-        self.open_later(path, flags).wait()
+fn look_request(flags: OpenFlags, path: &[u8]) -> Request<'_> {
+    match flags {
+        OpenFlags::Read => Request::Stat { path },
+        _ => Request::Lstat { path },
     }
 }
 
@@ -82,7 +85,7 @@ impl Opening {
         let path = &self.path;
         let requests = [
             (OPEN, Request::Open { path, flags: self.flags, attrs: Attrs::default() }),
-            (LOOK, Request::Stat { path }),
+            (LOOK, look_request(self.flags, path)),
         ];
         for (tag, request) in requests {
             let sent = self.client.check(&request, path);
@@ -100,7 +103,7 @@ impl Opening {
         let (client, path, flags) = (&self.client, &self.path, self.flags);
         let request = match tag {
             OPEN => Request::Open { path, flags, attrs: Attrs::default() },
-            _ => Request::Stat { path },
+            _ => look_request(flags, path),
         };
         let failed = match answer.map_err(Cause::from).and_then(succeeded) {
             Ok(Answer::Handle(handle)) => {

@@ -163,6 +163,16 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         once: &[],
     },
     Workload {
+        name: "sftp-up-1g-2",
+        title: "one 1 GiB file, upload through SFTP (--parallel 2)",
+        data: Data::One,
+        direction: Direction::Upload,
+        again: false,
+        through: Through::Sftp(2),
+        against: &[(Tool::Scp, 0.70)],
+        once: &[],
+    },
+    Workload {
         name: "sftp-down-1g",
         title: "one 1 GiB file, download through SFTP",
         data: Data::One,

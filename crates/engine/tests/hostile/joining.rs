@@ -4,9 +4,10 @@ use crate::place::Place;
 use crate::watch::Watch;
 use haul_engine::{CopyJob, JobError, Placement, SftpRoute, Summary};
 use haul_net::Connection;
-use haul_testkit::{OddSftp, Oddities, tree};
+use haul_testkit::{Fault, OddSftp, Oddities, tree};
 use std::fs;
 use std::io::{self, Read};
+use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
@@ -54,9 +55,17 @@ struct Servers {
 
 impl Servers {
     fn start(dir: &Path, others: usize) -> Self {
+        Self::start_with(dir, others, &Oddities::default())
+    }
+
+    /// The same, with others that are odd.
+    fn start_with(dir: &Path, others: usize, odd: &Oddities) -> Self {
         let (mut all, mut gates, mut connections) = (Vec::new(), Vec::new(), Vec::new());
         for index in 0..=others {
-            let (server, stream, to) = OddSftp::serve(dir, Oddities::default()).expect("served");
+            let (server, stream, to) = {
+                let odd = if index > 0 { odd.clone() } else { Oddities::default() };
+                OddSftp::serve(dir, odd).expect("served")
+            };
             let (gate, closed) = mpsc::channel();
             let closed = (index > 0).then_some(closed);
             connections.push(Connection::from_parts(Gate { closed, stream }, to));
@@ -175,6 +184,41 @@ fn a_file_that_is_another_one_in_a_late_session_fails() {
     });
     assert_eq!(result.expect("it ends").failed, 1, "{:?}", watch.outcomes());
     assert!(!place.has("large"));
+}
+
+#[test]
+fn a_session_that_refuses_the_file_is_done_without() {
+    for to in [Placement::SftpUpload as fn(SftpRoute) -> Placement, Placement::SftpDownload] {
+        let place = place();
+        let odd = Oddities { fault: Some((0, Fault::Deny)), ..Oddities::default() };
+        let mut servers = Servers::start_with(&place.dest(""), 1, &odd);
+        let ran = copy(&place, &mut servers, to, |servers| {
+            servers.wait_for(REQUESTS_PER_BLOCK);
+            servers.open(1);
+        });
+        check(&place, &ran, 0);
+        assert_eq!(servers.asked(1, OPEN), 1);
+        assert_eq!(servers.asked(1, WRITE) + servers.asked(1, READ), 0);
+        place.check();
+    }
+}
+
+#[test]
+fn a_link_in_the_place_of_a_file_on_its_way_is_not_written_through() {
+    let place = place();
+    let mut servers = Servers::start(&place.dest(""), 1);
+    let (result, watch) = copy(&place, &mut servers, Placement::SftpUpload, |servers| {
+        servers.wait_for(REQUESTS_PER_BLOCK);
+        let mut there = fs::read_dir(place.dest("")).expect("read");
+        let stage = there.next().expect("a stage").expect("read").path();
+        fs::rename(&stage, place.dest("aside")).expect("renamed");
+        symlink(place.outside("secret"), &stage).expect("linked");
+        servers.open(1);
+    });
+    assert_eq!(result.expect("it ends").failed, 1, "{:?}", watch.outcomes());
+    assert_eq!(servers.asked(1, WRITE), 0);
+    assert!(!place.has("large"));
+    place.check();
 }
 
 #[test]

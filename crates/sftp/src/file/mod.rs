@@ -10,7 +10,7 @@ use crate::client::succeeded;
 use crate::codec::{Answer, Attrs, Request};
 use crate::error::{Cause, SftpError};
 use crate::session::Payload;
-use crate::{Client, Later};
+use crate::{Client, Later, Looking};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -47,6 +47,11 @@ impl RemoteFile {
     pub fn attrs(&self) -> Result<Attrs> {
         let request = Request::Fstat { handle: self.handle() };
         self.client().attrs(&request, self.path())
+    }
+
+    /// The same, without waiting for the answer.
+    pub fn look_later(&self) -> Looking {
+        Looking::send(self.client(), self.handle(), self.path())
     }
 
     /// Sets what `attrs` has; a size cuts or extends the file.

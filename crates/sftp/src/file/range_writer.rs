@@ -33,11 +33,6 @@ impl RangeWriter {
         Self { file, port, window, unanswered, unanswered_len: 0, refused: None, failed: None }
     }
 
-    /// What it writes to.
-    pub fn file(&self) -> &RemoteFile {
-        &self.file
-    }
-
     /// Sends all of `bytes`, to be written at `offset`. Returns when they are on
     /// their way, which is later than at once when the window is full.
     ///

@@ -130,9 +130,7 @@ impl Session {
     /// at its end is not waited for, which would be a round trip.
     pub fn finish(mut self) {
         self.client.shared().end_gently();
-        if let Some(mut closer) = self.closer.take() {
-            closer.kill();
-        }
+        drop(self.closer.take());
     }
 
     /// For a session that ended before its time: why, as far as ssh knows.

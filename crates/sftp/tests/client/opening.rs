@@ -1,7 +1,7 @@
 //! Files that are opened without anybody waiting.
 
 use crate::servers::{odd, odd_with, with_each};
-use haul_sftp::{Cause, OpenFlags, Opening, Options, StatusCode};
+use haul_sftp::{Cause, FileType, OpenFlags, Opening, Options, StatusCode};
 use haul_testkit::{Fault, Oddities};
 use std::fs;
 
@@ -21,10 +21,19 @@ fn files_are_opened_and_looked_at_together() {
             let mut content = [0; 32];
             assert_eq!(file.read_at(&mut content, 0).unwrap(), n);
         }
-        let (file, _) = client.open_and_look(&path(3), OpenFlags::Write).unwrap();
-        file.write_at(b"new", 0).unwrap();
+        let (file, _) = client.open_later(&path(3), OpenFlags::Write).wait().unwrap();
+        file.write_at(b"new+", 0).unwrap();
+        assert_eq!(file.look_later().wait().unwrap().size, Some(4));
         file.close().unwrap();
-        assert_eq!(fs::read(bench.local("file-3")).unwrap(), b"new");
+        // What is written is looked at itself, and what is read is what a link leads to.
+        std::os::unix::fs::symlink("file-3", bench.local("link")).unwrap();
+        for (flags, kind) in
+            [(OpenFlags::Read, FileType::File), (OpenFlags::Write, FileType::Symlink)]
+        {
+            let (_, found) = client.open_later(&bench.path("link"), flags).wait().unwrap();
+            assert_eq!(found.file_type(), Some(kind));
+        }
+        assert_eq!(fs::read(bench.local("file-3")).unwrap(), b"new+");
     });
 }
 
@@ -55,7 +64,7 @@ fn what_is_not_answered_yet_is_not_waited_for() {
 #[test]
 fn what_fails_says_which_of_both() {
     with_each(|bench| {
-        let missing = bench.client().open_and_look(&bench.path("no"), OpenFlags::Read);
+        let missing = bench.client().open_later(&bench.path("no"), OpenFlags::Read).wait();
         let error = missing.err().expect("it is missing");
         assert_eq!(error.status(), Some(StatusCode::NoSuchFile));
         assert!(error.to_string().starts_with("can't open '"), "{error}");
@@ -65,7 +74,7 @@ fn what_fails_says_which_of_both() {
     let denied = Oddities { fault: Some((1, Fault::Deny)), ..Oddities::default() };
     let bench = odd("denying", denied);
     fs::write(bench.local("a"), "abc").unwrap();
-    let error = bench.client().open_and_look(&bench.path("a"), OpenFlags::Read);
+    let error = bench.client().open_later(&bench.path("a"), OpenFlags::Read).wait();
     assert!(error.err().expect("denied").to_string().starts_with("can't look at '"));
     // The file was opened, and closed again.
     bench.client().stat(&bench.path("a")).unwrap();

@@ -3,7 +3,7 @@
 use super::SftpHost;
 use super::attrs::seal_of;
 use crate::tree::Seal;
-use haul_sftp::{Attrs, OpenFlags, Opening, RemoteFile, SftpError};
+use haul_sftp::{Attrs, Looking, OpenFlags, Opening, RemoteFile, SftpError};
 use std::io;
 
 /// A file of the host in a session other than the first: it is opened there when
@@ -29,8 +29,8 @@ impl Branch {
     }
 
     /// The file in this session, if it is open by now. The first time that it
-    /// could be, it is asked for. `is_same` tells whether what was found at `path`
-    /// is the file that is meant.
+    /// could be, it is asked for. It has to be a file, and to have this seal if one
+    /// is given. A session in which the server refuses it is done without.
     pub(super) fn file(
         &mut self,
         host: &SftpHost,
@@ -59,6 +59,14 @@ impl Branch {
         }
     }
 
+    /// Looks at the file, where it is open.
+    pub(super) fn look_later(&self) -> Option<Looking> {
+        match &self.state {
+            State::Open(file) => Some(file.look_later()),
+            _ => None,
+        }
+    }
+
     /// Waits for the file, if it was asked for.
     ///
     /// # Errors
@@ -80,10 +88,16 @@ impl Branch {
         seal: Option<Seal>,
     ) -> io::Result<()> {
         self.state = State::Gone;
-        let (file, found) = host.io(opened)?;
-        if let Some(seal) = seal
-            && seal_of(&found)? != seal
-        {
+        let (file, found) = match opened {
+            Err(error) if error.session().is_none() => {
+                tracing::debug!(%error, "a session is done without");
+                return Ok(());
+            }
+            opened => host.io(opened)?,
+        };
+        // Writing follows a link: nothing may stand in the file's place.
+        let there = seal_of(&found)?;
+        if seal.is_some_and(|seal| seal != there) {
             return Err(io::Error::other("it changes while it is opened"));
         }
         self.state = State::Open(file);

@@ -154,7 +154,7 @@ impl SftpDir {
         told.map_or(self.inherited, |mode| mode & 0o7777 & !KEPT_MODE)
     }
 
-    /// Sessions that the content of a large file goes through.
+    /// Sessions that the content of a large file may go through.
     pub(crate) fn lanes(&self) -> usize {
         self.host.sessions().max()
     }

@@ -157,7 +157,7 @@ impl SftpHost {
         }
     }
 
-    /// Who asks about all but the content of large files.
+    /// The first session's; see [`Sessions::first`].
     pub(crate) fn client(&self) -> &Client {
         self.sessions.first()
     }

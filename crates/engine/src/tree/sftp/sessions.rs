@@ -29,7 +29,8 @@ impl Sessions {
         Self { joined, coming, changed: Condvar::new() }
     }
 
-    /// The one that everything but content goes through.
+    /// The one that everything goes through but the content of files, and all that
+    /// becomes of small ones.
     pub(crate) fn first(&self) -> &Client {
         self.joined[0].get().expect("set when this was made")
     }

@@ -18,6 +18,10 @@ use std::sync::{Arc, Mutex};
 /// session; the budget may allow less.
 const BLOCKS_AHEAD: usize = 4;
 
+/// The same while more sessions are to come: one is taken in while the next is on
+/// its way.
+const BLOCKS_BEFORE: usize = 2;
+
 /// A file of a host, open in one session or in all.
 pub(super) struct SftpSource {
     host: Arc<SftpHost>,
@@ -72,8 +76,13 @@ impl SourceFile for SftpSource {
         false
     }
 
+    /// Also of what was read through other sessions, by another handle.
     fn seal_now(&self) -> io::Result<Seal> {
-        seal_of(&self.host.io(self.first.attrs())?)
+        let others: Vec<_> = lock(&self.others).iter().filter_map(Branch::look_later).collect();
+        let first = seal_of(&self.host.io(self.first.attrs())?)?;
+        let seals = others.into_iter().map(|look| seal_of(&self.host.io(look.wait())?));
+        let seals = seals.collect::<io::Result<Vec<_>>>()?;
+        Ok(seals.into_iter().find(|seal| *seal != first).unwrap_or(first))
     }
 
     fn release(&self, _end: u64) {}
@@ -96,6 +105,8 @@ pub(super) struct SftpStream<'f> {
     /// Where the next one begins.
     next: u64,
     end: u64,
+    /// Sessions that there may be.
+    lanes: usize,
     /// Whose turn it is.
     turn: usize,
 }
@@ -103,16 +114,17 @@ pub(super) struct SftpStream<'f> {
 impl<'f> SftpStream<'f> {
     fn new(file: &'f SftpSource, range: Range<u64>) -> Self {
         let Range { start: next, end } = range;
-        Self { file, ahead: VecDeque::new(), next, end, turn: 0 }
+        let lanes = 1 + lock(&file.others).len();
+        Self { file, ahead: VecDeque::new(), next, end, lanes, turn: 0 }
     }
 
     /// Asks for blocks ahead, and for one at least.
     fn ask(&mut self) -> io::Result<()> {
-        while self.next < self.end {
+        while self.next < self.end && self.ahead.len() < BLOCKS_AHEAD * self.lanes {
             let (files, more) = self.file.files()?;
             // Content comes in order: what is left to those who are still to come
             // is not waited for from those who are there.
-            let each = if more { 1 } else { BLOCKS_AHEAD };
+            let each = if more { BLOCKS_BEFORE } else { BLOCKS_AHEAD };
             if self.ahead.len() >= each * files.len() {
                 return Ok(());
             }

@@ -47,23 +47,35 @@ pub(super) struct SftpStage {
 }
 
 /// The way of one session into the file.
-struct Lane {
-    /// Where the file is open.
-    writer: Option<RangeWriter>,
-    /// Where it may come to be open later.
-    branch: Option<Branch>,
+enum Lane {
+    First(RangeWriter),
+    /// The writer comes when the file is open there.
+    Other(Box<Branch>, Option<RangeWriter>),
 }
 
 impl Lane {
-    /// Who writes here, if the file is open by now.
-    fn writer(&mut self, stage: &Open) -> io::Result<Option<&mut RangeWriter>> {
-        if self.writer.is_none()
-            && let Some(branch) = &mut self.branch
-        {
-            let file = branch.file(&stage.host, &stage.path, OpenFlags::Write, None)?;
-            self.writer = file.map(writer_of);
+    /// Who writes here, if somebody does so far.
+    fn writer(&mut self) -> Option<&mut RangeWriter> {
+        match self {
+            Self::First(writer) => Some(writer),
+            Self::Other(_, writer) => writer.as_mut(),
         }
-        Ok(self.writer.as_mut())
+    }
+
+    /// Sees whether the file is open here by now; tells whether it will be later.
+    fn look(&mut self, stage: &Open) -> io::Result<bool> {
+        let Self::Other(branch, writer @ None) = self else { return Ok(false) };
+        let file = branch.file(&stage.host, &stage.path, OpenFlags::Write, None)?;
+        *writer = file.map(writer_of);
+        Ok(branch.is_coming(&stage.host))
+    }
+
+    /// The file in a session other than the first, where it was opened.
+    fn last(&mut self) -> Option<RemoteFile> {
+        match self {
+            Self::First(_) => None,
+            Self::Other(branch, _) => branch.last(),
+        }
     }
 }
 
@@ -182,9 +194,9 @@ impl SftpStage {
     }
 
     fn of(open: Open, record: Option<Record>) -> Self {
-        let first = Lane { writer: open.file.as_ref().map(writer_of), branch: None };
-        let others = Branch::all(&open.host).map(|it| Lane { writer: None, branch: Some(it) });
-        let lanes = std::iter::once(first).chain(others).map(Mutex::new).collect();
+        let first = open.file.iter().map(|file| Lane::First(writer_of(file)));
+        let others = Branch::all(&open.host).map(|branch| Lane::Other(Box::new(branch), None));
+        let lanes = first.chain(others).map(Mutex::new).collect();
         Self {
             open,
             lanes,
@@ -213,20 +225,21 @@ impl SftpStage {
             let mut more = false;
             for lane in from.iter().chain(before) {
                 let Ok(mut lane) = lane.try_lock() else { continue };
-                if let Some(writer) = lane.writer(&self.open)? {
+                more |= lane.look(&self.open)?;
+                if let Some(writer) = lane.writer() {
                     return self.open.written(write(writer));
                 }
-                more |= lane.branch.as_ref().is_some_and(|it| it.is_coming(&self.open.host));
             }
             if !more {
                 break;
             }
+            // It ends with the job, for then no more sessions are to come.
             std::thread::sleep(LANE_POLL);
         }
-        let own = Some(lock(&from[0])).filter(|lane| lane.writer.is_some());
+        let own = Some(lock(&from[0])).filter(|lane| !matches!(**lane, Lane::Other(_, None)));
         // The first one was ready from the beginning.
         let mut lane = own.unwrap_or_else(|| lock(&self.lanes[0]));
-        let writer = lane.writer.as_mut().ok_or(io::ErrorKind::NotConnected)?;
+        let writer = lane.writer().ok_or(io::ErrorKind::NotConnected)?;
         self.open.written(write(writer))
     }
 
@@ -238,7 +251,7 @@ impl SftpStage {
     /// The same for the sessions from the `first` one on.
     fn drain_from(&self, first: usize) -> io::Result<()> {
         for lane in &self.lanes[first..] {
-            if let Some(writer) = &mut lock(lane).writer {
+            if let Some(writer) = lock(lane).writer() {
                 self.open.written(writer.drain())?;
             }
         }
@@ -247,7 +260,7 @@ impl SftpStage {
 
     /// Up to where the server has confirmed everything, in bytes.
     fn confirmed(&self) -> u64 {
-        let first = |lane: &Mutex<Lane>| lock(lane).writer.as_mut()?.first_unconfirmed();
+        let first = |lane: &Mutex<Lane>| lock(lane).writer()?.first_unconfirmed();
         self.lanes.iter().filter_map(first).min().unwrap_or(u64::MAX)
     }
 
@@ -365,7 +378,7 @@ impl SftpStage {
     /// The file in the sessions other than the first, where it was opened: to be
     /// closed, for nothing more is written there.
     fn others(&self) -> impl Iterator<Item = RemoteFile> {
-        self.lanes.iter().filter_map(|lane| lock(lane).branch.as_mut()?.last())
+        self.lanes.iter().filter_map(|lane| lock(lane).last())
     }
 
     /// Closes the file in each session, where it has not been closed.
