@@ -183,3 +183,24 @@ fn a_connection_of_parts_has_nothing_to_close() {
     connection.closer.killer().kill();
     connection.closer.finish().unwrap();
 }
+
+#[test]
+fn only_another_program_than_ssh_is_waited_for_when_all_was_said() {
+    let dir = tempfile::tempdir().unwrap();
+    let done = dir.path().join("done");
+    let done_late = format!("cat >/dev/null; sleep 1; touch '{}'", done.display());
+    let script = format!("case \"$*\" in *-G*) exit 1;; esac; echo $$; {done_late}");
+    // The name is what makes it ssh.
+    let ssh = dir.path().join("ssh");
+    symlink("/bin/sh", &ssh).unwrap();
+    for (program, is_waited_for) in [(ssh.to_str().unwrap(), false), ("sh", true)] {
+        let rsh = format!("{program} -c {} sh", shell_words::quote(&script));
+        let target = SshTarget::new(None, "box").unwrap().with_rsh(&rsh).unwrap();
+        let Connection { mut reader, writer, closer } = connect(&target, quiet()).unwrap();
+        let pid = first_line(&mut *reader);
+        drop((reader, writer));
+        closer.leave();
+        assert_eq!(done.exists(), is_waited_for, "{program}");
+        assert!(!runs(&pid), "{program}");
+    }
+}
