@@ -18,7 +18,7 @@ enum State {
     Waits,
     Opening(Opening),
     Open(RemoteFile),
-    /// It could not be opened, which was told, or is not wanted any more.
+    /// It can't be opened there, or is not wanted any more.
     Gone,
 }
 
