@@ -11,7 +11,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// How long a job may take.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -21,6 +21,9 @@ const FILE_LEN: u64 = (60 << 20) + 5;
 
 /// The requests for one block's content at such a server.
 const REQUESTS_PER_BLOCK: usize = (4 << 20) / (32 << 10);
+
+/// When it was modified.
+const SOME_TIME: SystemTime = SystemTime::UNIX_EPOCH;
 
 const OPEN: u8 = 3;
 const READ: u8 = 5;
@@ -98,6 +101,8 @@ impl Servers {
 fn place() -> Place {
     let place = Place::new();
     tree::random_file(place.source("large"), FILE_LEN, 7).expect("made");
+    let file = fs::File::options().write(true).open(place.source("large")).expect("opened");
+    file.set_modified(SOME_TIME).expect("set");
     place
 }
 
@@ -133,6 +138,9 @@ fn check(place: &Place, ran: &(Result<Summary, JobError>, Watch), warnings: usiz
     assert_eq!(watch.warnings().len(), warnings, "{:?}", watch.warnings());
     let [there, here] = [place.dest("large"), place.source("large")].map(fs::read);
     assert!(there.expect("a copy") == here.expect("a source"), "the content differs");
+    let times = [place.dest("large"), place.source("large")]
+        .map(|path| fs::metadata(path).expect("there").modified().expect("told"));
+    assert_eq!(times, [SOME_TIME; 2]);
 }
 
 #[test]

@@ -340,9 +340,6 @@ impl StagedFile for SftpStage {
         mode: u32,
         mtime: Timestamp,
     ) -> io::Result<Box<dyn SealedFile>> {
-        // The server does in order what concerns one of its files; what comes
-        // through other sessions has to be there before.
-        self.drain_from(1)?;
         let host = Arc::clone(&self.open.host);
         let times = Some(times_of(mtime));
         let written = self.written.load(Ordering::Relaxed);
@@ -351,15 +348,13 @@ impl StagedFile for SftpStage {
         let mode = Some(mode & KEPT_MODE);
         let attrs = Attrs { size, mode, times, ..Attrs::default() };
         let found = if host.holds() {
+            // What comes through other sessions has to be there before.
+            self.drain_from(1)?;
             self.open.file()?.set_and_look(attrs)
         } else {
             // Nobody needs it any more.
             let first = self.open.file.take().ok_or(io::ErrorKind::NotConnected)?;
-            let others: Vec<RemoteFile> = self.others().collect();
-            let closing: Vec<Later> = others.into_iter().map(RemoteFile::close_later).collect();
-            let found = first.set_look_and_close(attrs);
-            let mut closed = closing.iter().map(Later::wait);
-            found.and_then(|found| closed.try_for_each(|closed| closed).map(|()| found))
+            set_look_and_close(first, self.others().collect(), attrs)
         };
         // Some servers say only when it is closed that a write has failed.
         if matches!(&found, Err(error) if error.session().is_none()) && !host.holds() {
@@ -372,6 +367,27 @@ impl StagedFile for SftpStage {
         }
         Ok(Box::new(SftpSealed { stage: *self, reading: OnceLock::new() }))
     }
+}
+
+/// Sets `attrs` of one file through each session, looks at it and closes it.
+/// Nobody waits for the last writes before: a server does in order what one session
+/// asks of a file. So whichever session is last leaves it as it is to be, and sees
+/// all of it.
+fn set_look_and_close(
+    first: RemoteFile,
+    others: Vec<RemoteFile>,
+    attrs: Attrs,
+) -> Result<Attrs, SftpError> {
+    std::thread::scope(|scope| {
+        let set = |file: RemoteFile| scope.spawn(move || file.set_look_and_close(attrs));
+        let others: Vec<_> = others.into_iter().map(set).collect();
+        let mut found = first.set_look_and_close(attrs)?;
+        for other in others {
+            let other = other.join().expect("a panic here is a bug and ends the job")?;
+            found.size = found.size.max(other.size);
+        }
+        Ok(found)
+    })
 }
 
 impl SftpStage {
