@@ -18,6 +18,12 @@ const LINGER_MAX: Duration = Duration::from_secs(1);
 /// How often is looked whether they have been.
 const LINGER_POLL: Duration = Duration::from_millis(2);
 
+/// Whether all who hold the other end of `all_left` drop it within `patience`.
+/// Nothing is ever sent.
+pub(crate) fn leave_within(all_left: &crossbeam_channel::Receiver<()>, patience: Duration) -> bool {
+    !all_left.recv_timeout(patience).is_err_and(|error| error.is_timeout())
+}
+
 /// Shared by all threads of a job.
 pub(crate) struct Control<'a> {
     monitor: &'a dyn Monitor,

@@ -129,7 +129,6 @@ impl Logins {
     /// told.
     pub(crate) fn join(self, host: &SftpHost, monitor: &dyn Monitor) -> Vec<Session> {
         let asking = &monitor.progress().asking;
-        asking.store(host.sessions().are_coming(), Ordering::Relaxed);
         let tell = |error: &StartError| {
             // An interruption of ssh is no news.
             if monitor.cancelled() {
@@ -143,7 +142,9 @@ impl Logins {
         };
         self.failed.iter().for_each(tell);
         let mut joined = Vec::new();
-        while let Ok(News::Begun(begun)) = self.news.recv() {
+        loop {
+            asking.store(host.sessions().are_coming(), Ordering::Relaxed);
+            let Ok(News::Begun(begun)) = self.news.recv() else { break };
             match begun {
                 Ok(session) if host.sessions().join(session.client().clone()) => {
                     joined.push(session);
@@ -153,7 +154,6 @@ impl Logins {
                 Ok(session) => session.finish(),
                 Err(_) => {}
             }
-            asking.store(host.sessions().are_coming(), Ordering::Relaxed);
         }
         asking.store(false, Ordering::Relaxed);
         joined

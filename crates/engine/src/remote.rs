@@ -1,7 +1,7 @@
 //! A job with one role here and the other in the agent at the other end of a
 //! connection.
 
-use crate::control::{Control, Reporter};
+use crate::control::{Control, Reporter, leave_within};
 use crate::job::{CopyJob, JobError};
 use crate::link::wire::{
     self, LISTS_MAX, OutFrame, Outbox, READ_AHEAD, ReadEnd, RemoteReceiver, RemoteSender,
@@ -258,7 +258,6 @@ pub(crate) fn read_welcome(
 }
 
 /// Makes sure that no thread waits for a peer that has nothing more to say.
-/// Nothing comes from `all_left`: it ends when the last thread has left.
 fn cut_off(
     result: &Result<Summary, JobError>,
     closer: &Closer,
@@ -266,7 +265,7 @@ fn cut_off(
 ) {
     let is_over = match result {
         // What the login started on the host may hold the stream open for ever.
-        Ok(_) => !all_left.recv_timeout(CLOSE_MAX).is_err_and(|error| error.is_timeout()),
+        Ok(_) => leave_within(all_left, CLOSE_MAX),
         // Why a connection broke shows in how ssh ends by itself.
         Err(JobError::Connection(ConnectError::Lost { .. })) => {
             closer.killer().ends_within(LAST_WORDS_MAX)

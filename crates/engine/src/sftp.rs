@@ -1,7 +1,7 @@
 //! A job through a host's SFTP server: both roles run here, and one of them works
 //! on the tree of the host.
 
-use crate::control::Control;
+use crate::control::{Control, leave_within};
 use crate::dirs::OpenDirs;
 use crate::itself::may_be_one_name;
 use crate::logins::Logins;
@@ -217,8 +217,7 @@ fn run_with(
         host.sessions().close();
         if result.is_err() {
             scope.spawn(move || {
-                // Nothing is ever sent: it ends when the last thread has left.
-                if all_left.recv_timeout(LEAVE_MAX).is_err_and(|error| error.is_timeout()) {
+                if !leave_within(&all_left, LEAVE_MAX) {
                     host.sessions().joined().for_each(Client::end_session);
                 }
             });

@@ -165,9 +165,8 @@ impl Closer {
     /// round trip. Another program may have more to do, and is given the time that
     /// [`Self::finish`] gives; how it ends is of no matter.
     pub fn leave(self) {
-        match &self.ssh {
-            Some(ssh) if !ssh.is_ssh => drop(self.finish()),
-            _ => {}
+        if self.ssh.as_ref().is_some_and(|ssh| !ssh.is_ssh) {
+            let _ = self.finish();
         }
     }
 

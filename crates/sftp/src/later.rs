@@ -1,8 +1,8 @@
 //! Requests whose answer is wanted later, or by somebody else.
 
 use crate::Client;
-use crate::client::{succeeded, unexpected};
-use crate::codec::{Answer, Attrs, Request};
+use crate::client::succeeded;
+use crate::codec::{Attrs, Request};
 use crate::error::{Cause, SftpError};
 use crate::session::{Payload, Port};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -50,40 +50,6 @@ impl Later {
     /// The server's refusal, or the end of the session.
     pub fn wait(&self) -> Result<()> {
         self.0.outcome.get_or_init(|| self.0.receive()).clone()
-    }
-}
-
-/// A look at an open file, whose answer is on its way.
-pub struct Looking {
-    port: Port,
-    path: Box<[u8]>,
-    unsent: Option<SftpError>,
-}
-
-impl Looking {
-    pub(crate) fn send(client: &Client, handle: &[u8], path: &[u8]) -> Self {
-        let request = Request::Fstat { handle };
-        let mut port = client.port();
-        let sent = port.send(0, &request, Payload::NONE).and_then(|()| port.flush());
-        let unsent = sent.err().map(|error| SftpError::new(&request, path, error));
-        Self { port, path: path.into(), unsent }
-    }
-
-    /// Waits for what was found.
-    ///
-    /// # Errors
-    /// The server's refusal, or the end of the session.
-    pub fn wait(mut self) -> Result<Attrs> {
-        if let Some(error) = self.unsent {
-            return Err(error);
-        }
-        let request = Request::Fstat { handle: b"" };
-        let (_, answer) = self.port.next().expect("one thing was asked");
-        match answer.map_err(Cause::from).and_then(succeeded) {
-            Ok(Answer::Attrs(found)) => Ok(found),
-            Ok(other) => Err(unexpected(&request, &self.path, other)),
-            Err(cause) => Err(SftpError::new(&request, &self.path, cause)),
-        }
     }
 }
 

@@ -6,9 +6,9 @@
 //! whatever order they come. So what costs a round trip costs it only to the
 //! thread that waits, and where one thread has much to ask, it need not wait
 //! either: [`RangeReader`] and [`RangeWriter`] keep many requests for one file
-//! in flight, [`Puts`] and [`Gets`] many small files. [`Later`] and [`Looking`]
-//! are answers that are on their way, and [`Opening`] is a file that is.
-//! [`Lister`] lists directories before they are needed, with threads of its own.
+//! in flight, [`Puts`] and [`Gets`] many small files. [`Later`] is an answer that
+//! is on its way, and [`Opening`] a file that is. [`Lister`] lists directories
+//! before they are needed, with threads of its own.
 //!
 //! Blocking, without a runtime: each session has a thread that reads replies
 //! and one that sees to it that the server does not fall silent. Requests are
@@ -38,7 +38,7 @@ pub use client::Client;
 pub use codec::{Attrs, Extension, FileType, FsStats, Limits, OpenFlags, StatusCode, Times};
 pub use error::{Cause, SessionError, SftpError, StartError};
 pub use file::{Chunk, RangeReader, RangeWriter, RemoteFile};
-pub use later::{Later, Looking};
+pub use later::Later;
 pub use lister::Lister;
 pub use listing::DirEntry;
 pub use opening::Opening;

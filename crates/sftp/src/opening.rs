@@ -15,7 +15,7 @@ const LOOK: u64 = 1;
 /// A file that is being opened, and a look at what has its path, which the server
 /// is asked for at the same time. What is opened may be another file if the name
 /// changes hands between the two: whoever must know compares what was found with
-/// [`RemoteFile::look_later`] in the end.
+/// [`RemoteFile::attrs`] in the end.
 ///
 /// Dropping it waits for the answers, so that the file does not stay open there.
 pub struct Opening {

@@ -201,12 +201,12 @@ fn play(mut peer: Peer, script: impl FnOnce(&mut Peer) + Send + 'static) -> Runn
 }
 
 /// Something on a thread of its own that is over soon.
-struct Running<T> {
+pub(crate) struct Running<T> {
     thread: thread::JoinHandle<()>,
     result: mpsc::Receiver<T>,
 }
 
-fn within<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Running<T> {
+pub(crate) fn within<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Running<T> {
     let (done, result) = mpsc::channel();
     let thread = thread::spawn(move || {
         let _ = done.send(work());
@@ -217,7 +217,7 @@ fn within<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Runni
 impl<T> Running<T> {
     /// Its result.
     #[track_caller]
-    fn end(self) -> T {
+    pub(crate) fn end(self) -> T {
         match self.result.recv_timeout(TIME_MAX) {
             Ok(result) => result,
             Err(mpsc::RecvTimeoutError::Timeout) => panic!("it goes on after {TIME_MAX:?}"),

@@ -6,11 +6,11 @@ mod range_writer;
 pub use range_reader::{Chunk, RangeReader};
 pub use range_writer::RangeWriter;
 
+use crate::Client;
 use crate::client::succeeded;
 use crate::codec::{Answer, Attrs, Request};
 use crate::error::{Cause, SftpError};
 use crate::session::Payload;
-use crate::{Client, Later, Looking};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -47,11 +47,6 @@ impl RemoteFile {
     pub fn attrs(&self) -> Result<Attrs> {
         let request = Request::Fstat { handle: self.handle() };
         self.client().attrs(&request, self.path())
-    }
-
-    /// The same, without waiting for the answer.
-    pub fn look_later(&self) -> Looking {
-        Looking::send(self.client(), self.handle(), self.path())
     }
 
     /// Sets what `attrs` has; a size cuts or extends the file.
@@ -156,12 +151,6 @@ impl RemoteFile {
     pub fn close(self) -> Result<()> {
         self.0.closed.store(true, Ordering::Relaxed);
         self.done(&Request::Close { handle: self.handle() })
-    }
-
-    /// The same, without waiting for what the server says.
-    pub fn close_later(self) -> Later {
-        self.0.closed.store(true, Ordering::Relaxed);
-        Later::send(self.client(), &Request::Close { handle: self.handle() }, self.path())
     }
 
     fn handle(&self) -> &[u8] {

@@ -130,7 +130,9 @@ impl Session {
     /// at its end is not waited for, which would be a round trip.
     pub fn finish(mut self) {
         self.client.shared().end_gently();
-        drop(self.closer.take());
+        if let Some(closer) = self.closer.take() {
+            closer.leave();
+        }
     }
 
     /// For a session that ended before its time: why, as far as ssh knows.

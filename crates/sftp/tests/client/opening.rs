@@ -5,6 +5,10 @@ use haul_sftp::{Cause, FileType, OpenFlags, Opening, Options, StatusCode};
 use haul_testkit::{Fault, Oddities};
 use std::fs;
 
+/// Requests, as the draft numbers them.
+const OPEN: u8 = 3;
+const CLOSE: u8 = 4;
+
 #[test]
 fn files_are_opened_and_looked_at_together() {
     with_each(|bench| {
@@ -23,7 +27,7 @@ fn files_are_opened_and_looked_at_together() {
         }
         let (file, _) = client.open_later(&path(3), OpenFlags::Write).wait().unwrap();
         file.write_at(b"new+", 0).unwrap();
-        assert_eq!(file.look_later().wait().unwrap().size, Some(4));
+        assert_eq!(file.attrs().unwrap().size, Some(4));
         file.close().unwrap();
         // What is written is looked at itself, and what is read is what a link leads to.
         std::os::unix::fs::symlink("file-3", bench.local("link")).unwrap();
@@ -78,7 +82,6 @@ fn what_fails_says_which_of_both() {
     assert!(error.err().expect("denied").to_string().starts_with("can't look at '"));
     // The file was opened, and closed again.
     bench.client().stat(&bench.path("a")).unwrap();
-    const CLOSE: u8 = 4;
     assert_eq!(bench.odd_server().asked().iter().filter(|kind| **kind == CLOSE).count(), 1);
 }
 
@@ -92,8 +95,6 @@ fn files_that_nobody_takes_are_closed() {
         drop(bench.client().open_later(&bench.path("a"), OpenFlags::Read));
     }
     bench.client().stat(&bench.path("a")).unwrap();
-    const OPEN: u8 = 3;
-    const CLOSE: u8 = 4;
     let count = |of| bench.odd_server().asked().iter().filter(|kind| **kind == of).count();
     assert_eq!((count(OPEN), count(CLOSE)), (30, 30));
 }

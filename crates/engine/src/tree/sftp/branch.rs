@@ -3,7 +3,7 @@
 use super::SftpHost;
 use super::attrs::seal_of;
 use crate::tree::Seal;
-use haul_sftp::{Attrs, Looking, OpenFlags, Opening, RemoteFile, SftpError};
+use haul_sftp::{Attrs, OpenFlags, Opening, RemoteFile, SftpError};
 use std::io;
 
 /// A file of the host in a session other than the first: it is opened there when
@@ -44,10 +44,7 @@ impl Branch {
         {
             self.take(host, opened, seal)?;
         }
-        Ok(match &self.state {
-            State::Open(file) => Some(file),
-            _ => None,
-        })
+        Ok(self.open())
     }
 
     /// Asks for the file if the session has joined, and nobody has asked before.
@@ -59,10 +56,10 @@ impl Branch {
         }
     }
 
-    /// Looks at the file, where it is open.
-    pub(super) fn look_later(&self) -> Option<Looking> {
+    /// The file, if it is known to be open.
+    pub(super) fn open(&self) -> Option<&RemoteFile> {
         match &self.state {
-            State::Open(file) => Some(file.look_later()),
+            State::Open(file) => Some(file),
             _ => None,
         }
     }
@@ -122,4 +119,21 @@ impl Branch {
             State::Open(_) | State::Gone => false,
         }
     }
+}
+
+/// Asks about one file in each session where it is open, at the same time.
+pub(super) fn in_each<T: Send>(
+    first: RemoteFile,
+    others: Vec<RemoteFile>,
+    ask: impl Fn(RemoteFile) -> Result<T, SftpError> + Sync,
+) -> Result<Vec<T>, SftpError> {
+    std::thread::scope(|scope| {
+        let ask = &ask;
+        let others = others.into_iter().map(|file| scope.spawn(move || ask(file)));
+        let others: Vec<_> = others.collect();
+        let first = ask(first);
+        let others = others.into_iter().map(|answer| answer.join());
+        let others = others.map(|answer| answer.expect("a panic here is a bug and ends the job"));
+        std::iter::once(first).chain(others).collect()
+    })
 }

@@ -9,15 +9,9 @@ use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 pub(crate) struct Sessions {
     /// In the order in which they have joined.
     joined: Vec<OnceLock<Client>>,
-    coming: Mutex<Coming>,
+    /// How many may join yet.
+    left: Mutex<usize>,
     changed: Condvar,
-}
-
-/// What is still to come.
-struct Coming {
-    joined: usize,
-    /// Sessions that may join yet.
-    left: usize,
 }
 
 impl Sessions {
@@ -25,8 +19,7 @@ impl Sessions {
     pub(crate) fn new(first: Client, others: usize) -> Self {
         let joined: Vec<_> = (0..=others).map(|_| OnceLock::new()).collect();
         assert!(joined[0].set(first).is_ok(), "it is new");
-        let coming = Mutex::new(Coming { joined: 1, left: others });
-        Self { joined, coming, changed: Condvar::new() }
+        Self { joined, left: Mutex::new(others), changed: Condvar::new() }
     }
 
     /// The one that everything goes through but the content of files, and all that
@@ -47,43 +40,43 @@ impl Sessions {
 
     /// Whether more may join.
     pub(crate) fn are_coming(&self) -> bool {
-        lock(&self.coming).left > 0
+        *lock(&self.left) > 0
     }
 
     /// One joins. Tells whether it may: not any more once this was [`Self::close`]d.
     pub(crate) fn join(&self, client: Client) -> bool {
-        let mut coming = lock(&self.coming);
-        if coming.left == 0 {
+        let mut left = lock(&self.left);
+        if *left == 0 {
             return false;
         }
-        assert!(self.joined[coming.joined].set(client).is_ok(), "they join one by one");
-        coming.joined += 1;
-        coming.left -= 1;
+        let next = self.joined().count();
+        assert!(self.joined[next].set(client).is_ok(), "they join one by one");
+        *left -= 1;
         self.changed.notify_all();
         true
     }
 
     /// One of those that were expected does not come. Tells whether it still was.
     pub(crate) fn miss(&self) -> bool {
-        let mut coming = lock(&self.coming);
-        let was_expected = coming.left > 0;
-        coming.left = coming.left.saturating_sub(1);
+        let mut left = lock(&self.left);
+        let was_expected = *left > 0;
+        *left = left.saturating_sub(1);
         self.changed.notify_all();
         was_expected
     }
 
     /// No more may join.
     pub(crate) fn close(&self) {
-        lock(&self.coming).left = 0;
+        *lock(&self.left) = 0;
         self.changed.notify_all();
     }
 
     /// Waits for the session of this number; `None` if it will not come.
     pub(crate) fn wait(&self, index: usize) -> Option<&Client> {
-        let coming = lock(&self.coming);
-        let not_here = |coming: &mut Coming| coming.joined <= index && coming.left > 0;
-        let waited = self.changed.wait_while(coming, not_here);
+        let session = self.joined.get(index)?;
+        let is_to_come = |left: &mut usize| session.get().is_none() && *left > 0;
+        let waited = self.changed.wait_while(lock(&self.left), is_to_come);
         drop(waited.unwrap_or_else(PoisonError::into_inner));
-        self.joined.get(index)?.get()
+        session.get()
     }
 }

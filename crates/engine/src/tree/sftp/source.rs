@@ -2,7 +2,7 @@
 
 use super::SftpHost;
 use super::attrs::seal_of;
-use super::branch::Branch;
+use super::branch::{Branch, in_each};
 use crate::budget::Share;
 use crate::dirs::lock;
 use crate::tree::{ContentStream, Seal, SourceFile};
@@ -78,11 +78,13 @@ impl SourceFile for SftpSource {
 
     /// Also of what was read through other sessions, by another handle.
     fn seal_now(&self) -> io::Result<Seal> {
-        let others: Vec<_> = lock(&self.others).iter().filter_map(Branch::look_later).collect();
-        let first = seal_of(&self.host.io(self.first.attrs())?)?;
-        let seals = others.into_iter().map(|look| seal_of(&self.host.io(look.wait())?));
-        let seals = seals.collect::<io::Result<Vec<_>>>()?;
-        Ok(seals.into_iter().find(|seal| *seal != first).unwrap_or(first))
+        let others = lock(&self.others).iter().filter_map(Branch::open).cloned().collect();
+        let found = in_each(self.first.clone(), others, |file| file.attrs());
+        let mut seals = Vec::new();
+        for found in self.host.io(found)? {
+            seals.push(seal_of(&found)?);
+        }
+        Ok(*seals.iter().find(|seal| **seal != seals[0]).unwrap_or(&seals[0]))
     }
 
     fn release(&self, _end: u64) {}

@@ -9,12 +9,12 @@
 mod open;
 mod sealed;
 
-use super::branch::Branch;
+use super::branch::{Branch, in_each};
 use super::{SftpHost, join, times_of};
 use crate::dirs::lock;
 use crate::tree::{KEPT_MODE, SealedFile, StagedFile};
 use haul_model::{BLOCK_LEN, BlockHash, Name, Timestamp};
-use haul_sftp::{Attrs, Extension, Later, OpenFlags, RangeWriter, RemoteFile, SftpError};
+use haul_sftp::{Attrs, Extension, OpenFlags, RangeWriter, RemoteFile, SftpError};
 use haul_store::{Journals, Pace, RemoteJournal, RemoteNames, SourceId, Verified};
 use haul_sys::Dir;
 use open::{Open, check_room};
@@ -350,11 +350,14 @@ impl StagedFile for SftpStage {
         let found = if host.holds() {
             // What comes through other sessions has to be there before.
             self.drain_from(1)?;
-            self.open.file()?.set_and_look(attrs)
+            self.open.file()?.set_and_look(attrs).map(|found| found.size)
         } else {
-            // Nobody needs it any more.
+            // Nobody needs it any more, and nobody waits for the last writes: a server
+            // does in order what one session asks of a file. So whichever session is
+            // last leaves it as it is to be, and sees all of it.
             let first = self.open.file.take().ok_or(io::ErrorKind::NotConnected)?;
-            set_look_and_close(first, self.others().collect(), attrs)
+            let found = in_each(first, self.others(), |file| file.set_look_and_close(attrs));
+            found.map(|all| all.iter().filter_map(|found| found.size).max())
         };
         // Some servers say only when it is closed that a write has failed.
         if matches!(&found, Err(error) if error.session().is_none()) && !host.holds() {
@@ -362,49 +365,27 @@ impl StagedFile for SftpStage {
         }
         let found = host.wrote(&self.open.dir, found);
         self.drain()?;
-        if found?.size.is_some_and(|found| found != size.unwrap_or(written)) {
+        if found?.is_some_and(|found| found != size.unwrap_or(written)) {
             return Err(io::Error::other("the server has another length for it than was written"));
         }
         Ok(Box::new(SftpSealed { stage: *self, reading: OnceLock::new() }))
     }
 }
 
-/// Sets `attrs` of one file through each session, looks at it and closes it.
-/// Nobody waits for the last writes before: a server does in order what one session
-/// asks of a file. So whichever session is last leaves it as it is to be, and sees
-/// all of it.
-fn set_look_and_close(
-    first: RemoteFile,
-    others: Vec<RemoteFile>,
-    attrs: Attrs,
-) -> Result<Attrs, SftpError> {
-    std::thread::scope(|scope| {
-        let set = |file: RemoteFile| scope.spawn(move || file.set_look_and_close(attrs));
-        let others: Vec<_> = others.into_iter().map(set).collect();
-        let mut found = first.set_look_and_close(attrs)?;
-        for other in others {
-            let other = other.join().expect("a panic here is a bug and ends the job")?;
-            found.size = found.size.max(other.size);
-        }
-        Ok(found)
-    })
-}
-
 impl SftpStage {
     /// The file in the sessions other than the first, where it was opened: to be
     /// closed, for nothing more is written there.
-    fn others(&self) -> impl Iterator<Item = RemoteFile> {
-        self.lanes.iter().filter_map(|lane| lock(lane).last())
+    fn others(&self) -> Vec<RemoteFile> {
+        self.lanes.iter().filter_map(|lane| lock(lane).last()).collect()
     }
 
     /// Closes the file in each session, where it has not been closed.
     fn close(&mut self) -> io::Result<()> {
         let Some(first) = self.open.file.take() else { return Ok(()) };
-        let files: Vec<RemoteFile> = std::iter::once(first).chain(self.others()).collect();
+        let others = self.others();
         self.lanes.clear();
-        let closing: Vec<Later> = files.into_iter().map(RemoteFile::close_later).collect();
-        let mut closed = closing.iter().map(Later::wait);
-        closed.try_for_each(|closed| self.open.host.wrote(&self.open.dir, closed))
+        let closed = in_each(first, others, RemoteFile::close);
+        self.open.host.wrote(&self.open.dir, closed).map(drop)
     }
 
     fn give_up(&mut self) {
