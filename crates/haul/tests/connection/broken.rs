@@ -117,6 +117,5 @@ fn what_the_login_leaves_running_on_the_host_holds_nobody_up() {
         scene.copy_by(&remote, &["-r"], &["src"], "to").run().expect_ok();
         assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());
         assert_same(&scene.snapshot("src"), &scene.snapshot("to"));
-        scene.sshd().cut();
     });
 }
