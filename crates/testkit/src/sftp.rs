@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -29,6 +29,9 @@ const AHEAD_MAX: usize = 4096;
 /// How long a server that answers in another order waits for more to answer.
 const GATHER_WAIT: Duration = Duration::from_millis(3);
 
+/// How long a server that wants more requests of a type waits for them.
+const MORE_WAIT: Duration = Duration::from_millis(500);
+
 /// How long a server that has stopped answering keeps its streams open, unless
 /// it is dropped before.
 const STALL_MAX: Duration = Duration::from_secs(60);
@@ -46,6 +49,9 @@ pub struct Oddities {
     pub renames_over: bool,
     /// Answers everything that is asked within a moment in the reverse order.
     pub reversed: bool,
+    /// Does requests of this type, as the draft numbers them, only when so many
+    /// of them wait; a peer that sends no more has to be patient.
+    pub gathered: Option<(u8, usize)>,
     /// Answers each read with less than was asked for, if that is more than a
     /// byte.
     pub short_reads: bool,
@@ -121,6 +127,7 @@ impl Default for Oddities {
             extensions: vec!["posix-rename@openssh.com"],
             renames_over: false,
             reversed: false,
+            gathered: None,
             short_reads: false,
             listing: Listing::Honest,
             fault: None,
@@ -134,6 +141,7 @@ impl Default for Oddities {
 pub struct OddSftp {
     stalled: Arc<Stall>,
     most_at_once: Arc<AtomicUsize>,
+    waited_in_vain: Arc<AtomicUsize>,
     requests: Arc<AtomicUsize>,
     asked: Arc<Mutex<Vec<u8>>>,
 }
@@ -154,6 +162,7 @@ impl OddSftp {
         let this = Self {
             stalled: Arc::default(),
             most_at_once: Arc::default(),
+            waited_in_vain: Arc::default(),
             requests: Arc::default(),
             asked: Arc::default(),
         };
@@ -161,10 +170,12 @@ impl OddSftp {
             files: Files::new(dir, &odd),
             odd,
             requests: receiver,
+            gathering: Vec::new(),
             output,
             served: Arc::clone(&this.requests),
             asked: Arc::clone(&this.asked),
             most_at_once: Arc::clone(&this.most_at_once),
+            waited_in_vain: Arc::clone(&this.waited_in_vain),
             stalled: Arc::clone(&this.stalled),
         };
         thread::Builder::new().name("odd-in".into()).spawn(move || receive(input, &sender))?;
@@ -178,6 +189,12 @@ impl OddSftp {
     /// that answers in the reverse order.
     pub fn most_at_once(&self) -> usize {
         self.most_at_once.load(Ordering::Relaxed)
+    }
+
+    /// How many times fewer requests of the type that it gathers came than it
+    /// waited for.
+    pub fn waited_in_vain(&self) -> usize {
+        self.waited_in_vain.load(Ordering::Relaxed)
     }
 
     /// How many requests have come, the greeting not counted.
@@ -219,10 +236,13 @@ struct Server {
     odd: Oddities,
     files: Files,
     requests: Receiver<Vec<u8>>,
+    /// Those of the type that it gathers.
+    gathering: Vec<Vec<u8>>,
     output: PipeWriter,
     served: Arc<AtomicUsize>,
     asked: Arc<Mutex<Vec<u8>>>,
     most_at_once: Arc<AtomicUsize>,
+    waited_in_vain: Arc<AtomicUsize>,
     stalled: Arc<Stall>,
 }
 
@@ -271,8 +291,26 @@ impl Server {
     }
 
     /// What is to be answered next: one request, or all that come within a
-    /// moment.
+    /// moment, or as many as are to be gathered.
     fn next_batch(&mut self) -> Option<Vec<Vec<u8>>> {
+        while let Some((kind, count)) = self.odd.gathered {
+            let request = match self.gathering.len() {
+                0 => self.requests.recv().map_err(RecvTimeoutError::from),
+                _ => self.requests.recv_timeout(MORE_WAIT),
+            };
+            match request {
+                Ok(request) if request[0] == kind => self.gathering.push(request),
+                Ok(request) => return Some(vec![request]),
+                Err(RecvTimeoutError::Timeout) => {
+                    self.waited_in_vain.fetch_add(1, Ordering::Relaxed);
+                    return Some(std::mem::take(&mut self.gathering));
+                }
+                Err(RecvTimeoutError::Disconnected) => return None,
+            }
+            if self.gathering.len() == count {
+                return Some(std::mem::take(&mut self.gathering));
+            }
+        }
         let mut batch = vec![self.requests.recv().ok()?];
         if self.odd.reversed {
             while let Ok(request) = self.requests.recv_timeout(GATHER_WAIT) {

@@ -14,6 +14,8 @@ const ANCESTORS_MAX: usize = haul_model::MAX_DEPTH * 2;
 
 /// A destination, found and opened.
 pub(crate) struct Destination {
+    /// What the user called it, for messages.
+    pub(crate) path: Vec<u8>,
     /// The directory in which everything of the job happens.
     pub(crate) root: Arc<dyn TreeDir>,
     /// The name that the one source gets; `None` if sources keep theirs.
@@ -39,6 +41,7 @@ impl Destination {
         let path = &*job.dest;
         let dry_run = job.keeps_all();
         let mut destination = Self::find_or_make(tree, path, job.into_dir, dry_run)?;
+        destination.path = path.to_vec();
         destination.whole_seconds = tree.keeps_whole_seconds();
         if job.policy.sync && !dry_run {
             destination.sync_above().map_err(|error| {
@@ -52,7 +55,14 @@ impl Destination {
 
     /// The directory `root` itself.
     fn of(root: Arc<dyn TreeDir>) -> Self {
-        Self { root, rename: None, absent: false, may_be_source: false, whole_seconds: false }
+        Self {
+            path: Vec::new(),
+            root,
+            rename: None,
+            absent: false,
+            may_be_source: false,
+            whole_seconds: false,
+        }
     }
 
     fn find_or_make(

@@ -265,7 +265,10 @@ impl Receiver<'_> {
         if self.holding.file_system(node).is_none()
             && let Err(error) = node.handle().and_then(|handle| handle.sync())
         {
-            self.not_durable(&dir.path_of(None), &error);
+            match dir.parent {
+                Some(_) => self.not_durable(&dir.path_of(None), &error),
+                None => self.not_durable(&self.dest, &error),
+            }
         }
     }
 
@@ -278,14 +281,14 @@ impl Receiver<'_> {
         let whole = known.values().flatten().map(|handle| handle.sync_all());
         for synced in whole {
             if let Err(error) = synced {
-                self.not_durable(b".", &error);
+                self.not_durable(&self.dest, &error);
             }
         }
     }
 
     /// Ends the job: what it has published may be lost.
     fn not_durable(&self, path: &[u8], error: &std::io::Error) {
-        let fault = Fault::from_io(Side::Destination, "make the names durable in", error);
+        let fault = Fault::from_io(Side::Destination, "make the names in it durable", error);
         let path = haul_model::escape_bytes(&words::shown(path.to_vec()));
         self.control.fail(JobError::Destination { path, fault });
     }

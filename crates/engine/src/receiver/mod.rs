@@ -55,6 +55,8 @@ pub(crate) struct Receiver<'a> {
     sender: Arc<dyn SenderPort + 'a>,
     policy: Policy,
     check: Option<Check>,
+    /// See [`Destination::path`].
+    dest: Vec<u8>,
     /// See [`Destination::may_be_source`].
     may_be_source: bool,
     /// Files whose contents are being compared.
@@ -149,6 +151,7 @@ impl<'a> Receiver<'a> {
                 None => policy,
             },
             check,
+            dest: destination.path,
             may_be_source: destination.may_be_source,
             hashing: Mutex::default(),
             rename: destination.rename,
