@@ -309,7 +309,7 @@ impl Tally {
 /// Why an entry of that kind is passed over.
 fn passed_over(kind: &Kind) -> &'static str {
     match kind {
-        Kind::File { .. } => "an unfinished copy of haul's own: not copied",
+        Kind::File { .. } | Kind::Symlink { .. } => "an unfinished copy of haul's own: not copied",
         _ => "a FIFO, socket or device: not copied",
     }
 }

@@ -51,7 +51,9 @@ impl Receiver<'_> {
         let is_stage = dir.parent.is_some() && is_stage(name.as_ref());
         let outcome = match (&entry.kind, &name) {
             (Kind::Special, _) => Outcome::Skipped(Skip::Special),
-            (Kind::File { .. }, _) if is_stage => Outcome::Skipped(Skip::Special),
+            (Kind::File { .. } | Kind::Symlink { .. }, _) if is_stage => {
+                Outcome::Skipped(Skip::Special)
+            }
             (Kind::Dir, _) => self.check_dir(index, &dir, name, &entry),
             (_, None) => unreachable!("only directories come without a name"),
             (kind, Some(place)) => match self.compare(&dir, place, &entry) {
@@ -189,7 +191,8 @@ impl Receiver<'_> {
                 Ok(Some(meta)) => meta.listed_kind(|| Ok(Vec::new())).unwrap_or(Kind::Special),
                 Err(_) => Kind::Special,
             };
-            if matches!(kind, Kind::File { .. }) && haul_store::is_private(&name) {
+            let could_be_stage = matches!(kind, Kind::File { .. } | Kind::Symlink { .. });
+            if could_be_stage && haul_store::is_private(&name) {
                 continue;
             }
             let path = dir.path_of(Some(&name));

@@ -303,7 +303,9 @@ impl<'a> Receiver<'a> {
         let outcome = match &entry.kind {
             Kind::Dir => self.take_dir(index, &dir, name.clone(), &entry, cost)?,
             Kind::Special => Outcome::Skipped(Skip::Special),
-            Kind::File { .. } if dir.parent.is_some() && is_stage(name.as_ref()) => {
+            Kind::File { .. } | Kind::Symlink { .. }
+                if dir.parent.is_some() && is_stage(name.as_ref()) =>
+            {
                 Outcome::Skipped(Skip::Special)
             }
             Kind::File { .. } => {
@@ -586,7 +588,7 @@ pub(crate) fn of_sender(fault: Fault) -> Fault {
     Fault { side: Side::Source, ..fault.clipped() }
 }
 
-/// Whether a file is a stage or journal of haul's own, left or at work in the
+/// Whether a file or link is a stage or journal of haul's own, left or at work in the
 /// source: it is worth nothing in another place.
 fn is_stage(name: Option<&Name>) -> bool {
     name.is_some_and(haul_store::is_private)

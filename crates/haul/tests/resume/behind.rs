@@ -193,11 +193,12 @@ fn a_tree_with_stages_in_it_is_copied_without_them() {
         scene.file(format!("tree/{STRAY}"), "part of something");
         scene.file("tree/.haul-0123456789ab-0123456789ab.part", "part");
         scene.file("tree/.haul-0123456789ab-0123456789ab.journal", "journal");
+        scene.symlink("a", "tree/.haul-fedcba9876543210");
         scene.file("tree/.haul-notes", "mine");
         let run = scene.copy(&["-r"], &["tree"], "to").run().expect_ok();
         assert_eq!(scene.list("to"), [".haul-notes", "a"]);
-        assert_eq!(run.err().matches("an unfinished copy of haul's own: not copied").count(), 3);
-        assert!(run.out().contains("; passed over 3"), "{run}");
+        assert_eq!(run.err().matches("an unfinished copy of haul's own: not copied").count(), 4);
+        assert!(run.out().contains("; passed over 4"), "{run}");
         // Who names it gets it.
         scene.copy(&[], &[format!("tree/{STRAY}")], "one").run().expect_ok();
         assert_eq!(scene.read("one"), "part of something");
