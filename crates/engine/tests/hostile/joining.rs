@@ -10,6 +10,8 @@ use std::fs;
 use std::io::{self, Read};
 use std::os::unix::fs::symlink;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
@@ -32,29 +34,42 @@ const CLOSE: u8 = 4;
 const READ: u8 = 5;
 const WRITE: u8 = 6;
 
-/// A stream from a server that says nothing until it is let, or ends if it never
-/// will be.
+/// What a server's answers to a part of the file come to, in bytes: far from all
+/// of it, and enough for it to see the requests for a block.
+const STEP_UP: usize = 4 << 10;
+const STEP_DOWN: usize = 5 << 20;
+
+/// A stream from a server that says so many bytes as it is let say, or ends if it
+/// never will be let.
 struct Gate<R> {
-    closed: Option<Receiver<()>>,
+    left: usize,
+    more: Receiver<usize>,
+    said: Arc<AtomicUsize>,
     stream: R,
 }
 
 impl<R: Read> Read for Gate<R> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        if let Some(closed) = &self.closed {
-            if closed.recv().is_err() {
-                return Ok(0);
+        while self.left == 0 {
+            match self.more.recv() {
+                Ok(more) => self.left = more,
+                Err(_) => return Ok(0),
             }
-            self.closed = None;
         }
-        self.stream.read(buf)
+        let room = buf.len().min(self.left);
+        let len = self.stream.read(&mut buf[..room])?;
+        self.left -= len;
+        self.said.fetch_add(len, Ordering::Relaxed);
+        Ok(len)
     }
 }
 
-/// A server that answers at once, and others that greet when they are let.
+/// Servers that answer when they are let, and no more than they are let.
 struct Servers {
     all: Vec<OddSftp>,
-    gates: Vec<Option<Sender<()>>>,
+    gates: Vec<Option<Sender<usize>>>,
+    said: Vec<Arc<AtomicUsize>>,
+    step: usize,
     route: Option<SftpRoute>,
 }
 
@@ -65,43 +80,68 @@ impl Servers {
 
     /// The same, with others that are odd.
     fn start_with(dir: &Path, others: usize, odd: &Oddities) -> Self {
-        let (mut all, mut gates, mut connections) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut all, mut gates, mut said) = (Vec::new(), Vec::new(), Vec::new());
+        let mut connections = Vec::new();
         for index in 0..=others {
             let odd = if index > 0 { odd.clone() } else { Oddities::default() };
             let (server, stream, to) = OddSftp::serve(dir, odd).expect("served");
-            let (gate, closed) = mpsc::channel();
-            let closed = (index > 0).then_some(closed);
-            connections.push(Connection::from_parts(Gate { closed, stream }, to));
+            let (gate, more) = mpsc::channel();
+            let has_said = Arc::new(AtomicUsize::new(0));
+            said.push(Arc::clone(&has_said));
+            let gate_of_it = Gate { left: 0, more, said: has_said, stream };
+            connections.push(Connection::from_parts(gate_of_it, to));
             gates.push(Some(gate));
             all.push(server);
         }
         let route = SftpRoute { connections, journals: None, silence_max: None };
-        Self { all, gates, route: Some(route) }
+        Self { all, gates, said, step: 0, route: Some(route) }
     }
 
-    /// Waits until the first has seen so many requests.
-    fn wait_for(&self, requests: usize) {
-        let deadline = Instant::now() + PATIENCE;
-        while self.all[0].requests() < requests {
-            assert!(Instant::now() < deadline, "it has seen {}", self.all[0].requests());
-            thread::yield_now();
+    /// Lets the first serve a part of the file, and waits until it has seen so many
+    /// requests.
+    fn begin(&self, requests: usize) {
+        self.let_say(0, self.step);
+        wait_until(|| self.all[0].requests() >= requests);
+    }
+
+    /// Lets another greet, and serve a part of the file.
+    fn join(&self, index: usize) {
+        self.let_say(index, self.step);
+        wait_until(|| self.said[index].load(Ordering::Relaxed) > 0);
+    }
+
+    /// Lets two others join, the one after the other, while the first is at work.
+    fn join_both(&mut self) {
+        self.begin(REQUESTS_PER_BLOCK);
+        self.join(1);
+        self.begin(REQUESTS_PER_BLOCK);
+        wait_until(|| self.all[1].requests() > 0);
+        self.join(2);
+    }
+
+    /// Lets all go on that were not given up.
+    fn end(&self) {
+        (0..self.gates.len()).for_each(|index| self.let_say(index, usize::MAX));
+    }
+
+    fn let_say(&self, index: usize, len: usize) {
+        if let Some(gate) = &self.gates[index] {
+            // The job may have ended.
+            let _ = gate.send(len);
         }
-    }
-
-    fn open(&self, index: usize) {
-        self.gates[index].as_ref().expect("not closed for ever").send(()).expect("it waits");
-    }
-
-    /// Lets two others greet, the one after the other, while the first is at work.
-    fn open_both(&mut self) {
-        self.wait_for(REQUESTS_PER_BLOCK);
-        self.open(1);
-        self.wait_for(2 * REQUESTS_PER_BLOCK);
-        self.open(2);
     }
 
     fn asked(&self, index: usize, kind: u8) -> usize {
         self.all[index].asked().iter().filter(|asked| **asked == kind).count()
+    }
+}
+
+#[track_caller]
+fn wait_until(is_so: impl Fn() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "it does not come to that");
+        thread::yield_now();
     }
 }
 
@@ -127,11 +167,16 @@ fn copy(
         ..CopyJob::default()
     };
     let placement = to(servers.route.take().expect("one job"));
+    servers.step = match placement {
+        Placement::SftpUpload(_) => STEP_UP,
+        _ => STEP_DOWN,
+    };
     let running = within(move || {
         let watch = Watch::default();
         (haul_engine::run(&job, placement, &watch), watch)
     });
     meanwhile(servers);
+    servers.end();
     running.end()
 }
 
@@ -152,7 +197,7 @@ fn check(place: &Place, ran: &(Result<Summary, JobError>, Watch), warnings: usiz
 fn a_session_that_comes_late_takes_its_part_of_an_upload() {
     let place = place();
     let mut servers = Servers::start(&place.dest(""), 2);
-    let ran = copy(&place, &mut servers, Placement::SftpUpload, Servers::open_both);
+    let ran = copy(&place, &mut servers, Placement::SftpUpload, Servers::join_both);
     check(&place, &ran, 0);
     assert!(servers.asked(0, WRITE) >= REQUESTS_PER_BLOCK);
     assert!(servers.asked(1, WRITE) > 0 && servers.asked(2, WRITE) > 0);
@@ -166,7 +211,7 @@ fn a_session_that_comes_late_takes_its_part_of_an_upload() {
 fn a_session_that_comes_late_takes_its_part_of_a_download() {
     let place = place();
     let mut servers = Servers::start(&place.source(""), 2);
-    let ran = copy(&place, &mut servers, Placement::SftpDownload, Servers::open_both);
+    let ran = copy(&place, &mut servers, Placement::SftpDownload, Servers::join_both);
     check(&place, &ran, 0);
     assert!(servers.asked(1, READ) > 0 && servers.asked(2, READ) > 0);
     place.check();
@@ -177,10 +222,10 @@ fn a_file_that_is_another_one_in_a_late_session_fails() {
     let place = place();
     let mut servers = Servers::start(&place.source(""), 1);
     let (result, watch) = copy(&place, &mut servers, Placement::SftpDownload, |servers| {
-        servers.wait_for(REQUESTS_PER_BLOCK);
+        servers.begin(REQUESTS_PER_BLOCK);
         fs::write(place.source("new"), "another").expect("written");
         fs::rename(place.source("new"), place.source("large")).expect("replaced");
-        servers.open(1);
+        servers.join(1);
     });
     assert_eq!(result.expect("it ends").failed, 1, "{:?}", watch.outcomes());
     assert!(!place.has("large"));
@@ -193,8 +238,8 @@ fn a_session_that_refuses_the_file_is_done_without() {
         let odd = Oddities { fault: Some((0, Fault::Deny)), ..Oddities::default() };
         let mut servers = Servers::start_with(&place.dest(""), 1, &odd);
         let ran = copy(&place, &mut servers, to, |servers| {
-            servers.wait_for(REQUESTS_PER_BLOCK);
-            servers.open(1);
+            servers.begin(REQUESTS_PER_BLOCK);
+            servers.join(1);
         });
         check(&place, &ran, 0);
         assert_eq!(servers.asked(1, OPEN), 1);
@@ -208,12 +253,12 @@ fn a_link_in_the_place_of_a_file_on_its_way_is_not_written_through() {
     let place = place();
     let mut servers = Servers::start(&place.dest(""), 1);
     let (result, watch) = copy(&place, &mut servers, Placement::SftpUpload, |servers| {
-        servers.wait_for(REQUESTS_PER_BLOCK);
+        servers.begin(REQUESTS_PER_BLOCK);
         let mut there = fs::read_dir(place.dest("")).expect("read");
         let stage = there.next().expect("a stage").expect("read").path();
         fs::rename(&stage, place.dest("aside")).expect("renamed");
         symlink(place.outside("secret"), &stage).expect("linked");
-        servers.open(1);
+        servers.join(1);
     });
     assert_eq!(result.expect("it ends").failed, 1, "{:?}", watch.outcomes());
     assert_eq!(servers.asked(1, WRITE), 0);
@@ -227,10 +272,10 @@ fn a_job_goes_on_without_a_session_that_fails_and_says_so() {
         let place = place();
         let mut servers = Servers::start(&place.dest(""), 2);
         let ran = copy(&place, &mut servers, to, |servers| {
-            servers.wait_for(REQUESTS_PER_BLOCK);
+            servers.begin(REQUESTS_PER_BLOCK);
             servers.gates[1] = None;
-            servers.wait_for(2 * REQUESTS_PER_BLOCK);
-            servers.open(2);
+            servers.begin(2 * REQUESTS_PER_BLOCK);
+            servers.join(2);
         });
         check(&place, &ran, 1);
         let warnings = ran.1.warnings();
