@@ -183,6 +183,16 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         once: &[],
     },
     Workload {
+        name: "sftp-down-1g-2",
+        title: "one 1 GiB file, download through SFTP (--parallel 2)",
+        data: Data::One,
+        direction: Direction::Download,
+        again: false,
+        through: Through::Sftp(2),
+        against: &[(Tool::Scp, 0.70)],
+        once: &[],
+    },
+    Workload {
         name: "sftp-up-10k",
         title: "10,000 files of 64 KiB, upload through SFTP",
         data: Data::Many,
