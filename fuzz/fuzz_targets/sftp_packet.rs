@@ -5,15 +5,17 @@
 #![no_main]
 
 use haul_sftp::codec::{
-    Answer, Expected, HANDLE_LEN_MAX, HEADER_LEN, Header, PACKET_LEN_MAX, decode_version,
+    Answer, Expected, HANDLE_LEN_MAX, HEADER_LEN, Header, PACKET_LEN_MAX, TARGET_LEN_MAX,
+    decode_version,
 };
 use libfuzzer_sys::fuzz_target;
 
-const EXPECTED: [Expected; 7] = [
+const EXPECTED: [Expected; 8] = [
     Expected::Done,
     Expected::Handle,
     Expected::Names,
     Expected::Path,
+    Expected::Target,
     Expected::Attrs,
     Expected::FsStats,
     Expected::Limits,
@@ -38,7 +40,10 @@ fuzz_target!(|packet: &[u8]| {
                 assert!(names + entries.len() * ENTRY_LEN_MIN <= payload.len());
             }
             Ok(Answer::Handle(handle)) => assert!(handle.len() <= HANDLE_LEN_MAX),
-            Ok(Answer::Path(path)) => assert!(path.len() <= payload.len()),
+            Ok(Answer::Path(path)) => {
+                assert!(path.len() <= payload.len());
+                assert!(expected != Expected::Target || path.len() <= TARGET_LEN_MAX);
+            }
             Ok(Answer::Data { .. }) => panic!("content is not decoded"),
             Ok(_) | Err(_) => {}
         }

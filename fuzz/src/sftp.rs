@@ -2,7 +2,9 @@
 
 use haul_net::Connection;
 use haul_sftp::codec::HEADER_LEN;
-use haul_sftp::{Attrs, Client, Get, Gets, OpenFlags, Options, Put, Puts, Session, Times};
+use haul_sftp::{
+    Attrs, Client, Existing, Get, Gets, OpenFlags, Options, Put, Puts, Session, Times,
+};
 use haul_testkit::content;
 use std::io::{self, Read, Write};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -129,7 +131,10 @@ pub fn converse(connection: Connection, dir: &[u8]) {
             content: content::bytes(1000 * key as usize, key),
             mode: 0o644,
             times: Times { accessed: 1, modified: 2 },
-            replace: key != 1,
+            existing: match key {
+                1 => Existing::Keep,
+                _ => Existing::Replace { aside: path("aside") },
+            },
             sync: false,
             verify: key == 2,
         });

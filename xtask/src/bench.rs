@@ -205,7 +205,7 @@ impl Space {
             let dir = TempDir::with_prefix_in("haul-bench-", dir);
             return Ok(Space::Given(dir.map_err(|e| format!("can't work there: {e}"))?));
         }
-        if let Some(mount) = Mount::tmpfs(SPACE_BYTES) {
+        if let Ok(mount) = Mount::try_tmpfs(SPACE_BYTES) {
             return Ok(Space::Tmpfs(mount));
         }
         let dir = TempDir::with_prefix_in("haul-bench-", SHARED_MEMORY);

@@ -38,10 +38,7 @@ enum Chore {
     /// Install what the tests need, or say what that is
     Setup,
     /// Set up, run all tests, then each fuzz target for a moment
-    Test {
-        /// Run only the tests whose name contains this, and no fuzz targets
-        filter: Option<String>,
-    },
+    Test(suite::Args),
     /// Run the fuzz targets
     Fuzz(fuzz::Args),
     /// Measure haul against the tools that people use now
@@ -67,7 +64,7 @@ fn main() -> ExitCode {
 fn run(chore: Chore) -> Result<ExitCode> {
     match chore {
         Chore::Setup => setup::run()?,
-        Chore::Test { filter } => suite::run(filter.as_deref())?,
+        Chore::Test(args) => suite::run(&args)?,
         Chore::Fuzz(args) => fuzz::run(&args)?,
         Chore::Bench(args) => bench::run(&args)?,
         Chore::Dist(args) => dist::run(&args)?,

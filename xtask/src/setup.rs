@@ -29,6 +29,7 @@ const NEEDS: &[Need] = &[
         package: "btrfs-progs",
         why: "the benchmarks share content on it",
     },
+    Need { program: "bindfs", package: "bindfs", why: "the tests see directories in two places" },
     Need { program: "ip", package: "iproute2", why: "the lab's hosts and their link" },
     Need { program: "tc", package: "iproute2", why: "the lab asks it for netem" },
     Need { program: "unshare", package: "util-linux", why: "the lab's hosts are namespaces" },
@@ -95,7 +96,7 @@ mod tests {
     #[test]
     fn a_package_that_several_programs_need_is_named_once() {
         let needs: Vec<_> = NEEDS.iter().collect();
-        let all = ["b3sum", "btrfs-progs", "e2fsprogs", "g++", "iproute2"];
+        let all = ["b3sum", "bindfs", "btrfs-progs", "e2fsprogs", "g++", "iproute2"];
         let more =
             ["openssh-client", "openssh-server", "rclone", "rsync", "util-linux", "xfsprogs"];
         assert_eq!(packages(&needs), [&all[..], &more].concat());

@@ -1,34 +1,77 @@
 //! All tests in one command.
 
+mod programs;
+
+use std::ffi::OsString;
+use std::fs;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use haul_testkit::{TempDir, fixture};
 use signal_hook::consts::{SIGHUP, SIGINT};
 use signal_hook::flag::register_conditional_shutdown;
 
 use crate::{Result, SIGNALLED, fuzz, repo, setup};
+use programs::Programs;
 
 /// How long each fuzz target runs as a part of the tests.
 const FUZZ_SECONDS: u32 = 3;
 
-/// How long the tests may take, building included, before they count as hung.
+/// How long the tests may take, once they are built, before they count as hung.
 /// They take a few minutes on two cores.
 const TEST_LIMIT: Duration = Duration::from_secs(40 * 60);
 
+/// What tests are run, and what they may do without.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Run only the tests whose name contains this, and no fuzz targets
+    filter: Option<String>,
+    /// Skip the tests for which something is missing, as the right to mount,
+    /// where they would fail for it
+    #[arg(long)]
+    allow_skips: bool,
+}
+
 /// Sets up, runs the tests, then every fuzz target for a moment. With a filter,
-/// only the tests that match it.
-pub(crate) fn run(filter: Option<&str>) -> Result<()> {
+/// only the tests that match it. Ends with what was skipped, and why.
+pub(crate) fn run(args: &Args) -> Result<()> {
     setup::run()?;
     hear_signals()?;
-    let mut test = repo::cargo();
-    test.args(["test", "--workspace"]);
-    let Some(filter) = filter else {
-        repo::run_within(TEST_LIMIT, &mut test)?;
-        return fuzz::run(&fuzz::Args { seconds: FUZZ_SECONDS, target: None });
+    let dir = TempDir::with_prefix("haul-skips-")?;
+    let skips = dir.path().join("skips");
+    let environment = |command: &mut Command| {
+        command.env(fixture::SKIPS, &skips);
+        if args.allow_skips {
+            command.env_remove("CI").env_remove(fixture::REQUIRED);
+        } else {
+            command.env(fixture::REQUIRED, "1");
+        }
     };
-    repo::run_within(TEST_LIMIT, test.args(["--", filter]))
+    let filter: Vec<OsString> = args.filter.iter().map(OsString::from).collect();
+    let mut documentation = repo::cargo();
+    documentation.args(["test", "--quiet", "--workspace", "--doc", "--"]).args(&filter);
+    let done = repo::run_within(TEST_LIMIT, &mut documentation)
+        .and_then(|()| Programs::build()?.run(&filter, &environment, TEST_LIMIT))
+        .and_then(|()| match args.filter {
+            Some(_) => Ok(()),
+            None => fuzz::run(&fuzz::Args { seconds: FUZZ_SECONDS, target: None }),
+        });
+    print!("{}", told(&fs::read_to_string(&skips).unwrap_or_default()));
+    done
+}
+
+/// The last lines: each test and place once, for one can be met several times,
+/// each with a temporary directory of its own in the reason.
+fn told(skips: &str) -> String {
+    let mut lines: Vec<&str> = skips.lines().collect();
+    lines.sort_unstable();
+    lines.dedup_by_key(|line| line.split_once("): ").map_or(*line, |(place, _)| place));
+    if lines.is_empty() {
+        return "no test was skipped\n".to_owned();
+    }
+    lines.iter().map(|line| format!("{line}\n")).collect()
 }
 
 /// Ends this process at Ctrl-C and when its terminal goes away, also where it was
@@ -46,4 +89,16 @@ fn hear_signals() -> Result<()> {
 /// Runs what continuous integration runs.
 pub(crate) fn ci() -> Result<()> {
     repo::run(Command::new(repo::root().join(".ci/run")).current_dir(repo::root()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_skipped_is_told_once_and_that_nothing_was_too() {
+        assert_eq!(told(""), "no test was skipped\n");
+        let skips = "skipped: b (f:2): /1\nskipped: a (f:1): x\nskipped: b (f:2): /2\n";
+        assert_eq!(told(skips), "skipped: a (f:1): x\nskipped: b (f:2): /1\n");
+    }
 }

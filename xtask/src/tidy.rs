@@ -11,6 +11,9 @@ use crate::{Result, repo};
 /// A file longer than this is usually two.
 const LINES_MAX: usize = 800;
 
+/// Ways to begin a thread that panic where the system refuses one.
+const BARE_THREADS: &[&str] = &["thread::spawn(", "scope.spawn("];
+
 /// The only crate that may have unsafe code.
 const UNSAFE_CRATE: &str = "sys";
 
@@ -36,6 +39,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("xtask", &["testkit", "model"]),
 ];
 
+/// The same for tests alone, beside the test kit, which all may use: hostile
+/// clients of the program speak the protocol by themselves.
+const FOR_TESTS: &[(&str, &str)] = &[("haul", "proto")];
+
 /// Checks the whole repository.
 pub(crate) fn run() -> Result<()> {
     let root = repo::root();
@@ -43,7 +50,8 @@ pub(crate) fn run() -> Result<()> {
     for path in sources(root)? {
         let name = path.strip_prefix(root).unwrap_or(&path).display().to_string();
         let text = fs::read_to_string(&path)?;
-        complaints.extend(check_source(&text).into_iter().map(|what| format!("{name}: {what}")));
+        let found = check_source(&text).into_iter().chain(check_threads(&name, &text));
+        complaints.extend(found.map(|what| format!("{name}: {what}")));
     }
     for dir in crates(root)? {
         let name = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -89,6 +97,24 @@ fn check_source(text: &str) -> Vec<String> {
     found
 }
 
+/// A thread of the product that can't be had is an error, and no panic.
+fn check_threads(name: &str, text: &str) -> Vec<String> {
+    let is_product = name.starts_with("crates/")
+        && name.contains("/src/")
+        && !name.starts_with("crates/testkit/")
+        && !name.ends_with("tests.rs");
+    if !is_product {
+        return Vec::new();
+    }
+    text.lines()
+        .take_while(|line| !line.starts_with("mod tests {"))
+        .flat_map(|line| BARE_THREADS.iter().filter(move |bare| line.contains(**bare)))
+        .map(|bare| {
+            format!("`{bare}` panics where there is no thread: see crates/engine/src/crew.rs")
+        })
+        .collect()
+}
+
 /// Unsafe code lives in one crate.
 fn check_crate_root(name: &str, text: &str) -> Option<String> {
     let forbids = text.lines().any(|line| line.trim() == "#![forbid(unsafe_code)]");
@@ -96,14 +122,15 @@ fn check_crate_root(name: &str, text: &str) -> Option<String> {
 }
 
 /// A crate uses only those of our crates that it may. For its tests, the test
-/// kit may be used by all.
+/// kit may be used by all; see [`FOR_TESTS`].
 fn check_arrows(name: &str, manifest: &str) -> Vec<String> {
     let Some((_, allowed)) = ARROWS.iter().find(|(from, _)| *from == name) else {
         return vec![format!("no rule says which crates `{name}` may use")];
     };
     let mut found = Vec::new();
     for (to, for_tests) in uses(manifest) {
-        let may = allowed.contains(&&to[..]) || (for_tests && to == "testkit");
+        let may = allowed.contains(&&to[..])
+            || (for_tests && (to == "testkit" || FOR_TESTS.contains(&(name, &to))));
         if !may {
             found.push(format!("`{name}` must not use `{to}`"));
         }
@@ -179,6 +206,16 @@ mod tests {
         }
         assert!(check_source(&format!("//! Owns.\n{}", "\n".repeat(LINES_MAX - 1))).is_empty());
         assert_eq!(check_source(&format!("//! Owns.\n{}", "\n".repeat(LINES_MAX))).len(), 1);
+    }
+
+    #[test]
+    fn threads_of_the_product_are_begun_with_care() {
+        let bare = format!("//! X.\n{})\n", BARE_THREADS[0]);
+        assert_eq!(check_threads("crates/net/src/x.rs", &bare).len(), 1);
+        assert!(check_threads("crates/net/tests/x.rs", &bare).is_empty());
+        assert!(check_threads("crates/net/src/x/tests.rs", &bare).is_empty());
+        let tested = format!("//! X.\n#[cfg(test)]\nmod tests {{\n{})\n", BARE_THREADS[1]);
+        assert!(check_threads("crates/net/src/x.rs", &tested).is_empty());
     }
 
     #[test]

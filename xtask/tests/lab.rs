@@ -11,13 +11,14 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use haul_testkit::TempDir;
 use haul_testkit::proc::{self, Signal};
+use haul_testkit::{TempDir, fixture};
 
 /// A lab that keeps its keys and its configuration in `files`.
+#[track_caller]
 fn lab(files: &TempDir, script: &str) -> Option<Child> {
     if !rustix::process::geteuid().is_root() || !Path::new("/dev/net/tun").exists() {
-        eprintln!("skipped: a lab needs root and /dev/net/tun");
+        fixture::missing("root or /dev/net/tun, for a lab");
         return None;
     }
     let mut command = Command::new(env!("CARGO_BIN_EXE_xtask"));

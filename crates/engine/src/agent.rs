@@ -1,37 +1,37 @@
 //! The other end of a connection: greets, answers requests, and plays its role
 //! in one job.
 
-use crate::control::{CANCEL_POLL, Control};
+mod conversation;
+
+use self::conversation::{Begun, Client, Streams};
+use crate::control::{CANCEL_POLL, Control, leave_within};
+use crate::crew::DetachedCrew;
 use crate::link::wire::{
-    self, LISTS_MAX, Outbox, READ_AHEAD, ReadEnd, RemoteReceiver, RemoteSender, read_header,
-    read_payload, refused,
+    self, LISTS_MAX, Outbox, READ_AHEAD, ReadEnd, RemoteReceiver, RemoteSender,
 };
 use crate::monitor::Silent;
 use crate::pool::Pool;
 use crate::receiver::{Destination, Receiver, Tasks, run_worker};
-use crate::remote::{PROGRAM, pool_len, read_message};
-use crate::request;
+use crate::remote::pool_len;
 use crate::sender::{Scan, Sender, run_reader, run_remover};
 use crate::tree::LocalTree;
+use crate::vigil::{Vigil, sign_after};
 use crate::words;
 use crate::workers::workers;
 use crate::{CopyJob, JobError};
 use crossbeam_channel::RecvTimeoutError;
 use haul_model::{Check, Fault, Side};
-use haul_net::Writer;
-use haul_proto::{
-    Abort, Caps, CheckRequest, CopyRequest, FrameType, Hello, ListItem, Message, MoveRequest, Role,
-    check_hello, encode, frame_bytes,
-};
+use haul_net::{ConnectError, Patience, Writer};
+use haul_proto::{Abort, ListItem, Message, Role};
 use haul_sys::{Access, confine};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufReader, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::thread;
+use std::time::Duration;
 
 /// Serves one client: reads requests and jobs from `input`, answers on
 /// `output`, and returns after one job, or when the client is gone.
@@ -42,90 +42,99 @@ use std::thread;
 ///
 /// # Errors
 /// When the client breaks the protocol or the streams fail.
+///
+/// A client that is silent for longer than it has said is gone, and not waited for.
 pub fn serve(
     input: impl Read + Send + 'static,
-    mut output: impl Write + AsFd + Send + 'static,
+    output: impl Write + AsFd + Send + 'static,
 ) -> Result<(), JobError> {
-    haul_sys::raise_open_files();
+    serve_with(Rights::Write, input, output)
+}
+
+/// What a client may ask for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rights {
+    /// Nothing that writes or removes.
+    Read,
+    /// Everything.
+    Write,
+}
+
+impl Rights {
+    /// Why a client that has these rights is refused that part in a job.
+    fn refuse(self, role: &Role, check: Option<Check>) -> Option<&'static str> {
+        let reads = match role {
+            Role::Receiver { policy, .. } => policy.dry_run || check.is_some(),
+            // The copy of a move is refused, too, before it is made in vain.
+            Role::Sender { moving, .. } => {
+                moving.is_none() && check.is_none_or(|check| check.remove.is_none())
+            }
+        };
+        (self == Self::Read && !reads).then_some(
+            "this login may only read there: nothing can be copied to it or moved from it",
+        )
+    }
+}
+
+/// Keeps this process, and so whoever it serves, below the directory `root`; with
+/// [`Rights::Read`] nothing there can be changed either. **To be called before any
+/// other thread is started.** Paths are taken as in a chroot.
+///
+/// # Errors
+/// Where the kernel can't enforce it, and those of opening the directory.
+pub fn stay_below(root: &Path, rights: Rights) -> std::io::Result<()> {
+    // It is read where nothing can be opened afterwards.
     haul_sys::boot_id();
-    let mut input = BufReader::with_capacity(READ_AHEAD, input);
-    let job = match greet(&mut input, &mut output) {
-        Ok(Some(job)) => job,
-        Ok(None) => return Ok(()),
-        Err(ReadEnd::Refused(error)) => {
-            let abort = Message::Abort(Abort::Protocol(error.to_string()));
-            let _ = output.write_all(&encode(&abort));
-            return Err(error);
-        }
-        Err(ReadEnd::Lost(error)) => return Err(lost(&error)),
+    haul_sys::enter_jail(root, rights == Rights::Write)
+}
+
+/// As [`serve`], for a client that has these rights.
+///
+/// # Errors
+/// See [`serve`].
+pub fn serve_with(
+    rights: Rights,
+    input: impl Read + Send + 'static,
+    output: impl Write + AsFd + Send + 'static,
+) -> Result<(), JobError> {
+    haul_sys::boot_id();
+    let vigil = Vigil::new(Patience::default());
+    let input = BufReader::with_capacity(READ_AHEAD, vigil.listen(input));
+    let pipe = haul_sys::pipe_of(&output);
+    let output = Writer::new(output, pipe);
+    let Some(Begun { client, role, check }) = conversation::begin(input, output, &vigil)? else {
+        return Ok(());
     };
-    let (role, check) = job;
+    if let Err(error) = JobError::of_open_files() {
+        client.tell(&Message::Abort(abort(&error)));
+        return client.into_streams().and(Err(error));
+    }
+    if let Some(reason) = rights.refuse(&role, check) {
+        client.tell(&Message::Abort(Abort::Usage(reason.to_owned())));
+        return client.into_streams().map(|_| ());
+    }
     match role {
         Role::Receiver { dest, into_dir, policy } => {
             let dest = words::without_tilde(&dest).to_vec();
             let job = CopyJob { dest, into_dir, policy, check, ..CopyJob::default() };
-            receive(input, output, &job)
+            receive(client, &job)
         }
-        Role::Sender { sources, recursive, follow } => {
+        Role::Sender { sources, recursive, follow, moving } => {
             let sources = sources.iter().map(|path| words::without_tilde(path).to_vec()).collect();
-            let job = CopyJob { sources, recursive, follow, check, ..CopyJob::default() };
-            send(input, output, job)
+            let job = CopyJob { sources, recursive, follow, check, moving, ..CopyJob::default() };
+            send(client, job)
         }
     }
-}
-
-/// A job: the agent's part in it, and how trees are compared if it compares.
-type Asked = (Role, Option<Check>);
-
-/// Greets and answers requests until a job comes; `None` if none does.
-fn greet(input: &mut impl BufRead, output: &mut impl Write) -> Result<Option<Asked>, ReadEnd> {
-    let header = read_header(input)?;
-    if header.kind != FrameType::Hello {
-        return Err(refused("the client did not greet"));
-    }
-    let hello = Hello::decode(&read_payload(input, header)?).map_err(refused)?;
-    let caps = check_hello(&hello);
-    // Another version is told ours, and can say what is wrong.
-    let welcome = Hello::ours(caps.clone().unwrap_or_default(), PROGRAM);
-    output.write_all(&frame_bytes(FrameType::Welcome, &welcome.encode()))?;
-    output.flush()?;
-    let caps = caps.map_err(refused)?;
-    // A client that goes away between two messages has what it wanted.
-    while !input.fill_buf()?.is_empty() {
-        match read_message(input)? {
-            Message::Copy(CopyRequest { role }) => return Ok(Some((role, None))),
-            Message::Check(_) if !caps.has(Caps::CHECK) => return Err(not_offered()),
-            Message::Move(_) if !caps.has(Caps::MOVE) => return Err(not_offered()),
-            Message::Check(CheckRequest { role, content }) => {
-                return Ok(Some((role, Some(Check { content, remove: None }))));
-            }
-            Message::Move(MoveRequest { sources, rule }) => {
-                let role = Role::Sender { sources, recursive: true, follow: false };
-                return Ok(Some((role, Some(Check { content: true, remove: Some(rule) }))));
-            }
-            Message::Request(request) => request::answer(request, output)?,
-            _ => return Err(refused("the client sent what is neither a request nor a job")),
-        }
-    }
-    Ok(None)
-}
-
-fn not_offered() -> ReadEnd {
-    refused("the client asks for what it did not say that it knows")
 }
 
 /// What the threads of an agent's job share. It lives as long as the process:
 /// one that waits for input can't be waited for.
-fn control() -> &'static Control<'static> {
+fn control(vigil: &Arc<Vigil>) -> &'static Control<'static> {
     static SILENT: Silent = Silent::new();
-    Box::leak(Box::new(Control::new(&SILENT)))
+    Box::leak(Box::new(Control::with(&SILENT, vigil, CLIENT)))
 }
 
-fn receive(
-    input: impl Read + Send + 'static,
-    mut output: impl Write + AsFd + Send + 'static,
-    job: &CopyJob,
-) -> Result<(), JobError> {
+fn receive(client: Client<impl Read + Send + 'static>, job: &CopyJob) -> Result<(), JobError> {
     let dest = &job.dest;
     let found = Destination::find(&LocalTree, job).and_then(|found| {
         let root = found.local_root();
@@ -139,19 +148,21 @@ fn receive(
     let (destination, root) = match found {
         Ok(found) => found,
         Err(error) => {
-            output.write_all(&encode(&Message::Abort(abort(&error)))).map_err(|e| lost(&e))?;
-            return Ok(());
+            client.tell(&Message::Abort(abort(&error)));
+            return client.into_streams().map(|_| ());
         }
     };
+    // What writes from here on is confined with the rest.
+    let Streams { input, output, vigil } = client.into_streams()?;
     let confined = confine(match job.check {
         Some(_) => Access::ReadOnly,
         None => Access::Below(&root),
     });
     tracing::debug!(confined, "receiving");
-    let control = control();
-    let pipe = haul_sys::pipe_of(&output);
-    let (outbox, frames) = Outbox::new(pipe.is_some());
-    let writer = start_writer(control, Writer::new(output, pipe), frames);
+    let control = control(&vigil);
+    let crew = DetachedCrew(control);
+    let (outbox, frames) = Outbox::new(output.pipe().is_some());
+    let writer = start_writer(crew, output, frames, &vigil);
     let (tasks, work) = crossbeam_channel::unbounded();
     let (lists, listed) = crossbeam_channel::bounded(LISTS_MAX);
     let sender = Arc::new(RemoteSender(Arc::clone(&outbox)));
@@ -165,21 +176,21 @@ fn receive(
         Tasks::to_all(tasks),
     );
     let receiver = receiver.map_err(|error| lost(&error))?;
-    let mut publishing = Vec::new();
-    for _ in 0..workers() {
-        let (receiver, work) = (Arc::clone(&receiver), work.clone());
-        publishing.push(thread::spawn(move || run_worker(&receiver, &work)));
-    }
+    let worker = Arc::clone(&receiver);
     let lister = Arc::clone(&receiver);
-    publishing.push(thread::spawn(move || run_lister(&lister, &listed)));
+    let lister = crew.begin("lister", move || run_lister(&lister, &listed));
+    let mut publishing = Vec::from_iter(lister.ok());
     let ending = Arc::clone(&receiver);
-    thread::spawn(move || {
+    // If it can't be had, the job has ended.
+    let _ = crew.begin("reader", move || {
         let pool = Pool::new(pool_len());
         if let Err(end) = wire::read_for_receiver(input, &receiver, &lists, &pool) {
             end.report(control, CLIENT);
         }
     });
-    let result = end(control, &outbox, writer);
+    let worker = move || run_worker(&worker, &work);
+    publishing.extend(crew.begin_several("worker", workers(), worker));
+    let result = end(control, &outbox, writer, &vigil);
     if result.is_err() {
         // What is about to get its name gets it before the process ends: the
         // way there can lead over a private name.
@@ -187,6 +198,8 @@ fn receive(
         for thread in publishing {
             let _ = thread.join();
         }
+        // The reader has what came in pieces, and may wait for ever.
+        haul_store::checkpoint_unfinished();
     }
     result
 }
@@ -202,11 +215,9 @@ fn run_lister(receiver: &Receiver<'_>, listed: &crossbeam_channel::Receiver<Vec<
     }
 }
 
-fn send(
-    input: impl Read + Send + 'static,
-    output: impl Write + AsFd + Send + 'static,
-    job: CopyJob,
-) -> Result<(), JobError> {
+fn send(client: Client<impl Read + Send + 'static>, job: CopyJob) -> Result<(), JobError> {
+    // What writes from here on is confined with the rest.
+    let Streams { input, output, vigil } = client.into_streams()?;
     let removes = job.removes();
     let confined = if removes {
         confine(Access::Removing(&holding(&job.sources)))
@@ -216,34 +227,39 @@ fn send(
     tracing::debug!(confined, "sending");
     // sshd takes small pieces out of its pipe, and has more to do than haul.
     haul_sys::wait_for_turns();
-    let control = control();
-    let pipe = haul_sys::pipe_of(&output);
-    let (outbox, frames) = Outbox::new(pipe.is_some());
-    let writer = start_writer(control, Writer::new(output, pipe), frames);
+    let control = control(&vigil);
+    let crew = DetachedCrew(control);
+    let (outbox, frames) = Outbox::new(output.pipe().is_some());
+    let writer = start_writer(crew, output, frames, &vigil);
     let (queue, wanted) = crossbeam_channel::unbounded();
     let receiver = Arc::new(RemoteReceiver(Arc::clone(&outbox)));
     let (heard, to_remove) = crossbeam_channel::unbounded();
     let heard = removes.then_some(heard);
-    let sender = Sender::new(control, None, receiver, job.follow, job.check, Some(queue), heard);
+    let sender = Sender::new(control, None, receiver, &job, Some(queue), heard);
     let pool = Arc::new(Pool::new(pool_len()));
-    for _ in 0..workers() {
-        let (sender, wanted) = (Arc::clone(&sender), wanted.clone());
-        let (outbox, pool) = (Arc::clone(&outbox), Arc::clone(&pool));
-        thread::spawn(move || run_reader(&sender, &wanted, &outbox, &pool, control));
-    }
+    let files = (Arc::clone(&sender), wanted, Arc::clone(&outbox), pool);
     if removes {
         let (sender, outbox, sources) =
             (Arc::clone(&sender), Arc::clone(&outbox), job.sources.clone());
-        thread::spawn(move || run_remover(&sender, &to_remove, &LocalTree, &sources, &outbox));
+        let _ = crew.begin("remover", move || {
+            run_remover(&sender, &to_remove, &LocalTree, &sources, &outbox);
+        });
     }
     let scanner = Arc::clone(&sender);
-    thread::spawn(move || Scan::new(&scanner, &LocalTree, job.recursive, &[]).run(&job.sources));
-    thread::spawn(move || {
+    // If one can't be had, the job has ended.
+    let _ = crew.begin("scan", move || {
+        Scan::new(&scanner, &LocalTree, &job, &[]).run(&job.sources);
+    });
+    let _ = crew.begin("reader", move || {
         if let Err(end) = wire::read_for_sender(input, &*sender) {
             end.report(control, CLIENT);
         }
     });
-    end(control, &outbox, writer)
+    crew.begin_several("file reader", workers(), move || {
+        let (sender, wanted, outbox, pool) = &files;
+        run_reader(sender, wanted, outbox, pool, control);
+    });
+    end(control, &outbox, writer, &vigil)
 }
 
 /// The directories that hold `sources`, each once.
@@ -256,32 +272,55 @@ fn holding(sources: &[Vec<u8>]) -> Vec<&Path> {
 /// How the client is called in messages.
 const CLIENT: &str = "the client";
 
-fn start_writer(
-    control: &'static Control<'static>,
-    output: Writer,
-    frames: crossbeam_channel::Receiver<wire::OutFrame>,
-) -> thread::JoinHandle<()> {
-    thread::spawn(move || {
-        if let Err(error) = wire::run_writer(output, &frames, Vec::new()) {
-            ReadEnd::Lost(error).report(control, CLIENT);
-        }
-    })
+/// The thread that writes to the client.
+struct WriterThread {
+    /// It holds the other end.
+    left: crossbeam_channel::Receiver<()>,
+    /// What it would have done, if there is none.
+    instead: Option<Box<dyn FnOnce() + Send>>,
 }
 
-/// Waits for the end of the job, and tells the client if it is an early one.
+fn start_writer(
+    crew: DetachedCrew,
+    mut output: Writer,
+    frames: crossbeam_channel::Receiver<wire::OutFrame>,
+    vigil: &Vigil,
+) -> WriterThread {
+    let sign_after = sign_after(vigil.max());
+    let (at_work, left) = crossbeam_channel::bounded(0);
+    let write = move || {
+        let _at_work = at_work;
+        if let Err(error) = wire::run_writer(&mut output, &frames, Vec::new(), sign_after) {
+            ReadEnd::Lost(error).report(crew.0, CLIENT);
+        }
+    };
+    let write: Box<dyn FnOnce() + Send> = Box::new(write);
+    WriterThread { left, instead: crew.begin("writer", write).err() }
+}
+
+/// Waits for the end of the job, and tells the client if it is an early one. The
+/// last words may take as long as silence may: nobody may listen any more.
 fn end(
     control: &Control<'_>,
     outbox: &Outbox,
-    writer: thread::JoinHandle<()>,
+    writer: WriterThread,
+    vigil: &Vigil,
 ) -> Result<(), JobError> {
     let result = control.wait();
-    match &result {
-        Ok(_) | Err(JobError::Connection(_)) => {}
-        Err(error) => outbox.tell(&Message::Abort(abort(error))),
+    if !matches!(result, Err(JobError::Connection(ConnectError::Silent { .. }))) {
+        let patience = vigil.max().unwrap_or(Duration::MAX);
+        if let Err(error) = &result
+            && !matches!(error, JobError::Connection(_))
+        {
+            outbox.tell_within(&Message::Abort(abort(error)), patience);
+        }
+        outbox.close();
+        if let Some(write) = writer.instead {
+            write();
+        }
+        leave_within(&writer.left, patience);
     }
-    outbox.close();
-    // A panic in it was reported already.
-    let _ = writer.join();
+    outbox.cut();
     result.map(|_| ())
 }
 
@@ -292,7 +331,11 @@ fn abort(error: &JobError) -> Abort {
             path: words::shown(path.as_bytes().to_vec()),
             fault: fault.clone(),
         },
-        JobError::Connection(_) | JobError::Sftp { .. } => Abort::Protocol(error.to_string()),
+        JobError::Connection(_)
+        | JobError::Sftp { .. }
+        | JobError::Threads(_)
+        | JobError::OpenFiles(_)
+        | JobError::Panicked => Abort::Protocol(error.to_string()),
         JobError::Protocol(words) => Abort::Protocol(words.clone()),
         JobError::Interrupted => Abort::Cancelled,
     }

@@ -1,8 +1,10 @@
 //! The course of a running job on this side: whether it goes on, how it ended,
 //! and what is told about it.
 
+use crate::copy::Step;
 use crate::dirs::lock;
 use crate::tree::sftp::Lost;
+use crate::vigil::{Vigil, Watch};
 use crate::{Event, JobError, Monitor, Progress};
 use haul_model::{Entry, Kind, Outcome, Skip, Summary};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -30,6 +32,8 @@ pub(crate) struct Control<'a> {
     stop: AtomicBool,
     /// The session that the job goes through may end before its time.
     lost: Option<Arc<Lost>>,
+    /// The peer at the other end of a wire may fall silent, and what it is called.
+    peer: Option<(Arc<Vigil>, String)>,
     end: Mutex<Option<Result<Summary, JobError>>>,
     ended: Condvar,
 }
@@ -37,12 +41,17 @@ pub(crate) struct Control<'a> {
 impl<'a> Control<'a> {
     pub(crate) fn new(monitor: &'a dyn Monitor) -> Self {
         let (stop, end, ended) = (AtomicBool::new(false), Mutex::new(None), Condvar::new());
-        Self { monitor, stop, lost: None, end, ended }
+        Self { monitor, stop, lost: None, peer: None, end, ended }
     }
 
     /// The same for a job that ends when its session is `lost`.
     pub(crate) fn over(monitor: &'a dyn Monitor, lost: Arc<Lost>) -> Self {
         Self { lost: Some(lost), ..Self::new(monitor) }
+    }
+
+    /// The same for a job with a `peer`, which ends when that is silent.
+    pub(crate) fn with(monitor: &'a dyn Monitor, vigil: &Arc<Vigil>, peer: &str) -> Self {
+        Self { peer: Some((Arc::clone(vigil), peer.to_owned())), ..Self::new(monitor) }
     }
 
     pub(crate) fn monitor(&self) -> &'a dyn Monitor {
@@ -85,6 +94,7 @@ impl<'a> Control<'a> {
 
     /// Waits for the end of the job, or for the user's interruption.
     pub(crate) fn wait(&self) -> Result<Summary, JobError> {
+        let mut watch = self.peer.as_ref().map(|(vigil, peer)| Watch::new(vigil, peer));
         let mut end = lock(&self.end);
         let result = loop {
             if let Some(result) = end.take() {
@@ -94,6 +104,9 @@ impl<'a> Control<'a> {
                 break Err(JobError::Interrupted);
             }
             if let Some(error) = self.lost.as_ref().and_then(|lost| lost.error()) {
+                break Err(error);
+            }
+            if let Some(error) = watch.as_mut().and_then(Watch::silence) {
                 break Err(error);
             }
             end = match self.ended.wait_timeout(end, CANCEL_POLL) {
@@ -158,15 +171,29 @@ impl<'a> Reporter<'a> {
         Progress::add(&progress.bytes_done, len);
     }
 
+    /// A file's content has come further.
+    pub(crate) fn came_by(&self, step: Step) {
+        match step {
+            Step::Moved(len) => self.moved(len),
+            Step::Passed(len) => Progress::add(&self.monitor.progress().bytes_done, len),
+        }
+    }
+
     /// `len` bytes of a file's content are there from an earlier job.
     pub(crate) fn resumed(&self, len: u64) {
         Progress::add(&self.monitor.progress().bytes_done, len);
         Progress::add(&self.resumed, len);
     }
 
-    /// The fate of an entry is known; `moved` bytes of it were counted as done
+    /// `len` bytes that were told to be there are not of this file, and will be moved.
+    pub(crate) fn not_resumed(&self, len: u64) {
+        self.monitor.progress().bytes_done.fetch_sub(len, Ordering::Relaxed);
+        self.resumed.fetch_sub(len, Ordering::Relaxed);
+    }
+
+    /// The fate of an entry is known; `counted` bytes of it were counted as done
     /// already.
-    pub(crate) fn outcome(&self, path: &[u8], kind: &Kind, moved: u64, outcome: &Outcome) {
+    pub(crate) fn outcome(&self, path: &[u8], kind: &Kind, counted: u64, outcome: &Outcome) {
         let one = |counter: &AtomicU64| Progress::add(counter, 1);
         match (outcome, kind) {
             (Outcome::Copied | Outcome::WouldCopy, Kind::Dir) => one(&self.dirs_made),
@@ -185,7 +212,7 @@ impl<'a> Reporter<'a> {
         if let Kind::File { size } = kind {
             let progress = self.monitor.progress();
             Progress::add(&progress.files_done, 1);
-            Progress::add(&progress.bytes_done, size.saturating_sub(moved));
+            Progress::add(&progress.bytes_done, size.saturating_sub(counted));
         }
         self.monitor.event(Event::Entry { path, kind, outcome });
     }

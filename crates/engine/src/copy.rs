@@ -2,8 +2,11 @@
 //! is possible, else by reading and writing. Holes stay holes.
 
 use crate::control::{CANCEL_POLL, Control};
+use crate::crew::share_out;
 use crate::dirs::lock;
-use crate::tree::{ContentStream, SealedFile, SourceFile, StagedFile, changed, check_size};
+use crate::tree::{
+    ContentStream, NotMoved, SealedFile, SourceFile, StagedFile, changed, check_size,
+};
 use haul_model::{
     BLOCK_LEN, BlockHash, BlockHasher, ContentHash, ContentHasher, Fault, FaultKind, Side,
 };
@@ -49,6 +52,24 @@ const NOTHING_LEFT: u64 = u64::MAX / 2;
 /// Bytes of a hole that are hashed between two looks at whether the job goes on.
 const HOLE_STEP_LEN: u64 = 64 << 20;
 
+/// How far a copy has come since it told the last step, in bytes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Step {
+    /// So much content was moved.
+    Moved(u64),
+    /// A hole of this length was passed: it is done, and nothing was moved.
+    Passed(u64),
+}
+
+impl Step {
+    /// Its length in bytes.
+    pub(crate) fn len(self) -> u64 {
+        match self {
+            Self::Moved(len) | Self::Passed(len) => len,
+        }
+    }
+}
+
 /// A worker's buffer, kept from file to file.
 #[derive(Default)]
 pub(crate) struct Scratch(Vec<u8>);
@@ -63,8 +84,8 @@ impl Scratch {
 }
 
 /// Copies all of `source` into the empty `stage`, and hashes it if `hasher` is
-/// given; tells `moved` each part's length. Returns the length of what was
-/// copied, holes included.
+/// given; tells `told` each step. Returns the length of what was copied, holes
+/// included.
 ///
 /// # Errors
 /// What could not be read or written, by side.
@@ -74,7 +95,7 @@ pub(crate) fn content(
     scratch: &mut Scratch,
     mut hasher: Option<&mut ContentHasher>,
     control: &Control<'_>,
-    moved: &mut dyn FnMut(u64),
+    told: &mut dyn FnMut(Step),
 ) -> Result<u64, Fault> {
     let size = source.seal().size;
     if size == 0 {
@@ -86,7 +107,7 @@ pub(crate) fn content(
             if let Some(hasher) = &mut hasher {
                 hasher.update(bytes);
             }
-            moved(bytes.len() as u64);
+            told(Step::Moved(bytes.len() as u64));
             Ok(())
         };
         streamed(stream, 0..size, stage, control, each)?;
@@ -97,10 +118,8 @@ pub(crate) fn content(
     let mut in_kernel = size > WHOLE_MAX && hasher.is_none();
     let mut at = 0;
     while let Some(data) = source.next_data(at).map_err(|error| read(&error))? {
+        pass_hole(at..data.start, hasher.as_deref_mut(), control, told)?;
         at = data.start;
-        if let Some(hasher) = &mut hasher {
-            hash_hole(hasher, at, control).ok_or_else(interrupted)?;
-        }
         while at < data.end {
             if control.stopped() {
                 return Err(interrupted());
@@ -108,10 +127,7 @@ pub(crate) fn content(
             let copied = match files {
                 Some((from, to)) if in_kernel => {
                     let len = (data.end - at).min(RANGE_LEN) as usize;
-                    let copied = haul_sys::copy_range(from, to, at, len);
-                    match copied
-                        .map_err(|error| Fault::from_io(Side::Destination, "copy", &error))?
-                    {
+                    match haul_sys::copy_range(from, to, at, len) {
                         Some(copied) => copied as u64,
                         None => {
                             in_kernel = false;
@@ -126,16 +142,34 @@ pub(crate) fn content(
                 return Err(changed());
             }
             at += copied;
-            moved(copied);
+            told(Step::Moved(copied));
         }
     }
     if at < size {
         stage.set_len(size).map_err(|error| write(&error))?;
-        if let Some(hasher) = hasher {
-            hash_hole(hasher, size, control).ok_or_else(interrupted)?;
-        }
+        pass_hole(at..size, hasher, control, told)?;
     }
     Ok(size)
+}
+
+/// Passes `hole`, of which nothing has to be written, and hashes it if `hasher`
+/// is given.
+fn pass_hole(
+    hole: Range<u64>,
+    hasher: Option<&mut ContentHasher>,
+    control: &Control<'_>,
+    told: &mut dyn FnMut(Step),
+) -> Result<(), Fault> {
+    match hasher {
+        Some(hasher) => {
+            let mut passed = |len| told(Step::Passed(len));
+            hash_hole(hasher, hole.end, control, &mut passed).ok_or_else(interrupted)
+        }
+        None => {
+            told(Step::Passed(hole.end.saturating_sub(hole.start)));
+            Ok(())
+        }
+    }
 }
 
 /// Copies `range` of a source as it arrives, and tells `each` every piece once it
@@ -162,21 +196,28 @@ fn streamed(
     Ok(())
 }
 
-/// Hashes a hole up to `end`; `None` if the job ends before. A hole can be so
-/// large that it takes hours.
-pub(crate) fn hash_hole(hasher: &mut ContentHasher, end: u64, control: &Control<'_>) -> Option<()> {
+/// Hashes a hole up to `end`, and tells `passed` the length of each part of it;
+/// `None` if the job ends before. A hole can be so large that it takes hours.
+pub(crate) fn hash_hole(
+    hasher: &mut ContentHasher,
+    end: u64,
+    control: &Control<'_>,
+    passed: &mut dyn FnMut(u64),
+) -> Option<()> {
     while hasher.len() < end {
         if control.stopped() {
             return None;
         }
-        hasher.update_zeros((end - hasher.len()).min(HOLE_STEP_LEN));
+        let len = (end - hasher.len()).min(HOLE_STEP_LEN);
+        hasher.update_zeros(len);
+        passed(len);
     }
     Some(())
 }
 
 /// Copies `source`, which has more than one block, into a stage that can be
-/// continued and is as long as the source and a hole from there on, with several threads, and records each block's hash
-/// in its turn. `done` are the hashes of the blocks that are there already.
+/// continued and is as long as what is there, with several threads, and records each
+/// block's hash in its turn. `done` are the hashes of the blocks that are there already.
 /// Returns the length and the hash of the whole.
 ///
 /// # Errors
@@ -186,16 +227,17 @@ pub(crate) fn blocks(
     stage: &dyn StagedFile,
     done: Vec<BlockHash>,
     control: &Control<'_>,
-    moved: &mut (dyn FnMut(u64) + Send),
+    told: &mut (dyn FnMut(Step) + Send),
 ) -> Result<(u64, ContentHash), Fault> {
     let size = source.seal().size;
     if let Some(stream) = source.stream(done.len() as u64 * BLOCK_LEN..size) {
-        return streamed_blocks(stream, size, stage, done, control, moved);
+        return streamed_blocks(stream, size, stage, done, control, told);
     }
     let next = AtomicU64::new(done.len() as u64);
     let len = done.len() as u64 * BLOCK_LEN;
-    let order = Mutex::new(Order { done, len, waiting: BTreeMap::new(), moved });
+    let order = Mutex::new(Order { done, len, waiting: BTreeMap::new(), told });
     let recorded = Condvar::new();
+    let written = AtomicU64::new(0);
     let ahead_max = AHEAD_MAX.max(stage.lanes().unwrap_or(0) as u64 + 2);
     // Waits until block `index` is not too far ahead; `false` if the copy ends.
     // Whoever has the block that is recorded next never waits.
@@ -229,9 +271,10 @@ pub(crate) fn blocks(
                 return Ok(());
             }
             let end = size.min(start + BLOCK_LEN);
-            let (hash, data_len) = block(source, stage, index, start..end, &mut buffer)?;
+            let block = block(source, stage, index, start..end, &mut buffer)?;
+            written.fetch_max(block.data_end, Ordering::Relaxed);
             source.release(start);
-            lock(&order).add(stage, index, Copied { hash, len: end - start, data_len })?;
+            lock(&order).add(stage, index, block)?;
             recorded.notify_all();
         }
     };
@@ -239,7 +282,11 @@ pub(crate) fn blocks(
         Some(lanes) => lanes - 1,
         None => (crate::workers::workers() - 1).min(HELPERS_MAX),
     };
-    with_helpers(&next, helpers, copy_blocks)?;
+    with_helpers(&next, helpers, control, copy_blocks)?;
+    if written.into_inner() < size {
+        // It ends with a hole, by all that was written here.
+        stage.set_len(size).map_err(|error| write(&error))?;
+    }
     let order = order.into_inner().unwrap_or_else(PoisonError::into_inner);
     Ok((order.len, ContentHash::of_blocks(&order.done, size)))
 }
@@ -252,7 +299,7 @@ fn streamed_blocks(
     stage: &dyn StagedFile,
     done: Vec<BlockHash>,
     control: &Control<'_>,
-    moved: &mut (dyn FnMut(u64) + Send),
+    told: &mut (dyn FnMut(Step) + Send),
 ) -> Result<(u64, ContentHash), Fault> {
     let mut recorded = done.len() as u64;
     let start = recorded * BLOCK_LEN;
@@ -264,24 +311,23 @@ fn streamed_blocks(
             kept.map_err(|e| Fault::from_io(Side::Destination, "keep the journal", &e))?;
             recorded += 1;
         }
-        moved(bytes.len() as u64);
+        told(Step::Moved(bytes.len() as u64));
         Ok(())
     })?;
     Ok((size, hasher.finish()))
 }
 
-/// Copies block `index`, which is `range`, and leaves its holes out; gives its
-/// hash and the length of its data.
+/// Copies block `index`, which is `range`, and leaves its holes out.
 fn block(
     source: &dyn SourceFile,
     stage: &dyn StagedFile,
     index: u64,
     range: Range<u64>,
     buffer: &mut [u8],
-) -> Result<(BlockHash, u64), Fault> {
+) -> Result<Copied, Fault> {
     let (mut at, end) = (range.start, range.end);
     let mut hasher = BlockHasher::new(index);
-    let mut data_len = 0;
+    let (mut data_len, mut data_end) = (0, 0);
     while at < end {
         let data = source.next_data(at).map_err(|error| read(&error))?;
         let data = data.map_or(end..end, |data| data.start.min(end)..data.end.min(end));
@@ -294,38 +340,38 @@ fn block(
                 return Err(changed());
             }
             hasher.update(part);
-            let handed =
-                source.local().and_then(|file| stage.write_from(file, at..at + len as u64));
-            handed.unwrap_or_else(|| stage.write_at(part, at)).map_err(|error| write(&error))?;
+            match source.local().and_then(|file| stage.write_from(file, at..at + len as u64)) {
+                Some(moved) => moved.map_err(|error| not_moved(&error))?,
+                None => stage.write_at(part, at).map_err(|error| write(&error))?,
+            }
             at += len as u64;
         }
         data_len += data.end - data.start;
+        if !data.is_empty() {
+            data_end = data.end;
+        }
     }
-    Ok((hasher.finish(), data_len))
+    Ok(Copied { hash: hasher.finish(), len: end - range.start, data_len, data_end })
 }
 
-/// Runs `work` in this thread and as many `helpers`, until all have ended; after an error `next`,
-/// from which they take what to do, has nothing more for the others.
+/// Runs `work` in this thread and up to as many `helpers`, until all have ended;
+/// after an error `next`, from which they take what to do, has nothing more for the
+/// others.
 fn with_helpers(
     next: &AtomicU64,
     helpers: usize,
+    control: &Control<'_>,
     work: impl Fn() -> Result<(), Fault> + Sync,
 ) -> Result<(), Fault> {
+    let failed = Mutex::new(None);
     let work_or_stop = || {
-        let worked = work();
-        if worked.is_err() {
+        if let Err(fault) = work() {
+            lock(&failed).get_or_insert(fault);
             next.store(NOTHING_LEFT, Ordering::Relaxed);
         }
-        worked
     };
-    std::thread::scope(|scope| {
-        let helpers: Vec<_> = (0..helpers).map(|_| scope.spawn(work_or_stop)).collect();
-        let mut result = work_or_stop();
-        for helper in helpers {
-            result = result.and(helper.join().expect("a panic here is a bug and ends the job"));
-        }
-        result
-    })
+    share_out(control, "copying", helpers, work_or_stop);
+    failed.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
 }
 
 /// The hash of what the medium holds of a file of `size` bytes, which is
@@ -369,7 +415,7 @@ pub(crate) fn read_back(
     let hashes = Mutex::new(BTreeMap::new());
     // The more is asked for at a time, the faster most media are.
     let part_len = (BLOCK_LEN as usize / at_once.next_power_of_two()).max(PART_LEN);
-    with_helpers(&next, READ_BACK_HELPERS, || {
+    with_helpers(&next, READ_BACK_HELPERS, control, || {
         let mut buffer = Aligned::new(part_len);
         loop {
             let index = next.fetch_add(1, Ordering::Relaxed);
@@ -428,7 +474,7 @@ struct Order<'m> {
     /// The length of these blocks, in bytes.
     len: u64,
     waiting: BTreeMap<u64, Copied>,
-    moved: &'m mut (dyn FnMut(u64) + Send),
+    told: &'m mut (dyn FnMut(Step) + Send),
 }
 
 /// A block that was copied.
@@ -438,11 +484,14 @@ struct Copied {
     len: u64,
     /// How much of it is no hole.
     data_len: u64,
+    /// Where the last of that ends in the file; 0 if all of it is a hole.
+    data_end: u64,
 }
 
 impl Order<'_> {
     fn add(&mut self, stage: &dyn StagedFile, index: u64, copied: Copied) -> Result<(), Fault> {
-        (self.moved)(copied.data_len);
+        (self.told)(Step::Moved(copied.data_len));
+        (self.told)(Step::Passed(copied.len - copied.data_len));
         self.waiting.insert(index, copied);
         while let Some(Copied { hash, len, .. }) = self.waiting.remove(&(self.done.len() as u64)) {
             if len == BLOCK_LEN {
@@ -474,7 +523,7 @@ fn by_hand(
     if hasher.is_none()
         && let Some(handed) = source.local().and_then(|file| stage.write_from(file, start..end))
     {
-        return handed.map(|()| end - start).map_err(|error| write(&error));
+        return handed.map(|()| end - start).map_err(|error| not_moved(&error));
     }
     let buffer = scratch.buffer((end - start) as usize);
     let len = source.read_at(buffer, start).map_err(|error| read(&error))?;
@@ -483,6 +532,14 @@ fn by_hand(
         hasher.update(&buffer[..len]);
     }
     Ok(len as u64)
+}
+
+fn not_moved(error: &NotMoved) -> Fault {
+    match error {
+        NotMoved::Read(error) if error.kind() == io::ErrorKind::UnexpectedEof => changed(),
+        NotMoved::Read(error) => read(error),
+        NotMoved::Written(error) => write(error),
+    }
 }
 
 fn read(error: &io::Error) -> Fault {

@@ -40,7 +40,8 @@ pub(crate) fn seal_of(
     while hasher.len() < seal.size {
         let data = file.next_data(hasher.len()).map_err(read)?;
         let data = data.unwrap_or(seal.size..seal.size);
-        copy::hash_hole(&mut hasher, data.start, control).ok_or_else(copy::interrupted)?;
+        let hashed = copy::hash_hole(&mut hasher, data.start, control, &mut |_| ());
+        hashed.ok_or_else(copy::interrupted)?;
         while hasher.len() < data.end {
             if control.stopped() {
                 return Err(copy::interrupted());

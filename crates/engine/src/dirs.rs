@@ -2,16 +2,31 @@
 //! its handle while it is in use, and opens it again when the handle had to
 //! make room for others.
 
-use crate::tree::{Meta, MetaKind, TreeDir};
-use haul_model::{ContentHash, FileId, Name};
+use crate::tree::{Meta, MetaKind, Spare, TreeDir, add_spare};
+use haul_model::{ContentHash, FileId, Name, Timestamp};
 use haul_store::RESUME_LEN_MIN;
 use std::collections::VecDeque;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak};
 
-/// Handles that are kept open for directories at rest, in each role. With what
-/// is in use at the moment it stays well below the usual limit of 1,024.
-pub(crate) const OPEN_DIRS_MAX: usize = 256;
+/// Handles that are kept open for directories at rest, in each role, at most; see
+/// [`open_dirs_max`].
+const OPEN_DIRS_MAX: u64 = 256;
+
+/// Handles that are kept open in any case.
+const OPEN_DIRS_MIN: u64 = 4;
+
+/// Handles that are left to all else: what workers, connections and the program
+/// have open.
+pub(crate) const HANDLES_ELSEWHERE: u64 = 64;
+
+/// Handles that are kept open for directories at rest, in each role, by a process
+/// that may have `open_max` files open. As much as both roles have is left for what
+/// is in use or held.
+pub(crate) fn open_dirs_max(open_max: Option<u64>) -> u64 {
+    let handles = open_max.map_or(u64::MAX, |max| max.saturating_sub(HANDLES_ELSEWHERE));
+    (handles / 4).clamp(OPEN_DIRS_MIN, OPEN_DIRS_MAX)
+}
 
 /// One directory.
 pub(crate) struct DirNode {
@@ -30,9 +45,14 @@ enum Place {
     Below { parent: Arc<DirNode>, name: Name, follow: bool },
 }
 
-/// The directories whose handles are open, oldest first.
-#[derive(Default)]
-pub(crate) struct OpenDirs(Mutex<VecDeque<Weak<DirNode>>>);
+/// The directories whose handles are open.
+pub(crate) struct OpenDirs {
+    /// Oldest first.
+    nodes: Mutex<VecDeque<Weak<DirNode>>>,
+    nodes_max: usize,
+    /// Others may have them close what is idle.
+    is_known: Once,
+}
 
 impl DirNode {
     /// A directory that stays open; shown as `label`.
@@ -41,6 +61,10 @@ impl DirNode {
         label: Option<Name>,
         open: &Arc<OpenDirs>,
     ) -> io::Result<Arc<Self>> {
+        open.is_known.call_once(|| {
+            let open: Weak<OpenDirs> = Arc::downgrade(open);
+            add_spare(open);
+        });
         Ok(Arc::new(Self {
             place: Place::Root { label },
             id: handle.stat_self()?.id,
@@ -91,6 +115,14 @@ impl DirNode {
         Ok(handle)
     }
 
+    /// Gives up the handle, if that is of no matter. Whoever uses it at this moment
+    /// keeps it until done.
+    fn close(&self) {
+        if let Ok(mut held) = self.handle.try_lock() {
+            held.take_if(|handle| handle.can_be_opened_again());
+        }
+    }
+
     /// Which object it is.
     pub(crate) fn id(&self) -> Option<FileId> {
         self.id
@@ -117,6 +149,24 @@ impl DirNode {
         let hash = ContentHash::of(&numbers);
         let number = hash.as_bytes().first_chunk().expect("a hash has 32 bytes");
         u64::from_le_bytes(*number).max(1)
+    }
+
+    /// When a file in this directory that is large enough to be continued last
+    /// changed in any way, where its file system can be believed about that.
+    pub(crate) fn ctime_of(
+        self: &Arc<Self>,
+        name: &Name,
+        follow: bool,
+        meta: &Meta,
+    ) -> Option<Timestamp> {
+        let MetaKind::File { size: RESUME_LEN_MIN.. } = meta.kind else { return None };
+        let ctime = meta.ctime?;
+        let handle = self.handle().ok()?;
+        if self.id.zip(meta.id).is_some_and(|(dir, file)| dir.dev == file.dev) {
+            return handle.keeps_ctime(meta).then_some(ctime);
+        }
+        // It is on another file system: mounted by itself, or what a link leads to.
+        handle.open_file(name, follow).ok()?.ctime().filter(|there| *there == ctime)
     }
 
     /// Whether it, or a directory above it in the job, is the object `id`.
@@ -155,17 +205,28 @@ impl DirNode {
     }
 }
 
+impl Default for OpenDirs {
+    fn default() -> Self {
+        let nodes_max = open_dirs_max(haul_sys::open_files_max()) as usize;
+        Self { nodes: Mutex::default(), nodes_max, is_known: Once::new() }
+    }
+}
+
 impl OpenDirs {
     fn add(&self, node: &Arc<DirNode>) {
-        let mut open = lock(&self.0);
-        open.push_back(Arc::downgrade(node));
-        while open.len() > OPEN_DIRS_MAX {
-            let Some(oldest) = open.pop_front().and_then(|node| node.upgrade()) else { continue };
-            // Whoever uses the handle at this moment keeps it until done.
-            if let Ok(mut handle) = oldest.handle.try_lock() {
-                *handle = None;
-            }
+        let mut nodes = lock(&self.nodes);
+        nodes.push_back(Arc::downgrade(node));
+        while nodes.len() > self.nodes_max {
+            let Some(oldest) = nodes.pop_front().and_then(|node| node.upgrade()) else { continue };
+            oldest.close();
         }
+    }
+}
+
+impl Spare for OpenDirs {
+    fn close_idle(&self) {
+        let nodes = std::mem::take(&mut *lock(&self.nodes));
+        nodes.iter().filter_map(Weak::upgrade).for_each(|node| node.close());
     }
 }
 

@@ -1,17 +1,21 @@
-//! Whether a move to a host or from one would move something onto itself: the
-//! host may have mounted what is here, or the other way round. Numbers of files
-//! differ on the two sides of such a mount, so something is made on this side and
-//! looked for on the other.
+//! Whether a move would move something onto itself: a host may have mounted what is
+//! here, or the other way round, and here a mount may show a directory in a second
+//! place. Numbers of files differ on the two sides of such a mount, so something is
+//! made on one side and looked for on the other.
 
 use crate::request::{RequestError, Requests};
 use crate::tree::sftp::join;
 use crate::words;
-use haul_model::{Fault, FaultKind, Side};
+use haul_model::{Fault, FaultKind, Name, Side};
 use haul_store::private_name;
 use haul_sys::Dir;
+use std::collections::BTreeSet;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+
+/// The mode of a directory that is there for a moment.
+const PRIVATE_DIR_MODE: u32 = 0o700;
 
 /// Which end of a move is on this machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,7 +29,10 @@ pub enum Near {
 /// Whether moving `source` into the directory `dest`, or, without `into`, to the
 /// name `dest`, would find itself there. `peer` answers for the end that is not
 /// `near`. It is found by what is made for a moment in a directory of this
-/// machine; where nothing can be made, it is not seen.
+/// machine; where nothing can be made, it is not seen. A mount that remembers what
+/// was in a directory does not show what is made behind its back: where both ends
+/// are here, that is made through it, too. Of several sources each
+/// directory that holds some is tried once, and then is among the `tried`.
 ///
 /// # Errors
 /// When nothing can be asked or made, or what was made can't be removed again.
@@ -35,26 +42,35 @@ pub fn is_onto_itself(
     into: bool,
     near: Near,
     peer: &mut Requests,
+    tried: &mut BTreeSet<Vec<u8>>,
 ) -> Result<bool, RequestError> {
     let (from, to) = (words::split(source), words::split(dest));
     let name = from.name.unwrap_or_default();
     let (to_dir, to_name) =
         if into { (to.whole, name) } else { (to.parent, to.name.unwrap_or(b".")) };
     let mut shows = |here: &[u8], there: &[u8]| match near {
+        Near::Source if peer.are_here() && may_remember(there) => {
+            Ok(shows(here, there, peer)? || shows(there, here, peer)?)
+        }
         Near::Source => shows(here, there, peer),
         Near::Destination => shows(there, here, peer),
     };
-    if may_be_one_name(name, to_name) && shows(from.parent, to_dir)? {
+    let is_new = words::may_be_one_name(name, to_name) && tried.insert(from.parent.to_vec());
+    if is_new && shows(from.parent, to_dir)? {
         return Ok(true);
     }
     // Both may be directories, and the same one mounted in both places.
     shows(from.whole, &join(to_dir, to_name))
 }
 
-/// Whether two names of one directory may be the same entry: some file systems
-/// don't tell upper case from lower, or ways to write a character.
-pub(crate) fn may_be_one_name(one: &[u8], other: &[u8]) -> bool {
-    one.eq_ignore_ascii_case(other) || !(one.is_ascii() && other.is_ascii())
+/// Whether the directory `path` may be on a mount that does not look at each entry
+/// when it is asked for it.
+fn may_remember(path: &[u8]) -> bool {
+    open(path).is_ok_and(|dir| !dir.syncs_as_a_whole())
+}
+
+fn open(path: &[u8]) -> io::Result<Dir> {
+    Dir::open(Path::new(std::ffi::OsStr::from_bytes(path)))
 }
 
 /// Whether what is made in the directory `near` shows in `far` of the peer.
@@ -66,10 +82,9 @@ fn shows(near: &[u8], far: &[u8], peer: &mut Requests) -> Result<bool, RequestEr
             error,
         ))
     };
-    let near = Path::new(std::ffi::OsStr::from_bytes(near));
     // What is no directory holds nothing, and what can't be written to is told
     // by those who have to.
-    let Ok(dir) = Dir::open(near) else { return Ok(false) };
+    let Ok(dir) = open(near) else { return Ok(false) };
     let looked = with_mark(&dir, |name| peer.stat(&join(far, name), false));
     match looked.map_err(|error| failed(&error))? {
         Some(Ok(_)) => Ok(true),
@@ -82,7 +97,8 @@ fn shows(near: &[u8], far: &[u8], peer: &mut Requests) -> Result<bool, RequestEr
     }
 }
 
-/// Makes a private file in `dir` for a moment, in which `look` is asked for what it
+/// Makes a private file in `dir` for a moment, or a directory where a file may come to
+/// those behind the file system only when some time has passed, in which `look` is asked for what it
 /// sees of its name. `None` where nothing can be made.
 ///
 /// # Errors
@@ -90,11 +106,22 @@ fn shows(near: &[u8], far: &[u8], peer: &mut Requests) -> Result<bool, RequestEr
 pub(crate) fn with_mark<T>(dir: &Dir, look: impl FnOnce(&[u8]) -> T) -> io::Result<Option<T>> {
     let time = dir.stat_self()?.mtime;
     let name = private_name();
-    if dir.create_private(&name).is_err() {
+    let mark = Name::new(name.as_bytes()).expect("a private name is a name");
+    let is_file = dir.syncs_as_a_whole();
+    let made = if is_file {
+        dir.create_private(&name).map(drop)
+    } else {
+        dir.make_dir(&mark, PRIVATE_DIR_MODE)
+    };
+    if made.is_err() {
         return Ok(None);
     }
     let looked = look(name.as_bytes());
-    dir.remove_private(&name)?;
+    if is_file {
+        dir.remove_private(&name)?;
+    } else {
+        dir.remove_dir(&mark)?;
+    }
     // It has the time of its source, and another one would be no fault of it.
     let _ = haul_sys::set_mtime(dir, time);
     Ok(Some(looked))
@@ -118,8 +145,8 @@ mod tests {
         std::os::unix::fs::symlink("../a/tree", temp.path().join("c/tree")).unwrap();
         for near in [Near::Source, Near::Destination] {
             let onto = |source: &str, dest: &str, into| {
-                is_onto_itself(&path(source), &path(dest), into, near, &mut Requests::local())
-                    .unwrap()
+                let (peer, tried) = (&mut Requests::local(), &mut BTreeSet::new());
+                is_onto_itself(&path(source), &path(dest), into, near, peer, tried).unwrap()
             };
             assert!(onto("a/file", "mount", true));
             assert!(onto("a/file", "mount/", true));

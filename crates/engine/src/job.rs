@@ -2,8 +2,9 @@
 //! the two roles run.
 
 use crate::SftpRoute;
-use haul_model::{Check, Fault, Policy, Side, escape_bytes};
+use haul_model::{Check, Fault, Moving, Policy, Side, escape_bytes};
 use haul_net::Connection;
+use std::path::PathBuf;
 
 /// Everything that a copy is told.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -20,10 +21,15 @@ pub struct CopyJob {
     pub recursive: bool,
     /// Symbolic links are followed (`-L`).
     pub follow: bool,
+    /// A directory of this machine for what named FIFOs and devices hold, in files
+    /// without names. Without one they are refused.
+    pub spool: Option<PathBuf>,
     /// What to do with what exists.
     pub policy: Policy,
     /// Nothing is copied: the destination is compared with the sources.
     pub check: Option<Check>,
+    /// It is a part of a move.
+    pub moving: Option<Moving>,
 }
 
 impl CopyJob {
@@ -51,6 +57,9 @@ pub enum Placement {
     /// Both here; the sources are on a host without haul.
     SftpDownload(SftpRoute),
 }
+
+/// Files that a process has to be allowed to have open, to run a job.
+const OPEN_FILES_MIN: u64 = 64;
 
 /// Why a job as a whole ended early.
 #[derive(Debug, thiserror::Error)]
@@ -80,12 +89,33 @@ pub enum JobError {
         /// Why.
         cause: haul_sftp::SessionError,
     },
+    /// The system gives no more threads.
+    #[error("can't start a thread: {0}")]
+    Threads(std::io::Error),
+    /// The system allows too few open files.
+    #[error("only {0} files may be open at the same time, and haul needs {OPEN_FILES_MIN}")]
+    OpenFiles(u64),
+    /// A thread of the job panicked, which is a mistake in haul.
+    #[error("haul has made a mistake and gives up")]
+    Panicked,
     /// The user interrupted.
     #[error("interrupted")]
     Interrupted,
 }
 
 impl JobError {
+    /// Has as many files open as the system allows.
+    ///
+    /// # Errors
+    /// When these are too few.
+    pub(crate) fn of_open_files() -> Result<(), Self> {
+        haul_sys::raise_open_files();
+        match haul_sys::open_files_max() {
+            Some(max @ ..OPEN_FILES_MIN) => Err(Self::OpenFiles(max)),
+            _ => Ok(()),
+        }
+    }
+
     /// The destination `path` can't even be looked at.
     pub(crate) fn unusable(path: &[u8], error: &std::io::Error) -> Self {
         let fault = Fault::from_io(Side::Destination, "look at the directory", error);

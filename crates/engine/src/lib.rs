@@ -3,10 +3,13 @@
 #![forbid(unsafe_code)]
 
 mod agent;
+mod aside;
+mod beside;
 mod budget;
 mod clean;
 mod control;
 mod copy;
+mod crew;
 mod deploy;
 mod digest;
 mod dirs;
@@ -15,6 +18,7 @@ mod job;
 mod link;
 mod logins;
 mod monitor;
+mod origin;
 mod pool;
 mod receiver;
 mod relocate;
@@ -25,17 +29,20 @@ mod run;
 mod sender;
 mod sftp;
 mod tree;
+mod vigil;
 mod words;
 mod workers;
 
-pub use agent::serve;
+pub use agent::{Rights, serve, serve_with, stay_below};
 pub use clean::{CleanEvent, CleanRules, clean};
 pub use deploy::{Change, DeployError, Deployed, Program, Suspect, Undeployed, deploy, undeploy};
 pub use haul_model::{Outcome, Skip, Summary};
 pub use haul_store::{Cleaned, Fate, remove_unpublished};
+pub use haul_sys::{Memory, spare_address_space};
 pub use itself::{Near, is_onto_itself};
 pub use job::{CopyJob, JobError, Placement};
 pub use monitor::{Event, Monitor, Progress};
+pub use origin::origin;
 pub use relocate::{Relocated, find_source, relocate};
 pub use request::{ListedEntry, RequestError, Requests};
 pub use run::run;

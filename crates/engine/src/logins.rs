@@ -6,7 +6,7 @@ use crate::tree::sftp::SftpHost;
 use crate::{Event, JobError, Monitor};
 use crossbeam_channel::{Receiver, Sender};
 use haul_net::{Connection, Killer};
-use haul_sftp::{Options, Session, StartError};
+use haul_sftp::{Options, Session, SessionError, StartError};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
@@ -76,6 +76,16 @@ impl Drop for LoginsEnd {
     }
 }
 
+impl Shared {
+    /// The login of this number is on its way no more.
+    fn begun(&self, index: usize, session: Result<Session, StartError>) {
+        lock(&self.killers)[index] = None;
+        self.changed.notify_all();
+        // It is dropped, and so ended, if nobody wants it any more.
+        let _ = self.tell.send(News::Begun(session));
+    }
+}
+
 impl Logins {
     /// Begins a session over each of `connections`, of which there is one at least.
     pub(crate) fn begin(connections: Vec<Connection>, options: Options) -> Self {
@@ -85,15 +95,16 @@ impl Logins {
         let shared =
             Arc::new(Shared { killers: Mutex::new(killers), changed: Condvar::new(), tell });
         for (index, connection) in connections.into_iter().enumerate() {
-            let shared = Arc::clone(&shared);
-            // Nobody waits for the thread of one that can't be ended.
-            thread::spawn(move || {
-                let session = Session::start(connection, options);
-                lock(&shared.killers)[index] = None;
-                shared.changed.notify_all();
-                // It is dropped, and so ended, if nobody wants it any more.
-                let _ = shared.tell.send(News::Begun(session));
-            });
+            let host = connection.closer.peer().to_owned();
+            let starting = Arc::clone(&shared);
+            let start = move || starting.begun(index, Session::start(connection, options));
+            // Nobody waits for the thread of one that can't be ended. Without a thread,
+            // the connection is ended with what was to start it.
+            let begun = thread::Builder::new().name("login".to_owned()).spawn(start);
+            if let Err(error) = begun {
+                let cause = SessionError::from(error);
+                shared.begun(index, Err(StartError::Session { host, cause }));
+            }
         }
         Self { news, failed: Vec::new(), count, shared }
     }

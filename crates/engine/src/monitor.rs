@@ -55,9 +55,9 @@ pub struct Progress {
     pub listed_all: AtomicBool,
     /// Regular files whose fate is known.
     pub files_done: AtomicU64,
-    /// Bytes of content copied, skipped or given up.
+    /// Bytes of content copied, skipped or given up, holes included.
     pub bytes_done: AtomicU64,
-    /// Bytes of content that were moved in this run, for the rate.
+    /// Bytes of content that were moved in this run, without holes, for the rate.
     pub bytes_moved: AtomicU64,
     /// More connections are being made: ssh may be asking for a password on the
     /// terminal.

@@ -2,11 +2,16 @@
 //! where both are on one file system, and removing directories that have become
 //! empty. What can't be renamed is copied, compared and removed by jobs.
 
+use crate::aside::{self, Aside};
 use crate::dirs::{DirNode, OpenDirs};
+use crate::itself::with_mark;
+use crate::link::{Proof, same};
 use crate::receiver::Destination;
-use crate::tree::{LocalTree, Tree, TreeEntry};
+use crate::tree::{LocalDir, LocalTree, Tree, TreeEntry};
 use crate::{CopyJob, JobError, words};
-use haul_model::{Conflict, Fault, FaultKind, FileId, MAX_DEPTH, Name, Outcome, Side, Skip};
+use haul_model::{
+    Conflict, Fault, FaultKind, FileId, MAX_DEPTH, Name, Outcome, Policy, Side, Skip,
+};
 use haul_sys::{Dir, Stat};
 use std::ffi::OsStr;
 use std::io;
@@ -34,15 +39,18 @@ pub fn relocate(
     sources: &[Vec<u8>],
     dest: &[u8],
     into_dir: bool,
-    conflict: Conflict,
+    policy: Policy,
 ) -> Result<Relocated, JobError> {
-    let job = CopyJob { dest: dest.to_vec(), into_dir, ..CopyJob::default() };
+    let policy = Policy { sync: false, ..policy };
+    let conflict = policy.conflict;
+    let job = CopyJob { dest: dest.to_vec(), into_dir, policy, ..CopyJob::default() };
     let destination = Destination::find(&LocalTree, &job)?;
     let root = destination.local_root().map_err(|error| JobError::unusable(dest, &error))?;
     let new_name = destination.rename.as_ref();
-    let outcomes = sources.iter().map(|source| match rename(source, &root, new_name, conflict) {
-        Ok(outcome) => outcome,
-        Err(fault) => Some(Outcome::Failed(fault)),
+    let mut moved = Vec::new();
+    let outcomes = sources.iter().map(|source| {
+        rename(source, &root, new_name, conflict, &mut moved)
+            .unwrap_or_else(|fault| Some(Outcome::Failed(fault)))
     });
     Ok(Relocated { outcomes: outcomes.collect(), into: new_name.is_none() })
 }
@@ -56,14 +64,26 @@ pub fn find_source(path: &[u8]) -> Result<(), Fault> {
     find(path).map(|_| ())
 }
 
+/// `moved` are the objects that were renamed before, by this very move: none takes
+/// the place of another.
 fn rename(
     path: &[u8],
     to: &Dir,
     new_name: Option<&Name>,
     conflict: Conflict,
+    moved: &mut Vec<FileId>,
 ) -> Result<Option<Outcome>, Fault> {
     let (dir, name) = find(path)?;
-    let stat = dir.stat(&name).map_err(|error| source("look at it", &error))?;
+    let dir = LocalDir::new(dir);
+    let looked = dir.held().stat(&name).or_else(|error| {
+        let is_missing = error.kind() == io::ErrorKind::NotFound;
+        if is_missing && aside::restore_one(&dir, &name) {
+            dir.held().stat(&name)
+        } else {
+            Err(error)
+        }
+    });
+    let (dir, stat) = (dir.held(), looked.map_err(|error| source("look at it", &error))?);
     let new_name = new_name.unwrap_or(&name);
     let there = match to.stat(new_name) {
         Ok(stat) => Some(stat),
@@ -73,12 +93,21 @@ fn rename(
         }
     };
     if let Some(there) = there
+        && moved.contains(&there.id)
+    {
+        let message = "what was moved just now has its name at the destination";
+        return Err(Fault::new(Side::Destination, FaultKind::Io, message));
+    }
+    if let Some(there) = there
         && let Some(skip) = decide(&stat, &there, conflict)?
     {
         return Ok(Some(Outcome::Skipped(skip)));
     }
     match dir.rename_to(&name, to, new_name, there.is_some()) {
-        Ok(()) => Ok(Some(Outcome::Copied)),
+        Ok(()) => {
+            moved.push(stat.id);
+            Ok(Some(Outcome::Copied))
+        }
         // Another file system, or a directory that both have: entry by entry.
         Err(error) if error.kind() == io::ErrorKind::CrossesDevices => Ok(None),
         Err(error)
@@ -126,9 +155,55 @@ fn decide(stat: &Stat, there: &Stat, conflict: Conflict) -> Result<Option<Skip>,
     })
 }
 
+/// The directory at the destination that a source's directory was compared with.
+pub(crate) struct Twin {
+    /// What holds it.
+    pub(crate) above: Arc<DirNode>,
+    /// Its name there.
+    pub(crate) name: Name,
+}
+
+/// The directories of a destination on this machine that sources were compared with.
+pub(crate) struct Twins {
+    root: Arc<DirNode>,
+    rename: Option<Name>,
+    dest: Vec<u8>,
+}
+
+impl Twins {
+    /// Those of `destination`, which is that of `job`.
+    ///
+    /// # Errors
+    /// When it can't be looked at.
+    pub(crate) fn new(destination: &Destination, job: &CopyJob) -> io::Result<Self> {
+        let open = Arc::<OpenDirs>::default();
+        let root = DirNode::root(Arc::clone(&destination.root), None, &open)?;
+        Ok(Self { root, rename: destination.rename.clone(), dest: job.dest.clone() })
+    }
+
+    /// The one of `source`; `None` if it has no name of its own.
+    ///
+    /// # Errors
+    /// When what holds it can't be opened.
+    pub(crate) fn of(&self, source: &[u8]) -> Result<Option<Twin>, Fault> {
+        let named = words::without_dot(source);
+        let is_whole = named.len() < source.len();
+        let split = words::split(if is_whole { &self.dest } else { named });
+        let Some(Ok(name)) = split.name.map(Name::new) else { return Ok(None) };
+        if !is_whole {
+            let name = self.rename.clone().unwrap_or(name);
+            return Ok(Some(Twin { above: Arc::clone(&self.root), name }));
+        }
+        let above = LocalTree.open(split.parent);
+        let above = above.and_then(|above| DirNode::root(above, None, &Arc::default()));
+        Ok(Some(Twin { above: above.map_err(|error| failed(&error))?, name }))
+    }
+}
+
 /// Removes the directory at `path` of `tree` and those below it, deepest first, as
 /// far as they are empty; `false` if something is in them. One that has no name of
-/// its own, or is gone, is no matter.
+/// its own, or is gone, is no matter. Each is proven to be another than that of its
+/// `twin`, where both are on this machine.
 ///
 /// # Errors
 /// Why an empty one can't be removed; what is no longer the directory `walked` is
@@ -137,65 +212,146 @@ pub(crate) fn remove_empty(
     tree: &dyn Tree,
     path: &[u8],
     walked: Option<FileId>,
+    twin: Option<Twin>,
 ) -> Result<bool, Fault> {
-    let fails = |error: io::Error| source("remove the directory", &error);
     let split = words::split(words::without_dot(path));
     let Some(Ok(name)) = split.name.map(Name::new) else { return Ok(true) };
-    let root = tree.open(split.parent).map_err(fails)?;
-    let root = DirNode::root(root, None, &Arc::<OpenDirs>::default()).map_err(fails)?;
+    let root = tree.open(split.parent).map_err(|error| failed(&error))?;
+    let root = DirNode::root(root, None, &Arc::<OpenDirs>::default());
+    let root = root.map_err(|error| failed(&error))?;
     match DirNode::open(&root, name.clone(), false) {
         Ok(node) if node.id() != walked => Err(exchanged()),
-        Ok(node) => remove_below(&root, node, name),
+        Ok(node) => remove_below(&root, node, name, twin),
         Err(error) => match FaultKind::of(&error) {
             FaultKind::NotFound => Ok(true),
             FaultKind::NotDirectory | FaultKind::Link => Err(exchanged()),
-            _ => Err(fails(error)),
+            _ => Err(failed(&error)),
         },
     }
 }
 
-fn remove_below(root: &Arc<DirNode>, node: Arc<DirNode>, name: Name) -> Result<bool, Fault> {
-    let fails = |error: io::Error| source("remove the directory", &error);
-    let subdirs = |node: &Arc<DirNode>| -> io::Result<std::vec::IntoIter<TreeEntry>> {
-        Ok(node.handle()?.entries()?.into_iter())
-    };
+/// A directory on the way down.
+struct Level {
+    above: Arc<DirNode>,
+    node: Arc<DirNode>,
+    name: Name,
+    entries: std::vec::IntoIter<TreeEntry>,
+    /// All that was looked at in it is gone.
+    is_bare: bool,
+    twin: Option<Twin>,
+}
+
+impl Level {
+    fn enter(
+        above: &Arc<DirNode>,
+        node: Arc<DirNode>,
+        name: Name,
+        twin: Option<Twin>,
+    ) -> io::Result<Self> {
+        let entries = node.handle()?.entries()?.into_iter();
+        Ok(Self { above: Arc::clone(above), node, name, entries, is_bare: true, twin })
+    }
+
+    /// That of the directory `name` in this one.
+    fn below(&self, node: Arc<DirNode>, name: Name) -> io::Result<Self> {
+        let twin = match &self.twin {
+            None => None,
+            Some(Twin { above, name: own }) => {
+                let above = DirNode::open(above, own.clone(), false)?;
+                Some(Twin { above, name: name.clone() })
+            }
+        };
+        Self::enter(&self.node, node, name, twin)
+    }
+
+    /// Removes it; `false` if something is in it.
+    fn remove(&self) -> Result<bool, Fault> {
+        if !self.is_bare {
+            return Ok(false);
+        }
+        let above = self.above.handle().map_err(|error| failed(&error))?;
+        let removed = |result: io::Result<()>| match result {
+            Ok(()) => Ok(true),
+            Err(error) if is_not_empty(&error) => Ok(false),
+            Err(error) if is_mounted(&error) => Err(mounted()),
+            Err(error) => Err(failed(&error)),
+        };
+        let Some(Twin { above: to, name }) = &self.twin else {
+            return removed(above.remove_dir(&self.name));
+        };
+        let there = to.handle().and_then(|to| to.stat(name, false));
+        let there = there.map_err(|error| failed(&error))?;
+        let there = there.ok_or_else(missing)?;
+        let proof = Proof { dir: Arc::clone(to), name: name.clone(), meta: there };
+        let aside = match Aside::set(&*above, &self.name) {
+            Ok(aside) => aside,
+            // An overlay renames no directory that is below it.
+            Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {
+                return self
+                    .prove_in_place(&proof)
+                    .and_then(|()| removed(above.remove_dir(&self.name)));
+            }
+            Err(error) => return removed(Err(error)),
+        };
+        let result = proof
+            .holds(&self.name, aside.name())
+            .and_then(|()| removed(above.remove_dir(aside.name())));
+        if !matches!(result, Ok(true)) {
+            aside.put_back()?;
+        }
+        result
+    }
+
+    /// Proves that it can be removed where it can't be set aside: what is made in it
+    /// does not show in the destination's.
+    fn prove_in_place(&self, proof: &Proof) -> Result<(), Fault> {
+        let node = self.node.handle().map_err(|error| failed(&error))?;
+        let own = node.local().ok_or_else(|| failed(&io::ErrorKind::Unsupported.into()))?;
+        let there = proof.dir.handle().and_then(|dir| dir.open_dir(&proof.name, false));
+        let there = there.map_err(|error| failed(&error))?;
+        let shows =
+            with_mark(own, |mark| there.stat(&Name::new(mark).map_err(io::Error::other)?, false));
+        match shows.map_err(|error| failed(&error))? {
+            Some(Ok(None)) => Ok(()),
+            Some(Ok(Some(_))) => Err(same()),
+            Some(Err(error)) => Err(failed(&error)),
+            None => Err(failed(&io::ErrorKind::PermissionDenied.into())),
+        }
+    }
+}
+
+fn remove_below(
+    root: &Arc<DirNode>,
+    node: Arc<DirNode>,
+    name: Name,
+    twin: Option<Twin>,
+) -> Result<bool, Fault> {
     let mut is_empty = true;
-    let entries = subdirs(&node).map_err(fails)?;
-    // With each directory whether all that was looked at in it is gone.
-    let mut levels = vec![(Arc::clone(root), node, name, entries, true)];
+    let first = Level::enter(root, node, name, twin);
+    let mut levels = vec![first.map_err(|error| failed(&error))?];
     loop {
         let depth = levels.len();
-        let Some((_, node, _, entries, is_bare)) = levels.last_mut() else { break };
-        if let Some(TreeEntry { name, is_dir, .. }) = entries.next() {
+        let Some(level) = levels.last_mut() else { break };
+        if let Some(TreeEntry { name, is_dir, .. }) = level.entries.next() {
             if is_dir == Some(false) {
-                *is_bare = false;
+                level.is_bare = false;
                 continue;
             }
-            let node = Arc::clone(node);
-            match DirNode::open(&node, name.clone(), false) {
+            match DirNode::open(&level.node, name.clone(), false) {
                 Ok(below) if depth < MAX_DEPTH => {
-                    let entries = subdirs(&below).map_err(fails)?;
-                    levels.push((node, below, name, entries, true));
+                    let below = level.below(below, name).map_err(|error| failed(&error))?;
+                    levels.push(below);
                 }
-                _ => *is_bare = false,
+                _ => level.is_bare = false,
             }
             continue;
         }
-        let Some((parent, _, name, _, is_bare)) = levels.pop() else { break };
-        let removed = match is_bare {
-            true => parent.handle().and_then(|parent| parent.remove_dir(&name)),
-            false => Err(io::ErrorKind::DirectoryNotEmpty.into()),
-        };
-        match removed {
-            Ok(()) => {}
-            Err(error) if is_not_empty(&error) => {
-                is_empty = false;
-                if let Some((.., is_bare)) = levels.last_mut() {
-                    *is_bare = false;
-                }
+        let Some(level) = levels.pop() else { break };
+        if !level.remove()? {
+            is_empty = false;
+            if let Some(above) = levels.last_mut() {
+                above.is_bare = false;
             }
-            Err(error) if is_mounted(&error) => return Err(mounted()),
-            Err(error) => return Err(fails(error)),
         }
     }
     Ok(is_empty)
@@ -235,6 +391,16 @@ fn is_mounted(error: &io::Error) -> bool {
 fn exchanged() -> Fault {
     let message = "another has taken its place, and stays";
     Fault::new(Side::Source, FaultKind::Changed, message)
+}
+
+/// There is nothing that would be left of a directory.
+fn missing() -> Fault {
+    let message = "it stays: the destination does not have it any more";
+    Fault::new(Side::Source, FaultKind::Changed, message)
+}
+
+fn failed(error: &io::Error) -> Fault {
+    source("remove the directory", error)
 }
 
 fn mounted() -> Fault {

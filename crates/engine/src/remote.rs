@@ -2,20 +2,21 @@
 //! connection.
 
 use crate::control::{Control, Reporter, leave_within};
+use crate::crew::Crew;
 use crate::job::{CopyJob, JobError};
 use crate::link::wire::{
     self, LISTS_MAX, OutFrame, Outbox, READ_AHEAD, ReadEnd, RemoteReceiver, RemoteSender,
     read_header, read_payload, refused,
 };
 use crate::pool::Pool;
-use crate::receiver::{Destination, Receiver, Tasks, run_worker};
+use crate::receiver::{Asked, Destination, Receiver, Tasks, run_worker};
 use crate::sender::{Scan, Sender, run_reader};
 use crate::tree::LocalTree;
-use crate::words;
+use crate::vigil::{Vigil, sign_after, silence_seconds};
 use crate::workers::workers;
 use crate::{Monitor, Summary};
-use haul_model::Check;
-use haul_net::{Closer, ConnectError, Connection, Writer};
+use haul_model::{Check, Moving};
+use haul_net::{Closer, ConnectError, Connection, Patience, Writer};
 use haul_proto::{
     Caps, CheckRequest, CopyRequest, FrameType, Header, Hello, Message, MoveRequest, Role, Welcome,
     check_welcome, encode, frame_bytes,
@@ -35,6 +36,9 @@ const LAST_WORDS_MAX: Duration = Duration::from_secs(1);
 /// done.
 const CLOSE_MAX: Duration = Duration::from_secs(2);
 
+/// How long ssh may take to end when it was asked to.
+const ASKED_MAX: Duration = Duration::from_secs(1);
+
 /// Buffers in circulation on one side of a job.
 pub(crate) fn pool_len() -> usize {
     (workers() * 2 + 2).min(8)
@@ -46,40 +50,45 @@ pub(crate) fn upload(
     connection: Connection,
     monitor: &dyn Monitor,
 ) -> Result<Summary, JobError> {
-    let control = Control::new(monitor);
+    let peer = connection.closer.peer().to_owned();
+    let patience = connection.closer.patience();
+    let vigil = Vigil::new(patience);
+    let control = Control::with(monitor, &vigil, &peer);
     let reporter = Reporter::new(monitor);
     let (outbox, frames) = Outbox::new(connection.writer.pipe().is_some());
     let (queue, wanted) = crossbeam_channel::unbounded();
     let receiver = Arc::new(RemoteReceiver(Arc::clone(&outbox)));
-    let sender =
-        Sender::new(&control, Some(&reporter), receiver, job.follow, job.check, Some(queue), None);
+    let sender = Sender::new(&control, Some(&reporter), receiver, job, Some(queue), None);
     let pool = Pool::new(pool_len());
     let role =
         Role::Receiver { dest: job.dest.clone(), into_dir: job.into_dir, policy: job.policy };
-    let greeting = greeting(job_message(role, job.check));
+    let greeting = greeting(patience, job_message(role, job.check));
     let Connection { reader, writer, closer } = connection;
-    let peer = closer.peer().to_owned();
     let (at_work, all_left) = crossbeam_channel::bounded(0);
     let result = std::thread::scope(|scope| {
-        let (peer, control, sender) = (peer.as_str(), &control, &sender);
+        let (peer, control, sender, vigil) = (peer.as_str(), &control, &sender, &vigil);
+        let crew = Crew::new(scope, control);
         let (sends, reads) = (at_work.clone(), at_work);
-        scope.spawn(move || {
+        crew.begin("writer", move || {
             let _at_work = sends;
-            send_all(writer, frames, greeting, control, peer);
+            send_all(writer, frames, greeting, patience, control, peer);
         });
-        scope.spawn(move || {
+        crew.begin("reader", move || {
             let _at_work = reads;
-            let mut input = BufReader::with_capacity(READ_AHEAD, reader);
-            let read = greeted(&mut input, peer, needed_for(job.check))
-                .and_then(|()| wire::read_for_sender(input, &**sender));
+            let mut input = BufReader::with_capacity(READ_AHEAD, vigil.listen(reader));
+            let read = greeted(&mut input, peer, needed_for(job.check)).and_then(|()| {
+                vigil.greeted(patience.silence_max);
+                wire::read_for_sender(input, &**sender)
+            });
             if let Err(end) = read {
                 end.report(control, peer);
             }
         });
-        scope.spawn(|| Scan::new(sender, &LocalTree, job.recursive, &[]).run(&job.sources));
-        for _ in 0..workers() {
-            scope.spawn(|| run_reader(sender, &wanted, &outbox, &pool, control));
-        }
+        crew.begin("scan", || {
+            Scan::new(sender, &LocalTree, job, &[]).run(&job.sources);
+        });
+        let read = || run_reader(sender, &wanted, &outbox, &pool, control);
+        crew.begin_several("file reader", workers(), read);
         let result = control.wait();
         sender.close_queue();
         outbox.close();
@@ -87,7 +96,9 @@ pub(crate) fn upload(
         result
     });
     if result.is_ok() {
-        sender.remove_dirs(&LocalTree, &job.sources, &mut |removal| sender.tell_removal(removal));
+        sender.remove_dirs(&LocalTree, &job.sources, None, &mut |removal| {
+            sender.tell_removal(removal)
+        });
     }
     conclude(result, closer)
 }
@@ -95,14 +106,16 @@ pub(crate) fn upload(
 /// Sends `greeting` and what is queued until the job has nothing more to say. When
 /// the connection breaks, what the agent said last may tell why, and comes first.
 fn send_all(
-    writer: Writer,
+    mut writer: Writer,
     frames: crossbeam_channel::Receiver<OutFrame>,
     greeting: Vec<u8>,
+    patience: Patience,
     control: &Control<'_>,
     peer: &str,
 ) {
-    let sent = wire::run_writer(writer, &frames, greeting);
-    drop(frames);
+    let sign_after = sign_after(patience.silence_max);
+    let sent = wire::run_writer(&mut writer, &frames, greeting, sign_after);
+    drop((frames, writer));
     if let Err(error) = sent {
         control.linger();
         ReadEnd::Lost(error).report(control, peer);
@@ -117,72 +130,73 @@ pub(crate) fn download(
 ) -> Result<Summary, JobError> {
     let destination = Destination::find(&LocalTree, job)?;
     let root = destination.local_root().map_err(|e| JobError::unusable(&job.dest, &e))?;
-    let asked = job.sources.iter().map(|path| words::travel_name(words::without_tilde(path)));
     let words: usize = job.sources.iter().map(|path| path.len() + 5).sum();
     if words > FrameType::Copy.payload_max() as usize {
         return Err(JobError::Usage("too many sources for one command".to_owned()));
     }
-    // What can't be a name can't be listed under it: the peer will say so.
-    let asked = asked.filter_map(Result::ok).collect();
-    let control = Control::new(monitor);
+    let peer = connection.closer.peer().to_owned();
+    let patience = connection.closer.patience();
+    let vigil = Vigil::new(patience);
+    let control = Control::with(monitor, &vigil, &peer);
     let (outbox, frames) = Outbox::new(connection.writer.pipe().is_some());
     let (tasks, work) = crossbeam_channel::unbounded();
     let (lists, listed) = crossbeam_channel::bounded(LISTS_MAX);
     let sender = Arc::new(RemoteSender(Arc::clone(&outbox)));
+    let removes = job.check.and_then(|check| check.remove);
     let receiver = Receiver::new(
         &control,
         sender,
         destination,
         job.policy,
         job.check,
-        Some(asked),
+        Some(Asked::of(job)),
         Tasks::to_all(tasks),
     )
     .map_err(|error| JobError::unusable(&job.dest, &error))?;
     let pool = Pool::new(pool_len());
     let sources = job.sources.clone();
-    let removes = job.check.and_then(|check| check.remove);
+    let moving = job.moving.unwrap_or(Moving::Whole);
     let (message, needed) = match removes {
-        Some(rule) => (Message::Move(MoveRequest { sources, rule }), Caps::MOVE),
+        Some(rule) => (Message::Move(MoveRequest { sources, rule, moving }), Caps::MOVE),
         None => {
             let (recursive, follow) = (job.recursive, job.follow);
-            let role = Role::Sender { sources, recursive, follow };
+            let role = Role::Sender { sources, recursive, follow, moving: job.moving };
             (job_message(role, job.check), needed_for(job.check))
         }
     };
-    let greeting = greeting(message);
+    let greeting = greeting(patience, message);
     let Connection { reader, writer, closer } = connection;
-    let peer = closer.peer().to_owned();
     let (at_work, all_left) = crossbeam_channel::bounded(0);
     let result = std::thread::scope(|scope| {
         let (receiver, pool, control, peer) = (&receiver, &pool, &control, peer.as_str());
+        let vigil = &vigil;
+        let crew = Crew::new(scope, control);
         let (sends, reads) = (at_work.clone(), at_work);
-        scope.spawn(move || {
+        crew.begin("writer", move || {
             let _at_work = sends;
-            send_all(writer, frames, greeting, control, peer);
+            send_all(writer, frames, greeting, patience, control, peer);
         });
         // What a peer can cause happens in threads that can't write elsewhere.
-        scope.spawn(move || {
+        crew.begin("confined", move || {
             let access = match job.check {
                 Some(_) => Access::ReadOnly,
                 None => Access::Below(&root),
             };
             let confined = confine(access);
             tracing::debug!(confined, "receiving");
-            for _ in 0..workers() {
-                let work = work.clone();
-                scope.spawn(move || run_worker(receiver, &work));
-            }
-            scope.spawn(move || listed.iter().for_each(|items| receiver.take_list(items)));
-            scope.spawn(move || {
+            crew.begin("lister", move || listed.iter().for_each(|items| receiver.take_list(items)));
+            crew.begin("reader", move || {
                 let _at_work = reads;
-                let mut input = BufReader::with_capacity(READ_AHEAD, reader);
-                let read = greeted(&mut input, peer, needed)
-                    .and_then(|()| wire::read_for_receiver(input, receiver, &lists, pool));
+                let mut input = BufReader::with_capacity(READ_AHEAD, vigil.listen(reader));
+                let read = greeted(&mut input, peer, needed).and_then(|()| {
+                    vigil.greeted(patience.silence_max);
+                    wire::read_for_receiver(input, receiver, &lists, pool)
+                });
                 if let Err(end) = read {
                     end.report(control, peer);
                 }
             });
+            crew.begin_several("worker", workers(), move || run_worker(receiver, &work));
         });
         let result = control.wait();
         receiver.close_tasks();
@@ -207,10 +221,16 @@ fn needed_for(check: Option<Check>) -> Caps {
 }
 
 /// Hello and the job in one go: a job costs no round trip before it starts.
-fn greeting(job: Message) -> Vec<u8> {
-    let mut greeting = frame_bytes(FrameType::Hello, &Hello::ours(Caps::OURS, PROGRAM).encode());
+fn greeting(patience: Patience, job: Message) -> Vec<u8> {
+    let mut greeting = hello(patience);
     greeting.extend_from_slice(&encode(&job));
     greeting
+}
+
+/// The client's greeting, by one who has this patience.
+pub(crate) fn hello(patience: Patience) -> Vec<u8> {
+    let hello = Hello::ours(Caps::OURS, silence_seconds(patience), PROGRAM);
+    frame_bytes(FrameType::Hello, &hello.encode())
 }
 
 /// Reads and checks the agent's greeting: it must be able to do the job.
@@ -274,6 +294,10 @@ fn cut_off(
     };
     if !is_over {
         closer.killer().kill();
+        // One that was stopped, or hangs, does not end when it is asked to.
+        if !leave_within(all_left, ASKED_MAX) {
+            closer.killer().kill();
+        }
     }
 }
 
@@ -297,7 +321,14 @@ fn conclude(result: Result<Summary, JobError>, closer: Closer) -> Result<Summary
 
 /// Reads a frame that carries one message.
 pub(crate) fn read_message(input: &mut impl Read) -> Result<Message, ReadEnd> {
-    let header = read_header(input)?;
+    read_message_behind(read_header(input)?, input)
+}
+
+/// Reads the message behind `header`.
+pub(crate) fn read_message_behind(
+    header: Header,
+    input: &mut impl Read,
+) -> Result<Message, ReadEnd> {
     if header.kind.payload_max() > FrameType::Copy.payload_max() {
         return Err(refused("the peer sent content where a message is expected"));
     }

@@ -6,18 +6,21 @@ pub(crate) mod sftp;
 
 use self::sftp::SftpPeer;
 use crate::JobError;
-use crate::link::wire::{ReadEnd, refused};
-use crate::remote::{PROGRAM, cannot_move, read_message, welcome};
+use crate::link::wire::{OutFrame, Outbox, ReadEnd, refused, run_writer};
+use crate::remote::{cannot_move, hello, read_message, welcome};
 use crate::tree::{LocalDir, Meta, SourceFile, TreeDir, TreeEntry};
+use crate::vigil::{Vigil, Watch, sign_after};
 use crate::words;
 use haul_model::{ContentHash, ContentHasher, Entry, Fault, FaultKind, Name, Side};
-use haul_net::{Closer, ConnectError, Connection, Writer};
-use haul_proto::{Caps, FrameType, Hello, Listed, Message, Reply, Request, encode, frame_bytes};
+use haul_net::{Closer, ConnectError, Connection};
+use haul_proto::{Caps, Listed, Message, Reply, Request};
 use haul_sys::Dir;
 use std::ffi::OsStr;
-use std::io::{self, BufReader, Read, Write};
+use std::io::{self, BufReader};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::Arc;
+use std::thread::Builder;
 
 /// Entries in one part of a listing, at most: with names, link targets and
 /// messages as long as they can be, the part stays within its frame's bound.
@@ -39,13 +42,26 @@ enum Answering {
     Sftp(SftpPeer),
 }
 
+/// One thread writes to it, and says that this side is there while nothing is
+/// asked; another reads.
 struct Peer {
-    input: BufReader<Box<dyn Read + Send>>,
-    output: Writer,
+    outbox: Arc<Outbox>,
+    answers: crossbeam_channel::Receiver<Result<Answer, ReadEnd>>,
+    watch: Watch,
     closer: Option<Closer>,
     name: String,
     caps: Caps,
 }
+
+/// What a peer says.
+enum Answer {
+    /// Its greeting: what both sides can do.
+    Welcome(Caps),
+    Message(Message),
+}
+
+/// Answers that were read and not taken, at most.
+const ANSWERS_MAX: usize = 2;
 
 /// An entry of a directory; or the name of one that can't be looked at, and why.
 pub type ListedEntry = Result<Entry, (Vec<u8>, Fault)>;
@@ -72,17 +88,10 @@ impl Requests {
     /// # Errors
     /// When the peer does not greet, or speaks another version.
     pub fn remote(connection: Connection) -> Result<Self, JobError> {
-        let Connection { reader, writer, closer } = connection;
-        let name = closer.peer().to_owned();
-        let input = BufReader::new(reader);
-        let caps = Caps::NONE;
-        let mut peer = Peer { input, output: writer, closer: Some(closer), name, caps };
-        let hello = frame_bytes(FrameType::Hello, &Hello::ours(Caps::OURS, PROGRAM).encode());
-        let greeted = peer.output.write_all(&hello).and_then(|()| peer.output.flush());
-        let greeted = greeted.map_err(ReadEnd::from);
-        match greeted.and_then(|()| welcome(&mut peer.input, &peer.name)) {
-            Ok(caps) => Ok(Self(Answering::Agent(Peer { caps, ..peer }))),
-            Err(end) => Err(peer.broken(end)),
+        let mut peer = Peer::start(connection);
+        match peer.hear()? {
+            Answer::Welcome(caps) => Ok(Self(Answering::Agent(Peer { caps, ..peer }))),
+            Answer::Message(_) => unreachable!("the greeting is read first"),
         }
     }
 
@@ -107,6 +116,11 @@ impl Requests {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Whether they are answered on this machine, without a peer.
+    pub(crate) fn are_here(&self) -> bool {
+        matches!(self.0, Answering::Here)
     }
 
     /// What stands at `path`; a symbolic link is followed if `follow` says so.
@@ -162,6 +176,31 @@ impl Requests {
         }
     }
 
+    /// Whether the directory at `path` was made by a job of `origin`; see
+    /// [`haul_model::Policy::origin`].
+    ///
+    /// # Errors
+    /// See [`RequestError`].
+    pub fn is_of_origin(&mut self, path: &[u8], origin: [u8; 16]) -> Result<bool, RequestError> {
+        let peer = match &mut self.0 {
+            Answering::Here => return Ok(is_of_origin(path, &origin)),
+            Answering::Sftp(peer) => {
+                let mark = haul_store::mark_name(&origin);
+                let looked = peer.stat(&crate::tree::sftp::join(path, mark.as_bytes()), false);
+                return match looked {
+                    Ok(_) => Ok(true),
+                    Err(RequestError::Fault(_)) => Ok(false),
+                    Err(error) => Err(error),
+                };
+            }
+            Answering::Agent(peer) => peer,
+        };
+        match peer.ask(Request::Made { path: path.to_vec(), origin })? {
+            Reply::Made(made) => Ok(made),
+            reply => Err(peer.refuse(reply)),
+        }
+    }
+
     /// The BLAKE3 hash of the file at `path`, links followed.
     ///
     /// # Errors
@@ -180,21 +219,58 @@ impl Requests {
 }
 
 impl Peer {
-    fn ask(&mut self, request: Request) -> Result<Reply, RequestError> {
-        let frame = encode(&Message::Request(request));
-        let asked = self.output.write_all(&frame).and_then(|()| self.output.flush());
-        match asked {
-            Ok(()) => self.read(),
-            Err(error) => Err(self.broken(error.into()).into()),
+    fn start(connection: Connection) -> Self {
+        let Connection { reader, mut writer, closer } = connection;
+        let (name, patience) = (closer.peer().to_owned(), closer.patience());
+        let vigil = Vigil::new(patience);
+        let (outbox, frames) = Outbox::new(false);
+        let write = move || {
+            let (hello, sign_after) = (hello(patience), sign_after(patience.silence_max));
+            // When it breaks, the reader is told why.
+            let _ = run_writer(&mut writer, &frames, hello, sign_after);
+        };
+        let (tell, answers) = crossbeam_channel::bounded(ANSWERS_MAX);
+        let (watch, peer) = (Watch::new(&vigil, &name), name.clone());
+        let refused = tell.clone();
+        let read = move || {
+            let mut input = BufReader::new(vigil.listen(reader));
+            let mut next = welcome(&mut input, &peer).map(Answer::Welcome);
+            vigil.greeted(patience.silence_max);
+            loop {
+                let is_end = next.is_err();
+                if tell.send(next).is_err() || is_end {
+                    return;
+                }
+                next = read_message(&mut input).map(Answer::Message);
+            }
+        };
+        let begin = |name: &str| Builder::new().name(name.to_owned());
+        let begun = begin("writer").spawn(write).and_then(|_| begin("reader").spawn(read));
+        if let Err(error) = begun {
+            // It is what the first question is answered with.
+            let _ = refused.send(Err(ReadEnd::Refused(JobError::Threads(error))));
         }
+        Self { outbox, answers, watch, closer: Some(closer), name, caps: Caps::NONE }
+    }
+
+    fn ask(&mut self, request: Request) -> Result<Reply, RequestError> {
+        self.outbox.tell(&Message::Request(request));
+        self.read()
     }
 
     fn read(&mut self) -> Result<Reply, RequestError> {
-        match read_message(&mut self.input) {
-            Ok(Message::Reply(reply)) => Ok(reply),
-            Ok(_) => Err(self.broken(refused("the peer sent what is no answer")).into()),
-            Err(end) => Err(self.broken(end).into()),
+        match self.hear()? {
+            Answer::Message(Message::Reply(reply)) => Ok(reply),
+            _ => Err(self.broken(refused("the peer sent what is no answer")).into()),
         }
+    }
+
+    /// What the peer says next.
+    fn hear(&mut self) -> Result<Answer, JobError> {
+        let heard = self.watch.receive(&self.answers)?;
+        heard
+            .unwrap_or_else(|_| Err(io::Error::from(io::ErrorKind::BrokenPipe).into()))
+            .map_err(|end| self.broken(end))
     }
 
     /// An answer that is no answer to what was asked.
@@ -210,8 +286,7 @@ impl Peer {
             (ReadEnd::Refused(error), _) => error,
             (ReadEnd::Lost(_), Some(closer)) => {
                 // The peer sees the end, and ends itself.
-                self.output = Writer::new(io::sink(), None);
-                self.input = BufReader::new(Box::new(io::empty()));
+                self.outbox.close();
                 closer.explain().into()
             }
             (ReadEnd::Lost(error), None) => {
@@ -222,12 +297,15 @@ impl Peer {
 }
 
 /// Answers a client's request; an error is one of the output.
-pub(crate) fn answer(request: Request, output: &mut impl Write) -> io::Result<()> {
+pub(crate) fn answer(request: Request, output: &Outbox) -> io::Result<()> {
     let reply = match request {
         Request::Stat { path, follow } => {
             stat(words::without_tilde(&path), follow).map(Reply::Entry)
         }
         Request::Hash { path } => hash(words::without_tilde(&path)).map(Reply::Hash),
+        Request::Made { path, origin } => {
+            Ok(Reply::Made(is_of_origin(words::without_tilde(&path), &origin)))
+        }
         Request::List { path } => {
             let mut part = Vec::new();
             let listed = list(words::without_tilde(&path), &mut |listed| {
@@ -243,12 +321,16 @@ pub(crate) fn answer(request: Request, output: &mut impl Write) -> io::Result<()
             listed.map(|()| Reply::End)
         }
     };
-    tell(output, reply.unwrap_or_else(Reply::Fault))?;
-    output.flush()
+    tell(output, reply.unwrap_or_else(Reply::Fault))
 }
 
-fn tell(output: &mut impl Write, reply: Reply) -> io::Result<()> {
-    output.write_all(&encode(&Message::Reply(reply)))
+fn is_of_origin(path: &[u8], origin: &[u8; 16]) -> bool {
+    open_dir(path_or_dot(path)).is_ok_and(|dir| dir.is_of_origin(origin))
+}
+
+fn tell(output: &Outbox, reply: Reply) -> io::Result<()> {
+    let frame = OutFrame::message(&Message::Reply(reply));
+    output.send(frame).ok_or_else(|| io::ErrorKind::BrokenPipe.into())
 }
 
 fn stat(path: &[u8], follow: bool) -> Result<Entry, Fault> {
@@ -260,7 +342,8 @@ fn stat(path: &[u8], follow: bool) -> Result<Entry, Fault> {
         .map_err(|error| source("read the link", &error))?;
     let name = split.name.and_then(|name| Name::new(name).ok());
     let inode = meta.id.map_or(0, |id| id.ino);
-    Ok(Entry { name, kind, mode: meta.mode, mtime: meta.mtime, inode, id: meta.id, leads_to: None })
+    let Meta { mode, mtime, id, .. } = meta;
+    Ok(Entry { name, kind, mode, mtime, inode, ctime: None, has_holes: false, id, leads_to: None })
 }
 
 /// The empty path, as in `host:`, is the working directory.
@@ -287,6 +370,8 @@ fn list(path: &[u8], each: &mut dyn FnMut(Listed) -> io::Result<()>) -> Result<(
                 mode,
                 mtime,
                 inode,
+                ctime: None,
+                has_holes: false,
                 id,
                 leads_to: None,
             }))

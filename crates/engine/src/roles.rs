@@ -28,13 +28,17 @@ impl<'a> Roles<'a> {
         tasks: Tasks,
         heard: Option<crossbeam_channel::Sender<Heard>>,
     ) -> Result<Self, JobError> {
+        let group = destination.inherited_group();
         let link = Arc::new(MemoryLink::default());
         let to_sender = Arc::clone(&link) as Arc<dyn SenderPort>;
         let (policy, check) = (job.policy, job.check);
         let receiver = Receiver::new(control, to_sender, destination, policy, check, None, tasks)
             .map_err(|error| JobError::unusable(&job.dest, &error))?;
         let to_receiver = Arc::clone(&link) as Arc<dyn ReceiverPort>;
-        let sender = Sender::new(control, None, to_receiver, job.follow, check, None, heard);
+        let sender = Sender::new(control, None, to_receiver, job, None, heard);
+        if let Some(group) = group {
+            sender.expect_group(group);
+        }
         link.connect(&sender, &receiver);
         Ok(Self { sender, receiver })
     }

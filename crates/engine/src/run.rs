@@ -1,7 +1,9 @@
 //! Runs a job: places its roles, and waits for its end.
 
 use crate::control::Control;
+use crate::crew::Crew;
 use crate::receiver::{Destination, Tasks, run_worker};
+use crate::relocate::Twins;
 use crate::roles::Roles;
 use crate::sender::Scan;
 use crate::sftp::Far;
@@ -25,7 +27,7 @@ pub fn run(
     placement: Placement,
     monitor: &dyn Monitor,
 ) -> Result<Summary, JobError> {
-    haul_sys::raise_open_files();
+    JobError::of_open_files()?;
     haul_sys::boot_id();
     match placement {
         Placement::Local => run_local(job, monitor),
@@ -37,29 +39,28 @@ pub fn run(
 }
 
 fn run_local(job: &CopyJob, monitor: &dyn Monitor) -> Result<Summary, JobError> {
-    let destination = Destination::find(&LocalTree, job)?;
+    let mut destination = Destination::find(&LocalTree, job)?;
+    destination.sources_are_here = true;
     // What is only compared may be compared with a part of itself.
     let around_dest = if job.check.is_some() { Vec::new() } else { destination.lineage() };
+    let twins = Twins::new(&destination, job).map_err(|e| JobError::unusable(&job.dest, &e))?;
     let control = Control::new(monitor);
     let (tasks, work) = crossbeam_channel::bounded(workers() * TASKS_PER_WORKER);
     let Roles { sender, receiver } =
         Roles::connect(&control, job, destination, Tasks::to_all(tasks), None)?;
     let result = std::thread::scope(|scope| {
-        scope.spawn(|| {
-            Scan::new(&sender, &LocalTree, job.recursive, &around_dest).run(&job.sources)
-        });
-        for _ in 0..workers() {
-            let work = work.clone();
-            let receiver = &receiver;
-            scope.spawn(move || run_worker(receiver, &work));
-        }
-        drop(work);
+        let crew = Crew::new(scope, &control);
+        crew.begin("scan", || Scan::new(&sender, &LocalTree, job, &around_dest).run(&job.sources));
+        let worker = (&receiver, work);
+        crew.begin_several("worker", workers(), move || run_worker(worker.0, &worker.1));
         let result = control.wait();
         receiver.close_tasks();
         result
     });
     if result.is_ok() {
-        sender.remove_dirs(&LocalTree, &job.sources, &mut |removal| sender.tell_removal(removal));
+        sender.remove_dirs(&LocalTree, &job.sources, Some(&twins), &mut |removal| {
+            sender.tell_removal(removal)
+        });
     }
     result
 }

@@ -1,9 +1,10 @@
 //! A job through a host's SFTP server: both roles run here, and one of them works
 //! on the tree of the host.
 
+use crate::beside::each_beside;
 use crate::control::{Control, leave_within};
+use crate::crew::Crew;
 use crate::dirs::OpenDirs;
-use crate::itself::may_be_one_name;
 use crate::logins::Logins;
 use crate::receiver::{Destination, Tasks, run_gets, run_puts, run_worker};
 use crate::roles::Roles;
@@ -19,6 +20,7 @@ use haul_sys::{Access, confine};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread::Builder;
 use std::time::Duration;
 
 /// Threads that work on files, links and directories: each waits for answers
@@ -49,7 +51,8 @@ pub struct SftpRoute {
     /// made if it is missing. One that can't be used, or is not the user's alone,
     /// is told as a warning. Without one, uploads are not continued.
     pub journals: Option<PathBuf>,
-    /// How long the server may be silent while it is asked, if not ten minutes.
+    /// How long the server may be silent while it is asked, if not as long as the
+    /// connections' own patience says.
     pub silence_max: Option<Duration>,
 }
 
@@ -72,7 +75,7 @@ pub(crate) fn run(
         Far::Source => Options::default(),
         Far::Destination => Options { bytes_max: UPLOAD_BYTES_MAX, ..Options::default() },
     };
-    options.silence_max = route.silence_max.unwrap_or(options.silence_max);
+    options.silence_max = route.silence_max;
     std::thread::scope(|scope| {
         let mut logins = Logins::begin(route.connections, options);
         let logins_end = logins.end_on_drop();
@@ -85,8 +88,10 @@ pub(crate) fn run(
         let host = SftpHost::new(sessions, &lost, journals, holds);
         let joining = {
             let host = Arc::clone(&host);
-            scope.spawn(move || logins.join(&host, monitor))
+            let join = move || logins.join(&host, monitor);
+            Builder::new().name("joining".to_owned()).spawn_scoped(scope, join)
         };
+        let joining = joining.map_err(JobError::Threads)?;
         let result = run_with(job, far, state, &host, &lost, monitor);
         host.sessions().close();
         match result {
@@ -163,6 +168,7 @@ fn run_with(
     if job.removes() && !destination.absent {
         refuse_itself(job, &*source, &destination).map_err(or_lost)?;
     }
+    let made = job.policy.origin.zip(destination_of(job, &destination));
     let root = destination.local_root().ok();
     let control = Control::over(monitor, Arc::clone(lost));
     let (tasks, work) = crossbeam_channel::unbounded();
@@ -176,24 +182,19 @@ fn run_with(
     let (at_work, all_left) = crossbeam_channel::bounded::<()>(0);
     let result = std::thread::scope(|scope| {
         let (receiver, sender, source) = (&receiver, &sender, &*source);
+        let crew = Crew::new(scope, &control);
         // What a server can cause to be written happens in threads that can't
         // write elsewhere.
-        scope.spawn(move || {
+        crew.begin("scan", move || {
+            let at_work = at_work;
             if let Some(root) = &root {
                 let access =
                     if job.check.is_some() { Access::ReadOnly } else { Access::Below(root) };
                 tracing::debug!(confined = confine(access), "receiving");
             }
-            for _ in 0..WORKERS {
-                let (work, at_work) = (work.clone(), at_work.clone());
-                scope.spawn(move || {
-                    let _at_work = at_work;
-                    run_worker(receiver, &work);
-                });
-            }
             for session in 0..host.sessions().max() {
                 let (files, at_work) = (small_files.clone(), at_work.clone());
-                scope.spawn(move || {
+                crew.begin("small files", move || {
                     let _at_work = at_work;
                     let Some(client) = host.sessions().wait(session) else { return };
                     match far {
@@ -202,25 +203,24 @@ fn run_with(
                     }
                 });
             }
+            let worker = (work, at_work.clone());
+            crew.begin_several("worker", WORKERS, move || {
+                let (work, _at_work) = worker;
+                run_worker(receiver, &work);
+            });
             let removers = if removes_there { REMOVERS } else { 0 };
-            for _ in 0..removers {
-                let (to_remove, at_work) = (to_remove.clone(), at_work.clone());
-                scope.spawn(move || {
-                    let _at_work = at_work;
-                    run_removers(sender, &to_remove);
-                });
-            }
-            Scan::new(sender, source, job.recursive, &[]).run(&job.sources);
+            let remover = at_work.clone();
+            crew.begin_several("remover", removers, move || {
+                let _at_work = remover;
+                run_removers(sender, &to_remove);
+            });
+            Scan::new(sender, source, job, &[]).run(&job.sources);
         });
         let result = control.wait();
         receiver.close_tasks();
         host.sessions().close();
-        if result.is_err() {
-            scope.spawn(move || {
-                if !leave_within(&all_left, LEAVE_MAX) {
-                    host.sessions().joined().for_each(Client::end_session);
-                }
-            });
+        if result.is_err() && !leave_within(&all_left, LEAVE_MAX) {
+            host.sessions().joined().for_each(Client::end_session);
         }
         result
     });
@@ -229,12 +229,33 @@ fn run_with(
             // Whoever removes has left before its time.
             return Err(lost.error().unwrap_or(JobError::Interrupted));
         }
-        sender.remove_dirs(&*source, &job.sources, &mut |removal| sender.tell_removal(removal));
+        sender
+            .remove_dirs(&*source, &job.sources, None, &mut |removal| sender.tell_removal(removal));
         if let Some(error) = lost.error() {
             return Err(error);
         }
     }
+    if let (Ok(Summary { failed: 0, .. }), Some((origin, (root, name)))) = (&result, made) {
+        // What was moved is compared, too, before all is done.
+        let is_done = job.moving.is_none() || job.removes();
+        let dir = name.map_or(Ok(Arc::clone(&root)), |name| root.open_dir(&name, false));
+        if let (true, Ok(dir)) = (is_done, dir) {
+            dir.forget_origin(&origin);
+        }
+    }
     result
+}
+
+/// The directory of a server in which the one source may have got a new name, or
+/// which has become that source itself.
+fn destination_of(
+    job: &CopyJob,
+    destination: &Destination,
+) -> Option<(Arc<dyn TreeDir>, Option<Name>)> {
+    let is_name = destination.rename.is_some() || job.removes();
+    let is_far = destination.root.remote().is_some();
+    (is_name && is_far && !job.policy.dry_run)
+        .then(|| (Arc::clone(&destination.root), destination.rename.clone()))
 }
 
 /// Refuses to remove the sources of a move where the destination is the very same:
@@ -264,7 +285,8 @@ fn refuse_itself(
             // The scan tells.
             Err(_) => continue,
         };
-        let one_name = |(to, name): (&Name, &Name)| may_be_one_name(to.as_bytes(), name.as_bytes());
+        let one_name =
+            |(to, name): (&Name, &Name)| words::may_be_one_name(to.as_bytes(), name.as_bytes());
         if !destination.rename.as_ref().zip(name.as_ref()).is_none_or(one_name) {
             continue;
         }
@@ -306,7 +328,7 @@ fn tell_promises(job: &CopyJob, host: &SftpHost, monitor: &dyn Monitor) {
     }
     if !client.has(Extension::PosixRename) {
         tell(
-            "the server can't replace a file in one step: for a moment nothing has its name, and if the connection breaks then, the new content is under a private name beside it",
+            "the server can't replace a file in one step: for a moment nothing has its name, and if the connection breaks then, the old content and the new one are under private names beside it",
         );
     }
     if job.policy.sync {
@@ -335,9 +357,7 @@ fn conclude(
         Ok(summary) => {
             // Everything is in its place: how a connection closes is no matter, and is
             // not waited for.
-            std::thread::scope(|scope| {
-                sessions.for_each(|session| drop(scope.spawn(|| session.finish())));
-            });
+            each_beside(sessions.collect(), Session::finish);
             Ok(summary)
         }
         Err(error) => Err(error),

@@ -13,10 +13,11 @@ mod peer;
 #[path = "parts/watch.rs"]
 mod watch;
 
-use haul_engine::{CopyJob, JobError, Placement};
+use haul_engine::{CopyJob, JobError, Placement, SftpRoute};
 use haul_model::{Fault, FaultKind, Kind, Side};
 use haul_net::Connection;
 use haul_proto::{Caps, FrameType, Hello, ListItem, Message, OutcomeItem, encode, frame_bytes};
+use haul_testkit::{OddSftp, Oddities};
 use peer::{Peer, data, dir, dir_end, entry, file};
 use std::fs;
 use std::io::Write;
@@ -198,12 +199,34 @@ fn no_claim_and_no_flood_costs_more_than_is_allowed() {
             let _ = client(Placement::Upload, job, |_| (), |_| frame.clone());
         }
     });
+    check("links of an SFTP server that point far", || {
+        for (count, target_len, is_kept) in [(1_600, 250 << 10, false), (12_000, 4_000, true)] {
+            let links = temp.path().join(format!("links-{target_len}/a"));
+            fs::create_dir_all(&links).expect("made");
+            for number in 0..count {
+                let link = links.join(number.to_string());
+                std::os::unix::fs::symlink("x", link).expect("linked");
+            }
+            let odd = Oddities { target_len: Some(target_len), ..Oddities::default() };
+            let (_server, from, to) = OddSftp::serve(temp.path(), odd).expect("served");
+            let connections = vec![Connection::from_parts(from, to)];
+            let route = SftpRoute { connections, journals: None, silence_max: None };
+            let job =
+                CopyJob { sources: vec![links.as_os_str().as_bytes().to_vec()], ..download(&dest) };
+            let watch = Watch::default();
+            let done = haul_engine::run(&job, Placement::SftpDownload(route), &watch);
+            let summary = done.expect("it ends in order");
+            assert_eq!(summary.failed == 0, is_kept, "{summary:?}");
+            fs::remove_dir_all(&dest).expect("removed");
+            fs::create_dir(&dest).expect("made");
+        }
+    });
     check("a job of very many sources", || {
         let (here, there) = UnixStream::pair().expect("a socket pair");
         let input = there.try_clone().expect("a second handle");
         let agent = thread::spawn(move || haul_engine::serve(input, there));
         let mut peer = Peer::at(here);
-        peer.frame(FrameType::Hello, &Hello::ours(Caps::OURS, "script").encode());
+        peer.frame(FrameType::Hello, &Hello::ours(Caps::OURS, 60, "script").encode());
         peer.hear_greeting();
         // A sender's role, and half a million sources without a name.
         let count = [0xa0, 0xc2, 0x1e];

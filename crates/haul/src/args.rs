@@ -15,8 +15,9 @@ use crate::peer::WithoutHaul;
 use crate::report::Form;
 use clap::{Args, Parser, Subcommand};
 use haul_engine::CleanRules;
-use haul_model::{Conflict, Policy, Resume};
+use haul_model::{Conflict, Moving, Policy, Resume};
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 /// What the program is asked to do.
 #[derive(Debug, PartialEq, Eq)]
@@ -38,7 +39,7 @@ pub(crate) enum Command {
     /// Put haul onto a host, or take it away again.
     Deploy(Deploy),
     /// Serve a client at the other end of standard input and output.
-    Serve,
+    Serve(Serve),
 }
 
 /// `haul copy`.
@@ -49,6 +50,8 @@ pub(crate) struct Copy {
     pub(crate) recursive: bool,
     pub(crate) follow: bool,
     pub(crate) policy: Policy,
+    /// It is a move.
+    pub(crate) moving: Option<Moving>,
     pub(crate) detail: Detail,
     pub(crate) reach: Reach,
 }
@@ -116,6 +119,15 @@ pub(crate) struct Clean {
     pub(crate) form: Form,
 }
 
+/// `haul serve`.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Serve {
+    /// What the client may reach, if that is not everything.
+    pub(crate) root: Option<PathBuf>,
+    /// It may only read.
+    pub(crate) read_only: bool,
+}
+
 /// Reads the command line. What clap itself finds wrong, and `--help`, ends
 /// the process here.
 pub(crate) fn from_env() -> Result<Command, CommandError> {
@@ -141,7 +153,7 @@ SOURCE and DEST are a path, [user@]host:path, or ssh://[user@]host[:port]/path;
 sftp:// means a host's SFTP server, which serves also where haul is not found.
 ./a:b is a path here. A relative path on a host starts in the home directory.
 A DEST that is a directory, or ends in \"/\", receives the sources under their
-names; else it is the new name.
+names; else it is the new name, also when the same words are given again.
 
 {all-args}{after-help}";
 
@@ -169,7 +181,9 @@ what it means to \"haul copy\". On one file system sources just get new names.
 Elsewhere they are copied and made durable, then both sides hash what they have,
 and each source file is removed whose content DEST has, unless it changed since.
 What failed stays, and so do the directories that it is in. A directory that
-DEST has already is filled, not replaced.
+DEST has already is filled, not replaced. What is copied loses owner and group
+(unless they are yours), set-ID bits, ACLs, extended attributes and hard links:
+what has some of these stays, and is told, unless --lossy is given.
 
 Examples:
   haul move photos /mnt/backup/             to another disk
@@ -218,7 +232,9 @@ An unfinished copy is kept in the directory where the file is to appear: under
 .haul-NAME-SOURCE.part if it can be continued (files of 64 MiB and more), with
 a journal beside it, or under .haul- and 16 digits. A later copy under the same
 name continues or removes its own; this removes the others. What another haul
-is writing is locked, and left alone.
+is writing is locked, and left alone. Names with .sftp in them are of uploads
+through this machine's SFTP server, which locks nothing: these are left alone
+until nothing has changed them for a day, with --all for an hour.
 
 Examples:
   haul clean -n -r /mnt/backup              what would be removed?
@@ -264,9 +280,10 @@ enum CommandWords {
     Deploy(DeployWords),
     /// Serve a haul at the other end of standard input and output
     ///
-    /// This is what haul starts on a host; it is of no use by hand.
+    /// This is what haul starts on a host; it is of no use by hand, but in front of
+    /// a key in authorized_keys: command="haul serve --root DIR".
     #[command(hide = true)]
-    Serve,
+    Serve(ServeWords),
 }
 
 #[derive(Debug, Args)]
@@ -336,6 +353,9 @@ struct MoveWords {
     /// Read each file that has to be copied back from its medium before it gets its name
     #[arg(short = 'V', long, help_heading = "Safety")]
     verify: bool,
+    /// Move also what has an owner, attributes or hard links that would be lost
+    #[arg(long, help_heading = "Safety")]
+    lossy: bool,
 
     #[command(flatten)]
     detail: DetailWords,
@@ -447,6 +467,16 @@ struct CleanWords {
     json: bool,
 }
 
+#[derive(Debug, Args)]
+struct ServeWords {
+    /// Let the client reach nothing but what is in DIR
+    #[arg(long, value_name = "DIR")]
+    root: Option<PathBuf>,
+    /// Let it change nothing there
+    #[arg(long, requires = "root")]
+    read_only: bool,
+}
+
 /// How much a command tells that changes files.
 #[derive(Debug, Args)]
 struct DetailWords {
@@ -495,7 +525,9 @@ impl Words {
                 form: form(words.json),
             }),
             CommandWords::Deploy(words) => Command::Deploy(words.into_deploy()?),
-            CommandWords::Serve => Command::Serve,
+            CommandWords::Serve(words) => {
+                Command::Serve(Serve { root: words.root, read_only: words.read_only })
+            }
         })
     }
 }
@@ -522,7 +554,9 @@ impl CopyWords {
                 resume,
                 verify: self.verify,
                 sync: self.sync,
+                origin: None,
             },
+            moving: None,
             detail: detail(quiet, verbose, json),
             reach: self.remote.reach(),
         })
@@ -540,6 +574,7 @@ impl MoveWords {
             recursive: true,
             follow: false,
             policy: Policy { conflict, sync: true, verify: self.verify, ..Policy::default() },
+            moving: Some(if self.lossy { Moving::Lossy } else { Moving::Whole }),
             detail: detail(quiet, verbose, json),
             reach: self.remote.reach(),
         })
@@ -565,6 +600,7 @@ impl CheckWords {
             recursive: self.recursive,
             follow: self.dereference,
             policy: Policy::default(),
+            moving: None,
             detail: detail(self.quiet, self.verbose, self.json),
             reach: self.remote.reach(),
         };

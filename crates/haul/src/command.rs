@@ -29,7 +29,7 @@ pub(crate) fn run(command: Command) -> ExitCode {
         Command::Hash(hash) => hash::run(&hash),
         Command::Clean(clean) => clean::run(&clean),
         Command::Deploy(deploy) => deploy::run(&deploy),
-        Command::Serve => serve::run(),
+        Command::Serve(serve) => serve::run(&serve),
     }
 }
 

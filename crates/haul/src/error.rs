@@ -156,6 +156,12 @@ impl From<JobError> for CommandError {
                 let hint = cause.hint();
                 hint.into_iter().fold(Self::new(kind, error), Self::with_hint)
             }
+            JobError::Threads(_) => Self::new(ErrorKind::Io, error).with_hint(
+                "the system allows no more processes or memory: see \"ulimit -u\" and \"ulimit -v\", or end other programs",
+            ),
+            JobError::OpenFiles(_) => Self::new(ErrorKind::Io, error)
+                .with_hint("allow more with \"ulimit -n\""),
+            JobError::Panicked => Self::new(ErrorKind::Io, error),
             JobError::Interrupted => Self::interrupted(),
             JobError::Destination { ref fault, .. } => {
                 let hint = fault.hint();

@@ -1,26 +1,42 @@
 //! What the user's Ctrl-C and the system's wish to end the program come to.
 
 use crate::error::{CommandError, ErrorKind, ExitCode};
+use haul_engine::JobError;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
-use std::io;
+use signal_hook::low_level::pipe;
+use std::io::{self, PipeWriter, Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use std::{process, thread};
+
+/// How long the program may take to leave everything in order after a signal. A
+/// little more than a job through SFTP takes to leave its sessions.
+const TIDYING_MAX: Duration = Duration::from_secs(10);
 
 /// Set for good by the first SIGINT, SIGTERM or SIGHUP. Those that were ignored when
 /// the program was started stay ignored: a SIGHUP as nohup has it, a SIGINT as a
 /// script's shell has it for what it starts in the background. A SIGINT or SIGTERM
-/// that comes when it is set ends the process at once.
+/// that comes when it is set ends the process at once. The first does it too if the
+/// program has not ended within [`TIDYING_MAX`].
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
     /// Listens from now on.
     pub(crate) fn listen() -> Result<Self, CommandError> {
-        Self::register().map_err(|error| CommandError::new(ErrorKind::Io, error))
+        let failed = |error| CommandError::new(ErrorKind::Io, error);
+        let (told, tell) = io::pipe().map_err(failed)?;
+        let interrupt = Self::register(&tell).map_err(failed)?;
+        let watch = move || see_to_the_end(told, TIDYING_MAX);
+        let begun = thread::Builder::new().name("signals".to_owned()).spawn(watch);
+        begun.map_err(JobError::Threads)?;
+        Ok(interrupt)
     }
 
-    fn register() -> io::Result<Self> {
+    /// Sets what each signal does; what comes in `tell` for it, nobody counts.
+    fn register(tell: &PipeWriter) -> io::Result<Self> {
         let flag = Arc::new(AtomicBool::new(false));
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         for signal in [SIGINT, SIGTERM, SIGHUP] {
@@ -35,6 +51,7 @@ impl Interrupt {
                 flag::register_conditional_shutdown(signal, code, Arc::clone(&flag))?;
             }
             flag::register(signal, Arc::clone(&flag))?;
+            pipe::register(signal, tell.try_clone()?)?;
         }
         Ok(Self(flag))
     }
@@ -43,6 +60,21 @@ impl Interrupt {
     pub(crate) fn happened(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
+}
+
+/// Waits for a signal, and ends the process if it has not ended by itself within
+/// `patience`: a thread may wait for a file system or a program that answers nothing.
+fn see_to_the_end(mut told: impl Read, patience: Duration) {
+    if told.read_exact(&mut [0]).is_err() {
+        return;
+    }
+    thread::sleep(patience);
+    haul_engine::remove_unpublished();
+    // There is no other place to say it.
+    let _ = io::stderr().write_all(
+        b"haul: interrupted; something that it waits for does not answer, and is waited for no more\n",
+    );
+    process::exit(ExitCode::Interrupted.number().into());
 }
 
 /// Keeps a hang-up and a terminal's Ctrl-C from ending this process: an agent

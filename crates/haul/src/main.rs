@@ -11,6 +11,7 @@ mod interrupt;
 mod json;
 mod location;
 mod log;
+mod mistake;
 mod monitor;
 mod peer;
 mod progress;
@@ -19,7 +20,12 @@ mod report;
 mod state;
 mod stdout;
 
+#[global_allocator]
+static MEMORY: haul_engine::Memory = haul_engine::Memory;
+
 fn main() -> std::process::ExitCode {
+    haul_engine::spare_address_space();
+    mistake::ends_the_program();
     log::start();
     let code = match args::from_env() {
         Ok(command) => command::run(command),

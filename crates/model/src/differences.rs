@@ -46,6 +46,11 @@ impl Differences {
         if is_so { self } else { Self(0) }
     }
 
+    /// Whether the destination has it, though perhaps with another time or mode.
+    pub const fn is_minor(self) -> bool {
+        Self::TIME.with(Self::MODE).has(self)
+    }
+
     /// Whether all of `other` is in this set.
     pub const fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0

@@ -61,6 +61,17 @@ pub enum Kind {
     Special,
 }
 
+impl Kind {
+    /// The same for showing: of a link without its target.
+    #[must_use]
+    pub fn without_target(&self) -> Self {
+        match self {
+            Self::Symlink { .. } => Self::Symlink { target: Box::default() },
+            kind => kind.clone(),
+        }
+    }
+}
+
 /// One entry of a listing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
@@ -77,6 +88,12 @@ pub struct Entry {
     /// that takes its place: its inode, and of a file that is large enough to be
     /// continued, inode and file system in one; 0 if there is none.
     pub inode: u64,
+    /// When it last changed in any way, where its file system can be believed
+    /// about that: nobody can set it back. Told of files that are large enough to
+    /// be continued.
+    pub ctime: Option<Timestamp>,
+    /// It is a file that has holes, which a copy is to have too.
+    pub has_holes: bool,
     /// The object itself, known only where it was listed.
     #[serde(skip)]
     pub id: Option<FileId>,

@@ -50,6 +50,8 @@ pub enum FaultKind {
     Parent,
     /// Another error of the operating system.
     Io,
+    /// A move would lose what the source has and haul does not keep.
+    Lossy,
 }
 
 /// One entry's failure.
@@ -119,7 +121,9 @@ impl Fault {
                 Side::Source => {
                     "you need read permission there, and search permission on the directories above"
                 }
-                Side::Destination => "you need write permission on the directory",
+                Side::Destination => {
+                    "you need write permission on the directory, and own what gets another mode or time"
+                }
             },
             FaultKind::TooLong => {
                 "the file system's limit is shorter; rename the source, or choose another destination"
@@ -134,7 +138,12 @@ impl Fault {
             FaultKind::Corrupt => {
                 "nothing was published; run the same command again, and check memory and disks if it returns"
             }
-            FaultKind::Busy => "wait until the other haul is done, and run the same command again",
+            FaultKind::Lossy => {
+                "--lossy moves it without that; else copy it with what keeps it (cp -a, rsync -aHAX), and remove it"
+            }
+            FaultKind::Busy => {
+                "wait until the other haul is done, and run the same command again; one whose connection was lost is gone within a minute, or what its --timeout said"
+            }
             FaultKind::Link => {
                 "nothing is written through a symbolic link; remove it, or copy to where it points"
             }

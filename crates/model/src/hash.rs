@@ -64,6 +64,16 @@ impl BlockHasher {
         each_of_zeros(len, |zeros| self.update(zeros));
     }
 
+    /// Bytes taken so far.
+    pub fn len(&self) -> u64 {
+        self.0.count()
+    }
+
+    /// Whether nothing was taken yet.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// The hash of the block, of which something was taken.
     pub fn finish(&self) -> BlockHash {
         BlockHash(self.0.finalize_non_root())
@@ -118,13 +128,21 @@ impl fmt::Debug for ContentHash {
     }
 }
 
-/// Hashes a content from its start to its end, and keeps the chaining value of
-/// every finished block.
+/// Hashes a content from its start to its end, in memory that grows with the
+/// logarithm of its length.
 #[derive(Clone)]
 pub struct ContentHasher {
-    /// Chaining values of the blocks before the current one.
-    blocks: Vec<ChainingValue>,
-    /// The current block; its input offset is `blocks.len() * BLOCK_LEN`.
+    /// Chaining values of the subtrees that the closed blocks make, as large ones
+    /// as there are (BLAKE3 specification, section 5.1.2). They are merged when
+    /// the next block is closed, and not before: the last merge may be the root.
+    subtrees: Vec<ChainingValue>,
+    /// Blocks before the current one.
+    closed: u64,
+    /// Chaining value of the last of them.
+    last: Option<ChainingValue>,
+    /// Over the chaining values of the closed blocks that were hashed here.
+    tail: blake3::Hasher,
+    /// The current block; its input offset is `closed * BLOCK_LEN`.
     current: blake3::Hasher,
 }
 
@@ -137,7 +155,16 @@ impl Default for ContentHasher {
 impl ContentHasher {
     /// A hasher that has seen nothing yet.
     pub fn new() -> Self {
-        Self { blocks: Vec::new(), current: blake3::Hasher::new() }
+        Self::behind(0)
+    }
+
+    /// A hasher of what follows so many blocks, of which nothing is known: it can
+    /// only hash the tail.
+    pub fn behind(blocks: u64) -> Self {
+        let (subtrees, tail) = (Vec::new(), blake3::Hasher::new());
+        let mut current = blake3::Hasher::new();
+        current.set_input_offset(blocks.saturating_mul(BLOCK_LEN));
+        Self { subtrees, closed: blocks, last: None, tail, current }
     }
 
     /// A hasher that has seen the blocks with these hashes and nothing after.
@@ -145,11 +172,14 @@ impl ContentHasher {
     /// A content of exactly one block can't be finished from its block's hash
     /// alone: something must follow a single block.
     pub fn resume(blocks: impl IntoIterator<Item = BlockHash>) -> Self {
-        let mut blocks: Vec<ChainingValue> = blocks.into_iter().map(|block| block.0).collect();
-        let mut current = blake3::Hasher::new();
-        current.set_input_offset(blocks.len() as u64 * BLOCK_LEN);
-        blocks.shrink_to_fit();
-        Self { blocks, current }
+        let mut subtrees = Vec::new();
+        let (mut closed, mut last) = (0, None);
+        for block in blocks {
+            push_subtree(&mut subtrees, closed, block.0);
+            closed += 1;
+            last = Some(block.0);
+        }
+        Self { subtrees, last, ..Self::behind(closed) }
     }
 
     /// How many blocks were hashed in full.
@@ -157,18 +187,20 @@ impl ContentHasher {
         self.len() / BLOCK_LEN
     }
 
-    /// The hash of block `index`, if it was hashed in full.
+    /// The hash of block `index`, if it is the last that was hashed in full.
     pub fn block(&self, index: u64) -> Option<BlockHash> {
-        if index >= self.whole_blocks() {
+        if index.checked_add(1) != Some(self.whole_blocks()) {
             return None;
         }
-        let closed = self.blocks.get(usize::try_from(index).ok()?).copied();
-        Some(BlockHash(closed.unwrap_or_else(|| self.current.finalize_non_root())))
+        if self.current.count() == BLOCK_LEN {
+            return Some(BlockHash(self.current.finalize_non_root()));
+        }
+        self.last.map(BlockHash)
     }
 
     /// Bytes hashed so far.
     pub fn len(&self) -> u64 {
-        self.blocks.len() as u64 * BLOCK_LEN + self.current.count()
+        self.closed * BLOCK_LEN + self.current.count()
     }
 
     /// Whether nothing was hashed yet.
@@ -191,44 +223,65 @@ impl ContentHasher {
         }
     }
 
-    /// Takes `len` zero bytes: a hole of a sparse file.
+    /// Takes `len` zero bytes: a hole of a sparse file. It takes the time of as
+    /// many others: a chunk's place in the content is part of its hash, so that
+    /// no two subtrees of zeros have the same one.
     pub fn update_zeros(&mut self, len: u64) {
         each_of_zeros(len, |zeros| self.update(zeros));
     }
 
     /// The hash of all that was taken.
     pub fn finish(&self) -> ContentHash {
-        if self.blocks.is_empty() {
+        if self.closed == 0 {
             return ContentHash(*self.current.finalize().as_bytes());
         }
-        let mut blocks = self.blocks.clone();
+        let mut subtrees = self.subtrees.clone();
         // Nothing has come since the hasher was resumed behind a whole block.
         if self.current.count() > 0 {
-            blocks.push(self.current.finalize_non_root());
+            push_subtree(&mut subtrees, self.closed, self.current.finalize_non_root());
         }
-        merge_root(&blocks, self.len())
+        let mut right = subtrees.pop().unwrap_or_default();
+        while let Some(left) = subtrees.pop() {
+            if subtrees.is_empty() {
+                return ContentHash(*merge_subtrees_root(&left, &right, Mode::Hash).as_bytes());
+            }
+            right = merge_subtrees_non_root(&left, &right, Mode::Hash);
+        }
+        // A single block, of which nothing but its chaining value is known.
+        ContentHash(right)
     }
 
-    /// A hash over the content from block `first` on, and over its place in the
-    /// whole: BLAKE3 of the hashes of these blocks, the last of which may be
-    /// short. It needs nothing of what is before.
-    pub fn finish_tail(&self, first: u64) -> ContentHash {
-        let mut tail = blake3::Hasher::new();
-        for block in self.blocks.iter().skip(usize::try_from(first).unwrap_or(usize::MAX)) {
-            tail.update(block);
-        }
-        if self.current.count() > 0 && self.blocks.len() as u64 >= first {
+    /// A hash over the content from where the hasher began, or was resumed, and
+    /// over its place in the whole: BLAKE3 of the hashes of these blocks, the last
+    /// of which may be short. It needs nothing of what is before.
+    pub fn finish_tail(&self) -> ContentHash {
+        let mut tail = self.tail.clone();
+        if self.current.count() > 0 {
             tail.update(&self.current.finalize_non_root());
         }
         ContentHash(*tail.finalize().as_bytes())
     }
 
     fn close_block(&mut self) {
-        self.blocks.push(self.current.finalize_non_root());
+        let block = self.current.finalize_non_root();
+        push_subtree(&mut self.subtrees, self.closed, block);
+        self.tail.update(&block);
+        self.closed += 1;
+        self.last = Some(block);
         // Not reset(): that keeps the offset of the block before.
         self.current = blake3::Hasher::new();
-        self.current.set_input_offset(self.blocks.len() as u64 * BLOCK_LEN);
+        self.current.set_input_offset(self.closed * BLOCK_LEN);
     }
+}
+
+/// Puts a block behind `before` others, whose subtrees are merged first as far as
+/// they are complete: as many are left as `before` has bits.
+fn push_subtree(subtrees: &mut Vec<ChainingValue>, before: u64, block: ChainingValue) {
+    while subtrees.len() > before.count_ones() as usize {
+        let (Some(right), Some(left)) = (subtrees.pop(), subtrees.pop()) else { break };
+        subtrees.push(merge_subtrees_non_root(&left, &right, Mode::Hash));
+    }
+    subtrees.push(block);
 }
 
 /// Gives `len` zero bytes to `take`, in parts.
@@ -322,37 +375,72 @@ mod tests {
         assert_eq!(hasher.finish(), ContentHash::of(&plain));
     }
 
+    /// The hashes of the whole blocks of `bytes`.
+    fn blocks_of(bytes: &[u8]) -> Vec<BlockHash> {
+        let whole = bytes.chunks_exact(BLOCK_LEN as usize);
+        (0..).zip(whole).map(|(index, block)| BlockHash::of(index, block)).collect()
+    }
+
     #[test]
     fn a_resumed_hasher_ends_like_one_that_saw_all() {
         let bytes = content(BLOCK_LEN as usize * 3 + 77);
-        let mut whole = ContentHasher::new();
-        whole.update(&bytes);
+        let blocks = blocks_of(&bytes);
         for seen in 0..=3u64 {
-            let blocks = (0..seen).map(|k| whole.block(k).expect("a whole block"));
-            let mut resumed = ContentHasher::resume(blocks);
+            let mut resumed = ContentHasher::resume(blocks[..seen as usize].iter().copied());
             assert_eq!(resumed.len(), seen * BLOCK_LEN);
             resumed.update(&bytes[(seen * BLOCK_LEN) as usize..]);
             assert_eq!(resumed.finish(), ContentHash::of(&bytes), "after {seen} blocks");
         }
-        assert_eq!(whole.block(3), None);
-        let second = &bytes[BLOCK_LEN as usize..][..BLOCK_LEN as usize];
-        assert_eq!(whole.block(1), Some(BlockHash::of(1, second)));
-        let all = ContentHasher::resume((0..2).map(|k| whole.block(k).expect("whole")));
-        assert_eq!(all.finish(), ContentHash::of(&bytes[..2 * BLOCK_LEN as usize]));
+        for seen in 2..=3 {
+            let all = ContentHasher::resume(blocks[..seen].iter().copied());
+            assert_eq!(all.finish(), ContentHash::of(&bytes[..seen * BLOCK_LEN as usize]));
+        }
+    }
+
+    #[test]
+    fn the_last_whole_block_is_told_and_no_other() {
+        let bytes = content(BLOCK_LEN as usize * 3 + 77);
+        let blocks = blocks_of(&bytes);
+        let mut hasher = ContentHasher::new();
+        for (index, part) in (0..).zip(bytes.chunks(BLOCK_LEN as usize / 4)) {
+            hasher.update(part);
+            let whole = (index + 1) / 4;
+            for block in 0..5 {
+                let expected = (block + 1 == whole.min(3)).then(|| blocks[block as usize]);
+                assert_eq!(hasher.block(block), expected, "block {block} after {index}");
+            }
+        }
+        assert_eq!(ContentHasher::resume(blocks.clone()).block(2), Some(blocks[2]));
+        assert_eq!(ContentHasher::behind(3).block(2), None);
+        assert_eq!(hasher.block(u64::MAX), None);
     }
 
     #[test]
     fn a_tail_needs_nothing_of_what_is_before() {
         let bytes = content(BLOCK_LEN as usize * 3 + 77);
-        let mut whole = ContentHasher::new();
-        whole.update(&bytes);
+        let blocks = blocks_of(&bytes);
+        let of = |mut hasher: ContentHasher, first: u64| {
+            hasher.update(&bytes[(first * BLOCK_LEN) as usize..]);
+            hasher.finish_tail()
+        };
+        let mut tails = Vec::new();
         for first in 0..=3u64 {
-            let unknown = (0..first).map(|_| BlockHash::from([7; 32]));
-            let mut tail = ContentHasher::resume(unknown);
-            tail.update(&bytes[(first * BLOCK_LEN) as usize..]);
-            assert_eq!(tail.finish_tail(first), whole.finish_tail(first), "from block {first}");
-            assert_ne!(tail.finish_tail(first), whole.finish_tail((first + 1) % 4));
+            let unknown = of(ContentHasher::behind(first), first);
+            let known = ContentHasher::resume(blocks[..first as usize].iter().copied());
+            assert_eq!(unknown, of(known, first), "from block {first}");
+            assert!(!tails.contains(&unknown));
+            tails.push(unknown);
         }
+    }
+
+    #[test]
+    fn a_hasher_of_very_much_is_small() {
+        let mut hasher = ContentHasher::behind(1 << 41);
+        hasher.update(b"far behind");
+        assert_eq!(hasher.len(), (1 << 63) + 10);
+        let blocks = (0..10_000u32)
+            .map(|block| BlockHash::from(*blake3::hash(&block.to_le_bytes()).as_bytes()));
+        assert!(ContentHasher::resume(blocks).subtrees.len() <= 20);
     }
 
     #[test]
@@ -365,6 +453,24 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(24))]
+        #[test]
+        fn resumed_after_any_number_of_blocks_it_is_the_hash_of_all(
+            blocks in 2usize..40, end in 0u64..4 << 20,
+        ) {
+            // The naive twin merges what it has all in memory.
+            let hash = |block: usize| BlockHash::from(*blake3::hash(&[block as u8]).as_bytes());
+            let mut hashes: Vec<BlockHash> = (0..blocks).map(hash).collect();
+            let mut hasher = ContentHasher::resume(hashes.iter().copied());
+            prop_assert_eq!(hasher.finish(), ContentHash::of_blocks(&hashes, hasher.len()));
+            hasher.update_zeros(end);
+            if end > 0 {
+                let mut last = BlockHasher::new(blocks as u64);
+                last.update_zeros(end);
+                hashes.push(last.finish());
+            }
+            prop_assert_eq!(hasher.finish(), ContentHash::of_blocks(&hashes, hasher.len()));
+        }
+
         #[test]
         fn any_split_gives_the_same_hash(len in 0usize..10_000_000, step in 1000usize..6_000_000) {
             let bytes = content(len);

@@ -31,16 +31,25 @@ const DEFAULTS: [&str; 2] = [
      aes128-ctr,aes192-ctr,aes256-ctr",
 ];
 
-/// What [`preferred_list`] has said of a host, once it was asked: it takes a
+/// What the user's settings for a host leave to be set.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Settings {
+    /// The list for `Ciphers`, or `None` to leave it alone.
+    pub(crate) ciphers: Option<String>,
+    /// The user has ssh look whether the host is still there.
+    pub(crate) keeps_alive: bool,
+}
+
+/// What [`settings_of`] has said of a host, once it was asked: it takes a
 /// noticeable time. It follows from how the host is reached, so that two of them
 /// are always equal.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Known(OnceLock<Option<String>>);
+pub(crate) struct Known(OnceLock<Settings>);
 
 impl Known {
     /// What it has said, or `ask` says now.
-    pub(crate) fn or_ask(&self, ask: impl FnOnce() -> Option<String>) -> Option<&str> {
-        self.0.get_or_init(ask).as_deref()
+    pub(crate) fn or_ask(&self, ask: impl FnOnce() -> Settings) -> &Settings {
+        self.0.get_or_init(ask)
     }
 }
 
@@ -52,18 +61,28 @@ impl PartialEq for Known {
 
 impl Eq for Known {}
 
-/// The list for ssh's `Ciphers` setting, or `None` to leave it alone. `args`
-/// are the arguments that ssh will be started with, up to the remote command.
+/// Asks ssh for the user's settings. `args` are the arguments that ssh will be
+/// started with, up to the remote command. Where no ciphers would be put first, it
+/// is not asked.
 ///
 /// Waits for a short run of ssh, or two, since the answer stands in front of the
 /// connection; a `Match exec` in the user's configuration is carried out by the
 /// first.
-pub(crate) fn preferred_list(shell: &RemoteShell, args: &[String], host: &str) -> Option<String> {
+pub(crate) fn settings_of(shell: &RemoteShell, args: &[String], host: &str) -> Settings {
     if !cpu_has_aes() {
-        return None;
+        return Settings::default();
     }
-    let users = settings(&shell.program, args, host)?;
-    let list = ciphers(&users)?;
+    let Some(users) = settings(&shell.program, args, host) else { return Settings::default() };
+    let interval = users.lines().find_map(|line| line.strip_prefix("serveraliveinterval "));
+    Settings {
+        ciphers: preferred_list(shell, &users, host),
+        keeps_alive: interval.is_some_and(|interval| interval != "0"),
+    }
+}
+
+/// The list for ssh's `Ciphers` setting with the settings `users`.
+fn preferred_list(shell: &RemoteShell, users: &str, host: &str) -> Option<String> {
+    let list = ciphers(users)?;
     let preferred = reordered(list)?;
     if !DEFAULTS.contains(&list) {
         // Every client takes an empty file; "-F none" is younger than "-G".
@@ -142,7 +161,7 @@ mod tests {
         let mut args = vec!["-F".to_owned(), file.path().to_str().unwrap().to_owned()];
         args.extend(words.iter().map(|&word| word.to_owned()));
         let shell = RemoteShell { program: "ssh".into(), args: Vec::new() };
-        preferred_list(&shell, &args, "box")
+        settings_of(&shell, &args, "box").ciphers
     }
 
     #[test]
@@ -176,7 +195,23 @@ mod tests {
         let written = Command::new("sh").args(["-c", writes]).arg(&program).arg(script).status();
         assert!(written.unwrap().success());
         let shell = RemoteShell { program: program.to_str().unwrap().to_owned(), args: Vec::new() };
-        preferred_list(&shell, &["-p2222".to_owned()], "box")
+        settings_of(&shell, &["-p2222".to_owned()], "box").ciphers
+    }
+
+    #[test]
+    fn the_real_ssh_tells_whether_it_looks_for_the_host() {
+        if !cpu_has_aes() {
+            return;
+        }
+        let shell = RemoteShell { program: "ssh".into(), args: Vec::new() };
+        let keeps_alive = |words: &[&str]| {
+            let words = [&["-F", "/dev/null"], words].concat();
+            let words: Vec<String> = words.into_iter().map(str::to_owned).collect();
+            settings_of(&shell, &words, "box").keeps_alive
+        };
+        assert!(keeps_alive(&["-oServerAliveInterval=30"]));
+        assert!(!keeps_alive(&["-oServerAliveInterval=0"]));
+        assert!(!keeps_alive(&[]));
     }
 
     #[test]
@@ -199,7 +234,7 @@ mod tests {
     #[test]
     fn a_client_that_does_not_know_the_question_is_left_alone() {
         let shell = |program: &str| RemoteShell { program: program.into(), args: Vec::new() };
-        assert_eq!(preferred_list(&shell("false"), &[], "box"), None);
-        assert_eq!(preferred_list(&shell("/nonexistent/ssh"), &[], "box"), None);
+        assert_eq!(settings_of(&shell("false"), &[], "box").ciphers, None);
+        assert_eq!(settings_of(&shell("/nonexistent/ssh"), &[], "box").ciphers, None);
     }
 }

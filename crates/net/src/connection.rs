@@ -1,9 +1,10 @@
 //! A byte stream in both directions, and what ends it.
 
-use crate::ConnectError;
+use crate::cut::Cut;
 use crate::diagnosis::{Peer, diagnose};
 use crate::process::Process;
 use crate::stderr::StderrReader;
+use crate::{ConnectError, Patience};
 use std::fmt;
 use std::io::{self, IoSlice, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -45,8 +46,15 @@ impl Connection {
         reader: impl Read + Send + 'static,
         writer: impl Write + Send + 'static,
     ) -> Self {
-        let closer = Closer { ssh: None };
+        let closer = Closer { ssh: None, patience: Patience::default() };
         Self { reader: Box::new(reader), writer: Writer::new(writer, None), closer }
+    }
+
+    /// The same with a peer that is waited for as long as `patience` says.
+    #[must_use]
+    pub fn with_patience(mut self, patience: Patience) -> Self {
+        self.closer.patience = patience;
+        self
     }
 }
 
@@ -104,6 +112,7 @@ impl fmt::Debug for Writer {
 /// ssh stays behind. That takes at most about half a second.
 pub struct Closer {
     ssh: Option<Ssh>,
+    patience: Patience,
 }
 
 /// The child behind a connection.
@@ -113,11 +122,18 @@ pub(crate) struct Ssh {
     pub(crate) peer: Peer,
     /// Or another program in its place.
     pub(crate) is_ssh: bool,
+    /// Lets go of the streams to another program.
+    pub(crate) cut: Option<Arc<Cut>>,
 }
 
 impl Closer {
-    pub(crate) fn new(ssh: Ssh) -> Self {
-        Self { ssh: Some(ssh) }
+    pub(crate) fn new(ssh: Ssh, patience: Patience) -> Self {
+        Self { ssh: Some(ssh), patience }
+    }
+
+    /// How long the peer is waited for. Whoever reads from it keeps to that.
+    pub fn patience(&self) -> Patience {
+        self.patience
     }
 
     /// The peer's name for messages, `user@host`; "the peer" where none is known.
@@ -127,7 +143,10 @@ impl Closer {
 
     /// A handle that can kill the connection from another thread.
     pub fn killer(&self) -> Killer {
-        Killer { process: self.ssh.as_ref().map(|ssh| Arc::clone(&ssh.process)) }
+        Killer {
+            process: self.ssh.as_ref().map(|ssh| Arc::clone(&ssh.process)),
+            cut: self.ssh.as_ref().and_then(|ssh| ssh.cut.clone()),
+        }
     }
 
     /// Ends the child now and waits until it is gone; see [`Killer::kill`].
@@ -219,18 +238,23 @@ impl Ssh {
 #[derive(Clone)]
 pub struct Killer {
     process: Option<Arc<Process>>,
+    cut: Option<Arc<Cut>>,
 }
 
 impl Killer {
     /// Asks ssh to end (SIGTERM, so that it can restore the terminal if it is
     /// asking for a password), and the next time forces it (SIGKILL). Returns
-    /// at once. The reader then meets the end of the file, the writer a broken
+    /// at once. Streams to another program are let go of the next time, whoever
+    /// else may hold them. The reader then meets the end of the file, the writer a broken
     /// pipe, and [`Closer::finish`] tells [`ConnectError::Stopped`].
     ///
     /// Does nothing to a connection that has ended, or was made of parts.
     pub fn kill(&self) {
         if let Some(process) = &self.process {
             process.kill();
+        }
+        if let Some(cut) = &self.cut {
+            cut.ask();
         }
     }
 

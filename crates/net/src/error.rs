@@ -158,6 +158,23 @@ pub enum ConnectError {
         /// The last thing that was said about it.
         detail: String,
     },
+    /// The peer has greeted, and then nothing has come from it for so long that it
+    /// is taken for gone.
+    #[error("{host} was silent for {seconds} s: it is taken for gone")]
+    Silent {
+        /// The peer.
+        host: String,
+        /// For how long, in seconds.
+        seconds: u64,
+    },
+    /// Nothing has come in place of the peer's greeting.
+    #[error("{host} has not answered within {seconds} s")]
+    Unanswered {
+        /// The peer.
+        host: String,
+        /// For how long, in seconds.
+        seconds: u64,
+    },
     /// This side ended the connection, through [`crate::Killer::kill`] or
     /// [`crate::Closer::kill`].
     #[error("the connection to {host} was ended from here")]
@@ -241,6 +258,10 @@ impl ConnectError {
                 "'ssh {host} true' must print nothing: make the shell's startup files there silent when nobody is at a terminal"
             ),
             Self::Lost { .. } => "run the same command again: what is finished is skipped".into(),
+            Self::Silent { .. } => "check the host and the network, then run the same command again: what is finished is skipped; --timeout SECONDS waits longer".into(),
+            Self::Unanswered { host, .. } => format!(
+                "'ssh {host} true' must end by itself, soon; --timeout SECONDS waits longer"
+            ),
             Self::Agent { .. } | Self::Stopped { .. } => return None,
         })
     }
@@ -248,7 +269,13 @@ impl ConnectError {
     /// Whether the same attempt may succeed a little later with nothing
     /// changed here.
     pub fn retriable(&self) -> bool {
-        matches!(self, Self::Unreachable { .. } | Self::Lost { .. })
+        matches!(
+            self,
+            Self::Unreachable { .. }
+                | Self::Lost { .. }
+                | Self::Silent { .. }
+                | Self::Unanswered { .. }
+        )
     }
 }
 

@@ -13,8 +13,10 @@
 
 mod cipher;
 mod connection;
+mod cut;
 mod diagnosis;
 mod error;
+mod patience;
 mod pipe;
 mod process;
 mod remote_command;
@@ -24,6 +26,7 @@ mod target;
 
 pub use connection::{Closer, Connection, Killer, Writer};
 pub use error::ConnectError;
+pub use patience::{Patience, SILENCE_SECONDS};
 pub use pipe::enlarge_pipe;
 pub use remote_command::{DEPLOY_DIR, DEPLOY_MARKER, DEPLOYED_NAME, STAGED_PREFIX};
 pub use ssh::{connect, connect_deploy, connect_sftp};

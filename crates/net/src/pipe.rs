@@ -1,10 +1,12 @@
 //! What lies between haul and ssh, and between sshd and haul.
 
+use crate::cut::{Cut, Cuttable};
 use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_send_buffer_size};
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::Stdio;
+use std::sync::Arc;
 
 /// How much a pipe is asked to hold, in bytes: the most that an unprivileged
 /// process gets by default on Linux.
@@ -35,15 +37,15 @@ const SOCKET_BYTES: usize = 2 << 20;
 /// hold what was written at once in one piece, the same bytes take both of them
 /// half the time. The other way stays a pipe, for content is spliced into it, and so
 /// does all that leads to another program: a script may open `/dev/stdout`, which
-/// no socket allows.
+/// no socket allows. What leads to another program can also be let go of by `cut`.
 ///
 /// # Errors
 /// Those of `socketpair` and `pipe`.
-pub(crate) fn way_in(from_ssh: bool) -> io::Result<(Box<dyn Read + Send>, Stdio)> {
-    if !from_ssh {
+pub(crate) fn way_in(cut: Option<&Arc<Cut>>) -> io::Result<(Box<dyn Read + Send>, Stdio)> {
+    if let Some(cut) = cut {
         let (ours, theirs) = io::pipe()?;
         enlarge_pipe(&ours);
-        return Ok((Box::new(ours), theirs.into()));
+        return Ok((Box::new(Cuttable::new(ours, cut)?), theirs.into()));
     }
     let (ours, theirs) = UnixStream::pair()?;
     // A refusal costs speed only. Linux looks at the writer's size alone.

@@ -3,6 +3,7 @@
 
 use crate::cipher;
 use crate::connection::{Closer, Connection, Ssh, Writer};
+use crate::cut::{Cut, Cuttable};
 use crate::diagnosis::{Peer, Remote};
 use crate::error::shown;
 use crate::pipe::{enlarge_pipe, way_in};
@@ -13,6 +14,7 @@ use crate::{ConnectError, SshTarget};
 use std::os::fd::AsFd;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// What ssh is told whatever its configuration says, much as scp does.
 ///
@@ -93,12 +95,12 @@ fn start(
 ) -> Result<Connection, ConnectError> {
     let shell = target.shell();
     let mut arguments = leading_arguments(target, &runs)?;
-    let ciphers = if shell.is_ssh() {
-        target.ciphers().or_ask(|| cipher::preferred_list(shell, &arguments, target.host()))
-    } else {
-        None
+    let unasked = cipher::Settings::default();
+    let settings = match shell.is_ssh() {
+        true => target.ciphers().or_ask(|| cipher::settings_of(shell, &arguments, target.host())),
+        false => &unasked,
     };
-    arguments.extend(trailing_arguments(target, &runs, ciphers));
+    arguments.extend(trailing_arguments(target, &runs, settings));
     tracing::debug!(program = %shell.program, ?arguments, "starting the remote shell");
 
     let start_error = |cause| ConnectError::Start {
@@ -106,7 +108,8 @@ fn start(
         program: shown(shell.program.as_bytes()),
         cause,
     };
-    let (stdout, theirs) = way_in(shell.is_ssh()).map_err(start_error)?;
+    let cut = if shell.is_ssh() { None } else { Some(Cut::new().map_err(start_error)?) };
+    let (stdout, theirs) = way_in(cut.as_ref()).map_err(start_error)?;
     let mut child = Command::new(&shell.program)
         .args(&arguments)
         .stdin(Stdio::piped())
@@ -128,10 +131,19 @@ fn start(
     Ok(Connection {
         reader: stdout,
         writer: {
-            let pipe = stdin.as_fd().try_clone_to_owned().ok();
-            Writer::new(stdin, pipe)
+            match &cut {
+                None => {
+                    let pipe = stdin.as_fd().try_clone_to_owned().ok();
+                    Writer::new(stdin, pipe)
+                }
+                // Who splices waits for the pipe alone, and could not be let go of.
+                Some(cut) => Writer::new(Cuttable::new(stdin, cut).map_err(start_error)?, None),
+            }
         },
-        closer: Closer::new(Ssh { process, stderr, peer, is_ssh: shell.is_ssh() }),
+        closer: Closer::new(
+            Ssh { process, stderr, peer, is_ssh: shell.is_ssh(), cut },
+            target.patience(),
+        ),
     })
 }
 
@@ -165,13 +177,32 @@ fn leading_arguments(target: &SshTarget, runs: &Remote) -> Result<Vec<String>, C
     Ok(arguments)
 }
 
+/// How many times within the longest silence ssh asks whether the host is there.
+const SIGNS: u64 = 4;
+
+/// Has ssh end when it has heard nothing of the host for `silence`, to the second.
+fn keep_alive(silence: Duration) -> [String; 2] {
+    let seconds = silence.as_secs().max(1);
+    let interval = (seconds / SIGNS).max(1);
+    let count = seconds.div_ceil(interval);
+    [format!("-oServerAliveInterval={interval}"), format!("-oServerAliveCountMax={count}")]
+}
+
 /// The arguments from the ciphers on.
-fn trailing_arguments(target: &SshTarget, runs: &Remote, ciphers: Option<&str>) -> Vec<String> {
+fn trailing_arguments(
+    target: &SshTarget,
+    runs: &Remote,
+    settings: &cipher::Settings,
+) -> Vec<String> {
     let mut arguments = Vec::new();
-    if let Some(ciphers) = ciphers {
+    if let Some(ciphers) = &settings.ciphers {
         arguments.push(format!("-oCiphers={ciphers}"));
     }
     if matches!(runs, Remote::Subsystem(_)) {
+        // A server that is at work answers nothing. But the host does.
+        if let (Some(silence), false) = (target.patience().silence_max, settings.keeps_alive) {
+            arguments.extend(keep_alive(silence));
+        }
         arguments.push("-s".into());
     }
     if target.shell().is_ssh() {
@@ -193,12 +224,20 @@ mod tests {
     const HAUL: Remote = Remote::Haul { path: None, address: String::new() };
 
     fn arguments(target: &SshTarget, ciphers: Option<&str>) -> Vec<String> {
-        arguments_for(target, &HAUL, ciphers)
+        arguments_for(target, &HAUL, &settings(ciphers))
     }
 
-    fn arguments_for(target: &SshTarget, runs: &Remote, ciphers: Option<&str>) -> Vec<String> {
+    fn settings(ciphers: Option<&str>) -> cipher::Settings {
+        cipher::Settings { ciphers: ciphers.map(str::to_owned), keeps_alive: false }
+    }
+
+    fn arguments_for(
+        target: &SshTarget,
+        runs: &Remote,
+        settings: &cipher::Settings,
+    ) -> Vec<String> {
         let mut arguments = leading_arguments(target, runs).unwrap();
-        arguments.extend(trailing_arguments(target, runs, ciphers));
+        arguments.extend(trailing_arguments(target, runs, settings));
         arguments
     }
 
@@ -253,9 +292,25 @@ mod tests {
     #[test]
     fn a_subsystem_takes_the_place_of_the_command() {
         let sftp = Remote::Subsystem("sftp");
-        let arguments = arguments_for(&target(Some("ann")), &sftp, Some("a,b"));
-        let last = &arguments[arguments.len() - 5..];
-        assert_eq!(last, ["-oCiphers=a,b", "-s", "--", "box", "sftp"]);
+        let ann = target(Some("ann"));
+        let words = |target: &SshTarget, settings: &cipher::Settings| {
+            let arguments = arguments_for(target, &sftp, settings);
+            arguments[arguments.iter().position(|one| one == "-oCiphers=a,b").unwrap()..].to_vec()
+        };
+        let [quiet, plain] = [
+            ["-oCiphers=a,b", "-oServerAliveInterval=15", "-oServerAliveCountMax=4"].as_slice(),
+            ["-oCiphers=a,b"].as_slice(),
+        ]
+        .map(|first| [first, ["-s", "--", "box", "sftp"].as_slice()].concat());
+        assert_eq!(words(&ann, &settings(Some("a,b"))), quiet);
+        // The user has ssh look, or nobody is to.
+        let users = cipher::Settings { keeps_alive: true, ..settings(Some("a,b")) };
+        assert_eq!(words(&ann, &users), plain);
+        let for_ever = ann.with_patience(crate::Patience::of_seconds(0));
+        assert_eq!(words(&for_ever, &settings(Some("a,b"))), plain);
+        let few = |seconds| keep_alive(Duration::from_secs(seconds)).concat();
+        assert_eq!(few(2), "-oServerAliveInterval=1-oServerAliveCountMax=2");
+        assert_eq!(few(7), "-oServerAliveInterval=1-oServerAliveCountMax=7");
         let other = target(None).with_rsh("my-rsh").unwrap();
         let error = leading_arguments(&other, &sftp).unwrap_err();
         assert!(matches!(error, ConnectError::RemoteShell { .. }), "{error}");

@@ -1,10 +1,10 @@
 //! Whom to reach and through which program: the words of the user, checked
 //! before any of them stands in an argument list.
 
-use crate::ConnectError;
 use crate::cipher;
 use crate::error::shown;
 use crate::remote_command;
+use crate::{ConnectError, Patience};
 
 /// The longest host or user name; DNS allows 253 bytes.
 const NAME_BYTES_MAX: usize = 255;
@@ -28,6 +28,7 @@ pub struct SshTarget {
     shell: RemoteShell,
     remote_haul: Option<String>,
     ciphers: cipher::Known,
+    patience: Patience,
 }
 
 /// The local program that gives a shell on the other machine.
@@ -62,6 +63,7 @@ impl SshTarget {
             shell: RemoteShell::ssh(),
             remote_haul: None,
             ciphers: cipher::Known::default(),
+            patience: Patience::default(),
         })
     }
 
@@ -109,6 +111,18 @@ impl SshTarget {
         })?;
         self.remote_haul = Some(path.to_owned());
         Ok(self)
+    }
+
+    /// Waits for the host no longer than `patience` says.
+    #[must_use]
+    pub fn with_patience(mut self, patience: Patience) -> Self {
+        self.patience = patience;
+        self
+    }
+
+    /// How long the host is waited for.
+    pub fn patience(&self) -> Patience {
+        self.patience
     }
 
     /// The user, if one was given.

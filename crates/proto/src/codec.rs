@@ -48,6 +48,7 @@ pub fn encode(message: &Message) -> Vec<u8> {
         Message::Done(summary) => frame(FrameType::Done, summary),
         Message::BlockSeal(seal) => frame(FrameType::BlockSeal, seal),
         Message::Warning(warning) => frame(FrameType::Warning, warning),
+        Message::Late(late) => frame(FrameType::Late, late),
         Message::Abort(abort) => frame(FrameType::Abort, abort),
     }
 }
@@ -93,8 +94,13 @@ pub fn decode(kind: FrameType, payload: &[u8]) -> Result<Message, DecodeError> {
         FrameType::Done => Message::Done(value(kind, payload)?),
         FrameType::BlockSeal => Message::BlockSeal(value(kind, payload)?),
         FrameType::Warning => Message::Warning(value(kind, payload)?),
+        FrameType::Late => Message::Late(value(kind, payload)?),
         FrameType::Abort => Message::Abort(value(kind, payload)?),
-        FrameType::Hello | FrameType::Welcome | FrameType::Pack | FrameType::Data => {
+        FrameType::Hello
+        | FrameType::Welcome
+        | FrameType::Alive
+        | FrameType::Pack
+        | FrameType::Data => {
             return Err(DecodeError::Unexpected(kind));
         }
     })

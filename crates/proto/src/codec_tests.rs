@@ -2,12 +2,12 @@
 
 use super::*;
 use crate::{
-    Abort, BlockSeal, CheckRequest, CopyRequest, Extra, FileEnd, FileSeal, ListItem, Listed,
+    Abort, BlockSeal, CheckRequest, CopyRequest, Extra, FileEnd, FileSeal, Late, ListItem, Listed,
     MoveRequest, OutcomeItem, Removal, Reply, Request, Role, Want, Warning,
 };
 use haul_model::{
-    ContentHash, Entry, Fault, FaultKind, Kind, Name, Outcome, Policy, Remove, Side, Skip, Summary,
-    Timestamp,
+    ContentHash, Entry, Fault, FaultKind, Kind, Moving, Name, Outcome, Policy, Remove, Side, Skip,
+    Summary, Timestamp,
 };
 use proptest::prelude::*;
 
@@ -30,13 +30,15 @@ fn kind() -> impl Strategy<Value = Kind> {
 }
 
 fn entry() -> impl Strategy<Value = Entry> {
-    (prop::option::of(name()), kind(), 0u32..0o10000, time()).prop_map(
-        |(name, kind, mode, mtime)| Entry {
+    (prop::option::of(name()), kind(), 0u32..0o10000, time(), prop::option::of(time())).prop_map(
+        |(name, kind, mode, mtime, ctime)| Entry {
             name,
             kind,
             mode,
             mtime,
             inode: 0,
+            ctime,
+            has_holes: false,
             id: None,
             leads_to: None,
         },
@@ -103,6 +105,9 @@ fn message() -> impl Strategy<Value = Message> {
         (bytes(), any::<bool>())
             .prop_map(|(path, follow)| Message::Request(Request::Stat { path, follow })),
         bytes().prop_map(|path| Message::Request(Request::Hash { path })),
+        (bytes(), any::<[u8; 16]>())
+            .prop_map(|(path, origin)| Message::Request(Request::Made { path, origin })),
+        any::<bool>().prop_map(|made| Message::Reply(Reply::Made(made))),
         entry().prop_map(|entry| Message::Reply(Reply::Entry(entry))),
         (name(), fault(), entry()).prop_map(|(name, fault, entry)| Message::Reply(Reply::Entries(
             vec![Listed::Fault { name, fault }, Listed::Entry(entry)]
@@ -115,7 +120,13 @@ fn message() -> impl Strategy<Value = Message> {
             .prop_map(|(path, entry)| Message::Extras(vec![Extra { path, kind: entry.kind }])),
         (prop::collection::vec(bytes(), 0..9), any::<bool>()).prop_map(|(sources, same)| {
             let rule = if same { Remove::Same } else { Remove::SameContent };
-            Message::Move(MoveRequest { sources, rule })
+            let moving = if same { Moving::Whole } else { Moving::Lossy };
+            Message::Move(MoveRequest { sources, rule, moving })
+        }),
+        (prop::collection::vec(bytes(), 0..9), any::<bool>()).prop_map(|(sources, recursive)| {
+            let moving = recursive.then_some(Moving::Whole);
+            let role = Role::Sender { sources, recursive, follow: !recursive, moving };
+            Message::Copy(CopyRequest { role })
         }),
         (bytes(), entry(), fault(), any::<bool>()).prop_map(|(path, entry, fault, gone)| {
             let result = if gone { Ok(()) } else { Err(fault) };
@@ -127,6 +138,7 @@ fn message() -> impl Strategy<Value = Message> {
         }])),
         (bytes(), ".{0,30}")
             .prop_map(|(path, message)| Message::Warning(Warning { path, message })),
+        (bytes(), fault()).prop_map(|(path, fault)| Message::Late(Late { path, fault })),
         (bytes(), fault())
             .prop_map(|(path, fault)| Message::Abort(Abort::Destination { path, fault })),
         (bytes(), any::<bool>()).prop_map(|(dest, into_dir)| Message::Copy(CopyRequest {
@@ -214,6 +226,8 @@ fn a_name_that_leads_elsewhere_does_not_decode() {
             mode: 0o755,
             mtime: Timestamp { secs: 0, nanos: 0 },
             inode: 0,
+            ctime: None,
+            has_holes: false,
             id: None,
             leads_to: None,
         };

@@ -40,6 +40,8 @@ pub enum FrameType {
     Check = 0x06,
     /// Client starts a comparison after which the agent removes its sources.
     Move = 0x07,
+    /// Either side says that it is there, when it has had nothing else to say.
+    Alive = 0x08,
     /// Sender lists entries.
     List = 0x10,
     /// Receiver asks for contents.
@@ -64,11 +66,13 @@ pub enum FrameType {
     Extras = 0x1a,
     /// Sender tells which sources it has removed.
     Removed = 0x1b,
+    /// Receiver tells of an entry that failed after it had its outcome.
+    Late = 0x1c,
 }
 
 impl FrameType {
     /// Every type.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 21] = [
         Self::Hello,
         Self::Welcome,
         Self::Copy,
@@ -88,6 +92,8 @@ impl FrameType {
         Self::Extras,
         Self::Move,
         Self::Removed,
+        Self::Late,
+        Self::Alive,
     ];
 
     /// The type's byte.
@@ -103,6 +109,7 @@ impl FrameType {
             // The sources of a job. The smallest take 2 bytes here and 56 in memory.
             Self::Copy | Self::Check | Self::Move => 512 << 10,
             Self::List => LIST_MAX,
+            Self::Alive => 0,
             _ => CONTROL_MAX,
         }
     }
@@ -168,7 +175,7 @@ mod tests {
     #[test]
     fn a_header_reads_as_it_was_written() {
         for kind in FrameType::ALL {
-            for payload_len in [0, 1, kind.payload_max()] {
+            for payload_len in [0, kind.payload_max() / 2, kind.payload_max()] {
                 let header = Header { kind, payload_len };
                 assert_eq!(Header::decode(header.encode()), Ok(header));
             }

@@ -10,7 +10,10 @@ use crate::Caps;
 pub const MAGIC: [u8; 4] = *b"haul";
 
 /// The version of the protocol that this build speaks.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
+
+/// The first version whose greeting tells how long silence is borne.
+const SILENCE_SINCE: u16 = 2;
 
 /// Longest program version in a greeting, in bytes.
 const PROGRAM_MAX: usize = 64;
@@ -22,6 +25,9 @@ pub struct Hello {
     pub version: u16,
     /// What the speaker can do.
     pub caps: Caps,
+    /// Silence of the other side, in seconds, after which it is gone for this one;
+    /// 0 if it may be silent for ever. Both sides keep to the client's.
+    pub silence_seconds: u32,
     /// Version of the program, for messages only; at most 64 bytes are sent.
     pub program: String,
 }
@@ -48,17 +54,21 @@ pub enum HandshakeError {
 }
 
 impl Hello {
-    /// This build's greeting with the capabilities `caps`.
-    pub fn ours(caps: Caps, program: &str) -> Self {
-        Self { version: VERSION, caps, program: program.to_owned() }
+    /// This build's greeting with these capabilities, by one who bears silence for
+    /// so long.
+    pub fn ours(caps: Caps, silence_seconds: u32, program: &str) -> Self {
+        Self { version: VERSION, caps, silence_seconds, program: program.to_owned() }
     }
 
-    /// The payload: magic, version, capabilities, program version as text.
+    /// The payload: magic, version, capabilities, silence, program version as text.
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(14 + self.program.len());
+        let mut out = Vec::with_capacity(18 + self.program.len());
         out.extend_from_slice(&MAGIC);
         out.extend_from_slice(&self.version.to_le_bytes());
         out.extend_from_slice(&self.caps.bits().to_le_bytes());
+        if self.version >= SILENCE_SINCE {
+            out.extend_from_slice(&self.silence_seconds.to_le_bytes());
+        }
         let program = self.program.as_bytes();
         out.extend_from_slice(&program[..program.len().min(PROGRAM_MAX)]);
         out
@@ -76,8 +86,17 @@ impl Hello {
         if *magic != MAGIC {
             return Err(HandshakeError::NotHaul);
         }
+        let version = u16::from_le_bytes(*version);
+        let (silence_seconds, rest) = match version {
+            SILENCE_SINCE.. => {
+                let (bytes, rest) = rest.split_first_chunk().ok_or(HandshakeError::NotHaul)?;
+                (u32::from_le_bytes(*bytes), rest)
+            }
+            _ => (0, rest),
+        };
         Ok(Self {
-            version: u16::from_le_bytes(*version),
+            version,
+            silence_seconds,
             caps: Caps::from_bits(u64::from_le_bytes(*caps)),
             program: haul_model::escape_bytes(&rest[..rest.len().min(PROGRAM_MAX)]),
         })
@@ -118,22 +137,35 @@ mod tests {
 
     #[test]
     fn a_greeting_reads_as_it_was_written() {
-        let hello = Hello::ours(Caps::from_bits(u64::MAX), "0.1.0");
-        assert_eq!(Hello::decode(&hello.encode()), Ok(hello));
+        for silence_seconds in [0, 60, u32::MAX] {
+            let hello = Hello::ours(Caps::from_bits(u64::MAX), silence_seconds, "0.1.0");
+            assert_eq!(Hello::decode(&hello.encode()), Ok(hello));
+        }
+    }
+
+    #[test]
+    fn the_greeting_of_an_earlier_version_is_still_read() {
+        let payload = b"haul\x01\x00\x60\0\0\0\0\0\0\x000.0.9";
+        let hello = Hello::decode(payload).expect("a greeting");
+        assert_eq!((hello.version, &*hello.program, hello.silence_seconds), (1, "0.0.9", 0));
+        assert_eq!(hello.encode(), payload);
     }
 
     #[test]
     fn an_unknown_capability_is_ignored() {
-        let hello = Hello::ours(Caps::from_bits(1 << 63), "9.9.9");
+        let hello = Hello::ours(Caps::from_bits(1 << 63), 60, "9.9.9");
         assert_eq!(check_hello(&hello), Ok(Caps::NONE));
     }
 
     #[test]
     fn another_version_is_an_error_that_names_both() {
-        let mut hello = Hello::ours(Caps::NONE, "7.0.0");
+        let mut hello = Hello::ours(Caps::NONE, 60, "7.0.0");
         hello.version = 9;
         let text = check_welcome(&hello).expect_err("another version").to_string();
-        assert!(text.contains("version 9") && text.contains("version 1"), "{text}");
+        assert!(
+            text.contains("version 9") && text.contains(&format!("version {VERSION}")),
+            "{text}"
+        );
         assert!(text.contains("7.0.0"), "{text}");
     }
 

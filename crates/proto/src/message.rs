@@ -1,7 +1,8 @@
 //! The messages, and the bounds that both sides keep.
 
 use haul_model::{
-    BlockHash, ContentHash, Entry, Fault, Kind, Name, Outcome, Policy, Remove, Summary, Timestamp,
+    BlockHash, ContentHash, Entry, Fault, Kind, Moving, Name, Outcome, Policy, Remove, Summary,
+    Timestamp,
 };
 use serde::de::{Error as _, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -36,6 +37,8 @@ pub enum Role {
         recursive: bool,
         /// Whether symbolic links are followed.
         follow: bool,
+        /// The job is a part of a move.
+        moving: Option<Moving>,
     },
     /// Receive into this place on the agent's machine.
     Receiver {
@@ -100,6 +103,8 @@ pub struct MoveRequest {
     pub sources: Vec<Vec<u8>>,
     /// Which outcomes have a source removed.
     pub rule: Remove,
+    /// What has to be at the destination.
+    pub moving: Moving,
 }
 
 /// What the sender of a move tells about its sources.
@@ -243,6 +248,13 @@ pub enum Request {
         /// The path.
         path: Vec<u8>,
     },
+    /// Was the directory at a path made by a job of this origin?
+    Made {
+        /// The path.
+        path: Vec<u8>,
+        /// The origin, as in a policy.
+        origin: [u8; 16],
+    },
 }
 
 /// The answer to a request.
@@ -258,6 +270,8 @@ pub enum Reply {
     Hash(ContentHash),
     /// To any: it can't be answered.
     Fault(Fault),
+    /// To `Made`.
+    Made(bool),
 }
 
 /// One entry in an answer to `List`.
@@ -301,8 +315,10 @@ pub enum Message {
     Outcomes(Vec<OutcomeItem>),
     /// Receiver to sender: everything has an outcome and all is in its place.
     Done(Summary),
-    /// Receiver to sender: something that failed, but no entry by it.
+    /// Receiver to sender: something worth telling, though nothing failed.
     Warning(Warning),
+    /// Receiver to sender: an entry that has its outcome failed after all.
+    Late(Late),
     /// Receiver to sender, in a comparison: what only the destination has.
     Extras(Vec<Extra>),
     /// Sender to receiver, at the end of a move: what is gone.
@@ -352,6 +368,16 @@ pub struct Warning {
     pub path: Vec<u8>,
     /// The words.
     pub message: String,
+}
+
+/// A directory that failed after its outcome was told: what is set when all in
+/// it is done could not be set.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Late {
+    /// Its path, relative to the destination.
+    pub path: Vec<u8>,
+    /// What is wrong.
+    pub fault: Fault,
 }
 
 /// Why a job can't go on.

@@ -2,7 +2,7 @@
 
 use crate::codec::{
     Answer, Attrs, CHUNK_LEN_MAX, Extension, Extensions, FsStats, Limits, OpenFlags,
-    PACKET_LEN_MAX, PATH_LEN_MAX, Request, StatusCode,
+    PACKET_LEN_MAX, PATH_LEN_MAX, Request, StatusCode, TARGET_LEN_MAX,
 };
 use crate::error::{Cause, SessionError, SftpError};
 use crate::file::RemoteFile;
@@ -105,6 +105,10 @@ impl Client {
 
     pub(crate) fn port(&self) -> Port {
         Port::new(&self.shared)
+    }
+
+    pub(crate) fn port_for_small(&self) -> Port {
+        Port::for_small(&self.shared)
     }
 
     /// Whether the server has announced the extension.
@@ -313,6 +317,7 @@ impl Client {
 pub(crate) fn succeeded(answer: Answer) -> std::result::Result<Answer, Cause> {
     match answer {
         Answer::Status(status) if status.code != StatusCode::Ok => Err(Cause::Status(status)),
+        Answer::LongTarget => Err(Cause::LongTarget(TARGET_LEN_MAX)),
         answer => Ok(answer),
     }
 }

@@ -84,6 +84,9 @@ pub enum Cause {
     /// A directory has more entries than can be looked at.
     #[error("the server lists more than {0} entries")]
     TooManyEntries(usize),
+    /// A link points further than any path goes.
+    #[error("the server says that it points to a path of more than {0} bytes")]
+    LongTarget(usize),
     /// The server has another length for a file than was written to it.
     #[error("{written} bytes were written, and the server has {found}")]
     Length {
@@ -98,16 +101,9 @@ pub enum Cause {
     /// Something has the name that a file was to get, and was to stay.
     #[error("the name is taken")]
     Taken,
-    /// A file was to be replaced in two steps, and the second was not done.
-    #[error(
-        "{cause}; the old file may be gone, and the new one is whole at '{stage}': rename it to keep it"
-    )]
-    OnlyStaged {
-        /// The path of the new file, safe to show.
-        stage: String,
-        /// Why it did not get its name.
-        cause: Box<Cause>,
-    },
+    /// A file was to be replaced in steps, and they were not done to the end.
+    #[error(transparent)]
+    OnlyStaged(Box<OnlyStaged>),
     /// A file that was opened to be written is to be read; see
     /// [`crate::OpenFlags`].
     #[error("it is open for writing, and has to be opened again to be read")]
@@ -118,6 +114,18 @@ pub enum Cause {
     /// The session is over.
     #[error(transparent)]
     Session(#[from] SessionError),
+}
+
+/// Where the files are of which neither has its name.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{cause}; the new file is whole at '{stage}', and the old one may be at '{aside}'")]
+pub struct OnlyStaged {
+    /// The path of the new file, safe to show.
+    pub stage: String,
+    /// The path of the existing file, unless it has its own, safe to show.
+    pub aside: String,
+    /// Why the new one did not get its name.
+    pub cause: Cause,
 }
 
 impl SessionError {
@@ -161,6 +169,15 @@ impl SftpError {
         }
     }
 
+    /// Why what was to be written could not be read here, if that is what went
+    /// wrong.
+    pub fn unread(&self) -> Option<&io::Error> {
+        match self.cause.innermost() {
+            Cause::Source(error) => Some(error),
+            _ => None,
+        }
+    }
+
     /// The server's verdict, if it gave one.
     pub fn status(&self) -> Option<StatusCode> {
         match self.cause.innermost() {
@@ -175,11 +192,11 @@ impl SftpError {
             Cause::Status(status) => status.code.io_kind(),
             Cause::Missing(_) => io::ErrorKind::Unsupported,
             Cause::Path(_) | Cause::WriteOnly => io::ErrorKind::InvalidInput,
-            Cause::EntryName(_) | Cause::TooManyEntries(_) => io::ErrorKind::InvalidData,
-            Cause::Taken => io::ErrorKind::AlreadyExists,
-            Cause::Length { .. } | Cause::Differs | Cause::OnlyStaged { .. } => {
-                io::ErrorKind::Other
+            Cause::EntryName(_) | Cause::TooManyEntries(_) | Cause::LongTarget(_) => {
+                io::ErrorKind::InvalidData
             }
+            Cause::Taken => io::ErrorKind::AlreadyExists,
+            Cause::Length { .. } | Cause::Differs | Cause::OnlyStaged(_) => io::ErrorKind::Other,
             Cause::Source(error) => error.kind(),
             Cause::Session(_) => io::ErrorKind::ConnectionAborted,
         }
@@ -190,7 +207,7 @@ impl Cause {
     /// What went wrong, without what it led to.
     fn innermost(&self) -> &Self {
         match self {
-            Self::OnlyStaged { cause, .. } => cause.innermost(),
+            Self::OnlyStaged(staged) => staged.cause.innermost(),
             cause => cause,
         }
     }

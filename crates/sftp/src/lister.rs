@@ -7,7 +7,7 @@ mod tests;
 
 use crate::error::SftpError;
 use crate::{Client, DirEntry};
-use plan::{Begun, Plan, Standing};
+use plan::{Begun, DIR_ENTRIES_MAX, Plan, Standing};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
@@ -23,8 +23,8 @@ const THREADS_MAX: usize = 8;
 ///
 /// What is listed and not taken yet is bounded: by 1,024 directories, 131,072
 /// entries and, of what one call has asked for, 64 directories and 32,768
-/// entries, each plus the directories that are being listed at that moment. At a
-/// bound the threads wait until something is taken; [`Self::list`] never waits
+/// entries, each plus the directories that are being listed at that moment, which
+/// have no more than 32,768 entries each. At a bound the threads wait until something is taken; [`Self::list`] never waits
 /// for that.
 ///
 /// The threads begin when there is work, and end when this is dropped, after the
@@ -123,7 +123,8 @@ impl Shared {
             };
             drop(plan);
             let mut work = Work { shared: self, begun: Some(begun), listed: None };
-            work.listed = work.begun.as_ref().map(|begun| self.client.list(&begun.path));
+            let list = |begun: &Begun| self.client.list_up_to(&begun.path, DIR_ENTRIES_MAX);
+            work.listed = work.begun.as_ref().and_then(|begun| list(begun).transpose());
             drop(work);
             plan = self.lock();
         }

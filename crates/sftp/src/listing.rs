@@ -11,8 +11,12 @@ use haul_model::Name;
 type Result<T> = std::result::Result<T, SftpError>;
 
 /// Entries of one directory, at most: a server that never stops listing is
-/// stopped.
+/// stopped. A name counts once more for each [`LONG_NAME_LEN`] of its bytes.
 const ENTRIES_MAX: usize = 4 << 20;
+
+/// Length of a name, in bytes, from which on it takes more memory than the entry
+/// that it is of.
+const LONG_NAME_LEN: usize = 64;
 
 /// Parts of a listing that are asked for at the beginning: the second answer to
 /// a small directory is that there is no more, and comes with the first.
@@ -44,15 +48,19 @@ impl Client {
     /// Besides, [`Cause::EntryName`] when a name in it is none, and
     /// [`Cause::TooManyEntries`].
     pub fn list(&self, path: &[u8]) -> Result<Vec<DirEntry>> {
-        let handle = self.handle(&Request::Opendir { path }, path)?;
-        let listed = self.entries(&handle, path);
-        // The listing is what counts; nothing can be done about the handle.
-        let port = self.port();
-        let _ = port.tell(&Request::Close { handle: &handle }).and_then(|()| port.flush());
-        listed
+        let too_many = || {
+            let cause = Cause::TooManyEntries(ENTRIES_MAX);
+            SftpError::new(&Request::Readdir { handle: &[] }, path, cause)
+        };
+        self.list_up_to(path, ENTRIES_MAX)?.ok_or_else(too_many)
     }
 
-    fn entries(&self, handle: &[u8], path: &[u8]) -> Result<Vec<DirEntry>> {
+    fn entries(
+        &self,
+        handle: &[u8],
+        path: &[u8],
+        weight_max: usize,
+    ) -> Result<Option<Vec<DirEntry>>> {
         let read = Request::Readdir { handle };
         let failed = |cause| SftpError::new(&read, path, cause);
         let mut port = self.port();
@@ -66,7 +74,7 @@ impl Client {
                 port.send(0, &read, Payload::NONE).map_err(|error| failed(error.into()))?;
                 asked += 1;
             }
-            let Some((_, answer)) = port.next() else { return Ok(entries) };
+            let Some((_, answer)) = port.next() else { return Ok(Some(entries)) };
             asked -= 1;
             let names = match answer.map_err(Cause::from).and_then(succeeded) {
                 // No names are no more names, as OpenSSH's client takes it too.
@@ -83,9 +91,9 @@ impl Client {
                 Err(cause) => return Err(failed(cause)),
             };
             asked_max = (asked_max + 1).min(READS_MAX);
-            seen += names.len();
-            if seen > ENTRIES_MAX {
-                return Err(failed(Cause::TooManyEntries(ENTRIES_MAX)));
+            seen += names.iter().map(|entry| weight_of(entry.name)).sum::<usize>();
+            if seen > weight_max {
+                return Ok(None);
             }
             for entry in names.iter().filter(|entry| !matches!(entry.name, b"." | b"..")) {
                 let name = Name::new(entry.name).map_err(|e| failed(Cause::EntryName(e)))?;
@@ -94,38 +102,75 @@ impl Client {
         }
     }
 
-    /// Where each of many symbolic links points, in the order of the paths. They
-    /// are asked about at the same time.
-    pub fn read_links<P: AsRef<[u8]>>(&self, paths: &[P]) -> Vec<Result<Box<[u8]>>> {
+    /// Where each of `count` symbolic links points, whose paths are what `path_of`
+    /// says: `each` is told in any order, by their numbers, and says whether more
+    /// is wanted. They are asked about at the same time, so that some may be told
+    /// behind that.
+    pub fn read_links(
+        &self,
+        count: usize,
+        path_of: impl Fn(usize) -> Vec<u8>,
+        mut each: impl FnMut(usize, Result<Box<[u8]>>) -> bool,
+    ) {
         let mut port = self.port();
-        let mut found: Vec<Option<Result<Box<[u8]>>>> = Vec::new();
-        found.resize_with(paths.len(), || None);
-        let mut next = 0;
-        let mut asked = 0;
+        let (mut next, mut asked, mut is_wanted) = (0, 0, true);
         loop {
-            while next < paths.len() && asked < LINKS_MAX {
-                let path = paths[next].as_ref();
-                let request = Request::Readlink { path };
-                let sent = self.check(&request, path).and_then(|()| {
+            while is_wanted && next < count && asked < LINKS_MAX {
+                let path = path_of(next);
+                let request = Request::Readlink { path: &path };
+                let sent = self.check(&request, &path).and_then(|()| {
                     port.send(next as u64, &request, Payload::NONE).map_err(Cause::from)
                 });
                 match sent {
                     Ok(()) => asked += 1,
-                    Err(cause) => found[next] = Some(Err(SftpError::new(&request, path, cause))),
+                    Err(cause) => {
+                        is_wanted = each(next, Err(SftpError::new(&request, &path, cause)))
+                    }
                 }
                 next += 1;
             }
-            let Some((index, answer)) = port.next() else { break };
+            let Some((number, answer)) = port.next() else { return };
             asked -= 1;
-            let path = paths[index as usize].as_ref();
-            let request = Request::Readlink { path };
+            let path = || path_of(number as usize);
+            let failed = |cause| {
+                let path = path();
+                SftpError::new(&Request::Readlink { path: &path }, &path, cause)
+            };
             let target = match answer.map_err(Cause::from).and_then(succeeded) {
                 Ok(Answer::Path(target)) => Ok(target),
-                Ok(other) => Err(unexpected(&request, path, other)),
-                Err(cause) => Err(SftpError::new(&request, path, cause)),
+                Ok(other) => {
+                    let path = path();
+                    Err(unexpected(&Request::Readlink { path: &path }, &path, other))
+                }
+                Err(cause) => Err(failed(cause)),
             };
-            found[index as usize] = Some(target);
+            is_wanted &= each(number as usize, target);
         }
-        found.into_iter().map(|target| target.expect("each is answered or was not sent")).collect()
     }
+
+    /// As [`Self::list`], unless the directory has so many entries, or so long names,
+    /// that it takes more memory than `weight_max` short ones: then `None`.
+    pub(crate) fn list_up_to(
+        &self,
+        path: &[u8],
+        weight_max: usize,
+    ) -> Result<Option<Vec<DirEntry>>> {
+        let handle = self.handle(&Request::Opendir { path }, path)?;
+        let listed = self.entries(&handle, path, weight_max);
+        // The listing is what counts; nothing can be done about the handle.
+        let port = self.port();
+        let _ = port.tell(&Request::Close { handle: &handle }).and_then(|()| port.flush());
+        listed
+    }
+}
+
+impl DirEntry {
+    /// What it takes of memory, in entries with a short name.
+    pub(crate) fn weight(&self) -> usize {
+        weight_of(self.name.as_bytes())
+    }
+}
+
+fn weight_of(name: &[u8]) -> usize {
+    1 + name.len() / LONG_NAME_LEN
 }

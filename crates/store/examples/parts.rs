@@ -73,7 +73,7 @@ fn by_parts(source: &str, dest: &str, hashed: bool) -> io::Result<Duration> {
 }
 
 fn source_id(len: u64) -> SourceId {
-    SourceId { size: len, mtime: TIME, inode: 1 }
+    SourceId { size: len, mtime: TIME, inode: 1, ctime: None }
 }
 
 fn name() -> Name {
@@ -163,7 +163,7 @@ fn synced(source: &str, dir: &str) -> Result<Duration, Box<dyn Error>> {
             let stage = Stage::create(Arc::clone(&into))?;
             stage.write_at(&content, 0)?;
             let hash = ContentHash::of(&content);
-            let sealed = stage.seal(Verified::by_hash(&hash, &hash)?, 0o644, TIME)?;
+            let mut sealed = stage.seal(Verified::by_hash(&hash, &hash)?, 0o644, TIME)?;
             sealed.sync()?;
             let name = Name::new(std::os::unix::ffi::OsStrExt::as_bytes(&*file.file_name()))?;
             sealed.publish(&name, Placement::New)?;
@@ -189,7 +189,7 @@ fn moved(in_kernel: bool, source: &str, dest: &str, mib: u64) -> Result<Duration
     let begin = Instant::now();
     while at < len {
         at += if in_kernel {
-            let copied = haul_sys::copy_range(&source, &dest, at, 16 << 20)?;
+            let copied = haul_sys::copy_range(&source, &dest, at, 16 << 20);
             copied.ok_or("the kernel does not copy there")? as u64
         } else {
             let read = source.read_at(&mut buffer, at)?;

@@ -10,13 +10,16 @@
 //!  16   8  length of the source
 //!  24   8  its modification time, seconds
 //!  32   4  and nanoseconds
-//!  36   4  zero
-//!  40   8  its inode
-//!  48  16  boot and mount in which records were appended
-//!  64  32  BLAKE3 of bytes 0..64
-//!  96  64  commit slot: blocks (8), turn (8), BLAKE3 of records and both (32), zero (16)
-//! 160  64  the other slot
-//! 224  32  zero
+//!  36   4  nanoseconds of the time when anything of it last changed, or all
+//!          bits set if that is not known
+//!  40   8  seconds of that time
+//!  48   8  its inode
+//!  56   8  zero
+//!  64  16  boot and mount in which records were appended
+//!  80  32  BLAKE3 of bytes 0..80
+//! 112  64  commit slot: blocks (8), turn (8), BLAKE3 of records and both (32), zero (16)
+//! 176  64  the other slot
+//! 240  16  zero
 //! ```
 //!
 //! 1. For every k below the number in a whole commit slot, block k is durable
@@ -37,6 +40,7 @@
 //!    believed, and never an error: the file is copied anew.
 
 use haul_model::{BLOCK_LEN, BlockHash, Timestamp};
+use haul_sys::Dir;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -48,12 +52,16 @@ pub(crate) const HEADER_LEN: u64 = 256;
 pub(crate) const RECORD_LEN: u64 = 32;
 
 const MAGIC: [u8; 8] = *b"haul-jnl";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// The part of the header that the checksum covers.
-const FIXED_LEN: usize = 64;
-const CHECKSUM_AT: usize = 64;
-const SLOTS_AT: [usize; 2] = [96, 160];
+const FIXED_LEN: usize = 80;
+const CHECKSUM_AT: usize = 80;
+const SLOTS_AT: [usize; 2] = [112, 176];
 const SLOT_LEN: usize = 64;
+/// Where the boot stands, behind all that tells the source.
+const BOOT_AT: usize = 64;
+/// In place of nanoseconds, where a time is not known.
+const UNKNOWN: u32 = u32::MAX;
 
 /// Which content a stage is a part of: the source as it was when its copy
 /// began. A stage is continued only with exactly this one.
@@ -65,6 +73,9 @@ pub struct SourceId {
     pub mtime: Timestamp,
     /// The number that it is told by on its machine: inode and file system.
     pub inode: u64,
+    /// When anything of it last changed, where that is known: nobody can set it
+    /// back, as a modification time can be.
+    pub ctime: Option<Timestamp>,
 }
 
 /// The time in which a page cache lasts: from the start of the system, or the
@@ -226,22 +237,13 @@ pub(crate) struct Claim {
 pub(crate) fn claim(file: &File, boot: BootId) -> Option<Claim> {
     let mut header = [0; HEADER_LEN as usize];
     file.read_exact_at(&mut header, 0).ok()?;
-    let fixed = &header[..FIXED_LEN];
     let number = |at: usize| u64::from_le_bytes(header[at..at + 8].try_into().expect("8 bytes"));
-    let nanos = u32::from_le_bytes(header[32..36].try_into().expect("4 bytes"));
-    let mtime = Timestamp { secs: number(24) as i64, nanos };
-    let source = SourceId { size: number(16), mtime, inode: number(40) };
-    let written_in = BootId(header[48..64].try_into().expect("16 bytes"));
-    let is_ours = *fixed == encode_fixed(&source, written_in)
-        && header[CHECKSUM_AT..CHECKSUM_AT + 32] == *blake3::hash(fixed).as_bytes();
-    if !is_ours {
-        return None;
-    }
+    let (source, written_in) = decode_fixed(&header)?;
     let records = (file.metadata().ok()?.len() - HEADER_LEN) / RECORD_LEN;
     let committed = || SLOTS_AT.into_iter().map(number).filter(|n| *n <= records).max();
     let blocks = if written_in == boot { Some(records) } else { committed() };
     let blocks = blocks?.min(source.size / BLOCK_LEN);
-    (blocks > 0).then_some(Claim { size: source.size, mtime, blocks })
+    (blocks > 0).then_some(Claim { size: source.size, mtime: source.mtime, blocks })
 }
 
 /// What a journal holds that can be believed.
@@ -262,7 +264,7 @@ fn read(file: &File, source: &SourceId, boot: BootId) -> Option<Found> {
     let blocks_max = source.size.div_ceil(BLOCK_LEN);
     let same_boot = fixed == encode_fixed(source, boot);
     // The boot may differ, nothing else.
-    let written_in = BootId(fixed[48..64].try_into().expect("16 bytes"));
+    let written_in = BootId(fixed[BOOT_AT..].try_into().expect("16 bytes"));
     if fixed != encode_fixed(source, written_in) {
         return None;
     }
@@ -309,7 +311,7 @@ fn encode_slot(
     let mut digest = digest.clone();
     digest.update(&slot[..16]);
     // All but the boot, which changes when the journal is taken up again.
-    digest.update(&fixed[..48]);
+    digest.update(&fixed[..BOOT_AT]);
     slot[16..48].copy_from_slice(digest.finalize().as_bytes());
     slot
 }
@@ -322,9 +324,60 @@ fn encode_fixed(source: &SourceId, boot: BootId) -> [u8; FIXED_LEN] {
     fixed[16..24].copy_from_slice(&source.size.to_le_bytes());
     fixed[24..32].copy_from_slice(&source.mtime.secs.to_le_bytes());
     fixed[32..36].copy_from_slice(&source.mtime.nanos.to_le_bytes());
-    fixed[40..48].copy_from_slice(&source.inode.to_le_bytes());
-    fixed[48..64].copy_from_slice(&boot.0);
+    let ctime = source.ctime.unwrap_or(Timestamp { secs: 0, nanos: UNKNOWN });
+    fixed[36..40].copy_from_slice(&ctime.nanos.to_le_bytes());
+    fixed[40..48].copy_from_slice(&ctime.secs.to_le_bytes());
+    fixed[48..56].copy_from_slice(&source.inode.to_le_bytes());
+    fixed[BOOT_AT..].copy_from_slice(&boot.0);
     fixed
+}
+
+/// What a whole header of this version says.
+fn decode_fixed(header: &[u8; HEADER_LEN as usize]) -> Option<(SourceId, BootId)> {
+    let fixed = &header[..FIXED_LEN];
+    let number = |at: usize| u64::from_le_bytes(header[at..at + 8].try_into().expect("8 bytes"));
+    let nanos = |at: usize| u32::from_le_bytes(header[at..at + 4].try_into().expect("4 bytes"));
+    let mtime = Timestamp { secs: number(24) as i64, nanos: nanos(32) };
+    let ctime = Timestamp { secs: number(40) as i64, nanos: nanos(36) };
+    let ctime = (ctime.nanos != UNKNOWN).then_some(ctime);
+    let source = SourceId { size: number(16), mtime, inode: number(48), ctime };
+    let boot = BootId(fixed[BOOT_AT..].try_into().expect("16 bytes"));
+    let is_ours = *fixed == encode_fixed(&source, boot)
+        && header[CHECKSUM_AT..CHECKSUM_AT + 32] == *blake3::hash(fixed).as_bytes();
+    is_ours.then_some((source, boot))
+}
+
+/// What an earlier copy has left for a file, as far as the header of its journal
+/// tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Earlier {
+    /// Nothing.
+    Nothing,
+    /// Something that may be continued.
+    Partial,
+    /// A part of another file that was the source then.
+    OfAnother,
+}
+
+impl Earlier {
+    /// What the journal `name` in `dir` says, where `source` is to be copied.
+    pub(crate) fn in_dir(dir: &Dir, name: &str, source: &SourceId) -> Self {
+        if !dir.has_private(name) {
+            return Self::Nothing;
+        }
+        // What can't be read is looked at when it is opened for good.
+        dir.open_found(name).map_or(Self::Partial, |(file, _)| Self::of(&file, source))
+    }
+
+    /// What the journal in `file` says, where `source` is to be copied.
+    fn of(file: &File, source: &SourceId) -> Self {
+        let mut header = [0; HEADER_LEN as usize];
+        let read = file.read_exact_at(&mut header, 0);
+        match read.ok().and_then(|()| decode_fixed(&header)) {
+            Some((found, _)) if found != *source => Self::OfAnother,
+            _ => Self::Partial,
+        }
+    }
 }
 
 fn checksum(fixed: &[u8; FIXED_LEN]) -> [u8; 32] {

@@ -4,10 +4,16 @@ use super::*;
 use proptest::prelude::*;
 
 const BOOT: BootId = BootId([1; 16]);
+const CTIME: Option<Timestamp> = Some(Timestamp { secs: 5, nanos: 6 });
 const NEXT_BOOT: BootId = BootId([2; 16]);
 
 fn source() -> SourceId {
-    SourceId { size: 100 * BLOCK_LEN + 5, mtime: Timestamp { secs: -3, nanos: 9 }, inode: 42 }
+    SourceId {
+        size: 100 * BLOCK_LEN + 5,
+        mtime: Timestamp { secs: -3, nanos: 9 },
+        inode: 42,
+        ctime: CTIME,
+    }
 }
 
 fn block(k: u64) -> BlockHash {
@@ -78,6 +84,9 @@ fn another_source_is_not_continued() {
     for other in [
         SourceId { size: here.size + 1, ..here },
         SourceId { inode: 43, ..here },
+        SourceId { ctime: None, ..here },
+        SourceId { ctime: Some(Timestamp { secs: 5, nanos: 7 }), ..here },
+        SourceId { ctime: Some(Timestamp { secs: 6, nanos: 6 }), ..here },
         SourceId { mtime: Timestamp { secs: -3, nanos: 10 }, ..here },
     ] {
         assert_eq!(claims(&file, &other, BOOT), 0, "{other:?}");

@@ -6,6 +6,9 @@
 //! 2. Whoever works on a stage holds its lock. What is locked is left alone, and
 //!    nothing is removed whose lock was not taken first. Links have no locks: they
 //!    are stages for a moment, and who misses one then makes it anew.
+//! 3. What a host's SFTP server writes is locked by nobody here. It counts as in use
+//!    until nothing has changed it for a while ([`QUIET_MIN`], with `all`
+//!    [`QUIET_MIN_ALL`]); and what could be continued, only who has its journal knows.
 
 use crate::journal::{self, BootId};
 use crate::partial;
@@ -15,7 +18,15 @@ use haul_sys::{Dir, Stat};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
+
+/// How long nothing must have changed a stage that a host's SFTP server writes. An
+/// upload writes without a break; but one file may be read back for hours, and a
+/// machine may sleep overnight.
+const QUIET_MIN: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The same where all is to be removed.
+const QUIET_MIN_ALL: Duration = Duration::from_secs(60 * 60);
 
 /// What was found in one directory, in the order of the names.
 #[derive(Debug)]
@@ -29,6 +40,30 @@ enum Stage {
         /// What has the name that the stage is to get.
         target: Option<Name>,
     },
+    /// A stage that a host's SFTP server writes.
+    Sent,
+    /// One of these that can be continued.
+    SentPart {
+        /// What has the name that the stage is to get.
+        target: Option<Name>,
+    },
+    /// A file that waits for another to get its name.
+    Old {
+        /// What has the name.
+        target: Option<Name>,
+    },
+}
+
+impl Stage {
+    /// What has the name that is meant, where the private name tells it.
+    fn target(&mut self) -> Option<&mut Option<Name>> {
+        match self {
+            Self::Random | Self::Sent => None,
+            Self::Partial { target } | Self::SentPart { target } | Self::Old { target } => {
+                Some(target)
+            }
+        }
+    }
 }
 
 /// One stage that was found.
@@ -61,10 +96,13 @@ pub enum Fate {
     Removed,
     /// It would be, if this were no dry run.
     WouldRemove,
-    /// It can be continued, and stays.
+    /// It can be continued, or is all that is left of a file, and stays.
     Kept,
     /// Another process works on it: it stays.
     Busy,
+    /// A host's SFTP server has written to it not long ago, and may be at it: it
+    /// stays.
+    Recent,
 }
 
 impl Leftovers {
@@ -82,13 +120,23 @@ impl Leftovers {
                 Some((Form::Part | Form::Journal, stem)) => {
                     found.insert(stem.to_owned(), Stage::Partial { target: None });
                 }
+                Some((Form::Sent, stem)) => {
+                    found.insert(stem.to_owned(), Stage::Sent);
+                }
+                Some((Form::SentPart, _)) => {
+                    let name = String::from_utf8_lossy(name).into_owned();
+                    found.insert(name, Stage::SentPart { target: None });
+                }
+                Some((Form::Old, stem)) => {
+                    found.insert(stem.to_owned(), Stage::Old { target: None });
+                }
                 None => {}
             }
             false
         })?;
         let halves: BTreeSet<String> = found
             .iter()
-            .filter(|(_, stage)| matches!(stage, Stage::Partial { .. }))
+            .filter(|(_, stage)| !matches!(stage, Stage::Random | Stage::Sent))
             .map(|(stem, _)| half_of(stem).to_owned())
             .collect();
         if !halves.is_empty() {
@@ -97,7 +145,7 @@ impl Leftovers {
             for name in dir.names_where(|name| halves.contains(&name_half(name)))? {
                 let half = name_half(name.as_bytes());
                 for (stem, stage) in &mut found {
-                    if let Stage::Partial { target } = stage
+                    if let Some(target) = stage.target()
                         && half_of(stem) == half
                     {
                         *target = Some(name.clone());
@@ -118,8 +166,8 @@ impl Leftover<'_> {
     /// The private name, for showing.
     pub fn name(&self) -> String {
         match self.stage {
-            Stage::Random => self.stem.to_owned(),
             Stage::Partial { .. } => Names::from_stem(self.stem).part,
+            _ => self.stem.to_owned(),
         }
     }
 
@@ -130,9 +178,21 @@ impl Leftover<'_> {
     /// Those of opening, locking and removing; [`io::ErrorKind::InvalidInput`]
     /// for what is neither a regular file nor a staged link.
     pub fn clean(&self, dir: &Dir, all: bool, dry_run: bool) -> io::Result<Option<Cleaned>> {
+        self.clean_at(SystemTime::now(), dir, all, dry_run)
+    }
+
+    fn clean_at(
+        &self,
+        now: SystemTime,
+        dir: &Dir,
+        all: bool,
+        dry_run: bool,
+    ) -> io::Result<Option<Cleaned>> {
         let cleaned = match self.stage {
             Stage::Random => self.clean_random(dir, dry_run),
             Stage::Partial { target } => self.clean_partial(dir, target.as_ref(), all, dry_run),
+            Stage::Sent | Stage::SentPart { .. } => self.clean_sent(now, dir, all, dry_run),
+            Stage::Old { target } => self.clean_old(dir, target.as_ref(), all, dry_run),
         };
         match cleaned {
             // Its own process has published or removed it meanwhile.
@@ -161,6 +221,58 @@ impl Leftover<'_> {
         };
         let name = self.stem.to_owned();
         Ok(Cleaned { name, bytes: stat.allocated, target: None, progress: None, fate })
+    }
+
+    fn clean_sent(
+        &self,
+        now: SystemTime,
+        dir: &Dir,
+        all: bool,
+        dry_run: bool,
+    ) -> io::Result<Cleaned> {
+        let stat = dir.stat(&as_name(self.stem))?;
+        if !stat.is_file() && !stat.is_symlink() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
+        }
+        let quiet = quiet_for(&stat, now);
+        let (can_continue, target) = match self.stage {
+            Stage::SentPart { target } => (true, target.clone()),
+            _ => (false, None),
+        };
+        let quiet_min = if all || can_continue { QUIET_MIN_ALL } else { QUIET_MIN };
+        let fate = match (quiet >= quiet_min, can_continue && !all, dry_run) {
+            (false, ..) => Fate::Recent,
+            (true, true, _) => Fate::Kept,
+            (true, false, true) => Fate::WouldRemove,
+            (true, false, false) => {
+                dir.remove_private(self.stem)?;
+                Fate::Removed
+            }
+        };
+        let name = self.stem.to_owned();
+        Ok(Cleaned { name, bytes: stat.allocated, target, progress: None, fate })
+    }
+
+    /// One whose name nothing has is all that is left of a file.
+    fn clean_old(
+        &self,
+        dir: &Dir,
+        target: Option<&Name>,
+        all: bool,
+        dry_run: bool,
+    ) -> io::Result<Cleaned> {
+        let stat = dir.stat(&as_name(self.stem))?;
+        let is_superseded = target.is_some_and(|target| dir.stat(target).is_ok());
+        let fate = match (is_superseded || all, dry_run) {
+            (false, _) => Fate::Kept,
+            (true, true) => Fate::WouldRemove,
+            (true, false) => {
+                dir.remove_private(self.stem)?;
+                Fate::Removed
+            }
+        };
+        let (name, target) = (self.stem.to_owned(), target.cloned());
+        Ok(Cleaned { name, bytes: stat.allocated, target, progress: None, fate })
     }
 
     fn clean_partial(
@@ -221,6 +333,17 @@ impl Leftover<'_> {
         };
         Ok(cleaned)
     }
+}
+
+/// How long nothing has changed what `stat` is of. Its own time may be that of a
+/// source, and in the future; the system's is not.
+fn quiet_for(stat: &Stat, now: SystemTime) -> Duration {
+    let since_epoch =
+        |time: Timestamp| Duration::new(u64::try_from(time.secs).unwrap_or(0), time.nanos);
+    let now = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let (changed, modified) = (since_epoch(stat.ctime), since_epoch(stat.mtime));
+    let last = if modified <= now { changed.max(modified) } else { changed };
+    now.saturating_sub(last)
 }
 
 /// Opens a private file if it is there.

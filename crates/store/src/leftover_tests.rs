@@ -1,7 +1,7 @@
 //! Tests of what is left, found and removed.
 
 use super::*;
-use crate::{Placement, SourceId, Stage as Begun, StaleStages, Verified};
+use crate::{Placement, SourceId, Stage as Begun, StaleStages, Verified, old_name, sent_name};
 use haul_model::BlockHash;
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -22,7 +22,7 @@ fn name(text: &str) -> Name {
 }
 
 fn source(inode: u64) -> SourceId {
-    SourceId { size: SIZE, mtime: TIME, inode }
+    SourceId { size: SIZE, mtime: TIME, inode, ctime: Some(TIME) }
 }
 
 /// A stage for `to` with one block in it, still held.
@@ -160,7 +160,7 @@ fn stale_stages_of_a_name_go_and_no_others() {
     drop(held);
     seen.remove(&dir, &name("a"));
     assert_eq!(count(&temp), 2);
-    assert!(Begun::can_resume(&dir, &name("b"), &source(1)));
+    assert_eq!(Begun::earlier(&dir, &name("b"), &source(1)), crate::Earlier::Partial);
 }
 
 #[test]
@@ -169,8 +169,66 @@ fn a_stage_is_locked_until_it_has_its_name() {
     let stage = Begun::create_named(Arc::clone(&dir)).expect("begun");
     let proof = Verified::by_local_copy(0, 0).expect("equal");
     assert_eq!(fates(&dir, false), [Fate::Busy]);
-    let sealed = stage.seal(proof, 0o400, TIME).expect("sealed");
+    let mut sealed = stage.seal(proof, 0o400, TIME).expect("sealed");
     sealed.publish(&name("a"), Placement::New).expect("published");
     assert_eq!(fates(&dir, false), []);
+    assert_eq!(count(&temp), 1);
+}
+
+/// What becomes of what is there, when it is `after` the last change.
+fn fates_after(dir: &Dir, after: Duration, all: bool) -> Vec<Fate> {
+    let found = Leftovers::find(dir).expect("read");
+    let now = SystemTime::now() + after;
+    let cleaned =
+        found.iter().filter_map(|one| one.clean_at(now, dir, all, true).expect("cleaned"));
+    cleaned.map(|cleaned| cleaned.fate).collect()
+}
+
+#[test]
+fn what_a_server_writes_is_left_until_nothing_has_changed_it_for_long() {
+    const MARGIN: Duration = Duration::from_secs(60);
+    let (temp, dir) = place();
+    let part = Names::of_keeper(&name("a"), &source(1), b"keeper");
+    fs::write(temp.path().join(&part), "x").expect("written");
+    fs::write(temp.path().join(sent_name()), "x").expect("written");
+    symlink("nowhere", temp.path().join(sent_name())).expect("linked");
+    // It has its source's time by now, which may be any.
+    for secs in [0, i64::from(u32::MAX)] {
+        let file = fs::File::options().write(true).open(temp.path().join(&part)).expect("opened");
+        haul_sys::set_mtime(&file, Timestamp { secs, nanos: 0 }).expect("a time");
+        let fates = |after, all| {
+            let mut fates = fates_after(&dir, after, all);
+            fates.sort_by_key(|fate| *fate as u8);
+            fates
+        };
+        for all in [false, true] {
+            assert_eq!(fates(QUIET_MIN_ALL - MARGIN, all), [Fate::Recent; 3]);
+        }
+        assert_eq!(fates(QUIET_MIN_ALL, true), [Fate::WouldRemove; 3]);
+        let some = [Fate::Kept, Fate::Recent, Fate::Recent];
+        assert_eq!(fates(QUIET_MIN - MARGIN, false), some);
+        let some = [Fate::WouldRemove, Fate::WouldRemove, Fate::Kept];
+        assert_eq!(fates(QUIET_MIN, false), some);
+    }
+    assert_eq!(count(&temp), 3);
+    // None is taken for what a copy of this machine could have left.
+    let begun = begin(&dir, "a", 1);
+    drop(begun);
+    StaleStages::find(&dir).remove(&dir, &name("a"));
+    assert_eq!(count(&temp), 3);
+}
+
+#[test]
+fn an_old_file_is_kept_while_nothing_has_its_name() {
+    let (temp, dir) = place();
+    let old = temp.path().join(old_name(&name("a")));
+    let make = || fs::write(&old, "old").expect("written");
+    make();
+    assert_eq!(fates(&dir, false), [Fate::Kept]);
+    assert_eq!(fates(&dir, true), [Fate::Removed]);
+    make();
+    fs::write(temp.path().join("a"), "new").expect("written");
+    let cleaned = clean(&dir, false, false);
+    assert_eq!((cleaned[0].fate, &cleaned[0].target), (Fate::Removed, &Some(name("a"))));
     assert_eq!(count(&temp), 1);
 }

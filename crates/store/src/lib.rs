@@ -13,12 +13,14 @@ mod series;
 mod stage;
 mod verified;
 
-pub use journal::SourceId;
+pub use journal::{Earlier, SourceId};
 pub use leftover::{Cleaned, Fate, Leftover, Leftovers};
 pub use pace::Pace;
-pub use partial::{RESUME_LEN_MIN, StaleStages, remove_leftovers};
-pub use private::{is_private, private_name};
+pub use partial::{RESUME_LEN_MIN, StaleStages, checkpoint_unfinished, remove_leftovers};
+pub use private::{
+    aside_name, is_private, mark_name, old_name, private_name, sent_name, set_aside, superseded,
+};
 pub use remote::{Claimed, Journals, RemoteJournal, RemoteNames};
 pub use series::{DeadSeries, StageSeries};
-pub use stage::{Placement, Publication, Sealed, Stage, remove_unpublished};
+pub use stage::{Placement, Publication, Sealed, Stage, remove_unpublished, time_unit};
 pub use verified::{Mismatch, Verified};

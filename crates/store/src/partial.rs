@@ -11,7 +11,7 @@
 //!    that the journal has said before anybody else can read it.
 
 use crate::Pace;
-use crate::journal::{BootId, Journal, SourceId};
+use crate::journal::{BootId, Earlier, Journal, SourceId};
 use crate::private::{Form, Names, as_name, parse};
 use haul_model::{BLOCK_LEN, BlockHash, Name};
 use haul_sys::Dir;
@@ -20,7 +20,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 /// Files from this length on, in bytes, are staged so that they can be resumed:
@@ -74,6 +74,26 @@ struct Kept {
     failed: Option<Arc<io::Error>>,
     /// This process has made the names of both files durable.
     named: bool,
+    /// Nobody will continue what is there.
+    given_up: bool,
+}
+
+/// The stages of this process that can be continued.
+static UNFINISHED: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
+
+/// Makes a last checkpoint of every stage of this process that can be continued. For
+/// the end of a process some of whose threads hold stages and can't be joined.
+pub fn checkpoint_unfinished() {
+    let unfinished = std::mem::take(&mut *lock(&UNFINISHED));
+    for shared in unfinished.iter().filter_map(Weak::upgrade) {
+        shared.checkpoint();
+    }
+}
+
+fn remember(shared: &Arc<Shared>) {
+    let mut unfinished = lock(&UNFINISHED);
+    unfinished.retain(|shared| shared.strong_count() > 0);
+    unfinished.push(Arc::downgrade(shared));
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -88,9 +108,9 @@ pub(crate) struct Opened {
     pub(crate) blocks: Vec<BlockHash>,
 }
 
-/// Whether an earlier copy has left something for `name` in `dir`.
-pub(crate) fn exists(dir: &Dir, name: &Name, source: &SourceId) -> bool {
-    dir.has_private(&Names::of(name, source).journal)
+/// What an earlier copy has left for `name` in `dir`.
+pub(crate) fn earlier(dir: &Dir, name: &Name, source: &SourceId) -> Earlier {
+    Earlier::in_dir(dir, &Names::of(name, source).journal, source)
 }
 
 /// Opens, or begins, the stage of `source` under `name` in `dir`.
@@ -127,7 +147,14 @@ pub(crate) fn open(
         }
     };
     let checked = journal.committed();
-    let kept = Kept { checked, checked_at: Instant::now(), failed: None, named: false, journal };
+    let kept = Kept {
+        checked,
+        checked_at: Instant::now(),
+        failed: None,
+        named: false,
+        given_up: false,
+        journal,
+    };
     let shared = Arc::new(Shared {
         dir: Arc::clone(dir),
         file: file.try_clone()?,
@@ -135,6 +162,7 @@ pub(crate) fn open(
         busy: AtomicBool::new(false),
         turn: Mutex::default(),
     });
+    remember(&shared);
     let dir = Arc::clone(dir);
     let partial = Partial { dir, names, pace, shared, keep: AtomicBool::new(true) };
     // What lies beyond the last block on record is not known to be right. From
@@ -145,7 +173,6 @@ pub(crate) fn open(
     if file.metadata()?.len() > there {
         file.set_len(there)?;
     }
-    file.set_len(source.size)?;
     Ok(Opened { partial, file, blocks })
 }
 
@@ -184,7 +211,10 @@ impl Partial {
     /// journal has claimed must not come back: a cut of the power may undo the
     /// removal, and another stage may be there under the same name then.
     pub(crate) fn discard(&self) {
-        self.shared.kept().journal.revoke();
+        let mut kept = self.shared.kept();
+        kept.journal.revoke();
+        kept.given_up = true;
+        drop(kept);
         self.forget();
     }
 
@@ -285,7 +315,8 @@ impl Shared {
         let _turn = lock(&self.turn);
         let (point, before, blocks, named) = {
             let kept = self.kept();
-            if kept.failed.is_some() || kept.journal.len() == kept.checked {
+            let has_more = kept.journal.len() > kept.checked;
+            if kept.failed.is_some() || kept.given_up || !has_more {
                 return;
             }
             (kept.journal.commit_point(), kept.checked, kept.journal.len(), kept.named)
@@ -330,7 +361,7 @@ impl StaleStages {
                 Some((Form::Random, name)) => {
                     random.push(name.to_owned());
                 }
-                None => {}
+                Some((Form::Sent | Form::SentPart | Form::Old, _)) | None => {}
             }
             false
         });
@@ -411,12 +442,14 @@ pub(crate) fn lock_journal(dir: &Dir, name: &str, wait: Duration) -> io::Result<
     Err(io::ErrorKind::ResourceBusy.into())
 }
 
-/// Whether the last block on record is what the stage holds there.
+/// Whether the last block on record is what the stage holds there; a hole at the
+/// end of the stage is not written, and counts as zeros.
 fn last_block_is_there(file: &File, blocks: &[BlockHash]) -> io::Result<bool> {
     let Some((last, before)) = blocks.split_last() else { return Ok(false) };
     let index = before.len() as u64;
     let mut block = vec![0; BLOCK_LEN as usize];
-    match file.read_exact_at(&mut block, index * BLOCK_LEN) {
+    let there = file.metadata()?.len().saturating_sub(index * BLOCK_LEN).min(BLOCK_LEN);
+    match file.read_exact_at(&mut block[..there as usize], index * BLOCK_LEN) {
         Ok(()) => Ok(BlockHash::of(index, &block) == *last),
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
         Err(error) => Err(error),

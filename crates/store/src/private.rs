@@ -3,21 +3,48 @@
 //!
 //! ```text
 //! .haul-RANDOM16                  a stage that its own process removes
-//! .haul-SERIES10COUNT6            one of a job that uploads to a host without haul
 //! .haul-NAME12-SOURCE12.part      a stage that can be continued
 //! .haul-NAME12-SOURCE12.journal   what is there of it
+//! .haul-SERIES10COUNT6.sftp       a stage that a host's SFTP server writes
+//! .haul-NAME12-KEEPER12.sftp.part one of these that can be continued
+//! .haul-NAME12.old                an existing file while another gets its name
+//! .haul-moving-RANDOM8-NAME       a source that a move has set aside to remove it
 //! ```
 //!
 //! NAME and SOURCE are hashes of the destination's name and of the source's
-//! identity, SERIES is random, and the same for all of a job; all digits are
-//! hexadecimal, in small letters.
+//! size and time, KEEPER is one of these and of who keeps the journal, SERIES is
+//! random, and the same for all of a job; all digits are hexadecimal, in small letters.
+//!
+//! What was set aside is no litter: it is the user's own file, and perhaps the only
+//! one. Nothing here takes it for a private one.
 
 use crate::journal::SourceId;
-use haul_model::Name;
+use haul_model::{MAX_NAME_LEN, Name};
+use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 
 /// What all private names begin with.
 const START: &str = ".haul-";
+
+/// What the names of stages end with that a host's SFTP server writes.
+pub(crate) const SENT_END: &str = ".sftp";
+
+/// The same of those that can be continued.
+const SENT_PART_END: &str = ".sftp.part";
+
+/// What the name of a file that waits ends with.
+const OLD_END: &str = ".old";
+
+/// What the names of sources begin with that were set aside.
+const ASIDE_START: &str = ".haul-moving-";
+
+/// Digits of such a name.
+const ASIDE_LEN: usize = 8;
+
+/// What stands between the digits and the name, and in place of a name that is too
+/// long.
+const ASIDE_WHOLE: u8 = b'-';
+const ASIDE_CUT: u8 = b'+';
 
 /// Digits of a random name, and of each half of a stem.
 const RANDOM_LEN: usize = 16;
@@ -38,6 +65,14 @@ pub(crate) enum Form {
     Part,
     /// The journal of such a stage.
     Journal,
+    /// A stage that a host's SFTP server writes: nobody holds its lock there.
+    Sent,
+    /// One of these that can be continued, by who has its journal elsewhere.
+    SentPart,
+    /// A file that waits until another has got its name, at a host whose server
+    /// can't replace in one step. No stage: while nothing has its own name, it is all
+    /// that is left of the file.
+    Old,
 }
 
 /// The private names of one resumable stage.
@@ -54,17 +89,16 @@ impl Names {
         hasher.update(&source.size.to_le_bytes());
         hasher.update(&source.mtime.secs.to_le_bytes());
         hasher.update(&source.mtime.nanos.to_le_bytes());
-        hasher.update(&source.inode.to_le_bytes());
         let source = hasher.finalize().to_hex();
         Self::from_stem(&format!("{}{}", Self::prefix(name), &source[..HALF_LEN]))
     }
 
-    /// The same for a stage that only one `keeper` of journals knows of.
-    pub(crate) fn of_keeper(name: &Name, source: &SourceId, keeper: &[u8]) -> Self {
+    /// The name of a stage at a host that only one `keeper` of journals knows of.
+    pub(crate) fn of_keeper(name: &Name, source: &SourceId, keeper: &[u8]) -> String {
         let stem = Self::of(name, source).part;
         let both = [stem.as_bytes(), keeper].concat();
         let half = name_half(&both);
-        Self::from_stem(&format!("{}{half}", Self::prefix(name)))
+        format!("{}{half}{SENT_PART_END}", Self::prefix(name))
     }
 
     /// What the private names of every source under `name` begin with.
@@ -75,6 +109,25 @@ impl Names {
     pub(crate) fn from_stem(stem: &str) -> Self {
         Self { part: format!("{stem}.part"), journal: format!("{stem}.journal") }
     }
+}
+
+/// The private name of what has the name `name` while that is given to another.
+pub fn old_name(name: &Name) -> String {
+    format!("{START}{}{OLD_END}", name_half(name.as_bytes()))
+}
+
+/// Those of `names`, which are all in one directory, under which existing files
+/// wait though their own names were given to others, each with that name: nobody
+/// needs them any more.
+pub fn superseded<'n>(names: &[&'n Name]) -> Vec<(&'n Name, &'n Name)> {
+    let waits = |name: &&Name| matches!(parse(name.as_bytes()), Some((Form::Old, _)));
+    let waiting: Vec<&Name> = names.iter().copied().filter(waits).collect();
+    if waiting.is_empty() {
+        return Vec::new();
+    }
+    let by_old: HashMap<Vec<u8>, &Name> =
+        names.iter().map(|name| (old_name(name).into_bytes(), *name)).collect();
+    waiting.into_iter().filter_map(|old| Some((old, *by_old.get(old.as_bytes())?))).collect()
 }
 
 /// The half of a stem that stands for a destination's name.
@@ -93,6 +146,45 @@ pub fn private_name() -> String {
     format!("{START}{:016x}", RandomState::new().hash_one(std::process::id()))
 }
 
+/// The same for a stage that a host's SFTP server is to write.
+pub fn sent_name() -> String {
+    format!("{}{SENT_END}", private_name())
+}
+
+/// A fresh name for the source `name`, which a move sets aside for the moment in
+/// which it proves that it can be removed. It tells the name, so that what a killed
+/// move has left can be put back, unless it would be too long for that, or a
+/// `short` one is asked for.
+pub fn aside_name(name: &Name, short: bool) -> Name {
+    let digits = RandomState::new().hash_one(std::process::id()) as u32;
+    let mut aside = format!("{ASIDE_START}{digits:08x}").into_bytes();
+    let is_whole = !short && aside.len() + 1 + name.as_bytes().len() <= MAX_NAME_LEN;
+    aside.push(if is_whole { ASIDE_WHOLE } else { ASIDE_CUT });
+    if is_whole {
+        aside.extend_from_slice(name.as_bytes());
+    }
+    Name::new(&aside).expect("a name behind what is a part of a name")
+}
+
+/// The name of what was set aside under `aside`, if that is such a name and tells.
+pub fn set_aside(aside: &Name) -> Option<Name> {
+    let rest = aside.as_bytes().strip_prefix(ASIDE_START.as_bytes())?;
+    let (digits, name) = rest.split_at_checked(ASIDE_LEN)?;
+    if !std::str::from_utf8(digits).is_ok_and(|digits| is_digits(digits, ASIDE_LEN)) {
+        return None;
+    }
+    let name = name.strip_prefix(&[ASIDE_WHOLE])?;
+    Name::new(name).ok()
+}
+
+/// The private name of a file that an upload makes in a directory to know it again:
+/// one that is told from others by `number`.
+pub fn mark_name(number: &[u8; 16]) -> Name {
+    let digits: String =
+        number[..RANDOM_LEN / 2].iter().map(|byte| format!("{byte:02x}")).collect();
+    as_name(&format!("{START}{digits}{SENT_END}"))
+}
+
 /// What the names of a fresh series begin with: six digits are to follow.
 pub(crate) fn series_start() -> String {
     let mut name = private_name();
@@ -105,20 +197,26 @@ pub fn is_private(name: &Name) -> bool {
     parse(name.as_bytes()).is_some()
 }
 
-/// What `name` is, if it is a private one, and its stem: for a part and a
-/// journal what they have in common, else the whole.
+/// What `name` is, if it is a private one, and its stem: of a part and a journal,
+/// and of a part at a host, what is in front of the ending, else the whole.
 pub(crate) fn parse(name: &[u8]) -> Option<(Form, &str)> {
     let name = std::str::from_utf8(name).ok()?;
     let digits = name.strip_prefix(START)?;
     if is_digits(digits, RANDOM_LEN) {
         return Some((Form::Random, name));
     }
-    let (form, ending) = [(Form::Part, ".part"), (Form::Journal, ".journal")]
-        .into_iter()
-        .find_map(|(form, e)| {
-            let is_it = digits.ends_with(e);
-            is_it.then_some((form, e))
-        })?;
+    if digits.strip_suffix(OLD_END).is_some_and(|half| is_digits(half, HALF_LEN)) {
+        return Some((Form::Old, name));
+    }
+    if digits.strip_suffix(SENT_END).is_some_and(|digits| is_digits(digits, RANDOM_LEN)) {
+        return Some((Form::Sent, name));
+    }
+    let endings =
+        [(Form::SentPart, SENT_PART_END), (Form::Part, ".part"), (Form::Journal, ".journal")];
+    let (form, ending) = endings.into_iter().find_map(|(form, e)| {
+        let is_it = digits.ends_with(e);
+        is_it.then_some((form, e))
+    })?;
     let (first, second) = digits.strip_suffix(ending)?.split_once('-')?;
     let both = is_digits(first, HALF_LEN) && is_digits(second, HALF_LEN);
     both.then_some((form, &name[..name.len() - ending.len()]))
@@ -144,15 +242,51 @@ mod tests {
 
     #[test]
     fn what_is_made_is_told() {
-        let source = SourceId { size: 1, mtime: Timestamp { secs: 2, nanos: 3 }, inode: 4 };
+        let source =
+            SourceId { size: 1, mtime: Timestamp { secs: 2, nanos: 3 }, inode: 4, ctime: None };
         let names = Names::of(&name("a"), &source);
         let stem = names.part.strip_suffix(".part").expect("an ending");
         assert_eq!(parse(names.part.as_bytes()), Some((Form::Part, stem)));
         assert_eq!(parse(names.journal.as_bytes()), Some((Form::Journal, stem)));
         assert_eq!(half_of(stem), name_half(b"a"));
         assert!(stem.starts_with(&Names::prefix(&name("a"))));
+        let old = old_name(&name("a"));
+        assert_eq!(parse(old.as_bytes()), Some((Form::Old, old.as_str())));
+        assert_eq!(half_of(&old), name_half(b"a"));
+        let sent = sent_name();
+        assert_eq!(parse(sent.as_bytes()), Some((Form::Sent, sent.as_str())));
+        let part = Names::of_keeper(&name("a"), &source, b"keeper");
+        let stem = part.strip_suffix(".sftp.part").expect("an ending");
+        assert_eq!(parse(part.as_bytes()), Some((Form::SentPart, stem)));
+        assert!(stem.starts_with(&Names::prefix(&name("a"))));
         let random = private_name();
         assert_eq!(parse(random.as_bytes()), Some((Form::Random, random.as_str())));
+    }
+
+    #[test]
+    fn what_waits_is_superseded_when_something_has_its_name() {
+        let (a, b, old_a, old_c) =
+            (name("a"), name("b"), name(&old_name(&name("a"))), name(&old_name(&name("c"))));
+        assert_eq!(superseded(&[&a, &b, &old_a, &old_c]), [(&old_a, &a)]);
+        assert_eq!(superseded(&[&b, &old_a]), []);
+        assert_eq!(superseded(&[&a, &b]), []);
+    }
+
+    #[test]
+    fn what_was_set_aside_is_found_again_and_no_litter() {
+        for text in ["f", "name.txt", "-", ".haul-moving-00000000-f", &"x".repeat(233)] {
+            let aside = aside_name(&name(text), false);
+            assert_eq!(set_aside(&aside), Some(name(text)));
+            assert!(!is_private(&aside));
+        }
+        for (len, short) in [(234, false), (255, false), (1, true)] {
+            let aside = aside_name(&name(&"x".repeat(len)), short);
+            assert_eq!(set_aside(&aside), None);
+            assert!(!is_private(&aside) && aside.as_bytes().len() == 22);
+        }
+        for other in [".haul-moving-f", ".haul-moving-0123456-f", ".haul-moving-01234567-", "f"] {
+            assert_eq!(set_aside(&name(other)), None, "{other}");
+        }
     }
 
     #[test]
@@ -165,6 +299,12 @@ mod tests {
             ".haul-0123456789abcdeg",
             "haul-0123456789abcdef",
             ".haul-0123456789abcdef.part",
+            ".haul-0123456789abcdef.old",
+            ".haul-0123456789abcde.sftp",
+            ".haul-0123456789abcdef.sftp.part",
+            ".haul-0123456789ab-0123456789ab.sftp",
+            ".haul-0123456789ab-0123456789ab.sftp.journal",
+            ".haul-0123456789a.old",
             ".haul-0123456789ab-0123456789ab",
             ".haul-0123456789ab-0123456789ab.part2",
             ".haul-0123456789ab-0123456789a.part",

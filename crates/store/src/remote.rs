@@ -7,7 +7,7 @@
 //! committed is believed; where it can't, all records are, and what it has lost
 //! shows if it lost the last of them.
 
-use crate::journal::{BootId, CommitPoint, Journal, SourceId};
+use crate::journal::{BootId, CommitPoint, Earlier, Journal, SourceId};
 use crate::partial::{LOCK_WAIT_MAX, lock_journal};
 use crate::private::{Names, private_name};
 use haul_model::{BlockHash, Name};
@@ -34,7 +34,7 @@ impl RemoteNames {
     /// Whoever has other journals, on this machine or another, has another stage:
     /// nobody here could know that it is being written.
     pub fn of(journals: &Journals, place: &[u8], name: &Name, source: &SourceId) -> Self {
-        let stage = Names::of_keeper(name, source, &journals.id).part;
+        let stage = Names::of_keeper(name, source, &journals.id);
         Self { journal: format!("{}{stage}{END}", start_of(place)), stage }
     }
 }
@@ -132,9 +132,9 @@ pub struct RemoteJournal {
 pub struct Claimed(CommitPoint);
 
 impl RemoteJournal {
-    /// Whether an earlier copy has left one in `dir`.
-    pub fn exists(dir: &Dir, names: &RemoteNames) -> bool {
-        dir.has_private(&names.journal)
+    /// What an earlier copy has left in `dir`, where `source` is to be copied.
+    pub fn earlier(dir: &Dir, names: &RemoteNames, source: &SourceId) -> Earlier {
+        Earlier::in_dir(dir, &names.journal, source)
     }
 
     /// Removes what an earlier copy has left, unless another process has it.
@@ -281,7 +281,7 @@ mod tests {
         let journals = journals(&temp);
         let dir = Arc::clone(journals.dir());
         let mtime = Timestamp { secs: 7, nanos: 0 };
-        let source = SourceId { size: 100 << 20, mtime, inode: 3 };
+        let source = SourceId { size: 100 << 20, mtime, inode: 3, ctime: None };
         let names = RemoteNames::of(&journals, b"host:/dir", &Name::new(b"big").unwrap(), &source);
         (temp, dir, names, source)
     }

@@ -8,7 +8,7 @@
 //!
 //! ```text
 //! HOST32-.haul-SERIES10.stages      what the record is called
-//! .haul-SERIES10COUNT6              what the job's stages are called
+//! .haul-SERIES10COUNT6.sftp         what the job's stages are called
 //! ```
 //!
 //! A record consists of lines of one length: the hash of a directory, and what is
@@ -16,7 +16,7 @@
 //! list by itself; `.` a later job that has looked through it.
 
 use crate::partial::{LOCK_WAIT_MAX, lock_journal};
-use crate::private::{Form, SERIES_START_LEN, parse, private_name, series_start};
+use crate::private::{Form, SENT_END, SERIES_START_LEN, parse, sent_name, series_start};
 use crate::remote::{Journals, start_of};
 use haul_model::Name;
 use haul_sys::Dir;
@@ -94,7 +94,10 @@ impl StageSeries {
     /// A fresh name.
     pub fn name(&self) -> String {
         let count = self.next.fetch_add(1, Ordering::Relaxed);
-        if count >= NAMES_MAX { private_name() } else { format!("{}{count:06x}", self.start) }
+        if count >= NAMES_MAX {
+            return sent_name();
+        }
+        format!("{}{count:06x}{SENT_END}", self.start)
     }
 
     /// Nothing of it is left at the host: the record goes when this is dropped.
@@ -193,7 +196,7 @@ impl DeadSeries {
         let name = name.as_bytes();
         !self.is_empty()
             && parse(name).is_some_and(|(form, stem)| {
-                form == Form::Random && self.starts.contains(&stem[..SERIES_START_LEN])
+                form == Form::Sent && self.starts.contains(&stem[..SERIES_START_LEN])
             })
     }
 }
@@ -266,7 +269,7 @@ mod tests {
             let dead = DeadSeries::find(&journals, b"host");
             assert!(dead.has(&first) && dead.has(&second));
             assert!(!dead.has(&name(&living.name())));
-            assert!(!dead.has(&name(&private_name())));
+            assert!(!dead.has(&name(&sent_name())));
             assert!(!dead.has(&name(&format!("{}.part", series_start()))));
         }
     }

@@ -12,11 +12,11 @@
 //!    gives the file its mode and time through the open handle, so that the
 //!    name never shows a file without them. Nothing writes to it afterwards.
 
-use crate::journal::SourceId;
+use crate::journal::{Earlier, SourceId};
 use crate::partial::{self, Partial};
 use crate::private::private_name;
 use crate::{Pace, Verified};
-use haul_model::{BlockHash, Name, Timestamp};
+use haul_model::{BlockHash, FileId, Granularity, Name, Timestamp};
 use haul_sys::Dir;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -31,12 +31,10 @@ const NAME_ATTEMPTS_MAX: usize = 8;
 /// What a publication does with a file that has the name already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Placement {
-    /// Nothing is known to have the name; what appeared meanwhile is replaced.
+    /// Nothing is known to have the name; what has it nevertheless stays.
     New,
     /// Something has the name and is replaced.
     Replace,
-    /// What has the name stays.
-    Keep,
 }
 
 /// What a publication came to.
@@ -44,7 +42,8 @@ pub enum Placement {
 pub enum Publication {
     /// The file has its name.
     Published,
-    /// [`Placement::Keep`] met an existing file, and left it.
+    /// [`Placement::New`] met an existing file, and left it. The file can be
+    /// published again.
     Kept,
 }
 
@@ -75,7 +74,7 @@ impl Stage {
     /// # Errors
     /// Those of creating a file.
     pub fn create(dir: Arc<Dir>) -> io::Result<Self> {
-        if let Some(file) = dir.create_unnamed()? {
+        if let Some(file) = dir.create_unnamed() {
             return Ok(Self { dir, file, home: Home::Unnamed, writes_out: false });
         }
         Self::create_named(dir)
@@ -118,14 +117,14 @@ impl Stage {
 
     /// Whether an earlier copy of `source` to `name` in `dir` can be continued,
     /// by all appearance.
-    pub fn can_resume(dir: &Dir, name: &Name, source: &SourceId) -> bool {
-        partial::exists(dir, name, source)
+    pub fn earlier(dir: &Dir, name: &Name, source: &SourceId) -> Earlier {
+        partial::earlier(dir, name, source)
     }
 
     /// Begins a file in `dir` that is to be called `name` and can be continued
     /// by a later process, or continues one: gives it, and the hashes of the
-    /// blocks that are there already. It is as long as the source from the
-    /// start; what is missing is a hole.
+    /// blocks that are there already. It is as long as these: a file that has its
+    /// whole length before its content would look whole after a cut of the power.
     ///
     /// # Errors
     /// Those of opening and reading; [`io::ErrorKind::ResourceBusy`] while
@@ -164,6 +163,15 @@ impl Stage {
         match &self.home {
             Home::Partial(partial) => partial.record(block),
             Home::Unnamed | Home::Private(_) => Ok(()),
+        }
+    }
+
+    /// Whether nothing that was written could not be made durable, as far as
+    /// checkpoints have told.
+    pub fn is_sound(&self) -> bool {
+        match &self.home {
+            Home::Partial(partial) => partial.check().is_ok(),
+            Home::Unnamed | Home::Private(_) => true,
         }
     }
 
@@ -206,14 +214,23 @@ impl Stage {
         self.file.set_len(len)
     }
 
-    /// Ends the writing: the content is whole and right, and gets its mode and
-    /// its time.
+    /// Ends the writing: the content is whole and right, as far as the file system
+    /// tells when a file is closed, and gets its mode and its time. The time comes
+    /// last, for what is written out only then would change it.
     ///
     /// # Errors
-    /// Those of `fchmod` and `futimens`.
+    /// Those of `close`, `fchmod` and `futimens`.
     pub fn seal(self, _proof: Verified, mode: u32, mtime: Timestamp) -> io::Result<Sealed> {
-        haul_sys::set_mode(&self.file, mode)?;
-        haul_sys::set_mtime(&self.file, mtime)?;
+        if !self.dir.is_known()
+            && let Err(error) = haul_sys::tell_by_closing(&self.file)
+        {
+            // What was lost is not known, so nothing of it is continued.
+            if let Home::Partial(partial) = &self.home {
+                partial.discard();
+            }
+            return Err(error);
+        }
+        give_meta(&self.dir, &self.file, mode, mtime)?;
         Ok(Sealed(self))
     }
 }
@@ -245,46 +262,122 @@ impl Sealed {
         self.0.discard();
     }
 
+    /// Which object it is.
+    ///
+    /// # Errors
+    /// Those of `fstat`.
+    pub fn id(&self) -> io::Result<FileId> {
+        Ok(haul_sys::file_stat(&self.0.file)?.id)
+    }
+
     /// Gives the file its name.
     ///
     /// # Errors
     /// Those of the operations; the old file is untouched then.
-    pub fn publish(self, name: &Name, placement: Placement) -> io::Result<Publication> {
-        let Stage { dir, file, home, .. } = self.0;
+    pub fn publish(&mut self, name: &Name, placement: Placement) -> io::Result<Publication> {
+        let Stage { dir, file, home, .. } = &mut self.0;
+        if matches!(home, Home::Unnamed) {
+            if let Some(publication) = publish_unnamed(dir, file, name, placement)? {
+                return Ok(publication);
+            }
+            // If more is wrong than that it can't be named, this tells.
+            let (copy, temp) = copy_under_name(dir, file)?;
+            (*file, *home) = (copy, Home::Private(temp));
+        }
         match home {
-            Home::Unnamed => publish_unnamed(&dir, &file, name, placement),
+            Home::Unnamed => unreachable!("it has a private name by now"),
             Home::Private(temp) => temp.publish(name, placement),
             Home::Partial(partial) => {
                 partial.check()?;
-                let publication = place(&dir, partial.name(), name, placement)?;
-                // Published or kept out: either way nothing is left to continue.
-                partial.forget();
+                let publication = place(dir, partial.name(), name, placement)?;
+                if publication == Publication::Published {
+                    partial.forget();
+                }
                 Ok(publication)
             }
         }
     }
 }
 
+/// Gives `file` its mode and its time.
+fn give_meta(dir: &Dir, file: &File, mode: u32, mtime: Timestamp) -> io::Result<()> {
+    haul_sys::set_mode(file, mode)?;
+    if dir.is_known() {
+        return haul_sys::set_mtime(file, mtime);
+    }
+    haul_sys::keep_mtime(file, mtime)
+}
+
+/// The unit in which the file system of `dir` keeps times, found out with a stage
+/// that gets a time in all of them.
+///
+/// # Errors
+/// Those of creating a file and setting its time.
+pub fn time_unit(dir: &Arc<Dir>) -> io::Result<Granularity> {
+    const TIME: Timestamp = Timestamp { secs: 1_000_000_001, nanos: 987_654_321 };
+    let before = dir.stat_self()?.mtime;
+    let stage = Stage::create(Arc::clone(dir))?;
+    haul_sys::keep_mtime(&stage.file, TIME)?;
+    let found = haul_sys::file_stat(&stage.file)?.mtime;
+    let had_name = !matches!(stage.home, Home::Unnamed);
+    drop(stage);
+    if had_name {
+        // It came and went, and that is no change to the directory.
+        let _ = haul_sys::set_mtime(&**dir, before);
+    }
+    Ok(Granularity::between(TIME, found).unwrap_or(Granularity::FINEST))
+}
+
+/// Copies `file`, which has no name and can't get one, with its metadata to one
+/// that has a private name. It is durable: the first may have been made so.
+fn copy_under_name(dir: &Arc<Dir>, file: &File) -> io::Result<(File, PrivateName)> {
+    const STEP_LEN: usize = 1 << 20;
+    let stage = Stage::create_named(Arc::clone(dir))?;
+    let stat = haul_sys::file_stat(file)?;
+    haul_sys::read_cached(file);
+    if !haul_sys::clone_file(file, &stage.file) {
+        let mut buffer = vec![0; STEP_LEN.min(usize::try_from(stat.size).unwrap_or(STEP_LEN))];
+        let mut at = 0;
+        while let Some(data) = haul_sys::next_data(file, at, stat.size) {
+            at = data.start;
+            while at < data.end {
+                let part = &mut buffer[..STEP_LEN.min((data.end - at) as usize)];
+                file.read_exact_at(part, at)?;
+                stage.file.write_all_at(part, at)?;
+                at += part.len() as u64;
+            }
+        }
+        stage.file.set_len(stat.size)?;
+    }
+    haul_sys::tell_by_closing(&stage.file)?;
+    give_meta(dir, &stage.file, stat.mode, stat.mtime)?;
+    stage.file.sync_all()?;
+    match stage.home {
+        Home::Private(temp) => Ok((stage.file, temp)),
+        Home::Unnamed | Home::Partial(_) => unreachable!("it was made under a private name"),
+    }
+}
+
+/// `None` if the file can't be given any name.
 fn publish_unnamed(
     dir: &Arc<Dir>,
     file: &File,
     name: &Name,
     placement: Placement,
-) -> io::Result<Publication> {
-    if placement != Placement::Replace {
-        match dir.link_unnamed(file, name.as_bytes()) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                if placement == Placement::Keep {
-                    return Ok(Publication::Kept);
-                }
-            }
-            linked => return linked.map(|()| Publication::Published),
-        }
+) -> io::Result<Option<Publication>> {
+    if placement == Placement::New {
+        return Ok(match dir.link_unnamed(file, name.as_bytes()) {
+            Ok(()) => Some(Publication::Published),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Some(Publication::Kept),
+            Err(_) => None,
+        });
     }
     // A private name without a lock on it counts as left behind.
     let _ = haul_sys::try_lock(file);
-    let (temp, ()) = with_private_name(dir, |temp| dir.link_unnamed(file, temp.as_bytes()))?;
-    temp.publish(name, Placement::Replace)
+    match with_private_name(dir, |temp| dir.link_unnamed(file, temp.as_bytes())) {
+        Ok((mut temp, ())) => temp.publish(name, Placement::Replace).map(Some),
+        Err(_) => Ok(None),
+    }
 }
 
 /// A private name that exists in a directory; removed on drop.
@@ -313,7 +406,7 @@ pub fn remove_unpublished() {
 }
 
 impl PrivateName {
-    fn publish(mut self, name: &Name, placement: Placement) -> io::Result<Publication> {
+    fn publish(&mut self, name: &Name, placement: Placement) -> io::Result<Publication> {
         let publication = place(&self.dir, &self.name, name, placement)?;
         self.published = publication == Publication::Published;
         Ok(publication)
@@ -322,22 +415,16 @@ impl PrivateName {
 
 /// Renames the private name `temp` to `name`.
 fn place(dir: &Dir, temp: &str, name: &Name, placement: Placement) -> io::Result<Publication> {
-    let done = match placement {
-        Placement::Replace => dir.publish_replacing(temp, name),
-        Placement::New | Placement::Keep => dir.publish_new(temp, name),
-    };
-    match done {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => match placement {
-            Placement::Keep => Ok(Publication::Kept),
-            Placement::New => place(dir, temp, name, Placement::Replace),
-            Placement::Replace => Err(error),
+    match placement {
+        Placement::Replace => dir.publish_replacing(temp, name)?,
+        Placement::New => match dir.publish_new(temp, name) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                return Ok(Publication::Kept);
+            }
+            done => done?,
         },
-        // What may replace anything needs no care for what is there.
-        Err(error) if error.kind() == io::ErrorKind::Unsupported && placement == Placement::New => {
-            place(dir, temp, name, Placement::Replace)
-        }
-        done => done.map(|()| Publication::Published),
     }
+    Ok(Publication::Published)
 }
 
 impl Drop for PrivateName {
@@ -368,7 +455,7 @@ impl Publication {
         loop {
             let made = with_private_name(dir, |temp| dir.make_symlink(target, temp, mtime));
             attempts += 1;
-            match made.and_then(|(temp, ())| temp.publish(name, placement)) {
+            match made.and_then(|(mut temp, ())| temp.publish(name, placement)) {
                 // Somebody has removed it: nothing tells that it is not left behind.
                 Err(error)
                     if error.kind() == io::ErrorKind::NotFound && attempts < NAME_ATTEMPTS_MAX => {}

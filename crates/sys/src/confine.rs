@@ -25,6 +25,13 @@ pub fn confine(access: Access<'_>) -> bool {
     system::confine(access)
 }
 
+/// Confines the calling thread, and all that it starts, to what is below `root`:
+/// nothing elsewhere can be opened, and without `writes` nothing changed below
+/// either. Returns whether the kernel enforces it.
+pub(crate) fn confine_below(root: &Dir, writes: bool) -> bool {
+    system::confine_below(root, writes)
+}
+
 #[cfg(target_os = "linux")]
 mod system {
     use super::Access;
@@ -68,8 +75,26 @@ mod system {
         Ok(ruleset.restrict_self()?.ruleset)
     }
 
-    /// Allows to read everywhere.
+    pub(super) fn confine_below(root: &Dir, writes: bool) -> bool {
+        let try_confine = || {
+            let access =
+                if writes { AccessFs::from_all(RULES) } else { AccessFs::from_read(RULES) };
+            let ruleset = Ruleset::default()
+                .set_compatibility(CompatLevel::BestEffort)
+                .handle_access(AccessFs::from_all(RULES))?
+                .create()?;
+            // Nothing there is ever run.
+            let rule = PathBeneath::new(root.as_fd(), access & !AccessFs::Execute);
+            Ok::<_, RulesetError>(ruleset.add_rule(rule)?.restrict_self()?.ruleset)
+        };
+        try_confine().is_ok_and(|status| status != RulesetStatus::NotEnforced)
+    }
+
+    /// Allows to read everywhere, or in all that this process may reach.
     fn reading(ruleset: RulesetCreated) -> Result<RulesetCreated, RulesetError> {
+        if let Some(root) = crate::jail::root() {
+            return ruleset.add_rule(PathBeneath::new(root, AccessFs::from_read(RULES)));
+        }
         match File::open("/") {
             Ok(root) => ruleset.add_rule(PathBeneath::new(root, AccessFs::from_read(RULES))),
             Err(_) => Ok(ruleset),
@@ -82,6 +107,10 @@ mod system {
     use super::Access;
 
     pub(super) fn confine(_: Access<'_>) -> bool {
+        false
+    }
+
+    pub(super) fn confine_below(_: &crate::Dir, _: bool) -> bool {
         false
     }
 }

@@ -8,12 +8,10 @@ use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// Copies up to `len` bytes at `offset` from `src` to the same place in `dst`
-/// inside the kernel. Returns how many; 0 at the end of `src`. `None` where the
-/// file systems can't do that and the caller has to read and write.
-///
-/// # Errors
-/// Those of `copy_file_range`.
-pub fn copy_range(src: &File, dst: &File, offset: u64, len: usize) -> io::Result<Option<usize>> {
+/// inside the kernel. Returns how many. `None` if nothing was copied, be it that
+/// the file systems can't do that, that `src` has ended, or that something is
+/// wrong: the caller has to read and write, and sees.
+pub fn copy_range(src: &File, dst: &File, offset: u64, len: usize) -> Option<usize> {
     system::copy_range(src, dst, offset, len)
 }
 
@@ -34,7 +32,8 @@ pub fn pipe_of(output: impl AsFd) -> Option<OwnedFd> {
 /// What is written to the file until the pipe is read may be seen there.
 ///
 /// # Errors
-/// Those of `splice`.
+/// Those of `splice`. Only what is wrong with the pipe is final: the caller can
+/// read and write after any other.
 pub fn splice_to_pipe(
     file: &File,
     offset: u64,
@@ -49,21 +48,29 @@ pub fn splice_to_pipe(
 /// Where the file system doesn't tell, all is data.
 ///
 /// The file's position is moved.
-///
-/// # Errors
-/// Those of `lseek`.
-pub fn next_data(file: &File, from: u64, size: u64) -> io::Result<Option<Range<u64>>> {
+pub fn next_data(file: &File, from: u64, size: u64) -> Option<Range<u64>> {
     if from >= size {
-        return Ok(None);
+        return None;
     }
     let start = match rustix::fs::seek(file, SeekFrom::Data(from)) {
-        Ok(start) => start,
-        Err(Errno::NXIO) => return Ok(None),
-        Err(Errno::INVAL | Errno::NOTSUP | Errno::NOTTY) => return Ok(Some(from..size)),
-        Err(error) => return Err(error.into()),
+        Ok(start) if start >= from => start,
+        Err(Errno::NXIO) => return None,
+        // If more is wrong than that it doesn't tell, reading will show.
+        Ok(_) | Err(_) => return Some(from..size),
     };
-    let end = rustix::fs::seek(file, SeekFrom::Hole(start))?;
-    Ok((start < size).then_some(start..end.min(size)))
+    let end = match rustix::fs::seek(file, SeekFrom::Hole(start)) {
+        Ok(end) if end > start => end,
+        Ok(_) | Err(_) => size,
+    };
+    (start < size).then_some(start..end.min(size))
+}
+
+/// Whether `file`, `size` bytes long, has a hole. Where the file system doesn't
+/// tell, it has none.
+///
+/// The file's position is moved.
+pub fn has_hole(file: &File, size: u64) -> bool {
+    size > 0 && next_data(file, 0, size) != Some(0..size)
 }
 
 /// Tells the system that `file` will be read from its start to its end.
@@ -103,20 +110,11 @@ mod system {
         }
     }
 
-    pub(super) fn copy_range(
-        src: &File,
-        dst: &File,
-        offset: u64,
-        len: usize,
-    ) -> io::Result<Option<usize>> {
+    pub(super) fn copy_range(src: &File, dst: &File, offset: u64, len: usize) -> Option<usize> {
         let (mut from, mut to) = (offset, offset);
-        match rustix::fs::copy_file_range(src, Some(&mut from), dst, Some(&mut to), len) {
-            Ok(copied) => Ok(Some(copied)),
-            Err(Errno::XDEV | Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP | Errno::PERM) => {
-                Ok(None)
-            }
-            Err(error) => Err(error.into()),
-        }
+        let copied = rustix::fs::copy_file_range(src, Some(&mut from), dst, Some(&mut to), len);
+        // Some kernels say 0 for files that they can't copy.
+        copied.ok().filter(|&copied| copied > 0)
     }
 }
 
@@ -133,7 +131,7 @@ mod system {
         Ok(None)
     }
 
-    pub(super) fn copy_range(_: &File, _: &File, _: u64, _: usize) -> io::Result<Option<usize>> {
-        Ok(None)
+    pub(super) fn copy_range(_: &File, _: &File, _: u64, _: usize) -> Option<usize> {
+        None
     }
 }

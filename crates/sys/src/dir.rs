@@ -2,19 +2,29 @@
 //! and one name, so that nobody can lead an operation elsewhere by swapping a
 //! component for a symbolic link.
 
+use crate::jail;
 use crate::meta::{self, Stat};
 use haul_model::{Name, Timestamp};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags};
+use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// A directory held open for reading and for work on its entries.
 #[derive(Debug)]
-pub struct Dir(OwnedFd);
+pub struct Dir {
+    fd: OwnedFd,
+    /// The number of its kind of file system, once somebody had to know.
+    pub(crate) kind: OnceLock<u64>,
+    /// A file without a name could not be given one here.
+    pub(crate) cant_name: AtomicBool,
+}
 
 /// One entry as reading the directory gives it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,7 +44,14 @@ impl Dir {
     /// # Errors
     /// Those of `open`.
     pub fn open(path: &Path) -> io::Result<Self> {
-        Ok(Self(rustix::fs::open(path, DIR_FLAGS, Mode::empty())?))
+        match jail::open(path.as_os_str().as_bytes(), DIR_FLAGS) {
+            Some(opened) => opened.map(Self::of),
+            None => Ok(Self::of(rustix::fs::open(path, DIR_FLAGS, Mode::empty())?)),
+        }
+    }
+
+    fn of(fd: OwnedFd) -> Self {
+        Self { fd, kind: OnceLock::new(), cant_name: AtomicBool::new(false) }
     }
 
     /// Opens the directory `name` in this one; a symbolic link is refused.
@@ -51,7 +68,10 @@ impl Dir {
     /// # Errors
     /// Those of `openat`.
     pub fn open_dir_following(&self, name: &Name) -> io::Result<Self> {
-        self.open_dir_at(name.as_bytes(), OFlags::empty())
+        match jail::follow(self, name.as_bytes(), DIR_FLAGS) {
+            Some(opened) => opened.map(Self::of),
+            None => self.open_dir_at(name.as_bytes(), OFlags::empty()),
+        }
     }
 
     /// Opens the directory above this one.
@@ -59,11 +79,14 @@ impl Dir {
     /// # Errors
     /// Those of `openat`.
     pub fn open_parent(&self) -> io::Result<Self> {
-        self.open_dir_at(b"..", OFlags::NOFOLLOW)
+        match jail::may_leave(self)? {
+            true => self.open_dir_at(b"..", OFlags::NOFOLLOW),
+            false => Err(jail::refused()),
+        }
     }
 
     fn open_dir_at(&self, name: &[u8], flags: OFlags) -> io::Result<Self> {
-        Ok(Self(rustix::fs::openat(&self.0, name, DIR_FLAGS | flags, Mode::empty())?))
+        Ok(Self::of(rustix::fs::openat(&self.fd, name, DIR_FLAGS | flags, Mode::empty())?))
     }
 
     /// A second handle of the same directory.
@@ -71,7 +94,7 @@ impl Dir {
     /// # Errors
     /// Those of `dup`.
     pub fn try_clone(&self) -> io::Result<Self> {
-        Ok(Self(self.0.try_clone()?))
+        Ok(Self::of(self.fd.try_clone()?))
     }
 
     /// Opens the regular file `name` for reading. A symbolic link is refused
@@ -81,15 +104,28 @@ impl Dir {
     /// # Errors
     /// Those of `openat`; [`io::ErrorKind::InvalidInput`] for other kinds.
     pub fn open_file(&self, name: &Name, follow: bool) -> io::Result<(File, Stat)> {
+        let (file, stat) = self.open_any(name, follow)?;
+        if !stat.is_file() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
+        }
+        Ok((file, stat))
+    }
+
+    /// Opens whatever `name` is but a directory, for reading, without waiting for it.
+    ///
+    /// # Errors
+    /// Those of `openat`.
+    pub fn open_any(&self, name: &Name, follow: bool) -> io::Result<(File, Stat)> {
         let nofollow = if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY | nofollow;
-        let file = rustix::fs::openat(&self.0, name.as_bytes(), flags, Mode::empty())?;
+        let followed = if follow { jail::follow(self, name.as_bytes(), flags) } else { None };
+        let file = match followed {
+            Some(file) => file?,
+            None => rustix::fs::openat(&self.fd, name.as_bytes(), flags, Mode::empty())?,
+        };
         let stat = meta::file_stat(&file)?;
         if stat.is_dir() {
             return Err(io::ErrorKind::IsADirectory.into());
-        }
-        if !stat.is_file() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
         }
         Ok((File::from(file), stat))
     }
@@ -99,7 +135,7 @@ impl Dir {
     /// # Errors
     /// Those of `fstat`.
     pub fn stat_self(&self) -> io::Result<Stat> {
-        meta::file_stat(&self.0)
+        meta::file_stat(&self.fd)
     }
 
     /// The metadata of `name`, of a link itself.
@@ -115,11 +151,14 @@ impl Dir {
     /// # Errors
     /// Those of `fstatat`.
     pub fn stat_following(&self, name: &Name) -> io::Result<Stat> {
-        self.stat_at(name, AtFlags::empty())
+        match jail::follow(self, name.as_bytes(), jail::LOOK) {
+            Some(opened) => meta::file_stat(&opened?),
+            None => self.stat_at(name, AtFlags::empty()),
+        }
     }
 
     fn stat_at(&self, name: &Name, flags: AtFlags) -> io::Result<Stat> {
-        Ok(Stat::from_raw(&rustix::fs::statat(&self.0, name.as_bytes(), flags)?))
+        Ok(Stat::from_raw(&rustix::fs::statat(&self.fd, name.as_bytes(), flags)?))
     }
 
     /// Where the symbolic link `name` points.
@@ -127,7 +166,7 @@ impl Dir {
     /// # Errors
     /// Those of `readlinkat`.
     pub fn read_link(&self, name: &Name) -> io::Result<Vec<u8>> {
-        Ok(rustix::fs::readlinkat(&self.0, name.as_bytes(), Vec::new())?.into_bytes())
+        Ok(rustix::fs::readlinkat(&self.fd, name.as_bytes(), Vec::new())?.into_bytes())
     }
 
     /// All entries but `.` and `..`, in the order of their bytes.
@@ -136,7 +175,7 @@ impl Dir {
     /// Those of `getdents`.
     pub fn entries(&self) -> io::Result<Vec<DirEntry>> {
         let mut entries = Vec::new();
-        for entry in rustix::fs::Dir::read_from(&self.0)? {
+        for entry in rustix::fs::Dir::read_from(&self.fd)? {
             let entry = entry?;
             // The system gives no name that Name refuses, but for these two.
             let Ok(name) = Name::new(entry.file_name().to_bytes()) else { continue };
@@ -157,7 +196,7 @@ impl Dir {
     /// Those of `getdents`.
     pub fn names_where(&self, mut keep: impl FnMut(&[u8]) -> bool) -> io::Result<Vec<Name>> {
         let mut names = Vec::new();
-        for entry in rustix::fs::Dir::read_from(&self.0)? {
+        for entry in rustix::fs::Dir::read_from(&self.fd)? {
             let entry = entry?;
             let name = entry.file_name().to_bytes();
             if keep(name) {
@@ -172,7 +211,7 @@ impl Dir {
     /// # Errors
     /// Those of `mkdirat`.
     pub fn make_dir(&self, name: &Name, mode: u32) -> io::Result<()> {
-        Ok(rustix::fs::mkdirat(&self.0, name.as_bytes(), Mode::from_raw_mode(mode as _))?)
+        Ok(rustix::fs::mkdirat(&self.fd, name.as_bytes(), Mode::from_raw_mode(mode as _))?)
     }
 
     /// Makes a symbolic link under the private name `temp`, with its time set.
@@ -180,8 +219,14 @@ impl Dir {
     /// # Errors
     /// Those of `symlinkat` and `utimensat`.
     pub fn make_symlink(&self, target: &[u8], temp: &str, mtime: Timestamp) -> io::Result<()> {
-        rustix::fs::symlinkat(target, &self.0, temp)?;
-        meta::set_link_mtime(&self.0, temp.as_bytes(), mtime).inspect_err(|_| {
+        if let Err(error) = rustix::fs::symlinkat(target, &self.fd, temp) {
+            if error != Errno::EXIST {
+                // Some file systems fail, and leave something there all the same.
+                let _ = self.remove_private(temp);
+            }
+            return Err(error.into());
+        }
+        meta::set_link_mtime(self, temp.as_bytes(), mtime).inspect_err(|_| {
             // Without its time it is not what was asked for: it must not stay.
             let _ = self.remove_private(temp);
         })
@@ -193,7 +238,7 @@ impl Dir {
     /// Those of `openat`.
     pub fn create_private(&self, temp: &str) -> io::Result<File> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-        Ok(rustix::fs::openat(&self.0, temp, flags, private_mode())?.into())
+        Ok(rustix::fs::openat(&self.fd, temp, flags, private_mode())?.into())
     }
 
     /// Opens the private file `temp` for reading and writing, made if it is
@@ -211,7 +256,7 @@ impl Dir {
         }
         let flags =
             OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let file = rustix::fs::openat(&self.0, temp, flags, Mode::empty())?;
+        let file = rustix::fs::openat(&self.fd, temp, flags, Mode::empty())?;
         let raw = rustix::fs::fstat(&file)?;
         let stat = Stat::from_raw(&raw);
         if !stat.is_file() || stat.uid != crate::effective_user() || raw.st_nlink > 1 {
@@ -230,11 +275,11 @@ impl Dir {
     /// Those of `openat`; [`io::ErrorKind::InvalidInput`] for other kinds.
     pub fn open_found(&self, temp: &str) -> io::Result<(File, Stat)> {
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let open = |mode| rustix::fs::openat(&self.0, temp, flags | mode, Mode::empty());
+        let open = |mode| rustix::fs::openat(&self.fd, temp, flags | mode, Mode::empty());
         // Some file systems lock only what is open for writing; a file that has
         // its final mode already may be one that can't be.
         let file = match open(OFlags::RDWR) {
-            Err(rustix::io::Errno::ACCESS | rustix::io::Errno::ROFS) => open(OFlags::RDONLY)?,
+            Err(Errno::ACCESS | Errno::ROFS) => open(OFlags::RDONLY)?,
             file => file?,
         };
         let stat = meta::file_stat(&file)?;
@@ -246,7 +291,7 @@ impl Dir {
 
     /// Whether something has the private name `temp`.
     pub fn has_private(&self, temp: &str) -> bool {
-        rustix::fs::statat(&self.0, temp, AtFlags::SYMLINK_NOFOLLOW).is_ok()
+        rustix::fs::statat(&self.fd, temp, AtFlags::SYMLINK_NOFOLLOW).is_ok()
     }
 
     /// Whether the private name `temp` is still that of `file`.
@@ -254,9 +299,9 @@ impl Dir {
     /// # Errors
     /// Those of `fstatat`.
     pub fn private_is(&self, temp: &str, file: &File) -> io::Result<bool> {
-        match rustix::fs::statat(&self.0, temp, AtFlags::SYMLINK_NOFOLLOW) {
+        match rustix::fs::statat(&self.fd, temp, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(raw) => Ok(Stat::from_raw(&raw).id == meta::file_stat(file)?.id),
-            Err(rustix::io::Errno::NOENT) => Ok(false),
+            Err(Errno::NOENT) => Ok(false),
             Err(error) => Err(error.into()),
         }
     }
@@ -267,40 +312,41 @@ impl Dir {
     /// # Errors
     /// Those of `renameat`.
     pub fn publish_replacing(&self, temp: &str, name: &Name) -> io::Result<()> {
-        Ok(rustix::fs::renameat(&self.0, temp, &self.0, name.as_bytes())?)
+        Ok(rustix::fs::renameat(&self.fd, temp, &self.fd, name.as_bytes())?)
     }
 
     /// Renames the private name `temp` to `name`, which must not exist.
     ///
     /// # Errors
-    /// Those of `renameat2`; [`io::ErrorKind::AlreadyExists`] if `name` exists,
-    /// [`io::ErrorKind::Unsupported`] where the file system has no such way.
+    /// Those of `renameat`; [`io::ErrorKind::AlreadyExists`] if `name` exists.
     pub fn publish_new(&self, temp: &str, name: &Name) -> io::Result<()> {
-        let done = rustix::fs::renameat_with(
-            &self.0,
-            temp,
-            &self.0,
-            name.as_bytes(),
-            RenameFlags::NOREPLACE,
-        );
-        match done {
-            // The file system knows no flags: a hard link never replaces.
-            Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => {
-                use rustix::io::Errno;
-                match rustix::fs::linkat(&self.0, temp, &self.0, name.as_bytes(), AtFlags::empty())
-                {
-                    Ok(()) => {}
-                    Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS) => {
-                        return Err(io::ErrorKind::Unsupported.into());
-                    }
-                    Err(error) => return Err(error.into()),
-                }
+        let new = name.as_bytes();
+        match rustix::fs::renameat_with(&self.fd, temp, &self.fd, new, RenameFlags::NOREPLACE) {
+            Ok(()) => return Ok(()),
+            Err(Errno::EXIST) => return Err(Errno::EXIST.into()),
+            // Whatever it says, the file system may only lack this way.
+            Err(_) => {}
+        }
+        // A hard link never replaces.
+        match rustix::fs::linkat(&self.fd, temp, &self.fd, new, AtFlags::empty()) {
+            // On a network, an answer may have been lost, and the request repeated.
+            Err(Errno::EXIST) if !self.is_one(temp, name) => Err(Errno::EXIST.into()),
+            Ok(()) | Err(Errno::EXIST) => {
                 // It has its name; that it has another one too is no failure.
-                let _ = rustix::fs::unlinkat(&self.0, temp, AtFlags::empty());
+                let _ = rustix::fs::unlinkat(&self.fd, temp, AtFlags::empty());
                 Ok(())
             }
-            done => Ok(done?),
+            Err(_) => rename_if_free(&self.fd, temp.as_bytes(), &self.fd, new),
         }
+    }
+
+    /// Whether the private name `temp` and `name` are those of one object.
+    fn is_one(&self, temp: &str, name: &Name) -> bool {
+        let id = |name: &[u8]| {
+            let raw = rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+            Some(Stat::from_raw(&raw).id)
+        };
+        id(temp.as_bytes()).is_some_and(|one| id(name.as_bytes()) == Some(one))
     }
 
     /// Gives the entry `name` the name `new` in the directory `to`, in one step.
@@ -313,20 +359,12 @@ impl Dir {
     pub fn rename_to(&self, name: &Name, to: &Self, new: &Name, replace: bool) -> io::Result<()> {
         let (name, new) = (name.as_bytes(), new.as_bytes());
         if replace {
-            return Ok(rustix::fs::renameat(&self.0, name, &to.0, new)?);
+            return Ok(rustix::fs::renameat(&self.fd, name, &to.fd, new)?);
         }
-        match rustix::fs::renameat_with(&self.0, name, &to.0, new, RenameFlags::NOREPLACE) {
-            // The file system knows no flags; what is there is looked for first.
-            Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => {
-                match rustix::fs::statat(&to.0, new, AtFlags::SYMLINK_NOFOLLOW) {
-                    Ok(_) => Err(io::ErrorKind::AlreadyExists.into()),
-                    Err(rustix::io::Errno::NOENT) => {
-                        Ok(rustix::fs::renameat(&self.0, name, &to.0, new)?)
-                    }
-                    Err(error) => Err(error.into()),
-                }
-            }
-            done => Ok(done?),
+        match rustix::fs::renameat_with(&self.fd, name, &to.fd, new, RenameFlags::NOREPLACE) {
+            Ok(()) => Ok(()),
+            Err(error @ (Errno::EXIST | Errno::XDEV)) => Err(error.into()),
+            Err(_) => rename_if_free(&self.fd, name, &to.fd, new),
         }
     }
 
@@ -335,7 +373,7 @@ impl Dir {
     /// # Errors
     /// Those of `unlinkat`.
     pub fn remove_file(&self, name: &Name) -> io::Result<()> {
-        Ok(rustix::fs::unlinkat(&self.0, name.as_bytes(), AtFlags::empty())?)
+        Ok(rustix::fs::unlinkat(&self.fd, name.as_bytes(), AtFlags::empty())?)
     }
 
     /// Removes the directory `name`, which must be empty.
@@ -343,7 +381,7 @@ impl Dir {
     /// # Errors
     /// Those of `unlinkat`.
     pub fn remove_dir(&self, name: &Name) -> io::Result<()> {
-        Ok(rustix::fs::unlinkat(&self.0, name.as_bytes(), AtFlags::REMOVEDIR)?)
+        Ok(rustix::fs::unlinkat(&self.fd, name.as_bytes(), AtFlags::REMOVEDIR)?)
     }
 
     /// Removes the private name `temp`.
@@ -351,13 +389,25 @@ impl Dir {
     /// # Errors
     /// Those of `unlinkat`.
     pub fn remove_private(&self, temp: &str) -> io::Result<()> {
-        Ok(rustix::fs::unlinkat(&self.0, temp, AtFlags::empty())?)
+        Ok(rustix::fs::unlinkat(&self.fd, temp, AtFlags::empty())?)
+    }
+}
+
+/// Renames `name` in `from` to `new` in `to`, if nothing has that name, on a file
+/// system that can't do both in one step: in this process one at a time.
+fn rename_if_free(from: &OwnedFd, name: &[u8], to: &OwnedFd, new: &[u8]) -> io::Result<()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    match rustix::fs::statat(to, new, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(_) => Err(Errno::EXIST.into()),
+        Err(Errno::NOENT) => Ok(rustix::fs::renameat(from, name, to, new)?),
+        Err(error) => Err(error.into()),
     }
 }
 
 impl AsFd for Dir {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.fd.as_fd()
     }
 }
 
@@ -371,6 +421,10 @@ pub(crate) fn private_mode() -> Mode {
 /// # Errors
 /// Those of `stat` and `lstat`.
 pub fn path_stat(path: &[u8], follow: bool) -> io::Result<Stat> {
+    let nofollow = if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
+    if let Some(opened) = jail::open(path, jail::LOOK | nofollow) {
+        return meta::file_stat(&opened?);
+    }
     let path = OsStr::from_bytes(path);
     let raw = if follow { rustix::fs::stat(path) } else { rustix::fs::lstat(path) };
     Ok(Stat::from_raw(&raw?))
@@ -381,5 +435,8 @@ pub fn path_stat(path: &[u8], follow: bool) -> io::Result<Stat> {
 /// # Errors
 /// Those of `readlink`.
 pub fn path_link(path: &[u8]) -> io::Result<Vec<u8>> {
+    if let Some(opened) = jail::open(path, jail::LOOK | OFlags::NOFOLLOW) {
+        return Ok(rustix::fs::readlinkat(opened?, "", Vec::new())?.into_bytes());
+    }
     Ok(rustix::fs::readlink(OsStr::from_bytes(path), Vec::new())?.into_bytes())
 }

@@ -1,8 +1,10 @@
 //! What a process can know of itself and of the system that it runs on.
 
+use haul_model::Timestamp;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
+use std::io;
 use std::os::fd::AsFd;
 use std::sync::OnceLock;
 
@@ -18,9 +20,26 @@ pub fn open_files_max() -> Option<u64> {
     getrlimit(Resource::Nofile).current
 }
 
+/// True if nothing more can be opened before something else is closed, by this
+/// process or in the whole system.
+pub fn is_out_of_handles(error: &io::Error) -> bool {
+    let errno = rustix::io::Errno::from_io_error(error);
+    matches!(errno, Some(rustix::io::Errno::MFILE | rustix::io::Errno::NFILE))
+}
+
 /// The user whose rights this process has.
 pub fn effective_user() -> u32 {
     rustix::process::geteuid().as_raw()
+}
+
+/// The group of what this process makes, unless its directory decides.
+pub fn effective_group() -> u32 {
+    rustix::process::getegid().as_raw()
+}
+
+/// What this machine calls itself.
+pub fn node_name() -> Vec<u8> {
+    rustix::system::uname().nodename().to_bytes().to_vec()
 }
 
 /// A number for the run of the system from its start to its stop: the same for
@@ -43,20 +62,56 @@ fn system_boot_id() -> Option<[u8; 16]> {
     (digits.len() == 32).then_some(id)
 }
 
+/// When this machine was started, by the clock that files get their times from;
+/// `None` where the system doesn't tell.
+pub fn started_at() -> Option<Timestamp> {
+    static STARTED: OnceLock<Option<Timestamp>> = OnceLock::new();
+    *STARTED.get_or_init(system_started_at)
+}
+
+#[cfg(target_os = "linux")]
+fn system_started_at() -> Option<Timestamp> {
+    use rustix::time::{ClockId, clock_gettime};
+    const SECOND_NS: i128 = 1_000_000_000;
+    // The clock that goes on while the machine is suspended.
+    let [since, now] = [ClockId::Boottime, ClockId::Realtime].map(clock_gettime);
+    let ns = |time: rustix::time::Timespec| {
+        i128::from(time.tv_sec) * SECOND_NS + i128::from(time.tv_nsec)
+    };
+    let start = ns(now) - ns(since);
+    let (secs, nanos) = (start.div_euclid(SECOND_NS), start.rem_euclid(SECOND_NS));
+    Some(Timestamp { secs: i64::try_from(secs).ok()?, nanos: u32::try_from(nanos).ok()? })
+}
+
+#[cfg(not(target_os = "linux"))]
+fn system_started_at() -> Option<Timestamp> {
+    None
+}
+
+/// A number that no other process has.
 fn own_id() -> [u8; 16] {
-    let half = || RandomState::new().hash_one(std::process::id()).to_le_bytes();
-    let mut id = [0; 16];
-    id[..8].copy_from_slice(&half());
-    id[8..].copy_from_slice(&half());
-    id
+    static OWN: OnceLock<[u8; 16]> = OnceLock::new();
+    *OWN.get_or_init(|| {
+        let half = || RandomState::new().hash_one(std::process::id()).to_le_bytes();
+        let mut id = [0; 16];
+        id[..8].copy_from_slice(&half());
+        id[8..].copy_from_slice(&half());
+        id
+    })
 }
 
 /// A number for the time in which the page cache of `file`'s file system lasts:
-/// it differs after another start of the system, and after another mount where
-/// the system tells mounts apart (Linux 6.8 and later).
+/// it differs after another start of the system, and after another mount. Where
+/// the system doesn't tell mounts apart (before Linux 6.8), no other process has
+/// the number: a disk may have been pulled out and mounted again.
 pub fn cache_id(file: &File) -> [u8; 16] {
+    cache_id_of(mount_id(file))
+}
+
+fn cache_id_of(mount: Option<u64>) -> [u8; 16] {
+    let Some(mount) = mount else { return own_id() };
     let mut id = boot_id();
-    for (byte, mount) in id.iter_mut().zip(mount_id(file).to_le_bytes()) {
+    for (byte, mount) in id.iter_mut().zip(mount.to_le_bytes()) {
         *byte ^= mount;
     }
     id
@@ -68,15 +123,49 @@ pub fn volume_id(file: impl AsFd) -> u64 {
     rustix::fs::fstatvfs(file).map_or(0, |volume| volume.f_fsid)
 }
 
+/// The number of the mount that `file` is on, which no later mount gets again;
+/// `None` if the system has none that is so.
 #[cfg(target_os = "linux")]
-fn mount_id(file: &File) -> u64 {
-    use rustix::fs::{AtFlags, StatxFlags, statx};
-    /// `STATX_MNT_ID_UNIQUE`: a number that no later mount gets again.
-    const UNIQUE: StatxFlags = StatxFlags::from_bits_retain(0x4000);
-    statx(file, c"", AtFlags::EMPTY_PATH, UNIQUE).map_or(0, |stat| stat.stx_mnt_id)
+fn mount_id(file: &File) -> Option<u64> {
+    use rustix::fs::{AtFlags, statx};
+    let stat = statx(file, c"", AtFlags::EMPTY_PATH, linux::UNIQUE).ok()?;
+    linux::unique(stat.stx_mask, stat.stx_mnt_id)
+}
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use rustix::fs::StatxFlags;
+
+    /// `STATX_MNT_ID_UNIQUE`, since Linux 6.8.
+    pub(super) const UNIQUE: StatxFlags = StatxFlags::from_bits_retain(0x4000);
+
+    /// The number that `statx` has told, if the mask says that it is that kind.
+    /// Older systems tell another, which they give away again.
+    pub(super) fn unique(mask: u32, mount: u64) -> Option<u64> {
+        (mask & UNIQUE.bits() != 0).then_some(mount)
+    }
 }
 
 #[cfg(not(target_os = "linux"))]
-fn mount_id(_: &File) -> u64 {
-    0
+fn mount_id(_: &File) -> Option<u64> {
+    None
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mount_number_that_may_be_used_again_is_not_believed() {
+        // `STATX_MNT_ID`, as Linux 5.8 to 6.7 answer.
+        assert_eq!(linux::unique(0x1000, 29), None);
+        assert_eq!(linux::unique(0x4000, 29), Some(29));
+    }
+
+    #[test]
+    fn without_a_mount_number_only_this_process_has_its_page_cache() {
+        assert_eq!(cache_id_of(None), cache_id_of(None));
+        assert_ne!(cache_id_of(None), boot_id());
+        assert_ne!(cache_id_of(Some(1)), cache_id_of(Some(2)));
+    }
 }

@@ -1,6 +1,7 @@
 //! Metadata of open files, read and written through their handles.
 
-use haul_model::{FileId, Timestamp};
+use crate::Dir;
+use haul_model::{FileId, Granularity, Timestamp};
 use rustix::fs::{AtFlags, FileType, Mode, Timespec, Timestamps};
 use std::io;
 use std::os::fd::AsFd;
@@ -18,10 +19,16 @@ pub struct Stat {
     pub mode: u32,
     /// When its content last changed.
     pub mtime: Timestamp,
+    /// When anything of it last changed; no user sets this one.
+    pub ctime: Timestamp,
     /// Which object it is.
     pub id: FileId,
     /// The user who owns it.
     pub uid: u32,
+    /// The group that it belongs to.
+    pub gid: u32,
+    /// How many names it has.
+    pub links: u64,
 }
 
 impl Stat {
@@ -34,8 +41,11 @@ impl Stat {
             allocated: raw.st_blocks as u64 * 512,
             mode: u32::from(raw.st_mode) & 0o7777,
             mtime: Timestamp { secs: raw.st_mtime as i64, nanos: raw.st_mtime_nsec as u32 },
+            ctime: Timestamp { secs: raw.st_ctime as i64, nanos: raw.st_ctime_nsec as u32 },
             id: FileId { dev: raw.st_dev as u64, ino: raw.st_ino as u64 },
             uid: raw.st_uid,
+            gid: raw.st_gid,
+            links: raw.st_nlink as u64,
         }
     }
 
@@ -63,6 +73,46 @@ pub fn file_stat(file: impl AsFd) -> io::Result<Stat> {
     Ok(Stat::from_raw(&rustix::fs::fstat(file)?))
 }
 
+/// Whether the time of the last change, `ctime`, of a file on the file system of
+/// `file` is what its name says: the system's own time of every change, which
+/// nobody sets. Some have nothing of the kind, and tell the modification time,
+/// `mtime`, or that of creation in its place.
+#[cfg(target_os = "linux")]
+pub fn keeps_ctime(file: impl AsFd, mtime: Timestamp, ctime: Timestamp) -> bool {
+    /// ext2 to ext4, xfs, btrfs, f2fs, tmpfs, overlay, ZFS, bcachefs, NFS, Ceph,
+    /// JFS, NILFS2, UBIFS, GFS2, OCFS2 and ramfs (`linux/magic.h`).
+    const KEEP: [u64; 16] = [
+        0xef53,
+        0x5846_5342,
+        0x9123_683e,
+        0xf2f5_2010,
+        0x0102_1994,
+        0x794c_7630,
+        0x2fc1_2fc1,
+        0xca45_1a4e,
+        0x6969,
+        0x00c3_6400,
+        0x3153_464a,
+        0x3434,
+        0x2405_1905,
+        0x0116_1970,
+        0x7461_636f,
+        0x8584_58f6,
+    ];
+    /// FAT, and exFAT.
+    const LACK: [u64; 2] = [0x4d44, 0x2011_bab0];
+    // The field's type differs by architecture; the numbers have 32 bits.
+    let magic = rustix::fs::fstatfs(file).map_or(0, |stat| stat.f_type as u64 & 0xffff_ffff);
+    // Of the others some do: where the two times differ, they are two.
+    KEEP.contains(&magic) || (!LACK.contains(&magic) && ctime != mtime)
+}
+
+/// As on Linux; here the system's own file systems keep it.
+#[cfg(not(target_os = "linux"))]
+pub fn keeps_ctime(_: impl AsFd, _: Timestamp, _: Timestamp) -> bool {
+    true
+}
+
 /// Sets the low 12 bits of an open file's mode.
 ///
 /// # Errors
@@ -79,14 +129,54 @@ pub fn set_mtime(file: impl AsFd, mtime: Timestamp) -> io::Result<()> {
     Ok(rustix::fs::futimens(file, &timestamps(mtime))?)
 }
 
+/// Sets an open file's modification time on a file system of which nothing is
+/// known, and looks whether it took, as exactly as that file system keeps times.
+/// Some say that it worked, and do nothing, where the access time is to stay: then
+/// that is set too.
+///
+/// A time that is out of the file system's range is as near as it gets.
+///
+/// # Errors
+/// Those of `futimens` and `fstat`; [`io::ErrorKind::Unsupported`] where no time
+/// that is set takes.
+pub fn keep_mtime(file: impl AsFd, mtime: Timestamp) -> io::Result<()> {
+    /// In the range of every file system, in whole units of each: in 2001.
+    const TAKEN: Timestamp = Timestamp { secs: 1_000_000_000, nanos: 0 };
+    let file = file.as_fd();
+    let has_taken = |time| -> io::Result<bool> {
+        Ok(Granularity::between(time, file_stat(file)?.mtime).is_some())
+    };
+    set_mtime(file, mtime)?;
+    if has_taken(mtime)? {
+        return Ok(());
+    }
+    rustix::fs::futimens(file, &both(mtime))?;
+    if has_taken(mtime)? {
+        return Ok(());
+    }
+    rustix::fs::futimens(file, &both(TAKEN))?;
+    let takes_any = has_taken(TAKEN)?;
+    rustix::fs::futimens(file, &both(mtime))?;
+    if takes_any {
+        return Ok(());
+    }
+    let message = "the file system does not take the time that it is given";
+    Err(io::Error::new(io::ErrorKind::Unsupported, message))
+}
+
 /// Sets the modification time of `name` itself, never of what it points to.
-pub(crate) fn set_link_mtime(dir: impl AsFd, name: &[u8], mtime: Timestamp) -> io::Result<()> {
-    Ok(rustix::fs::utimensat(dir, name, &timestamps(mtime), AtFlags::SYMLINK_NOFOLLOW)?)
+pub(crate) fn set_link_mtime(dir: &Dir, name: &[u8], mtime: Timestamp) -> io::Result<()> {
+    // Who passes over a call that leaves the access time is asked for both.
+    let times = if dir.is_known() { timestamps(mtime) } else { both(mtime) };
+    Ok(rustix::fs::utimensat(dir, name, &times, AtFlags::SYMLINK_NOFOLLOW)?)
 }
 
 fn timestamps(mtime: Timestamp) -> Timestamps {
-    Timestamps {
-        last_access: Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT },
-        last_modification: Timespec { tv_sec: mtime.secs, tv_nsec: mtime.nanos.into() },
-    }
+    let omitted = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
+    Timestamps { last_access: omitted, ..both(mtime) }
+}
+
+fn both(time: Timestamp) -> Timestamps {
+    let time = Timespec { tv_sec: time.secs, tv_nsec: time.nanos.into() };
+    Timestamps { last_access: time, last_modification: time }
 }

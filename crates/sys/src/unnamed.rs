@@ -3,7 +3,9 @@
 
 use crate::Dir;
 use std::fs::File;
+use std::hash::{BuildHasher, RandomState};
 use std::io;
+use std::sync::atomic::Ordering;
 
 #[cfg(target_os = "linux")]
 mod system {
@@ -17,27 +19,23 @@ mod system {
     /// direct way is for privileged processes (and newer kernels).
     static THROUGH_PROC: AtomicBool = AtomicBool::new(false);
 
-    pub(super) fn create(dir: &Dir) -> io::Result<Option<File>> {
+    pub(super) fn create(dir: &Dir) -> Option<File> {
         let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-        match rustix::fs::openat(dir, c".", flags, crate::dir::private_mode()) {
-            Ok(file) => Ok(Some(file.into())),
-            Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOENT) => Ok(None),
-            Err(error) => Err(error.into()),
-        }
+        rustix::fs::openat(dir, c".", flags, crate::dir::private_mode()).ok().map(File::from)
     }
 
     pub(super) fn link(dir: &Dir, file: &File, name: &[u8]) -> io::Result<()> {
         if !THROUGH_PROC.load(Ordering::Relaxed) {
-            let linked = rustix::fs::linkat(file, c"", dir, name, AtFlags::EMPTY_PATH);
-            match linked {
-                Err(Errno::NOENT | Errno::PERM | Errno::INVAL) => {
-                    THROUGH_PROC.store(true, Ordering::Relaxed);
-                }
-                other => return Ok(other?),
+            match rustix::fs::linkat(file, c"", dir, name, AtFlags::EMPTY_PATH) {
+                Ok(()) => return Ok(()),
+                Err(Errno::EXIST) => return Err(Errno::EXIST.into()),
+                Err(_) => {}
             }
         }
         let path = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
-        Ok(rustix::fs::linkat(CWD, path, dir, name, AtFlags::SYMLINK_FOLLOW)?)
+        rustix::fs::linkat(CWD, path, dir, name, AtFlags::SYMLINK_FOLLOW)?;
+        THROUGH_PROC.store(true, Ordering::Relaxed);
+        Ok(())
     }
 }
 
@@ -45,8 +43,8 @@ mod system {
 mod system {
     use super::{Dir, File, io};
 
-    pub(super) fn create(_: &Dir) -> io::Result<Option<File>> {
-        Ok(None)
+    pub(super) fn create(_: &Dir) -> Option<File> {
+        None
     }
 
     pub(super) fn link(_: &Dir, _: &File, _: &[u8]) -> io::Result<()> {
@@ -56,20 +54,40 @@ mod system {
 
 impl Dir {
     /// Creates a file without a name on this directory's file system, for
-    /// reading and writing; `None` where the file system has no such files.
+    /// reading and writing; `None` where that fails, for whatever reason: if it is
+    /// not that the file system has no such files, creating one with a name tells.
+    /// `None` too once one could not be given a name here.
+    pub fn create_unnamed(&self) -> Option<File> {
+        if self.cant_name.load(Ordering::Relaxed) { None } else { system::create(self) }
+    }
+
+    /// Creates a file on this directory's file system, for reading and writing, that
+    /// never has a name for longer than a moment.
     ///
     /// # Errors
-    /// Those of `openat` with `O_TMPFILE`.
-    pub fn create_unnamed(&self) -> io::Result<Option<File>> {
-        system::create(self)
+    /// Those of `openat` and `unlinkat`.
+    pub fn create_nameless(&self) -> io::Result<File> {
+        if let Some(file) = self.create_unnamed() {
+            return Ok(file);
+        }
+        let temp = format!(".haul-{:016x}", RandomState::new().hash_one(std::process::id()));
+        let file = self.create_private(&temp)?;
+        self.remove_private(&temp)?;
+        Ok(file)
     }
 
     /// Gives a file without a name the name `name` in this directory, which
     /// must be free.
     ///
     /// # Errors
-    /// Those of `linkat`; [`io::ErrorKind::AlreadyExists`] if `name` is taken.
+    /// [`io::ErrorKind::AlreadyExists`] if `name` is taken. After any other the
+    /// content has to be copied to a file with a name: there are systems that
+    /// take such files and give no way to name them (no /proc, before Linux 6.10).
     pub fn link_unnamed(&self, file: &File, name: &[u8]) -> io::Result<()> {
-        system::link(self, file, name)
+        system::link(self, file, name).inspect_err(|error| {
+            if error.kind() != io::ErrorKind::AlreadyExists {
+                self.cant_name.store(true, Ordering::Relaxed);
+            }
+        })
     }
 }

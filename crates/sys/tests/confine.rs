@@ -3,6 +3,7 @@
 
 use haul_model::Name;
 use haul_sys::{Access, Dir, confine};
+use haul_testkit::fixture;
 use rustix::fs::{AtFlags, CWD, linkat};
 use std::fs;
 use std::os::fd::AsRawFd;
@@ -87,7 +88,7 @@ fn work_confined(place: &Place) -> bool {
 /// What a stage does: a file without a name gets one, and one with a private
 /// name is renamed.
 fn publish_both_ways(dir: &Dir) {
-    if let Some(file) = dir.create_unnamed().expect("no error") {
+    if let Some(file) = dir.create_unnamed() {
         dir.link_unnamed(&file, b"unnamed").expect("named");
         // The way that older kernels leave to a user without privileges.
         let by_handle = format!("/proc/self/fd/{}", file.as_raw_fd());
@@ -109,8 +110,7 @@ fn a_confined_thread_writes_below_its_directory_only() {
     let place = Place::make(temp.path());
     let enforced = thread::scope(|scope| scope.spawn(|| work_confined(&place)).join());
     if !enforced.expect("no panic") {
-        eprintln!("skipped: this kernel has no Landlock");
-        return;
+        return fixture::missing("Landlock");
     }
     place.assert_untouched();
     // The thread that did not confine itself is free.
@@ -134,10 +134,10 @@ fn a_reader_writes_nowhere() {
                 assert!(fs::remove_file(dir.join("old")).is_err());
                 let held = Dir::open(dir).expect("reading is allowed");
                 assert!(held.create_private(".private").is_err());
-                let linked = held.create_unnamed().and_then(|file| match file {
+                let linked = match held.create_unnamed() {
                     Some(file) => held.link_unnamed(&file, b"unnamed"),
                     None => Err(std::io::ErrorKind::Unsupported.into()),
-                });
+                };
                 assert!(linked.is_err());
             }
             true
@@ -145,8 +145,7 @@ fn a_reader_writes_nowhere() {
         read_only.join()
     });
     if !enforced.expect("no panic") {
-        eprintln!("skipped: this kernel has no Landlock");
-        return;
+        return fixture::missing("Landlock");
     }
     place.assert_untouched();
 }
@@ -186,8 +185,7 @@ fn who_removes_writes_nothing_and_removes_nothing_elsewhere() {
         removes.join()
     });
     if !enforced.expect("no panic") {
-        eprintln!("skipped: this kernel has no Landlock");
-        return;
+        return fixture::missing("Landlock");
     }
     place.assert_untouched();
     assert_eq!(fs::read(place.inside.join("stays")).expect("read"), b"old");
@@ -198,8 +196,7 @@ fn who_removes_writes_nothing_and_removes_nothing_elsewhere() {
 #[test]
 fn a_user_without_privileges_publishes_below_its_directory() {
     if haul_sys::effective_user() != 0 {
-        eprintln!("skipped: only root can become nobody; the tests above ran without privileges");
-        return;
+        return fixture::skip("only root can become nobody; others have no privileges anyway");
     }
     let temp = tempfile::tempdir().expect("a temporary directory");
     let place = Place::make(temp.path());
@@ -218,10 +215,7 @@ fn a_user_without_privileges_publishes_below_its_directory() {
         .output();
     let output = match output {
         Ok(output) => output,
-        Err(error) => {
-            eprintln!("skipped: setpriv is missing ({error})");
-            return;
-        }
+        Err(error) => return fixture::missing(format_args!("setpriv ({error})")),
     };
     let said = String::from_utf8_lossy(&output.stdout).into_owned()
         + &String::from_utf8_lossy(&output.stderr);
@@ -240,6 +234,6 @@ fn what_nobody_does() {
     let Some(root) = std::env::var_os(PLACE) else { return };
     assert_ne!(haul_sys::effective_user(), 0);
     if !work_confined(&Place::at(Path::new(&root))) {
-        eprintln!("skipped: this kernel has no Landlock");
+        fixture::missing("Landlock");
     }
 }

@@ -15,6 +15,7 @@ use tempfile::TempDir;
 
 use crate::at;
 use crate::proc::{self, SAMPLE_EVERY, Signal, Usage, Watch};
+use crate::wait::holds_within;
 
 /// How long a run may take unless told otherwise.
 pub const LIMIT: Duration = Duration::from_secs(120);
@@ -205,16 +206,12 @@ impl Running {
     /// Waits for `condition` to hold while the program runs. False when the
     /// program ended, or `limit` passed, before it did.
     pub fn until(&self, limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
-        let end = Instant::now() + limit;
-        loop {
-            if condition() {
-                return true;
-            }
-            if !self.is_running() || Instant::now() >= end {
-                return false;
-            }
-            thread::sleep(Duration::from_millis(1));
-        }
+        let mut holds = false;
+        holds_within(limit, || {
+            holds = condition();
+            holds || !self.is_running()
+        });
+        holds
     }
 
     /// Waits for the end. The limit counts from the start of the program, but

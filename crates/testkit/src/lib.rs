@@ -1,22 +1,27 @@
 //! Real parts for haul's tests and benchmarks: an ssh server of its own, a server
 //! of SFTP that is not OpenSSH's, file
 //! trees made from a seed, comparison of trees, the program under test with a
-//! time limit, small file systems, one that loses its power, and what a process
-//! cost.
+//! time limit, small file systems, one that loses its power, odd ones, what a
+//! process cost, and what becomes of a test when one of these can't be had.
 //!
 //! Nothing here knows haul's code, only its command line, so that a test that
 //! uses it sees what a user would see. Everything that is started or mounted is
 //! ended by the value that stands for it when that value is dropped.
 //!
 //! Unix only. What needs `/proc` (peak memory, sweeping up ssh sessions) or FUSE
-//! (cuts of the power) needs Linux.
+//! (cuts of the power, odd file systems) needs Linux.
 
 #![forbid(unsafe_code)]
 
 pub mod content;
+pub mod fixture;
+#[cfg(target_os = "linux")]
+mod fuse;
 pub mod haul;
 pub mod mount;
 pub mod nasty;
+#[cfg(target_os = "linux")]
+pub mod odd;
 #[cfg(target_os = "linux")]
 pub mod power;
 pub mod proc;
@@ -25,14 +30,16 @@ pub mod sftp;
 pub mod snapshot;
 pub mod sshd;
 pub mod tree;
+pub mod wait;
 
 pub use haul::Haul;
-pub use mount::{FileSystem, Mount};
+pub use mount::{FileSystem, Frozen, Mount, Mounted};
 pub use rclone::Rclone;
 pub use sftp::{Fault, Listing, OddSftp, Oddities};
 pub use snapshot::{Compare, Snapshot, assert_same, assert_same_with, snapshot};
 pub use sshd::{Sshd, SshdBuilder};
 pub use tempfile::TempDir;
+pub use wait::holds_within;
 
 use std::fmt::Display;
 use std::io;

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 
-use crate::{at, failed};
+use crate::{at, failed, fixture};
 
 /// A file system on a temporary directory, taken away when dropped.
 #[derive(Debug)]
@@ -15,6 +15,23 @@ pub struct Mount {
     dir: TempDir,
     /// Where its image lies, if it has one.
     backing: Option<TempDir>,
+    kind: Option<FileSystem>,
+}
+
+/// What a file system's image held at one moment: what a cut of the power would
+/// have left then.
+#[derive(Debug)]
+pub struct Frozen {
+    backing: TempDir,
+    kind: FileSystem,
+}
+
+impl Frozen {
+    /// Mounts it, which repairs it as after a cut. The file system itself must not be
+    /// mounted any more: some kinds take it for the same.
+    pub fn mount(self) -> io::Result<Mount> {
+        Mount::of_image(self.backing, self.kind)
+    }
 }
 
 /// A file system that is made in an image and mounted by a loop device.
@@ -41,64 +58,150 @@ impl FileSystem {
 const IMAGE: &str = "image";
 
 impl Mount {
-    /// Mounts a tmpfs that holds `size_bytes`. None where that isn't allowed:
-    /// it needs root, and in a container the right to mount. A test that gets
-    /// None has nothing to test on and says that it skips.
+    /// Mounts a tmpfs that holds `size_bytes`. It needs root, and in a container
+    /// the right to mount; where that is missing, so is a [`fixture`].
+    #[track_caller]
     pub fn tmpfs(size_bytes: u64) -> Option<Mount> {
-        if !rustix::process::geteuid().is_root() {
-            return None;
-        }
-        let mount = Mount { dir: TempDir::new().ok()?, backing: None };
+        fixture::made("a tmpfs", Self::try_tmpfs(size_bytes))
+    }
+
+    /// The same for who can do without.
+    pub fn try_tmpfs(size_bytes: u64) -> io::Result<Mount> {
+        let mount = Self::nowhere()?;
         let options = format!("size={size_bytes},mode=0755");
-        let mounted = run("mount", &["-t", "tmpfs", "-o", &options, "haul-test"], mount.path());
-        mounted.ok().map(|()| mount)
+        run("mount", &["-t", "tmpfs", "-o", &options, "haul-test"], mount.path())?;
+        Ok(mount)
     }
 
     /// Shows the directory `shown` in a second place. None as for [`Self::tmpfs`].
+    #[track_caller]
     pub fn bind(shown: &Path) -> Option<Mount> {
-        let mount = Mount { dir: TempDir::new().ok()?, backing: None };
-        run("mount", &["--bind", shown.to_str()?], mount.path()).ok().map(|()| mount)
+        fixture::made("a bind mount", Self::try_bind(shown))
+    }
+
+    fn try_bind(shown: &Path) -> io::Result<Mount> {
+        let mount = Self::nowhere()?;
+        run("mount", &["--bind", text(shown)?], mount.path())?;
+        Ok(mount)
+    }
+
+    /// Shows what is in `lower` and, in front of it, in `upper`: an overlay. What is
+    /// written goes to `upper`, beside which it takes a directory to work in. None
+    /// as for [`Self::tmpfs`].
+    #[track_caller]
+    pub fn overlay(lower: &Path, upper: &Path) -> Option<Mount> {
+        fixture::made("an overlay", Self::try_overlay(lower, upper))
+    }
+
+    fn try_overlay(lower: &Path, upper: &Path) -> io::Result<Mount> {
+        let mount = Self::nowhere()?;
+        let work = upper.with_extension("work");
+        fs::create_dir(&work)?;
+        let (lower, upper, work) = (text(lower)?, text(upper)?, text(&work)?);
+        let options = format!("lowerdir={lower},upperdir={upper},workdir={work}");
+        run("mount", &["-t", "overlay", "-o", &options, "haul-test"], mount.path())?;
+        Ok(mount)
+    }
+
+    /// Shows the directory `shown` in a second place, by a file system in user
+    /// space: with numbers of files that are its own. None as for [`Self::tmpfs`],
+    /// and where bindfs is missing.
+    #[track_caller]
+    pub fn bindfs(shown: &Path) -> Option<Mount> {
+        let nowhere = Self::nowhere().expect("a temporary directory");
+        let place = nowhere.path().to_path_buf();
+        let mounted = text(shown).and_then(|shown| run("bindfs", &[shown], &place));
+        fixture::made("a bindfs", mounted.map(|()| nowhere))
+    }
+
+    /// The same at `place`, a directory that is there.
+    #[track_caller]
+    pub fn bindfs_at(shown: &Path, place: &Path) -> Option<Mounted> {
+        let mounted = text(shown).and_then(|shown| run("bindfs", &[shown], place));
+        fixture::made("a bindfs", mounted.map(|()| Mounted(place.to_path_buf())))
+    }
+
+    /// Shows the directory `shown` in a second place, by a file system that remembers
+    /// what was in a directory for minutes, with `flags` of rclone's. None as for
+    /// [`Self::tmpfs`], and where rclone or FUSE's own mounting is missing.
+    #[track_caller]
+    pub fn rclone(shown: &Path, flags: &[&str]) -> Option<Mount> {
+        let nowhere = Self::nowhere().expect("a temporary directory");
+        let place = nowhere.path().to_path_buf();
+        fixture::made("a mount of rclone's", rclone(shown, flags, &place).map(|()| nowhere))
+    }
+
+    /// The same at `place`, a directory that is there.
+    #[track_caller]
+    pub fn rclone_at(shown: &Path, flags: &[&str], place: &Path) -> Option<Mounted> {
+        let mounted = rclone(shown, flags, place).map(|()| Mounted(place.to_path_buf()));
+        fixture::made("a mount of rclone's", mounted)
+    }
+
+    /// A place to mount something.
+    fn nowhere() -> io::Result<Mount> {
+        Ok(Mount { dir: TempDir::new()?, backing: None, kind: None })
     }
 
     /// Makes a file system in a sparse image of `size_bytes` and mounts it.
     /// None as for [`Self::tmpfs`], and where its tools are missing.
+    #[track_caller]
     pub fn image(kind: FileSystem, size_bytes: u64) -> Option<Mount> {
-        if !rustix::process::geteuid().is_root() {
-            return None;
-        }
-        Self::image_in(TempDir::new().ok()?, kind, size_bytes)
+        let name = format_args!("{} in an image", kind.name());
+        fixture::made(name, Self::try_image(kind, size_bytes))
+    }
+
+    /// The same for who can do without.
+    pub fn try_image(kind: FileSystem, size_bytes: u64) -> io::Result<Mount> {
+        Self::image_in(TempDir::new()?, kind, size_bytes)
     }
 
     /// The same with the image on this file system, which may have less room
     /// than the image claims: what is written then fails when it is written out.
-    pub fn image_on(&self, kind: FileSystem, size_bytes: u64) -> Option<Mount> {
-        Self::image_in(TempDir::new_in(self.path()).ok()?, kind, size_bytes)
+    pub fn image_on(&self, kind: FileSystem, size_bytes: u64) -> io::Result<Mount> {
+        Self::image_in(TempDir::new_in(self.path())?, kind, size_bytes)
     }
 
-    fn image_in(backing: TempDir, kind: FileSystem, size_bytes: u64) -> Option<Mount> {
+    fn image_in(backing: TempDir, kind: FileSystem, size_bytes: u64) -> io::Result<Mount> {
         let image = backing.path().join(IMAGE);
-        fs::File::create_new(&image).ok()?.set_len(size_bytes).ok()?;
+        fs::File::create_new(&image)?.set_len(size_bytes)?;
         let force = if kind == FileSystem::Ext4 { "-F" } else { "-f" };
-        run(&format!("mkfs.{}", kind.name()), &["-q", force], &image).ok()?;
-        Self::of_image(backing)
+        run(&format!("mkfs.{}", kind.name()), &["-q", force], &image)?;
+        Self::of_image(backing, kind)
     }
 
     /// What a power cut at this moment would leave: a second file system, of a
     /// copy of what has been written to the image so far. ext4 only.
-    pub fn after_power_cut(&self) -> Option<Mount> {
-        let backing = TempDir::new().ok()?;
-        let image = self.backing.as_ref()?.path().join(IMAGE);
-        let copy = backing.path().join(IMAGE);
-        let copy = copy.to_str()?;
-        run("cp", &["--sparse=always", "-T", "--", image.to_str()?], Path::new(copy)).ok()?;
-        Self::of_image(backing)
+    pub fn after_power_cut(&self) -> io::Result<Mount> {
+        let backing = TempDir::new()?;
+        let own = self.backing.as_ref().ok_or_else(|| failed("it has no image"))?;
+        let (image, copy) = (own.path().join(IMAGE), backing.path().join(IMAGE));
+        run("cp", &["--sparse=always", "-T", "--", text(&image)?], &copy)?;
+        Self::of_image(backing, FileSystem::Ext4)
     }
 
-    fn of_image(backing: TempDir) -> Option<Mount> {
+    /// What its image holds at this moment, exactly, also while it is written to. Its
+    /// image must be on a file system that shares content ([`Self::image_on`]).
+    pub fn freeze(&self) -> io::Result<Frozen> {
+        let (own, kind) =
+            self.backing.as_ref().zip(self.kind).ok_or_else(|| failed("it has no image"))?;
+        let beside = own.path().parent().ok_or_else(|| failed("its image is nowhere"))?;
+        let backing = TempDir::new_in(beside)?;
+        let (image, copy) = (own.path().join(IMAGE), backing.path().join(IMAGE));
+        run("cp", &["--reflink=always", "-T", "--", text(&image)?], &copy)?;
+        Ok(Frozen { backing, kind })
+    }
+
+    fn of_image(backing: TempDir, kind: FileSystem) -> io::Result<Mount> {
         let image = backing.path().join(IMAGE);
-        let mount = Mount { dir: TempDir::new().ok()?, backing: Some(backing) };
-        run("mount", &["-o", "loop", image.to_str()?], mount.path()).ok()?;
-        Some(mount)
+        let mount = Mount { dir: TempDir::new()?, backing: Some(backing), kind: Some(kind) };
+        run("mount", &["-o", "loop", text(&image)?], mount.path())?;
+        Ok(mount)
+    }
+
+    /// Unmounts it, and waits for that, so that its device is free.
+    pub fn unmount(self) -> io::Result<()> {
+        run("umount", &[], self.path())
     }
 
     /// Where it is mounted.
@@ -162,12 +265,31 @@ impl Mount {
     }
 }
 
+/// A file system in a directory of somebody else's, taken away when dropped.
+#[derive(Debug)]
+pub struct Mounted(PathBuf);
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = run("umount", &["-l"], &self.0);
+    }
+}
+
 impl Drop for Mount {
     fn drop(&mut self) {
         // Lazily (MNT_DETACH), because a process that was just killed can still
         // hold it. Without a mount this fails, and nothing is lost.
         let _ = run("umount", &["-l"], self.path());
     }
+}
+
+fn text(path: &Path) -> io::Result<&str> {
+    path.to_str().ok_or_else(|| failed(format!("{} is not UTF-8", path.display())))
+}
+
+fn rclone(shown: &Path, flags: &[&str], place: &Path) -> io::Result<()> {
+    let own = ["mount", "--daemon", "--config", "", "--dir-cache-time", "1h", text(shown)?];
+    run("rclone", &[&own, flags].concat(), place)
 }
 
 fn run(program: &str, args: &[&str], path: &Path) -> io::Result<()> {
@@ -189,10 +311,7 @@ mod tests {
 
     #[test]
     fn a_mount_gets_full_and_read_only_and_goes_away() {
-        let Some(mount) = Mount::tmpfs(1 << 20) else {
-            eprintln!("skipped: mounting is not allowed here");
-            return;
-        };
+        let Some(mount) = Mount::tmpfs(1 << 20) else { return };
         let path = mount.path().to_path_buf();
         let full = fs::write(mount.join("large"), vec![1; 2 << 20]).expect_err("it is too large");
         assert_eq!(full.kind(), io::ErrorKind::StorageFull);
@@ -209,10 +328,7 @@ mod tests {
 
     #[test]
     fn a_power_cut_takes_what_was_not_written_out() {
-        let Some(mount) = Mount::image(FileSystem::Ext4, 32 << 20) else {
-            eprintln!("skipped: mounting is not allowed here");
-            return;
-        };
+        let Some(mount) = Mount::image(FileSystem::Ext4, 32 << 20) else { return };
         fs::write(mount.join("durable"), b"durable").expect("written");
         fs::File::open(mount.join("durable")).expect("opened").sync_all().expect("synced");
         fs::write(mount.join("lost"), b"lost").expect("written");

@@ -188,6 +188,35 @@ pub fn set_mtime(path: impl AsRef<Path>, seconds: i64, nanos: u32) -> io::Result
         .map_err(|e| at("set the times of", path, e))
 }
 
+/// Gives a file or directory the extended attribute `name`.
+pub fn set_attribute(path: impl AsRef<Path>, name: &str, value: &[u8]) -> io::Result<()> {
+    let path = path.as_ref();
+    rustix::fs::lsetxattr(path, name, value, rustix::fs::XattrFlags::empty())
+        .map_err(|e| at("set an attribute of", path, e))
+}
+
+/// Lets user 65,534 read a file or directory by its ACL; or, as the `default` one
+/// of a directory, what is made in it.
+pub fn set_acl(path: impl AsRef<Path>, default: bool) -> io::Result<()> {
+    /// As the kernel reads it (include/uapi/linux/posix_acl_xattr.h): the version,
+    /// then tag, rights and user of each: owner, a user, group, mask, others.
+    const ENTRIES: [(u16, u16, u32); 5] = [
+        (0x01, 6, u32::MAX),
+        (0x02, 4, 65_534),
+        (0x04, 4, u32::MAX),
+        (0x10, 4, u32::MAX),
+        (0x20, 4, u32::MAX),
+    ];
+    let mut acl = 2u32.to_le_bytes().to_vec();
+    for (tag, rights, user) in ENTRIES {
+        acl.extend(tag.to_le_bytes());
+        acl.extend(rights.to_le_bytes());
+        acl.extend(user.to_le_bytes());
+    }
+    let kind = if default { "default" } else { "access" };
+    set_attribute(path, &format!("system.posix_acl_{kind}"), &acl)
+}
+
 /// Sets the permission bits of a file or directory.
 pub fn set_mode(path: impl AsRef<Path>, mode: u32) -> io::Result<()> {
     let path = path.as_ref();

@@ -255,6 +255,7 @@ fn known(pid: u32) -> Pid {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::holds_within;
     use std::os::unix::process::CommandExt;
     use std::process::{Command, Stdio};
 
@@ -278,7 +279,6 @@ mod tests {
         assert!(ended.timed_out);
         assert!(!ended.status.success());
         assert!(ended.usage.wall < Duration::from_secs(20), "{:?}", ended.usage);
-        let end = Instant::now() + Duration::from_secs(5);
         let of_group = || {
             all()
                 .into_iter()
@@ -288,10 +288,8 @@ mod tests {
                 })
                 .count()
         };
-        while of_group() > 0 {
-            assert!(Instant::now() < end, "the children of {pid} still run");
-            thread::sleep(Duration::from_millis(10));
-        }
+        let are_gone = holds_within(Duration::from_secs(5), || of_group() == 0);
+        assert!(are_gone, "the children of {pid} still run");
     }
 
     #[test]
@@ -312,14 +310,11 @@ mod tests {
     #[test]
     fn descendants_are_found_through_generations() {
         let (mut child, _) = shell("sh -c 'sleep 60; true'; true");
-        let end = Instant::now() + Duration::from_secs(10);
-        let found = loop {
-            let found = descendants(child.id());
-            if found.len() == 2 || Instant::now() > end {
-                break found;
-            }
-            thread::sleep(Duration::from_millis(5));
-        };
+        let mut found = Vec::new();
+        holds_within(Duration::from_secs(10), || {
+            found = descendants(child.id());
+            found.len() == 2
+        });
         kill_group(child.id());
         child.wait().expect("waited");
         assert_eq!(found.len(), 2);

@@ -57,6 +57,8 @@ pub struct Oddities {
     pub short_reads: bool,
     /// What it lists.
     pub listing: Listing,
+    /// Says that each link points to a path of so many bytes.
+    pub target_len: Option<usize>,
     /// After this many requests it does what no server does.
     pub fault: Option<(usize, Fault)>,
 }
@@ -130,6 +132,7 @@ impl Default for Oddities {
             gathered: None,
             short_reads: false,
             listing: Listing::Honest,
+            target_len: None,
             fault: None,
         }
     }

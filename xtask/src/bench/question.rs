@@ -135,7 +135,7 @@ pub(crate) fn timed(command: &mut Command) -> Result<f64> {
 
 /// A file system of its own, whose device is not cached by the machine's.
 pub(crate) fn disk(kind: FileSystem, gib: u64) -> Result<Mount> {
-    let mount = Mount::image(kind, gib << 30).ok_or("no image may be mounted here")?;
+    let mount = Mount::try_image(kind, gib << 30)?;
     mount.bypass_host_cache()?;
     Ok(mount)
 }

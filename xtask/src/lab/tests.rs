@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use haul_testkit::proc;
+use haul_testkit::{fixture, proc};
 
 use super::cable::Via;
 use super::hosts::SERVER;
@@ -26,10 +26,11 @@ fn plan() -> Plan {
     Plan { link, congestion: None, via: Some(Via::Shaper) }
 }
 
+#[track_caller]
 fn can_make_labs() -> bool {
     let can = rustix::process::geteuid().is_root() && Path::new("/dev/net/tun").exists();
     if !can {
-        eprintln!("skipped: a lab needs root and /dev/net/tun");
+        fixture::missing("root or /dev/net/tun, for a lab");
     }
     can
 }

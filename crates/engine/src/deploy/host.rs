@@ -4,10 +4,10 @@
 use super::{DeployError, Program, Suspect};
 use crate::JobError;
 use crate::link::wire::ReadEnd;
-use crate::remote::{PROGRAM, read_welcome};
+use crate::remote::{PROGRAM, hello, read_welcome};
 use haul_model::{HostFacts, escape_bytes};
-use haul_net::{Closer, ConnectError, Connection, DEPLOY_MARKER, Writer};
-use haul_proto::{Caps, FrameType, Header, Hello, VERSION, frame_bytes};
+use haul_net::{Closer, ConnectError, Connection, DEPLOY_MARKER, Killer, Writer};
+use haul_proto::{FrameType, Header, VERSION};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::sync::mpsc;
 use std::thread;
@@ -44,8 +44,17 @@ impl Shell {
         let mut input = BufReader::new(reader);
         let asked = writer.write_all(format!("{DEPLOY_MARKER}\n").as_bytes());
         let asked = asked.and_then(|()| writer.flush()).map_err(Untold::from);
-        match asked.and_then(|()| Host::read(name, &mut input)) {
+        let login_max = closer.patience().login_max;
+        let read = || asked.and_then(|()| Host::read(name, &mut input));
+        let (read, is_late) =
+            within(login_max, closer.killer(), read).map_err(JobError::Threads)?;
+        match read {
             Ok(host) => Ok(Self { host, input, output: writer, closer }),
+            Err(_) if is_late => {
+                let host = closer.peer().to_owned();
+                let seconds = login_max.map_or(0, |max| max.as_secs());
+                Err(JobError::from(ConnectError::Unanswered { host, seconds }).into())
+            }
             Err(Untold::Lost) => {
                 drop((input, writer));
                 Err(JobError::from(closer.explain()).into())
@@ -85,25 +94,16 @@ impl Shell {
             false => Suspect::Directory,
         };
         let fails = |cause: String| fails_so(cause, suspect);
-        let (greeted, late) = mpsc::channel::<()>();
-        let killer = closer.killer();
-        let watch = thread::Builder::new().name("greeting".into()).spawn(move || {
-            let is_late = late.recv_timeout(patience) == Err(mpsc::RecvTimeoutError::Timeout);
-            if is_late {
-                killer.kill();
-            }
-            is_late
-        });
-        let watch = watch.map_err(|error| fails(error.to_string()))?;
-
-        let hello = frame_bytes(FrameType::Hello, &Hello::ours(Caps::OURS, PROGRAM).encode());
-        let asked = output.write_all(b"\n").and_then(|()| output.write_all(&hello));
-        let answer = asked
-            .and_then(|()| output.flush())
-            .map_err(ReadEnd::from)
-            .and_then(|()| read_welcome(&mut input, &host.name));
-        drop(greeted);
-        let is_late = watch.join().unwrap_or(false);
+        let hello = hello(closer.patience());
+        let greet = || {
+            let asked = output.write_all(b"\n").and_then(|()| output.write_all(&hello));
+            asked
+                .and_then(|()| output.flush())
+                .map_err(ReadEnd::from)
+                .and_then(|()| read_welcome(&mut input, &host.name))
+        };
+        let (answer, is_late) = within(Some(patience), closer.killer(), greet)
+            .map_err(|error| fails(error.to_string()))?;
         // It sees the end, and ends.
         drop((input, output));
         match answer {
@@ -123,6 +123,33 @@ impl Shell {
             }),
         }
     }
+}
+
+/// How long what makes the connection may take to end when it was asked to.
+const ASKED_MAX: Duration = Duration::from_secs(1);
+
+/// Does `work`, and ends the connection under it when it takes longer than
+/// `patience`; tells whether it did.
+fn within<T>(
+    patience: Option<Duration>,
+    killer: Killer,
+    work: impl FnOnce() -> T,
+) -> io::Result<(T, bool)> {
+    let Some(patience) = patience else { return Ok((work(), false)) };
+    let (done, late) = mpsc::channel::<()>();
+    let watch = thread::Builder::new().name("greeting".into()).spawn(move || {
+        let is_late = late.recv_timeout(patience) == Err(mpsc::RecvTimeoutError::Timeout);
+        if is_late {
+            killer.kill();
+            if late.recv_timeout(ASKED_MAX) == Err(mpsc::RecvTimeoutError::Timeout) {
+                killer.kill();
+            }
+        }
+        is_late
+    })?;
+    let result = work();
+    drop(done);
+    Ok((result, watch.join().unwrap_or(false)))
 }
 
 /// Why a host has not said what it is.

@@ -59,7 +59,7 @@ fn program() -> Program {
 }
 
 fn greeting(version: u16, program: &str) -> Vec<u8> {
-    let welcome = Hello { version, caps: Caps::OURS, program: program.into() };
+    let welcome = Hello { version, caps: Caps::OURS, silence_seconds: 60, program: program.into() };
     frame_bytes(FrameType::Welcome, &welcome.encode())
 }
 

@@ -1,8 +1,8 @@
 //! The link between two roles in one process: a call is a message.
 
-use super::{ReceiverPort, SenderPort, SourceHandle};
+use super::{Proof, ReceiverPort, SenderPort, SourceHandle};
 use haul_model::Summary;
-use haul_proto::{Extra, ListItem, OutcomeItem, Want, Warning};
+use haul_proto::{Extra, Late, ListItem, OutcomeItem, Want, Warning};
 use std::sync::{Arc, OnceLock, Weak};
 
 /// Both directions; the roles are put in once they exist.
@@ -45,6 +45,10 @@ impl ReceiverPort for MemoryLink<'_> {
             receiver.files(files);
         }
     }
+
+    fn proof(&self, index: u64) -> Option<Proof> {
+        self.receiver()?.proof(index)
+    }
 }
 
 impl SenderPort for MemoryLink<'_> {
@@ -69,6 +73,12 @@ impl SenderPort for MemoryLink<'_> {
     fn warning(&self, warning: Warning) {
         if let Some(sender) = self.sender() {
             sender.warning(warning);
+        }
+    }
+
+    fn late(&self, late: Late) {
+        if let Some(sender) = self.sender() {
+            sender.late(late);
         }
     }
 

@@ -3,11 +3,14 @@
 //! and the other side's reader calls the role ([`wire`]).
 
 pub(crate) mod memory;
+mod proof;
 pub(crate) mod wire;
+
+pub(crate) use proof::{Proof, may_be_one, same};
 
 use crate::dirs::DirNode;
 use haul_model::{Name, Summary};
-use haul_proto::{Extra, ListItem, OutcomeItem, Want, Warning};
+use haul_proto::{Extra, Late, ListItem, OutcomeItem, Want, Warning};
 use std::sync::Arc;
 
 /// What a Sender tells its Receiver.
@@ -17,6 +20,13 @@ pub(crate) trait ReceiverPort: Send + Sync {
 
     /// Whole files as handles; only between roles on one machine.
     fn files(&self, files: Vec<SourceHandle>);
+
+    /// In a job that removes its sources: by what it can be proven, at the moment of
+    /// the removal, that the destination has the entry of that number; only between
+    /// roles on one machine. It is given once.
+    fn proof(&self, _index: u64) -> Option<Proof> {
+        None
+    }
 }
 
 /// What a Receiver tells its Sender.
@@ -32,6 +42,9 @@ pub(crate) trait SenderPort: Send + Sync {
 
     /// Something is worth telling, though nothing failed.
     fn warning(&self, warning: Warning);
+
+    /// A directory that has its outcome has failed after all.
+    fn late(&self, late: Late);
 
     /// The job is done.
     fn done(&self, summary: Summary);

@@ -3,20 +3,22 @@
 
 use super::{ReceiverPort, SenderPort, SourceHandle};
 use crate::JobError;
-use crate::control::Control;
+use crate::control::{CANCEL_POLL, Control};
 use crate::copy::STEP_LEN;
 use crate::dirs::lock;
 use crate::pool::{Buf, Pool};
 use crate::receiver::{Direct, Incoming, Piece, Receiver, Task};
 use crate::tree::SourceFile;
+use crossbeam_channel::{RecvTimeoutError, SendTimeoutError};
 use haul_model::{Fault, Summary, escape_controls};
 use haul_net::{ConnectError, Writer};
 use haul_proto::{
-    Abort, DataView, Extra, FrameType, HEADER_LEN, Header, ListItem, Message, OutcomeItem, Want,
-    Warning, decode, decode_data_start, decode_pack, encode,
+    Abort, DataView, Extra, FrameType, HEADER_LEN, Header, Late, ListItem, Message, OutcomeItem,
+    Want, Warning, decode, decode_data_start, decode_pack, encode, frame_bytes,
 };
 use std::collections::HashMap;
 use std::io::{self, IoSlice, Read, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -69,6 +71,11 @@ impl OutFrame {
         Self { head: encode(message), body: None, patient }
     }
 
+    /// A frame that says that this side is there.
+    fn alive() -> Self {
+        Self { head: frame_bytes(FrameType::Alive, &[]), body: None, patient: false }
+    }
+
     /// A frame with a content, behind its header and description.
     pub(crate) fn content(head: Vec<u8>, body: Body) -> Self {
         Self { head, body: Some(body), patient: false }
@@ -94,13 +101,16 @@ pub(crate) enum Body {
 pub(crate) struct Outbox {
     frames: Mutex<Option<crossbeam_channel::Sender<OutFrame>>>,
     splices: bool,
+    /// Nobody waits for room any more.
+    cut: AtomicBool,
 }
 
 impl Outbox {
     /// An outbox, and what the writer empties; whether the writer can splice.
     pub(crate) fn new(splices: bool) -> (Arc<Self>, crossbeam_channel::Receiver<OutFrame>) {
         let (frames, waiting) = crossbeam_channel::bounded(OUTBOX_FRAMES_MAX);
-        (Arc::new(Self { frames: Mutex::new(Some(frames)), splices }), waiting)
+        let (frames, cut) = (Mutex::new(Some(frames)), AtomicBool::new(false));
+        (Arc::new(Self { frames, splices, cut }), waiting)
     }
 
     /// Whether ranges of files may be sent as [`Body::Range`].
@@ -108,10 +118,28 @@ impl Outbox {
         self.splices
     }
 
-    /// Queues a frame, as soon as there is room; `None` if the writer is gone.
+    /// Queues a frame, as soon as there is room; `None` if the writer is gone, or
+    /// is not waited for any more.
     pub(crate) fn send(&self, frame: OutFrame) -> Option<()> {
-        let frames = lock(&self.frames).clone();
-        frames?.send(frame).ok()
+        self.send_within(frame, Duration::MAX)
+    }
+
+    /// The same with a bound on the time that it may take.
+    fn send_within(&self, mut frame: OutFrame, patience: Duration) -> Option<()> {
+        let frames = lock(&self.frames).clone()?;
+        let mut waited = Duration::ZERO;
+        loop {
+            frame = match frames.send_timeout(frame, CANCEL_POLL) {
+                Ok(()) => return Some(()),
+                Err(SendTimeoutError::Timeout(frame))
+                    if waited < patience && !self.cut.load(Ordering::Relaxed) =>
+                {
+                    frame
+                }
+                Err(_) => return None,
+            };
+            waited += CANCEL_POLL;
+        }
     }
 
     /// Queues a message.
@@ -119,17 +147,30 @@ impl Outbox {
         self.send(OutFrame::message(message));
     }
 
+    /// Queues a message, if there is room for it within `patience`.
+    pub(crate) fn tell_within(&self, message: &Message, patience: Duration) {
+        self.send_within(OutFrame::message(message), patience);
+    }
+
     /// Lets the writer end once it has sent what is queued.
     pub(crate) fn close(&self) {
         lock(&self.frames).take();
     }
+
+    /// Lets go who waits for a writer that can't get rid of what it has.
+    pub(crate) fn cut(&self) {
+        self.cut.store(true, Ordering::Relaxed);
+    }
 }
 
-/// Sends what is queued until the outbox is closed or the peer is gone.
+/// Sends `greeting`, and what is queued, until the outbox is closed or the peer is
+/// gone. When there was nothing to send for as long as `sign_after` says, the peer
+/// is told that this side is there.
 pub(crate) fn run_writer(
-    mut output: Writer,
+    output: &mut Writer,
     frames: &crossbeam_channel::Receiver<OutFrame>,
     greeting: Vec<u8>,
+    sign_after: Option<Duration>,
 ) -> io::Result<()> {
     let mut gathered = greeting;
     // Until when what is gathered may wait; `None` if it must not.
@@ -146,9 +187,14 @@ pub(crate) fn run_writer(
                 output.write_all(&gathered)?;
                 output.flush()?;
                 gathered.clear();
-                match frames.recv() {
+                let next = match sign_after {
+                    Some(silence) => frames.recv_timeout(silence),
+                    None => frames.recv().map_err(RecvTimeoutError::from),
+                };
+                match next {
                     Ok(frame) => frame,
-                    Err(_) => return Ok(()),
+                    Err(RecvTimeoutError::Timeout) => OutFrame::alive(),
+                    Err(RecvTimeoutError::Disconnected) => return Ok(()),
                 }
             }
         };
@@ -159,11 +205,11 @@ pub(crate) fn run_writer(
         };
         gathered.extend_from_slice(&frame.head);
         match &frame.body {
-            Some(Body::Bytes(bytes)) => write_both(&mut output, &gathered, bytes)?,
+            Some(Body::Bytes(bytes)) => write_both(output, &gathered, bytes)?,
             Some(Body::Range { source, offset, len }) => {
                 output.write_all(&gathered)?;
                 output.flush()?;
-                send_range(&mut output, &**source, *offset, *len)?;
+                send_range(output, &**source, *offset, *len)?;
             }
             None if gathered.len() > GATHER_LEN => output.write_all(&gathered)?,
             None => continue,
@@ -249,8 +295,18 @@ impl ReadEnd {
     }
 }
 
-/// Reads a frame's header.
+/// Reads the header of the next frame that says something.
 pub(crate) fn read_header(input: &mut impl Read) -> Result<Header, ReadEnd> {
+    loop {
+        let header = read_first_header(input)?;
+        if header.kind != FrameType::Alive {
+            return Ok(header);
+        }
+    }
+}
+
+/// Reads the header of a frame.
+pub(crate) fn read_first_header(input: &mut impl Read) -> Result<Header, ReadEnd> {
     let mut bytes = [0; HEADER_LEN];
     input.read_exact(&mut bytes)?;
     Header::decode(bytes).map_err(refused)
@@ -279,6 +335,7 @@ pub(crate) fn read_for_sender(
             Message::Outcomes(outcomes) => sender.outcomes(outcomes),
             Message::Extras(extras) => sender.extras(extras),
             Message::Warning(warning) => sender.warning(warning),
+            Message::Late(late) => sender.late(late),
             Message::Done(summary) => {
                 sender.done(summary);
                 return Ok(());
@@ -333,7 +390,7 @@ fn read_contents(
             input.read_exact(start)?;
             let view = decode_data_start(start, len).map_err(refused)?;
             let file = open_incoming(&mut incoming, receiver, view.index)?;
-            if let Some(direct) = file.directly(receiver).filter(|file| file.is_near(view.offset)) {
+            if let Some(direct) = file.directly(receiver) {
                 take_directly(&mut input, direct, view, len, &mut part)?;
                 continue;
             }
@@ -481,6 +538,10 @@ impl SenderPort for RemoteSender {
 
     fn warning(&self, warning: Warning) {
         self.0.tell(&Message::Warning(warning));
+    }
+
+    fn late(&self, late: Late) {
+        self.0.tell(&Message::Late(late));
     }
 
     fn done(&self, summary: Summary) {

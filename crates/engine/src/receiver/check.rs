@@ -3,14 +3,14 @@
 //! compared by their hashes, which both sides compute at the same time.
 
 use super::dirs::{DirState, RecvDir};
-use super::{Pending, Receiver, compare, is_stage, of_sender, parent_fault};
+use super::{Pending, Receiver, compare, is_stage, naming, of_sender, parent_fault};
 use crate::Event;
 use crate::digest::{changed, seal_of};
 use crate::dirs::{DirNode, lock};
-use crate::link::SourceHandle;
+use crate::link::{Proof, SourceHandle, same};
 use crate::tree::{Meta, MetaKind};
 use crate::words;
-use haul_model::{Check, Differences, Entry, Fault, FaultKind, Kind, Name, Outcome, Side, Skip};
+use haul_model::{Check, Differences, Entry, Fault, Kind, Name, Outcome, Side, Skip};
 use haul_proto::{Extra, FileEnd, FileSeal, Want};
 use haul_store::Placement;
 use std::collections::BTreeSet;
@@ -29,6 +29,8 @@ pub(super) struct Hashing {
     /// Whether a peer has told its hash, which may still be on its way to a worker.
     is_told: bool,
     of_source: Option<Result<FileSeal, Fault>>,
+    /// Which object was hashed, where that has to be proven.
+    hashed: Option<Meta>,
 }
 
 impl Receiver<'_> {
@@ -48,29 +50,32 @@ impl Receiver<'_> {
         if let (Some(name), Some(unlisted)) = (&name, lock(&dir.unlisted).as_mut()) {
             unlisted.remove(name);
         }
-        let is_stage = dir.parent.is_some() && is_stage(name.as_ref());
         let outcome = match (&entry.kind, &name) {
             (Kind::Special, _) => Outcome::Skipped(Skip::Special),
-            (Kind::File { .. } | Kind::Symlink { .. }, _) if is_stage => {
+            (kind, _) if dir.parent.is_some() && is_stage(kind, name.as_ref()) => {
                 Outcome::Skipped(Skip::Special)
             }
             (Kind::Dir, _) => self.check_dir(index, &dir, name, &entry),
             (_, None) => unreachable!("only directories come without a name"),
             (kind, Some(place)) => match self.compare(&dir, place, &entry) {
-                Ok(found) if check.content && has_content(kind, found) => {
+                Ok((found, _)) if check.content && has_content(kind, found) => {
                     dir.expect_one();
                     let placement = Placement::New;
                     let name = place.clone();
                     let pending = Pending { index, dir, name, entry, placement, cost, resumed: 0 };
-                    let (own, is_told, of_source) = (None, false, None);
-                    let hashing = Hashing { pending, found, own, is_told, of_source };
+                    let (own, is_told, of_source, hashed) = (None, false, None, None);
+                    let hashing = Hashing { pending, found, own, is_told, of_source, hashed };
                     lock(&self.hashing).insert(index, hashing);
                     self.give(super::Task::Hash(index));
                     wants.push(Want { index, blocks: 0, whole_hash: true });
                     return None;
                 }
-                Ok(found) => match self.settle_name(&dir, found) {
-                    Ok(()) => outcome_of(found),
+                Ok((found, meta)) => match self.settle_name(&dir, found) {
+                    Ok(()) => {
+                        let outcome = outcome_of(found);
+                        self.keep_proof(index, &dir, place, meta, &outcome);
+                        outcome
+                    }
                     Err(fault) => Outcome::Failed(fault),
                 },
                 Err(fault) => Outcome::Failed(fault),
@@ -101,12 +106,17 @@ impl Receiver<'_> {
         could_be && node.handle().and_then(|root| root.stat(name, false)).is_ok_and(|m| m.is_none())
     }
 
-    /// How what stands at `name` differs from a file or a link.
-    fn compare(&self, dir: &RecvDir, name: &Name, entry: &Entry) -> Result<Differences, Fault> {
+    /// How what stands at `name` differs from a file or a link, and what it is.
+    fn compare(
+        &self,
+        dir: &RecvDir,
+        name: &Name,
+        entry: &Entry,
+    ) -> Result<(Differences, Option<Meta>), Fault> {
         let node = match &dir.state {
             DirState::Open(node) => node,
             DirState::Failed => return Err(parent_fault()),
-            DirState::Absent => return Ok(missing_in(dir)),
+            DirState::Absent => return Ok((missing_in(dir), None)),
         };
         let looked = (|| {
             let handle = node.handle()?;
@@ -120,12 +130,39 @@ impl Receiver<'_> {
             Ok(Some((meta, target)))
         })();
         let Some((meta, target)) = looked.map_err(|error| look(&error))? else {
-            return Ok(Differences::MISSING);
+            return Ok((Differences::MISSING, None));
         };
         if self.policy.sync && is_itself(node, &meta, entry) {
             return Err(same());
         }
-        Ok(compare::differences(&self.as_kept(entry), &meta, target.as_deref()))
+        let free = node.handle().map(|handle| self.is_free(dir, &*handle, &meta));
+        if !free.map_err(|error| look(&error))? {
+            return Err(naming::another());
+        }
+        let entry = self.as_kept(entry, node, Some(&meta));
+        let found = compare::differences(&entry, &meta, target.as_deref());
+        Ok((found, Some(meta)))
+    }
+
+    /// Keeps in mind what was found to be the same as a source of this machine that
+    /// is now to be removed. The Sender takes it when it hears the outcome.
+    fn keep_proof(
+        &self,
+        index: u64,
+        dir: &RecvDir,
+        name: &Name,
+        meta: Option<Meta>,
+        outcome: &Outcome,
+    ) {
+        let rule = self.check.and_then(|check| check.remove);
+        let is_needed = rule.is_some_and(|rule| rule.allows(outcome));
+        let DirState::Open(dir) = &dir.state else { return };
+        let (Some(meta), true) = (meta.filter(|meta| meta.id.is_some()), is_needed) else { return };
+        // Who only hears of it over a wire does not take it.
+        if self.gives_proofs {
+            let proof = Proof { dir: Arc::clone(dir), name: name.clone(), meta };
+            lock(&self.proofs).insert(index, proof);
+        }
     }
 
     /// Compares a directory, and opens it for the listing.
@@ -159,6 +196,9 @@ impl Receiver<'_> {
                 Ok((_, Some(node))) if self.policy.sync && is_itself_dir(&node, entry) => {
                     (Outcome::Failed(same()), DirState::Failed)
                 }
+                Ok((_, Some(node))) if !self.is_free_dir(parent, &node) => {
+                    (Outcome::Failed(naming::another()), DirState::Failed)
+                }
                 Ok((found, Some(node))) => (outcome_of(found), DirState::Open(node)),
                 Ok((found, None)) => (outcome_of(found), DirState::Absent),
                 Err(error) => (Outcome::Failed(look(&error)), DirState::Failed),
@@ -191,8 +231,7 @@ impl Receiver<'_> {
                 Ok(Some(meta)) => meta.listed_kind(|| Ok(Vec::new())).unwrap_or(Kind::Special),
                 Err(_) => Kind::Special,
             };
-            let could_be_stage = matches!(kind, Kind::File { .. } | Kind::Symlink { .. });
-            if could_be_stage && haul_store::is_private(&name) {
+            if is_stage(&kind, Some(&name)) {
                 continue;
             }
             let path = dir.path_of(Some(&name));
@@ -214,12 +253,16 @@ impl Receiver<'_> {
             .map(|hashing| (Arc::clone(&hashing.pending.dir), hashing.pending.name.clone()));
         let Some((dir, name)) = place else { return };
         let DirState::Open(node) = &dir.state else { return };
+        let mut hashed = None;
         let own = node
             .handle()
             .and_then(|dir| dir.open_file(&name, false))
             .map_err(|error| Fault::from_io(Side::Source, "open", &error))
             .and_then(|file| {
                 let seal = seal_of(&*file, scratch, self.control)?;
+                if let (true, Some(file)) = (self.gives_proofs, file.local()) {
+                    hashed = haul_sys::file_stat(file).ok().map(Meta::from);
+                }
                 if let (true, Some(file)) = (self.policy.sync, file.local()) {
                     // What is told to be the same may be removed elsewhere. A copy
                     // of an earlier job may never have been made durable.
@@ -230,7 +273,10 @@ impl Receiver<'_> {
                 Ok(seal)
             })
             .map_err(|fault| Fault { side: Side::Destination, ..fault });
-        self.meet(index, |hashing| hashing.own = Some(own));
+        self.meet(index, |hashing| {
+            hashing.own = Some(own);
+            hashing.hashed = hashed;
+        });
     }
 
     /// Hashes files of this machine that are compared with the destination's.
@@ -277,7 +323,8 @@ impl Receiver<'_> {
             let is_whole = one.own.is_some() && one.of_source.is_some();
             if is_whole { hashing.remove(&index) } else { None }
         };
-        let Some(Hashing { pending, found, own: Some(own), of_source: Some(of_source), .. }) =
+        let Some(whole) = whole else { return };
+        let Hashing { pending, found, own: Some(own), of_source: Some(of_source), hashed, .. } =
             whole
         else {
             return;
@@ -295,6 +342,7 @@ impl Receiver<'_> {
             }
         };
         let dir = pending.dir();
+        self.keep_proof(pending.index, &dir, &pending.name, hashed, &outcome);
         let item = self.finish(pending, 0, outcome);
         self.tell_outcomes(vec![item]);
         self.release(dir);
@@ -326,11 +374,6 @@ fn is_itself(node: &Arc<DirNode>, meta: &Meta, entry: &Entry) -> bool {
 fn is_itself_dir(node: &Arc<DirNode>, entry: &Entry) -> bool {
     let looked = node.handle().and_then(|handle| handle.stat_self());
     looked.is_ok_and(|meta| is_itself(node, &meta, entry))
-}
-
-fn same() -> Fault {
-    let message = "source and destination are the same";
-    Fault::new(Side::Destination, FaultKind::SameFile, message)
 }
 
 /// Compares the directory `name`, and opens it if it is one.

@@ -16,7 +16,7 @@ pub(crate) enum Decision {
 
 /// Decides about a file, where `existing` stands at its name.
 pub(crate) fn file(entry: &Entry, existing: Option<&Meta>, conflict: Conflict) -> Decision {
-    let Some(existing) = existing else { return Decision::Copy(if_missing(conflict)) };
+    let Some(existing) = existing else { return Decision::Copy(Placement::New) };
     if let Some(refusal) = refusal(entry, existing) {
         return Decision::Settled(Outcome::Failed(refusal));
     }
@@ -46,7 +46,7 @@ pub(crate) fn symlink(
     existing_target: Option<&[u8]>,
     conflict: Conflict,
 ) -> Decision {
-    let Some(existing) = existing else { return Decision::Copy(if_missing(conflict)) };
+    let Some(existing) = existing else { return Decision::Copy(Placement::New) };
     if let Some(refusal) = refusal(entry, existing) {
         return Decision::Settled(Outcome::Failed(refusal));
     }
@@ -85,12 +85,8 @@ pub(crate) fn differences(
     }
 }
 
-fn if_missing(conflict: Conflict) -> Placement {
-    if conflict == Conflict::Keep { Placement::Keep } else { Placement::New }
-}
-
 /// Why `existing` must not be replaced by `entry`, whatever the policy.
-fn refusal(entry: &Entry, existing: &Meta) -> Option<Fault> {
+pub(super) fn refusal(entry: &Entry, existing: &Meta) -> Option<Fault> {
     let fault = |kind, message: &str| Some(Fault::new(Side::Destination, kind, message));
     if entry.id.is_some() && entry.id == existing.id {
         return fault(FaultKind::SameFile, "source and destination are the same file");
@@ -129,13 +125,15 @@ mod tests {
             mode: 0o644,
             mtime,
             inode: 0,
+            ctime: None,
+            has_holes: false,
             id: None,
             leads_to: None,
         }
     }
 
     fn there(kind: MetaKind, mtime: Timestamp) -> Meta {
-        Meta { kind, mode: 0o644, mtime, id: None }
+        Meta { kind, mode: 0o644, mtime, ctime: None, id: None, is_thin: false }
     }
 
     fn skipped(skip: Skip) -> Decision {
@@ -165,7 +163,7 @@ mod tests {
         assert_eq!(file(&entry, Some(&newer), Conflict::ReplaceOlder), skipped(Skip::NotOlder));
         assert_eq!(file(&entry, Some(&same), Conflict::ReplaceAll), replace);
         assert_eq!(file(&entry, Some(&older), Conflict::Keep), skipped(Skip::Exists));
-        assert_eq!(file(&entry, None, Conflict::Keep), Decision::Copy(Placement::Keep));
+        assert_eq!(file(&entry, None, Conflict::Keep), Decision::Copy(Placement::New));
         assert_eq!(file(&entry, None, Conflict::ReplaceAll), Decision::Copy(Placement::New));
     }
 

@@ -12,6 +12,9 @@ use std::sync::Arc;
 /// Directories above a destination that are looked at, at most.
 const ANCESTORS_MAX: usize = haul_model::MAX_DEPTH * 2;
 
+/// The bit of a directory's mode that has what is made in it get its group.
+const SET_GROUP_ID: u32 = 0o2000;
+
 /// A destination, found and opened.
 pub(crate) struct Destination {
     /// What the user called it, for messages.
@@ -28,6 +31,8 @@ pub(crate) struct Destination {
     pub(crate) may_be_source: bool,
     /// This tree, or that of the sources, keeps times in whole seconds.
     pub(crate) whole_seconds: bool,
+    /// The sources are on this machine, too, and so is the Sender.
+    pub(crate) sources_are_here: bool,
 }
 
 impl Destination {
@@ -41,7 +46,12 @@ impl Destination {
         let path = &*job.dest;
         let dry_run = job.keeps_all();
         let mut destination = Self::find_or_make(tree, path, job.into_dir, dry_run)?;
-        destination.path = path.to_vec();
+        if let Some(origin) = &job.policy.origin
+            && destination.may_be_source
+            && destination.root.is_of_origin(origin)
+        {
+            destination.become_name(tree, path)?;
+        }
         destination.whole_seconds = tree.keeps_whole_seconds();
         if job.policy.sync && !dry_run {
             destination.sync_above().map_err(|error| {
@@ -53,16 +63,27 @@ impl Destination {
         Ok(destination)
     }
 
-    /// The directory `root` itself.
-    fn of(root: Arc<dyn TreeDir>) -> Self {
+    /// The directory `root` itself, which the user called `path`.
+    fn of(path: &[u8], root: Arc<dyn TreeDir>) -> Self {
         Self {
-            path: Vec::new(),
+            path: path.to_vec(),
             root,
             rename: None,
             absent: false,
             may_be_source: false,
             whole_seconds: false,
+            sources_are_here: false,
         }
+    }
+
+    /// The directory is the new name of the one source, which an earlier job gave it.
+    fn become_name(&mut self, tree: &dyn Tree, path: &[u8]) -> Result<(), JobError> {
+        let split = words::split(path);
+        let Some(Ok(name)) = split.name.map(Name::new) else { return Ok(()) };
+        self.root = tree.open(split.parent).map_err(|error| JobError::unusable(path, &error))?;
+        self.rename = Some(name);
+        self.may_be_source = false;
+        Ok(())
     }
 
     fn find_or_make(
@@ -79,7 +100,7 @@ impl Destination {
         match tree.open(split.whole) {
             Ok(root) => {
                 let may_be_source = !into_dir && !split.slash && split.name.is_some();
-                return Ok(Self { may_be_source, ..Self::of(root) });
+                return Ok(Self { may_be_source, ..Self::of(path, root) });
             }
             Err(error) if error.kind() == io::ErrorKind::NotADirectory && !split.slash => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -96,7 +117,7 @@ impl Destination {
             .map_err(|error| unusable("open the directory above it", &error))?;
         if split.slash {
             if dry_run {
-                return Ok(Self { absent: true, ..Self::of(parent) });
+                return Ok(Self { absent: true, ..Self::of(path, parent) });
             }
             parent
                 .make_dir(&name, 0o777)
@@ -104,7 +125,7 @@ impl Destination {
             let root = parent
                 .open_dir(&name, false)
                 .map_err(|error| unusable("open the directory", &error))?;
-            return Ok(Self::of(root));
+            return Ok(Self::of(path, root));
         }
         if into_dir {
             return Err(JobError::Usage(format!(
@@ -112,7 +133,7 @@ impl Destination {
                 escape_bytes(path)
             )));
         }
-        Ok(Self { rename: Some(name), ..Self::of(parent) })
+        Ok(Self { rename: Some(name), ..Self::of(path, parent) })
     }
 
     /// Makes the names durable that lead to the root on its file system: a
@@ -138,6 +159,12 @@ impl Destination {
             dir = above.open_parent();
         }
         Ok(())
+    }
+
+    /// The group that a directory of this machine gives to what is made in it.
+    pub(crate) fn inherited_group(&self) -> Option<u32> {
+        let stat = self.root.local()?.stat_self().ok()?;
+        (stat.mode & SET_GROUP_ID != 0).then_some(stat.gid)
     }
 
     /// A handle of the root, which is on this machine.

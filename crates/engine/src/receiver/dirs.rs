@@ -1,6 +1,7 @@
 //! A directory of the job at the destination: made when it is listed, and given
 //! its mode and time when everything in it has its outcome.
 
+use super::naming::Claims;
 use crate::dirs::{DirNode, lock};
 use haul_model::{Name, Timestamp};
 use haul_store::StaleStages;
@@ -28,6 +29,8 @@ pub(crate) struct RecvDir {
     /// In a check: what is there and was not listed yet, where that is to be
     /// told.
     pub(crate) unlisted: Mutex<Option<BTreeSet<Name>>>,
+    /// See [`Self::claims`].
+    claims: OnceLock<Option<Claims>>,
     /// Stages of earlier jobs, looked for when the first file is published.
     stale: OnceLock<StaleStages>,
 }
@@ -62,6 +65,7 @@ impl RecvDir {
             pending: AtomicU64::new(1),
             last_names: Mutex::default(),
             unlisted: Mutex::default(),
+            claims: OnceLock::new(),
             stale: OnceLock::new(),
         })
     }
@@ -86,6 +90,18 @@ impl RecvDir {
         if !Name::new(name).is_ok_and(|name| names.remove(&name)) {
             *unlisted = None;
         }
+    }
+
+    /// The objects in it that belong to entries of the job, where its file system
+    /// may take several names for one. In a directory that the job made none are
+    /// needed.
+    pub(crate) fn claims(&self) -> Option<&Claims> {
+        let DirState::Open(node) = &self.state else { return None };
+        let needed = || {
+            let tells_apart = node.handle().is_ok_and(|handle| handle.tells_names_apart());
+            (!self.fresh && !tells_apart).then(Claims::default)
+        };
+        self.claims.get_or_init(needed).as_ref()
     }
 
     /// `name` was published here: removes what earlier jobs left of it.

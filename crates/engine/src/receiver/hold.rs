@@ -6,19 +6,26 @@
 //! 2. With `sync`, the names are durable before the job's end is told.
 //! 3. A failure to make something durable is final: the file fails, and its
 //!    stage is given up.
+//! 4. The system tells once that something of a whole file system was lost, and not
+//!    what. From then on nothing counts as durable by that: each file is asked about
+//!    alone, through the handle that it was written with.
 
 use super::dirs::{DirState, RecvDir};
 use super::work::{self, Settled};
 use super::{Pending, Receiver};
 use crate::copy;
-use crate::dirs::{DirNode, OPEN_DIRS_MAX, lock};
-use crate::tree::{SealedFile, StagedFile, TreeDir};
+use crate::crew::share_out;
+use crate::dirs::{DirNode, HANDLES_ELSEWHERE, lock, open_dirs_max};
+use crate::tree::{SealedFile, StagedFile};
 use crate::workers::workers;
 use crate::{JobError, words};
 use haul_model::{ContentHash, Fault, FaultKind, Name, Outcome, Side};
+use haul_store::RESUME_LEN_MIN;
+use haul_sys::Loss;
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 /// Files that are held before they are waited for, at most; fewer where the
@@ -30,10 +37,6 @@ const HELD_FILES_MIN: u64 = 4;
 
 /// Handles that a held file keeps open: its own, and its directory's.
 const HANDLES_PER_HELD: u64 = 2;
-
-/// Handles that are left to all else: directories of both roles, and what the
-/// workers, the connection and the program have open.
-const HANDLES_ELSEWHERE: u64 = 2 * OPEN_DIRS_MAX as u64 + 64;
 
 /// Bytes of files that are held; the last file comes on top.
 const HELD_BYTES_MAX: u64 = 64 << 20;
@@ -53,6 +56,34 @@ pub(super) struct Whole {
     pub(super) sealed: Box<dyn SealedFile>,
     /// The hash of what was written, if it was hashed.
     pub(super) hash: Option<ContentHash>,
+    /// It is made durable before it gets its name, also if nobody asks for that:
+    /// nothing would tell that its content was lost.
+    pub(super) durable_first: bool,
+}
+
+/// How the content of a file came into its stage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Filling {
+    /// It was written, all of it.
+    Dense,
+    /// It was written, but for its holes.
+    WithHoles,
+    /// It is shared with its source, which a file system does in one go.
+    Shared,
+}
+
+impl Filling {
+    /// Whether a file of `size` bytes is made durable before it gets its name,
+    /// though nobody asks for it, so that a later job never takes it for whole when
+    /// it has lost content. What is small is not: that would cost as much as
+    /// `sync`, and is written in one go, a moment after its metadata at most.
+    pub(super) fn is_durable_first(self, size: u64, stage: &dyn StagedFile) -> bool {
+        match self {
+            Filling::Shared => false,
+            Filling::WithHoles => stage.loss() != Loss::Whole,
+            Filling::Dense => size >= RESUME_LEN_MIN && stage.loss() == Loss::Unknown,
+        }
+    }
 }
 
 /// A file that waits to be published.
@@ -68,15 +99,78 @@ pub(super) struct Holding {
     files_max: usize,
     /// The file systems that are written to, by device: one of the directories
     /// there, if it can be made durable as a whole.
-    file_systems: Mutex<HashMap<u64, Option<Arc<dyn TreeDir>>>>,
+    file_systems: Mutex<HashMap<u64, Option<Arc<Volume>>>>,
 }
 
 /// Files that are held before they are waited for, where a process may have
 /// `open_max` files open. Each worker may wait for as many while more are held.
 fn held_files_max(open_max: Option<u64>, workers: usize) -> usize {
-    let handles = open_max.map_or(u64::MAX, |max| max.saturating_sub(HANDLES_ELSEWHERE));
+    // The directories of both roles, and all else.
+    let elsewhere = 2 * open_dirs_max(open_max) + HANDLES_ELSEWHERE;
+    let handles = open_max.map_or(u64::MAX, |max| max.saturating_sub(elsewhere));
     let files = handles / HANDLES_PER_HELD / (workers as u64 + 1);
     files.clamp(HELD_FILES_MIN, HELD_FILES_MAX) as usize
+}
+
+/// A file system that can be made durable as a whole, through one handle that is
+/// opened before anything is written.
+///
+/// The system tells a failure once for each handle, and not whose file it was. So
+/// one thread at a time asks, and once it was told of a failure nobody believes a
+/// success any more: what it was about may belong to anyone.
+struct Volume {
+    sync: Box<dyn Fn() -> io::Result<()> + Send + Sync>,
+    /// Held while the system is asked, and until its answer is known to all.
+    turn: Mutex<()>,
+    failed: OnceLock<io::ErrorKind>,
+    /// Something is left to the last time.
+    is_relied_on: AtomicBool,
+}
+
+impl Volume {
+    fn new(sync: Box<dyn Fn() -> io::Result<()> + Send + Sync>) -> Self {
+        let (failed, is_relied_on) = (OnceLock::new(), AtomicBool::new(false));
+        Self { sync, turn: Mutex::default(), failed, is_relied_on }
+    }
+
+    /// Makes all durable that was written before this is called; `false` if it is
+    /// not known to be, and each file has to be synced alone.
+    fn sync(&self) -> bool {
+        let _turn = lock(&self.turn);
+        self.failed.get().is_none() && self.ask().is_ok()
+    }
+
+    fn ask(&self) -> io::Result<()> {
+        (self.sync)().inspect_err(|error| {
+            // Only the first matters.
+            let _ = self.failed.set(error.kind());
+        })
+    }
+
+    /// Whether what is there already can be left to [`Self::sync_at_last`].
+    fn will_cover(&self) -> bool {
+        if self.failed.get().is_some() {
+            return false;
+        }
+        self.is_relied_on.store(true, Ordering::SeqCst);
+        // It may have failed meanwhile; then both are done.
+        self.failed.get().is_none()
+    }
+
+    /// Makes all durable that is left, at the end of a job.
+    ///
+    /// # Errors
+    /// Those of now, and one of before, if it may have been about what was left to
+    /// this moment.
+    fn sync_at_last(&self) -> io::Result<()> {
+        let _turn = lock(&self.turn);
+        let before = self.failed.get().copied();
+        self.ask()?;
+        match before {
+            Some(kind) if self.is_relied_on.load(Ordering::SeqCst) => Err(kind.into()),
+            _ => Ok(()),
+        }
+    }
 }
 
 impl Default for Holding {
@@ -97,15 +191,19 @@ impl Holding {
         held.0.len() >= self.files_max || held.1 >= HELD_BYTES_MAX
     }
 
-    /// The file system of `node`, if it can be made durable as a whole.
-    fn file_system(&self, node: &Arc<DirNode>) -> Option<(u64, Arc<dyn TreeDir>)> {
+    /// The file system of `node`, if it can be made durable as a whole. It must be
+    /// asked about before anything is written there: a failure that
+    /// another process was told of before is not told to those who open it later.
+    fn file_system(&self, node: &Arc<DirNode>) -> Option<(u64, Arc<Volume>)> {
         let device = node.id()?.dev;
         let mut known = lock(&self.file_systems);
         let found = match known.get(&device) {
             Some(found) => found.clone(),
             None => {
                 let handle = node.handle().ok()?;
-                let found = handle.syncs_as_a_whole().then_some(handle);
+                let found = handle
+                    .syncs_as_a_whole()
+                    .then(|| Arc::new(Volume::new(Box::new(move || handle.sync_all()))));
                 known.insert(device, found.clone());
                 found
             }
@@ -114,10 +212,22 @@ impl Holding {
     }
 }
 
+fn make_durable(sealed: &dyn SealedFile) -> Result<(), Fault> {
+    let synced = sealed.sync();
+    synced.map_err(|error| Fault::from_io(Side::Destination, "make the file durable", &error))
+}
+
 impl Receiver<'_> {
     /// Whether a file is durable before it is published.
     fn holds(&self) -> bool {
         self.policy.sync || self.policy.verify
+    }
+
+    /// Learns of the file system that `node` is on, before anything is written there.
+    pub(super) fn expect_writing(&self, node: &Arc<DirNode>) {
+        if self.holds() && !self.policy.dry_run {
+            self.holding.file_system(node);
+        }
     }
 
     /// Has a large stage written out while it is filled, if it is to be waited
@@ -133,7 +243,17 @@ impl Receiver<'_> {
     /// that is returned, to be told.
     fn place(&self, pending: Pending, moved: u64, whole: Whole) -> Option<Settled> {
         if !self.holds() {
-            let outcome = pending.publish(whole.sealed);
+            let durable = match whole.durable_first {
+                true => make_durable(&*whole.sealed),
+                false => Ok(()),
+            };
+            let outcome = match durable {
+                Ok(()) => self.publish(&pending, whole.sealed),
+                Err(fault) => {
+                    whole.sealed.discard();
+                    Err(fault)
+                }
+            };
             return Some((pending, moved, outcome.unwrap_or_else(Outcome::Failed)));
         }
         whole.sealed.start_write_back();
@@ -181,12 +301,7 @@ impl Receiver<'_> {
                 *lock(&results[at]) = self.make_sure(file, durable[at], at_once);
             }
         };
-        std::thread::scope(|scope| {
-            for _ in 1..at_once {
-                scope.spawn(work);
-            }
-            work();
-        });
+        share_out(self.control, "waiting", at_once - 1, work);
         let mut settled = Vec::with_capacity(held.len());
         for (Held { pending, moved, whole }, result) in held.into_iter().zip(results) {
             let result = result.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -194,7 +309,7 @@ impl Receiver<'_> {
                 return;
             }
             let outcome = match result {
-                Ok(()) => pending.publish(whole.sealed),
+                Ok(()) => self.publish(&pending, whole.sealed),
                 Err(fault) => {
                     whole.sealed.discard();
                     Err(fault)
@@ -208,17 +323,17 @@ impl Receiver<'_> {
     /// Makes whole file systems durable, where many files are held on one and
     /// it can be; tells which files that covers.
     fn sync_whole(&self, held: &[Held]) -> Vec<bool> {
-        let mut groups: BTreeMap<u64, (Arc<dyn TreeDir>, Vec<usize>)> = BTreeMap::new();
+        let mut groups: BTreeMap<u64, (Arc<Volume>, Vec<usize>)> = BTreeMap::new();
         for (at, file) in held.iter().enumerate() {
             let DirState::Open(node) = &file.pending.dir.state else { continue };
-            if let Some((device, handle)) = self.holding.file_system(node) {
-                groups.entry(device).or_insert_with(|| (handle, Vec::new())).1.push(at);
+            if let Some((device, volume)) = self.holding.file_system(node) {
+                groups.entry(device).or_insert_with(|| (volume, Vec::new())).1.push(at);
             }
         }
         let mut durable = vec![false; held.len()];
-        for (handle, files) in groups.into_values() {
+        for (volume, files) in groups.into_values() {
             // If it fails, whose file it was shows when each is synced.
-            if files.len() >= WHOLE_FILES_MIN && handle.sync_all().is_ok() {
+            if files.len() >= WHOLE_FILES_MIN && volume.sync() {
                 files.into_iter().for_each(|at| durable[at] = true);
             }
         }
@@ -230,9 +345,7 @@ impl Receiver<'_> {
     fn make_sure(&self, file: &Held, durable: bool, at_once: usize) -> Result<(), Fault> {
         let sealed = &*file.whole.sealed;
         if !durable {
-            sealed.sync().map_err(|error| {
-                Fault::from_io(Side::Destination, "make the file durable", &error)
-            })?;
+            make_durable(sealed)?;
         }
         let (true, Some(expected)) = (self.policy.verify, &file.whole.hash) else { return Ok(()) };
         let found = copy::read_back(sealed, file.pending.entry.size(), at_once, self.control)?;
@@ -249,7 +362,10 @@ impl Receiver<'_> {
     /// without `sync`, may have put it there a moment ago, and its mode may be new.
     /// Nothing is done where the whole file system will be.
     pub(super) fn sync_unchanged(&self, node: &Arc<DirNode>, name: &Name) -> Result<(), Fault> {
-        if !self.policy.sync || self.policy.dry_run || self.holding.file_system(node).is_some() {
+        if !self.policy.sync || self.policy.dry_run {
+            return Ok(());
+        }
+        if self.holding.file_system(node).is_some_and(|(_, volume)| volume.will_cover()) {
             return Ok(());
         }
         let synced = node.handle().and_then(|handle| handle.sync_file(name));
@@ -262,13 +378,14 @@ impl Receiver<'_> {
         if !self.policy.sync || self.policy.dry_run || self.control.stopped() {
             return;
         }
+        // Names are a matter of the file system's own journal: what is wrong with that
+        // is told each time.
         if self.holding.file_system(node).is_none()
             && let Err(error) = node.handle().and_then(|handle| handle.sync())
         {
-            match dir.parent {
-                Some(_) => self.not_durable(&dir.path_of(None), &error),
-                None => self.not_durable(&self.dest, &error),
-            }
+            let is_below = dir.parent.is_some();
+            let path = if is_below { dir.path_of(None) } else { self.dest.clone() };
+            self.not_durable(&path, &error);
         }
     }
 
@@ -278,7 +395,7 @@ impl Receiver<'_> {
             return;
         }
         let known = lock(&self.holding.file_systems);
-        let whole = known.values().flatten().map(|handle| handle.sync_all());
+        let whole = known.values().flatten().map(|volume| volume.sync_at_last());
         for synced in whole {
             if let Err(error) = synced {
                 self.not_durable(&self.dest, &error);
@@ -291,5 +408,59 @@ impl Receiver<'_> {
         let fault = Fault::from_io(Side::Destination, "make the names in it durable", error);
         let path = haul_model::escape_bytes(&words::shown(path.to_vec()));
         self.control.fail(JobError::Destination { path, fault });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicU64;
+    use std::thread;
+    use std::time::Instant;
+
+    /// A file system that tells its one failure to whoever asks as the `nth`, and
+    /// takes its time to answer.
+    fn failing_once(nth: u64) -> Volume {
+        let asked = AtomicU64::new(0);
+        Volume::new(Box::new(move || {
+            let at = asked.fetch_add(1, Ordering::SeqCst) + 1;
+            thread::sleep(Duration::from_millis(2));
+            if at == nth { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
+        }))
+    }
+
+    #[test]
+    fn a_failure_that_one_thread_is_told_is_believed_by_all() {
+        for nth in 1..=4 {
+            let volume = failing_once(nth);
+            let results = Mutex::new(Vec::new());
+            thread::scope(|scope| {
+                for _ in 0..8 {
+                    scope.spawn(|| {
+                        let began = Instant::now();
+                        let durable = volume.sync();
+                        lock(&results).push((began, Instant::now(), durable));
+                    });
+                }
+            });
+            let results = results.into_inner().expect("no panic");
+            let believed = results.iter().filter(|(.., durable)| *durable).count() as u64;
+            assert_eq!(believed, nth - 1, "{results:?}");
+            assert!(!volume.sync(), "a success after a failure counts");
+        }
+    }
+
+    #[test]
+    fn what_was_left_to_the_end_fails_with_a_failure_of_before() {
+        let volume = failing_once(1);
+        assert!(volume.will_cover());
+        assert!(!volume.sync());
+        assert!(!volume.will_cover());
+        let error = volume.sync_at_last().expect_err("it may have been about what was left");
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+
+        let volume = failing_once(1);
+        assert!(!volume.sync());
+        volume.sync_at_last().expect("nothing was left to it");
     }
 }

@@ -3,13 +3,14 @@
 //! ([`Direct`]): what it has just read is in its processor's cache. When it would
 //! have to wait for more than that, pieces are queued for the workers.
 
-use super::hold::Whole;
+use super::hold::{Filling, Whole};
+use super::resume::replaced;
 use super::{Pending, Receiver, work};
-use crate::copy::{self, STEP_LEN};
+use crate::copy::{STEP_LEN, Step};
 use crate::dirs::lock;
 use crate::pool::Buf;
 use crate::tree::StagedFile;
-use haul_model::{BLOCK_LEN, ContentHasher, Fault, FaultKind, Kind, Resume, Side};
+use haul_model::{BLOCK_LEN, ContentHasher, Fault, FaultKind, Kind, Side};
 use haul_proto::{BlockSeal, DataView, FileEnd, FileSeal};
 use haul_store::Verified;
 use std::collections::VecDeque;
@@ -50,7 +51,10 @@ struct State {
     resumed: u64,
     /// Blocks that were compared with the Sender's hash and put on record.
     recorded: u64,
-    moved: u64,
+    /// Bytes of it that were counted as done.
+    counted: u64,
+    /// Something of it was never written.
+    has_holes: bool,
     /// What is wrong with a block that arrived: nothing more is taken.
     suspect: Option<Fault>,
 }
@@ -64,7 +68,8 @@ impl Incoming {
             hasher: ContentHasher::new(),
             resumed,
             recorded: resumed,
-            moved: resumed * BLOCK_LEN,
+            counted: resumed * BLOCK_LEN,
+            has_holes: false,
             suspect: None,
         };
         Self { queue: Mutex::default(), state: Mutex::new(state) }
@@ -136,12 +141,6 @@ pub(crate) struct Direct<'f> {
 }
 
 impl Direct<'_> {
-    /// Whether no large hole is in front of `offset`: while it is hashed, it is
-    /// not seen that the connection ends.
-    pub(crate) fn is_near(&self, offset: u64) -> bool {
-        offset.saturating_sub(self.state.hasher.len()) <= BLOCK_LEN
-    }
-
     /// Takes content that belongs at `offset`.
     pub(crate) fn take(&mut self, content: &[u8], offset: u64) {
         self.state.take(self.receiver, content, offset);
@@ -196,8 +195,7 @@ impl State {
         if let Err(fault) = self.write(receiver, content, offset) {
             return self.settle(receiver, Err(fault));
         }
-        self.moved += content.len() as u64;
-        receiver.reporter.moved(content.len() as u64);
+        self.came_by(receiver, Step::Moved(content.len() as u64));
     }
 
     fn write(&mut self, receiver: &Receiver<'_>, content: &[u8], offset: u64) -> Result<(), Fault> {
@@ -231,9 +229,15 @@ impl State {
         }
         // A block may end with a hole, of which nothing has been said yet.
         let end = (seal.block + 1).saturating_mul(BLOCK_LEN);
-        self.hash_hole(receiver, end.saturating_sub(self.hasher.len()))?;
+        let hole = end.saturating_sub(self.hasher.len());
+        self.hash_hole(receiver, hole)?;
         if self.hasher.block(seal.block) != Some(seal.hash) {
             return corrupt("a block that arrived is not the one that was sent");
+        }
+        if hole > 0 {
+            // What is on record is there to be read back, when it is continued.
+            let set = self.stage(receiver)?.set_len(end);
+            set.map_err(|error| Fault::from_io(Side::Destination, "write", &error))?;
         }
         let recorded = self.stage(receiver)?.record(seal.hash);
         recorded.map_err(|e| Fault::from_io(Side::Destination, "keep the journal", &e))?;
@@ -241,11 +245,23 @@ impl State {
         Ok(())
     }
 
-    /// Hashes a hole, unless the job ends meanwhile: a peer can claim one that
-    /// would take hours.
+    /// Hashes a hole. The Sender vouches for each whole block of a hole by itself,
+    /// so that no more than the rest of one is ever left out: nobody can claim one
+    /// that would take hours.
     fn hash_hole(&mut self, receiver: &Receiver<'_>, len: u64) -> Result<(), Fault> {
-        let end = self.hasher.len().saturating_add(len);
-        copy::hash_hole(&mut self.hasher, end, receiver.control).ok_or_else(copy::interrupted)
+        if len > BLOCK_LEN - self.hasher.len() % BLOCK_LEN {
+            let message = "a hole was not told block by block";
+            return Err(Fault::new(Side::Source, FaultKind::Corrupt, message));
+        }
+        self.has_holes |= len > 0;
+        self.hasher.update_zeros(len);
+        self.came_by(receiver, Step::Passed(len));
+        Ok(())
+    }
+
+    fn came_by(&mut self, receiver: &Receiver<'_>, step: Step) {
+        self.counted += step.len();
+        receiver.reporter.came_by(step);
     }
 
     fn stage(&mut self, receiver: &Receiver<'_>) -> Result<&dyn StagedFile, Fault> {
@@ -272,21 +288,26 @@ impl State {
             let message = "it is not the file any more that was to be continued";
             return Err(Fault::new(Side::Source, FaultKind::Corrupt, message));
         }
+        let proves = self.resumed > 0 && receiver.proves(listed);
         let written = self.hasher.len();
         let hole = seal.size.checked_sub(written);
         let length = |_| Fault::new(Side::Source, FaultKind::Corrupt, "more arrived than was sent");
         let hole = hole.ok_or(()).map_err(length)?;
+        self.hash_hole(receiver, hole)?;
         self.stage(receiver)?;
         let stage = self.stage.take().expect("just made");
         // A hole at the end was never written: also one that a block's seal has
         // counted already.
         stage.set_len(seal.size).map_err(|error| write(&error))?;
-        self.hash_hole(receiver, hole)?;
-        let tail_only = self.resumed > 0 && receiver.policy.resume != Resume::Strict;
-        let hash =
-            if tail_only { self.hasher.finish_tail(self.resumed) } else { self.hasher.finish() };
+        let tail_only = self.resumed > 0 && !proves;
+        let hash = if tail_only { self.hasher.finish_tail() } else { self.hasher.finish() };
         let proof = match Verified::by_hash(&seal.hash, &hash) {
             Ok(proof) => proof,
+            Err(_) if proves => {
+                // What is there was read again, and what came is what was sent.
+                stage.discard();
+                return Err(replaced());
+            }
             Err(error) => {
                 stage.discard();
                 return Err(Fault::new(Side::Destination, FaultKind::Corrupt, error.to_string()));
@@ -295,7 +316,10 @@ impl State {
         let pending = self.pending.as_mut().expect("checked by the caller");
         pending.entry.kind = Kind::File { size: seal.size };
         let whole_hash = receiver.policy.verify.then(|| self.hasher.finish());
-        pending.seal(stage, proof, seal.mtime, whole_hash)
+        // What was resumed is not looked at, and the Sender knows.
+        let has_holes = self.has_holes || pending.entry.has_holes;
+        let filling = if has_holes { Filling::WithHoles } else { Filling::Dense };
+        pending.seal(stage, proof, seal.mtime, whole_hash, filling)
     }
 
     fn settle(&mut self, receiver: &Receiver<'_>, whole: Result<Whole, Fault>) {
@@ -310,7 +334,7 @@ impl State {
             return;
         }
         let Some(pending) = self.pending.take() else { return };
-        let settled = receiver.conclude(pending, self.moved, whole);
+        let settled = receiver.conclude(pending, self.counted, whole);
         work::tell(receiver, settled.into_iter().collect());
     }
 }

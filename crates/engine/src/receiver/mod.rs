@@ -7,46 +7,47 @@ mod destination;
 mod dirs;
 mod hold;
 mod incoming;
+mod listing;
+mod naming;
 mod place;
+mod proving;
 mod resume;
+mod sealing;
 mod small;
+mod times;
 mod work;
 
 pub(crate) use destination::Destination;
 pub(crate) use incoming::{Direct, Incoming, Piece};
+pub(crate) use listing::Asked;
 pub(crate) use small::{run_gets, run_puts};
 pub(crate) use work::{Task, Tasks, run_worker};
 
 use crate::control::{Control, Reporter};
 use crate::dirs::{DirNode, OpenDirs, lock};
-use crate::link::{ReceiverPort, SenderPort, SourceHandle};
+use crate::link::{Proof, ReceiverPort, SenderPort, SourceHandle};
 use crate::tree::{Outstanding, StagedFile};
 use crate::{Event, JobError, words};
 use check::Hashing;
 use compare::Decision;
 use dirs::{DirState, RecvDir};
 use haul_model::{
-    BlockHash, Check, Entry, Fault, FaultKind, Kind, MAX_DEPTH, Name, Outcome, Policy, Resume,
-    Side, Skip, Summary, escape_bytes,
+    BlockHash, Check, Entry, Fault, FaultKind, Kind, Name, Outcome, Policy, Side, Skip, Summary,
+    escape_bytes,
 };
 use haul_proto::{LIST_WINDOW, ListItem, OutcomeItem, Removal, Want, Warning};
 use haul_store::Placement;
 use hold::Holding;
+use listing::{Broken, Listing};
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use times::Units;
 
 /// Items beyond [`LIST_WINDOW`] that are tolerated: one that is as large as an
 /// item can be.
 const WINDOW_SLACK: u64 = 64 << 10;
-
-/// Directories whose mode and time a server is setting, at most.
-const SEALING_MAX: usize = 256;
-
-/// What a directory's mode must allow its owner so that others in it can be
-/// reached.
-const KEEPS_WAY: u32 = 0o100;
 
 /// The role.
 pub(crate) struct Receiver<'a> {
@@ -61,12 +62,15 @@ pub(crate) struct Receiver<'a> {
     may_be_source: bool,
     /// Files whose contents are being compared.
     hashing: Mutex<HashMap<u64, Hashing>>,
+    /// Both sides of a move are directories of this machine.
+    gives_proofs: bool,
+    /// What is there of sources that the Sender is about to remove.
+    proofs: Mutex<HashMap<u64, Proof>>,
     rename: Option<Name>,
-    /// The names that the job asked for, where this side named the sources;
-    /// each is taken out when it is listed.
-    asked: Option<Mutex<Vec<Option<Name>>>>,
+    /// What the job asked for, where this side named the sources.
+    asked: Option<Mutex<Asked>>,
     listing: Mutex<Listing>,
-    wanted: Mutex<HashMap<u64, Pending>>,
+    wanted: Mutex<HashMap<u64, Box<Pending>>>,
     /// Cost of what was listed and has no outcome yet.
     open_cost: AtomicU64,
     /// What waits to be durable.
@@ -89,15 +93,7 @@ pub(crate) struct Receiver<'a> {
     lanes: usize,
     /// One of the sides keeps times in whole seconds.
     whole_seconds: bool,
-}
-
-/// Where the listing stands.
-struct Listing {
-    /// The number that the next entry or fault has.
-    next_index: u64,
-    /// Directories whose end was not listed yet, with their numbers: the root,
-    /// and each in the one before it.
-    open: Vec<(u64, Arc<RecvDir>)>,
+    units: Units,
 }
 
 /// A listed file whose content is wanted.
@@ -115,12 +111,9 @@ pub(crate) struct Pending {
 /// A stage that is continued, and the hashes of the blocks in it.
 pub(crate) type Resumed = (Box<dyn StagedFile>, Vec<BlockHash>);
 
-/// The Sender broke a rule of the conversation.
-struct Broken(&'static str);
-
 impl<'a> Receiver<'a> {
-    /// A receiver that works in `destination`. `asked` are the names that may
-    /// be listed, where this side knows them.
+    /// A receiver that works in `destination`. `asked` is what may be listed,
+    /// where this side knows that.
     ///
     /// # Errors
     /// When the destination can't be looked at.
@@ -130,7 +123,7 @@ impl<'a> Receiver<'a> {
         destination: Destination,
         policy: Policy,
         check: Option<Check>,
-        asked: Option<Vec<Option<Name>>>,
+        asked: Option<Asked>,
         tasks: Tasks,
     ) -> io::Result<Arc<Self>> {
         let is_far = destination.root.remote().is_some();
@@ -141,6 +134,7 @@ impl<'a> Receiver<'a> {
         let root = RecvDir::new(None, None, state, false, None);
         let removes = check.is_some_and(|check| check.remove.is_some());
         let awaits_removals = removes && asked.is_some();
+        let gives_proofs = removes && destination.sources_are_here;
         Ok(Arc::new(Self {
             control,
             reporter: Reporter::new(control.monitor()),
@@ -154,9 +148,11 @@ impl<'a> Receiver<'a> {
             dest: destination.path,
             may_be_source: destination.may_be_source,
             hashing: Mutex::default(),
+            gives_proofs,
+            proofs: Mutex::default(),
             rename: destination.rename,
             asked: asked.map(Mutex::new),
-            listing: Mutex::new(Listing { next_index: 1, open: vec![(0, root)] }),
+            listing: Mutex::new(Listing::of(root)),
             wanted: Mutex::default(),
             open_cost: AtomicU64::new(0),
             holding: Holding::default(),
@@ -168,6 +164,7 @@ impl<'a> Receiver<'a> {
             is_far,
             lanes,
             whole_seconds,
+            units: Units::default(),
         }))
     }
 
@@ -196,6 +193,7 @@ impl<'a> Receiver<'a> {
                     let (_, ended) =
                         ended.ok_or(Broken("it ended a directory that is not open"))?;
                     if dir == 0 {
+                        self.check_end()?;
                         self.reporter.listed_all();
                     }
                     // What this settles must not be told after the job's end.
@@ -205,6 +203,7 @@ impl<'a> Receiver<'a> {
                 }
                 ListItem::Fault { dir, name, fault } => {
                     let (index, parent) = self.number(dir)?;
+                    self.check_fault(dir)?;
                     parent.passed_over(&name);
                     let outcome = Outcome::Failed(of_sender(fault));
                     self.reporter.outcome(&name, &Kind::Special, 0, &outcome);
@@ -233,59 +232,6 @@ impl<'a> Receiver<'a> {
         }
     }
 
-    /// The number of the next entry, and the directory that it is in.
-    fn number(&self, dir: u64) -> Result<(u64, Arc<RecvDir>), Broken> {
-        let mut listing = lock(&self.listing);
-        let parent = listing.open.last().filter(|(number, _)| *number == dir);
-        let (_, parent) = parent.ok_or(Broken("it listed into a directory that is not open"))?;
-        let parent = Arc::clone(parent);
-        let index = listing.next_index;
-        listing.next_index += 1;
-        Ok((index, parent))
-    }
-
-    /// The name that an entry gets, if the job covers it and it is in order.
-    fn check_name(
-        &self,
-        dir: u64,
-        parent: &RecvDir,
-        entry: &Entry,
-    ) -> Result<Option<Name>, Broken> {
-        if entry.kind == Kind::Dir && lock(&self.listing).open.len() > MAX_DEPTH {
-            return Err(Broken("it listed a tree deeper than 2048 directories"));
-        }
-        if dir != 0 {
-            let name = entry.name.clone().ok_or(Broken("it listed an entry without a name"))?;
-            let mut last = lock(&parent.last_names);
-            let (files, dirs) = &mut *last;
-            // What is no directory comes first.
-            let late = entry.kind != Kind::Dir && dirs.is_some();
-            let last = if entry.kind == Kind::Dir { dirs } else { files };
-            if late || last.as_ref().is_some_and(|last| *last >= name) {
-                return Err(Broken("it listed a directory out of order, or a name twice"));
-            }
-            *last = Some(name.clone());
-            return Ok(Some(name));
-        }
-        if entry.name.is_none() && entry.kind != Kind::Dir {
-            return Err(Broken("it listed an entry without a name"));
-        }
-        if let Some(asked) = &self.asked {
-            let mut asked = lock(asked);
-            let at = asked.iter().position(|name| *name == entry.name);
-            asked.swap_remove(at.ok_or(Broken("it listed a name that was not asked for"))?);
-        }
-        if self.rename.is_none() {
-            return Ok(entry.name.clone());
-        }
-        let mut last = lock(&parent.last_names);
-        if last.0.is_some() {
-            return Err(Broken("it listed several sources for one name"));
-        }
-        last.0.clone_from(&self.rename);
-        Ok(self.rename.clone())
-    }
-
     /// Decides about one entry; returns its outcome if it has one already.
     fn take_entry(
         &self,
@@ -303,9 +249,7 @@ impl<'a> Receiver<'a> {
         let outcome = match &entry.kind {
             Kind::Dir => self.take_dir(index, &dir, name.clone(), &entry, cost)?,
             Kind::Special => Outcome::Skipped(Skip::Special),
-            Kind::File { .. } | Kind::Symlink { .. }
-                if dir.parent.is_some() && is_stage(name.as_ref()) =>
-            {
+            kind if dir.parent.is_some() && is_stage(kind, name.as_ref()) => {
                 Outcome::Skipped(Skip::Special)
             }
             Kind::File { .. } => {
@@ -314,6 +258,9 @@ impl<'a> Receiver<'a> {
                     Decision::Settled(outcome) => outcome,
                     Decision::Copy(_) if self.policy.dry_run => Outcome::WouldCopy,
                     Decision::Copy(placement) => {
+                        if let DirState::Open(node) = &dir.state {
+                            self.expect_writing(node);
+                        }
                         dir.expect_one();
                         let blocks = match self.find_resumed(&dir, &name, &entry) {
                             Ok(blocks) => blocks,
@@ -326,10 +273,10 @@ impl<'a> Receiver<'a> {
                                 return Some(outcome);
                             }
                         };
-                        let whole_hash = self.policy.resume == Resume::Strict;
+                        let whole_hash = blocks > 0 && self.proves(&entry);
                         let resumed = blocks;
                         let pending = Pending { index, dir, name, entry, placement, cost, resumed };
-                        lock(&self.wanted).insert(index, pending);
+                        lock(&self.wanted).insert(index, Box::new(pending));
                         wants.push(Want { index, blocks, whole_hash });
                         return None;
                     }
@@ -437,7 +384,7 @@ impl<'a> Receiver<'a> {
 
     /// Takes a wanted file out, to give it its content.
     pub(crate) fn claim(&self, index: u64) -> Option<Pending> {
-        lock(&self.wanted).remove(&index)
+        lock(&self.wanted).remove(&index).map(|pending| *pending)
     }
 
     /// A wanted file has its outcome; `moved` bytes were counted as done.
@@ -474,11 +421,10 @@ impl<'a> Receiver<'a> {
         }
     }
 
-    fn warn(&self, path: &[u8], fault: &Fault) {
-        let message = &fault.message;
+    fn warn(&self, path: &[u8], message: &str) {
         self.control.monitor().event(Event::Warning { path, message });
-        self.sender
-            .warning(Warning { path: words::shown(path.to_vec()), message: message.clone() });
+        let path = words::shown(path.to_vec());
+        self.sender.warning(Warning { path, message: message.to_owned() });
     }
 
     fn close(&self, cost: u64) {
@@ -521,50 +467,6 @@ impl<'a> Receiver<'a> {
         }
         None
     }
-
-    fn seal(&self, dir: &Arc<RecvDir>) {
-        let (DirState::Open(node), Some((mode, mtime))) = (&dir.state, dir.meta) else { return };
-        if self.policy.dry_run || self.control.stopped() {
-            return;
-        }
-        if self.is_far && mode & KEEPS_WAY != KEEPS_WAY {
-            // Once it has this mode, nothing below it can be reached.
-            self.end_sealing(0);
-        }
-        let set = node.handle().and_then(|handle| match handle.set_meta_later(mode, mtime) {
-            None => handle.set_meta(mode, mtime),
-            Some(later) => {
-                lock(&self.sealing).push_back((Arc::clone(dir), later));
-                Ok(())
-            }
-        });
-        if let Err(error) = set {
-            self.not_sealed(dir, &error);
-        }
-        self.end_sealing(SEALING_MAX);
-    }
-
-    /// Waits for what comes of setting directories' modes and times, until no more
-    /// than `left` are open.
-    fn end_sealing(&self, left: usize) {
-        loop {
-            let next = {
-                let mut sealing = lock(&self.sealing);
-                if sealing.len() > left { sealing.pop_front() } else { None }
-            };
-            let Some((dir, wait)) = next else { return };
-            if let Err(error) = wait()
-                && !self.control.stopped()
-            {
-                self.not_sealed(&dir, &error);
-            }
-        }
-    }
-
-    fn not_sealed(&self, dir: &RecvDir, error: &io::Error) {
-        let fault = Fault::from_io(Side::Destination, "set the directory's mode and time", error);
-        self.warn(&dir.path_of(None), &fault);
-    }
 }
 
 impl ReceiverPort for Receiver<'_> {
@@ -580,6 +482,10 @@ impl ReceiverPort for Receiver<'_> {
             tasks.give_files(files, self.checks());
         }
     }
+
+    fn proof(&self, index: u64) -> Option<Proof> {
+        lock(&self.proofs).remove(&index)
+    }
 }
 
 /// A fault that the Sender told, as one of its own: the destination is not for
@@ -588,10 +494,11 @@ pub(crate) fn of_sender(fault: Fault) -> Fault {
     Fault { side: Side::Source, ..fault.clipped() }
 }
 
-/// Whether a file or link is a stage or journal of haul's own, left or at work in the
-/// source: it is worth nothing in another place.
-fn is_stage(name: Option<&Name>) -> bool {
-    name.is_some_and(haul_store::is_private)
+/// Whether it is a stage or journal of haul's own, left or at work in a tree: it
+/// is worth nothing in another place.
+fn is_stage(kind: &Kind, name: Option<&Name>) -> bool {
+    matches!(kind, Kind::File { .. } | Kind::Symlink { .. })
+        && name.is_some_and(haul_store::is_private)
 }
 
 fn parent_fault() -> Fault {

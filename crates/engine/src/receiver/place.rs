@@ -4,14 +4,13 @@
 use super::compare::{self, Decision};
 use super::dirs::{DirState, RecvDir};
 use super::work::{self, Making, Task};
-use super::{Pending, Receiver, parent_fault};
+use super::{Pending, Receiver, naming, parent_fault};
 use crate::dirs::{DirNode, lock};
 use crate::tree::sftp;
 use crate::tree::{KEPT_MODE, Meta, MetaKind, PRIVATE_DIR_MODE, TreeDir};
 use haul_model::{Entry, Fault, FaultKind, Kind, Name, Outcome, Side, Skip};
 use haul_proto::OutcomeItem;
 use haul_store::{Placement, Publication};
-use std::borrow::Cow;
 use std::io;
 use std::sync::Arc;
 
@@ -25,7 +24,12 @@ impl Receiver<'_> {
         };
         let looked = (|| {
             let existing = if dir.fresh { None } else { self.look_at(&*node.handle()?, name)? };
-            let entry = &*self.as_kept(entry);
+            if let Some(existing) = &existing
+                && !self.is_free(dir, &*node.handle()?, existing)
+            {
+                return Ok(Decision::Settled(Outcome::Failed(naming::another())));
+            }
+            let entry = &*self.as_kept(entry, node, existing.as_ref());
             Ok(match &entry.kind {
                 Kind::Symlink { target } => {
                     let existing_target = match &existing {
@@ -41,8 +45,11 @@ impl Receiver<'_> {
                 _ => {
                     let decision = compare::file(entry, existing.as_ref(), self.policy.conflict);
                     if decision == Decision::Settled(Outcome::Skipped(Skip::Unchanged)) {
-                        self.refresh_mode(dir, node, name, entry, existing.as_ref());
-                        if let Err(fault) = self.sync_unchanged(node, name) {
+                        if self.was_lost(node, name, entry, existing.as_ref()) {
+                            return Ok(Decision::Copy(Placement::Replace));
+                        }
+                        let kept = self.refresh_mode(node, name, entry, existing.as_ref());
+                        if let Err(fault) = kept.and_then(|()| self.sync_unchanged(node, name)) {
                             return Ok(Decision::Settled(Outcome::Failed(fault)));
                         }
                         if let (Some(source), false) = (self.resumable(entry), self.policy.dry_run)
@@ -60,24 +67,36 @@ impl Receiver<'_> {
         })
     }
 
-    /// Gives a file whose content is left as it is the source's mode.
-    fn refresh_mode(
+    /// Whether a file that looks unchanged has lost content to a cut of the power.
+    /// What has holes was durable before it got its name.
+    fn was_lost(
         &self,
-        dir: &RecvDir,
         node: &Arc<DirNode>,
         name: &Name,
         entry: &Entry,
         existing: Option<&Meta>,
-    ) {
-        let differs = |meta: &Meta| (meta.mode ^ entry.mode) & KEPT_MODE != 0;
-        if self.policy.dry_run || !existing.is_some_and(differs) {
-            return;
+    ) -> bool {
+        let Some(existing) = existing.filter(|_| !entry.has_holes) else { return false };
+        // What can't be read is not known to have been lost.
+        node.handle().and_then(|dir| dir.lacks_content(name, existing)).unwrap_or(false)
+    }
+
+    /// Gives a file whose content is left as it is the source's mode.
+    fn refresh_mode(
+        &self,
+        node: &Arc<DirNode>,
+        name: &Name,
+        entry: &Entry,
+        existing: Option<&Meta>,
+    ) -> Result<(), Fault> {
+        let differs = |meta: &&Meta| (meta.mode ^ entry.mode) & KEPT_MODE != 0;
+        let Some(existing) = existing.filter(differs) else { return Ok(()) };
+        if self.policy.dry_run {
+            return Ok(());
         }
-        let set = node.handle().and_then(|handle| handle.set_file_mode(name, entry.mode));
-        if let Err(error) = set {
-            let fault = Fault::from_io(Side::Destination, "set the file's mode", &error);
-            self.warn(&dir.path_of(entry.name.as_ref()), &fault);
-        }
+        let set =
+            node.handle().and_then(|handle| handle.set_file_mode(name, existing.id, entry.mode));
+        set.map_err(|error| Fault::from_io(Side::Destination, "set the file's mode", &error))
     }
 
     pub(super) fn make_symlink(
@@ -89,18 +108,26 @@ impl Receiver<'_> {
         placement: Placement,
     ) -> Outcome {
         let DirState::Open(node) = &dir.state else { return Outcome::Failed(parent_fault()) };
-        let made = node
-            .handle()
-            .and_then(|handle| handle.make_symlink(target, name, entry.mtime, placement));
+        let made = self.give_name("make the link", dir, name, entry, placement, |how| {
+            let handle = node.handle()?;
+            let made = handle.make_symlink(target, name, entry.mtime, how)?;
+            if made == Publication::Published
+                && let Some(claims) = dir.claims()
+                && let Some(Meta { id: Some(id), .. }) = handle.stat(name, false)?
+            {
+                claims.bring(id);
+            }
+            Ok(made)
+        });
         match made {
-            Ok(Publication::Published) => {
-                dir.remove_stale(name);
-                Outcome::Copied
+            Ok(Some(outcome)) => {
+                if outcome == Outcome::Copied {
+                    dir.remove_stale(name);
+                }
+                outcome
             }
-            Ok(Publication::Kept) => Outcome::Skipped(Skip::Exists),
-            Err(error) => {
-                Outcome::Failed(Fault::from_io(Side::Destination, "make the link", &error))
-            }
+            Ok(None) => Outcome::Failed(naming::another()),
+            Err(fault) => Outcome::Failed(fault),
         }
     }
 
@@ -121,7 +148,7 @@ impl Receiver<'_> {
                 let state = DirState::Open(Arc::clone(node));
                 (Outcome::Skipped(Skip::Unchanged), state, false)
             }
-            (DirState::Open(node), Some(name)) => match self.open_dir(node, name, entry) {
+            (DirState::Open(node), Some(name)) => match self.open_dir(parent, node, name, entry) {
                 Ok(opened) => opened,
                 Err(fault) => (Outcome::Failed(fault), DirState::Failed, false),
             },
@@ -171,14 +198,6 @@ impl Receiver<'_> {
         work::tell(self, vec![(link, 0, outcome)]);
     }
 
-    /// `entry` with its time as both sides can keep it.
-    pub(super) fn as_kept<'e>(&self, entry: &'e Entry) -> Cow<'e, Entry> {
-        match self.whole_seconds {
-            true => Cow::Owned(Entry { mtime: sftp::kept(entry.mtime), ..entry.clone() }),
-            false => Cow::Borrowed(entry),
-        }
-    }
-
     /// What `name` in `dir` is, with its time as both sides can keep it.
     pub(super) fn look_at(&self, dir: &dyn TreeDir, name: &Name) -> io::Result<Option<Meta>> {
         let meta = dir.stat(name, false)?;
@@ -190,10 +209,12 @@ impl Receiver<'_> {
 
     fn open_dir(
         &self,
+        above: &RecvDir,
         parent: &Arc<DirNode>,
         name: &Name,
         entry: &Entry,
     ) -> Result<(Outcome, DirState, bool), Fault> {
+        let is_root = self.rename.is_some() && above.parent.is_none();
         let fault =
             |action: &str, error: io::Error| Fault::from_io(Side::Destination, action, &error);
         let handle = parent.handle().map_err(|e| fault("open the directory above", e))?;
@@ -203,22 +224,43 @@ impl Receiver<'_> {
                 Some(_) => false,
             }
         } else {
-            match handle.make_dir(name, PRIVATE_DIR_MODE) {
+            let made = match self.policy.origin.as_ref().filter(|_| is_root) {
+                Some(origin) => handle.make_dir_of(name, PRIVATE_DIR_MODE, origin),
+                None => handle.make_dir(name, PRIVATE_DIR_MODE),
+            };
+            match made {
                 Ok(()) => true,
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => false,
                 Err(error) => return Err(fault("make the directory", error)),
             }
         };
         let node = match DirNode::open(parent, name.clone(), false) {
-            Ok(node) => node,
+            Ok(node) => {
+                if let (true, true, Some(origin)) = (made, is_root, &self.policy.origin)
+                    && let Ok(handle) = node.handle()
+                {
+                    handle.remember_origin(origin);
+                }
+                node
+            }
             Err(error) if FaultKind::of(&error) == FaultKind::NotDirectory => {
                 return Err(in_the_way(&*handle, name));
             }
             Err(error) => return Err(fault("open the directory", error)),
         };
+        if above.fresh && !made && !handle.tells_names_apart() {
+            return Err(naming::another());
+        }
         if entry.id.is_some() && entry.id == node.id() {
             let message = "source and destination are the same directory";
             return Err(Fault::new(Side::Destination, FaultKind::SameFile, message));
+        }
+        if let (Some(claims), Some(id)) = (above.claims(), node.id()) {
+            if made {
+                claims.bring(id);
+            } else if !claims.find(id, &*handle) {
+                return Err(naming::another());
+            }
         }
         if !made && !self.policy.dry_run {
             // A refusal shows itself as soon as something is written.

@@ -3,9 +3,10 @@
 //! list thousands of such files before the first content arrives.
 
 use super::dirs::{DirState, RecvDir};
-use super::{Pending, Receiver, Resumed, work};
-use haul_model::{BLOCK_LEN, Entry, Fault, Name, Resume, Side};
-use haul_store::{RESUME_LEN_MIN, SourceId};
+use super::{Pending, Receiver, Resumed, proving, work};
+use crate::tree::{SourceFile, changed};
+use haul_model::{BLOCK_LEN, Entry, Fault, FaultKind, Name, Resume, Side};
+use haul_store::{Earlier, RESUME_LEN_MIN, SourceId};
 use std::io;
 
 impl Receiver<'_> {
@@ -21,11 +22,16 @@ impl Receiver<'_> {
             return Ok(0);
         };
         let handle = node.handle().map_err(failed)?;
-        if dir.fresh || !handle.can_resume(name, &source) {
+        let earlier = if dir.fresh { Earlier::Nothing } else { handle.earlier(name, &source) };
+        if earlier == Earlier::Nothing {
             return Ok(0);
         }
-        if self.policy.resume == Resume::Never {
+        if self.resumable(entry).is_none() {
             handle.remove_leftovers(name, &source);
+            return Ok(0);
+        }
+        if earlier == Earlier::OfAnother {
+            self.warn(&dir.path_of(entry.name.as_ref()), REPLACED);
             return Ok(0);
         }
         let (stage, blocks) = match handle.resume(name, &source) {
@@ -33,8 +39,11 @@ impl Receiver<'_> {
             Err(error) if work::stops_all(&error) => return Err(failed(error)),
             Err(_) => return Ok(0),
         };
-        if self.policy.resume == Resume::Strict
-            && !work::all_good(&*stage, &blocks, self.control).map_err(failed)?
+        // On a host it is read once, when it is whole.
+        let reads_back = stage.local().is_none() && self.policy.resume != Resume::Strict;
+        if self.policy.proves_resumed()
+            && !reads_back
+            && !proving::all_good(&*stage, &blocks, self.control).map_err(failed)?
         {
             stage.discard();
             return Ok(0);
@@ -47,6 +56,13 @@ impl Receiver<'_> {
     /// What a file's stage is found by, if the file is one that is continued.
     pub(crate) fn resumable(&self, entry: &Entry) -> Option<SourceId> {
         source_id(entry).filter(|_| self.policy.resume != Resume::Never)
+    }
+
+    /// Whether a peer has to read what is there of a file, to prove that it is the
+    /// beginning of its source: also where nothing but size and time tell that the
+    /// source is still the same.
+    pub(super) fn proves(&self, entry: &Entry) -> bool {
+        self.policy.proves_resumed() || entry.ctime.is_none()
     }
 }
 
@@ -69,6 +85,38 @@ impl Pending {
         }
         Ok(Some((receiver.written_out(stage), blocks)))
     }
+
+    /// The same for a file whose source is open here: what is there of another
+    /// source is given up, and the file copied from its start.
+    ///
+    /// # Errors
+    /// Besides, when the source can't be read, or is not what it was when it was
+    /// listed.
+    pub(super) fn continue_from(
+        &mut self,
+        receiver: &Receiver<'_>,
+        source: &dyn SourceFile,
+    ) -> Result<Option<Resumed>, Fault> {
+        let Some((stage, blocks)) = self.continue_stage(receiver)? else { return Ok(None) };
+        if !work::is_as_listed(source, &self.entry, true) {
+            stage.discard();
+            return Err(changed());
+        }
+        let control = receiver.control;
+        let is_its_own = match self.entry.ctime {
+            _ if receiver.policy.proves_resumed() => proving::is_of(source, &blocks, control)?,
+            Some(_) => true,
+            None => proving::may_be_of(source, &*stage, &blocks, control)?,
+        };
+        if !is_its_own {
+            stage.discard();
+            receiver.reporter.not_resumed(self.resumed * BLOCK_LEN);
+            receiver.warn(&self.dir.path_of(self.entry.name.as_ref()), REPLACED);
+            self.resumed = 0;
+            return Ok(None);
+        }
+        Ok(Some((stage, blocks)))
+    }
 }
 
 fn failed(error: io::Error) -> Fault {
@@ -78,5 +126,17 @@ fn failed(error: io::Error) -> Fault {
 /// What a large file's stage is found by.
 fn source_id(entry: &Entry) -> Option<SourceId> {
     let large = entry.size() >= RESUME_LEN_MIN && entry.inode != 0;
-    large.then_some(SourceId { size: entry.size(), mtime: entry.mtime, inode: entry.inode })
+    let Entry { mtime, inode, ctime, .. } = *entry;
+    large.then_some(SourceId { size: entry.size(), mtime, inode, ctime })
+}
+
+/// What is said where a part of another file is found.
+const REPLACED: &str = "the source was replaced since its copy was interrupted; it is copied anew";
+
+/// The fault of a source that turns out not to be the one of which a part is
+/// there.
+pub(super) fn replaced() -> Fault {
+    let message = "it was replaced since its copy was interrupted; what was there of the copy is \
+                   given up";
+    Fault::new(Side::Source, FaultKind::Changed, message)
 }

@@ -2,15 +2,16 @@
 //! many of them on their way, so that none costs a round trip of its own.
 
 use super::dirs::{DirState, RecvDir};
+use super::hold::Filling;
 use super::{Pending, Receiver, Task, work};
 use crate::budget::Share;
 use crate::link::SourceHandle;
 use crate::tree::sftp::{SftpHost, times_of};
 use crate::tree::{KEPT_MODE, check_size, check_unchanged};
-use haul_model::{ContentHash, Fault, FaultKind, Kind, Outcome, Side, Skip, Timestamp};
+use haul_model::{ContentHash, Fault, FaultKind, Kind, Outcome, Side, Timestamp};
 use haul_proto::PACK_FILE_MAX;
 use haul_sftp::{Cause, Client, Extension, Get, Gets, Got, Put, Puts, SftpError};
-use haul_store::{Placement, Verified};
+use haul_store::Verified;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -75,7 +76,7 @@ struct Uploads<'r, 'a> {
     receiver: &'r Receiver<'a>,
     host: &'r Arc<SftpHost>,
     puts: Puts<Vec<u8>>,
-    sent: HashMap<u64, Pending>,
+    sent: HashMap<u64, (Pending, SourceHandle)>,
     can_sync: bool,
 }
 
@@ -87,7 +88,7 @@ impl Uploads<'_, '_> {
         let Some(mut pending) = self.receiver.claim(file.index) else { return };
         match self.put(&mut pending, file) {
             Ok(Some(put)) => {
-                self.sent.insert(file.index, pending);
+                self.sent.insert(file.index, (pending, file.clone()));
                 self.puts.push(put);
             }
             // It has grown.
@@ -136,21 +137,25 @@ impl Uploads<'_, '_> {
             content,
             mode: pending.entry.mode & KEPT_MODE,
             times: times_of(seal.mtime),
-            replace: pending.placement != Placement::Keep,
+            existing: self.host.existing(remote.path(), &pending.name, pending.placement),
             sync: policy.sync && self.can_sync,
             verify: policy.verify,
         }))
     }
 
     fn end(&mut self, index: u64, result: Result<(), SftpError>) {
-        let Some(pending) = self.sent.remove(&index) else { return };
+        let Some((pending, file)) = self.sent.remove(&index) else { return };
         let size = pending.entry.size();
         let outcome = match result {
             Ok(()) => {
                 self.receiver.reporter.moved(size);
                 Outcome::Copied
             }
-            Err(SftpError { cause: Cause::Taken, .. }) => Outcome::Skipped(Skip::Exists),
+            Err(SftpError { cause: Cause::Taken, .. }) => {
+                // A worker finds out by whom; that takes asking.
+                self.receiver.put_back(pending);
+                return self.receiver.give(Task::Files(vec![file]));
+            }
             Err(error) => match self.fault(&pending.dir, error) {
                 Some(fault) => Outcome::Failed(fault),
                 None => return,
@@ -298,7 +303,7 @@ impl Receiver<'_> {
             let proof = proof.map_err(|_| crate::tree::changed())?;
             let hash = self.policy.verify.then(|| ContentHash::of(&content));
             pending.entry.kind = Kind::File { size: len };
-            pending.seal(stage, proof, mtime, hash)
+            pending.seal(stage, proof, mtime, hash, Filling::Dense)
         })();
         if written.is_ok() {
             self.reporter.moved(len);
@@ -309,6 +314,6 @@ impl Receiver<'_> {
 
     /// A file that was claimed is left to somebody else.
     fn put_back(&self, pending: Pending) {
-        crate::dirs::lock(&self.wanted).insert(pending.index, pending);
+        crate::dirs::lock(&self.wanted).insert(pending.index, Box::new(pending));
     }
 }

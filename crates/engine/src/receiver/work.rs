@@ -2,23 +2,20 @@
 //! them. Plain blocking code; one task is one file or one pack.
 
 use super::dirs::{DirState, RecvDir};
-use super::hold::{HOLD_MAX, Whole};
+use super::hold::{Filling, HOLD_MAX, Whole};
 use super::small::{Fetched, SMALL_MAX};
 use super::{Incoming, Pending, Receiver};
-use crate::control::Control;
-use crate::copy;
+use crate::copy::{self, Step};
 use crate::link::SourceHandle;
 use crate::pool::Buf;
-use crate::tree::{SealedFile, SourceFile, StagedFile, TreeDir, changed, check_unchanged};
+use crate::tree::{SourceFile, StagedFile, TreeDir, changed, check_unchanged};
 use crossbeam_channel::RecvTimeoutError;
 use haul_model::{
-    BLOCK_LEN, BlockHash, ContentHash, ContentHasher, Fault, FaultKind, Kind, Outcome, Side, Skip,
-    Timestamp,
+    BLOCK_LEN, ContentHash, ContentHasher, Entry, Fault, FaultKind, Kind, Outcome, Side, Timestamp,
 };
 use haul_proto::{FileEnd, PackItem, PackView};
-use haul_store::{Publication, Verified};
+use haul_store::{RESUME_LEN_MIN, Verified};
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 /// Work for one worker.
@@ -128,13 +125,13 @@ fn take_files(receiver: &Receiver<'_>, files: Vec<SourceHandle>, scratch: &mut c
             break;
         }
         let Some(mut pending) = receiver.claim(file.index) else { continue };
-        let mut moved = 0;
-        let copied = copy_file(receiver, &mut pending, &file, scratch, &mut moved);
+        let mut counted = 0;
+        let copied = copy_file(receiver, &mut pending, &file, scratch, &mut counted);
         if copied.is_err() && receiver.control.stopped() {
             // It was cut short; that is no fault of the file.
             break;
         }
-        settled.extend(receiver.conclude(pending, moved, copied));
+        settled.extend(receiver.conclude(pending, counted, copied));
     }
     tell(receiver, settled);
 }
@@ -182,33 +179,32 @@ fn copy_file(
     pending: &mut Pending,
     handle: &SourceHandle,
     scratch: &mut copy::Scratch,
-    moved: &mut u64,
+    counted: &mut u64,
 ) -> Result<Whole, Fault> {
     let source = handle.dir.handle().and_then(|dir| dir.open_file(&handle.name, handle.follow));
     let source = source.map_err(|error| Fault::from_io(Side::Source, "open", &error))?;
     let seal = source.seal();
-    *moved = pending.resumed * BLOCK_LEN;
-    let resumed = pending.continue_stage(receiver)?;
-    let mut count = |len| {
-        *moved += len;
-        receiver.reporter.moved(len);
+    *counted = pending.resumed * BLOCK_LEN;
+    let resumed = pending.continue_from(receiver, &*source)?;
+    *counted = pending.resumed * BLOCK_LEN;
+    let mut count = |step: Step| {
+        *counted += step.len();
+        receiver.reporter.came_by(step);
     };
-    let as_listed = (seal.size, seal.mtime) == (pending.entry.size(), pending.entry.mtime);
+    let as_listed = is_as_listed(&*source, &pending.entry, resumed.is_some());
     let by_blocks = as_listed && !source.is_mostly_holes();
     let there = pending.resumed * BLOCK_LEN;
     let is_resumable = receiver.resumable(&pending.entry).is_some();
     let in_lanes = !is_resumable && receiver.lanes > 1 && seal.size > 2 * BLOCK_LEN;
     let has_blocks = is_resumable || in_lanes;
+    let mut filling = Filling::Dense;
     let (stage, copied) = match (resumed, has_blocks) {
-        (Some((stage, _)), _) if !as_listed => {
-            stage.discard();
-            return Err(changed());
-        }
         (Some((stage, blocks)), _) => match pending.shared(receiver, &*source)? {
             // What is there was copied because somebody had to look at it then.
             Some(shared) => {
                 stage.discard();
-                count(seal.size.saturating_sub(there));
+                filling = Filling::Shared;
+                count(Step::Moved(seal.size.saturating_sub(there)));
                 (shared, Ok((seal.size, None)))
             }
             None => {
@@ -218,7 +214,8 @@ fn copy_file(
         },
         (None, true) if by_blocks => match pending.shared(receiver, &*source)? {
             Some(stage) => {
-                count(seal.size);
+                filling = Filling::Shared;
+                count(Step::Moved(seal.size));
                 (stage, Ok((seal.size, None)))
             }
             None => {
@@ -229,16 +226,32 @@ fn copy_file(
                 }
                 let copied =
                     copy::blocks(&*source, &*stage, Vec::new(), receiver.control, &mut count);
-                (stage, copied.map(|(len, whole)| (len, Some(whole))))
+                match copied {
+                    Err(fault) if stage.is_sound() && pending.may_be_sequential(&fault) => {
+                        stage.discard();
+                        let stage = pending.stage()?;
+                        let mut hasher = receiver.policy.verify.then(ContentHasher::new);
+                        // The figures have some of it already.
+                        let mut again = |_| {};
+                        let (hash, control) = (hasher.as_mut(), receiver.control);
+                        let copied =
+                            copy::content(&*source, &*stage, scratch, hash, control, &mut again);
+                        (stage, copied.map(|len| (len, hasher.map(|hasher| hasher.finish()))))
+                    }
+                    copied => (stage, copied.map(|(len, whole)| (len, Some(whole)))),
+                }
             }
         },
         _ => {
             let asks = seal.size > copy::WHOLE_MAX && may_share(receiver, &*source);
             let (stage, shares) =
                 if asks { pending.stage_sharing(&*source)? } else { (pending.stage()?, false) };
+            let is_large = seal.size >= RESUME_LEN_MIN;
+            let stage = if is_large { receiver.written_out(stage) } else { stage };
             let mut hasher = receiver.policy.verify.then(ContentHasher::new);
             let copied = if shares {
-                count(seal.size);
+                filling = Filling::Shared;
+                count(Step::Moved(seal.size));
                 Ok(seal.size)
             } else {
                 let hash = hasher.as_mut();
@@ -262,27 +275,28 @@ fn copy_file(
         }
     };
     pending.entry.kind = Kind::File { size: seal.size };
-    pending.seal(stage, proof, seal.mtime, hash)
+    let filling = match filling {
+        Filling::Dense if has_holes(&*source)? => Filling::WithHoles,
+        filling => filling,
+    };
+    let was_sent = source.local().is_some() && stage.local().is_none();
+    let whole = pending.seal(stage, proof, seal.mtime, hash, filling)?;
+    if was_sent && let Err(fault) = check_unchanged(&*source) {
+        // Pages of the source were on their way when it was looked at before. They are
+        // all there since the file was sealed.
+        whole.sealed.discard();
+        return Err(fault);
+    }
+    Ok(whole)
 }
 
-/// Whether the stage really holds all of `blocks`: they are read and hashed.
-pub(super) fn all_good(
-    stage: &dyn StagedFile,
-    blocks: &[BlockHash],
-    control: &Control<'_>,
-) -> io::Result<bool> {
-    let Some(file) = stage.local() else { return Ok(false) };
-    let mut bytes = vec![0; BLOCK_LEN as usize];
-    for (index, block) in (0..).zip(blocks) {
-        if control.stopped() {
-            return Err(io::ErrorKind::Interrupted.into());
-        }
-        file.read_exact_at(&mut bytes, index * BLOCK_LEN)?;
-        if BlockHash::of(index, &bytes) != *block {
-            return Ok(false);
-        }
-    }
-    Ok(true)
+/// Whether a source is the file that was listed; for one that is continued down to
+/// the time of its last change, which nobody can set back.
+pub(super) fn is_as_listed(source: &dyn SourceFile, listed: &Entry, is_continued: bool) -> bool {
+    let seal = source.seal();
+    let is_same = (seal.size, seal.mtime) == (listed.size(), listed.mtime);
+    let is_there = |ctime| source.ctime() == Some(ctime);
+    is_same && (!is_continued || listed.ctime.is_none_or(is_there))
 }
 
 impl Pending {
@@ -294,6 +308,15 @@ impl Pending {
     /// Begins the file.
     pub(super) fn stage(&self) -> Result<Box<dyn StagedFile>, Fault> {
         self.begin(|dir| dir.stage())
+    }
+
+    /// Whether the file system may be one that takes content in its order alone, so
+    /// that `fault`, of writing blocks in any, need not come again without that.
+    fn may_be_sequential(&self, fault: &Fault) -> bool {
+        let DirState::Open(node) = &self.dir.state else { return false };
+        fault.side == Side::Destination
+            && fault.kind == FaultKind::Io
+            && node.handle().is_ok_and(|dir| dir.local().is_some_and(|dir| !dir.is_known()))
     }
 
     /// Begins the file so that a later job can continue it, if it is large.
@@ -336,7 +359,7 @@ impl Pending {
             stage.write_at(content, 0).map_err(|error| destination("write", &error))?;
         }
         self.entry.kind = Kind::File { size: content.len() as u64 };
-        self.seal(stage, proof, mtime, Some(*hash))
+        self.seal(stage, proof, mtime, Some(*hash), Filling::Dense)
     }
 
     /// Begins the file as one that shares the content of `source`, where the
@@ -370,27 +393,24 @@ impl Pending {
     /// Ends the writing of a verified stage.
     pub(super) fn seal(
         &self,
-        stage: Box<dyn StagedFile>,
+        mut stage: Box<dyn StagedFile>,
         proof: Verified,
         mtime: Timestamp,
         hash: Option<ContentHash>,
+        filling: Filling,
     ) -> Result<Whole, Fault> {
-        let sealed = stage.seal(proof, self.entry.mode, mtime);
-        let sealed = sealed.map_err(|error| destination("set the file's mode and time", &error))?;
-        Ok(Whole { sealed, hash })
-    }
-
-    /// Gives a file its name.
-    pub(super) fn publish(&self, sealed: Box<dyn SealedFile>) -> Result<Outcome, Fault> {
-        match sealed.publish(&self.name, self.placement) {
-            Ok(Publication::Published) => {
-                self.dir.remove_stale(&self.name);
-                Ok(Outcome::Copied)
-            }
-            Ok(Publication::Kept) => Ok(Outcome::Skipped(Skip::Exists)),
-            Err(error) => Err(destination("put the file in place", &error)),
+        let durable_first = filling.is_durable_first(self.entry.size(), &*stage);
+        if durable_first {
+            stage.expect_sync();
         }
+        let sealed = stage.seal(proof, self.entry.mode, mtime);
+        let sealed = sealed.map_err(|error| destination("finish the file", &error))?;
+        Ok(Whole { sealed, hash, durable_first })
     }
+}
+
+fn has_holes(source: &dyn SourceFile) -> Result<bool, Fault> {
+    source.has_holes().map_err(|error| Fault::from_io(Side::Source, "read", &error))
 }
 
 /// Whether nobody has to look at the bytes of `source`, and they are where the

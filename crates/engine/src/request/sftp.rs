@@ -3,6 +3,7 @@
 
 use super::RequestError;
 use crate::JobError;
+use crate::beside::each_beside;
 use crate::tree::sftp::join;
 use crate::words;
 use haul_model::{
@@ -14,7 +15,6 @@ use haul_sftp::{
     Attrs, Cause, Client, DirEntry, FileType, OpenFlags, Options, RemoteFile, Session,
     SessionError, SftpError, StartError, StatusCode,
 };
-use std::thread;
 
 /// Content of a file to be hashed that is in flight, in bytes: half of what the
 /// session allows, and more than most links hold.
@@ -176,21 +176,9 @@ fn look_at(client: &Client, dir: &[u8], entries: &[DirEntry]) -> Vec<Result<Entr
         return entries.iter().map(look).collect();
     }
     let share = entries.len().div_ceil(asked.min(ASKERS_MAX));
-    thread::scope(|scope| {
-        let askers: Vec<_> = entries
-            .chunks(share)
-            .map(|part| {
-                let ask = move || part.iter().map(look).collect::<Vec<_>>();
-                (part, thread::Builder::new().name("sftp-look".into()).spawn_scoped(scope, ask))
-            })
-            .collect();
-        let looked = askers.into_iter().flat_map(|(part, asker)| match asker {
-            Ok(asker) => asker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
-            // There are no more threads: this one does it.
-            Err(_) => part.iter().map(look).collect(),
-        });
-        looked.collect()
-    })
+    let parts = entries.chunks(share).collect();
+    let looked = each_beside(parts, |part: &[DirEntry]| part.iter().map(look).collect::<Vec<_>>());
+    looked.into_iter().flatten().collect()
 }
 
 /// Whether a listing alone does not say all of an entry.
@@ -212,7 +200,17 @@ fn entry(client: &Client, path: &[u8], name: Option<Name>, attrs: &Attrs) -> Res
     let times = attrs.times.ok_or(Failed::Untold("when it was modified"))?;
     let mtime = Timestamp { secs: times.modified.into(), nanos: 0 };
     let mode = attrs.mode.unwrap_or(0) & 0o7777;
-    Ok(Entry { name, kind, mode, mtime, inode: 0, id: None, leads_to: None })
+    Ok(Entry {
+        name,
+        kind,
+        mode,
+        mtime,
+        inode: 0,
+        ctime: None,
+        has_holes: false,
+        id: None,
+        leads_to: None,
+    })
 }
 
 /// The path as the server is told it. A relative one starts where the session

@@ -1,10 +1,13 @@
 //! The Sender: walks the sources, lists what it finds, and sends what the
 //! Receiver wants. It never waits for an answer per file.
 
+mod linked;
+mod loss;
 mod read;
 mod remove;
 mod scan;
 mod source;
+mod special;
 
 pub(crate) use read::run_reader;
 pub(crate) use remove::{Heard, run_remover, run_removers};
@@ -12,14 +15,19 @@ pub(crate) use scan::Scan;
 pub(crate) use source::Source;
 
 use crate::control::{CANCEL_POLL, Control, Reporter};
+use crate::copy::Step;
 use crate::dirs::{DirNode, lock};
 use crate::link::{ReceiverPort, SenderPort, SourceHandle};
-use crate::{Event, JobError};
-use haul_model::{BLOCK_LEN, Check, FileId, Kind, Name, Outcome, Summary, Timestamp};
-use haul_proto::{Extra, LIST_WINDOW, OutcomeItem, Want, Warning};
+use crate::{CopyJob, Event, JobError};
+use haul_model::{
+    BLOCK_LEN, Check, Fault, FileId, Kind, Moving, Name, Outcome, Side, Summary, Timestamp,
+};
+use haul_proto::{Extra, LIST_WINDOW, Late, OutcomeItem, Want, Warning};
+use linked::Linked;
+use loss::Owner;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, OnceLock};
 
 /// Files whose contents are asked for in one go are handed on in portions of
 /// this many at most, so that several workers share them...
@@ -37,6 +45,12 @@ pub(crate) struct Sender<'a> {
     follow: bool,
     /// The job compares: hashes are sent in place of contents.
     check: Option<Check>,
+    /// The job is a part of a move.
+    moving: Option<Moving>,
+    /// The group of what the Receiver makes, where that is known.
+    group: OnceLock<u32>,
+    /// Files to be removed that have other names.
+    linked: Mutex<Linked>,
     in_flight: Mutex<InFlight>,
     room: Condvar,
     queue: Queue,
@@ -73,6 +87,8 @@ pub(crate) struct Item {
     pub(crate) id: Option<FileId>,
     /// Its modification time when it was listed.
     pub(crate) mtime: Option<Timestamp>,
+    /// When anything of it had last changed then, where that is known.
+    pub(crate) ctime: Option<Timestamp>,
     /// Whole blocks that the receiver has already.
     pub(crate) blocks: u64,
     /// The hash of the whole is wanted, not of the tail.
@@ -81,12 +97,13 @@ pub(crate) struct Item {
     pub(crate) shown: Option<Vec<u8>>,
     cost: u64,
     wanted: bool,
-    moved: u64,
+    counted: u64,
 }
 
 #[derive(Default)]
 struct InFlight {
-    items: HashMap<u64, Item>,
+    /// There are tens of thousands, and a table has room for twice as many.
+    items: HashMap<u64, Box<Item>>,
     cost: u64,
     /// Nothing more is to be listed.
     listed_all: bool,
@@ -97,8 +114,7 @@ impl<'a> Sender<'a> {
         control: &'a Control<'a>,
         reporter: Option<&'a Reporter<'a>>,
         receiver: Arc<dyn ReceiverPort + 'a>,
-        follow: bool,
-        check: Option<Check>,
+        job: &CopyJob,
         queue: Option<crossbeam_channel::Sender<Item>>,
         heard: Option<crossbeam_channel::Sender<Heard>>,
     ) -> Arc<Self> {
@@ -106,8 +122,11 @@ impl<'a> Sender<'a> {
             control,
             reporter,
             receiver,
-            follow,
-            check,
+            follow: job.follow,
+            check: job.check,
+            moving: job.moving,
+            group: OnceLock::new(),
+            linked: Mutex::default(),
             in_flight: Mutex::default(),
             room: Condvar::new(),
             queue: queue.map_or(Queue::Handles, |queue| Queue::Wire(Mutex::new(Some(queue)))),
@@ -155,7 +174,7 @@ impl<'a> Sender<'a> {
     fn remember(&self, item: Item) {
         let mut in_flight = lock(&self.in_flight);
         in_flight.cost += item.cost;
-        in_flight.items.insert(item.index, item);
+        in_flight.items.insert(item.index, Box::new(item));
     }
 
     /// Everything was listed, but for the end of the listing itself.
@@ -168,12 +187,12 @@ impl<'a> Sender<'a> {
         self.control.fail(JobError::Protocol(format!("the peer broke the protocol: {rule}")));
     }
 
-    /// Counts content of a file as sent.
-    pub(crate) fn moved(&self, index: u64, len: u64) {
+    /// Counts content of a file as sent, or a hole in it as told.
+    pub(crate) fn came_by(&self, index: u64, step: Step) {
         let Some(reporter) = self.reporter else { return };
-        reporter.moved(len);
+        reporter.came_by(step);
         if let Some(item) = lock(&self.in_flight).items.get_mut(&index) {
-            item.moved += len;
+            item.counted += step.len();
         }
     }
 
@@ -197,6 +216,26 @@ impl<'a> Sender<'a> {
     /// Whether the job removes its sources.
     pub(crate) fn removes(&self) -> bool {
         self.check.is_some_and(|check| check.remove.is_some())
+    }
+
+    /// Tells which group what the Receiver makes will have, where it is not that of
+    /// this process.
+    pub(crate) fn expect_group(&self, group: u32) {
+        let _ = self.group.set(group);
+    }
+
+    /// Who will own what it moves, if what would lose something by it is to stay.
+    fn keeps_whole_for(&self) -> Option<Owner> {
+        (self.moving == Some(Moving::Whole)).then(|| Owner {
+            user: haul_sys::effective_user(),
+            group: self.group.get().copied().unwrap_or_else(haul_sys::effective_group),
+        })
+    }
+
+    /// Whether it puts back what a killed move has set aside: before a move copies
+    /// anything.
+    pub(crate) fn restores(&self) -> bool {
+        self.moving.is_some() && self.check.is_none()
     }
 
     /// Whether a job of this kind has such outcomes.
@@ -232,9 +271,9 @@ impl SenderPort for Sender<'_> {
                 let there = want.blocks.saturating_mul(BLOCK_LEN);
                 if let (Some(reporter), 1..) = (self.reporter, there) {
                     reporter.resumed(there);
-                    item.moved += there;
+                    item.counted += there;
                 }
-                items.push(item.clone());
+                items.push(Item::clone(item));
             }
         }
         if let Queue::Wire(queue) = &self.queue {
@@ -264,7 +303,7 @@ impl SenderPort for Sender<'_> {
                     let is_file = matches!(item.kind, Kind::File { .. });
                     item.wanted || !is_file || outcome.outcome != Outcome::Copied
                 };
-                let Some(item) = item.filter(fits) else {
+                let Some(item) = item.filter(|item| fits(item)) else {
                     return self.refuse("it told an outcome of what was not listed or not sent");
                 };
                 // What could not be looked at may be a directory, too.
@@ -275,7 +314,7 @@ impl SenderPort for Sender<'_> {
                 if self.heard.is_none() {
                     in_flight.cost -= item.cost;
                 }
-                settled.push((item, outcome.outcome));
+                settled.push((*item, outcome.outcome));
             }
         }
         if let Some(heard) = &self.heard {
@@ -295,7 +334,7 @@ impl SenderPort for Sender<'_> {
         }
         let Some(reporter) = self.reporter else { return };
         for (item, outcome) in settled {
-            reporter.outcome(&item.path(), &item.kind, item.moved, &outcome);
+            reporter.outcome(&item.path(), &item.kind, item.counted, &outcome);
         }
     }
 
@@ -317,6 +356,17 @@ impl SenderPort for Sender<'_> {
         }
     }
 
+    fn late(&self, Late { path, fault }: Late) {
+        if self.checks() {
+            return self.refuse("it told a failure that such a job has not");
+        }
+        self.keeps_dirs.store(true, Ordering::Relaxed);
+        if let Some(reporter) = self.reporter {
+            let fault = Fault { side: Side::Destination, ..fault.clipped() };
+            reporter.outcome(&path, &Kind::Dir, 0, &Outcome::Failed(fault));
+        }
+    }
+
     fn done(&self, summary: Summary) {
         {
             let in_flight = lock(&self.in_flight);
@@ -324,6 +374,9 @@ impl SenderPort for Sender<'_> {
                 return self.refuse("it says that it is done before everything has its outcome");
             }
         }
+        // What was told to have failed has, whatever the figures say.
+        let failed = self.reporter.map_or(0, |reporter| reporter.summary().failed);
+        let summary = Summary { failed: summary.failed.max(failed), ..summary };
         match (&self.heard, &self.queue) {
             // The reader of a wire never waits.
             (Some(heard), Queue::Wire(_)) => {

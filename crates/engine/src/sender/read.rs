@@ -4,12 +4,12 @@
 
 use super::{Item, Sender};
 use crate::control::Control;
-use crate::copy::{self, STEP_LEN};
+use crate::copy::{self, STEP_LEN, Step};
 use crate::digest::seal_of;
 use crate::link::wire::{Body, OutFrame, Outbox};
 use crate::pool::Pool;
 use crate::tree::{SourceFile, changed, check_size, check_unchanged};
-use haul_model::{BLOCK_LEN, BlockHash, ContentHash, ContentHasher, Fault, FaultKind, Kind, Side};
+use haul_model::{BLOCK_LEN, ContentHash, ContentHasher, Fault, FaultKind, Kind, Side};
 use haul_proto::{
     BlockSeal, FileEnd, FileSeal, Message, PACK_FILE_MAX, PACK_TARGET, PackBuilder, PackItem,
     data_head,
@@ -114,7 +114,7 @@ impl Reader<'_, '_> {
         if len < content.len() {
             return Err(changed());
         }
-        self.sender.moved(item.index, seal.size);
+        self.sender.came_by(item.index, Step::Moved(seal.size));
         Ok(Some(PackItem::File {
             index: item.index,
             len: seal.size as u32,
@@ -153,8 +153,7 @@ impl Reader<'_, '_> {
     ) -> Option<Result<FileSeal, Fault>> {
         let seal = source.seal();
         let start = item.blocks.saturating_mul(BLOCK_LEN);
-        let listed = (item_len(item), item.mtime);
-        if start > seal.size || (start > 0 && listed != (seal.size, Some(seal.mtime))) {
+        if start > seal.size || (start > 0 && !is_as_listed(item, &*source)) {
             return Some(Err(changed()));
         }
         let splices = self.outbox.splices() && source.local().is_some();
@@ -165,7 +164,7 @@ impl Reader<'_, '_> {
             }
         } else {
             // Of what is not sent nothing is known, and the tail needs nothing.
-            ContentHasher::resume((0..item.blocks).map(|_| BlockHash::from([0; 32])))
+            ContentHasher::behind(item.blocks)
         };
         let mut sealed = item.blocks;
         loop {
@@ -174,13 +173,12 @@ impl Reader<'_, '_> {
                 Ok(None) => break,
                 Err(error) => return Some(Err(read(&error))),
             };
-            copy::hash_hole(&mut hasher, data.start, self.control)?;
-            self.seal_blocks(item, &hasher, &mut sealed)?;
+            if let Err(fault) = self.hole(item, &mut hasher, data.start, &mut sealed)? {
+                return Some(Err(fault));
+            }
             while hasher.len() < data.end {
                 if !self.sender.is_awaited(item.index) {
-                    // The receiver gave it up; it knows why.
-                    let fault = Fault::new(Side::Destination, FaultKind::Io, "it was given up");
-                    return Some(Err(fault));
+                    return Some(Err(given_up()));
                 }
                 let at = hasher.len();
                 let len = (PIECE_LEN - at % PIECE_LEN).min(data.end - at) as usize;
@@ -198,25 +196,46 @@ impl Reader<'_, '_> {
                 }
                 let head = data_head(item.index, at, len);
                 self.outbox.send(OutFrame::content(head, body))?;
-                self.sender.moved(item.index, len as u64);
-                self.seal_blocks(item, &hasher, &mut sealed)?;
+                self.sender.came_by(item.index, Step::Moved(len as u64));
+                self.seal_block(item, &hasher, &mut sealed)?;
             }
         }
-        copy::hash_hole(&mut hasher, seal.size, self.control)?;
-        self.seal_blocks(item, &hasher, &mut sealed)?;
+        if let Err(fault) = self.hole(item, &mut hasher, seal.size, &mut sealed)? {
+            return Some(Err(fault));
+        }
         Some(check_unchanged(&*source).map(|()| FileSeal {
             size: seal.size,
             mtime: seal.mtime,
             hash: match (item.blocks, item.whole_hash) {
-                (1.., false) => hasher.finish_tail(item.blocks),
+                (1.., false) => hasher.finish_tail(),
                 _ => hasher.finish(),
             },
         }))
     }
 
-    /// Vouches for the blocks that are whole by now.
-    fn seal_blocks(&self, item: &Item, hasher: &ContentHasher, sealed: &mut u64) -> Option<()> {
-        while let Some(hash) = hasher.block(*sealed) {
+    /// Hashes a hole up to `end`, and vouches for each block of it by itself.
+    fn hole(
+        &self,
+        item: &Item,
+        hasher: &mut ContentHasher,
+        end: u64,
+        sealed: &mut u64,
+    ) -> Option<Result<(), Fault>> {
+        while hasher.len() < end {
+            if !self.sender.is_awaited(item.index) {
+                return Some(Err(given_up()));
+            }
+            let block_end = (hasher.len() / BLOCK_LEN + 1).saturating_mul(BLOCK_LEN);
+            let mut passed = |len| self.sender.came_by(item.index, Step::Passed(len));
+            copy::hash_hole(hasher, block_end.min(end), self.control, &mut passed)?;
+            self.seal_block(item, hasher, sealed)?;
+        }
+        Some(Ok(()))
+    }
+
+    /// Vouches for the block that is whole by now, if there is one.
+    fn seal_block(&self, item: &Item, hasher: &ContentHasher, sealed: &mut u64) -> Option<()> {
+        if let Some(hash) = hasher.block(*sealed) {
             let seal = BlockSeal { index: item.index, block: *sealed, hash };
             self.outbox.send(OutFrame::message(&Message::BlockSeal(seal)))?;
             *sealed += 1;
@@ -272,6 +291,18 @@ fn hash_part(
     }
     hasher.update(part);
     Ok(())
+}
+
+/// Whether it is still the very file that was listed.
+fn is_as_listed(item: &Item, source: &dyn SourceFile) -> bool {
+    let seal = source.seal();
+    let is_same = (item_len(item), item.mtime) == (seal.size, Some(seal.mtime));
+    is_same && item.ctime.is_none_or(|listed| source.ctime() == Some(listed))
+}
+
+/// The receiver gave a file up; it knows why.
+fn given_up() -> Fault {
+    Fault::new(Side::Destination, FaultKind::Io, "it was given up")
 }
 
 fn item_len(item: &Item) -> u64 {

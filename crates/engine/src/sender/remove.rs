@@ -1,17 +1,21 @@
 //! The end of a move: what the destination is known to have is removed from the
 //! source, unless it is not what it was when it was listed.
 
-use super::{Item, Sender};
+use super::linked::{self, Linked};
+use super::{Item, Sender, loss};
 use crate::Event;
+use crate::aside::Aside;
 use crate::control::CANCEL_POLL;
 use crate::dirs::{DirNode, lock};
 use crate::link::wire::{OutFrame, Outbox};
-use crate::relocate::remove_empty;
+use crate::link::{Proof, may_be_one};
+use crate::relocate::{Twins, remove_empty};
 use crate::tree::{Meta, Tree, TreeDir};
 use crate::words;
 use crossbeam_channel::RecvTimeoutError;
-use haul_model::{Differences, Fault, FaultKind, Kind, Name, Outcome, Remove, Side, Skip, Summary};
+use haul_model::{Fault, FaultKind, Kind, Name, Outcome, Remove, Side, Summary};
 use haul_proto::{Message, Removal};
+use haul_sys::Stat;
 use std::io;
 use std::sync::atomic::Ordering;
 
@@ -58,7 +62,7 @@ pub(crate) fn run_remover(
                 sender.make_room(item.cost);
             }
             Heard::Done(summary) => {
-                sender.remove_dirs(tree, sources, &mut |removal| {
+                sender.remove_dirs(tree, sources, None, &mut |removal| {
                     told.push(removal);
                     tell(outbox, &mut told);
                 });
@@ -112,29 +116,33 @@ impl Sender<'_> {
     /// Removes a file or link whose outcome allows it, and tells what came of it.
     /// Directories are left: they are removed when all in them is gone.
     pub(super) fn remove_source(&self, item: &Item, outcome: &Outcome) -> Option<Removal> {
+        let proof = self.receiver.proof(item.index);
         // Of a file with content, the hash was asked for and told.
         let is_proven = item.wanted || !matches!(item.kind, Kind::File { size: 1.. });
-        if item.kind == Kind::Dir || !is_proven || !allows(outcome, self.rule()?) {
+        if item.kind == Kind::Dir || !is_proven || !self.rule()?.allows(outcome) {
             return None;
         }
-        let (Some(dir), Some(name)) = (&item.dir, &item.name) else { return None };
-        let result = dir.handle().map_err(|error| failed(&error)).and_then(|dir| {
-            match is_still(item, &*dir, name) {
-                Ok(true) => dir.remove_file(name).map_err(|error| failed(&error)),
-                Ok(false) => Err(changed()),
-                Err(error) => Err(failed(&error)),
+        if let Some(stat) = self.stat_of_whole(item) {
+            if let Some(fault) = loss::other_owner(&stat, proof.as_ref()) {
+                return linked::told(item, Err(fault));
             }
-        });
+            if stat.links > 1 {
+                return lock(&self.linked).add(stat.id, item, proof);
+            }
+        }
+        let result = remove_file(item, proof);
         if result.is_err() && self.control.stopped() {
             // The job ends; that is no fault of the file.
             return None;
         }
-        let kind = match &item.kind {
-            Kind::Symlink { .. } => Kind::Symlink { target: Box::default() },
-            kind => kind.clone(),
-        };
-        let path = words::shown(dir.path_of(Some::<&Name>(name)));
-        Some(Removal::Source { path, kind, result: result.map_err(Fault::clipped) })
+        linked::told(item, result)
+    }
+
+    /// What the system tells of it, if it is here and must not lose anything.
+    fn stat_of_whole(&self, item: &Item) -> Option<Stat> {
+        self.keeps_whole_for()?;
+        let (dir, name) = (item.dir.as_ref()?.handle().ok()?, item.name.as_ref()?);
+        dir.local()?.stat(name).ok()
     }
 
     /// The source at `path` is the directory `node`, and will be listed.
@@ -144,16 +152,21 @@ impl Sender<'_> {
         }
     }
 
-    /// Removes the directories that `sources` are and those below them, as far as
-    /// they are empty, if the destination has all of them. Tells of each source
-    /// that stays.
+    /// Removes the files that have waited, then the directories that `sources` are and those below them, as far as
+    /// they are empty, if the destination has all of them: those of `twins`, where
+    /// both are on this machine. Tells of each source that stays.
     pub(crate) fn remove_dirs(
         &self,
         tree: &dyn Tree,
         sources: &[Vec<u8>],
+        twins: Option<&Twins>,
         tell: &mut dyn FnMut(Removal),
     ) {
-        if self.rule().is_none() || self.keeps_dirs.load(Ordering::Relaxed) {
+        if self.rule().is_none() {
+            return;
+        }
+        Linked::remove_all(&self.linked, tell);
+        if self.keeps_dirs.load(Ordering::Relaxed) {
             return;
         }
         for source in sources {
@@ -161,7 +174,8 @@ impl Sender<'_> {
                 return;
             }
             let Some(&walked) = lock(&self.walked).get(source) else { continue };
-            let fault = match remove_empty(tree, source, walked) {
+            let twin = twins.map_or(Ok(None), |twins| twins.of(source));
+            let fault = match twin.and_then(|twin| remove_empty(tree, source, walked, twin)) {
                 Ok(true) => continue,
                 Ok(false) => {
                     let message = "something is in it that was not moved; it stays";
@@ -193,24 +207,40 @@ impl Sender<'_> {
 pub(super) fn is_there(outcome: &Outcome) -> bool {
     match outcome {
         Outcome::Skipped(_) => true,
-        Outcome::Differs(found) => Differences::TIME.with(Differences::MODE).has(*found),
+        Outcome::Differs(found) => found.is_minor(),
         _ => false,
     }
 }
 
-/// Whether the destination has what the source has, as the rule means it. The
-/// contents of files were compared.
-fn allows(outcome: &Outcome, rule: Remove) -> bool {
-    match outcome {
-        Outcome::Skipped(Skip::Unchanged) => true,
-        Outcome::Differs(_) => rule == Remove::SameContent && is_there(outcome),
-        _ => false,
+/// Removes a file or link if it is what was listed, and if the proof holds where there
+/// is one.
+pub(super) fn remove_file(item: &Item, proof: Option<Proof>) -> Result<(), Fault> {
+    let (Some(dir), Some(name)) = (&item.dir, &item.name) else { return Err(changed()) };
+    let dir = &*dir.handle().map_err(|error| failed(&error))?;
+    if !is_still(item, dir, name, false).map_err(|error| failed(&error))? {
+        return Err(changed());
     }
+    let Some(proof) = proof else {
+        return dir.remove_file(name).map_err(|error| failed(&error));
+    };
+    let aside = Aside::set(dir, name).map_err(|error| failed(&error))?;
+    let remove = || match dir.remove_file(aside.name()) {
+        // Another move has taken it for a leftover, and put it back.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(changed()),
+        removed => removed.map_err(|error| failed(&error)),
+    };
+    let removed = match is_still(item, dir, aside.name(), true) {
+        Ok(true) => proof.holds(name, aside.name()).and_then(|()| remove()),
+        Ok(false) => Err(changed()),
+        Err(error) => Err(failed(&error)),
+    };
+    removed.map_err(|fault| aside.put_back().err().unwrap_or(fault))
 }
 
 /// Whether the source is what was listed: the same object, size and time. A host
-/// that knows no objects is asked where a link points.
-fn is_still(item: &Item, dir: &dyn TreeDir, name: &Name) -> io::Result<bool> {
+/// that knows no objects is asked where a link points. Under another name than that
+/// it may have got another number.
+fn is_still(item: &Item, dir: &dyn TreeDir, name: &Name, is_aside: bool) -> io::Result<bool> {
     let Some(now) = dir.stat(name, false)? else { return Ok(false) };
     let Meta { mtime, id, .. } = now;
     let is_same_kind = match (&item.kind, now.listed_kind(|| Ok(Vec::new()))?) {
@@ -219,7 +249,8 @@ fn is_still(item: &Item, dir: &dyn TreeDir, name: &Name) -> io::Result<bool> {
         }
         (listed, now) => *listed == now,
     };
-    Ok(is_same_kind && item.id.is_some() && item.id == id && item.mtime == Some(mtime))
+    let is_same = item.id.is_some() && (item.id == id || is_aside && may_be_one(dir, item.id, id));
+    Ok(is_same_kind && is_same && item.mtime == Some(mtime))
 }
 
 fn changed() -> Fault {

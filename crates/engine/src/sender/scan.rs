@@ -1,8 +1,12 @@
 //! Walks the sources and lists what it finds, in the order that the protocol
 //! asks for: in each directory the files first, then directory by directory.
 
-use super::{Item, Sender, Source};
+use super::special::Specials;
+use super::{Item, Sender, Source, loss};
+use crate::CopyJob;
+use crate::aside;
 use crate::control::Reporter;
+use crate::copy::WHOLE_MAX;
 use crate::dirs::{DirNode, OpenDirs};
 use crate::tree::{Meta, MetaKind, Tree, TreeEntry};
 use crate::words;
@@ -27,6 +31,7 @@ pub(crate) struct Scan<'s, 'a> {
     tree: &'s dyn Tree,
     reporter: Option<&'s Reporter<'a>>,
     recursive: bool,
+    specials: Specials<'s>,
     /// Directories that hold the destination, itself first: none of them can
     /// be copied into it. Known only where both are on one machine.
     around_dest: &'s [FileId],
@@ -50,14 +55,15 @@ impl<'s, 'a> Scan<'s, 'a> {
     pub(crate) fn new(
         sender: &'s Sender<'a>,
         tree: &'s dyn Tree,
-        recursive: bool,
+        job: &'s CopyJob,
         around_dest: &'s [FileId],
     ) -> Self {
         Self {
             sender,
             tree,
             reporter: sender.reporter,
-            recursive,
+            recursive: job.recursive,
+            specials: Specials::of(job),
             around_dest,
             next_index: 1,
             batch: Vec::new(),
@@ -98,12 +104,24 @@ impl<'s, 'a> Scan<'s, 'a> {
             }
             Source::Named { dir, name, follow } => (dir, name, follow || self.sender.follows()),
         };
-        let meta = match look_up(&dir, &name, follow) {
+        let looked = look_up(&dir, &name, follow).or_else(|fault| {
+            let restores = fault.kind == FaultKind::NotFound && self.sender.restores();
+            match dir.handle() {
+                Ok(handle) if restores && aside::restore_one(&*handle, &name) => {
+                    look_up(&dir, &name, follow)
+                }
+                _ => Err(fault),
+            }
+        });
+        let meta = match looked {
             Ok(meta) => meta,
             Err(fault) => return self.fault(0, Some(dir), Some(name), shown(), fault),
         };
         if meta.kind != MetaKind::Dir {
-            return self.file(0, &dir, name, meta, None);
+            return match self.specials.resolve(&dir, &name, meta, self.sender.control) {
+                Ok(meta) => self.file(0, &dir, name, follow, meta, None),
+                Err(fault) => self.fault(0, Some(dir), Some(name), shown(), fault),
+            };
         }
         if !self.recursive {
             return self.fault(0, Some(dir), Some(name), shown(), not_recursive());
@@ -128,6 +146,9 @@ impl<'s, 'a> Scan<'s, 'a> {
     ) -> Result<(), Stopped> {
         if node.id().is_some_and(|id| self.around_dest.contains(&id)) {
             return self.fault(parent, Some(node), None, Some(path.to_vec()), into_itself());
+        }
+        if let Some(fault) = self.loss(&node, None) {
+            return self.fault(parent, Some(node), None, Some(path.to_vec()), fault);
         }
         self.sender.walks(path, &node);
         let mut levels = vec![self.enter(parent, node, name)?];
@@ -166,8 +187,25 @@ impl<'s, 'a> Scan<'s, 'a> {
         Ok(())
     }
 
+    /// Why what `name` is in `node`, or `node` itself, stays where it is, if a move
+    /// would lose something of it.
+    fn loss(&self, node: &Arc<DirNode>, name: Option<&Name>) -> Option<Fault> {
+        let owner = self.sender.keeps_whole_for()?;
+        let dir = match node.handle() {
+            Ok(dir) => dir,
+            Err(error) => return Some(Fault::from_io(Side::Source, "open", &error)),
+        };
+        let looked = loss::loss(dir.local()?, name, owner);
+        looked.unwrap_or_else(|error| {
+            Some(Fault::from_io(Side::Source, "look at its attributes", &error))
+        })
+    }
+
     /// Why the directory `node`, found in `above`, can't be walked.
-    fn obstacle(&self, above: &DirNode, node: &DirNode) -> Option<Fault> {
+    fn obstacle(&self, above: &DirNode, node: &Arc<DirNode>) -> Option<Fault> {
+        if let Some(fault) = self.loss(node, None) {
+            return Some(fault);
+        }
         let id = node.id()?;
         if self.around_dest.first() == Some(&id) {
             return Some(into_itself());
@@ -199,10 +237,26 @@ impl<'s, 'a> Scan<'s, 'a> {
             Ok(meta) if self.sender.removes() => node.number_of(meta, true),
             _ => node.id().map_or(0, |id| id.ino),
         };
-        let entry =
-            Entry { name, kind: Kind::Dir, mode, mtime, inode, id: node.id(), leads_to: None };
+        let id = node.id();
+        let entry = Entry {
+            name,
+            kind: Kind::Dir,
+            mode,
+            mtime,
+            inode,
+            ctime: None,
+            has_holes: false,
+            id,
+            leads_to: None,
+        };
         self.entry(parent, &node, None, entry)?;
-        let entries = handle.and_then(|handle| handle.entries());
+        let entries = handle.and_then(|handle| {
+            let mut entries = handle.entries()?;
+            if self.sender.restores() {
+                aside::restore(&*handle, &mut entries);
+            }
+            Ok(entries)
+        });
         let entries = match entries {
             Ok(entries) => entries,
             Err(error) => {
@@ -222,7 +276,7 @@ impl<'s, 'a> Scan<'s, 'a> {
             let meta = meta.filter(is_told).map_or_else(|| look_up(&node, &name, follow), Ok);
             match meta {
                 Ok(Meta { kind: MetaKind::Dir, .. }) => subdirs.push(name),
-                Ok(meta) => self.file(index, &node, name, meta, target)?,
+                Ok(meta) => self.file(index, &node, name, follow, meta, target)?,
                 Err(fault) => {
                     self.fault(index, Some(Arc::clone(&node)), Some(name), None, fault)?
                 }
@@ -237,6 +291,7 @@ impl<'s, 'a> Scan<'s, 'a> {
         parent: u64,
         dir: &Arc<DirNode>,
         name: Name,
+        follow: bool,
         meta: Meta,
         target: Option<Vec<u8>>,
     ) -> Result<(), Stopped> {
@@ -244,16 +299,33 @@ impl<'s, 'a> Scan<'s, 'a> {
             Some(target) => Ok(target),
             None => dir.handle()?.read_link(&name),
         });
+        if let (Ok(kind), Some(fault)) = (&kind, self.loss(dir, Some(&name))) {
+            let shown = words::shown(dir.path_of(Some(&name)));
+            let item = self.item_of(Some(Arc::clone(dir)), Some(name), kind.clone(), shown.clone());
+            return self.push_item(ListItem::Fault { dir: parent, name: shown, fault }, item);
+        }
         match kind {
             Ok(kind) => {
                 let (mode, mtime, id) = (meta.mode, meta.mtime, meta.id);
                 let inode = dir.number_of(&meta, self.sender.removes());
+                let ctime = dir.ctime_of(&name, follow, &meta);
                 let leads_to = match kind {
                     Kind::Symlink { .. } => self.leads_to(dir, &name),
                     _ => None,
                 };
+                let has_holes = self.has_holes(dir, &name, &meta);
                 let name_there = Some(name.clone());
-                let entry = Entry { name: name_there, kind, mode, mtime, inode, id, leads_to };
+                let entry = Entry {
+                    name: name_there,
+                    kind,
+                    mode,
+                    mtime,
+                    inode,
+                    ctime,
+                    has_holes,
+                    id,
+                    leads_to,
+                };
                 self.entry(parent, dir, Some(name), entry)
             }
             Err(error) => {
@@ -261,6 +333,18 @@ impl<'s, 'a> Scan<'s, 'a> {
                 self.fault(parent, Some(Arc::clone(dir)), Some(name), None, fault)
             }
         }
+    }
+
+    /// Whether a file has holes, by all appearance.
+    fn has_holes(&self, dir: &Arc<DirNode>, name: &Name, meta: &Meta) -> bool {
+        let large = matches!(meta.kind, MetaKind::File { size } if size >= WHOLE_MAX);
+        if !meta.is_thin || !large {
+            return meta.is_thin;
+        }
+        // One that is compressed takes little storage, and has no holes. What is
+        // wrong with one that can't be opened shows when it is read.
+        let opened = dir.handle().and_then(|dir| dir.open_file(name, self.sender.follows()));
+        opened.and_then(|file| file.has_holes()).unwrap_or(true)
     }
 
     /// What a symbolic link leads to, if that could be at the destination.
@@ -289,12 +373,13 @@ impl<'s, 'a> Scan<'s, 'a> {
             kind: entry.kind.clone(),
             id: entry.id,
             mtime: Some(entry.mtime),
+            ctime: entry.ctime,
             blocks: 0,
             whole_hash: false,
             shown: None,
             cost: 0,
             wanted: false,
-            moved: 0,
+            counted: 0,
         };
         self.push_item(ListItem::Entry { dir: parent, entry }, item)
     }
@@ -313,21 +398,34 @@ impl<'s, 'a> Scan<'s, 'a> {
             (None, None) => Vec::new(),
         };
         let shown = words::shown(shown);
-        let item = Item {
+        // What could not be looked at may be anything.
+        let item = self.item_of(dir, name, Kind::Special, shown.clone());
+        self.push_item(ListItem::Fault { dir: parent, name: shown, fault }, item)
+    }
+
+    /// What is remembered of an entry that is told as a fault.
+    fn item_of(
+        &self,
+        dir: Option<Arc<DirNode>>,
+        name: Option<Name>,
+        kind: Kind,
+        shown: Vec<u8>,
+    ) -> Item {
+        Item {
             index: self.next_index,
             dir,
             name,
-            kind: Kind::Special,
+            kind,
             id: None,
             mtime: None,
+            ctime: None,
             blocks: 0,
             whole_hash: false,
-            shown: Some(shown.clone()),
+            shown: Some(shown),
             cost: 0,
             wanted: false,
-            moved: 0,
-        };
-        self.push_item(ListItem::Fault { dir: parent, name: shown, fault }, item)
+            counted: 0,
+        }
     }
 
     fn push_item(&mut self, listed: ListItem, mut item: Item) -> Result<(), Stopped> {

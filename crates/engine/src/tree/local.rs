@@ -1,12 +1,15 @@
 //! The tree of this machine's file systems.
 
+use super::room::with_room;
+use super::spool::Spooled;
 use super::{Meta, MetaKind, Seal, SealedFile, SourceFile, StagedFile, Tree, TreeDir, TreeEntry};
-use haul_model::{BlockHash, Name, Timestamp};
+use crate::origin;
+use haul_model::{BlockHash, FileId, Granularity, Name, Timestamp};
 use haul_store::{
-    Cleaned, Leftovers, Placement, Publication, RESUME_LEN_MIN, Sealed, SourceId, Stage,
+    Cleaned, Earlier, Leftovers, Placement, Publication, RESUME_LEN_MIN, Sealed, SourceId, Stage,
     StaleStages, Verified,
 };
-use haul_sys::{Dir, Stat};
+use haul_sys::{Dir, Loss, Stat};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
@@ -19,24 +22,36 @@ use std::sync::{Arc, OnceLock};
 /// owner's rights as long as the owner itself is not kept.
 pub(crate) const KEPT_MODE: u32 = 0o1777;
 
+/// Files from this length on, in bytes, are always opened to see whether they lack
+/// content. Smaller ones are if they were there before this machine was started, or
+/// take too little storage: opening all of them would double what it costs to
+/// compare a tree.
+const LOOKED_INTO_MIN: u64 = 1 << 20;
+
 /// The file systems of this machine.
 #[derive(Debug)]
 pub(crate) struct LocalTree;
 
 impl Tree for LocalTree {
     fn open(&self, path: &[u8]) -> io::Result<Arc<dyn TreeDir>> {
-        Ok(Arc::new(LocalDir::new(Dir::open(Path::new(OsStr::from_bytes(path)))?)))
+        let dir = with_room(|| Dir::open(Path::new(OsStr::from_bytes(path))))?;
+        Ok(Arc::new(LocalDir::new(dir)))
     }
 }
 
 /// A directory of this machine.
 #[derive(Debug)]
-pub(crate) struct LocalDir(Arc<Dir>);
+pub(crate) struct LocalDir(Arc<Dir>, OnceLock<(Name, Spooled)>);
 
 impl LocalDir {
     /// The tree's directory for an open handle.
     pub(crate) fn new(dir: Dir) -> Self {
-        Self(Arc::new(dir))
+        Self(Arc::new(dir), OnceLock::new())
+    }
+
+    /// The open handle.
+    pub(crate) fn held(&self) -> &Dir {
+        &self.0
     }
 }
 
@@ -51,13 +66,21 @@ impl From<Stat> for Meta {
         } else {
             MetaKind::Special
         };
-        Self { kind, mode: stat.mode, mtime: stat.mtime, id: Some(stat.id) }
+        let is_thin = stat.is_file() && stat.allocated < stat.size;
+        Self {
+            kind,
+            mode: stat.mode,
+            mtime: stat.mtime,
+            ctime: Some(stat.ctime),
+            id: Some(stat.id),
+            is_thin,
+        }
     }
 }
 
 impl TreeDir for LocalDir {
     fn entries(&self) -> io::Result<Vec<TreeEntry>> {
-        let entries = self.0.entries()?.into_iter();
+        let entries = with_room(|| self.0.entries())?.into_iter();
         let listed = entries.map(|entry| TreeEntry {
             name: entry.name,
             is_dir: entry.is_dir,
@@ -85,14 +108,31 @@ impl TreeDir for LocalDir {
     }
 
     fn open_dir(&self, name: &Name, follow: bool) -> io::Result<Arc<dyn TreeDir>> {
-        let dir = if follow { self.0.open_dir_following(name) } else { self.0.open_dir(name) };
-        Ok(Arc::new(Self::new(dir?)))
+        let open = || match follow {
+            true => self.0.open_dir_following(name),
+            false => self.0.open_dir(name),
+        };
+        Ok(Arc::new(Self::new(with_room(open)?)))
     }
 
     fn open_file(&self, name: &Name, follow: bool) -> io::Result<Box<dyn SourceFile>> {
-        let (file, stat) = self.0.open_file(name, follow)?;
+        if let Some((_, spooled)) = self.1.get().filter(|(spooled, _)| spooled == name) {
+            return Ok(Box::new(LocalSource::from(spooled.try_clone()?)));
+        }
+        let (file, stat) = with_room(|| self.0.open_file(name, follow))?;
+        if is_of_unknown_size(&file, &stat)? {
+            return Ok(Box::new(LocalSource::from(Spooled::made_up(&file, stat)?)));
+        }
         let cold = is_cold(&file, stat.size);
-        Ok(Box::new(LocalSource { file, opened: stat, cold }))
+        Ok(Box::new(LocalSource { file, opened: stat, cold, fixed: false }))
+    }
+
+    fn spool(&self, name: &Name, into: &Path, goes_on: &dyn Fn() -> bool) -> io::Result<Meta> {
+        let spooled = Spooled::read(&self.0, name, true, into, goes_on)?;
+        let meta = spooled.stat.into();
+        // Only a named source is spooled, and its directory is opened for it alone.
+        self.1.set((name.clone(), spooled)).map_err(|_| io::ErrorKind::AlreadyExists)?;
+        Ok(meta)
     }
 
     fn make_dir(&self, name: &Name, mode: u32) -> io::Result<()> {
@@ -110,17 +150,18 @@ impl TreeDir for LocalDir {
     }
 
     fn stage(&self) -> io::Result<Box<dyn StagedFile>> {
-        Ok(Box::new(LocalStage(Stage::create(Arc::clone(&self.0))?)))
+        Ok(Box::new(LocalStage(with_room(|| Stage::create(Arc::clone(&self.0)))?)))
     }
 
     fn stage_sharing(&self, source: &dyn SourceFile) -> io::Result<(Box<dyn StagedFile>, bool)> {
         let Some(source) = source.local() else { return Ok((self.stage()?, false)) };
-        let (stage, shares) = Stage::create_sharing(Arc::clone(&self.0), source)?;
+        let create = || Stage::create_sharing(Arc::clone(&self.0), source);
+        let (stage, shares) = with_room(create)?;
         Ok((Box::new(LocalStage(stage)), shares))
     }
 
-    fn can_resume(&self, name: &Name, source: &SourceId) -> bool {
-        Stage::can_resume(&self.0, name, source)
+    fn earlier(&self, name: &Name, source: &SourceId) -> Earlier {
+        Stage::earlier(&self.0, name, source)
     }
 
     fn resume(
@@ -128,7 +169,8 @@ impl TreeDir for LocalDir {
         name: &Name,
         source: &SourceId,
     ) -> io::Result<(Box<dyn StagedFile>, Vec<BlockHash>)> {
-        let (stage, blocks) = Stage::resume(Arc::clone(&self.0), name, source)?;
+        let resume = || Stage::resume(Arc::clone(&self.0), name, source);
+        let (stage, blocks) = with_room(resume)?;
         Ok((Box::new(LocalStage(stage)), blocks))
     }
 
@@ -154,6 +196,39 @@ impl TreeDir for LocalDir {
         Ok(())
     }
 
+    fn make_dir_of(&self, name: &Name, mode: u32, origin: &[u8; 16]) -> io::Result<()> {
+        // So that nothing is touched where it is there.
+        match self.0.stat(name) {
+            Ok(_) => return Err(io::ErrorKind::AlreadyExists.into()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+        let private = haul_store::private_name();
+        let private = Name::new(private.as_bytes()).expect("it is a short word");
+        self.0.make_dir(&private, mode)?;
+        let named = self.0.open_dir(&private).and_then(|dir| {
+            origin::remember(&dir, origin);
+            self.0.rename_to(&private, &self.0, name, false)
+        });
+        if named.is_err() {
+            // Nothing more can be done about one that can't be removed.
+            let _ = self.0.remove_dir(&private);
+        }
+        named
+    }
+
+    fn remember_origin(&self, origin: &[u8; 16]) {
+        origin::remember(&self.0, origin);
+    }
+
+    fn is_of_origin(&self, origin: &[u8; 16]) -> bool {
+        origin::is_of(&self.0, origin)
+    }
+
+    fn rename(&self, name: &Name, new: &Name) -> io::Result<()> {
+        self.0.rename_to(name, &self.0, new, false)
+    }
+
     fn remove_file(&self, name: &Name) -> io::Result<()> {
         self.0.remove_file(name)
     }
@@ -170,22 +245,58 @@ impl TreeDir for LocalDir {
         haul_sys::volume_id(&*self.0)
     }
 
-    fn set_file_mode(&self, name: &Name, mode: u32) -> io::Result<()> {
-        let (file, _) = self.0.open_file(name, false)?;
+    fn keeps_ctime(&self, of: &Meta) -> bool {
+        of.ctime.is_some_and(|ctime| haul_sys::keeps_ctime(&*self.0, of.mtime, ctime))
+    }
+
+    fn lacks_content(&self, name: &Name, meta: &Meta) -> io::Result<bool> {
+        let MetaKind::File { size } = meta.kind else { return Ok(false) };
+        let of_this_start = || haul_sys::started_at().zip(meta.ctime).is_some_and(|(s, c)| c >= s);
+        if size == 0 || (size < LOOKED_INTO_MIN && !meta.is_thin && of_this_start()) {
+            return Ok(false);
+        }
+        let (file, stat) = self.0.open_file(name, false)?;
+        Ok(haul_sys::has_hole(&file, stat.size) && Loss::of(&file) == Loss::Hole)
+    }
+
+    fn set_file_mode(&self, name: &Name, id: Option<FileId>, mode: u32) -> io::Result<()> {
+        let (file, stat) = with_room(|| self.0.open_file(name, false))?;
+        if id.is_some_and(|id| id != stat.id) {
+            let message = "another file has taken its place";
+            return Err(io::Error::new(io::ErrorKind::NotFound, message));
+        }
         haul_sys::set_mode(&file, mode & KEPT_MODE)
     }
 
+    fn tells_names_apart(&self) -> bool {
+        self.0.tells_names_apart()
+    }
+
+    fn time_unit(&self) -> io::Result<Granularity> {
+        haul_store::time_unit(&self.0)
+    }
+
     fn sync_file(&self, name: &Name) -> io::Result<()> {
-        let (file, _) = self.0.open_file(name, false)?;
+        let (file, _) = with_room(|| self.0.open_file(name, false))?;
         file.sync_all()
     }
 
     fn set_meta(&self, mode: u32, mtime: Timestamp) -> io::Result<()> {
+        let now = self.0.stat_self()?;
         // A set-group-ID bit that the directory inherited stays: it decides
         // about the group of what is made below.
-        let now = self.0.stat_self()?;
-        haul_sys::set_mode(&*self.0, (mode & KEPT_MODE) | (now.mode & !KEPT_MODE))?;
-        haul_sys::set_mtime(&*self.0, mtime)
+        let mode = (mode & KEPT_MODE) | (now.mode & !KEPT_MODE);
+        // Another user's directory that is as it should be is no failure.
+        if mode != now.mode {
+            haul_sys::set_mode(&*self.0, mode)?;
+        }
+        if mtime == now.mtime {
+            return Ok(());
+        }
+        if self.0.is_known() {
+            return haul_sys::set_mtime(&*self.0, mtime);
+        }
+        haul_sys::keep_mtime(&*self.0, mtime)
     }
 
     fn make_writable(&self) -> io::Result<()> {
@@ -216,6 +327,23 @@ struct LocalSource {
     opened: Stat,
     /// It is large and was not in memory when it was opened.
     cold: bool,
+    /// Nobody else can change it.
+    fixed: bool,
+}
+
+impl From<Spooled> for LocalSource {
+    fn from(Spooled { file, stat, fixed }: Spooled) -> Self {
+        Self { file, opened: stat, cold: false, fixed }
+    }
+}
+
+/// Whether the size that is told of a file says nothing about its content. Files of
+/// the kernel's own take no storage; and what is told to be empty is looked at.
+fn is_of_unknown_size(file: &File, stat: &Stat) -> io::Result<bool> {
+    match stat.size {
+        0 => Ok(read_full(file, &mut [0], 0)? > 0),
+        _ => Ok(stat.allocated == 0 && haul_sys::is_made_up(file)),
+    }
 }
 
 /// Bytes before the end of what is released that may still have been in use
@@ -233,8 +361,18 @@ impl SourceFile for LocalSource {
         Seal { size: self.opened.size, mtime: self.opened.mtime }
     }
 
+    fn ctime(&self) -> Option<Timestamp> {
+        let Stat { mtime, ctime, .. } = self.opened;
+        haul_sys::keeps_ctime(&self.file, mtime, ctime).then_some(ctime)
+    }
+
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         read_full(&self.file, buf, offset)
+    }
+
+    /// Asked when it was opened.
+    fn has_no_size(&self) -> io::Result<bool> {
+        Ok(false)
     }
 
     fn next_data(&self, from: u64) -> io::Result<Option<std::ops::Range<u64>>> {
@@ -243,7 +381,7 @@ impl SourceFile for LocalSource {
         if self.opened.allocated >= size {
             return Ok((from < size).then_some(from..size));
         }
-        haul_sys::next_data(&self.file, from, size)
+        Ok(haul_sys::next_data(&self.file, from, size))
     }
 
     fn is_mostly_holes(&self) -> bool {
@@ -251,6 +389,9 @@ impl SourceFile for LocalSource {
     }
 
     fn seal_now(&self) -> io::Result<Seal> {
+        if self.fixed {
+            return Ok(self.seal());
+        }
         let stat = haul_sys::file_stat(&self.file)?;
         Ok(Seal { size: stat.size, mtime: stat.mtime })
     }
@@ -302,8 +443,16 @@ impl StagedFile for LocalStage {
         Some(self.0.file())
     }
 
+    fn loss(&self) -> Loss {
+        Loss::of(self.0.file())
+    }
+
     fn record(&self, block: BlockHash) -> io::Result<()> {
         self.0.record(block)
+    }
+
+    fn is_sound(&self) -> bool {
+        self.0.is_sound()
     }
 
     fn discard(self: Box<Self>) {
@@ -345,7 +494,35 @@ impl SealedFile for LocalSealed {
         self.0.discard();
     }
 
-    fn publish(self: Box<Self>, name: &Name, placement: Placement) -> io::Result<Publication> {
+    fn id(&self) -> io::Result<Option<FileId>> {
+        self.0.id().map(Some)
+    }
+
+    fn publish(&mut self, name: &Name, placement: Placement) -> io::Result<Publication> {
         self.0.publish(name, placement)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_file_that_has_taken_the_place_of_another_keeps_its_mode() {
+        let temp = tempfile::tempdir().expect("a temporary directory");
+        let dir = LocalDir::new(Dir::open(temp.path()).expect("opened"));
+        let name = Name::new(b"file").expect("a plain name");
+        let path = temp.path().join("file");
+        let mode = || std::fs::metadata(&path).expect("there").permissions().mode() & 0o7777;
+        std::fs::write(&path, "one").expect("written");
+        let seen = dir.stat(&name, false).expect("looked").expect("there");
+        dir.set_file_mode(&name, seen.id, 0o640).expect("set");
+        assert_eq!(mode(), 0o640);
+        std::fs::write(temp.path().join("other"), "two").expect("written");
+        std::fs::rename(temp.path().join("other"), &path).expect("renamed");
+        let before = mode();
+        assert!(dir.set_file_mode(&name, seen.id, 0o777).is_err());
+        assert_eq!(mode(), before);
     }
 }

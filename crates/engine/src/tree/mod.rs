@@ -3,18 +3,22 @@
 
 mod faults;
 mod local;
+mod room;
 pub(crate) mod sftp;
+mod spool;
 
 pub(crate) use faults::{changed, check_size, check_unchanged};
 pub(crate) use local::{KEPT_MODE, LocalDir, LocalTree};
+pub(crate) use room::{Spare, add_spare};
 
-use haul_model::{BlockHash, FileId, Kind, Name, Timestamp};
+use haul_model::{BlockHash, FileId, Granularity, Kind, Name, Timestamp};
 use haul_sftp::Chunk;
-use haul_store::{Cleaned, Placement, Publication, SourceId, StaleStages, Verified};
-use haul_sys::Dir;
+use haul_store::{Cleaned, Earlier, Placement, Publication, SourceId, StaleStages, Verified};
+use haul_sys::{Dir, Loss};
 use std::fs::File;
 use std::io;
 use std::ops::Range;
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 /// What a directory is made with, until its own mode is set: only its owner can
@@ -53,6 +57,12 @@ pub(crate) type Outstanding = Box<dyn FnOnce() -> io::Result<()> + Send>;
 /// - Nothing appears under a name before it is whole: content goes through
 ///   [`TreeDir::stage`], links are renamed into place.
 pub(crate) trait TreeDir: Send + Sync {
+    /// True if what is lost with this handle is learned again by opening the
+    /// directory once more.
+    fn can_be_opened_again(&self) -> bool {
+        true
+    }
+
     /// All entries but `.` and `..`, in ascending order of their bytes.
     fn entries(&self) -> io::Result<Vec<TreeEntry>>;
 
@@ -67,6 +77,13 @@ pub(crate) trait TreeDir: Send + Sync {
 
     /// Opens a directory in this one.
     fn open_dir(&self, name: &Name, follow: bool) -> io::Result<Arc<dyn TreeDir>>;
+
+    /// Reads what is behind `name` to its end, a link followed, into a file of this
+    /// machine's directory `into`, while it `goes_on`. From then on that file is what
+    /// [`Self::open_file`] opens, and what is told of it is returned.
+    fn spool(&self, _name: &Name, _into: &Path, _goes_on: &dyn Fn() -> bool) -> io::Result<Meta> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
 
     /// Opens a regular file in this directory for reading.
     fn open_file(&self, name: &Name, follow: bool) -> io::Result<Box<dyn SourceFile>>;
@@ -93,9 +110,9 @@ pub(crate) trait TreeDir: Send + Sync {
         Ok((self.stage()?, false))
     }
 
-    /// Whether an earlier copy of `source` to `name` can be continued, by all
-    /// appearance.
-    fn can_resume(&self, name: &Name, source: &SourceId) -> bool;
+    /// What an earlier copy to `name` has left, by all appearance, where `source`
+    /// is to be copied.
+    fn earlier(&self, name: &Name, source: &SourceId) -> Earlier;
 
     /// Begins, or continues, a file that a later job can continue; gives the
     /// hashes of the blocks that are there already.
@@ -122,6 +139,32 @@ pub(crate) trait TreeDir: Send + Sync {
         _each: &mut dyn FnMut(&[u8], io::Result<Cleaned>),
     ) -> io::Result<()> {
         Ok(())
+    }
+
+    /// Makes the directory `name` for a job of `origin`, in such a way, where that can
+    /// be done, that it is not seen under its name before it has that in mind.
+    fn make_dir_of(&self, name: &Name, mode: u32, _origin: &[u8; 16]) -> io::Result<()> {
+        self.make_dir(name, mode)
+    }
+
+    /// Keeps in mind that a job of `origin` has made this directory, as far as that can
+    /// be done.
+    fn remember_origin(&self, _origin: &[u8; 16]) {}
+
+    /// Whether a job of `origin` has made this directory and it was kept in mind.
+    fn is_of_origin(&self, _origin: &[u8; 16]) -> bool {
+        false
+    }
+
+    /// That job is done, and what shows in the directory to keep it in mind goes.
+    fn forget_origin(&self, _origin: &[u8; 16]) {}
+
+    /// Gives the entry `name` the name `new`, which nothing must have.
+    ///
+    /// # Errors
+    /// Also where the tree can't do that in one step.
+    fn rename(&self, _name: &Name, _new: &Name) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
     }
 
     /// Removes `name`, which must be no directory.
@@ -160,8 +203,40 @@ pub(crate) trait TreeDir: Send + Sync {
         0
     }
 
-    /// Sets the mode of the regular file `name`, through a handle of it.
-    fn set_file_mode(&self, name: &Name, mode: u32) -> io::Result<()>;
+    /// Whether the file system that this directory is on keeps the time of every
+    /// change of a file in [`Meta::ctime`], and not its modification time again,
+    /// for one, as some do.
+    fn keeps_ctime(&self, _of: &Meta) -> bool {
+        false
+    }
+
+    /// Whether the regular file `name`, of which `meta` was found, has holes where
+    /// a cut of the power has kept content from its medium. A file that was made
+    /// with holes looks the same: who asks knows that this one was not.
+    fn lacks_content(&self, _name: &Name, _meta: &Meta) -> io::Result<bool> {
+        Ok(false)
+    }
+
+    /// Sets the mode of the regular file `name`, through a handle of it, if it is
+    /// still the object `id`, where objects can be told.
+    fn set_file_mode(&self, name: &Name, id: Option<FileId>, mode: u32) -> io::Result<()>;
+
+    /// Whether no two names in this directory are one to its storage, as far as
+    /// that is known. Where objects can't be told it doesn't matter.
+    fn tells_names_apart(&self) -> bool {
+        true
+    }
+
+    /// Whether an entry has this very name, as the directory spells it now. For where
+    /// objects can't be told.
+    fn spells(&self, _name: &Name) -> io::Result<bool> {
+        Ok(true)
+    }
+
+    /// The unit in which times are kept here, found out with a private file.
+    fn time_unit(&self) -> io::Result<Granularity> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
 
     /// Makes content and metadata of the regular file `name` durable.
     fn sync_file(&self, name: &Name) -> io::Result<()>;
@@ -209,8 +284,13 @@ pub(crate) struct Meta {
     pub(crate) mode: u32,
     /// When its content last changed.
     pub(crate) mtime: Timestamp,
+    /// When anything of it last changed, where that is known.
+    pub(crate) ctime: Option<Timestamp>,
     /// The object itself, where the tree is on this machine.
     pub(crate) id: Option<FileId>,
+    /// It is a file that takes less storage than its length, and so may have
+    /// holes.
+    pub(crate) is_thin: bool,
 }
 
 /// The kind of an entry.
@@ -241,13 +321,34 @@ impl Meta {
     }
 }
 
+/// Takes content that was read at an offset.
+pub(crate) type TakePart<'t> = dyn FnMut(u64, &[u8]) -> io::Result<()> + 't;
+
 /// A regular file open for reading.
 pub(crate) trait SourceFile: Send + Sync {
     /// Its size and time when it was opened.
     fn seal(&self) -> Seal;
 
+    /// When anything of it had last changed when it was opened, where its file
+    /// system keeps that; see [`TreeDir::keeps_ctime`].
+    fn ctime(&self) -> Option<Timestamp> {
+        None
+    }
+
     /// Fills `buf` from `offset` on; returns less only at the end of the file.
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize>;
+
+    /// Reads each of `parts`, and gives what comes of them to `take`, with its offset,
+    /// in any order; less only where the file ends. All are asked for at the same time
+    /// where asking takes long.
+    fn read_parts(&self, parts: &[Range<u64>], take: &mut TakePart<'_>) -> io::Result<()> {
+        for part in parts {
+            let mut bytes = vec![0; (part.end - part.start) as usize];
+            let len = self.read_at(&mut bytes, part.start)?;
+            take(part.start, &bytes[..len])?;
+        }
+        Ok(())
+    }
 
     /// Whether the file has content though its size is 0, as files of /proc
     /// have: how much can't be known before it is read.
@@ -258,6 +359,12 @@ pub(crate) trait SourceFile: Send + Sync {
     /// The next range at or after `from` that has data; what lies between is a
     /// hole. `None` if only a hole, or nothing, remains up to the sealed size.
     fn next_data(&self, from: u64) -> io::Result<Option<Range<u64>>>;
+
+    /// Whether it has holes, which a copy will have too.
+    fn has_holes(&self) -> io::Result<bool> {
+        let size = self.seal().size;
+        Ok(size > 0 && self.next_data(0)? != Some(0..size))
+    }
 
     /// Whether it has much less data than its length says: hashing its holes
     /// would take longer than copying what is between them.
@@ -296,6 +403,16 @@ pub(crate) struct Seal {
     pub(crate) mtime: Timestamp,
 }
 
+/// The side on which content could not be moved from one file into another.
+#[derive(Debug)]
+pub(crate) enum NotMoved {
+    /// The source can't be read, or has become shorter
+    /// ([`io::ErrorKind::UnexpectedEof`]).
+    Read(io::Error),
+    /// The stage can't be written.
+    Written(io::Error),
+}
+
 /// A file that is being written and has no name of its own yet. Dropped before
 /// it is published, it leaves nothing behind, unless it can be continued.
 pub(crate) trait StagedFile: Send + Sync {
@@ -307,8 +424,10 @@ pub(crate) trait StagedFile: Send + Sync {
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
 
     /// Writes `range` of a file of this machine at the same place, without it
-    /// passing through this process; `None` where that can't be done.
-    fn write_from(&self, _source: &File, _range: Range<u64>) -> Option<io::Result<()>> {
+    /// passing through this process; `None` where that can't be done. Until the file
+    /// is sealed its pages may still be on their way, and change with it: who calls
+    /// this looks at the source again when that is done.
+    fn write_from(&self, _source: &File, _range: Range<u64>) -> Option<Result<(), NotMoved>> {
         None
     }
 
@@ -324,9 +443,22 @@ pub(crate) trait StagedFile: Send + Sync {
     /// The file of this machine, if it is one.
     fn local(&self) -> Option<&File>;
 
+    /// How the file will look if the power is cut before its content is durable.
+    fn loss(&self) -> Loss;
+
+    /// Tells that the file is made durable before it gets its name, so that it can
+    /// be when it was sealed.
+    fn expect_sync(&mut self) {}
+
     /// Records the hash of the next block, which was written, where the file
     /// can be continued by a later job.
     fn record(&self, block: BlockHash) -> io::Result<()>;
+
+    /// Whether nothing of it was lost on its way to the medium, as far as anybody
+    /// was told. If something was, that is final.
+    fn is_sound(&self) -> bool {
+        true
+    }
 
     /// Gives up the content: no later job continues it.
     fn discard(self: Box<Self>);
@@ -366,6 +498,12 @@ pub(crate) trait SealedFile: Send + Sync {
     /// Gives up the content: no later job continues it.
     fn discard(self: Box<Self>);
 
-    /// Gives the file its name.
-    fn publish(self: Box<Self>, name: &Name, placement: Placement) -> io::Result<Publication>;
+    /// Which object it is, where that can be told.
+    fn id(&self) -> io::Result<Option<FileId>> {
+        Ok(None)
+    }
+
+    /// Gives the file its name; see [`Publication::Kept`] for when it can be asked
+    /// again.
+    fn publish(&mut self, name: &Name, placement: Placement) -> io::Result<Publication>;
 }

@@ -137,8 +137,8 @@ fn several_sources_of_every_kind_and_some_that_are_not_there() {
         moved: 7,
         resumed: 0,
         skipped: 0,
-        special: 1,
-        failed: 2,
+        special: 0,
+        failed: 3,
     };
     assert_eq!(summary, expected);
 }

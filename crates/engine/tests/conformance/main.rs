@@ -9,6 +9,7 @@ mod deep;
 #[path = "../parts/ending.rs"]
 mod ending;
 mod exceptions;
+mod holes;
 mod jobs;
 #[path = "../parts/link.rs"]
 mod link;

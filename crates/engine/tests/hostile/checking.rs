@@ -39,7 +39,7 @@ fn checked_by_agent(
     let dest = bytes(&place.dest(""));
     serve(place, |peer| {
         let role = Role::Receiver { dest, into_dir: true, policy: Policy::default() };
-        peer.frame(FrameType::Hello, &Hello::ours(Caps::OURS, "script").encode());
+        peer.frame(FrameType::Hello, &Hello::ours(Caps::OURS, 60, "script").encode());
         peer.tell(&Message::Check(CheckRequest { role, content: true }));
         peer.hear_greeting();
         let files = names.iter().map(|name| file(0, name, CONTENT.len() as u64));
@@ -117,7 +117,7 @@ fn checking_client(script: impl FnOnce(&mut Peer) + Send + 'static) -> Attacked 
 fn nothing_is_copied_in_a_comparison() {
     let attacked = checking_client(|peer| {
         peer.hear_greeting();
-        peer.frame(FrameType::Welcome, &Hello::ours(Caps::OURS, "script").encode());
+        peer.frame(FrameType::Welcome, &Hello::ours(Caps::OURS, 60, "script").encode());
         let outcome = OutcomeItem { index: 1, outcome: Outcome::Copied };
         peer.tell(&Message::Outcomes(vec![outcome]));
     });
@@ -128,14 +128,14 @@ fn nothing_is_copied_in_a_comparison() {
 fn who_can_not_compare_is_not_asked_to() {
     let attacked = checking_client(|peer| {
         peer.hear_greeting();
-        peer.frame(FrameType::Welcome, &Hello::ours(Caps::NONE, "script").encode());
+        peer.frame(FrameType::Welcome, &Hello::ours(Caps::NONE, 60, "script").encode());
     });
     attacked.assert_refused("can't compare");
     let place = Place::new();
     let dest = bytes(&place.dest(""));
     let attacked = serve(place, |peer| {
         let role = Role::Receiver { dest, into_dir: true, policy: Policy::default() };
-        peer.frame(FrameType::Hello, &Hello::ours(Caps::NONE, "script").encode());
+        peer.frame(FrameType::Hello, &Hello::ours(Caps::NONE, 60, "script").encode());
         peer.tell(&Message::Check(CheckRequest { role, content: false }));
     });
     attacked.assert_refused("did not say");
@@ -158,7 +158,7 @@ fn moved_to(script: impl FnOnce(&mut Peer, &Path) + Send + 'static) -> Vec<&'sta
     let source = place.source("");
     let attacked = run_client(place, job, Placement::Upload, move |peer| {
         peer.hear_greeting();
-        peer.frame(FrameType::Welcome, &Hello::ours(Caps::OURS, "script").encode());
+        peer.frame(FrameType::Welcome, &Hello::ours(Caps::OURS, 60, "script").encode());
         peer.await_that("all is listed", |peer| {
             peer.messages.iter().any(|message| match message {
                 Message::List(items) => items.contains(&dir_end(0)),

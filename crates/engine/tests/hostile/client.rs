@@ -17,7 +17,7 @@ fn download_with(
     script: impl FnOnce(&mut Peer) + Send + 'static,
 ) -> Attacked {
     serve(place, |peer| {
-        peer.ask(Role::Sender { sources, recursive: true, follow: false });
+        peer.ask(Role::Sender { sources, recursive: true, follow: false, moving: None });
         peer.await_listing();
         script(peer);
     })

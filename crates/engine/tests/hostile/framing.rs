@@ -3,7 +3,7 @@
 use crate::attack::{RECEIVERS, Victim, receive_from_client, send_to};
 use crate::peer::{block_seal, data, dir_end, file, pack, packed};
 use haul_engine::JobError;
-use haul_model::{Fault, FaultKind, Remove, Side};
+use haul_model::{Fault, FaultKind, Moving, Remove, Side};
 use haul_proto::{Abort, FrameType, Header, Message, encode};
 
 /// Says these bytes to a receiver of this kind.
@@ -22,8 +22,14 @@ const OF_SENDER: [FrameType; 6] = [
 ];
 
 /// What a receiver may say during a job.
-const OF_RECEIVER: [FrameType; 5] =
-    [FrameType::Want, FrameType::Outcomes, FrameType::Done, FrameType::Warning, FrameType::Abort];
+const OF_RECEIVER: [FrameType; 6] = [
+    FrameType::Want,
+    FrameType::Outcomes,
+    FrameType::Done,
+    FrameType::Warning,
+    FrameType::Late,
+    FrameType::Abort,
+];
 
 #[test]
 fn a_length_beyond_its_bound_ends_the_job() {
@@ -53,7 +59,7 @@ fn an_unknown_type_ends_the_job() {
 
 #[test]
 fn a_frame_of_the_other_role_ends_the_job() {
-    for kind in FrameType::ALL {
+    for kind in FrameType::ALL.into_iter().filter(|kind| *kind != FrameType::Alive) {
         let whole = whole(kind);
         if !OF_SENDER.contains(&kind) {
             for victim in RECEIVERS {
@@ -70,23 +76,25 @@ fn a_frame_of_the_other_role_ends_the_job() {
 /// A frame of this type that could stand somewhere.
 fn whole(kind: FrameType) -> Vec<u8> {
     use haul_proto::{
-        CheckRequest, CopyRequest, FileEnd, Hello, MoveRequest, Removal, Reply, Request, Role,
-        Warning, frame_bytes,
+        CheckRequest, CopyRequest, FileEnd, Hello, Late, MoveRequest, Removal, Reply, Request,
+        Role, Warning, frame_bytes,
     };
-    let role = Role::Sender { sources: vec![b"/".to_vec()], recursive: true, follow: true };
+    let role =
+        Role::Sender { sources: vec![b"/".to_vec()], recursive: true, follow: true, moving: None };
     let fault = Fault::new(Side::Source, FaultKind::Io, "x");
     encode(&match kind {
         FrameType::Hello | FrameType::Welcome => {
-            let hello = Hello::ours(haul_proto::Caps::NONE, "again");
+            let hello = Hello::ours(haul_proto::Caps::NONE, 60, "again");
             return frame_bytes(kind, &hello.encode());
         }
+        FrameType::Alive => return frame_bytes(kind, &[]),
         FrameType::Pack => return pack([packed(1, b"x")], b"x"),
         FrameType::Data => return data(1, 0, b"x"),
         FrameType::Copy => Message::Copy(CopyRequest { role }),
         FrameType::Check => Message::Check(CheckRequest { role, content: true }),
         FrameType::Move => {
             let sources = vec![b"/".to_vec()];
-            Message::Move(MoveRequest { sources, rule: Remove::SameContent })
+            Message::Move(MoveRequest { sources, rule: Remove::SameContent, moving: Moving::Whole })
         }
         FrameType::Removed => Message::Removed(vec![Removal::End]),
         FrameType::Extras => Message::Extras(Vec::new()),
@@ -99,6 +107,7 @@ fn whole(kind: FrameType) -> Vec<u8> {
         FrameType::Outcomes => Message::Outcomes(Vec::new()),
         FrameType::Done => Message::Done(haul_engine::Summary::default()),
         FrameType::Warning => Message::Warning(Warning { path: Vec::new(), message: "x".into() }),
+        FrameType::Late => Message::Late(Late { path: Vec::new(), fault }),
         FrameType::Abort => Message::Abort(Abort::Cancelled),
     })
 }

@@ -26,7 +26,8 @@ fn agent_meets(script: impl FnOnce(&mut Peer) + Send + 'static) -> Attacked {
 }
 
 fn hello(version: u16, caps: u64) -> Vec<u8> {
-    Hello { version, caps: Caps::from_bits(caps), program: "7.7.7".into() }.encode()
+    Hello { version, caps: Caps::from_bits(caps), silence_seconds: 60, program: "7.7.7".into() }
+        .encode()
 }
 
 #[test]
@@ -141,7 +142,12 @@ fn a_client_that_does_not_greet_is_refused_and_told_so() {
 fn a_client_of_another_version_hears_ours_before_it_is_refused() {
     let attacked = agent_meets(|peer| {
         peer.frame(FrameType::Hello, &hello(9, 0));
-        let role = Role::Sender { sources: vec![b"/etc".to_vec()], recursive: true, follow: true };
+        let role = Role::Sender {
+            sources: vec![b"/etc".to_vec()],
+            recursive: true,
+            follow: true,
+            moving: None,
+        };
         peer.tell(&Message::Copy(CopyRequest { role }));
         let welcome = peer.hear_greeting();
         assert_eq!(welcome.version, VERSION);

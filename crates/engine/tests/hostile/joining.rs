@@ -5,7 +5,7 @@ use crate::place::Place;
 use crate::watch::Watch;
 use haul_engine::{CopyJob, JobError, Placement, SftpRoute, Summary};
 use haul_net::Connection;
-use haul_testkit::{Fault, OddSftp, Oddities, tree};
+use haul_testkit::{Fault, OddSftp, Oddities, holds_within, tree};
 use std::fs;
 use std::io::{self, Read};
 use std::os::unix::fs::symlink;
@@ -13,8 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::thread;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 /// How long a server may take until it has seen something.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -114,7 +113,7 @@ impl Servers {
     fn join_both(&mut self) {
         self.begin(REQUESTS_PER_BLOCK);
         self.join(1);
-        self.begin(REQUESTS_PER_BLOCK);
+        self.let_say(0, self.step);
         wait_until(|| self.all[1].requests() > 0);
         self.join(2);
     }
@@ -138,11 +137,7 @@ impl Servers {
 
 #[track_caller]
 fn wait_until(is_so: impl Fn() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !is_so() {
-        assert!(Instant::now() < deadline, "it does not come to that");
-        thread::yield_now();
-    }
+    assert!(holds_within(PATIENCE, is_so), "it does not come to that");
 }
 
 /// A place with one large file.

@@ -97,6 +97,8 @@ fn nameless(dir: u64, kind: Kind) -> ListItem {
             mode: 0o755,
             mtime: TIME,
             inode: 0,
+            ctime: None,
+            has_holes: false,
             id: None,
             leads_to: None,
         },
@@ -158,8 +160,8 @@ fn a_listing_goes_down_and_up_again_and_nowhere_else() {
 #[test]
 fn the_end_of_everything_comes_once() {
     // The first file is still wanted, so that the job goes on.
-    for more in [dir_end(0), file(0, "b", 1), dir(0, "b")] {
-        assert_refused(&[file(0, "a", 1), dir_end(0), more], "that is not open");
+    for more in [dir_end(0), file(0, "c", 1), dir(0, "c")] {
+        assert_refused(&[file(0, "a", 1), file(0, "b", 1), dir_end(0), more], "that is not open");
     }
 }
 

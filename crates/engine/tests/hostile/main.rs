@@ -7,7 +7,9 @@
 mod attack;
 mod checking;
 mod client;
+mod confined;
 mod content;
+mod coverage;
 #[path = "../parts/ending.rs"]
 mod ending;
 mod framing;
@@ -22,8 +24,10 @@ mod peer;
 mod place;
 mod races;
 mod receiver;
+mod replacing;
 mod requests;
 mod resuming;
 mod sftp;
+mod silence;
 #[path = "../parts/watch.rs"]
 mod watch;

@@ -18,6 +18,8 @@ fn with_meta(text: &str, kind: Kind, mode: u32, mtime: Timestamp) -> ListItem {
             mode,
             mtime,
             inode: 0,
+            ctime: None,
+            has_holes: false,
             id: None,
             leads_to: None,
         },

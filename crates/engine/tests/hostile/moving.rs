@@ -6,7 +6,7 @@ use crate::peer::{Peer, TIME, dir, dir_end, file, want};
 use crate::place::Place;
 use haul_engine::{CopyJob, JobError, Outcome, Placement, Summary};
 use haul_model::{
-    Check, ContentHash, Differences, Fault, FaultKind, Kind, Policy, Remove, Side, Skip,
+    Check, ContentHash, Differences, Fault, FaultKind, Kind, Moving, Policy, Remove, Side, Skip,
 };
 use haul_proto::{
     Caps, FileEnd, FileSeal, FrameType, Hello, Message, MoveRequest, OutcomeItem, Removal,
@@ -43,8 +43,12 @@ fn moved_from(
     fs::write(place.source("beside"), CONTENT).expect("written");
     let source = place.source("tree");
     let attacked = serve(place, move |peer| {
-        peer.frame(FrameType::Hello, &Hello::ours(Caps::OURS, "script").encode());
-        peer.tell(&Message::Move(MoveRequest { sources: vec![bytes(&source)], rule }));
+        peer.frame(FrameType::Hello, &Hello::ours(Caps::OURS, 60, "script").encode());
+        peer.tell(&Message::Move(MoveRequest {
+            sources: vec![bytes(&source)],
+            rule,
+            moving: Moving::Whole,
+        }));
         peer.hear_greeting();
         peer.await_that("all is listed", |peer| {
             peer.messages.iter().any(|message| match message {
@@ -257,7 +261,7 @@ fn moving_client(place: Place, script: impl FnOnce(&mut Peer) + Send + 'static) 
 
 fn greet(peer: &mut Peer, caps: Caps) {
     peer.hear_greeting();
-    peer.frame(FrameType::Welcome, &Hello::ours(caps, "script").encode());
+    peer.frame(FrameType::Welcome, &Hello::ours(caps, 60, "script").encode());
 }
 
 fn listed(peer: &mut Peer) {
@@ -300,9 +304,9 @@ fn who_can_not_remove_is_not_asked_to() {
     fs::write(place.source("f"), CONTENT).expect("written");
     let source: PathBuf = place.source("f");
     let attacked = serve(place, move |peer| {
-        peer.frame(FrameType::Hello, &Hello::ours(Caps::CHECK, "script").encode());
+        peer.frame(FrameType::Hello, &Hello::ours(Caps::CHECK, 60, "script").encode());
         let (sources, rule) = (vec![bytes(&source)], Remove::SameContent);
-        peer.tell(&Message::Move(MoveRequest { sources, rule }));
+        peer.tell(&Message::Move(MoveRequest { sources, rule, moving: Moving::Whole }));
     });
     attacked.assert_refused("did not say");
     assert!(attacked.place.source("f").exists());

@@ -6,10 +6,10 @@ use crate::attack::{Attacked, receive_from_client};
 use crate::peer::{Peer, want};
 use crate::place::Place;
 use haul_engine::{Outcome, Skip, Summary};
-use haul_model::{BLOCK_LEN, ContentHasher, Entry, Fault, FaultKind, Kind};
+use haul_model::{BLOCK_LEN, ContentHasher, Entry, Fault, FaultKind, Kind, Side};
 use haul_proto::{
-    FileEnd, FileSeal, FrameType, LIST_WINDOW, ListItem, Message, OutcomeItem, PackItem, Want,
-    decode_data, decode_pack,
+    FileEnd, FileSeal, FrameType, LIST_WINDOW, Late, ListItem, Message, OutcomeItem, PackItem,
+    Want, decode_data, decode_pack,
 };
 use std::collections::BTreeMap;
 use std::fs;
@@ -156,13 +156,10 @@ fn the_rest_of_a_file_is_sent_as_it_is_asked_for() {
             let seal = end.expect("it is what it was");
             assert_eq!(content, large[(blocks * BLOCK_LEN) as usize..]);
             assert_eq!(seal.size, LARGE_LEN as u64);
-            let mut hasher = ContentHasher::new();
-            hasher.update(&large);
-            let hash = if blocks > 0 && !whole_hash {
-                hasher.finish_tail(blocks)
-            } else {
-                hasher.finish()
-            };
+            let first = if whole_hash { 0 } else { blocks };
+            let mut hasher = ContentHasher::behind(first);
+            hasher.update(&large[(first * BLOCK_LEN) as usize..]);
+            let hash = if first > 0 { hasher.finish_tail() } else { hasher.finish() };
             assert_eq!(seal.hash, hash, "{blocks} {whole_hash}");
         }
     }
@@ -262,6 +259,25 @@ fn a_warning_of_the_agent_is_told_to_the_user() {
     });
     attacked.assert_lost();
     assert_eq!(attacked.watch.warnings(), ["\\x1b[2J: careful"]);
+}
+
+#[test]
+fn a_directory_that_fails_late_is_a_failure_of_the_agents_side() {
+    let fault = Fault::new(Side::Source, FaultKind::PermissionDenied, "m".repeat(1000));
+    let late = Late { path: b"d".to_vec(), fault };
+    let attacked = upload_to(move |peer| {
+        peer.tell(&outcomes(ALL.map(skipped)));
+        peer.tell(&Message::Late(late));
+        // Its figures leave it out.
+        peer.tell(&Message::Done(Summary::default()));
+    });
+    let summary = attacked.result.as_ref().ok().copied().flatten().expect("it ends");
+    assert_eq!(summary.failed, 1);
+    let Some(Outcome::Failed(fault)) = attacked.watch.outcomes().remove("d") else {
+        panic!("{:?}", attacked.watch.outcomes());
+    };
+    assert_eq!(fault.side, Side::Destination);
+    assert!(fault.message.len() <= 512, "{}", fault.message.len());
 }
 
 #[test]

@@ -20,7 +20,7 @@ fn ask<T>(
     let (connection, mut peer) = Peer::of_client();
     let agent = thread::spawn(move || {
         peer.hear_greeting();
-        peer.frame(FrameType::Welcome, &Hello::ours(Caps::OURS, "script").encode());
+        peer.frame(FrameType::Welcome, &Hello::ours(Caps::OURS, 60, "script").encode());
         peer.await_that("it asks", |peer| !peer.messages.is_empty());
         peer.raw(&answer);
         peer.end_output();
@@ -40,6 +40,8 @@ fn entry() -> Entry {
         mode: 0o755,
         mtime: TIME,
         inode: 0,
+        ctime: None,
+        has_holes: false,
         id: None,
         leads_to: None,
     }
@@ -108,7 +110,7 @@ fn a_fault_is_the_paths_and_the_connection_stays_of_use() {
 fn ask_agent(place: Place, questions: Vec<Request>) -> (Attacked, Vec<Message>) {
     let count = questions.len();
     let mut attacked = serve(place, move |peer| {
-        peer.frame(FrameType::Hello, &Hello::ours(Caps::OURS, "script").encode());
+        peer.frame(FrameType::Hello, &Hello::ours(Caps::OURS, 60, "script").encode());
         peer.hear_greeting();
         for question in questions {
             peer.tell(&Message::Request(question));

@@ -27,7 +27,7 @@ const FAULTS: usize = 10;
 
 /// Which of the roles is at the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+pub(crate) enum Way {
     Up,
     Down,
 }
@@ -41,10 +41,10 @@ fn a_tree(place: &Place) {
     symlink("middle", place.source("tree/link")).expect("linked");
 }
 
-struct Ran {
-    result: Result<Summary, JobError>,
+pub(crate) struct Ran {
+    pub(crate) result: Result<Summary, JobError>,
     /// Requests that the server has seen.
-    requests: usize,
+    pub(crate) requests: usize,
     /// See [`OddSftp::waited_in_vain`].
     waited_in_vain: usize,
     watch: Watch,
@@ -63,7 +63,7 @@ fn job(place: &Place, policy: Policy) -> CopyJob {
 }
 
 /// Copies the tree `tree` through the server.
-fn run(place: &Place, way: Way, odd: &Oddities, policy: Policy) -> Ran {
+pub(crate) fn run(place: &Place, way: Way, odd: &Oddities, policy: Policy) -> Ran {
     run_job(place, way, odd, job(place, policy))
 }
 
@@ -343,10 +343,11 @@ fn a_large_file_whose_server_dies_is_completed_by_the_next_job() {
         let extensions = vec!["limits@openssh.com", "posix-rename@openssh.com"];
         let plain = Oddities { chunk_max, extensions, ..Oddities::default() };
         let dying = Oddities { fault: Some((150, Fault::Die)), ..plain.clone() };
-        let ran = run(&place, way, &dying, Policy::default());
+        let policy = Policy::default();
+        let ran = run(&place, way, &dying, policy);
         assert!(matches!(ran.result, Err(JobError::Connection(_))), "{way:?}: {:?}", ran.result);
         assert!(!place.has("tree/large"), "{way:?}");
-        let summary = run(&place, way, &plain, Policy::default()).result.expect("it runs");
+        let summary = run(&place, way, &plain, policy).result.expect("it runs");
         // Without fsync at the server, all that it confirmed is gone on with.
         assert!(summary.resumed > 0, "{way:?}: {summary:?}");
         let [source, copy] = [place.source("tree"), place.dest("tree")];

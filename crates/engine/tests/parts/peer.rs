@@ -34,6 +34,8 @@ pub(crate) struct Peer {
     pub(crate) messages: Vec<Message>,
     /// Content frames.
     pub(crate) contents: Vec<(FrameType, Vec<u8>)>,
+    /// How often the other side has said that it is there.
+    pub(crate) signs: usize,
 }
 
 impl Peer {
@@ -53,6 +55,7 @@ impl Peer {
             outcomes: HashMap::new(),
             messages: Vec::new(),
             contents: Vec::new(),
+            signs: 0,
         }
     }
 
@@ -84,7 +87,7 @@ impl Peer {
 
     /// Greets as a client, and asks for a copy.
     pub(crate) fn ask(&mut self, role: Role) {
-        self.frame(FrameType::Hello, &Hello::ours(Caps::OURS, "script").encode());
+        self.frame(FrameType::Hello, &Hello::ours(Caps::OURS, 60, "script").encode());
         self.tell(&Message::Copy(CopyRequest { role }));
         self.hear_greeting();
     }
@@ -92,7 +95,7 @@ impl Peer {
     /// Hears a client's greeting and what it asks for, and greets as an agent.
     pub(crate) fn answer(&mut self) -> CopyRequest {
         self.hear_greeting();
-        self.frame(FrameType::Welcome, &Hello::ours(Caps::OURS, "script").encode());
+        self.frame(FrameType::Welcome, &Hello::ours(Caps::OURS, 60, "script").encode());
         assert!(self.hear());
         match self.messages.pop() {
             Some(Message::Copy(copy)) => copy,
@@ -174,6 +177,10 @@ impl Peer {
             self.contents.push((kind, payload));
             return true;
         }
+        if kind == FrameType::Alive {
+            self.signs += 1;
+            return true;
+        }
         if matches!(kind, FrameType::Hello | FrameType::Welcome) {
             return true;
         }
@@ -222,6 +229,8 @@ pub(crate) fn entry(dir: u64, text: &str, kind: Kind) -> ListItem {
         mode: 0o644,
         mtime: TIME,
         inode: 7,
+        ctime: Some(TIME),
+        has_holes: false,
         id: None,
         leads_to: None,
     };
@@ -242,6 +251,8 @@ pub(crate) fn dir(dir: u64, text: &str) -> ListItem {
         mode: 0o755,
         mtime: TIME,
         inode: 0,
+        ctime: None,
+        has_holes: false,
         id: None,
         leads_to: None,
     };

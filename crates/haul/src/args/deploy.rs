@@ -1,5 +1,6 @@
 //! The words of `haul deploy`.
 
+use super::remote::TimeoutWords;
 use crate::error::CommandError;
 use crate::location::parse_host;
 use clap::Args;
@@ -62,11 +63,13 @@ pub(super) struct DeployWords {
     /// Reach the host with COMMAND, ssh with words of its own
     #[arg(short = 'e', long, value_name = "COMMAND", help_heading = "Remote")]
     rsh: Option<String>,
+    #[command(flatten)]
+    timeout: TimeoutWords,
 }
 
 impl DeployWords {
     pub(super) fn into_deploy(self) -> Result<Deploy, CommandError> {
-        let mut target = parse_host(&self.host)?;
+        let mut target = parse_host(&self.host)?.with_patience(self.timeout.patience());
         if let Some(command) = &self.rsh {
             target = target.with_rsh(command)?;
         }

@@ -5,7 +5,7 @@ use crate::hosts::Reach;
 use crate::location::{Location, Place};
 use crate::peer::WithoutHaul;
 use clap::{Args, ValueEnum};
-use haul_net::SshTarget;
+use haul_net::{Patience, SILENCE_SECONDS, SshTarget};
 use std::ffi::OsString;
 use std::fmt;
 use std::num::NonZeroU8;
@@ -23,6 +23,24 @@ pub(super) struct RemoteWords {
     #[arg(long, value_enum, value_name = "haul|sftp", hide_possible_values = true)]
     #[arg(help_heading = "Remote")]
     transport: Option<Transport>,
+    #[command(flatten)]
+    timeout: TimeoutWords,
+}
+
+/// How long a host is waited for.
+#[derive(Debug, Args)]
+pub(super) struct TimeoutWords {
+    /// Give up a host that is silent for SECONDS; 0 waits for ever
+    #[arg(long, value_name = "SECONDS", default_value_t = SILENCE_SECONDS)]
+    #[arg(value_parser = clap::value_parser!(u32).range(0..=TIMEOUT_MAX), help_heading = "Remote")]
+    timeout: u32,
+}
+
+impl TimeoutWords {
+    /// What they come to.
+    pub(super) fn patience(&self) -> Patience {
+        Patience::of_seconds(self.timeout)
+    }
 }
 
 /// The words of the commands that only ask.
@@ -51,6 +69,9 @@ pub(super) struct TransferWords {
 
 /// Connections to one host, at most: OpenSSH lets ten wait for their login.
 const PARALLEL_MAX: i64 = 8;
+
+/// The longest silence that may be asked for, but for ever: a day, in seconds.
+const TIMEOUT_MAX: i64 = 86_400;
 
 /// What is to be done where words name the SFTP server and an option the haul.
 const WRITE_SSH: &str = "write ssh:// to have haul asked on the host";
@@ -103,7 +124,7 @@ impl RemoteWords {
         if let Some(path) = &self.remote_haul {
             target = target.with_remote_haul(path)?;
         }
-        Ok(target)
+        Ok(target.with_patience(self.timeout.patience()))
     }
 
     fn locations(&self, words: &[OsString]) -> Result<Vec<Location>, CommandError> {

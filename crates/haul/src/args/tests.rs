@@ -62,6 +62,32 @@ fn hosts_are_reached_as_the_options_say() {
 }
 
 #[test]
+fn every_command_that_names_a_host_takes_a_timeout() {
+    let timeout = |words: &str| {
+        let place = match parse(words).expect("words that are right") {
+            Command::Copy(copy) | Command::Move(copy) => copy.sources[0].place.clone(),
+            Command::Check(check) => check.copy.sources[0].place.clone(),
+            Command::Ls(ls) => ls.paths[0].place.clone(),
+            Command::Stat(stat) => stat.paths[0].place.clone(),
+            Command::Hash(hash) => hash.paths[0].place.clone(),
+            Command::Deploy(deploy) => Place::There(deploy.target),
+            other => panic!("a command without hosts: {other:?}"),
+        };
+        let (Place::There(target) | Place::Sftp(target)) = place else { panic!("not on a host") };
+        target.patience().silence_max.map(|silence| silence.as_secs())
+    };
+    for (command, rest) in
+        [("copy", "h:a b"), ("move", "sftp://h/a b"), ("check", "h:a b"), ("ls", "h:a")]
+            .into_iter()
+            .chain([("stat", "sftp://h/a"), ("hash", "h:a"), ("deploy", "h")])
+    {
+        assert_eq!(timeout(&format!("{command} {rest}")), Some(60));
+        assert_eq!(timeout(&format!("{command} --timeout 2 {rest}")), Some(2));
+        assert_eq!(timeout(&format!("{command} --timeout 0 {rest}")), None);
+    }
+}
+
+#[test]
 fn requests_have_their_flags() {
     let Ok(Command::Ls(ls)) = parse("ls -l a host:") else { panic!("not a listing") };
     assert!(ls.long && !ls.null && ls.form == Form::Plain && ls.paths.len() == 2);
@@ -71,7 +97,9 @@ fn requests_have_their_flags() {
     assert!(stat.follow && stat.form == Form::Json);
     let Ok(Command::Hash(hash)) = parse("hash a b") else { panic!("not a hash") };
     assert_eq!(hash.paths.len(), 2);
-    assert_eq!(parse("serve"), Ok(Command::Serve));
+    assert_eq!(parse("serve"), Ok(Command::Serve(Serve::default())));
+    let restricted = Serve { root: Some("/backup".into()), read_only: true };
+    assert_eq!(parse("serve --root /backup --read-only"), Ok(Command::Serve(restricted)));
 }
 
 #[test]
@@ -136,6 +164,9 @@ fn wrong_words_are_explained() {
         "copy --parallel 2 --transport haul a host:b",
         "copy --parallel 2 --remote-haul /x a host:b",
         "ls --transport sftp --remote-haul /x host:",
+        "copy --timeout never host:a b",
+        "copy --timeout 86401 host:a b",
+        "serve --read-only",
         "deploy host:a",
         "deploy --remove --binary a host",
     ] {

@@ -53,6 +53,7 @@ struct Total {
     removed: (u64, u64),
     kept: (u64, u64),
     busy: (u64, u64),
+    recent: (u64, u64),
 }
 
 impl Total {
@@ -61,6 +62,7 @@ impl Total {
             Fate::Removed | Fate::WouldRemove => &mut self.removed,
             Fate::Kept => &mut self.kept,
             Fate::Busy => &mut self.busy,
+            Fate::Recent => &mut self.recent,
         };
         *count += 1;
         *bytes += cleaned.bytes;
@@ -80,6 +82,9 @@ impl Total {
         };
         if self.busy.0 > 0 {
             line.push_str(&format!("; in use {}", stages(self.busy)));
+        }
+        if self.recent.0 > 0 {
+            line.push_str(&format!("; recent {}", stages(self.recent)));
         }
         if self.kept.0 > 0 {
             let kept = stages(self.kept);
@@ -111,6 +116,7 @@ fn line(path: &[u8], cleaned: &Cleaned) -> String {
         Fate::WouldRemove => "would remove",
         Fate::Kept => "kept",
         Fate::Busy => "in use",
+        Fate::Recent => "recent",
     };
     let mut about = quantity::bytes(cleaned.bytes);
     if let Some((there, size)) = cleaned.progress {
@@ -144,6 +150,7 @@ mod tests {
             cleaned(Fate::Removed, None, Some(b"a\n")),
             cleaned(Fate::Kept, Some((4 << 20, 96 << 20)), None),
             cleaned(Fate::Busy, None, None),
+            cleaned(Fate::Recent, None, None),
         ] {
             total.add(&one);
             lines += &line(b"d/\x1b", &one);
@@ -156,8 +163,9 @@ mod tests {
         removed d/\x1b (5.0 MiB; for a\n)
         kept d/\x1b (5.0 MiB; 4.0 MiB of 96.0 MiB are there)
         in use d/\x1b (5.0 MiB)
-        removed 2 stages, 10.0 MiB; in use 1 stage, 5.0 MiB; kept 1 stage, 5.0 MiB: the same copy again goes on with it, --all removes it
-        would remove 2 stages, 10.0 MiB; in use 1 stage, 5.0 MiB; kept 1 stage, 5.0 MiB: the same copy again goes on with it, --all removes it
+        recent d/\x1b (5.0 MiB)
+        removed 2 stages, 10.0 MiB; in use 1 stage, 5.0 MiB; recent 1 stage, 5.0 MiB; kept 1 stage, 5.0 MiB: the same copy again goes on with it, --all removes it
+        would remove 2 stages, 10.0 MiB; in use 1 stage, 5.0 MiB; recent 1 stage, 5.0 MiB; kept 1 stage, 5.0 MiB: the same copy again goes on with it, --all removes it
         removed nothing
         ");
     }

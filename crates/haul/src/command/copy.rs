@@ -13,7 +13,7 @@ use crate::monitor::{CopyMonitor, Show};
 use crate::progress::Screen;
 use crate::report::{self, Form, Report};
 use haul_engine::{CopyJob, Summary};
-use haul_model::escape_bytes;
+use haul_model::{Policy, escape_bytes};
 use std::collections::HashMap;
 use std::sync::mpsc;
 use std::thread;
@@ -81,7 +81,9 @@ pub(super) fn watch_steps(
     thread::scope(|scope| {
         let (stop, stopped) = mpsc::channel();
         if monitor.needs_ticks() {
-            scope.spawn(move || monitor.tick_until(&stopped));
+            let tick = move || monitor.tick_until(&stopped);
+            // Without a thread nothing is shown on the way, and all at the end.
+            let _ = thread::Builder::new().name("ticks".to_owned()).spawn_scoped(scope, tick);
         }
         let done = run_steps(steps, monitor, interrupt, hosts);
         drop(stop);
@@ -115,12 +117,25 @@ pub(super) fn plan(copy: &Copy) -> Result<Vec<Step<'_>>, CommandError> {
                 into_dir,
                 recursive: copy.recursive,
                 follow: copy.follow,
-                policy: copy.policy,
+                policy: Policy { origin: origin(copy), ..copy.policy },
+                spool: copy.moving.is_none().then(std::env::temp_dir),
                 check: None,
+                moving: copy.moving,
             };
             Ok(Step { job, route: route(&group[0].place, &copy.dest.place) })
         })
         .collect()
+}
+
+/// The number by which the destination is known again that the one source becomes.
+pub(super) fn origin(copy: &Copy) -> Option<[u8; 16]> {
+    let [source] = copy.sources.as_slice() else { return None };
+    let host = match &source.place {
+        Here => None,
+        Place::There(target) | Place::Sftp(target) => Some(target.display()),
+    };
+    source.final_name()?;
+    haul_engine::origin(host.as_deref(), &source.path, &copy.dest.path)
 }
 
 /// The route of a job between two places, one of which is here.
@@ -244,7 +259,6 @@ mod tests {
     use super::*;
     use crate::hosts::Reach;
     use crate::peer::WithoutHaul;
-    use haul_model::Policy;
     use std::ffi::OsStr;
     use std::num::NonZeroU8;
 
@@ -259,6 +273,7 @@ mod tests {
             recursive: false,
             follow: false,
             policy: Policy::default(),
+            moving: None,
             detail: Detail::Normal,
             reach: Reach {
                 without_haul: WithoutHaul::GoOn,

@@ -105,6 +105,8 @@ mod tests {
             mode,
             mtime: Timestamp { secs: 1_700_000_000, nanos: 5 },
             inode: 0,
+            ctime: None,
+            has_holes: false,
             id: None,
             leads_to: None,
         };

@@ -1,7 +1,7 @@
 //! `haul move`: sources get their new names where they can; else they are
 //! copied, compared with their copies by content, and removed.
 
-use super::copy::{Step, plan, start, watch_steps};
+use super::copy::{Step, origin, plan, start, watch_steps};
 use super::{end, finish};
 use crate::args::{Copy, Detail};
 use crate::error::{CommandError, ExitCode};
@@ -15,7 +15,8 @@ use crate::progress::Screen;
 use crate::quantity;
 use crate::report::{Form, Report};
 use haul_engine::{JobError, Near, Outcome, RequestError, Requests};
-use haul_model::{Check, Conflict, Entry, Fault, FaultKind, Kind, Remove, Side};
+use haul_model::{Check, Conflict, Entry, Fault, FaultKind, Kind, Policy, Remove, Side};
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::File;
 use std::os::unix::ffi::OsStringExt;
@@ -193,13 +194,17 @@ impl Move<'_> {
         }
         self.look_at_dirs(&left);
         let mut copy = Copy { sources: left, dest, ..copy.clone() };
+        // Before a copy replaces what it is the copy of.
+        if let Err(error) = self.refuse_itself(&copy, into, true, &mut self.peers(), &mut report) {
+            return (report, Some(error));
+        }
         let (mut report, error) = self.copy(&copy, report);
         if let Some(error) = error {
             return (report, error);
         }
         let mut peers = self.peers();
         let refused = self
-            .refuse_itself(&copy, into, &mut peers, &mut report)
+            .refuse_itself(&copy, into, false, &mut peers, &mut report)
             .and_then(|()| self.leave_exchanged(&mut copy, &mut peers, &mut report));
         drop(peers);
         match refused {
@@ -266,8 +271,8 @@ impl Move<'_> {
         let is_here = |source: &&Location| source.place == Place::Here;
         let paths: Vec<_> = sources.iter().filter(is_here).map(|s| s.path.clone()).collect();
         let several = copy.sources.len() > 1;
-        let conflict = copy.policy.conflict;
-        let renamed = haul_engine::relocate(&paths, &copy.dest.path, several, conflict)?;
+        let policy = Policy { origin: origin(copy), ..copy.policy };
+        let renamed = haul_engine::relocate(&paths, &copy.dest.path, several, policy)?;
         let mut left = Vec::new();
         let mut outcomes = renamed.outcomes.into_iter();
         for source in sources {
@@ -357,8 +362,19 @@ impl Move<'_> {
         if dest.path.ends_with(b"/") {
             return Ok(true);
         }
-        match self.peers().at(&dest.place, report)?.stat(&dest.path, true) {
-            Ok(entry) => Ok(entry.kind == Kind::Dir),
+        let mut peers = self.peers();
+        let requests = peers.at(&dest.place, report)?;
+        let found = requests.stat(&dest.path, true).and_then(|entry| {
+            let is_dir = entry.kind == Kind::Dir;
+            // The directory that an earlier run has made is the new name.
+            let is_name = match origin(self.copy) {
+                Some(origin) if is_dir => requests.is_of_origin(&dest.path, origin)?,
+                _ => false,
+            };
+            Ok(is_dir && !is_name)
+        });
+        match found {
+            Ok(is_directory) => Ok(is_directory),
             Err(RequestError::Fault(Fault { kind: FaultKind::NotFound, .. })) => Ok(false),
             Err(RequestError::Fault(fault)) => {
                 let fault = Fault { side: Side::Destination, ..fault };
@@ -390,22 +406,28 @@ impl Move<'_> {
         }
     }
 
-    /// Refuses to remove what was moved onto itself, by way of a mount.
+    /// Refuses to move sources onto themselves, by way of a mount: those that stay
+    /// on this machine, or the others.
     fn refuse_itself(
         &self,
         copy: &Copy,
         into: bool,
+        within: bool,
         peers: &mut Peers,
         report: &mut Report,
     ) -> Result<(), CommandError> {
+        let mut tried = BTreeSet::new();
         for source in &copy.sources {
             let (near, far) = match (&source.place, &copy.dest.place) {
-                (Place::Here, Place::Here) => continue,
                 (Place::Here, far) => (Near::Source, far),
                 (far, _) => (Near::Destination, far),
             };
+            if within != (*far == Place::Here) {
+                continue;
+            }
+            let (path, dest) = (&source.path, &copy.dest.path);
             let requests = peers.at(far, report)?;
-            match haul_engine::is_onto_itself(&source.path, &copy.dest.path, into, near, requests) {
+            match haul_engine::is_onto_itself(path, dest, into, near, requests, &mut tried) {
                 Ok(false) => {}
                 Ok(true) => {
                     let message = "source and destination are the same";
@@ -456,6 +478,7 @@ impl Move<'_> {
         );
         for step in &mut steps {
             step.job.check = Some(Check { content: true, remove: Some(rule) });
+            step.job.policy.origin = origin(copy);
             if let Err(error) = self.run_step(step, &monitor) {
                 let (mut report, removed) = monitor.end();
                 self.figures.moved += removed.moved;

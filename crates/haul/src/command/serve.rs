@@ -1,16 +1,21 @@
 //! `haul serve`: the agent that a client talks to through standard input and
 //! output.
 
+use crate::args::Serve;
 use crate::error::{CommandError, ErrorKind, ExitCode};
 use crate::interrupt;
 use crate::report;
+use haul_engine::{JobError, Rights};
+use haul_model::escape_bytes;
+use haul_net::ConnectError;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
 
 /// Serves until the client is gone.
-pub(super) fn run() -> ExitCode {
-    match serve() {
+pub(super) fn run(words: &Serve) -> ExitCode {
+    match serve(words) {
         Ok(code) => code,
         // The client reads this line from standard error and shows it.
         Err(error) => {
@@ -20,19 +25,33 @@ pub(super) fn run() -> ExitCode {
     }
 }
 
-fn serve() -> Result<ExitCode, CommandError> {
+fn serve(words: &Serve) -> Result<ExitCode, CommandError> {
     let failed = |error: io::Error| CommandError::new(ErrorKind::Io, error);
+    let rights = if words.read_only { Rights::Read } else { Rights::Write };
+    if let Some(root) = &words.root {
+        // Before any thread is started.
+        haul_engine::stay_below(root, rights).map_err(|error| {
+            let root = escape_bytes(root.as_os_str().as_bytes());
+            failed(io::Error::new(error.kind(), format!("can't keep below {root}: {error}")))
+        })?;
+    }
     interrupt::outlive_hangup().map_err(failed)?;
     // The descriptors themselves: Rust's own standard streams are buffered.
     let input = File::from(io::stdin().as_fd().try_clone_to_owned().map_err(failed)?);
     let output = File::from(io::stdout().as_fd().try_clone_to_owned().map_err(failed)?);
     haul_net::enlarge_pipe(&input);
     haul_net::enlarge_pipe(&output);
-    let served = haul_engine::serve(input, output);
+    let served = haul_engine::serve_with(rights, input, output);
     // The process ends here, whatever its threads still hold.
     haul_engine::remove_unpublished();
     Ok(match served {
         Ok(()) => ExitCode::Success,
+        // There may have been no way to tell the client.
+        Err(error @ JobError::Threads(_)) => return Err(error.into()),
+        // One that was only stopped, or asleep, finds this when it wakes up.
+        Err(JobError::Connection(error @ ConnectError::Silent { .. })) => {
+            return Err(CommandError::new(ErrorKind::Connection, error));
+        }
         Err(error) => {
             // The client was told over the connection, or is gone; standard
             // error would tell its user the same a second time.

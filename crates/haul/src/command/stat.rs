@@ -58,7 +58,17 @@ mod tests {
         let text = |kind, mode| {
             paragraph(
                 &location,
-                &Entry { name: None, kind, mode, mtime, inode: 0, id: None, leads_to: None },
+                &Entry {
+                    name: None,
+                    kind,
+                    mode,
+                    mtime,
+                    inode: 0,
+                    ctime: None,
+                    has_holes: false,
+                    id: None,
+                    leads_to: None,
+                },
             )
         };
         let texts = [

@@ -47,6 +47,8 @@ fn samples() -> Vec<Line<'static>> {
         mode: 0o644,
         mtime: Timestamp { secs: 1_700_000_000, nanos: 123_456_789 },
         inode: 0,
+        ctime: None,
+        has_holes: false,
         id: None,
         leads_to: None,
     };
@@ -208,7 +210,7 @@ fn the_document_names_every_word() {
     let every = Differences::try_from(0xff).expect("known bits");
     all.extend(words(&DifferenceWord::all_of(Found::Differs(every))));
     all.extend(words(&DifferenceWord::all_of(Found::Extra)));
-    let fates = [Fate::Removed, Fate::WouldRemove, Fate::Kept, Fate::Busy];
+    let fates = [Fate::Removed, Fate::WouldRemove, Fate::Kept, Fate::Busy, Fate::Recent];
     all.extend(words(&fates.map(FateWord::from)));
     all.extend(words(&[KindWord::File, KindWord::Dir, KindWord::Symlink, KindWord::Special]));
     all.extend(words(&[OutcomeWord::Copied, OutcomeWord::Skipped, OutcomeWord::WouldCopy]));

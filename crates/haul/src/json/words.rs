@@ -80,6 +80,7 @@ pub(crate) enum FateWord {
     WouldRemove,
     Kept,
     InUse,
+    Recent,
 }
 
 /// Why an entry was skipped.
@@ -121,6 +122,7 @@ pub(crate) enum FaultWord {
     Special,
     Parent,
     Io,
+    Lossy,
 }
 
 /// Where an entry failed.
@@ -160,6 +162,7 @@ impl From<Fate> for FateWord {
             Fate::WouldRemove => Self::WouldRemove,
             Fate::Kept => Self::Kept,
             Fate::Busy => Self::InUse,
+            Fate::Recent => Self::Recent,
         }
     }
 }
@@ -191,6 +194,7 @@ impl From<FaultKind> for FaultWord {
             FaultKind::Corrupt => Self::Corrupt,
             FaultKind::Link => Self::Link,
             FaultKind::Special => Self::Special,
+            FaultKind::Lossy => Self::Lossy,
             FaultKind::Parent => Self::Parent,
             FaultKind::Io => Self::Io,
         }

@@ -107,7 +107,7 @@ impl MoveMonitor {
 /// Whether the destination has it, though perhaps with another time or mode.
 fn is_there(outcome: &Outcome) -> bool {
     match outcome {
-        Outcome::Differs(found) => Differences::TIME.with(Differences::MODE).has(*found),
+        Outcome::Differs(found) => found.is_minor(),
         outcome => matches!(outcome, Outcome::Skipped(_)),
     }
 }

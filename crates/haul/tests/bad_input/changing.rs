@@ -5,13 +5,12 @@
 use crate::common::*;
 use haul_testkit::haul::Outcome;
 use haul_testkit::proc::Signal;
-use haul_testkit::{Haul, assert_same, tree};
+use haul_testkit::{Haul, assert_same, holds_within, tree};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// More than all buffers on the way can hold.
 const BIG: u64 = 40 << 20;
@@ -36,11 +35,17 @@ fn each_way_in_the_middle_of(len: u64, change: &str, test: impl Fn(&Scene<'_>, O
         let head = format!("dd bs=64k count={READS_BEFORE} status=none");
         let hold =
             format!("{{ {head}; (cd '{}'; {change}); exec cat; }}", scene.path("").display());
-        let lines = match scene.way {
-            Way::Upload => format!("shift\n{hold} | sh -c \"$*\""),
-            _ => format!("shift\nsh -c \"$*\" | {hold}"),
+        // Called like ssh, for content is spliced to ssh alone; the command comes last.
+        let ends = match scene.way {
+            Way::Upload => format!("{hold} | sh -c \"$command\""),
+            _ => format!("sh -c \"$command\" | {hold}"),
         };
-        scene.reach_by(script(&scene.path("rsh"), &lines));
+        let lines = format!(
+            "for command; do [ \"$command\" = -G ] && exit; done
+            {ends}"
+        );
+        scene.mkdir("bin");
+        scene.reach_by(script(&scene.path("bin/ssh"), &lines));
     };
     each_of(&Way::ALL, through_pipe, |scene| {
         let copy = scene.copy(&["-r"], &["tree"], "there").limit(Duration::from_secs(30));
@@ -70,11 +75,9 @@ fn stopped_while_open(haul: &Haul, path: &Path, change: impl FnOnce()) -> Outcom
         let stat = fs::read_to_string(task.path().join("stat")).unwrap_or_default();
         stat.rsplit(')').next().is_some_and(|fields| fields.starts_with(" T"))
     };
-    let end = Instant::now() + Duration::from_secs(20);
-    while !fs::read_dir(proc.join("task")).expect("it runs").flatten().all(is_stopped) {
-        assert!(Instant::now() < end, "it does not stop");
-        thread::sleep(Duration::from_millis(1));
-    }
+    let are_stopped =
+        || fs::read_dir(proc.join("task")).expect("it runs").flatten().all(is_stopped);
+    assert!(holds_within(Duration::from_secs(20), are_stopped), "it does not stop");
     change();
     running.signal(Signal::CONT);
     running.wait().expect("it ends")
@@ -119,6 +122,42 @@ fn a_file_that_is_rewritten_while_it_is_read_is_not_published() {
     each_way_in_the_middle(change, |scene, run| {
         assert_eq!(fs::metadata(scene.path("tree/big")).expect("it is there").len(), BIG);
         assert_changed(scene, &run);
+    });
+}
+
+#[test]
+fn a_change_of_what_is_still_in_a_pipe_is_not_published() {
+    /// Less than a pipe holds.
+    const HELD: u64 = 300 << 10;
+    const AT: u64 = BIG - (100 << 10);
+    let through_pipe = |scene: &mut Scene<'_>| {
+        tree::random_file(scene.path("big"), BIG, 2).expect("a file");
+        scene.file("to/big", "old");
+        // All of it was read and sent, and the last look at it was taken, when it changes.
+        let hold = format!(
+            "{{ stdbuf -o0 head -c {}; sleep 1; (cd '{}'; printf changed | \
+             dd of=big bs=1 seek={AT} conv=notrunc status=none); exec cat; }}",
+            BIG - HELD,
+            scene.path("").display()
+        );
+        // Called like ssh, for content is spliced to ssh alone; the command comes last.
+        let ends = match scene.way {
+            Way::Upload => format!("{hold} | sh -c \"$command\""),
+            _ => format!("sh -c \"$command\" | {hold}"),
+        };
+        let lines = format!(
+            "for command; do [ \"$command\" = -G ] && exit; done
+            {ends}"
+        );
+        scene.mkdir("bin");
+        scene.reach_by(script(&scene.path("bin/ssh"), &lines));
+    };
+    each_of(&Way::REMOTE, through_pipe, |scene| {
+        let copy = scene.copy(&[], &["big"], "to").limit(Duration::from_secs(30));
+        let run = copy.run().expect_code(1);
+        assert_one_error(&run, "big", "", "");
+        assert_eq!(scene.read("to/big"), "old", "{run}");
+        assert_no_strays(&scene.path("to"));
     });
 }
 

@@ -12,10 +12,7 @@ const ROOM: u64 = 2 << 20;
 /// machine lets one mount.
 fn each_way_on_a_small_file_system(test: impl Fn(&Scene<'_>, &Mount) + Sync) {
     each_way(|scene| {
-        let Some(mount) = Mount::tmpfs(ROOM) else {
-            eprintln!("skipped: mounting is not allowed here");
-            return;
-        };
+        let Some(mount) = Mount::tmpfs(ROOM) else { return };
         scene.symlink(mount.path(), "small");
         test(scene, &mount);
     });

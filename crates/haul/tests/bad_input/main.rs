@@ -11,3 +11,4 @@ mod itself;
 mod names;
 mod rights;
 mod sources;
+mod special;

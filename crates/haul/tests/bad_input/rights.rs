@@ -1,6 +1,7 @@
 //! What the user may not read, and where the user may not write.
 
 use crate::common::*;
+use haul_testkit::{fixture, nasty};
 use std::os::unix::fs::MetadataExt;
 
 #[test]
@@ -78,5 +79,47 @@ fn a_destination_without_leave_to_write_stays_as_it_is() {
         mode(scene.path("locked"), 0o755);
         assert_eq!(scene.list("locked"), ["a"]);
         assert_eq!(scene.read("locked/a"), "old");
+    });
+}
+
+#[test]
+fn rights_that_can_not_be_tightened_fail_the_entry() {
+    if !is_root() {
+        return fixture::missing("root, who can give files away");
+    }
+    each_way_as_nobody(|scene| {
+        for name in ["tree/a", "tree/b", "tree/sub/c"] {
+            scene.file(name, "x");
+        }
+        mode(scene.path("tree/sub"), 0o777);
+        scene.give_to_nobody("tree");
+        scene.copy(&["-r"], &["tree"], "copy/").run().expect_ok();
+        // What another user's became: it can be read and entered, and is the same.
+        for (name, rights) in [("copy/tree/a", 0o644), ("copy/tree/sub", 0o777)] {
+            std::os::unix::fs::chown(scene.path(name), Some(0), Some(0)).expect("given away");
+            mode(scene.path(name), rights);
+        }
+        mode(scene.path("tree/a"), 0o600);
+        mode(scene.path("tree/sub"), 0o700);
+        for flags in [&["-r"][..], &["-rq"]] {
+            let run = scene.copy(flags, &["tree"], "copy/").run().expect_code(1);
+            let mut errors = errors(&run);
+            errors.sort();
+            assert_eq!(
+                errors,
+                [
+                    "tree/a: can't set the file's mode: Operation not permitted",
+                    "tree/sub: can't set the directory's mode and time: Operation not permitted",
+                ],
+                "{run}"
+            );
+        }
+        // Where nothing is to be set there is nothing to fail.
+        mode(scene.path("tree/a"), 0o644);
+        mode(scene.path("tree/sub"), 0o777);
+        let time = scene.path("copy/tree/sub").metadata().expect("it is there");
+        let nanos = u32::try_from(time.mtime_nsec()).expect("less than a second");
+        nasty::set_mtime(scene.path("tree/sub"), time.mtime(), nanos).expect("a time");
+        scene.copy(&["-r"], &["tree"], "copy/").run().expect_ok();
     });
 }

@@ -62,18 +62,3 @@ fn an_error_in_one_copy_does_not_hide_in_many() {
         assert_eq!(scene.list("copy").len(), 300);
     });
 }
-
-#[test]
-fn a_file_that_does_not_tell_its_size_is_refused_and_not_copied_as_empty() {
-    each_way_by_pipe(|scene| {
-        if !std::path::Path::new("/proc/version").exists() {
-            eprintln!("skipped: no /proc here");
-            return;
-        }
-        scene.symlink("/proc/version", "version");
-        scene.file("dest", "old");
-        let run = scene.copy(&["-L"], &["version"], "dest").run().expect_code(1);
-        assert_one_error(&run, "version", "its size is not known before it is read", "");
-        assert_eq!(scene.read("dest"), "old");
-    });
-}

@@ -123,12 +123,15 @@ pub(crate) fn each_of(
 ) {
     let world = World::new();
     let scenes: Vec<Scene<'_>> = ways.iter().map(|&way| world.scene(way)).collect();
+    let test_name = thread::current().name().unwrap_or_default().to_owned();
     thread::scope(|scope| {
         let mut running = Vec::new();
         for mut scene in scenes {
             prepare(&mut scene);
             let test = &test;
-            running.push((scene.way, scope.spawn(move || test(&scene))));
+            let (way, thread) = (scene.way, thread::Builder::new().name(test_name.clone()));
+            let started = thread.spawn_scoped(scope, move || test(&scene));
+            running.push((way, started.expect("a thread can be started")));
         }
         for (way, thread) in running {
             if let Err(panic) = thread.join() {

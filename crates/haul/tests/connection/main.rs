@@ -8,5 +8,6 @@ mod broken;
 mod interrupted;
 mod refused;
 mod remote_haul;
+mod silence;
 mod ssh;
 mod transfer;

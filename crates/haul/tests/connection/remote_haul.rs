@@ -1,6 +1,7 @@
 //! What is found on the host under the name of haul.
 
 use crate::common::*;
+use haul_testkit::fixture;
 use haul_testkit::haul::Outcome;
 use std::path::Path;
 use std::time::Duration;
@@ -44,8 +45,7 @@ fn a_host_without_haul_is_told_where_it_was_looked_for() {
     assert!(run.err().contains("haul: haul can't be run on haul-test: "), "{run}");
 
     if ["/usr/local/bin/haul", "/opt/homebrew/bin/haul"].iter().any(|p| Path::new(p).exists()) {
-        eprintln!("skipped: this machine has haul in a usual place");
-        return;
+        return fixture::skip("this machine has haul in a usual place");
     }
     let home = scene.mkdir("home");
     let bare = quick_sshd().env("PATH", "/usr/bin:/bin").env("HOME", home.display().to_string());
@@ -87,12 +87,13 @@ fn another_version_there_is_an_error_that_names_both() {
     let world = World::new();
     let scene = world.scene(Way::Upload);
     // A greeting as it will always begin: length, type, magic, version,
-    // capabilities, and the program's version.
-    let welcome = r"\023\000\000\000\002haul\011\000\000\000\000\000\000\000\000\0007.8.9";
+    // capabilities, silence, and the program's version.
+    let welcome =
+        r"\027\000\000\000\002haul\011\000\000\000\000\000\000\000\000\000\074\000\000\0007.8.9";
     let run = upload_to(&scene, &format!("printf '{welcome}'\nexec cat >/dev/null"));
     assert_says(
         &run,
-        "the haul there (7.8.9) speaks protocol version 9, this one speaks version 1",
+        "the haul there (7.8.9) speaks protocol version 9, this one speaks version 2",
         "",
     );
 }

@@ -3,9 +3,8 @@
 use crate::common::*;
 use haul_testkit::haul::{Outcome, Running};
 use haul_testkit::proc;
-use haul_testkit::{Snapshot, assert_same, snapshot, tree};
+use haul_testkit::{Snapshot, assert_same, holds_within, snapshot, tree};
 use std::fs;
-use std::thread;
 use std::time::{Duration, Instant};
 
 /// How soon everything has to be over.
@@ -30,13 +29,18 @@ pub(crate) struct Transfer<'s, 'w> {
 impl<'s, 'w> Transfer<'s, 'w> {
     /// Starts it, and returns when it is in its middle.
     pub(crate) fn start(scene: &'s Scene<'w>) -> Transfer<'s, 'w> {
+        Self::start_with(scene, &[])
+    }
+
+    /// The same with more words.
+    pub(crate) fn start_with(scene: &'s Scene<'w>, more: &[&str]) -> Transfer<'s, 'w> {
         tree::sizes(scene.path("tree"), 1).expect("a tree");
         tree::random_file(scene.path("tree/big"), BIG, 2).expect("a file");
         scene.file("there/tree/big", "old");
         let source = snapshot(scene.path("tree")).expect("the tree can be read");
         let slow = format!("{} -oCompression=yes", scene.sshd().rsh());
         let remote = ["--rsh", &slow, "--remote-haul", HAUL];
-        let haul = scene.copy_by(&remote, &["-r"], &["tree"], "there");
+        let haul = scene.copy_by(&remote, &[&["-r"], more].concat(), &["tree"], "there");
         let running = haul.spawn().expect("it starts");
         let moved = || ssh_of(&running).is_some_and(|ssh| read_by(ssh) > MIDDLE);
         assert!(running.until(Duration::from_secs(20), moved), "it does not come to its middle");
@@ -64,6 +68,11 @@ impl<'s, 'w> Transfer<'s, 'w> {
         is_whole_or_absent(scene, &source);
         finishes(scene, &source);
         run
+    }
+
+    /// Waits for its end: what it copies, and how it ended.
+    pub(crate) fn end(self) -> (Snapshot, Outcome) {
+        (self.source, self.running.wait().expect("it ends"))
     }
 
     /// The same for a copy that was killed and says nothing any more.
@@ -103,11 +112,7 @@ fn agent_of(scene: &Scene<'_>) -> Option<u32> {
 }
 
 fn is_gone_soon(agent: u32) {
-    let end = Instant::now() + SOON;
-    while proc::is_alive(agent) {
-        assert!(Instant::now() < end, "the agent is still there");
-        thread::sleep(Duration::from_millis(5));
-    }
+    assert!(holds_within(SOON, || !proc::is_alive(agent)), "the agent is still there");
 }
 
 /// Every file at the destination is the source's, or the one from before.

@@ -2,6 +2,7 @@
 //! the same time.
 
 use super::*;
+use haul_testkit::holds_within;
 use haul_testkit::nasty;
 use haul_testkit::proc::{self, Signal};
 use haul_testkit::sshd::system_sftp_server;
@@ -45,10 +46,7 @@ fn the_host_removes_what_was_uploaded_when_the_client_is_killed() {
     assert_eq!(mode_of(staged(&host).expect("a file")), 0o600, "it can't be run yet");
     running.kill_group();
     drop(running);
-    let end = std::time::Instant::now() + SOON;
-    while !host.names().is_empty() && std::time::Instant::now() < end {
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    holds_within(SOON, || host.names().is_empty());
     assert_eq!(host.names(), [""; 0]);
 }
 

@@ -2,6 +2,7 @@
 //! that can't take it.
 
 use super::*;
+use haul_testkit::fixture;
 use std::os::unix::fs::{chown, symlink};
 
 /// Asserts that both deploying and removing say `error` and `hint` and change
@@ -72,8 +73,7 @@ fn a_directory_that_others_can_write_to_is_refused() {
 #[test]
 fn a_home_that_a_group_can_write_to_is_refused_unless_it_is_the_users_own() {
     if !is_root() {
-        eprintln!("skipped: only root can give a directory to any group");
-        return;
+        return fixture::missing("root, who can give a directory to any group");
     }
     let world = World::new();
     let host = Host::new(&world);
@@ -88,8 +88,7 @@ fn a_home_that_a_group_can_write_to_is_refused_unless_it_is_the_users_own() {
 #[test]
 fn a_directory_of_another_user_is_refused() {
     if !is_root() {
-        eprintln!("skipped: only root can give a directory away");
-        return;
+        return fixture::missing("root, who can give a directory away");
     }
     let world = World::new();
     let host = Host::new(&world);
@@ -195,8 +194,7 @@ fn a_home_directory_that_sftp_does_not_see_is_told() {
     );
     let can = std::process::Command::new("unshare").args(["-m", "true"]).status();
     if !is_root() || !can.is_ok_and(|status| status.success()) {
-        eprintln!("skipped: needs the right to mount");
-        return;
+        return fixture::missing("the right to mount");
     }
     let server =
         quick_sshd().sftp(odd.display().to_string()).env("HOME", home.display().to_string());

@@ -129,3 +129,33 @@ fn a_move_that_is_interrupted_loses_nothing_and_goes_on() {
         assert!(caught > 0, "no move was caught in its middle");
     });
 }
+
+#[test]
+fn a_killed_move_to_a_new_name_goes_on_under_that_name() {
+    each_target(|stage| {
+        if stage.to == To::Here {
+            return;
+        }
+        for removes in [false, true] {
+            let files = make_tree(stage, 3);
+            let before = stage.scene.snapshot("tree");
+            let running = stage.haul(&["-q"], &["tree"], "renamed").spawn().expect("it starts");
+            let begun = || match removes {
+                false => count(stage.there("renamed"), &files) > 0,
+                true => count(stage.scene.path("tree"), &files) < files.len(),
+            };
+            running.until(SOON, begun);
+            running.signal(Signal::KILL);
+            running.wait().expect("it ends");
+            if stage.scene.exists("tree") {
+                // An agent is at it for a moment when its client has gone.
+                std::thread::sleep(Duration::from_millis(300));
+                stage.run(&[], &["tree"], "renamed").expect_ok();
+            }
+            assert!(!stage.scene.exists("tree"), "{:?}", stage.to);
+            let after = snapshot(stage.there("renamed")).expect("it is there");
+            assert_same_with(&before, &after, Compare::everything().ignoring_dir_mtimes());
+            fs::remove_dir_all(stage.there("renamed")).expect("removed");
+        }
+    });
+}

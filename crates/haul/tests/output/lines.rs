@@ -1,7 +1,7 @@
 //! The plain lines of a copy.
 
 use crate::common::*;
-use haul_testkit::{Haul, tree};
+use haul_testkit::{Haul, fixture, tree};
 use std::process::Command;
 
 /// The lines of standard output, the last one without its times.
@@ -136,8 +136,7 @@ fn a_terminal_sees_how_far_it_is() {
     let world = World::new();
     let scene = world.scene(Way::Upload);
     if Command::new("script").arg("--version").output().is_err() {
-        eprintln!("skipped: no `script` to make a terminal");
-        return;
+        return fixture::missing("`script`, which makes a terminal");
     }
     tree::random_file(scene.path("big"), 40 << 20, 1).expect("a file");
     scene.mkdir("there");

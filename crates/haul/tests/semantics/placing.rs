@@ -63,6 +63,88 @@ fn any_other_destination_is_the_new_name() {
 }
 
 #[test]
+fn the_same_words_again_mean_the_same_place() {
+    each_way(|scene| {
+        scene.file("many/sub/a", "a");
+        scene.file("many/b", "b");
+        scene.copy(&["-r"], &["many"], "bak").run().expect_ok();
+        let again = || scene.copy(&["-r"], &["many"], "bak").run().expect_ok();
+        assert!(again().out().starts_with("copied nothing"));
+        scene.file("many/c", "c");
+        scene.copy(&["-rn"], &["many"], "bak").run().expect_ok();
+        let run = again();
+        assert_eq!(scene.list("bak"), ["b", "c", "sub", "sub/a"], "{run}");
+        // Also of what is made anew.
+        fs::remove_dir_all(scene.path("many")).expect("removed");
+        scene.file("many/d", "d");
+        again();
+        assert_eq!(scene.list("bak"), ["b", "c", "d", "sub", "sub/a"]);
+        let checked = scene.transfer("check", &remote(scene), &["-r"], &["many"], "bak").run();
+        assert!(!checked.out().contains("missing"), "{checked}");
+        // Other words mean a directory in it, and so does a directory that is
+        // somebody else's, though it is a copy of that one with its attributes.
+        scene.file("other/many/e", "e");
+        scene.copy(&["-r"], &["other/many"], "bak").run().expect_ok();
+        assert_eq!(scene.list("bak/many"), ["e"]);
+        scene.copy(&["-r"], &["many"], "slash/").run().expect_ok();
+        scene.copy(&["-r"], &["many"], "slash/").run().expect_ok();
+        assert_eq!(scene.list("slash"), ["many", "many/d"]);
+        run_cp(scene, "bak", "bak-2");
+        fs::rename(scene.path("bak"), scene.path("away")).expect("renamed");
+        fs::rename(scene.path("bak-2"), scene.path("bak")).expect("renamed");
+        fs::remove_dir_all(scene.path("bak/many")).expect("removed");
+        again();
+        assert_eq!(scene.list("bak/many"), ["d"]);
+    });
+}
+
+fn remote(scene: &Scene<'_>) -> Vec<std::ffi::OsString> {
+    if scene.way == Way::Local { Vec::new() } else { scene.remote() }
+}
+
+fn run_cp(scene: &Scene<'_>, from: &str, to: &str) {
+    run(std::process::Command::new("cp").arg("-a").arg(scene.path(from)).arg(scene.path(to)));
+}
+
+#[test]
+fn a_directory_in_itself_is_compared_with_what_was_made_of_it() {
+    each_way(|scene| {
+        scene.file("many/many/a", "a");
+        scene.file("many/b", "b");
+        scene.copy(&["-r"], &["many"], "bak").run().expect_ok();
+        scene.file("beside", "");
+        let check = || scene.transfer("check", &remote(scene), &["-r"], &["many"], "bak").run();
+        check().expect_ok();
+        scene.file("many/many/a", "other");
+        scene.file("bak/more", "");
+        let run = check().expect_code(1);
+        assert_eq!(run.out().lines().count(), 3, "{run}");
+        for line in ["many/many/a", "many/more"] {
+            assert!(run.out().contains(line), "{run}");
+        }
+    });
+}
+
+#[test]
+fn a_killed_copy_goes_on_where_it_was_under_its_new_name() {
+    each_way_by_pipe(|scene| {
+        haul_testkit::tree::many(scene.path("many"), 400, 20_000, 3, 7).expect("a tree");
+        let before = scene.snapshot("many");
+        let copy = |flags: &[&str]| scene.copy(flags, &["many"], "new/bak");
+        scene.mkdir("new");
+        let running = copy(&["-rq"]).spawn().expect("it starts");
+        let soon = std::time::Duration::from_secs(30);
+        running.until(soon, || scene.exists("new/bak"));
+        running.signal(haul_testkit::proc::Signal::KILL);
+        running.wait().expect("it ends");
+        let run = copy(&["-r"]).run().expect_ok();
+        haul_testkit::assert_same(&before, &scene.snapshot("new/bak"));
+        let strays = scene.list("new").iter().any(|name| name.contains(".haul-"));
+        assert!(!strays, "{run}");
+    });
+}
+
+#[test]
 fn a_slash_after_a_file_is_no_new_name() {
     each_way(|scene| {
         scene.file("a", "new content");

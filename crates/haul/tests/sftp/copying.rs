@@ -267,3 +267,52 @@ fn directories_that_are_made_keep_the_group_bit_that_they_inherit() {
         assert_eq!(mode_of(scene.path(dir)) & 0o2000, 0o2000, "{dir}");
     }
 }
+
+#[test]
+fn directories_far_down_get_their_modes_and_times() {
+    /// More than are held open at a time, in each other and beside each other.
+    const DEPTH: usize = 300;
+    each_remote_way(|scene| {
+        let mut dir = scene.path("tree");
+        for level in 0..DEPTH {
+            fs::create_dir_all(dir.join("beside")).expect("made");
+            fs::write(dir.join("file"), "x").expect("written");
+            dir.push("d");
+            fs::create_dir(&dir).expect("made");
+            mode(&dir, if level % 2 == 0 { 0o750 } else { 0o711 });
+        }
+        for (dir, secs) in dir.ancestors().take(DEPTH + 1).zip(1_600_000_000..) {
+            nasty::set_mtime(dir, secs, 0).expect("a time");
+        }
+        let run = copy(scene, &["-r"], &["tree"], "to").run().expect_ok();
+        assert_eq!(run.err(), "", "{run}");
+        assert_same_with(&scene.snapshot("tree"), &scene.snapshot("to"), rules());
+    });
+}
+
+#[test]
+fn a_killed_job_goes_on_where_it_was_under_its_new_name() {
+    let world = World::new();
+    for way in Way::REMOTE {
+        for command in ["copy", "move"] {
+            let scene = world.scene_called(&format!("{way:?}-{command}"), way);
+            haul_testkit::tree::many(scene.path("many"), 300, 20_000, 3, 7).expect("a tree");
+            let before = scene.snapshot("many");
+            let flags: &[&str] = if command == "copy" { &["-rq"] } else { &["-q"] };
+            let words = || scene.transfer(command, &by_sftp(&scene), flags, &["many"], "bak");
+            let running = words().spawn().expect("it starts");
+            let soon = std::time::Duration::from_secs(30);
+            running.until(soon, || scene.exists("bak") && !scene.list("bak").is_empty());
+            running.signal(haul_testkit::proc::Signal::KILL);
+            running.wait().expect("it ends");
+            std::thread::sleep(std::time::Duration::from_millis(300));
+            let run = words().run().expect_ok();
+            let rules = rules().ignoring_dir_mtimes();
+            assert_same_with(&before, &scene.snapshot("bak"), rules);
+            assert_eq!(crate::strays(&scene.path("bak")).len(), 0, "{way:?} {command}: {run}");
+            if command == "move" {
+                assert!(!scene.exists("many"), "{run}");
+            }
+        }
+    }
+}

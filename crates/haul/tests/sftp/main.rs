@@ -3,13 +3,13 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod changing;
 mod copying;
 mod killed;
 mod logins;
 mod memory;
 mod moving;
 mod rclone;
-
 mod requests;
 mod resuming;
 mod stale;

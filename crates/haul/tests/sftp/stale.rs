@@ -7,7 +7,7 @@ use crate::{copy, rules, strays};
 use haul_testkit::content::Stream;
 use haul_testkit::haul::Running;
 use haul_testkit::proc::{self, Signal};
-use haul_testkit::{Haul, assert_same_with, tree};
+use haul_testkit::{Haul, assert_same_with, holds_within, tree};
 use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -174,14 +174,16 @@ fn what_was_left_in_a_directory_that_the_killed_job_made_goes_with_the_next() {
         running.signal(Signal::KILL);
         running.wait().expect("it ends");
         std::thread::sleep(Duration::from_millis(200));
+        // One that was made as a new name has what tells that in it, too.
         let left = strays(&scene.path("to"));
-        assert_eq!(left.len(), 1, "{dest}");
-        assert_eq!(left[0].parent(), Some(&*scene.path(dest.trim_end_matches('/'))), "{dest}");
+        assert_eq!(left.len(), if dest.ends_with('/') { 1 } else { 2 }, "{dest}");
+        let made = scene.path(dest.trim_end_matches('/'));
+        assert!(left.iter().all(|path| path.parent() == Some(&*made)), "{dest}: {left:?}");
         upload.run().expect_ok();
         assert_eq!(strays(&scene.path("to")), [""; 0].map(PathBuf::from), "{dest}");
     }
     assert_eq!(scene.list("to/new"), ["middle"]);
-    assert_eq!(scene.list("to/renamed"), ["tree", "tree/middle"]);
+    assert_eq!(scene.list("to/renamed"), ["middle"]);
 }
 
 #[test]
@@ -248,4 +250,43 @@ fn a_link_whose_stage_is_taken_for_left_behind_is_made_anew() {
     running.wait().expect("ended").expect_ok();
     assert!(removed > 0, "no stage was seen");
     assert_same_with(&scene.snapshot("from"), &scene.snapshot("to/from"), rules());
+}
+
+#[test]
+fn what_an_upload_is_writing_is_not_cleaned_away_on_the_host() {
+    let world = World::new();
+    let scene = world.scene(Way::Upload);
+    // One that can be continued, one that can't, and small ones.
+    scene.mkdir("tree");
+    tree::random_file(scene.path("tree/large"), 80 << 20, 1).expect("a file");
+    tree::random_file(scene.path("tree/middle"), 60 << 20, 2).expect("a file");
+    tree::many(scene.path("tree/small"), 200, 20_000, 3, 3).expect("made");
+    scene.mkdir("to");
+    let home = scene.mkdir("home");
+    let running = copy(&scene, &["-r"], &["tree"], "to").home(&home).spawn().expect("it starts");
+    let both = || strays(&scene.path("to")).len() >= 2;
+    assert!(running.until(Duration::from_secs(20), both), "it does not begin");
+    running.signal(Signal::STOP);
+    let sorted = || {
+        let mut found = strays(&scene.path("to"));
+        found.sort();
+        found
+    };
+    // What the server has still to do, it does.
+    let has_settled = || {
+        let seen = sorted();
+        std::thread::sleep(Duration::from_secs(1));
+        seen == sorted()
+    };
+    assert!(holds_within(Duration::from_secs(60), has_settled), "the server comes to no end");
+    let before = sorted();
+    for flags in [&["-r"][..], &["-r", "--all"]] {
+        let run = scene.haul().arg("clean").args(flags).arg("to").run().expect_ok();
+        assert!(run.out().contains("removed nothing; recent "), "{run}");
+    }
+    assert!(!before.is_empty() && sorted() == before, "{before:?}");
+    running.signal(Signal::CONT);
+    running.wait().expect("it ends").expect_ok();
+    assert_eq!(strays(&scene.path("to")).len(), 0);
+    assert_same_with(&scene.snapshot("tree"), &scene.snapshot("to/tree"), rules());
 }

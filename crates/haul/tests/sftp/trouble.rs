@@ -1,6 +1,7 @@
 //! Copies through a host's SFTP server that can't be done, or not to the end.
 
 use crate::common::*;
+use crate::resuming::servers_of;
 use crate::{copy, strays, summary};
 use haul_testkit::proc::{self, Signal};
 use haul_testkit::{Mount, tree};
@@ -110,11 +111,13 @@ fn a_link_in_the_destination_is_not_followed() {
 #[test]
 fn what_is_not_there_is_told_and_what_is_no_file_left_out() {
     each_remote_way(|scene| {
-        run(std::process::Command::new("mkfifo").arg(scene.path("fifo")));
+        scene.mkdir("tree");
+        run(std::process::Command::new("mkfifo").arg(scene.path("tree/fifo")));
         scene.file("a", "abc");
         scene.mkdir("to");
-        let run = copy(scene, &[], &["missing", "a", "fifo"], "to").run().expect_code(1);
-        assert_eq!(scene.list("to"), ["a"], "{run}");
+        let run = copy(scene, &["-r"], &["missing", "a", "tree"], "to").run().expect_code(1);
+        assert_eq!(scene.list("to"), ["a", "tree"], "{run}");
+        assert_eq!(scene.list("to/tree"), [""; 0], "{run}");
         assert_eq!(errors(&run).len(), 1, "{run}");
         assert!(errors(&run)[0].contains("missing"), "{run}");
         let into = copy(scene, &[], &["a"], "no/such/dir").run().expect_code(4);
@@ -153,6 +156,31 @@ fn a_host_that_dies_is_told_and_the_next_run_completes() {
         let rules = crate::rules().ignoring_dir_mtimes();
         haul_testkit::assert_same_with(&scene.snapshot("tree"), &scene.snapshot("to/tree"), rules);
     });
+}
+
+#[test]
+fn a_server_or_a_host_that_falls_silent_is_left() {
+    // The server hangs, or all of the host.
+    for (name, stops_host) in [("server", false), ("host", true)] {
+        for way in [Way::Upload, Way::Download] {
+            let world = World::new();
+            let scene = world.scene_called(name, way);
+            tree::random_file(scene.path("big"), 400 << 20, 4).expect("made");
+            scene.mkdir("to");
+            let home = scene.mkdir("home");
+            let haul = copy(&scene, &["--timeout", "2"], &["big"], "to/").home(&home);
+            let running = haul.limit(SOON * 3).spawn().expect("it starts");
+            let servers = || servers_of(&scene);
+            assert!(running.until(SOON, || !servers().is_empty()), "it does not begin");
+            let stopped = if stops_host { scene.sshd().sessions() } else { servers() };
+            stopped.iter().for_each(|&pid| proc::signal(pid, Signal::STOP));
+            let run = running.wait().expect("it ends");
+            stopped.iter().for_each(|&pid| proc::signal(pid, Signal::KILL));
+            let run = run.expect_code(3);
+            assert!(errors(&run)[0].contains("haul-test"), "{run}");
+            assert!(run.err().contains("  hint: run the same command again"), "{run}");
+        }
+    }
 }
 
 /// Files that fill what may be on its way at a time several times over.

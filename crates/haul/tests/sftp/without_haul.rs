@@ -1,14 +1,15 @@
 //! What is done where no haul is found on a host.
 
 use crate::common::*;
-use haul_testkit::{Haul, Sshd, SshdBuilder};
+use haul_testkit::{Haul, Sshd, SshdBuilder, fixture};
 use std::path::Path;
 
 /// A server on which no haul is found; `None` where this machine has one in a
 /// usual place.
+#[track_caller]
 pub(crate) fn bare(scene: &Scene<'_>, builder: SshdBuilder) -> Option<Sshd> {
     if ["/usr/local/bin/haul", "/opt/homebrew/bin/haul"].iter().any(|p| Path::new(p).exists()) {
-        eprintln!("skipped: this machine has haul in a usual place");
+        fixture::skip("this machine has haul in a usual place");
         return None;
     }
     let home = scene.mkdir("home").display().to_string();

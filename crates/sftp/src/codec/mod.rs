@@ -18,6 +18,7 @@ pub use attrs::{Attrs, FileType, Times};
 pub use greeting::{Extension, Extensions, decode_version};
 pub use reply::{
     Answer, Expected, FsStats, HEADER_LEN, Header, Limits, Names, RawEntry, ReplyKind,
+    TARGET_LEN_MAX,
 };
 pub use request::{OpenFlags, Request};
 pub use status::{Status, StatusCode};

@@ -73,6 +73,9 @@ impl Header {
     }
 }
 
+/// Where a link can point to, in bytes: no system has longer paths.
+pub const TARGET_LEN_MAX: usize = 4096;
+
 /// What can answer a request, beside a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Expected {
@@ -89,6 +92,8 @@ pub enum Expected {
     Names,
     /// One path.
     Path,
+    /// Where a link points.
+    Target,
     /// Attributes.
     Attrs,
     /// Room of a file system.
@@ -115,6 +120,8 @@ pub enum Answer {
     Names(Names),
     /// A path.
     Path(Box<[u8]>),
+    /// A link's target of more than [`TARGET_LEN_MAX`] bytes, which is not kept.
+    LongTarget,
     /// Attributes.
     Attrs(Attrs),
     /// Room of a file system.
@@ -220,7 +227,7 @@ impl Expected {
             Self::Done => ReplyKind::Status,
             Self::Handle => ReplyKind::Handle,
             Self::Data { .. } => ReplyKind::Data,
-            Self::Names | Self::Path => ReplyKind::Name,
+            Self::Names | Self::Path | Self::Target => ReplyKind::Name,
             Self::Attrs => ReplyKind::Attrs,
             Self::FsStats | Self::Limits => ReplyKind::Extended,
         };
@@ -258,7 +265,11 @@ impl Expected {
                 Answer::Handle(handle.into())
             }
             Self::Names => Answer::Names(Names::decode(payload)?),
-            Self::Path => Answer::Path(decode_path(&mut from)?),
+            Self::Path => Answer::Path(decode_path(&mut from)?.into()),
+            Self::Target => match decode_path(&mut from)? {
+                target if target.len() > TARGET_LEN_MAX => Answer::LongTarget,
+                target => Answer::Path(target.into()),
+            },
             Self::Attrs => Answer::Attrs(Attrs::decode(&mut from)?),
             Self::FsStats => Answer::FsStats(decode_fs_stats(payload)?),
             Self::Limits => Answer::Limits(decode_limits(payload)?),
@@ -295,9 +306,9 @@ pub(crate) fn data_len(
     Ok(len as usize)
 }
 
-fn decode_path(from: &mut Take) -> Result<Box<[u8]>, PacketError> {
+fn decode_path<'a>(from: &mut Take<'a>) -> Result<&'a [u8], PacketError> {
     match from.u32()? {
-        1 => Ok(from.string()?.into()),
+        1 => from.string(),
         count => Err(PacketError::NameCount(count)),
     }
 }

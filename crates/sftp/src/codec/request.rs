@@ -268,10 +268,10 @@ impl Request<'_> {
             Self::Open { .. } | Self::Opendir { .. } => Expected::Handle,
             Self::Read { len, .. } => Expected::Data { len_max: len },
             Self::Readdir { .. } => Expected::Names,
-            Self::Realpath { .. }
-            | Self::Readlink { .. }
-            | Self::ExpandPath { .. }
-            | Self::HomeDirectory { .. } => Expected::Path,
+            Self::Realpath { .. } | Self::ExpandPath { .. } | Self::HomeDirectory { .. } => {
+                Expected::Path
+            }
+            Self::Readlink { .. } => Expected::Target,
             Self::Stat { .. } | Self::Lstat { .. } | Self::Fstat { .. } => Expected::Attrs,
             Self::Statvfs { .. } => Expected::FsStats,
             Self::Limits => Expected::Limits,
@@ -287,6 +287,17 @@ impl Request<'_> {
             // The answer is kept as it came until it is taken.
             Self::Readdir { .. } => PACKET_LEN_MAX as usize,
             _ => 0,
+        }
+    }
+
+    /// Whether a server may be at it for minutes, and answer nothing else meanwhile,
+    /// since it waits for a medium, or for another server behind it. Of a small file
+    /// (`is_small`) only what waits for the medium is that.
+    pub(crate) fn is_slow(&self, is_small: bool) -> bool {
+        match self {
+            Self::Fsync { .. } | Self::CopyData { .. } => true,
+            Self::Close { .. } | Self::Rename { .. } | Self::PosixRename { .. } => !is_small,
+            _ => false,
         }
     }
 

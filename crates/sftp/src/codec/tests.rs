@@ -207,12 +207,13 @@ proptest! {
     }
 }
 
-const EXPECTED: [Expected; 8] = [
+const EXPECTED: [Expected; 9] = [
     Expected::Done,
     Expected::Handle,
     Expected::Data { len_max: 10 },
     Expected::Names,
     Expected::Path,
+    Expected::Target,
     Expected::Attrs,
     Expected::FsStats,
     Expected::Limits,
@@ -274,6 +275,13 @@ fn claims_that_a_packet_can_not_hold_are_refused() {
         Expected::Path.decode(ReplyKind::Name, &many, "x"),
         Err(PacketError::NameCount(u32::MAX))
     );
+    for (len, is_kept) in [(TARGET_LEN_MAX, true), (TARGET_LEN_MAX + 1, false)] {
+        let mut target = Vec::new();
+        target.put_u32(1);
+        target.put_string(&vec![b'x'; len]);
+        let answer = Expected::Target.decode(ReplyKind::Name, &target, "x").unwrap();
+        assert_eq!(answer != Answer::LongTarget, is_kept);
+    }
     let mut attrs = Vec::new();
     attrs.put_u32(0x8000_0000);
     attrs.put_u32(u32::MAX);

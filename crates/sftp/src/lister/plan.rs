@@ -9,7 +9,7 @@ use std::sync::Arc;
 /// Directories that are under way or listed and not taken, at most.
 pub(super) const DIRS_MAX: usize = 1024;
 
-/// Their entries, at most: about 15 MB.
+/// Their entries, at most: about 15 MB. Those with long names count more than once.
 pub(super) const ENTRIES_MAX: usize = 128 << 10;
 
 /// Directories of one batch, at most, that are under way or listed and not
@@ -20,6 +20,10 @@ pub(super) const BATCH_DIRS_MAX: usize = 64;
 
 /// Entries of one batch, at most; see [`BATCH_DIRS_MAX`].
 pub(super) const BATCH_ENTRIES_MAX: usize = 32 << 10;
+
+/// Entries of one directory, at most, that is listed ahead: so many are in memory
+/// for each thread besides. A larger one is listed when it is asked for.
+pub(super) const DIR_ENTRIES_MAX: usize = 32 << 10;
 
 #[derive(Default)]
 pub(super) struct Plan {
@@ -250,5 +254,5 @@ impl Plan {
 }
 
 fn count(listed: &Result<Vec<DirEntry>>) -> usize {
-    listed.as_ref().map_or(0, Vec::len)
+    listed.as_ref().map_or(0, |listed| listed.iter().map(DirEntry::weight).sum())
 }

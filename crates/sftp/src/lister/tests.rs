@@ -44,6 +44,14 @@ fn taken(plan: &mut Plan, path: &str) -> Option<usize> {
 }
 
 #[test]
+fn long_names_count_more_than_once() {
+    let entry =
+        |len| DirEntry { name: Name::new(&vec![b'x'; len]).unwrap(), attrs: Attrs::default() };
+    let weights = [1, 63, 64, 255].map(|len| entry(len).weight());
+    assert_eq!(weights, [1, 1, 2, 4]);
+}
+
+#[test]
 fn the_latest_batch_comes_first_in_its_order() {
     let mut plan = Plan::default();
     add(&mut plan, &["a", "b", "c"]);

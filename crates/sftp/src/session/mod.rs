@@ -10,6 +10,7 @@ mod watch;
 pub(crate) use payload::{FileRange, Payload};
 pub(crate) use port::Port;
 pub(crate) use shared::{Buf, Shared};
+pub use watch::SLOW_FACTOR;
 
 use crate::Client;
 use crate::client::Server;
@@ -18,7 +19,8 @@ use crate::error::{SessionError, StartError};
 use haul_model::escape_bytes;
 use haul_net::{Closer, ConnectError, Connection};
 use std::io::{BufReader, Read, Write};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -45,14 +47,50 @@ pub struct Options {
     pub bytes_max: usize,
     /// How many requests may be in flight.
     pub requests_max: usize,
-    /// How long nothing may move while requests wait. A server that makes a
-    /// large file durable can take minutes over it.
-    pub silence_max: Duration,
+    /// How long nothing may move while requests wait, if not as long as the
+    /// connection's own patience says; [`SLOW_FACTOR`] times as long while one of them
+    /// is such that a server may be at it for minutes.
+    pub silence_max: Option<Duration>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { bytes_max: 16 << 20, requests_max: 1024, silence_max: Duration::from_secs(600) }
+        Self { bytes_max: 16 << 20, requests_max: 1024, silence_max: None }
+    }
+}
+
+/// Ends a login that takes too long.
+struct Login {
+    /// Dropped when the server has greeted.
+    going_on: mpsc::Sender<()>,
+    is_late: Arc<AtomicBool>,
+    max: Duration,
+}
+
+impl Login {
+    fn begin(closer: &Closer) -> Self {
+        let (going_on, greeted) = mpsc::channel();
+        let is_late = Arc::new(AtomicBool::new(false));
+        let max = closer.patience().login_max.unwrap_or_default();
+        if !max.is_zero() {
+            let (late, killer) = (Arc::clone(&is_late), closer.killer());
+            let wait = move || {
+                if greeted.recv_timeout(max) == Err(mpsc::RecvTimeoutError::Timeout) {
+                    late.store(true, Ordering::Relaxed);
+                    killer.kill();
+                }
+            };
+            // Without the thread the login takes as long as it takes.
+            let _ = thread::Builder::new().name("sftp-login".into()).spawn(wait);
+        }
+        Self { going_on, is_late, max }
+    }
+
+    /// The server has greeted, or never will; gives the reason if it was too late.
+    fn end(self) -> Option<SessionError> {
+        drop(self.going_on);
+        let is_late = self.is_late.load(Ordering::Relaxed);
+        is_late.then_some(SessionError::Silent { seconds: self.max.as_secs() })
     }
 }
 
@@ -74,11 +112,13 @@ impl Session {
     pub fn start(connection: Connection, options: Options) -> Result<Self, StartError> {
         let Connection { reader, mut writer, closer } = connection;
         let mut reader = BufReader::with_capacity(READ_AHEAD, reader);
+        let login = Login::begin(&closer);
         let greeted = writer
             .write_all(&INIT)
             .and_then(|()| writer.flush())
             .map_err(SessionError::from)
             .and_then(|()| greeting(&mut reader));
+        let greeted = login.end().map_or(greeted, Err);
         let extensions = match greeted {
             Ok(extensions) => extensions,
             Err(SessionError::Closed | SessionError::Broken(_)) => {
@@ -87,15 +127,19 @@ impl Session {
             }
             Err(cause) => return Err(StartError::Session { host: closer.peer().into(), cause }),
         };
+        let silence_max = options.silence_max.or(closer.patience().silence_max);
         let shared = Shared::new(writer, closer.killer(), options);
         let spawned = {
             let (reading, watching) = (Arc::clone(&shared), Arc::clone(&shared));
             let read = move || reader::run(&reading, reader);
-            let watch = move || watch::run(&watching, options.silence_max);
-            thread::Builder::new()
-                .name("sftp-replies".into())
-                .spawn(read)
-                .and_then(|_| thread::Builder::new().name("sftp-watch".into()).spawn(watch))
+            let read = thread::Builder::new().name("sftp-replies".into()).spawn(read);
+            read.and_then(|_| match silence_max {
+                None => Ok(()),
+                Some(silence_max) => {
+                    let watch = move || watch::run(&watching, silence_max);
+                    thread::Builder::new().name("sftp-watch".into()).spawn(watch).map(drop)
+                }
+            })
         };
         let host = closer.peer().to_owned();
         let started = spawned

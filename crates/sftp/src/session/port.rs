@@ -34,11 +34,21 @@ pub(crate) struct Port {
     shared: Arc<Shared>,
     inbox: Arc<Inbox>,
     outstanding: usize,
+    /// It asks for small files.
+    is_small: bool,
 }
 
 impl Port {
     pub(crate) fn new(shared: &Arc<Shared>) -> Self {
-        Self { shared: Arc::clone(shared), inbox: Arc::default(), outstanding: 0 }
+        let (shared, inbox) = (Arc::clone(shared), Arc::default());
+        Self { shared, inbox, outstanding: 0, is_small: false }
+    }
+
+    /// One that asks for small files, at which no server is for long.
+    pub(crate) fn for_small(shared: &Arc<Shared>) -> Self {
+        let mut port = Self::new(shared);
+        port.is_small = true;
+        port
     }
 
     /// Asks, and calls it `tag`. Waits for room in the session, not for the
@@ -50,7 +60,8 @@ impl Port {
         request: &Request<'_>,
         payload: Payload<'_>,
     ) -> Result<()> {
-        self.shared.submit(Some(&self.inbox), tag, request, payload)?;
+        let is_slow = request.is_slow(self.is_small);
+        self.shared.submit(Some(&self.inbox), tag, request, payload, is_slow)?;
         self.outstanding += 1;
         Ok(())
     }
@@ -111,7 +122,8 @@ impl Port {
     /// Asks without wanting an answer. It may stay queued, as with
     /// [`Self::send`].
     pub(crate) fn tell(&self, request: &Request<'_>) -> Result<()> {
-        self.shared.submit(None, 0, request, Payload::NONE)
+        let is_slow = request.is_slow(self.is_small);
+        self.shared.submit(None, 0, request, Payload::NONE, is_slow)
     }
 
     /// Content that has arrived, in a buffer that goes home by itself.

@@ -42,6 +42,8 @@ struct Table {
     next_id: u32,
     /// What the requests in flight come to.
     bytes: usize,
+    /// Those of them that may take a server minutes.
+    slow: usize,
     /// Threads that wait for room.
     blocked: usize,
     end: Option<SessionError>,
@@ -57,6 +59,17 @@ pub(super) struct Waiting {
     /// Its name for messages.
     pub(super) operation: &'static str,
     pub(super) cost: usize,
+    /// A server may be at it for minutes.
+    is_slow: bool,
+}
+
+/// What the server is waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Waits {
+    No,
+    Quick,
+    /// Something that may take it minutes.
+    Slow,
 }
 
 impl Shared {
@@ -75,13 +88,14 @@ impl Shared {
     }
 
     /// Sends a request as soon as there is room for it; it may stay queued until
-    /// [`Self::flush`].
+    /// [`Self::flush`]. `is_slow` says that a server may be at it for minutes.
     pub(super) fn submit(
         &self,
         inbox: Option<&Arc<Inbox>>,
         tag: u64,
         request: &Request<'_>,
         payload: Payload<'_>,
+        is_slow: bool,
     ) -> Result<(), SessionError> {
         let cost = request.cost();
         let mut table = self.lock();
@@ -106,6 +120,7 @@ impl Shared {
         }
         table.next_id = id.wrapping_add(1);
         table.bytes += cost;
+        table.slow += usize::from(is_slow);
         table.waiting.insert(
             id,
             Waiting {
@@ -114,6 +129,7 @@ impl Shared {
                 expected: request.expected(),
                 operation: request.operation(),
                 cost,
+                is_slow,
             },
         );
         drop(table);
@@ -137,6 +153,7 @@ impl Shared {
         let mut table = self.lock();
         let waiting = table.waiting.remove(&id)?;
         table.bytes -= waiting.cost;
+        table.slow -= usize::from(waiting.is_slow);
         if table.blocked > 0 {
             self.room.notify_all();
         }
@@ -174,7 +191,7 @@ impl Shared {
         let is_first = table.end.is_none();
         let reason = table.end.get_or_insert(reason).clone();
         let waiting = std::mem::take(&mut table.waiting);
-        table.bytes = 0;
+        (table.bytes, table.slow) = (0, 0);
         drop(table);
         self.room.notify_all();
         self.ended.notify_all();
@@ -193,13 +210,18 @@ impl Shared {
         self.lock().end.is_none()
     }
 
-    /// Waits until the session has ended, at most `patience`; tells whether it
-    /// has, and whether requests are in flight.
-    pub(super) fn wait_ended(&self, patience: Duration) -> (bool, bool) {
+    /// Waits until the session has ended, at most `patience`; if it has not, tells
+    /// what is waited for.
+    pub(super) fn wait_ended(&self, patience: Duration) -> Option<Waits> {
         let table = self.lock();
         let waited = self.ended.wait_timeout_while(table, patience, |table| table.end.is_none());
         let (table, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        (table.end.is_some(), !table.waiting.is_empty())
+        let waits = match (table.waiting.is_empty(), table.slow) {
+            (true, _) => Waits::No,
+            (false, 0) => Waits::Quick,
+            (false, _) => Waits::Slow,
+        };
+        table.end.is_none().then_some(waits)
     }
 
     /// A number that changes whenever something moves.

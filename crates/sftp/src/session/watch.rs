@@ -2,29 +2,36 @@
 //! which requests wait and nothing moves. It reaches those who wait for a reply
 //! as well as those who are blocked in writing.
 
-use super::shared::Shared;
+use super::shared::{Shared, Waits};
 use crate::error::SessionError;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How many times within the longest silence is looked.
 const LOOKS: u32 = 8;
 
-/// Watches until the session has ended.
+/// How many times longer a server may be silent that is at something which can take
+/// minutes, and does nothing else meanwhile: OpenSSH's makes a large file durable.
+/// That the host itself is gone ssh tells.
+pub const SLOW_FACTOR: u32 = 10;
+
+/// Watches until the session has ended. It counts looks: the time in which this
+/// process is stopped is none in which the server is silent.
 pub(super) fn run(shared: &Shared, silence_max: Duration) {
     let mut last = shared.moved().load(Ordering::Relaxed);
-    let mut since = Instant::now();
-    loop {
-        let (has_ended, requests_wait) = shared.wait_ended(silence_max / LOOKS);
-        if has_ended {
-            return;
-        }
+    let mut quiet_looks = 0;
+    while let Some(waits) = shared.wait_ended(silence_max / LOOKS) {
         let now = shared.moved().load(Ordering::Relaxed);
-        if now != last || !requests_wait {
+        if now != last || waits == Waits::No {
             last = now;
-            since = Instant::now();
-        } else if since.elapsed() >= silence_max {
-            shared.end(SessionError::Silent { seconds: silence_max.as_secs() });
+            quiet_looks = 0;
+            continue;
+        }
+        quiet_looks += 1;
+        let factor = if waits == Waits::Slow { SLOW_FACTOR } else { 1 };
+        if quiet_looks >= LOOKS.saturating_mul(factor) {
+            let silence = silence_max.saturating_mul(factor);
+            shared.end(SessionError::Silent { seconds: silence.as_secs() });
             return;
         }
     }

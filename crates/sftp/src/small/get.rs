@@ -69,7 +69,7 @@ impl Gets {
     pub fn new(client: &Client) -> Self {
         Self {
             client: client.clone(),
-            port: client.port(),
+            port: client.port_for_small(),
             jobs: HashMap::new(),
             next_job: 0,
             bytes: 0,

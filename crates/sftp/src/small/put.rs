@@ -10,6 +10,7 @@ use crate::Client;
 use crate::client::{check_path, succeeded};
 use crate::codec::{Extension, Request, Times};
 use crate::error::{Cause, SessionError, SftpError};
+use crate::naming::Existing;
 use crate::session::{Payload, Port};
 use job::Job;
 use std::collections::{HashMap, VecDeque};
@@ -29,15 +30,9 @@ pub struct Put<C> {
     pub mode: u32,
     /// Its times.
     pub times: Times,
-    /// Replace what has the path: in one step where the server has
-    /// [`Extension::PosixRename`]. Elsewhere it is renamed, and if the server
-    /// refuses that since the path is taken, what stands there is removed first
-    /// (never a directory): for a moment nothing has the path, and if the second
-    /// rename fails too, the error is [`Cause::OnlyStaged`] and the stage stays.
-    ///
-    /// Without it, a path that is taken is [`Cause::Taken`]. That is looked for
-    /// before the rename too, since some servers replace in it.
-    pub replace: bool,
+    /// What becomes of what has the path; see [`Client::name_file`]. One that is to
+    /// stay is looked for before the rename, since some servers replace in it.
+    pub existing: Existing,
     /// Have the server make it durable before it gets its name, which needs
     /// [`Extension::Fsync`]. The name itself can't be made durable in this
     /// protocol.
@@ -68,7 +63,7 @@ impl<C: AsRef<[u8]>> Puts<C> {
     pub fn new(client: &Client) -> Self {
         Self {
             client: client.clone(),
-            port: client.port(),
+            port: client.port_for_small(),
             jobs: HashMap::new(),
             next_job: 0,
             bytes: 0,
@@ -99,6 +94,7 @@ impl<C: AsRef<[u8]>> Puts<C> {
     fn check(&self, put: &Put<C>) -> Result<(), Cause> {
         check_path(&put.stage)?;
         check_path(&put.path)?;
+        put.existing.check()?;
         if put.sync && !self.client.has(Extension::Fsync) {
             return Err(Cause::Missing(Extension::Fsync.name()));
         }

@@ -2,9 +2,12 @@
 //! waits is told why, and nobody waits for ever.
 
 use crate::servers::{Bench, odd, odd_with, openssh};
+use haul_net::{Connection, Patience};
 use haul_sftp::codec::PacketError;
-use haul_sftp::{Cause, Gets, OpenFlags, Options, SessionError, SftpError};
-use haul_testkit::{Fault, Oddities, content};
+use haul_sftp::{
+    Cause, Gets, OpenFlags, Options, RemoteFile, SLOW_FACTOR, Session, SessionError, SftpError,
+};
+use haul_testkit::{Fault, OddSftp, Oddities, TempDir, content};
 use std::fs;
 use std::time::{Duration, Instant};
 
@@ -104,7 +107,7 @@ fn a_server_that_dies_is_told_to_who_writes() {
 #[test]
 fn a_server_that_falls_silent_is_given_up() {
     let silence_max = Duration::from_millis(400);
-    let options = Options { silence_max, ..Options::default() };
+    let options = Options { silence_max: Some(silence_max), ..Options::default() };
     let stalled = Oddities { fault: Some((4, Fault::Stall)), ..Oddities::default() };
     let start = Instant::now();
     let bench = odd_with("stalling", stalled.clone(), options);
@@ -120,9 +123,42 @@ fn a_server_that_falls_silent_is_given_up() {
 }
 
 #[test]
+fn a_server_that_waits_for_its_medium_is_given_more_time() {
+    let silence_max = Duration::from_millis(100);
+    let options = Options { silence_max: Some(silence_max), ..Options::default() };
+    let extensions = vec!["fsync@openssh.com"];
+    // The open is the first request.
+    let stalled = Oddities { extensions, fault: Some((1, Fault::Stall)), ..Oddities::default() };
+    for (is_slow, ask) in [
+        (true, RemoteFile::sync as fn(&RemoteFile) -> Result<(), SftpError>),
+        (false, |file| file.attrs().map(drop)),
+    ] {
+        let bench = odd_with("stalling", stalled.clone(), options);
+        let path = bench.path("file");
+        let file = bench.client().open(&path, OpenFlags::CreateNew, None).unwrap();
+        let start = Instant::now();
+        let error = ask(&file).unwrap_err();
+        assert!(matches!(end(&error), SessionError::Silent { .. }), "{error}");
+        assert_eq!(start.elapsed() >= silence_max * SLOW_FACTOR, is_slow, "{error}");
+    }
+}
+
+#[test]
+fn a_server_is_waited_for_as_long_as_the_connection_says() {
+    let stalled = Oddities { fault: Some((0, Fault::Stall)), ..Oddities::default() };
+    let dir = TempDir::new().unwrap();
+    let (_server, from, to) = OddSftp::serve(dir.path(), stalled).unwrap();
+    let patience = Patience { silence_max: Some(Duration::from_millis(200)), login_max: None };
+    let connection = Connection::from_parts(from, to).with_patience(patience);
+    let session = Session::start(connection, Options::default()).unwrap();
+    let error = session.client().lstat(b".").unwrap_err();
+    assert!(matches!(end(&error), SessionError::Silent { .. }), "{error}");
+}
+
+#[test]
 fn who_waits_for_room_is_told_too() {
     let silence_max = Duration::from_millis(300);
-    let options = Options { silence_max, requests_max: 4, ..Options::default() };
+    let options = Options { silence_max: Some(silence_max), requests_max: 4, ..Options::default() };
     let stalled = Oddities { fault: Some((1, Fault::Stall)), ..Oddities::default() };
     let bench = odd_with("stalling", stalled, options);
     fs::write(bench.local("file"), content::bytes(300_000, 1)).unwrap();

@@ -98,7 +98,7 @@ fn a_directory_that_is_made_late_holds_up_nobody_else() {
 #[test]
 fn a_server_that_falls_silent_ends_the_wait_for_what_is_listed_ahead() {
     let silence_max = Duration::from_millis(300);
-    let options = Options { silence_max, ..Options::default() };
+    let options = Options { silence_max: Some(silence_max), ..Options::default() };
     let stalled = Oddities { fault: Some((2, Fault::Stall)), ..Oddities::default() };
     let bench = odd_with("stalling", stalled, options);
     let lister = Lister::new(bench.client(), 4);

@@ -6,6 +6,7 @@ mod files;
 mod later;
 mod lister;
 mod listings;
+mod naming;
 mod opening;
 mod paths;
 mod puts;

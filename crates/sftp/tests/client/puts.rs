@@ -3,7 +3,7 @@
 
 use crate::servers::{Bench, odd, openssh, with_each};
 use crate::small::put;
-use haul_sftp::{Cause, Extension, Put, Puts, SftpError};
+use haul_sftp::{Cause, Existing, Extension, Put, Puts, SftpError};
 use haul_testkit::{Fault, Oddities, content};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -85,7 +85,9 @@ fn what_is_asked_for_comes_in_the_right_order() {
     const EXTENDED: u8 = 200;
     let asked = |sync, verify, replace| {
         let bench = odd("syncing", syncing());
-        put_one(&bench, Put { sync, verify, replace, ..put(&bench, 1, vec![7; 100]) }).unwrap();
+        let file = put(&bench, 1, vec![7; 100]);
+        let existing = if replace { file.existing.clone() } else { Existing::Keep };
+        put_one(&bench, Put { sync, verify, existing, ..file }).unwrap();
         bench.odd_server().asked()
     };
     // The last of them is the rename, posix-rename where it is to replace.
@@ -171,7 +173,7 @@ fn a_name_that_is_taken_is_kept_unless_it_is_to_be_replaced() {
         fs::write(bench.local("file-1"), "old").unwrap();
         fs::create_dir(bench.local("file-4")).unwrap();
         std::os::unix::fs::symlink("nowhere", bench.local("file-5")).unwrap();
-        let file = |key| Put { replace: false, ..put(&bench, key, b"new".to_vec()) };
+        let file = |key| Put { existing: Existing::Keep, ..put(&bench, key, b"new".to_vec()) };
         let nowhere = Put { path: bench.path("none/x"), ..file(3) };
         let results = put_all(&bench, [file(1), file(2), nowhere, file(4), file(5)]);
         let taken: Vec<bool> = results
@@ -195,79 +197,9 @@ fn a_name_that_is_taken_meanwhile_is_told_as_that() {
     let fault = Some((5, Fault::Refuse));
     let bench = odd("blind", Oddities { fault, ..bare() });
     fs::write(bench.local("file-1"), "old").unwrap();
-    let file = Put { replace: false, ..put(&bench, 1, b"new".to_vec()) };
+    let file = Put { existing: Existing::Keep, ..put(&bench, 1, b"new".to_vec()) };
     let error = put_one(&bench, file).unwrap_err();
     assert!(matches!(error.cause, Cause::Taken), "{error}");
     assert_eq!(fs::read(bench.local("file-1")).unwrap(), b"old");
     assert_eq!(names(&bench), ["file-1"]);
-}
-
-#[test]
-fn without_a_rename_that_replaces_the_old_file_goes_first() {
-    let bench = odd("bare", bare());
-    fs::write(bench.local("file-1"), "old").unwrap();
-    std::os::unix::fs::symlink("file-1", bench.local("file-2")).unwrap();
-    fs::create_dir(bench.local("file-3")).unwrap();
-    let results = put_all(&bench, (0..4).map(|key| put(&bench, key, b"new".to_vec())));
-    assert!(results[..3].iter().all(Result::is_ok), "{results:?}");
-    for key in 0..3 {
-        let meta = fs::symlink_metadata(bench.local(&format!("file-{key}"))).unwrap();
-        assert!(meta.is_file() && meta.len() == 3);
-    }
-    // A directory is not removed for a file, also where it is empty.
-    let error = results[3].as_ref().unwrap_err();
-    assert!(error.to_string().starts_with("can't rename '"), "{error}");
-    assert_eq!(names(&bench), ["file-0", "file-1", "file-2", "file-3"]);
-
-    // Where every rename replaces, nothing is removed first.
-    let bench = odd("over", Oddities { renames_over: true, ..bare() });
-    fs::write(bench.local("file-1"), "old").unwrap();
-    put_one(&bench, put(&bench, 1, b"new".to_vec())).unwrap();
-    assert_eq!(fs::read(bench.local("file-1")).unwrap(), b"new");
-    assert_eq!(bench.odd_server().requests(), 6);
-}
-
-#[test]
-fn a_file_whose_old_one_is_gone_stays_under_its_private_name() {
-    // Open, write, set, look, close, rename, look, remove, rename.
-    for (fault, is_over) in [(Fault::Deny, false), (Fault::Die, true)] {
-        let bench = odd("failing", Oddities { fault: Some((8, fault)), ..bare() });
-        fs::write(bench.local("file-1"), "old").unwrap();
-        let error = put_one(&bench, put(&bench, 1, b"new".to_vec())).unwrap_err();
-        assert!(matches!(error.cause, Cause::OnlyStaged { .. }), "{error}");
-        assert_eq!((error.session().is_some(), error.status().is_some()), (is_over, !is_over));
-        let stage = bench.local(".stage-1");
-        assert!(error.to_string().contains(&format!("at '{}'", stage.display())), "{error}");
-        assert_eq!(names(&bench), [".stage-1"]);
-        assert_eq!(fs::read(stage).unwrap(), b"new");
-    }
-    // While the old one is there, the new one goes.
-    let bench = odd("failing", Oddities { fault: Some((7, Fault::Deny)), ..bare() });
-    fs::write(bench.local("file-1"), "old").unwrap();
-    let error = put_one(&bench, put(&bench, 1, b"new".to_vec())).unwrap_err();
-    assert!(error.to_string().starts_with("can't remove the old '"), "{error}");
-    assert_eq!(names(&bench), ["file-1"]);
-    assert_eq!(fs::read(bench.local("file-1")).unwrap(), b"old");
-}
-
-#[test]
-fn a_file_that_is_given_up_when_its_old_one_goes_gets_its_name() {
-    let bench = odd("bare", bare());
-    fs::write(bench.local("file-1"), "old").unwrap();
-    let mut puts = Puts::new(bench.client());
-    // The server does all in order, and this one is done when the removal of the
-    // old file-1 is on its way.
-    puts.push(Put { verify: true, ..put(&bench, 0, b"other".to_vec()) });
-    puts.push(put(&bench, 1, b"new".to_vec()));
-    let (key, result) = puts.next_done().unwrap();
-    result.unwrap();
-    assert_eq!((key, puts.pending()), (0, 1));
-    drop(puts);
-    bench.client().stat(&bench.path("")).unwrap();
-    const REMOVE: u8 = 13;
-    const RENAME: u8 = 18;
-    const STAT: u8 = 17;
-    assert!(bench.odd_server().asked().ends_with(&[REMOVE, RENAME, STAT]));
-    assert_eq!(names(&bench), ["file-0", "file-1"]);
-    assert_eq!(fs::read(bench.local("file-1")).unwrap(), b"new");
 }

@@ -1,7 +1,7 @@
 //! Many small files at a time.
 
 use crate::servers::{Bench, odd, openssh, with_each};
-use haul_sftp::{Attrs, Get, Gets, Put, Puts, Times};
+use haul_sftp::{Attrs, Existing, Get, Gets, Put, Puts, Times};
 use haul_testkit::{Fault, Oddities, content};
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,7 +16,7 @@ pub(crate) fn put(bench: &Bench, key: u64, content: Vec<u8>) -> Put<Vec<u8>> {
         content,
         mode: 0o640,
         times: Times { accessed: 1, modified: 1_700_000_000 + key as u32 },
-        replace: true,
+        existing: Existing::Replace { aside: bench.path(&format!(".aside-{key}")) },
         sync: false,
         verify: false,
     }

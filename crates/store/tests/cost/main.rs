@@ -28,7 +28,7 @@ fn alone() -> MutexGuard<'static, ()> {
 }
 
 fn open(dir: &Path, pace: Pace) -> (Stage, Vec<BlockHash>) {
-    let source = SourceId { size: LEN, mtime: TIME, inode: 7 };
+    let source = SourceId { size: LEN, mtime: TIME, inode: 7, ctime: None };
     let name = Name::new(b"big").expect("a plain name");
     let dir = Arc::new(Dir::open(dir).expect("opened"));
     Stage::resume_at(dir, &name, &source, pace).expect("a stage")
@@ -85,10 +85,7 @@ fn looking_at_an_interrupted_copy_costs_the_same_however_much_is_there() {
 #[test]
 fn a_checkpoint_lets_memory_go_that_others_may_need() {
     let _alone = alone();
-    let Some(mount) = Mount::image(FileSystem::Ext4, 200 << 20) else {
-        eprintln!("skipped: mounting is not allowed here");
-        return;
-    };
+    let Some(mount) = Mount::image(FileSystem::Ext4, 200 << 20) else { return };
     let block = vec![7; BLOCK_LEN as usize];
     for (pace, stays) in [
         (Pace { blocks: 1, every: Duration::ZERO }, false),

@@ -26,7 +26,7 @@ pub(crate) fn committed(dir: &Path) -> Vec<[u8; 32]> {
     let Some(path) = left(dir, ".journal") else { return Vec::new() };
     let bytes = fs::read(path).expect("it can be read");
     let Some((header, records)) = bytes.split_at_checked(HEADER) else { return Vec::new() };
-    let (fixed, checksum) = (&header[..64], &header[64..96]);
+    let (fixed, checksum) = (&header[..80], &header[80..112]);
     if &fixed[..8] != b"haul-jnl" || checksum != blake3::hash(fixed).as_bytes() {
         return Vec::new();
     }
@@ -38,10 +38,10 @@ pub(crate) fn committed(dir: &Path) -> Vec<[u8; 32]> {
         let count = number(slot, 0) as usize;
         let Some(covered) = records.get(..count) else { return false };
         let mut digest = blake3::Hasher::new();
-        digest.update(covered.as_flattened()).update(&slot[..16]).update(&fixed[..48]);
+        digest.update(covered.as_flattened()).update(&slot[..16]).update(&fixed[..64]);
         number(slot, 8) > 0 && slot[16..48] == *digest.finalize().as_bytes()
     };
-    let slots = [&header[96..160], &header[160..224]];
+    let slots = [&header[112..176], &header[176..240]];
     let newest = slots.into_iter().filter(whole).max_by_key(|slot| number(slot, 8));
     newest.map_or(Vec::new(), |slot| records[..number(slot, 0) as usize].to_vec())
 }

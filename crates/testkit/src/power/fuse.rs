@@ -1,17 +1,17 @@
 //! A [`Disk`] mounted through FUSE.
 
 use super::disk::{Body, DirBody, Disk, FileBody, Meta, Node, Refusal, State};
+use crate::fixture;
+use crate::fuse::Mounted;
 use fuser::{
-    BackgroundSession, BsdFileFlags, Config, Errno, FileAttr, FileHandle, FileType, Filesystem,
-    FopenFlags, Generation, INodeNo, LockOwner, MountOption, OpenFlags, RenameFlags, ReplyAttr,
-    ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyStatfs, ReplyWrite,
-    Request, TimeOrNow, WriteFlags,
+    BsdFileFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation,
+    INodeNo, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,
+    ReplyEmpty, ReplyEntry, ReplyStatfs, ReplyWrite, Request, TimeOrNow, WriteFlags,
 };
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
-use tempfile::TempDir;
 
 /// How long the kernel may remember names and attributes. It makes every change
 /// itself, so it knows of each.
@@ -24,48 +24,27 @@ const GENERATION: Generation = Generation(0);
 const BLOCK_LEN: u64 = 512;
 
 /// A disk that is mounted on a temporary directory until this is dropped.
-pub struct Powered {
-    dir: TempDir,
-    /// Dropped first: the directory is removed when nothing is mounted there.
-    session: Option<BackgroundSession>,
-}
+pub struct Powered(Mounted);
 
 impl Disk {
-    /// Mounts it. None where that isn't allowed: it needs root, and the device
-    /// `/dev/fuse`.
+    /// Mounts it. It needs root, and the device `/dev/fuse`; where they are
+    /// missing, so is a [`fixture`].
+    #[track_caller]
     pub fn mount(&self) -> Option<Powered> {
-        if !rustix::process::geteuid().is_root() {
-            return None;
-        }
-        let dir = TempDir::with_prefix("haul-power-").ok()?;
-        let mut config = Config::default();
-        config.mount_options =
-            vec![MountOption::FSName("haul-power".into()), MountOption::DefaultPermissions];
         let served = Served { disk: self.clone(), boot: self.state().boot };
-        let session = fuser::spawn_mount(served, dir.path(), &config).ok()?;
-        Some(Powered { dir, session: Some(session) })
+        fixture::made("a FUSE mount", Mounted::new("haul-power", served)).map(Powered)
     }
 }
 
 impl Powered {
     /// Where it is mounted.
     pub fn path(&self) -> &Path {
-        self.dir.path()
+        self.0.path()
     }
 
     /// A path below it.
     pub fn join(&self, name: impl AsRef<Path>) -> PathBuf {
         self.path().join(name)
-    }
-}
-
-impl Drop for Powered {
-    fn drop(&mut self) {
-        use rustix::mount::{UnmountFlags, unmount};
-        // Lazily, because a process that was just killed can still hold it; the
-        // session ends when the last one has let go.
-        let _ = unmount(self.path(), UnmountFlags::DETACH);
-        drop(self.session.take());
     }
 }
 

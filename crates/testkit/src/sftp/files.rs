@@ -28,6 +28,7 @@ pub(super) struct Files {
     short_reads: bool,
     renames_over: bool,
     listing: Listing,
+    target_len: Option<usize>,
     open: HashMap<u32, Open>,
     next_handle: u32,
 }
@@ -73,6 +74,7 @@ impl Files {
             short_reads: odd.short_reads,
             renames_over: odd.renames_over,
             listing: odd.listing,
+            target_len: odd.target_len,
             open: HashMap::new(),
             next_handle: 0,
         }
@@ -100,7 +102,10 @@ impl Files {
                 .map_err(Failure::from),
             18 => self.rename(id, &mut request, self.renames_over),
             19 => fs::read_link(self.path(request.string()))
-                .map(|path| one_name(id, &path))
+                .map(|path| match self.target_len {
+                    Some(len) => one_name(id, Path::new(&"t".repeat(len))),
+                    None => one_name(id, &path),
+                })
                 .map_err(Failure::from),
             20 => {
                 let target = OsStr::from_bytes(request.string());

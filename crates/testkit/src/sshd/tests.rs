@@ -3,6 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 
 use super::*;
+use crate::holds_within;
 
 fn output(mut command: Command) -> (bool, String) {
     let done = command.stdin(Stdio::null()).output().expect("it starts");
@@ -93,11 +94,8 @@ fn cutting_and_dropping_end_every_session() {
         sshd.sessions().into_iter().filter(sleeps).collect::<Vec<u32>>()
     };
     let up = |sshd: &Sshd| {
-        let end = Instant::now() + Duration::from_secs(20);
-        while sleeping(sshd).len() < 2 {
-            assert!(Instant::now() < end, "the session does not start: {}", sshd.log());
-            thread::sleep(Duration::from_millis(5));
-        }
+        let are_up = holds_within(Duration::from_secs(20), || sleeping(sshd).len() >= 2);
+        assert!(are_up, "the session does not start: {}", sshd.log());
         sleeping(sshd)
     };
     let mut client = start();
@@ -126,10 +124,8 @@ fn agents_are_told_from_the_shells_that_start_them_and_their_memory_is_seen() {
     let line = format!("sh -c '{} serve; true'", haul.display());
     let started = Instant::now();
     let mut client = sshd.command(&line).stdin(Stdio::piped()).spawn().expect("started");
-    while sshd.agents().is_empty() {
-        assert!(started.elapsed() < Duration::from_secs(20), "no agent: {}", sshd.log());
-        thread::sleep(Duration::from_millis(5));
-    }
+    let is_up = holds_within(Duration::from_secs(20), || !sshd.agents().is_empty());
+    assert!(is_up, "no agent: {}", sshd.log());
     assert_eq!(sshd.agents().len(), 1);
     let input = client.stdin.take();
     let ender = thread::spawn(move || {

@@ -22,7 +22,14 @@ pub(super) fn meta_of(attrs: &Attrs) -> io::Result<Meta> {
     };
     let times = attrs.times.ok_or_else(|| untold("when it was modified"))?;
     let mtime = Timestamp { secs: times.modified.into(), nanos: 0 };
-    Ok(Meta { kind, mode: attrs.mode.unwrap_or(0) & 0o7777, mtime, id: None })
+    Ok(Meta {
+        kind,
+        mode: attrs.mode.unwrap_or(0) & 0o7777,
+        mtime,
+        ctime: None,
+        id: None,
+        is_thin: false,
+    })
 }
 
 /// What is compared to see whether a file changed.

@@ -2,6 +2,7 @@
 
 use super::SftpHost;
 use super::attrs::seal_of;
+use crate::beside::each_beside;
 use crate::tree::Seal;
 use haul_sftp::{Attrs, OpenFlags, Opening, RemoteFile, SftpError};
 use std::io;
@@ -127,13 +128,6 @@ pub(super) fn in_each<T: Send>(
     others: Vec<RemoteFile>,
     ask: impl Fn(RemoteFile) -> Result<T, SftpError> + Sync,
 ) -> Result<Vec<T>, SftpError> {
-    std::thread::scope(|scope| {
-        let ask = &ask;
-        let others = others.into_iter().map(|file| scope.spawn(move || ask(file)));
-        let others: Vec<_> = others.collect();
-        let first = ask(first);
-        let others = others.into_iter().map(|answer| answer.join());
-        let others = others.map(|answer| answer.expect("a panic here is a bug and ends the job"));
-        std::iter::once(first).chain(others).collect()
-    })
+    let files = std::iter::once(first).chain(others).collect();
+    each_beside(files, ask).into_iter().collect()
 }

@@ -1,6 +1,7 @@
 //! A directory of a host, and what is done in it.
 
 use super::attrs::{is_whole, meta_of, times_of};
+use super::host::must_stay;
 use super::known::{Known, There};
 use super::source::SftpSource;
 use super::stage::{self, SftpStage};
@@ -15,7 +16,7 @@ use haul_model::{BlockHash, FileId, Name, Timestamp};
 use haul_sftp::{
     Attrs, DirEntry, Extension, FileType, Later, OpenFlags, RemoteFile, SftpError, StatusCode,
 };
-use haul_store::{Placement, Publication, SourceId, StaleStages, private_name};
+use haul_store::{Earlier, Placement, Publication, SourceId, StaleStages, mark_name, sent_name};
 use haul_sys::Dir;
 use std::collections::HashMap;
 use std::io;
@@ -23,6 +24,13 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 /// How often a link is staged whose stage is taken away.
 const LINK_ATTEMPTS_MAX: u32 = 8;
+
+/// Where the links of one directory point, as far as all of that is asked ahead, in
+/// bytes.
+const TARGETS_LEN_MAX: usize = 16 << 20;
+
+/// What a target takes besides, in bytes.
+const AROUND_TARGET_LEN: usize = 64;
 
 /// What a file is made with that is haul's own.
 const PRIVATE_FILE_MODE: u32 = 0o600;
@@ -56,11 +64,10 @@ impl SftpDir {
         host: &Arc<SftpHost>,
         path: Vec<u8>,
         attrs: Option<Attrs>,
-        made: Option<(Later, u32)>,
         is_destination: bool,
         is_around: bool,
     ) -> Arc<dyn TreeDir> {
-        Arc::new(Self::new(host, path, attrs, made, is_destination, is_around))
+        Arc::new(Self::new(host, path, attrs, None, is_destination, is_around))
     }
 
     pub(super) fn new(
@@ -75,7 +82,9 @@ impl SftpDir {
         let (made, inherited) = made.unzip();
         let known = Known {
             // Nothing is in it that this job has not put there.
-            there: made.as_ref().map(|_| Arc::new(There::All(HashMap::new()))),
+            there: made
+                .as_ref()
+                .map(|_| Arc::new(There::All { entries: HashMap::new(), _share: None })),
             ..Known::default()
         };
         let host = Arc::clone(host);
@@ -115,7 +124,7 @@ impl SftpDir {
 
     /// Whether what is made here shows in `near`.
     fn shows_in(&self, near: &Dir) -> io::Result<bool> {
-        let (client, name) = (self.host.client(), private_name());
+        let (client, name) = (self.host.client(), sent_name());
         let path = self.path_of(name.as_bytes());
         let made = client.open(&path, OpenFlags::CreateNew, Some(PRIVATE_FILE_MODE));
         // Some servers make it only when it is closed.
@@ -148,6 +157,32 @@ impl SftpDir {
         looked.unwrap_or(Ok(false))
     }
 
+    /// Where those of `entries` point that are `links`, as far as that is told, and
+    /// there is room for it. Whoever needs another asks again, and is told what is
+    /// wrong.
+    fn targets(&self, entries: &[TreeEntry], links: &[usize]) -> Vec<(usize, Box<[u8]>)> {
+        let path_of = |number: usize| self.path_of(entries[links[number]].name.as_bytes());
+        let (mut found, mut len) = (Vec::new(), 0);
+        self.host.client().read_links(links.len(), path_of, |number, target| {
+            match target {
+                Ok(target) => {
+                    len += target.len() + AROUND_TARGET_LEN;
+                    found.push((links[number], target));
+                }
+                Err(error) => self.host.look_at(&error),
+            }
+            len < TARGETS_LEN_MAX
+        });
+        found
+    }
+
+    /// The path of the directory above it, and its name there.
+    fn above_and_name(&self) -> (&[u8], &[u8]) {
+        let mut parts = self.path.rsplitn(2, |&byte| byte == b'/');
+        let name = parts.next().unwrap_or_default();
+        (parts.next().filter(|above| !above.is_empty()).unwrap_or(b"/"), name)
+    }
+
     /// The bits of its mode that are not those of a source.
     fn special_bits(&self) -> u32 {
         let told = self.attrs.and_then(|attrs| attrs.mode);
@@ -171,31 +206,62 @@ impl SftpDir {
 }
 
 impl TreeDir for SftpDir {
+    fn remember_origin(&self, origin: &[u8; 16]) {
+        let mode = Some(PRIVATE_FILE_MODE);
+        let made = self.ready().map(|()| {
+            let path = self.path_of(mark_name(origin).as_bytes());
+            self.host.client().open(&path, OpenFlags::CreateNew, mode).and_then(RemoteFile::close)
+        });
+        if let Ok(Err(error)) = made {
+            self.host.look_at(&error);
+        }
+    }
+
+    fn is_of_origin(&self, origin: &[u8; 16]) -> bool {
+        self.host.has_name(&self.path_of(mark_name(origin).as_bytes())).unwrap_or(false)
+    }
+
+    fn forget_origin(&self, origin: &[u8; 16]) {
+        let (client, path) = (self.host.client(), self.path_of(mark_name(origin).as_bytes()));
+        let forgotten = client.stat(&self.path).and_then(|Attrs { mode, times, .. }| {
+            // It has its mode and time already, and keeps them.
+            let mode = mode.map(|mode| mode & 0o7777);
+            let is_closed = mode.is_some_and(|mode| mode & 0o300 != 0o300);
+            if let (Some(mode), true) = (mode, is_closed) {
+                let open = Some(mode | PRIVATE_DIR_MODE);
+                client.set_attrs(&self.path, Attrs { mode: open, ..Attrs::default() })?;
+            }
+            let removed = client.remove_file(&path);
+            let mode = mode.filter(|_| is_closed);
+            client.set_attrs(&self.path, Attrs { mode, times, ..Attrs::default() })?;
+            removed
+        });
+        if let Err(error) = forgotten {
+            self.host.look_at(&error);
+        }
+    }
+
+    /// What this job has made may be on its way yet, and is known here alone.
+    fn can_be_opened_again(&self) -> bool {
+        self.made.is_none() && lock(&self.known).made.is_empty()
+    }
+
     fn entries(&self) -> io::Result<Vec<TreeEntry>> {
         let listed = self.list()?;
-        let is_link = |entry: &DirEntry| entry.attrs.file_type() == Some(FileType::Symlink);
-        let links = listed.iter().filter(|entry| is_link(entry));
-        let links: Vec<Vec<u8>> = links.map(|link| self.path_of(link.name.as_bytes())).collect();
-        let mut targets = self.host.client().read_links(&links).into_iter();
-        let mut entries = Vec::with_capacity(listed.len());
-        for entry in listed {
-            let target = if is_link(&entry) { targets.next() } else { None };
-            let DirEntry { name, attrs } = entry;
+        let (mut entries, mut links) = (Vec::with_capacity(listed.len()), Vec::new());
+        for DirEntry { name, attrs } in listed {
             let kind = attrs.file_type();
             self.remember(&name, &attrs, false);
             let meta =
                 if is_whole(&attrs) { self.meta(name.as_bytes(), &attrs).ok() } else { None };
-            let target = match target {
-                // Whoever needs it asks again, and is told what is wrong.
-                Some(Err(error)) => {
-                    self.host.look_at(&error);
-                    None
-                }
-                Some(Ok(target)) => Some(target.into_vec()),
-                None => None,
-            };
+            if kind == Some(FileType::Symlink) {
+                links.push(entries.len());
+            }
             let is_dir = kind.map(|kind| kind == FileType::Dir);
-            entries.push(TreeEntry { name, is_dir, meta, target });
+            entries.push(TreeEntry { name, is_dir, meta, target: None });
+        }
+        for (at, target) in self.targets(&entries, &links) {
+            entries[at].target = Some(target.into_vec());
         }
         Ok(entries)
     }
@@ -212,7 +278,9 @@ impl TreeDir for SftpDir {
                 kind: MetaKind::Dir,
                 mode: PRIVATE_DIR_MODE,
                 mtime: Timestamp { secs: 0, nanos: 0 },
+                ctime: None,
                 id: None,
+                is_thin: false,
             },
             None => meta_of(&self.host.io(self.host.client().stat(&self.path))?)?,
         };
@@ -227,12 +295,22 @@ impl TreeDir for SftpDir {
 
     fn open_dir(&self, name: &Name, follow: bool) -> io::Result<Arc<dyn TreeDir>> {
         let path = self.path_of(name.as_bytes());
-        if let Some(made) = lock(&self.known).made.get(name) {
+        // It is given away once: one that is opened again, since it had to make room, is
+        // not empty any more.
+        let made = lock(&self.known).made.remove(name);
+        if let Some(made) = made {
             let inherited = self.special_bits() & SET_GROUP_ID;
-            let made = Some((made.clone(), inherited));
-            return Ok(Self::open(&self.host, path, None, made, self.is_destination, false));
+            let made = Some((made, inherited));
+            let dir = Self::new(&self.host, path, None, made, self.is_destination, false);
+            return Ok(Arc::new(dir));
         }
-        let mut attrs = self.attrs_of(name)?.ok_or(io::ErrorKind::NotFound)?;
+        // What is not listed by now would have to be, for a single name.
+        let is_listed = self.is_around || lock(&self.known).there.is_some();
+        let found = match self.is_destination && !is_listed {
+            true => self.ask(name, false)?,
+            false => self.attrs_of(name)?,
+        };
+        let mut attrs = found.ok_or(io::ErrorKind::NotFound)?;
         let mut real = path;
         if follow && attrs.file_type() == Some(FileType::Symlink) {
             attrs = self.ask(name, true)?.ok_or(io::ErrorKind::NotFound)?;
@@ -241,7 +319,7 @@ impl TreeDir for SftpDir {
         if attrs.file_type() != Some(FileType::Dir) {
             return Err(io::ErrorKind::NotADirectory.into());
         }
-        Ok(Self::open(&self.host, real, Some(attrs), None, self.is_destination, false))
+        Ok(Self::open(&self.host, real, Some(attrs), self.is_destination, false))
     }
 
     fn open_file(&self, name: &Name, _follow: bool) -> io::Result<Box<dyn SourceFile>> {
@@ -293,9 +371,7 @@ impl TreeDir for SftpDir {
                     if self.ask(name, false)?.is_none() {
                         return self.host.wrote(&self.path, Err(error));
                     }
-                    if placement == Placement::Keep {
-                        return Ok(Publication::Kept);
-                    }
+                    return Ok(Publication::Kept);
                 }
             }
         }
@@ -305,8 +381,8 @@ impl TreeDir for SftpDir {
             let temp = self.path_of(self.host.stage_name().as_bytes());
             self.host.wrote(&self.path, client.make_symlink(target, &temp))?;
             set_time(&temp);
-            let published = self.host.publish(&temp, &path, Placement::Replace);
-            if published.is_ok() {
+            let published = self.host.publish(&temp, &self.path, name, Placement::Replace);
+            if published.is_ok() || published.as_ref().is_err_and(must_stay) {
                 return published;
             }
             // A link can't be locked: whoever cleans there may have taken it for
@@ -325,8 +401,8 @@ impl TreeDir for SftpDir {
         Ok(Box::new(SftpStage::create(&self.host, &self.path)?))
     }
 
-    fn can_resume(&self, name: &Name, source: &SourceId) -> bool {
-        stage::can_resume(&self.host, &self.path, name, source)
+    fn earlier(&self, name: &Name, source: &SourceId) -> Earlier {
+        stage::earlier(&self.host, &self.path, name, source)
     }
 
     fn resume(
@@ -355,7 +431,7 @@ impl TreeDir for SftpDir {
         self.host.io(self.host.client().remove_dir(&self.path_of(name.as_bytes())))
     }
 
-    fn set_file_mode(&self, name: &Name, mode: u32) -> io::Result<()> {
+    fn set_file_mode(&self, name: &Name, _id: Option<FileId>, mode: u32) -> io::Result<()> {
         let attrs = Attrs::with_mode(mode & KEPT_MODE);
         self.host.io(self.host.client().set_attrs(&self.path_of(name.as_bytes()), attrs))
     }
@@ -367,6 +443,10 @@ impl TreeDir for SftpDir {
         }
         let path = self.path_of(name.as_bytes());
         self.host.io(client.open(&path, OpenFlags::Write, None).and_then(|f| f.sync()))
+    }
+
+    fn spells(&self, name: &Name) -> io::Result<bool> {
+        self.host.spells(&self.path, name.as_bytes())
     }
 
     fn set_meta(&self, mode: u32, mtime: Timestamp) -> io::Result<()> {
@@ -420,11 +500,14 @@ impl TreeDir for SftpDir {
 
     fn ready(&self) -> io::Result<()> {
         let Some(Err(error)) = self.made.as_ref().map(Later::wait) else { return Ok(()) };
+        let (above, name) = self.above_and_name();
         if *self.made_by_others.get_or_init(|| self.was_made_by_others(&error)) {
-            return Ok(());
+            if self.host.spells(above, name)? {
+                return Ok(());
+            }
+            let message = "its name is taken by another entry of this job";
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, message));
         }
-        let above = self.path.rsplitn(2, |&byte| byte == b'/').nth(1);
-        let above = above.filter(|above| !above.is_empty());
-        self.host.wrote(above.unwrap_or(b"/"), Err(error))
+        self.host.wrote(above, Err(error))
     }
 }

@@ -1,13 +1,17 @@
 //! What all directories and files of one host have in common.
 
-use super::{Sessions, found_or_missing};
+use super::{Sessions, found_or_missing, join};
 use crate::JobError;
 use crate::budget::Budget;
-use haul_model::{ContentHash, FileId, MAX_NAME_LEN};
-use haul_sftp::{Client, Extension, FsStats, Lister, SessionError, SftpError, StatusCode};
-use haul_store::{DeadSeries, Journals, Placement, Publication, StageSeries, private_name};
+use crate::dirs::lock;
+use haul_model::{ContentHash, FileId, MAX_NAME_LEN, Name};
+use haul_sftp::{
+    Cause, Client, Existing, Extension, FsStats, Lister, SessionError, SftpError, StatusCode,
+};
+use haul_store::{DeadSeries, Journals, Placement, Publication, StageSeries, old_name, sent_name};
+use std::collections::HashSet;
 use std::io;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// Content of a host's large files that may be in memory at the same time, in
 /// bytes: more than most links hold in a round trip.
@@ -16,6 +20,10 @@ const STREAMS_LEN: usize = 24 << 20;
 /// The same of small files. It is another budget, so that those who publish them
 /// never wait for it.
 const SMALL_LEN: usize = 8 << 20;
+
+/// What is remembered of the directories of a far destination, in bytes: more
+/// than 100,000 entries. Of those that find no room each entry is asked about by itself.
+const REMEMBERED_LEN: usize = 24 << 20;
 
 /// Threads that list directories ahead.
 const LISTERS: usize = 8;
@@ -31,6 +39,13 @@ const LONG_PATH_LEN: usize = 1024;
 /// Whether some system finds `path` or a name in it too long.
 fn is_long(path: &[u8]) -> bool {
     path.len() >= LONG_PATH_LEN || path.split(|byte| *byte == b'/').any(|n| n.len() > MAX_NAME_LEN)
+}
+
+/// Whether a file could not be given its name, and its stage is needed since the
+/// existing file may lack its own.
+pub(super) fn must_stay(error: &io::Error) -> bool {
+    let cause = error.get_ref().and_then(|error| error.downcast_ref::<Cause>());
+    matches!(cause, Some(Cause::OnlyStaged(_)))
 }
 
 /// What `stats` say that a user can still write, in bytes.
@@ -85,6 +100,8 @@ pub(crate) struct SftpHost {
     pub(crate) streams: Arc<Budget>,
     /// Content of small files on its way from the host.
     pub(crate) small: Arc<Budget>,
+    /// What is remembered of directories at the destination.
+    pub(super) remembered: Arc<Budget>,
     /// Where the journals of uploads are kept on this machine.
     pub(crate) journals: Option<Journals>,
     /// Those that earlier jobs have left, once that was looked at.
@@ -93,6 +110,8 @@ pub(crate) struct SftpHost {
     series: OnceLock<StageSeries>,
     /// Those of jobs that were killed, once that was looked at.
     dead: OnceLock<DeadSeries>,
+    /// The directory whose spellings were asked for last, and what they were.
+    spelled: Mutex<(Vec<u8>, HashSet<Name>)>,
 }
 
 impl SftpHost {
@@ -112,10 +131,12 @@ impl SftpHost {
             holds,
             streams: Budget::new(STREAMS_LEN),
             small: Budget::new(SMALL_LEN),
+            remembered: Budget::new(REMEMBERED_LEN),
             journals,
             left: OnceLock::new(),
             series: OnceLock::new(),
             dead: OnceLock::new(),
+            spelled: Mutex::default(),
         })
     }
 
@@ -126,12 +147,7 @@ impl SftpHost {
     /// # Errors
     /// Those of writing the record; the job can go on without it.
     pub(crate) fn begin_stages(&self, roots: &[Vec<u8>]) -> io::Result<()> {
-        // Where a file is replaced in two steps, a stage may be all that is left
-        // of it: nobody removes that unasked.
         let Some(journals) = self.journals.as_ref() else { return Ok(()) };
-        if !self.client().has(Extension::PosixRename) {
-            return Ok(());
-        }
         let roots: Vec<_> = roots.iter().map(|root| self.place(root)).collect();
         let series = StageSeries::begin(journals, &self.name, &roots)?;
         self.series.set(series).expect("a host has one job");
@@ -140,7 +156,7 @@ impl SftpHost {
 
     /// A fresh private name for a stage that is not continued.
     pub(crate) fn stage_name(&self) -> String {
-        self.series.get().map_or_else(private_name, StageSeries::name)
+        self.series.get().map_or_else(sent_name, StageSeries::name)
     }
 
     /// The stages that jobs of this machine may have left, which were killed.
@@ -211,7 +227,11 @@ impl SftpHost {
     /// a disk that is full or read-only, but a server often tells of its file
     /// system.
     pub(crate) fn wrote<T>(&self, dir: &[u8], result: Result<T, SftpError>) -> io::Result<T> {
-        let failed = |error: &SftpError| error.status() == Some(StatusCode::Failure);
+        // Where the files are that lack their names is more than why.
+        let failed = |error: &SftpError| {
+            error.status() == Some(StatusCode::Failure)
+                && !matches!(error.cause, Cause::OnlyStaged(_))
+        };
         let stats = match &result {
             Err(error) if failed(error) => self.fs_stats(dir),
             _ => None,
@@ -227,35 +247,46 @@ impl SftpHost {
         self.io(result)
     }
 
-    /// Gives the file `stage` its name `path`.
+    /// Whether the directory `dir` has an entry that is spelled `name`, now.
+    pub(crate) fn spells(&self, dir: &[u8], name: &[u8]) -> io::Result<bool> {
+        let Ok(name) = Name::new(name) else { return Ok(true) };
+        let mut spelled = lock(&self.spelled);
+        if spelled.0 == dir && spelled.1.contains(&name) {
+            return Ok(true);
+        }
+        let listed = self.io(self.client().list(dir))?;
+        *spelled = (dir.to_vec(), listed.into_iter().map(|entry| entry.name).collect());
+        Ok(spelled.1.contains(&name))
+    }
+
+    /// What becomes of an existing `name` in the directory `dir`.
+    pub(crate) fn existing(&self, dir: &[u8], name: &Name, placement: Placement) -> Existing {
+        match placement {
+            Placement::New => Existing::Keep,
+            Placement::Replace => {
+                let needs_aside = !self.client().has(Extension::PosixRename);
+                let aside = || join(dir, old_name(name).as_bytes());
+                Existing::Replace { aside: if needs_aside { aside() } else { Vec::new() } }
+            }
+        }
+    }
+
+    /// Gives the file or link `stage`, which is in the directory `dir`, the name
+    /// `name` there.
+    ///
+    /// # Errors
+    /// The stage is of no more use, unless [`must_stay`] says that.
     pub(crate) fn publish(
         &self,
         stage: &[u8],
-        path: &[u8],
+        dir: &[u8],
+        name: &Name,
         placement: Placement,
     ) -> io::Result<Publication> {
-        let client = self.client();
-        let can_replace = client.has(Extension::PosixRename);
-        if placement != Placement::Keep && can_replace {
-            return self.io(client.rename_over(stage, path)).map(|()| Publication::Published);
-        }
-        // Whether a rename replaces what is there is the server's choice.
-        let taken = self.has_name(path)?;
-        if taken && placement == Placement::Keep {
-            return Ok(Publication::Kept);
-        }
-        if taken {
-            self.io(client.remove_file(path))?;
-        }
-        match client.rename(stage, path) {
-            Err(error) => {
-                self.look_at(&error);
-                if placement == Placement::Keep && self.has_name(path)? {
-                    return Ok(Publication::Kept);
-                }
-                self.io(Err(error))
-            }
-            Ok(()) => Ok(Publication::Published),
+        let existing = self.existing(dir, name, placement);
+        match self.client().name_file(stage, &join(dir, name.as_bytes()), &existing) {
+            Err(SftpError { cause: Cause::Taken, .. }) => Ok(Publication::Kept),
+            named => self.wrote(dir, named).map(|()| Publication::Published),
         }
     }
 

@@ -3,17 +3,20 @@
 
 use super::attrs::{is_whole, meta_of};
 use super::{SftpDir, found_or_missing};
+use crate::budget::Share;
 use crate::dirs::lock;
 use crate::tree::{Meta, TreeDir};
+use crate::words::may_be_one_name;
 use haul_model::{BLOCK_LEN, MAX_NAME_LEN, Name};
-use haul_sftp::{Attrs, DirEntry, FileType, Later};
+use haul_sftp::{Attrs, DirEntry, Extension, FileType, Later};
+use haul_store::superseded;
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::sync::Arc;
 
-/// Entries of a directory at the destination that are remembered from one
-/// listing; of a larger one each is asked about by itself.
-const LISTED_MAX: usize = 1 << 16;
+/// What an entry of the destination that is remembered takes besides its name, in
+/// bytes.
+const AROUND_NAME_LEN: usize = 200;
 
 /// Names in a directory around the job that are asked about by themselves before
 /// all of it is listed: a listing takes two round trips.
@@ -34,7 +37,10 @@ pub(super) struct Known {
     pub(super) large: HashSet<Name>,
     /// How many names were asked about.
     pub(super) asked: usize,
-    /// Directories that this job makes.
+    /// The first of them, if something had that name when it was asked about by
+    /// itself: perhaps by another spelling.
+    pub(super) first: Option<Name>,
+    /// Directories that this job makes, until they are opened.
     pub(super) made: HashMap<Name, Later>,
     /// What the server has just said of a name, before it was wanted.
     pub(super) ahead: Option<(Name, Option<Attrs>)>,
@@ -42,8 +48,9 @@ pub(super) struct Known {
 
 /// What stood in a directory of the destination.
 pub(super) enum There {
-    All(HashMap<Name, Attrs>),
-    /// More than are remembered.
+    /// All of it, within the budget of the job ([`super::SftpHost`]).
+    All { entries: HashMap<Name, Attrs>, _share: Option<Share> },
+    /// More than is remembered: each is asked about by itself.
     TooMany,
 }
 
@@ -94,6 +101,26 @@ impl SftpDir {
         }
     }
 
+    /// Removes what has waited for others to get their names, which they have, as
+    /// is left where a file can't be replaced in one step.
+    fn remove_superseded(&self, listed: &mut Vec<DirEntry>) {
+        let client = self.host.client();
+        if client.has(Extension::PosixRename) {
+            return;
+        }
+        let names: Vec<&Name> = listed.iter().map(|entry| &entry.name).collect();
+        let mut gone = HashSet::new();
+        for (old, name) in superseded(&names) {
+            // It may be going aside at this moment, in another job.
+            if matches!(self.host.has_name(&self.path_of(name.as_bytes())), Ok(true)) {
+                let removed = client.remove_file(&self.path_of(old.as_bytes()));
+                removed.unwrap_or_else(|error| self.host.look_at(&error));
+                gone.insert(old.clone());
+            }
+        }
+        listed.retain(|entry| !gone.contains(&entry.name));
+    }
+
     /// What stood in it when it was first asked.
     fn there(&self) -> io::Result<Arc<There>> {
         if let Some(there) = &lock(&self.known).there {
@@ -101,10 +128,14 @@ impl SftpDir {
         }
         let mut listed = self.list()?;
         self.remove_dead(&mut listed);
-        let there = if listed.len() > LISTED_MAX {
-            There::TooMany
-        } else {
-            There::All(listed.into_iter().map(|entry| (entry.name, entry.attrs)).collect())
+        self.remove_superseded(&mut listed);
+        let len = |entry: &DirEntry| AROUND_NAME_LEN + entry.name.as_bytes().len();
+        let there = match self.host.remembered.try_take(listed.iter().map(len).sum()) {
+            None => There::TooMany,
+            Some(share) => {
+                let all = listed.into_iter().map(|entry| (entry.name, entry.attrs));
+                There::All { entries: all.collect(), _share: Some(share) }
+            }
         };
         let there = Arc::new(there);
         lock(&self.known).there = Some(Arc::clone(&there));
@@ -113,20 +144,43 @@ impl SftpDir {
 
     /// The attributes of `name` itself; `None` if nothing has that name.
     pub(super) fn attrs_of(&self, name: &Name) -> io::Result<Option<Attrs>> {
-        if self.is_destination
-            && !self.asks_by_itself()
-            && let There::All(there) = &*self.there()?
-        {
-            return match there.get(name) {
-                Some(attrs) if is_whole(attrs) => Ok(Some(*attrs)),
-                Some(_) => self.ask(name, false),
-                None => Ok(None),
-            };
+        if self.is_destination {
+            if self.asks_by_itself() {
+                let found = self.ask(name, false)?;
+                let mut known = lock(&self.known);
+                if known.asked == 1 && found.is_some() {
+                    known.first = Some(name.clone());
+                }
+                // From the second on, it may be what the job has put there by another
+                // name, where the server takes both for one: a listing has spellings.
+                if known.asked == 1 || found.is_none() {
+                    return Ok(found);
+                }
+            }
+            if let There::All { entries, .. } = &*self.there()? {
+                return match entries.get(name) {
+                    Some(_) if self.may_be_the_first(name, entries) => Err(io::Error::other(
+                        "it can't be told from another entry of this job, whose name is the same \
+                         to the server",
+                    )),
+                    Some(attrs) if is_whole(attrs) => Ok(Some(*attrs)),
+                    Some(_) => self.ask(name, false),
+                    None => Ok(None),
+                };
+            }
         }
         if let Some(attrs) = lock(&self.known).dirs.get(name) {
             return Ok(Some(*attrs));
         }
         self.ask(name, false)
+    }
+
+    /// Whether the entry `name` may be the one that was found first, by a name that
+    /// no entry has in this spelling.
+    fn may_be_the_first(&self, name: &Name, there: &HashMap<Name, Attrs>) -> bool {
+        let known = lock(&self.known);
+        let first = known.first.as_ref().filter(|first| !there.contains_key(*first));
+        first.is_some_and(|first| may_be_one_name(first.as_bytes(), name.as_bytes()))
     }
 
     /// Whether a name is asked about by itself. Around the job there may be much

@@ -21,6 +21,7 @@ pub(crate) use host::{Lost, SftpHost};
 pub(crate) use sessions::Sessions;
 
 use super::{Tree, TreeDir};
+use crate::beside::both;
 use crate::dirs::lock;
 use crate::words;
 use haul_model::Name;
@@ -63,10 +64,7 @@ impl SftpTree {
         let Some(name) = split.name.and_then(|name| Name::new(name).ok()) else {
             return self.found(self.ask(path));
         };
-        let (whole, above) = std::thread::scope(|scope| {
-            let above = scope.spawn(|| self.open_with(split.parent, &name));
-            (self.ask(path), above.join().expect("a panic here is a bug and ends the job"))
-        });
+        let (above, whole) = both(|| self.open_with(split.parent, &name), || self.ask(path));
         let is_missing = |error: &SftpError| error.status() == Some(StatusCode::NoSuchFile);
         if whole.as_ref().is_err_and(is_missing)
             && let Ok(dir) = above
@@ -79,10 +77,7 @@ impl SftpTree {
     /// The directory at `path`, which knows what the server has said of `name`.
     fn open_with(&self, path: &[u8], name: &Name) -> io::Result<SftpDir> {
         let of_name = join(as_asked(path), name.as_bytes());
-        let (dir, there) = std::thread::scope(|scope| {
-            let there = scope.spawn(|| self.host.client().lstat(&of_name));
-            (self.ask(path), there.join().expect("a panic here is a bug and ends the job"))
-        });
+        let (there, dir) = both(|| self.host.client().lstat(&of_name), || self.ask(path));
         let dir = self.found(dir)?;
         // What is wrong with it shows when it is wanted.
         if let Ok(there) = found_or_missing(there) {

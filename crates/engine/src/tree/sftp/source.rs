@@ -5,7 +5,7 @@ use super::attrs::seal_of;
 use super::branch::{Branch, in_each};
 use crate::budget::Share;
 use crate::dirs::lock;
-use crate::tree::{ContentStream, Seal, SourceFile};
+use crate::tree::{ContentStream, Seal, SourceFile, TakePart};
 use haul_model::BLOCK_LEN;
 use haul_sftp::{Chunk, OpenFlags, RangeReader, RemoteFile};
 use std::collections::VecDeque;
@@ -65,6 +65,23 @@ impl SourceFile for SftpSource {
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         self.host.io(self.first.read_at(buf, offset))
+    }
+
+    fn read_parts(&self, parts: &[Range<u64>], take: &mut TakePart<'_>) -> io::Result<()> {
+        let len = |part: &Range<u64>| (part.end - part.start) as usize;
+        let _share = self.host.streams.take(parts.iter().map(len).sum());
+        let mut readers = Vec::with_capacity(parts.len());
+        for part in parts {
+            let mut reader = self.first.reader(part.clone(), len(part));
+            self.host.io(reader.start())?;
+            readers.push(reader);
+        }
+        for mut reader in readers {
+            while let Some(chunk) = self.host.io(reader.next_any())? {
+                take(chunk.offset, &chunk)?;
+            }
+        }
+        Ok(())
     }
 
     /// Where holes are is not told through this protocol.

@@ -11,12 +11,13 @@ mod sealed;
 
 use super::branch::{Branch, in_each};
 use super::{SftpHost, join, times_of};
+use crate::beside::both;
 use crate::dirs::lock;
-use crate::tree::{KEPT_MODE, SealedFile, StagedFile};
+use crate::tree::{KEPT_MODE, NotMoved, SealedFile, StagedFile};
 use haul_model::{BLOCK_LEN, BlockHash, Name, Timestamp};
 use haul_sftp::{Attrs, Extension, OpenFlags, RangeWriter, RemoteFile, SftpError};
-use haul_store::{Journals, Pace, RemoteJournal, RemoteNames, SourceId, Verified};
-use haul_sys::Dir;
+use haul_store::{Earlier, Journals, Pace, RemoteJournal, RemoteNames, SourceId, Verified};
+use haul_sys::{Dir, Loss};
 use open::{Open, check_room};
 use sealed::SftpSealed;
 use std::collections::VecDeque;
@@ -44,6 +45,8 @@ pub(super) struct SftpStage {
     len: Mutex<Option<u64>>,
     /// Where what was written ends, in bytes.
     written: AtomicU64,
+    /// It stays open when it is sealed.
+    stays_open: bool,
 }
 
 /// The way of one session into the file.
@@ -104,16 +107,18 @@ fn journal_of<'h>(
     Some((journals.dir(), RemoteNames::of(journals, &host.place(dir), name, source)))
 }
 
-/// Whether an earlier copy has left something to continue.
-pub(super) fn can_resume(host: &SftpHost, dir: &[u8], name: &Name, source: &SourceId) -> bool {
-    journal_of(host, dir, name, source)
-        .is_some_and(|(journals, names)| RemoteJournal::exists(journals, &names))
+/// What an earlier copy has left.
+pub(super) fn earlier(host: &SftpHost, dir: &[u8], name: &Name, source: &SourceId) -> Earlier {
+    let journal = journal_of(host, dir, name, source);
+    journal.map_or(Earlier::Nothing, |(journals, names)| {
+        RemoteJournal::earlier(journals, &names, source)
+    })
 }
 
 /// Removes what an earlier copy has left.
 pub(super) fn remove_leftovers(host: &SftpHost, dir: &[u8], name: &Name, source: &SourceId) {
     if let Some((journals, names)) = journal_of(host, dir, name, source)
-        && RemoteJournal::exists(journals, &names)
+        && RemoteJournal::earlier(journals, &names, source) != Earlier::Nothing
     {
         // What is not there any more is gone as it should be.
         let _ = host.client().remove_file(&join(dir, names.stage.as_bytes()));
@@ -166,10 +171,7 @@ impl SftpStage {
                 // Damaged, or another's: it goes.
                 drop(there);
                 let create = || Open::create(host, dir, path.clone());
-                let (created, room) = std::thread::scope(|scope| {
-                    let room = scope.spawn(|| check_room(host, dir, source.size));
-                    (create(), room.join().expect("a panic here is a bug and ends the job"))
-                });
+                let (room, created) = both(|| check_room(host, dir, source.size), create);
                 room?;
                 created.or_else(|error| {
                     // What nothing is known of has the name.
@@ -203,6 +205,7 @@ impl SftpStage {
             record: record.map(Mutex::new),
             len: Mutex::default(),
             written: AtomicU64::new(0),
+            stays_open: false,
         }
     }
 
@@ -295,15 +298,22 @@ impl StagedFile for SftpStage {
         self.write(offset, |writer| writer.write_at(bytes, offset))
     }
 
-    fn write_from(&self, source: &File, range: Range<u64>) -> Option<io::Result<()>> {
+    fn write_from(&self, source: &File, range: Range<u64>) -> Option<Result<(), NotMoved>> {
         self.wrote_to(range.end);
         let mut at = range.start;
         while at < range.end {
             let end = range.end.min((at / BLOCK_LEN + 1) * BLOCK_LEN);
-            if let Err(error) = self.write(at, |writer| writer.write_from(source, at..end)) {
-                return Some(Err(error));
+            let mut unread = None;
+            let written = self.write(at, |writer| {
+                writer.write_from(source, at..end).inspect_err(|error| {
+                    unread = error.unread().map(|error| error.kind());
+                })
+            });
+            match (written, unread) {
+                (Ok(()), _) => at = end,
+                (Err(_), Some(kind)) => return Some(Err(NotMoved::Read(kind.into()))),
+                (Err(error), None) => return Some(Err(NotMoved::Written(error))),
             }
-            at = end;
         }
         Some(Ok(()))
     }
@@ -321,6 +331,16 @@ impl StagedFile for SftpStage {
 
     fn local(&self) -> Option<&File> {
         None
+    }
+
+    /// What the host's file system does is not known here.
+    fn loss(&self) -> Loss {
+        Loss::Unknown
+    }
+
+    fn expect_sync(&mut self) {
+        // Where it can't be made durable nothing is to be waited for.
+        self.stays_open = self.open.host.client().has(Extension::Fsync);
     }
 
     fn record(&self, block: BlockHash) -> io::Result<()> {
@@ -347,7 +367,7 @@ impl StagedFile for SftpStage {
         let size = lock(&self.len).filter(|len| *len > written);
         let mode = Some(mode & KEPT_MODE);
         let attrs = Attrs { size, mode, times, ..Attrs::default() };
-        let found = if host.holds() {
+        let found = if host.holds() || self.stays_open {
             // What comes through other sessions has to be there before.
             self.drain_from(1)?;
             self.open.file()?.set_and_look(attrs).map(|found| found.size)
@@ -360,7 +380,10 @@ impl StagedFile for SftpStage {
             found.map(|all| all.iter().filter_map(|found| found.size).max())
         };
         // Some servers say only when it is closed that a write has failed.
-        if matches!(&found, Err(error) if error.session().is_none()) && !host.holds() {
+        if matches!(&found, Err(error) if error.session().is_none())
+            && !host.holds()
+            && !self.stays_open
+        {
             self.give_up();
         }
         let found = host.wrote(&self.open.dir, found);

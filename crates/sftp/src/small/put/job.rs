@@ -3,10 +3,10 @@
 
 use super::{Asker, Put};
 use crate::Client;
-use crate::codec::{Answer, Attrs, Extension, FileType, OpenFlags, Request, StatusCode};
+use crate::codec::{Answer, Attrs, OpenFlags, Request, StatusCode};
 use crate::error::{Cause, SessionError, SftpError};
+use crate::naming::{Names, Naming};
 use crate::session::{Payload, Port};
-use haul_model::escape_bytes;
 
 /// What a file is made with, until its own mode is set.
 const PRIVATE_MODE: u32 = 0o600;
@@ -23,9 +23,8 @@ const ATTRS: u64 = 3;
 const STAT: u64 = 4;
 const CLOSE: u64 = 5;
 const LOOK: u64 = 6;
-const RENAME: u64 = 7;
-const REMOVE_OLD: u64 = 8;
-const REMOVE: u64 = 9;
+const NAME: u64 = 7;
+const REMOVE: u64 = 8;
 /// From here on it is a read, at the offset beyond it.
 const READ: u64 = 16;
 
@@ -41,11 +40,8 @@ enum Step {
     ReadBack,
     /// The mode of a file that its owner may not read, once it was read back.
     LateMode,
+    /// Its name, in the steps of [`Naming`].
     Name,
-    /// What has the path, after the server has refused to rename.
-    Look,
-    RemoveOld,
-    NameAgain,
     /// After a failure with the file open.
     Close,
     /// After a failure.
@@ -61,12 +57,11 @@ pub(super) struct Job<C> {
     handle: Option<Box<[u8]>>,
     /// How far reading back has been asked for, in bytes.
     read_to: usize,
-    /// What was found to have the path.
-    there: Option<Attrs>,
-    /// The server's refusal to rename, which may be about a path that is taken.
-    refused: Option<SftpError>,
-    /// What had the path is removed or about to be, so the stage must stay.
-    old_at_risk: bool,
+    /// Something was found to have the path.
+    is_taken: bool,
+    /// How it gets its name, once it is whole.
+    naming: Option<Naming>,
+    is_named: bool,
     /// Why it fails, though there may be answers to come.
     failed: Option<SftpError>,
 }
@@ -79,9 +74,9 @@ impl<C: AsRef<[u8]>> Job<C> {
             awaited: 0,
             handle: None,
             read_to: 0,
-            there: None,
-            refused: None,
-            old_at_risk: false,
+            is_taken: false,
+            naming: None,
+            is_named: false,
             failed: None,
         }
     }
@@ -100,17 +95,7 @@ impl<C: AsRef<[u8]>> Job<C> {
 
     /// What became of it, with the caller's key.
     pub(super) fn into_result(self) -> (u64, Result<(), SftpError>) {
-        let failed = self.failed.map(|error| match self.old_at_risk {
-            false => error,
-            true => {
-                let stage = escape_bytes(&self.put.stage);
-                SftpError {
-                    cause: Cause::OnlyStaged { stage, cause: Box::new(error.cause) },
-                    ..error
-                }
-            }
-        });
-        (self.put.key, failed.map_or(Ok(()), Err))
+        (self.put.key, self.failed.map_or(Ok(()), Err))
     }
 
     /// Asks for all that its step needs.
@@ -134,16 +119,12 @@ impl<C: AsRef<[u8]>> Job<C> {
                 let request = Request::Setstat { path: &self.put.stage, attrs };
                 asker.send(ATTRS, &request, Payload::NONE)
             }
-            Step::Name | Step::NameAgain => {
+            Step::Name => {
                 self.close_read(asker)?;
                 self.awaited += 1;
-                asker.send(RENAME, &self.rename(client), Payload::NONE)
-            }
-            Step::Look => self.look(asker),
-            Step::RemoveOld => {
-                self.awaited += 1;
-                let remove = Request::Remove { path: &self.put.path };
-                asker.send(REMOVE_OLD, &remove, Payload::NONE)
+                let looked = || Naming::new(&self.put.existing, true);
+                let naming = self.naming.get_or_insert_with(looked);
+                asker.send(NAME, &naming.request(&names(&self.put), client), Payload::NONE)
             }
             Step::Close => self.close(asker),
             Step::Remove => {
@@ -176,7 +157,7 @@ impl<C: AsRef<[u8]>> Job<C> {
         }
         self.awaited += 2 + usize::from(self.put.sync);
         self.close(asker)?;
-        if self.put.replace { Ok(()) } else { self.look(asker) }
+        if self.put.existing.is_kept() { self.look(asker) } else { Ok(()) }
     }
 
     fn has_late_mode(&self) -> bool {
@@ -257,21 +238,18 @@ impl<C: AsRef<[u8]>> Job<C> {
             {
                 self.fail("write", Cause::Length { written: self.content_len() as u64, found });
             }
-            (LOOK, Ok(Answer::Attrs(attrs))) => self.there = Some(attrs),
+            (LOOK, Ok(Answer::Attrs(_))) => self.is_taken = true,
             // That it is free, or can't be looked at, the rename will show.
             (LOOK, Err(Cause::Status(_))) => {}
-            (RENAME, Err(Cause::Status(status)))
-                if self.step == Step::Name
-                    && !self.renames_over(client)
-                    && may_be_taken(status.code) =>
-            {
-                let cause = Cause::Status(status);
-                self.refused = Some(SftpError::of(operation(part), &self.put.path, cause));
-            }
-            (REMOVE_OLD, Err(Cause::Status(status))) => {
-                if status.code != StatusCode::NoSuchFile {
-                    self.old_at_risk = false;
-                    self.fail(operation(part), Cause::Status(status));
+            (NAME, answer) => {
+                let named = self
+                    .naming
+                    .as_mut()
+                    .map(|naming| naming.take(answer, &names(&self.put), client));
+                match named.flatten() {
+                    Some(Ok(())) => self.is_named = true,
+                    Some(Err((operation, cause))) => self.fail(operation, cause),
+                    None => {}
                 }
             }
             // It failed already, and that is told.
@@ -323,15 +301,11 @@ impl<C: AsRef<[u8]>> Job<C> {
     /// Goes to the next step, all that was asked for being answered; `false` if
     /// there is none.
     pub(super) fn advance(&mut self) -> bool {
-        if self.failed.is_none() && self.step == Step::Fill && self.there.is_some() {
+        if self.failed.is_none() && self.step == Step::Fill && self.is_taken {
             self.fail("write", Cause::Taken);
-        }
-        if self.failed.is_none() && self.step == Step::Look {
-            self.judge_refusal();
         }
         let next = if self.failed.is_some() { self.next_of_failed() } else { self.next() };
         if let Some(step) = next {
-            self.old_at_risk |= step == Step::RemoveOld;
             self.step = step;
         }
         next.is_some()
@@ -344,10 +318,8 @@ impl<C: AsRef<[u8]>> Job<C> {
             Step::Reopen => Some(Step::ReadBack),
             Step::Fill | Step::ReadBack if self.has_late_mode() => Some(Step::LateMode),
             Step::Fill | Step::ReadBack | Step::LateMode => Some(Step::Name),
-            Step::Name if self.refused.is_some() => Some(Step::Look),
-            Step::Look => Some(Step::RemoveOld),
-            Step::RemoveOld => Some(Step::NameAgain),
-            Step::Name | Step::NameAgain | Step::Close | Step::Remove => None,
+            Step::Name if !self.is_named => Some(Step::Name),
+            Step::Name | Step::Close | Step::Remove => None,
         }
     }
 
@@ -355,21 +327,15 @@ impl<C: AsRef<[u8]>> Job<C> {
         match self.step {
             // Nothing was made, or it must stay, or it is gone.
             Step::Open | Step::Remove => None,
-            _ if self.old_at_risk => None,
+            _ if self.must_stay() => None,
             _ if self.handle.is_some() => Some(Step::Close),
             _ => Some(Step::Remove),
         }
     }
 
-    /// The server has refused to rename, and what has the path is looked up:
-    /// whether that may go.
-    fn judge_refusal(&mut self) {
-        let is_dir = |attrs: &Attrs| attrs.file_type() == Some(FileType::Dir);
-        match (&self.there, self.put.replace) {
-            (Some(_), false) => self.fail("write", Cause::Taken),
-            (Some(attrs), true) if !is_dir(attrs) => {}
-            _ => self.failed = self.refused.take(),
-        }
+    /// Whether the existing file lacks its name.
+    fn must_stay(&self) -> bool {
+        matches!(self.failed, Some(SftpError { cause: Cause::OnlyStaged(_), .. }))
     }
 
     fn handle(&self) -> &[u8] {
@@ -378,39 +344,21 @@ impl<C: AsRef<[u8]>> Job<C> {
 }
 
 impl<C> Job<C> {
-    fn rename(&self, client: &Client) -> Request<'_> {
-        let (from, to) = (&*self.put.stage, &*self.put.path);
-        match self.renames_over(client) {
-            true => Request::PosixRename { from, to },
-            false => Request::Rename { from, to },
-        }
-    }
-
-    /// Whether what has the path is replaced in one step.
-    fn renames_over(&self, client: &Client) -> bool {
-        self.put.replace && client.has(Extension::PosixRename)
-    }
-
     /// Has it removed, behind what was asked for it before. One that has got its
     /// name by then is not found under its private one.
     pub(super) fn give_up(&self, port: &Port) -> Result<(), SessionError> {
-        if self.old_at_risk {
-            // Behind the removal of what had the path, whether or not it was
-            // asked for already.
-            let (from, to) = (&*self.put.stage, &*self.put.path);
-            return port.tell(&Request::Rename { from, to });
-        }
         if let Some(handle) = &self.handle {
             port.tell(&Request::Close { handle })?;
         }
-        port.tell(&Request::Remove { path: &self.put.stage })
+        match &self.naming {
+            Some(naming) => naming.give_up(&names(&self.put), port),
+            None => port.tell(&Request::Remove { path: &self.put.stage }),
+        }
     }
 }
 
-/// Whether a server that says this to a rename may mean that the path is taken;
-/// there is no status of its own for that in version 3.
-fn may_be_taken(code: StatusCode) -> bool {
-    matches!(code, StatusCode::Failure | StatusCode::Other(_))
+fn names<C>(put: &Put<C>) -> Names<'_> {
+    Names { stage: &put.stage, path: &put.path, existing: &put.existing }
 }
 
 fn operation(part: u64) -> &'static str {
@@ -420,8 +368,6 @@ fn operation(part: u64) -> &'static str {
         ATTRS => "set the attributes of",
         STAT => "look at",
         CLOSE => "close",
-        RENAME => "rename",
-        REMOVE_OLD => "remove the old",
         _ => "write",
     }
 }

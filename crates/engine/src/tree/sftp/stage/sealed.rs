@@ -2,7 +2,7 @@
 
 use super::SftpStage;
 use super::open::Open;
-use crate::tree::sftp::join;
+use crate::tree::sftp::host::must_stay;
 use crate::tree::sftp::source::SftpSource;
 use crate::tree::{ContentStream, SealedFile, SourceFile};
 use haul_model::Name;
@@ -35,9 +35,12 @@ impl SealedFile for SftpSealed {
     fn start_write_back(&self) {}
 
     fn sync(&self) -> io::Result<()> {
-        let (host, file) = (&self.stage.open.host, self.stage.open.file()?);
-        // Where it can't be done, that was told when the job began.
-        if host.client().has(Extension::Fsync) { host.io(file.sync()) } else { Ok(()) }
+        let host = &self.stage.open.host;
+        // Where it can't be done, that was told when the job began, if it was asked for.
+        if !host.client().has(Extension::Fsync) {
+            return Ok(());
+        }
+        host.io(self.stage.open.file()?.sync())
     }
 
     /// What the server reads is up to the server.
@@ -56,20 +59,24 @@ impl SealedFile for SftpSealed {
         self.stage.give_up();
     }
 
-    fn publish(self: Box<Self>, name: &Name, placement: Placement) -> io::Result<Publication> {
-        let mut stage = self.stage;
+    fn publish(&mut self, name: &Name, placement: Placement) -> io::Result<Publication> {
+        let stage = &mut self.stage;
         // Some servers say only now that a write has failed, or end it only now.
         if let Err(error) = stage.close() {
             stage.give_up();
             return Err(error);
         }
         let open = &mut stage.open;
-        let path = join(&open.dir, name.as_bytes());
-        let publication = open.host.publish(&open.path, &path, placement)?;
-        if publication == Publication::Published {
-            open.is_published = true;
+        let published = open.host.publish(&open.path, &open.dir, name, placement);
+        match &published {
+            Ok(Publication::Published) => {
+                open.is_published = true;
+                stage.give_up();
+            }
+            // It may be asked again.
+            Ok(Publication::Kept) => {}
+            Err(error) => open.keep |= must_stay(error),
         }
-        stage.give_up();
-        Ok(publication)
+        published
     }
 }

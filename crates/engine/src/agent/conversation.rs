@@ -1,0 +1,192 @@
+//! The beginning of a client's visit: greetings, and requests, until a job comes.
+//! All of it happens on a thread of its own, and another one writes: a client that
+//! falls silent is noticed whatever this side is doing, and one that waits for a
+//! long answer is told that this side is there.
+
+use super::CLIENT;
+use crate::JobError;
+use crate::link::wire::{self, Outbox, ReadEnd, read_first_header, read_payload, refused};
+use crate::remote::{PROGRAM, read_message_behind};
+use crate::request;
+use crate::vigil::{Listening, Vigil, Watch, sign_after, silence_of};
+use haul_model::Check;
+use haul_net::{ConnectError, Writer};
+use haul_proto::{
+    Abort, Caps, CheckRequest, CopyRequest, FrameType, Header, Hello, Message, MoveRequest, Role,
+    check_hello, encode, frame_bytes,
+};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::sync::Arc;
+use std::thread::Builder;
+
+/// What is heard of a client.
+pub(super) type Input<R> = BufReader<Listening<R>>;
+
+/// A client that has greeted.
+pub(super) struct Client<R> {
+    input: Input<R>,
+    outbox: Arc<Outbox>,
+    /// The writer gives back what it wrote to.
+    written: crossbeam_channel::Receiver<io::Result<Writer>>,
+    vigil: Arc<Vigil>,
+}
+
+/// The two streams to a client, on which all was said.
+pub(super) struct Streams<R> {
+    pub(super) input: Input<R>,
+    pub(super) output: Writer,
+    pub(super) vigil: Arc<Vigil>,
+}
+
+/// A job that a client has begun.
+pub(super) struct Begun<R> {
+    pub(super) client: Client<R>,
+    /// This side's part in it.
+    pub(super) role: Role,
+    /// How trees are compared, if they are.
+    pub(super) check: Option<Check>,
+}
+
+/// Greets and answers requests until a job comes; `None` if none does.
+///
+/// # Errors
+/// When the client breaks the protocol, is silent, or its streams fail.
+pub(super) fn begin<R: Read + Send + 'static>(
+    input: Input<R>,
+    output: Writer,
+    vigil: &Arc<Vigil>,
+) -> Result<Option<Begun<R>>, JobError> {
+    let (done, begun) = crossbeam_channel::bounded(1);
+    let heard = Arc::clone(vigil);
+    let talking = Builder::new().name("talking".to_owned()).spawn(move || {
+        // Nobody waits for it any more if the client was silent.
+        let _ = done.send(talk(input, output, heard));
+    });
+    let talking = talking.map_err(JobError::Threads)?;
+    match Watch::new(vigil, CLIENT).receive(&begun)? {
+        Ok(begun) => begun,
+        Err(_) => match talking.join() {
+            Err(panic) => std::panic::resume_unwind(panic),
+            Ok(()) => unreachable!("it says what came of it before it ends"),
+        },
+    }
+}
+
+fn talk<R: Read>(
+    mut input: Input<R>,
+    mut output: Writer,
+    vigil: Arc<Vigil>,
+) -> Result<Option<Begun<R>>, JobError> {
+    let hello = match greet(&mut input, &mut output) {
+        Ok(hello) => hello,
+        Err(ReadEnd::Refused(error)) => {
+            let abort = Message::Abort(Abort::Protocol(error.to_string()));
+            let _ = output.write_all(&encode(&abort));
+            return Err(error);
+        }
+        Err(ReadEnd::Lost(error)) => return Err(super::lost(&error)),
+    };
+    let silence_max = silence_of(hello.silence_seconds);
+    vigil.greeted(silence_max);
+    let (outbox, frames) = Outbox::new(false);
+    let (back, written) = crossbeam_channel::bounded(1);
+    let writer = Builder::new().name("writer".to_owned()).spawn(move || {
+        let sign_after = sign_after(silence_max);
+        let end = wire::run_writer(&mut output, &frames, Vec::new(), sign_after);
+        drop(frames);
+        let _ = back.send(end.map(|()| output));
+    });
+    writer.map_err(JobError::Threads)?;
+    let mut client = Client { input, outbox, written, vigil };
+    match client.hear_job(hello.caps) {
+        Ok(Some((role, check))) => Ok(Some(Begun { client, role, check })),
+        Ok(None) => client.into_streams().map(|_| None),
+        Err(ReadEnd::Refused(error)) => {
+            client.tell(&Message::Abort(Abort::Protocol(error.to_string())));
+            let _ = client.into_streams();
+            Err(error)
+        }
+        Err(ReadEnd::Lost(error)) => Err(super::lost(&error)),
+    }
+}
+
+/// Exchanges greetings. What the client's says is in force.
+fn greet(input: &mut impl Read, output: &mut Writer) -> Result<Hello, ReadEnd> {
+    let header = read_first_header(input)?;
+    if header.kind != FrameType::Hello {
+        return Err(refused("the client did not greet"));
+    }
+    let hello = Hello::decode(&read_payload(input, header)?).map_err(refused)?;
+    let caps = check_hello(&hello);
+    // Another version is told ours, and can say what is wrong.
+    let welcome = Hello::ours(caps.clone().unwrap_or_default(), hello.silence_seconds, PROGRAM);
+    output.write_all(&frame_bytes(FrameType::Welcome, &welcome.encode()))?;
+    output.flush()?;
+    Ok(Hello { caps: caps.map_err(refused)?, ..hello })
+}
+
+impl<R: Read> Client<R> {
+    /// Answers requests until a job comes; `None` if none does.
+    fn hear_job(&mut self, caps: Caps) -> Result<Option<(Role, Option<Check>)>, ReadEnd> {
+        // A client that goes away between two messages has what it wanted.
+        while let Some(header) = self.next_header()? {
+            match read_message_behind(header, &mut self.input)? {
+                Message::Copy(CopyRequest { role }) => return Ok(Some((role, None))),
+                Message::Check(_) if !caps.has(Caps::CHECK) => return Err(not_offered()),
+                Message::Move(_) if !caps.has(Caps::MOVE) => return Err(not_offered()),
+                Message::Check(CheckRequest { role, content }) => {
+                    return Ok(Some((role, Some(Check { content, remove: None }))));
+                }
+                Message::Move(MoveRequest { sources, rule, moving }) => {
+                    let role = Role::Sender {
+                        sources,
+                        recursive: true,
+                        follow: false,
+                        moving: Some(moving),
+                    };
+                    return Ok(Some((role, Some(Check { content: true, remove: Some(rule) }))));
+                }
+                Message::Request(request) => request::answer(request, &self.outbox)?,
+                _ => return Err(refused("the client sent what is neither a request nor a job")),
+            }
+        }
+        Ok(None)
+    }
+
+    /// The header of the next frame that says something; `None` at the end.
+    fn next_header(&mut self) -> Result<Option<Header>, ReadEnd> {
+        while !self.input.fill_buf()?.is_empty() {
+            let header = read_first_header(&mut self.input)?;
+            if header.kind != FrameType::Alive {
+                return Ok(Some(header));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Queues a message.
+    pub(super) fn tell(&self, message: &Message) {
+        self.outbox.tell(message);
+    }
+
+    /// Ends the writer, when it has sent all. That may take as long as silence may.
+    ///
+    /// # Errors
+    /// When the client takes nothing any more.
+    pub(super) fn into_streams(self) -> Result<Streams<R>, JobError> {
+        let Self { input, outbox, written, vigil } = self;
+        outbox.close();
+        let output = match vigil.max() {
+            Some(max) => written.recv_timeout(max).map_err(|_| {
+                let (host, seconds) = (CLIENT.to_owned(), max.as_secs());
+                JobError::Connection(ConnectError::Silent { host, seconds })
+            })?,
+            None => written.recv().unwrap_or_else(|_| Err(io::ErrorKind::BrokenPipe.into())),
+        };
+        Ok(Streams { input, output: output.map_err(|error| super::lost(&error))?, vigil })
+    }
+}
+
+fn not_offered() -> ReadEnd {
+    refused("the client asks for what it did not say that it knows")
+}

@@ -1,0 +1,77 @@
+//! Waiting for several things at the same time, in threads that end with the call.
+//! A thread that can't be had costs time and nothing else.
+
+use crate::dirs::lock;
+use std::panic::resume_unwind;
+use std::sync::Mutex;
+use std::thread::{Builder, Scope, ScopedJoinHandle, scope};
+
+/// Does `beside` in a thread of its own while `here` is done, or before it where no
+/// thread can be had.
+pub(crate) fn both<A: Send, B>(
+    beside: impl FnOnce() -> A + Send,
+    here: impl FnOnce() -> B,
+) -> (A, B) {
+    let beside = Beside::new(beside);
+    scope(|scope| {
+        let begun = beside.begin(scope);
+        let early = begun.is_none().then(|| beside.run());
+        let here = here();
+        (early.unwrap_or_else(|| joined(begun)), here)
+    })
+}
+
+/// What `each` makes of all of `items`, in their order; the first here, and each of
+/// the others in a thread of its own if one can be had.
+pub(crate) fn each_beside<T: Send, A: Send>(items: Vec<T>, each: impl Fn(T) -> A + Sync) -> Vec<A> {
+    let each = &each;
+    let mut items = items.into_iter();
+    let Some(first) = items.next() else { return Vec::new() };
+    let others: Vec<_> = items.map(|item| Beside::new(move || each(item))).collect();
+    scope(|scope| {
+        let begun: Vec<_> = others.iter().map(|other| other.begin(scope)).collect();
+        let mut made = vec![each(first)];
+        for (other, begun) in others.iter().zip(begun) {
+            made.push(if begun.is_some() { joined(begun) } else { other.run() });
+        }
+        made
+    })
+}
+
+/// Work that is done once, in a thread of its own or in that of its owner.
+struct Beside<F>(Mutex<Option<F>>);
+
+impl<A: Send, F: FnOnce() -> A + Send> Beside<F> {
+    fn new(work: F) -> Self {
+        Self(Mutex::new(Some(work)))
+    }
+
+    fn run(&self) -> A {
+        let work = lock(&self.0).take();
+        work.expect("it is done by one thread alone")()
+    }
+
+    fn begin<'s>(&'s self, scope: &'s Scope<'s, '_>) -> Option<ScopedJoinHandle<'s, A>>
+    where
+        A: 's,
+    {
+        Builder::new().name("beside".to_owned()).spawn_scoped(scope, || self.run()).ok()
+    }
+}
+
+fn joined<A>(thread: Option<ScopedJoinHandle<'_, A>>) -> A {
+    let thread = thread.expect("it was begun");
+    thread.join().unwrap_or_else(|panic| resume_unwind(panic))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_done_beside_comes_back_in_order() {
+        assert_eq!(both(|| 1, || "a"), (1, "a"));
+        assert_eq!(each_beside(vec![3, 1, 2], |n| n * 2), [6, 2, 4]);
+        assert_eq!(each_beside(Vec::<u8>::new(), |n| n), []);
+    }
+}

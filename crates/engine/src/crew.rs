@@ -1,0 +1,181 @@
+//! The threads of a job. All of them begin here, for two things must hold of each:
+//! one that can't be had is no panic, and one that panics leaves nobody waiting.
+//!
+//! A thread that the job needs and that can't be had ends the job with
+//! [`JobError::Threads`]. Where several do the same, the job goes on with fewer.
+//! Threads that only overlap what could be done in turn are in [`crate::beside`].
+
+use crate::JobError;
+use crate::control::Control;
+use crate::dirs::lock;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex};
+use std::thread::{Builder, JoinHandle, Scope, scope};
+
+/// Begins the threads of a job that are waited for at its end.
+#[derive(Clone, Copy)]
+pub(crate) struct Crew<'scope, 'env> {
+    scope: &'scope Scope<'scope, 'env>,
+    control: &'scope Control<'scope>,
+}
+
+impl<'scope, 'env> Crew<'scope, 'env> {
+    /// The crew of the job that `control` is about.
+    pub(crate) fn new(
+        scope: &'scope Scope<'scope, 'env>,
+        control: &'scope Control<'scope>,
+    ) -> Self {
+        Self { scope, control }
+    }
+
+    /// Begins a thread that the job can't do without.
+    pub(crate) fn begin(&self, name: &str, work: impl FnOnce() + Send + 'scope) {
+        if let Err(error) = self.try_begin(name, work) {
+            self.control.fail(JobError::Threads(error));
+        }
+    }
+
+    /// Begins up to `count` threads that take the same work from one queue, of
+    /// which the job needs one.
+    pub(crate) fn begin_several(
+        &self,
+        name: &str,
+        count: usize,
+        work: impl FnOnce() + Clone + Send + 'scope,
+    ) {
+        up_to(count, self.control, || self.try_begin(name, work.clone()));
+    }
+
+    fn try_begin(&self, name: &str, work: impl FnOnce() + Send + 'scope) -> io::Result<()> {
+        let work = watched(self.control, work);
+        Builder::new().name(name.to_owned()).spawn_scoped(self.scope, work).map(drop)
+    }
+}
+
+/// Begins the threads of a job that may outlive it.
+#[derive(Clone, Copy)]
+pub(crate) struct DetachedCrew(pub(crate) &'static Control<'static>);
+
+impl DetachedCrew {
+    /// Begins a thread that the job can't do without. Where it can't be had, the
+    /// work comes back.
+    pub(crate) fn begin<F: FnOnce() + Send + 'static>(
+        self,
+        name: &str,
+        work: F,
+    ) -> Result<JoinHandle<()>, F> {
+        let slot = Arc::new(Mutex::new(Some(work)));
+        let taken = Arc::clone(&slot);
+        let begun = self.try_begin(name, move || {
+            let work = lock(&taken).take();
+            work.expect("it is taken back only if this does not run")();
+        });
+        begun.map_err(|error| {
+            self.0.fail(JobError::Threads(error));
+            lock(&slot).take().expect("it was not run")
+        })
+    }
+
+    /// Begins up to `count` threads that take the same work from one queue, of
+    /// which the job needs one.
+    pub(crate) fn begin_several(
+        self,
+        name: &str,
+        count: usize,
+        work: impl FnOnce() + Clone + Send + 'static,
+    ) -> Vec<JoinHandle<()>> {
+        up_to(count, self.0, || self.try_begin(name, work.clone()))
+    }
+
+    fn try_begin(
+        self,
+        name: &str,
+        work: impl FnOnce() + Send + 'static,
+    ) -> io::Result<JoinHandle<()>> {
+        Builder::new().name(name.to_owned()).spawn(watched(self.0, work))
+    }
+}
+
+/// Up to `count` threads as `begin` gives them. If there is none at all, the job
+/// ends.
+fn up_to<T>(
+    count: usize,
+    control: &Control<'_>,
+    mut begin: impl FnMut() -> io::Result<T>,
+) -> Vec<T> {
+    let mut begun = Vec::with_capacity(count);
+    while begun.len() < count {
+        match begin() {
+            Ok(thread) => begun.push(thread),
+            Err(error) if begun.is_empty() => {
+                control.fail(JobError::Threads(error));
+                break;
+            }
+            Err(error) => {
+                tracing::debug!(begun = begun.len(), count, %error, "no more threads");
+                break;
+            }
+        }
+    }
+    begun
+}
+
+/// Does `work`; if it panics, the job ends.
+fn watched<'w>(
+    control: &'w Control<'_>,
+    work: impl FnOnce() + Send + 'w,
+) -> impl FnOnce() + Send + 'w {
+    move || {
+        // The job looks at nothing any more that the panic may have left half done.
+        if catch_unwind(AssertUnwindSafe(work)).is_err() {
+            control.fail(JobError::Panicked);
+        }
+    }
+}
+
+/// Does `work` here and in up to `helpers` further threads, all of which take it
+/// from one place; returns when all have ended. A panic in one ends the job.
+pub(crate) fn share_out(control: &Control<'_>, name: &str, helpers: usize, work: impl Fn() + Sync) {
+    scope(|scope| {
+        let crew = |_: &usize| {
+            let work = watched(control, &work);
+            Builder::new().name(name.to_owned()).spawn_scoped(scope, work).is_ok()
+        };
+        let _ = (0..helpers).take_while(crew).count();
+        watched(control, &work)();
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::monitor::Silent;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    #[test]
+    fn a_panic_in_any_thread_ends_the_job() {
+        static SILENT: Silent = Silent::new();
+        let control = Control::new(&SILENT);
+        scope(|scope| {
+            let crew = Crew::new(scope, &control);
+            // One that waits for what the other will never give.
+            let (give, take) = crossbeam_channel::unbounded::<()>();
+            crew.begin("waits", move || {
+                let _ = take.recv();
+            });
+            crew.begin("panics", || panic!("as the test wants it"));
+            assert!(matches!(control.wait(), Err(JobError::Panicked)));
+            drop(give);
+        });
+        let control = Control::new(&SILENT);
+        let turn = AtomicUsize::new(0);
+        share_out(&control, "shared", 3, || {
+            if turn.fetch_add(1, Ordering::Relaxed) == 2 {
+                panic!("as the test wants it");
+            }
+        });
+        assert_eq!(turn.into_inner(), 4);
+        assert!(control.stopped() && matches!(control.wait(), Err(JobError::Panicked)));
+    }
+}

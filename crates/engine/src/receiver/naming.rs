@@ -1,0 +1,169 @@
+//! Gives entries their names, so that none of the job takes the place of another:
+//! on many file systems different names are one, by case or by how a character is
+//! written. Then the second of two entries fails, and the first stays.
+//!
+//! Where the file system is known to tell all names apart, a name that is taken by
+//! now was given by another program. Elsewhere, in a directory that the job made, it
+//! is another entry's; in one that stood before, objects tell: [`Claims`] has those
+//! that the job came upon or put there. Through SFTP no objects can be told, but a
+//! listing has the spelling of what has the name.
+
+use super::dirs::{DirState, RecvDir};
+use super::{Pending, Receiver, compare, parent_fault};
+use crate::dirs::{DirNode, lock};
+use crate::tree::{Meta, SealedFile, TreeDir};
+use haul_model::{Conflict, Entry, Fault, FaultKind, FileId, Name, Outcome, Side, Skip};
+use haul_store::{Placement, Publication};
+use std::collections::HashMap;
+use std::io;
+use std::sync::{Arc, Mutex};
+
+/// The objects of one directory that belong to entries of the job, with how many.
+#[derive(Default)]
+pub(crate) struct Claims(Mutex<Claimed>);
+
+#[derive(Default)]
+struct Claimed {
+    entries: HashMap<FileId, u32>,
+    /// The objects with several names in the directory, and how many, once somebody
+    /// had to know.
+    links: Option<HashMap<FileId, u32>>,
+}
+
+impl Claims {
+    /// An entry's name leads to the object `id` of `dir`; `false` if that is
+    /// another entry's.
+    pub(crate) fn find(&self, id: FileId, dir: &dyn TreeDir) -> bool {
+        let mut claimed = lock(&self.0);
+        let entries = claimed.entries.entry(id).or_insert(0);
+        *entries += 1;
+        let entries = *entries;
+        if entries == 1 {
+            return true;
+        }
+        // Or a hard link.
+        let links = claimed.links.get_or_insert_with(|| links(dir).unwrap_or_default());
+        links.get(&id).is_some_and(|&names| names >= entries)
+    }
+
+    /// An entry brings the object `id` with it. It is not put down as several: the
+    /// number may be that of one which was replaced.
+    pub(crate) fn bring(&self, id: FileId) {
+        lock(&self.0).entries.insert(id, 1);
+    }
+}
+
+/// The objects that have several names in `dir`, and how many. The numbers in a
+/// listing are not asked: some file systems make them up.
+fn links(dir: &dyn TreeDir) -> io::Result<HashMap<FileId, u32>> {
+    let mut links = HashMap::new();
+    for entry in dir.entries()? {
+        if haul_store::is_private(&entry.name) {
+            continue;
+        }
+        if let Some(Meta { id: Some(id), .. }) = dir.stat(&entry.name, false)? {
+            *links.entry(id).or_insert(0) += 1;
+        }
+    }
+    links.retain(|_, names| *names > 1);
+    Ok(links)
+}
+
+impl Receiver<'_> {
+    /// Gives a file its name.
+    pub(super) fn publish(
+        &self,
+        pending: &Pending,
+        mut sealed: Box<dyn SealedFile>,
+    ) -> Result<Outcome, Fault> {
+        const ACTION: &str = "put the file in place";
+        let failed = |error: io::Error| Fault::from_io(Side::Destination, ACTION, &error);
+        let Pending { dir, name, entry, placement, .. } = pending;
+        if let Some(claims) = dir.claims()
+            && let Some(id) = sealed.id().map_err(failed)?
+        {
+            // Before it has its name: whoever finds it there knows it.
+            claims.bring(id);
+        }
+        let outcome =
+            self.give_name(ACTION, dir, name, entry, *placement, |how| sealed.publish(name, how));
+        match outcome {
+            Ok(Some(outcome)) => {
+                if outcome == Outcome::Copied {
+                    dir.remove_stale(name);
+                } else {
+                    sealed.discard();
+                }
+                Ok(outcome)
+            }
+            Ok(None) => {
+                sealed.discard();
+                Err(another())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Has `publish` give an entry of `dir` its name, which is the `action` that may
+    /// fail; `None` if another entry of the job has it.
+    pub(super) fn give_name(
+        &self,
+        action: &str,
+        dir: &RecvDir,
+        name: &Name,
+        entry: &Entry,
+        placement: Placement,
+        mut publish: impl FnMut(Placement) -> io::Result<Publication>,
+    ) -> Result<Option<Outcome>, Fault> {
+        let failed = |error: io::Error| Fault::from_io(Side::Destination, action, &error);
+        if publish(placement).map_err(failed)? == Publication::Published {
+            return Ok(Some(Outcome::Copied));
+        }
+        let DirState::Open(node) = &dir.state else { return Err(parent_fault()) };
+        let handle = node.handle().map_err(failed)?;
+        let there = match self.is_far {
+            // There are no objects there that could be told, but there are spellings.
+            true if !handle.spells(name).map_err(failed)? => return Ok(None),
+            true => None,
+            false if dir.fresh && !handle.tells_names_apart() => return Ok(None),
+            false => handle.stat(name, false).map_err(failed)?,
+        };
+        if let Some(there) = &there
+            && !self.is_free(dir, &*handle, there)
+        {
+            return Ok(None);
+        }
+        // Another program was faster.
+        if self.policy.conflict == Conflict::Keep {
+            return Ok(Some(Outcome::Skipped(Skip::Exists)));
+        }
+        if let Some(refusal) = there.and_then(|there| compare::refusal(entry, &there)) {
+            return Err(refusal);
+        }
+        publish(Placement::Replace).map_err(failed)?;
+        Ok(Some(Outcome::Copied))
+    }
+
+    /// The same of the directory `node`, which is in `dir`.
+    pub(super) fn is_free_dir(&self, dir: &RecvDir, node: &Arc<DirNode>) -> bool {
+        match (dir.claims(), node.id(), node.handle()) {
+            (Some(claims), Some(id), Ok(handle)) => claims.find(id, &*handle),
+            _ => true,
+        }
+    }
+
+    /// Whether `there`, which an entry's name leads to, is not another entry's.
+    pub(super) fn is_free(&self, dir: &RecvDir, handle: &dyn TreeDir, there: &Meta) -> bool {
+        match (dir.claims(), there.id) {
+            (Some(claims), Some(id)) => claims.find(id, handle),
+            _ => true,
+        }
+    }
+}
+
+/// The fault of an entry whose name is that of another one of the job.
+pub(super) fn another() -> Fault {
+    let message = "its name is taken by another entry of this job: the destination takes the two \
+                   names for one";
+    Fault::new(Side::Destination, FaultKind::Io, message)
+}

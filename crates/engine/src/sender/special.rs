@@ -1,0 +1,76 @@
+//! Named sources that are no regular files: a FIFO or a device is read to its end,
+//! as `cp` does, and so is what a descriptor (`/dev/fd/3`) leads to. In trees such
+//! entries are passed over.
+
+use crate::CopyJob;
+use crate::control::Control;
+use crate::dirs::DirNode;
+use crate::tree::{Meta, MetaKind};
+use haul_model::{Fault, FaultKind, Name, Side};
+use std::path::Path;
+use std::sync::Arc;
+
+/// How a job treats them.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Specials<'j> {
+    /// They are told as what they are: nothing is copied.
+    Told,
+    /// They are read into files of this directory, if there is one.
+    Read { into: Option<&'j Path>, recursive: bool, dry_run: bool },
+}
+
+impl<'j> Specials<'j> {
+    pub(super) fn of(job: &'j CopyJob) -> Self {
+        if job.check.is_some() || job.moving.is_some() {
+            return Self::Told;
+        }
+        Self::Read {
+            into: job.spool.as_deref(),
+            recursive: job.recursive,
+            dry_run: job.policy.dry_run,
+        }
+    }
+
+    /// What is copied of the entry `name`, which was looked at; its content is
+    /// there when this returns.
+    pub(super) fn resolve(
+        self,
+        dir: &Arc<DirNode>,
+        name: &Name,
+        meta: Meta,
+        control: &Control<'_>,
+    ) -> Result<Meta, Fault> {
+        let Self::Read { into, recursive, dry_run } = self else { return Ok(meta) };
+        let is_descriptor = meta.kind == MetaKind::Symlink && is_descriptor(dir, name);
+        if meta.kind != MetaKind::Special && !is_descriptor {
+            return Ok(meta);
+        }
+        let refused = |message: &str| Fault::new(Side::Source, FaultKind::Special, message);
+        if recursive && !is_descriptor {
+            return Err(refused(
+                "a FIFO, socket or device is not copied with -r; without -r its content is",
+            ));
+        }
+        let Some(into) = into else {
+            return Err(refused(
+                "a FIFO, socket or device is read only where haul is started: copy it from there",
+            ));
+        };
+        if dry_run {
+            return Ok(Meta { kind: MetaKind::File { size: 0 }, ..meta });
+        }
+        let goes_on = || !control.stopped();
+        let read = dir.handle().and_then(|dir| dir.spool(name, into, &goes_on));
+        read.map_err(|error| Fault::from_io(Side::Source, "read it to its end", &error))
+    }
+}
+
+/// Whether the link `name` stands for an open file of a process: what it says where
+/// it leads to means nothing to anybody else.
+fn is_descriptor(dir: &Arc<DirNode>, name: &Name) -> bool {
+    let Ok(dir) = dir.handle() else { return false };
+    let Some(held) = dir.local() else { return false };
+    let of_process = [&b"/proc/self/fd/"[..], b"/dev/fd/"];
+    haul_sys::is_made_up(held)
+        || dir.read_link(name).is_ok_and(|to| of_process.iter().any(|of| to.starts_with(of)))
+}

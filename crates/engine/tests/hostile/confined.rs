@@ -1,0 +1,251 @@
+//! What handles a peer's words is confined by the system itself: an agent, and the
+//! threads of a client that downloads. Here they try, from within, what a peer
+//! could make them do if they had a hole.
+
+use crate::attack::{bytes, within};
+use crate::peer::{Peer, dir_end, file, pack, packed, want};
+use crate::place::Place;
+use haul_engine::{CopyJob, Event, Monitor, Placement, Progress};
+use haul_model::{Moving, Policy, Remove};
+use haul_proto::{Caps, FrameType, Hello, Message, MoveRequest, Role};
+use haul_sys::{Access, confine};
+use haul_testkit::fixture;
+use std::fs;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+/// What a thread could do at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Could {
+    write_outside: bool,
+    read_outside: bool,
+    write_at_source: bool,
+    write_at_dest: bool,
+}
+
+/// What [`Could`] is without confinement.
+const ALL: Could =
+    Could { write_outside: true, read_outside: true, write_at_source: true, write_at_dest: true };
+
+/// Tries what it may, from whatever thread calls it, and keeps the last answer.
+#[derive(Clone)]
+struct Trial {
+    outside: PathBuf,
+    source: PathBuf,
+    dest: PathBuf,
+    last: Arc<Mutex<Option<Could>>>,
+}
+
+impl Trial {
+    fn of(place: &Place) -> Self {
+        let [outside, source, dest] = [place.outside(""), place.source(""), place.dest("")];
+        Self { outside, source, dest, last: Arc::default() }
+    }
+
+    fn run(&self) {
+        let can_write = |dir: &PathBuf| {
+            let path = dir.join("tried");
+            let is_made = fs::write(&path, "x").is_ok();
+            if is_made {
+                fs::remove_file(path).expect("removed");
+            }
+            is_made
+        };
+        let mut last = self.last.lock().expect("nobody panicked");
+        *last = Some(Could {
+            write_outside: can_write(&self.outside),
+            read_outside: fs::read(self.outside.join("secret")).is_ok(),
+            write_at_source: can_write(&self.source),
+            write_at_dest: can_write(&self.dest),
+        });
+    }
+
+    #[track_caller]
+    fn came_to(&self) -> Could {
+        self.last.lock().expect("nobody panicked").expect("it was tried")
+    }
+}
+
+/// A stream that tries whenever it is used.
+struct Trying(UnixStream, Trial);
+
+impl Read for Trying {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let len = self.0.read(buf)?;
+        self.1.run();
+        Ok(len)
+    }
+}
+
+impl Write for Trying {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.1.run();
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+impl AsFd for Trying {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// A monitor that tries whenever it is told something.
+struct TryingMonitor(Progress, Trial);
+
+impl Monitor for TryingMonitor {
+    fn progress(&self) -> &Progress {
+        &self.0
+    }
+
+    fn event(&self, _: Event<'_>) {
+        self.1.run();
+    }
+
+    fn cancelled(&self) -> bool {
+        false
+    }
+}
+
+/// Whether this kernel confines at all, asked beside the code that is tested.
+fn has_landlock() -> bool {
+    let confined = thread::spawn(|| confine(Access::ReadOnly)).join().expect("it does not panic");
+    if !confined {
+        fixture::missing("Landlock in the kernel");
+    }
+    confined
+}
+
+/// What the threads of an agent could do that served `script`: those that read and
+/// those that write.
+fn serve(place: &Place, script: impl FnOnce(&mut Peer)) -> [Could; 2] {
+    let (here, there) = UnixStream::pair().expect("a socket pair");
+    let [reading, writing] = [Trial::of(place), Trial::of(place)];
+    let input = Trying(there.try_clone().expect("a second handle"), reading.clone());
+    let output = Trying(there.try_clone().expect("a third handle"), writing.clone());
+    reading.run();
+    assert_eq!(reading.came_to(), ALL, "it could not without confinement either");
+    let agent = within(move || {
+        let served = haul_engine::serve(input, output);
+        // Its process would end here, and the connection with it.
+        let _ = there.shutdown(std::net::Shutdown::Both);
+        served
+    });
+    let mut peer = Peer::at(here);
+    script(&mut peer);
+    peer.hear_out();
+    let _ = agent.end();
+    [reading.came_to(), writing.came_to()]
+}
+
+#[test]
+fn an_agent_that_receives_works_at_the_destination_alone() {
+    if !has_landlock() {
+        return;
+    }
+    let place = Place::new();
+    let dest = bytes(&place.dest(""));
+    let could = serve(&place, |peer| {
+        peer.ask(Role::Receiver { dest, into_dir: true, policy: Policy::default() });
+        peer.list(vec![file(0, "a", 4), dir_end(0)]);
+        peer.await_wants([1]);
+        peer.raw(&pack([packed(1, b"text")], b"text"));
+        peer.await_outcome(1);
+    });
+    let only_dest = Could {
+        write_outside: false,
+        read_outside: false,
+        write_at_source: false,
+        write_at_dest: true,
+    };
+    assert_eq!(could, [only_dest; 2]);
+    assert_eq!(place.read("a"), "text");
+}
+
+/// What is left to who may read everywhere.
+const READS: Could = Could {
+    write_outside: false,
+    read_outside: true,
+    write_at_source: false,
+    write_at_dest: false,
+};
+
+#[test]
+fn an_agent_that_sends_writes_nowhere() {
+    if !has_landlock() {
+        return;
+    }
+    let place = Place::new();
+    fs::write(place.source("a"), "text").expect("written");
+    let sources = vec![bytes(&place.source("a"))];
+    let could = serve(&place, |peer| {
+        peer.ask(Role::Sender { sources, recursive: false, follow: false, moving: None });
+        peer.await_listing();
+        peer.tell(&want([1]));
+        peer.await_that("it is sent", |peer| !peer.contents.is_empty());
+        peer.leave();
+    });
+    assert_eq!(could, [READS; 2]);
+}
+
+#[test]
+fn an_agent_that_removes_makes_nothing() {
+    if !has_landlock() {
+        return;
+    }
+    let place = Place::new();
+    fs::write(place.source("a"), "text").expect("written");
+    let sources = vec![bytes(&place.source("a"))];
+    let could = serve(&place, |peer| {
+        peer.frame(FrameType::Hello, &Hello::ours(Caps::OURS, 60, "script").encode());
+        peer.tell(&Message::Move(MoveRequest {
+            sources,
+            rule: Remove::SameContent,
+            moving: Moving::Whole,
+        }));
+        peer.hear_greeting();
+        peer.await_listing();
+        peer.leave();
+    });
+    assert_eq!(could, [READS; 2]);
+}
+
+#[test]
+fn a_client_that_downloads_works_at_the_destination_alone() {
+    if !has_landlock() {
+        return;
+    }
+    let place = Place::new();
+    let trial = Trial::of(&place);
+    let job = CopyJob {
+        sources: vec![b"there/a".to_vec()],
+        dest: bytes(&place.dest("")),
+        into_dir: true,
+        ..CopyJob::default()
+    };
+    let (connection, mut peer) = Peer::of_client();
+    let monitor = TryingMonitor(Progress::default(), trial.clone());
+    let client = within(move || haul_engine::run(&job, Placement::Download(connection), &monitor));
+    peer.answer();
+    peer.list(vec![file(0, "a", 4), dir_end(0)]);
+    peer.await_wants([1]);
+    peer.raw(&pack([packed(1, b"text")], b"text"));
+    peer.hear_out();
+    client.end().expect("it is copied");
+    let only_dest = Could {
+        write_outside: false,
+        read_outside: false,
+        write_at_source: false,
+        write_at_dest: true,
+    };
+    assert_eq!(trial.came_to(), only_dest);
+    assert_eq!(place.read("a"), "text");
+}

@@ -1,0 +1,63 @@
+//! The end of the program when one of its threads panics: a mistake in haul, or a
+//! library that the system has refused something.
+
+use crate::error::ExitCode;
+use haul_model::escape_controls;
+use std::io::Write;
+use std::panic::PanicHookInfo;
+use std::process;
+
+/// From now on a panic in any thread ends the process, with a line that says so.
+/// Nobody is left waiting for what that thread would have done, and nothing goes on
+/// with what it has left half done. What is on its way keeps its stage and journal,
+/// as after a kill; small stages that have a name are removed.
+pub(crate) fn ends_the_program() {
+    std::panic::set_hook(Box::new(|panic| {
+        // There is no other place to say it.
+        let _ = std::io::stderr().write_all(line(panic).as_bytes());
+        haul_engine::remove_unpublished();
+        process::exit(ExitCode::SomeFailed.number().into());
+    }));
+}
+
+fn line(panic: &PanicHookInfo<'_>) -> String {
+    let message = panic.payload_as_str().unwrap_or("no message");
+    let place = panic.location().map(|place| format!(" ({place})")).unwrap_or_default();
+    format!(
+        "haul: it can't go on, for something went wrong inside: {}{place}\n  hint: run the same command again: what is finished is skipped; if it happens again, please report it\n",
+        escape_controls(message)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+    use std::{env, thread};
+
+    /// Set where this program is to panic.
+    const PANICS: &str = "HAUL_TEST_PANICS";
+
+    #[test]
+    fn a_panic_in_a_thread_ends_the_process_though_others_wait() {
+        if env::var_os(PANICS).is_some() {
+            ends_the_program();
+            thread::spawn(|| panic!("the\x1b thread's words"));
+            loop {
+                thread::park();
+            }
+        }
+        let this = "mistake::tests::a_panic_in_a_thread_ends_the_process_though_others_wait";
+        let run = Command::new(env::current_exe().expect("a path"))
+            .args(["--exact", this, "--nocapture"])
+            .env(PANICS, "1")
+            .stdin(Stdio::null())
+            .output()
+            .expect("it runs");
+        let said = String::from_utf8_lossy(&run.stderr);
+        assert_eq!(run.status.code(), Some(1), "{said}");
+        assert!(said.contains("haul: it can't go on") && said.contains("thread's words"), "{said}");
+        assert!(said.contains("hint: run the same command again"), "{said}");
+        assert!(!said.contains('\x1b'), "{said:?}");
+    }
+}

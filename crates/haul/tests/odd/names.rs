@@ -1,0 +1,248 @@
+//! Names that are one at the destination: none of the job takes the place of
+//! another.
+
+use super::*;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// What is below a directory, by content, with the names that it has.
+fn contents(root: &Path) -> BTreeMap<String, Vec<String>> {
+    let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut left = vec![root.to_path_buf()];
+    while let Some(dir) = left.pop() {
+        for entry in fs::read_dir(dir).expect("read") {
+            let path = entry.expect("read").path();
+            if path.is_dir() && !path.is_symlink() {
+                left.push(path);
+                continue;
+            }
+            let content = match fs::read_link(&path) {
+                Ok(target) => format!("-> {}", target.display()),
+                Err(_) => fs::read_to_string(&path).expect("text"),
+            };
+            let name = path.strip_prefix(root).expect("below").display().to_string();
+            found.entry(content).or_default().push(name);
+        }
+    }
+    found
+}
+
+/// Pairs of names, and what each pair is in the source.
+fn source(scene: &Scene<'_>) {
+    for (one, other) in [("README", "readme"), ("caf\u{e9}", "cafe\u{301}")] {
+        fs::write(scene.path(format!("tree/{one}")), format!("first {one}")).expect("written");
+        fs::write(scene.path(format!("tree/{other}")), format!("second {other}")).expect("written");
+        scene.symlink("somewhere", format!("tree/l{one}"));
+        fs::write(scene.path(format!("tree/l{other}")), "a file, no link").expect("written");
+        for dir in [one, other] {
+            let dir = scene.path(format!("tree/d{dir}"));
+            fs::create_dir(&dir).expect("made");
+            fs::write(dir.join("in"), format!("in {}", dir.display())).expect("written");
+        }
+    }
+}
+
+const KINDS: [Names; 2] = [Names::FoldCase, Names::Compose];
+
+#[test]
+fn of_two_names_that_are_one_the_second_fails_and_the_first_stays() {
+    for names in KINDS {
+        // Into a directory that the job makes, and one that stands there.
+        for stands in [false, true] {
+            let quirks = Quirks { names, ..Quirks::default() };
+            each_way_to(&quirks, |scene, mount| {
+                fs::create_dir(scene.path("tree")).expect("made");
+                source(scene);
+                if stands {
+                    fs::create_dir(mount.join("tree")).expect("made");
+                }
+                let run = scene.copy(&["-r"], &["tree"], "to/").run().expect_code(1);
+                let errors = run.err().matches("its name is taken").count();
+                assert_eq!(errors, 3, "{run}");
+                // One of each pair, and all of the pairs that are told apart.
+                let there = contents(&mount.join("tree"));
+                let here = contents(&scene.path("tree"));
+                assert!(there.keys().all(|content| here.contains_key(content)), "{there:?}");
+                let files: usize = there.values().map(Vec::len).sum();
+                assert_eq!(files, 6 + 3, "{there:?}");
+            });
+        }
+    }
+}
+
+#[test]
+fn a_move_loses_none_of_two_names_that_are_one() {
+    for names in KINDS {
+        for stands in [false, true] {
+            let quirks = Quirks { names, ..Quirks::default() };
+            each_way_to(&quirks, |scene, mount| {
+                fs::create_dir(scene.path("tree")).expect("made");
+                source(scene);
+                let before = contents(&scene.path("tree"));
+                if stands {
+                    fs::create_dir(mount.join("tree")).expect("made");
+                }
+                let run = moves(scene, &[], &["tree"], "to/").run().expect_code(1);
+                let mut after = contents(&scene.path("tree"));
+                let there = contents(&mount.join("tree"));
+                assert!(!there.is_empty(), "{run}");
+                for (content, names) in there {
+                    after.entry(content).or_default().extend(names);
+                }
+                assert!(before.keys().eq(after.keys()), "{before:?} {after:?} {run}");
+            });
+        }
+    }
+}
+
+#[test]
+fn what_stood_there_is_replaced_once() {
+    let quirks = Quirks { names: Names::FoldCase, ..Quirks::default() };
+    each_way_to(&quirks, |scene, mount| {
+        fs::create_dir(scene.path("tree")).expect("made");
+        fs::create_dir(mount.join("tree")).expect("made");
+        fs::write(mount.join("tree/readMe"), "old").expect("written");
+        nasty::set_mtime(mount.join("tree/readMe"), 5, 5).expect("set");
+        fs::write(scene.path("tree/README"), "first").expect("written");
+        fs::write(scene.path("tree/readme"), "second").expect("written");
+        let run = scene.copy(&["-r"], &["tree"], "to/").run().expect_code(1);
+        assert_eq!(run.err().matches("its name is taken").count(), 1, "{run}");
+        assert_eq!(scene.list("to/tree"), ["readMe"]);
+        assert_eq!(scene.read("to/tree/readMe"), "first");
+        // One alone is welcome to it.
+        fs::remove_file(scene.path("tree/README")).expect("removed");
+        scene.copy(&["-r"], &["tree"], "to/").run().expect_ok();
+        assert_eq!(scene.read("to/tree/readMe"), "second");
+    });
+}
+
+#[test]
+fn hard_links_at_the_destination_are_no_names_that_are_one() {
+    let quirks = Quirks { names: Names::FoldCase, ..Quirks::default() };
+    each_way_to(&quirks, |scene, mount| {
+        fs::create_dir(scene.path("tree")).expect("made");
+        fs::create_dir(mount.join("tree")).expect("made");
+        for name in ["a", "b", "c"] {
+            fs::write(scene.path(format!("tree/{name}")), name).expect("written");
+        }
+        fs::write(mount.join("tree/a"), "old").expect("written");
+        fs::hard_link(mount.join("tree/a"), mount.join("tree/b")).expect("linked");
+        fs::hard_link(mount.join("tree/a"), mount.join("tree/c")).expect("linked");
+        scene.copy(&["-r"], &["tree"], "to/").run().expect_ok();
+        for name in ["a", "b", "c"] {
+            assert_eq!(scene.read(format!("to/tree/{name}")), name);
+        }
+    });
+}
+
+#[test]
+fn two_sources_whose_names_are_one_are_not_put_into_one_place() {
+    let quirks = Quirks { names: Names::FoldCase, ..Quirks::default() };
+    each_way_to(&quirks, |scene, mount| {
+        // From elsewhere, and, for a move, on one file system.
+        for from in ["", "to/"] {
+            let path = |name: &str| format!("{from}{name}");
+            fs::create_dir_all(mount.join("dest")).expect("made");
+            fs::create_dir_all(scene.path(path("one"))).expect("made");
+            fs::create_dir_all(scene.path(path("two"))).expect("made");
+            fs::write(scene.path(path("one/FILE")), "one").expect("written");
+            fs::write(scene.path(path("two/file")), "two").expect("written");
+            let sources = [path("one/FILE"), path("two/file")];
+            let sources: Vec<&str> = sources.iter().map(String::as_str).collect();
+            // Whichever comes first is there.
+            scene.copy(&[], &sources, "to/dest").run().expect_code(1);
+            assert!(["one", "two"].contains(&&*scene.read("to/dest/file")));
+            fs::remove_file(mount.join("dest/file")).expect("removed");
+            moves(scene, &[], &sources, "to/dest").run().expect_code(1);
+            let left = sources.iter().filter(|path| scene.exists(path));
+            let left: Vec<String> = left.map(|path| scene.read(path)).collect();
+            let mut all = [&left[..], &[scene.read("to/dest/file")]].concat();
+            all.sort();
+            all.dedup();
+            assert_eq!(all, ["one", "two"]);
+            left.iter().for_each(|content| {
+                fs::remove_file(scene.path(path(if content == "one" {
+                    "one/FILE"
+                } else {
+                    "two/file"
+                })))
+                .expect("removed");
+            });
+            fs::remove_file(mount.join("dest/file")).expect("removed");
+        }
+    });
+}
+
+#[test]
+fn through_sftp_none_takes_the_place_of_another_either() {
+    for names in KINDS {
+        for stands in [false, true] {
+            each_of(
+                &[Way::Upload],
+                |_| {},
+                |scene| {
+                    let quirks = Quirks { names, ..Quirks::default() };
+                    let Some(mount) = OddMount::new(quirks) else { return };
+                    scene.symlink(mount.path(), "to");
+                    fs::create_dir(scene.path("tree")).expect("made");
+                    source(scene);
+                    if stands {
+                        fs::create_dir(mount.join("tree")).expect("made");
+                    }
+                    let before = contents(&scene.path("tree"));
+                    let rsh = scene.sshd().rsh();
+                    let by_sftp = ["--rsh", &rsh, "--transport", "sftp"];
+                    let run = scene.copy_by(&by_sftp, &["-r"], &["tree"], "to/").run();
+                    let run = run.expect_code(1);
+                    assert_eq!(run.err().matches("its name is taken").count(), 3, "{run}");
+                    let there = contents(&mount.join("tree"));
+                    assert!(there.keys().all(|content| before.contains_key(content)), "{there:?}");
+                    assert_eq!(there.values().map(Vec::len).sum::<usize>(), 6 + 3, "{there:?}");
+                    fs::remove_dir_all(mount.join("tree")).expect("removed");
+                    if stands {
+                        fs::create_dir(mount.join("tree")).expect("made");
+                    }
+                    let run = scene.transfer("move", &by_sftp, &[], &["tree"], "to/").run();
+                    let mut after = contents(&scene.path("tree"));
+                    after.extend(contents(&mount.join("tree")));
+                    assert!(before.keys().eq(after.keys()), "{before:?} {after:?} {run}");
+                },
+            );
+        }
+    }
+}
+
+#[test]
+fn through_sftp_two_names_that_stand_for_one_file_are_not_both_taken() {
+    each_of(
+        &[Way::Upload],
+        |_| {},
+        |scene| {
+            let quirks = Quirks { names: Names::FoldCase, ..Quirks::default() };
+            let Some(mount) = OddMount::new(quirks) else { return };
+            scene.symlink(mount.path(), "to");
+            let rsh = scene.sshd().rsh();
+            let by_sftp = ["--rsh", &rsh, "--transport", "sftp"];
+            for old in [None, Some("FILE"), Some("file")] {
+                for name in ["FILE", "file"] {
+                    fs::write(scene.path(name), name).expect("written");
+                }
+                if let Some(old) = old {
+                    fs::write(mount.join(old), "old").expect("written");
+                    nasty::set_mtime(mount.join(old), 5, 5).expect("set");
+                }
+                scene.copy_by(&by_sftp, &[], &["FILE", "file"], "to/").run().expect_code(1);
+                assert!(["FILE", "file"].contains(&&*scene.read("to/file")), "{old:?}");
+                let run = scene.transfer("move", &by_sftp, &[], &["FILE", "file"], "to/").run();
+                let all = [
+                    contents(&scene.path("to/")),
+                    contents(scene.path("FILE").parent().expect("a parent")),
+                ];
+                for name in ["FILE", "file"] {
+                    assert!(all.iter().any(|there| there.contains_key(name)), "{all:?} {run}");
+                }
+                fs::remove_file(mount.join("file")).expect("removed");
+            }
+        },
+    );
+}

@@ -1,0 +1,102 @@
+//! Times that are coarse, or not taken.
+
+use super::*;
+
+const SECS: i64 = 1_600_000_001;
+const NANOS: u32 = 987_654_321;
+
+fn quirks(unit_nanos: u64) -> Quirks {
+    Quirks { time_unit: Duration::from_nanos(unit_nanos), ..Quirks::default() }
+}
+
+/// A file with a time that no coarse file system keeps.
+fn file(scene: &Scene<'_>, name: &str, content: &str) {
+    fs::write(scene.path(name), content).expect("written");
+    nasty::set_mtime(scene.path(name), SECS, NANOS).expect("set");
+}
+
+#[test]
+fn what_was_kept_as_exactly_as_it_can_be_is_unchanged() {
+    for unit in [100, 1_000, 1_000_000, 10_000_000, 1_000_000_000, 2_000_000_000] {
+        each_way_to(&quirks(unit), |scene, mount| {
+            fs::create_dir(scene.path("tree")).expect("made");
+            file(scene, "tree/file", "content");
+            scene.copy(&["-r"], &["tree"], "to/").run().expect_ok();
+            let before = fs::metadata(mount.join("tree/file")).expect("there");
+            let dir = fs::metadata(mount.join("tree")).expect("there");
+            let run = scene.copy(&["-r", "--json"], &["tree"], "to/").run().expect_ok();
+            assert_eq!(moved(&run), 0, "{run}");
+            let after = fs::metadata(mount.join("tree/file")).expect("there");
+            assert_eq!(before.ino(), after.ino(), "it was copied again");
+            assert_eq!(dir.mtime(), fs::metadata(mount.join("tree")).expect("there").mtime());
+            check(scene, &["-r"], &["tree"], "to/").run().expect_ok();
+            scene.copy(&["-r", "--dry-run"], &["tree"], "to/").run().expect_ok();
+            // Of another second, it is another.
+            nasty::set_mtime(scene.path("tree/file"), SECS + 2, NANOS).expect("set");
+            check(scene, &["-r"], &["tree"], "to/").run().expect_code(1);
+            let run = scene.copy(&["-r", "--json"], &["tree"], "to/").run().expect_ok();
+            assert_eq!(moved(&run), 7, "{run}");
+            assert_eq!(left(scene), [""; 0]);
+        });
+    }
+}
+
+#[test]
+fn a_move_to_where_times_are_coarse_is_a_move() {
+    each_way_to(&quirks(2_000_000_000), |scene, _| {
+        file(scene, "file", "content");
+        moves(scene, &[], &["file"], "to/").run().expect_ok();
+        assert!(!scene.path("file").exists());
+        assert_eq!(scene.read("to/file"), "content");
+    });
+}
+
+#[test]
+fn where_times_are_exact_another_time_in_the_same_second_is_a_change() {
+    each_way_to(&quirks(1), |scene, mount| {
+        file(scene, "file", "content");
+        fs::write(mount.join("file"), "CONTENT").expect("written");
+        for (secs, nanos) in [(SECS, 0), (SECS - 1, 0), (SECS, 987_654_300)] {
+            nasty::set_mtime(mount.join("file"), secs, nanos).expect("set");
+            check(scene, &[], &["file"], "to/").run().expect_code(1);
+            let run = scene.copy(&["--json"], &["file"], "to/").run().expect_ok();
+            assert_eq!(moved(&run), 7, "{run}");
+            assert_eq!(scene.read("to/file"), "content");
+            fs::write(mount.join("file"), "CONTENT").expect("written");
+        }
+    });
+}
+
+#[test]
+fn a_time_is_kept_where_a_call_that_sets_it_alone_does_nothing() {
+    let quirks = Quirks { times: Times::OnlyBoth, ..Quirks::default() };
+    each_way_to(&quirks, |scene, mount| {
+        fs::create_dir(scene.path("tree")).expect("made");
+        scene.symlink("nowhere", "tree/link");
+        nasty::set_mtime(scene.path("tree/link"), SECS, NANOS).expect("set");
+        for (name, len) in SIZES {
+            let path = format!("tree/{name}");
+            tree::random_file(scene.path(&path), len, 3).expect("a file");
+            nasty::set_mtime(scene.path(&path), SECS, NANOS).expect("set");
+        }
+        nasty::set_mtime(scene.path("tree"), SECS, NANOS).expect("set");
+        scene.copy(&["-r"], &["tree"], "to/").run().expect_ok();
+        for path in ["tree", "tree/link", "tree/small", "tree/middle", "tree/large"] {
+            let stat = fs::symlink_metadata(mount.join(path)).expect("there");
+            assert_eq!((stat.mtime(), stat.mtime_nsec()), (SECS, NANOS.into()), "{path}");
+        }
+    });
+}
+
+#[test]
+fn a_file_whose_time_is_never_taken_fails_and_a_move_keeps_it() {
+    let quirks = Quirks { times: Times::Never, ..Quirks::default() };
+    each_way_to(&quirks, |scene, _| {
+        file(scene, "file", "content");
+        let run = scene.copy(&[], &["file"], "to/").run().expect_code(1);
+        assert!(run.err().contains("does not take the time"), "{run}");
+        assert_eq!(scene.list("to/"), [""; 0]);
+        moves(scene, &[], &["file"], "to/").run().expect_code(1);
+        assert_eq!(scene.read("file"), "content");
+    });
+}

@@ -1,0 +1,92 @@
+//! Trees of unusual shapes cost bounded memory, on both sides.
+
+use super::{LIMIT, Scarce, WAYS};
+use crate::common::*;
+use haul_testkit::{Haul, Mount};
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::Command;
+use std::thread;
+
+/// What a haul may take that talks to another, or to none, in bytes.
+const MEMORY_MAX: u64 = 64 << 20;
+
+/// What it may take when it goes through SFTP, in bytes.
+const SFTP_MEMORY_MAX: u64 = 96 << 20;
+
+/// Links whose targets are nearly as long as a path may be: 80 MB of them.
+fn long_links(root: &Path) {
+    let target = "x/".repeat(2_000);
+    for number in 0..20_000 {
+        symlink(&target, root.join(number.to_string())).expect("a symbolic link");
+    }
+}
+
+fn many_directories(root: &Path) {
+    for number in 0..200 {
+        let dir = root.join(number.to_string());
+        fs::create_dir(&dir).expect("a directory");
+        for number in 0..199 {
+            fs::create_dir(dir.join(number.to_string())).expect("a directory");
+        }
+    }
+}
+
+/// As deep as a path can say, and on each level more than the way down.
+fn wide_and_deep(root: &Path) {
+    let mut dir = root.to_owned();
+    for _ in 0..1_500 {
+        for name in ["a", "b"] {
+            fs::write(dir.join(name), name).expect("a file");
+        }
+        for name in ["c", "d", "e"] {
+            fs::create_dir(dir.join(name)).expect("a directory");
+        }
+        dir.push("d");
+    }
+}
+
+/// Copies the tree in all ways at the same time.
+fn check(make: impl FnOnce(&Path)) {
+    // In memory: what a disk makes of so many entries is not the question.
+    let Some(mount) = Mount::tmpfs(2 << 30) else { return };
+    let scarce = Scarce::below(mount.path(), make);
+    thread::scope(|scope| {
+        for (way, by_sftp, _) in WAYS {
+            let scarce = &scarce;
+            scope.spawn(move || {
+                let name = format!("{way:?}-{by_sftp}");
+                let (src, to) = (scarce.dir.path().join("src"), scarce.dir.path().join(&name));
+                let haul = scarce.copy((way, by_sftp), Haul::new(&scarce.haul), &src, &to);
+                let run = haul.limit(LIMIT * 2).agents_below(std::process::id()).run().expect_ok();
+                let max = if by_sftp { SFTP_MEMORY_MAX } else { MEMORY_MAX };
+                let peak = run.usage.peak_rss_bytes.expect("sampled");
+                assert!(peak <= max, "{name}: {} MiB", peak >> 20);
+                // All agents are looked at, also those of the other ways.
+                let agents = run.usage.agent_peak_rss_bytes.unwrap_or_default();
+                assert!(agents <= MEMORY_MAX, "{name}: {} MiB there", agents >> 20);
+                if way != Way::Local && !by_sftp {
+                    assert!(agents > 0, "{name}: no agent was seen");
+                }
+            });
+        }
+    });
+    // It may be deeper than the temporary directory's own removal gets.
+    run(Command::new("rm").arg("-rf").arg(scarce.dir.path()));
+}
+
+#[test]
+fn long_link_targets_cost_bounded_memory() {
+    check(long_links);
+}
+
+#[test]
+fn many_directories_cost_bounded_memory() {
+    check(many_directories);
+}
+
+#[test]
+fn a_wide_and_deep_tree_costs_bounded_memory() {
+    check(wide_and_deep);
+}

@@ -1,0 +1,67 @@
+//! Sources that somebody else writes to while they go up to a host.
+
+use crate::common::*;
+use crate::strays;
+use haul_testkit::tree;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Less than a pipe to ssh holds.
+const LITTLE: u64 = 300 << 10;
+
+/// An ssh that stops when `len` bytes have passed, has `change` done once haul has
+/// written what fits into the pipe, and goes on.
+fn changing_ssh(scene: &Scene<'_>, len: u64, change: &str) -> PathBuf {
+    let (rsh, dir) = (scene.sshd().rsh(), scene.path(""));
+    scene.mkdir("bin");
+    let lines = format!(
+        "case \" $* \" in
+            *' -G '*) exec {rsh} \"$@\" ;;
+        esac
+        {{ stdbuf -o0 head -c {len}; sleep 1; (cd '{}'; {change}); exec cat; }} | {rsh} \"$@\"",
+        dir.display()
+    );
+    script(&scene.path("bin/ssh"), &lines)
+}
+
+/// Uploads a file of `len` bytes while `change` happens to it when ssh has all but
+/// `held` bytes.
+fn uploaded_while(len: u64, held: u64, change: &str) {
+    let world = World::new();
+    let scene = world.scene(Way::Upload);
+    tree::random_file(scene.path("big"), len, 1).expect("a file");
+    scene.file("to/big", "old");
+    let ssh = changing_ssh(&scene, len - held, change);
+    let reach = ["--transport".as_ref(), "sftp".as_ref(), "--rsh".as_ref(), ssh.as_os_str()];
+    let copy = scene.copy_by(&reach, &[], &["big"], "to").limit(Duration::from_secs(30));
+    let run = copy.run().expect_code(1);
+    let cause = "it changed while it was read, and was not published";
+    assert_one_error(&run, "big", cause, "run the same command again");
+    assert_eq!(scene.read("to/big"), "old");
+    assert_eq!(strays(&scene.path("to")), [""; 0].map(PathBuf::from), "{run}");
+}
+
+#[test]
+fn a_change_of_what_is_still_in_the_pipe_to_ssh_is_seen() {
+    let change = |len: u64| {
+        let at = len - (100 << 10);
+        format!("printf changed | dd of=big bs=1 seek={at} conv=notrunc status=none")
+    };
+    for len in [5 << 20, 66 << 20] {
+        uploaded_while(len, LITTLE, &change(len));
+    }
+}
+
+#[test]
+fn a_file_whose_length_changes_when_all_was_sent_is_seen() {
+    for change in ["truncate -s 1000 big", ": > big", "printf more >> big"] {
+        uploaded_while(5 << 20, LITTLE, change);
+    }
+}
+
+#[test]
+fn a_file_that_is_cut_on_its_way_is_told_as_that_and_leaves_nothing() {
+    for len in [12 << 20, 70 << 20] {
+        uploaded_while(len, len - (1 << 20), "truncate -s 3000000 big");
+    }
+}

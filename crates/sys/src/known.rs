@@ -1,0 +1,86 @@
+//! File systems whose habits are known: there haul asks for nothing that it knows
+//! the answer to.
+
+use crate::Dir;
+
+impl Dir {
+    /// Whether its file system is one of those known to make all durable that is
+    /// theirs when that is asked for, to tell nothing new when a file is closed,
+    /// and to take every time that a call sets. FUSE, network file systems, FAT
+    /// and what else there is may do otherwise.
+    pub fn is_known(&self) -> bool {
+        system::is_known(self)
+    }
+
+    /// Whether no two names in it are the same to its file system, as far as that
+    /// is known: on many upper and lower case are one, or the ways to write a
+    /// character.
+    pub fn tells_names_apart(&self) -> bool {
+        system::tells_names_apart(self)
+    }
+}
+
+/// Kinds of file systems (`linux/magic.h`); ext2 to ext4 share one number.
+#[cfg(target_os = "linux")]
+pub(crate) mod kinds {
+    use std::os::fd::AsFd;
+
+    pub(crate) const EXT: u64 = 0xef53;
+    pub(crate) const XFS: u64 = 0x5846_5342;
+    pub(crate) const BTRFS: u64 = 0x9123_683e;
+    pub(crate) const F2FS: u64 = 0xf2f5_2010;
+    pub(crate) const TMPFS: u64 = 0x0102_1994;
+    pub(crate) const RAMFS: u64 = 0x8584_58f6;
+    pub(crate) const ZFS: u64 = 0x2fc1_2fc1;
+
+    /// The kind that `file` is on; zero if it isn't told.
+    pub(crate) fn kind(file: impl AsFd) -> u64 {
+        // The field's type differs by architecture; the numbers have 32 bits.
+        rustix::fs::fstatfs(file).map_or(0, |stat| stat.f_type as u64 & 0xffff_ffff)
+    }
+}
+
+#[cfg(target_os = "linux")]
+mod system {
+    use super::Dir;
+    use super::kinds::{BTRFS, EXT, F2FS, TMPFS, XFS, kind};
+    use rustix::fs::ioctl_getflags;
+    use rustix::io::Errno;
+
+    /// `FS_CASEFOLD_FL` (`linux/fs.h`).
+    const FOLDS_CASE: u32 = 0x4000_0000;
+
+    fn magic(dir: &Dir) -> u64 {
+        *dir.kind.get_or_init(|| kind(dir))
+    }
+
+    pub(super) fn is_known(dir: &Dir) -> bool {
+        [EXT, XFS, BTRFS, F2FS, TMPFS].contains(&magic(dir))
+    }
+
+    pub(super) fn tells_names_apart(dir: &Dir) -> bool {
+        match magic(dir) {
+            BTRFS => true,
+            // XFS can be made to fold case, and doesn't tell by a flag.
+            magic @ (EXT | F2FS | TMPFS) => match ioctl_getflags(dir) {
+                Ok(flags) => flags.bits() & FOLDS_CASE == 0,
+                // A tmpfs without flags is older than its folding.
+                Err(error) => magic == TMPFS && error == Errno::NOTTY,
+            },
+            _ => false,
+        }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod system {
+    use super::Dir;
+
+    pub(super) fn is_known(_: &Dir) -> bool {
+        false
+    }
+
+    pub(super) fn tells_names_apart(_: &Dir) -> bool {
+        false
+    }
+}

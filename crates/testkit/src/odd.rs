@@ -1,0 +1,122 @@
+//! A file system that is odd: it shows a directory of its own through FUSE, and
+//! does some things as network file systems, FAT or other people's FUSE programs
+//! do them. [`Quirks`] says which.
+//!
+//! Always: there are no files without a name (`O_TMPFILE`), nothing is shared,
+//! and a sync does nothing.
+
+mod served;
+
+use crate::fixture;
+use crate::fuse::Mounted;
+use served::Served;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tempfile::TempDir;
+
+pub use rustix::io::Errno;
+
+/// The ways in which a file system is odd; by default in none.
+#[derive(Debug, Clone, Default)]
+pub struct Quirks {
+    /// What was written to a file is lost when it is closed, and the first
+    /// handle that is closed is told this.
+    pub at_close: Option<Errno>,
+    /// What becomes of a time that is set.
+    pub times: Times,
+    /// The unit in which times are kept: what is finer is cut off. Zero for all
+    /// that there is.
+    pub time_unit: Duration,
+    /// The time of the last change is told to be that of the last modification.
+    pub no_ctime: bool,
+    /// Which names are one.
+    pub names: Names,
+    /// The answer to a rename that is to replace nothing (`RENAME_NOREPLACE`).
+    pub rename_new: Option<Errno>,
+    /// The answer to a hard link.
+    pub link: Option<Errno>,
+    /// The answer to copying inside of the file system (`copy_file_range`).
+    pub copy_range: Option<Errno>,
+    /// The answer to writing anywhere but at the end, and to making a file longer.
+    pub out_of_order: Option<Errno>,
+    /// The answer to asking for holes (`SEEK_DATA`, `SEEK_HOLE`).
+    pub holes: Option<Errno>,
+}
+
+/// What becomes of times that are set.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Times {
+    /// They are kept.
+    #[default]
+    Kept,
+    /// A call that sets one and leaves the other (`UTIME_OMIT`) does nothing,
+    /// and says that it worked.
+    OnlyBoth,
+    /// No call does anything, and all say that they worked.
+    Never,
+}
+
+/// Which names a directory takes for one. It shows the spelling that was first.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Names {
+    /// None.
+    #[default]
+    AllDiffer,
+    /// Those that differ in upper and lower case.
+    FoldCase,
+    /// Those that differ in how é is written: as one character, or as two.
+    Compose,
+}
+
+impl Names {
+    fn folded(self, name: &OsStr) -> OsString {
+        let Ok(text) = std::str::from_utf8(name.as_bytes()) else { return name.to_owned() };
+        match self {
+            Self::AllDiffer => name.to_owned(),
+            Self::FoldCase => text.to_lowercase().into(),
+            Self::Compose => text.replace("e\u{301}", "é").into(),
+        }
+    }
+}
+
+/// An odd file system, mounted until this is dropped.
+pub struct OddMount {
+    mounted: Mounted,
+    /// Dropped last.
+    backing: TempDir,
+}
+
+impl OddMount {
+    /// An empty one. It needs root, and the device `/dev/fuse`; where they are
+    /// missing, so is a [`fixture`].
+    #[track_caller]
+    pub fn new(quirks: Quirks) -> Option<OddMount> {
+        let made = || -> io::Result<OddMount> {
+            let backing = TempDir::with_prefix("haul-odd-backing-")?;
+            let served = Served::new(backing.path(), quirks)?;
+            Ok(OddMount { mounted: Mounted::new("haul-odd", served)?, backing })
+        };
+        fixture::made("a FUSE mount", made())
+    }
+
+    /// Where it is mounted.
+    pub fn path(&self) -> &Path {
+        self.mounted.path()
+    }
+
+    /// A path below it.
+    pub fn join(&self, name: impl AsRef<Path>) -> PathBuf {
+        self.path().join(name)
+    }
+
+    /// The directory that it shows, in which nothing is odd.
+    pub fn backing(&self) -> &Path {
+        self.backing.path()
+    }
+}
+
+#[cfg(test)]
+mod tests;

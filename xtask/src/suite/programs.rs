@@ -1,0 +1,202 @@
+//! The test programs that cargo builds, run side by side: most of them wait for
+//! servers, media and other processes, and one after the other they would leave
+//! the processors idle.
+
+use std::collections::VecDeque;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Seek, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::{Result, repo};
+
+/// The programs that take longest, which start first: the last to end is
+/// waited for by one processor alone. The others follow as cargo names them.
+const SLOW: &[&str] = &["sftp", "hostile", "conformance", "durable", "resume", "power", "ends"];
+
+/// A program with tests in it.
+#[derive(Debug)]
+struct Program {
+    /// Package and target, as in `haul sftp`.
+    name: String,
+    target: String,
+    path: PathBuf,
+    /// The package's directory, in which cargo starts its tests.
+    dir: PathBuf,
+}
+
+/// The programs of the workspace, built if they aren't yet.
+pub(super) struct Programs {
+    waiting: VecDeque<Program>,
+}
+
+/// What all programs came to.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Total {
+    passed: u64,
+    failed: u64,
+    /// Programs that did not end well, by their names.
+    bad: Vec<String>,
+}
+
+impl Programs {
+    /// Builds the tests of the workspace, but those in its documentation.
+    ///
+    /// # Errors
+    /// When cargo fails, or says what is not understood.
+    pub(super) fn build() -> Result<Self> {
+        let mut build = repo::cargo();
+        build.args(["test", "--workspace", "--no-run", "--message-format"]);
+        build.arg("json-render-diagnostics").stdin(Stdio::null()).stderr(Stdio::inherit());
+        let built = build.output()?;
+        if !built.status.success() {
+            return Err(format!("the tests don't build: {}", built.status).into());
+        }
+        let mut programs = Vec::new();
+        for line in built.stdout.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+            programs.extend(Program::of_message(&serde_json::from_slice(line)?));
+        }
+        let place = |program: &Program| SLOW.iter().position(|name| *name == program.target);
+        programs.sort_by_key(|program| place(program).unwrap_or(SLOW.len()));
+        Ok(Self { waiting: programs.into() })
+    }
+
+    /// Runs all programs, as many at a time as there are processors, each with
+    /// `args` and what `environment` says; prints what one has said when it has
+    /// ended. A program that has not ended after `limit`, counted from the first
+    /// one's start, is killed with all that descends from it.
+    ///
+    /// # Errors
+    /// When a test has failed, or a program could not be run.
+    pub(super) fn run(
+        self,
+        args: &[OsString],
+        environment: &(dyn Fn(&mut Command) + Sync),
+        limit: Duration,
+    ) -> Result<()> {
+        let end = Instant::now() + limit;
+        let waiting = Mutex::new(self.waiting);
+        let total = Mutex::new(Total::default());
+        let lock = || waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+        let at_once = thread::available_parallelism().map_or(1, usize::from);
+        thread::scope(|scope| {
+            for _ in 0..at_once {
+                scope.spawn(|| {
+                    while let Some(program) = lock() {
+                        let left = end.saturating_duration_since(Instant::now());
+                        let (said, ended) = program.run(args, environment, left);
+                        let mut total = total.lock().unwrap_or_else(PoisonError::into_inner);
+                        total.add(&program.name, &said, ended.as_ref().err());
+                        // Under the lock, so that reports don't mix.
+                        let mut out = io::stdout().lock();
+                        let _ = writeln!(out, "\n== {}\n{}", program.name, said.trim_end());
+                        if let Err(error) = ended {
+                            let _ = writeln!(out, "{error}");
+                        }
+                    }
+                });
+            }
+        });
+        let total = total.into_inner().unwrap_or_else(PoisonError::into_inner);
+        println!("\n{} passed, {} failed", total.passed, total.failed);
+        if total.bad.is_empty() {
+            return Ok(());
+        }
+        Err(format!("tests failed in: {}", total.bad.join(", ")).into())
+    }
+}
+
+impl Program {
+    /// The program that a message of cargo's tells of, if it tells of one.
+    fn of_message(message: &Value) -> Option<Self> {
+        let path = message["executable"].as_str()?;
+        if message["reason"] != "compiler-artifact" || message["profile"]["test"] != true {
+            return None;
+        }
+        let dir = Path::new(message["manifest_path"].as_str()?).parent()?.to_owned();
+        let package = dir.file_name()?.to_string_lossy().into_owned();
+        let target = message["target"]["name"].as_str()?.to_owned();
+        let name = format!("{package} {target}");
+        Some(Self { name, target, path: path.into(), dir })
+    }
+
+    /// Runs it; what it has said, and whether it ended well.
+    fn run(
+        &self,
+        args: &[OsString],
+        environment: &dyn Fn(&mut Command),
+        limit: Duration,
+    ) -> (String, Result<(), String>) {
+        let told = |error: io::Error| (String::new(), Err(error.to_string()));
+        let (mut said, out, errors) = match Self::output() {
+            Ok(files) => files,
+            Err(error) => return told(error),
+        };
+        let mut command = Command::new(&self.path);
+        command.args(args).current_dir(&self.dir).env("CARGO_MANIFEST_DIR", &self.dir);
+        command.stdin(Stdio::null()).stdout(out).stderr(errors);
+        environment(&mut command);
+        let ended = repo::run_within(limit, &mut command).map_err(|error| error.to_string());
+        let read = said.rewind().and_then(|()| io::read_to_string(&said));
+        read.map_or_else(told, |said| (said, ended))
+    }
+
+    /// A file for what a program says, and two handles with one place in it.
+    fn output() -> io::Result<(File, File, File)> {
+        let said = tempfile::tempfile()?;
+        let (out, errors) = (said.try_clone()?, said.try_clone()?);
+        Ok((said, out, errors))
+    }
+}
+
+impl Total {
+    /// Adds what a program has said in its closing line, and how it ended.
+    fn add(&mut self, name: &str, said: &str, error: Option<&String>) {
+        let closing = said.lines().rev().find(|line| line.starts_with("test result: "));
+        let count = |what: &str| {
+            let before = closing?.split(what).next()?.trim_end();
+            before.rsplit(' ').next()?.parse::<u64>().ok()
+        };
+        self.passed += count("passed;").unwrap_or(0);
+        self.failed += count("failed;").unwrap_or(0);
+        if error.is_some() || closing.is_none() {
+            self.bad.push(name.to_owned());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn programs_with_tests_are_told_from_all_else_that_is_built() {
+        let message = json!({
+            "reason": "compiler-artifact", "executable": "/t/deps/sftp-1", "profile": {"test": true},
+            "manifest_path": "/r/crates/haul/Cargo.toml", "target": {"name": "sftp"},
+        });
+        let program = Program::of_message(&message).expect("a test program");
+        assert_eq!((&*program.name, &*program.dir), ("haul sftp", Path::new("/r/crates/haul")));
+        let mut plain = message.clone();
+        plain["profile"]["test"] = false.into();
+        assert!(Program::of_message(&plain).is_none());
+        assert!(Program::of_message(&json!({"reason": "build-finished"})).is_none());
+    }
+
+    #[test]
+    fn a_program_that_fails_or_says_nothing_is_bad() {
+        let mut total = Total::default();
+        total.add("a", "x\ntest result: ok. 12 passed; 0 failed; 0 ignored\n", None);
+        total.add("b", "test result: FAILED. 3 passed; 2 failed; 0 ignored", Some(&String::new()));
+        total.add("c", "", None);
+        let bad = vec!["b".to_owned(), "c".to_owned()];
+        assert_eq!(total, Total { passed: 15, failed: 2, bad });
+    }
+}
