@@ -3,7 +3,7 @@
 //! happen, and goes on; a copy on one machine is stopped by a signal.
 
 use crate::common::*;
-use haul_testkit::haul::Outcome;
+use haul_testkit::haul::{Outcome, Running};
 use haul_testkit::proc::Signal;
 use haul_testkit::{Haul, assert_same, holds_within, tree};
 use std::fs;
@@ -50,10 +50,15 @@ fn each_way_in_the_middle_of(len: u64, change: &str, test: impl Fn(&Scene<'_>, O
     each_of(&Way::ALL, through_pipe, |scene| {
         let copy = scene.copy(&["-r"], &["tree"], "there").limit(Duration::from_secs(30));
         let run = match scene.way {
-            Way::Local => stopped_while_open(&copy, &scene.path("tree/big"), || {
-                assert_eq!(scene.read("there/tree/big"), "old", "the copy was faster");
-                run(Command::new("sh").args(["-c", change]).current_dir(scene.path("")));
-            }),
+            Way::Local => {
+                let reset = || {
+                    fs::remove_dir_all(scene.path("there")).expect("removed");
+                    scene.file("there/tree/big", "old");
+                };
+                stopped_while_open(&copy, &scene.path("tree/big"), reset, || {
+                    run(Command::new("sh").args(["-c", change]).current_dir(scene.path("")));
+                })
+            }
             _ => copy.run(),
         };
         test(scene, run);
@@ -61,26 +66,68 @@ fn each_way_in_the_middle_of(len: u64, change: &str, test: impl Fn(&Scene<'_>, O
     });
 }
 
-/// Stops the run when it has opened `path`, calls `change`, and lets it go on.
-fn stopped_while_open(haul: &Haul, path: &Path, change: impl FnOnce()) -> Outcome {
-    let running = haul.spawn().expect("it starts");
-    let proc = PathBuf::from(format!("/proc/{}", running.pid()));
-    let is_open = || {
-        let fds = fs::read_dir(proc.join("fd")).into_iter().flatten().flatten();
-        fds.filter_map(|fd| fs::read_link(fd.path()).ok()).any(|file| file == path)
-    };
-    assert!(running.until(Duration::from_secs(20), is_open), "{} was not opened", path.display());
+/// Stops the run when it has written a part of the content of `path`, calls `change`,
+/// and lets it go on. Where it was stopped too early or too late it is ended, `reset`
+/// makes everything as it was, and it runs again.
+fn stopped_while_open(
+    haul: &Haul,
+    path: &Path,
+    reset: impl Fn(),
+    change: impl FnOnce(),
+) -> Outcome {
+    const TRIES: usize = 50;
+    for _ in 0..TRIES {
+        let running = haul.spawn().expect("it starts");
+        let is_open = || open_lens(running.pid(), path).is_some();
+        if running.until(Duration::from_secs(20), is_open) {
+            stop(&running);
+            if is_partly_written(running.pid(), path) {
+                change();
+                running.signal(Signal::CONT);
+                return running.wait().expect("it ends");
+            }
+        }
+        running.kill_group();
+        drop(running);
+        reset();
+    }
+    panic!("{} was never met in the middle", path.display());
+}
+
+/// The lengths of the regular files that the process has open beside `path`, if it
+/// has that open.
+fn open_lens(pid: u32, path: &Path) -> Option<Vec<u64>> {
+    let fds = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    let (mut is_open, mut lens) = (false, Vec::new());
+    for fd in fds {
+        match fs::read_link(fd.path()) {
+            Ok(file) if file == path => is_open = true,
+            Ok(_) => {
+                lens.extend(fs::metadata(fd.path()).ok().filter(|m| m.is_file()).map(|m| m.len()))
+            }
+            Err(_) => {}
+        }
+    }
+    is_open.then_some(lens)
+}
+
+/// Whether the stopped process has `path` open, and a part of it in another file.
+fn is_partly_written(pid: u32, path: &Path) -> bool {
+    let len = fs::metadata(path).expect("it is there").len();
+    let Some(lens) = open_lens(pid, path) else { return false };
+    lens.iter().any(|written| (1..len).contains(written)) && !lens.contains(&len)
+}
+
+/// Stops all threads of the run.
+fn stop(running: &Running) {
     running.signal(Signal::STOP);
     let is_stopped = |task: fs::DirEntry| {
         let stat = fs::read_to_string(task.path().join("stat")).unwrap_or_default();
         stat.rsplit(')').next().is_some_and(|fields| fields.starts_with(" T"))
     };
-    let are_stopped =
-        || fs::read_dir(proc.join("task")).expect("it runs").flatten().all(is_stopped);
+    let tasks = format!("/proc/{}/task", running.pid());
+    let are_stopped = || fs::read_dir(&tasks).expect("it runs").flatten().all(is_stopped);
     assert!(holds_within(Duration::from_secs(20), are_stopped), "it does not stop");
-    change();
-    running.signal(Signal::CONT);
-    running.wait().expect("it ends")
 }
 
 fn assert_changed(scene: &Scene<'_>, run: &Outcome) {
@@ -275,7 +322,11 @@ fn a_file_here_that_vanishes_before_its_turn_is_told() {
         fs::hard_link(&big, scene.path(format!("tree/big-{n}"))).expect("a hard link");
     }
     let copy = scene.copy(&["-r"], &["tree"], "there");
-    let run = stopped_while_open(&copy, &scene.path("tree/big-0"), || {
+    let reset = || {
+        fs::remove_dir_all(scene.path("there")).expect("removed");
+        scene.file("there/tree/z", "old");
+    };
+    let run = stopped_while_open(&copy, &scene.path("tree/big-0"), reset, || {
         fs::remove_file(scene.path("tree/z")).expect("removed");
         symlink("elsewhere", scene.path("tree/later")).expect("a link");
     });
