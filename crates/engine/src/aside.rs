@@ -2,8 +2,8 @@
 //! name that tells what it is, under which nobody else looks for it. What a killed
 //! move has left under such a name gets its own back from the next one.
 
-use crate::tree::{TreeDir, TreeEntry};
 use haul_model::{Fault, FaultKind, Name, Side, escape_bytes};
+use haul_tree::{TreeDir, TreeEntry};
 use std::io;
 
 /// An entry of a directory that was set aside.

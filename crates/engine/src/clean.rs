@@ -2,11 +2,11 @@
 //! is needed, and so is no job of two roles.
 
 use crate::dirs::{DirNode, OpenDirs};
-use crate::tree::{LocalDir, TreeDir};
-use crate::words;
+use haul_model::words;
 use haul_model::{Fault, FaultKind, MAX_DEPTH, Name, Side};
 use haul_store::Cleaned;
 use haul_sys::Dir;
+use haul_tree::{LocalDir, TreeDir};
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;

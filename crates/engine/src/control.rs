@@ -2,11 +2,10 @@
 //! and what is told about it.
 
 use crate::copy::Step;
-use crate::dirs::lock;
-use crate::tree::sftp::Lost;
 use crate::vigil::{Vigil, Watch};
 use crate::{Event, JobError, Monitor, Progress};
 use haul_model::{Entry, Kind, Outcome, Skip, Summary};
+use haul_tree::lock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
@@ -26,12 +25,20 @@ pub(crate) fn leave_within(all_left: &crossbeam_channel::Receiver<()>, patience:
     !all_left.recv_timeout(patience).is_err_and(|error| error.is_timeout())
 }
 
+/// The connection that a job goes through, which may end before its time.
+pub(crate) trait Lifeline: Send + Sync {
+    /// True once it has ended.
+    fn is_lost(&self) -> bool;
+
+    /// The reason, if it has ended.
+    fn error(&self) -> Option<JobError>;
+}
+
 /// Shared by all threads of a job.
 pub(crate) struct Control<'a> {
     monitor: &'a dyn Monitor,
     stop: AtomicBool,
-    /// The session that the job goes through may end before its time.
-    lost: Option<Arc<Lost>>,
+    lifeline: Option<Arc<dyn Lifeline>>,
     /// The peer at the other end of a wire may fall silent, and what it is called.
     peer: Option<(Arc<Vigil>, String)>,
     end: Mutex<Option<Result<Summary, JobError>>>,
@@ -41,12 +48,12 @@ pub(crate) struct Control<'a> {
 impl<'a> Control<'a> {
     pub(crate) fn new(monitor: &'a dyn Monitor) -> Self {
         let (stop, end, ended) = (AtomicBool::new(false), Mutex::new(None), Condvar::new());
-        Self { monitor, stop, lost: None, peer: None, end, ended }
+        Self { monitor, stop, lifeline: None, peer: None, end, ended }
     }
 
-    /// The same for a job that ends when its session is `lost`.
-    pub(crate) fn over(monitor: &'a dyn Monitor, lost: Arc<Lost>) -> Self {
-        Self { lost: Some(lost), ..Self::new(monitor) }
+    /// The same for a job that ends when its `lifeline` is lost.
+    pub(crate) fn over(monitor: &'a dyn Monitor, lifeline: Arc<dyn Lifeline>) -> Self {
+        Self { lifeline: Some(lifeline), ..Self::new(monitor) }
     }
 
     /// The same for a job with a `peer`, which ends when that is silent.
@@ -64,7 +71,7 @@ impl<'a> Control<'a> {
     }
 
     fn is_lost(&self) -> bool {
-        self.lost.as_ref().is_some_and(|lost| lost.happened())
+        self.lifeline.as_ref().is_some_and(|lifeline| lifeline.is_lost())
     }
 
     /// Ends the job early. The first reason counts.
@@ -103,7 +110,7 @@ impl<'a> Control<'a> {
             if self.monitor.cancelled() {
                 break Err(JobError::Interrupted);
             }
-            if let Some(error) = self.lost.as_ref().and_then(|lost| lost.error()) {
+            if let Some(error) = self.lifeline.as_ref().and_then(|lifeline| lifeline.error()) {
                 break Err(error);
             }
             if let Some(error) = watch.as_mut().and_then(Watch::silence) {

@@ -3,14 +3,12 @@
 
 use crate::control::{CANCEL_POLL, Control};
 use crate::crew::share_out;
-use crate::dirs::lock;
-use crate::tree::{
-    ContentStream, NotMoved, SealedFile, SourceFile, StagedFile, changed, check_size,
-};
 use haul_model::{
     BLOCK_LEN, BlockHash, BlockHasher, ContentHash, ContentHasher, Fault, FaultKind, Side,
 };
 use haul_sys::DIRECT_ALIGN;
+use haul_tree::lock;
+use haul_tree::{ContentStream, NotMoved, SealedFile, SourceFile, StagedFile, changed, check_size};
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;

@@ -7,7 +7,7 @@
 
 use crate::JobError;
 use crate::control::Control;
-use crate::dirs::lock;
+use haul_tree::lock;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};

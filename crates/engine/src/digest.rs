@@ -3,9 +3,9 @@
 
 use crate::control::Control;
 use crate::copy;
-use crate::tree::SourceFile;
 use haul_model::{ContentHasher, Fault, FaultKind, Side};
 use haul_proto::FileSeal;
+use haul_tree::SourceFile;
 
 /// Bytes that are read at once.
 const READ_LEN: u64 = 1 << 20;

@@ -2,12 +2,12 @@
 //! its handle while it is in use, and opens it again when the handle had to
 //! make room for others.
 
-use crate::tree::{Meta, MetaKind, Spare, TreeDir, add_spare};
 use haul_model::{ContentHash, FileId, Name, Timestamp};
 use haul_store::RESUME_LEN_MIN;
+use haul_tree::{Meta, MetaKind, Spare, TreeDir, add_spare, lock};
 use std::collections::VecDeque;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Once, Weak};
 
 /// Handles that are kept open for directories at rest, in each role, at most; see
 /// [`open_dirs_max`].
@@ -228,9 +228,4 @@ impl Spare for OpenDirs {
         let nodes = std::mem::take(&mut *lock(&self.nodes));
         nodes.iter().filter_map(Weak::upgrade).for_each(|node| node.close());
     }
-}
-
-/// A panicking thread leaves these values whole, and ends the job anyway.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

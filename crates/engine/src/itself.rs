@@ -4,18 +4,15 @@
 //! made on one side and looked for on the other.
 
 use crate::request::{RequestError, Requests};
-use crate::tree::sftp::join;
-use crate::words;
-use haul_model::{Fault, FaultKind, Name, Side};
-use haul_store::private_name;
+use haul_model::words;
+use haul_model::{Fault, FaultKind, Side};
 use haul_sys::Dir;
+use haul_tree::sftp::join;
+use haul_tree::with_mark;
 use std::collections::BTreeSet;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-
-/// The mode of a directory that is there for a moment.
-const PRIVATE_DIR_MODE: u32 = 0o700;
 
 /// Which end of a move is on this machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,36 +92,6 @@ fn shows(near: &[u8], far: &[u8], peer: &mut Requests) -> Result<bool, RequestEr
         }))) => Ok(false),
         Some(Err(error)) => Err(error),
     }
-}
-
-/// Makes a private file in `dir` for a moment, or a directory where a file may come to
-/// those behind the file system only when some time has passed, in which `look` is asked for what it
-/// sees of its name. `None` where nothing can be made.
-///
-/// # Errors
-/// When `dir` can't be looked at, or what was made can't be removed again.
-pub(crate) fn with_mark<T>(dir: &Dir, look: impl FnOnce(&[u8]) -> T) -> io::Result<Option<T>> {
-    let time = dir.stat_self()?.mtime;
-    let name = private_name();
-    let mark = Name::new(name.as_bytes()).expect("a private name is a name");
-    let is_file = dir.syncs_as_a_whole();
-    let made = if is_file {
-        dir.create_private(&name).map(drop)
-    } else {
-        dir.make_dir(&mark, PRIVATE_DIR_MODE)
-    };
-    if made.is_err() {
-        return Ok(None);
-    }
-    let looked = look(name.as_bytes());
-    if is_file {
-        dir.remove_private(&name)?;
-    } else {
-        dir.remove_dir(&mark)?;
-    }
-    // It has the time of its source, and another one would be no fault of it.
-    let _ = haul_sys::set_mtime(dir, time);
-    Ok(Some(looked))
 }
 
 #[cfg(test)]

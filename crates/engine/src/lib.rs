@@ -4,8 +4,6 @@
 
 mod agent;
 mod aside;
-mod beside;
-mod budget;
 mod clean;
 mod control;
 mod copy;
@@ -28,9 +26,7 @@ mod roles;
 mod run;
 mod sender;
 mod sftp;
-mod tree;
 mod vigil;
-mod words;
 mod workers;
 
 pub use agent::{Rights, serve, serve_with, stay_below};

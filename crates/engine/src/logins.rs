@@ -1,12 +1,12 @@
 //! Several sessions with one host, which begin at the same time.
 
 use crate::control::CANCEL_POLL;
-use crate::dirs::lock;
-use crate::tree::sftp::SftpHost;
 use crate::{Event, JobError, Monitor};
 use crossbeam_channel::{Receiver, Sender};
 use haul_net::{Connection, Killer};
 use haul_sftp::{Options, Session, SessionError, StartError};
+use haul_tree::lock;
+use haul_tree::sftp::SftpHost;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;

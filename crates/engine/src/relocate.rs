@@ -4,15 +4,16 @@
 
 use crate::aside::{self, Aside};
 use crate::dirs::{DirNode, OpenDirs};
-use crate::itself::with_mark;
 use crate::link::{Proof, same};
 use crate::receiver::Destination;
-use crate::tree::{LocalDir, LocalTree, Tree, TreeEntry};
-use crate::{CopyJob, JobError, words};
+use crate::{CopyJob, JobError};
+use haul_model::words;
 use haul_model::{
     Conflict, Fault, FaultKind, FileId, MAX_DEPTH, Name, Outcome, Policy, Side, Skip,
 };
 use haul_sys::{Dir, Stat};
+use haul_tree::with_mark;
+use haul_tree::{LocalDir, LocalTree, Tree, TreeEntry};
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;

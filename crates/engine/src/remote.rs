@@ -11,7 +11,6 @@ use crate::link::wire::{
 use crate::pool::Pool;
 use crate::receiver::{Asked, Destination, Receiver, Tasks, run_worker};
 use crate::sender::{Scan, Sender, run_reader};
-use crate::tree::LocalTree;
 use crate::vigil::{Vigil, sign_after, silence_seconds};
 use crate::workers::workers;
 use crate::{Monitor, Summary};
@@ -22,6 +21,7 @@ use haul_proto::{
     check_welcome, encode, frame_bytes,
 };
 use haul_sys::{Access, confine};
+use haul_tree::LocalTree;
 use std::io::{BufReader, Read};
 use std::sync::Arc;
 use std::time::Duration;

@@ -8,13 +8,13 @@ use self::sftp::SftpPeer;
 use crate::JobError;
 use crate::link::wire::{OutFrame, Outbox, ReadEnd, refused, run_writer};
 use crate::remote::{cannot_move, hello, read_message, welcome};
-use crate::tree::{LocalDir, Meta, SourceFile, TreeDir, TreeEntry};
 use crate::vigil::{Vigil, Watch, sign_after};
-use crate::words;
+use haul_model::words;
 use haul_model::{ContentHash, ContentHasher, Entry, Fault, FaultKind, Name, Side};
 use haul_net::{Closer, ConnectError, Connection};
 use haul_proto::{Caps, Listed, Message, Reply, Request};
 use haul_sys::Dir;
+use haul_tree::{LocalDir, Meta, SourceFile, TreeDir, TreeEntry};
 use std::ffi::OsStr;
 use std::io::{self, BufReader};
 use std::os::unix::ffi::OsStrExt;
@@ -186,7 +186,7 @@ impl Requests {
             Answering::Here => return Ok(is_of_origin(path, &origin)),
             Answering::Sftp(peer) => {
                 let mark = haul_store::mark_name(&origin);
-                let looked = peer.stat(&crate::tree::sftp::join(path, mark.as_bytes()), false);
+                let looked = peer.stat(&haul_tree::sftp::join(path, mark.as_bytes()), false);
                 return match looked {
                     Ok(_) => Ok(true),
                     Err(RequestError::Fault(_)) => Ok(false),

@@ -7,9 +7,9 @@ use crate::relocate::Twins;
 use crate::roles::Roles;
 use crate::sender::Scan;
 use crate::sftp::Far;
-use crate::tree::LocalTree;
 use crate::workers::workers;
 use crate::{CopyJob, JobError, Monitor, Placement, Summary, remote, sftp};
+use haul_tree::LocalTree;
 
 /// Tasks that may wait for each worker.
 const TASKS_PER_WORKER: usize = 4;

@@ -1,22 +1,23 @@
 //! A job through a host's SFTP server: both roles run here, and one of them works
 //! on the tree of the host.
 
-use crate::beside::each_beside;
-use crate::control::{Control, leave_within};
+use crate::control::{Control, Lifeline, leave_within};
 use crate::crew::Crew;
 use crate::dirs::OpenDirs;
 use crate::logins::Logins;
 use crate::receiver::{Destination, Tasks, run_gets, run_puts, run_worker};
 use crate::roles::Roles;
 use crate::sender::{Scan, Source, run_removers};
-use crate::tree::sftp::{Lost, Sessions, SftpHost, SftpTree};
-use crate::tree::{LocalTree, Tree, TreeDir};
-use crate::{CopyJob, Event, JobError, Monitor, Summary, words};
+use crate::{CopyJob, Event, JobError, Monitor, Summary};
+use haul_model::words;
 use haul_model::{Fault, FaultKind, Name, Side, escape_bytes};
 use haul_net::Connection;
 use haul_sftp::{Client, Extension, Options, Session, SessionError};
 use haul_store::Journals;
 use haul_sys::{Access, confine};
+use haul_tree::each_beside;
+use haul_tree::sftp::{Lost, Sessions, SftpHost, SftpTree};
+use haul_tree::{LocalTree, Tree, TreeDir};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -54,6 +55,17 @@ pub struct SftpRoute {
     /// How long the server may be silent while it is asked, if not as long as the
     /// connections' own patience says.
     pub silence_max: Option<Duration>,
+}
+
+impl Lifeline for Lost {
+    fn is_lost(&self) -> bool {
+        self.happened()
+    }
+
+    fn error(&self) -> Option<JobError> {
+        let cause = self.reason()?.clone();
+        Some(JobError::Sftp { host: self.host().to_owned(), cause })
+    }
 }
 
 /// Which of the roles works on the host's tree.
@@ -170,7 +182,7 @@ fn run_with(
     }
     let made = job.policy.origin.zip(destination_of(job, &destination));
     let root = destination.local_root().ok();
-    let control = Control::over(monitor, Arc::clone(lost));
+    let control = Control::over(monitor, Arc::<Lost>::clone(lost));
     let (tasks, work) = crossbeam_channel::unbounded();
     let (small, small_files) = crossbeam_channel::unbounded();
     let tasks = Tasks::with_small(tasks, small);

@@ -15,6 +15,7 @@ mod host;
 mod outcome;
 mod path;
 mod policy;
+pub mod words;
 
 pub use differences::Differences;
 pub use entry::{Entry, FileId, Kind, Timestamp};

@@ -10,11 +10,11 @@
 
 use super::DeployError;
 use super::host::Host;
-use crate::tree::sftp::join;
 use haul_model::{Name, escape_bytes};
 use haul_net::{DEPLOY_DIR, DEPLOYED_NAME};
 use haul_sftp::{Attrs, Client, FileType, SftpError, StatusCode};
 use haul_store::is_private;
+use haul_tree::sftp::join;
 
 /// How old a file under a private name has to be to be left by a deployment
 /// that has ended, in seconds. A running one writes to it again and again.

@@ -3,10 +3,10 @@
 //! has another, and what was there when it was compared may have been moved away.
 
 use crate::dirs::DirNode;
-use crate::tree::{Meta, MetaKind, TreeDir};
-use crate::words::may_be_one_name;
+use haul_model::words::may_be_one_name;
 use haul_model::{Fault, FaultKind, FileId, Name, Side};
 use haul_sys::Stat;
+use haul_tree::{Meta, MetaKind, TreeDir};
 use std::io;
 use std::sync::Arc;
 

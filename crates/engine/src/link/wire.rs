@@ -5,10 +5,8 @@ use super::{ReceiverPort, SenderPort, SourceHandle};
 use crate::JobError;
 use crate::control::{CANCEL_POLL, Control};
 use crate::copy::STEP_LEN;
-use crate::dirs::lock;
 use crate::pool::{Buf, Pool};
 use crate::receiver::{Direct, Incoming, Piece, Receiver, Task};
-use crate::tree::SourceFile;
 use crossbeam_channel::{RecvTimeoutError, SendTimeoutError};
 use haul_model::{Fault, Summary, escape_controls};
 use haul_net::{ConnectError, Writer};
@@ -16,6 +14,8 @@ use haul_proto::{
     Abort, DataView, Extra, FrameType, HEADER_LEN, Header, Late, ListItem, Message, OutcomeItem,
     Want, Warning, decode, decode_data_start, decode_pack, encode, frame_bytes,
 };
+use haul_tree::SourceFile;
+use haul_tree::lock;
 use std::collections::HashMap;
 use std::io::{self, IoSlice, Read, Write};
 use std::sync::atomic::{AtomicBool, Ordering};

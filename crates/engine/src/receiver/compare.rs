@@ -1,9 +1,9 @@
 //! What to do with a listed entry, given what stands at the destination: the
 //! one place where that is decided, for every kind of job.
 
-use crate::tree::{KEPT_MODE, Meta, MetaKind};
 use haul_model::{Conflict, Differences, Entry, Fault, FaultKind, Kind, Outcome, Side, Skip};
 use haul_store::Placement;
+use haul_tree::{KEPT_MODE, Meta, MetaKind};
 
 /// What is to be done.
 #[derive(Debug, PartialEq, Eq)]

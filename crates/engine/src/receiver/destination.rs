@@ -1,11 +1,11 @@
 //! The destination that the user named: a directory to copy into, or the name
 //! that the one source shall get.
 
-use crate::tree::{Tree, TreeDir};
-use crate::words;
 use crate::{CopyJob, JobError};
+use haul_model::words;
 use haul_model::{Fault, FaultKind, FileId, Name, Side, escape_bytes};
 use haul_sys::Dir;
+use haul_tree::{Tree, TreeDir};
 use std::io;
 use std::sync::Arc;
 

@@ -2,9 +2,10 @@
 //! its mode and time when everything in it has its outcome.
 
 use super::naming::Claims;
-use crate::dirs::{DirNode, lock};
+use crate::dirs::DirNode;
 use haul_model::{Name, Timestamp};
 use haul_store::StaleStages;
+use haul_tree::lock;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};

@@ -7,12 +7,12 @@ use super::hold::{Filling, Whole};
 use super::resume::replaced;
 use super::{Pending, Receiver, work};
 use crate::copy::{STEP_LEN, Step};
-use crate::dirs::lock;
 use crate::pool::Buf;
-use crate::tree::StagedFile;
 use haul_model::{BLOCK_LEN, ContentHasher, Fault, FaultKind, Kind, Side};
 use haul_proto::{BlockSeal, DataView, FileEnd, FileSeal};
 use haul_store::Verified;
+use haul_tree::StagedFile;
+use haul_tree::lock;
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard};
 

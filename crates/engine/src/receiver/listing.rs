@@ -4,9 +4,9 @@
 use super::Receiver;
 use super::dirs::RecvDir;
 use crate::CopyJob;
-use crate::dirs::lock;
-use crate::words;
+use haul_model::words;
 use haul_model::{Entry, Kind, MAX_DEPTH, Name};
+use haul_tree::lock;
 use std::sync::Arc;
 
 /// The Sender broke a rule of the conversation.

@@ -24,19 +24,21 @@ pub(crate) use small::{run_gets, run_puts};
 pub(crate) use work::{Task, Tasks, run_worker};
 
 use crate::control::{Control, Reporter};
-use crate::dirs::{DirNode, OpenDirs, lock};
+use crate::dirs::{DirNode, OpenDirs};
 use crate::link::{Proof, ReceiverPort, SenderPort, SourceHandle};
-use crate::tree::{Outstanding, StagedFile};
-use crate::{Event, JobError, words};
+use crate::{Event, JobError};
 use check::Hashing;
 use compare::Decision;
 use dirs::{DirState, RecvDir};
+use haul_model::words;
 use haul_model::{
     BlockHash, Check, Entry, Fault, FaultKind, Kind, Name, Outcome, Policy, Side, Skip, Summary,
     escape_bytes,
 };
 use haul_proto::{LIST_WINDOW, ListItem, OutcomeItem, Removal, Want, Warning};
 use haul_store::Placement;
+use haul_tree::lock;
+use haul_tree::{Outstanding, StagedFile};
 use hold::Holding;
 use listing::{Broken, Listing};
 use std::collections::{HashMap, VecDeque};

@@ -10,10 +10,11 @@
 
 use super::dirs::{DirState, RecvDir};
 use super::{Pending, Receiver, compare, parent_fault};
-use crate::dirs::{DirNode, lock};
-use crate::tree::{Meta, SealedFile, TreeDir};
+use crate::dirs::DirNode;
 use haul_model::{Conflict, Entry, Fault, FaultKind, FileId, Name, Outcome, Side, Skip};
 use haul_store::{Placement, Publication};
+use haul_tree::lock;
+use haul_tree::{Meta, SealedFile, TreeDir};
 use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, Mutex};

@@ -5,12 +5,13 @@ use super::compare::{self, Decision};
 use super::dirs::{DirState, RecvDir};
 use super::work::{self, Making, Task};
 use super::{Pending, Receiver, naming, parent_fault};
-use crate::dirs::{DirNode, lock};
-use crate::tree::sftp;
-use crate::tree::{KEPT_MODE, Meta, MetaKind, PRIVATE_DIR_MODE, TreeDir};
+use crate::dirs::DirNode;
 use haul_model::{Entry, Fault, FaultKind, Kind, Name, Outcome, Side, Skip};
 use haul_proto::OutcomeItem;
 use haul_store::{Placement, Publication};
+use haul_tree::lock;
+use haul_tree::sftp;
+use haul_tree::{KEPT_MODE, Meta, MetaKind, PRIVATE_DIR_MODE, TreeDir};
 use std::io;
 use std::sync::Arc;
 

@@ -3,8 +3,8 @@
 
 use crate::control::Control;
 use crate::copy::interrupted;
-use crate::tree::{SourceFile, StagedFile};
 use haul_model::{BLOCK_LEN, BlockHash, BlockHasher, Fault, Side};
+use haul_tree::{SourceFile, StagedFile};
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::ops::Range;

@@ -4,9 +4,9 @@
 
 use super::dirs::{DirState, RecvDir};
 use super::{Pending, Receiver, Resumed, proving, work};
-use crate::tree::{SourceFile, changed};
 use haul_model::{BLOCK_LEN, Entry, Fault, FaultKind, Name, Resume, Side};
 use haul_store::{Earlier, RESUME_LEN_MIN, SourceId};
+use haul_tree::{SourceFile, changed};
 use std::io;
 
 impl Receiver<'_> {

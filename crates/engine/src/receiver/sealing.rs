@@ -2,10 +2,10 @@
 
 use super::Receiver;
 use super::dirs::{DirState, RecvDir};
-use crate::dirs::lock;
-use crate::words;
+use haul_model::words;
 use haul_model::{Fault, Kind, Outcome, Side};
 use haul_proto::Late;
+use haul_tree::lock;
 use std::io;
 use std::sync::Arc;
 

@@ -4,14 +4,14 @@
 use super::dirs::{DirState, RecvDir};
 use super::hold::Filling;
 use super::{Pending, Receiver, Task, work};
-use crate::budget::Share;
 use crate::link::SourceHandle;
-use crate::tree::sftp::{SftpHost, times_of};
-use crate::tree::{KEPT_MODE, check_size, check_unchanged};
 use haul_model::{ContentHash, Fault, FaultKind, Kind, Outcome, Side, Timestamp};
 use haul_proto::PACK_FILE_MAX;
 use haul_sftp::{Cause, Client, Extension, Get, Gets, Got, Put, Puts, SftpError};
 use haul_store::Verified;
+use haul_tree::Share;
+use haul_tree::sftp::{SftpHost, times_of};
+use haul_tree::{KEPT_MODE, check_size, check_unchanged};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -300,7 +300,7 @@ impl Receiver<'_> {
             let written = stage.write_at(&content, 0);
             written.map_err(|error| Fault::from_io(Side::Destination, "write", &error))?;
             let proof = Verified::by_local_copy(size, len);
-            let proof = proof.map_err(|_| crate::tree::changed())?;
+            let proof = proof.map_err(|_| haul_tree::changed())?;
             let hash = self.policy.verify.then(|| ContentHash::of(&content));
             pending.entry.kind = Kind::File { size: len };
             pending.seal(stage, proof, mtime, hash, Filling::Dense)
@@ -314,6 +314,6 @@ impl Receiver<'_> {
 
     /// A file that was claimed is left to somebody else.
     fn put_back(&self, pending: Pending) {
-        crate::dirs::lock(&self.wanted).insert(pending.index, Box::new(pending));
+        haul_tree::lock(&self.wanted).insert(pending.index, Box::new(pending));
     }
 }

@@ -8,10 +8,11 @@
 //! finer, the file system is.
 
 use super::Receiver;
-use crate::dirs::{DirNode, lock};
-use crate::tree::sftp;
-use crate::tree::{Meta, TreeDir};
+use crate::dirs::DirNode;
 use haul_model::{Entry, Granularity, Timestamp};
+use haul_tree::lock;
+use haul_tree::sftp;
+use haul_tree::{Meta, TreeDir};
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io;

@@ -8,13 +8,13 @@ use super::{Incoming, Pending, Receiver};
 use crate::copy::{self, Step};
 use crate::link::SourceHandle;
 use crate::pool::Buf;
-use crate::tree::{SourceFile, StagedFile, TreeDir, changed, check_unchanged};
 use crossbeam_channel::RecvTimeoutError;
 use haul_model::{
     BLOCK_LEN, ContentHash, ContentHasher, Entry, Fault, FaultKind, Kind, Outcome, Side, Timestamp,
 };
 use haul_proto::{FileEnd, PackItem, PackView};
 use haul_store::{RESUME_LEN_MIN, Verified};
+use haul_tree::{SourceFile, StagedFile, TreeDir, changed, check_unchanged};
 use std::io;
 use std::sync::Arc;
 

@@ -3,9 +3,7 @@
 
 use super::RequestError;
 use crate::JobError;
-use crate::beside::each_beside;
-use crate::tree::sftp::join;
-use crate::words;
+use haul_model::words;
 use haul_model::{
     ContentHash, ContentHasher, Entry, Fault, FaultKind, Kind, Name, Side, Timestamp,
 };
@@ -15,6 +13,8 @@ use haul_sftp::{
     Attrs, Cause, Client, DirEntry, FileType, OpenFlags, Options, RemoteFile, Session,
     SessionError, SftpError, StartError, StatusCode,
 };
+use haul_tree::each_beside;
+use haul_tree::sftp::join;
 
 /// Content of a file to be hashed that is in flight, in bytes: half of what the
 /// session allows, and more than most links hold.

@@ -3,11 +3,11 @@
 
 use super::remove::remove_file;
 use super::{Item, loss};
-use crate::dirs::lock;
 use crate::link::Proof;
-use crate::words;
+use haul_model::words;
 use haul_model::{Fault, FileId};
 use haul_proto::Removal;
+use haul_tree::lock;
 use std::collections::HashMap;
 use std::sync::Mutex;
 

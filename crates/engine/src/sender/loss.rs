@@ -2,10 +2,9 @@
 //! keep. Such a source stays where it is, unless the user does without.
 
 use crate::link::Proof;
-use crate::origin;
-use crate::tree::KEPT_MODE;
 use haul_model::{Fault, FaultKind, Name, Side};
 use haul_sys::{Dir, Stat};
+use haul_tree::KEPT_MODE;
 use std::io;
 
 /// Who owns what this process makes.
@@ -48,7 +47,7 @@ fn lost(stat: &Stat, names: &[Vec<u8>], owner: Owner) -> Vec<String> {
     if !stat.is_symlink() && stat.mode & !KEPT_MODE & 0o7000 != 0 {
         lost.push("its set-ID bits".to_owned());
     }
-    let is_own = |name: &&Vec<u8>| **name != origin::ATTRIBUTE.as_bytes();
+    let is_own = |name: &&Vec<u8>| **name != haul_tree::ORIGIN_ATTRIBUTE.as_bytes();
     let has =
         |start: &str| names.iter().filter(is_own).any(|name| name.starts_with(start.as_bytes()));
     if has(ACL) {

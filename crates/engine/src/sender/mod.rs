@@ -16,13 +16,14 @@ pub(crate) use source::Source;
 
 use crate::control::{CANCEL_POLL, Control, Reporter};
 use crate::copy::Step;
-use crate::dirs::{DirNode, lock};
+use crate::dirs::DirNode;
 use crate::link::{ReceiverPort, SenderPort, SourceHandle};
 use crate::{CopyJob, Event, JobError};
 use haul_model::{
     BLOCK_LEN, Check, Fault, FileId, Kind, Moving, Name, Outcome, Side, Summary, Timestamp,
 };
 use haul_proto::{Extra, LIST_WINDOW, Late, OutcomeItem, Want, Warning};
+use haul_tree::lock;
 use linked::Linked;
 use loss::Owner;
 use std::collections::HashMap;

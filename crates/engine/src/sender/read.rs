@@ -8,12 +8,12 @@ use crate::copy::{self, STEP_LEN, Step};
 use crate::digest::seal_of;
 use crate::link::wire::{Body, OutFrame, Outbox};
 use crate::pool::Pool;
-use crate::tree::{SourceFile, changed, check_size, check_unchanged};
 use haul_model::{BLOCK_LEN, ContentHash, ContentHasher, Fault, FaultKind, Kind, Side};
 use haul_proto::{
     BlockSeal, FileEnd, FileSeal, Message, PACK_FILE_MAX, PACK_TARGET, PackBuilder, PackItem,
     data_head,
 };
+use haul_tree::{SourceFile, changed, check_size, check_unchanged};
 use std::sync::Arc;
 
 /// Content of one Data frame, in bytes. Pieces begin at multiples of it.

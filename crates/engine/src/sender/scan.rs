@@ -8,10 +8,10 @@ use crate::aside;
 use crate::control::Reporter;
 use crate::copy::WHOLE_MAX;
 use crate::dirs::{DirNode, OpenDirs};
-use crate::tree::{Meta, MetaKind, Tree, TreeEntry};
-use crate::words;
+use haul_model::words;
 use haul_model::{Entry, Fault, FaultKind, FileId, Kind, MAX_DEPTH, Name, Side};
 use haul_proto::ListItem;
+use haul_tree::{Meta, MetaKind, Tree, TreeEntry};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

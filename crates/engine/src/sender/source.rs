@@ -1,9 +1,9 @@
 //! A source that the user named: where it is, and under which name it travels.
 
 use crate::dirs::{DirNode, OpenDirs};
-use crate::tree::{Tree, TreeDir};
-use crate::words;
+use haul_model::words;
 use haul_model::{Fault, FaultKind, Name, Side};
+use haul_tree::{Tree, TreeDir};
 use std::io;
 use std::sync::Arc;
 

@@ -5,8 +5,8 @@
 use crate::CopyJob;
 use crate::control::Control;
 use crate::dirs::DirNode;
-use crate::tree::{Meta, MetaKind};
 use haul_model::{Fault, FaultKind, Name, Side};
+use haul_tree::{Meta, MetaKind};
 use std::path::Path;
 use std::sync::Arc;
 

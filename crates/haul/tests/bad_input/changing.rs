@@ -8,7 +8,7 @@ use haul_testkit::proc::Signal;
 use haul_testkit::{Haul, assert_same, holds_within, tree};
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 

@@ -4,9 +4,9 @@
 use super::attrs::{is_whole, meta_of};
 use super::{SftpDir, found_or_missing};
 use crate::budget::Share;
-use crate::dirs::lock;
-use crate::tree::{Meta, TreeDir};
-use crate::words::may_be_one_name;
+use crate::lock;
+use crate::{Meta, TreeDir};
+use haul_model::words::may_be_one_name;
 use haul_model::{BLOCK_LEN, MAX_NAME_LEN, Name};
 use haul_sftp::{Attrs, DirEntry, Extension, FileType, Later};
 use haul_store::superseded;

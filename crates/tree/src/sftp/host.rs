@@ -1,9 +1,8 @@
 //! What all directories and files of one host have in common.
 
 use super::{Sessions, found_or_missing, join};
-use crate::JobError;
 use crate::budget::Budget;
-use crate::dirs::lock;
+use crate::lock;
 use haul_model::{ContentHash, FileId, MAX_NAME_LEN, Name};
 use haul_sftp::{
     Cause, Client, Existing, Extension, FsStats, Lister, SessionError, SftpError, StatusCode,
@@ -56,26 +55,30 @@ fn room_of(stats: &FsStats) -> u64 {
 /// Why the session with a host ended before its time. Whoever meets it first puts
 /// it down; nothing else can be asked then, and no file is at fault.
 #[derive(Debug)]
-pub(crate) struct Lost {
+pub struct Lost {
     host: String,
     reason: OnceLock<SessionError>,
 }
 
 impl Lost {
     /// Nothing has ended yet; the host is safe to show.
-    pub(crate) fn new(host: &str) -> Arc<Self> {
+    pub fn new(host: &str) -> Arc<Self> {
         Arc::new(Self { host: host.to_owned(), reason: OnceLock::new() })
     }
 
     /// Whether the session has ended.
-    pub(crate) fn happened(&self) -> bool {
+    pub fn happened(&self) -> bool {
         self.reason.get().is_some()
     }
 
-    /// Why, if it has.
-    pub(crate) fn error(&self) -> Option<JobError> {
-        let cause = self.reason.get()?.clone();
-        Some(JobError::Sftp { host: self.host.clone(), cause })
+    /// The reason, if it has.
+    pub fn reason(&self) -> Option<&SessionError> {
+        self.reason.get()
+    }
+
+    /// The host, safe to show.
+    pub fn host(&self) -> &str {
+        &self.host
     }
 
     fn look_at(&self, error: &SftpError) {
@@ -87,7 +90,7 @@ impl Lost {
 }
 
 /// A host that is reached through its SFTP server, over one session or several.
-pub(crate) struct SftpHost {
+pub struct SftpHost {
     sessions: Sessions,
     /// Tells it from other hosts, in the identities of its files.
     name: Vec<u8>,
@@ -95,17 +98,17 @@ pub(crate) struct SftpHost {
     /// Files are made durable or read back before they get their names.
     holds: bool,
     /// Lists directories before they are needed.
-    pub(crate) lister: Lister,
+    pub lister: Lister,
     /// Content of large files on its way from the host.
-    pub(crate) streams: Arc<Budget>,
+    pub streams: Arc<Budget>,
     /// Content of small files on its way from the host.
-    pub(crate) small: Arc<Budget>,
+    pub small: Arc<Budget>,
     /// What is remembered of directories at the destination.
     pub(super) remembered: Arc<Budget>,
     /// Where the journals of uploads are kept on this machine.
-    pub(crate) journals: Option<Journals>,
+    pub journals: Option<Journals>,
     /// Those that earlier jobs have left, once that was looked at.
-    pub(crate) left: OnceLock<Vec<String>>,
+    pub left: OnceLock<Vec<String>>,
     /// The names of this job's small stages, where they are on record.
     series: OnceLock<StageSeries>,
     /// Those of jobs that were killed, once that was looked at.
@@ -117,7 +120,7 @@ pub(crate) struct SftpHost {
 impl SftpHost {
     /// The host of `lost`; `holds` says whether files that were written are made
     /// durable or read back.
-    pub(crate) fn new(
+    pub fn new(
         sessions: Sessions,
         lost: &Arc<Lost>,
         journals: Option<Journals>,
@@ -146,7 +149,7 @@ impl SftpHost {
     ///
     /// # Errors
     /// Those of writing the record; the job can go on without it.
-    pub(crate) fn begin_stages(&self, roots: &[Vec<u8>]) -> io::Result<()> {
+    pub fn begin_stages(&self, roots: &[Vec<u8>]) -> io::Result<()> {
         let Some(journals) = self.journals.as_ref() else { return Ok(()) };
         let roots: Vec<_> = roots.iter().map(|root| self.place(root)).collect();
         let series = StageSeries::begin(journals, &self.name, &roots)?;
@@ -155,54 +158,54 @@ impl SftpHost {
     }
 
     /// A fresh private name for a stage that is not continued.
-    pub(crate) fn stage_name(&self) -> String {
+    pub fn stage_name(&self) -> String {
         self.series.get().map_or_else(sent_name, StageSeries::name)
     }
 
     /// The stages that jobs of this machine may have left, which were killed.
-    pub(crate) fn dead(&self) -> &DeadSeries {
+    pub fn dead(&self) -> &DeadSeries {
         let find = |journals| DeadSeries::find(journals, &self.name);
         self.dead.get_or_init(|| self.journals.as_ref().map(find).unwrap_or_default())
     }
 
     /// The job has ended, and the server has done all that it was asked: none of
     /// its stages is left.
-    pub(crate) fn forget_stages(&self) {
+    pub fn forget_stages(&self) {
         if let Some(series) = self.series.get() {
             series.finish();
         }
     }
 
     /// The first session's; see [`Sessions::first`].
-    pub(crate) fn client(&self) -> &Client {
+    pub fn client(&self) -> &Client {
         self.sessions.first()
     }
 
     /// Whether files stay open when they are whole: they are made durable or read
     /// back before they get their names.
-    pub(crate) fn holds(&self) -> bool {
+    pub fn holds(&self) -> bool {
         self.holds
     }
 
     /// What it is called.
-    pub(crate) fn name(&self) -> &[u8] {
+    pub fn name(&self) -> &[u8] {
         &self.name
     }
 
     /// The sessions with it.
-    pub(crate) fn sessions(&self) -> &Sessions {
+    pub fn sessions(&self) -> &Sessions {
         &self.sessions
     }
 
     /// What tells the directory at `path` from all others, of this host and
     /// others.
-    pub(crate) fn place(&self, path: &[u8]) -> Vec<u8> {
+    pub fn place(&self, path: &[u8]) -> Vec<u8> {
         [&*self.name, b":", path].concat()
     }
 
     /// The identity of what has this path, which must be free of links. Through
     /// this protocol there are no numbers of files.
-    pub(crate) fn id_of(&self, path: &[u8]) -> FileId {
+    pub fn id_of(&self, path: &[u8]) -> FileId {
         let of = |bytes: &[u8]| {
             let hash = ContentHash::of(bytes);
             u64::from_le_bytes(*hash.as_bytes().first_chunk().expect("a hash has 32 bytes"))
@@ -212,7 +215,7 @@ impl SftpHost {
 
     /// Bytes that the file system of the directory `dir` has room for, where the
     /// server tells.
-    pub(crate) fn room(&self, dir: &[u8]) -> Option<u64> {
+    pub fn room(&self, dir: &[u8]) -> Option<u64> {
         self.fs_stats(dir).map(|stats| room_of(&stats))
     }
 
@@ -226,7 +229,7 @@ impl SftpHost {
     /// What came of a writing in the directory `dir`. The protocol has no word for
     /// a disk that is full or read-only, but a server often tells of its file
     /// system.
-    pub(crate) fn wrote<T>(&self, dir: &[u8], result: Result<T, SftpError>) -> io::Result<T> {
+    pub fn wrote<T>(&self, dir: &[u8], result: Result<T, SftpError>) -> io::Result<T> {
         // Where the files are that lack their names is more than why.
         let failed = |error: &SftpError| {
             error.status() == Some(StatusCode::Failure)
@@ -248,7 +251,7 @@ impl SftpHost {
     }
 
     /// Whether the directory `dir` has an entry that is spelled `name`, now.
-    pub(crate) fn spells(&self, dir: &[u8], name: &[u8]) -> io::Result<bool> {
+    pub fn spells(&self, dir: &[u8], name: &[u8]) -> io::Result<bool> {
         let Ok(name) = Name::new(name) else { return Ok(true) };
         let mut spelled = lock(&self.spelled);
         if spelled.0 == dir && spelled.1.contains(&name) {
@@ -260,7 +263,7 @@ impl SftpHost {
     }
 
     /// What becomes of an existing `name` in the directory `dir`.
-    pub(crate) fn existing(&self, dir: &[u8], name: &Name, placement: Placement) -> Existing {
+    pub fn existing(&self, dir: &[u8], name: &Name, placement: Placement) -> Existing {
         match placement {
             Placement::New => Existing::Keep,
             Placement::Replace => {
@@ -276,7 +279,7 @@ impl SftpHost {
     ///
     /// # Errors
     /// The stage is of no more use, unless [`must_stay`] says that.
-    pub(crate) fn publish(
+    pub fn publish(
         &self,
         stage: &[u8],
         dir: &[u8],
@@ -291,14 +294,14 @@ impl SftpHost {
     }
 
     /// Whether something is at `path`; a link is not followed.
-    pub(crate) fn has_name(&self, path: &[u8]) -> io::Result<bool> {
+    pub fn has_name(&self, path: &[u8]) -> io::Result<bool> {
         let looked = found_or_missing(self.client().lstat(path));
         self.io(looked).map(|found| found.is_some())
     }
 
     /// What the server has answered, as the storage's own result. The end of the
     /// session is put down.
-    pub(crate) fn io<T>(&self, result: Result<T, SftpError>) -> io::Result<T> {
+    pub fn io<T>(&self, result: Result<T, SftpError>) -> io::Result<T> {
         result.map_err(|error| {
             self.look_at(&error);
             if error.status() == Some(StatusCode::BadMessage) && is_long(error.path.as_bytes()) {
@@ -310,7 +313,7 @@ impl SftpHost {
     }
 
     /// Puts it down if `error` is the session's end.
-    pub(crate) fn look_at(&self, error: &SftpError) {
+    pub fn look_at(&self, error: &SftpError) {
         self.lost.look_at(error);
     }
 }

@@ -2,8 +2,8 @@
 
 use super::room::with_room;
 use super::spool::Spooled;
-use super::{Meta, MetaKind, Seal, SealedFile, SourceFile, StagedFile, Tree, TreeDir, TreeEntry};
 use crate::origin;
+use crate::{Meta, MetaKind, Seal, SealedFile, SourceFile, StagedFile, Tree, TreeDir, TreeEntry};
 use haul_model::{BlockHash, FileId, Granularity, Name, Timestamp};
 use haul_store::{
     Cleaned, Earlier, Leftovers, Placement, Publication, RESUME_LEN_MIN, Sealed, SourceId, Stage,
@@ -20,7 +20,7 @@ use std::sync::{Arc, OnceLock};
 
 /// Mode bits that are kept: set-user-ID and set-group-ID would lend the new
 /// owner's rights as long as the owner itself is not kept.
-pub(crate) const KEPT_MODE: u32 = 0o1777;
+pub const KEPT_MODE: u32 = 0o1777;
 
 /// Files from this length on, in bytes, are always opened to see whether they lack
 /// content. Smaller ones are if they were there before this machine was started, or
@@ -30,7 +30,7 @@ const LOOKED_INTO_MIN: u64 = 1 << 20;
 
 /// The file systems of this machine.
 #[derive(Debug)]
-pub(crate) struct LocalTree;
+pub struct LocalTree;
 
 impl Tree for LocalTree {
     fn open(&self, path: &[u8]) -> io::Result<Arc<dyn TreeDir>> {
@@ -41,16 +41,16 @@ impl Tree for LocalTree {
 
 /// A directory of this machine.
 #[derive(Debug)]
-pub(crate) struct LocalDir(Arc<Dir>, OnceLock<(Name, Spooled)>);
+pub struct LocalDir(Arc<Dir>, OnceLock<(Name, Spooled)>);
 
 impl LocalDir {
     /// The tree's directory for an open handle.
-    pub(crate) fn new(dir: Dir) -> Self {
+    pub fn new(dir: Dir) -> Self {
         Self(Arc::new(dir), OnceLock::new())
     }
 
     /// The open handle.
-    pub(crate) fn held(&self) -> &Dir {
+    pub fn held(&self) -> &Dir {
         &self.0
     }
 }

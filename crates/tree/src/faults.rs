@@ -7,14 +7,14 @@ use haul_model::{Fault, FaultKind, Side};
 ///
 /// # Errors
 /// [`FaultKind::Changed`] if it isn't.
-pub(crate) fn check_unchanged(source: &dyn SourceFile) -> Result<(), Fault> {
+pub fn check_unchanged(source: &dyn SourceFile) -> Result<(), Fault> {
     let now = source.seal_now();
     let now = now.map_err(|error| Fault::from_io(Side::Source, "look at it again", &error))?;
     if now == source.seal() { Ok(()) } else { Err(changed()) }
 }
 
 /// The fault of a source that changed while it was read.
-pub(crate) fn changed() -> Fault {
+pub fn changed() -> Fault {
     Fault::new(
         Side::Source,
         FaultKind::Changed,
@@ -27,7 +27,7 @@ pub(crate) fn changed() -> Fault {
 /// # Errors
 /// If it isn't: its content can't be copied as a whole, and must not be passed
 /// off as nothing.
-pub(crate) fn check_size(source: &dyn SourceFile) -> Result<(), Fault> {
+pub fn check_size(source: &dyn SourceFile) -> Result<(), Fault> {
     match source.has_no_size() {
         Ok(false) => Ok(()),
         Ok(true) => Err(Fault::new(

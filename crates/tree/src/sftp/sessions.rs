@@ -1,12 +1,12 @@
 //! The sessions with a host, of which a job needs one to begin.
 
-use crate::dirs::lock;
+use crate::lock;
 use haul_sftp::Client;
 use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 
 /// The sessions with a host: one, and others that join it while it is at work. A
 /// login takes long, and some take longer than others.
-pub(crate) struct Sessions {
+pub struct Sessions {
     /// In the order in which they have joined.
     joined: Vec<OnceLock<Client>>,
     /// How many may join yet.
@@ -16,7 +16,7 @@ pub(crate) struct Sessions {
 
 impl Sessions {
     /// Those of `first` and up to `others` more.
-    pub(crate) fn new(first: Client, others: usize) -> Self {
+    pub fn new(first: Client, others: usize) -> Self {
         let joined: Vec<_> = (0..=others).map(|_| OnceLock::new()).collect();
         assert!(joined[0].set(first).is_ok(), "it is new");
         Self { joined, left: Mutex::new(others), changed: Condvar::new() }
@@ -24,27 +24,27 @@ impl Sessions {
 
     /// The one that everything goes through but the content of files, and all that
     /// becomes of small ones.
-    pub(crate) fn first(&self) -> &Client {
+    pub fn first(&self) -> &Client {
         self.joined[0].get().expect("set when this was made")
     }
 
     /// How many there may be in the end.
-    pub(crate) fn max(&self) -> usize {
+    pub fn max(&self) -> usize {
         self.joined.len()
     }
 
     /// Those that have joined.
-    pub(crate) fn joined(&self) -> impl Iterator<Item = &Client> {
+    pub fn joined(&self) -> impl Iterator<Item = &Client> {
         self.joined.iter().map_while(OnceLock::get)
     }
 
     /// Whether more may join.
-    pub(crate) fn are_coming(&self) -> bool {
+    pub fn are_coming(&self) -> bool {
         *lock(&self.left) > 0
     }
 
     /// One joins. Tells whether it may: not any more once this was [`Self::close`]d.
-    pub(crate) fn join(&self, client: Client) -> bool {
+    pub fn join(&self, client: Client) -> bool {
         let mut left = lock(&self.left);
         if *left == 0 {
             return false;
@@ -57,7 +57,7 @@ impl Sessions {
     }
 
     /// One of those that were expected does not come. Tells whether it still was.
-    pub(crate) fn miss(&self) -> bool {
+    pub fn miss(&self) -> bool {
         let mut left = lock(&self.left);
         let was_expected = *left > 0;
         *left = left.saturating_sub(1);
@@ -66,13 +66,13 @@ impl Sessions {
     }
 
     /// No more may join.
-    pub(crate) fn close(&self) {
+    pub fn close(&self) {
         *lock(&self.left) = 0;
         self.changed.notify_all();
     }
 
     /// Waits for the session of this number; `None` if it will not come.
-    pub(crate) fn wait(&self, index: usize) -> Option<&Client> {
+    pub fn wait(&self, index: usize) -> Option<&Client> {
         let session = self.joined.get(index)?;
         let is_to_come = |left: &mut usize| session.get().is_none() && *left > 0;
         let waited = self.changed.wait_while(lock(&self.left), is_to_come);

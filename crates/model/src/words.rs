@@ -1,23 +1,23 @@
 //! Paths as users write them, taken apart without looking at any disk, so that
 //! both sides of a connection read them alike.
 
-use haul_model::{Name, NameError};
+use crate::{Name, NameError};
 
 /// A path's last component and what is in front of it.
-pub(crate) struct Split<'p> {
+pub struct Split<'p> {
     /// The directory that holds it.
-    pub(crate) parent: &'p [u8],
+    pub parent: &'p [u8],
     /// The last component; `None` where the path has no name of its own: `.`,
     /// `..`, `/`, and paths that end with them.
-    pub(crate) name: Option<&'p [u8]>,
+    pub name: Option<&'p [u8]>,
     /// The path without slashes at its end.
-    pub(crate) whole: &'p [u8],
+    pub whole: &'p [u8],
     /// It ended with a slash, and so means a directory.
-    pub(crate) slash: bool,
+    pub slash: bool,
 }
 
 /// Takes `path` apart. An empty one is `.`, as it is in `host:`.
-pub(crate) fn split(path: &[u8]) -> Split<'_> {
+pub fn split(path: &[u8]) -> Split<'_> {
     let len = path.iter().rposition(|b| *b != b'/').map_or(0, |last| last + 1);
     let slash = len < path.len();
     let whole = match &path[..len] {
@@ -39,7 +39,7 @@ pub(crate) fn split(path: &[u8]) -> Split<'_> {
 ///
 /// # Errors
 /// When the last component can't be a name.
-pub(crate) fn travel_name(path: &[u8]) -> Result<Option<Name>, NameError> {
+pub fn travel_name(path: &[u8]) -> Result<Option<Name>, NameError> {
     split(path).name.map(Name::new).transpose()
 }
 
@@ -48,7 +48,7 @@ pub(crate) fn travel_name(path: &[u8]) -> Result<Option<Name>, NameError> {
 const SHOWN_LEN_MAX: usize = 4096;
 
 /// `path` for showing only: of one that is too long, its end tells the most.
-pub(crate) fn shown(path: Vec<u8>) -> Vec<u8> {
+pub fn shown(path: Vec<u8>) -> Vec<u8> {
     match path.len().checked_sub(SHOWN_LEN_MAX) {
         None | Some(0) => path,
         Some(cut) => [b"...", &path[cut + 3..]].concat(),
@@ -57,7 +57,7 @@ pub(crate) fn shown(path: Vec<u8>) -> Vec<u8> {
 
 /// `path` as an agent means it, which works in the user's home directory: a
 /// `~` in front stands for it.
-pub(crate) fn without_tilde(path: &[u8]) -> &[u8] {
+pub fn without_tilde(path: &[u8]) -> &[u8] {
     match path {
         b"~" => b".",
         [b'~', b'/', rest @ ..] => match rest.iter().position(|b| *b != b'/') {
@@ -70,7 +70,7 @@ pub(crate) fn without_tilde(path: &[u8]) -> &[u8] {
 
 /// `path` without a `/.` at its end, which means what is in the directory in
 /// front of it.
-pub(crate) fn without_dot(path: &[u8]) -> &[u8] {
+pub fn without_dot(path: &[u8]) -> &[u8] {
     match path {
         [dir @ .., b'/', b'.'] if !dir.is_empty() => dir,
         path => path,
@@ -79,7 +79,7 @@ pub(crate) fn without_dot(path: &[u8]) -> &[u8] {
 
 /// Whether two names of one directory may be the same entry: some file systems
 /// don't tell upper case from lower, or ways to write a character.
-pub(crate) fn may_be_one_name(one: &[u8], other: &[u8]) -> bool {
+pub fn may_be_one_name(one: &[u8], other: &[u8]) -> bool {
     one.eq_ignore_ascii_case(other) || !(one.is_ascii() && other.is_ascii())
 }
 

@@ -1,17 +1,14 @@
 //! Waiting for several things at the same time, in threads that end with the call.
 //! A thread that can't be had costs time and nothing else.
 
-use crate::dirs::lock;
+use crate::lock;
 use std::panic::resume_unwind;
 use std::sync::Mutex;
 use std::thread::{Builder, Scope, ScopedJoinHandle, scope};
 
 /// Does `beside` in a thread of its own while `here` is done, or before it where no
 /// thread can be had.
-pub(crate) fn both<A: Send, B>(
-    beside: impl FnOnce() -> A + Send,
-    here: impl FnOnce() -> B,
-) -> (A, B) {
+pub fn both<A: Send, B>(beside: impl FnOnce() -> A + Send, here: impl FnOnce() -> B) -> (A, B) {
     let beside = Beside::new(beside);
     scope(|scope| {
         let begun = beside.begin(scope);
@@ -23,7 +20,7 @@ pub(crate) fn both<A: Send, B>(
 
 /// What `each` makes of all of `items`, in their order; the first here, and each of
 /// the others in a thread of its own if one can be had.
-pub(crate) fn each_beside<T: Send, A: Send>(items: Vec<T>, each: impl Fn(T) -> A + Sync) -> Vec<A> {
+pub fn each_beside<T: Send, A: Send>(items: Vec<T>, each: impl Fn(T) -> A + Sync) -> Vec<A> {
     let each = &each;
     let mut items = items.into_iter();
     let Some(first) = items.next() else { return Vec::new() };

@@ -15,22 +15,22 @@ mod sessions;
 mod source;
 mod stage;
 
-pub(crate) use attrs::{kept, times_of};
-pub(crate) use dir::SftpDir;
-pub(crate) use host::{Lost, SftpHost};
-pub(crate) use sessions::Sessions;
+pub use attrs::{kept, times_of};
+pub use dir::SftpDir;
+pub use host::{Lost, SftpHost};
+pub use sessions::Sessions;
 
 use super::{Tree, TreeDir};
 use crate::beside::both;
-use crate::dirs::lock;
-use crate::words;
+use crate::lock;
 use haul_model::Name;
+use haul_model::words;
 use haul_sftp::{Attrs, FileType, SftpError, StatusCode};
 use std::io;
 use std::sync::{Arc, Mutex};
 
 /// The tree of a host.
-pub(crate) struct SftpTree {
+pub struct SftpTree {
     host: Arc<SftpHost>,
     /// What the job writes to: what stands in a directory is looked at once, for
     /// all that comes into it.
@@ -48,12 +48,12 @@ struct Above {
 
 impl SftpTree {
     /// The tree that a job reads.
-    pub(crate) fn source(host: &Arc<SftpHost>) -> Self {
+    pub fn source(host: &Arc<SftpHost>) -> Self {
         Self { host: Arc::clone(host), is_destination: false, above: Mutex::default() }
     }
 
     /// The tree that a job writes to.
-    pub(crate) fn destination(host: &Arc<SftpHost>) -> Self {
+    pub fn destination(host: &Arc<SftpHost>) -> Self {
         Self { host: Arc::clone(host), is_destination: true, above: Mutex::default() }
     }
 
@@ -138,7 +138,7 @@ fn found_or_missing(asked: Result<Attrs, SftpError>) -> Result<Option<Attrs>, Sf
 }
 
 /// `below` in the directory `dir`, both as the server reads them.
-pub(crate) fn join(dir: &[u8], below: &[u8]) -> Vec<u8> {
+pub fn join(dir: &[u8], below: &[u8]) -> Vec<u8> {
     let slash: &[u8] = if dir.ends_with(b"/") { b"" } else { b"/" };
     [dir, slash, below].concat()
 }

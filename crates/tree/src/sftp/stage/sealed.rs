@@ -2,9 +2,9 @@
 
 use super::SftpStage;
 use super::open::Open;
-use crate::tree::sftp::host::must_stay;
-use crate::tree::sftp::source::SftpSource;
-use crate::tree::{ContentStream, SealedFile, SourceFile};
+use crate::sftp::host::must_stay;
+use crate::sftp::source::SftpSource;
+use crate::{ContentStream, SealedFile, SourceFile};
 use haul_model::Name;
 use haul_sftp::Extension;
 use haul_store::{Placement, Publication};

@@ -1,6 +1,6 @@
 //! What a server tells of a file in the engine's words, and the reverse.
 
-use crate::tree::{Meta, MetaKind, Seal};
+use crate::{Meta, MetaKind, Seal};
 use haul_model::Timestamp;
 use haul_sftp::{Attrs, FileType, Times};
 use std::io;
@@ -45,12 +45,12 @@ pub(super) fn seal_of(attrs: &Attrs) -> io::Result<Seal> {
 }
 
 /// `mtime` as far as the protocol takes it: whole seconds from 1970 to 2106.
-pub(crate) fn kept(mtime: Timestamp) -> Timestamp {
+pub fn kept(mtime: Timestamp) -> Timestamp {
     Timestamp { secs: mtime.secs.clamp(0, u32::MAX.into()), nanos: 0 }
 }
 
 /// The times that a file with `mtime` gets.
-pub(crate) fn times_of(mtime: Timestamp) -> Times {
+pub fn times_of(mtime: Timestamp) -> Times {
     let secs = u32::try_from(kept(mtime).secs).unwrap_or(0);
     Times { accessed: secs, modified: secs }
 }

@@ -2,8 +2,8 @@
 
 use super::SftpHost;
 use super::attrs::seal_of;
+use crate::Seal;
 use crate::beside::each_beside;
-use crate::tree::Seal;
 use haul_sftp::{Attrs, OpenFlags, Opening, RemoteFile, SftpError};
 use std::io;
 

@@ -1,6 +1,6 @@
 //! The file of a stage on the server.
 
-use crate::tree::sftp::SftpHost;
+use crate::sftp::SftpHost;
 use haul_model::{BLOCK_LEN, BlockHash};
 use haul_sftp::{Attrs, FileType, OpenFlags, RemoteFile, SftpError, StatusCode};
 use std::io;

@@ -1,7 +1,7 @@
 //! A number of bytes that the threads of a job share: what content may be in
 //! memory at the same time.
 
-use crate::dirs::lock;
+use crate::lock;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -9,25 +9,26 @@ use std::time::Duration;
 const STOP_POLL: Duration = Duration::from_millis(50);
 
 /// Bytes that are handed out and come back.
-pub(crate) struct Budget {
+pub struct Budget {
     free: Mutex<usize>,
     freed: Condvar,
 }
 
 /// Bytes that were handed out; they come back when this is dropped.
-pub(crate) struct Share {
+pub struct Share {
     budget: Arc<Budget>,
     len: usize,
 }
 
 impl Budget {
-    pub(crate) fn new(len: usize) -> Arc<Self> {
+    /// A budget of `len` bytes, all of them free.
+    pub fn new(len: usize) -> Arc<Self> {
         Arc::new(Self { free: Mutex::new(len), freed: Condvar::new() })
     }
 
     /// Waits for `len` bytes, which must be no more than there are in all.
     /// Whoever waits must hold no share that others wait for.
-    pub(crate) fn take(self: &Arc<Self>, len: usize) -> Share {
+    pub fn take(self: &Arc<Self>, len: usize) -> Share {
         let mut free = lock(&self.free);
         while *free < len {
             free = self.freed.wait(free).unwrap_or_else(PoisonError::into_inner);
@@ -37,11 +38,7 @@ impl Budget {
     }
 
     /// As [`Self::take`], until `stopped`: then `None`.
-    pub(crate) fn take_unless(
-        self: &Arc<Self>,
-        len: usize,
-        stopped: impl Fn() -> bool,
-    ) -> Option<Share> {
+    pub fn take_unless(self: &Arc<Self>, len: usize, stopped: impl Fn() -> bool) -> Option<Share> {
         let mut free = lock(&self.free);
         while *free < len {
             if stopped() {
@@ -55,7 +52,7 @@ impl Budget {
     }
 
     /// `len` bytes, if they are free now.
-    pub(crate) fn try_take(self: &Arc<Self>, len: usize) -> Option<Share> {
+    pub fn try_take(self: &Arc<Self>, len: usize) -> Option<Share> {
         let mut free = lock(&self.free);
         *free = free.checked_sub(len)?;
         Some(Share { budget: Arc::clone(self), len })

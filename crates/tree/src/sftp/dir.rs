@@ -6,9 +6,9 @@ use super::known::{Known, There};
 use super::source::SftpSource;
 use super::stage::{self, SftpStage};
 use super::{SftpHost, join};
-use crate::dirs::lock;
-use crate::itself::with_mark;
-use crate::tree::{
+use crate::lock;
+use crate::with_mark;
+use crate::{
     KEPT_MODE, Meta, MetaKind, Outstanding, PRIVATE_DIR_MODE, SourceFile, StagedFile, TreeDir,
     TreeEntry,
 };
@@ -39,7 +39,7 @@ const PRIVATE_FILE_MODE: u32 = 0o600;
 const SET_GROUP_ID: u32 = 0o2000;
 
 /// A directory of a host, known by its path.
-pub(crate) struct SftpDir {
+pub struct SftpDir {
     pub(super) host: Arc<SftpHost>,
     /// As the server resolved it, below the root without links.
     pub(super) path: Vec<u8>,
@@ -105,12 +105,12 @@ impl SftpDir {
     }
 
     /// Its path, as the server resolved it.
-    pub(crate) fn path(&self) -> &[u8] {
+    pub fn path(&self) -> &[u8] {
         &self.path
     }
 
     /// The path of `name` in it.
-    pub(crate) fn path_of(&self, name: &[u8]) -> Vec<u8> {
+    pub fn path_of(&self, name: &[u8]) -> Vec<u8> {
         join(&self.path, name)
     }
 
@@ -118,7 +118,7 @@ impl SftpDir {
     /// them shows in the other. Through this protocol nothing else tells. A mount
     /// may remember what was in a directory, and a server may hold back what is
     /// made: so it is made at both ends in turn.
-    pub(crate) fn is_also(&self, near: &Dir) -> io::Result<bool> {
+    pub fn is_also(&self, near: &Dir) -> io::Result<bool> {
         Ok(self.shows_in(near)? || self.shows_what_is_in(near)?)
     }
 
@@ -190,7 +190,7 @@ impl SftpDir {
     }
 
     /// Sessions that the content of a large file may go through.
-    pub(crate) fn lanes(&self) -> usize {
+    pub fn lanes(&self) -> usize {
         self.host.sessions().max()
     }
 

@@ -15,7 +15,7 @@ const WAIT_MAX: Duration = Duration::from_secs(1);
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
 /// Handles that are kept to save time.
-pub(crate) trait Spare: Send + Sync {
+pub trait Spare: Send + Sync {
     /// Closes all that nobody uses at this moment. Must not wait.
     fn close_idle(&self);
 }
@@ -27,7 +27,7 @@ static SPARES: Mutex<Vec<Weak<dyn Spare>>> = Mutex::new(Vec::new());
 static IN_VAIN: AtomicBool = AtomicBool::new(false);
 
 /// Makes `spare` known, as long as it lives.
-pub(crate) fn add_spare(spare: Weak<dyn Spare>) {
+pub fn add_spare(spare: Weak<dyn Spare>) {
     let mut spares = spares();
     spares.retain(|spare| spare.strong_count() > 0);
     spares.push(spare);

@@ -1,0 +1,197 @@
+//! The contract of files: sources that are read, and stages that are written, sealed,
+//! and published.
+
+use haul_model::{BlockHash, FileId, Name, Timestamp};
+use haul_sftp::Chunk;
+use haul_store::{Placement, Publication, Verified};
+use haul_sys::Loss;
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+
+/// Takes content that was read at an offset.
+pub type TakePart<'t> = dyn FnMut(u64, &[u8]) -> io::Result<()> + 't;
+
+/// A regular file open for reading.
+pub trait SourceFile: Send + Sync {
+    /// Its size and time when it was opened.
+    fn seal(&self) -> Seal;
+
+    /// When anything of it had last changed when it was opened, where its file
+    /// system keeps that; see [`TreeDir::keeps_ctime`].
+    fn ctime(&self) -> Option<Timestamp> {
+        None
+    }
+
+    /// Fills `buf` from `offset` on; returns less only at the end of the file.
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize>;
+
+    /// Reads each of `parts`, and gives what comes of them to `take`, with its offset,
+    /// in any order; less only where the file ends. All are asked for at the same time
+    /// where asking takes long.
+    fn read_parts(&self, parts: &[Range<u64>], take: &mut TakePart<'_>) -> io::Result<()> {
+        for part in parts {
+            let mut bytes = vec![0; (part.end - part.start) as usize];
+            let len = self.read_at(&mut bytes, part.start)?;
+            take(part.start, &bytes[..len])?;
+        }
+        Ok(())
+    }
+
+    /// Whether the file has content though its size is 0, as files of /proc
+    /// have: how much can't be known before it is read.
+    fn has_no_size(&self) -> io::Result<bool> {
+        Ok(self.seal().size == 0 && self.read_at(&mut [0], 0)? > 0)
+    }
+
+    /// The next range at or after `from` that has data; what lies between is a
+    /// hole. `None` if only a hole, or nothing, remains up to the sealed size.
+    fn next_data(&self, from: u64) -> io::Result<Option<Range<u64>>>;
+
+    /// Whether it has holes, which a copy will have too.
+    fn has_holes(&self) -> io::Result<bool> {
+        let size = self.seal().size;
+        Ok(size > 0 && self.next_data(0)? != Some(0..size))
+    }
+
+    /// Whether it has much less data than its length says: hashing its holes
+    /// would take longer than copying what is between them.
+    fn is_mostly_holes(&self) -> bool;
+
+    /// Size and time as they are now, to see whether the file changed.
+    fn seal_now(&self) -> io::Result<Seal>;
+
+    /// Tells that nothing before `end`, in bytes, is needed any more: what was
+    /// not in memory before it was read need not stay there.
+    fn release(&self, end: u64);
+
+    /// The file of this machine, if it is one.
+    fn local(&self) -> Option<&File>;
+
+    /// Its content from `range.start` on, up to `range.end` or the file's own
+    /// end, in order and read ahead: for a tree that is far away. `None` where
+    /// reading at offsets is as good.
+    fn stream(&self, _range: Range<u64>) -> Option<Box<dyn ContentStream + '_>> {
+        None
+    }
+}
+
+/// Content that arrives in pieces, in order.
+pub trait ContentStream {
+    /// The next piece; `None` at the end.
+    fn next(&mut self) -> io::Result<Option<Chunk>>;
+}
+
+/// What is compared to see whether a file changed while it was read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Seal {
+    /// Its length in bytes.
+    pub size: u64,
+    /// When its content last changed.
+    pub mtime: Timestamp,
+}
+
+/// The side on which content could not be moved from one file into another.
+#[derive(Debug)]
+pub enum NotMoved {
+    /// The source can't be read, or has become shorter
+    /// ([`io::ErrorKind::UnexpectedEof`]).
+    Read(io::Error),
+    /// The stage can't be written.
+    Written(io::Error),
+}
+
+/// A file that is being written and has no name of its own yet. Dropped before
+/// it is published, it leaves nothing behind, unless it can be continued.
+pub trait StagedFile: Send + Sync {
+    /// Has what is written from now on go to the medium at once, where that can
+    /// be asked for; see [`haul_store::Stage::write_out`].
+    fn write_out(&mut self) {}
+
+    /// Writes all of `bytes` at `offset`.
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
+
+    /// Writes `range` of a file of this machine at the same place, without it
+    /// passing through this process; `None` where that can't be done. Until the file
+    /// is sealed its pages may still be on their way, and change with it: who calls
+    /// this looks at the source again when that is done.
+    fn write_from(&self, _source: &File, _range: Range<u64>) -> Option<Result<(), NotMoved>> {
+        None
+    }
+
+    /// How many blocks can be on their way into it at the same time, where that is
+    /// not for this machine to choose. With one it is written in order.
+    fn lanes(&self) -> Option<usize> {
+        None
+    }
+
+    /// Cuts or extends the file; what is added is a hole.
+    fn set_len(&self, len: u64) -> io::Result<()>;
+
+    /// The file of this machine, if it is one.
+    fn local(&self) -> Option<&File>;
+
+    /// How the file will look if the power is cut before its content is durable.
+    fn loss(&self) -> Loss;
+
+    /// Tells that the file is made durable before it gets its name, so that it can
+    /// be when it was sealed.
+    fn expect_sync(&mut self) {}
+
+    /// Records the hash of the next block, which was written, where the file
+    /// can be continued by a later job.
+    fn record(&self, block: BlockHash) -> io::Result<()>;
+
+    /// Whether nothing of it was lost on its way to the medium, as far as anybody
+    /// was told. If something was, that is final.
+    fn is_sound(&self) -> bool {
+        true
+    }
+
+    /// Gives up the content: no later job continues it.
+    fn discard(self: Box<Self>);
+
+    /// Ends the writing of a content that is whole and right, and gives the
+    /// file its mode and time.
+    fn seal(
+        self: Box<Self>,
+        proof: Verified,
+        mode: u32,
+        mtime: Timestamp,
+    ) -> io::Result<Box<dyn SealedFile>>;
+}
+
+/// A file that lacks only its name. Dropped before it is published, it leaves
+/// nothing behind, unless it can be continued.
+pub trait SealedFile: Send + Sync {
+    /// Starts writing it to its medium, and does not wait.
+    fn start_write_back(&self);
+
+    /// Makes content and metadata durable. A failure is final.
+    fn sync(&self) -> io::Result<()>;
+
+    /// Prepares for reading it back from its medium: what is durable is read
+    /// from there from now on, and not from memory.
+    fn forget_cached(&self);
+
+    /// Fills `buf` from `offset` on; returns less only at the end of the file.
+    /// All three are aligned to [`haul_sys::DIRECT_ALIGN`].
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize>;
+
+    /// As [`SourceFile::stream`].
+    fn stream(&self, _range: Range<u64>) -> Option<Box<dyn ContentStream + '_>> {
+        None
+    }
+
+    /// Gives up the content: no later job continues it.
+    fn discard(self: Box<Self>);
+
+    /// Which object it is, where that can be told.
+    fn id(&self) -> io::Result<Option<FileId>> {
+        Ok(None)
+    }
+
+    /// Gives the file its name; see [`Publication::Kept`] for when it can be asked
+    /// again.
+    fn publish(&mut self, name: &Name, placement: Placement) -> io::Result<Publication>;
+}

@@ -1,0 +1,34 @@
+//! File trees, behind one contract for every kind of storage: [`Tree`] opens the
+//! directories that users name, [`TreeDir`] is a directory held open, [`SourceFile`] a
+//! file that is read, [`StagedFile`] one that is written.
+//!
+//! There are two kinds, [`LocalTree`] and [`sftp::SftpTree`]. The crate knows no roles,
+//! no jobs and no wire: nothing here decides what is copied.
+
+#![forbid(unsafe_code)]
+
+mod beside;
+mod budget;
+mod dir;
+mod faults;
+mod file;
+mod local;
+mod lock;
+mod mark;
+mod meta;
+mod origin;
+mod room;
+pub mod sftp;
+mod spool;
+
+pub use beside::{both, each_beside};
+pub use budget::{Budget, Share};
+pub use dir::{Outstanding, PRIVATE_DIR_MODE, Tree, TreeDir};
+pub use faults::{changed, check_size, check_unchanged};
+pub use file::{ContentStream, NotMoved, Seal, SealedFile, SourceFile, StagedFile, TakePart};
+pub use local::{KEPT_MODE, LocalDir, LocalTree};
+pub use lock::lock;
+pub use mark::with_mark;
+pub use meta::{Meta, MetaKind, TreeEntry};
+pub use origin::ATTRIBUTE as ORIGIN_ATTRIBUTE;
+pub use room::{Spare, add_spare};

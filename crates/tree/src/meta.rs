@@ -1,0 +1,63 @@
+//! What a tree tells of an entry.
+
+use haul_model::{FileId, Kind, Name, Timestamp};
+use std::io;
+
+/// An entry of a directory that is listed, with what the listing tells of it.
+#[derive(Debug)]
+pub struct TreeEntry {
+    /// Its name in the directory.
+    pub name: Name,
+    /// Whether it is a directory itself, and no link to one.
+    pub is_dir: Option<bool>,
+    /// All of it, where a listing tells so much; links are not followed.
+    pub meta: Option<Meta>,
+    /// Where it points, if it is a link and the listing tells that.
+    pub target: Option<Vec<u8>>,
+}
+
+/// What an entry of a tree is, without its name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Meta {
+    /// The kind; a link's target is read separately.
+    pub kind: MetaKind,
+    /// The low 12 bits of its mode.
+    pub mode: u32,
+    /// When its content last changed.
+    pub mtime: Timestamp,
+    /// When anything of it last changed, where that is known.
+    pub ctime: Option<Timestamp>,
+    /// The object itself, where the tree is on this machine.
+    pub id: Option<FileId>,
+    /// It is a file that takes less storage than its length, and so may have
+    /// holes.
+    pub is_thin: bool,
+}
+
+/// The kind of an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MetaKind {
+    /// A regular file of `size` bytes.
+    File {
+        /// Its length in bytes.
+        size: u64,
+    },
+    /// A directory.
+    Dir,
+    /// A symbolic link.
+    Symlink,
+    /// Something else.
+    Special,
+}
+
+impl Meta {
+    /// The entry's kind for a listing; `target` is what a link points to.
+    pub fn listed_kind(&self, target: impl FnOnce() -> io::Result<Vec<u8>>) -> io::Result<Kind> {
+        Ok(match self.kind {
+            MetaKind::File { size } => Kind::File { size },
+            MetaKind::Dir => Kind::Dir,
+            MetaKind::Symlink => Kind::Symlink { target: target()?.into() },
+            MetaKind::Special => Kind::Special,
+        })
+    }
+}
