@@ -1,5 +1,7 @@
 //! Moving content between files inside the kernel, and finding holes.
 
+mod extents;
+
 use rustix::fs::{FileType, SeekFrom};
 use rustix::io::Errno;
 use std::fs::File;
@@ -65,12 +67,18 @@ pub fn next_data(file: &File, from: u64, size: u64) -> Option<Range<u64>> {
     (start < size).then_some(start..end.min(size))
 }
 
-/// Whether `file`, `size` bytes long, has a hole. Where the file system doesn't
-/// tell, it has none.
+/// True if some part of `file`, `size` bytes long, was never written to its
+/// medium: a hole, or blocks that are allocated and not written. Where the file
+/// system doesn't tell, all was.
 ///
-/// The file's position is moved.
-pub fn has_hole(file: &File, size: u64) -> bool {
-    size > 0 && next_data(file, 0, size) != Some(0..size)
+/// Holes alone would not do. Somebody may have read the blocks that were not
+/// written, and then their zeros are in the page cache, where `SEEK_HOLE` takes
+/// them for data (`mapping_seek_hole_data` in the kernel).
+///
+/// The file's position is moved. Content that is just being written out is waited
+/// for.
+pub fn lacks_blocks(file: &File, size: u64) -> bool {
+    size > 0 && (next_data(file, 0, size) != Some(0..size) || extents::has_unwritten(file, size))
 }
 
 /// Tells the system that `file` will be read from its start to its end.

@@ -24,7 +24,9 @@ mod unnamed;
 pub use attributes::{attribute, attribute_names, set_attribute};
 pub use closing::tell_by_closing;
 pub use confine::{Access, confine};
-pub use content::{advise_sequential, copy_range, has_hole, next_data, pipe_of, splice_to_pipe};
+pub use content::{
+    advise_sequential, copy_range, lacks_blocks, next_data, pipe_of, splice_to_pipe,
+};
 pub use dir::{Dir, DirEntry, path_link, path_stat};
 pub use durability::{
     DIRECT_ALIGN, Loss, drop_cached, is_cached, read_cached, read_directly, start_write_back,

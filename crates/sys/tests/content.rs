@@ -2,7 +2,7 @@
 //! of holes, and content that the kernel moves is the content that was there.
 //! File systems that can share content are made in images where that is allowed.
 
-use haul_sys::{clone_file, copy_range, next_data};
+use haul_sys::{clone_file, copy_range, lacks_blocks, next_data};
 use haul_testkit::content::{Stream, bytes};
 use haul_testkit::{FileSystem, Mount, fixture};
 use std::fs::{self, File};
@@ -190,4 +190,67 @@ fn a_file_system_that_can_share_content_does_so() {
     let elsewhere = tempfile::tempfile().expect("a temporary file");
     assert!(!clone_file(&from, &elsewhere));
     assert_eq!(elsewhere.metadata().expect("there").len(), 0);
+}
+
+/// Lengths of what is written by the tests of blocks that are missing.
+const PARTS: [u64; 3] = [1 << 20, 3 * BLOCK, 1 << 20];
+
+#[test]
+fn blocks_that_were_never_written_are_missed_also_when_they_were_read() {
+    use rustix::fs::{FallocateFlags, fallocate};
+    for kind in [FileSystem::Ext4, FileSystem::Xfs, FileSystem::Btrfs] {
+        let Some(image) = Mount::image(kind, 320 << 20) else { return };
+        let path = image.join("file");
+        let size = PARTS.iter().sum::<u64>() - 5;
+        let lacks = || lacks_blocks(&File::open(&path).expect("opened"), size);
+        let [before, missing, _] = PARTS;
+        for (at, len) in [(before, missing), (0, size), (0, before), (before + missing, before)] {
+            let file = file_at(&path);
+            file.write_all_at(&bytes(size as usize, 3), 0).expect("written");
+            file.set_len(at).expect("cut");
+            fallocate(&file, FallocateFlags::empty(), at, len.min(size - at)).expect("allocated");
+            let end = at + len;
+            if end < size {
+                file.write_all_at(&bytes((size - end) as usize, 4), end).expect("written");
+            }
+            file.sync_all().expect("synced");
+            assert!(lacks(), "{kind:?} {at}");
+            fs::read(&path).expect("read");
+            assert!(lacks(), "{kind:?} {at}, after it was read");
+        }
+    }
+}
+
+#[test]
+fn what_was_just_written_misses_no_blocks() {
+    use rustix::fs::{FallocateFlags, fallocate};
+    for kind in [FileSystem::Ext4, FileSystem::Xfs, FileSystem::Btrfs] {
+        let Some(image) = Mount::image(kind, 320 << 20) else { return };
+        let path = image.join("file");
+        for (size, allocated) in [(1, 0), (3 << 20, 0), (3 << 20, 3 << 20), (5 << 20, 9 << 20)] {
+            let file = file_at(&path);
+            if allocated > 0 {
+                let flags = FallocateFlags::KEEP_SIZE;
+                fallocate(&file, flags, 0, allocated).expect("allocated");
+            }
+            file.write_all_at(&bytes(size as usize, 3), 0).expect("written");
+            assert!(!lacks_blocks(&file, size), "{kind:?} {size} {allocated}");
+            file.sync_all().expect("synced");
+            assert!(!lacks_blocks(&file, size), "{kind:?} {size} {allocated}, durable");
+        }
+        // More extents than are asked for at once.
+        let file = file_at(&path);
+        let extents = 200;
+        for extent in 0..extents {
+            let at = extent * 2 * BLOCK;
+            file.write_all_at(&[7; BLOCK as usize], at).expect("written");
+            file.sync_data().expect("synced");
+        }
+        let size = (extents * 2 - 1) * BLOCK;
+        assert!(lacks_blocks(&file, size), "{kind:?}");
+        for extent in 0..extents {
+            file.write_all_at(&[7; BLOCK as usize], (extent * 2 + 1) * BLOCK).expect("written");
+        }
+        assert!(!lacks_blocks(&file, size), "{kind:?}");
+    }
 }

@@ -256,7 +256,7 @@ impl TreeDir for LocalDir {
             return Ok(false);
         }
         let (file, stat) = self.0.open_file(name, false)?;
-        Ok(haul_sys::has_hole(&file, stat.size) && Loss::of(&file) == Loss::Hole)
+        Ok(Loss::of(&file) == Loss::Hole && haul_sys::lacks_blocks(&file, stat.size))
     }
 
     fn set_file_mode(&self, name: &Name, id: Option<FileId>, mode: u32) -> io::Result<()> {

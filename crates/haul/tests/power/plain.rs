@@ -30,10 +30,10 @@ fn moments() -> u64 {
 }
 
 /// Files of all the sizes that are treated in their own way, and two with holes;
-/// without those of which a copy through SFTP can't promise anything.
+/// without those of which an upload through SFTP can't promise anything.
 fn make_source(scene: &Scene<'_>, by: By) {
     scene.mkdir("src");
-    if by != By::Sftp {
+    if by != By::SftpUpload {
         tree::many(scene.path("src"), 60, 9_000, 20, 1).expect("a tree");
         for file in 0..4 {
             let path = scene.path(format!("src/middle-{file}"));
@@ -55,19 +55,31 @@ fn make_source(scene: &Scene<'_>, by: By) {
 enum By {
     Local,
     Upload,
-    Sftp,
+    Download,
+    SftpUpload,
+    SftpDownload,
+}
+
+impl By {
+    fn is_sftp(self) -> bool {
+        [By::SftpUpload, By::SftpDownload].contains(&self)
+    }
 }
 
 fn copy(scene: &Scene<'_>, by: By, to: &Path) -> Haul {
     let haul = scene.haul().args(["copy", "-r", "-q"]).env("XDG_STATE_HOME", scene.path("state"));
-    let source = scene.path("src");
-    match by {
-        By::Local => haul.arg(source).arg(to.join("to/")),
-        By::Upload => haul.args(scene.remote()).arg(source).arg(scene.there(to.join("to/"))),
-        By::Sftp => {
-            let haul = haul.args(["--transport", "sftp", "--rsh"]).arg(scene.sshd().rsh());
-            haul.arg(source).arg(scene.there(to.join("to/")))
+    let haul = match by {
+        By::Local => haul,
+        By::Upload | By::Download => haul.args(scene.remote()),
+        By::SftpUpload | By::SftpDownload => {
+            haul.args(["--transport", "sftp", "--rsh"]).arg(scene.sshd().rsh())
         }
+    };
+    let (source, to) = (scene.path("src"), to.join("to/"));
+    match by {
+        By::Local => haul.arg(source).arg(to),
+        By::Upload | By::SftpUpload => haul.arg(source).arg(scene.there(to)),
+        By::Download | By::SftpDownload => haul.arg(scene.there(source)).arg(to),
     }
 }
 
@@ -122,19 +134,23 @@ fn is_whole_after_a_second_copy(kind: FileSystem, by: By) {
     scene.run_as(script(&scene.path("haul-started"), &started));
     scene.reach_by_pipe();
     let mut rules = Compare::everything();
-    if kind == FileSystem::Xfs {
+    if kind == FileSystem::Xfs || by == By::SftpDownload {
         // XFS gives more room to what grows than it needs.
         rules = rules.ignoring_holes();
     }
-    if by == By::Sftp {
+    if by.is_sftp() {
         let seconds = |mtime_ns| mtime_ns / 1_000_000_000 * 1_000_000_000;
         rules = rules.keeping_mtimes_as(seconds).ignoring_dir_mtimes();
     }
     for (moment, frozen) in frozen.into_iter().enumerate() {
         let disk = frozen.mount().expect("it can be repaired");
+        if moment % 2 == 1 {
+            // Somebody looks at what is there, and what is missing is in memory as zeros.
+            haul_testkit::snapshot(disk.path()).expect("a tree");
+        }
         copy(&scene, by, disk.path()).run().expect_ok();
         eprintln!("{kind:?} {by:?}: moment {moment}");
-        if by == By::Sftp {
+        if by == By::SftpUpload {
             // A stage whose renaming was lost is not known for one: its job has ended.
             run(Command::new("find").arg(disk.join("to")).args(["-name", ".haul-*", "-delete"]));
         }
@@ -168,7 +184,53 @@ fn what_is_lost_on_a_host_comes_again() {
 #[test]
 fn what_is_lost_on_a_host_without_haul_comes_again() {
     for kind in [FileSystem::Ext4, FileSystem::Btrfs] {
-        is_whole_after_a_second_copy(kind, By::Sftp);
+        is_whole_after_a_second_copy(kind, By::SftpUpload);
+    }
+}
+
+#[test]
+fn what_is_lost_of_a_download_comes_again() {
+    for kind in [FileSystem::Ext4, FileSystem::Xfs] {
+        is_whole_after_a_second_copy(kind, By::Download);
+    }
+}
+
+#[test]
+fn what_is_lost_of_a_download_from_a_host_without_haul_comes_again() {
+    for kind in [FileSystem::Ext4, FileSystem::Xfs] {
+        is_whole_after_a_second_copy(kind, By::SftpDownload);
+    }
+}
+
+#[test]
+fn what_was_lost_and_then_read_comes_again() {
+    for kind in [FileSystem::Ext4, FileSystem::Xfs] {
+        let Some(disk) = Mount::image(kind, IMAGE_LEN) else { return };
+        each_of(
+            &Way::ALL,
+            |_| {},
+            |scene| {
+                let to = disk.join(format!("{:?}", scene.way));
+                fs::create_dir(&to).expect("a directory");
+                tree::random_file(scene.path("file"), 5_000_000, 1).expect("a file");
+                scene.copy(&[], &["file"], to.as_os_str()).run().expect_ok();
+                // What a cut leaves between giving the file its blocks and writing them.
+                let there = to.join("file");
+                let modified = fs::metadata(&there).and_then(|stat| stat.modified());
+                let file = File::options().write(true).open(&there).expect("opened");
+                file.set_len(0).expect("emptied");
+                run(Command::new("fallocate").args(["-l", "5000000"]).arg(&there));
+                file.set_modified(modified.expect("a time")).expect("set");
+                file.sync_all().expect("synced");
+                assert!(fs::read(&there).expect("read").iter().all(|byte| *byte == 0));
+                let copy = scene.copy(&["--json"], &["file"], to.as_os_str());
+                assert_eq!(moved(&copy.run().expect_ok()), 5_000_000);
+                let read = |path| fs::read(path).expect("read");
+                assert!(read(there) == read(scene.path("file")), "{kind:?}: the copy differs");
+                let again = scene.copy(&["--json"], &["file"], to.as_os_str());
+                assert_eq!(moved(&again.run().expect_ok()), 0);
+            },
+        );
     }
 }
 
