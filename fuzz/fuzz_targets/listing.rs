@@ -31,6 +31,10 @@ fuzz_target!(|payload: &[u8]| {
             ListItem::Fault { name, fault, .. } => {
                 assert!(item.cost() >= (name.len() + fault.message.len()) as u64);
             }
+            ListItem::Rival(rival) => {
+                assert!(rival.entry.id.is_none() && rival.first.id.is_none());
+                assert!(item.cost() >= rival.fault.message.len() as u64);
+            }
             ListItem::DirEnd { .. } => {}
         }
     }

@@ -52,6 +52,8 @@ pub enum FaultKind {
     Io,
     /// A move would lose what the source has and haul does not keep.
     Lossy,
+    /// Another entry of the job has the same name at the destination.
+    Taken,
 }
 
 /// One entry's failure.
@@ -141,6 +143,7 @@ impl Fault {
             FaultKind::Lossy => {
                 "--lossy moves it without that; else copy it with what keeps it (cp -a, rsync -aHAX), and remove it"
             }
+            FaultKind::Taken => "rename one of the two, or copy them to different directories",
             FaultKind::Busy => {
                 "wait until the other haul is done, and run the same command again; one whose connection was lost is gone within a minute, or what its --timeout said"
             }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     Abort, BlockSeal, CheckRequest, CopyRequest, Extra, FileEnd, FileSeal, Late, ListItem, Listed,
-    MoveRequest, OutcomeItem, Removal, Reply, Request, Role, Want, Warning,
+    MoveRequest, OutcomeItem, Removal, Reply, Request, Rival, Role, Want, Warning,
 };
 use haul_model::{
     ContentHash, Entry, Fault, FaultKind, Kind, Moving, Name, Outcome, Policy, Remove, Side, Skip,
@@ -68,6 +68,11 @@ fn list_item() -> impl Strategy<Value = ListItem> {
         any::<u64>().prop_map(|dir| ListItem::DirEnd { dir }),
         (any::<u64>(), prop::collection::vec(any::<u8>(), 0..20), fault())
             .prop_map(|(dir, name, fault)| ListItem::Fault { dir, name, fault }),
+        (any::<u64>(), entry(), entry(), any::<bool>(), fault()).prop_map(
+            |(dir, entry, first, is_same, fault)| {
+                ListItem::Rival(Box::new(Rival { dir, entry, first, is_same, fault }))
+            }
+        ),
     ]
 }
 

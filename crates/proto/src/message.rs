@@ -162,19 +162,42 @@ pub enum ListItem {
         /// Number of the directory.
         dir: u64,
     },
+    /// An entry whose place an earlier source of the same job has. No content of it
+    /// is wanted; the receiver tells by the policy what becomes of it.
+    Rival(Box<Rival>),
+}
+
+/// An entry that would replace what an earlier source of the job has brought.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rival {
+    /// Number of the directory.
+    pub dir: u64,
+    /// The entry: a file or a symbolic link.
+    pub entry: Entry,
+    /// The entry that was listed first, without its name.
+    pub first: Entry,
+    /// Both are one object.
+    pub is_same: bool,
+    /// The entry's fault, if it would replace the first.
+    pub fault: Fault,
 }
 
 impl ListItem {
     /// What the item counts against [`LIST_WINDOW`]: about the bytes of memory
     /// that an entry under way takes on either side.
     pub fn cost(&self) -> u64 {
+        let len_of = |entry: &Entry| {
+            let target = match &entry.kind {
+                Kind::Symlink { target } => target.len(),
+                _ => 0,
+            };
+            entry.name.as_ref().map_or(0, |name| name.as_bytes().len()) + target
+        };
         let names = match self {
-            Self::Entry { entry, .. } => {
-                let target = match &entry.kind {
-                    haul_model::Kind::Symlink { target } => target.len(),
-                    _ => 0,
-                };
-                entry.name.as_ref().map_or(0, |name| name.as_bytes().len()) + target
+            Self::Entry { entry, .. } => len_of(entry),
+            Self::Rival(rival) => {
+                let Rival { entry, first, fault, .. } = &**rival;
+                len_of(entry) + len_of(first) + fault.message.len()
             }
             Self::Fault { name, fault, .. } => name.len() + fault.message.len(),
             Self::DirEnd { .. } => return 0,

@@ -56,6 +56,10 @@ pub trait TreeDir: Send + Sync {
     /// What `name` is; `None` if nothing has that name.
     fn stat(&self, name: &Name, follow: bool) -> io::Result<Option<Meta>>;
 
+    /// Many names in it are about to be looked at, most of which it does not have:
+    /// where each look takes a round trip, all of it is listed first.
+    fn expect_looks(&self) {}
+
     /// What this directory itself is.
     fn stat_self(&self) -> io::Result<Meta>;
 

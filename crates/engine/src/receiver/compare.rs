@@ -1,7 +1,9 @@
 //! What to do with a listed entry, given what stands at the destination: the
 //! one place where that is decided, for every kind of job.
 
+use super::of_sender;
 use haul_model::{Conflict, Differences, Entry, Fault, FaultKind, Kind, Outcome, Side, Skip};
+use haul_proto::Rival;
 use haul_store::Placement;
 use haul_tree::{KEPT_MODE, Meta, MetaKind};
 
@@ -59,6 +61,32 @@ pub(crate) fn symlink(
     skip.map_or(Decision::Copy(Placement::Replace), |skip| {
         Decision::Settled(Outcome::Skipped(skip))
     })
+}
+
+/// What becomes of an entry whose place an earlier source of the job has: nothing that
+/// this job has brought is replaced by it.
+pub(crate) fn rival(rival: &Rival, conflict: Conflict) -> Outcome {
+    let Rival { entry, first, is_same, fault, .. } = rival;
+    if *is_same {
+        return Outcome::Skipped(Skip::Unchanged);
+    }
+    let failed = || Outcome::Failed(of_sender(fault.clone()));
+    let (kind, target) = match &first.kind {
+        Kind::File { size } => (MetaKind::File { size: *size }, None),
+        Kind::Dir => (MetaKind::Dir, None),
+        Kind::Symlink { target } => (MetaKind::Symlink, Some(&**target)),
+        Kind::Special => return failed(),
+    };
+    let (mode, mtime) = (first.mode, first.mtime);
+    let there = Meta { kind, mode, mtime, ctime: None, id: None, is_thin: false };
+    let decision = match &entry.kind {
+        Kind::Symlink { target: own } => symlink(entry, own, Some(&there), target, conflict),
+        _ => file(entry, Some(&there), conflict),
+    };
+    match decision {
+        Decision::Settled(outcome @ Outcome::Skipped(_)) => outcome,
+        _ => failed(),
+    }
 }
 
 /// How what exists differs from `entry`, whatever its content; `existing_target`

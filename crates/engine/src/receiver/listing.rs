@@ -1,11 +1,12 @@
 //! The listing as it arrives: where it stands, and what may be in it. A Sender
 //! far away can list no more than the job covers, and must account for all of it.
 
-use super::Receiver;
 use super::dirs::RecvDir;
+use super::{Receiver, compare};
 use crate::CopyJob;
 use haul_model::words;
 use haul_model::{Entry, Kind, MAX_DEPTH, Name};
+use haul_proto::{OutcomeItem, Rival};
 use haul_tree::lock;
 use std::sync::Arc;
 
@@ -150,6 +151,22 @@ impl Receiver<'_> {
         }
         last.0.clone_from(&self.rename);
         Ok(self.rename.clone())
+    }
+
+    /// Settles an entry whose place an earlier source has.
+    pub(super) fn take_rival(&self, rival: &Rival, cost: u64) -> Result<OutcomeItem, Broken> {
+        let Rival { dir, entry, .. } = rival;
+        let (index, parent) = self.number(*dir)?;
+        let has_place = matches!(entry.kind, Kind::File { .. } | Kind::Symlink { .. });
+        if self.checks() || !has_place {
+            return Err(Broken("it listed a rival of what has no place"));
+        }
+        let _name = self.check_name(*dir, &parent, entry)?;
+        self.reporter.listed(entry);
+        let outcome = compare::rival(rival, self.policy.conflict);
+        self.report(&parent.path_of(entry.name.as_ref()), &entry.kind, 0, &outcome);
+        self.close(cost);
+        Ok(OutcomeItem { index, outcome })
     }
 
     /// A fault in `dir` may be listed.

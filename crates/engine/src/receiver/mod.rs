@@ -212,6 +212,7 @@ impl<'a> Receiver<'a> {
                     self.close(cost);
                     outcomes.push(OutcomeItem { index, outcome });
                 }
+                ListItem::Rival(rival) => outcomes.push(self.take_rival(&rival, cost)?),
                 ListItem::Entry { dir, entry } => {
                     let (index, parent) = self.number(dir)?;
                     let name = self.check_name(dir, &parent, &entry)?;

@@ -166,5 +166,5 @@ impl Receiver<'_> {
 pub(super) fn another() -> Fault {
     let message = "its name is taken by another entry of this job: the destination takes the two \
                    names for one";
-    Fault::new(Side::Destination, FaultKind::Io, message)
+    Fault::new(Side::Destination, FaultKind::Taken, message)
 }

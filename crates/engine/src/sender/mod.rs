@@ -1,6 +1,7 @@
 //! The Sender: walks the sources, lists what it finds, and sends what the
 //! Receiver wants. It never waits for an answer per file.
 
+mod earlier;
 mod linked;
 mod loss;
 mod read;

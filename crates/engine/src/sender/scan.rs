@@ -1,8 +1,11 @@
 //! Walks the sources and lists what it finds, in the order that the protocol
 //! asks for: in each directory the files first, then directory by directory.
 
+mod telling;
+
+use super::earlier::Earlier;
 use super::special::Specials;
-use super::{Item, Sender, Source, loss};
+use super::{Sender, Source, loss};
 use crate::CopyJob;
 use crate::aside;
 use crate::control::Reporter;
@@ -13,17 +16,7 @@ use haul_model::{Entry, Fault, FaultKind, FileId, Kind, MAX_DEPTH, Name, Side};
 use haul_proto::ListItem;
 use haul_tree::{Meta, MetaKind, Tree, TreeEntry};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-
-/// Items of one listing message, at most.
-const BATCH_ITEMS_MAX: usize = 256;
-
-/// Sum of the items' costs in one listing message, about, in bytes. A frame
-/// holds twice that.
-const BATCH_COST_MAX: u64 = 64 << 10;
-
-/// A slow directory's entries don't wait longer than this to be told.
-const BATCH_AGE_MAX: Duration = Duration::from_millis(20);
+use std::time::Instant;
 
 /// One walk over all sources of a job.
 pub(crate) struct Scan<'s, 'a> {
@@ -35,6 +28,8 @@ pub(crate) struct Scan<'s, 'a> {
     /// Directories that hold the destination, itself first: none of them can
     /// be copied into it. Known only where both are on one machine.
     around_dest: &'s [FileId],
+    /// Set where several sources become one directory.
+    earlier: Option<Earlier<'s>>,
     next_index: u64,
     batch: Vec<ListItem>,
     batch_cost: u64,
@@ -65,6 +60,11 @@ impl<'s, 'a> Scan<'s, 'a> {
             recursive: job.recursive,
             specials: Specials::of(job),
             around_dest,
+            earlier: match job.check {
+                // What is only compared takes nothing's place.
+                Some(_) => None,
+                None => Earlier::of(&job.sources, tree, job.follow),
+            },
             next_index: 1,
             batch: Vec::new(),
             batch_cost: 0,
@@ -77,7 +77,7 @@ impl<'s, 'a> Scan<'s, 'a> {
         let open = Arc::new(OpenDirs::default());
         for path in sources {
             let walked = match Source::find(self.tree, path, self.sender.removes(), &open) {
-                Ok(source) => self.source(source, path),
+                Ok(source) => self.found(source, path),
                 Err(fault) => self.fault(0, None, None, Some(path.clone()), fault),
             };
             if walked.is_err() {
@@ -93,16 +93,31 @@ impl<'s, 'a> Scan<'s, 'a> {
         }
     }
 
-    fn source(&mut self, source: Source, path: &[u8]) -> Result<(), Stopped> {
+    /// Walks a source among others.
+    fn found(&mut self, source: Source, path: &[u8]) -> Result<(), Stopped> {
+        let Some(earlier) = &mut self.earlier else { return self.source(&source, path) };
+        if let Err(fault) = earlier.begin(&source, path) {
+            return self.fault(0, None, None, Some(path.to_vec()), fault);
+        }
+        self.source(&source, path)?;
+        if let Some(earlier) = &mut self.earlier {
+            earlier.end(source);
+        }
+        Ok(())
+    }
+
+    fn source(&mut self, source: &Source, path: &[u8]) -> Result<(), Stopped> {
         let shown = || Some(path.to_vec());
         let (dir, name, follow) = match source {
             Source::Whole(node) => {
                 return match self.recursive {
-                    true => self.tree(0, node, None, path),
-                    false => self.fault(0, Some(node), None, shown(), not_recursive()),
+                    true => self.tree(0, Arc::clone(node), None, path),
+                    false => self.fault(0, Some(Arc::clone(node)), None, shown(), not_recursive()),
                 };
             }
-            Source::Named { dir, name, follow } => (dir, name, follow || self.sender.follows()),
+            Source::Named { dir, name, follow } => {
+                (Arc::clone(dir), name.clone(), *follow || self.sender.follows())
+            }
         };
         let looked = look_up(&dir, &name, follow).or_else(|fault| {
             let restores = fault.kind == FaultKind::NotFound && self.sender.restores();
@@ -147,7 +162,9 @@ impl<'s, 'a> Scan<'s, 'a> {
         if node.id().is_some_and(|id| self.around_dest.contains(&id)) {
             return self.fault(parent, Some(node), None, Some(path.to_vec()), into_itself());
         }
-        if let Some(fault) = self.loss(&node, None) {
+        let obstacle = self.loss(&node, None);
+        let obstacle = obstacle.or_else(|| self.in_place_of(name.as_ref()?));
+        if let Some(fault) = obstacle {
             return self.fault(parent, Some(node), None, Some(path.to_vec()), fault);
         }
         self.sender.walks(path, &node);
@@ -156,6 +173,7 @@ impl<'s, 'a> Scan<'s, 'a> {
             let Some(name) = level.subdirs.next() else {
                 let dir = level.index;
                 levels.pop();
+                self.earlier.iter_mut().for_each(Earlier::leave);
                 self.push(ListItem::DirEnd { dir })?;
                 continue;
             };
@@ -171,7 +189,7 @@ impl<'s, 'a> Scan<'s, 'a> {
             }
             let follow = self.sender.follows();
             match DirNode::open(&above, name.clone(), follow) {
-                Ok(node) => match self.obstacle(&above, &node) {
+                Ok(node) => match self.obstacle(&above, &node, &name) {
                     Some(fault) => self.fault(index, Some(above), Some(name), None, fault)?,
                     None => {
                         let level = self.enter(index, node, Some(name))?;
@@ -202,8 +220,8 @@ impl<'s, 'a> Scan<'s, 'a> {
     }
 
     /// Why the directory `node`, found in `above`, can't be walked.
-    fn obstacle(&self, above: &DirNode, node: &Arc<DirNode>) -> Option<Fault> {
-        if let Some(fault) = self.loss(node, None) {
+    fn obstacle(&self, above: &DirNode, node: &Arc<DirNode>, name: &Name) -> Option<Fault> {
+        if let Some(fault) = self.loss(node, None).or_else(|| self.in_place_of(name)) {
             return Some(fault);
         }
         let id = node.id()?;
@@ -217,6 +235,13 @@ impl<'s, 'a> Scan<'s, 'a> {
                 "the symbolic link leads to a directory above it",
             )
         })
+    }
+
+    /// The fault of the directory `name`, if an earlier source has something else in
+    /// its place.
+    fn in_place_of(&self, name: &Name) -> Option<Fault> {
+        let (first, path) = self.earlier.as_ref()?.first(name, false)?;
+        Some(first.fault(&path))
     }
 
     /// Lists a directory itself and all in it that is no directory.
@@ -249,7 +274,9 @@ impl<'s, 'a> Scan<'s, 'a> {
             id,
             leads_to: None,
         };
+        let name = entry.name.clone();
         self.entry(parent, &node, None, entry)?;
+        self.earlier.iter_mut().for_each(|earlier| earlier.enter(name.as_ref()));
         let entries = handle.and_then(|handle| {
             let mut entries = handle.entries()?;
             if self.sender.restores() {
@@ -354,115 +381,6 @@ impl<'s, 'a> Scan<'s, 'a> {
         }
         // A link to nowhere replaces nothing that it needs.
         dir.handle().ok()?.stat(name, true).ok()??.id
-    }
-
-    fn entry(
-        &mut self,
-        parent: u64,
-        dir: &Arc<DirNode>,
-        name: Option<Name>,
-        entry: Entry,
-    ) -> Result<(), Stopped> {
-        if let Some(reporter) = self.reporter {
-            reporter.listed(&entry);
-        }
-        let item = Item {
-            index: self.next_index,
-            dir: Some(Arc::clone(dir)),
-            name,
-            kind: entry.kind.clone(),
-            id: entry.id,
-            mtime: Some(entry.mtime),
-            ctime: entry.ctime,
-            blocks: 0,
-            whole_hash: false,
-            shown: None,
-            cost: 0,
-            wanted: false,
-            counted: 0,
-        };
-        self.push_item(ListItem::Entry { dir: parent, entry }, item)
-    }
-
-    fn fault(
-        &mut self,
-        parent: u64,
-        dir: Option<Arc<DirNode>>,
-        name: Option<Name>,
-        shown: Option<Vec<u8>>,
-        fault: Fault,
-    ) -> Result<(), Stopped> {
-        let shown = match (shown, &dir) {
-            (Some(shown), _) => shown,
-            (None, Some(dir)) => dir.path_of(name.as_ref()),
-            (None, None) => Vec::new(),
-        };
-        let shown = words::shown(shown);
-        // What could not be looked at may be anything.
-        let item = self.item_of(dir, name, Kind::Special, shown.clone());
-        self.push_item(ListItem::Fault { dir: parent, name: shown, fault }, item)
-    }
-
-    /// What is remembered of an entry that is told as a fault.
-    fn item_of(
-        &self,
-        dir: Option<Arc<DirNode>>,
-        name: Option<Name>,
-        kind: Kind,
-        shown: Vec<u8>,
-    ) -> Item {
-        Item {
-            index: self.next_index,
-            dir,
-            name,
-            kind,
-            id: None,
-            mtime: None,
-            ctime: None,
-            blocks: 0,
-            whole_hash: false,
-            shown: Some(shown),
-            cost: 0,
-            wanted: false,
-            counted: 0,
-        }
-    }
-
-    fn push_item(&mut self, listed: ListItem, mut item: Item) -> Result<(), Stopped> {
-        item.cost = listed.cost();
-        if !self.sender.has_room(item.cost) {
-            self.flush();
-            if !self.sender.wait_for_room(item.cost) {
-                return Err(Stopped);
-            }
-        }
-        self.next_index += 1;
-        self.sender.remember(item);
-        self.push(listed)
-    }
-
-    fn push(&mut self, listed: ListItem) -> Result<(), Stopped> {
-        if self.sender.control.stopped() {
-            return Err(Stopped);
-        }
-        if self.batch.is_empty() {
-            self.batch_since = Instant::now();
-        }
-        self.batch_cost += listed.cost();
-        self.batch.push(listed);
-        let full = self.batch.len() >= BATCH_ITEMS_MAX || self.batch_cost >= BATCH_COST_MAX;
-        if full || self.batch_since.elapsed() > BATCH_AGE_MAX {
-            self.flush();
-        }
-        Ok(())
-    }
-
-    fn flush(&mut self) {
-        self.batch_cost = 0;
-        let batch = std::mem::take(&mut self.batch);
-        if !batch.is_empty() {
-            self.sender.receiver.list(batch);
-        }
     }
 }
 

@@ -6,10 +6,11 @@ use crate::peer::{Peer, TIME, data, dir_end, file, want};
 use crate::place::Place;
 use haul_engine::{CopyJob, Outcome, Placement};
 use haul_model::{
-    Check, ContentHash, Differences, Fault, FaultKind, Kind, Policy, Remove, Side, Skip,
+    Check, ContentHash, Differences, Entry, Fault, FaultKind, Kind, Policy, Remove, Side, Skip,
 };
 use haul_proto::{
-    Caps, CheckRequest, Extra, FileEnd, FileSeal, FrameType, Hello, Message, OutcomeItem, Role,
+    Caps, CheckRequest, Extra, FileEnd, FileSeal, FrameType, Hello, ListItem, Message, OutcomeItem,
+    Rival, Role,
 };
 use std::fs::{self, File};
 use std::path::Path;
@@ -47,6 +48,24 @@ fn checked_by_agent(
         peer.await_wants(1..=names.len() as u64);
         script(peer);
     })
+}
+
+#[test]
+fn nothing_has_a_rival_in_a_comparison() {
+    let ListItem::Entry { dir, entry } = file(0, "a", 1) else { unreachable!("it is an entry") };
+    let first = Entry { name: None, ..entry.clone() };
+    let fault = Fault::new(Side::Source, FaultKind::Taken, "taken");
+    let rival = Rival { dir, entry, first, is_same: true, fault };
+    let place = Place::new();
+    let dest = bytes(&place.dest(""));
+    let attacked = serve(place, |peer| {
+        let role = Role::Receiver { dest, into_dir: true, policy: Policy::default() };
+        peer.frame(FrameType::Hello, &Hello::ours(Caps::OURS, 60, "script").encode());
+        peer.tell(&Message::Check(CheckRequest { role, content: false }));
+        peer.hear_greeting();
+        peer.list(vec![ListItem::Rival(Box::new(rival)), dir_end(0)]);
+    });
+    attacked.assert_refused("a rival of what has no place");
 }
 
 fn hashed(index: u64, content: &[u8]) -> Message {

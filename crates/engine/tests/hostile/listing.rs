@@ -2,8 +2,8 @@
 
 use crate::attack::{RECEIVERS, Victim, send_to};
 use crate::peer::{Peer, TIME, dir, dir_end, entry, file, link, pack, packed};
-use haul_model::{Entry, FaultKind, Kind, MAX_DEPTH};
-use haul_proto::{ListItem, Message, encode};
+use haul_model::{Entry, Fault, FaultKind, Kind, MAX_DEPTH, Side};
+use haul_proto::{ListItem, Message, Rival, encode};
 
 /// Lists these to either receiver, whose job is for `a` and `b`, and expects
 /// that a rule is broken by it.
@@ -129,6 +129,62 @@ fn a_name_twice_or_out_of_order_is_refused() {
         vec![dir(1, "x"), dir_end(2), file(1, "x", 1)],
     ] {
         assert_refused(&[vec![dir(0, "a")], items].concat(), "out of order, or a name twice");
+    }
+}
+
+/// `item`, which is an entry, as the rival of one that is `first`.
+fn rival(item: ListItem, first: Kind, is_same: bool) -> ListItem {
+    let (ListItem::Entry { dir, entry }, ListItem::Entry { entry: other, .. }) =
+        (item, entry(0, "x", first))
+    else {
+        unreachable!("both are entries")
+    };
+    let first = Entry { name: None, ..other };
+    let fault = Fault::new(Side::Destination, FaultKind::NoSpace, "no\x1b[2J room");
+    ListItem::Rival(Box::new(Rival { dir, entry, first, is_same, fault }))
+}
+
+#[test]
+fn a_rival_keeps_the_rules_of_an_entry() {
+    let of_file = |item| rival(item, Kind::File { size: 1 }, false);
+    for item in [dir(0, "a"), nameless(0, Kind::Dir), entry(0, "a", Kind::Special)] {
+        assert_refused(&[of_file(item)], "a rival of what has no place");
+    }
+    assert_refused(&[of_file(nameless(0, Kind::File { size: 1 }))], "without a name");
+    assert_refused(&[of_file(file(1, "x", 1))], "into a directory that is not open");
+    let twice = [dir(0, "a"), file(1, "x", 1), of_file(file(1, "x", 1))];
+    assert_refused(&twice, "out of order, or a name twice");
+    let items = vec![of_file(file(0, "c", 1))];
+    let attacked = send_to(Victim::Client, &["a", "b"], |_| {}, move |peer| peer.list(items));
+    attacked.assert_refused("not asked for");
+}
+
+#[test]
+fn a_rival_changes_nothing_whatever_is_said_of_it() {
+    for victim in RECEIVERS {
+        let attacked = send_to(
+            victim,
+            &["a", "b"],
+            |place| std::fs::write(place.dest("b"), "old").expect("written"),
+            |peer| {
+                let size = |size| Kind::File { size };
+                peer.list(vec![dir(0, "a")]);
+                peer.list(vec![
+                    rival(file(1, "1", 1), size(2), false),
+                    rival(file(1, "2", 1), size(1), false),
+                    rival(file(1, "3", 1), size(2), true),
+                    rival(file(1, "4", 1), Kind::Dir, false),
+                    rival(file(1, "5", 1), Kind::Special, false),
+                    rival(link(1, "6", "x"), Kind::Symlink { target: (*b"y").into() }, false),
+                    rival(link(1, "7", "x"), Kind::Symlink { target: (*b"x").into() }, false),
+                ]);
+                peer.list(vec![dir_end(1), rival(file(0, "b", 1), size(2), false), dir_end(0)]);
+            },
+        );
+        // A fault of the destination would end the job; it is not the peer's to tell.
+        let summary = attacked.assert_done();
+        assert_eq!((summary.copied, summary.skipped, summary.failed), (0, 3, 5));
+        assert_eq!(attacked.place.read("b"), "old");
     }
 }
 

@@ -148,8 +148,17 @@ fn route<'a>(source: &'a Place, dest: &'a Place) -> Route<'a> {
 }
 
 /// Refuses sources that would arrive under one name: the later would replace
-/// the earlier.
+/// the earlier. Where one has no name, the others must be in the same place, where
+/// they can be compared entry by entry.
 fn check_names(sources: &[Location]) -> Result<(), CommandError> {
+    if let Some(whole) = sources.iter().find(|source| source.final_name().is_none())
+        && let Some(other) = sources.iter().find(|source| source.place != whole.place)
+    {
+        return Err(CommandError::usage(format!(
+            "{other} may have what {whole} has, and would replace it"
+        ))
+        .with_hint("copy them one by one"));
+    }
     let mut names: HashMap<&[u8], &Location> = HashMap::with_capacity(sources.len());
     for source in sources {
         let Some(name) = source.final_name() else { continue };

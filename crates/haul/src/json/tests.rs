@@ -197,6 +197,8 @@ fn the_document_names_every_word() {
         F::Special,
         F::Parent,
         F::Io,
+        F::Lossy,
+        F::Taken,
     ];
     let mut all = words(&faults.map(words::FaultWord::from));
     all.extend(words(&[

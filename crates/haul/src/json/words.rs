@@ -123,6 +123,7 @@ pub(crate) enum FaultWord {
     Parent,
     Io,
     Lossy,
+    Taken,
 }
 
 /// Where an entry failed.
@@ -195,6 +196,7 @@ impl From<FaultKind> for FaultWord {
             FaultKind::Link => Self::Link,
             FaultKind::Special => Self::Special,
             FaultKind::Lossy => Self::Lossy,
+            FaultKind::Taken => Self::Taken,
             FaultKind::Parent => Self::Parent,
             FaultKind::Io => Self::Io,
         }

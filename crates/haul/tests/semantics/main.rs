@@ -7,6 +7,7 @@ mod common;
 mod home;
 mod kept;
 mod links;
+mod merging;
 mod placing;
 mod replacing;
 mod skipping;

@@ -316,3 +316,22 @@ fn a_killed_job_goes_on_where_it_was_under_its_new_name() {
         }
     }
 }
+
+#[test]
+fn no_source_replaces_what_another_has_brought() {
+    each_remote_way(|scene| {
+        scene.file("a/x", "first");
+        scene.file("a/sub/y", "first");
+        scene.file("b/x", "second");
+        scene.file("b/sub/y", "the second");
+        scene.file("b/sub/z", "other");
+        nasty::set_mtime(scene.file("a/same", "same"), 1_500_000_000, 0).expect("a time");
+        nasty::set_mtime(scene.file("b/same", "same"), 1_500_000_000, 0).expect("a time");
+        for _ in 0..2 {
+            let run = copy(scene, &["-r"], &["a/.", "b/."], "to/").run().expect_code(1);
+            assert_eq!(run.err().matches("would both become this").count(), 2, "{run}");
+            let there = ["to/x", "to/sub/y", "to/sub/z", "to/same"].map(|path| scene.read(path));
+            assert_eq!(there, ["first", "first", "other", "same"], "{run}");
+        }
+    });
+}

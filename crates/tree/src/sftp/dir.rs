@@ -20,6 +20,7 @@ use haul_store::{Earlier, Placement, Publication, SourceId, StaleStages, mark_na
 use haul_sys::Dir;
 use std::collections::HashMap;
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 /// How often a link is staged whose stage is taken away.
@@ -56,6 +57,8 @@ pub struct SftpDir {
     /// It was not made or listed by the job: others than those of the job are in
     /// it.
     pub(super) is_around: bool,
+    /// See [`TreeDir::expect_looks`].
+    pub(super) is_looked_through: AtomicBool,
     pub(super) known: Mutex<Known>,
 }
 
@@ -100,6 +103,7 @@ impl SftpDir {
             inherited: inherited.unwrap_or(0),
             is_destination,
             is_around,
+            is_looked_through: AtomicBool::new(false),
             known,
         }
     }
@@ -264,6 +268,10 @@ impl TreeDir for SftpDir {
             entries[at].target = Some(target.into_vec());
         }
         Ok(entries)
+    }
+
+    fn expect_looks(&self) {
+        self.is_looked_through.store(true, Ordering::Relaxed);
     }
 
     fn stat(&self, name: &Name, follow: bool) -> io::Result<Option<Meta>> {

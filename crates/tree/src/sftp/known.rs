@@ -13,6 +13,7 @@ use haul_store::superseded;
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// What an entry of the destination that is remembered takes besides its name, in
 /// bytes.
@@ -31,7 +32,8 @@ const LOOKED_AT_LEN: usize = 4096;
 pub(super) struct Known {
     /// At a source: the directories that were listed.
     pub(super) dirs: HashMap<Name, Attrs>,
-    /// At a destination: all that was there when it was first asked.
+    /// At a destination, and where many names are looked at: all that was there when
+    /// it was first asked.
     pub(super) there: Option<Arc<There>>,
     /// At a source: files that are worth all sessions.
     pub(super) large: HashSet<Name>,
@@ -71,7 +73,7 @@ impl SftpDir {
             self.host.io(self.host.client().lstat(&self.path_of(b".")))?;
         }
         listed.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-        if !self.is_around {
+        if !self.is_around && !self.is_looked_through() {
             let is_dir = |entry: &&DirEntry| entry.attrs.file_type() == Some(FileType::Dir);
             let dirs = listed.iter().filter(is_dir);
             lister.ahead(dirs.map(|dir| self.path_of(dir.name.as_bytes())));
@@ -127,8 +129,10 @@ impl SftpDir {
             return Ok(Arc::clone(there));
         }
         let mut listed = self.list()?;
-        self.remove_dead(&mut listed);
-        self.remove_superseded(&mut listed);
+        if self.is_destination {
+            self.remove_dead(&mut listed);
+            self.remove_superseded(&mut listed);
+        }
         let len = |entry: &DirEntry| AROUND_NAME_LEN + entry.name.as_bytes().len();
         let there = match self.host.remembered.try_take(listed.iter().map(len).sum()) {
             None => There::TooMany,
@@ -172,7 +176,20 @@ impl SftpDir {
         if let Some(attrs) = lock(&self.known).dirs.get(name) {
             return Ok(Some(*attrs));
         }
+        if self.is_looked_through()
+            && let There::All { entries, .. } = &*self.there()?
+        {
+            match entries.get(name) {
+                None => return Ok(None),
+                Some(attrs) if is_whole(attrs) => return Ok(Some(*attrs)),
+                Some(_) => {}
+            }
+        }
         self.ask(name, false)
+    }
+
+    fn is_looked_through(&self) -> bool {
+        self.is_looked_through.load(Ordering::Relaxed)
     }
 
     /// Whether the entry `name` may be the one that was found first, by a name that

@@ -1,0 +1,138 @@
+//! Tells the Receiver what the walk finds, in batches.
+
+use super::{Earlier, Scan, Stopped};
+use crate::dirs::DirNode;
+use crate::sender::Item;
+use haul_model::{Entry, Fault, Kind, Name, words};
+use haul_proto::ListItem;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Items of one listing message, at most.
+const BATCH_ITEMS_MAX: usize = 256;
+
+/// Sum of the items' costs in one listing message, about, in bytes. A frame
+/// holds twice that.
+const BATCH_COST_MAX: u64 = 64 << 10;
+
+/// A slow directory's entries don't wait longer than this to be told.
+const BATCH_AGE_MAX: Duration = Duration::from_millis(20);
+
+impl Scan<'_, '_> {
+    pub(super) fn entry(
+        &mut self,
+        parent: u64,
+        dir: &Arc<DirNode>,
+        name: Option<Name>,
+        entry: Entry,
+    ) -> Result<(), Stopped> {
+        if let Some(reporter) = self.reporter {
+            reporter.listed(&entry);
+        }
+        let item = Item {
+            index: self.next_index,
+            dir: Some(Arc::clone(dir)),
+            name,
+            kind: entry.kind.clone(),
+            id: entry.id,
+            mtime: Some(entry.mtime),
+            ctime: entry.ctime,
+            blocks: 0,
+            whole_hash: false,
+            shown: None,
+            cost: 0,
+            wanted: false,
+            counted: 0,
+        };
+        if parent == 0 {
+            self.earlier.iter_mut().for_each(Earlier::listed);
+        }
+        let earlier = self.earlier.as_ref().filter(|_| entry.kind != Kind::Dir);
+        let listed = match earlier.and_then(|earlier| earlier.rival(parent, &entry)) {
+            Some(rival) => ListItem::Rival(rival),
+            None => ListItem::Entry { dir: parent, entry },
+        };
+        self.push_item(listed, item)
+    }
+
+    pub(super) fn fault(
+        &mut self,
+        parent: u64,
+        dir: Option<Arc<DirNode>>,
+        name: Option<Name>,
+        shown: Option<Vec<u8>>,
+        fault: Fault,
+    ) -> Result<(), Stopped> {
+        let shown = match (shown, &dir) {
+            (Some(shown), _) => shown,
+            (None, Some(dir)) => dir.path_of(name.as_ref()),
+            (None, None) => Vec::new(),
+        };
+        let shown = words::shown(shown);
+        // What could not be looked at may be anything.
+        let item = self.item_of(dir, name, Kind::Special, shown.clone());
+        self.push_item(ListItem::Fault { dir: parent, name: shown, fault }, item)
+    }
+
+    /// What is remembered of an entry that is told as a fault.
+    pub(super) fn item_of(
+        &self,
+        dir: Option<Arc<DirNode>>,
+        name: Option<Name>,
+        kind: Kind,
+        shown: Vec<u8>,
+    ) -> Item {
+        Item {
+            index: self.next_index,
+            dir,
+            name,
+            kind,
+            id: None,
+            mtime: None,
+            ctime: None,
+            blocks: 0,
+            whole_hash: false,
+            shown: Some(shown),
+            cost: 0,
+            wanted: false,
+            counted: 0,
+        }
+    }
+
+    pub(super) fn push_item(&mut self, listed: ListItem, mut item: Item) -> Result<(), Stopped> {
+        item.cost = listed.cost();
+        if !self.sender.has_room(item.cost) {
+            self.flush();
+            if !self.sender.wait_for_room(item.cost) {
+                return Err(Stopped);
+            }
+        }
+        self.next_index += 1;
+        self.sender.remember(item);
+        self.push(listed)
+    }
+
+    pub(super) fn push(&mut self, listed: ListItem) -> Result<(), Stopped> {
+        if self.sender.control.stopped() {
+            return Err(Stopped);
+        }
+        if self.batch.is_empty() {
+            self.batch_since = Instant::now();
+        }
+        self.batch_cost += listed.cost();
+        self.batch.push(listed);
+        let full = self.batch.len() >= BATCH_ITEMS_MAX || self.batch_cost >= BATCH_COST_MAX;
+        if full || self.batch_since.elapsed() > BATCH_AGE_MAX {
+            self.flush();
+        }
+        Ok(())
+    }
+
+    pub(super) fn flush(&mut self) {
+        self.batch_cost = 0;
+        let batch = std::mem::take(&mut self.batch);
+        if !batch.is_empty() {
+            self.sender.receiver.list(batch);
+        }
+    }
+}
