@@ -102,7 +102,8 @@ pub fn serve_with(
     let input = BufReader::with_capacity(READ_AHEAD, vigil.listen(input));
     let pipe = haul_sys::pipe_of(&output);
     let output = Writer::new(output, pipe);
-    let Some(Begun { client, role, check }) = conversation::begin(input, output, &vigil)? else {
+    let Some(Begun { client, role, check }) = conversation::begin(input, output, &vigil, rights)?
+    else {
         return Ok(());
     };
     if let Err(error) = JobError::of_open_files() {

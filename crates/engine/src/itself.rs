@@ -1,14 +1,18 @@
 //! Whether a move would move something onto itself: a host may have mounted what is
 //! here, or the other way round, and here a mount may show a directory in a second
 //! place. Numbers of files differ on the two sides of such a mount, so something is
-//! made on one side and looked for on the other.
+//! made on one side and looked for on the other. A mount may remember what was in a
+//! directory, and not show what is made behind its back: then something is made on
+//! the other side too, and looked for on this one. Where both sides remember, they
+//! agree on a new directory, of which neither can remember anything, and look in it.
 
 use crate::request::{RequestError, Requests};
 use haul_model::words;
-use haul_model::{Fault, FaultKind, Side};
+use haul_model::{Fault, FaultKind, Name, Side};
+use haul_proto::Marked;
 use haul_sys::Dir;
+use haul_tree::Mark;
 use haul_tree::sftp::join;
-use haul_tree::with_mark;
 use std::collections::BTreeSet;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -25,14 +29,12 @@ pub enum Near {
 
 /// Whether moving `source` into the directory `dest`, or, without `into`, to the
 /// name `dest`, would find itself there. `peer` answers for the end that is not
-/// `near`. It is found by what is made for a moment in a directory of this
-/// machine; where nothing can be made, it is not seen. A mount that remembers what
-/// was in a directory does not show what is made behind its back: where both ends
-/// are here, that is made through it, too. Of several sources each
-/// directory that holds some is tried once, and then is among the `tried`.
+/// `near`. Of several sources each directory that holds some is tried once, and then
+/// is among the `tried`.
 ///
 /// # Errors
-/// When nothing can be asked or made, or what was made can't be removed again.
+/// When nothing can be asked; when something had to be made at an end to see it, and
+/// that can't be done, or what was made can't be removed again.
 pub fn is_onto_itself(
     source: &[u8],
     dest: &[u8],
@@ -45,53 +47,94 @@ pub fn is_onto_itself(
     let name = from.name.unwrap_or_default();
     let (to_dir, to_name) =
         if into { (to.whole, name) } else { (to.parent, to.name.unwrap_or(b".")) };
-    let mut shows = |here: &[u8], there: &[u8]| match near {
-        Near::Source if peer.are_here() && may_remember(there) => {
-            Ok(shows(here, there, peer)? || shows(there, here, peer)?)
-        }
-        Near::Source => shows(here, there, peer),
-        Near::Destination => shows(there, here, peer),
+    let mut are_one = |source: &[u8], dest: &[u8]| match near {
+        Near::Source => are_one(source, dest, Side::Source, peer),
+        Near::Destination => are_one(dest, source, Side::Destination, peer),
     };
     let is_new = words::may_be_one_name(name, to_name) && tried.insert(from.parent.to_vec());
-    if is_new && shows(from.parent, to_dir)? {
+    if is_new && are_one(from.parent, to_dir)? {
         return Ok(true);
     }
     // Both may be directories, and the same one mounted in both places.
-    shows(from.whole, &join(to_dir, to_name))
+    are_one(from.whole, &join(to_dir, to_name))
 }
 
-/// Whether the directory `path` may be on a mount that does not look at each entry
-/// when it is asked for it.
-fn may_remember(path: &[u8]) -> bool {
-    open(path).is_ok_and(|dir| !dir.syncs_as_a_whole())
-}
-
-fn open(path: &[u8]) -> io::Result<Dir> {
-    Dir::open(Path::new(std::ffi::OsStr::from_bytes(path)))
-}
-
-/// Whether what is made in the directory `near` shows in `far` of the peer.
-fn shows(near: &[u8], far: &[u8], peer: &mut Requests) -> Result<bool, RequestError> {
-    let failed = |error: &io::Error| {
-        RequestError::from(Fault::from_io(
-            Side::Destination,
-            "see whether it is the source itself",
-            error,
-        ))
+/// Whether the directories `near` of this machine and `far` of the peer are one. What
+/// is no directory holds nothing, and is no fault.
+fn are_one(near: &[u8], far: &[u8], side: Side, peer: &mut Requests) -> Result<bool, RequestError> {
+    let Ok(dir) = Dir::open(Path::new(std::ffi::OsStr::from_bytes(near))) else {
+        return Ok(false);
     };
-    // What is no directory holds nothing, and what can't be written to is told
-    // by those who have to.
-    let Ok(dir) = open(near) else { return Ok(false) };
-    let looked = with_mark(&dir, |name| peer.stat(&join(far, name), false));
-    match looked.map_err(|error| failed(&error))? {
-        Some(Ok(_)) => Ok(true),
-        None
-        | Some(Err(RequestError::Fault(Fault {
+    // Where none can be made, the other end's tells.
+    let mark = Mark::make(&dir).ok();
+    let both = mark.is_none() || !dir.syncs_as_a_whole();
+    let is_one = match peer.mark(far, mark.as_ref().map(Mark::name), both) {
+        Ok(Marked::Shown) => Ok(true),
+        Ok(Marked::Hidden) => Ok(false),
+        Ok(Marked::Made(name)) => {
+            let shows = shows_here(&dir, far, &name, side, peer);
+            let unmarked = peer.unmark();
+            match shows {
+                // It is gone, and the other end may remember that something is in it.
+                Ok(true) => shows,
+                shows => unmarked.and(shows),
+            }
+        }
+        Err(RequestError::Fault(Fault {
             kind: FaultKind::NotFound | FaultKind::NotDirectory,
             ..
-        }))) => Ok(false),
-        Some(Err(error)) => Err(error),
+        })) => Ok(false),
+        // On one machine more is proven when something is removed.
+        Err(RequestError::Fault(_)) if peer.are_here() => Ok(false),
+        Err(error) => Err(error),
+    };
+    // Last, since it gives the directory its time back.
+    mark.map_or(Ok(()), Mark::remove).map_err(|error| failed(side, &error))?;
+    is_one
+}
+
+/// Whether the directory `name`, which was made in `far` of the peer, shows in `dir`.
+fn shows_here(
+    dir: &Dir,
+    far: &[u8],
+    name: &Name,
+    side: Side,
+    peer: &mut Requests,
+) -> Result<bool, RequestError> {
+    match dir.stat(name) {
+        Ok(_) => return Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(failed(side, &error)),
     }
+    if dir.syncs_as_a_whole() {
+        return Ok(false);
+    }
+    // What this end remembers of the directory is from before. Of a directory that it
+    // has made by itself, or believes so, it remembers nothing.
+    let common = match Mark::make_dir(dir, name.clone()) {
+        Ok(common) => common,
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(true),
+        Err(_) if peer.are_here() => return Ok(false),
+        Err(error) => return Err(failed(side, &error)),
+    };
+    let inner = common.open().and_then(|common| Mark::make(&common));
+    let inner = inner.map_err(|error| failed(side, &error))?;
+    let path = join(&join(far, name.as_bytes()), inner.name().as_bytes());
+    let looked = peer.stat(&path, false);
+    let removed = inner.remove().and_then(|()| common.remove());
+    removed.map_err(|error| failed(side, &error))?;
+    match looked {
+        Ok(_) => Ok(true),
+        Err(RequestError::Fault(Fault {
+            kind: FaultKind::NotFound | FaultKind::NotDirectory,
+            ..
+        })) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+fn failed(side: Side, error: &io::Error) -> RequestError {
+    Fault::from_io(side, "see whether it is the source itself", error).into()
 }
 
 #[cfg(test)]

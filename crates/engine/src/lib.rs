@@ -15,6 +15,7 @@ mod itself;
 mod job;
 mod link;
 mod logins;
+mod mark;
 mod monitor;
 mod origin;
 mod pool;

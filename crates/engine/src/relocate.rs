@@ -12,8 +12,7 @@ use haul_model::{
     Conflict, Fault, FaultKind, FileId, MAX_DEPTH, Name, Outcome, Policy, Side, Skip,
 };
 use haul_sys::{Dir, Stat};
-use haul_tree::with_mark;
-use haul_tree::{LocalDir, LocalTree, Tree, TreeEntry};
+use haul_tree::{LocalDir, LocalTree, Mark, Tree, TreeEntry};
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -310,13 +309,12 @@ impl Level {
         let own = node.local().ok_or_else(|| failed(&io::ErrorKind::Unsupported.into()))?;
         let there = proof.dir.handle().and_then(|dir| dir.open_dir(&proof.name, false));
         let there = there.map_err(|error| failed(&error))?;
-        let shows =
-            with_mark(own, |mark| there.stat(&Name::new(mark).map_err(io::Error::other)?, false));
+        let mark = Mark::make(own).map_err(|error| failed(&error))?;
+        let shows = there.stat(mark.name(), false);
+        mark.remove().map_err(|error| failed(&error))?;
         match shows.map_err(|error| failed(&error))? {
-            Some(Ok(None)) => Ok(()),
-            Some(Ok(Some(_))) => Err(same()),
-            Some(Err(error)) => Err(failed(&error)),
-            None => Err(failed(&io::ErrorKind::PermissionDenied.into())),
+            None => Ok(()),
+            Some(_) => Err(same()),
         }
     }
 }

@@ -5,14 +5,15 @@
 pub(crate) mod sftp;
 
 use self::sftp::SftpPeer;
-use crate::JobError;
 use crate::link::wire::{OutFrame, Outbox, ReadEnd, refused, run_writer};
+use crate::mark::{self, Held};
 use crate::remote::{cannot_move, hello, read_message, welcome};
 use crate::vigil::{Vigil, Watch, sign_after};
+use crate::{JobError, Rights};
 use haul_model::words;
 use haul_model::{ContentHash, ContentHasher, Entry, Fault, FaultKind, Name, Side};
 use haul_net::{Closer, ConnectError, Connection};
-use haul_proto::{Caps, Listed, Message, Reply, Request};
+use haul_proto::{Caps, Listed, Marked, Message, Reply, Request};
 use haul_sys::Dir;
 use haul_tree::{LocalDir, Meta, SourceFile, TreeDir, TreeEntry};
 use std::ffi::OsStr;
@@ -34,8 +35,8 @@ pub struct Requests(Answering);
 
 /// Who answers.
 enum Answering {
-    /// This process.
-    Here,
+    /// This process, and what it was asked to mark.
+    Here(Held),
     /// haul on another machine.
     Agent(Peer),
     /// The SFTP server of another machine.
@@ -80,7 +81,7 @@ pub enum RequestError {
 impl Requests {
     /// Requests about this machine.
     pub fn local() -> Self {
-        Self(Answering::Here)
+        Self(Answering::Here(Held::default()))
     }
 
     /// Requests to the agent at the other end of `connection`.
@@ -120,7 +121,7 @@ impl Requests {
 
     /// Whether they are answered on this machine, without a peer.
     pub(crate) fn are_here(&self) -> bool {
-        matches!(self.0, Answering::Here)
+        matches!(self.0, Answering::Here(_))
     }
 
     /// What stands at `path`; a symbolic link is followed if `follow` says so.
@@ -130,7 +131,7 @@ impl Requests {
     /// See [`RequestError`].
     pub fn stat(&mut self, path: &[u8], follow: bool) -> Result<Entry, RequestError> {
         let peer = match &mut self.0 {
-            Answering::Here => return Ok(stat(path, follow)?),
+            Answering::Here(_) => return Ok(stat(path, follow)?),
             Answering::Sftp(peer) => return peer.stat(path, follow),
             Answering::Agent(peer) => peer,
         };
@@ -156,7 +157,7 @@ impl Requests {
             Listed::Fault { name, fault } => each(Err((name.as_bytes().to_vec(), fault))),
         };
         let peer = match &mut self.0 {
-            Answering::Here => {
+            Answering::Here(_) => {
                 return Ok(list(path, &mut |listed| {
                     hand_on(listed);
                     Ok(())
@@ -183,7 +184,7 @@ impl Requests {
     /// See [`RequestError`].
     pub fn is_of_origin(&mut self, path: &[u8], origin: [u8; 16]) -> Result<bool, RequestError> {
         let peer = match &mut self.0 {
-            Answering::Here => return Ok(is_of_origin(path, &origin)),
+            Answering::Here(_) => return Ok(is_of_origin(path, &origin)),
             Answering::Sftp(peer) => {
                 let mark = haul_store::mark_name(&origin);
                 let looked = peer.stat(&haul_tree::sftp::join(path, mark.as_bytes()), false);
@@ -201,13 +202,57 @@ impl Requests {
         }
     }
 
+    /// Whether the directory at `path` shows `mark`, which was made elsewhere; see
+    /// [`Request::Mark`]. What was made there goes with [`Self::unmark`]. An SFTP server
+    /// is never asked to make something: the job that goes there does that.
+    ///
+    /// # Errors
+    /// See [`RequestError`].
+    pub(crate) fn mark(
+        &mut self,
+        path: &[u8],
+        mark: Option<&Name>,
+        both: bool,
+    ) -> Result<Marked, RequestError> {
+        let peer = match &mut self.0 {
+            Answering::Here(held) => return Ok(mark::mark(path, mark, both, held)?),
+            Answering::Sftp(peer) => {
+                let Some(mark) = mark else { return Ok(Marked::Hidden) };
+                let looked = peer.stat(&haul_tree::sftp::join(path, mark.as_bytes()), false);
+                return looked.map(|_| Marked::Shown);
+            }
+            Answering::Agent(peer) => peer,
+        };
+        let mark = mark.cloned();
+        match peer.ask(Request::Mark { path: path.to_vec(), mark, both })? {
+            Reply::Mark(marked) => Ok(marked),
+            reply => Err(peer.refuse(reply)),
+        }
+    }
+
+    /// Has what was made for [`Self::mark`] removed.
+    ///
+    /// # Errors
+    /// See [`RequestError`].
+    pub(crate) fn unmark(&mut self) -> Result<(), RequestError> {
+        let peer = match &mut self.0 {
+            Answering::Here(held) => return Ok(mark::unmark(held)?),
+            Answering::Sftp(_) => return Ok(()),
+            Answering::Agent(peer) => peer,
+        };
+        match peer.ask(Request::Unmark)? {
+            Reply::End => Ok(()),
+            reply => Err(peer.refuse(reply)),
+        }
+    }
+
     /// The BLAKE3 hash of the file at `path`, links followed.
     ///
     /// # Errors
     /// See [`RequestError`].
     pub fn hash(&mut self, path: &[u8]) -> Result<ContentHash, RequestError> {
         let peer = match &mut self.0 {
-            Answering::Here => return Ok(hash(path)?),
+            Answering::Here(_) => return Ok(hash(path)?),
             Answering::Sftp(peer) => return peer.hash(path),
             Answering::Agent(peer) => peer,
         };
@@ -296,9 +341,23 @@ impl Peer {
     }
 }
 
-/// Answers a client's request; an error is one of the output.
-pub(crate) fn answer(request: Request, output: &Outbox) -> io::Result<()> {
+/// Answers a request of a client that has these rights; an error is one of the output.
+/// The mark that it asks for is in `held`.
+pub(crate) fn answer(
+    request: Request,
+    output: &Outbox,
+    held: &Held,
+    rights: Rights,
+) -> io::Result<()> {
     let reply = match request {
+        Request::Mark { .. } if rights == Rights::Read => {
+            let message = "can't make anything in it: this login may only read there";
+            Err(Fault::new(Side::Destination, FaultKind::PermissionDenied, message))
+        }
+        Request::Mark { path, mark, both } => {
+            mark::mark(words::without_tilde(&path), mark.as_ref(), both, held).map(Reply::Mark)
+        }
+        Request::Unmark => mark::unmark(held).map(|()| Reply::End),
         Request::Stat { path, follow } => {
             stat(words::without_tilde(&path), follow).map(Reply::Entry)
         }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     Abort, BlockSeal, CheckRequest, CopyRequest, Extra, FileEnd, FileSeal, Late, ListItem, Listed,
-    MoveRequest, OutcomeItem, Removal, Reply, Request, Rival, Role, Want, Warning,
+    Marked, MoveRequest, OutcomeItem, Removal, Reply, Request, Rival, Role, Want, Warning,
 };
 use haul_model::{
     ContentHash, Entry, Fault, FaultKind, Kind, Moving, Name, Outcome, Policy, Remove, Side, Skip,
@@ -113,6 +113,12 @@ fn message() -> impl Strategy<Value = Message> {
         (bytes(), any::<[u8; 16]>())
             .prop_map(|(path, origin)| Message::Request(Request::Made { path, origin })),
         any::<bool>().prop_map(|made| Message::Reply(Reply::Made(made))),
+        (bytes(), proptest::option::of(name()), any::<bool>()).prop_map(|(path, mark, both)| {
+            Message::Request(Request::Mark { path, mark, both })
+        }),
+        Just(Message::Request(Request::Unmark)),
+        prop_oneof![Just(Marked::Shown), Just(Marked::Hidden), name().prop_map(Marked::Made)]
+            .prop_map(|marked| Message::Reply(Reply::Mark(marked))),
         entry().prop_map(|entry| Message::Reply(Reply::Entry(entry))),
         (name(), fault(), entry()).prop_map(|(name, fault, entry)| Message::Reply(Reply::Entries(
             vec![Listed::Fault { name, fault }, Listed::Entry(entry)]

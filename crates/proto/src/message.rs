@@ -278,6 +278,20 @@ pub enum Request {
         /// The origin, as in a policy.
         origin: [u8; 16],
     },
+    /// Is the directory at a path the one in which the client has made `mark`? It is
+    /// if that shows. Where that proves nothing, a mark is made in the directory in
+    /// turn, for the client to look for.
+    Mark {
+        /// The path.
+        path: Vec<u8>,
+        /// The mark of the client; `None` if it could make none.
+        mark: Option<Name>,
+        /// One is to be made here even if this file system shows at once what others
+        /// make in it.
+        both: bool,
+    },
+    /// The mark that was made here goes.
+    Unmark,
 }
 
 /// The answer to a request.
@@ -287,7 +301,7 @@ pub enum Reply {
     Entry(Entry),
     /// To `List`: some of the entries; more follow until `End`.
     Entries(Vec<Listed>),
-    /// To `List`: that was all.
+    /// To `List`: that was all. To `Unmark`: it is gone.
     End,
     /// To `Hash`.
     Hash(ContentHash),
@@ -295,6 +309,20 @@ pub enum Reply {
     Fault(Fault),
     /// To `Made`.
     Made(bool),
+    /// To `Mark`.
+    Mark(Marked),
+}
+
+/// The answer to [`Request::Mark`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Marked {
+    /// The client's mark shows: it is the same directory.
+    Shown,
+    /// The client's mark does not show, and it would.
+    Hidden,
+    /// The client's mark does not show, and this directory was made. It goes when that
+    /// is asked for, at the latest with the conversation.
+    Made(Name),
 }
 
 /// One entry in an answer to `List`.

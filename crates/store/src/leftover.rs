@@ -2,7 +2,8 @@
 //! them, tells what is known of them, and removes them.
 //!
 //! 1. Only names that are exactly haul's own are looked at, and only regular
-//!    files under them, and the links that copies stage; nothing is followed.
+//!    files under them, the links that copies stage, and directories that moves make
+//!    for a moment, which are empty; nothing is followed.
 //! 2. Whoever works on a stage holds its lock. What is locked is left alone, and
 //!    nothing is removed whose lock was not taken first. Links have no locks: they
 //!    are stages for a moment, and who misses one then makes it anew.
@@ -27,6 +28,9 @@ const QUIET_MIN: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The same where all is to be removed.
 const QUIET_MIN_ALL: Duration = Duration::from_secs(60 * 60);
+
+/// How long a directory must have been there that a move makes for a moment.
+const MARK_QUIET_MIN: Duration = Duration::from_secs(60);
 
 /// What was found in one directory, in the order of the names.
 #[derive(Debug)]
@@ -189,7 +193,7 @@ impl Leftover<'_> {
         dry_run: bool,
     ) -> io::Result<Option<Cleaned>> {
         let cleaned = match self.stage {
-            Stage::Random => self.clean_random(dir, dry_run),
+            Stage::Random => self.clean_random(now, dir, dry_run),
             Stage::Partial { target } => self.clean_partial(dir, target.as_ref(), all, dry_run),
             Stage::Sent | Stage::SentPart { .. } => self.clean_sent(now, dir, all, dry_run),
             Stage::Old { target } => self.clean_old(dir, target.as_ref(), all, dry_run),
@@ -201,9 +205,16 @@ impl Leftover<'_> {
         }
     }
 
-    fn clean_random(&self, dir: &Dir, dry_run: bool) -> io::Result<Cleaned> {
+    fn clean_random(&self, now: SystemTime, dir: &Dir, dry_run: bool) -> io::Result<Cleaned> {
         let stat = dir.stat(&as_name(self.stem))?;
-        let is_free = stat.is_symlink() || {
+        let is_free = if stat.is_symlink() {
+            true
+        } else if stat.is_dir() {
+            if !dir.open_dir(&as_name(self.stem))?.entries()?.is_empty() {
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not empty"));
+            }
+            quiet_for(&stat, now) >= MARK_QUIET_MIN
+        } else {
             let (file, _) = dir.open_found(self.stem)?;
             let is_free = haul_sys::try_lock(&file)?;
             if is_free && !dir.private_is(self.stem, &file)? {
@@ -214,6 +225,10 @@ impl Leftover<'_> {
         let fate = match (is_free, dry_run) {
             (false, _) => Fate::Busy,
             (true, true) => Fate::WouldRemove,
+            (true, false) if stat.is_dir() => {
+                dir.remove_dir(&as_name(self.stem))?;
+                Fate::Removed
+            }
             (true, false) => {
                 dir.remove_private(self.stem)?;
                 Fate::Removed

@@ -112,12 +112,25 @@ fn what_no_copy_makes_stays_whatever_its_name() {
     symlink("precious", temp.path().join(".haul-0123456789ab-0123456789ab.part")).expect("made");
     symlink("precious", temp.path().join(".haul-0123456789ab-0123456789ac.journal")).expect("made");
     fs::create_dir(temp.path().join(".haul-0123456789ab-0123456789ad.part")).expect("made");
-    fs::create_dir(temp.path().join(".haul-0123456789abcdef")).expect("made");
+    fs::create_dir_all(temp.path().join(".haul-0123456789abcdef/precious")).expect("made");
     for one in Leftovers::find(&dir).expect("read").iter() {
         one.clean(&dir, true, false).expect_err("no stage");
     }
     assert_eq!(count(&temp), 5);
     assert_eq!(fs::read(temp.path().join("precious")).expect("read"), b"x");
+}
+
+#[test]
+fn a_directory_that_was_made_for_a_moment_goes_when_that_has_passed() {
+    let (temp, dir) = place();
+    fs::create_dir(temp.path().join(".haul-0123456789abcdef")).expect("made");
+    assert_eq!(fates(&dir, true), [Fate::Busy]);
+    assert_eq!(fates_after(&dir, MARK_QUIET_MIN, false), [Fate::WouldRemove]);
+    let now = SystemTime::now() + MARK_QUIET_MIN;
+    let found = Leftovers::find(&dir).expect("read");
+    let cleaned = found.iter().next().expect("one").clean_at(now, &dir, false, false);
+    assert_eq!(cleaned.expect("cleaned").expect("it was there").fate, Fate::Removed);
+    assert_eq!(count(&temp), 0);
 }
 
 #[test]

@@ -35,9 +35,19 @@ pub fn attribute_names(dir: &Dir, name: Option<&Name>) -> io::Result<Vec<Vec<u8>
             Err(_) if dir.stat(name)?.is_symlink() => Ok(Vec::new()),
             Err(error) => Err(error),
         },
+        // Some file systems have none, and say so of directories alone (rclone).
+        Err(_) if has_none(dir) => Ok(Vec::new()),
         names => names,
     }
 }
+
+/// Whether the file system of `dir` says that it has no extended attributes.
+fn has_none(dir: &Dir) -> bool {
+    matches!(rustix::fs::flistxattr(dir, &mut [0; NAMES_LEN][..]), Err(NONE | Errno::NOSYS))
+}
+
+/// Said by a file system without extended attributes.
+const NONE: Errno = Errno::OPNOTSUPP;
 
 /// The extended attribute `name` of `dir`, if it is as long as `LEN`.
 pub fn attribute<const LEN: usize>(dir: &Dir, name: &str) -> Option<[u8; LEN]> {
@@ -64,7 +74,7 @@ fn listed(list: impl Fn(&mut [u8]) -> Result<usize, Errno>) -> io::Result<Vec<Ve
             many.truncate(len);
             many
         }
-        Err(Errno::OPNOTSUPP | Errno::NOSYS) => Vec::new(),
+        Err(NONE | Errno::NOSYS) => Vec::new(),
         Err(error) => return Err(error.into()),
     };
     let names = names.split(|byte| *byte == 0).filter(|name| !name.is_empty());

@@ -28,7 +28,7 @@ pub use faults::{changed, check_size, check_unchanged};
 pub use file::{ContentStream, NotMoved, Seal, SealedFile, SourceFile, StagedFile, TakePart};
 pub use local::{KEPT_MODE, LocalDir, LocalTree};
 pub use lock::lock;
-pub use mark::with_mark;
+pub use mark::Mark;
 pub use meta::{Meta, MetaKind, TreeEntry};
 pub use origin::ATTRIBUTE as ORIGIN_ATTRIBUTE;
 pub use room::{Spare, add_spare};

@@ -1,39 +1,107 @@
-//! Private entries that are there for a moment, to see where else they show.
+//! Marks: private entries that are in a directory for a moment. Where one shows that
+//! was made elsewhere, both are the same directory.
 
-use haul_model::Name;
+use crate::PRIVATE_DIR_MODE;
+use haul_model::{Name, Timestamp};
 use haul_store::private_name;
 use haul_sys::Dir;
 use std::io;
 
-/// The mode of a directory that is there for a moment.
-const PRIVATE_DIR_MODE: u32 = 0o700;
+/// A mark; dropped, it goes as far as that can be done.
+pub struct Mark {
+    dir: Dir,
+    name: Name,
+    is_file: bool,
+    /// The directory's own time, which it gets back.
+    time: Timestamp,
+    is_there: bool,
+}
 
-/// Makes a private file in `dir` for a moment, or a directory where a file may come to
-/// those behind the file system only when some time has passed, in which `look` is asked for what it
-/// sees of its name. `None` where nothing can be made.
-///
-/// # Errors
-/// When `dir` can't be looked at, or what was made can't be removed again.
-pub fn with_mark<T>(dir: &Dir, look: impl FnOnce(&[u8]) -> T) -> io::Result<Option<T>> {
-    let time = dir.stat_self()?.mtime;
-    let name = private_name();
-    let mark = Name::new(name.as_bytes()).expect("a private name is a name");
-    let is_file = dir.syncs_as_a_whole();
-    let made = if is_file {
-        dir.create_private(&name).map(drop)
-    } else {
-        dir.make_dir(&mark, PRIVATE_DIR_MODE)
-    };
-    if made.is_err() {
-        return Ok(None);
+impl Mark {
+    /// Makes one in `dir`: a file, or a directory where a file may come to those behind
+    /// the file system only when some time has passed.
+    ///
+    /// # Errors
+    /// Those of making an entry.
+    pub fn make(dir: &Dir) -> io::Result<Self> {
+        if !dir.syncs_as_a_whole() {
+            return Self::make_new_dir(dir);
+        }
+        let name = private_name();
+        let mut mark = Self::of(dir, Name::new(name.as_bytes()).map_err(io::Error::other)?)?;
+        dir.create_private(&name)?;
+        (mark.is_file, mark.is_there) = (true, true);
+        Ok(mark)
     }
-    let looked = look(name.as_bytes());
-    if is_file {
-        dir.remove_private(&name)?;
-    } else {
-        dir.remove_dir(&mark)?;
+
+    /// Makes one in `dir` that is a directory.
+    ///
+    /// # Errors
+    /// Those of `mkdir`.
+    pub fn make_new_dir(dir: &Dir) -> io::Result<Self> {
+        let name = private_name();
+        Self::make_dir(dir, Name::new(name.as_bytes()).map_err(io::Error::other)?)
     }
-    // It has the time of its source, and another one would be no fault of it.
-    let _ = haul_sys::set_mtime(dir, time);
-    Ok(Some(looked))
+
+    /// Makes the directory `name` in `dir`.
+    ///
+    /// # Errors
+    /// Those of `mkdir`; [`io::ErrorKind::AlreadyExists`] where it shows already.
+    pub fn make_dir(dir: &Dir, name: Name) -> io::Result<Self> {
+        let mut mark = Self::of(dir, name)?;
+        dir.make_dir(&mark.name, PRIVATE_DIR_MODE)?;
+        mark.is_there = true;
+        Ok(mark)
+    }
+
+    /// One that is not there yet.
+    fn of(dir: &Dir, name: Name) -> io::Result<Self> {
+        let (time, dir) = (dir.stat_self()?.mtime, dir.try_clone()?);
+        Ok(Self { dir, name, is_file: false, time, is_there: false })
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &Name {
+        &self.name
+    }
+
+    /// The directory that it is.
+    ///
+    /// # Errors
+    /// Those of opening it.
+    pub fn open(&self) -> io::Result<Dir> {
+        self.dir.open_dir(&self.name)
+    }
+
+    /// Removes it. That somebody did so already, by way of the same directory
+    /// elsewhere, is no error.
+    ///
+    /// # Errors
+    /// Those of removing an entry.
+    pub fn remove(mut self) -> io::Result<()> {
+        self.take_away()
+    }
+
+    fn take_away(&mut self) -> io::Result<()> {
+        if !std::mem::take(&mut self.is_there) {
+            return Ok(());
+        }
+        let removed = match self.is_file {
+            true => self.dir.remove_file(&self.name),
+            false => self.dir.remove_dir(&self.name),
+        };
+        // A directory that was copied has the time of its source, and another one
+        // would be no fault of it.
+        let _ = haul_sys::set_mtime(&self.dir, self.time);
+        match removed {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Drop for Mark {
+    fn drop(&mut self) {
+        let _ = self.take_away();
+    }
 }

@@ -4,17 +4,19 @@
 //! long answer is told that this side is there.
 
 use super::CLIENT;
-use crate::JobError;
 use crate::link::wire::{self, Outbox, ReadEnd, read_first_header, read_payload, refused};
+use crate::mark::Held;
 use crate::remote::{PROGRAM, read_message_behind};
 use crate::request;
 use crate::vigil::{Listening, Vigil, Watch, sign_after, silence_of};
+use crate::{JobError, Rights};
 use haul_model::Check;
 use haul_net::{ConnectError, Writer};
 use haul_proto::{
     Abort, Caps, CheckRequest, CopyRequest, FrameType, Header, Hello, Message, MoveRequest, Role,
     check_hello, encode, frame_bytes,
 };
+use haul_tree::lock;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::sync::Arc;
 use std::thread::Builder;
@@ -29,6 +31,10 @@ pub(super) struct Client<R> {
     /// The writer gives back what it wrote to.
     written: crossbeam_channel::Receiver<io::Result<Writer>>,
     vigil: Arc<Vigil>,
+    /// What it may ask for.
+    rights: Rights,
+    /// It goes when all was said, however that ends.
+    mark: Held,
 }
 
 /// The two streams to a client, on which all was said.
@@ -55,15 +61,20 @@ pub(super) fn begin<R: Read + Send + 'static>(
     input: Input<R>,
     output: Writer,
     vigil: &Arc<Vigil>,
+    rights: Rights,
 ) -> Result<Option<Begun<R>>, JobError> {
     let (done, begun) = crossbeam_channel::bounded(1);
     let heard = Arc::clone(vigil);
+    let mark = Held::default();
+    let held = Arc::clone(&mark);
     let talking = Builder::new().name("talking".to_owned()).spawn(move || {
         // Nobody waits for it any more if the client was silent.
-        let _ = done.send(talk(input, output, heard));
+        let _ = done.send(talk(input, output, heard, rights, held));
     });
     let talking = talking.map_err(JobError::Threads)?;
-    match Watch::new(vigil, CLIENT).receive(&begun)? {
+    let heard = Watch::new(vigil, CLIENT).receive(&begun);
+    *lock(&mark) = None;
+    match heard? {
         Ok(begun) => begun,
         Err(_) => match talking.join() {
             Err(panic) => std::panic::resume_unwind(panic),
@@ -76,6 +87,8 @@ fn talk<R: Read>(
     mut input: Input<R>,
     mut output: Writer,
     vigil: Arc<Vigil>,
+    rights: Rights,
+    mark: Held,
 ) -> Result<Option<Begun<R>>, JobError> {
     let hello = match greet(&mut input, &mut output) {
         Ok(hello) => hello,
@@ -97,7 +110,7 @@ fn talk<R: Read>(
         let _ = back.send(end.map(|()| output));
     });
     writer.map_err(JobError::Threads)?;
-    let mut client = Client { input, outbox, written, vigil };
+    let mut client = Client { input, outbox, written, vigil, rights, mark };
     match client.hear_job(hello.caps) {
         Ok(Some((role, check))) => Ok(Some(Begun { client, role, check })),
         Ok(None) => client.into_streams().map(|_| None),
@@ -146,7 +159,9 @@ impl<R: Read> Client<R> {
                     };
                     return Ok(Some((role, Some(Check { content: true, remove: Some(rule) }))));
                 }
-                Message::Request(request) => request::answer(request, &self.outbox)?,
+                Message::Request(request) => {
+                    request::answer(request, &self.outbox, &self.mark, self.rights)?;
+                }
                 _ => return Err(refused("the client sent what is neither a request nor a job")),
             }
         }
@@ -174,7 +189,7 @@ impl<R: Read> Client<R> {
     /// # Errors
     /// When the client takes nothing any more.
     pub(super) fn into_streams(self) -> Result<Streams<R>, JobError> {
-        let Self { input, outbox, written, vigil } = self;
+        let Self { input, outbox, written, vigil, .. } = self;
         outbox.close();
         let output = match vigil.max() {
             Some(max) => written.recv_timeout(max).map_err(|_| {

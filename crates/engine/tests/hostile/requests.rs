@@ -5,8 +5,8 @@ use crate::attack::{Attacked, bytes, serve};
 use crate::peer::{Peer, TIME, data, dir_end, want};
 use crate::place::Place;
 use haul_engine::{JobError, RequestError, Requests};
-use haul_model::{Entry, Fault, FaultKind, Kind, Side};
-use haul_proto::{Caps, FrameType, Header, Hello, Listed, Message, Reply, Request, encode};
+use haul_model::{Entry, Fault, FaultKind, Kind, Name, Side};
+use haul_proto::{Caps, FrameType, Header, Hello, Listed, Marked, Message, Reply, Request, encode};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use std::fs;
 use std::thread;
@@ -172,4 +172,85 @@ fn what_is_there_is_told_and_what_is_not_is_a_fault() {
         ),
         "{answers:?}"
     );
+}
+
+#[test]
+fn a_mark_is_there_until_its_end_is_asked_for_or_the_client_leaves() {
+    let place = Place::new();
+    let (one, other) = (place.source("one"), place.source("other"));
+    fs::create_dir(&one).expect("made");
+    fs::create_dir(&other).expect("made");
+    fs::write(one.join("known"), "").expect("written");
+    let time = fs::metadata(&one).and_then(|stat| stat.modified()).expect("a time");
+    let mark = |path: &std::path::Path, name: &str, both| Request::Mark {
+        path: bytes(path),
+        mark: Some(Name::new(name.as_bytes()).expect("a name")),
+        both,
+    };
+    let questions = vec![
+        mark(&one, "known", true),
+        mark(&one, "unknown", true),
+        Request::List { path: bytes(&one) },
+        Request::Unmark,
+        Request::List { path: bytes(&one) },
+        // Nothing more is there to be removed.
+        Request::Unmark,
+        mark(&one, "unknown", true),
+        // The first goes when another is asked for, the last with the client.
+        mark(&other, "unknown", true),
+        mark(&one.join("known"), "unknown", true),
+        mark(&one, "unknown", true),
+    ];
+    // A listing is told in two parts.
+    let count = questions.len() + 2;
+    let attacked = serve(place, move |peer| {
+        peer.frame(FrameType::Hello, &Hello::ours(Caps::OURS, 60, "script").encode());
+        peer.hear_greeting();
+        for question in questions {
+            peer.tell(&Message::Request(question));
+        }
+        peer.await_that("all is answered", |peer| peer.messages.len() == count);
+        peer.leave();
+    });
+    assert!(attacked.result.is_ok(), "{:?}", attacked.result);
+    let answers: Vec<&Reply> = attacked.peer.messages.iter().map(reply_of).collect();
+    let Reply::Mark(Marked::Made(made)) = answers[1] else { panic!("{answers:?}") };
+    assert_eq!(answers[0], &Reply::Mark(Marked::Shown));
+    assert_eq!(names(answers[2]), [made.as_bytes(), b"known"].map(<[u8]>::to_vec));
+    assert_eq!(names(answers[5]), [b"known".to_vec()]);
+    assert!(matches!(answers[4], Reply::End) && matches!(answers[7], Reply::End), "{answers:?}");
+    let is_made = |answer: &Reply| matches!(answer, Reply::Mark(Marked::Made(_)));
+    assert!(is_made(answers[8]) && is_made(answers[9]) && is_made(answers[11]), "{answers:?}");
+    let Reply::Fault(fault) = answers[10] else { panic!("{answers:?}") };
+    assert_eq!(fault.kind, FaultKind::NotDirectory);
+    assert_eq!(fs::read_dir(&one).expect("read").count(), 1);
+    assert_eq!(fs::read_dir(&other).expect("read").count(), 0);
+    let now = fs::metadata(&one).and_then(|stat| stat.modified()).expect("a time");
+    assert_eq!(now, time, "it has its time back");
+    attacked.place.check();
+}
+
+fn reply_of(message: &Message) -> &Reply {
+    match message {
+        Message::Reply(reply) => reply,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn names(reply: &Reply) -> Vec<Vec<u8>> {
+    let Reply::Entries(entries) = reply else { panic!("{reply:?}") };
+    let name = |listed: &Listed| match listed {
+        Listed::Entry(Entry { name: Some(name), .. }) => name.as_bytes().to_vec(),
+        other => panic!("{other:?}"),
+    };
+    entries.iter().map(name).collect()
+}
+
+#[test]
+fn a_mark_is_not_made_where_all_shows_at_once() {
+    let Some(mount) = haul_testkit::Mount::tmpfs(1 << 20) else { return };
+    let mark = Some(Name::new(b"unknown").expect("a name"));
+    let question = Request::Mark { path: bytes(mount.path()), mark, both: false };
+    let (_attacked, answers) = ask_agent(Place::new(), vec![question]);
+    assert_eq!(answers, [Message::Reply(Reply::Mark(Marked::Hidden))]);
 }

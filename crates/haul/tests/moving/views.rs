@@ -166,6 +166,76 @@ fn what_a_mount_remembers_is_no_copy() {
     }
 }
 
+/// Which of the ends of a move are mounts that remember.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Remembers {
+    Source,
+    Dest,
+    Both,
+}
+
+#[test]
+fn what_a_mount_on_either_machine_remembers_is_no_copy() {
+    let world = World::new();
+    for (n, flags) in REMEMBERING.into_iter().enumerate() {
+        for who in [Remembers::Source, Remembers::Dest, Remembers::Both] {
+            for way in Way::ALL {
+                let mut scene = world.scene_called(&format!("{n}-{who:?}-{way:?}"), way);
+                scene.reach_by_pipe();
+                let shown = scene.file("shown/f", "precious");
+                scene.file("shown/dir/g", "precious, too");
+                let shown = shown.parent().expect("it is in a directory").to_path_buf();
+                let mount = |name| {
+                    let cache = scene.mkdir(name).into_os_string().into_string().expect("a path");
+                    let mount = Mount::rclone(&shown, &[flags, &["--cache-dir", &cache]].concat())?;
+                    haul_testkit::snapshot(mount.path()).expect("it is looked at");
+                    Some(mount)
+                };
+                let (Some(one), Some(other)) = (mount("one"), mount("other")) else { return };
+                let source = if who == Remembers::Dest { &shown } else { one.path() };
+                let dest = if who == Remembers::Source { &shown } else { other.path() };
+                let before = scene.snapshot("shown");
+                for name in ["f", "dir"] {
+                    let remote = if way == Way::Local { Vec::new() } else { scene.remote() };
+                    let source = [source.join(name)];
+                    let run = scene.transfer("move", &remote, &["-q"], &source, dest).run();
+                    assert!(run.err().contains("are the same"), "{who:?} {way:?}: {run}");
+                    let rules = Compare::everything().ignoring_dir_mtimes();
+                    assert_same_with(&before, &scene.snapshot("shown"), rules);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn what_shows_where_nothing_can_be_written_is_no_copy() {
+    let world = World::new();
+    let mut scene = world.scene(Way::Download);
+    scene.reach_by_pipe();
+    scene.file("shown/f", "precious");
+    let Some(view) = Mount::rclone(&scene.path("shown"), &["--read-only"]) else { return };
+    haul_testkit::snapshot(view.path()).expect("it is looked at");
+    let haul = scene.haul().args(["move", "-q"]).args(scene.remote());
+    let run = haul.arg(scene.there(scene.path("shown/f"))).arg(view.path()).run().expect_code(4);
+    assert!(run.err().contains("can't see whether it is the source itself: "), "{run}");
+    assert_eq!((scene.list("shown"), scene.read("shown/f")), (vec!["f".into()], "precious".into()));
+}
+
+#[test]
+fn a_file_system_that_fails_to_tell_that_it_has_no_attributes_can_be_moved_from() {
+    let world = World::new();
+    let scene = world.scene(Way::Local);
+    scene.file("shown/f", "x");
+    scene.file("shown/dir/g", "y");
+    let Some(mount) = Mount::rclone(&scene.path("shown"), &[]) else { return };
+    scene.mkdir("to");
+    let sources = [mount.join("f"), mount.join("dir")];
+    let run = scene.haul().args(["move", "-q"]).args(sources).arg("to").run().expect_ok();
+    assert_eq!(scene.list("to"), ["dir", "dir/g", "f"], "{run}");
+    assert!(scene.list("shown").is_empty());
+}
+
 #[test]
 fn what_a_mount_remembers_deeper_in_a_tree_is_no_copy() {
     let world = World::new();

@@ -3,8 +3,8 @@
 use crate::common::*;
 use haul_model::{Moving, Policy, Remove};
 use haul_proto::{
-    Caps, CheckRequest, CopyRequest, FrameType, HEADER_LEN, Header, Hello, Message, MoveRequest,
-    Reply, Request, Role, decode, encode, frame_bytes,
+    Caps, CheckRequest, CopyRequest, FrameType, HEADER_LEN, Header, Hello, Marked, Message,
+    MoveRequest, Reply, Request, Role, decode, encode, frame_bytes,
 };
 use std::fs;
 use std::io::{Read, Write};
@@ -178,6 +178,8 @@ fn no_request_reaches_what_is_outside() {
             assert!(matches!(listed[..], [Reply::Fault(_)]), "{shown}{name}: {listed:?}");
             let stat = agent.ask(Request::Stat { path: path.clone(), follow: true });
             assert!(matches!(stat[..], [Reply::Fault(_)]), "{shown}{name}: {stat:?}");
+            let mark = agent.ask(Request::Mark { path, mark: None, both: true });
+            assert!(matches!(mark[..], [Reply::Fault(_)]), "{shown}{name}: {mark:?}");
         }
         let fault = |name: &str| {
             let path = [&way[..], name.as_bytes()].concat();
@@ -264,6 +266,27 @@ fn a_login_that_may_only_read_is_refused_each_job_that_writes() {
         assert_eq!(refused, writes, "{what}");
         haul_testkit::assert_same(&before, &scene.snapshot("root"));
     }
+}
+
+#[test]
+fn a_login_that_may_only_read_has_nothing_marked() {
+    let world = World::new();
+    let scene = world.scene(Way::Upload);
+    furnished(&scene);
+    let before = scene.snapshot("root");
+    let mark = || Request::Mark { path: b"d".to_vec(), mark: None, both: true };
+    let mut agent = Agent::start(&scene.path("root"), &["--read-only"]);
+    let refused = agent.ask(mark());
+    assert!(
+        matches!(&refused[..], [Reply::Fault(fault)] if fault.message.contains("may only read")),
+        "{refused:?}"
+    );
+    haul_testkit::assert_same(&before, &scene.snapshot("root"));
+    let mut agent = Agent::start(&scene.path("root"), &[]);
+    let made = agent.ask(mark());
+    assert!(matches!(made[..], [Reply::Mark(Marked::Made(_))]), "{made:?}");
+    assert_eq!(agent.ask(Request::Unmark), [Reply::End]);
+    haul_testkit::assert_same(&before, &scene.snapshot("root"));
 }
 
 /// How long what was swapped in stays.

@@ -6,8 +6,8 @@ use super::known::{Known, There};
 use super::source::SftpSource;
 use super::stage::{self, SftpStage};
 use super::{SftpHost, join};
+use crate::Mark;
 use crate::lock;
-use crate::with_mark;
 use crate::{
     KEPT_MODE, Meta, MetaKind, Outstanding, PRIVATE_DIR_MODE, SourceFile, StagedFile, TreeDir,
     TreeEntry,
@@ -16,7 +16,7 @@ use haul_model::{BlockHash, FileId, Name, Timestamp};
 use haul_sftp::{
     Attrs, DirEntry, Extension, FileType, Later, OpenFlags, RemoteFile, SftpError, StatusCode,
 };
-use haul_store::{Earlier, Placement, Publication, SourceId, StaleStages, mark_name, sent_name};
+use haul_store::{Earlier, Placement, Publication, SourceId, StaleStages, mark_name, private_name};
 use haul_sys::Dir;
 use std::collections::HashMap;
 use std::io;
@@ -126,19 +126,23 @@ impl SftpDir {
         Ok(self.shows_in(near)? || self.shows_what_is_in(near)?)
     }
 
-    /// Whether what is made here shows in `near`.
+    /// Whether what is made here shows in `near`. It is a directory, which is there for
+    /// all at once: a file may come to those behind a mount only later.
     fn shows_in(&self, near: &Dir) -> io::Result<bool> {
-        let (client, name) = (self.host.client(), sent_name());
+        let (client, name) = (self.host.client(), private_name());
+        let name = Name::new(name.as_bytes()).map_err(io::Error::other)?;
         let path = self.path_of(name.as_bytes());
-        let made = client.open(&path, OpenFlags::CreateNew, Some(PRIVATE_FILE_MODE));
-        // Some servers make it only when it is closed.
-        if let Err(error) = made.and_then(RemoteFile::close) {
+        if let Err(error) = client.make_dir(&path, PRIVATE_DIR_MODE) {
             self.host.look_at(&error);
-            let _ = client.remove_file(&path);
             return Ok(false);
         }
-        let shown = near.stat(&Name::new(name.as_bytes()).map_err(io::Error::other)?);
-        self.host.io(client.remove_file(&path))?;
+        let shown = self.shows_mark_in(near, &name);
+        let removed = self.host.io(client.remove_dir(&path));
+        // It may be gone by way of the directory itself.
+        let removed = removed.or_else(|error| match self.host.has_name(&path) {
+            Ok(false) => Ok(()),
+            _ => Err(error),
+        });
         if let (true, Some(Attrs { times: Some(times), .. })) = (self.is_destination, self.attrs) {
             // A directory that was copied has the time of its source. In one of
             // somebody else's, the time is no matter.
@@ -148,17 +152,42 @@ impl SftpDir {
             }
         }
         match shown {
-            Ok(_) => Ok(true),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(error),
+            // It is gone, and the server may remember that something is in it.
+            Ok(true) => shown,
+            shown => removed.and(shown),
         }
+    }
+
+    /// Whether `near` shows the directory `name`, which was made here, or what is made
+    /// in it there shows here: of a new directory nobody can remember anything.
+    fn shows_mark_in(&self, near: &Dir, name: &Name) -> io::Result<bool> {
+        match near.stat(name) {
+            Ok(_) => return Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+        if near.syncs_as_a_whole() {
+            return Ok(false);
+        }
+        let common = match Mark::make_dir(near, name.clone()) {
+            Ok(common) => common,
+            Err(error) => return Ok(error.kind() == io::ErrorKind::AlreadyExists),
+        };
+        let inner = Mark::make(&common.open()?)?;
+        let path = join(&self.path_of(name.as_bytes()), inner.name().as_bytes());
+        let shown = self.host.has_name(&path);
+        inner.remove()?;
+        common.remove()?;
+        shown
     }
 
     /// Whether what is made in `near` shows here. Where nothing can be made,
     /// nothing shows.
     fn shows_what_is_in(&self, near: &Dir) -> io::Result<bool> {
-        let looked = with_mark(near, |name| self.host.has_name(&self.path_of(name)))?;
-        looked.unwrap_or(Ok(false))
+        let Ok(mark) = Mark::make(near) else { return Ok(false) };
+        let shown = self.host.has_name(&self.path_of(mark.name().as_bytes()));
+        mark.remove()?;
+        shown
     }
 
     /// Where those of `entries` point that are `links`, as far as that is told, and

@@ -1,0 +1,58 @@
+//! Marks that a client asks for; see [`haul_tree::Mark`].
+
+use haul_model::{Fault, Name, Side};
+use haul_proto::Marked;
+use haul_sys::Dir;
+use haul_tree::{Mark, lock};
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+/// The mark that a client has asked for, until it asks for its end or leaves.
+pub(crate) type Held = Arc<Mutex<Option<Mark>>>;
+
+/// Answers [`haul_proto::Request::Mark`] for this machine.
+///
+/// # Errors
+/// When the directory can't be opened, or a mark can't be made in it.
+pub(crate) fn mark(
+    path: &[u8],
+    mark: Option<&Name>,
+    both: bool,
+    held: &Held,
+) -> Result<Marked, Fault> {
+    *lock(held) = None;
+    let failed = |error: &io::Error| {
+        Fault::from_io(Side::Destination, "see whether it is the source itself", error)
+    };
+    let path = if path.is_empty() { b"." } else { path };
+    let dir = Dir::open(Path::new(OsStr::from_bytes(path))).map_err(|error| failed(&error))?;
+    if let Some(mark) = mark {
+        match dir.stat(mark) {
+            Ok(_) => return Ok(Marked::Shown),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(failed(&error)),
+        }
+    }
+    if !both && dir.syncs_as_a_whole() {
+        return Ok(Marked::Hidden);
+    }
+    let made = Mark::make_new_dir(&dir).map_err(|error| failed(&error))?;
+    let name = made.name().clone();
+    *lock(held) = Some(made);
+    Ok(Marked::Made(name))
+}
+
+/// Answers [`haul_proto::Request::Unmark`].
+///
+/// # Errors
+/// When it can't be removed.
+pub(crate) fn unmark(held: &Held) -> Result<(), Fault> {
+    let mark = lock(held).take();
+    let removed = mark.map_or(Ok(()), Mark::remove);
+    removed.map_err(|error| {
+        Fault::from_io(Side::Destination, "remove what was made in it for a moment", &error)
+    })
+}
