@@ -32,6 +32,8 @@ pub struct Quirks {
     pub time_unit: Duration,
     /// The time of the last change is told to be that of the last modification.
     pub no_ctime: bool,
+    /// Files are told to take no storage.
+    pub no_storage: bool,
     /// Which names are one.
     pub names: Names,
     /// The answer to a rename that is to replace nothing (`RENAME_NOREPLACE`).

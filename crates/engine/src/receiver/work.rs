@@ -359,7 +359,9 @@ impl Pending {
             stage.write_at(content, 0).map_err(|error| destination("write", &error))?;
         }
         self.entry.kind = Kind::File { size: content.len() as u64 };
-        self.seal(stage, proof, mtime, Some(*hash), Filling::Dense)
+        // It comes without its holes, but a later job knows only that it has some.
+        let filling = if self.entry.has_holes { Filling::WithHoles } else { Filling::Dense };
+        self.seal(stage, proof, mtime, Some(*hash), filling)
     }
 
     /// Begins the file as one that shares the content of `source`, where the

@@ -9,7 +9,6 @@ use super::{Sender, Source, loss};
 use crate::CopyJob;
 use crate::aside;
 use crate::control::Reporter;
-use crate::copy::WHOLE_MAX;
 use crate::dirs::{DirNode, OpenDirs};
 use haul_model::words;
 use haul_model::{Entry, Fault, FaultKind, FileId, Kind, MAX_DEPTH, Name, Side};
@@ -364,12 +363,12 @@ impl<'s, 'a> Scan<'s, 'a> {
 
     /// Whether a file has holes, by all appearance.
     fn has_holes(&self, dir: &Arc<DirNode>, name: &Name, meta: &Meta) -> bool {
-        let large = matches!(meta.kind, MetaKind::File { size } if size >= WHOLE_MAX);
-        if !meta.is_thin || !large {
-            return meta.is_thin;
+        if !meta.is_thin {
+            return false;
         }
-        // One that is compressed takes little storage, and has no holes. What is
-        // wrong with one that can't be opened shows when it is read.
+        // One that is compressed takes little storage, and some file systems tell of
+        // none; neither is a hole. What is wrong with one that can't be opened shows
+        // when it is read.
         let opened = dir.handle().and_then(|dir| dir.open_file(name, self.sender.follows()));
         opened.and_then(|file| file.has_holes()).unwrap_or(true)
     }

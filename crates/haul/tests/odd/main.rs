@@ -14,7 +14,7 @@ mod ways;
 
 use common::*;
 use haul_testkit::odd::{Errno, Names, OddMount, Quirks, Times};
-use haul_testkit::{Haul, nasty, tree};
+use haul_testkit::{FileSystem, Haul, Mount, nasty, tree};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::time::Duration;

@@ -59,3 +59,31 @@ fn where_files_are_written_in_their_order_alone_large_ones_are() {
         assert_eq!(scene.list("to/"), ["large", "middle", "small"]);
     });
 }
+
+#[test]
+fn a_source_that_is_told_to_take_no_storage_has_no_holes_by_that() {
+    let Some(disk) = Mount::image(FileSystem::Ext4, 64 << 20) else { return };
+    each_way_by_pipe(|scene| {
+        let Some(mount) = OddMount::new(Quirks { no_storage: true, ..Quirks::default() }) else {
+            return;
+        };
+        scene.symlink(mount.path(), "from");
+        let to = disk.join(format!("{:?}/", scene.way));
+        fs::create_dir(&to).expect("made");
+        for (name, len) in &SIZES[..2] {
+            let source = format!("from/{name}");
+            tree::random_file(scene.path(&source), *len, 3).expect("a file");
+            scene.copy(&[], &[&source], to.as_os_str()).run().expect_ok();
+            // What a cut of the power leaves.
+            let there = fs::OpenOptions::new().write(true).open(to.join(name)).expect("opened");
+            let modified = there.metadata().and_then(|stat| stat.modified()).expect("a time");
+            there.set_len(0).expect("emptied");
+            there.set_len(*len).expect("a hole");
+            there.set_modified(modified).expect("set");
+            let run = scene.copy(&["--json"], &[&source], to.as_os_str()).run().expect_ok();
+            assert_eq!(moved(&run), *len, "{run}");
+            let read = |path| fs::read(path).expect("read");
+            assert!(read(to.join(name)) == read(scene.path(&source)), "{name} differs");
+        }
+    });
+}

@@ -235,6 +235,21 @@ fn what_was_lost_and_then_read_comes_again() {
 }
 
 #[test]
+fn a_small_file_with_holes_is_durable_before_it_gets_its_name() {
+    // Nobody can see that it has lost content.
+    each_way(|scene| {
+        let Some(mut target) = Target::new(scene, Names::Posix) else { return };
+        let sparse = File::create_new(scene.path("big")).expect("a file");
+        sparse.set_len(300_000).expect("a length");
+        sparse.write_all_at(b"content", 150_000).expect("written");
+        scene.copy(&["-q"], &["big"], "to/").run().expect_ok();
+        assert!(target.disk.syncs() > 0, "{:?}", scene.way);
+        target.cut(Loss::Everything, 0);
+        target.finish();
+    });
+}
+
+#[test]
 fn a_large_file_is_whole_where_nothing_shows_a_loss() {
     let world = World::new();
     for seed in 0..moments() {

@@ -116,7 +116,7 @@ impl Served {
         FileAttr {
             ino,
             size: stat.st_size as u64,
-            blocks: stat.st_blocks as u64,
+            blocks: if self.quirks.no_storage { 0 } else { stat.st_blocks as u64 },
             atime: self.time(stat.st_atime, stat.st_atime_nsec as u32),
             mtime: self.time(stat.st_mtime, stat.st_mtime_nsec as u32),
             ctime: changed,
