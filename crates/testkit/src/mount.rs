@@ -4,6 +4,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
@@ -197,6 +199,40 @@ impl Mount {
         let mount = Mount { dir: TempDir::new()?, backing: Some(backing), kind: Some(kind) };
         run("mount", &["-o", "loop", text(&image)?], mount.path())?;
         Ok(mount)
+    }
+
+    /// Has its device written one page at a time. The loop driver takes a write that
+    /// its own file system has cut short for one that was done; a page is written or
+    /// refused.
+    pub fn write_by_pages(&self) -> io::Result<()> {
+        /// What a request may come to, in KiB.
+        const PAGE_KIB: &str = "4";
+        let device = self.device()?;
+        let path = Path::new("/sys/class/block").join(device.file_name().unwrap_or_default());
+        let path = path.join("queue/max_sectors_kb");
+        fs::write(&path, PAGE_KIB).map_err(|e| at("write", &path, e))
+    }
+
+    /// Lets a tmpfs take so many bytes more than it holds.
+    pub fn leave_room(&self, bytes: u64) -> io::Result<()> {
+        let stat = rustix::fs::statvfs(self.path())?;
+        let held = (stat.f_blocks - stat.f_bfree) * stat.f_frsize;
+        run("mount", &["-o", &format!("remount,size={}", held + bytes)], self.path())
+    }
+
+    /// Unmounts it, and mounts its image again: what was in memory alone is gone. A
+    /// process that is about to end may still hold it for a moment.
+    pub fn mount_again(mut self) -> io::Result<Mount> {
+        let until = Instant::now() + Duration::from_secs(20);
+        while let Err(error) = run("umount", &[], self.path()) {
+            if Instant::now() > until {
+                return Err(error);
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        let own = self.backing.take().zip(self.kind);
+        let (backing, kind) = own.ok_or_else(|| failed("it has no image"))?;
+        Self::of_image(backing, kind)
     }
 
     /// Unmounts it, and waits for that, so that its device is free.

@@ -202,9 +202,11 @@ pub trait TreeDir: Send + Sync {
     }
 
     /// Whether the regular file `name`, of which `meta` was found, has holes where
-    /// a cut of the power has kept content from its medium. A file that was made
-    /// with holes looks the same: who asks knows that this one was not.
-    fn lacks_content(&self, _name: &Name, _meta: &Meta) -> io::Result<bool> {
+    /// a cut of the power, or a failure to write, has kept content from its medium. A
+    /// file that was made with holes looks the same: who asks knows that this one was
+    /// not. A small file of which nothing tells that it may be so is only opened if
+    /// `each` says so.
+    fn lacks_content(&self, _name: &Name, _meta: &Meta, _each: bool) -> io::Result<bool> {
         Ok(false)
     }
 

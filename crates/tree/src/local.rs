@@ -249,10 +249,11 @@ impl TreeDir for LocalDir {
         of.ctime.is_some_and(|ctime| haul_sys::keeps_ctime(&*self.0, of.mtime, ctime))
     }
 
-    fn lacks_content(&self, name: &Name, meta: &Meta) -> io::Result<bool> {
+    fn lacks_content(&self, name: &Name, meta: &Meta, each: bool) -> io::Result<bool> {
         let MetaKind::File { size } = meta.kind else { return Ok(false) };
         let of_this_start = || haul_sys::started_at().zip(meta.ctime).is_some_and(|(s, c)| c >= s);
-        if size == 0 || (size < LOOKED_INTO_MIN && !meta.is_thin && of_this_start()) {
+        let is_suspect = || size >= LOOKED_INTO_MIN || meta.is_thin || !of_this_start();
+        if size == 0 || !(each || is_suspect()) {
             return Ok(false);
         }
         let (file, stat) = self.0.open_file(name, false)?;

@@ -70,6 +70,9 @@ impl Receiver<'_> {
 
     /// Whether a file that looks unchanged has lost content to a cut of the power.
     /// What has holes was durable before it got its name.
+    ///
+    /// With `sync` each file is looked into: a medium that failed may have lost it a
+    /// moment ago, and the system has told that to somebody else.
     fn was_lost(
         &self,
         node: &Arc<DirNode>,
@@ -79,7 +82,9 @@ impl Receiver<'_> {
     ) -> bool {
         let Some(existing) = existing.filter(|_| !entry.has_holes) else { return false };
         // What can't be read is not known to have been lost.
-        node.handle().and_then(|dir| dir.lacks_content(name, existing)).unwrap_or(false)
+        node.handle()
+            .and_then(|dir| dir.lacks_content(name, existing, self.policy.sync))
+            .unwrap_or(false)
     }
 
     /// Gives a file whose content is left as it is the source's mode.

@@ -8,6 +8,7 @@
 mod common;
 
 mod durable;
+mod failing;
 mod interrupted;
 mod large;
 mod plain;

@@ -67,9 +67,10 @@ mod system {
 
     pub(super) fn has_unwritten(file: &File, size: u64) -> bool {
         // Content of a moment ago lies in such blocks too, until it is written. So a
-        // file is waited for only if it has some.
-        let found = |flags| finds_unwritten(file, size, flags).unwrap_or(false);
-        [EXT, XFS].contains(&kind(file)) && found(0) && found(SYNC)
+        // file is waited for only if it has some. An error is one of writing it then.
+        [EXT, XFS].contains(&kind(file))
+            && finds_unwritten(file, size, 0) == Ok(true)
+            && finds_unwritten(file, size, SYNC) != Ok(false)
     }
 
     fn finds_unwritten(file: &File, size: u64, flags: u32) -> io::Result<bool> {
