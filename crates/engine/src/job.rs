@@ -24,6 +24,9 @@ pub struct CopyJob {
     /// A directory of this machine for what named FIFOs and devices hold, in files
     /// without names. Without one they are refused.
     pub spool: Option<PathBuf>,
+    /// A directory of this machine in which is kept in mind what jobs have made, where
+    /// it can't keep that itself: where the journals of uploads are.
+    pub state: Option<PathBuf>,
     /// What to do with what exists.
     pub policy: Policy,
     /// Nothing is copied: the destination is compared with the sources.

@@ -2,8 +2,9 @@
 //! mean when they are given again. To a directory that is there they would mean one
 //! in it.
 
-use haul_model::ContentHash;
-use haul_model::words;
+use haul_model::{ContentHash, Name, words};
+use haul_store::{Journals, Origins};
+use haul_tree::TreeDir;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -22,4 +23,35 @@ pub fn origin(host: Option<&str>, source: &[u8], dest: &[u8]) -> Option<[u8; 16]
     // None of them has a NUL in it.
     let hash = ContentHash::of(&[host.as_slice(), &path, name].join(&0));
     hash.as_bytes().first_chunk().copied()
+}
+
+/// Whether it is on record in the directory `state` that a job of `origin` has made
+/// `dir`, which can't keep that in mind itself.
+pub(crate) fn is_on_record(state: Option<&Path>, dir: &dyn TreeDir, origin: &[u8; 16]) -> bool {
+    let place = state.and_then(|state| Some((state, dir.place_on_record(None)?)));
+    place.is_some_and(|(state, place)| has_record(state, &place, origin))
+}
+
+/// The same of the directory that `place` stands for.
+pub(crate) fn has_record(state: &Path, place: &[u8], origin: &[u8; 16]) -> bool {
+    Origins::find(state).is_ok_and(|origins| origins.has(place, origin))
+}
+
+/// Puts on record in the directory `state` that a job of `origin` makes `name` in
+/// `above`, where that directory can't keep it in mind. It is before it is made: so
+/// the record is there whatever ends the job. Where that can't be done, the same words
+/// mean a directory in it when they are given again, as to cp.
+pub(crate) fn put_on_record(
+    state: Option<&Path>,
+    above: &dyn TreeDir,
+    name: &Name,
+    origin: &[u8; 16],
+) {
+    let place = state.and_then(|state| Some((state, above.place_on_record(Some(name))?)));
+    let Some((state, place)) = place else { return };
+    let recorded = Journals::open(state)
+        .and_then(|journals| Origins::beside(&journals).remember(&place, origin));
+    if let Err(error) = recorded {
+        tracing::debug!(%error, "no record of what was made");
+    }
 }

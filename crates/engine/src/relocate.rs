@@ -16,7 +16,7 @@ use haul_tree::{LocalDir, LocalTree, Mark, Tree, TreeEntry};
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// What came of the renaming.
@@ -31,7 +31,7 @@ pub struct Relocated {
 }
 
 /// Renames what can be renamed: `sources` into, or to, `dest`, which means what
-/// it means to a copy.
+/// it means to a copy; `state` is that of a [`CopyJob`].
 ///
 /// # Errors
 /// When the destination can't be used.
@@ -40,10 +40,11 @@ pub fn relocate(
     dest: &[u8],
     into_dir: bool,
     policy: Policy,
+    state: Option<PathBuf>,
 ) -> Result<Relocated, JobError> {
     let policy = Policy { sync: false, ..policy };
     let conflict = policy.conflict;
-    let job = CopyJob { dest: dest.to_vec(), into_dir, policy, ..CopyJob::default() };
+    let job = CopyJob { dest: dest.to_vec(), into_dir, policy, state, ..CopyJob::default() };
     let destination = Destination::find(&LocalTree, &job)?;
     let root = destination.local_root().map_err(|error| JobError::unusable(dest, &error))?;
     let new_name = destination.rename.as_ref();

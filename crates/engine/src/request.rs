@@ -7,6 +7,7 @@ pub(crate) mod sftp;
 use self::sftp::SftpPeer;
 use crate::link::wire::{OutFrame, Outbox, ReadEnd, refused, run_writer};
 use crate::mark::{self, Held};
+use crate::origin;
 use crate::remote::{cannot_move, hello, read_message, welcome};
 use crate::vigil::{Vigil, Watch, sign_after};
 use crate::{JobError, Rights};
@@ -178,14 +179,25 @@ impl Requests {
     }
 
     /// Whether the directory at `path` was made by a job of `origin`; see
-    /// [`haul_model::Policy::origin`].
+    /// [`haul_model::Policy::origin`]. Of a host without haul that may be on record
+    /// here, in the directory `state`.
     ///
     /// # Errors
     /// See [`RequestError`].
-    pub fn is_of_origin(&mut self, path: &[u8], origin: [u8; 16]) -> Result<bool, RequestError> {
+    pub fn is_of_origin(
+        &mut self,
+        path: &[u8],
+        origin: [u8; 16],
+        state: Option<&Path>,
+    ) -> Result<bool, RequestError> {
         let peer = match &mut self.0 {
             Answering::Here(_) => return Ok(is_of_origin(path, &origin)),
             Answering::Sftp(peer) => {
+                if let Some((state, place)) = state.zip(peer.place(path))
+                    && origin::has_record(state, &place, &origin)
+                {
+                    return Ok(true);
+                }
                 let mark = haul_store::mark_name(&origin);
                 let looked = peer.stat(&haul_tree::sftp::join(path, mark.as_bytes()), false);
                 return match looked {

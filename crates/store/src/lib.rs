@@ -5,6 +5,7 @@
 
 mod journal;
 mod leftover;
+mod origins;
 mod pace;
 mod partial;
 mod private;
@@ -15,6 +16,7 @@ mod verified;
 
 pub use journal::{Earlier, SourceId};
 pub use leftover::{Cleaned, Fate, Leftover, Leftovers};
+pub use origins::Origins;
 pub use pace::Pace;
 pub use partial::{RESUME_LEN_MIN, StaleStages, checkpoint_unfinished, remove_leftovers};
 pub use private::{

@@ -93,7 +93,7 @@ impl Journals {
 }
 
 /// Whether a directory is the user's own, and nobody else can write to it.
-fn check_owner(stat: &Stat) -> io::Result<()> {
+pub(crate) fn check_owner(stat: &Stat) -> io::Result<()> {
     /// What the mode of a directory allows others.
     const OTHERS_WRITE: u32 = 0o022;
     let refuse = |cause| Err(io::Error::new(io::ErrorKind::PermissionDenied, cause));

@@ -56,6 +56,13 @@ pub fn attribute<const LEN: usize>(dir: &Dir, name: &str) -> Option<[u8; LEN]> {
     (len == LEN).then_some(value)
 }
 
+/// Whether the file system of `dir` has extended attributes like `name`, as far as it
+/// says so.
+pub fn keeps_attributes(dir: &Dir, name: &str) -> bool {
+    let asked = rustix::fs::fgetxattr(dir, name, &mut [0; 0][..]);
+    !matches!(asked, Err(Errno::OPNOTSUPP | Errno::NOSYS))
+}
+
 /// Gives `dir` the extended attribute `name`.
 ///
 /// # Errors

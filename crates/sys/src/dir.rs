@@ -10,9 +10,9 @@ use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
@@ -87,6 +87,12 @@ impl Dir {
 
     fn open_dir_at(&self, name: &[u8], flags: OFlags) -> io::Result<Self> {
         Ok(Self::of(rustix::fs::openat(&self.fd, name, DIR_FLAGS | flags, Mode::empty())?))
+    }
+
+    /// The path that leads to it now, where the system tells that.
+    pub fn path(&self) -> Option<PathBuf> {
+        let link = format!("/proc/self/fd/{}", self.fd.as_raw_fd());
+        std::fs::read_link(link).ok().filter(|path| path.is_absolute())
     }
 
     /// A second handle of the same directory.

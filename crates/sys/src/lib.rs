@@ -21,7 +21,7 @@ mod schedule;
 mod sharing;
 mod unnamed;
 
-pub use attributes::{attribute, attribute_names, set_attribute};
+pub use attributes::{attribute, attribute_names, keeps_attributes, set_attribute};
 pub use closing::tell_by_closing;
 pub use confine::{Access, confine};
 pub use content::{

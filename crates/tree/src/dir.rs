@@ -147,6 +147,13 @@ pub trait TreeDir: Send + Sync {
         false
     }
 
+    /// Where this directory, or one that is made as `name` in it, can't keep for good
+    /// in mind which job has made it: a text that tells it from all others, here and
+    /// elsewhere, to have that on record.
+    fn place_on_record(&self, _name: Option<&Name>) -> Option<Vec<u8>> {
+        None
+    }
+
     /// That job is done, and what shows in the directory to keep it in mind goes.
     fn forget_origin(&self, _origin: &[u8; 16]) {}
 

@@ -225,6 +225,18 @@ impl TreeDir for LocalDir {
         origin::is_of(&self.0, origin)
     }
 
+    fn place_on_record(&self, name: Option<&Name>) -> Option<Vec<u8>> {
+        if haul_sys::keeps_attributes(&self.0, origin::ATTRIBUTE) {
+            return None;
+        }
+        let mut path = self.0.path()?;
+        path.extend(name.map(|name| OsStr::from_bytes(name.as_bytes())));
+        // Another disk may be mounted in the same place.
+        let volume = self.volume().to_le_bytes();
+        let path = path.as_os_str().as_bytes();
+        Some([&*haul_sys::node_name(), b"\0", &volume, path].concat())
+    }
+
     fn rename(&self, name: &Name, new: &Name) -> io::Result<()> {
         self.0.rename_to(name, &self.0, new, false)
     }

@@ -1,7 +1,7 @@
 //! The destination that the user named: a directory to copy into, or the name
 //! that the one source shall get.
 
-use crate::{CopyJob, JobError};
+use crate::{CopyJob, JobError, origin};
 use haul_model::words;
 use haul_model::{Fault, FaultKind, FileId, Name, Side, escape_bytes};
 use haul_sys::Dir;
@@ -46,11 +46,8 @@ impl Destination {
         let path = &*job.dest;
         let dry_run = job.keeps_all();
         let mut destination = Self::find_or_make(tree, path, job.into_dir, dry_run)?;
-        if let Some(origin) = &job.policy.origin
-            && destination.may_be_source
-            && destination.root.is_of_origin(origin)
-        {
-            destination.become_name(tree, path)?;
+        if let Some(origin) = &job.policy.origin {
+            destination.find_origin(tree, job, origin)?;
         }
         destination.whole_seconds = tree.keeps_whole_seconds();
         if job.policy.sync && !dry_run {
@@ -74,6 +71,29 @@ impl Destination {
             whole_seconds: false,
             sources_are_here: false,
         }
+    }
+
+    /// A directory that is there is the new name, if a job of `origin` has made it. One
+    /// that will be made for it gets its record, where it needs one.
+    fn find_origin(
+        &mut self,
+        tree: &dyn Tree,
+        job: &CopyJob,
+        origin: &[u8; 16],
+    ) -> Result<(), JobError> {
+        let state = job.state.as_deref();
+        let is_made =
+            || self.root.is_of_origin(origin) || origin::is_on_record(state, &*self.root, origin);
+        if self.may_be_source && is_made() {
+            self.become_name(tree, &job.dest)?;
+        }
+        if let Some(name) = &self.rename
+            && job.recursive
+            && !job.keeps_all()
+        {
+            origin::put_on_record(state, &*self.root, name, origin);
+        }
+        Ok(())
     }
 
     /// The directory is the new name of the one source, which an earlier job gave it.

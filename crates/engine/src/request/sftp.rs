@@ -65,6 +65,12 @@ impl SftpPeer {
         Ok(Self { session: Some(session), client, host })
     }
 
+    /// What tells the directory at `path` from all others, of this host and others.
+    pub(super) fn place(&self, path: &[u8]) -> Option<Vec<u8>> {
+        let real = self.client.real_path(sent(path)).ok()?;
+        Some([self.host.as_bytes(), b":", &real].concat())
+    }
+
     pub(super) fn stat(&mut self, path: &[u8], follow: bool) -> Result<Entry, RequestError> {
         let name = words::split(path).name.and_then(|name| Name::new(name).ok());
         let path = sent(path);

@@ -12,6 +12,7 @@ use crate::location::Place::{self, Here};
 use crate::monitor::{CopyMonitor, Show};
 use crate::progress::Screen;
 use crate::report::{self, Form, Report};
+use crate::state;
 use haul_engine::{CopyJob, Summary};
 use haul_model::{Policy, escape_bytes};
 use std::collections::HashMap;
@@ -118,6 +119,7 @@ pub(super) fn plan(copy: &Copy) -> Result<Vec<Step<'_>>, CommandError> {
                 recursive: copy.recursive,
                 follow: copy.follow,
                 policy: Policy { origin: origin(copy), ..copy.policy },
+                state: state::journals(),
                 spool: copy.moving.is_none().then(std::env::temp_dir),
                 check: None,
                 moving: copy.moving,

@@ -14,6 +14,7 @@ use crate::peer::{Peers, WithoutHaul};
 use crate::progress::Screen;
 use crate::quantity;
 use crate::report::{Form, Report};
+use crate::state;
 use haul_engine::{JobError, Near, Outcome, RequestError, Requests};
 use haul_model::{Check, Conflict, Entry, Fault, FaultKind, Kind, Policy, Remove, Side};
 use std::collections::BTreeSet;
@@ -272,7 +273,8 @@ impl Move<'_> {
         let paths: Vec<_> = sources.iter().filter(is_here).map(|s| s.path.clone()).collect();
         let several = copy.sources.len() > 1;
         let policy = Policy { origin: origin(copy), ..copy.policy };
-        let renamed = haul_engine::relocate(&paths, &copy.dest.path, several, policy)?;
+        let renamed =
+            haul_engine::relocate(&paths, &copy.dest.path, several, policy, state::journals())?;
         let mut left = Vec::new();
         let mut outcomes = renamed.outcomes.into_iter();
         for source in sources {
@@ -363,12 +365,14 @@ impl Move<'_> {
             return Ok(true);
         }
         let mut peers = self.peers();
-        let requests = peers.at(&dest.place, report)?;
+        let (requests, state) = (peers.at(&dest.place, report)?, state::journals());
         let found = requests.stat(&dest.path, true).and_then(|entry| {
             let is_dir = entry.kind == Kind::Dir;
             // The directory that an earlier run has made is the new name.
             let is_name = match origin(self.copy) {
-                Some(origin) if is_dir => requests.is_of_origin(&dest.path, origin)?,
+                Some(origin) if is_dir => {
+                    requests.is_of_origin(&dest.path, origin, state.as_deref())?
+                }
                 _ => false,
             };
             Ok(is_dir && !is_name)

@@ -87,3 +87,35 @@ fn a_source_that_is_told_to_take_no_storage_has_no_holes_by_that() {
         }
     });
 }
+
+#[test]
+fn the_same_words_mean_the_same_place_where_a_directory_keeps_nothing_in_mind() {
+    // Of an agent nothing is on record, and what stands there stands for itself.
+    for way in [Way::Local, Way::Download] {
+        let world = World::new();
+        let mut scene = world.scene(way);
+        scene.reach_by_pipe();
+        let Some(mount) = OddMount::new(Quirks::default()) else { return };
+        scene.symlink(mount.path(), "to");
+        scene.file("many/a", "a");
+        let state = scene.path("state");
+        let copy = |source: &str| {
+            let copy = scene.copy(&["-r"], &[source], "to/bak").env("XDG_STATE_HOME", &state);
+            copy.run().expect_ok()
+        };
+        copy("many");
+        scene.file("many/b", "b");
+        let run = copy("many");
+        assert_eq!(scene.list("to/bak/"), ["a", "b"], "{run}");
+        scene.file("other/many/c", "c");
+        copy("other/many");
+        assert_eq!(scene.list("to/bak/"), ["a", "b", "many", "many/c"]);
+        // Where it can, nothing is put on record.
+        fs::remove_dir_all(&state).expect("removed");
+        let here = scene.copy(&["-r"], &["many"], "bak").env("XDG_STATE_HOME", &state);
+        here.run().expect_ok();
+        assert!(!state.exists());
+        here.run().expect_ok();
+        assert_eq!(scene.list("bak"), ["a", "b"]);
+    }
+}

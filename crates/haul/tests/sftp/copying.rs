@@ -335,3 +335,46 @@ fn no_source_replaces_what_another_has_brought() {
         }
     });
 }
+
+#[test]
+fn the_same_words_again_mean_the_same_place() {
+    let world = World::new();
+    let scene = world.scene(Way::Upload);
+    scene.file("many/a", "a");
+    let run = |command: &str, flags: &[&str], source: &str| {
+        let haul = scene.transfer(command, &by_sftp(&scene), flags, &[source], "bak");
+        haul.env("XDG_STATE_HOME", scene.path("state")).run()
+    };
+    // One that would be made is none.
+    run("copy", &["-rn"], "many").expect_ok();
+    assert!(!scene.exists("state"));
+    run("copy", &["-r"], "many").expect_ok();
+    scene.file("many/b", "b");
+    let checked = run("check", &["-r"], "many").expect_code(1);
+    assert!(checked.out().contains("missing   many/b\n"), "{checked}");
+    run("copy", &["-r"], "many").expect_ok();
+    assert_eq!(scene.list("bak"), ["a", "b"]);
+    run("check", &["-r"], "many").expect_ok();
+    scene.file("many/c", "c");
+    let moved = run("move", &[], "many").expect_ok();
+    assert_eq!(
+        (scene.list("bak"), scene.exists("many")),
+        (list(&["a", "b", "c"]), false),
+        "{moved}"
+    );
+    scene.file("many/d", "d");
+    run("move", &[], "many").expect_ok();
+    assert_eq!(scene.list("bak"), ["a", "b", "c", "d"]);
+    // Other words mean a directory in it, and so does one without a record here.
+    scene.file("other/many/e", "e");
+    run("copy", &["-r"], "other/many").expect_ok();
+    assert_eq!(scene.list("bak"), ["a", "b", "c", "d", "many", "many/e"]);
+    scene.file("many/f", "f");
+    fs::remove_dir_all(scene.path("state")).expect("removed");
+    run("copy", &["-r"], "many").expect_ok();
+    assert_eq!(scene.list("bak/many"), ["e", "f"]);
+}
+
+fn list(names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}

@@ -254,6 +254,11 @@ impl TreeDir for SftpDir {
         self.host.has_name(&self.path_of(mark_name(origin).as_bytes())).unwrap_or(false)
     }
 
+    fn place_on_record(&self, name: Option<&Name>) -> Option<Vec<u8>> {
+        let path = name.map_or_else(|| self.path.clone(), |name| self.path_of(name.as_bytes()));
+        Some(self.host.place(&path))
+    }
+
     fn forget_origin(&self, origin: &[u8; 16]) {
         let (client, path) = (self.host.client(), self.path_of(mark_name(origin).as_bytes()));
         let forgotten = client.stat(&self.path).and_then(|Attrs { mode, times, .. }| {

@@ -1,0 +1,160 @@
+//! Which directories jobs of this user have made as new names, where a directory
+//! can't keep that in mind itself: on a host that is reached by SFTP, and on file
+//! systems without extended attributes.
+//!
+//! Each is an empty file beside the journals. The time of the file says when a job
+//! last went there.
+//!
+//! ```text
+//! PLACE32-ORIGIN32.origin
+//! ```
+
+use crate::remote::{Journals, check_owner, start_of};
+use haul_model::Name;
+use haul_sys::Dir;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+/// What the names of records end with.
+const END: &str = ".origin";
+
+/// How long a directory is remembered to which no job goes any more.
+const AGE_MAX: Duration = Duration::from_secs(366 * 24 * 60 * 60);
+
+/// Directories that are remembered, at most: those to which a job went last.
+const RECORDS_MAX: usize = 1024;
+
+/// The records of one user on this machine.
+#[derive(Debug)]
+pub struct Origins {
+    dir: Arc<Dir>,
+}
+
+impl Origins {
+    /// Those in the directory of journals `path`.
+    ///
+    /// # Errors
+    /// Those of opening it, and [`io::ErrorKind::PermissionDenied`] as
+    /// [`Journals::open`] says.
+    pub fn find(path: &Path) -> io::Result<Self> {
+        let dir = Dir::open(path)?;
+        check_owner(&dir.stat_self()?)?;
+        Ok(Self { dir: Arc::new(dir) })
+    }
+
+    /// Those beside `journals`.
+    pub fn beside(journals: &Journals) -> Self {
+        Self { dir: Arc::clone(journals.dir()) }
+    }
+
+    /// Whether a job of `origin` has made the directory that `place` stands for: a
+    /// text that tells it from every other directory of every host.
+    pub fn has(&self, place: &[u8], origin: &[u8; 16]) -> bool {
+        let name = Name::new(record(place, origin).as_bytes());
+        name.is_ok_and(|name| self.age(&name) <= AGE_MAX)
+    }
+
+    /// Keeps in mind that a job of `origin` makes the directory, or goes there again.
+    /// It was made by no other, then. Records that are too old, or too many, go.
+    ///
+    /// # Errors
+    /// Those of making the record.
+    pub fn remember(&self, place: &[u8], origin: &[u8; 16]) -> io::Result<()> {
+        let (own, of_place) = (record(place, origin), start_of(place));
+        let names = self.dir.names_where(|name| name.ends_with(END.as_bytes()))?;
+        let others = names.into_iter().filter(|name| name.as_bytes() != own.as_bytes());
+        let mut others: Vec<_> = others.map(|name| (self.age(&name), name)).collect();
+        others.sort_unstable();
+        for (at, (age, name)) in others.iter().enumerate() {
+            let is_of_place = name.as_bytes().starts_with(of_place.as_bytes());
+            if is_of_place || *age > AGE_MAX || at + 1 >= RECORDS_MAX {
+                // One that stays is found by the next job.
+                let _ = self.dir.remove_file(name);
+            }
+        }
+        self.dir.open_private(&own)?.set_modified(SystemTime::now())
+    }
+
+    /// The time since a job last went there; the longest for what is no record.
+    fn age(&self, name: &Name) -> Duration {
+        let Ok(stat) = self.dir.stat(name) else { return Duration::MAX };
+        let Ok(secs) = u64::try_from(stat.mtime.secs) else { return Duration::MAX };
+        let went = SystemTime::UNIX_EPOCH + Duration::from_secs(secs);
+        // A clock that was set back makes nothing older.
+        went.elapsed().unwrap_or_default()
+    }
+}
+
+/// The name of a record.
+fn record(place: &[u8], origin: &[u8; 16]) -> String {
+    format!("{}{:032x}{END}", start_of(place), u128::from_be_bytes(*origin))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+
+    fn origins() -> (tempfile::TempDir, Origins) {
+        let temp = tempfile::tempdir().unwrap();
+        let origins = Origins::beside(&Journals::open(temp.path()).unwrap());
+        (temp, origins)
+    }
+
+    fn records(temp: &tempfile::TempDir) -> usize {
+        // But for the id of the directory.
+        std::fs::read_dir(temp.path()).unwrap().count() - 1
+    }
+
+    #[test]
+    fn a_directory_is_remembered_with_the_last_job_that_made_it() {
+        let (temp, origins) = origins();
+        assert!(!origins.has(b"host:/a", &[1; 16]));
+        origins.remember(b"host:/a", &[1; 16]).unwrap();
+        origins.remember(b"host:/b", &[2; 16]).unwrap();
+        assert!(origins.has(b"host:/a", &[1; 16]) && origins.has(b"host:/b", &[2; 16]));
+        assert!(!origins.has(b"host:/a", &[2; 16]));
+        let found = Origins::find(temp.path()).unwrap();
+        found.remember(b"host:/a", &[3; 16]).unwrap();
+        assert!(!origins.has(b"host:/a", &[1; 16]) && origins.has(b"host:/a", &[3; 16]));
+        assert_eq!(records(&temp), 2);
+    }
+
+    #[test]
+    fn what_is_old_or_too_much_is_forgotten() {
+        let (temp, origins) = origins();
+        let age = |place: &[u8], by: Duration| {
+            let file = temp.path().join(record(place, &[0; 16]));
+            let file = File::options().write(true).open(file).unwrap();
+            file.set_modified(SystemTime::now() - by).unwrap();
+        };
+        let minute = Duration::from_secs(60);
+        for (place, by) in [(b"old", AGE_MAX + minute), (b"new", AGE_MAX - minute)] {
+            origins.remember(place, &[0; 16]).unwrap();
+            age(place, by);
+        }
+        assert!(!origins.has(b"old", &[0; 16]) && origins.has(b"new", &[0; 16]));
+        // Who goes there again makes it young.
+        origins.remember(b"new", &[0; 16]).unwrap();
+        assert_eq!(records(&temp), 1);
+        age(b"new", minute);
+        for count in 0..RECORDS_MAX {
+            assert!(origins.has(b"new", &[0; 16]), "{count}");
+            origins.remember(format!("{count}").as_bytes(), &[0; 16]).unwrap();
+        }
+        assert!(!origins.has(b"new", &[0; 16]));
+        assert_eq!(records(&temp), RECORDS_MAX);
+    }
+
+    #[test]
+    fn a_directory_that_others_can_write_to_says_nothing() {
+        use std::os::unix::fs::PermissionsExt;
+        let (temp, origins) = origins();
+        origins.remember(b"a", &[1; 16]).unwrap();
+        let mode = std::fs::Permissions::from_mode(0o777);
+        std::fs::set_permissions(temp.path(), mode).unwrap();
+        assert!(Origins::find(temp.path()).is_err());
+    }
+}
