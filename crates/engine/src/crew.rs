@@ -147,6 +147,25 @@ pub(crate) fn share_out(control: &Control<'_>, name: &str, helpers: usize, work:
     });
 }
 
+/// Does `work` here while up to `helpers` further threads `help`; returns when all have
+/// ended. A panic in one ends the job.
+pub(crate) fn with_helpers<T>(
+    control: &Control<'_>,
+    name: &str,
+    helpers: usize,
+    help: impl Fn() + Sync,
+    work: impl FnOnce() -> T,
+) -> T {
+    scope(|scope| {
+        let begin = |_: &usize| {
+            let help = watched(control, &help);
+            Builder::new().name(name.to_owned()).spawn_scoped(scope, help).is_ok()
+        };
+        let _ = (0..helpers).take_while(begin).count();
+        work()
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

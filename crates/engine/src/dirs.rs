@@ -31,8 +31,8 @@ pub(crate) fn open_dirs_max(open_max: Option<u64>) -> u64 {
 /// One directory.
 pub(crate) struct DirNode {
     place: Place,
-    /// Which object it was when it was first opened.
-    id: Option<FileId>,
+    /// What it was when it was first opened.
+    meta: Meta,
     handle: Mutex<Option<Arc<dyn TreeDir>>>,
     open: Arc<OpenDirs>,
 }
@@ -67,7 +67,7 @@ impl DirNode {
         });
         Ok(Arc::new(Self {
             place: Place::Root { label },
-            id: handle.stat_self()?.id,
+            meta: handle.stat_self()?,
             handle: Mutex::new(Some(handle)),
             open: Arc::clone(open),
         }))
@@ -80,7 +80,7 @@ impl DirNode {
     pub(crate) fn open(parent: &Arc<Self>, name: Name, follow: bool) -> io::Result<Arc<Self>> {
         let handle = parent.handle()?.open_dir(&name, follow)?;
         let node = Arc::new(Self {
-            id: handle.stat_self()?.id,
+            meta: handle.stat_self()?,
             handle: Mutex::new(Some(handle)),
             open: Arc::clone(&parent.open),
             place: Place::Below { parent: Arc::clone(parent), name, follow },
@@ -103,7 +103,7 @@ impl DirNode {
             unreachable!("a root's handle is never given up");
         };
         let handle = parent.handle()?.open_dir(name, *follow)?;
-        if handle.stat_self()?.id != self.id {
+        if handle.stat_self()?.id != self.meta.id {
             return Err(io::Error::new(
                 io::ErrorKind::NotFound,
                 "another directory has taken its place",
@@ -123,9 +123,14 @@ impl DirNode {
         }
     }
 
-    /// Which object it is.
+    /// The object that it is.
     pub(crate) fn id(&self) -> Option<FileId> {
-        self.id
+        self.meta.id
+    }
+
+    /// Its metadata when it was first opened.
+    pub(crate) fn meta(&self) -> &Meta {
+        &self.meta
     }
 
     /// The number by which an object in this directory is told from one that
@@ -139,7 +144,7 @@ impl DirNode {
             _ if !always => return id.ino,
             _ => {}
         }
-        let beside = self.id.is_some_and(|dir| dir.dev == id.dev);
+        let beside = self.meta.id.is_some_and(|dir| dir.dev == id.dev);
         // A file can be mounted by itself, or be what a link leads to.
         let volume = match self.handle() {
             Ok(handle) if beside => handle.volume(),
@@ -162,7 +167,7 @@ impl DirNode {
         let MetaKind::File { size: RESUME_LEN_MIN.. } = meta.kind else { return None };
         let ctime = meta.ctime?;
         let handle = self.handle().ok()?;
-        if self.id.zip(meta.id).is_some_and(|(dir, file)| dir.dev == file.dev) {
+        if self.meta.id.zip(meta.id).is_some_and(|(dir, file)| dir.dev == file.dev) {
             return handle.keeps_ctime(meta).then_some(ctime);
         }
         // It is on another file system: mounted by itself, or what a link leads to.
@@ -173,7 +178,7 @@ impl DirNode {
     pub(crate) fn is_or_is_below(&self, id: FileId) -> bool {
         let mut node = self;
         loop {
-            if node.id == Some(id) {
+            if node.meta.id == Some(id) {
                 return true;
             }
             match &node.place {

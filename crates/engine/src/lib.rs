@@ -28,6 +28,7 @@ mod run;
 mod sender;
 mod sftp;
 mod vigil;
+mod walk;
 mod workers;
 
 pub use agent::{Rights, serve, serve_with, stay_below};

@@ -5,6 +5,8 @@
 use crate::jail;
 use crate::meta::{self, Stat};
 use haul_model::{Name, Timestamp};
+#[cfg(target_os = "linux")]
+use rustix::fs::RawDir;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 use std::ffi::OsStr;
@@ -13,7 +15,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// A directory held open for reading and for work on its entries.
@@ -24,6 +26,9 @@ pub struct Dir {
     pub(crate) kind: OnceLock<u64>,
     /// A file without a name could not be given one here.
     pub(crate) cant_name: AtomicBool,
+    /// Its entries were read through this handle, or could be through another one with
+    /// the same place in them.
+    was_read: AtomicBool,
 }
 
 /// One entry as reading the directory gives it.
@@ -34,6 +39,10 @@ pub struct DirEntry {
     /// Whether it is known to be a directory already, from the listing alone.
     pub is_dir: Option<bool>,
 }
+
+/// Bytes of entries that are asked for at a time.
+#[cfg(target_os = "linux")]
+const READ_LEN: usize = 64 << 10;
 
 const DIR_FLAGS: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
@@ -51,7 +60,8 @@ impl Dir {
     }
 
     fn of(fd: OwnedFd) -> Self {
-        Self { fd, kind: OnceLock::new(), cant_name: AtomicBool::new(false) }
+        let no = || AtomicBool::new(false);
+        Self { fd, kind: OnceLock::new(), cant_name: no(), was_read: no() }
     }
 
     /// Opens the directory `name` in this one; a symbolic link is refused.
@@ -100,7 +110,9 @@ impl Dir {
     /// # Errors
     /// Those of `dup`.
     pub fn try_clone(&self) -> io::Result<Self> {
-        Ok(Self::of(self.fd.try_clone()?))
+        let clone = Self::of(self.fd.try_clone()?);
+        clone.was_read.store(true, Ordering::Relaxed);
+        Ok(clone)
     }
 
     /// Opens the regular file `name` for reading. A symbolic link is refused
@@ -181,16 +193,15 @@ impl Dir {
     /// Those of `getdents`.
     pub fn entries(&self) -> io::Result<Vec<DirEntry>> {
         let mut entries = Vec::new();
-        for entry in rustix::fs::Dir::read_from(&self.fd)? {
-            let entry = entry?;
+        self.read(|name, file_type| {
             // The system gives no name that Name refuses, but for these two.
-            let Ok(name) = Name::new(entry.file_name().to_bytes()) else { continue };
-            let is_dir = match entry.file_type() {
+            let Ok(name) = Name::new(name) else { return };
+            let is_dir = match file_type {
                 FileType::Unknown => None,
                 file_type => Some(file_type == FileType::Directory),
             };
             entries.push(DirEntry { name, is_dir });
-        }
+        })?;
         entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         Ok(entries)
     }
@@ -202,14 +213,40 @@ impl Dir {
     /// Those of `getdents`.
     pub fn names_where(&self, mut keep: impl FnMut(&[u8]) -> bool) -> io::Result<Vec<Name>> {
         let mut names = Vec::new();
-        for entry in rustix::fs::Dir::read_from(&self.fd)? {
-            let entry = entry?;
-            let name = entry.file_name().to_bytes();
+        self.read(|name, _| {
             if keep(name) {
                 names.extend(Name::new(name).ok());
             }
-        }
+        })?;
         Ok(names)
+    }
+
+    /// Gives each entry to `each`, `.` and `..` too.
+    #[cfg(target_os = "linux")]
+    fn read(&self, mut each: impl FnMut(&[u8], FileType)) -> io::Result<()> {
+        // The place in a directory belongs to the handle: who reads it once more has to
+        // have another.
+        let again = match self.was_read.swap(true, Ordering::Relaxed) {
+            false => None,
+            true => Some(self.open_dir_at(b".", OFlags::NOFOLLOW)?),
+        };
+        let fd = again.as_ref().map_or(&self.fd, |again| &again.fd);
+        let mut buffer = Vec::with_capacity(READ_LEN);
+        let mut entries = RawDir::new(fd, buffer.spare_capacity_mut());
+        while let Some(entry) = entries.next() {
+            let entry = entry?;
+            each(entry.file_name().to_bytes(), entry.file_type());
+        }
+        Ok(())
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn read(&self, mut each: impl FnMut(&[u8], FileType)) -> io::Result<()> {
+        for entry in rustix::fs::Dir::read_from(&self.fd)? {
+            let entry = entry?;
+            each(entry.file_name().to_bytes(), entry.file_type());
+        }
+        Ok(())
     }
 
     /// Makes the directory `name` with the permission bits `mode`.

@@ -25,6 +25,11 @@ pub trait Tree: Send + Sync {
         self.open(path)
     }
 
+    /// True if it reads directories before they are needed by itself.
+    fn lists_ahead(&self) -> bool {
+        false
+    }
+
     /// Whether it keeps times in whole seconds, whatever it is told.
     fn keeps_whole_seconds(&self) -> bool {
         false

@@ -224,7 +224,18 @@ impl Receiver<'_> {
         let fault =
             |action: &str, error: io::Error| Fault::from_io(Side::Destination, action, &error);
         let handle = parent.handle().map_err(|e| fault("open the directory above", e))?;
-        let made = if self.policy.dry_run {
+        // What stands there is the rule where others have been; asking first would be
+        // one round trip more where each costs one.
+        let found = match above.fresh || self.is_far {
+            true => None,
+            false => match DirNode::open(parent, name.clone(), false) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+                found => Some(found),
+            },
+        };
+        let made = if found.is_some() {
+            false
+        } else if self.policy.dry_run {
             match handle.stat(name, false).map_err(|e| fault("look at the destination", e))? {
                 None => return Ok((Outcome::WouldCopy, DirState::Absent, false)),
                 Some(_) => false,
@@ -240,7 +251,8 @@ impl Receiver<'_> {
                 Err(error) => return Err(fault("make the directory", error)),
             }
         };
-        let node = match DirNode::open(parent, name.clone(), false) {
+        let opened = found.unwrap_or_else(|| DirNode::open(parent, name.clone(), false));
+        let node = match opened {
             Ok(node) => {
                 if let (true, true, Some(origin)) = (made, is_root, &self.policy.origin)
                     && let Ok(handle) = node.handle()
@@ -268,7 +280,8 @@ impl Receiver<'_> {
                 return Err(naming::another());
             }
         }
-        if !made && !self.policy.dry_run {
+        let is_writable = node.meta().mode & PRIVATE_DIR_MODE == PRIVATE_DIR_MODE;
+        if !made && !is_writable && !self.policy.dry_run {
             // A refusal shows itself as soon as something is written.
             let _ = node.handle().and_then(|handle| handle.make_writable());
         }

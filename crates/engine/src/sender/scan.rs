@@ -9,7 +9,10 @@ use super::{Sender, Source, loss};
 use crate::CopyJob;
 use crate::aside;
 use crate::control::Reporter;
+use crate::crew::with_helpers;
 use crate::dirs::{DirNode, OpenDirs};
+use crate::walk::{Listed, Rules, Subdirs, Walk, into_itself, look_up};
+use crate::workers::workers;
 use haul_model::words;
 use haul_model::{Entry, Fault, FaultKind, FileId, Kind, MAX_DEPTH, Name, Side};
 use haul_proto::ListItem;
@@ -38,11 +41,11 @@ pub(crate) struct Scan<'s, 'a> {
 /// The job ends before the walk does.
 struct Stopped;
 
-/// A directory on the way down, with the directories in it still to visit.
+/// A directory on the way down, with the number of those in it that were visited.
 struct Level {
     index: u64,
-    node: Arc<DirNode>,
-    subdirs: std::vec::IntoIter<Name>,
+    subdirs: Arc<Subdirs>,
+    visited: usize,
 }
 
 impl<'s, 'a> Scan<'s, 'a> {
@@ -167,38 +170,66 @@ impl<'s, 'a> Scan<'s, 'a> {
             return self.fault(parent, Some(node), None, Some(path.to_vec()), fault);
         }
         self.sender.walks(path, &node);
-        let mut levels = vec![self.enter(parent, node, name)?];
+        let walk = Walk::new(Rules {
+            control: self.sender.control,
+            follow: self.sender.follows(),
+            restores: self.sender.restores(),
+            around_dest: self.around_dest,
+        });
+        let helpers = if self.tree.lists_ahead() { 0 } else { workers() };
+        with_helpers(
+            self.sender.control,
+            "walk",
+            helpers,
+            || walk.help(),
+            || {
+                let _end = walk.end_on_drop();
+                self.walk(&walk, parent, node, name)
+            },
+        )
+    }
+
+    /// Lists what `walk` comes to, from `node` on; without recursion, since a tree may
+    /// be deeper than a stack.
+    fn walk(
+        &mut self,
+        walk: &Walk<'_>,
+        parent: u64,
+        node: Arc<DirNode>,
+        name: Option<Name>,
+    ) -> Result<(), Stopped> {
+        let mut levels = vec![self.enter(parent, walk.begin(node), name)?];
         while let Some(level) = levels.last_mut() {
-            let Some(name) = level.subdirs.next() else {
-                let dir = level.index;
+            let (index, at) = (level.index, level.visited);
+            level.visited += 1;
+            let Some(name) = level.subdirs.name(at).cloned() else {
+                walk.leave(&level.subdirs);
                 levels.pop();
                 self.earlier.iter_mut().for_each(Earlier::leave);
-                self.push(ListItem::DirEnd { dir })?;
+                self.push(ListItem::DirEnd { dir: index })?;
                 continue;
             };
-            let (index, above) = (level.index, Arc::clone(&level.node));
+            let above = Arc::clone(level.subdirs.above());
             if levels.len() >= MAX_DEPTH {
-                let fault = Fault::new(
-                    Side::Source,
-                    FaultKind::TooLong,
-                    format!("the tree is deeper than {MAX_DEPTH} directories"),
-                );
-                self.fault(index, Some(above), Some(name), None, fault)?;
+                self.fault(index, Some(above), Some(name), None, too_deep())?;
                 continue;
             }
-            let follow = self.sender.follows();
-            match DirNode::open(&above, name.clone(), follow) {
-                Ok(node) => match self.obstacle(&above, &node, &name) {
-                    Some(fault) => self.fault(index, Some(above), Some(name), None, fault)?,
-                    None => {
-                        let level = self.enter(index, node, Some(name))?;
-                        levels.push(level);
+            let subdirs = &levels.last().expect("it was just looked at").subdirs;
+            let listed = walk.take(subdirs, at).and_then(|listed| {
+                match self.loss(&listed.node, None).or_else(|| self.in_place_of(&name)) {
+                    Some(fault) => {
+                        walk.leave(&listed.subdirs);
+                        Err(fault)
                     }
-                },
-                Err(error) => {
-                    let fault = Fault::from_io(Side::Source, "open the directory", &error);
-                    self.fault(index, Some(above), Some(name), None, fault)?;
+                    None => Ok(listed),
                 }
+            });
+            match listed {
+                Ok(listed) => {
+                    let level = self.enter(index, listed, Some(name))?;
+                    levels.push(level);
+                }
+                Err(fault) => self.fault(index, Some(above), Some(name), None, fault)?,
             }
         }
         Ok(())
@@ -218,24 +249,6 @@ impl<'s, 'a> Scan<'s, 'a> {
         })
     }
 
-    /// Why the directory `node`, found in `above`, can't be walked.
-    fn obstacle(&self, above: &DirNode, node: &Arc<DirNode>, name: &Name) -> Option<Fault> {
-        if let Some(fault) = self.loss(node, None).or_else(|| self.in_place_of(name)) {
-            return Some(fault);
-        }
-        let id = node.id()?;
-        if self.around_dest.first() == Some(&id) {
-            return Some(into_itself());
-        }
-        (self.sender.follows() && above.is_or_is_below(id)).then(|| {
-            Fault::new(
-                Side::Source,
-                FaultKind::Link,
-                "the symbolic link leads to a directory above it",
-            )
-        })
-    }
-
     /// The fault of the directory `name`, if an earlier source has something else in
     /// its place.
     fn in_place_of(&self, name: &Name) -> Option<Fault> {
@@ -244,24 +257,14 @@ impl<'s, 'a> Scan<'s, 'a> {
     }
 
     /// Lists a directory itself and all in it that is no directory.
-    fn enter(
-        &mut self,
-        parent: u64,
-        node: Arc<DirNode>,
-        name: Option<Name>,
-    ) -> Result<Level, Stopped> {
-        let handle = node.handle();
-        let meta = handle.as_ref().map_err(|_| ()).and_then(|h| h.stat_self().map_err(|_| ()));
+    fn enter(&mut self, parent: u64, listed: Listed, name: Option<Name>) -> Result<Level, Stopped> {
+        let Listed { node, entries, fault, subdirs } = listed;
         let index = self.next_index;
-        let (mode, mtime) = match &meta {
-            Ok(meta) => (meta.mode, meta.mtime),
-            Err(()) => (0o700, haul_model::Timestamp { secs: 0, nanos: 0 }),
+        let &Meta { mode, mtime, id, .. } = node.meta();
+        let inode = match self.sender.removes() {
+            true => node.number_of(node.meta(), true),
+            false => id.map_or(0, |id| id.ino),
         };
-        let inode = match &meta {
-            Ok(meta) if self.sender.removes() => node.number_of(meta, true),
-            _ => node.id().map_or(0, |id| id.ino),
-        };
-        let id = node.id();
         let entry = Entry {
             name,
             kind: Kind::Dir,
@@ -276,39 +279,25 @@ impl<'s, 'a> Scan<'s, 'a> {
         let name = entry.name.clone();
         self.entry(parent, &node, None, entry)?;
         self.earlier.iter_mut().for_each(|earlier| earlier.enter(name.as_ref()));
-        let entries = handle.and_then(|handle| {
-            let mut entries = handle.entries()?;
-            if self.sender.restores() {
-                aside::restore(&*handle, &mut entries);
-            }
-            Ok(entries)
-        });
-        let entries = match entries {
-            Ok(entries) => entries,
-            Err(error) => {
-                let fault = Fault::from_io(Side::Source, "read the directory", &error);
-                self.fault(index, Some(Arc::clone(&node)), None, None, fault)?;
-                Vec::new()
-            }
-        };
-        let mut subdirs = Vec::new();
+        if let Some(fault) = fault {
+            self.fault(index, Some(Arc::clone(&node)), None, None, fault)?;
+        }
         let follow = self.sender.follows();
-        for TreeEntry { name, is_dir, meta, target } in entries {
-            if is_dir == Some(true) {
-                subdirs.push(name);
-                continue;
-            }
-            let is_told = |meta: &Meta| !(follow && meta.kind == MetaKind::Symlink);
-            let meta = meta.filter(is_told).map_or_else(|| look_up(&node, &name, follow), Ok);
-            match meta {
-                Ok(Meta { kind: MetaKind::Dir, .. }) => subdirs.push(name),
+        for (TreeEntry { name, target, .. }, looked) in entries {
+            match looked.unwrap_or_else(|| look_up(&node, &name, follow)) {
+                // It was none when the directory was read.
+                Ok(Meta { kind: MetaKind::Dir, .. }) => {
+                    let message = "a directory has taken its place";
+                    let fault = Fault::new(Side::Source, FaultKind::Changed, message);
+                    self.fault(index, Some(Arc::clone(&node)), Some(name), None, fault)?
+                }
                 Ok(meta) => self.file(index, &node, name, follow, meta, target)?,
                 Err(fault) => {
                     self.fault(index, Some(Arc::clone(&node)), Some(name), None, fault)?
                 }
             }
         }
-        Ok(Level { index, node, subdirs: subdirs.into_iter() })
+        Ok(Level { index, subdirs, visited: 0 })
     }
 
     /// Lists what is no directory.
@@ -383,22 +372,11 @@ impl<'s, 'a> Scan<'s, 'a> {
     }
 }
 
-/// What `name` in `dir` is.
-fn look_up(dir: &Arc<DirNode>, name: &Name, follow: bool) -> Result<Meta, Fault> {
-    let found = dir.handle().and_then(|handle| handle.stat(name, follow));
-    let fault = match found {
-        Ok(Some(meta)) => return Ok(meta),
-        Ok(None) if follow => "nothing is there, or a symbolic link that leads nowhere",
-        Ok(None) => "nothing is there",
-        Err(error) => return Err(Fault::from_io(Side::Source, "look at it", &error)),
-    };
-    Err(Fault::new(Side::Source, FaultKind::NotFound, fault))
-}
-
 fn not_recursive() -> Fault {
     Fault::new(Side::Source, FaultKind::NotRecursive, "it is a directory, and is left out")
 }
 
-fn into_itself() -> Fault {
-    Fault::new(Side::Source, FaultKind::IntoItself, "the directory would be copied into itself")
+fn too_deep() -> Fault {
+    let message = format!("the tree is deeper than {MAX_DEPTH} directories");
+    Fault::new(Side::Source, FaultKind::TooLong, message)
 }

@@ -116,6 +116,10 @@ impl Tree for SftpTree {
         Ok(Arc::new(self.open_with(path, name)?))
     }
 
+    fn lists_ahead(&self) -> bool {
+        true
+    }
+
     fn keeps_whole_seconds(&self) -> bool {
         true
     }

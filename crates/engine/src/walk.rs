@@ -1,0 +1,447 @@
+//! Directories of a source, read before the walk comes to them.
+//!
+//! Helpers read whole directories with the metadata of their entries, in about the
+//! order in which the walk needs them; the walk itself takes each in its turn, waits
+//! for one that is being read, and reads one that nobody has begun. So it needs no
+//! helper, and waits for nothing that does not make progress.
+
+use crate::aside;
+use crate::control::{CANCEL_POLL, Control};
+use crate::dirs::DirNode;
+use haul_model::{Fault, FaultKind, FileId, Name, Side};
+use haul_tree::{Meta, MetaKind, TreeEntry, lock};
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+/// Entries of directories that were read and not needed yet, at most.
+const ENTRIES_AHEAD_MAX: usize = 8192;
+
+/// Directories that were read and not needed yet, at most: each may hold a handle.
+const DIRS_AHEAD_MAX: usize = 32;
+
+/// Entries of one directory that a helper looks at. The walk looks at the others, so
+/// that a large directory is listed while it is looked at.
+const LOOKED_AT_MAX: usize = 2048;
+
+/// How directories are read, and the order in which they are needed.
+pub(crate) struct Walk<'w> {
+    rules: Rules<'w>,
+    state: Mutex<State>,
+    /// Something is to be read ahead.
+    coming: Condvar,
+    /// What the walk waits for was read.
+    read_one: Condvar,
+}
+
+/// What holds for all directories of a walk.
+pub(crate) struct Rules<'w> {
+    /// The job's course: nobody waits for others when it ends early.
+    pub(crate) control: &'w Control<'w>,
+    /// Symbolic links are followed.
+    pub(crate) follow: bool,
+    /// Entries that a killed move has set aside get their names back.
+    pub(crate) restores: bool,
+    /// Directories that hold the destination, itself first.
+    pub(crate) around_dest: &'w [FileId],
+}
+
+/// The subdirectories of one directory, by their names in the order of the walk.
+pub(crate) struct Subdirs {
+    above: Arc<DirNode>,
+    names: Vec<Name>,
+    number: u64,
+}
+
+/// A directory that was read.
+pub(crate) struct Listed {
+    pub(crate) node: Arc<DirNode>,
+    /// Its entries but for the subdirectories, each with its metadata or why that is
+    /// not known; `None` where nobody has looked yet.
+    pub(crate) entries: Vec<(TreeEntry, Option<Result<Meta, Fault>>)>,
+    /// Why it could not be read.
+    pub(crate) fault: Option<Fault>,
+    pub(crate) subdirs: Arc<Subdirs>,
+}
+
+/// A directory that can't be walked, and why.
+type Read = Result<Listed, Fault>;
+
+#[derive(Default)]
+struct State {
+    /// Subdirectories that the walk will come to, the next ones last, each with the
+    /// number of those that somebody has begun to read.
+    coming: Vec<(Arc<Subdirs>, usize)>,
+    /// What helpers have begun to read.
+    begun: HashSet<Key>,
+    /// What they have read.
+    read: HashMap<Key, Read>,
+    /// Entries in `read`.
+    entries: usize,
+    /// What the walk waits for.
+    awaited: Option<Key>,
+    /// Helpers that wait for something to do.
+    idle: usize,
+    /// Numbers for [`Subdirs`].
+    next_number: u64,
+    is_over: bool,
+}
+
+/// Has the helpers of a walk leave, however it ends.
+pub(crate) struct EndOnDrop<'e, 'w>(&'e Walk<'w>);
+
+/// A directory's place: the number of its [`Subdirs`], and its own among them.
+type Key = (u64, usize);
+
+impl<'w> Walk<'w> {
+    pub(crate) fn new(rules: Rules<'w>) -> Self {
+        Self { rules, state: Mutex::default(), coming: Condvar::new(), read_one: Condvar::new() }
+    }
+
+    /// Reads the directory `node`, in which the walk begins.
+    pub(crate) fn begin(&self, node: Arc<DirNode>) -> Listed {
+        let listed = self.list(node);
+        self.expect(&mut lock(&self.state), None, &listed.subdirs);
+        listed
+    }
+
+    /// The directory number `at` of `subdirs`, which the walk has come to. Those
+    /// before it are not needed any more.
+    ///
+    /// # Errors
+    /// Why it can't be walked.
+    pub(crate) fn take(&self, subdirs: &Subdirs, at: usize) -> Read {
+        let key = (subdirs.number, at);
+        let mut state = lock(&self.state);
+        loop {
+            if let Some(read) = state.read.remove(&key) {
+                state.entries -= weight(&read);
+                self.wake_helper(&state);
+                return read;
+            }
+            if !state.begun.contains(&key) {
+                break;
+            }
+            if self.rules.control.stopped() {
+                break;
+            }
+            state.awaited = Some(key);
+            let waited = self.read_one.wait_timeout(state, CANCEL_POLL);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            state.awaited = None;
+        }
+        let coming = state.coming.iter_mut().rev().find(|(one, _)| one.number == subdirs.number);
+        if let Some((_, begun)) = coming {
+            *begun = at + 1;
+        }
+        drop(state);
+        let read = self.read(subdirs, at);
+        if let Ok(listed) = &read {
+            self.expect(&mut lock(&self.state), Some(subdirs.number), &listed.subdirs);
+        }
+        read
+    }
+
+    /// The walk has left the directory that `subdirs` are in, and needs none of them.
+    pub(crate) fn leave(&self, subdirs: &Subdirs) {
+        let mut state = lock(&self.state);
+        let mut left = vec![subdirs.number];
+        while let Some(number) = left.pop() {
+            state.coming.retain(|(one, _)| one.number != number);
+            let unneeded: Vec<_> =
+                state.read.extract_if(|(above, _), _| *above == number).map(|(_, r)| r).collect();
+            for read in unneeded {
+                state.entries -= weight(&read);
+                left.extend(read.map(|listed| listed.subdirs.number));
+            }
+        }
+    }
+
+    /// Ends the walk, and the helpers with it, when it is dropped.
+    pub(crate) fn end_on_drop(&self) -> EndOnDrop<'_, 'w> {
+        EndOnDrop(self)
+    }
+
+    /// Reads ahead until the walk has ended.
+    pub(crate) fn help(&self) {
+        let mut state = lock(&self.state);
+        while !state.is_over {
+            let Some((subdirs, at)) = state.next() else {
+                state.idle += 1;
+                state = self.coming.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state.idle -= 1;
+                continue;
+            };
+            let key = (subdirs.number, at);
+            state.begun.insert(key);
+            drop(state);
+            let read = self.read(&subdirs, at);
+            state = lock(&self.state);
+            state.begun.remove(&key);
+            if !state.coming.iter().any(|(one, _)| one.number == subdirs.number) {
+                // The walk has left the directory meanwhile.
+                continue;
+            }
+            if let Ok(listed) = &read {
+                self.expect(&mut state, Some(subdirs.number), &listed.subdirs);
+            }
+            state.entries += weight(&read);
+            state.read.insert(key, read);
+            if state.awaited == Some(key) {
+                self.read_one.notify_all();
+            }
+        }
+    }
+
+    /// The walk will come to `subdirs`, right before it goes on with those numbered
+    /// `before`.
+    fn expect(&self, state: &mut State, before: Option<u64>, subdirs: &Arc<Subdirs>) {
+        if subdirs.names.is_empty() {
+            return;
+        }
+        let of_above = |(one, _): &(Arc<Subdirs>, usize)| Some(one.number) == before;
+        let at = state.coming.iter().rposition(of_above).map_or(0, |at| at + 1);
+        state.coming.insert(at, (Arc::clone(subdirs), 0));
+        self.wake_helper(state);
+    }
+
+    /// Has a helper look for something to do if one is idle, and there is room for
+    /// enough: one is not woken for each directory.
+    fn wake_helper(&self, state: &State) {
+        if state.idle > 0 && state.ahead() <= DIRS_AHEAD_MAX / 2 {
+            self.coming.notify_one();
+        }
+    }
+
+    fn read(&self, subdirs: &Subdirs, at: usize) -> Read {
+        let (above, name) = (&subdirs.above, subdirs.names[at].clone());
+        let node = DirNode::open(above, name, self.rules.follow)
+            .map_err(|error| Fault::from_io(Side::Source, "open the directory", &error))?;
+        match self.rules.obstacle(above, &node) {
+            Some(fault) => Err(fault),
+            None => Ok(self.list(node)),
+        }
+    }
+
+    /// Reads the directory `node`, and looks at what is in it.
+    fn list(&self, node: Arc<DirNode>) -> Listed {
+        let (found, fault) = match self.entries(&node) {
+            Ok(entries) => (entries, None),
+            Err(error) => {
+                let fault = Fault::from_io(Side::Source, "read the directory", &error);
+                (Vec::new(), Some(fault))
+            }
+        };
+        let is_file = |entry: &TreeEntry| entry.is_dir == Some(false) && !self.rules.follow;
+        let (mut entries, mut names) = (Vec::with_capacity(found.len()), Vec::new());
+        for (at, mut entry) in found.into_iter().enumerate() {
+            if entry.is_dir == Some(true) {
+                names.push(entry.name);
+                continue;
+            }
+            let is_told = |meta: &Meta| !(self.rules.follow && meta.kind == MetaKind::Symlink);
+            let looked = match entry.meta.take().filter(is_told) {
+                Some(meta) => Some(Ok(meta)),
+                None if at >= LOOKED_AT_MAX && is_file(&entry) => None,
+                None => Some(look_up(&node, &entry.name, self.rules.follow)),
+            };
+            match looked {
+                Some(Ok(Meta { kind: MetaKind::Dir, .. })) => names.push(entry.name),
+                looked => entries.push((entry, looked)),
+            }
+        }
+        let above = Arc::clone(&node);
+        let number = {
+            let mut state = lock(&self.state);
+            state.next_number += 1;
+            state.next_number
+        };
+        Listed { node, entries, fault, subdirs: Arc::new(Subdirs { above, names, number }) }
+    }
+
+    fn entries(&self, node: &Arc<DirNode>) -> io::Result<Vec<TreeEntry>> {
+        let handle = node.handle()?;
+        let mut entries = handle.entries()?;
+        if self.rules.restores {
+            aside::restore(&*handle, &mut entries);
+        }
+        Ok(entries)
+    }
+}
+
+impl Drop for EndOnDrop<'_, '_> {
+    fn drop(&mut self) {
+        lock(&self.0.state).is_over = true;
+        self.0.coming.notify_all();
+    }
+}
+
+impl Rules<'_> {
+    /// Why the directory `node`, found in `above`, can't be walked.
+    fn obstacle(&self, above: &DirNode, node: &Arc<DirNode>) -> Option<Fault> {
+        let id = node.id()?;
+        if self.around_dest.first() == Some(&id) {
+            return Some(into_itself());
+        }
+        (self.follow && above.is_or_is_below(id)).then(|| {
+            Fault::new(
+                Side::Source,
+                FaultKind::Link,
+                "the symbolic link leads to a directory above it",
+            )
+        })
+    }
+}
+
+impl State {
+    /// Directories that were read, or are being read, and not needed yet.
+    fn ahead(&self) -> usize {
+        self.read.len() + self.begun.len()
+    }
+
+    /// The next directory to read ahead, if there is one, and room for it.
+    fn next(&mut self) -> Option<(Arc<Subdirs>, usize)> {
+        if self.entries >= ENTRIES_AHEAD_MAX || self.ahead() >= DIRS_AHEAD_MAX {
+            return None;
+        }
+        let is_left = |(subdirs, begun): &&mut (Arc<Subdirs>, usize)| *begun < subdirs.names.len();
+        let (subdirs, begun) = self.coming.iter_mut().rev().find(is_left)?;
+        *begun += 1;
+        Some((Arc::clone(subdirs), *begun - 1))
+    }
+}
+
+impl Subdirs {
+    /// The directory that they are in.
+    pub(crate) fn above(&self) -> &Arc<DirNode> {
+        &self.above
+    }
+
+    /// The name of the one at `at`, if there are so many.
+    pub(crate) fn name(&self, at: usize) -> Option<&Name> {
+        self.names.get(at)
+    }
+}
+
+/// What a directory that was read counts among the entries ahead.
+fn weight(read: &Read) -> usize {
+    read.as_ref().map_or(0, |listed| listed.entries.len())
+}
+
+/// Finds out what `name` in `dir` is.
+///
+/// # Errors
+/// Why that is not known; [`FaultKind::NotFound`] if nothing is there.
+pub(crate) fn look_up(dir: &Arc<DirNode>, name: &Name, follow: bool) -> Result<Meta, Fault> {
+    let found = dir.handle().and_then(|handle| handle.stat(name, follow));
+    let fault = match found {
+        Ok(Some(meta)) => return Ok(meta),
+        Ok(None) if follow => "nothing is there, or a symbolic link that leads nowhere",
+        Ok(None) => "nothing is there",
+        Err(error) => return Err(Fault::from_io(Side::Source, "look at it", &error)),
+    };
+    Err(Fault::new(Side::Source, FaultKind::NotFound, fault))
+}
+
+/// The fault of a directory that holds the destination.
+pub(crate) fn into_itself() -> Fault {
+    Fault::new(Side::Source, FaultKind::IntoItself, "the directory would be copied into itself")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::crew::with_helpers;
+    use crate::dirs::OpenDirs;
+    use crate::monitor::Silent;
+    use haul_tree::{LocalTree, Tree};
+    use proptest::prelude::*;
+    use std::fs;
+    use std::os::unix::ffi::OsStrExt;
+    use std::path::{Path, PathBuf};
+
+    static SILENT: Silent = Silent::new();
+
+    /// The directories and files below `path` as a walk lists them, found by recursion.
+    fn by_recursion(path: &Path, shown: &mut Vec<PathBuf>) {
+        let mut entries: Vec<_> =
+            fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()).collect();
+        entries.sort_by(|one, other| one.as_os_str().as_bytes().cmp(other.as_os_str().as_bytes()));
+        let (dirs, files): (Vec<_>, Vec<_>) = entries.into_iter().partition(|path| path.is_dir());
+        shown.extend(files);
+        for dir in dirs {
+            shown.push(dir.clone());
+            by_recursion(&dir, shown);
+        }
+    }
+
+    fn by_walk(root: &Path, helpers: usize) -> Vec<PathBuf> {
+        let control = Control::new(&SILENT);
+        let rules = Rules { control: &control, follow: false, restores: false, around_dest: &[] };
+        let walk = Walk::new(rules);
+        let dir = LocalTree.open(root.as_os_str().as_bytes()).unwrap();
+        let node = DirNode::root(dir, None, &Arc::new(OpenDirs::default())).unwrap();
+        let path = |node: &DirNode, name: &Name| {
+            let below = node.path_of(Some(name));
+            root.join(std::ffi::OsStr::from_bytes(&below))
+        };
+        let mut shown = Vec::new();
+        with_helpers(
+            &control,
+            "walk",
+            helpers,
+            || walk.help(),
+            || {
+                let _end = walk.end_on_drop();
+                let mut levels = vec![(walk.begin(node), 0)];
+                while let Some((listed, at)) = levels.last_mut() {
+                    if *at == 0 {
+                        shown.extend(
+                            listed.entries.iter().map(|(e, _)| path(&listed.node, &e.name)),
+                        );
+                    }
+                    *at += 1;
+                    let Some(name) = listed.subdirs.name(*at - 1) else {
+                        walk.leave(&listed.subdirs);
+                        levels.pop();
+                        continue;
+                    };
+                    shown.push(path(&listed.node, name));
+                    let next = walk.take(&listed.subdirs, *at - 1).unwrap();
+                    levels.push((next, 0));
+                }
+            },
+        );
+        shown
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
+        #[test]
+        fn every_entry_comes_once_and_in_order_however_many_help(
+            paths in prop::collection::btree_set("[ab]{1,2}(/[a-c]{1,2}){0,4}", 1..60),
+            helpers in 0_usize..5,
+        ) {
+            let temp = tempfile::tempdir().unwrap();
+            for path in &paths {
+                let path = temp.path().join(path);
+                fs::create_dir_all(&path).unwrap();
+                fs::write(path.join("file"), "").unwrap();
+            }
+            let mut expected = Vec::new();
+            by_recursion(temp.path(), &mut expected);
+            prop_assert_eq!(by_walk(temp.path(), helpers), expected);
+        }
+    }
+
+    #[test]
+    fn more_directories_than_are_read_ahead_come_in_order() {
+        let temp = tempfile::tempdir().unwrap();
+        for n in 0..DIRS_AHEAD_MAX * 5 {
+            fs::create_dir_all(temp.path().join(format!("{:03}/{n:03}/x", n / 7))).unwrap();
+        }
+        let mut expected = Vec::new();
+        by_recursion(temp.path(), &mut expected);
+        assert_eq!(by_walk(temp.path(), 3), expected);
+    }
+}
