@@ -56,15 +56,18 @@ pub(crate) struct Subdirs {
 /// A directory that was read.
 pub(crate) struct Listed {
     pub(crate) node: Arc<DirNode>,
-    /// Its entries but for the subdirectories, each with its metadata or why that is
-    /// not known; `None` where nobody has looked yet.
-    pub(crate) entries: Vec<(TreeEntry, Option<Result<Meta, Fault>>)>,
+    /// Its entries but for the subdirectories.
+    pub(crate) entries: Vec<LookedAt>,
     /// Why it could not be read.
     pub(crate) fault: Option<Fault>,
     pub(crate) subdirs: Arc<Subdirs>,
 }
 
-/// A directory that can't be walked, and why.
+/// An entry with its metadata, or why that is not known; `None` where nobody has looked
+/// yet.
+pub(crate) type LookedAt = (TreeEntry, Option<Result<Meta, Fault>>);
+
+/// A directory, or why it can't be walked.
 type Read = Result<Listed, Fault>;
 
 #[derive(Default)]
@@ -225,31 +228,14 @@ impl<'w> Walk<'w> {
 
     /// Reads the directory `node`, and looks at what is in it.
     fn list(&self, node: Arc<DirNode>) -> Listed {
-        let (found, fault) = match self.entries(&node) {
-            Ok(entries) => (entries, None),
+        let read = self.entries(&node).and_then(|entries| self.look_at(&node, entries));
+        let (entries, names, fault) = match read {
+            Ok((entries, names)) => (entries, names, None),
             Err(error) => {
                 let fault = Fault::from_io(Side::Source, "read the directory", &error);
-                (Vec::new(), Some(fault))
+                (Vec::new(), Vec::new(), Some(fault))
             }
         };
-        let is_file = |entry: &TreeEntry| entry.is_dir == Some(false) && !self.rules.follow;
-        let (mut entries, mut names) = (Vec::with_capacity(found.len()), Vec::new());
-        for (at, mut entry) in found.into_iter().enumerate() {
-            if entry.is_dir == Some(true) {
-                names.push(entry.name);
-                continue;
-            }
-            let is_told = |meta: &Meta| !(self.rules.follow && meta.kind == MetaKind::Symlink);
-            let looked = match entry.meta.take().filter(is_told) {
-                Some(meta) => Some(Ok(meta)),
-                None if at >= LOOKED_AT_MAX && is_file(&entry) => None,
-                None => Some(look_up(&node, &entry.name, self.rules.follow)),
-            };
-            match looked {
-                Some(Ok(Meta { kind: MetaKind::Dir, .. })) => names.push(entry.name),
-                looked => entries.push((entry, looked)),
-            }
-        }
         let above = Arc::clone(&node);
         let number = {
             let mut state = lock(&self.state);
@@ -257,6 +243,43 @@ impl<'w> Walk<'w> {
             state.next_number
         };
         Listed { node, entries, fault, subdirs: Arc::new(Subdirs { above, names, number }) }
+    }
+
+    /// Looks at the entries of `node`; gives the names of its directories apart.
+    ///
+    /// # Errors
+    /// When the directory may be read and not be searched.
+    fn look_at(
+        &self,
+        node: &Arc<DirNode>,
+        found: Vec<TreeEntry>,
+    ) -> io::Result<(Vec<LookedAt>, Vec<Name>)> {
+        let follow = self.rules.follow;
+        let (mut entries, mut names) = (Vec::with_capacity(found.len()), Vec::new());
+        for (at, mut entry) in found.into_iter().enumerate() {
+            if entry.is_dir == Some(true) {
+                names.push(entry.name);
+                continue;
+            }
+            let is_told = |meta: &Meta| !(follow && meta.kind == MetaKind::Symlink);
+            let told = entry.meta.take().filter(is_told);
+            if told.is_none() && at >= LOOKED_AT_MAX && entry.is_dir == Some(false) && !follow {
+                entries.push((entry, None));
+                continue;
+            }
+            let looked = match told {
+                Some(meta) => Ok(Some(meta)),
+                None => node.handle().and_then(|handle| handle.stat(&entry.name, follow)),
+            };
+            match looked {
+                Ok(Some(Meta { kind: MetaKind::Dir, .. })) => names.push(entry.name),
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied && !follow => {
+                    return Err(error);
+                }
+                looked => entries.push((entry, Some(found_or_fault(looked, follow)))),
+            }
+        }
+        Ok((entries, names))
     }
 
     fn entries(&self, node: &Arc<DirNode>) -> io::Result<Vec<TreeEntry>> {
@@ -333,14 +356,17 @@ fn weight(read: &Read) -> usize {
 /// # Errors
 /// Why that is not known; [`FaultKind::NotFound`] if nothing is there.
 pub(crate) fn look_up(dir: &Arc<DirNode>, name: &Name, follow: bool) -> Result<Meta, Fault> {
-    let found = dir.handle().and_then(|handle| handle.stat(name, follow));
-    let fault = match found {
+    found_or_fault(dir.handle().and_then(|handle| handle.stat(name, follow)), follow)
+}
+
+fn found_or_fault(looked: io::Result<Option<Meta>>, follow: bool) -> Result<Meta, Fault> {
+    let message = match looked {
         Ok(Some(meta)) => return Ok(meta),
         Ok(None) if follow => "nothing is there, or a symbolic link that leads nowhere",
         Ok(None) => "nothing is there",
         Err(error) => return Err(Fault::from_io(Side::Source, "look at it", &error)),
     };
-    Err(Fault::new(Side::Source, FaultKind::NotFound, fault))
+    Err(Fault::new(Side::Source, FaultKind::NotFound, message))
 }
 
 /// The fault of a directory that holds the destination.
