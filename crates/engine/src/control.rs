@@ -199,8 +199,14 @@ impl<'a> Reporter<'a> {
     }
 
     /// The fate of an entry is known; `counted` bytes of it were counted as done
-    /// already.
-    pub(crate) fn outcome(&self, path: &[u8], kind: &Kind, counted: u64, outcome: &Outcome) {
+    /// already. Its `path` is made if the monitor shows it.
+    pub(crate) fn outcome(
+        &self,
+        path: impl FnOnce() -> Vec<u8>,
+        kind: &Kind,
+        counted: u64,
+        outcome: &Outcome,
+    ) {
         let one = |counter: &AtomicU64| Progress::add(counter, 1);
         match (outcome, kind) {
             (Outcome::Copied | Outcome::WouldCopy, Kind::Dir) => one(&self.dirs_made),
@@ -221,7 +227,8 @@ impl<'a> Reporter<'a> {
             Progress::add(&progress.files_done, 1);
             Progress::add(&progress.bytes_done, size.saturating_sub(counted));
         }
-        self.monitor.event(Event::Entry { path, kind, outcome });
+        let path = if self.monitor.shows(kind, outcome) { path() } else { Vec::new() };
+        self.monitor.event(Event::Entry { path: &path, kind, outcome });
     }
 
     /// The figures so far.

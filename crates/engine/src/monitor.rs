@@ -10,7 +10,8 @@ pub enum Event<'a> {
     /// The fate of an entry is known. `path` is relative to the destination
     /// and raw: escape it before showing it.
     Entry {
-        /// The entry's path, beginning with the source's own name.
+        /// The entry's path, beginning with the source's own name; empty if
+        /// [`Monitor::shows`] said that it is not needed.
         path: &'a [u8],
         /// What it is.
         kind: &'a Kind,
@@ -79,6 +80,12 @@ pub trait Monitor: Sync {
     /// Takes an event; must be quick, the job waits for it.
     fn event(&self, event: Event<'_>);
 
+    /// False if [`Event::Entry`] of such an entry is counted only: its path may be left
+    /// empty then. Must be as quick as possible.
+    fn shows(&self, _kind: &Kind, _outcome: &Outcome) -> bool {
+        true
+    }
+
     /// Whether the job shall stop: asked often, and answered `true` for good
     /// once the user has interrupted.
     fn cancelled(&self) -> bool;
@@ -107,6 +114,10 @@ impl Monitor for Silent {
     }
 
     fn event(&self, _: Event<'_>) {}
+
+    fn shows(&self, _: &Kind, _: &Outcome) -> bool {
+        false
+    }
 
     fn cancelled(&self) -> bool {
         false

@@ -174,8 +174,7 @@ impl CopyMonitor {
         &self.compared
     }
 
-    /// Whether an entry's fate is shown; the answer takes no lock.
-    fn shows(&self, kind: &Kind, outcome: &Outcome) -> bool {
+    fn is_shown(&self, kind: &Kind, outcome: &Outcome) -> bool {
         match outcome {
             Outcome::Failed(_) => true,
             Outcome::Copied => self.show.copied,
@@ -199,7 +198,7 @@ impl CopyMonitor {
         if let Outcome::Differs(found) = outcome {
             self.compared.count(*found);
         }
-        if !self.shows(kind, outcome) {
+        if !self.is_shown(kind, outcome) {
             return;
         }
         match outcome {
@@ -267,6 +266,10 @@ impl Monitor for CopyMonitor {
             }
             Event::Warning { .. } => {}
         }
+    }
+
+    fn shows(&self, kind: &Kind, outcome: &Outcome) -> bool {
+        self.is_shown(kind, outcome)
     }
 
     fn cancelled(&self) -> bool {

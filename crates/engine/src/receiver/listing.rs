@@ -164,7 +164,7 @@ impl Receiver<'_> {
         let _name = self.check_name(*dir, &parent, entry)?;
         self.reporter.listed(entry);
         let outcome = compare::rival(rival, self.policy.conflict);
-        self.report(&parent.path_of(entry.name.as_ref()), &entry.kind, 0, &outcome);
+        self.report(|| parent.path_of(entry.name.as_ref()), &entry.kind, 0, &outcome);
         self.close(cost);
         Ok(OutcomeItem { index, outcome })
     }

@@ -208,7 +208,7 @@ impl<'a> Receiver<'a> {
                     self.check_fault(dir)?;
                     parent.passed_over(&name);
                     let outcome = Outcome::Failed(of_sender(fault));
-                    self.reporter.outcome(&name, &Kind::Special, 0, &outcome);
+                    self.reporter.outcome(|| name, &Kind::Special, 0, &outcome);
                     self.close(cost);
                     outcomes.push(OutcomeItem { index, outcome });
                 }
@@ -271,7 +271,7 @@ impl<'a> Receiver<'a> {
                                 dir.settle_one();
                                 let outcome = Outcome::Failed(fault);
                                 let path = dir.path_of(entry.name.as_ref());
-                                self.report(&path, &entry.kind, 0, &outcome);
+                                self.report(|| path, &entry.kind, 0, &outcome);
                                 self.close(cost);
                                 return Some(outcome);
                             }
@@ -304,7 +304,7 @@ impl<'a> Receiver<'a> {
                 }
             }
         };
-        self.report(&dir.path_of(entry.name.as_ref()), &entry.kind, 0, &outcome);
+        self.report(|| dir.path_of(entry.name.as_ref()), &entry.kind, 0, &outcome);
         self.close(cost);
         Some(outcome)
     }
@@ -392,8 +392,8 @@ impl<'a> Receiver<'a> {
 
     /// A wanted file has its outcome; `moved` bytes were counted as done.
     pub(crate) fn finish(&self, pending: Pending, moved: u64, outcome: Outcome) -> OutcomeItem {
-        let path = pending.dir.path_of(pending.entry.name.as_ref());
-        self.report(&path, &pending.entry.kind, moved, &outcome);
+        let path = || pending.dir.path_of(pending.entry.name.as_ref());
+        self.report(path, &pending.entry.kind, moved, &outcome);
         self.close(pending.cost);
         OutcomeItem { index: pending.index, outcome }
     }
@@ -414,10 +414,11 @@ impl<'a> Receiver<'a> {
         }
     }
 
-    fn report(&self, path: &[u8], kind: &Kind, moved: u64, outcome: &Outcome) {
+    /// Tells the outcome of an entry; its `path` is made only where somebody needs it.
+    fn report(&self, path: impl FnOnce() -> Vec<u8>, kind: &Kind, moved: u64, outcome: &Outcome) {
         match outcome {
             Outcome::Failed(fault) if fault.ends_the_job() => {
-                let path = escape_bytes(path);
+                let path = escape_bytes(&path());
                 self.control.fail(JobError::Destination { path, fault: fault.clone() });
             }
             _ => self.reporter.outcome(path, kind, moved, outcome),

@@ -71,7 +71,7 @@ impl Receiver<'_> {
     /// An entry that has its outcome has failed after all.
     fn fail_late(&self, path: &[u8], fault: Fault) {
         let late = Late { path: words::shown(path.to_vec()), fault: fault.clone() };
-        self.report(path, &Kind::Dir, 0, &Outcome::Failed(fault));
+        self.report(|| path.to_vec(), &Kind::Dir, 0, &Outcome::Failed(fault));
         self.sender.late(late);
     }
 }

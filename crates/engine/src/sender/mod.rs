@@ -336,7 +336,7 @@ impl SenderPort for Sender<'_> {
         }
         let Some(reporter) = self.reporter else { return };
         for (item, outcome) in settled {
-            reporter.outcome(&item.path(), &item.kind, item.counted, &outcome);
+            reporter.outcome(|| item.path(), &item.kind, item.counted, &outcome);
         }
     }
 
@@ -365,7 +365,7 @@ impl SenderPort for Sender<'_> {
         self.keeps_dirs.store(true, Ordering::Relaxed);
         if let Some(reporter) = self.reporter {
             let fault = Fault { side: Side::Destination, ..fault.clipped() };
-            reporter.outcome(&path, &Kind::Dir, 0, &Outcome::Failed(fault));
+            reporter.outcome(|| path, &Kind::Dir, 0, &Outcome::Failed(fault));
         }
     }
 
