@@ -473,7 +473,13 @@ fn with_private_name<T>(
         let name = private_name();
         match create(&name) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(error),
+            Err(error) => {
+                // Some file systems make a file and then fail to open it.
+                if error.kind() != io::ErrorKind::Unsupported {
+                    let _ = dir.remove_private(&name);
+                }
+                return Err(error);
+            }
             Ok(made) => {
                 unpublished().insert(name.clone(), Arc::clone(dir));
                 return Ok((PrivateName { dir: Arc::clone(dir), name, published: false }, made));

@@ -5,18 +5,22 @@
 //! Always: there are no files without a name (`O_TMPFILE`), nothing is shared,
 //! and a sync does nothing.
 
+mod refusals;
 mod served;
 
 use crate::fixture;
 use crate::fuse::Mounted;
+use refusals::Refusals;
 use served::Served;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 use tempfile::TempDir;
 
+pub use refusals::Call;
 pub use rustix::io::Errno;
 
 /// The ways in which a file system is odd; by default in none.
@@ -87,6 +91,7 @@ impl Names {
 /// An odd file system, mounted until this is dropped.
 pub struct OddMount {
     mounted: Mounted,
+    refusals: Arc<Refusals>,
     /// Dropped last.
     backing: TempDir,
 }
@@ -98,8 +103,9 @@ impl OddMount {
     pub fn new(quirks: Quirks) -> Option<OddMount> {
         let made = || -> io::Result<OddMount> {
             let backing = TempDir::with_prefix("haul-odd-backing-")?;
-            let served = Served::new(backing.path(), quirks)?;
-            Ok(OddMount { mounted: Mounted::new("haul-odd", served)?, backing })
+            let refusals = Arc::<Refusals>::default();
+            let served = Served::new(backing.path(), quirks, Arc::clone(&refusals))?;
+            Ok(OddMount { mounted: Mounted::new("haul-odd", served)?, refusals, backing })
         };
         fixture::made("a FUSE mount", made())
     }
@@ -112,6 +118,22 @@ impl OddMount {
     /// A path below it.
     pub fn join(&self, name: impl AsRef<Path>) -> PathBuf {
         self.path().join(name)
+    }
+
+    /// Refuses `call` with `errno`, after so many that are `answered` still; `refused`
+    /// of them, and none any more then. There is one such plan at a time.
+    pub fn refuse(&self, call: Call, errno: Errno, answered: u64, refused: u64) {
+        self.refusals.plan(call, errno, answered, refused);
+    }
+
+    /// Refuses nothing any more.
+    pub fn refuse_nothing(&self) {
+        self.refusals.end();
+    }
+
+    /// How often `call` has come.
+    pub fn calls(&self, call: Call) -> u64 {
+        self.refusals.count(call)
     }
 
     /// The directory that it shows, in which nothing is odd.

@@ -1,6 +1,6 @@
 //! What a user sees of copies and moves to file systems that are odd: that tell
 //! of errors when a file is closed, keep times their own way, take several names
-//! for one, or lack the fast ways.
+//! for one, lack the fast ways, or refuse a call for whatever reason.
 
 #![cfg(target_os = "linux")]
 
@@ -9,11 +9,12 @@ mod common;
 
 mod closing;
 mod names;
+mod refusing;
 mod times;
 mod ways;
 
 use common::*;
-use haul_testkit::odd::{Errno, Names, OddMount, Quirks, Times};
+use haul_testkit::odd::{Call, Errno, Names, OddMount, Quirks, Times};
 use haul_testkit::{FileSystem, Haul, Mount, nasty, tree};
 use std::fs;
 use std::os::unix::fs::MetadataExt;

@@ -1,7 +1,8 @@
 //! What the kernel asks of an odd file system, answered from the directory that
 //! it shows: each object by a handle of it, so that renames change nothing.
 
-use super::{Names, Quirks, Times};
+use super::refusals::Refusals;
+use super::{Call, Names, Quirks, Times};
 use fuser::{
     BsdFileFlags, CopyFileRangeFlags, Errno, FileAttr, FileHandle, FileType, Filesystem,
     FopenFlags, Generation, INodeNo, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate,
@@ -30,6 +31,7 @@ type Answer<T> = Result<T, Errno>;
 
 pub(super) struct Served {
     quirks: Quirks,
+    refusals: Arc<Refusals>,
     /// The objects that the kernel knows, by inode.
     nodes: Mutex<HashMap<u64, Node>>,
     open: Mutex<HashMap<u64, Arc<Opened>>>,
@@ -62,12 +64,17 @@ fn refusal(quirk: rustix::io::Errno) -> Errno {
 }
 
 impl Served {
-    pub(super) fn new(backing: &Path, quirks: Quirks) -> io::Result<Served> {
+    pub(super) fn new(
+        backing: &Path,
+        quirks: Quirks,
+        refusals: Arc<Refusals>,
+    ) -> io::Result<Served> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(backing, flags, Mode::empty())?;
         let root = Node { fd: Arc::new(root), told: 1 };
         Ok(Served {
             quirks,
+            refusals,
             nodes: Mutex::new(HashMap::from([(INodeNo::ROOT.0, root)])),
             open: Mutex::default(),
             next_handle: AtomicU64::new(1),
@@ -164,11 +171,13 @@ impl Served {
     /// Makes an object with `make`, gives it to who asks, and tells of it.
     fn make(
         &self,
+        call: Call,
         request: &Request,
         parent: INodeNo,
         name: &OsStr,
         make: impl FnOnce(&OwnedFd, &OsStr) -> rustix::io::Result<()>,
     ) -> Answer<FileAttr> {
+        self.check(call)?;
         let (dir, name) = self.place(parent, name)?;
         make(&dir, &name).map_err(errno)?;
         let (uid, gid) = (Uid::from_raw(request.uid()), Gid::from_raw(request.gid()));
@@ -208,6 +217,11 @@ impl Served {
         };
         let times = Timestamps { last_access: spec(accessed), last_modification: spec(modified) };
         rustix::fs::utimensat(node, c"", &times, AtFlags::EMPTY_PATH).map_err(errno)
+    }
+
+    /// Answers `call`, if it is to be refused.
+    fn check(&self, call: Call) -> Answer<()> {
+        self.refusals.of(call).map_or(Ok(()), |errno| Err(refusal(errno)))
     }
 
     /// Answers what is not in order.
@@ -274,7 +288,10 @@ fn answer_entry(reply: ReplyEntry, made: Answer<FileAttr>) {
 
 impl Filesystem for Served {
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let found = self.place(parent, name).and_then(|(dir, name)| self.tell(&dir, &name));
+        let found = self
+            .check(Call::Lookup)
+            .and_then(|()| self.place(parent, name))
+            .and_then(|(dir, name)| self.tell(&dir, &name));
         answer_entry(reply, found);
     }
 
@@ -291,7 +308,7 @@ impl Filesystem for Served {
     }
 
     fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
-        match self.attr(ino) {
+        match self.check(Call::Stat).and_then(|()| self.attr(ino)) {
             Ok(attr) => reply.attr(&REMEMBERED, &attr),
             Err(error) => reply.error(error),
         }
@@ -318,6 +335,7 @@ impl Filesystem for Served {
         let set = || -> Answer<FileAttr> {
             let node = self.node(ino)?;
             if let Some(len) = size {
+                self.check(Call::SetSize)?;
                 let file = open(&node, OFlags::WRONLY)?;
                 if len > file.metadata().map_err(errno)?.len() {
                     self.check_order()?;
@@ -329,10 +347,12 @@ impl Filesystem for Served {
                 rustix::fs::chownat(&*node, c"", uid, gid, AtFlags::EMPTY_PATH).map_err(errno)?;
             }
             if let Some(mode) = mode {
+                self.check(Call::SetMode)?;
                 rustix::fs::chmod(path_of(&node), Mode::from_raw_mode(mode & 0o7777))
                     .map_err(errno)?;
             }
             if atime.is_some() || mtime.is_some() {
+                self.check(Call::SetTimes)?;
                 self.set_times(&node, atime, mtime)?;
             }
             self.attr(ino)
@@ -345,7 +365,8 @@ impl Filesystem for Served {
 
     fn readlink(&self, _: &Request, ino: INodeNo, reply: ReplyData) {
         let target = self
-            .node(ino)
+            .check(Call::ReadLink)
+            .and_then(|()| self.node(ino))
             .and_then(|node| rustix::fs::readlinkat(&*node, c"", Vec::new()).map_err(errno));
         match target {
             Ok(target) => reply.data(target.as_bytes()),
@@ -363,7 +384,7 @@ impl Filesystem for Served {
         reply: ReplyEntry,
     ) {
         let mode = Mode::from_raw_mode(mode & !umask & 0o7777);
-        let made = self.make(request, parent, name, |dir, name| {
+        let made = self.make(Call::MakeDir, request, parent, name, |dir, name| {
             rustix::fs::mkdirat(dir, name, mode)?;
             rustix::fs::chmodat(dir, name, mode, AtFlags::empty())
         });
@@ -378,8 +399,9 @@ impl Filesystem for Served {
         target: &Path,
         reply: ReplyEntry,
     ) {
-        let made =
-            self.make(request, parent, name, |dir, name| rustix::fs::symlinkat(target, dir, name));
+        let made = self.make(Call::MakeSymlink, request, parent, name, |dir, name| {
+            rustix::fs::symlinkat(target, dir, name)
+        });
         answer_entry(reply, made);
     }
 
@@ -401,7 +423,7 @@ impl Filesystem for Served {
             | OFlags::CLOEXEC
             | (asked & (OFlags::EXCL | OFlags::TRUNC));
         let mut file = None;
-        let made = self.make(request, parent, name, |dir, name| {
+        let made = self.make(Call::Create, request, parent, name, |dir, name| {
             let made = rustix::fs::openat(dir, name, flags, mode)?;
             rustix::fs::fchmod(&made, mode)?;
             file = Some(File::from(made));
@@ -422,6 +444,7 @@ impl Filesystem for Served {
             return reply.error(refusal(quirk));
         }
         let linked = || {
+            self.check(Call::Link)?;
             let node = self.node(ino)?;
             let (dir, name) = self.place(parent, name)?;
             rustix::fs::linkat(&*node, c"", &*dir, &*name, AtFlags::EMPTY_PATH).map_err(errno)?;
@@ -431,14 +454,16 @@ impl Filesystem for Served {
     }
 
     fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let done = self.place(parent, name).and_then(|(dir, name)| {
+        let place = self.check(Call::RemoveFile).and_then(|()| self.place(parent, name));
+        let done = place.and_then(|(dir, name)| {
             rustix::fs::unlinkat(&*dir, &*name, AtFlags::empty()).map_err(errno)
         });
         answer(reply, done);
     }
 
     fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let done = self.place(parent, name).and_then(|(dir, name)| {
+        let place = self.check(Call::RemoveDir).and_then(|()| self.place(parent, name));
+        let done = place.and_then(|(dir, name)| {
             rustix::fs::unlinkat(&*dir, &*name, AtFlags::REMOVEDIR).map_err(errno)
         });
         answer(reply, done);
@@ -459,6 +484,7 @@ impl Filesystem for Served {
         }
         let flags = rustix::fs::RenameFlags::from_bits_retain(flags.bits());
         let done = || {
+            self.check(Call::Rename)?;
             let (dir, name) = self.place(parent, name)?;
             let (to_dir, to) = self.place(to_parent, to)?;
             rustix::fs::renameat_with(&*dir, &*name, &*to_dir, &*to, flags).map_err(errno)
@@ -468,7 +494,8 @@ impl Filesystem for Served {
 
     fn open(&self, _: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         let flags = OFlags::from_bits_retain(flags.0 as u32) & (OFlags::RWMODE | OFlags::TRUNC);
-        match self.node(ino).and_then(|node| open(&node, flags)) {
+        let node = self.check(Call::Open).and_then(|()| self.node(ino));
+        match node.and_then(|node| open(&node, flags)) {
             Ok(file) => reply.opened(self.keep_open(file), FopenFlags::empty()),
             Err(error) => reply.error(error),
         }
@@ -486,6 +513,7 @@ impl Filesystem for Served {
         reply: ReplyData,
     ) {
         let read = || {
+            self.check(Call::Read)?;
             let opened = self.opened(handle)?;
             let mut bytes = vec![0; size as usize];
             let mut len = 0;
@@ -516,7 +544,8 @@ impl Filesystem for Served {
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        let written = self.opened(handle).and_then(|opened| {
+        let written = self.check(Call::Write).and_then(|()| self.opened(handle));
+        let written = written.and_then(|opened| {
             if offset != opened.file.metadata().map_err(errno)?.len() {
                 self.check_order()?;
             }
@@ -530,7 +559,8 @@ impl Filesystem for Served {
     }
 
     fn flush(&self, _: &Request, _: INodeNo, handle: FileHandle, _: LockOwner, reply: ReplyEmpty) {
-        let flushed = self.opened(handle).and_then(|opened| match self.quirks.at_close {
+        let flushed = self.check(Call::Close).and_then(|()| self.opened(handle));
+        let flushed = flushed.and_then(|opened| match self.quirks.at_close {
             Some(quirk) if opened.written.swap(false, Ordering::Relaxed) => {
                 opened.file.set_len(0).map_err(errno)?;
                 Err(refusal(quirk))
@@ -555,11 +585,11 @@ impl Filesystem for Served {
     }
 
     fn fsync(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
-        reply.ok();
+        answer(reply, self.check(Call::Sync));
     }
 
     fn fsyncdir(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
-        reply.ok();
+        answer(reply, self.check(Call::SyncDir));
     }
 
     fn readdir(
@@ -570,7 +600,7 @@ impl Filesystem for Served {
         offset: u64,
         mut reply: ReplyDirectory,
     ) {
-        match self.list(ino, offset, &mut reply) {
+        match self.check(Call::List).and_then(|()| self.list(ino, offset, &mut reply)) {
             Ok(()) => reply.ok(),
             Err(error) => reply.error(error),
         }
@@ -590,6 +620,9 @@ impl Filesystem for Served {
         const DATA: i32 = 3;
         if let Some(quirk) = self.quirks.holes {
             return reply.error(refusal(quirk));
+        }
+        if let Err(error) = self.check(Call::Holes) {
+            return reply.error(error);
         }
         let to = if whence == DATA {
             SeekFrom::Data(offset as u64)
@@ -622,6 +655,9 @@ impl Filesystem for Served {
     fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
         /// More than any test writes, in blocks.
         const BLOCKS: u64 = 1 << 20;
+        if let Err(error) = self.check(Call::Room) {
+            return reply.error(error);
+        }
         reply.statfs(BLOCKS, BLOCKS, BLOCKS, BLOCKS, BLOCKS, 4096, 255, 4096);
     }
 }

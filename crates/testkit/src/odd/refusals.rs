@@ -1,0 +1,132 @@
+//! Calls that an odd file system refuses, by plan.
+
+use rustix::io::Errno;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// A call of the kernel's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Call {
+    /// Finds a name.
+    Lookup,
+    /// Tells what an object is.
+    Stat,
+    /// Cuts or extends a file.
+    SetSize,
+    /// Sets permission bits.
+    SetMode,
+    /// Sets times.
+    SetTimes,
+    /// Tells where a link points.
+    ReadLink,
+    /// Makes a directory.
+    MakeDir,
+    /// Makes a symbolic link.
+    MakeSymlink,
+    /// Makes a file and opens it.
+    Create,
+    /// Gives a file one more name.
+    Link,
+    /// Takes away a name that is no directory's.
+    RemoveFile,
+    /// Removes a directory.
+    RemoveDir,
+    /// Renames, with whatever flags.
+    Rename,
+    /// Opens a file that is there.
+    Open,
+    /// Reads.
+    Read,
+    /// Writes.
+    Write,
+    /// Comes with each handle that is closed.
+    Close,
+    /// Makes a file durable.
+    Sync,
+    /// Makes names durable.
+    SyncDir,
+    /// Reads a directory.
+    List,
+    /// Looks for data or for a hole.
+    Holes,
+    /// Tells of the room that is left.
+    Room,
+}
+
+impl Call {
+    /// All of them, each at the place of its number.
+    pub const ALL: [Call; 22] = [
+        Call::Lookup,
+        Call::Stat,
+        Call::SetSize,
+        Call::SetMode,
+        Call::SetTimes,
+        Call::ReadLink,
+        Call::MakeDir,
+        Call::MakeSymlink,
+        Call::Create,
+        Call::Link,
+        Call::RemoveFile,
+        Call::RemoveDir,
+        Call::Rename,
+        Call::Open,
+        Call::Read,
+        Call::Write,
+        Call::Close,
+        Call::Sync,
+        Call::SyncDir,
+        Call::List,
+        Call::Holes,
+        Call::Room,
+    ];
+}
+
+/// The calls that are refused, and how many there were.
+#[derive(Debug, Default)]
+pub(super) struct Refusals(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    calls: [u64; Call::ALL.len()],
+    plan: Option<Plan>,
+}
+
+#[derive(Debug)]
+struct Plan {
+    call: Call,
+    errno: Errno,
+    /// Calls that are answered before.
+    answered: u64,
+    /// Calls that are refused then.
+    refused: u64,
+}
+
+impl Refusals {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The answer to `call`, if it is refused.
+    pub(super) fn of(&self, call: Call) -> Option<Errno> {
+        let mut state = self.state();
+        state.calls[call as usize] += 1;
+        let plan = state.plan.as_mut().filter(|plan| plan.call == call)?;
+        if plan.answered > 0 {
+            plan.answered -= 1;
+            return None;
+        }
+        plan.refused = plan.refused.checked_sub(1)?;
+        Some(plan.errno)
+    }
+
+    pub(super) fn count(&self, call: Call) -> u64 {
+        self.state().calls[call as usize]
+    }
+
+    pub(super) fn plan(&self, call: Call, errno: Errno, answered: u64, refused: u64) {
+        self.state().plan = Some(Plan { call, errno, answered, refused });
+    }
+
+    pub(super) fn end(&self) {
+        self.state().plan = None;
+    }
+}
