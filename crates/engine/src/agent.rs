@@ -13,7 +13,7 @@ use crate::monitor::Silent;
 use crate::pool::Pool;
 use crate::receiver::{Destination, Receiver, Tasks, run_worker};
 use crate::remote::pool_len;
-use crate::sender::{Scan, Sender, run_reader, run_remover};
+use crate::sender::{Remover, Scan, Sender, run_reader};
 use crate::vigil::{Vigil, sign_after};
 use crate::workers::workers;
 use crate::{CopyJob, JobError};
@@ -21,7 +21,7 @@ use crossbeam_channel::RecvTimeoutError;
 use haul_model::words;
 use haul_model::{Check, Fault, Side};
 use haul_net::{ConnectError, Patience, Writer};
-use haul_proto::{Abort, ListItem, Message, Role};
+use haul_proto::{Abort, ListItem, Message, Removal, Role};
 use haul_sys::{Access, confine};
 use haul_tree::LocalTree;
 use std::collections::BTreeSet;
@@ -220,10 +220,10 @@ fn send(client: Client<impl Read + Send + 'static>, job: CopyJob) -> Result<(), 
     // What writes from here on is confined with the rest.
     let Streams { input, output, vigil } = client.into_streams()?;
     let removes = job.removes();
-    let confined = if removes {
-        confine(Access::Removing(&holding(&job.sources)))
-    } else {
-        confine(Access::ReadOnly)
+    let confined = match job.moving {
+        // What is set aside is renamed, and back, also before anything is copied.
+        Some(_) => confine(Access::Moving(&holding(&job.sources))),
+        None => confine(Access::ReadOnly),
     };
     tracing::debug!(confined, "sending");
     // sshd takes small pieces out of its pipe, and has more to do than haul.
@@ -239,13 +239,14 @@ fn send(client: Client<impl Read + Send + 'static>, job: CopyJob) -> Result<(), 
     let sender = Sender::new(control, None, receiver, &job, Some(queue), heard);
     let pool = Arc::new(Pool::new(pool_len()));
     let files = (Arc::clone(&sender), wanted, Arc::clone(&outbox), pool);
-    if removes {
+    let remover = removes.then(|| {
         let (sender, outbox, sources) =
             (Arc::clone(&sender), Arc::clone(&outbox), job.sources.clone());
-        let _ = crew.begin("remover", move || {
-            run_remover(&sender, &to_remove, &LocalTree, &sources, &outbox);
-        });
-    }
+        crew.begin("remover", move || {
+            let tell = |removals| tell_removals(&outbox, removals);
+            Remover::new(&sender, &LocalTree, &sources, &tell).run(&to_remove);
+        })
+    });
     let scanner = Arc::clone(&sender);
     // If one can't be had, the job has ended.
     let _ = crew.begin("scan", move || {
@@ -260,7 +261,22 @@ fn send(client: Client<impl Read + Send + 'static>, job: CopyJob) -> Result<(), 
         let (sender, wanted, outbox, pool) = &files;
         run_reader(sender, wanted, outbox, pool, control);
     });
-    end(control, &outbox, writer, &vigil)
+    let result = end(control, &outbox, writer, &vigil);
+    if let Some(Ok(remover)) = remover {
+        // What is set aside gets its name back before the process ends.
+        let _ = remover.join();
+    }
+    result
+}
+
+/// Removals that are told in one frame, at most: with paths as long as they are
+/// told, it stays below its bound.
+const REMOVALS_PER_FRAME_MAX: usize = 32;
+
+fn tell_removals(outbox: &Outbox, removals: Vec<Removal>) {
+    for part in removals.chunks(REMOVALS_PER_FRAME_MAX) {
+        outbox.tell(&Message::Removed(part.to_vec()));
+    }
 }
 
 /// The directories that hold `sources`, each once.

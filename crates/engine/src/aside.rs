@@ -2,26 +2,29 @@
 //! name that tells what it is, under which nobody else looks for it. What a killed
 //! move has left under such a name gets its own back from the next one.
 
-use haul_model::{Fault, FaultKind, Name, Side, escape_bytes};
-use haul_tree::{TreeDir, TreeEntry};
+use haul_model::{Fault, FaultKind, Name, Side, escape_bytes, words};
+use haul_sys::Dir;
+use haul_tree::{LocalDir, TreeDir, TreeEntry};
+use std::ffi::OsStr;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 /// An entry of a directory that was set aside.
-pub(crate) struct Aside<'d> {
-    dir: &'d dyn TreeDir,
-    name: &'d Name,
+pub(crate) struct Aside {
+    own: Name,
     aside: Name,
 }
 
-impl<'d> Aside<'d> {
+impl Aside {
     /// Sets the entry `name` of `dir` aside.
     ///
     /// # Errors
     /// Those of renaming.
-    pub(crate) fn set(dir: &'d dyn TreeDir, name: &'d Name) -> io::Result<Self> {
+    pub(crate) fn set(dir: &dyn TreeDir, name: &Name) -> io::Result<Self> {
         let rename = |short| {
             let aside = haul_store::aside_name(name, short);
-            dir.rename(name, &aside).map(|()| Self { dir, name, aside })
+            dir.rename(name, &aside).map(|()| Self { own: name.clone(), aside })
         };
         match rename(false) {
             Err(error) if error.kind() == io::ErrorKind::InvalidFilename => rename(true),
@@ -34,22 +37,25 @@ impl<'d> Aside<'d> {
         &self.aside
     }
 
-    /// Gives it its own name back.
+    /// Gives it its own name back in `dir`, the directory that it is in.
     ///
     /// # Errors
     /// What it is called if that can't be done.
-    pub(crate) fn put_back(self) -> Result<(), Fault> {
-        match self.dir.rename(&self.aside, self.name) {
+    pub(crate) fn put_back(self, dir: &dyn TreeDir) -> Result<(), Fault> {
+        match dir.rename(&self.aside, &self.own) {
             Ok(()) => Ok(()),
             // Another move took it for a leftover, and put it back.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            Err(error) => {
-                let error = Fault::from_io(Side::Source, "give it its name back", &error);
-                let aside = escape_bytes(self.aside.as_bytes());
-                let message = format!("{error}; it is called {aside} now");
-                Err(Fault::new(Side::Source, FaultKind::Changed, message))
-            }
+            Err(error) => Err(self.stays(&error)),
         }
+    }
+
+    /// It can't get its own name back for this reason.
+    pub(crate) fn stays(&self, error: &io::Error) -> Fault {
+        let error = Fault::from_io(Side::Source, "give it its name back", error);
+        let aside = escape_bytes(self.aside.as_bytes());
+        let message = format!("{error}; it is called {aside} now");
+        Fault::new(Side::Source, FaultKind::Changed, message)
     }
 }
 
@@ -68,6 +74,19 @@ pub(crate) fn restore(dir: &dyn TreeDir, entries: &mut [TreeEntry]) {
     if is_changed {
         entries.sort_unstable_by(|one, other| one.name.cmp(&other.name));
     }
+}
+
+/// The same for what had the path `path` of this machine, whose directory is opened.
+///
+/// # Errors
+/// Those of opening it.
+pub(crate) fn restore_named(path: &[u8]) -> Result<bool, Fault> {
+    let split = words::split(path);
+    let Some(Ok(name)) = split.name.map(Name::new) else { return Ok(false) };
+    let dir = Dir::open(Path::new(OsStr::from_bytes(split.parent)));
+    let dir =
+        dir.map_err(|error| Fault::from_io(Side::Source, "open the directory above", &error))?;
+    Ok(restore_one(&LocalDir::new(dir), &name))
 }
 
 /// Gives the entry `name` of `dir` its name back if a killed move has set it aside,

@@ -283,7 +283,8 @@ impl Level {
         let there = to.handle().and_then(|to| to.stat(name, false));
         let there = there.map_err(|error| failed(&error))?;
         let there = there.ok_or_else(missing)?;
-        let proof = Proof { dir: Arc::clone(to), name: name.clone(), meta: there };
+        let (dir, name) = (Arc::clone(to), name.clone());
+        let proof = Proof { dir, name, source: self.name.clone(), meta: there };
         let aside = match Aside::set(&*above, &self.name) {
             Ok(aside) => aside,
             // An overlay renames no directory that is below it.
@@ -294,11 +295,10 @@ impl Level {
             }
             Err(error) => return removed(Err(error)),
         };
-        let result = proof
-            .holds(&self.name, aside.name())
-            .and_then(|()| removed(above.remove_dir(aside.name())));
+        let result =
+            proof.holds(aside.name()).and_then(|()| removed(above.remove_dir(aside.name())));
         if !matches!(result, Ok(true)) {
-            aside.put_back()?;
+            aside.put_back(&*above)?;
         }
         result
     }

@@ -10,15 +10,15 @@ use crate::link::wire::{
 };
 use crate::pool::Pool;
 use crate::receiver::{Asked, Destination, Receiver, Tasks, run_worker};
-use crate::sender::{Scan, Sender, run_reader};
+use crate::sender::{Remover, Scan, Sender, run_reader};
 use crate::vigil::{Vigil, sign_after, silence_seconds};
 use crate::workers::workers;
 use crate::{Monitor, Summary};
 use haul_model::{Check, Moving};
 use haul_net::{Closer, ConnectError, Connection, Patience, Writer};
 use haul_proto::{
-    Caps, CheckRequest, CopyRequest, FrameType, Header, Hello, Message, MoveRequest, Role, Welcome,
-    check_welcome, encode, frame_bytes,
+    Caps, CheckRequest, CopyRequest, FrameType, Header, Hello, Message, MoveRequest, Removal, Role,
+    Welcome, check_welcome, encode, frame_bytes,
 };
 use haul_sys::{Access, confine};
 use haul_tree::LocalTree;
@@ -58,7 +58,9 @@ pub(crate) fn upload(
     let (outbox, frames) = Outbox::new(connection.writer.pipe().is_some());
     let (queue, wanted) = crossbeam_channel::unbounded();
     let receiver = Arc::new(RemoteReceiver(Arc::clone(&outbox)));
-    let sender = Sender::new(&control, Some(&reporter), receiver, job, Some(queue), None);
+    let (heard, to_remove) = crossbeam_channel::unbounded();
+    let heard = job.removes().then_some(heard);
+    let sender = Sender::new(&control, Some(&reporter), receiver, job, Some(queue), heard);
     let pool = Pool::new(pool_len());
     let role =
         Role::Receiver { dest: job.dest.clone(), into_dir: job.into_dir, policy: job.policy };
@@ -89,18 +91,29 @@ pub(crate) fn upload(
         });
         let read = || run_reader(sender, &wanted, &outbox, &pool, control);
         crew.begin_several("file reader", workers(), read);
+        if job.removes() {
+            crew.begin("remover", || {
+                let tell = |removals| tell_removals(sender, &outbox, removals);
+                Remover::new(sender, &LocalTree, &job.sources, &tell).run(&to_remove);
+            });
+        }
         let result = control.wait();
         sender.close_queue();
         outbox.close();
         cut_off(&result, &closer, &all_left);
         result
     });
-    if result.is_ok() {
-        sender.remove_dirs(&LocalTree, &job.sources, None, &mut |removal| {
-            sender.tell_removal(removal)
-        });
-    }
     conclude(result, closer)
+}
+
+/// Tells the user what was removed here, and the agent when that is all.
+fn tell_removals(sender: &Sender<'_>, outbox: &Outbox, removals: Vec<Removal>) {
+    for removal in removals {
+        match removal {
+            Removal::End => outbox.tell(&Message::Removed(vec![Removal::End])),
+            removal => sender.tell_removal(removal),
+        }
+    }
 }
 
 /// Sends `greeting` and what is queued until the job has nothing more to say. When
@@ -211,7 +224,7 @@ pub(crate) fn download(
 fn job_message(role: Role, check: Option<Check>) -> Message {
     match check {
         None => Message::Copy(CopyRequest { role }),
-        Some(Check { content, .. }) => Message::Check(CheckRequest { role, content }),
+        Some(Check { content, remove }) => Message::Check(CheckRequest { role, content, remove }),
     }
 }
 

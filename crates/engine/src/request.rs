@@ -5,6 +5,7 @@
 pub(crate) mod sftp;
 
 use self::sftp::SftpPeer;
+use crate::aside;
 use crate::link::wire::{OutFrame, Outbox, ReadEnd, refused, run_writer};
 use crate::mark::{self, Held};
 use crate::origin;
@@ -258,6 +259,24 @@ impl Requests {
         }
     }
 
+    /// Has what a killed move has set aside that had this path get its name back, if
+    /// nothing else has that; tells whether there was something. Through SFTP nothing is
+    /// set aside.
+    ///
+    /// # Errors
+    /// See [`RequestError`].
+    pub fn restore(&mut self, path: &[u8]) -> Result<bool, RequestError> {
+        let peer = match &mut self.0 {
+            Answering::Here(_) => return Ok(aside::restore_named(path)?),
+            Answering::Sftp(_) => return Ok(false),
+            Answering::Agent(peer) => peer,
+        };
+        match peer.ask(Request::Restore { path: path.to_vec() })? {
+            Reply::Made(restored) => Ok(restored),
+            reply => Err(peer.refuse(reply)),
+        }
+    }
+
     /// The BLAKE3 hash of the file at `path`, links followed.
     ///
     /// # Errors
@@ -370,6 +389,10 @@ pub(crate) fn answer(
             mark::mark(words::without_tilde(&path), mark.as_ref(), both, held).map(Reply::Mark)
         }
         Request::Unmark => mark::unmark(held).map(|()| Reply::End),
+        Request::Restore { .. } if rights == Rights::Read => Ok(Reply::Made(false)),
+        Request::Restore { path } => {
+            aside::restore_named(words::without_tilde(&path)).map(Reply::Made)
+        }
         Request::Stat { path, follow } => {
             stat(words::without_tilde(&path), follow).map(Reply::Entry)
         }

@@ -3,7 +3,8 @@
 use super::*;
 use crate::{
     Abort, BlockSeal, CheckRequest, CopyRequest, Extra, FileEnd, FileSeal, Late, ListItem, Listed,
-    Marked, MoveRequest, OutcomeItem, Removal, Reply, Request, Rival, Role, Want, Warning,
+    Marked, MoveRequest, OutcomeItem, Prove, Proven, Removal, Reply, Request, Rival, Role, Want,
+    Warning,
 };
 use haul_model::{
     ContentHash, Entry, Fault, FaultKind, Kind, Moving, Name, Outcome, Policy, Remove, Side, Skip,
@@ -117,6 +118,7 @@ fn message() -> impl Strategy<Value = Message> {
             Message::Request(Request::Mark { path, mark, both })
         }),
         Just(Message::Request(Request::Unmark)),
+        bytes().prop_map(|path| Message::Request(Request::Restore { path })),
         prop_oneof![Just(Marked::Shown), Just(Marked::Hidden), name().prop_map(Marked::Made)]
             .prop_map(|marked| Message::Reply(Reply::Mark(marked))),
         entry().prop_map(|entry| Message::Reply(Reply::Entry(entry))),
@@ -126,7 +128,14 @@ fn message() -> impl Strategy<Value = Message> {
         (bytes(), any::<bool>()).prop_map(|(dest, content)| Message::Check(CheckRequest {
             role: Role::Receiver { dest, into_dir: content, policy: Policy::default() },
             content,
+            remove: content.then_some(Remove::Same),
         })),
+        (any::<u64>(), proptest::option::of(name()))
+            .prop_map(|(index, aside)| Message::Prove(vec![Prove { index, aside }])),
+        (any::<u64>(), proptest::option::of(fault())).prop_map(|(index, fault)| {
+            let result = fault.map_or(Ok(()), Err);
+            Message::Proven(vec![Proven { index, result }])
+        }),
         (bytes(), entry())
             .prop_map(|(path, entry)| Message::Extras(vec![Extra { path, kind: entry.kind }])),
         (prop::collection::vec(bytes(), 0..9), any::<bool>()).prop_map(|(sources, same)| {

@@ -68,11 +68,15 @@ pub enum FrameType {
     Removed = 0x1b,
     /// Receiver tells of an entry that failed after it had its outcome.
     Late = 0x1c,
+    /// Sender has set sources aside, and asks whether the receiver still has them.
+    Prove = 0x1d,
+    /// Receiver answers that.
+    Proven = 0x1e,
 }
 
 impl FrameType {
     /// Every type.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 23] = [
         Self::Hello,
         Self::Welcome,
         Self::Copy,
@@ -94,6 +98,8 @@ impl FrameType {
         Self::Removed,
         Self::Late,
         Self::Alive,
+        Self::Prove,
+        Self::Proven,
     ];
 
     /// The type's byte.

@@ -19,5 +19,5 @@ pub use handshake::{HandshakeError, Hello, MAGIC, VERSION, Welcome, check_hello,
 pub use message::{
     Abort, BlockSeal, CheckRequest, CopyRequest, DATA_MAX, Extra, FileEnd, FileSeal, LIST_WINDOW,
     Late, ListItem, Listed, Marked, Message, MoveRequest, OutcomeItem, PACK_FILE_MAX, PACK_TARGET,
-    PackItem, Removal, Reply, Request, Rival, Role, SOURCES_MAX, Want, Warning,
+    PackItem, Prove, Proven, Removal, Reply, Request, Rival, Role, SOURCES_MAX, Want, Warning,
 };

@@ -91,6 +91,9 @@ pub struct CheckRequest {
     pub role: Role,
     /// Whether contents are compared, by their hashes.
     pub content: bool,
+    /// In the end of a move to the agent, which is the receiver: which outcomes have the
+    /// client remove a source.
+    pub remove: Option<Remove>,
 }
 
 /// The client starts the end of a move: a comparison by content in which the
@@ -105,6 +108,26 @@ pub struct MoveRequest {
     pub rule: Remove,
     /// What has to be at the destination.
     pub moving: Moving,
+}
+
+/// A source that the sender of a move has set aside, to remove it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Prove {
+    /// Its number in the listing.
+    pub index: u64,
+    /// Its name now, which nothing ever had before; `None` if the source stays, and
+    /// nothing has to be proven.
+    pub aside: Option<Name>,
+}
+
+/// What the receiver of a move finds when it looks for that.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Proven {
+    /// The number of the source in the listing.
+    pub index: u64,
+    /// The destination still has what was told to be the same, and it is another
+    /// object; or why the source has to stay.
+    pub result: Result<(), Fault>,
 }
 
 /// What the sender of a move tells about its sources.
@@ -292,6 +315,12 @@ pub enum Request {
     },
     /// The mark that was made here goes.
     Unmark,
+    /// What a killed move has set aside that had this path gets its name back, if nothing
+    /// else has that.
+    Restore {
+        /// The path.
+        path: Vec<u8>,
+    },
 }
 
 /// The answer to a request.
@@ -307,7 +336,7 @@ pub enum Reply {
     Hash(ContentHash),
     /// To any: it can't be answered.
     Fault(Fault),
-    /// To `Made`.
+    /// To `Made`. To `Restore`: whether there was something.
     Made(bool),
     /// To `Mark`.
     Mark(Marked),
@@ -374,6 +403,10 @@ pub enum Message {
     Extras(Vec<Extra>),
     /// Sender to receiver, at the end of a move: what is gone.
     Removed(Vec<Removal>),
+    /// Sender to receiver, at the end of a move: what is about to go.
+    Prove(Vec<Prove>),
+    /// Receiver to sender, at the end of a move: what may go.
+    Proven(Vec<Proven>),
     /// Either: the job can't go on.
     Abort(Abort),
 }

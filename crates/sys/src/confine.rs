@@ -9,9 +9,9 @@ use std::path::Path;
 pub enum Access<'a> {
     /// Read everywhere, write nowhere.
     ReadOnly,
-    /// Read everywhere, and remove what is below these directories; those that
-    /// can't be opened are left out.
-    Removing(&'a [&'a Path]),
+    /// Read everywhere, and rename and remove what is below these directories; those
+    /// that can't be opened are left out. What is made there can't be written to.
+    Moving(&'a [&'a Path]),
     /// Read and write below this directory, nothing elsewhere.
     Below(&'a Dir),
 }
@@ -61,11 +61,12 @@ mod system {
             .create()?;
         let ruleset = match access {
             Access::ReadOnly => reading(ruleset)?,
-            Access::Removing(dirs) => {
-                let removes = AccessFs::RemoveFile | AccessFs::RemoveDir;
+            Access::Moving(dirs) => {
+                let makes = AccessFs::MakeReg | AccessFs::MakeDir | AccessFs::MakeSym;
+                let moves = AccessFs::RemoveFile | AccessFs::RemoveDir | makes;
                 let mut opened = dirs.iter().filter_map(|dir| Dir::open(dir).ok());
                 opened.try_fold(reading(ruleset)?, |ruleset, dir| {
-                    ruleset.add_rule(PathBeneath::new(dir, removes))
+                    ruleset.add_rule(PathBeneath::new(dir, moves))
                 })?
             }
             Access::Below(dir) => {

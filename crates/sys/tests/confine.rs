@@ -160,18 +160,23 @@ fn who_removes_writes_nothing_and_removes_nothing_elsewhere() {
     let missing = temp.path().join("missing");
     let enforced = thread::scope(|scope| {
         let removes = scope.spawn(|| {
-            if !confine(Access::Removing(&[&missing, &place.inside])) {
+            if !confine(Access::Moving(&[&missing, &place.inside])) {
                 return false;
             }
             assert_eq!(fs::read(place.outside.join("old")).expect("read"), b"old");
             for dir in [&place.inside, &place.outside] {
                 assert!(fs::write(dir.join("new"), "new").is_err());
-                assert!(fs::create_dir(dir.join("new")).is_err());
-                assert!(symlink("x", dir.join("new")).is_err());
             }
+            assert!(fs::create_dir(place.outside.join("new")).is_err());
+            assert!(symlink("x", place.outside.join("new")).is_err());
             let stays = place.inside.join("stays");
             assert!(fs::write(&stays, "new").is_err());
             assert!(fs::rename(&stays, place.inside.join("dir/stays")).is_err());
+            fs::rename(&stays, place.inside.join("aside")).expect("renamed");
+            fs::rename(place.inside.join("aside"), &stays).expect("renamed");
+            fs::rename(place.inside.join("dir"), place.inside.join("aside")).expect("renamed");
+            fs::rename(place.inside.join("aside"), place.inside.join("dir")).expect("renamed");
+            assert!(fs::rename(place.outside.join("old"), place.outside.join("aside")).is_err());
             assert!(fs::remove_file(place.inside.join("way-out/old")).is_err());
             assert!(fs::remove_file(place.outside.join("old")).is_err());
             assert!(fs::remove_dir(&place.outside).is_err());

@@ -147,8 +147,13 @@ impl<R: Read> Client<R> {
                 Message::Copy(CopyRequest { role }) => return Ok(Some((role, None))),
                 Message::Check(_) if !caps.has(Caps::CHECK) => return Err(not_offered()),
                 Message::Move(_) if !caps.has(Caps::MOVE) => return Err(not_offered()),
-                Message::Check(CheckRequest { role, content }) => {
-                    return Ok(Some((role, Some(Check { content, remove: None }))));
+                Message::Check(CheckRequest {
+                    role: Role::Sender { .. }, remove: Some(_), ..
+                }) => {
+                    return Err(refused("the client would remove what is not its own"));
+                }
+                Message::Check(CheckRequest { role, content, remove }) => {
+                    return Ok(Some((role, Some(Check { content, remove }))));
                 }
                 Message::Move(MoveRequest { sources, rule, moving }) => {
                     let role = Role::Sender {

@@ -10,7 +10,7 @@ pub(crate) use proof::{Proof, may_be_one, same};
 
 use crate::dirs::DirNode;
 use haul_model::{Name, Summary};
-use haul_proto::{Extra, Late, ListItem, OutcomeItem, Want, Warning};
+use haul_proto::{Extra, Late, ListItem, OutcomeItem, Prove, Proven, Want, Warning};
 use std::sync::Arc;
 
 /// What a Sender tells its Receiver.
@@ -27,6 +27,10 @@ pub(crate) trait ReceiverPort: Send + Sync {
     fn proof(&self, _index: u64) -> Option<Proof> {
         None
     }
+
+    /// The same over a wire: these were set aside, and can go when the destination still
+    /// has them, which [`SenderPort::proven`] tells.
+    fn prove(&self, _asked: Vec<Prove>) {}
 }
 
 /// What a Receiver tells its Sender.
@@ -48,6 +52,24 @@ pub(crate) trait SenderPort: Send + Sync {
 
     /// The job is done.
     fn done(&self, summary: Summary);
+
+    /// What the destination still has of sources that were set aside.
+    fn proven(&self, _proven: Vec<Proven>) {}
+
+    /// Whether it asks for that, also when the job is done.
+    fn asks_for_proof(&self) -> bool {
+        false
+    }
+
+    /// Whether the Receiver was told that nothing more is asked for: it leaves.
+    fn has_removed_all(&self) -> bool {
+        false
+    }
+
+    /// Whether it is at the other end of a wire.
+    fn is_far(&self) -> bool {
+        false
+    }
 }
 
 /// A source file that the receiver can open itself.

@@ -16,12 +16,14 @@ pub(crate) struct Proof {
     pub(crate) dir: Arc<DirNode>,
     /// Its name there.
     pub(crate) name: Name,
+    /// The name of the source.
+    pub(crate) source: Name,
     /// Which object it was; of a directory any will do.
     pub(crate) meta: Meta,
 }
 
 impl Proof {
-    /// Looks whether it is still there, now that the source `name` was set aside under
+    /// Looks whether it is still there, now that the source was set aside under
     /// the name `aside`, which was never used before. If that shows here too, it is
     /// the same directory by another way, and what has the source's name there is
     /// the source itself. Of two moves against each other
@@ -29,9 +31,9 @@ impl Proof {
     ///
     /// # Errors
     /// Why the source must stay.
-    pub(crate) fn holds(&self, name: &Name, aside: &Name) -> Result<(), Fault> {
+    pub(crate) fn holds(&self, aside: &Name) -> Result<(), Fault> {
         let looked = self.dir.handle().and_then(|dir| {
-            let is_one_name = may_be_one_name(name.as_bytes(), self.name.as_bytes());
+            let is_one_name = may_be_one_name(self.source.as_bytes(), self.name.as_bytes());
             if is_one_name && dir.stat(aside, false)?.is_some() {
                 return Ok(None);
             }

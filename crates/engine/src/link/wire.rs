@@ -12,7 +12,7 @@ use haul_model::{Fault, Summary, escape_controls};
 use haul_net::{ConnectError, Writer};
 use haul_proto::{
     Abort, DataView, Extra, FrameType, HEADER_LEN, Header, Late, ListItem, Message, OutcomeItem,
-    Want, Warning, decode, decode_data_start, decode_pack, encode, frame_bytes,
+    Prove, Proven, Want, Warning, decode, decode_data_start, decode_pack, encode, frame_bytes,
 };
 use haul_tree::SourceFile;
 use haul_tree::lock;
@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 /// Frames that may wait for the writer.
 const OUTBOX_FRAMES_MAX: usize = 8;
 
-/// Wants and outcomes in one frame, at most: it stays far below its bound even
+/// Wants, outcomes and proofs in one frame, at most: it stays far below its bound even
 /// when every outcome carries a long message.
 const ANSWERS_PER_FRAME_MAX: usize = 128;
 
@@ -320,10 +320,14 @@ pub(crate) fn read_payload(input: &mut impl Read, header: Header) -> Result<Vec<
 }
 
 /// Reads for a Sender on this side, until the job has ended.
-pub(crate) fn read_for_sender(
-    mut input: impl Read,
-    sender: &dyn SenderPort,
-) -> Result<(), ReadEnd> {
+pub(crate) fn read_for_sender(input: impl Read, sender: &dyn SenderPort) -> Result<(), ReadEnd> {
+    match read_answers(input, sender) {
+        Err(ReadEnd::Lost(_)) if sender.has_removed_all() => Ok(()),
+        read => read,
+    }
+}
+
+fn read_answers(mut input: impl Read, sender: &dyn SenderPort) -> Result<(), ReadEnd> {
     loop {
         let header = read_header(&mut input)?;
         if matches!(header.kind, FrameType::Pack | FrameType::Data) {
@@ -336,9 +340,12 @@ pub(crate) fn read_for_sender(
             Message::Extras(extras) => sender.extras(extras),
             Message::Warning(warning) => sender.warning(warning),
             Message::Late(late) => sender.late(late),
+            Message::Proven(proven) if sender.asks_for_proof() => sender.proven(proven),
             Message::Done(summary) => {
                 sender.done(summary);
-                return Ok(());
+                if !sender.asks_for_proof() {
+                    return Ok(());
+                }
             }
             Message::Abort(abort) => return Err(ReadEnd::Refused(aborted(abort))),
             _ => return Err(unexpected(header.kind)),
@@ -430,6 +437,10 @@ fn read_contents(
             Message::Removed(removed) if receiver.awaits_removals() => {
                 receiver.take_removals(removed);
             }
+            Message::Prove(asked) if receiver.awaits_removals() => {
+                let Some(asked) = receiver.take_proofs(asked) else { return Ok(()) };
+                receiver.give(Task::Prove(asked));
+            }
             Message::Abort(abort) => return Err(ReadEnd::Refused(aborted(abort))),
             _ => return Err(unexpected(header.kind)),
         }
@@ -512,6 +523,12 @@ impl ReceiverPort for RemoteReceiver {
     fn files(&self, _: Vec<SourceHandle>) {
         unreachable!("a Sender with a queue sends contents, not handles");
     }
+
+    fn prove(&self, asked: Vec<Prove>) {
+        for part in asked.chunks(ANSWERS_PER_FRAME_MAX) {
+            self.0.tell(&Message::Prove(part.to_vec()));
+        }
+    }
 }
 
 /// The Sender at the other end.
@@ -546,5 +563,15 @@ impl SenderPort for RemoteSender {
 
     fn done(&self, summary: Summary) {
         self.0.tell(&Message::Done(summary));
+    }
+
+    fn proven(&self, proven: Vec<Proven>) {
+        for part in proven.chunks(ANSWERS_PER_FRAME_MAX) {
+            self.0.tell(&Message::Proven(part.to_vec()));
+        }
+    }
+
+    fn is_far(&self) -> bool {
+        true
     }
 }

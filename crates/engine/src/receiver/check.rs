@@ -7,7 +7,7 @@ use super::{Pending, Receiver, compare, is_stage, naming, of_sender, parent_faul
 use crate::Event;
 use crate::digest::{changed, seal_of};
 use crate::dirs::DirNode;
-use crate::link::{Proof, SourceHandle, same};
+use crate::link::{SourceHandle, same};
 use haul_model::words;
 use haul_model::{Check, Differences, Entry, Fault, Kind, Name, Outcome, Side, Skip};
 use haul_proto::{Extra, FileEnd, FileSeal, Want};
@@ -74,7 +74,7 @@ impl Receiver<'_> {
                 Ok((found, meta)) => match self.settle_name(&dir, found) {
                     Ok(()) => {
                         let outcome = outcome_of(found);
-                        self.keep_proof(index, &dir, place, meta, &outcome);
+                        self.keep_proof(index, &dir, place, &entry, meta, &outcome);
                         outcome
                     }
                     Err(fault) => Outcome::Failed(fault),
@@ -143,27 +143,6 @@ impl Receiver<'_> {
         let entry = self.as_kept(entry, node, Some(&meta));
         let found = compare::differences(&entry, &meta, target.as_deref());
         Ok((found, Some(meta)))
-    }
-
-    /// Keeps in mind what was found to be the same as a source of this machine that
-    /// is now to be removed. The Sender takes it when it hears the outcome.
-    fn keep_proof(
-        &self,
-        index: u64,
-        dir: &RecvDir,
-        name: &Name,
-        meta: Option<Meta>,
-        outcome: &Outcome,
-    ) {
-        let rule = self.check.and_then(|check| check.remove);
-        let is_needed = rule.is_some_and(|rule| rule.allows(outcome));
-        let DirState::Open(dir) = &dir.state else { return };
-        let (Some(meta), true) = (meta.filter(|meta| meta.id.is_some()), is_needed) else { return };
-        // Who only hears of it over a wire does not take it.
-        if self.gives_proofs {
-            let proof = Proof { dir: Arc::clone(dir), name: name.clone(), meta };
-            lock(&self.proofs).insert(index, proof);
-        }
     }
 
     /// Compares a directory, and opens it for the listing.
@@ -343,7 +322,8 @@ impl Receiver<'_> {
             }
         };
         let dir = pending.dir();
-        self.keep_proof(pending.index, &dir, &pending.name, hashed, &outcome);
+        let Pending { index, name, entry, .. } = &pending;
+        self.keep_proof(*index, &dir, name, entry, hashed, &outcome);
         let item = self.finish(pending, 0, outcome);
         self.tell_outcomes(vec![item]);
         self.release(dir);

@@ -10,6 +10,7 @@ mod incoming;
 mod listing;
 mod naming;
 mod place;
+mod proofs;
 mod proving;
 mod resume;
 mod sealing;
@@ -20,6 +21,7 @@ mod work;
 pub(crate) use destination::Destination;
 pub(crate) use incoming::{Direct, Incoming, Piece};
 pub(crate) use listing::Asked;
+pub(crate) use proofs::AskedProof;
 pub(crate) use small::{run_gets, run_puts};
 pub(crate) use work::{Task, Tasks, run_worker};
 
@@ -41,6 +43,7 @@ use haul_tree::lock;
 use haul_tree::{Outstanding, StagedFile};
 use hold::Holding;
 use listing::{Broken, Listing};
+use proofs::Proofs;
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -64,10 +67,9 @@ pub(crate) struct Receiver<'a> {
     may_be_source: bool,
     /// Files whose contents are being compared.
     hashing: Mutex<HashMap<u64, Hashing>>,
-    /// Both sides of a move are directories of this machine.
+    /// The Sender removes its sources, and has it proven that they can go.
     gives_proofs: bool,
-    /// What is there of sources that the Sender is about to remove.
-    proofs: Mutex<HashMap<u64, Proof>>,
+    proofs: Mutex<Proofs>,
     rename: Option<Name>,
     /// What the job asked for, where this side named the sources.
     asked: Option<Mutex<Asked>>,
@@ -135,8 +137,8 @@ impl<'a> Receiver<'a> {
         let state = if destination.absent { DirState::Absent } else { DirState::Open(root) };
         let root = RecvDir::new(None, None, state, false, None);
         let removes = check.is_some_and(|check| check.remove.is_some());
-        let awaits_removals = removes && asked.is_some();
-        let gives_proofs = removes && destination.sources_are_here;
+        let awaits_removals = removes && sender.is_far();
+        let gives_proofs = awaits_removals || (removes && destination.sources_are_here);
         Ok(Arc::new(Self {
             control,
             reporter: Reporter::new(control.monitor()),
@@ -488,7 +490,7 @@ impl ReceiverPort for Receiver<'_> {
     }
 
     fn proof(&self, index: u64) -> Option<Proof> {
-        lock(&self.proofs).remove(&index)
+        lock(&self.proofs).remove(&index).flatten()
     }
 }
 

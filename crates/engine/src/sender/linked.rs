@@ -1,15 +1,12 @@
 //! Files to be removed that have other names. Those among the sources would become
 //! files of their own, which is known when all have been seen: until then they wait.
 
-use super::remove::remove_file;
 use super::{Item, loss};
 use crate::link::Proof;
 use haul_model::words;
 use haul_model::{Fault, FileId};
 use haul_proto::Removal;
-use haul_tree::lock;
 use std::collections::HashMap;
-use std::sync::Mutex;
 
 /// Names that wait, at most: some 10 MiB. Further ones stay where they are.
 const WAITING_MAX: usize = 32 << 10;
@@ -38,20 +35,18 @@ impl Linked {
         None
     }
 
-    /// Removes those of which no other name was seen, and tells what came of each.
-    pub(super) fn remove_all(waiting: &Mutex<Self>, tell: &mut dyn FnMut(Removal)) {
-        let Self { names, .. } = std::mem::take(&mut *lock(waiting));
-        for mut names in names.into_values() {
-            let Some(Waiting { item, proof }) = names.pop() else { continue };
-            if names.is_empty() {
-                let removed = remove_file(&item, proof);
-                told(&item, removed).into_iter().for_each(&mut *tell);
-                continue;
+    /// Those of which no other name was seen; tells of the others.
+    pub(super) fn into_single(self, tell: &mut dyn FnMut(Removal)) -> Vec<(Item, Option<Proof>)> {
+        let mut single = Vec::new();
+        for mut names in self.names.into_values() {
+            if let [_] = names[..] {
+                single.extend(names.pop().map(|Waiting { item, proof }| (item, proof)));
             }
-            for item in std::iter::once(item).chain(names.into_iter().map(|one| one.item)) {
+            for Waiting { item, .. } in names {
                 told(&item, Err(loss::linked())).into_iter().for_each(&mut *tell);
             }
         }
+        single
     }
 }
 

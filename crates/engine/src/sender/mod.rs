@@ -6,12 +6,14 @@ mod linked;
 mod loss;
 mod read;
 mod remove;
+mod remover;
 mod scan;
 mod source;
 mod special;
 
 pub(crate) use read::run_reader;
-pub(crate) use remove::{Heard, run_remover, run_removers};
+pub(crate) use remove::{Heard, run_removers};
+pub(crate) use remover::Remover;
 pub(crate) use scan::Scan;
 pub(crate) use source::Source;
 
@@ -23,7 +25,7 @@ use crate::{CopyJob, Event, JobError};
 use haul_model::{
     BLOCK_LEN, Check, Fault, FileId, Kind, Moving, Name, Outcome, Side, Summary, Timestamp,
 };
-use haul_proto::{Extra, LIST_WINDOW, Late, OutcomeItem, Want, Warning};
+use haul_proto::{Extra, LIST_WINDOW, Late, OutcomeItem, Proven, Want, Warning};
 use haul_tree::lock;
 use linked::Linked;
 use loss::Owner;
@@ -61,6 +63,8 @@ pub(crate) struct Sender<'a> {
     heard: Option<crossbeam_channel::Sender<Heard>>,
     /// The destination does not have all of the directories.
     keeps_dirs: AtomicBool,
+    /// Over a wire: all that can be removed is, and the Receiver is being told so.
+    has_removed_all: AtomicBool,
     /// In a move: which objects the sources are that are directories, by their
     /// paths.
     walked: Mutex<HashMap<Vec<u8>, Option<FileId>>>,
@@ -134,6 +138,7 @@ impl<'a> Sender<'a> {
             queue: queue.map_or(Queue::Handles, |queue| Queue::Wire(Mutex::new(Some(queue)))),
             heard,
             keeps_dirs: AtomicBool::new(false),
+            has_removed_all: AtomicBool::new(false),
             walked: Mutex::default(),
         })
     }
@@ -321,6 +326,9 @@ impl SenderPort for Sender<'_> {
         }
         if let Some(heard) = &self.heard {
             for (item, outcome) in settled {
+                if let Some(reporter) = self.reporter {
+                    reporter.outcome(|| item.path(), &item.kind, item.counted, &outcome);
+                }
                 // Its other end is gone only when the job has ended.
                 let _ = heard.send(Heard::Outcome(item, outcome));
             }
@@ -388,6 +396,21 @@ impl SenderPort for Sender<'_> {
             (Some(_), Queue::Handles) => self.wait_until_empty(),
             (None, _) => self.control.finish(Ok(summary)),
         }
+    }
+
+    fn proven(&self, proven: Vec<Proven>) {
+        if let Some(heard) = &self.heard {
+            // As above.
+            let _ = heard.send(Heard::Proven(proven));
+        }
+    }
+
+    fn asks_for_proof(&self) -> bool {
+        self.heard.is_some() && matches!(self.queue, Queue::Wire(_))
+    }
+
+    fn has_removed_all(&self) -> bool {
+        self.has_removed_all.load(Ordering::Acquire)
     }
 }
 

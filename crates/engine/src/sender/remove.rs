@@ -1,86 +1,50 @@
 //! The end of a move: what the destination is known to have is removed from the
 //! source, unless it is not what it was when it was listed.
 
-use super::linked::{self, Linked};
-use super::{Item, Sender, loss};
+use super::{Item, Sender, linked, loss};
 use crate::Event;
 use crate::aside::Aside;
 use crate::control::CANCEL_POLL;
 use crate::dirs::DirNode;
-use crate::link::wire::{OutFrame, Outbox};
 use crate::link::{Proof, may_be_one};
 use crate::relocate::{Twins, remove_empty};
 use crossbeam_channel::RecvTimeoutError;
 use haul_model::words;
 use haul_model::{Fault, FaultKind, Kind, Name, Outcome, Remove, Side, Summary};
-use haul_proto::{Message, Removal};
+use haul_proto::{Proven, Removal};
 use haul_sys::Stat;
 use haul_tree::lock;
 use haul_tree::{Meta, Tree, TreeDir};
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-
-/// Removals that are told in one frame, at most: with paths as long as they are
-/// told, it stays below its bound.
-const REMOVALS_PER_FRAME_MAX: usize = 32;
 
 /// What a Sender has heard that leaves it to others to remove its sources. Whoever
 /// tells it never waits, and removing, or telling what was removed, may have to.
 pub(crate) enum Heard {
     /// What became of an entry, which is in the window until it was dealt with.
     Outcome(Item, Outcome),
+    /// What the destination still has of sources that were set aside.
+    Proven(Vec<Proven>),
     /// All have their outcome.
     Done(Summary),
 }
 
-/// Removes what may be removed by what was `heard`, and tells it to the peer.
-pub(crate) fn run_remover(
-    sender: &Sender<'_>,
-    heard: &crossbeam_channel::Receiver<Heard>,
-    tree: &dyn Tree,
-    sources: &[Vec<u8>],
-    outbox: &Outbox,
-) {
-    let mut told = Vec::new();
-    loop {
-        // What was removed is told as soon as there is nothing more to remove.
-        let next = match heard.try_recv() {
-            Ok(next) => next,
-            Err(_) => {
-                tell(outbox, &mut told);
-                match heard.recv() {
-                    Ok(next) => next,
-                    Err(_) => return,
-                }
-            }
-        };
-        if sender.control.stopped() {
-            return;
-        }
-        match next {
-            Heard::Outcome(item, outcome) => {
-                told.extend(sender.remove_source(&item, &outcome));
-                sender.make_room(item.cost);
-            }
-            Heard::Done(summary) => {
-                sender.remove_dirs(tree, sources, None, &mut |removal| {
-                    told.push(removal);
-                    tell(outbox, &mut told);
-                });
-                told.push(Removal::End);
-                tell(outbox, &mut told);
-                sender.control.finish(Ok(summary));
-                return;
-            }
-        }
-        if told.len() >= REMOVALS_PER_FRAME_MAX {
-            tell(outbox, &mut told);
-        }
-    }
+/// What is done about a source by its outcome.
+pub(super) enum Verdict {
+    /// It stays, and nobody wanted anything else.
+    Stays,
+    /// It stays, and this is told.
+    Told(Removal),
+    /// It waits until all sources were seen.
+    Waits,
+    /// It goes, if the proof holds where there is one here.
+    Goes(Option<Proof>),
 }
 
-/// The same where the user is on this side and the sources are far away: each
-/// removal waits for the host, so several threads do this at the same time.
+/// Removes what may be removed by what was `heard`, where the sources are far away and
+/// the user is on this side: each removal waits for the host, so several threads do this
+/// at the same time.
 pub(crate) fn run_removers(sender: &Sender<'_>, heard: &crossbeam_channel::Receiver<Heard>) {
     loop {
         let next = match heard.recv_timeout(CANCEL_POLL) {
@@ -100,43 +64,48 @@ pub(crate) fn run_removers(sender: &Sender<'_>, heard: &crossbeam_channel::Recei
     }
 }
 
-fn tell(outbox: &Outbox, told: &mut Vec<Removal>) {
-    if !told.is_empty() {
-        let removed = Message::Removed(std::mem::take(told));
-        // It is gone only when the job has ended.
-        let _ = outbox.send(OutFrame::message(&removed));
-    }
-}
-
 impl Sender<'_> {
     /// Which outcomes have a source removed, if any have.
     pub(super) fn rule(&self) -> Option<Remove> {
         self.check.filter(|check| check.content)?.remove
     }
 
-    /// Removes a file or link whose outcome allows it, and tells what came of it.
-    /// Directories are left: they are removed when all in them is gone.
-    pub(super) fn remove_source(&self, item: &Item, outcome: &Outcome) -> Option<Removal> {
+    /// Whether the outcome of what is no directory has it removed. Of a file with
+    /// content, the hash was asked for and told.
+    pub(super) fn may_go(&self, item: &Item, outcome: &Outcome) -> bool {
+        item.kind != Kind::Dir && self.rule().is_some_and(|rule| rule.allows(outcome))
+    }
+
+    /// Decides about an entry with this outcome. Directories are left: they are removed
+    /// when all in them is gone.
+    pub(super) fn judge(&self, item: &Item, outcome: &Outcome) -> Verdict {
         let proof = self.receiver.proof(item.index);
-        // Of a file with content, the hash was asked for and told.
         let is_proven = item.wanted || !matches!(item.kind, Kind::File { size: 1.. });
-        if item.kind == Kind::Dir || !is_proven || !self.rule()?.allows(outcome) {
-            return None;
+        if !is_proven || !self.may_go(item, outcome) {
+            return Verdict::Stays;
         }
-        if let Some(stat) = self.stat_of_whole(item) {
-            if let Some(fault) = loss::other_owner(&stat, proof.as_ref()) {
-                return linked::told(item, Err(fault));
+        let Some(stat) = self.stat_of_whole(item) else { return Verdict::Goes(proof) };
+        if let Some(fault) = loss::other_owner(&stat, proof.as_ref()) {
+            return linked::told(item, Err(fault)).map_or(Verdict::Stays, Verdict::Told);
+        }
+        if stat.links == 1 {
+            return Verdict::Goes(proof);
+        }
+        lock(&self.linked).add(stat.id, item, proof).map_or(Verdict::Waits, Verdict::Told)
+    }
+
+    /// Removes a file or link whose outcome allows it, and tells what came of it.
+    pub(super) fn remove_source(&self, item: &Item, outcome: &Outcome) -> Option<Removal> {
+        match self.judge(item, outcome) {
+            Verdict::Stays | Verdict::Waits => None,
+            Verdict::Told(removal) => Some(removal),
+            Verdict::Goes(proof) => {
+                let result = remove_file(item, proof);
+                // If the job ends, that is no fault of the file.
+                let is_fault = result.is_ok() || !self.control.stopped();
+                is_fault.then(|| linked::told(item, result)).flatten()
             }
-            if stat.links > 1 {
-                return lock(&self.linked).add(stat.id, item, proof);
-            }
         }
-        let result = remove_file(item, proof);
-        if result.is_err() && self.control.stopped() {
-            // The job ends; that is no fault of the file.
-            return None;
-        }
-        linked::told(item, result)
     }
 
     /// What the system tells of it, if it is here and must not lose anything.
@@ -166,7 +135,10 @@ impl Sender<'_> {
         if self.rule().is_none() {
             return;
         }
-        Linked::remove_all(&self.linked, tell);
+        for (item, proof) in self.take_linked(tell) {
+            let removed = remove_file(&item, proof);
+            linked::told(&item, removed).into_iter().for_each(&mut *tell);
+        }
         if self.keeps_dirs.load(Ordering::Relaxed) {
             return;
         }
@@ -189,6 +161,12 @@ impl Sender<'_> {
         }
     }
 
+    /// Those that have waited and have no other name among the sources; tells of the
+    /// others.
+    pub(super) fn take_linked(&self, tell: &mut dyn FnMut(Removal)) -> Vec<(Item, Option<Proof>)> {
+        std::mem::take(&mut *lock(&self.linked)).into_single(tell)
+    }
+
     /// Tells the user, who is on this side.
     pub(crate) fn tell_removal(&self, removal: Removal) {
         if let Removal::Source { path, kind, result } = removal {
@@ -198,7 +176,7 @@ impl Sender<'_> {
     }
 
     /// An entry was dealt with: another can be listed.
-    fn make_room(&self, cost: u64) {
+    pub(super) fn make_room(&self, cost: u64) {
         lock(&self.in_flight).cost -= cost;
         self.room.notify_all();
     }
@@ -215,27 +193,50 @@ pub(super) fn is_there(outcome: &Outcome) -> bool {
 
 /// Removes a file or link if it is what was listed, and if the proof holds where there
 /// is one.
-pub(super) fn remove_file(item: &Item, proof: Option<Proof>) -> Result<(), Fault> {
-    let (Some(dir), Some(name)) = (&item.dir, &item.name) else { return Err(changed()) };
-    let dir = &*dir.handle().map_err(|error| failed(&error))?;
-    if !is_still(item, dir, name, false).map_err(|error| failed(&error))? {
-        return Err(changed());
-    }
+fn remove_file(item: &Item, proof: Option<Proof>) -> Result<(), Fault> {
     let Some(proof) = proof else {
+        let (dir, name) = place_of(item)?;
         return dir.remove_file(name).map_err(|error| failed(&error));
     };
-    let aside = Aside::set(dir, name).map_err(|error| failed(&error))?;
+    let aside = set_aside(item)?;
+    let held = proof.holds(aside.name());
+    end_aside(item, aside, held)
+}
+
+/// The directory of a file or link, if what has its name there is what was listed.
+fn place_of(item: &Item) -> Result<(Arc<dyn TreeDir>, &Name), Fault> {
+    let (Some(dir), Some(name)) = (&item.dir, &item.name) else { return Err(changed()) };
+    let dir = dir.handle().map_err(|error| failed(&error))?;
+    match is_still(item, &*dir, name, false) {
+        Ok(true) => Ok((dir, name)),
+        Ok(false) => Err(changed()),
+        Err(error) => Err(failed(&error)),
+    }
+}
+
+/// Sets a file or link aside, if it is what was listed.
+pub(super) fn set_aside(item: &Item) -> Result<Aside, Fault> {
+    let (dir, name) = place_of(item)?;
+    let aside = Aside::set(&*dir, name).map_err(|error| failed(&error))?;
+    let fault = match is_still(item, &*dir, aside.name(), true) {
+        Ok(true) => return Ok(aside),
+        Ok(false) => changed(),
+        Err(error) => failed(&error),
+    };
+    Err(aside.put_back(&*dir).err().unwrap_or(fault))
+}
+
+/// Removes what was set aside, or gives it its name back if that is not to be.
+pub(super) fn end_aside(item: &Item, aside: Aside, held: Result<(), Fault>) -> Result<(), Fault> {
+    let dir = item.dir.as_ref().ok_or_else(changed)?;
+    let dir = dir.handle().map_err(|error| aside.stays(&error))?;
     let remove = || match dir.remove_file(aside.name()) {
         // Another move has taken it for a leftover, and put it back.
         Err(error) if error.kind() == io::ErrorKind::NotFound => Err(changed()),
         removed => removed.map_err(|error| failed(&error)),
     };
-    let removed = match is_still(item, dir, aside.name(), true) {
-        Ok(true) => proof.holds(name, aside.name()).and_then(|()| remove()),
-        Ok(false) => Err(changed()),
-        Err(error) => Err(failed(&error)),
-    };
-    removed.map_err(|fault| aside.put_back().err().unwrap_or(fault))
+    let removed = held.and_then(|()| remove());
+    removed.map_err(|fault| aside.put_back(&*dir).err().unwrap_or(fault))
 }
 
 /// Whether the source is what was listed: the same object, size and time. A host

@@ -41,7 +41,7 @@ fn checked_by_agent(
     serve(place, |peer| {
         let role = Role::Receiver { dest, into_dir: true, policy: Policy::default() };
         peer.frame(FrameType::Hello, &Hello::ours(Caps::OURS, 60, "script").encode());
-        peer.tell(&Message::Check(CheckRequest { role, content: true }));
+        peer.tell(&Message::Check(CheckRequest { role, content: true, remove: None }));
         peer.hear_greeting();
         let files = names.iter().map(|name| file(0, name, CONTENT.len() as u64));
         peer.list(files.chain([dir_end(0)]).collect());
@@ -61,7 +61,7 @@ fn nothing_has_a_rival_in_a_comparison() {
     let attacked = serve(place, |peer| {
         let role = Role::Receiver { dest, into_dir: true, policy: Policy::default() };
         peer.frame(FrameType::Hello, &Hello::ours(Caps::OURS, 60, "script").encode());
-        peer.tell(&Message::Check(CheckRequest { role, content: false }));
+        peer.tell(&Message::Check(CheckRequest { role, content: false, remove: None }));
         peer.hear_greeting();
         peer.list(vec![ListItem::Rival(Box::new(rival)), dir_end(0)]);
     });
@@ -155,7 +155,7 @@ fn who_can_not_compare_is_not_asked_to() {
     let attacked = serve(place, |peer| {
         let role = Role::Receiver { dest, into_dir: true, policy: Policy::default() };
         peer.frame(FrameType::Hello, &Hello::ours(Caps::NONE, 60, "script").encode());
-        peer.tell(&Message::Check(CheckRequest { role, content: false }));
+        peer.tell(&Message::Check(CheckRequest { role, content: false, remove: None }));
     });
     attacked.assert_refused("did not say");
 }

@@ -76,8 +76,8 @@ fn a_frame_of_the_other_role_ends_the_job() {
 /// A frame of this type that could stand somewhere.
 fn whole(kind: FrameType) -> Vec<u8> {
     use haul_proto::{
-        CheckRequest, CopyRequest, FileEnd, Hello, Late, MoveRequest, Removal, Reply, Request,
-        Role, Warning, frame_bytes,
+        CheckRequest, CopyRequest, FileEnd, Hello, Late, MoveRequest, Prove, Proven, Removal,
+        Reply, Request, Role, Warning, frame_bytes,
     };
     let role =
         Role::Sender { sources: vec![b"/".to_vec()], recursive: true, follow: true, moving: None };
@@ -91,12 +91,14 @@ fn whole(kind: FrameType) -> Vec<u8> {
         FrameType::Pack => return pack([packed(1, b"x")], b"x"),
         FrameType::Data => return data(1, 0, b"x"),
         FrameType::Copy => Message::Copy(CopyRequest { role }),
-        FrameType::Check => Message::Check(CheckRequest { role, content: true }),
+        FrameType::Check => Message::Check(CheckRequest { role, content: true, remove: None }),
         FrameType::Move => {
             let sources = vec![b"/".to_vec()];
             Message::Move(MoveRequest { sources, rule: Remove::SameContent, moving: Moving::Whole })
         }
         FrameType::Removed => Message::Removed(vec![Removal::End]),
+        FrameType::Prove => Message::Prove(vec![Prove { index: 1, aside: None }]),
+        FrameType::Proven => Message::Proven(vec![Proven { index: 1, result: Ok(()) }]),
         FrameType::Extras => Message::Extras(Vec::new()),
         FrameType::Request => Message::Request(Request::Hash { path: b"/etc/passwd".to_vec() }),
         FrameType::Reply => Message::Reply(Reply::End),

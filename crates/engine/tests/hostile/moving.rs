@@ -2,14 +2,15 @@
 //! what they have: only what they named goes, and only as it was hashed.
 
 use crate::attack::{Attacked, bytes, run_client, serve};
-use crate::peer::{Peer, TIME, dir, dir_end, file, want};
+use crate::peer::{Peer, TIME, dir, dir_end, file, name, want};
 use crate::place::Place;
 use haul_engine::{CopyJob, JobError, Outcome, Placement, Summary};
 use haul_model::{
     Check, ContentHash, Differences, Fault, FaultKind, Kind, Moving, Policy, Remove, Side, Skip,
 };
 use haul_proto::{
-    Caps, FileEnd, FileSeal, FrameType, Hello, Message, MoveRequest, OutcomeItem, Removal,
+    Caps, CheckRequest, FileEnd, FileSeal, FrameType, Hello, Message, MoveRequest, OutcomeItem,
+    Prove, Proven, Removal, Role,
 };
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -245,6 +246,95 @@ fn nothing_goes_before_its_outcome_is_told() {
     assert_eq!(left, ALL);
 }
 
+/// Names of the tree that are those of sources that were set aside.
+fn aside(tree: &Path) -> usize {
+    let is_aside = |dir: &Path| {
+        let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+        let names = entries.map(|entry| entry.file_name().into_encoded_bytes());
+        names.filter(|name| name.starts_with(b".haul-moving-")).count()
+    };
+    is_aside(tree) + is_aside(&tree.join("dir"))
+}
+
+#[test]
+fn what_the_receiver_no_longer_has_gets_its_name_back_and_that_is_told() {
+    let (attacked, left) = moved_from(Remove::SameContent, |peer, _| {
+        peer.proves = |index| {
+            let fault = || Fault::new(Side::Source, FaultKind::Changed, "it is gone");
+            Some(if index == FULL { Err(fault()) } else { Ok(()) })
+        };
+        hear_hashes(peer, [FULL, BELOW]);
+        tell_all(peer, same);
+    });
+    assert!(attacked.result.is_ok(), "{:?}", attacked.result);
+    assert_eq!(left, ["tree", "tree/full"]);
+    assert_eq!(fs::read(attacked.place.source("tree/full")).expect("there"), CONTENT);
+    let told = removals(&attacked);
+    let of_file = told.iter().find_map(|removal| match removal {
+        Removal::Source { path, result: Err(fault), .. } if path == b"tree/full" => Some(fault),
+        _ => None,
+    });
+    let fault = of_file.expect("it is told");
+    assert_eq!((fault.kind, fault.side), (FaultKind::Changed, Side::Destination));
+    assert_eq!(fault.message, "it is gone");
+}
+
+#[test]
+fn what_was_set_aside_gets_its_name_back_when_the_receiver_leaves() {
+    let is_asked = |peer: &Peer| peer.messages.iter().any(|one| matches!(one, Message::Prove(_)));
+    let (attacked, left) = moved_from(Remove::SameContent, move |peer, tree| {
+        peer.proves = |_| None;
+        hear_hashes(peer, [FULL, BELOW]);
+        tell_all(peer, same);
+        peer.await_that("it asks", is_asked);
+        assert!(aside(tree) > 0, "nothing is set aside");
+        peer.leave();
+    });
+    attacked.assert_lost();
+    assert_eq!(left, ALL);
+    assert_eq!(aside(&attacked.place.source("tree")), 0);
+    // One that proves what it was not asked for is left, too.
+    let (attacked, left) = moved_from(Remove::SameContent, move |peer, _| {
+        peer.proves = |_| None;
+        hear_hashes(peer, [FULL, BELOW]);
+        tell_all(peer, same);
+        peer.await_that("it asks", is_asked);
+        peer.tell(&Message::Proven(vec![Proven { index: 77, result: Ok(()) }]));
+    });
+    attacked.assert_refused("what it was not asked for");
+    assert_eq!(left, ALL);
+    assert_eq!(aside(&attacked.place.source("tree")), 0);
+}
+
+#[test]
+fn nothing_goes_after_its_outcome_before_it_was_proven() {
+    let (attacked, left) = moved_from(Remove::SameContent, |peer, tree| {
+        peer.proves = |_| None;
+        hear_hashes(peer, [FULL, BELOW]);
+        tell_all(peer, same);
+        let of = |message: &Message| match message {
+            Message::Prove(asked) => asked.len(),
+            _ => 0,
+        };
+        peer.await_that("it asks", |peer| peer.messages.iter().map(of).sum::<usize>() == 4);
+        assert_eq!(aside(tree), 4);
+        // What is put in the place of one meanwhile stays, and so does the one.
+        fs::write(tree.join("full"), "new").expect("written");
+        let proven = |index| {
+            let fault = Fault::new(Side::Destination, FaultKind::Changed, "gone");
+            Proven { index, result: if index == FULL { Err(fault) } else { Ok(()) } }
+        };
+        peer.tell(&Message::Proven([FULL, LINK, NIL, BELOW].map(proven).to_vec()));
+    });
+    assert!(attacked.result.is_ok(), "{:?}", attacked.result);
+    assert_eq!(left, ["tree", "tree/full"]);
+    let tree = attacked.place.source("tree");
+    assert_eq!((aside(&tree), fs::read(tree.join("full")).expect("there")), (1, b"new".to_vec()));
+    let told = removals(&attacked);
+    let is_told = |removal: &Removal| matches!(removal, Removal::Source { result: Err(fault), .. } if fault.message.contains("it is called .haul-moving-"));
+    assert!(told.iter().any(is_told), "{told:?}");
+}
+
 /// A client that moves `tree` from a scripted agent.
 fn moving_client(place: Place, script: impl FnOnce(&mut Peer) + Send + 'static) -> Attacked {
     let job = CopyJob {
@@ -294,6 +384,123 @@ fn a_client_waits_until_all_is_removed_and_believes_no_earlier_end() {
         peer.tell(&Message::Removed(vec![Removal::End]));
     });
     attacked.assert_refused("before all was compared");
+}
+
+/// What a client answers that has `tree/f` and is asked for a proof, by an agent that
+/// has set its own aside under `aside`, when `change` was made.
+fn proof_of(aside: &'static str, change: fn(&Path)) -> Result<(), Fault> {
+    let place = Place::new();
+    fs::create_dir(place.dest("tree")).expect("made");
+    let path = place.dest("tree/f");
+    fs::write(&path, CONTENT).expect("written");
+    haul_testkit::nasty::set_mtime(&path, TIME.secs, TIME.nanos).expect("a time");
+    let attacked = moving_client(place, move |peer| {
+        greet(peer, Caps::OURS);
+        let len = CONTENT.len() as u64;
+        peer.list(vec![dir(0, "tree"), file(1, "f", len), dir_end(1), dir_end(0)]);
+        peer.await_wants([2]);
+        let seal = FileSeal { size: len, mtime: TIME, hash: ContentHash::of(CONTENT) };
+        peer.tell(&Message::FileEnd(FileEnd { index: 2, result: Ok(seal) }));
+        peer.await_that("it is done", is_done);
+        change(&path);
+        peer.tell(&Message::Prove(vec![Prove { index: 2, aside: Some(name(aside)) }]));
+        let is_proven = |peer: &Peer| peer.messages.iter().any(|m| matches!(m, Message::Proven(_)));
+        peer.await_that("it is proven", is_proven);
+        peer.tell(&Message::Removed(vec![Removal::End]));
+    });
+    attacked.assert_done();
+    let answer = attacked.peer.messages.iter().find_map(|message| match message {
+        Message::Proven(proven) => Some(proven.clone()),
+        _ => None,
+    });
+    let Some([Proven { index: 2, result }]) = answer.as_deref() else { panic!("{answer:?}") };
+    result.clone()
+}
+
+#[test]
+fn a_client_tells_what_it_still_has() {
+    let kind = |result: Result<(), Fault>| result.map_err(|fault| (fault.side, fault.kind));
+    let (gone, same) = (FaultKind::Changed, FaultKind::SameFile);
+    assert_eq!(kind(proof_of("aside", |_| {})), Ok(()));
+    let removed = proof_of("aside", |path| fs::remove_file(path).expect("removed"));
+    assert_eq!(kind(removed), Err((Side::Destination, gone)));
+    let other = proof_of("aside", |path| fs::write(path, "other").expect("written"));
+    assert_eq!(kind(other), Err((Side::Destination, gone)));
+    let shown = proof_of("aside", |path| {
+        fs::write(path.with_file_name("aside"), "").expect("written");
+    });
+    assert_eq!(kind(shown), Err((Side::Destination, same)));
+}
+
+#[test]
+fn a_proof_is_asked_for_once_and_only_of_what_was_told_to_be_there() {
+    let prove = |index| Message::Prove(vec![Prove { index, aside: Some(name("aside")) }]);
+    let attacked = moving_client(Place::new(), move |peer| {
+        listed(peer);
+        peer.await_that("it is done", is_done);
+        peer.tell(&prove(1));
+    });
+    attacked.assert_refused("what was not told to be there");
+    let place = Place::new();
+    fs::write(place.dest("tree"), "").expect("written");
+    haul_testkit::nasty::set_mtime(place.dest("tree"), TIME.secs, TIME.nanos).expect("a time");
+    let attacked = moving_client(place, move |peer| {
+        greet(peer, Caps::OURS);
+        peer.list(vec![file(0, "tree", 0), dir_end(0)]);
+        peer.await_outcome(1);
+        peer.tell(&prove(1));
+        peer.tell(&prove(1));
+    });
+    attacked.assert_refused("what was not told to be there");
+}
+
+/// An agent to which a client moves `nil`, which is there already, and `missing`.
+fn moved_to(script: impl FnOnce(&mut Peer) + Send + 'static) -> Attacked {
+    let place = Place::new();
+    fs::write(place.dest("nil"), "").expect("written");
+    haul_testkit::nasty::set_mtime(place.dest("nil"), TIME.secs, TIME.nanos).expect("a time");
+    let dest = bytes(&place.dest(""));
+    serve(place, move |peer| {
+        peer.frame(FrameType::Hello, &Hello::ours(Caps::OURS, 60, "script").encode());
+        let policy = Policy { sync: true, ..Policy::default() };
+        let role = Role::Receiver { dest, into_dir: true, policy };
+        let remove = Some(Remove::Same);
+        peer.tell(&Message::Check(CheckRequest { role, content: true, remove }));
+        peer.hear_greeting();
+        peer.list(vec![file(0, "nil", 0), file(0, "missing", 0), dir_end(0)]);
+        peer.await_that("it is done", is_done);
+        script(peer);
+    })
+}
+
+#[test]
+fn an_agent_stays_and_proves_until_its_client_has_removed_all() {
+    let attacked = moved_to(|peer| {
+        peer.tell(&Message::Prove(vec![Prove { index: 1, aside: Some(name("aside")) }]));
+        let proven = Message::Proven(vec![Proven { index: 1, result: Ok(()) }]);
+        peer.await_that("it is proven", |peer| peer.messages.contains(&proven));
+        peer.tell(&Message::Removed(vec![Removal::End]));
+    });
+    assert!(attacked.result.is_ok(), "{:?}", attacked.result);
+    // Of what it does not have there is no proof.
+    let attacked = moved_to(|peer| {
+        peer.tell(&Message::Prove(vec![Prove { index: 2, aside: Some(name("aside")) }]));
+    });
+    attacked.assert_refused("what was not told to be there");
+    let attacked = moved_to(Peer::leave);
+    attacked.assert_lost();
+    // A comparison has an agent remove nothing.
+    let place = Place::new();
+    fs::write(place.source("f"), CONTENT).expect("written");
+    let sources = vec![bytes(&place.source("f"))];
+    let attacked = serve(place, move |peer| {
+        peer.frame(FrameType::Hello, &Hello::ours(Caps::OURS, 60, "script").encode());
+        let role = Role::Sender { sources, recursive: true, follow: false, moving: None };
+        let remove = Some(Remove::Same);
+        peer.tell(&Message::Check(CheckRequest { role, content: true, remove }));
+    });
+    attacked.assert_refused("not its own");
+    assert!(attacked.place.source("f").exists());
 }
 
 #[test]

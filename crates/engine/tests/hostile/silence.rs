@@ -255,7 +255,7 @@ fn jobs(place: &Place) -> Vec<(&'static str, Option<Message>)> {
         Role::Sender { sources: sources.clone(), recursive: true, follow: false, moving: None };
     let dest = bytes(&place.dest(""));
     let receives = Role::Receiver { dest, into_dir: true, policy: Policy::default() };
-    let check = |role| Message::Check(CheckRequest { role, content: true });
+    let check = |role| Message::Check(CheckRequest { role, content: true, remove: None });
     vec![
         ("nothing", None),
         ("a request", Some(Message::Request(Request::Stat { path: b"/".to_vec(), follow: true }))),

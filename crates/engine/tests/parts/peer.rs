@@ -2,12 +2,12 @@
 //! and need not keep its rules.
 
 use crate::ending::connection;
-use haul_model::{BLOCK_LEN, BlockHash, ContentHash, Entry, Kind, Name, Outcome, Timestamp};
+use haul_model::{BLOCK_LEN, BlockHash, ContentHash, Entry, Fault, Kind, Name, Outcome, Timestamp};
 use haul_net::Connection;
 use haul_proto::{
     BlockSeal, Caps, CopyRequest, FileEnd, FileSeal, FrameType, HEADER_LEN, Header, Hello,
-    ListItem, Message, OutcomeItem, PackBuilder, PackItem, Role, Want, data_head, decode, encode,
-    frame_bytes,
+    ListItem, Message, OutcomeItem, PackBuilder, PackItem, Prove, Proven, Role, Want, data_head,
+    decode, encode, frame_bytes,
 };
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
@@ -36,6 +36,8 @@ pub(crate) struct Peer {
     pub(crate) contents: Vec<(FrameType, Vec<u8>)>,
     /// How often the other side has said that it is there.
     pub(crate) signs: usize,
+    /// What the other side is told of what it has set aside; `None` if nothing.
+    pub(crate) proves: fn(u64) -> Option<Result<(), Fault>>,
 }
 
 impl Peer {
@@ -56,6 +58,7 @@ impl Peer {
             messages: Vec::new(),
             contents: Vec::new(),
             signs: 0,
+            proves: |_| Some(Ok(())),
         }
     }
 
@@ -194,6 +197,17 @@ impl Peer {
                     let twice = self.outcomes.insert(index, outcome);
                     assert_eq!(twice, None, "entry {index} got two outcomes");
                 }
+            }
+            Message::Prove(asked) => {
+                let answer = |prove: &Prove| {
+                    let index = prove.aside.as_ref().map(|_| prove.index)?;
+                    Some(Proven { index, result: (self.proves)(index)? })
+                };
+                let proven: Vec<Proven> = asked.iter().filter_map(answer).collect();
+                if !proven.is_empty() {
+                    self.tell(&Message::Proven(proven));
+                }
+                self.messages.push(Message::Prove(asked));
             }
             message => self.messages.push(message),
         }

@@ -313,7 +313,15 @@ impl Move<'_> {
                 b"" => b"/",
                 path => path,
             };
-            let fault = match requests.stat(path, false) {
+            let looked = match requests.stat(path, false) {
+                Err(RequestError::Fault(Fault { kind: FaultKind::NotFound, .. }))
+                    if matches!(requests.restore(path), Ok(true)) =>
+                {
+                    requests.stat(path, false)
+                }
+                looked => looked,
+            };
+            let fault = match looked {
                 Ok(entry) if entry.kind != Kind::Dir && source.path.ends_with(b"/") => {
                     let message = "it is no directory; without the slash it is moved itself";
                     Fault::new(Side::Source, FaultKind::NotDirectory, message)

@@ -114,27 +114,32 @@ fn what_is_shown_only_deeper_in_a_tree_stays_too() {
 #[test]
 fn what_a_killed_move_has_set_aside_is_moved_by_the_next_one_and_no_litter() {
     let world = World::new();
-    let scene = world.scene(Way::Local);
-    let Some(to) = Mount::tmpfs(4 << 20) else { return };
-    scene.file("tree/.haul-moving-0123abcd-a", "a");
-    scene.file("tree/b", "b");
-    scene.file("tree/dir/.haul-moving-0123abcd-c", "one");
-    scene.file("tree/dir/c", "another");
-    scene.file("tree/.haul-moving-4567abcd-deep/d", "d");
-    scene.file(".haul-moving-0123abcd-named", "named");
-    scene.haul().args(["clean", "-r", "--all", "."]).run().expect_ok();
-    assert_eq!(scene.read("tree/.haul-moving-0123abcd-a"), "a");
-    run_move(&scene, &[], &["tree", "named"], to.path()).expect_ok();
-    assert!(!scene.exists("tree") && !scene.exists(".haul-moving-0123abcd-named"));
-    let moved = haul_testkit::snapshot(to.path()).expect("it is there");
-    let names = ["named", "tree/a", "tree/b", "tree/deep/d", "tree/dir/c"];
-    for name in names {
-        assert!(moved.files().any(|(path, _)| path == name.as_bytes()), "{name}");
+    for way in Way::ALL {
+        let mut scene = world.scene(way);
+        scene.reach_by_pipe();
+        let Some(to) = Mount::tmpfs(4 << 20) else { return };
+        scene.file("tree/.haul-moving-0123abcd-a", "a");
+        scene.file("tree/b", "b");
+        scene.file("tree/dir/.haul-moving-0123abcd-c", "one");
+        scene.file("tree/dir/c", "another");
+        scene.file("tree/.haul-moving-4567abcd-deep/d", "d");
+        scene.file(".haul-moving-0123abcd-named", "named");
+        scene.haul().args(["clean", "-r", "--all", "."]).run().expect_ok();
+        assert_eq!(scene.read("tree/.haul-moving-0123abcd-a"), "a");
+        let remote = if way == Way::Local { Vec::new() } else { scene.remote() };
+        let haul = scene.transfer("move", &remote, &[], &["tree", "named"], to.path());
+        haul.run().expect_ok();
+        assert!(!scene.exists("tree") && !scene.exists(".haul-moving-0123abcd-named"), "{way:?}");
+        let moved = haul_testkit::snapshot(to.path()).expect("it is there");
+        let names = ["named", "tree/a", "tree/b", "tree/deep/d", "tree/dir/c"];
+        for name in names {
+            assert!(moved.files().any(|(path, _)| path == name.as_bytes()), "{way:?} {name}");
+        }
+        // Both are there where the name was taken.
+        let aside = to.join("tree/dir/.haul-moving-0123abcd-c");
+        assert_eq!(fs::read(aside).expect("moved"), b"one");
+        assert_eq!(fs::read(to.join("tree/dir/c")).expect("moved"), b"another");
     }
-    // Both are there where the name was taken.
-    let aside = to.join("tree/dir/.haul-moving-0123abcd-c");
-    assert_eq!(fs::read(aside).expect("moved"), b"one");
-    assert_eq!(fs::read(to.join("tree/dir/c")).expect("moved"), b"another");
 }
 
 /// What rclone remembers is what was in a directory when it was first looked at, with

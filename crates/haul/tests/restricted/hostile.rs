@@ -214,8 +214,14 @@ fn jobs(path: &[u8]) -> Vec<(&'static str, Message)> {
         ("download, followed", Message::Copy(CopyRequest { role: sends(true) })),
         ("upload", Message::Copy(CopyRequest { role: receives(Policy::default()) })),
         ("upload, durable", Message::Copy(CopyRequest { role: receives(synced) })),
-        ("check, down", Message::Check(CheckRequest { role: sends(true), content: true })),
-        ("check, up", Message::Check(CheckRequest { role: receives(synced), content: true })),
+        (
+            "check, down",
+            Message::Check(CheckRequest { role: sends(true), content: true, remove: None }),
+        ),
+        (
+            "check, up",
+            Message::Check(CheckRequest { role: receives(synced), content: true, remove: None }),
+        ),
         (
             "move",
             Message::Move(MoveRequest {

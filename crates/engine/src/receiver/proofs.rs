@@ -1,0 +1,90 @@
+//! What the destination has of sources that the Sender is about to remove: kept in mind
+//! from their outcome on until the Sender asks for it, so that it can be proven at the
+//! moment of the removal.
+
+use super::Receiver;
+use super::dirs::{DirState, RecvDir};
+use crate::link::Proof;
+use haul_model::{Entry, Fault, FaultKind, Name, Outcome, Side};
+use haul_proto::{Prove, Proven};
+use haul_tree::{Meta, lock};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Proofs that are kept for a Sender at the other end of a wire, at most: some 20 MiB.
+/// The entries of a listing window are half as many, and those that wait for the end
+/// since they have several names are fewer than the other half.
+const PROOFS_MAX: usize = 128 << 10;
+
+/// By the numbers of the sources. There is none where it can't be told which object was
+/// compared.
+pub(super) type Proofs = HashMap<u64, Option<Proof>>;
+
+/// A source that was set aside, to be looked for.
+pub(crate) struct AskedProof {
+    index: u64,
+    aside: Name,
+    proof: Option<Proof>,
+}
+
+impl Receiver<'_> {
+    /// Keeps in mind what was found to be the same as the source `entry` that is now to
+    /// be removed. The Sender takes it, or asks for it, when it has heard the outcome.
+    pub(super) fn keep_proof(
+        &self,
+        index: u64,
+        dir: &RecvDir,
+        name: &Name,
+        entry: &Entry,
+        meta: Option<Meta>,
+        outcome: &Outcome,
+    ) {
+        let rule = self.check.and_then(|check| check.remove);
+        if !self.gives_proofs || !rule.is_some_and(|rule| rule.allows(outcome)) {
+            return;
+        }
+        let proof = match (&dir.state, meta.filter(|meta| meta.id.is_some()), &entry.name) {
+            (DirState::Open(dir), Some(meta), Some(source)) => {
+                let (dir, name, source) = (Arc::clone(dir), name.clone(), source.clone());
+                Some(Proof { dir, name, source, meta })
+            }
+            _ => None,
+        };
+        let mut proofs = lock(&self.proofs);
+        proofs.insert(index, proof);
+        let is_too_many = proofs.len() > PROOFS_MAX && self.sender.is_far();
+        drop(proofs);
+        if is_too_many {
+            self.refuse("it does not say which of its sources stay");
+        }
+    }
+
+    /// Takes what was kept for sources that the Sender has set aside, to be looked for
+    /// with [`Self::prove`]; `None` if the job has failed by that, since there is none.
+    pub(crate) fn take_proofs(&self, asked: Vec<Prove>) -> Option<Vec<AskedProof>> {
+        let mut taken = Vec::with_capacity(asked.len());
+        for Prove { index, aside } in asked {
+            let Some(proof) = lock(&self.proofs).remove(&index) else {
+                self.refuse("it asks for a proof of what was not told to be there");
+                return None;
+            };
+            taken.extend(aside.map(|aside| AskedProof { index, aside, proof }));
+        }
+        Some(taken)
+    }
+
+    /// Looks whether the destination still has what was compared, and tells.
+    pub(super) fn prove(&self, asked: Vec<AskedProof>) {
+        let prove = |AskedProof { index, aside, proof }| {
+            let result = match proof {
+                Some(proof) => proof.holds(&aside).map_err(Fault::clipped),
+                None => {
+                    let message = "what the destination has of it can't be told from others";
+                    Err(Fault::new(Side::Destination, FaultKind::Io, message))
+                }
+            };
+            Proven { index, result }
+        };
+        self.sender.proven(asked.into_iter().map(prove).collect());
+    }
+}
