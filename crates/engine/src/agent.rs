@@ -137,7 +137,8 @@ fn control(vigil: &Arc<Vigil>) -> &'static Control<'static> {
 
 fn receive(client: Client<impl Read + Send + 'static>, job: &CopyJob) -> Result<(), JobError> {
     let dest = &job.dest;
-    let found = Destination::find(&LocalTree, job).and_then(|found| {
+    let found = Destination::find(&LocalTree, job).and_then(|mut found| {
+        found.expect_peer();
         let root = found.local_root();
         let fault = |e| Fault::from_io(Side::Destination, "open the directory", &e);
         let root = root.map_err(|error| JobError::Destination {

@@ -150,10 +150,7 @@ impl DirNode {
             Ok(handle) if beside => handle.volume(),
             _ => id.dev,
         };
-        let numbers = [volume.to_le_bytes(), id.ino.to_le_bytes()].concat();
-        let hash = ContentHash::of(&numbers);
-        let number = hash.as_bytes().first_chunk().expect("a hash has 32 bytes");
-        u64::from_le_bytes(*number).max(1)
+        number(&[volume.to_le_bytes(), id.ino.to_le_bytes()].concat())
     }
 
     /// When a file in this directory that is large enough to be continued last
@@ -233,4 +230,19 @@ impl Spare for OpenDirs {
         let nodes = std::mem::take(&mut *lock(&self.nodes));
         nodes.iter().filter_map(Weak::upgrade).for_each(|node| node.close());
     }
+}
+
+/// A number for the object `id` as long as this machine runs. On another machine no
+/// object has it, and nobody there can tell anything by it: the number of this run of
+/// the system is mixed in, which they don't know.
+pub(crate) fn number_here(id: FileId) -> u64 {
+    let boot = haul_sys::boot_id();
+    number(&[&boot[..], &id.dev.to_le_bytes(), &id.ino.to_le_bytes()].concat())
+}
+
+/// A number made of others, never 0.
+fn number(of: &[u8]) -> u64 {
+    let hash = ContentHash::of(of);
+    let number = hash.as_bytes().first_chunk().expect("a hash has 32 bytes");
+    u64::from_le_bytes(*number).max(1)
 }

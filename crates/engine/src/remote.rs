@@ -141,7 +141,8 @@ pub(crate) fn download(
     connection: Connection,
     monitor: &dyn Monitor,
 ) -> Result<Summary, JobError> {
-    let destination = Destination::find(&LocalTree, job)?;
+    let mut destination = Destination::find(&LocalTree, job)?;
+    destination.expect_peer();
     let root = destination.local_root().map_err(|e| JobError::unusable(&job.dest, &e))?;
     let words: usize = job.sources.iter().map(|path| path.len() + 5).sum();
     if words > FrameType::Copy.payload_max() as usize {

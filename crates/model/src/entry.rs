@@ -85,8 +85,10 @@ pub struct Entry {
     /// When the content last changed.
     pub mtime: Timestamp,
     /// A number that the object keeps as long as it exists, to tell it from one
-    /// that takes its place: its inode, and of a file that is large enough to be
-    /// continued, inode and file system in one; 0 if there is none.
+    /// that takes its place, made of its inode and its file system; 0 if there is
+    /// none. Of a file that is not large enough to be continued, in a copy between a
+    /// client and an agent, it lasts as long as the machine runs, and no object of
+    /// another machine has it.
     pub inode: u64,
     /// When it last changed in any way, where its file system can be believed
     /// about that: nobody can set it back. Told of files that are large enough to

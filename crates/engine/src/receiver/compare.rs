@@ -1,7 +1,7 @@
 //! What to do with a listed entry, given what stands at the destination: the
 //! one place where that is decided, for every kind of job.
 
-use super::of_sender;
+use super::{of_sender, own};
 use haul_model::{Conflict, Differences, Entry, Fault, FaultKind, Kind, Outcome, Side, Skip};
 use haul_proto::Rival;
 use haul_store::Placement;
@@ -117,7 +117,7 @@ pub(crate) fn differences(
 pub(super) fn refusal(entry: &Entry, existing: &Meta) -> Option<Fault> {
     let fault = |kind, message: &str| Some(Fault::new(Side::Destination, kind, message));
     if entry.id.is_some() && entry.id == existing.id {
-        return fault(FaultKind::SameFile, "source and destination are the same file");
+        return Some(own::same_file());
     }
     if entry.leads_to.is_some() && entry.leads_to == existing.id {
         return fault(

@@ -1,6 +1,7 @@
 //! The destination that the user named: a directory to copy into, or the name
 //! that the one source shall get.
 
+use super::Around;
 use crate::{CopyJob, JobError, origin};
 use haul_model::words;
 use haul_model::{Fault, FaultKind, FileId, Name, Side, escape_bytes};
@@ -33,6 +34,8 @@ pub(crate) struct Destination {
     pub(crate) whole_seconds: bool,
     /// The sources are on this machine, too, and so is the Sender.
     pub(crate) sources_are_here: bool,
+    /// What none of the sources of a peer may be.
+    pub(crate) around: Around,
 }
 
 impl Destination {
@@ -70,6 +73,7 @@ impl Destination {
             may_be_source: false,
             whole_seconds: false,
             sources_are_here: false,
+            around: Around::default(),
         }
     }
 
@@ -185,6 +189,11 @@ impl Destination {
     pub(crate) fn inherited_group(&self) -> Option<u32> {
         let stat = self.root.local()?.stat_self().ok()?;
         (stat.mode & SET_GROUP_ID != 0).then_some(stat.gid)
+    }
+
+    /// The sources will be told by a peer, who may be on this machine.
+    pub(crate) fn expect_peer(&mut self) {
+        self.around = Around::of(&self.lineage());
     }
 
     /// A handle of the root, which is on this machine.

@@ -9,6 +9,7 @@ mod hold;
 mod incoming;
 mod listing;
 mod naming;
+mod own;
 mod place;
 mod proofs;
 mod proving;
@@ -21,6 +22,7 @@ mod work;
 pub(crate) use destination::Destination;
 pub(crate) use incoming::{Direct, Incoming, Piece};
 pub(crate) use listing::Asked;
+pub(crate) use own::Around;
 pub(crate) use proofs::AskedProof;
 pub(crate) use small::{run_gets, run_puts};
 pub(crate) use work::{Task, Tasks, run_worker};
@@ -71,6 +73,7 @@ pub(crate) struct Receiver<'a> {
     gives_proofs: bool,
     proofs: Mutex<Proofs>,
     rename: Option<Name>,
+    around: Around,
     /// What the job asked for, where this side named the sources.
     asked: Option<Mutex<Asked>>,
     listing: Mutex<Listing>,
@@ -155,6 +158,7 @@ impl<'a> Receiver<'a> {
             gives_proofs,
             proofs: Mutex::default(),
             rename: destination.rename,
+            around: destination.around,
             asked: asked.map(Mutex::new),
             listing: Mutex::new(Listing::of(root)),
             wanted: Mutex::default(),

@@ -3,6 +3,7 @@
 
 use super::compare::{self, Decision};
 use super::dirs::{DirState, RecvDir};
+use super::own::{self, is_own};
 use super::work::{self, Making, Task};
 use super::{Pending, Receiver, naming, parent_fault};
 use crate::dirs::DirNode;
@@ -29,6 +30,9 @@ impl Receiver<'_> {
                 && !self.is_free(dir, &*node.handle()?, existing)
             {
                 return Ok(Decision::Settled(Outcome::Failed(naming::another())));
+            }
+            if is_own(entry, existing.as_ref().and_then(|existing| existing.id)) {
+                return Ok(Decision::Settled(Outcome::Failed(own::same_file())));
             }
             let entry = &*self.as_kept(entry, node, existing.as_ref());
             Ok(match &entry.kind {
@@ -147,17 +151,21 @@ impl Receiver<'_> {
         entry: &Entry,
         cost: u64,
     ) -> Option<Outcome> {
-        let (outcome, state, fresh) = match (&parent.state, &name) {
-            (DirState::Failed, _) => (Outcome::Failed(parent_fault()), DirState::Failed, false),
-            (DirState::Absent, _) => (Outcome::WouldCopy, DirState::Absent, false),
-            (DirState::Open(node), None) => {
+        let into_itself = self.goes_into_itself(entry, parent.parent.is_none());
+        let (outcome, state, fresh) = match (&parent.state, &name, into_itself) {
+            (DirState::Failed, ..) => (Outcome::Failed(parent_fault()), DirState::Failed, false),
+            (_, _, Some(fault)) => (Outcome::Failed(fault), DirState::Failed, false),
+            (DirState::Absent, ..) => (Outcome::WouldCopy, DirState::Absent, false),
+            (DirState::Open(node), None, None) => {
                 let state = DirState::Open(Arc::clone(node));
                 (Outcome::Skipped(Skip::Unchanged), state, false)
             }
-            (DirState::Open(node), Some(name)) => match self.open_dir(parent, node, name, entry) {
-                Ok(opened) => opened,
-                Err(fault) => (Outcome::Failed(fault), DirState::Failed, false),
-            },
+            (DirState::Open(node), Some(name), None) => {
+                match self.open_dir(parent, node, name, entry) {
+                    Ok(opened) => opened,
+                    Err(fault) => (Outcome::Failed(fault), DirState::Failed, false),
+                }
+            }
         };
         // What goes right into a directory that stood before leaves that one's
         // own mode and time alone.
@@ -269,9 +277,8 @@ impl Receiver<'_> {
         if above.fresh && !made && !handle.tells_names_apart() {
             return Err(naming::another());
         }
-        if entry.id.is_some() && entry.id == node.id() {
-            let message = "source and destination are the same directory";
-            return Err(Fault::new(Side::Destination, FaultKind::SameFile, message));
+        if (entry.id.is_some() && entry.id == node.id()) || is_own(entry, node.id()) {
+            return Err(own::same_directory());
         }
         if let (Some(claims), Some(id)) = (above.claims(), node.id()) {
             if made {

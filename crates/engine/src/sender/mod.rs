@@ -19,14 +19,15 @@ pub(crate) use source::Source;
 
 use crate::control::{CANCEL_POLL, Control, Reporter};
 use crate::copy::Step;
-use crate::dirs::DirNode;
+use crate::dirs::{DirNode, number_here};
 use crate::link::{ReceiverPort, SenderPort, SourceHandle};
 use crate::{CopyJob, Event, JobError};
 use haul_model::{
     BLOCK_LEN, Check, Fault, FileId, Kind, Moving, Name, Outcome, Side, Summary, Timestamp,
 };
 use haul_proto::{Extra, LIST_WINDOW, Late, OutcomeItem, Proven, Want, Warning};
-use haul_tree::lock;
+use haul_store::RESUME_LEN_MIN;
+use haul_tree::{Meta, MetaKind, lock};
 use linked::Linked;
 use loss::Owner;
 use std::collections::HashMap;
@@ -223,6 +224,17 @@ impl<'a> Sender<'a> {
     /// Whether the job removes its sources.
     pub(crate) fn removes(&self) -> bool {
         self.check.is_some_and(|check| check.remove.is_some())
+    }
+
+    /// The number by which the receiver tells an entry of `dir` from others. In a copy
+    /// over a wire it knows by that if what is in its place is the very object.
+    fn number_of(&self, dir: &Arc<DirNode>, meta: &Meta) -> u64 {
+        let lasts = self.removes()
+            || matches!(meta.kind, MetaKind::File { size } if size >= RESUME_LEN_MIN);
+        match (&self.queue, meta.id) {
+            (Queue::Wire(_), Some(id)) if !lasts => number_here(id),
+            _ => dir.number_of(meta, self.removes()),
+        }
     }
 
     /// Tells which group what the Receiver makes will have, where it is not that of

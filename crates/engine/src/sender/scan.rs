@@ -261,10 +261,7 @@ impl<'s, 'a> Scan<'s, 'a> {
         let Listed { node, entries, fault, subdirs } = listed;
         let index = self.next_index;
         let &Meta { mode, mtime, id, .. } = node.meta();
-        let inode = match self.sender.removes() {
-            true => node.number_of(node.meta(), true),
-            false => id.map_or(0, |id| id.ino),
-        };
+        let inode = self.sender.number_of(&node, node.meta());
         let entry = Entry {
             name,
             kind: Kind::Dir,
@@ -322,7 +319,7 @@ impl<'s, 'a> Scan<'s, 'a> {
         match kind {
             Ok(kind) => {
                 let (mode, mtime, id) = (meta.mode, meta.mtime, meta.id);
-                let inode = dir.number_of(&meta, self.sender.removes());
+                let inode = self.sender.number_of(dir, &meta);
                 let ctime = dir.ctime_of(&name, follow, &meta);
                 let leads_to = match kind {
                     Kind::Symlink { .. } => self.leads_to(dir, &name),

@@ -102,7 +102,7 @@ fn a_host_that_is_this_machine_loses_nothing_either() {
     each_remote_way(|scene| {
         scene.file("tree/x", "content");
         let before = scene.snapshot("tree");
-        scene.copy(&["-rf"], &["tree/."], "tree").run().expect_ok();
+        scene.copy(&["-rf"], &["tree/."], "tree").run().expect_code(1);
         let rules = haul_testkit::Compare::everything().ignoring_dir_mtimes();
         haul_testkit::assert_same_with(&before, &scene.snapshot("tree"), rules);
         assert_no_strays(&scene.path("tree"));
@@ -125,4 +125,39 @@ fn a_link_does_not_replace_the_file_that_it_leads_to() {
     let run = scene.copy(&["-r"], &["from/."], "there").run().expect_code(1);
     assert!(run.err().contains("which it would replace"), "{run}");
     assert_eq!(scene.read("there/file"), "precious");
+}
+
+#[test]
+fn nothing_is_copied_onto_or_into_itself_by_way_of_a_host() {
+    each_way_by_pipe(|scene| {
+        let file = scene.file("dir/tree/file", "x");
+        fs::hard_link(&file, scene.path("dir/hard")).expect("a hard link");
+        scene.symlink("tree", "dir/link");
+        scene.mkdir("dir/tree/sub");
+        let before = scene.snapshot("dir");
+        let same_file = "source and destination are the same file";
+        let into_itself = "the directory would be copied into itself";
+        for (source, dest, cause) in [
+            ("dir/tree/file", "dir/tree/file", same_file),
+            ("dir/tree/file", "dir/tree/", same_file),
+            ("dir/tree/file", "dir/link/file", same_file),
+            ("dir/tree/file", "dir/hard", same_file),
+            ("dir/link", "dir/", same_file),
+            ("dir/tree", "dir", "source and destination are the same directory"),
+            ("dir/tree", "dir/tree/new", into_itself),
+            ("dir/tree", "dir/tree/sub", into_itself),
+            ("dir/tree/.", "dir/tree", into_itself),
+            ("dir", "dir/link/", into_itself),
+        ] {
+            for flags in [&["-r"][..], &["-rf"], &["-rn"]] {
+                let run = scene.copy(flags, &[source], dest).run().expect_code(1);
+                assert!(errors(&run)[0].contains(cause), "{source} {dest}: {run}");
+            }
+        }
+        let rules = haul_testkit::Compare::everything().ignoring_dir_mtimes();
+        haul_testkit::assert_same_with(&before, &scene.snapshot("dir"), rules);
+        // A copy that looks the same is another.
+        scene.copy(&["-r"], &["dir/tree/file"], "dir/other").run().expect_ok();
+        scene.copy(&["-rf"], &["dir/tree/file"], "dir/other").run().expect_ok();
+    });
 }

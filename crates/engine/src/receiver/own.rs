@@ -1,0 +1,47 @@
+//! What a peer on this machine lists, and is at the destination itself: a host may be
+//! this machine. On one side of a memory link objects tell that; over a wire their
+//! numbers do, which are those of no object of another machine.
+
+use super::Receiver;
+use crate::dirs::number_here;
+use haul_model::{Entry, Fault, FaultKind, FileId, Side};
+
+/// Numbers of the directories into which a peer may want to copy what holds them.
+#[derive(Debug, Default)]
+pub(crate) struct Around(Vec<u64>);
+
+impl Around {
+    /// Of a destination with this lineage: the directory itself, and those above it.
+    pub(crate) fn of(lineage: &[FileId]) -> Self {
+        Self(lineage.iter().map(|id| number_here(*id)).collect())
+    }
+}
+
+/// Whether an entry that came over a wire is the object `there` of this machine.
+pub(super) fn is_own(entry: &Entry, there: Option<FileId>) -> bool {
+    entry.id.is_none() && entry.inode != 0 && there.map(number_here) == Some(entry.inode)
+}
+
+/// The fault of a file or link that is the one at the destination.
+pub(super) fn same_file() -> Fault {
+    let message = "source and destination are the same file";
+    Fault::new(Side::Destination, FaultKind::SameFile, message)
+}
+
+/// The fault of a directory that is the one at the destination.
+pub(super) fn same_directory() -> Fault {
+    let message = "source and destination are the same directory";
+    Fault::new(Side::Destination, FaultKind::SameFile, message)
+}
+
+impl Receiver<'_> {
+    /// The fault of a directory that holds the destination, if it is one of the
+    /// sources, or is it, further down.
+    pub(super) fn goes_into_itself(&self, entry: &Entry, is_source: bool) -> Option<Fault> {
+        let Around(around) = &self.around;
+        let mut in_the_way = around.iter().take(if is_source { around.len() } else { 1 });
+        let holds_it = entry.id.is_none() && in_the_way.any(|number| *number == entry.inode);
+        let message = "the directory would be copied into itself";
+        holds_it.then(|| Fault::new(Side::Source, FaultKind::IntoItself, message))
+    }
+}
