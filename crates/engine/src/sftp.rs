@@ -202,7 +202,9 @@ fn run_with(
             if let Some(root) = &root {
                 let access =
                     if job.check.is_some() { Access::ReadOnly } else { Access::Below(root) };
-                tracing::debug!(confined = confine(access), "receiving");
+                // Not in the macro, which does nothing with its words unless they are logged.
+                let confined = confine(access);
+                tracing::debug!(confined, "receiving");
             }
             for session in 0..host.sessions().max() {
                 let (files, at_work) = (small_files.clone(), at_work.clone());

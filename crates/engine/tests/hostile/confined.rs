@@ -5,11 +5,12 @@
 use crate::attack::{bytes, within};
 use crate::peer::{Peer, dir_end, file, pack, packed, want};
 use crate::place::Place;
-use haul_engine::{CopyJob, Event, Monitor, Placement, Progress};
-use haul_model::{Moving, Policy, Remove};
+use haul_engine::{CopyJob, Event, Monitor, Placement, Progress, SftpRoute};
+use haul_model::{Check, Moving, Policy, Remove};
+use haul_net::Connection;
 use haul_proto::{Caps, FrameType, Hello, Message, MoveRequest, Role};
 use haul_sys::{Access, confine};
-use haul_testkit::fixture;
+use haul_testkit::{OddSftp, Oddities, fixture};
 use std::fs;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -248,4 +249,50 @@ fn a_client_that_downloads_works_at_the_destination_alone() {
     };
     assert_eq!(trial.came_to(), only_dest);
     assert_eq!(place.read("a"), "text");
+}
+
+/// What the threads of a client could do that has `job` done through the SFTP server
+/// of a host, where the source is.
+fn through_sftp(place: &Place, job: CopyJob) -> Could {
+    let trial = Trial::of(place);
+    trial.run();
+    assert_eq!(trial.came_to(), ALL, "it could not without confinement either");
+    let (server, from, to) =
+        OddSftp::serve(&place.source(""), Oddities::default()).expect("served");
+    let connections = vec![Connection::from_parts(from, to)];
+    let route = SftpRoute { connections, journals: None, silence_max: None };
+    let monitor = TryingMonitor(Progress::default(), trial.clone());
+    let client = within(move || haul_engine::run(&job, Placement::SftpDownload(route), &monitor));
+    client.end().expect("it is done");
+    drop(server);
+    trial.came_to()
+}
+
+#[test]
+fn a_client_that_downloads_through_sftp_works_at_the_destination_alone() {
+    if !has_landlock() {
+        return;
+    }
+    // Each length has threads of its own.
+    for len in [4, 3 << 20] {
+        let place = Place::new();
+        let content = "x".repeat(len);
+        fs::write(place.source("a"), &content).expect("written");
+        let job = CopyJob {
+            sources: vec![bytes(&place.source("a"))],
+            dest: bytes(&place.dest("")),
+            into_dir: true,
+            ..CopyJob::default()
+        };
+        let only_dest = Could {
+            write_outside: false,
+            read_outside: false,
+            write_at_source: false,
+            write_at_dest: true,
+        };
+        assert_eq!(through_sftp(&place, job.clone()), only_dest, "{len}");
+        assert_eq!(place.read("a"), content);
+        let check = Some(Check { content: true, ..Check::default() });
+        assert_eq!(through_sftp(&place, CopyJob { check, ..job }), READS, "{len}");
+    }
 }
