@@ -350,6 +350,31 @@ impl Leftover<'_> {
     }
 }
 
+/// Removes the small stage `name` from `dir` if a cut of the power, or another end of
+/// the system, has left it: it was last changed before the system was started, and more
+/// than a day ago, and nobody holds its lock. The day is for directories that other
+/// machines write to, whose locks may not be seen here; what they are at they change.
+/// Where no time tells the last change, it stays.
+pub(crate) fn remove_of_earlier_start(dir: &Dir, name: &str) {
+    let left = |stat: &Stat| {
+        stat.is_file()
+            && haul_sys::started_at().is_some_and(|started| stat.ctime < started)
+            && haul_sys::keeps_ctime(dir, stat.mtime, stat.ctime)
+            && quiet_for(stat, SystemTime::now()) >= QUIET_MIN
+    };
+    if !dir.stat(&as_name(name)).is_ok_and(|stat| left(&stat)) {
+        return;
+    }
+    // What can't be removed now is found by the next run.
+    if let Ok((file, stat)) = dir.open_found(name)
+        && left(&stat)
+        && haul_sys::try_lock(&file).unwrap_or(false)
+        && dir.private_is(name, &file).unwrap_or(false)
+    {
+        let _ = dir.remove_private(name);
+    }
+}
+
 /// How long nothing has changed what `stat` is of. Its own time may be that of a
 /// source, and in the future; the system's is not.
 fn quiet_for(stat: &Stat, now: SystemTime) -> Duration {

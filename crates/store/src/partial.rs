@@ -12,6 +12,7 @@
 
 use crate::Pace;
 use crate::journal::{BootId, Earlier, Journal, SourceId};
+use crate::leftover;
 use crate::private::{Form, Names, as_name, parse};
 use haul_model::{BLOCK_LEN, BlockHash, Name};
 use haul_sys::Dir;
@@ -348,8 +349,8 @@ pub struct StaleStages {
 }
 
 impl StaleStages {
-    /// Looks through `dir`. What can't be read is taken for empty: it is found
-    /// by the next run.
+    /// Looks through `dir`, and removes the small stages that are older than the run of
+    /// the system. What can't be read is taken for empty: it is found by the next run.
     pub fn find(dir: &Dir) -> Self {
         let mut found = Self::default();
         let mut random = Vec::new();
@@ -367,8 +368,9 @@ impl StaleStages {
         });
         for name in random {
             // What is no link is a file's stage, and can't be told by its name.
-            if let Ok(target) = dir.read_link(&as_name(&name)) {
-                found.links.entry(target).or_default().push(name);
+            match dir.read_link(&as_name(&name)) {
+                Ok(target) => found.links.entry(target).or_default().push(name),
+                Err(_) => leftover::remove_of_earlier_start(dir, &name),
             }
         }
         found

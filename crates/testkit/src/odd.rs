@@ -36,6 +36,8 @@ pub struct Quirks {
     pub time_unit: Duration,
     /// The time of the last change is told to be that of the last modification.
     pub no_ctime: bool,
+    /// All was last changed so much earlier.
+    pub changed_before: Duration,
     /// Files are told to take no storage.
     pub no_storage: bool,
     /// Which names are one.

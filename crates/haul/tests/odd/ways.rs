@@ -119,3 +119,40 @@ fn the_same_words_mean_the_same_place_where_a_directory_keeps_nothing_in_mind() 
         assert_eq!(scene.list("bak"), ["a", "b"]);
     }
 }
+
+/// The name of a small stage.
+const SMALL: &str = ".haul-0123456789abcdef";
+
+#[test]
+fn what_an_earlier_run_of_the_system_has_left_goes_with_the_next_copy_there() {
+    const LONG: Duration = Duration::from_secs(10 * 366 * 24 * 60 * 60);
+    let old = Quirks { changed_before: LONG, ..Quirks::default() };
+    each_way_to(&old, |scene, mount| {
+        let (dir, stage) = (mount.join("dir"), mount.join("dir").join(SMALL));
+        fs::create_dir(&dir).expect("made");
+        fs::write(&stage, "half").expect("written");
+        nasty::set_mtime(&stage, 1_000_000_000, 0).expect("a time");
+        fs::write(dir.join(".haul-0123456789abcde"), "no stage").expect("written");
+        let held = fs::File::open(&stage).expect("opened");
+        held.lock().expect("locked");
+        scene.file("a", "a");
+        scene.copy(&[], &["a"], "to/dir").run().expect_ok();
+        assert!(stage.exists(), "somebody is at it");
+        drop(held);
+        scene.copy(&["--dry-run", "--force"], &["a"], "to/dir").run().expect_ok();
+        assert!(stage.exists());
+        scene.copy(&["--force"], &["a"], "to/dir").run().expect_ok();
+        assert_eq!(scene.list("to/dir/"), [".haul-0123456789abcde", "a"]);
+    });
+    // One that was changed since, or of which nothing tells when it was.
+    let quirks = [Quirks::default(), Quirks { no_ctime: true, ..Quirks::default() }];
+    for quirks in quirks {
+        each_way_to(&quirks, |scene, mount| {
+            fs::write(mount.join(SMALL), "half").expect("written");
+            nasty::set_mtime(mount.join(SMALL), 1_000_000_000, 0).expect("a time");
+            scene.file("a", "a");
+            scene.copy(&[], &["a"], "to/").run().expect_ok();
+            assert_eq!(scene.list("to/"), [SMALL, "a"]);
+        });
+    }
+}

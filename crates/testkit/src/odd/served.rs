@@ -118,7 +118,10 @@ impl Served {
     fn attr_of(&self, ino: INodeNo, stat: &Stat) -> FileAttr {
         let changed = match self.quirks.no_ctime {
             true => self.time(stat.st_mtime, stat.st_mtime_nsec as u32),
-            false => self.time(stat.st_ctime, stat.st_ctime_nsec as u32),
+            false => {
+                let changed = self.time(stat.st_ctime, stat.st_ctime_nsec as u32);
+                changed - self.quirks.changed_before
+            }
         };
         FileAttr {
             ino,
