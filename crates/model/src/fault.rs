@@ -77,7 +77,9 @@ impl Fault {
     /// The fault behind an error of the operating system, met while trying to
     /// `action` ("open", "rename").
     pub fn from_io(side: Side, action: &str, error: &std::io::Error) -> Self {
-        Self::new(side, FaultKind::of(error), format!("can't {action}: {}", os_text(error)))
+        let text = os_text(error);
+        let cause = if is_mounted(error) { ": a file system may be mounted on it" } else { "" };
+        Self::new(side, FaultKind::of(error), format!("can't {action}: {text}{cause}"))
     }
 
     /// The fault with a message of bounded length, as it is passed on when it
@@ -172,7 +174,7 @@ impl FaultKind {
             E::PermissionDenied => Self::PermissionDenied,
             E::StorageFull | E::QuotaExceeded => Self::NoSpace,
             E::ReadOnlyFilesystem => Self::ReadOnly,
-            E::ResourceBusy => Self::Busy,
+            E::ResourceBusy if !is_mounted(error) => Self::Busy,
             E::InvalidFilename | E::FileTooLarge => Self::TooLong,
             E::IsADirectory => Self::IsDirectory,
             E::NotADirectory => Self::NotDirectory,
@@ -188,6 +190,12 @@ const MESSAGE_LEN_MAX: usize = 512;
 /// `ELOOP`: a symbolic link where none may be followed. The standard library
 /// has no stable name for it.
 const ELOOP: i32 = if cfg!(target_os = "macos") { 62 } else { 40 };
+
+/// Whether the system refuses to move or remove what is in use as a whole, most often by
+/// a mount. haul's own error of that kind, that another works on a file, has no number.
+fn is_mounted(error: &std::io::Error) -> bool {
+    error.kind() == std::io::ErrorKind::ResourceBusy && error.raw_os_error().is_some()
+}
 
 /// The system's words for an error, without the number that Rust appends.
 fn os_text(error: &std::io::Error) -> String {
@@ -207,6 +215,17 @@ mod tests {
         let fault = Fault::from_io(Side::Source, "open", &std::io::Error::from_raw_os_error(13));
         assert_eq!(fault.to_string(), "can't open: Permission denied");
         assert_eq!(fault.kind, FaultKind::PermissionDenied);
+    }
+
+    #[test]
+    fn a_mount_point_is_not_taken_for_a_file_that_another_haul_writes() {
+        // EBUSY.
+        let busy = std::io::Error::from_raw_os_error(16);
+        let fault = Fault::from_io(Side::Source, "remove it", &busy);
+        assert_eq!((fault.kind, fault.hint()), (FaultKind::Io, None));
+        assert!(fault.message.ends_with(": a file system may be mounted on it"), "{fault}");
+        let own = std::io::ErrorKind::ResourceBusy.into();
+        assert_eq!(Fault::from_io(Side::Destination, "write", &own).kind, FaultKind::Busy);
     }
 
     #[test]

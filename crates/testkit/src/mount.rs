@@ -87,6 +87,13 @@ impl Mount {
         Ok(mount)
     }
 
+    /// The same at `place`, a directory or a file that is there.
+    #[track_caller]
+    pub fn bind_at(shown: &Path, place: &Path) -> Option<Mounted> {
+        let mounted = text(shown).and_then(|shown| run("mount", &["--bind", shown], place));
+        fixture::made("a bind mount", mounted.map(|()| Mounted(place.to_path_buf())))
+    }
+
     /// Shows what is in `lower` and, in front of it, in `upper`: an overlay. What is
     /// written goes to `upper`, beside which it takes a directory to work in. None
     /// as for [`Self::tmpfs`].

@@ -288,6 +288,25 @@ fn what_can_not_be_removed_stays_and_the_hint_says_why() {
 }
 
 #[test]
+fn a_file_on_which_another_is_mounted_stays_and_that_is_told() {
+    each_target(|stage| {
+        let scene = stage.scene;
+        scene.file("tree/f", "below");
+        scene.file("tree/g", "g");
+        scene.file("shown", "above");
+        fs::create_dir_all(stage.there("to/tree/mine")).expect("made");
+        let place = scene.path("tree/f");
+        let Some(_mounted) = Mount::bind_at(&scene.path("shown"), &place) else { return };
+        let run = stage.run(&[], &["tree"], "to").expect_code(1);
+        let said = "a file system may be mounted on it";
+        assert_one_error(&run, "tree/f: can't remove it", said, "");
+        assert_eq!(scene.list("tree"), ["f"], "{:?}", stage.to);
+        assert_eq!(scene.read("tree/f"), "above");
+        assert_eq!(fs::read(stage.there("to/tree/f")).expect("copied"), b"above");
+    });
+}
+
+#[test]
 fn a_mount_point_at_the_destination_is_filled() {
     let world = World::new();
     let scene = world.scene(Way::Local);

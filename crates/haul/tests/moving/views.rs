@@ -258,6 +258,35 @@ fn what_a_mount_remembers_deeper_in_a_tree_is_no_copy() {
 }
 
 #[test]
+fn what_shows_deeper_in_a_tree_of_another_machine_is_no_copy() {
+    let world = World::new();
+    for by_rclone in [false, true] {
+        for way in Way::REMOTE {
+            let mut scene = world.scene_called(&format!("{way:?}-{by_rclone}"), way);
+            scene.reach_by_pipe();
+            scene.file("tree/dir/g", "precious");
+            scene.file("tree/a", "a");
+            let Some(to) = Mount::tmpfs(4 << 20) else { return };
+            fs::create_dir_all(to.join("tree/dir")).expect("made");
+            let place = to.join("tree/dir");
+            let view = match by_rclone {
+                true => Mount::rclone_at(&scene.path("tree/dir"), &[], &place),
+                false => Mount::bindfs_at(&scene.path("tree/dir"), &place),
+            };
+            let Some(_view) = view else { return };
+            haul_testkit::snapshot(to.path()).expect("it is looked at");
+            for flags in [&["-q"][..], &["-q", "--force"]] {
+                let haul = scene.transfer("move", &scene.remote(), flags, &["tree"], to.path());
+                let run = haul.run().expect_code(1);
+                assert_eq!(scene.list("tree"), ["dir", "dir/g"], "{run}");
+                assert_eq!(scene.read("tree/dir/g"), "precious");
+                assert_eq!(fs::read(to.join("tree/a")).expect("moved"), b"a");
+            }
+        }
+    }
+}
+
+#[test]
 fn directories_below_an_overlay_are_moved_out_of_it() {
     let world = World::new();
     let scene = world.scene(Way::Local);
