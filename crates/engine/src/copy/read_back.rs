@@ -1,0 +1,109 @@
+//! Contents, read back from their medium.
+
+use super::blocks::in_several_threads;
+use super::{PART_LEN, interrupted};
+use crate::control::Control;
+use haul_model::{BLOCK_LEN, BlockHasher, ContentHash, ContentHasher, Fault, FaultKind, Side};
+use haul_sys::DIRECT_ALIGN;
+use haul_tree::{SealedFile, lock};
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// Threads that read back one file, besides the first: they wait for the medium,
+/// however few processors there are.
+const READ_BACK_HELPERS: usize = 3;
+
+/// The hash of what the medium holds of a file of `size` bytes, which is
+/// durable: read past the page cache where that is possible. So many files,
+/// `at_once`, are read back at the same time: those of more than one block share
+/// 16 MiB for it.
+///
+/// # Errors
+/// What could not be read.
+pub(crate) fn read_back(
+    file: &dyn SealedFile,
+    size: u64,
+    at_once: usize,
+    control: &Control<'_>,
+) -> Result<ContentHash, Fault> {
+    file.forget_cached();
+    if let Some(mut stream) = file.stream(0..size) {
+        let mut hasher = ContentHasher::new();
+        while let Some(piece) = stream.next().map_err(|e| read_back_failed(&e))? {
+            if control.stopped() {
+                return Err(interrupted());
+            }
+            hasher.update(&piece);
+        }
+        return if hasher.len() == size { Ok(hasher.finish()) } else { Err(read_back_short()) };
+    }
+    let fill = |buffer: &mut [u8], at: u64, len: u64| -> Result<(), Fault> {
+        let read = file.read_at(buffer, at);
+        let read = read.map_err(|e| read_back_failed(&e))?;
+        if (read as u64) < len {
+            return Err(read_back_short());
+        }
+        Ok(())
+    };
+    if size <= BLOCK_LEN {
+        let mut buffer = Aligned::new(size.next_multiple_of(DIRECT_ALIGN as u64) as usize);
+        fill(buffer.bytes(), 0, size)?;
+        return Ok(ContentHash::of(&buffer.bytes()[..size as usize]));
+    }
+    let next = AtomicU64::new(0);
+    let hashes = Mutex::new(BTreeMap::new());
+    // The more is asked for at a time, the faster most media are.
+    let part_len = (BLOCK_LEN as usize / at_once.next_power_of_two()).max(PART_LEN);
+    in_several_threads(&next, READ_BACK_HELPERS, control, || {
+        let mut buffer = Aligned::new(part_len);
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let start = index.saturating_mul(BLOCK_LEN);
+            if start >= size {
+                return Ok(());
+            }
+            let end = size.min(start + BLOCK_LEN);
+            let mut hasher = BlockHasher::new(index);
+            for at in (start..end).step_by(part_len) {
+                if control.stopped() {
+                    return Err(interrupted());
+                }
+                let len = (end - at).min(part_len as u64);
+                fill(buffer.bytes(), at, len)?;
+                hasher.update(&buffer.bytes()[..len as usize]);
+            }
+            lock(&hashes).insert(index, hasher.finish());
+        }
+    })?;
+    let hashes = hashes.into_inner().unwrap_or_else(PoisonError::into_inner);
+    Ok(ContentHash::of_blocks(&hashes.into_values().collect::<Vec<_>>(), size))
+}
+
+fn read_back_failed(error: &io::Error) -> Fault {
+    Fault::from_io(Side::Destination, "read back", error)
+}
+
+fn read_back_short() -> Fault {
+    let message = "the file that is read back is shorter than what was written";
+    Fault::new(Side::Destination, FaultKind::Corrupt, message)
+}
+
+/// A buffer for reading past the page cache.
+struct Aligned {
+    bytes: Vec<u8>,
+    len: usize,
+}
+
+impl Aligned {
+    /// A buffer of `len` bytes.
+    fn new(len: usize) -> Self {
+        Self { bytes: vec![0; len + DIRECT_ALIGN], len }
+    }
+
+    fn bytes(&mut self) -> &mut [u8] {
+        let start = self.bytes.as_ptr().align_offset(DIRECT_ALIGN);
+        &mut self.bytes[start..start + self.len]
+    }
+}

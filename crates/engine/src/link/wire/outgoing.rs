@@ -1,0 +1,310 @@
+//! Frames on their way out: a queue that ports and workers fill, and the writer that
+//! drains it.
+
+use crate::control::CANCEL_POLL;
+use crate::link::{ReceiverPort, SenderPort, SourceHandle};
+use crate::pool::Buf;
+use crossbeam_channel::{RecvTimeoutError, SendTimeoutError};
+use haul_model::Summary;
+use haul_net::Writer;
+use haul_proto::{
+    Extra, FrameType, Late, ListItem, Message, OutcomeItem, Prove, Proven, Want, Warning, encode, frame_bytes,
+};
+use haul_tree::{SourceFile, lock};
+use std::io::{self, IoSlice, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// Frames that may wait for the writer.
+const OUTBOX_FRAMES_MAX: usize = 8;
+
+/// Wants, outcomes and proofs in one frame, at most: it stays far below its bound even
+/// when every outcome carries a long message.
+const ANSWERS_PER_FRAME_MAX: usize = 128;
+
+/// Extras in one frame, at most: with paths as long as they are told, it stays
+/// below its bound.
+const EXTRAS_PER_FRAME_MAX: usize = 32;
+
+/// Small writes are gathered up to about this many bytes.
+const GATHER_LEN: usize = 32 << 10;
+
+/// How long outcomes wait for more of them: each write on its own wakes three
+/// processes on its way, ssh's two and the peer. Only a Sender that has listed as
+/// much as it may waits for outcomes, and those come by the hundred.
+const OUTCOMES_WAIT: Duration = Duration::from_millis(2);
+
+/// A frame on its way out.
+pub(crate) struct OutFrame {
+    /// Header and description, or the whole frame.
+    head: Vec<u8>,
+    /// The content that follows.
+    body: Option<Body>,
+    /// Whether it may wait for others.
+    patient: bool,
+}
+
+impl OutFrame {
+    /// A frame that holds a message.
+    pub(crate) fn message(message: &Message) -> Self {
+        let patient = matches!(message, Message::Outcomes(_));
+        Self { head: encode(message), body: None, patient }
+    }
+
+    /// A frame that says that this side is there.
+    fn alive() -> Self {
+        Self { head: frame_bytes(FrameType::Alive, &[]), body: None, patient: false }
+    }
+
+    /// A frame with a content, behind its header and description.
+    pub(crate) fn content(head: Vec<u8>, body: Body) -> Self {
+        Self { head, body: Some(body), patient: false }
+    }
+}
+
+/// Content on its way out.
+pub(crate) enum Body {
+    /// Bytes in memory.
+    Bytes(Buf),
+    /// A range of a file of this machine, to be spliced.
+    Range {
+        /// The file.
+        source: Arc<dyn SourceFile>,
+        /// Where the range begins, in bytes.
+        offset: u64,
+        /// How long it is, in bytes.
+        len: usize,
+    },
+}
+
+/// Takes frames for the writer; closed when the job has nothing more to say.
+pub(crate) struct Outbox {
+    frames: Mutex<Option<crossbeam_channel::Sender<OutFrame>>>,
+    splices: bool,
+    /// Nobody waits for room any more.
+    cut: AtomicBool,
+}
+
+impl Outbox {
+    /// An outbox, and what the writer empties; whether the writer can splice.
+    pub(crate) fn new(splices: bool) -> (Arc<Self>, crossbeam_channel::Receiver<OutFrame>) {
+        let (frames, waiting) = crossbeam_channel::bounded(OUTBOX_FRAMES_MAX);
+        let (frames, cut) = (Mutex::new(Some(frames)), AtomicBool::new(false));
+        (Arc::new(Self { frames, splices, cut }), waiting)
+    }
+
+    /// Whether ranges of files may be sent as [`Body::Range`].
+    pub(crate) fn splices(&self) -> bool {
+        self.splices
+    }
+
+    /// Queues a frame, as soon as there is room; `None` if the writer is gone, or
+    /// is not waited for any more.
+    pub(crate) fn send(&self, frame: OutFrame) -> Option<()> {
+        self.send_within(frame, Duration::MAX)
+    }
+
+    /// The same with a bound on the time that it may take.
+    fn send_within(&self, mut frame: OutFrame, patience: Duration) -> Option<()> {
+        let frames = lock(&self.frames).clone()?;
+        let mut waited = Duration::ZERO;
+        loop {
+            frame = match frames.send_timeout(frame, CANCEL_POLL) {
+                Ok(()) => return Some(()),
+                Err(SendTimeoutError::Timeout(frame))
+                    if waited < patience && !self.cut.load(Ordering::Relaxed) =>
+                {
+                    frame
+                }
+                Err(_) => return None,
+            };
+            waited += CANCEL_POLL;
+        }
+    }
+
+    /// Queues a message.
+    pub(crate) fn tell(&self, message: &Message) {
+        self.send(OutFrame::message(message));
+    }
+
+    /// Queues a message, if there is room for it within `patience`.
+    pub(crate) fn tell_within(&self, message: &Message, patience: Duration) {
+        self.send_within(OutFrame::message(message), patience);
+    }
+
+    /// Lets the writer end once it has sent what is queued.
+    pub(crate) fn close(&self) {
+        lock(&self.frames).take();
+    }
+
+    /// Lets go who waits for a writer that can't get rid of what it has.
+    pub(crate) fn cut(&self) {
+        self.cut.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Sends `greeting`, and what is queued, until the outbox is closed or the peer is
+/// gone. When there was nothing to send for as long as `sign_after` says, the peer
+/// is told that this side is there.
+pub(crate) fn run_writer(
+    output: &mut Writer,
+    frames: &crossbeam_channel::Receiver<OutFrame>,
+    greeting: Vec<u8>,
+    sign_after: Option<Duration>,
+) -> io::Result<()> {
+    let mut gathered = greeting;
+    // Until when what is gathered may wait; `None` if it must not.
+    let mut patience = None;
+    loop {
+        let more = match patience {
+            Some(until) => frames.recv_deadline(until).ok(),
+            // Anything else waits only while more is there already.
+            None => frames.try_recv().ok(),
+        };
+        let frame = match more {
+            Some(frame) => frame,
+            None => {
+                output.write_all(&gathered)?;
+                output.flush()?;
+                gathered.clear();
+                let next = match sign_after {
+                    Some(silence) => frames.recv_timeout(silence),
+                    None => frames.recv().map_err(RecvTimeoutError::from),
+                };
+                match next {
+                    Ok(frame) => frame,
+                    Err(RecvTimeoutError::Timeout) => OutFrame::alive(),
+                    Err(RecvTimeoutError::Disconnected) => return Ok(()),
+                }
+            }
+        };
+        patience = match frame.patient {
+            true if gathered.is_empty() => Some(Instant::now() + OUTCOMES_WAIT),
+            true => patience,
+            false => None,
+        };
+        gathered.extend_from_slice(&frame.head);
+        match &frame.body {
+            Some(Body::Bytes(bytes)) => write_both(output, &gathered, bytes)?,
+            Some(Body::Range { source, offset, len }) => {
+                output.write_all(&gathered)?;
+                output.flush()?;
+                send_range(output, &**source, *offset, *len)?;
+            }
+            None if gathered.len() > GATHER_LEN => output.write_all(&gathered)?,
+            None => continue,
+        }
+        gathered.clear();
+    }
+}
+
+/// Sends `len` bytes of a file from `offset` on. What is missing because the
+/// file became shorter is sent as zeros: the frame keeps its length, and the
+/// hash tells the receiver.
+fn send_range(
+    output: &mut Writer,
+    source: &dyn SourceFile,
+    mut offset: u64,
+    mut len: usize,
+) -> io::Result<()> {
+    // What the pipe still holds can't be let go yet; the next piece does it.
+    source.release(offset);
+    if let (Some(pipe), Some(file)) = (output.pipe(), source.local()) {
+        while len > 0 {
+            match haul_sys::splice_to_pipe(file, offset, pipe, len) {
+                Ok(Some(moved @ 1..)) => {
+                    offset += moved as u64;
+                    len -= moved;
+                }
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Err(error),
+                // The end, or an error of the file: what is read below tells.
+                Ok(Some(0) | None) | Err(_) => break,
+            }
+        }
+    }
+    let mut rest = vec![0; len];
+    // An error leaves zeros, too.
+    let _ = source.read_at(&mut rest, offset);
+    output.write_all(&rest)
+}
+
+/// Writes two slices one after the other, without copying them together.
+fn write_both(output: &mut impl Write, mut head: &[u8], mut body: &[u8]) -> io::Result<()> {
+    while !head.is_empty() {
+        let written = match output.write_vectored(&[IoSlice::new(head), IoSlice::new(body)]) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => written,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        };
+        let of_head = written.min(head.len());
+        head = &head[of_head..];
+        body = &body[written - of_head..];
+    }
+    output.write_all(body)
+}
+
+/// The Receiver at the other end.
+pub(crate) struct RemoteReceiver(pub(crate) Arc<Outbox>);
+
+impl ReceiverPort for RemoteReceiver {
+    fn list(&self, items: Vec<ListItem>) {
+        self.0.tell(&Message::List(items));
+    }
+
+    fn files(&self, _: Vec<SourceHandle>) {
+        unreachable!("a Sender with a queue sends contents, not handles");
+    }
+
+    fn prove(&self, asked: Vec<Prove>) {
+        for part in asked.chunks(ANSWERS_PER_FRAME_MAX) {
+            self.0.tell(&Message::Prove(part.to_vec()));
+        }
+    }
+}
+
+/// The Sender at the other end.
+pub(crate) struct RemoteSender(pub(crate) Arc<Outbox>);
+
+impl SenderPort for RemoteSender {
+    fn want(&self, wants: Vec<Want>) {
+        for part in wants.chunks(ANSWERS_PER_FRAME_MAX) {
+            self.0.tell(&Message::Want(part.to_vec()));
+        }
+    }
+
+    fn outcomes(&self, outcomes: Vec<OutcomeItem>) {
+        for part in outcomes.chunks(ANSWERS_PER_FRAME_MAX) {
+            self.0.tell(&Message::Outcomes(part.to_vec()));
+        }
+    }
+
+    fn extras(&self, extras: Vec<Extra>) {
+        for part in extras.chunks(EXTRAS_PER_FRAME_MAX) {
+            self.0.tell(&Message::Extras(part.to_vec()));
+        }
+    }
+
+    fn warning(&self, warning: Warning) {
+        self.0.tell(&Message::Warning(warning));
+    }
+
+    fn late(&self, late: Late) {
+        self.0.tell(&Message::Late(late));
+    }
+
+    fn done(&self, summary: Summary) {
+        self.0.tell(&Message::Done(summary));
+    }
+
+    fn proven(&self, proven: Vec<Proven>) {
+        for part in proven.chunks(ANSWERS_PER_FRAME_MAX) {
+            self.0.tell(&Message::Proven(part.to_vec()));
+        }
+    }
+
+    fn is_far(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,258 @@
+//! The words of each command, as they are typed.
+
+use super::deploy::{self, DeployWords};
+use super::help::*;
+use super::remote::{RemoteWords, RequestWords, TransferWords};
+use clap::{Args, Parser, Subcommand};
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// Copies files and trees: here, to other machines, and from them.
+#[derive(Debug, Parser)]
+#[command(name = "haul", version, max_term_width = 100, disable_help_subcommand = true)]
+#[command(override_usage = "haul <COMMAND> [OPTIONS] ...")]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Words {
+    #[command(subcommand)]
+    pub(super) command: CommandWords,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum CommandWords {
+    /// Copy files and trees
+    #[command(visible_alias = "cp", override_usage = COPY_USAGE)]
+    #[command(help_template = COPY_HELP, after_help = COPY_EXAMPLES)]
+    Copy(CopyWords),
+    /// Move files and trees
+    #[command(visible_alias = "mv", override_usage = MOVE_USAGE, after_help = MOVE_EXAMPLES)]
+    Move(MoveWords),
+    /// Compare files and trees, and show what differs
+    #[command(override_usage = CHECK_USAGE, after_help = CHECK_EXAMPLES)]
+    Check(CheckWords),
+    /// List directories
+    #[command(override_usage = "haul ls [OPTIONS] PATH...", after_help = LS_EXAMPLES)]
+    Ls(LsWords),
+    /// Show what stands at paths
+    #[command(override_usage = "haul stat [OPTIONS] PATH...")]
+    Stat(StatWords),
+    /// Print the BLAKE3 hashes of files, as b3sum does
+    #[command(override_usage = "haul hash [OPTIONS] PATH...", after_help = HASH_EXAMPLES)]
+    Hash(HashWords),
+    /// Remove what interrupted copies have left behind
+    #[command(override_usage = "haul clean [OPTIONS] DIR...", after_help = CLEAN_EXAMPLES)]
+    Clean(CleanWords),
+    /// Put haul onto a host, or take it away again
+    #[command(override_usage = deploy::USAGE, after_help = deploy::EXAMPLES)]
+    Deploy(DeployWords),
+    /// Serve a haul at the other end of standard input and output
+    ///
+    /// This is what haul starts on a host; it is of no use by hand, but in front of
+    /// a key in authorized_keys: command="haul serve --root DIR".
+    #[command(hide = true)]
+    Serve(ServeWords),
+}
+
+#[derive(Debug, Args)]
+pub(super) struct CopyWords {
+    /// The sources and, last, the destination. clap has no arguments of which
+    /// the last is another, if they may follow "--".
+    #[arg(value_name = "SOURCE", required = true, hide = true)]
+    pub(super) paths: Vec<OsString>,
+
+    /// Copy directories with all that is in them
+    #[arg(short, long, short_alias = 'R', help_heading = "What to copy")]
+    pub(super) recursive: bool,
+    /// Copy what symbolic links point to
+    #[arg(short = 'L', long, help_heading = "What to copy")]
+    pub(super) dereference: bool,
+    /// Change nothing, show what would be copied
+    #[arg(short = 'n', long, help_heading = "What to copy")]
+    pub(super) dry_run: bool,
+
+    /// Replace files even if size and time agree
+    #[arg(short, long, group = "conflict", help_heading = "What to replace")]
+    pub(super) force: bool,
+    /// Replace no file
+    #[arg(long, group = "conflict", help_heading = "What to replace")]
+    pub(super) no_clobber: bool,
+    /// Replace only files that are older than the source
+    #[arg(short, long, group = "conflict", help_heading = "What to replace")]
+    pub(super) update: bool,
+
+    /// Read again all that an interrupted copy left before going on with it
+    #[arg(long, group = "resume", help_heading = "Interrupted copies")]
+    pub(super) strict: bool,
+    /// Begin anew where a copy was interrupted, and leave nothing to go on with
+    #[arg(long, group = "resume", help_heading = "Interrupted copies")]
+    pub(super) no_resume: bool,
+
+    /// Read each file back from its medium before it gets its name
+    #[arg(short = 'V', long, help_heading = "Safety")]
+    pub(super) verify: bool,
+    /// End only when what was copied would survive a power cut
+    #[arg(long, help_heading = "Safety")]
+    pub(super) sync: bool,
+
+    #[command(flatten)]
+    pub(super) detail: DetailWords,
+
+    #[command(flatten)]
+    pub(super) remote: TransferWords,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct MoveWords {
+    /// What to move and, last, where to
+    #[arg(value_name = "SOURCE", required = true, hide = true)]
+    pub(super) paths: Vec<OsString>,
+
+    /// Replace files even if size and time agree
+    #[arg(short, long, group = "conflict", help_heading = "What to replace")]
+    pub(super) force: bool,
+    /// Replace no file: its source stays
+    #[arg(long, group = "conflict", help_heading = "What to replace")]
+    pub(super) no_clobber: bool,
+    /// Replace only files that are older than the source, which else stays
+    #[arg(short, long, group = "conflict", help_heading = "What to replace")]
+    pub(super) update: bool,
+
+    /// Read each file that has to be copied back from its medium before it gets its name
+    #[arg(short = 'V', long, help_heading = "Safety")]
+    pub(super) verify: bool,
+    /// Move also what has an owner, attributes or hard links that would be lost
+    #[arg(long, help_heading = "Safety")]
+    pub(super) lossy: bool,
+
+    #[command(flatten)]
+    pub(super) detail: DetailWords,
+
+    #[command(flatten)]
+    pub(super) remote: TransferWords,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct CheckWords {
+    /// What was copied and, last, where to
+    #[arg(value_name = "SOURCE", required = true, hide = true)]
+    pub(super) paths: Vec<OsString>,
+
+    /// Compare directories with all that is in them
+    #[arg(short, long, short_alias = 'R', help_heading = "What to compare")]
+    pub(super) recursive: bool,
+    /// Compare with what symbolic links point to
+    #[arg(short = 'L', long, help_heading = "What to compare")]
+    pub(super) dereference: bool,
+    /// Compare contents, too, by their hashes
+    #[arg(short, long, help_heading = "What to compare")]
+    pub(super) content: bool,
+
+    /// Show errors only: the exit code tells
+    #[arg(short, long, group = "detail", help_heading = "Output")]
+    pub(super) quiet: bool,
+    /// Show what is the same, too
+    #[arg(short, long, group = "detail", help_heading = "Output")]
+    pub(super) verbose: bool,
+    /// Show events as JSON, one object a line
+    #[arg(long, group = "detail", help_heading = "Output")]
+    pub(super) json: bool,
+
+    #[command(flatten)]
+    pub(super) remote: RemoteWords,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct LsWords {
+    /// Directories to list, and files
+    #[arg(value_name = "PATH", required = true)]
+    pub(super) paths: Vec<OsString>,
+
+    /// Show mode, size, time (UTC) and where links point
+    #[arg(short = 'l', long, group = "detail", help_heading = "Output")]
+    pub(super) long: bool,
+    /// End raw names with NUL; of several PATHs, with the PATH before them
+    #[arg(short = '0', long, group = "detail", help_heading = "Output")]
+    pub(super) null: bool,
+    /// Show entries as JSON, one object a line
+    #[arg(long, group = "detail", help_heading = "Output")]
+    pub(super) json: bool,
+
+    #[command(flatten)]
+    pub(super) remote: RequestWords,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct StatWords {
+    /// What to look at
+    #[arg(value_name = "PATH", required = true)]
+    pub(super) paths: Vec<OsString>,
+
+    /// Look at what symbolic links point to
+    #[arg(short = 'L', long)]
+    pub(super) dereference: bool,
+
+    /// Show entries as JSON, one object a line
+    #[arg(long, help_heading = "Output")]
+    pub(super) json: bool,
+
+    #[command(flatten)]
+    pub(super) remote: RequestWords,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct HashWords {
+    /// Files to hash
+    #[arg(value_name = "PATH", required = true)]
+    pub(super) paths: Vec<OsString>,
+
+    /// Show hashes as JSON, one object a line
+    #[arg(long, help_heading = "Output")]
+    pub(super) json: bool,
+
+    #[command(flatten)]
+    pub(super) remote: RequestWords,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct CleanWords {
+    /// Directories that copies went into
+    #[arg(value_name = "DIR", required = true)]
+    pub(super) paths: Vec<OsString>,
+
+    /// Look into all directories below, too
+    #[arg(short, long, short_alias = 'R')]
+    pub(super) recursive: bool,
+    /// Remove also what the same copy could go on with
+    #[arg(short, long)]
+    pub(super) all: bool,
+    /// Remove nothing, show what would be removed
+    #[arg(short = 'n', long)]
+    pub(super) dry_run: bool,
+
+    /// Show what is found as JSON, one object a line
+    #[arg(long, help_heading = "Output")]
+    pub(super) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct ServeWords {
+    /// Let the client reach nothing but what is in DIR
+    #[arg(long, value_name = "DIR")]
+    pub(super) root: Option<PathBuf>,
+    /// Let it change nothing there
+    #[arg(long, requires = "root")]
+    pub(super) read_only: bool,
+}
+
+/// How much a command tells that changes files.
+#[derive(Debug, Args)]
+pub(super) struct DetailWords {
+    /// Show errors only
+    #[arg(short, long, group = "detail", help_heading = "Output")]
+    pub(super) quiet: bool,
+    /// Show a line for each file
+    #[arg(short, long, group = "detail", help_heading = "Output")]
+    pub(super) verbose: bool,
+    /// Show events as JSON, one object a line
+    #[arg(long, group = "detail", help_heading = "Output")]
+    pub(super) json: bool,
+}
