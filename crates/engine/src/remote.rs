@@ -156,7 +156,6 @@ pub(crate) fn download(
     let (tasks, work) = crossbeam_channel::unbounded();
     let (lists, listed) = crossbeam_channel::bounded(LISTS_MAX);
     let sender = Arc::new(RemoteSender(Arc::clone(&outbox)));
-    let removes = job.check.and_then(|check| check.remove);
     let receiver = Receiver::new(
         &control,
         sender,
@@ -168,16 +167,7 @@ pub(crate) fn download(
     )
     .map_err(|error| JobError::unusable(&job.dest, &error))?;
     let pool = Pool::new(pool_len());
-    let sources = job.sources.clone();
-    let moving = job.moving.unwrap_or(Moving::Whole);
-    let (message, needed) = match removes {
-        Some(rule) => (Message::Move(MoveRequest { sources, rule, moving }), Caps::MOVE),
-        None => {
-            let (recursive, follow) = (job.recursive, job.follow);
-            let role = Role::Sender { sources, recursive, follow, moving: job.moving };
-            (job_message(role, job.check), needed_for(job.check))
-        }
-    };
+    let (message, needed) = request_of(job);
     let greeting = greeting(patience, message);
     let Connection { reader, writer, closer } = connection;
     let (at_work, all_left) = crossbeam_channel::bounded(0);
@@ -219,6 +209,20 @@ pub(crate) fn download(
         result
     });
     conclude(result, closer)
+}
+
+/// The message by which an agent is asked to send, and what it has to be able to do.
+fn request_of(job: &CopyJob) -> (Message, Caps) {
+    let sources = job.sources.clone();
+    let moving = job.moving.unwrap_or(Moving::Whole);
+    match job.check.and_then(|check| check.remove) {
+        Some(rule) => (Message::Move(MoveRequest { sources, rule, moving }), Caps::MOVE),
+        None => {
+            let (recursive, follow) = (job.recursive, job.follow);
+            let role = Role::Sender { sources, recursive, follow, moving: job.moving };
+            (job_message(role, job.check), needed_for(job.check))
+        }
+    }
 }
 
 /// The message that begins a job, but for the end of a move from the agent.

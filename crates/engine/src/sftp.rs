@@ -168,18 +168,8 @@ fn run_with(
     };
     // What fails because the session has ended says so.
     let or_lost = |error: JobError| lost.error().unwrap_or(error);
-    let mut destination = Destination::find(&*target, job).map_err(or_lost)?;
-    destination.whole_seconds |= source.keeps_whole_seconds();
-    if far == Far::Destination {
-        destination.root.ready().map_err(|e| or_lost(JobError::unusable(&job.dest, &e)))?;
-        tell_promises(job, host, monitor);
-        if !job.keeps_all() {
-            begin_stages(&destination, host, state, monitor);
-        }
-    }
-    if job.removes() && !destination.absent {
-        refuse_itself(job, &*source, &destination).map_err(or_lost)?;
-    }
+    let destination = find_destination(job, far, state, host, &*source, &*target, monitor);
+    let destination = destination.map_err(or_lost)?;
     let made = job.policy.origin.zip(destination_of(job, &destination));
     let root = destination.local_root().ok();
     let control = Control::over(monitor, Arc::<Lost>::clone(lost));
@@ -249,23 +239,53 @@ fn run_with(
             return Err(error);
         }
     }
-    if let (Ok(Summary { failed: 0, .. }), Some((origin, (root, name)))) = (&result, made) {
-        // What was moved is compared, too, before all is done.
-        let is_done = job.moving.is_none() || job.removes();
-        let dir = name.map_or(Ok(Arc::clone(&root)), |name| root.open_dir(&name, false));
-        if let (true, Ok(dir)) = (is_done, dir) {
-            dir.forget_origin(&origin);
-        }
+    if let (Ok(Summary { failed: 0, .. }), Some((origin, made))) = (&result, made) {
+        forget_origin(job, &origin, made);
     }
     result
 }
 
+/// The destination of the job, ready to take what comes.
+fn find_destination(
+    job: &CopyJob,
+    far: Far,
+    state: Option<&Path>,
+    host: &SftpHost,
+    source: &dyn Tree,
+    target: &dyn Tree,
+    monitor: &dyn Monitor,
+) -> Result<Destination, JobError> {
+    let mut destination = Destination::find(target, job)?;
+    destination.whole_seconds |= source.keeps_whole_seconds();
+    if far == Far::Destination {
+        destination.root.ready().map_err(|error| JobError::unusable(&job.dest, &error))?;
+        tell_promises(job, host, monitor);
+        if !job.keeps_all() {
+            begin_stages(&destination, host, state, monitor);
+        }
+    }
+    if job.removes() && !destination.absent {
+        refuse_itself(job, source, &destination)?;
+    }
+    Ok(destination)
+}
+
+/// The directory that the job has made is one like any other, when all is done.
+fn forget_origin(job: &CopyJob, origin: &[u8; 16], (root, name): MadeIn) {
+    // What was moved is compared, too, before all is done.
+    let is_done = job.moving.is_none() || job.removes();
+    let dir = name.map_or(Ok(Arc::clone(&root)), |name| root.open_dir(&name, false));
+    if let (true, Ok(dir)) = (is_done, dir) {
+        dir.forget_origin(origin);
+    }
+}
+
+/// A directory, and a name in it, if it is not the directory itself that is meant.
+type MadeIn = (Arc<dyn TreeDir>, Option<Name>);
+
 /// The directory of a server in which the one source may have got a new name, or
 /// which has become that source itself.
-fn destination_of(
-    job: &CopyJob,
-    destination: &Destination,
-) -> Option<(Arc<dyn TreeDir>, Option<Name>)> {
+fn destination_of(job: &CopyJob, destination: &Destination) -> Option<MadeIn> {
     let is_name = destination.rename.is_some() || job.removes();
     let is_far = destination.root.remote().is_some();
     (is_name && is_far && !job.policy.dry_run)

@@ -5,6 +5,7 @@ mod check;
 mod compare;
 mod destination;
 mod dirs;
+mod filling;
 mod hold;
 mod incoming;
 mod listing;

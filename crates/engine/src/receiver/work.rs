@@ -2,6 +2,7 @@
 //! them. Plain blocking code; one task is one file or one pack.
 
 use super::dirs::{DirState, RecvDir};
+use super::filling::{Copying, Filled, may_share};
 use super::hold::{Filling, HOLD_MAX, Whole};
 use super::small::{Fetched, SMALL_MAX};
 use super::{AskedProof, Incoming, Pending, Receiver};
@@ -9,11 +10,9 @@ use crate::copy::{self, Step};
 use crate::link::SourceHandle;
 use crate::pool::Buf;
 use crossbeam_channel::RecvTimeoutError;
-use haul_model::{
-    BLOCK_LEN, ContentHash, ContentHasher, Entry, Fault, FaultKind, Kind, Outcome, Side, Timestamp,
-};
+use haul_model::{BLOCK_LEN, ContentHash, Entry, Fault, FaultKind, Kind, Outcome, Side, Timestamp};
 use haul_proto::{FileEnd, PackItem, PackView};
-use haul_store::{RESUME_LEN_MIN, Verified};
+use haul_store::Verified;
 use haul_tree::{SourceFile, StagedFile, TreeDir, changed, check_unchanged};
 use std::io;
 use std::sync::Arc;
@@ -196,73 +195,17 @@ fn copy_file(
     };
     let as_listed = is_as_listed(&*source, &pending.entry, resumed.is_some());
     let by_blocks = as_listed && !source.is_mostly_holes();
-    let there = pending.resumed * BLOCK_LEN;
     let is_resumable = receiver.resumable(&pending.entry).is_some();
     let in_lanes = !is_resumable && receiver.lanes > 1 && seal.size > 2 * BLOCK_LEN;
-    let has_blocks = is_resumable || in_lanes;
-    let mut filling = Filling::Dense;
-    let (stage, copied) = match (resumed, has_blocks) {
-        (Some((stage, blocks)), _) => match pending.shared(receiver, &*source)? {
-            // What is there was copied because somebody had to look at it then.
-            Some(shared) => {
-                stage.discard();
-                filling = Filling::Shared;
-                count(Step::Moved(seal.size.saturating_sub(there)));
-                (shared, Ok((seal.size, None)))
-            }
-            None => {
-                let copied = copy::blocks(&*source, &*stage, blocks, receiver.control, &mut count);
-                (stage, copied.map(|(len, whole)| (len, Some(whole))))
-            }
-        },
-        (None, true) if by_blocks => match pending.shared(receiver, &*source)? {
-            Some(stage) => {
-                filling = Filling::Shared;
-                count(Step::Moved(seal.size));
-                (stage, Ok((seal.size, None)))
-            }
-            None => {
-                let stage = pending.stage_for(receiver)?;
-                if in_lanes {
-                    let set = stage.set_len(seal.size);
-                    set.map_err(|error| destination("write", &error))?;
-                }
-                let copied =
-                    copy::blocks(&*source, &*stage, Vec::new(), receiver.control, &mut count);
-                match copied {
-                    Err(fault) if stage.is_sound() && pending.may_be_sequential(&fault) => {
-                        stage.discard();
-                        let stage = pending.stage()?;
-                        let mut hasher = receiver.policy.verify.then(ContentHasher::new);
-                        // The figures have some of it already.
-                        let mut again = |_| {};
-                        let (hash, control) = (hasher.as_mut(), receiver.control);
-                        let copied =
-                            copy::content(&*source, &*stage, scratch, hash, control, &mut again);
-                        (stage, copied.map(|len| (len, hasher.map(|hasher| hasher.finish()))))
-                    }
-                    copied => (stage, copied.map(|(len, whole)| (len, Some(whole)))),
-                }
-            }
-        },
-        _ => {
-            let asks = seal.size > copy::WHOLE_MAX && may_share(receiver, &*source);
-            let (stage, shares) =
-                if asks { pending.stage_sharing(&*source)? } else { (pending.stage()?, false) };
-            let is_large = seal.size >= RESUME_LEN_MIN;
-            let stage = if is_large { receiver.written_out(stage) } else { stage };
-            let mut hasher = receiver.policy.verify.then(ContentHasher::new);
-            let copied = if shares {
-                filling = Filling::Shared;
-                count(Step::Moved(seal.size));
-                Ok(seal.size)
-            } else {
-                let hash = hasher.as_mut();
-                copy::content(&*source, &*stage, scratch, hash, receiver.control, &mut count)
-            };
-            (stage, copied.map(|len| (len, hasher.map(|hasher| hasher.finish()))))
+    let copying = Copying { receiver, source: &*source, size: seal.size };
+    let filled = match resumed {
+        Some(resumed) => copying.go_on(pending, resumed, &mut count)?,
+        None if (is_resumable || in_lanes) && by_blocks => {
+            copying.by_blocks(pending, in_lanes, scratch, &mut count)?
         }
+        None => copying.at_once(pending, scratch, &mut count)?,
     };
+    let Filled { stage, copied, filling } = filled;
     let proved = copied.and_then(|(len, hash)| {
         check_unchanged(&*source)?;
         let proof = Verified::by_local_copy(seal.size, len).map_err(|_| changed())?;
@@ -315,7 +258,7 @@ impl Pending {
 
     /// Whether the file system may be one that takes content in its order alone, so
     /// that `fault`, of writing blocks in any, need not come again without that.
-    fn may_be_sequential(&self, fault: &Fault) -> bool {
+    pub(super) fn may_be_sequential(&self, fault: &Fault) -> bool {
         let DirState::Open(node) = &self.dir.state else { return false };
         fault.side == Side::Destination
             && fault.kind == FaultKind::Io
@@ -369,7 +312,7 @@ impl Pending {
 
     /// Begins the file as one that shares the content of `source`, where the
     /// file system can do that and nobody has to look at the bytes.
-    fn shared(
+    pub(super) fn shared(
         &self,
         receiver: &Receiver<'_>,
         source: &dyn SourceFile,
@@ -383,7 +326,10 @@ impl Pending {
 
     /// Begins the file, as one that shares the content of `source` where the file
     /// system can do that; tells whether it does.
-    fn stage_sharing(&self, source: &dyn SourceFile) -> Result<(Box<dyn StagedFile>, bool), Fault> {
+    pub(super) fn stage_sharing(
+        &self,
+        source: &dyn SourceFile,
+    ) -> Result<(Box<dyn StagedFile>, bool), Fault> {
         self.begin(|dir| dir.stage_sharing(source))
     }
 
@@ -418,19 +364,13 @@ fn has_holes(source: &dyn SourceFile) -> Result<bool, Fault> {
     source.has_holes().map_err(|error| Fault::from_io(Side::Source, "read", &error))
 }
 
-/// Whether nobody has to look at the bytes of `source`, and they are where the
-/// copy will be.
-fn may_share(receiver: &Receiver<'_>, source: &dyn SourceFile) -> bool {
-    !receiver.policy.verify && !receiver.is_far && source.local().is_some()
-}
-
 /// The fault of a stage that is not what it was when its file was listed.
 pub(super) fn written_meanwhile() -> Fault {
     let message = "another haul has written to it meanwhile";
     Fault::new(Side::Destination, FaultKind::Busy, message)
 }
 
-fn destination(action: &str, error: &io::Error) -> Fault {
+pub(super) fn destination(action: &str, error: &io::Error) -> Fault {
     Fault::from_io(Side::Destination, action, error)
 }
 
