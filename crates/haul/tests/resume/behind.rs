@@ -84,15 +84,16 @@ fn directories_below_are_for_recursive_and_links_are_not_followed() {
         clean(scene, &[], &["to"]).run().expect_ok();
         assert!(!scene.exists(format!("to/{STRAY}")));
         assert!(scene.exists(format!("to/below/deep/{STRAY}")));
-        // A directory under a private name is none of ours to judge: it is told.
-        scene.mkdir("to/below/.haul-00000000000000bb");
+        // A directory under a private name with something in it is none of ours to judge:
+        // it is told.
+        scene.file("to/below/.haul-00000000000000bb/x", "x");
         let run = clean(scene, &["-r"], &["to/"]).run().expect_code(1);
         assert!(run.out().contains(&format!("removed to/below/deep/{STRAY} (")), "{run}");
         let staged = "to/below/.haul-00000000000000aa";
         assert!(run.out().contains(&format!("removed {staged} (")), "{run}");
         assert!(scene.path(staged).symlink_metadata().is_err());
         let error = "to/below/.haul-00000000000000bb: ";
-        assert_one_error(&run, error, "can't remove it", "directory");
+        assert_one_error(&run, error, "can't remove it: it is not empty", "");
         assert!(scene.exists(format!("elsewhere/{STRAY}")));
         assert!(scene.exists("to/.haul-notes") && scene.exists("to/below/precious"));
     });
