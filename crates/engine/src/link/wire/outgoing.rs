@@ -8,7 +8,8 @@ use crossbeam_channel::{RecvTimeoutError, SendTimeoutError};
 use haul_model::Summary;
 use haul_net::Writer;
 use haul_proto::{
-    Extra, FrameType, Late, ListItem, Message, OutcomeItem, Prove, Proven, Want, Warning, encode, frame_bytes,
+    Extra, FrameType, Late, ListItem, Message, OutcomeItem, Prove, Proven, Want, Warning, encode,
+    frame_bytes,
 };
 use haul_tree::{SourceFile, lock};
 use std::io::{self, IoSlice, Write};
