@@ -1,8 +1,8 @@
-//! Sources that somebody else writes to while they go up to a host.
+//! Sources that somebody else writes to while they go up to a host, or come from one.
 
 use crate::common::*;
 use crate::strays;
-use haul_testkit::tree;
+use haul_testkit::{nasty, tree};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -22,6 +22,57 @@ fn changing_ssh(scene: &Scene<'_>, len: u64, change: &str) -> PathBuf {
         dir.display()
     );
     script(&scene.path("bin/ssh"), &lines)
+}
+
+/// An ssh from which `len` bytes come; then `change` is done, while the server has long
+/// read and sent what is behind them.
+fn withholding_ssh(scene: &Scene<'_>, len: u64, change: &str) -> PathBuf {
+    let (rsh, dir) = (scene.sshd().rsh(), scene.path(""));
+    scene.mkdir("bin");
+    let lines = format!(
+        "case \" $* \" in
+            *' -G '*) exec {rsh} \"$@\" ;;
+        esac
+        {rsh} \"$@\" | {{ stdbuf -o0 head -c {len}; (cd '{}'; {change}); exec cat; }}",
+        dir.display()
+    );
+    script(&scene.path("bin/ssh"), &lines)
+}
+
+/// Copies a file of `len` bytes from a host, which changes when all but `held` of them
+/// have come.
+fn downloaded_while(len: u64, held: u64, change: &str) {
+    let world = World::new();
+    let scene = world.scene(Way::Download);
+    tree::random_file(scene.path("big"), len, 1).expect("a file");
+    // A server tells whole seconds.
+    nasty::set_mtime(scene.path("big"), 1_600_000_000, 0).expect("a time");
+    scene.file("to/big", "old");
+    let ssh = withholding_ssh(&scene, len - held, change);
+    let reach = ["--transport".as_ref(), "sftp".as_ref(), "--rsh".as_ref(), ssh.as_os_str()];
+    let copy = scene.copy_by(&reach, &[], &["big"], "to").limit(Duration::from_secs(30));
+    let run = copy.run().expect_code(1);
+    let cause = "it changed while it was read, and was not published";
+    assert_one_error(&run, "big", cause, "run the same command again");
+    assert_eq!(scene.read("to/big"), "old");
+    assert_eq!(strays(&scene.path("to")), [""; 0].map(PathBuf::from), "{change}: {run}");
+}
+
+#[test]
+fn a_change_on_the_host_is_seen_while_the_last_of_a_download_is_on_its_way() {
+    let overwrite = "printf changed | dd of=big bs=1 seek=1000 conv=notrunc status=none";
+    for change in [overwrite, "truncate -s 1000 big", ": > big", "printf more >> big"] {
+        for len in [5 << 20, 66 << 20] {
+            downloaded_while(len, LITTLE, change);
+        }
+    }
+}
+
+#[test]
+fn a_file_that_is_cut_on_the_host_in_the_middle_of_a_download_leaves_nothing() {
+    for len in [12 << 20, 70 << 20] {
+        downloaded_while(len, len - (1 << 20), "truncate -s 3000000 big");
+    }
 }
 
 /// Uploads a file of `len` bytes while `change` happens to it when ssh has all but
