@@ -2,6 +2,7 @@
 
 mod extents;
 
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{FileType, SeekFrom};
 use rustix::io::Errno;
 use std::fs::File;
@@ -43,6 +44,20 @@ pub fn splice_to_pipe(
     len: usize,
 ) -> io::Result<Option<usize>> {
     system::splice_to_pipe(file, offset, pipe.as_fd(), len)
+}
+
+/// Waits until `pipe` takes something, or nobody reads it any more.
+///
+/// # Errors
+/// Those of `poll`.
+pub fn wait_for_room(pipe: impl AsFd) -> io::Result<()> {
+    loop {
+        match poll(&mut [PollFd::new(&pipe, PollFlags::OUT)], None) {
+            Ok(_) => return Ok(()),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
 }
 
 /// The next range at or after `from` in which `file`, `size` bytes long, has
@@ -93,7 +108,6 @@ pub fn advise_sequential(file: &File) {
 #[cfg(target_os = "linux")]
 mod system {
     use super::{BorrowedFd, Errno, File, io};
-    use rustix::event::{PollFd, PollFlags, poll};
     use rustix::pipe::SpliceFlags;
 
     pub(super) fn splice_to_pipe(
@@ -108,10 +122,7 @@ mod system {
                 Ok(moved) => return Ok(Some(moved)),
                 Err(Errno::INTR) => {}
                 // Someone has told this pipe not to wait.
-                Err(Errno::AGAIN) => match poll(&mut [PollFd::new(&pipe, PollFlags::OUT)], None) {
-                    Ok(_) | Err(Errno::INTR) => {}
-                    Err(error) => return Err(error.into()),
-                },
+                Err(Errno::AGAIN) => super::wait_for_room(pipe)?,
                 Err(Errno::INVAL | Errno::NOSYS) => return Ok(None),
                 Err(error) => return Err(error.into()),
             }

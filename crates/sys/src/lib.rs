@@ -25,7 +25,7 @@ pub use attributes::{attribute, attribute_names, keeps_attributes, set_attribute
 pub use closing::tell_by_closing;
 pub use confine::{Access, confine};
 pub use content::{
-    advise_sequential, copy_range, lacks_blocks, next_data, pipe_of, splice_to_pipe,
+    advise_sequential, copy_range, lacks_blocks, next_data, pipe_of, splice_to_pipe, wait_for_room,
 };
 pub use dir::{Dir, DirEntry, path_link, path_stat};
 pub use durability::{

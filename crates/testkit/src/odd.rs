@@ -125,7 +125,13 @@ impl OddMount {
     /// Refuses `call` with `errno`, after so many that are `answered` still; `refused`
     /// of them, and none any more then. There is one such plan at a time.
     pub fn refuse(&self, call: Call, errno: Errno, answered: u64, refused: u64) {
-        self.refusals.plan(call, errno, answered, refused);
+        self.refusals.refuse(call, errno, answered, refused);
+    }
+
+    /// Takes so long for one `call`, and for all that comes meanwhile, after so many
+    /// that are `answered` at once.
+    pub fn delay(&self, call: Call, takes: Duration, answered: u64) {
+        self.refusals.delay(call, takes, answered);
     }
 
     /// Refuses nothing any more.

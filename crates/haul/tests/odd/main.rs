@@ -10,6 +10,7 @@ mod common;
 mod closing;
 mod names;
 mod refusing;
+mod slow;
 mod times;
 mod ways;
 

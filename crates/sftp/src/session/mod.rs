@@ -5,6 +5,7 @@ mod payload;
 mod port;
 mod reader;
 mod shared;
+mod signs;
 mod watch;
 
 pub(crate) use payload::{FileRange, Payload};

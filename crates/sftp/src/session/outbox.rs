@@ -6,10 +6,10 @@
 //! requests that come at the same time leave in one write.
 
 use super::payload::Payload;
+use super::signs::Signs;
 use crate::error::SessionError;
 use haul_net::Writer;
 use std::io::{self, IoSlice, Write};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// Requests without content are queued up to this many bytes.
@@ -19,8 +19,7 @@ pub(super) struct Outbox {
     state: Mutex<State>,
     /// Told when the writer comes back, and when something has left the queue.
     free: Condvar,
-    /// Grows with every write that moves something.
-    moved: Arc<AtomicU64>,
+    signs: Arc<Signs>,
 }
 
 struct State {
@@ -31,9 +30,9 @@ struct State {
 }
 
 impl Outbox {
-    pub(super) fn new(writer: Writer, moved: Arc<AtomicU64>) -> Self {
+    pub(super) fn new(writer: Writer, signs: Arc<Signs>) -> Self {
         let state = State { queued: Vec::new(), writer: Some(writer), closed: false };
-        Self { state: Mutex::new(state), free: Condvar::new(), moved }
+        Self { state: Mutex::new(state), free: Condvar::new(), signs }
     }
 
     /// Queues a packet and its payload, or sends both at once if the payload is
@@ -123,7 +122,7 @@ impl Outbox {
             Payload::Bytes(bytes) => self.write_both(out, packets, bytes),
             Payload::File(range) => {
                 self.write_both(out, packets, &[])?;
-                range.send(out, &self.moved)
+                range.send(out, &self.signs)
             }
         }
     }
@@ -137,7 +136,7 @@ impl Outbox {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => return Err(error),
             };
-            self.moved.fetch_add(1, Ordering::Relaxed);
+            self.signs.count();
             let of_head = written.min(head.len());
             head = &head[of_head..];
             body = &body[written - of_head..];

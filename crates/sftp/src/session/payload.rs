@@ -1,12 +1,12 @@
 //! The content that follows a packet, from memory or from a file.
 
+use super::signs::Signs;
 use haul_net::Writer;
-use haul_sys::splice_to_pipe;
+use haul_sys::{splice_to_pipe, wait_for_room};
 use std::cell::RefCell;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Content below this length is copied into the queue, so that it leaves in one
 /// write with what is queued.
@@ -69,13 +69,14 @@ impl<'a> FileRange<'a> {
     ///
     /// # Errors
     /// Those of writing.
-    pub(super) fn send(&self, out: &mut Writer, moved: &AtomicU64) -> io::Result<()> {
-        let mut sent = self.splice(out, moved)?;
+    pub(super) fn send(&self, out: &mut Writer, signs: &Signs) -> io::Result<()> {
+        let mut sent = self.splice(out, signs)?;
         let mut buffer = vec![0; (self.len - sent).min(COPY_LEN)];
         while sent < self.len {
             let piece = &mut buffer[..(self.len - sent).min(COPY_LEN)];
+            let at = self.offset + sent as u64;
             if self.failed.borrow().is_none()
-                && let Err(error) = self.file.read_exact_at(piece, self.offset + sent as u64)
+                && let Err(error) = signs.at_disk(|| self.file.read_exact_at(piece, at))
             {
                 *self.failed.borrow_mut() = Some(error);
             }
@@ -83,20 +84,23 @@ impl<'a> FileRange<'a> {
                 piece.fill(0);
             }
             out.write_all(piece)?;
-            moved.fetch_add(1, Ordering::Relaxed);
+            signs.count();
             sent += piece.len();
         }
         Ok(())
     }
 
     /// How much of it was spliced; what is missing is for reading to tell.
-    fn splice(&self, out: &mut Writer, moved: &AtomicU64) -> io::Result<usize> {
+    fn splice(&self, out: &mut Writer, signs: &Signs) -> io::Result<usize> {
         let Some(pipe) = out.pipe() else { return Ok(0) };
         let mut sent = 0;
         while sent < self.len {
-            match splice_to_pipe(self.file, self.offset + sent as u64, pipe, self.len - sent) {
+            // A full pipe is the server's affair, and what comes then is the disk's.
+            wait_for_room(pipe)?;
+            let (at, len) = (self.offset + sent as u64, self.len - sent);
+            match signs.at_disk(|| splice_to_pipe(self.file, at, pipe, len)) {
                 Ok(Some(len @ 1..)) => {
-                    moved.fetch_add(1, Ordering::Relaxed);
+                    signs.count();
                     sent += len;
                 }
                 Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Err(error),

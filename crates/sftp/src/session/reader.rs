@@ -1,17 +1,17 @@
 //! The thread that reads replies and takes them to who asked.
 
-use super::shared::{Shared, Waiting, count};
+use super::shared::{Shared, Waiting};
+use super::signs::Signs;
 use crate::codec::{Answer, Expected, HEADER_LEN, Header, PacketError, ReplyKind, data_len};
 use crate::error::SessionError;
 use std::io::{self, BufReader, Read};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 /// Takes replies until the stream ends or the server breaks the protocol; then
 /// the session has ended. Never waits for anyone but the server.
 pub(super) fn run(shared: &Shared, reader: BufReader<impl Read>) {
-    let moved = Arc::clone(shared.moved());
-    let mut reader = Counted { reader, moved };
+    let signs = Arc::clone(shared.signs());
+    let mut reader = Counted { reader, signs };
     let mut payload = Vec::new();
     loop {
         if let Err(error) = take_reply(shared, &mut reader, &mut payload) {
@@ -63,13 +63,13 @@ fn read_answer(
 /// A stream whose reads are counted, so that it shows when nothing comes.
 struct Counted<R> {
     reader: R,
-    moved: Arc<AtomicU64>,
+    signs: Arc<Signs>,
 }
 
 impl<R: Read> Read for Counted<R> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let len = self.reader.read(buf)?;
-        count(&self.moved);
+        self.signs.count();
         Ok(len)
     }
 }

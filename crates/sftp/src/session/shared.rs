@@ -5,12 +5,12 @@ use super::Options;
 use super::outbox::Outbox;
 use super::payload::Payload;
 use super::port::Inbox;
+use super::signs::Signs;
 use crate::codec::{Answer, CHUNK_LEN_MAX, Expected, Request};
 use crate::error::SessionError;
 use haul_net::{Killer, Writer};
 use std::collections::HashMap;
 use std::ops::Deref;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -31,8 +31,7 @@ pub(crate) struct Shared {
     outbox: Outbox,
     killer: Killer,
     options: Options,
-    /// Grows when something moves on the stream, in either direction.
-    moved: Arc<AtomicU64>,
+    signs: Arc<Signs>,
     buffers: Mutex<Vec<Vec<u8>>>,
 }
 
@@ -74,15 +73,15 @@ pub(super) enum Waits {
 
 impl Shared {
     pub(super) fn new(writer: Writer, killer: Killer, options: Options) -> Arc<Self> {
-        let moved = Arc::new(AtomicU64::new(0));
+        let signs = Arc::<Signs>::default();
         Arc::new(Self {
             table: Mutex::default(),
             room: Condvar::new(),
             ended: Condvar::new(),
-            outbox: Outbox::new(writer, Arc::clone(&moved)),
+            outbox: Outbox::new(writer, Arc::clone(&signs)),
             killer,
             options,
-            moved,
+            signs,
             buffers: Mutex::default(),
         })
     }
@@ -224,9 +223,9 @@ impl Shared {
         table.end.is_none().then_some(waits)
     }
 
-    /// A number that changes whenever something moves.
-    pub(super) fn moved(&self) -> &Arc<AtomicU64> {
-        &self.moved
+    /// The signs that it gets on.
+    pub(super) fn signs(&self) -> &Arc<Signs> {
+        &self.signs
     }
 
     /// A buffer of at least `len` bytes, of unspecified content.
@@ -284,11 +283,6 @@ impl Drop for Buf {
     fn drop(&mut self) {
         self.home.keep_buffer(std::mem::take(&mut self.bytes));
     }
-}
-
-/// Counts what is read.
-pub(super) fn count(moved: &AtomicU64) {
-    moved.fetch_add(1, Ordering::Relaxed);
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

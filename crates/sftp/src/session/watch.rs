@@ -4,7 +4,6 @@
 
 use super::shared::{Shared, Waits};
 use crate::error::SessionError;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// How many times within the longest silence is looked.
@@ -16,13 +15,14 @@ const LOOKS: u32 = 8;
 pub const SLOW_FACTOR: u32 = 10;
 
 /// Watches until the session has ended. It counts looks: the time in which this
-/// process is stopped is none in which the server is silent.
+/// process is stopped is none in which the server is silent, nor is that in which it
+/// waits for a file of this machine, to send it.
 pub(super) fn run(shared: &Shared, silence_max: Duration) {
-    let mut last = shared.moved().load(Ordering::Relaxed);
+    let mut last = shared.signs().moved();
     let mut quiet_looks = 0;
     while let Some(waits) = shared.wait_ended(silence_max / LOOKS) {
-        let now = shared.moved().load(Ordering::Relaxed);
-        if now != last || waits == Waits::No {
+        let now = shared.signs().moved();
+        if now != last || waits == Waits::No || shared.signs().is_at_disk() {
             last = now;
             quiet_looks = 0;
             continue;

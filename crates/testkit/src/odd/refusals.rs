@@ -1,7 +1,8 @@
-//! Calls that an odd file system refuses, by plan.
+//! Calls that an odd file system refuses, or takes long for, by plan.
 
 use rustix::io::Errno;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// A call of the kernel's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,11 +94,13 @@ struct State {
 #[derive(Debug)]
 struct Plan {
     call: Call,
-    errno: Errno,
     /// Calls that are answered before.
     answered: u64,
-    /// Calls that are refused then.
-    refused: u64,
+    /// Calls that are so then.
+    met: u64,
+    /// How they are answered, and after what time.
+    answer: Result<(), Errno>,
+    takes: Duration,
 }
 
 impl Refusals {
@@ -105,25 +108,36 @@ impl Refusals {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The answer to `call`, if it is refused.
-    pub(super) fn of(&self, call: Call) -> Option<Errno> {
+    /// Whether `call` is refused, and how; takes the time that is planned for it.
+    pub(super) fn check(&self, call: Call) -> Result<(), Errno> {
         let mut state = self.state();
         state.calls[call as usize] += 1;
-        let plan = state.plan.as_mut().filter(|plan| plan.call == call)?;
+        let Some(plan) = state.plan.as_mut().filter(|plan| plan.call == call && plan.met > 0)
+        else {
+            return Ok(());
+        };
         if plan.answered > 0 {
             plan.answered -= 1;
-            return None;
+            return Ok(());
         }
-        plan.refused = plan.refused.checked_sub(1)?;
-        Some(plan.errno)
+        plan.met -= 1;
+        let (answer, takes) = (plan.answer, plan.takes);
+        drop(state);
+        std::thread::sleep(takes);
+        answer
     }
 
     pub(super) fn count(&self, call: Call) -> u64 {
         self.state().calls[call as usize]
     }
 
-    pub(super) fn plan(&self, call: Call, errno: Errno, answered: u64, refused: u64) {
-        self.state().plan = Some(Plan { call, errno, answered, refused });
+    pub(super) fn refuse(&self, call: Call, errno: Errno, answered: u64, met: u64) {
+        let (answer, takes) = (Err(errno), Duration::ZERO);
+        self.state().plan = Some(Plan { call, answered, met, answer, takes });
+    }
+
+    pub(super) fn delay(&self, call: Call, takes: Duration, answered: u64) {
+        self.state().plan = Some(Plan { call, answered, met: 1, answer: Ok(()), takes });
     }
 
     pub(super) fn end(&self) {

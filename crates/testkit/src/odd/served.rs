@@ -224,7 +224,7 @@ impl Served {
 
     /// Answers `call`, if it is to be refused.
     fn check(&self, call: Call) -> Answer<()> {
-        self.refusals.of(call).map_or(Ok(()), |errno| Err(refusal(errno)))
+        self.refusals.check(call).map_err(refusal)
     }
 
     /// Answers what is not in order.

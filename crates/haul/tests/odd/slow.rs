@@ -1,0 +1,52 @@
+//! Disks that take longer for one call than a peer may be silent.
+
+use super::*;
+
+/// Longer than what is taken for silence, by far.
+const TAKES: Duration = Duration::from_secs(5);
+
+const TIMEOUT: [&str; 2] = ["--timeout", "2"];
+
+/// Large enough for pieces and requests that wait for each other.
+const LEN: u64 = 24 << 20;
+
+fn takes_long(scene: &Scene<'_>, by_sftp: bool, at: &str, call: Call, answered: u64) {
+    let Some(mount) = OddMount::new(Quirks::default()) else { return };
+    let name = format!("{at}-{by_sftp}-{call:?}-{answered}");
+    let (from, to) = (format!("{name}-from"), format!("{name}-to"));
+    let (odd, plain) = if at == "from" { (&from, &to) } else { (&to, &from) };
+    scene.symlink(mount.path(), odd);
+    scene.mkdir(plain);
+    let source = format!("{from}/large");
+    tree::random_file(scene.path(&source), LEN, 3).expect("a file");
+    mount.delay(call, TAKES, answered);
+    let rsh = scene.sshd().rsh();
+    let remote = match by_sftp {
+        true => ["--rsh", &rsh, "--transport", "sftp"].map(Into::into).to_vec(),
+        false => scene.remote(),
+    };
+    let run = scene.copy_by(&remote, &TIMEOUT, &[&source], format!("{to}/")).run();
+    assert_eq!(run.code, Some(0), "{:?} {name}: {run}", scene.way);
+    assert!(run.usage.wall > TAKES, "{:?} {name}: {run}", scene.way);
+    let read = |path: String| fs::read(scene.path(path)).expect("read");
+    assert!(read(source) == read(format!("{to}/large")), "{name} differs");
+}
+
+#[test]
+fn a_disk_that_takes_long_is_no_silence_of_the_peer() {
+    each_of(
+        &Way::REMOTE,
+        |_| {},
+        |scene| {
+            // An SFTP server says nothing while it waits for its own disk.
+            let here = if scene.way == Way::Upload { "from" } else { "to" };
+            let cases = [(false, "from"), (false, "to"), (true, here)];
+            std::thread::scope(|scope| {
+                for (by_sftp, at) in cases {
+                    let call = if at == "from" { Call::Read } else { Call::Write };
+                    scope.spawn(move || takes_long(scene, by_sftp, at, call, 5));
+                }
+            });
+        },
+    );
+}
