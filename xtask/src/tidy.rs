@@ -11,6 +11,12 @@ use crate::{Result, repo};
 /// A file longer than this is usually two.
 const LINES_MAX: usize = 800;
 
+/// The same for files of the product.
+const PRODUCT_LINES_MAX: usize = 500;
+
+/// A function of the product that is longer does several things.
+const FUNCTION_LINES_MAX: usize = 80;
+
 /// Ways to begin a thread that panic where the system refuses one.
 const BARE_THREADS: &[&str] = &["thread::spawn(", "scope.spawn("];
 
@@ -51,7 +57,12 @@ pub(crate) fn run() -> Result<()> {
     for path in sources(root)? {
         let name = path.strip_prefix(root).unwrap_or(&path).display().to_string();
         let text = fs::read_to_string(&path)?;
-        let found = check_source(&text).into_iter().chain(check_threads(&name, &text));
+        let mut found = check_source(&text);
+        if is_product(&name) {
+            found.extend(check_lengths(&text));
+            found.extend(check_threads(&text));
+        }
+        let found = found.into_iter();
         complaints.extend(found.map(|what| format!("{name}: {what}")));
     }
     for dir in crates(root)? {
@@ -98,15 +109,41 @@ fn check_source(text: &str) -> Vec<String> {
     found
 }
 
-/// A thread of the product that can't be had is an error, and no panic.
-fn check_threads(name: &str, text: &str) -> Vec<String> {
-    let is_product = name.starts_with("crates/")
+/// True for sources of the product, and not of its tests alone.
+fn is_product(name: &str) -> bool {
+    name.starts_with("crates/")
         && name.contains("/src/")
         && !name.starts_with("crates/testkit/")
-        && !name.ends_with("tests.rs");
-    if !is_product {
-        return Vec::new();
+        && !name.ends_with("tests.rs")
+}
+
+/// A file of the product, and each function in it, fits into a head.
+fn check_lengths(text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let lines: Vec<&str> = text.lines().collect();
+    if lines.len() > PRODUCT_LINES_MAX {
+        found.push(format!("{} lines; {PRODUCT_LINES_MAX} are the most", lines.len()));
     }
+    for (at, line) in lines.iter().enumerate() {
+        let Some((before, after)) = line.split_once("fn ") else { continue };
+        let indent = before.len() - before.trim_start().len();
+        let is_head =
+            before.split_whitespace().all(|word| word.starts_with("pub") || word == "const");
+        if !is_head || before.ends_with(|last: char| !last.is_whitespace()) {
+            continue;
+        }
+        let is_end = |line: &&str| line.len() == indent + 1 && line.ends_with('}');
+        let Some(len) = lines[at..].iter().position(|line| is_end(line)) else { continue };
+        if len >= FUNCTION_LINES_MAX {
+            let name = after.split(['(', '<']).next().unwrap_or(after);
+            found.push(format!("line {}: `{name}` has {} lines", at + 1, len + 1));
+        }
+    }
+    found
+}
+
+/// A thread of the product that can't be had is an error, and no panic.
+fn check_threads(text: &str) -> Vec<String> {
     text.lines()
         .take_while(|line| !line.starts_with("mod tests {"))
         .flat_map(|line| BARE_THREADS.iter().filter(move |bare| line.contains(**bare)))
@@ -212,11 +249,32 @@ mod tests {
     #[test]
     fn threads_of_the_product_are_begun_with_care() {
         let bare = format!("//! X.\n{})\n", BARE_THREADS[0]);
-        assert_eq!(check_threads("crates/net/src/x.rs", &bare).len(), 1);
-        assert!(check_threads("crates/net/tests/x.rs", &bare).is_empty());
-        assert!(check_threads("crates/net/src/x/tests.rs", &bare).is_empty());
+        assert_eq!(check_threads(&bare).len(), 1);
         let tested = format!("//! X.\n#[cfg(test)]\nmod tests {{\n{})\n", BARE_THREADS[1]);
-        assert!(check_threads("crates/net/src/x.rs", &tested).is_empty());
+        assert!(check_threads(&tested).is_empty());
+    }
+
+    #[test]
+    fn the_product_is_what_is_built_without_its_tests() {
+        assert!(is_product("crates/net/src/x.rs"));
+        for other in ["crates/net/tests/x.rs", "crates/net/src/x/tests.rs", "xtask/src/x.rs"] {
+            assert!(!is_product(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn files_and_functions_of_the_product_that_are_too_long_are_found() {
+        let lines = |count| "    x();\n".repeat(count);
+        assert!(check_lengths(&lines(PRODUCT_LINES_MAX)).is_empty());
+        assert_eq!(check_lengths(&lines(PRODUCT_LINES_MAX + 1)).len(), 1);
+        for head in ["fn f() {", "pub(crate) const fn f<T>() {"] {
+            let of = |count| format!("{head}\n{}}}\n", lines(count));
+            assert!(check_lengths(&of(FUNCTION_LINES_MAX - 2)).is_empty(), "{head}");
+            let found = check_lengths(&of(FUNCTION_LINES_MAX - 1));
+            assert_eq!(found, ["line 1: `f` has 81 lines"], "{head}");
+        }
+        let comment = format!("/// One fn of many.\n{}}}\n", lines(FUNCTION_LINES_MAX));
+        assert!(check_lengths(&comment).is_empty());
     }
 
     #[test]

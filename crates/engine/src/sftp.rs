@@ -4,8 +4,9 @@
 use crate::control::{Control, Lifeline, leave_within};
 use crate::crew::Crew;
 use crate::dirs::OpenDirs;
+use crate::link::SourceHandle;
 use crate::logins::Logins;
-use crate::receiver::{Destination, Tasks, run_gets, run_puts, run_worker};
+use crate::receiver::{Destination, Receiver, Tasks, run_gets, run_puts, run_worker};
 use crate::roles::Roles;
 use crate::sender::{Scan, Source, run_removers};
 use crate::{CopyJob, Event, JobError, Monitor, Summary};
@@ -196,17 +197,7 @@ fn run_with(
                 let confined = confine(access);
                 tracing::debug!(confined, "receiving");
             }
-            for session in 0..host.sessions().max() {
-                let (files, at_work) = (small_files.clone(), at_work.clone());
-                crew.begin("small files", move || {
-                    let _at_work = at_work;
-                    let Some(client) = host.sessions().wait(session) else { return };
-                    match far {
-                        Far::Source => run_gets(receiver, &files, host, client),
-                        Far::Destination => run_puts(receiver, &files, host, client),
-                    }
-                });
-            }
+            begin_small_files(&crew, receiver, host, far, &small_files, &at_work);
             let worker = (work, at_work.clone());
             crew.begin_several("worker", WORKERS, move || {
                 let (work, _at_work) = worker;
@@ -243,6 +234,28 @@ fn run_with(
         forget_origin(job, &origin, made);
     }
     result
+}
+
+/// Begins a thread for the small files of each session.
+fn begin_small_files<'scope>(
+    crew: &Crew<'scope, '_>,
+    receiver: &'scope Receiver<'scope>,
+    host: &'scope Arc<SftpHost>,
+    far: Far,
+    files: &crossbeam_channel::Receiver<SourceHandle>,
+    at_work: &crossbeam_channel::Sender<()>,
+) {
+    for session in 0..host.sessions().max() {
+        let (files, at_work) = (files.clone(), at_work.clone());
+        crew.begin("small files", move || {
+            let _at_work = at_work;
+            let Some(client) = host.sessions().wait(session) else { return };
+            match far {
+                Far::Source => run_gets(receiver, &files, host, client),
+                Far::Destination => run_puts(receiver, &files, host, client),
+            }
+        });
+    }
 }
 
 /// The destination of the job, ready to take what comes.

@@ -51,6 +51,8 @@ pub(crate) enum Data {
     Part,
     /// Files of 16 KiB, as many as a link takes a while to carry.
     Small,
+    /// 50 tiny files in each of many directories.
+    Tree,
 }
 
 /// Where it goes.
@@ -153,6 +155,26 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         once: &[],
     },
     Workload {
+        name: "tree-again",
+        title: "100,000 files in 2,000 directories, unchanged, here to here",
+        data: Data::Tree,
+        direction: Direction::Local,
+        again: true,
+        through: Through::Haul,
+        against: &[(Tool::Rsync, 0.45)],
+        once: &[],
+    },
+    Workload {
+        name: "tree-again-up",
+        title: "100,000 files in 2,000 directories, unchanged, upload",
+        data: Data::Tree,
+        direction: Direction::Upload,
+        again: true,
+        through: Through::Haul,
+        against: &[(Tool::Rsync, 0.62)],
+        once: &[],
+    },
+    Workload {
         name: "sftp-up-1g",
         title: "one 1 GiB file, upload through SFTP",
         data: Data::One,
@@ -221,15 +243,26 @@ pub(crate) struct Scale {
     many_files: u64,
     part_bytes: u64,
     small_files: u64,
+    tree_dirs: u64,
 }
 
 impl Scale {
     /// As the table says.
-    pub(crate) const FULL: Scale =
-        Scale { one_bytes: 1 << 30, many_files: 10_000, part_bytes: 128 << 20, small_files: 2_000 };
+    pub(crate) const FULL: Scale = Scale {
+        one_bytes: 1 << 30,
+        many_files: 10_000,
+        part_bytes: 128 << 20,
+        small_files: 2_000,
+        tree_dirs: 2_000,
+    };
     /// Enough to see that everything works.
-    pub(crate) const QUICK: Scale =
-        Scale { one_bytes: 64 << 20, many_files: 500, part_bytes: 8 << 20, small_files: 40 };
+    pub(crate) const QUICK: Scale = Scale {
+        one_bytes: 64 << 20,
+        many_files: 500,
+        part_bytes: 8 << 20,
+        small_files: 40,
+        tree_dirs: 20,
+    };
 }
 
 impl Data {
@@ -241,6 +274,7 @@ impl Data {
             Data::Mixed => "mixed",
             Data::Part => "part",
             Data::Small => "small",
+            Data::Tree => "tree",
         }
     }
 
@@ -254,6 +288,8 @@ impl Data {
         const FILE_BYTES: u64 = 64 << 10;
         const SMALL_BYTES: u64 = 16 << 10;
         const DIRS: u64 = 20;
+        const TINY_BYTES: u64 = 200;
+        const FILES_PER_DIR: u64 = 50;
         let one = |bytes, seed| {
             tree::random_file(path, bytes, seed)?;
             Ok(Made { files: 1, dirs: 0, bytes })
@@ -264,6 +300,10 @@ impl Data {
             Data::Mixed => tree::mixed(path, 3),
             Data::Part => one(scale.part_bytes, 4),
             Data::Small => tree::many(path, scale.small_files, SMALL_BYTES, DIRS, 5),
+            Data::Tree => {
+                let dirs = scale.tree_dirs;
+                tree::many(path, dirs * FILES_PER_DIR, TINY_BYTES, dirs, 6)
+            }
         }
     }
 }
