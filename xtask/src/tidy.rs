@@ -133,7 +133,7 @@ fn check_lengths(text: &str) -> Vec<String> {
             continue;
         }
         let is_end = |line: &&str| line.len() == indent + 1 && line.ends_with('}');
-        let Some(len) = lines[at..].iter().position(|line| is_end(line)) else { continue };
+        let Some(len) = lines[at..].iter().position(is_end) else { continue };
         if len >= FUNCTION_LINES_MAX {
             let name = after.split(['(', '<']).next().unwrap_or(after);
             found.push(format!("line {}: `{name}` has {} lines", at + 1, len + 1));

@@ -2,35 +2,27 @@
 //! host that has an SFTP server alone. The same functions answer here and at a
 //! peer.
 
+mod answer;
 pub(crate) mod sftp;
 
+pub(crate) use answer::answer;
+
+use self::answer::{hash, is_of_origin, list, stat};
 use self::sftp::SftpPeer;
+use crate::JobError;
 use crate::aside;
-use crate::link::wire::{OutFrame, Outbox, ReadEnd, refused, run_writer};
+use crate::link::wire::{Outbox, ReadEnd, refused, run_writer};
 use crate::mark::{self, Held};
 use crate::origin;
 use crate::remote::{cannot_move, hello, read_message, welcome};
 use crate::vigil::{Vigil, Watch, sign_after};
-use crate::{JobError, Rights};
-use haul_model::words;
-use haul_model::{ContentHash, ContentHasher, Entry, Fault, FaultKind, Name, Side};
+use haul_model::{ContentHash, Entry, Fault, Name};
 use haul_net::{Closer, ConnectError, Connection};
 use haul_proto::{Caps, Listed, Marked, Message, Reply, Request};
-use haul_sys::Dir;
-use haul_tree::{LocalDir, Meta, SourceFile, TreeDir, TreeEntry};
-use std::ffi::OsStr;
 use std::io::{self, BufReader};
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::Builder;
-
-/// Entries in one part of a listing, at most: with names, link targets and
-/// messages as long as they can be, the part stays within its frame's bound.
-const ENTRIES_PER_REPLY_MAX: usize = 32;
-
-/// Bytes that are read at once for hashing.
-const HASH_READ_LEN: usize = 1 << 20;
 
 /// Answers requests about one machine's files: this one's, or another's.
 pub struct Requests(Answering);
@@ -370,142 +362,4 @@ impl Peer {
             }
         }
     }
-}
-
-/// Answers a request of a client that has these rights; an error is one of the output.
-/// The mark that it asks for is in `held`.
-pub(crate) fn answer(
-    request: Request,
-    output: &Outbox,
-    held: &Held,
-    rights: Rights,
-) -> io::Result<()> {
-    let reply = match request {
-        Request::Mark { .. } if rights == Rights::Read => {
-            let message = "can't make anything in it: this login may only read there";
-            Err(Fault::new(Side::Destination, FaultKind::PermissionDenied, message))
-        }
-        Request::Mark { path, mark, both } => {
-            mark::mark(words::without_tilde(&path), mark.as_ref(), both, held).map(Reply::Mark)
-        }
-        Request::Unmark => mark::unmark(held).map(|()| Reply::End),
-        Request::Restore { .. } if rights == Rights::Read => Ok(Reply::Made(false)),
-        Request::Restore { path } => {
-            aside::restore_named(words::without_tilde(&path)).map(Reply::Made)
-        }
-        Request::Stat { path, follow } => {
-            stat(words::without_tilde(&path), follow).map(Reply::Entry)
-        }
-        Request::Hash { path } => hash(words::without_tilde(&path)).map(Reply::Hash),
-        Request::Made { path, origin } => {
-            Ok(Reply::Made(is_of_origin(words::without_tilde(&path), &origin)))
-        }
-        Request::List { path } => {
-            let mut part = Vec::new();
-            let listed = list(words::without_tilde(&path), &mut |listed| {
-                part.push(listed);
-                if part.len() < ENTRIES_PER_REPLY_MAX {
-                    return Ok(());
-                }
-                tell(output, Reply::Entries(std::mem::take(&mut part)))
-            });
-            if !part.is_empty() {
-                tell(output, Reply::Entries(part))?;
-            }
-            listed.map(|()| Reply::End)
-        }
-    };
-    tell(output, reply.unwrap_or_else(Reply::Fault))
-}
-
-fn is_of_origin(path: &[u8], origin: &[u8; 16]) -> bool {
-    open_dir(path_or_dot(path)).is_ok_and(|dir| dir.is_of_origin(origin))
-}
-
-fn tell(output: &Outbox, reply: Reply) -> io::Result<()> {
-    let frame = OutFrame::message(&Message::Reply(reply));
-    output.send(frame).ok_or_else(|| io::ErrorKind::BrokenPipe.into())
-}
-
-fn stat(path: &[u8], follow: bool) -> Result<Entry, Fault> {
-    let split = words::split(path);
-    let stat = haul_sys::path_stat(path_or_dot(path), follow);
-    let meta: Meta = stat.map_err(|error| source("look at it", &error))?.into();
-    let kind = meta
-        .listed_kind(|| haul_sys::path_link(path_or_dot(path)))
-        .map_err(|error| source("read the link", &error))?;
-    let name = split.name.and_then(|name| Name::new(name).ok());
-    let inode = meta.id.map_or(0, |id| id.ino);
-    let Meta { mode, mtime, id, .. } = meta;
-    Ok(Entry { name, kind, mode, mtime, inode, ctime: None, has_holes: false, id, leads_to: None })
-}
-
-/// The empty path, as in `host:`, is the working directory.
-fn path_or_dot(path: &[u8]) -> &[u8] {
-    if path.is_empty() { b"." } else { path }
-}
-
-fn open_dir(path: &[u8]) -> io::Result<LocalDir> {
-    Ok(LocalDir::new(Dir::open(Path::new(OsStr::from_bytes(path)))?))
-}
-
-fn list(path: &[u8], each: &mut dyn FnMut(Listed) -> io::Result<()>) -> Result<(), Fault> {
-    let dir = open_dir(path_or_dot(path)).map_err(|error| source("open the directory", &error))?;
-    let entries = dir.entries().map_err(|error| source("read the directory", &error))?;
-    for TreeEntry { name, .. } in entries {
-        let looked = dir.stat(&name, false).and_then(|meta| {
-            let Some(meta) = meta else { return Ok(None) };
-            let kind = meta.listed_kind(|| dir.read_link(&name))?;
-            let (mode, mtime, id) = (meta.mode, meta.mtime, meta.id);
-            let inode = id.map_or(0, |id| id.ino);
-            Ok(Some(Entry {
-                name: Some(name.clone()),
-                kind,
-                mode,
-                mtime,
-                inode,
-                ctime: None,
-                has_holes: false,
-                id,
-                leads_to: None,
-            }))
-        });
-        let listed = match looked {
-            Ok(Some(entry)) => Listed::Entry(entry),
-            // It is gone since the directory was read: not there.
-            Ok(None) => continue,
-            Err(error) => Listed::Fault { name, fault: source("look at it", &error) },
-        };
-        each(listed).map_err(|error| source("tell about it", &error))?;
-    }
-    Ok(())
-}
-
-fn hash(path: &[u8]) -> Result<ContentHash, Fault> {
-    let split = words::split(path);
-    let Some(name) = split.name.filter(|_| !split.slash) else {
-        return Err(Fault::new(Side::Source, FaultKind::IsDirectory, "it is a directory"));
-    };
-    let name = Name::new(name)
-        .map_err(|error| Fault::new(Side::Source, FaultKind::TooLong, error.to_string()))?;
-    let file = open_dir(split.parent)
-        .and_then(|dir| dir.open_file(&name, true))
-        .map_err(|error| source("open", &error))?;
-    hash_of(&*file).map_err(|error| source("read", &error))
-}
-
-fn hash_of(file: &dyn SourceFile) -> io::Result<ContentHash> {
-    let mut hasher = ContentHasher::new();
-    let mut buffer = vec![0; HASH_READ_LEN];
-    loop {
-        let len = file.read_at(&mut buffer, hasher.len())?;
-        if len == 0 {
-            return Ok(hasher.finish());
-        }
-        hasher.update(&buffer[..len]);
-    }
-}
-
-fn source(action: &str, error: &io::Error) -> Fault {
-    Fault::from_io(Side::Source, action, error)
 }

@@ -33,14 +33,13 @@ use crate::dirs::{DirNode, OpenDirs};
 use crate::link::{Proof, ReceiverPort, SenderPort, SourceHandle};
 use crate::{Event, JobError};
 use check::Hashing;
-use compare::Decision;
 use dirs::{DirState, RecvDir};
 use haul_model::words;
 use haul_model::{
-    BlockHash, Check, Entry, Fault, FaultKind, Kind, Name, Outcome, Policy, Side, Skip, Summary,
+    BlockHash, Check, Entry, Fault, FaultKind, Kind, Name, Outcome, Policy, Side, Summary,
     escape_bytes,
 };
-use haul_proto::{LIST_WINDOW, ListItem, OutcomeItem, Removal, Want, Warning};
+use haul_proto::{LIST_WINDOW, ListItem, OutcomeItem, Removal, Warning};
 use haul_store::Placement;
 use haul_tree::lock;
 use haul_tree::{Outstanding, StagedFile};
@@ -185,135 +184,6 @@ impl<'a> Receiver<'a> {
             return Err(Broken("it listed more than the window allows"));
         }
         Ok(())
-    }
-
-    /// Takes the next items of the listing, which were admitted.
-    fn take_items(&self, items: Vec<ListItem>) -> Result<(), Broken> {
-        let mut wants = Vec::new();
-        let mut outcomes = Vec::new();
-        for item in items {
-            if self.control.stopped() {
-                return Ok(());
-            }
-            let cost = item.cost();
-            match item {
-                ListItem::DirEnd { dir } => {
-                    let ended = lock(&self.listing).open.pop_if(|(number, _)| *number == dir);
-                    let (_, ended) =
-                        ended.ok_or(Broken("it ended a directory that is not open"))?;
-                    if dir == 0 {
-                        self.check_end()?;
-                        self.reporter.listed_all();
-                    }
-                    // What this settles must not be told after the job's end.
-                    self.tell(&mut wants, &mut outcomes);
-                    self.tell_extras(&ended);
-                    self.settle(ended);
-                }
-                ListItem::Fault { dir, name, fault } => {
-                    let (index, parent) = self.number(dir)?;
-                    self.check_fault(dir)?;
-                    parent.passed_over(&name);
-                    let outcome = Outcome::Failed(of_sender(fault));
-                    self.reporter.outcome(|| name, &Kind::Special, 0, &outcome);
-                    self.close(cost);
-                    outcomes.push(OutcomeItem { index, outcome });
-                }
-                ListItem::Rival(rival) => outcomes.push(self.take_rival(&rival, cost)?),
-                ListItem::Entry { dir, entry } => {
-                    let (index, parent) = self.number(dir)?;
-                    let name = self.check_name(dir, &parent, &entry)?;
-                    if let Some(outcome) =
-                        self.take_entry(index, parent, name, entry, cost, &mut wants)
-                    {
-                        outcomes.push(OutcomeItem { index, outcome });
-                    }
-                }
-            }
-        }
-        self.tell(&mut wants, &mut outcomes);
-        Ok(())
-    }
-
-    fn tell(&self, wants: &mut Vec<Want>, outcomes: &mut Vec<OutcomeItem>) {
-        self.tell_outcomes(std::mem::take(outcomes));
-        if !wants.is_empty() {
-            self.sender.want(std::mem::take(wants));
-        }
-    }
-
-    /// Decides about one entry; returns its outcome if it has one already.
-    fn take_entry(
-        &self,
-        index: u64,
-        dir: Arc<RecvDir>,
-        name: Option<Name>,
-        entry: Entry,
-        cost: u64,
-        wants: &mut Vec<Want>,
-    ) -> Option<Outcome> {
-        self.reporter.listed(&entry);
-        if let Some(check) = self.check {
-            return self.check_entry(index, dir, name, entry, cost, check, wants);
-        }
-        let outcome = match &entry.kind {
-            Kind::Dir => self.take_dir(index, &dir, name.clone(), &entry, cost)?,
-            Kind::Special => Outcome::Skipped(Skip::Special),
-            kind if dir.parent.is_some() && is_stage(kind, name.as_ref()) => {
-                Outcome::Skipped(Skip::Special)
-            }
-            Kind::File { .. } => {
-                let name = name.clone().expect("only directories come without a name");
-                match self.decide(&dir, &name, &entry) {
-                    Decision::Settled(outcome) => outcome,
-                    Decision::Copy(_) if self.policy.dry_run => Outcome::WouldCopy,
-                    Decision::Copy(placement) => {
-                        if let DirState::Open(node) = &dir.state {
-                            self.expect_writing(node);
-                        }
-                        dir.expect_one();
-                        let blocks = match self.find_resumed(&dir, &name, &entry) {
-                            Ok(blocks) => blocks,
-                            Err(fault) => {
-                                dir.settle_one();
-                                let outcome = Outcome::Failed(fault);
-                                let path = dir.path_of(entry.name.as_ref());
-                                self.report(|| path, &entry.kind, 0, &outcome);
-                                self.close(cost);
-                                return Some(outcome);
-                            }
-                        };
-                        let whole_hash = blocks > 0 && self.proves(&entry);
-                        let resumed = blocks;
-                        let pending = Pending { index, dir, name, entry, placement, cost, resumed };
-                        lock(&self.wanted).insert(index, Box::new(pending));
-                        wants.push(Want { index, blocks, whole_hash });
-                        return None;
-                    }
-                }
-            }
-            Kind::Symlink { target } => {
-                let name = name.as_ref().expect("only directories come without a name");
-                match self.decide(&dir, name, &entry) {
-                    Decision::Settled(outcome) => outcome,
-                    Decision::Copy(_) if self.policy.dry_run => Outcome::WouldCopy,
-                    Decision::Copy(placement) if self.is_far => {
-                        dir.expect_one();
-                        let name = name.clone();
-                        let resumed = 0;
-                        let link = Pending { index, dir, name, entry, placement, cost, resumed };
-                        self.give(Task::Link(link));
-                        return None;
-                    }
-                    Decision::Copy(placement) => {
-                        self.make_symlink(&dir, name, &entry, target, placement)
-                    }
-                }
-            }
-        };
-        self.report(|| dir.path_of(entry.name.as_ref()), &entry.kind, 0, &outcome);
-        self.close(cost);
-        Some(outcome)
     }
 
     /// Admits items of a listing that has come over a wire, to be taken with

@@ -1,18 +1,20 @@
 //! `haul move`: sources get their new names where they can; else they are
 //! copied, compared with their copies by content, and removed.
 
+mod figures;
+
+use self::figures::{Figures, conclude};
 use super::copy::{Step, origin, plan, start, watch_steps};
-use super::{end, finish};
+use super::end;
 use crate::args::{Copy, Detail};
 use crate::error::{CommandError, ExitCode};
 use crate::hosts::Hosts;
 use crate::interrupt::Interrupt;
-use crate::json::{self, Line, MoveSummaryLine};
+use crate::json::Line;
 use crate::location::{Location, Place};
 use crate::monitor::{CopyMonitor, MoveMonitor, Show};
 use crate::peer::{Peers, WithoutHaul};
 use crate::progress::Screen;
-use crate::quantity;
 use crate::report::{Form, Report};
 use crate::state;
 use haul_engine::{JobError, Near, Outcome, RequestError, Requests};
@@ -21,7 +23,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::File;
 use std::os::unix::ffi::OsStringExt;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Moves, and says what came of it.
 pub(super) fn run(copy: &Copy) -> ExitCode {
@@ -54,63 +56,6 @@ pub(super) fn run(copy: &Copy) -> ExitCode {
     };
     let (report, error) = job.run(report);
     conclude(report, copy, &figures, started, error)
-}
-
-/// What came of it.
-#[derive(Debug, Default, Clone, Copy)]
-struct Figures {
-    moved: u64,
-    kept: u64,
-    failed: u64,
-}
-
-/// Says how the command ended.
-fn conclude(
-    mut report: Report,
-    copy: &Copy,
-    figures: &Figures,
-    started: Instant,
-    error: Option<CommandError>,
-) -> ExitCode {
-    let code = match &error {
-        Some(error) => error.kind.exit_code(),
-        None if figures.failed > 0 || report.has_failed() => ExitCode::SomeFailed,
-        None => ExitCode::Success,
-    };
-    if let Some(error) = &error {
-        report.command_error(error);
-    }
-    let Figures { moved, kept, failed } = *figures;
-    match copy.detail {
-        Detail::Quiet => {}
-        Detail::Json => {
-            let (seconds, exit_code) = (json::seconds(started.elapsed()), code.number());
-            let line = MoveSummaryLine { moved, kept, failed, seconds, exit_code };
-            report.json(&Line::MoveSummary(line));
-        }
-        Detail::Normal | Detail::Verbose => {
-            report.print(figures.line(started.elapsed()).as_bytes());
-        }
-    }
-    finish(report, code)
-}
-
-impl Figures {
-    /// The line at the end.
-    fn line(&self, time: Duration) -> String {
-        let done = match self.moved {
-            0 => "moved nothing".to_owned(),
-            moved => format!("moved {}", quantity::count(moved)),
-        };
-        let mut line = format!("{done} in {}", quantity::duration(time));
-        for (n, word) in [(self.kept, "kept"), (self.failed, "failed")] {
-            if n > 0 {
-                line.push_str(&format!("; {word} {}", quantity::count(n)));
-            }
-        }
-        line.push('\n');
-        line
-    }
 }
 
 /// Refuses what can't be moved, before anything is.

@@ -11,6 +11,7 @@ mod branch;
 mod dir;
 mod host;
 mod known;
+mod same;
 mod sessions;
 mod source;
 mod stage;

@@ -1,0 +1,191 @@
+//! Files of this machine: sources, stages, and stages that are sealed.
+
+use crate::spool::Spooled;
+use crate::{KEPT_MODE, Seal, SealedFile, SourceFile, StagedFile};
+use haul_model::{BlockHash, FileId, Name, Timestamp};
+use haul_store::{Placement, Publication, RESUME_LEN_MIN, Sealed, Stage, Verified};
+use haul_sys::{Loss, Stat};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+pub(super) struct LocalSource {
+    pub(super) file: File,
+    pub(super) opened: Stat,
+    /// It is large and was not in memory when it was opened.
+    pub(super) cold: bool,
+    /// Nobody else can change it.
+    pub(super) fixed: bool,
+}
+
+impl From<Spooled> for LocalSource {
+    fn from(Spooled { file, stat, fixed }: Spooled) -> Self {
+        Self { file, opened: stat, cold: false, fixed }
+    }
+}
+
+/// Whether the size that is told of a file says nothing about its content. Files of
+/// the kernel's own take no storage; and what is told to be empty is looked at.
+pub(super) fn is_of_unknown_size(file: &File, stat: &Stat) -> io::Result<bool> {
+    match stat.size {
+        0 => Ok(read_full(file, &mut [0], 0)? > 0),
+        _ => Ok(stat.allocated == 0 && haul_sys::is_made_up(file)),
+    }
+}
+
+/// Bytes before the end of what is released that may still have been in use
+/// when something before was.
+const RELEASE_LEN: u64 = 16 << 20;
+
+/// Whether a large file is nowhere in memory, as far as three looks tell.
+pub(super) fn is_cold(file: &File, size: u64) -> bool {
+    let looks = [size / 4, size / 2, size / 4 * 3];
+    size >= RESUME_LEN_MIN && !looks.iter().any(|&at| haul_sys::is_cached(file, at))
+}
+
+impl SourceFile for LocalSource {
+    fn seal(&self) -> Seal {
+        Seal { size: self.opened.size, mtime: self.opened.mtime }
+    }
+
+    fn ctime(&self) -> Option<Timestamp> {
+        let Stat { mtime, ctime, .. } = self.opened;
+        haul_sys::keeps_ctime(&self.file, mtime, ctime).then_some(ctime)
+    }
+
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        read_full(&self.file, buf, offset)
+    }
+
+    /// Asked when it was opened.
+    fn has_no_size(&self) -> io::Result<bool> {
+        Ok(false)
+    }
+
+    fn next_data(&self, from: u64) -> io::Result<Option<std::ops::Range<u64>>> {
+        let size = self.opened.size;
+        // It takes no less storage than its length, and so has no holes.
+        if self.opened.allocated >= size {
+            return Ok((from < size).then_some(from..size));
+        }
+        Ok(haul_sys::next_data(&self.file, from, size))
+    }
+
+    fn is_mostly_holes(&self) -> bool {
+        self.opened.allocated < self.opened.size / 4
+    }
+
+    fn seal_now(&self) -> io::Result<Seal> {
+        if self.fixed {
+            return Ok(self.seal());
+        }
+        let stat = haul_sys::file_stat(&self.file)?;
+        Ok(Seal { size: stat.size, mtime: stat.mtime })
+    }
+
+    fn release(&self, end: u64) {
+        if self.cold {
+            haul_sys::drop_cached(&self.file, end.saturating_sub(RELEASE_LEN)..end);
+        }
+    }
+
+    fn local(&self) -> Option<&File> {
+        Some(&self.file)
+    }
+}
+
+/// Reads until `buf` is full or the file ends.
+fn read_full(file: &File, mut buf: &mut [u8], mut offset: u64) -> io::Result<usize> {
+    let wanted = buf.len();
+    while !buf.is_empty() {
+        match file.read_at(buf, offset) {
+            Ok(0) => break,
+            Ok(n) => {
+                offset += n as u64;
+                buf = &mut buf[n..];
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(wanted - buf.len())
+}
+
+pub(super) struct LocalStage(pub(super) Stage);
+
+impl StagedFile for LocalStage {
+    fn write_out(&mut self) {
+        self.0.write_out();
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.0.write_at(bytes, offset)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.0.set_len(len)
+    }
+
+    fn local(&self) -> Option<&File> {
+        Some(self.0.file())
+    }
+
+    fn loss(&self) -> Loss {
+        Loss::of(self.0.file())
+    }
+
+    fn record(&self, block: BlockHash) -> io::Result<()> {
+        self.0.record(block)
+    }
+
+    fn is_sound(&self) -> bool {
+        self.0.is_sound()
+    }
+
+    fn discard(self: Box<Self>) {
+        self.0.discard();
+    }
+
+    fn seal(
+        self: Box<Self>,
+        proof: Verified,
+        mode: u32,
+        mtime: Timestamp,
+    ) -> io::Result<Box<dyn SealedFile>> {
+        Ok(Box::new(LocalSealed(self.0.seal(proof, mode & KEPT_MODE, mtime)?)))
+    }
+}
+
+pub(super) struct LocalSealed(Sealed);
+
+impl SealedFile for LocalSealed {
+    fn start_write_back(&self) {
+        haul_sys::start_write_back(self.0.file());
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.0.sync()
+    }
+
+    fn forget_cached(&self) {
+        let file = self.0.file();
+        haul_sys::drop_cached(file, 0..0);
+        haul_sys::read_directly(file);
+    }
+
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        read_full(self.0.file(), buf, offset)
+    }
+
+    fn discard(self: Box<Self>) {
+        self.0.discard();
+    }
+
+    fn id(&self) -> io::Result<Option<FileId>> {
+        self.0.id().map(Some)
+    }
+
+    fn publish(&mut self, name: &Name, placement: Placement) -> io::Result<Publication> {
+        self.0.publish(name, placement)
+    }
+}

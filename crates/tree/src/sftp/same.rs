@@ -1,0 +1,84 @@
+//! Whether a directory of a host is one of this machine, by another way: what is made
+//! in one of them for a moment shows in the other.
+
+use super::{SftpDir, join};
+use crate::{Mark, PRIVATE_DIR_MODE};
+use haul_model::Name;
+use haul_sftp::Attrs;
+use haul_store::private_name;
+use haul_sys::Dir;
+use std::io;
+
+impl SftpDir {
+    /// Whether it is the directory `near` of this machine: what is made in one of
+    /// them shows in the other. Through this protocol nothing else tells. A mount
+    /// may remember what was in a directory, and a server may hold back what is
+    /// made: so it is made at both ends in turn.
+    pub fn is_also(&self, near: &Dir) -> io::Result<bool> {
+        Ok(self.shows_in(near)? || self.shows_what_is_in(near)?)
+    }
+
+    /// Whether what is made here shows in `near`. It is a directory, which is there for
+    /// all at once: a file may come to those behind a mount only later.
+    fn shows_in(&self, near: &Dir) -> io::Result<bool> {
+        let (client, name) = (self.host.client(), private_name());
+        let name = Name::new(name.as_bytes()).map_err(io::Error::other)?;
+        let path = self.path_of(name.as_bytes());
+        if let Err(error) = client.make_dir(&path, PRIVATE_DIR_MODE) {
+            self.host.look_at(&error);
+            return Ok(false);
+        }
+        let shown = self.shows_mark_in(near, &name);
+        let removed = self.host.io(client.remove_dir(&path));
+        // It may be gone by way of the directory itself.
+        let removed = removed.or_else(|error| match self.host.has_name(&path) {
+            Ok(false) => Ok(()),
+            _ => Err(error),
+        });
+        if let (true, Some(Attrs { times: Some(times), .. })) = (self.is_destination, self.attrs) {
+            // A directory that was copied has the time of its source. In one of
+            // somebody else's, the time is no matter.
+            let attrs = Attrs { times: Some(times), ..Attrs::default() };
+            if let Err(error) = client.set_attrs(&self.path, attrs) {
+                self.host.look_at(&error);
+            }
+        }
+        match shown {
+            // It is gone, and the server may remember that something is in it.
+            Ok(true) => shown,
+            shown => removed.and(shown),
+        }
+    }
+
+    /// Whether `near` shows the directory `name`, which was made here, or what is made
+    /// in it there shows here: of a new directory nobody can remember anything.
+    fn shows_mark_in(&self, near: &Dir, name: &Name) -> io::Result<bool> {
+        match near.stat(name) {
+            Ok(_) => return Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+        if near.syncs_as_a_whole() {
+            return Ok(false);
+        }
+        let common = match Mark::make_dir(near, name.clone()) {
+            Ok(common) => common,
+            Err(error) => return Ok(error.kind() == io::ErrorKind::AlreadyExists),
+        };
+        let inner = Mark::make(&common.open()?)?;
+        let path = join(&self.path_of(name.as_bytes()), inner.name().as_bytes());
+        let shown = self.host.has_name(&path);
+        inner.remove()?;
+        common.remove()?;
+        shown
+    }
+
+    /// Whether what is made in `near` shows here. Where nothing can be made,
+    /// nothing shows.
+    fn shows_what_is_in(&self, near: &Dir) -> io::Result<bool> {
+        let Ok(mark) = Mark::make(near) else { return Ok(false) };
+        let shown = self.host.has_name(&self.path_of(mark.name().as_bytes()));
+        mark.remove()?;
+        shown
+    }
+}
