@@ -208,10 +208,8 @@ fn read_contents(
             Message::Removed(removed) if receiver.awaits_removals() => {
                 receiver.take_removals(removed);
             }
-            Message::Prove(asked) if receiver.awaits_removals() => {
-                let Some(asked) = receiver.take_proofs(asked) else { return Ok(()) };
-                receiver.give(Task::Prove(asked));
-            }
+            // Not by a worker: all of them may be hashing for hours.
+            Message::Prove(asked) if receiver.awaits_removals() => receiver.prove(asked),
             Message::Abort(abort) => return Err(ReadEnd::Refused(aborted(abort))),
             _ => return Err(unexpected(header.kind)),
         }

@@ -24,7 +24,6 @@ pub(crate) use destination::Destination;
 pub(crate) use incoming::{Direct, Incoming, Piece};
 pub(crate) use listing::Asked;
 pub(crate) use own::Around;
-pub(crate) use proofs::AskedProof;
 pub(crate) use small::{run_gets, run_puts};
 pub(crate) use work::{Task, Tasks, run_worker};
 

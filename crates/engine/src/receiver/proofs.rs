@@ -20,13 +20,6 @@ const PROOFS_MAX: usize = 128 << 10;
 /// compared.
 pub(super) type Proofs = HashMap<u64, Option<Proof>>;
 
-/// A source that was set aside, to be looked for.
-pub(crate) struct AskedProof {
-    index: u64,
-    aside: Name,
-    proof: Option<Proof>,
-}
-
 impl Receiver<'_> {
     /// Keeps in mind what was found to be the same as the source `entry` that is now to
     /// be removed. The Sender takes it, or asks for it, when it has heard the outcome.
@@ -59,23 +52,15 @@ impl Receiver<'_> {
         }
     }
 
-    /// Takes what was kept for sources that the Sender has set aside, to be looked for
-    /// with [`Self::prove`]; `None` if the job has failed by that, since there is none.
-    pub(crate) fn take_proofs(&self, asked: Vec<Prove>) -> Option<Vec<AskedProof>> {
-        let mut taken = Vec::with_capacity(asked.len());
+    /// Looks whether the destination still has what was compared with sources that the
+    /// Sender has set aside, and tells. The job fails if nothing was kept for one of them.
+    pub(crate) fn prove(&self, asked: Vec<Prove>) {
+        let mut proven = Vec::with_capacity(asked.len());
         for Prove { index, aside } in asked {
             let Some(proof) = lock(&self.proofs).remove(&index) else {
-                self.refuse("it asks for a proof of what was not told to be there");
-                return None;
+                return self.refuse("it asks for a proof of what was not told to be there");
             };
-            taken.extend(aside.map(|aside| AskedProof { index, aside, proof }));
-        }
-        Some(taken)
-    }
-
-    /// Looks whether the destination still has what was compared, and tells.
-    pub(super) fn prove(&self, asked: Vec<AskedProof>) {
-        let prove = |AskedProof { index, aside, proof }| {
+            let Some(aside) = aside else { continue };
             let result = match proof {
                 Some(proof) => proof.holds(&aside).map_err(Fault::clipped),
                 None => {
@@ -83,8 +68,10 @@ impl Receiver<'_> {
                     Err(Fault::new(Side::Destination, FaultKind::Io, message))
                 }
             };
-            Proven { index, result }
-        };
-        self.sender.proven(asked.into_iter().map(prove).collect());
+            proven.push(Proven { index, result });
+        }
+        if !proven.is_empty() {
+            self.sender.proven(proven);
+        }
     }
 }

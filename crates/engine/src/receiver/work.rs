@@ -5,7 +5,7 @@ use super::dirs::{DirState, RecvDir};
 use super::filling::{Copying, Filled, may_share};
 use super::hold::{Filling, HOLD_MAX, Whole};
 use super::small::{Fetched, SMALL_MAX};
-use super::{AskedProof, Incoming, Pending, Receiver};
+use super::{Incoming, Pending, Receiver};
 use crate::copy::{self, Step};
 use crate::link::SourceHandle;
 use crate::pool::Buf;
@@ -29,8 +29,6 @@ pub(crate) enum Task {
     Hash(u64),
     /// The Sender has hashed its file.
     Sealed(FileEnd),
-    /// The Sender has set these aside.
-    Prove(Vec<AskedProof>),
     /// A small file that a host's server has sent.
     Content(Fetched),
     /// A symbolic link is to be made at a far destination.
@@ -107,7 +105,6 @@ pub(crate) fn run_worker(receiver: &Receiver<'_>, tasks: &crossbeam_channel::Rec
             Ok(Task::Files(files)) if receiver.checks() => receiver.hash_sources(files, &mut part),
             Ok(Task::Hash(index)) => receiver.hash_own(index, &mut part),
             Ok(Task::Sealed(end)) => receiver.take_seal(end),
-            Ok(Task::Prove(asked)) => receiver.prove(asked),
             Ok(Task::Files(files)) => take_files(receiver, files, &mut scratch),
             Ok(Task::Pack(bytes, view)) => take_pack(receiver, &bytes, view),
             Ok(Task::Pieces(incoming)) => incoming.work(receiver),

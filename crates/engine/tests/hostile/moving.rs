@@ -454,6 +454,40 @@ fn a_proof_is_asked_for_once_and_only_of_what_was_told_to_be_there() {
     attacked.assert_refused("what was not told to be there");
 }
 
+#[test]
+fn what_is_set_aside_does_not_wait_for_what_takes_hours_to_hash() {
+    const LARGE: [&str; 10] = ["l0", "l1", "l2", "l3", "l4", "l5", "l6", "l7", "l8", "l9"];
+    /// As long as no machine reads it in a minute, in bytes; all of it is a hole.
+    const LEN: u64 = 1 << 40;
+    let place = Place::new();
+    fs::create_dir(place.dest("tree")).expect("made");
+    let put = |name: &str, len| {
+        let path = place.dest("tree").join(name);
+        fs::File::create_new(&path).and_then(|file| file.set_len(len)).expect("made");
+        haul_testkit::nasty::set_mtime(&path, TIME.secs, TIME.nanos).expect("a time");
+    };
+    put("f", 1);
+    LARGE.into_iter().for_each(|name| put(name, LEN));
+    let attacked = moving_client(place, |peer| {
+        greet(peer, Caps::OURS);
+        peer.list(vec![dir(0, "tree"), file(1, "f", 1)]);
+        peer.await_wants([2]);
+        let seal = FileSeal { size: 1, mtime: TIME, hash: ContentHash::of(&[0]) };
+        peer.tell(&Message::FileEnd(FileEnd { index: 2, result: Ok(seal) }));
+        peer.await_outcome(2);
+        peer.list(LARGE.map(|name| file(1, name, LEN)).to_vec());
+        peer.await_wants(3..13);
+        peer.tell(&Message::Prove(vec![Prove { index: 2, aside: Some(name("aside")) }]));
+        let proven = Message::Proven(vec![Proven { index: 2, result: Ok(()) }]);
+        peer.await_that("it is proven", |peer| {
+            assert_eq!(peer.signs, 0, "nothing else is said");
+            peer.messages.contains(&proven)
+        });
+        peer.leave();
+    });
+    attacked.assert_lost();
+}
+
 /// An agent to which a client moves `nil`, which is there already, and `missing`.
 fn moved_to(script: impl FnOnce(&mut Peer) + Send + 'static) -> Attacked {
     let place = Place::new();
