@@ -2,6 +2,14 @@
 //! the answer to.
 
 use crate::Dir;
+use std::os::fd::AsFd;
+
+/// Whether what was read of `file` is in memory for who reads it next, unless memory is
+/// short: its file system is one of this machine's own. FUSE and network file systems
+/// may ask others for it again, and wait.
+pub fn remembers_reads(file: impl AsFd) -> bool {
+    system::remembers_reads(file)
+}
 
 impl Dir {
     /// Whether its file system is one of those known to make all durable that is
@@ -32,6 +40,7 @@ pub(crate) mod kinds {
     pub(crate) const TMPFS: u64 = 0x0102_1994;
     pub(crate) const RAMFS: u64 = 0x8584_58f6;
     pub(crate) const ZFS: u64 = 0x2fc1_2fc1;
+    pub(crate) const OVERLAY: u64 = 0x794c_7630;
 
     /// The kind that `file` is on; zero if it isn't told.
     pub(crate) fn kind(file: impl AsFd) -> u64 {
@@ -43,7 +52,7 @@ pub(crate) mod kinds {
 #[cfg(target_os = "linux")]
 mod system {
     use super::Dir;
-    use super::kinds::{BTRFS, EXT, F2FS, TMPFS, XFS, kind};
+    use super::kinds::{BTRFS, EXT, F2FS, OVERLAY, RAMFS, TMPFS, XFS, ZFS, kind};
     use rustix::fs::ioctl_getflags;
     use rustix::io::Errno;
 
@@ -52,6 +61,10 @@ mod system {
 
     fn magic(dir: &Dir) -> u64 {
         *dir.kind.get_or_init(|| kind(dir))
+    }
+
+    pub(super) fn remembers_reads(file: impl super::AsFd) -> bool {
+        [EXT, XFS, BTRFS, F2FS, TMPFS, RAMFS, ZFS, OVERLAY].contains(&kind(file))
     }
 
     pub(super) fn is_known(dir: &Dir) -> bool {
@@ -75,6 +88,10 @@ mod system {
 #[cfg(not(target_os = "linux"))]
 mod system {
     use super::Dir;
+
+    pub(super) fn remembers_reads(_: impl super::AsFd) -> bool {
+        false
+    }
 
     pub(super) fn is_known(_: &Dir) -> bool {
         false

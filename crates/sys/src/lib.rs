@@ -33,6 +33,7 @@ pub use durability::{
     write_out_at,
 };
 pub use jail::enter as enter_jail;
+pub use known::remembers_reads;
 pub use limits::{
     boot_id, cache_id, effective_group, effective_user, is_out_of_handles, node_name,
     open_files_max, raise_open_files, started_at, volume_id,

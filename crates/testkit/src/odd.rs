@@ -40,6 +40,8 @@ pub struct Quirks {
     pub changed_before: Duration,
     /// Files are told to take no storage.
     pub no_storage: bool,
+    /// What is read is not kept in memory for who reads it next.
+    pub uncached: bool,
     /// Which names are one.
     pub names: Names,
     /// The answer to a rename that is to replace nothing (`RENAME_NOREPLACE`).

@@ -11,7 +11,9 @@ const TIMEOUT: [&str; 2] = ["--timeout", "2"];
 const LEN: u64 = 24 << 20;
 
 fn takes_long(scene: &Scene<'_>, by_sftp: bool, at: &str, call: Call, answered: u64) {
-    let Some(mount) = OddMount::new(Quirks::default()) else { return };
+    // Not read once for its hash and then from memory.
+    let quirks = Quirks { uncached: at == "from", ..Quirks::default() };
+    let Some(mount) = OddMount::new(quirks) else { return };
     let name = format!("{at}-{by_sftp}-{call:?}-{answered}");
     let (from, to) = (format!("{name}-from"), format!("{name}-to"));
     let (odd, plain) = if at == "from" { (&from, &to) } else { (&to, &from) };
@@ -42,9 +44,11 @@ fn a_disk_that_takes_long_is_no_silence_of_the_peer() {
             let here = if scene.way == Way::Upload { "from" } else { "to" };
             let cases = [(false, "from"), (false, "to"), (true, here)];
             std::thread::scope(|scope| {
-                for (by_sftp, at) in cases {
+                for ((by_sftp, at), answered) in
+                    cases.into_iter().flat_map(|case| [(case, 5), (case, 14)])
+                {
                     let call = if at == "from" { Call::Read } else { Call::Write };
-                    scope.spawn(move || takes_long(scene, by_sftp, at, call, 5));
+                    scope.spawn(move || takes_long(scene, by_sftp, at, call, answered));
                 }
             });
         },

@@ -499,7 +499,12 @@ impl Filesystem for Served {
         let flags = OFlags::from_bits_retain(flags.0 as u32) & (OFlags::RWMODE | OFlags::TRUNC);
         let node = self.check(Call::Open).and_then(|()| self.node(ino));
         match node.and_then(|node| open(&node, flags)) {
-            Ok(file) => reply.opened(self.keep_open(file), FopenFlags::empty()),
+            Ok(file) => {
+                let uncached = self.quirks.uncached;
+                let flags =
+                    if uncached { FopenFlags::FOPEN_DIRECT_IO } else { FopenFlags::empty() };
+                reply.opened(self.keep_open(file), flags);
+            }
             Err(error) => reply.error(error),
         }
     }
