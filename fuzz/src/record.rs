@@ -8,6 +8,7 @@ use haul_proto::{FrameType, HEADER_LEN, Header};
 use std::error::Error;
 use std::fs;
 use std::io::{self, Read, Write};
+use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -146,7 +147,13 @@ fn converse(
     let (client, agent) = (Tape::default(), Tape::default());
     let input = Taped(there.try_clone()?, client.clone());
     // The agent confines the thread that it runs in.
-    let served = thread::spawn(move || haul_engine::serve(input, there).map_err(|e| e.to_string()));
+    let served = thread::spawn(move || {
+        let ending = there.try_clone().map_err(|e| e.to_string())?;
+        let served = haul_engine::serve(input, there).map_err(|e| e.to_string());
+        // As the end of its process would; a thread of it may still read.
+        let _ = ending.shutdown(Shutdown::Both);
+        served
+    });
     let reader = Taped(here.try_clone()?, agent.clone());
     let connection = Connection::from_parts(reader, here);
     let summary = haul_engine::run(job, place_roles(connection), &Quiet::default())?;
