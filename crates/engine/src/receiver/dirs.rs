@@ -5,10 +5,13 @@ use super::naming::Claims;
 use crate::dirs::DirNode;
 use haul_model::{Name, Timestamp};
 use haul_store::StaleStages;
-use haul_tree::lock;
+use haul_tree::{PRIVATE_DIR_MODE, lock};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, Once, OnceLock};
+
+/// The mode bits by which an owner may read and search a directory.
+const SEARCHABLE: u32 = 0o500;
 
 /// One directory.
 pub(crate) struct RecvDir {
@@ -34,6 +37,8 @@ pub(crate) struct RecvDir {
     claims: OnceLock<Option<Claims>>,
     /// Stages of earlier jobs, looked for when the first file is published.
     stale: OnceLock<StaleStages>,
+    /// See [`Self::open_up`].
+    opened_up: Once,
 }
 
 /// What can be done in a directory.
@@ -68,6 +73,7 @@ impl RecvDir {
             unlisted: Mutex::default(),
             claims: OnceLock::new(),
             stale: OnceLock::new(),
+            opened_up: Once::new(),
         })
     }
 
@@ -103,6 +109,36 @@ impl RecvDir {
             (!self.fresh && !tells_apart).then(Claims::default)
         };
         self.claims.get_or_init(needed).as_ref()
+    }
+
+    /// False if its owner may not make entries in it.
+    pub(crate) fn is_writable(&self) -> bool {
+        self.has_bits(PRIVATE_DIR_MODE)
+    }
+
+    /// False if its owner may not look at what is in it.
+    pub(crate) fn is_searchable(&self) -> bool {
+        self.has_bits(SEARCHABLE)
+    }
+
+    /// False if these bits are missing in the mode of a directory that stood before.
+    fn has_bits(&self, bits: u32) -> bool {
+        match &self.state {
+            DirState::Open(node) if self.meta.is_some() && !self.fresh => {
+                node.meta().mode & bits == bits
+            }
+            _ => true,
+        }
+    }
+
+    /// An entry is about to be made here: its owner gets the rights for that. It gets its
+    /// own mode at the end, and one in which nothing is made keeps it all the time.
+    pub(crate) fn open_up(&self) {
+        let DirState::Open(node) = &self.state else { return };
+        if !self.is_writable() {
+            // A refusal shows itself as soon as something is written.
+            self.opened_up.call_once(|| drop(node.handle().and_then(|dir| dir.make_writable())));
+        }
     }
 
     /// `name` was published here: removes what earlier jobs left of it.

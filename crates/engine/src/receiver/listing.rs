@@ -181,6 +181,7 @@ impl Receiver<'_> {
                     Decision::Settled(outcome) => outcome,
                     Decision::Copy(_) if self.policy.dry_run => Outcome::WouldCopy,
                     Decision::Copy(placement) => {
+                        dir.open_up();
                         if let DirState::Open(node) = &dir.state {
                             self.expect_writing(node);
                         }
@@ -211,6 +212,7 @@ impl Receiver<'_> {
                     Decision::Settled(outcome) => outcome,
                     Decision::Copy(_) if self.policy.dry_run => Outcome::WouldCopy,
                     Decision::Copy(placement) if self.is_far => {
+                        dir.open_up();
                         dir.expect_one();
                         let name = name.clone();
                         let resumed = 0;
@@ -219,6 +221,7 @@ impl Receiver<'_> {
                         return None;
                     }
                     Decision::Copy(placement) => {
+                        dir.open_up();
                         self.make_symlink(&dir, name, &entry, target, placement)
                     }
                 }

@@ -173,6 +173,9 @@ impl Receiver<'_> {
             .then_some((entry.mode, entry.mtime));
         let shown = entry.name.clone();
         let dir = RecvDir::new(Some(Arc::clone(parent)), shown, state, fresh, meta);
+        if !self.policy.dry_run && !dir.is_searchable() {
+            dir.open_up();
+        }
         lock(&self.listing).open.push((index, Arc::clone(&dir)));
         let is_being_made = match &dir.state {
             DirState::Open(node) if fresh => node.handle().is_ok_and(|dir| dir.is_being_made()),
@@ -234,7 +237,7 @@ impl Receiver<'_> {
         let handle = parent.handle().map_err(|e| fault("open the directory above", e))?;
         // What stands there is the rule where others have been; asking first would be
         // one round trip more where each costs one.
-        let found = match above.fresh || self.is_far {
+        let found = match above.fresh || self.is_far && above.is_writable() {
             true => None,
             false => match DirNode::open(parent, name.clone(), false) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => None,
@@ -249,6 +252,7 @@ impl Receiver<'_> {
                 Some(_) => false,
             }
         } else {
+            above.open_up();
             let made = match self.policy.origin.as_ref().filter(|_| is_root) {
                 Some(origin) => handle.make_dir_of(name, PRIVATE_DIR_MODE, origin),
                 None => handle.make_dir(name, PRIVATE_DIR_MODE),
@@ -286,11 +290,6 @@ impl Receiver<'_> {
             } else if !claims.find(id, &*handle) {
                 return Err(naming::another());
             }
-        }
-        let is_writable = node.meta().mode & PRIVATE_DIR_MODE == PRIVATE_DIR_MODE;
-        if !made && !is_writable && !self.policy.dry_run {
-            // A refusal shows itself as soon as something is written.
-            let _ = node.handle().and_then(|handle| handle.make_writable());
         }
         let outcome = if made { Outcome::Copied } else { Outcome::Skipped(Skip::Unchanged) };
         Ok((outcome, DirState::Open(node), made))
