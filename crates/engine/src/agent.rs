@@ -177,7 +177,13 @@ fn receive(client: Client<impl Read + Send + 'static>, job: &CopyJob) -> Result<
         None,
         Tasks::to_all(tasks),
     );
-    let receiver = receiver.map_err(|error| lost(&error))?;
+    let receiver = match receiver {
+        Ok(receiver) => receiver,
+        Err(error) => {
+            control.fail(JobError::unusable(dest, &error));
+            return end(control, &outbox, writer, &vigil);
+        }
+    };
     let worker = Arc::clone(&receiver);
     let lister = Arc::clone(&receiver);
     let lister = crew.begin("lister", move || run_lister(&lister, &listed));

@@ -3,7 +3,7 @@
 //!
 //! A thread that the job needs and that can't be had ends the job with
 //! [`JobError::Threads`]. Where several do the same, the job goes on with fewer.
-//! Threads that only overlap what could be done in turn are in [`crate::beside`].
+//! Threads that only overlap what could be done in turn are in [`haul_tree::both`].
 
 use crate::JobError;
 use crate::control::Control;

@@ -67,7 +67,7 @@ fn are_one(near: &[u8], far: &[u8], side: Side, peer: &mut Requests) -> Result<b
     };
     // Where none can be made, the other end's tells.
     let mark = Mark::make(&dir).ok();
-    let both = mark.is_none() || !dir.syncs_as_a_whole();
+    let both = mark.is_none() || !dir.is_known();
     let is_one = match peer.mark(far, mark.as_ref().map(Mark::name), both) {
         Ok(Marked::Shown) => Ok(true),
         Ok(Marked::Hidden) => Ok(false),
@@ -106,7 +106,7 @@ fn shows_here(
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(failed(side, &error)),
     }
-    if dir.syncs_as_a_whole() {
+    if dir.is_known() {
         return Ok(false);
     }
     // What this end remembers of the directory is from before. Of a directory that it

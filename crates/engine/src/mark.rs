@@ -36,7 +36,7 @@ pub(crate) fn mark(
             Err(error) => return Err(failed(&error)),
         }
     }
-    if !both && dir.syncs_as_a_whole() {
+    if !both && dir.is_known() {
         return Ok(Marked::Hidden);
     }
     let made = Mark::make_new_dir(&dir).map_err(|error| failed(&error))?;

@@ -14,7 +14,7 @@ use std::collections::{HashMap, HashSet};
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-/// Entries of directories that were read and not needed yet, at most.
+/// Entries of directories that were read and not needed yet, beyond which none is begun.
 const ENTRIES_AHEAD_MAX: usize = 8192;
 
 /// Directories that were read and not needed yet, at most: each may hold a handle.

@@ -261,6 +261,12 @@ pub trait TreeDir: Send + Sync {
     /// Makes the names in this directory, and its metadata, durable.
     fn sync(&self) -> io::Result<()>;
 
+    /// True if its file system is one of those on which an object keeps its number, and
+    /// what is made shows at once by whatever way it is looked for.
+    fn is_known(&self) -> bool {
+        false
+    }
+
     /// Whether [`TreeDir::sync_all`] works here.
     fn syncs_as_a_whole(&self) -> bool;
 

@@ -268,7 +268,7 @@ impl TreeDir for LocalDir {
         if size == 0 || !(each || is_suspect()) {
             return Ok(false);
         }
-        let (file, stat) = self.0.open_file(name, false)?;
+        let (file, stat) = with_room(|| self.0.open_file(name, false))?;
         Ok(Loss::of(&file) == Loss::Hole && haul_sys::lacks_blocks(&file, stat.size))
     }
 
@@ -283,6 +283,11 @@ impl TreeDir for LocalDir {
 
     fn tells_names_apart(&self) -> bool {
         self.0.tells_names_apart()
+    }
+
+    fn spells(&self, name: &Name) -> io::Result<bool> {
+        let is_it = |found: &[u8]| found == name.as_bytes();
+        Ok(!self.0.names_where(is_it)?.is_empty())
     }
 
     fn time_unit(&self) -> io::Result<Granularity> {
@@ -324,6 +329,10 @@ impl TreeDir for LocalDir {
 
     fn sync(&self) -> io::Result<()> {
         self.0.sync()
+    }
+
+    fn is_known(&self) -> bool {
+        self.0.is_known()
     }
 
     fn syncs_as_a_whole(&self) -> bool {

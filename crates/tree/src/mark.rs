@@ -24,7 +24,7 @@ impl Mark {
     /// # Errors
     /// Those of making an entry.
     pub fn make(dir: &Dir) -> io::Result<Self> {
-        if !dir.syncs_as_a_whole() {
+        if !dir.is_known() {
             return Self::make_new_dir(dir);
         }
         let name = private_name();

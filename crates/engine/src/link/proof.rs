@@ -39,7 +39,7 @@ impl Proof {
             }
             let now = dir.stat(&self.name, false)?;
             let is_still = now.is_some_and(|now| self.is_still(&*dir, &now));
-            if is_still && !dir.syncs_as_a_whole() {
+            if is_still && !dir.is_known() {
                 self.read_some(&*dir)?;
             }
             Ok(Some(is_still))
@@ -79,7 +79,7 @@ impl Proof {
 /// Whether two numbers that an entry of `dir` had can be those of one object: file
 /// systems in user space may number what they show anew.
 pub(crate) fn may_be_one(dir: &dyn TreeDir, one: Option<FileId>, other: Option<FileId>) -> bool {
-    one == other || !dir.syncs_as_a_whole()
+    one == other || !dir.is_known()
 }
 
 /// Source and destination are one object.

@@ -136,7 +136,7 @@ impl Receiver<'_> {
         if self.policy.sync && is_itself(node, &meta, entry) {
             return Err(same());
         }
-        let free = node.handle().map(|handle| self.is_free(dir, &*handle, &meta));
+        let free = node.handle().and_then(|handle| self.is_free(dir, &*handle, name, &meta));
         if !free.map_err(|error| look(&error))? {
             return Err(naming::another());
         }
@@ -172,14 +172,20 @@ impl Receiver<'_> {
                     outcome => (outcome, DirState::Open(Arc::clone(node))),
                 }
             }
-            (DirState::Open(node), Some(name)) => match open(node, name, entry) {
+            (DirState::Open(above), Some(name)) => match open(above, name, entry) {
                 Ok((_, Some(node))) if self.policy.sync && is_itself_dir(&node, entry) => {
                     (Outcome::Failed(same()), DirState::Failed)
                 }
-                Ok((_, Some(node))) if !self.is_free_dir(parent, &node) => {
-                    (Outcome::Failed(naming::another()), DirState::Failed)
+                Ok((found, Some(node))) => {
+                    let free = above
+                        .handle()
+                        .and_then(|above| self.is_free(parent, &*above, name, node.meta()));
+                    match free {
+                        Ok(true) => (outcome_of(found), DirState::Open(node)),
+                        Ok(false) => (Outcome::Failed(naming::another()), DirState::Failed),
+                        Err(error) => (Outcome::Failed(look(&error)), DirState::Failed),
+                    }
                 }
-                Ok((found, Some(node))) => (outcome_of(found), DirState::Open(node)),
                 Ok((found, None)) => (outcome_of(found), DirState::Absent),
                 Err(error) => (Outcome::Failed(look(&error)), DirState::Failed),
             },

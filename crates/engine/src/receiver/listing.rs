@@ -166,6 +166,9 @@ impl Receiver<'_> {
         wants: &mut Vec<Want>,
     ) -> Option<Outcome> {
         self.reporter.listed(&entry);
+        if dir.parent.is_none() {
+            self.merging.list(name.as_ref());
+        }
         if let Some(check) = self.check {
             return self.check_entry(index, dir, name, entry, cost, check, wants);
         }

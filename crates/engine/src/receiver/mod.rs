@@ -44,6 +44,7 @@ use haul_tree::lock;
 use haul_tree::{Outstanding, StagedFile};
 use hold::Holding;
 use listing::{Broken, Listing};
+use naming::Merging;
 use proofs::Proofs;
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -76,6 +77,8 @@ pub(crate) struct Receiver<'a> {
     /// What the job asked for, where this side named the sources.
     asked: Option<Mutex<Asked>>,
     listing: Mutex<Listing>,
+    /// See [`Merging`].
+    merging: Merging,
     wanted: Mutex<HashMap<u64, Box<Pending>>>,
     /// Cost of what was listed and has no outcome yet.
     open_cost: AtomicU64,
@@ -160,6 +163,7 @@ impl<'a> Receiver<'a> {
             around: destination.around,
             asked: asked.map(Mutex::new),
             listing: Mutex::new(Listing::of(root)),
+            merging: Merging::default(),
             wanted: Mutex::default(),
             open_cost: AtomicU64::new(0),
             holding: Holding::default(),

@@ -10,14 +10,14 @@
 
 use super::dirs::{DirState, RecvDir};
 use super::{Pending, Receiver, compare, parent_fault};
-use crate::dirs::DirNode;
 use haul_model::{Conflict, Entry, Fault, FaultKind, FileId, Name, Outcome, Side, Skip};
 use haul_store::{Placement, Publication};
 use haul_tree::lock;
 use haul_tree::{Meta, SealedFile, TreeDir};
 use std::collections::HashMap;
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// The objects of one directory that belong to entries of the job, with how many.
 #[derive(Default)]
@@ -51,6 +51,27 @@ impl Claims {
     /// number may be that of one which was replaced.
     pub(crate) fn bring(&self, id: FileId) {
         lock(&self.0).entries.insert(id, 1);
+    }
+}
+
+/// Tells if several sources may meet in one directory, where [`Claims`] of one walk
+/// know nothing of what another has brought.
+#[derive(Default)]
+pub(super) struct Merging {
+    sources: AtomicUsize,
+    /// One of them goes right into the destination.
+    has_nameless: AtomicBool,
+}
+
+impl Merging {
+    /// A source is listed.
+    pub(super) fn list(&self, name: Option<&Name>) {
+        self.sources.fetch_add(1, Ordering::Relaxed);
+        self.has_nameless.fetch_or(name.is_none(), Ordering::Relaxed);
+    }
+
+    fn may_be(&self) -> bool {
+        self.sources.load(Ordering::Relaxed) > 1 && self.has_nameless.load(Ordering::Relaxed)
     }
 }
 
@@ -130,7 +151,7 @@ impl Receiver<'_> {
             false => handle.stat(name, false).map_err(failed)?,
         };
         if let Some(there) = &there
-            && !self.is_free(dir, &*handle, there)
+            && !self.is_free(dir, &*handle, name, there).map_err(failed)?
         {
             return Ok(None);
         }
@@ -145,20 +166,25 @@ impl Receiver<'_> {
         Ok(Some(Outcome::Copied))
     }
 
-    /// The same of the directory `node`, which is in `dir`.
-    pub(super) fn is_free_dir(&self, dir: &RecvDir, node: &Arc<DirNode>) -> bool {
-        match (dir.claims(), node.id(), node.handle()) {
-            (Some(claims), Some(id), Ok(handle)) => claims.find(id, &*handle),
-            _ => true,
-        }
+    /// False if `name` may lead to what another source has brought under another
+    /// spelling, in a directory that takes the two names for one.
+    pub(super) fn is_spelled(&self, dir: &dyn TreeDir, name: &Name) -> io::Result<bool> {
+        Ok(!self.merging.may_be() || dir.tells_names_apart() || dir.spells(name)?)
     }
 
-    /// Whether `there`, which an entry's name leads to, is not another entry's.
-    pub(super) fn is_free(&self, dir: &RecvDir, handle: &dyn TreeDir, there: &Meta) -> bool {
-        match (dir.claims(), there.id) {
+    /// False if `there`, which an entry's name leads to in `dir`, is another entry's.
+    pub(super) fn is_free(
+        &self,
+        dir: &RecvDir,
+        handle: &dyn TreeDir,
+        name: &Name,
+        there: &Meta,
+    ) -> io::Result<bool> {
+        let is_own = match (dir.claims(), there.id) {
             (Some(claims), Some(id)) => claims.find(id, handle),
             _ => true,
-        }
+        };
+        Ok(is_own && self.is_spelled(handle, name)?)
     }
 }
 

@@ -27,7 +27,7 @@ impl Receiver<'_> {
         let looked = (|| {
             let existing = if dir.fresh { None } else { self.look_at(&*node.handle()?, name)? };
             if let Some(existing) = &existing
-                && !self.is_free(dir, &*node.handle()?, existing)
+                && !self.is_free(dir, &*node.handle()?, name, existing)?
             {
                 return Ok(Decision::Settled(Outcome::Failed(naming::another())));
             }
@@ -50,7 +50,7 @@ impl Receiver<'_> {
                 _ => {
                     let decision = compare::file(entry, existing.as_ref(), self.policy.conflict);
                     if decision == Decision::Settled(Outcome::Skipped(Skip::Unchanged)) {
-                        if self.was_lost(node, name, entry, existing.as_ref()) {
+                        if self.was_lost(node, name, entry, existing.as_ref())? {
                             return Ok(Decision::Copy(Placement::Replace));
                         }
                         let kept = self.refresh_mode(node, name, entry, existing.as_ref());
@@ -83,12 +83,14 @@ impl Receiver<'_> {
         name: &Name,
         entry: &Entry,
         existing: Option<&Meta>,
-    ) -> bool {
-        let Some(existing) = existing.filter(|_| !entry.has_holes) else { return false };
-        // What can't be read is not known to have been lost.
-        node.handle()
-            .and_then(|dir| dir.lacks_content(name, existing, self.policy.sync))
-            .unwrap_or(false)
+    ) -> io::Result<bool> {
+        let Some(existing) = existing.filter(|_| !entry.has_holes) else { return Ok(false) };
+        let lost = node.handle()?.lacks_content(name, existing, self.policy.sync);
+        match lost.as_ref().map_err(io::Error::kind) {
+            // What may not be read is not known to have been lost.
+            Err(io::ErrorKind::PermissionDenied | io::ErrorKind::NotFound) => Ok(false),
+            _ => lost,
+        }
     }
 
     /// Gives a file whose content is left as it is the source's mode.
@@ -283,6 +285,9 @@ impl Receiver<'_> {
         }
         if (entry.id.is_some() && entry.id == node.id()) || is_own(entry, node.id()) {
             return Err(own::same_directory());
+        }
+        if !made && !self.is_spelled(&*handle, name).map_err(|e| fault("read the directory", e))? {
+            return Err(naming::another());
         }
         if let (Some(claims), Some(id)) = (above.claims(), node.id()) {
             if made {

@@ -30,7 +30,7 @@ use haul_store::RESUME_LEN_MIN;
 use haul_tree::{Meta, MetaKind, lock};
 use linked::Linked;
 use loss::Owner;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 
@@ -66,6 +66,11 @@ pub(crate) struct Sender<'a> {
     keeps_dirs: AtomicBool,
     /// Over a wire: all that can be removed is, and the Receiver is being told so.
     has_removed_all: AtomicBool,
+    /// Sources about which the Receiver was asked for proof, and has not answered: no
+    /// more than are set aside at a time.
+    asked: Mutex<HashSet<u64>>,
+    /// The Receiver has said that it is done.
+    is_done: AtomicBool,
     /// In a move: which objects the sources are that are directories, by their
     /// paths.
     walked: Mutex<HashMap<Vec<u8>, Option<FileId>>>,
@@ -140,6 +145,8 @@ impl<'a> Sender<'a> {
             heard,
             keeps_dirs: AtomicBool::new(false),
             has_removed_all: AtomicBool::new(false),
+            asked: Mutex::default(),
+            is_done: AtomicBool::new(false),
             walked: Mutex::default(),
         })
     }
@@ -284,6 +291,9 @@ impl SenderPort for Sender<'_> {
                 let Some(item) = item.filter(|item| fits(item)) else {
                     return self.refuse("it asked for what is no listed file, or for one twice");
                 };
+                if !self.can_have(item, want.blocks) {
+                    return self.refuse("it has more of a file already than there is");
+                }
                 item.wanted = true;
                 item.blocks = want.blocks;
                 item.whole_hash = want.whole_hash;
@@ -396,6 +406,9 @@ impl SenderPort for Sender<'_> {
                 return self.refuse("it says that it is done before everything has its outcome");
             }
         }
+        if self.is_done.swap(true, Ordering::Relaxed) {
+            return self.refuse("it says twice that it is done");
+        }
         // What was told to have failed has, whatever the figures say.
         let failed = self.reporter.map_or(0, |reporter| reporter.summary().failed);
         let summary = Summary { failed: summary.failed.max(failed), ..summary };
@@ -410,7 +423,16 @@ impl SenderPort for Sender<'_> {
         }
     }
 
-    fn proven(&self, proven: Vec<Proven>) {
+    fn proven(&self, mut proven: Vec<Proven>) {
+        {
+            let mut asked = lock(&self.asked);
+            for one in &mut proven {
+                if !asked.remove(&one.index) {
+                    return self.refuse("it proves what it was not asked for");
+                }
+                one.result = std::mem::replace(&mut one.result, Ok(())).map_err(Fault::clipped);
+            }
+        }
         if let Some(heard) = &self.heard {
             // As above.
             let _ = heard.send(Heard::Proven(proven));
@@ -427,6 +449,13 @@ impl SenderPort for Sender<'_> {
 }
 
 impl Sender<'_> {
+    /// False if the Receiver can't have that many whole blocks of a listed file.
+    fn can_have(&self, item: &Item, blocks: u64) -> bool {
+        let Kind::File { size } = item.kind else { return false };
+        let is_there = blocks.checked_mul(BLOCK_LEN).is_some_and(|len| len <= size);
+        is_there && (blocks == 0 || !self.checks())
+    }
+
     fn handle(&self, item: Item) -> Option<SourceHandle> {
         let Kind::File { size } = item.kind else { return None };
         Some(SourceHandle {

@@ -7,9 +7,9 @@ use super::remove::{Heard, Verdict, end_aside, set_aside};
 use super::{Item, Sender, linked};
 use crate::aside::Aside;
 use crate::control::CANCEL_POLL;
-use haul_model::{Fault, Outcome, Side, Summary};
+use haul_model::{Fault, FaultKind, Outcome, Side, Summary};
 use haul_proto::{Prove, Proven, Removal};
-use haul_tree::Tree;
+use haul_tree::{Tree, lock};
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::Ordering;
 
@@ -80,10 +80,16 @@ impl<'r, 'a> Remover<'r, 'a> {
             }
         }
         for (item, aside) in std::mem::take(&mut self.aside).into_values() {
-            if let Err(fault) = end_aside(&item, aside, Err(interrupted())) {
-                tracing::debug!(%fault, "a source that was set aside stays");
+            match end_aside(&item, aside, Err(interrupted())) {
+                // It is called something else now.
+                Err(fault) if fault.kind == FaultKind::Changed => {
+                    self.told.extend(linked::told(&item, Err(fault)));
+                }
+                Err(fault) => tracing::debug!(%fault, "a source that was set aside stays"),
+                Ok(()) => {}
             }
         }
+        self.flush();
     }
 
     /// The next that is heard. What has gathered is told as soon as there is nothing
@@ -154,10 +160,9 @@ impl<'r, 'a> Remover<'r, 'a> {
     /// Removes sources that were set aside, or puts them back.
     fn take_proofs(&mut self, proven: Vec<Proven>) {
         for Proven { index, result } in proven {
-            let Some((item, aside)) = self.aside.remove(&index) else {
-                return self.sender.refuse("it proves what it was not asked for");
-            };
-            let held = result.map_err(|fault| Fault { side: Side::Destination, ..fault.clipped() });
+            // Only what was asked for comes here.
+            let Some((item, aside)) = self.aside.remove(&index) else { continue };
+            let held = result.map_err(|fault| Fault { side: Side::Destination, ..fault });
             let result = end_aside(&item, aside, held);
             self.conclude(&item, result);
         }
@@ -178,6 +183,8 @@ impl<'r, 'a> Remover<'r, 'a> {
 
     fn flush(&mut self) {
         if !self.asks.is_empty() {
+            let asked = self.asks.iter().filter(|ask| ask.aside.is_some()).map(|ask| ask.index);
+            lock(&self.sender.asked).extend(asked);
             self.sender.receiver.prove(std::mem::take(&mut self.asks));
         }
         if !self.told.is_empty() {
@@ -199,5 +206,5 @@ impl<'r, 'a> Remover<'r, 'a> {
 /// The job ends before the Receiver has answered.
 fn interrupted() -> Fault {
     let message = "nothing was proven, and it stays";
-    Fault::new(Side::Source, haul_model::FaultKind::Io, message)
+    Fault::new(Side::Source, FaultKind::Io, message)
 }

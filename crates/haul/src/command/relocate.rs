@@ -259,10 +259,12 @@ impl Move<'_> {
                 path => path,
             };
             let looked = match requests.stat(path, false) {
-                Err(RequestError::Fault(Fault { kind: FaultKind::NotFound, .. }))
-                    if matches!(requests.restore(path), Ok(true)) =>
-                {
-                    requests.stat(path, false)
+                Err(RequestError::Fault(fault)) if fault.kind == FaultKind::NotFound => {
+                    match requests.restore(path) {
+                        Ok(true) => requests.stat(path, false),
+                        Err(RequestError::Job(error)) => return Err(error.into()),
+                        Ok(false) | Err(RequestError::Fault(_)) => Err(fault.into()),
+                    }
                 }
                 looked => looked,
             };

@@ -71,6 +71,30 @@ fn of_two_names_that_are_one_the_second_fails_and_the_first_stays() {
 }
 
 #[test]
+fn what_one_source_brings_another_does_not_replace_under_another_spelling() {
+    let quirks = Quirks { names: Names::FoldCase, ..Quirks::default() };
+    each_way_to(&quirks, |scene, mount| {
+        for (path, content) in [
+            ("a/README", "first"),
+            ("a/dir/one", "first one"),
+            ("b/readme", "second"),
+            ("b/other", "other"),
+            ("b/DIR/ONE", "second one"),
+        ] {
+            scene.file(path, content);
+        }
+        let run = scene.copy(&["-r"], &["a/.", "b/."], "to/").run().expect_code(1);
+        // What is in the directory fails with it.
+        assert_eq!(run.err().matches("its name is taken").count(), 2, "{run}");
+        let read = |name: &str| fs::read_to_string(mount.join(name)).expect("it is there");
+        // Whichever has arrived first.
+        assert!(["first", "second"].contains(&&*read("README")), "{run}");
+        assert_eq!(read("dir/one"), "first one");
+        assert_eq!(read("other"), "other");
+    });
+}
+
+#[test]
 fn a_move_loses_none_of_two_names_that_are_one() {
     for names in KINDS {
         for stands in [false, true] {

@@ -278,7 +278,7 @@ impl SftpHost {
     /// `name` there.
     ///
     /// # Errors
-    /// The stage is of no more use, unless [`must_stay`] says that.
+    /// The stage is of no more use, unless the error says that it has to stay.
     pub fn publish(
         &self,
         stage: &[u8],

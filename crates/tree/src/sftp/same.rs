@@ -58,7 +58,7 @@ impl SftpDir {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
         }
-        if near.syncs_as_a_whole() {
+        if near.is_known() {
             return Ok(false);
         }
         let common = match Mark::make_dir(near, name.clone()) {
