@@ -166,12 +166,14 @@ fn the_rest_of_a_file_is_sent_as_it_is_asked_for() {
 }
 
 #[test]
-fn more_than_there_is_of_a_file_is_not_sent() {
+fn more_than_there_is_of_a_file_can_not_be_there() {
     for blocks in [3, 4, 1 << 41, 1 << 42, u64::MAX / BLOCK_LEN, u64::MAX] {
         for whole_hash in [false, true] {
-            let (content, end) = send_rest(blocks, whole_hash);
-            assert_eq!(content, b"");
-            assert_eq!(end.expect_err("nothing is there").kind, FaultKind::Changed);
+            let attacked = upload_to(move |peer| {
+                peer.tell(&Message::Want(vec![Want { index: LARGE, blocks, whole_hash }]));
+            });
+            attacked.assert_refused("more of a file already than there is");
+            assert!(attacked.peer.contents.is_empty());
         }
     }
 }
