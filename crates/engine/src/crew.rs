@@ -137,18 +137,11 @@ fn watched<'w>(
 /// Does `work` here and in up to `helpers` further threads, all of which take it
 /// from one place; returns when all have ended. A panic in one ends the job.
 pub(crate) fn share_out(control: &Control<'_>, name: &str, helpers: usize, work: impl Fn() + Sync) {
-    scope(|scope| {
-        let crew = |_: &usize| {
-            let work = watched(control, &work);
-            Builder::new().name(name.to_owned()).spawn_scoped(scope, work).is_ok()
-        };
-        let _ = (0..helpers).take_while(crew).count();
-        watched(control, &work)();
-    });
+    with_helpers(control, name, helpers, &work, watched(control, &work));
 }
 
 /// Does `work` here while up to `helpers` further threads `help`; returns when all have
-/// ended. A panic in one ends the job.
+/// ended. A panic in a helper ends the job.
 pub(crate) fn with_helpers<T>(
     control: &Control<'_>,
     name: &str,

@@ -105,6 +105,21 @@ pub struct Entry {
 }
 
 impl Entry {
+    /// An entry of which nothing more is known, or told.
+    pub fn new(name: Option<Name>, kind: Kind, mode: u32, mtime: Timestamp) -> Self {
+        Self {
+            name,
+            kind,
+            mode,
+            mtime,
+            inode: 0,
+            ctime: None,
+            has_holes: false,
+            id: None,
+            leads_to: None,
+        }
+    }
+
     /// The size of a regular file, 0 for all else.
     pub fn size(&self) -> u64 {
         match self.kind {

@@ -147,17 +147,7 @@ mod tests {
     }
 
     fn source(size: u64, mtime: Timestamp) -> Entry {
-        Entry {
-            name: None,
-            kind: Kind::File { size },
-            mode: 0o644,
-            mtime,
-            inode: 0,
-            ctime: None,
-            has_holes: false,
-            id: None,
-            leads_to: None,
-        }
+        Entry::new(None, Kind::File { size }, 0o644, mtime)
     }
 
     fn there(kind: MetaKind, mtime: Timestamp) -> Meta {

@@ -87,7 +87,7 @@ pub(super) fn stat(path: &[u8], follow: bool) -> Result<Entry, Fault> {
     let name = split.name.and_then(|name| Name::new(name).ok());
     let inode = meta.id.map_or(0, |id| id.ino);
     let Meta { mode, mtime, id, .. } = meta;
-    Ok(Entry { name, kind, mode, mtime, inode, ctime: None, has_holes: false, id, leads_to: None })
+    Ok(Entry { inode, id, ..Entry::new(name, kind, mode, mtime) })
 }
 
 /// The empty path, as in `host:`, is the working directory.
@@ -111,17 +111,8 @@ pub(super) fn list(
             let kind = meta.listed_kind(|| dir.read_link(&name))?;
             let (mode, mtime, id) = (meta.mode, meta.mtime, meta.id);
             let inode = id.map_or(0, |id| id.ino);
-            Ok(Some(Entry {
-                name: Some(name.clone()),
-                kind,
-                mode,
-                mtime,
-                inode,
-                ctime: None,
-                has_holes: false,
-                id,
-                leads_to: None,
-            }))
+            let entry = Entry::new(Some(name.clone()), kind, mode, mtime);
+            Ok(Some(Entry { inode, id, ..entry }))
         });
         let listed = match looked {
             Ok(Some(entry)) => Listed::Entry(entry),

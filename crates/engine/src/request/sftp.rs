@@ -206,17 +206,7 @@ fn entry(client: &Client, path: &[u8], name: Option<Name>, attrs: &Attrs) -> Res
     let times = attrs.times.ok_or(Failed::Untold("when it was modified"))?;
     let mtime = Timestamp { secs: times.modified.into(), nanos: 0 };
     let mode = attrs.mode.unwrap_or(0) & 0o7777;
-    Ok(Entry {
-        name,
-        kind,
-        mode,
-        mtime,
-        inode: 0,
-        ctime: None,
-        has_holes: false,
-        id: None,
-        leads_to: None,
-    })
+    Ok(Entry::new(name, kind, mode, mtime))
 }
 
 /// The path as the server is told it. A relative one starts where the session

@@ -223,17 +223,7 @@ impl<'s> Earlier<'s> {
 impl First {
     /// Its entry, as it is told beside one that would replace it.
     fn entry(&self) -> Entry {
-        Entry {
-            name: None,
-            kind: self.kind.clone(),
-            mode: self.meta.mode,
-            mtime: self.meta.mtime,
-            inode: 0,
-            ctime: None,
-            has_holes: false,
-            id: None,
-            leads_to: None,
-        }
+        Entry::new(None, self.kind.clone(), self.meta.mode, self.meta.mtime)
     }
 
     /// Whether it is the very object of `entry`.

@@ -262,17 +262,7 @@ impl<'s, 'a> Scan<'s, 'a> {
         let index = self.next_index;
         let &Meta { mode, mtime, id, .. } = node.meta();
         let inode = self.sender.number_of(&node, node.meta());
-        let entry = Entry {
-            name,
-            kind: Kind::Dir,
-            mode,
-            mtime,
-            inode,
-            ctime: None,
-            has_holes: false,
-            id,
-            leads_to: None,
-        };
+        let entry = Entry { inode, id, ..Entry::new(name, Kind::Dir, mode, mtime) };
         let name = entry.name.clone();
         self.entry(parent, &node, None, entry)?;
         self.earlier.iter_mut().for_each(|earlier| earlier.enter(name.as_ref()));
@@ -327,17 +317,8 @@ impl<'s, 'a> Scan<'s, 'a> {
                 };
                 let has_holes = self.has_holes(dir, &name, &meta);
                 let name_there = Some(name.clone());
-                let entry = Entry {
-                    name: name_there,
-                    kind,
-                    mode,
-                    mtime,
-                    inode,
-                    ctime,
-                    has_holes,
-                    id,
-                    leads_to,
-                };
+                let entry = Entry::new(name_there, kind, mode, mtime);
+                let entry = Entry { inode, ctime, has_holes, id, leads_to, ..entry };
                 self.entry(parent, dir, Some(name), entry)
             }
             Err(error) => {

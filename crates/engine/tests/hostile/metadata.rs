@@ -10,20 +10,7 @@ use std::os::unix::fs::{MetadataExt, symlink};
 
 /// A listed entry with this mode and time.
 fn with_meta(text: &str, kind: Kind, mode: u32, mtime: Timestamp) -> ListItem {
-    ListItem::Entry {
-        dir: 0,
-        entry: Entry {
-            name: Some(name(text)),
-            kind,
-            mode,
-            mtime,
-            inode: 0,
-            ctime: None,
-            has_holes: false,
-            id: None,
-            leads_to: None,
-        },
-    }
+    ListItem::Entry { dir: 0, entry: Entry::new(Some(name(text)), kind, mode, mtime) }
 }
 
 #[test]

@@ -99,17 +99,8 @@ mod tests {
 
     #[test]
     fn lines_show_kinds_and_hide_control_bytes() {
-        let entry = |kind, mode| Entry {
-            name: None,
-            kind,
-            mode,
-            mtime: Timestamp { secs: 1_700_000_000, nanos: 5 },
-            inode: 0,
-            ctime: None,
-            has_holes: false,
-            id: None,
-            leads_to: None,
-        };
+        let entry =
+            |kind, mode| Entry::new(None, kind, mode, Timestamp { secs: 1_700_000_000, nanos: 5 });
         let lines = [
             line(false, b"a\nb", &entry(Kind::File { size: 5 }, 0o644)),
             line(false, b"d", &entry(Kind::Dir, 0o755)),

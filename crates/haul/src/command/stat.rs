@@ -55,22 +55,7 @@ mod tests {
     fn a_paragraph_tells_kind_mode_and_time() {
         let location = Location::parse(OsStr::new("host:a\x1bb")).expect("a location");
         let mtime = Timestamp { secs: 1_700_000_000, nanos: 5 };
-        let text = |kind, mode| {
-            paragraph(
-                &location,
-                &Entry {
-                    name: None,
-                    kind,
-                    mode,
-                    mtime,
-                    inode: 0,
-                    ctime: None,
-                    has_holes: false,
-                    id: None,
-                    leads_to: None,
-                },
-            )
-        };
+        let text = |kind, mode| paragraph(&location, &Entry::new(None, kind, mode, mtime));
         let texts = [
             text(Kind::File { size: 1 }, 0o644),
             text(Kind::File { size: 3 << 20 }, 0o4755),

@@ -41,17 +41,8 @@ fn samples() -> Vec<Line<'static>> {
         fate: Fate::Kept,
     };
     let target = Some(Name::new(b"\xff").expect("a name"));
-    let entry = |kind| Entry {
-        name: None,
-        kind,
-        mode: 0o644,
-        mtime: Timestamp { secs: 1_700_000_000, nanos: 123_456_789 },
-        inode: 0,
-        ctime: None,
-        has_holes: false,
-        id: None,
-        leads_to: None,
-    };
+    let entry =
+        |kind| Entry::new(None, kind, 0o644, Timestamp { secs: 1_700_000_000, nanos: 123_456_789 });
     let hash = "af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262";
     let host = || Some("ann@host".to_owned());
     vec![
