@@ -19,6 +19,18 @@ pub enum Outcome {
     Differs(Differences),
 }
 
+impl Outcome {
+    /// True in a check if the destination has it, though perhaps with another time or
+    /// mode.
+    pub fn is_there(&self) -> bool {
+        match self {
+            Self::Skipped(_) => true,
+            Self::Differs(found) => found.is_minor(),
+            _ => false,
+        }
+    }
+}
+
 /// Why an entry was left as it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Skip {

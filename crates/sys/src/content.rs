@@ -96,15 +96,6 @@ pub fn lacks_blocks(file: &File, size: u64) -> bool {
     size > 0 && (next_data(file, 0, size) != Some(0..size) || extents::has_unwritten(file, size))
 }
 
-/// Tells the system that `file` will be read from its start to its end.
-pub fn advise_sequential(file: &File) {
-    // Advice: a refusal changes nothing but speed.
-    #[cfg(target_os = "linux")]
-    let _ = rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::Sequential);
-    #[cfg(not(target_os = "linux"))]
-    let _ = file;
-}
-
 #[cfg(target_os = "linux")]
 mod system {
     use super::{BorrowedFd, Errno, File, io};

@@ -24,9 +24,7 @@ mod unnamed;
 pub use attributes::{attribute, attribute_names, keeps_attributes, set_attribute};
 pub use closing::tell_by_closing;
 pub use confine::{Access, confine};
-pub use content::{
-    advise_sequential, copy_range, lacks_blocks, next_data, pipe_of, splice_to_pipe, wait_for_room,
-};
+pub use content::{copy_range, lacks_blocks, next_data, pipe_of, splice_to_pipe, wait_for_room};
 pub use dir::{Dir, DirEntry, path_link, path_stat};
 pub use durability::{
     DIRECT_ALIGN, Loss, drop_cached, is_cached, read_cached, read_directly, start_write_back,

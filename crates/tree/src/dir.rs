@@ -138,13 +138,14 @@ pub trait TreeDir: Send + Sync {
     }
 
     /// Makes the directory `name` for a job of `origin`, in such a way, where that can
-    /// be done, that it is not seen under its name before it has that in mind.
+    /// be done, that it is not seen under its name before it has that in mind; elsewhere
+    /// [`Self::remember_origin`] sees to it.
     fn make_dir_of(&self, name: &Name, mode: u32, _origin: &[u8; 16]) -> io::Result<()> {
         self.make_dir(name, mode)
     }
 
     /// Keeps in mind that a job of `origin` has made this directory, as far as that can
-    /// be done.
+    /// be done and making it has not done so.
     fn remember_origin(&self, _origin: &[u8; 16]) {}
 
     /// Whether a job of `origin` has made this directory and it was kept in mind.

@@ -217,10 +217,6 @@ impl TreeDir for LocalDir {
         named
     }
 
-    fn remember_origin(&self, origin: &[u8; 16]) {
-        origin::remember(&self.0, origin);
-    }
-
     fn is_of_origin(&self, origin: &[u8; 16]) -> bool {
         origin::is_of(&self.0, origin)
     }

@@ -194,8 +194,8 @@ impl Receiver<'_> {
                             Err(fault) => {
                                 dir.settle_one();
                                 let outcome = Outcome::Failed(fault);
-                                let path = dir.path_of(entry.name.as_ref());
-                                self.report(|| path, &entry.kind, 0, &outcome);
+                                let path = || dir.path_of(entry.name.as_ref());
+                                self.report(path, &entry.kind, 0, &outcome);
                                 self.close(cost);
                                 return Some(outcome);
                             }

@@ -337,7 +337,7 @@ impl SenderPort for Sender<'_> {
                 };
                 // What could not be looked at may be a directory, too.
                 let may_be_dir = matches!(item.kind, Kind::Dir | Kind::Special);
-                if may_be_dir && !remove::is_there(&outcome.outcome) {
+                if may_be_dir && !outcome.outcome.is_there() {
                     self.keeps_dirs.store(true, Ordering::Relaxed);
                 }
                 if self.heard.is_none() {

@@ -182,15 +182,6 @@ impl Sender<'_> {
     }
 }
 
-/// Whether the destination has a directory, though perhaps with another mode.
-pub(super) fn is_there(outcome: &Outcome) -> bool {
-    match outcome {
-        Outcome::Skipped(_) => true,
-        Outcome::Differs(found) => found.is_minor(),
-        _ => false,
-    }
-}
-
 /// Removes a file or link if it is what was listed, and if the proof holds where there
 /// is one.
 fn remove_file(item: &Item, proof: Option<Proof>) -> Result<(), Fault> {

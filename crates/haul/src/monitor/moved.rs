@@ -92,7 +92,7 @@ impl MoveMonitor {
                 self.stays(path, &source(FaultKind::NotFound, message), true);
             }
             Outcome::Differs(_) if self.keeps && *kind != Kind::Dir => self.state().1.kept += 1,
-            Outcome::Differs(found) if !is_there(outcome) => {
+            Outcome::Differs(found) if !outcome.is_there() => {
                 let words = DifferenceWord::all_of(Found::Differs(*found));
                 let words: Vec<_> = words.into_iter().map(DifferenceWord::text).collect();
                 let words = words.join(", ");
@@ -101,14 +101,6 @@ impl MoveMonitor {
             }
             _ => {}
         }
-    }
-}
-
-/// Whether the destination has it, though perhaps with another time or mode.
-fn is_there(outcome: &Outcome) -> bool {
-    match outcome {
-        Outcome::Differs(found) => found.is_minor(),
-        outcome => matches!(outcome, Outcome::Skipped(_)),
     }
 }
 
