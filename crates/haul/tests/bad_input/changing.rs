@@ -35,17 +35,7 @@ fn each_way_in_the_middle_of(len: u64, change: &str, test: impl Fn(&Scene<'_>, O
         let head = format!("dd bs=64k count={READS_BEFORE} status=none");
         let hold =
             format!("{{ {head}; (cd '{}'; {change}); exec cat; }}", scene.path("").display());
-        // Called like ssh, for content is spliced to ssh alone; the command comes last.
-        let ends = match scene.way {
-            Way::Upload => format!("{hold} | sh -c \"$command\""),
-            _ => format!("sh -c \"$command\" | {hold}"),
-        };
-        let lines = format!(
-            "for command; do [ \"$command\" = -G ] && exit; done
-            {ends}"
-        );
-        scene.mkdir("bin");
-        scene.reach_by(script(&scene.path("bin/ssh"), &lines));
+        reach_held_by(scene, &hold);
     };
     each_of(&Way::ALL, through_pipe, |scene| {
         let copy = scene.copy(&["-r"], &["tree"], "there").limit(Duration::from_secs(30));
@@ -64,6 +54,21 @@ fn each_way_in_the_middle_of(len: u64, change: &str, test: impl Fn(&Scene<'_>, O
         test(scene, run);
         assert_no_strays(&scene.path("there"));
     });
+}
+
+/// Reaches the host by a pipe through which content goes as through `hold`.
+fn reach_held_by(scene: &mut Scene<'_>, hold: &str) {
+    // Called like ssh, for content is spliced to ssh alone; the command comes last.
+    let ends = match scene.way {
+        Way::Upload => format!("{hold} | sh -c \"$command\""),
+        _ => format!("sh -c \"$command\" | {hold}"),
+    };
+    let lines = format!(
+        "for command; do [ \"$command\" = -G ] && exit; done
+        {ends}"
+    );
+    scene.mkdir("bin");
+    scene.reach_by(script(&scene.path("bin/ssh"), &lines));
 }
 
 /// Stops the run when it has written a part of the content of `path`, calls `change`,
@@ -187,17 +192,7 @@ fn a_change_of_what_is_still_in_a_pipe_is_not_published() {
             BIG - HELD,
             scene.path("").display()
         );
-        // Called like ssh, for content is spliced to ssh alone; the command comes last.
-        let ends = match scene.way {
-            Way::Upload => format!("{hold} | sh -c \"$command\""),
-            _ => format!("sh -c \"$command\" | {hold}"),
-        };
-        let lines = format!(
-            "for command; do [ \"$command\" = -G ] && exit; done
-            {ends}"
-        );
-        scene.mkdir("bin");
-        scene.reach_by(script(&scene.path("bin/ssh"), &lines));
+        reach_held_by(scene, &hold);
     };
     each_of(&Way::REMOTE, through_pipe, |scene| {
         let copy = scene.copy(&[], &["big"], "to").limit(Duration::from_secs(30));

@@ -44,10 +44,10 @@ fn source(scene: &Scene<'_>) {
 
 const KINDS: [Names; 2] = [Names::FoldCase, Names::Compose];
 
-#[test]
-fn of_two_names_that_are_one_the_second_fails_and_the_first_stays() {
+/// Runs `test` in every way with that source, into a directory that the job makes and
+/// one that stands there.
+fn each_way_with_pairs(test: impl Fn(&Scene<'_>, &OddMount) + Sync) {
     for names in KINDS {
-        // Into a directory that the job makes, and one that stands there.
         for stands in [false, true] {
             let quirks = Quirks { names, ..Quirks::default() };
             each_way_to(&quirks, |scene, mount| {
@@ -56,18 +56,25 @@ fn of_two_names_that_are_one_the_second_fails_and_the_first_stays() {
                 if stands {
                     fs::create_dir(mount.join("tree")).expect("made");
                 }
-                let run = scene.copy(&["-r"], &["tree"], "to/").run().expect_code(1);
-                let errors = run.err().matches("its name is taken").count();
-                assert_eq!(errors, 3, "{run}");
-                // One of each pair, and all of the pairs that are told apart.
-                let there = contents(&mount.join("tree"));
-                let here = contents(&scene.path("tree"));
-                assert!(there.keys().all(|content| here.contains_key(content)), "{there:?}");
-                let files: usize = there.values().map(Vec::len).sum();
-                assert_eq!(files, 6 + 3, "{there:?}");
+                test(scene, mount);
             });
         }
     }
+}
+
+#[test]
+fn of_two_names_that_are_one_the_second_fails_and_the_first_stays() {
+    each_way_with_pairs(|scene, mount| {
+        let run = scene.copy(&["-r"], &["tree"], "to/").run().expect_code(1);
+        let errors = run.err().matches("its name is taken").count();
+        assert_eq!(errors, 3, "{run}");
+        // One of each pair, and all of the pairs that are told apart.
+        let there = contents(&mount.join("tree"));
+        let here = contents(&scene.path("tree"));
+        assert!(there.keys().all(|content| here.contains_key(content)), "{there:?}");
+        let files: usize = there.values().map(Vec::len).sum();
+        assert_eq!(files, 6 + 3, "{there:?}");
+    });
 }
 
 #[test]
@@ -96,27 +103,17 @@ fn what_one_source_brings_another_does_not_replace_under_another_spelling() {
 
 #[test]
 fn a_move_loses_none_of_two_names_that_are_one() {
-    for names in KINDS {
-        for stands in [false, true] {
-            let quirks = Quirks { names, ..Quirks::default() };
-            each_way_to(&quirks, |scene, mount| {
-                fs::create_dir(scene.path("tree")).expect("made");
-                source(scene);
-                let before = contents(&scene.path("tree"));
-                if stands {
-                    fs::create_dir(mount.join("tree")).expect("made");
-                }
-                let run = moves(scene, &[], &["tree"], "to/").run().expect_code(1);
-                let mut after = contents(&scene.path("tree"));
-                let there = contents(&mount.join("tree"));
-                assert!(!there.is_empty(), "{run}");
-                for (content, names) in there {
-                    after.entry(content).or_default().extend(names);
-                }
-                assert!(before.keys().eq(after.keys()), "{before:?} {after:?} {run}");
-            });
+    each_way_with_pairs(|scene, mount| {
+        let before = contents(&scene.path("tree"));
+        let run = moves(scene, &[], &["tree"], "to/").run().expect_code(1);
+        let mut after = contents(&scene.path("tree"));
+        let there = contents(&mount.join("tree"));
+        assert!(!there.is_empty(), "{run}");
+        for (content, names) in there {
+            after.entry(content).or_default().extend(names);
         }
-    }
+        assert!(before.keys().eq(after.keys()), "{before:?} {after:?} {run}");
+    });
 }
 
 #[test]

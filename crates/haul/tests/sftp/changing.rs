@@ -3,7 +3,7 @@
 use crate::common::*;
 use crate::strays;
 use haul_testkit::{nasty, tree};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Less than a pipe to ssh holds.
@@ -39,6 +39,18 @@ fn withholding_ssh(scene: &Scene<'_>, len: u64, change: &str) -> PathBuf {
     script(&scene.path("bin/ssh"), &lines)
 }
 
+/// Copies `big` through SFTP by `ssh`, which lets `change` happen to it: it is told, and
+/// the old one stays, without anything beside it.
+fn assert_not_published(scene: &Scene<'_>, ssh: &Path, change: &str) {
+    let reach = ["--transport".as_ref(), "sftp".as_ref(), "--rsh".as_ref(), ssh.as_os_str()];
+    let copy = scene.copy_by(&reach, &[], &["big"], "to").limit(Duration::from_secs(30));
+    let run = copy.run().expect_code(1);
+    let cause = "it changed while it was read, and was not published";
+    assert_one_error(&run, "big", cause, "run the same command again");
+    assert_eq!(scene.read("to/big"), "old");
+    assert_eq!(strays(&scene.path("to")), [""; 0].map(PathBuf::from), "{change}: {run}");
+}
+
 /// Copies a file of `len` bytes from a host, which changes when all but `held` of them
 /// have come.
 fn downloaded_while(len: u64, held: u64, change: &str) {
@@ -49,13 +61,7 @@ fn downloaded_while(len: u64, held: u64, change: &str) {
     nasty::set_mtime(scene.path("big"), 1_600_000_000, 0).expect("a time");
     scene.file("to/big", "old");
     let ssh = withholding_ssh(&scene, len - held, change);
-    let reach = ["--transport".as_ref(), "sftp".as_ref(), "--rsh".as_ref(), ssh.as_os_str()];
-    let copy = scene.copy_by(&reach, &[], &["big"], "to").limit(Duration::from_secs(30));
-    let run = copy.run().expect_code(1);
-    let cause = "it changed while it was read, and was not published";
-    assert_one_error(&run, "big", cause, "run the same command again");
-    assert_eq!(scene.read("to/big"), "old");
-    assert_eq!(strays(&scene.path("to")), [""; 0].map(PathBuf::from), "{change}: {run}");
+    assert_not_published(&scene, &ssh, change);
 }
 
 #[test]
@@ -83,13 +89,7 @@ fn uploaded_while(len: u64, held: u64, change: &str) {
     tree::random_file(scene.path("big"), len, 1).expect("a file");
     scene.file("to/big", "old");
     let ssh = changing_ssh(&scene, len - held, change);
-    let reach = ["--transport".as_ref(), "sftp".as_ref(), "--rsh".as_ref(), ssh.as_os_str()];
-    let copy = scene.copy_by(&reach, &[], &["big"], "to").limit(Duration::from_secs(30));
-    let run = copy.run().expect_code(1);
-    let cause = "it changed while it was read, and was not published";
-    assert_one_error(&run, "big", cause, "run the same command again");
-    assert_eq!(scene.read("to/big"), "old");
-    assert_eq!(strays(&scene.path("to")), [""; 0].map(PathBuf::from), "{run}");
+    assert_not_published(&scene, &ssh, change);
 }
 
 #[test]
