@@ -11,8 +11,8 @@ use haul_model::words;
 use haul_model::{Fault, FaultKind, Name, Side};
 use haul_proto::Marked;
 use haul_sys::Dir;
-use haul_tree::Mark;
 use haul_tree::sftp::join;
+use haul_tree::{Mark, Sight, sight};
 use std::collections::BTreeSet;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -101,28 +101,16 @@ fn shows_here(
     side: Side,
     peer: &mut Requests,
 ) -> Result<bool, RequestError> {
-    match dir.stat(name) {
-        Ok(_) => return Ok(true),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => return Err(failed(side, &error)),
-    }
-    if dir.is_known() {
-        return Ok(false);
-    }
-    // What this end remembers of the directory is from before. Of a directory that it
-    // has made by itself, or believes so, it remembers nothing.
-    let common = match Mark::make_dir(dir, name.clone()) {
-        Ok(common) => common,
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(true),
-        Err(_) if peer.are_here() => return Ok(false),
-        Err(error) => return Err(failed(side, &error)),
+    let seen = sight(dir, name, |inner| {
+        peer.stat(&join(&join(far, name.as_bytes()), inner.as_bytes()), false)
+    });
+    let looked = match seen.map_err(|error| failed(side, &error))? {
+        Sight::Shown => return Ok(true),
+        Sight::Hidden => return Ok(false),
+        Sight::Unsure(_) if peer.are_here() => return Ok(false),
+        Sight::Unsure(error) => return Err(failed(side, &error)),
+        Sight::Made(looked) => looked,
     };
-    let inner = common.open().and_then(|common| Mark::make(&common));
-    let inner = inner.map_err(|error| failed(side, &error))?;
-    let path = join(&join(far, name.as_bytes()), inner.name().as_bytes());
-    let looked = peer.stat(&path, false);
-    let removed = inner.remove().and_then(|()| common.remove());
-    removed.map_err(|error| failed(side, &error))?;
     match looked {
         Ok(_) => Ok(true),
         Err(RequestError::Fault(Fault {

@@ -28,7 +28,7 @@ pub use faults::{changed, check_size, check_unchanged};
 pub use file::{ContentStream, NotMoved, Seal, SealedFile, SourceFile, StagedFile, TakePart};
 pub use local::{KEPT_MODE, LocalDir, LocalTree};
 pub use lock::lock;
-pub use mark::Mark;
+pub use mark::{Mark, Sight, sight};
 pub use meta::{Meta, MetaKind, TreeEntry};
 pub use origin::ATTRIBUTE as ORIGIN_ATTRIBUTE;
 pub use room::{Spare, add_spare};

@@ -100,6 +100,48 @@ impl Mark {
     }
 }
 
+/// What a directory of this machine tells of one that was made elsewhere, for a moment.
+#[derive(Debug)]
+pub enum Sight<T> {
+    /// It shows: both are in the same directory.
+    Shown,
+    /// It doesn't, on a file system where it would.
+    Hidden,
+    /// It doesn't, and why nothing more can be found out.
+    Unsure(io::Error),
+    /// It doesn't, but the directory may only remember what was in it before. So one of
+    /// the same name was made here, and something in it: of a new directory nobody
+    /// remembers anything. This is what was seen of that elsewhere.
+    Made(T),
+}
+
+/// Looks whether the directory `name`, which was made elsewhere, shows in `near`; `look`
+/// is given the name of what is made in a directory of that name here, to look for it in
+/// the one that was made elsewhere.
+///
+/// # Errors
+/// Those of looking, and of making and removing what is in the new directory.
+pub fn sight<T>(near: &Dir, name: &Name, look: impl FnOnce(&Name) -> T) -> io::Result<Sight<T>> {
+    match near.stat(name) {
+        Ok(_) => return Ok(Sight::Shown),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    if near.is_known() {
+        return Ok(Sight::Hidden);
+    }
+    let common = match Mark::make_dir(near, name.clone()) {
+        Ok(common) => common,
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(Sight::Shown),
+        Err(error) => return Ok(Sight::Unsure(error)),
+    };
+    let inner = Mark::make(&common.open()?)?;
+    let looked = look(inner.name());
+    inner.remove()?;
+    common.remove()?;
+    Ok(Sight::Made(looked))
+}
+
 impl Drop for Mark {
     fn drop(&mut self) {
         let _ = self.take_away();

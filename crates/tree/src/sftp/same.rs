@@ -2,7 +2,7 @@
 //! in one of them for a moment shows in the other.
 
 use super::{SftpDir, join};
-use crate::{Mark, PRIVATE_DIR_MODE};
+use crate::{Mark, PRIVATE_DIR_MODE, Sight, sight};
 use haul_model::Name;
 use haul_sftp::Attrs;
 use haul_store::private_name;
@@ -53,24 +53,14 @@ impl SftpDir {
     /// Whether `near` shows the directory `name`, which was made here, or what is made
     /// in it there shows here: of a new directory nobody can remember anything.
     fn shows_mark_in(&self, near: &Dir, name: &Name) -> io::Result<bool> {
-        match near.stat(name) {
-            Ok(_) => return Ok(true),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error),
+        let seen = sight(near, name, |inner| {
+            self.host.has_name(&join(&self.path_of(name.as_bytes()), inner.as_bytes()))
+        })?;
+        match seen {
+            Sight::Shown => Ok(true),
+            Sight::Hidden | Sight::Unsure(_) => Ok(false),
+            Sight::Made(shown) => shown,
         }
-        if near.is_known() {
-            return Ok(false);
-        }
-        let common = match Mark::make_dir(near, name.clone()) {
-            Ok(common) => common,
-            Err(error) => return Ok(error.kind() == io::ErrorKind::AlreadyExists),
-        };
-        let inner = Mark::make(&common.open()?)?;
-        let path = join(&self.path_of(name.as_bytes()), inner.name().as_bytes());
-        let shown = self.host.has_name(&path);
-        inner.remove()?;
-        common.remove()?;
-        shown
     }
 
     /// Whether what is made in `near` shows here. Where nothing can be made,
