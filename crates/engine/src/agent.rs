@@ -131,8 +131,8 @@ pub fn serve_with(
 /// What the threads of an agent's job share. It lives as long as the process:
 /// one that waits for input can't be waited for.
 fn control(vigil: &Arc<Vigil>) -> &'static Control<'static> {
-    static SILENT: Silent = Silent::new();
-    Box::leak(Box::new(Control::with(&SILENT, vigil, CLIENT)))
+    let silent = Box::leak(Box::<Silent>::default());
+    Box::leak(Box::new(Control::with(silent, vigil, CLIENT)))
 }
 
 fn receive(client: Client<impl Read + Send + 'static>, job: &CopyJob) -> Result<(), JobError> {

@@ -4,9 +4,9 @@
 use crate::copy::Step;
 use crate::vigil::{Vigil, Watch};
 use crate::{Event, JobError, Monitor, Progress};
-use haul_model::{Entry, Kind, Outcome, Skip, Summary};
+use haul_model::{Entry, Kind, Outcome, Summary};
 use haul_tree::lock;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
@@ -130,30 +130,13 @@ impl<'a> Control<'a> {
 /// one: the one on the side where the user is.
 pub(crate) struct Reporter<'a> {
     monitor: &'a dyn Monitor,
-    copied: AtomicU64,
-    dirs_made: AtomicU64,
-    bytes: AtomicU64,
-    moved: AtomicU64,
-    resumed: AtomicU64,
-    skipped: AtomicU64,
-    special: AtomicU64,
-    failed: AtomicU64,
+    /// The figures of the jobs that this monitor has watched before.
+    before: Summary,
 }
 
 impl<'a> Reporter<'a> {
     pub(crate) fn new(monitor: &'a dyn Monitor) -> Self {
-        let zero = || AtomicU64::new(0);
-        Self {
-            monitor,
-            copied: zero(),
-            dirs_made: zero(),
-            bytes: zero(),
-            moved: zero(),
-            resumed: zero(),
-            skipped: zero(),
-            special: zero(),
-            failed: zero(),
-        }
+        Self { monitor, before: monitor.progress().summary() }
     }
 
     /// An entry was found.
@@ -170,32 +153,34 @@ impl<'a> Reporter<'a> {
         self.monitor.progress().listed_all.store(true, Ordering::Relaxed);
     }
 
-    /// `len` bytes of a file's content were moved.
-    pub(crate) fn moved(&self, len: u64) {
+    /// `len` bytes of a file's content were transferred.
+    pub(crate) fn transferred(&self, len: u64) {
         let progress = self.monitor.progress();
-        Progress::add(&self.moved, len);
-        Progress::add(&progress.bytes_moved, len);
+        Progress::add(&progress.bytes_transferred, len);
         Progress::add(&progress.bytes_done, len);
     }
 
     /// A file's content has come further.
     pub(crate) fn came_by(&self, step: Step) {
         match step {
-            Step::Moved(len) => self.moved(len),
+            Step::Moved(len) => self.transferred(len),
             Step::Passed(len) => Progress::add(&self.monitor.progress().bytes_done, len),
         }
     }
 
     /// `len` bytes of a file's content are there from an earlier job.
     pub(crate) fn resumed(&self, len: u64) {
-        Progress::add(&self.monitor.progress().bytes_done, len);
-        Progress::add(&self.resumed, len);
+        let progress = self.monitor.progress();
+        Progress::add(&progress.bytes_done, len);
+        Progress::add(&progress.tally.bytes_resumed, len);
     }
 
-    /// `len` bytes that were told to be there are not of this file, and will be moved.
+    /// `len` bytes that were told to be there are not of this file, and will be
+    /// transferred.
     pub(crate) fn not_resumed(&self, len: u64) {
-        self.monitor.progress().bytes_done.fetch_sub(len, Ordering::Relaxed);
-        self.resumed.fetch_sub(len, Ordering::Relaxed);
+        let progress = self.monitor.progress();
+        progress.bytes_done.fetch_sub(len, Ordering::Relaxed);
+        progress.tally.bytes_resumed.fetch_sub(len, Ordering::Relaxed);
     }
 
     /// The fate of an entry is known; `counted` bytes of it were counted as done
@@ -207,23 +192,9 @@ impl<'a> Reporter<'a> {
         counted: u64,
         outcome: &Outcome,
     ) {
-        let one = |counter: &AtomicU64| Progress::add(counter, 1);
-        match (outcome, kind) {
-            (Outcome::Copied | Outcome::WouldCopy, Kind::Dir) => one(&self.dirs_made),
-            (Outcome::Copied | Outcome::WouldCopy, Kind::File { size }) => {
-                one(&self.copied);
-                Progress::add(&self.bytes, *size);
-            }
-            (Outcome::Copied | Outcome::WouldCopy, _) => one(&self.copied),
-            (Outcome::Skipped(Skip::Special), _) => one(&self.special),
-            (Outcome::Skipped(_), Kind::Dir) => {}
-            (Outcome::Skipped(_), _) => one(&self.skipped),
-            (Outcome::Failed(_), _) => one(&self.failed),
-            // How many differ is counted where it is told.
-            (Outcome::Differs(_), _) => {}
-        }
+        let progress = self.monitor.progress();
+        progress.tally.count(kind, outcome);
         if let Kind::File { size } = kind {
-            let progress = self.monitor.progress();
             Progress::add(&progress.files_done, 1);
             Progress::add(&progress.bytes_done, size.saturating_sub(counted));
         }
@@ -231,18 +202,66 @@ impl<'a> Reporter<'a> {
         self.monitor.event(Event::Entry { path: &path, kind, outcome });
     }
 
+    /// In a check: only the destination has what is at `path`.
+    pub(crate) fn extra(&self, path: &[u8], kind: &Kind) {
+        Progress::add(&self.monitor.progress().tally.extra, 1);
+        self.monitor.event(Event::Extra { path, kind });
+    }
+
     /// The figures so far.
     pub(crate) fn summary(&self) -> Summary {
-        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        Summary {
-            copied: get(&self.copied),
-            dirs_made: get(&self.dirs_made),
-            bytes: get(&self.bytes),
-            moved: get(&self.moved),
-            resumed: get(&self.resumed),
-            skipped: get(&self.skipped),
-            special: get(&self.special),
-            failed: get(&self.failed),
+        self.monitor.progress().summary().since(self.before)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::monitor::Silent;
+    use haul_model::{Differences, Fault, FaultKind, Side, Skip};
+
+    const FILE: Kind = Kind::File { size: 3 };
+
+    #[test]
+    fn a_job_that_ends_early_has_its_own_figures() {
+        let monitor = Silent::default();
+        let fault = Fault::new(Side::Source, FaultKind::Io, "can't read");
+        let missing = Differences::MISSING.with(Differences::ABOVE);
+        let expected = Summary {
+            copied: 1,
+            dirs_made: 1,
+            bytes: 3,
+            bytes_transferred: 2,
+            bytes_resumed: 1,
+            skipped: 1,
+            special: 1,
+            failed: 1,
+            different: 2,
+            missing: 1,
+            extra: 1,
+            ..Summary::default()
+        };
+        for _ in 0..2 {
+            let reporter = Reporter::new(&monitor);
+            assert_eq!(reporter.summary(), Summary::default());
+            let entry = |kind: &Kind, outcome| reporter.outcome(Vec::new, kind, 0, &outcome);
+            reporter.resumed(2);
+            reporter.not_resumed(1);
+            reporter.transferred(2);
+            entry(&FILE, Outcome::Copied);
+            entry(&Kind::Dir, Outcome::Copied);
+            entry(&FILE, Outcome::Skipped(Skip::Unchanged));
+            entry(&Kind::Dir, Outcome::Skipped(Skip::Unchanged));
+            entry(&Kind::Special, Outcome::Skipped(Skip::Special));
+            entry(&FILE, Outcome::Failed(fault.clone()));
+            entry(&Kind::Dir, Outcome::Differs(missing));
+            entry(&FILE, Outcome::Differs(Differences::SIZE.with(Differences::TIME)));
+            entry(&FILE, Outcome::Differs(Differences::CONTENT));
+            reporter.extra(b"x", &Kind::Dir);
+            assert_eq!(reporter.summary(), expected);
         }
+        let mut both = expected;
+        both += expected;
+        assert_eq!(monitor.progress().summary(), both);
     }
 }

@@ -167,8 +167,8 @@ mod tests {
 
     #[test]
     fn a_panic_in_any_thread_ends_the_job() {
-        static SILENT: Silent = Silent::new();
-        let control = Control::new(&SILENT);
+        let silent = Silent::default();
+        let control = Control::new(&silent);
         scope(|scope| {
             let crew = Crew::new(scope, &control);
             // One that waits for what the other will never give.
@@ -180,7 +180,7 @@ mod tests {
             assert!(matches!(control.wait(), Err(JobError::Panicked)));
             drop(give);
         });
-        let control = Control::new(&SILENT);
+        let control = Control::new(&silent);
         let turn = AtomicUsize::new(0);
         share_out(&control, "shared", 3, || {
             if turn.fetch_add(1, Ordering::Relaxed) == 2 {

@@ -1,7 +1,7 @@
 //! What a job tells while it runs. The engine never prints: it counts into
 //! [`Progress`] and hands [`Event`]s to the [`Monitor`] that the caller gave.
 
-use haul_model::{Fault, Kind, Outcome};
+use haul_model::{Differences, Fault, Kind, Outcome, Skip, Summary};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Something that the monitor may show.
@@ -45,7 +45,8 @@ pub enum Event<'a> {
     },
 }
 
-/// Figures of a running job; every number only grows.
+/// Figures of a running job, or of jobs that run one after the other; every number
+/// only grows.
 #[derive(Debug, Default)]
 pub struct Progress {
     /// Regular files found so far.
@@ -58,17 +59,77 @@ pub struct Progress {
     pub files_done: AtomicU64,
     /// Bytes of content copied, skipped or given up, holes included.
     pub bytes_done: AtomicU64,
-    /// Bytes of content that were moved in this run, without holes, for the rate.
-    pub bytes_moved: AtomicU64,
+    /// Bytes of content that were transferred, without holes, for the rate.
+    pub bytes_transferred: AtomicU64,
     /// More connections are being made: ssh may be asking for a password on the
     /// terminal.
     pub asking: AtomicBool,
+    pub(crate) tally: Tally,
 }
 
 impl Progress {
     /// Adds `n` to a counter.
     pub(crate) fn add(counter: &AtomicU64, n: u64) {
         counter.fetch_add(n, Ordering::Relaxed);
+    }
+
+    /// The figures so far, of all jobs; those of a job that ended early, too.
+    pub fn summary(&self) -> Summary {
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let tally = &self.tally;
+        Summary {
+            copied: get(&tally.copied),
+            dirs_made: get(&tally.dirs_made),
+            bytes: get(&tally.bytes),
+            bytes_transferred: get(&self.bytes_transferred),
+            bytes_resumed: get(&tally.bytes_resumed),
+            skipped: get(&tally.skipped),
+            special: get(&tally.special),
+            different: get(&tally.different),
+            missing: get(&tally.missing),
+            extra: get(&tally.extra),
+            failed: get(&tally.failed),
+            // Those of a move are counted where its parts are put together.
+            ..Summary::default()
+        }
+    }
+}
+
+/// Entries, counted by what became of them. The fields are those of [`Summary`].
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    copied: AtomicU64,
+    dirs_made: AtomicU64,
+    bytes: AtomicU64,
+    pub(crate) bytes_resumed: AtomicU64,
+    skipped: AtomicU64,
+    special: AtomicU64,
+    different: AtomicU64,
+    missing: AtomicU64,
+    pub(crate) extra: AtomicU64,
+    failed: AtomicU64,
+}
+
+impl Tally {
+    /// The fate of an entry is known.
+    pub(crate) fn count(&self, kind: &Kind, outcome: &Outcome) {
+        let counter = match (outcome, kind) {
+            (Outcome::Copied | Outcome::WouldCopy, Kind::Dir) => &self.dirs_made,
+            (Outcome::Copied | Outcome::WouldCopy, _) => {
+                if let Kind::File { size } = kind {
+                    Progress::add(&self.bytes, *size);
+                }
+                &self.copied
+            }
+            (Outcome::Skipped(Skip::Special), _) => &self.special,
+            // That a directory exists is no news.
+            (Outcome::Skipped(_), Kind::Dir) => return,
+            (Outcome::Skipped(_), _) => &self.skipped,
+            (Outcome::Failed(_), _) => &self.failed,
+            (Outcome::Differs(found), _) if found.has(Differences::MISSING) => &self.missing,
+            (Outcome::Differs(_), _) => &self.different,
+        };
+        Progress::add(counter, 1);
     }
 }
 
@@ -92,21 +153,8 @@ pub trait Monitor: Sync {
 }
 
 /// A monitor for the side where nobody watches.
+#[derive(Default)]
 pub(crate) struct Silent(Progress);
-
-impl Silent {
-    pub(crate) const fn new() -> Self {
-        Self(Progress {
-            files_total: AtomicU64::new(0),
-            bytes_total: AtomicU64::new(0),
-            listed_all: AtomicBool::new(false),
-            files_done: AtomicU64::new(0),
-            bytes_done: AtomicU64::new(0),
-            bytes_moved: AtomicU64::new(0),
-            asking: AtomicBool::new(false),
-        })
-    }
-}
 
 impl Monitor for Silent {
     fn progress(&self) -> &Progress {

@@ -385,8 +385,9 @@ mod tests {
     use std::fs;
     use std::os::unix::ffi::OsStrExt;
     use std::path::{Path, PathBuf};
+    use std::sync::LazyLock;
 
-    static SILENT: Silent = Silent::new();
+    static SILENT: LazyLock<Silent> = LazyLock::new(Silent::default);
 
     /// The directories and files below `path` as a walk lists them, found by recursion.
     fn by_recursion(path: &Path, shown: &mut Vec<PathBuf>) {
@@ -402,7 +403,7 @@ mod tests {
     }
 
     fn by_walk(root: &Path, helpers: usize) -> Vec<PathBuf> {
-        let control = Control::new(&SILENT);
+        let control = Control::new(&*SILENT);
         let rules = Rules { control: &control, follow: false, restores: false, around_dest: &[] };
         let walk = Walk::new(rules);
         let dir = LocalTree.open(root.as_os_str().as_bytes()).unwrap();

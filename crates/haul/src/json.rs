@@ -278,8 +278,8 @@ impl<'a> ErrorLine<'a> {
 impl SummaryLine {
     /// The figures of a copy that took `time`.
     pub(crate) fn of(summary: &Summary, time: Duration, code: ExitCode) -> Self {
-        let Summary { copied, dirs_made, bytes, moved, resumed, skipped, special, failed } =
-            *summary;
+        let Summary { copied, dirs_made, bytes, skipped, special, failed, .. } = *summary;
+        let (moved, resumed) = (summary.bytes_transferred, summary.bytes_resumed);
         let rate = moved as f64 / time.as_secs_f64();
         Self {
             copied,

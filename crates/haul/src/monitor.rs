@@ -6,14 +6,14 @@ use crate::progress::{Counts, Meter, SHOW_AFTER, Screen};
 use crate::report::{Form, Report};
 use haul_engine::{Event, Monitor, Outcome, Progress, Skip, Summary};
 use haul_model::{Differences, Kind, escape_bytes};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 mod compared;
 mod moved;
-pub(crate) use compared::{Compared, Found};
+pub(crate) use compared::Found;
 pub(crate) use moved::MoveMonitor;
 
 /// How often output is written and the progress line drawn.
@@ -48,27 +48,13 @@ pub(crate) struct CopyMonitor {
     interrupt: Interrupt,
     screen: Screen,
     progress: Progress,
-    tally: Tally,
-    compared: Compared,
-    /// Bytes that the jobs before this one have moved.
-    moved_before: AtomicU64,
+    /// The figures of the jobs before this one.
+    before: Mutex<Summary>,
     report: Mutex<Report>,
     /// Whether a job is running, and may draw.
     running: Mutex<bool>,
     /// Whether further jobs will add to the totals.
     more_to_come: AtomicBool,
-}
-
-/// The figures as events tell them, for a job that ends with an error instead
-/// of a [`Summary`].
-#[derive(Debug, Default)]
-struct Tally {
-    copied: AtomicU64,
-    dirs_made: AtomicU64,
-    bytes: AtomicU64,
-    skipped: AtomicU64,
-    special: AtomicU64,
-    failed: AtomicU64,
 }
 
 impl CopyMonitor {
@@ -80,9 +66,7 @@ impl CopyMonitor {
             interrupt,
             screen,
             progress: Progress::default(),
-            tally: Tally::default(),
-            compared: Compared::default(),
-            moved_before: AtomicU64::new(0),
+            before: Mutex::default(),
             report: Mutex::new(report),
             running: Mutex::new(false),
             more_to_come: AtomicBool::new(false),
@@ -93,17 +77,16 @@ impl CopyMonitor {
     pub(crate) fn begin(&self, more: bool) {
         self.more_to_come.store(more, Ordering::Relaxed);
         self.progress.listed_all.store(false, Ordering::Relaxed);
+        *self.before() = self.progress.summary();
         *self.running() = true;
     }
 
     /// The job has ended: the terminal is free for others, such as ssh asking
-    /// for a password. Gives the job's figures as its events told them.
+    /// for a password. Gives the job's figures, those of one that ended early, too.
     pub(crate) fn end(&self) -> Summary {
         *self.running() = false;
         self.screen.clear();
-        let moved = self.progress.bytes_moved.load(Ordering::Relaxed);
-        let before = self.moved_before.swap(moved, Ordering::Relaxed);
-        Summary { moved: moved - before, ..self.tally.take() }
+        self.progress.summary().since(*self.before())
     }
 
     /// Writes output and shows progress until the other end of `stop` is dropped.
@@ -159,6 +142,10 @@ impl CopyMonitor {
         self.report.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn before(&self) -> MutexGuard<'_, Summary> {
+        self.before.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn running(&self) -> MutexGuard<'_, bool> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -167,11 +154,6 @@ impl CopyMonitor {
         let mut counts = Counts::of(&self.progress);
         counts.listed_all &= !self.more_to_come.load(Ordering::Relaxed);
         counts
-    }
-
-    /// What comparing has found so far.
-    pub(crate) fn compared(&self) -> &Compared {
-        &self.compared
     }
 
     fn is_shown(&self, kind: &Kind, outcome: &Outcome) -> bool {
@@ -194,10 +176,6 @@ impl CopyMonitor {
     }
 
     fn entry(&self, path: &[u8], kind: &Kind, outcome: &Outcome) {
-        self.tally.count(kind, outcome);
-        if let Outcome::Differs(found) = outcome {
-            self.compared.count(*found);
-        }
         if !self.is_shown(kind, outcome) {
             return;
         }
@@ -254,7 +232,6 @@ impl Monitor for CopyMonitor {
         match event {
             Event::Entry { path, kind, outcome } => self.entry(path, kind, outcome),
             Event::Extra { path, kind } => {
-                self.compared.count_extra();
                 if self.show.differences {
                     self.difference(path, kind, Found::Extra);
                 }
@@ -274,38 +251,6 @@ impl Monitor for CopyMonitor {
 
     fn cancelled(&self) -> bool {
         self.interrupt.happened()
-    }
-}
-
-impl Tally {
-    fn count(&self, kind: &Kind, outcome: &Outcome) {
-        let counter = match outcome {
-            Outcome::Failed(_) => &self.failed,
-            Outcome::Differs(_) => return,
-            Outcome::Skipped(Skip::Special) => &self.special,
-            Outcome::Skipped(_) if *kind == Kind::Dir => return,
-            Outcome::Skipped(_) => &self.skipped,
-            Outcome::Copied | Outcome::WouldCopy if *kind == Kind::Dir => &self.dirs_made,
-            Outcome::Copied | Outcome::WouldCopy => {
-                self.bytes.fetch_add(json::size(kind).unwrap_or(0), Ordering::Relaxed);
-                &self.copied
-            }
-        };
-        counter.fetch_add(1, Ordering::Relaxed);
-    }
-
-    fn take(&self) -> Summary {
-        let take = |counter: &AtomicU64| counter.swap(0, Ordering::Relaxed);
-        Summary {
-            copied: take(&self.copied),
-            dirs_made: take(&self.dirs_made),
-            bytes: take(&self.bytes),
-            moved: 0,
-            resumed: 0,
-            skipped: take(&self.skipped),
-            special: take(&self.special),
-            failed: take(&self.failed),
-        }
     }
 }
 
@@ -337,7 +282,6 @@ fn plain_line(path: &[u8], kind: &Kind, outcome: OutcomeWord, skip: Option<Skip>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use haul_model::{Fault, FaultKind, Side};
 
     const FILE: Kind = Kind::File { size: 3 };
 
@@ -355,36 +299,6 @@ mod tests {
         skipped \xff (unchanged)
         skipped x (not older than the source)
         ");
-    }
-
-    #[test]
-    fn a_job_that_ends_early_still_has_its_figures() {
-        let report = Report::new(Form::Plain, Screen::default());
-        let interrupt = Interrupt::default();
-        let monitor = CopyMonitor::new(Show::default(), interrupt, report, Screen::default());
-        let entry = |kind: &Kind, outcome: Outcome| {
-            monitor.event(Event::Entry { path: b"x", kind, outcome: &outcome });
-        };
-        monitor.begin(false);
-        entry(&FILE, Outcome::Copied);
-        entry(&Kind::Dir, Outcome::Copied);
-        entry(&FILE, Outcome::Skipped(Skip::Unchanged));
-        entry(&Kind::Dir, Outcome::Skipped(Skip::Unchanged));
-        entry(&Kind::Special, Outcome::Skipped(Skip::Special));
-        let fault = Fault::new(Side::Source, FaultKind::Io, "can't read");
-        monitor.tally.count(&FILE, &Outcome::Failed(fault));
-        let expected = Summary {
-            copied: 1,
-            dirs_made: 1,
-            bytes: 3,
-            moved: 0,
-            resumed: 0,
-            skipped: 1,
-            special: 1,
-            failed: 1,
-        };
-        assert_eq!(monitor.end(), expected);
-        assert_eq!(monitor.end(), Summary::default());
     }
 
     #[test]

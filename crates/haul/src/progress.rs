@@ -79,7 +79,7 @@ pub(crate) struct Counts {
     pub(crate) files_total: u64,
     pub(crate) bytes_done: u64,
     pub(crate) bytes_total: u64,
-    pub(crate) bytes_moved: u64,
+    pub(crate) bytes_transferred: u64,
     pub(crate) listed_all: bool,
 }
 
@@ -91,7 +91,7 @@ impl Counts {
             files_total: progress.files_total.load(Ordering::Relaxed),
             bytes_done: progress.bytes_done.load(Ordering::Relaxed),
             bytes_total: progress.bytes_total.load(Ordering::Relaxed),
-            bytes_moved: progress.bytes_moved.load(Ordering::Relaxed),
+            bytes_transferred: progress.bytes_transferred.load(Ordering::Relaxed),
             listed_all: progress.listed_all.load(Ordering::Relaxed),
         }
     }
@@ -111,7 +111,7 @@ impl Meter {
         if self.samples.back().is_some_and(|last| now < last.0) {
             self.samples.clear();
         }
-        self.samples.push_back((now, counts.bytes_moved, counts.bytes_done));
+        self.samples.push_back((now, counts.bytes_transferred, counts.bytes_done));
         while self.samples.len() > 2 && now.saturating_sub(self.samples[1].0) >= RATE_WINDOW {
             self.samples.pop_front();
         }
@@ -131,7 +131,7 @@ impl Meter {
             quantity::bytes(counts.bytes_total),
         );
         line.push_str("  ");
-        line.push_str(&quantity::rate(per_second(moved, counts.bytes_moved)));
+        line.push_str(&quantity::rate(per_second(moved, counts.bytes_transferred)));
         let left = counts.bytes_total.saturating_sub(counts.bytes_done) as f64;
         let time = Duration::try_from_secs_f64(left / per_second(done, counts.bytes_done));
         if let (true, Ok(time)) = (counts.listed_all, time) {
@@ -154,7 +154,7 @@ mod tests {
             files_total: 1200,
             bytes_done: done * MIB,
             bytes_total: 1200 * MIB,
-            bytes_moved: done * MIB,
+            bytes_transferred: done * MIB,
             listed_all,
         }
     }

@@ -184,7 +184,8 @@ pub(crate) fn remote_line(line: &[u8]) -> String {
 
 /// The line at the end of a copy, and what it would be for a dry run.
 pub(crate) fn summary(summary: &Summary, time: Duration, dry_run: bool) -> String {
-    let Summary { copied, dirs_made, bytes, moved, resumed, skipped, special, failed } = *summary;
+    let Summary { copied, dirs_made, bytes, skipped, special, failed, .. } = *summary;
+    let (moved, resumed) = (summary.bytes_transferred, summary.bytes_resumed);
     let (done, made) = if dry_run { ("would copy", "would make") } else { ("copied", "made") };
     let mut line = match (copied, dirs_made) {
         (0, 0) => format!("{done} nothing"),
@@ -223,18 +224,27 @@ mod tests {
             copied: 1008,
             dirs_made: 11,
             bytes: 20_866_662,
-            moved: 20_866_662,
-            resumed: 0,
+            bytes_transferred: 20_866_662,
             skipped: 12,
             special: 2,
             failed: 1,
+            ..Summary::default()
         };
         let lines = [
             text(all, false),
             text(all, true),
-            text(Summary { copied: 1, bytes: 5, moved: 5, ..Summary::default() }, false),
             text(
-                Summary { copied: 1, bytes: 5, moved: 2, resumed: 3, ..Summary::default() },
+                Summary { copied: 1, bytes: 5, bytes_transferred: 5, ..Summary::default() },
+                false,
+            ),
+            text(
+                Summary {
+                    copied: 1,
+                    bytes: 5,
+                    bytes_transferred: 2,
+                    bytes_resumed: 3,
+                    ..Summary::default()
+                },
                 false,
             ),
             text(Summary { copied: 1, ..Summary::default() }, false),

@@ -2,6 +2,7 @@
 
 use crate::{Differences, Fault};
 use serde::{Deserialize, Serialize};
+use std::ops::AddAssign;
 
 /// What became of one entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,7 +46,8 @@ pub enum Skip {
     Special,
 }
 
-/// The figures of a finished job.
+/// The figures of a job, or of all jobs of a command; of one that ended early, those
+/// of what was done until then.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Summary {
     /// Regular files and links that were copied (dry run: would be).
@@ -54,15 +56,109 @@ pub struct Summary {
     pub dirs_made: u64,
     /// Bytes of content in the files that were copied.
     pub bytes: u64,
-    /// Bytes of content that were moved in this run. Holes may count or not.
-    pub moved: u64,
-    /// Bytes that an interrupted copy had moved before, and that were used.
-    pub resumed: u64,
-    /// Files and links that were left as they are.
+    /// Bytes of content that were read and written. Holes may count or not.
+    pub bytes_transferred: u64,
+    /// Bytes that an interrupted copy had transferred before, and that were used.
+    pub bytes_resumed: u64,
+    /// Files and links that were left as they are; in a check, that are the same.
     pub skipped: u64,
     /// FIFOs, sockets, devices and stages of haul's own that were passed over
     /// with a warning.
     pub special: u64,
     /// Entries that failed.
     pub failed: u64,
+    /// In a check: entries that are at the destination and differ.
+    pub different: u64,
+    /// In a check: entries that the destination has not.
+    pub missing: u64,
+    /// In a check: entries that only the destination has.
+    pub extra: u64,
+    /// In a move: sources that were renamed, and files and links that were copied and
+    /// removed.
+    pub moved: u64,
+    /// In a move: files and links that stay, because existing files were to be kept.
+    pub kept: u64,
+}
+
+impl Summary {
+    /// True if a check has found that something is not the same.
+    pub const fn has_differences(&self) -> bool {
+        self.different > 0 || self.missing > 0 || self.extra > 0
+    }
+
+    /// The figures of what came after they were `before`. None has become less.
+    #[must_use]
+    pub fn since(self, before: Self) -> Self {
+        self.with(before, |now, before| now - before)
+    }
+
+    fn with(self, other: Self, both: impl Fn(u64, u64) -> u64) -> Self {
+        Self {
+            copied: both(self.copied, other.copied),
+            dirs_made: both(self.dirs_made, other.dirs_made),
+            bytes: both(self.bytes, other.bytes),
+            bytes_transferred: both(self.bytes_transferred, other.bytes_transferred),
+            bytes_resumed: both(self.bytes_resumed, other.bytes_resumed),
+            skipped: both(self.skipped, other.skipped),
+            special: both(self.special, other.special),
+            failed: both(self.failed, other.failed),
+            different: both(self.different, other.different),
+            missing: both(self.missing, other.missing),
+            extra: both(self.extra, other.extra),
+            moved: both(self.moved, other.moved),
+            kept: both(self.kept, other.kept),
+        }
+    }
+}
+
+impl AddAssign for Summary {
+    /// The figures of both. Those of a peer may be any.
+    fn add_assign(&mut self, more: Self) {
+        *self = self.with(more, u64::saturating_add);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_added_and_taken_off_one_by_one() {
+        let one = Summary {
+            copied: 1,
+            dirs_made: 2,
+            bytes: 3,
+            bytes_transferred: 4,
+            bytes_resumed: 5,
+            skipped: 6,
+            special: 7,
+            failed: 8,
+            different: 9,
+            missing: 10,
+            extra: 11,
+            moved: 12,
+            kept: 13,
+        };
+        let mut total = one;
+        total += one;
+        let twice = Summary {
+            copied: 2,
+            dirs_made: 4,
+            bytes: 6,
+            bytes_transferred: 8,
+            bytes_resumed: 10,
+            skipped: 12,
+            special: 14,
+            failed: 16,
+            different: 18,
+            missing: 20,
+            extra: 22,
+            moved: 24,
+            kept: 26,
+        };
+        assert_eq!(total, twice);
+        assert_eq!(total.since(one), one);
+        assert!(one.has_differences());
+        assert!(!Summary { copied: 1, failed: 1, ..Summary::default() }.has_differences());
+    }
 }

@@ -4,7 +4,6 @@
 
 use super::dirs::{DirState, RecvDir};
 use super::{Pending, Receiver, compare, is_stage, naming, of_sender, parent_fault};
-use crate::Event;
 use crate::digest::{changed, seal_of};
 use crate::dirs::DirNode;
 use crate::link::{SourceHandle, same};
@@ -221,7 +220,7 @@ impl Receiver<'_> {
                 continue;
             }
             let path = dir.path_of(Some(&name));
-            self.control.monitor().event(Event::Extra { path: &path, kind: &kind });
+            self.reporter.extra(&path, &kind);
             extras.push(Extra { path: words::shown(path), kind });
             if extras.len() == EXTRAS_MAX {
                 self.sender.extras(std::mem::take(&mut extras));

@@ -148,7 +148,7 @@ impl Uploads<'_, '_> {
         let size = pending.entry.size();
         let outcome = match result {
             Ok(()) => {
-                self.receiver.reporter.moved(size);
+                self.receiver.reporter.transferred(size);
                 Outcome::Copied
             }
             Err(SftpError { cause: Cause::Taken, .. }) => {
@@ -306,7 +306,7 @@ impl Receiver<'_> {
             pending.seal(stage, proof, mtime, hash, Filling::Dense)
         })();
         if written.is_ok() {
-            self.reporter.moved(len);
+            self.reporter.transferred(len);
         }
         let moved = if written.is_ok() { len } else { 0 };
         work::tell(self, self.conclude(pending, moved, written).into_iter().collect());

@@ -152,7 +152,7 @@ fn take_pack(receiver: &Receiver<'_>, bytes: &[u8], view: PackView) {
         let content = &bytes[range];
         let whole = result.and_then(|(mtime, hash)| pending.take_whole(content, mtime, &hash));
         let moved = if whole.is_ok() { content.len() as u64 } else { 0 };
-        receiver.reporter.moved(moved);
+        receiver.reporter.transferred(moved);
         settled.extend(receiver.conclude(pending, moved, whole));
     }
     tell(receiver, settled);

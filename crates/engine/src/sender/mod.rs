@@ -374,9 +374,9 @@ impl SenderPort for Sender<'_> {
         if !self.checks() {
             return self.refuse("it told extras where none is expected");
         }
-        if self.reporter.is_some() {
+        if let Some(reporter) = self.reporter {
             for Extra { path, kind } in &extras {
-                self.control.monitor().event(Event::Extra { path, kind });
+                reporter.extra(path, kind);
             }
         }
     }

@@ -103,8 +103,8 @@ impl Bench {
             let outcomes = |came: &Came| exceptions::comparable(link, &came.outcomes);
             assert_eq!(outcomes(&came), outcomes(&expected), "{link:?}");
             // How much is moved for a hole is each link's own affair.
-            let moved = expected.summary.moved;
-            let summary = Summary { moved, ..came.summary };
+            let bytes_transferred = expected.summary.bytes_transferred;
+            let summary = Summary { bytes_transferred, ..came.summary };
             assert_eq!(summary, expected.summary, "{link:?}");
             assert_eq!(came.warnings, expected.warnings, "{link:?}");
         }

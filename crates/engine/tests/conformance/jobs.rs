@@ -36,7 +36,7 @@ fn sizes_around_every_boundary_arrive_whole_and_are_then_skipped() {
         copied: made.files,
         dirs_made: made.dirs,
         bytes: made.bytes,
-        moved: made.bytes,
+        bytes_transferred: made.bytes,
         ..Summary::default()
     };
     assert_eq!(came.summary, expected);
@@ -134,11 +134,12 @@ fn several_sources_of_every_kind_and_some_that_are_not_there() {
         copied: 2,
         dirs_made: 2,
         bytes: 7,
-        moved: 7,
-        resumed: 0,
+        bytes_transferred: 7,
+        bytes_resumed: 0,
         skipped: 0,
         special: 0,
         failed: 3,
+        ..Summary::default()
     };
     assert_eq!(summary, expected);
 }

@@ -349,7 +349,7 @@ fn a_large_file_whose_server_dies_is_completed_by_the_next_job() {
         assert!(!place.has("tree/large"), "{way:?}");
         let summary = run(&place, way, &plain, policy).result.expect("it runs");
         // Without fsync at the server, all that it confirmed is gone on with.
-        assert!(summary.resumed > 0, "{way:?}: {summary:?}");
+        assert!(summary.bytes_resumed > 0, "{way:?}: {summary:?}");
         let [source, copy] = [place.source("tree"), place.dest("tree")];
         let [source, copy] = [source, copy].map(|path| snapshot(path).expect("read"));
         assert_same_with(&source, &copy, rules().ignoring_dir_mtimes());

@@ -48,7 +48,7 @@ pub(super) fn run(check: &Check) -> ExitCode {
     let monitor = CopyMonitor::new(show(detail), interrupt.clone(), report, screen.clone());
     let hosts = Hosts::new(check.copy.reach, &screen);
     let (summary, error) = watch_steps(steps, &monitor, &interrupt, &hosts);
-    let figures = Figures::of(&summary, monitor.compared().counts());
+    let figures = Figures::of(&summary);
     let mut report = monitor.into_report();
     let code = match error {
         Some(kind) => kind.exit_code(),
@@ -107,9 +107,9 @@ struct Figures {
 }
 
 impl Figures {
-    fn of(summary: &Summary, found: [u64; 3]) -> Self {
-        let Summary { skipped, special, failed, .. } = *summary;
-        Self { same: skipped, found, special, failed }
+    fn of(summary: &Summary) -> Self {
+        let Summary { skipped, special, failed, different, missing, extra, .. } = *summary;
+        Self { same: skipped, found: [different, missing, extra], special, failed }
     }
 
     fn json(&self, time: Duration, code: ExitCode) -> CheckSummaryLine {

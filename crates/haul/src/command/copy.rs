@@ -192,7 +192,7 @@ fn run_steps(
         let told = monitor.end();
         let error = match result {
             Ok(summary) => {
-                add(&mut total, &summary);
+                total += summary;
                 continue;
             }
             // Ctrl-C reaches ssh too, and what is seen of it first is a
@@ -200,7 +200,7 @@ fn run_steps(
             Err(_) if interrupt.happened() => CommandError::interrupted(),
             Err(error) => error,
         };
-        add(&mut total, &told);
+        total += told;
         monitor.report().command_error(&error);
         match error.kind {
             ErrorKind::Interrupted => return (total, Some(error.kind)),
@@ -212,18 +212,6 @@ fn run_steps(
         }
     }
     (total, first_error)
-}
-
-fn add(total: &mut Summary, more: &Summary) {
-    let Summary { copied, dirs_made, bytes, moved, resumed, skipped, special, failed } = more;
-    total.copied += copied;
-    total.dirs_made += dirs_made;
-    total.bytes += bytes;
-    total.moved += moved;
-    total.resumed += resumed;
-    total.skipped += skipped;
-    total.special += special;
-    total.failed += failed;
 }
 
 /// What each detail shows.
@@ -346,32 +334,5 @@ mod tests {
             planned(&["x", "host:x", "dir"]),
         ];
         insta::assert_snapshot!(plans.concat());
-    }
-
-    #[test]
-    fn figures_of_all_jobs_are_added() {
-        let one = Summary {
-            copied: 1,
-            dirs_made: 2,
-            bytes: 3,
-            moved: 2,
-            resumed: 2,
-            skipped: 4,
-            special: 5,
-            failed: 6,
-        };
-        let mut total = one;
-        add(&mut total, &one);
-        let twice = Summary {
-            copied: 2,
-            dirs_made: 4,
-            bytes: 6,
-            moved: 4,
-            resumed: 4,
-            skipped: 8,
-            special: 10,
-            failed: 12,
-        };
-        assert_eq!(total, twice);
     }
 }

@@ -20,18 +20,18 @@ fn samples() -> Vec<Line<'static>> {
         files_total: 1008,
         bytes_done: 6_553_600,
         bytes_total: 20_866_662,
-        bytes_moved: 6_553_600,
+        bytes_transferred: 6_553_600,
         listed_all: false,
     };
     let summary = Summary {
         copied: 1007,
         dirs_made: 11,
         bytes: 20_866_562,
-        moved: 20_866_562,
-        resumed: 0,
+        bytes_transferred: 20_866_562,
         skipped: 12,
         special: 1,
         failed: 1,
+        ..Summary::default()
     };
     let kept = Cleaned {
         name: String::new(),

@@ -1,8 +1,7 @@
-//! What comparing finds: counted, and as lines for people.
+//! What comparing finds, as lines for people.
 
 use crate::json::DifferenceWord;
 use haul_model::{Differences, Kind, escape_bytes};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Something that is not the same on both sides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -11,31 +10,6 @@ pub(crate) enum Found {
     Differs(Differences),
     /// Only the destination has it.
     Extra,
-}
-
-/// How many entries are not the same.
-#[derive(Debug, Default)]
-pub(crate) struct Compared {
-    different: AtomicU64,
-    missing: AtomicU64,
-    extra: AtomicU64,
-}
-
-impl Compared {
-    pub(super) fn count(&self, found: Differences) {
-        let is_missing = found.has(Differences::MISSING);
-        let counter = if is_missing { &self.missing } else { &self.different };
-        counter.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(super) fn count_extra(&self) {
-        self.extra.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Those that differ, are missing, and are extra.
-    pub(crate) fn counts(&self) -> [u64; 3] {
-        [&self.different, &self.missing, &self.extra].map(|n| n.load(Ordering::Relaxed))
-    }
 }
 
 /// The line for an entry that is not the same.
@@ -72,11 +46,5 @@ mod tests {
         missing   d/
         extra     \xff/
         ");
-        let compared = Compared::default();
-        compared.count(missing);
-        compared.count(other);
-        compared.count(other);
-        compared.count_extra();
-        assert_eq!(compared.counts(), [2, 1, 1]);
     }
 }
