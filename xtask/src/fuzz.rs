@@ -8,6 +8,10 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::thread;
+
+use haul_testkit::TempDir;
 
 use crate::{Result, repo};
 
@@ -36,9 +40,13 @@ pub(crate) struct Args {
     pub(crate) seconds: u32,
     /// Only the target of this name
     pub(crate) target: Option<String>,
+    /// Begin from this seed and from the seeds in the repository alone, so that
+    /// the same inputs come in the same order
+    #[arg(long)]
+    pub(crate) seed: Option<u64>,
 }
 
-/// Builds the targets, then runs one after the other.
+/// Builds the targets, then runs as many at a time as there are processors.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let dir = repo::root().join("fuzz");
     if !dir.exists() {
@@ -53,10 +61,24 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         return Err("no such fuzz target in fuzz/fuzz_targets".into());
     }
     let built = build(&dir, &targets)?;
-    for target in &targets {
-        run_target(&dir, &built.join(target), target, args.seconds)?;
-    }
-    Ok(())
+    let waiting = Mutex::new(targets.iter());
+    let next = || waiting.lock().ok()?.next();
+    let failed = Mutex::new(Vec::new());
+    let at_once = thread::available_parallelism().map_or(1, usize::from);
+    thread::scope(|scope| {
+        for _ in 0..at_once {
+            scope.spawn(|| {
+                while let Some(target) = next() {
+                    let ran = run_target(&dir, &built.join(target), target, args);
+                    if let (Err(error), Ok(mut failed)) = (ran, failed.lock()) {
+                        failed.push(error.to_string());
+                    }
+                }
+            });
+        }
+    });
+    let failed = failed.into_inner().unwrap_or_default();
+    if failed.is_empty() { Ok(()) } else { Err(failed.join("\n").into()) }
 }
 
 /// Builds for an explicit target triple, so that build scripts and procedural
@@ -81,15 +103,22 @@ fn build(dir: &Path, targets: &[String]) -> Result<PathBuf> {
     Ok(target_dir.join(triple).join("release"))
 }
 
-/// Runs one target on its corpus, which grows, and its seeds, which don't.
-fn run_target(dir: &Path, program: &Path, target: &str, seconds: u32) -> Result<()> {
-    let corpus = dir.join("corpus").join(target);
+/// Runs one target on its corpus, which grows, and its seeds, which don't. With a
+/// seed it begins without what earlier runs have found.
+fn run_target(dir: &Path, program: &Path, target: &str, args: &Args) -> Result<()> {
+    let fresh = TempDir::with_prefix("haul-fuzz-")?;
+    let corpus = match args.seed {
+        Some(_) => fresh.path().to_owned(),
+        None => dir.join("corpus").join(target),
+    };
     let artifacts = dir.join("artifacts").join(target);
     fs::create_dir_all(&corpus)?;
     fs::create_dir_all(&artifacts)?;
     let mut command = Command::new(program);
     command
-        .arg(format!("-max_total_time={seconds}"))
+        .arg(format!("-max_total_time={}", args.seconds))
+        // To libFuzzer 0 is a seed made from the time.
+        .arg(format!("-seed={}", args.seed.map_or(0, |seed| seed as u32)))
         .arg(format!("-rss_limit_mb={RSS_LIMIT_MIB}"))
         .arg(format!("-timeout={INPUT_SECONDS_MAX}"))
         .arg(format!("-artifact_prefix={}/", artifacts.display()))

@@ -13,6 +13,7 @@ mod fuzz;
 mod lab;
 mod repo;
 mod setup;
+mod soak;
 mod suite;
 mod tidy;
 
@@ -39,6 +40,8 @@ enum Chore {
     Setup,
     /// Set up, run all tests, then each fuzz target for a moment
     Test(suite::Args),
+    /// Run the long campaigns (kills, cuts, fuzzing) with new seeds
+    Soak(soak::Args),
     /// Run the fuzz targets
     Fuzz(fuzz::Args),
     /// Measure haul against the tools that people use now
@@ -65,6 +68,7 @@ fn run(chore: Chore) -> Result<ExitCode> {
     match chore {
         Chore::Setup => setup::run()?,
         Chore::Test(args) => suite::run(&args)?,
+        Chore::Soak(args) => soak::run(&args)?,
         Chore::Fuzz(args) => fuzz::run(&args)?,
         Chore::Bench(args) => bench::run(&args)?,
         Chore::Dist(args) => dist::run(&args)?,

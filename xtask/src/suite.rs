@@ -14,10 +14,14 @@ use signal_hook::consts::{SIGHUP, SIGINT};
 use signal_hook::flag::register_conditional_shutdown;
 
 use crate::{Result, SIGNALLED, fuzz, repo, setup};
-use programs::Programs;
+pub(crate) use programs::Programs;
 
 /// How long each fuzz target runs as a part of the tests.
 const FUZZ_SECONDS: u32 = 3;
+
+/// The seed of the fuzz targets in the tests: what they try first is always the
+/// same. `cargo xtask soak` and `cargo xtask fuzz` take others.
+const FUZZ_SEED: u64 = 1;
 
 /// How long the tests may take, once they are built, before they count as hung.
 /// They take a few minutes on two cores.
@@ -28,6 +32,13 @@ const TEST_LIMIT: Duration = Duration::from_secs(40 * 60);
 pub(crate) struct Args {
     /// Run only the tests whose name contains this, and no fuzz targets
     filter: Option<String>,
+    /// Run what one runs while working: the tests beside the code, the engine's
+    /// suites, and whole-program tests of copies, checks, output and bad input in
+    /// every way. Leaves out the documentation's examples, fuzzing, and the programs
+    /// that test connections, moves, resuming, SFTP, deploying, restricted logins,
+    /// durability, cuts of the power, odd file systems and scarce resources
+    #[arg(long)]
+    quick: bool,
     /// Skip the tests for which something is missing, as the right to mount,
     /// where they would fail for it
     #[arg(long)]
@@ -50,16 +61,31 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         }
     };
     let filter: Vec<OsString> = args.filter.iter().map(OsString::from).collect();
-    let mut documentation = repo::cargo();
-    documentation.args(["test", "--quiet", "--workspace", "--doc", "--"]).args(&filter);
-    let done = repo::run_within(TEST_LIMIT, &mut documentation)
-        .and_then(|()| Programs::build()?.run(&filter, &environment, TEST_LIMIT))
-        .and_then(|()| match args.filter {
-            Some(_) => Ok(()),
-            None => fuzz::run(&fuzz::Args { seconds: FUZZ_SECONDS, target: None }),
-        });
+    let done = match args.quick {
+        true => {
+            Programs::build().and_then(|all| all.quick().run(&filter, &environment, TEST_LIMIT))
+        }
+        false => all(args, &filter, &environment),
+    };
     print!("{}", told(&fs::read_to_string(&skips).unwrap_or_default()));
     done
+}
+
+/// The examples in the documentation, all test programs and, unless only some tests
+/// are wanted, the fuzz targets.
+fn all(
+    args: &Args,
+    filter: &[OsString],
+    environment: &(dyn Fn(&mut Command) + Sync),
+) -> Result<()> {
+    let mut documentation = repo::cargo();
+    documentation.args(["test", "--quiet", "--workspace", "--doc", "--"]).args(filter);
+    repo::run_within(TEST_LIMIT, &mut documentation)?;
+    Programs::build()?.run(filter, environment, TEST_LIMIT)?;
+    if args.filter.is_some() {
+        return Ok(());
+    }
+    fuzz::run(&fuzz::Args { seconds: FUZZ_SECONDS, target: None, seed: Some(FUZZ_SEED) })
 }
 
 /// The last lines: each test and place once, for one can be met several times,
@@ -78,7 +104,7 @@ fn told(skips: &str) -> String {
 /// started deaf to that, as by `nohup`, or in the background of a script. The tests
 /// would be deaf as well, and so would what they interrupt: what a process listens to
 /// itself, those that it starts don't ignore.
-fn hear_signals() -> Result<()> {
+pub(crate) fn hear_signals() -> Result<()> {
     let ends = Arc::new(AtomicBool::new(true));
     for signal in [SIGHUP, SIGINT] {
         register_conditional_shutdown(signal, i32::from(SIGNALLED) + signal, Arc::clone(&ends))?;

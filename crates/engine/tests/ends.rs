@@ -13,6 +13,7 @@ mod watch;
 use haul_engine::{CopyJob, JobError, Placement, Summary};
 use haul_model::{Conflict, Policy};
 use haul_net::Connection;
+use haul_testkit::campaign;
 use haul_testkit::content::Stream;
 use haul_testkit::snapshot::Kind;
 use haul_testkit::{Snapshot, snapshot, tree};
@@ -238,7 +239,7 @@ const PLACEMENTS: [fn(Connection) -> Placement; 2] = [Placement::Upload, Placeme
 fn a_connection_that_is_cut_leaves_whole_files() {
     let work = Work::new();
     let source = snapshot(work.source()).expect("read");
-    let mut stream = Stream::new(1);
+    let mut stream = Stream::new(campaign::seed(1));
     let none = Disturbance::None;
     for placement in PLACEMENTS {
         let (whole, passed) = run_disturbed(&work, &work.dest(), placement, [none; 2]);
@@ -264,7 +265,7 @@ fn a_connection_that_is_cut_leaves_whole_files() {
 fn a_bit_that_is_turned_over_never_shows_in_a_content() {
     let work = Work::new();
     let source = snapshot(work.source()).expect("read");
-    let mut stream = Stream::new(2);
+    let mut stream = Stream::new(campaign::seed(2));
     let none = Disturbance::None;
     for placement in PLACEMENTS {
         let (_, passed) = run_disturbed(&work, &work.dest(), placement, [none; 2]);
@@ -288,7 +289,7 @@ fn a_bit_that_is_turned_over_never_shows_in_a_content() {
 fn an_interrupted_job_leaves_whole_files() {
     let work = Work::new();
     let source = snapshot(work.source()).expect("read");
-    let mut stream = Stream::new(3);
+    let mut stream = Stream::new(campaign::seed(3));
     for link in links() {
         for round in 0..10 {
             let dest = work.dest();

@@ -13,6 +13,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod campaign;
 pub mod content;
 pub mod fixture;
 #[cfg(target_os = "linux")]

@@ -18,7 +18,44 @@ use crate::{Result, repo};
 
 /// The programs that take longest, which start first: the last to end is
 /// waited for by one processor alone. The others follow as cargo names them.
-const SLOW: &[&str] = &["sftp", "hostile", "conformance", "durable", "resume", "power", "ends"];
+const SLOW: &[&str] = &[
+    "power",
+    "sftp",
+    "hostile",
+    "scarce",
+    "connection",
+    "resume",
+    "durable",
+    "odd",
+    "moving",
+    "conformance",
+    "restricted",
+    "semantics",
+    "memory",
+    "ends",
+];
+
+/// The programs that `--quick` leaves out.
+const LONG: &[&str] = &[
+    "client",
+    "connection",
+    "deploy",
+    "durable",
+    "ends",
+    "lab",
+    "memory",
+    "moving",
+    "odd",
+    "power",
+    "restricted",
+    "resume",
+    "scarce",
+    "sftp",
+];
+
+/// Tests that `--quick` leaves out, and whose waiting is most of their program's time.
+const LONG_TESTS: &[&str] =
+    &["silence::", "deploy::tests::whichever_request_fails_nothing_is_left_or_all_is_done"];
 
 /// A program with tests in it.
 #[derive(Debug)]
@@ -32,8 +69,10 @@ struct Program {
 }
 
 /// The programs of the workspace, built if they aren't yet.
-pub(super) struct Programs {
+pub(crate) struct Programs {
     waiting: VecDeque<Program>,
+    /// Parts of the names of tests that are left out.
+    skipped: &'static [&'static str],
 }
 
 /// What all programs came to.
@@ -43,14 +82,19 @@ struct Total {
     failed: u64,
     /// Programs that did not end well, by their names.
     bad: Vec<String>,
+    /// How long each program took.
+    took: Vec<(Duration, String)>,
 }
+
+/// How many of the slowest programs are named.
+const SLOWEST_SHOWN: usize = 8;
 
 impl Programs {
     /// Builds the tests of the workspace, but those in its documentation.
     ///
     /// # Errors
     /// When cargo fails, or says what is not understood.
-    pub(super) fn build() -> Result<Self> {
+    pub(crate) fn build() -> Result<Self> {
         let mut build = repo::cargo();
         build.args(["test", "--workspace", "--no-run", "--message-format"]);
         build.arg("json-render-diagnostics").stdin(Stdio::null()).stderr(Stdio::inherit());
@@ -64,7 +108,21 @@ impl Programs {
         }
         let place = |program: &Program| SLOW.iter().position(|name| *name == program.target);
         programs.sort_by_key(|program| place(program).unwrap_or(SLOW.len()));
-        Ok(Self { waiting: programs.into() })
+        Ok(Self { waiting: programs.into(), skipped: &[] })
+    }
+
+    /// Only what one runs while working.
+    pub(super) fn quick(mut self) -> Self {
+        let is_unit_test = |program: &Program| program.target.starts_with("haul");
+        self.waiting.retain(|program| is_unit_test(program) || !LONG.contains(&&*program.target));
+        self.skipped = LONG_TESTS;
+        self
+    }
+
+    /// Only the program of this name, as in `haul sftp`.
+    pub(crate) fn only(mut self, name: &str) -> Self {
+        self.waiting.retain(|program| program.name == name);
+        self
     }
 
     /// Runs all programs, as many at a time as there are processors, each with
@@ -74,13 +132,18 @@ impl Programs {
     ///
     /// # Errors
     /// When a test has failed, or a program could not be run.
-    pub(super) fn run(
+    pub(crate) fn run(
         self,
         args: &[OsString],
         environment: &(dyn Fn(&mut Command) + Sync),
         limit: Duration,
     ) -> Result<()> {
+        if self.waiting.is_empty() {
+            return Err("there is no such test program".into());
+        }
         let end = Instant::now() + limit;
+        let skips = self.skipped.iter().flat_map(|name| ["--skip", name]).map(OsString::from);
+        let args: Vec<OsString> = args.iter().cloned().chain(skips).collect();
         let waiting = Mutex::new(self.waiting);
         let total = Mutex::new(Total::default());
         let lock = || waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
@@ -90,12 +153,21 @@ impl Programs {
                 scope.spawn(|| {
                     while let Some(program) = lock() {
                         let left = end.saturating_duration_since(Instant::now());
-                        let (said, ended) = program.run(args, environment, left);
+                        let start = Instant::now();
+                        let (said, ended) = program.run(&args, environment, left);
+                        let took = start.elapsed();
                         let mut total = total.lock().unwrap_or_else(PoisonError::into_inner);
                         total.add(&program.name, &said, ended.as_ref().err());
+                        total.took.push((took, program.name.clone()));
                         // Under the lock, so that reports don't mix.
                         let mut out = io::stdout().lock();
-                        let _ = writeln!(out, "\n== {}\n{}", program.name, said.trim_end());
+                        let _ = writeln!(
+                            out,
+                            "\n== {} ({:.1} s)\n{}",
+                            program.name,
+                            took.as_secs_f64(),
+                            said.trim_end()
+                        );
                         if let Err(error) = ended {
                             let _ = writeln!(out, "{error}");
                         }
@@ -104,7 +176,7 @@ impl Programs {
             }
         });
         let total = total.into_inner().unwrap_or_else(PoisonError::into_inner);
-        println!("\n{} passed, {} failed", total.passed, total.failed);
+        println!("\n{} passed, {} failed\n{}", total.passed, total.failed, total.slowest());
         if total.bad.is_empty() {
             return Ok(());
         }
@@ -156,6 +228,16 @@ impl Program {
 }
 
 impl Total {
+    /// A line with the slowest programs and their times, the slowest first.
+    fn slowest(&self) -> String {
+        let mut took: Vec<_> = self.took.iter().collect();
+        took.sort_unstable_by(|one, other| other.cmp(one));
+        let shown = took.iter().take(SLOWEST_SHOWN);
+        let shown: Vec<_> =
+            shown.map(|(took, name)| format!("{name} {:.1} s", took.as_secs_f64())).collect();
+        format!("slowest: {}", shown.join(", "))
+    }
+
     /// Adds what a program has said in its closing line, and how it ended.
     fn add(&mut self, name: &str, said: &str, error: Option<&String>) {
         let closing = said.lines().rev().find(|line| line.starts_with("test result: "));
@@ -197,6 +279,6 @@ mod tests {
         total.add("b", "test result: FAILED. 3 passed; 2 failed; 0 ignored", Some(&String::new()));
         total.add("c", "", None);
         let bad = vec!["b".to_owned(), "c".to_owned()];
-        assert_eq!(total, Total { passed: 15, failed: 2, bad });
+        assert_eq!(total, Total { passed: 15, failed: 2, bad, took: Vec::new() });
     }
 }

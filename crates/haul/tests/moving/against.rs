@@ -2,11 +2,11 @@
 //! other, no file is lost.
 
 use super::common::*;
-use haul_testkit::{Haul, Mount};
+use haul_testkit::{Haul, Mount, campaign};
 use std::fs;
 use std::path::Path;
 
-/// Rounds of each kind, unless `HAUL_TEST_KILLS` says more.
+/// Rounds of each kind, in the short form of the campaign.
 const ROUNDS: u64 = 4;
 
 const FILES: usize = 120;
@@ -78,9 +78,7 @@ fn two_moves_against_each_other_between_machines_lose_nothing() {
 }
 
 fn move_against(one_way: &Scene<'_>, other_way: &Scene<'_>, one: &Path, other: &Path) {
-    let rounds = std::env::var("HAUL_TEST_KILLS")
-        .map_or(ROUNDS, |n| n.parse().expect("HAUL_TEST_KILLS is a number"));
-    for round in 0..rounds {
+    for round in 0..campaign::rounds(ROUNDS) {
         for root in [one, other] {
             fs::create_dir_all(root.join("tree/sub")).expect("made");
         }

@@ -2,6 +2,7 @@
 //! file is whole in one of the two places, and the same command does the rest.
 
 use super::{Stage, To, each_target};
+use haul_testkit::campaign;
 use haul_testkit::content::Stream;
 use haul_testkit::proc::{self, Signal};
 use haul_testkit::{Compare, assert_same_with, snapshot, tree};
@@ -12,8 +13,8 @@ use std::time::Duration;
 /// How soon a move has to get on.
 const SOON: Duration = Duration::from_secs(30);
 
-/// Interruptions of each kind for each destination, unless `HAUL_TEST_KILLS`
-/// says more.
+/// Interruptions of each kind for each destination, in the short form of the
+/// campaign.
 const KILLS: u64 = 1;
 
 /// The longest that a move is left alone after it has begun to copy, or to
@@ -72,14 +73,13 @@ fn count(root: PathBuf, files: &[File]) -> usize {
 
 #[test]
 fn a_move_that_is_interrupted_loses_nothing_and_goes_on() {
-    let kills: u64 = std::env::var("HAUL_TEST_KILLS")
-        .map_or(KILLS, |n| n.parse().expect("HAUL_TEST_KILLS is a number"));
+    let kills = campaign::rounds(KILLS);
     each_target(|stage| {
         if stage.to == To::Here {
             // It is one step.
             return;
         }
-        let mut random = Stream::new(kills + stage.to as u64);
+        let mut random = Stream::new(campaign::seed(1 + stage.to as u64));
         let mut caught = 0;
         for round in 0..6 * kills {
             let victim = [Victim::Killed, Victim::Interrupted, Victim::Agent][(round % 3) as usize];

@@ -2,17 +2,18 @@
 //! demands.
 
 use super::*;
+use haul_testkit::campaign;
 use haul_testkit::content::Stream;
 use haul_testkit::{Compare, Snapshot, assert_same, assert_same_with, snapshot};
 
-/// Cuts, unless `HAUL_TEST_CUTS` says more.
+/// Cuts in the short form of the campaign.
 const CUTS: u64 = 10;
 
 /// A file that is staged so that it can be resumed, in bytes.
 const LARGE: u64 = (64 << 20) + 4321;
 
 fn cuts() -> u64 {
-    std::env::var("HAUL_TEST_CUTS").map_or(CUTS, |n| n.parse().expect("HAUL_TEST_CUTS is a number"))
+    campaign::rounds(CUTS)
 }
 
 /// A tree with files of the sizes that are treated in their own way, but for
@@ -67,7 +68,7 @@ fn at_any_moment_a_name_shows_the_old_content_or_the_new_one() {
         fs::create_dir(scene.path("to/src")).expect("a directory");
         fs::write(scene.path("to/src/middle"), "old").expect("written");
         target.disk.sync_all();
-        let mut random = Stream::new(seed);
+        let mut random = Stream::new(campaign::seed(seed));
         // A whole copy takes somewhat more.
         let after = random.below(100);
         let hint = format!("seed {seed}: {names:?} {loss:?} after {after}");

@@ -2,6 +2,7 @@
 //! brings again. Nothing is taken for whole that is not.
 
 use super::*;
+use haul_testkit::campaign;
 use haul_testkit::content::Stream;
 use haul_testkit::{Compare, FileSystem, Frozen, Haul, Mount, assert_same_with};
 use std::fs::File;
@@ -11,8 +12,8 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-/// Moments of a copy at which its disk is looked at, unless `HAUL_TEST_CUTS` says
-/// more.
+/// Moments of a copy at which its disk is looked at, in the short form of the
+/// campaign.
 const MOMENTS: u64 = 8;
 
 /// Room for the image and what is written to it while others share it.
@@ -25,8 +26,7 @@ const IMAGE_LEN: u64 = 600 << 20;
 const LARGE: u64 = (96 << 20) + 4321;
 
 fn moments() -> u64 {
-    std::env::var("HAUL_TEST_CUTS")
-        .map_or(MOMENTS, |n| n.parse().expect("HAUL_TEST_CUTS is a number"))
+    campaign::rounds(MOMENTS)
 }
 
 /// Files of all the sizes that are treated in their own way, and two with holes;
@@ -87,7 +87,7 @@ fn copy(scene: &Scene<'_>, by: By, to: &Path) -> Haul {
 /// written to, while nothing happens, and while it writes out what it was given.
 fn frozen_while_copying(scene: &Scene<'_>, by: By, disk: &Mount, seed: u64) -> Vec<Frozen> {
     let done = AtomicBool::new(false);
-    let mut random = Stream::new(seed);
+    let mut random = Stream::new(campaign::seed(seed));
     thread::scope(|scope| {
         // A journal is written at any time: others have something to make durable.
         scope.spawn(|| {
@@ -258,7 +258,7 @@ fn a_large_file_is_whole_where_nothing_shows_a_loss() {
         let Some(mut target) = Target::new(&scene, names) else { return };
         tree::random_file(scene.path("big"), LARGE, 7).expect("a file");
         scene.copy(&["-q"], &["big"], "to/").run().expect_ok();
-        target.cut(Loss::ALL[(seed % 3) as usize], seed);
+        target.cut(Loss::ALL[(seed % 3) as usize], campaign::seed(seed));
         target.finish();
     }
 }

@@ -4,21 +4,21 @@
 use crate::common::*;
 use crate::resuming::{SOON, haul, journals, servers_of, ssh_of};
 use crate::{rules, strays};
+use haul_testkit::campaign;
 use haul_testkit::content::Stream;
 use haul_testkit::proc::{self, Signal};
 use haul_testkit::{Snapshot, assert_same_with, snapshot, tree};
 use std::fs;
 use std::time::Duration;
 
-/// Kills, unless `HAUL_TEST_KILLS` says more.
+/// Kills in the short form of the campaign.
 const KILLS: u64 = 6;
 
 /// The longest that a copy is left alone after it has begun, in milliseconds.
 const PAUSE_MAX_MS: u64 = 150;
 
 pub(crate) fn kills() -> u64 {
-    std::env::var("HAUL_TEST_KILLS")
-        .map_or(KILLS, |n| n.parse().expect("HAUL_TEST_KILLS is a number"))
+    campaign::rounds(KILLS)
 }
 
 /// Who is killed.
@@ -61,7 +61,7 @@ fn kill_until_done(scene: &Scene<'_>) {
     tree::random_file(scene.path("tree/middle"), (3 << 20) + 1, 5).expect("made");
     scene.mkdir("to");
     let source = scene.snapshot("tree");
-    let mut random = Stream::new(51 + scene.way as u64);
+    let mut random = Stream::new(campaign::seed(51 + scene.way as u64));
     for round in 0..kills() {
         let victim = [Victim::Client, Victim::Ssh, Victim::Server][(round % 3) as usize];
         let running = haul(scene, &["-rq"], &["tree"]).spawn().expect("it starts");

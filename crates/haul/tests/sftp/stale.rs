@@ -4,6 +4,7 @@ use crate::common::*;
 use crate::killed::kills;
 use crate::resuming::{SOON, haul, servers_of};
 use crate::{copy, rules, strays};
+use haul_testkit::campaign;
 use haul_testkit::content::Stream;
 use haul_testkit::haul::Running;
 use haul_testkit::proc::{self, Signal};
@@ -72,7 +73,7 @@ fn the_next_run_removes_what_killed_ones_have_left() {
     tree::many(scene.path("tree"), MANY, 2_000, 6, 4).expect("made");
     scene.mkdir("to");
     let upload = haul(&scene, &["-rq"], &["tree"]);
-    let mut random = Stream::new(77);
+    let mut random = Stream::new(campaign::seed(77));
     for _ in 0..kills() / 2 {
         kill_amid(&scene, &upload);
         // Another at a random moment, which may find what the one before has left.

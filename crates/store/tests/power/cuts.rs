@@ -1,18 +1,18 @@
 //! Cuts of the power at random moments.
 
 use super::*;
+use haul_testkit::campaign;
 use haul_testkit::content::Stream;
 use haul_testkit::power::Loss;
 
-/// Series of cuts for each kind of loss, unless `HAUL_TEST_CUTS` says more.
+/// Series of cuts for each kind of loss, in the short form of the campaign.
 const SERIES: u64 = 10;
 
 /// Cuts in a row before the copy may get to its end, at most.
 const CUTS_MAX: u64 = 4;
 
 fn series() -> u64 {
-    std::env::var("HAUL_TEST_CUTS")
-        .map_or(SERIES, |n| n.parse().expect("HAUL_TEST_CUTS is a number"))
+    campaign::rounds(SERIES)
 }
 
 /// How long a sync takes here: about as long as writing a block, so that blocks
@@ -36,7 +36,7 @@ fn cut_until_done(loss: Loss) -> u64 {
     let mut continued = 0;
     for seed in 0..series() {
         let names = if seed % 2 == 0 { Names::Posix } else { Names::Journaled };
-        let mut random = Stream::new(seed ^ 0x0c07);
+        let mut random = Stream::new(campaign::seed(seed ^ 0x0c07));
         let Some((disk, mut mount)) = disk_with_old(names) else { return u64::MAX };
         disk.slow_syncs(SYNC_TAKES);
         let mut published = false;
@@ -155,7 +155,7 @@ fn a_journal_that_was_given_up_does_not_come_back() {
         let part = claims::left(mount.path(), ".part").expect("a stage");
         fs::write(&part, vec![0; LEN as usize]).expect("written");
         disk.sync_all();
-        let mut random = Stream::new(seed);
+        let mut random = Stream::new(campaign::seed(seed));
         let steps = disk.steps();
         let enough = steps + random.below(60);
         let copied = copy(mount.path(), NEVER, &mut |_| {
