@@ -71,7 +71,8 @@ pub struct Script {
 impl Script {
     /// A peer that greets and then says `stream`.
     pub fn after_welcome(stream: &[u8]) -> Self {
-        let mut bytes = frame_bytes(FrameType::Welcome, &Hello::ours(Caps::OURS, 60, "fuzz").encode());
+        let mut bytes =
+            frame_bytes(FrameType::Welcome, &Hello::ours(Caps::OURS, 60, "fuzz").encode());
         bytes.extend_from_slice(stream);
         let last = Arc::new(Mutex::new(Instant::now()));
         Self { bytes: io::Cursor::new(bytes), frame_end: 0, said: 0, last }

@@ -26,5 +26,5 @@ pub use granularity::Granularity;
 pub use hash::{BLOCK_LEN, BlockHash, BlockHasher, ContentHash, ContentHasher};
 pub use host::HostFacts;
 pub use outcome::{Outcome, Skip, Summary};
-pub use path::{MAX_DEPTH, MAX_NAME_LEN, Name, NameError, RelPath};
+pub use path::{MAX_DEPTH, MAX_NAME_LEN, Name, NameError};
 pub use policy::{Check, Conflict, Moving, Policy, Remove, Resume};

@@ -1,6 +1,6 @@
-//! Names and relative paths as bytes. A value of these types can't be absolute,
-//! can't climb with `..`, and can't hide a separator; whoever holds one may
-//! join it below a root without looking at it again.
+//! Names of entries, as bytes. A [`Name`] can't be absolute, can't climb with `..`,
+//! and can't hide a separator; whoever holds one may join it below a root without
+//! looking at it again.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::ffi::OsStr;
@@ -87,59 +87,6 @@ impl<'de> Deserialize<'de> for Name {
     }
 }
 
-/// A path below some root: names joined by `/`. Empty means the root itself.
-#[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct RelPath(Vec<u8>);
-
-impl RelPath {
-    /// The root itself.
-    pub const fn root() -> Self {
-        Self(Vec::new())
-    }
-
-    /// Parses `bytes`, every component of which must be a [`Name`].
-    ///
-    /// # Errors
-    /// The first rule that a component breaks; an absolute path and a doubled
-    /// separator are [`NameError::Empty`].
-    pub fn parse(bytes: &[u8]) -> Result<Self, NameError> {
-        if bytes.is_empty() {
-            return Ok(Self::root());
-        }
-        for component in bytes.split(|&b| b == b'/') {
-            Name::new(component)?;
-        }
-        Ok(Self(bytes.to_vec()))
-    }
-
-    /// This path with `name` below it.
-    pub fn join(&self, name: &Name) -> Self {
-        let mut bytes = Vec::with_capacity(self.0.len() + 1 + name.0.len());
-        bytes.extend_from_slice(&self.0);
-        if !bytes.is_empty() {
-            bytes.push(b'/');
-        }
-        bytes.extend_from_slice(&name.0);
-        Self(bytes)
-    }
-
-    /// The bytes, without a leading or a trailing `/`.
-    pub fn as_bytes(&self) -> &[u8] {
-        &self.0
-    }
-
-    /// Whether this is the root itself.
-    pub fn is_root(&self) -> bool {
-        self.0.is_empty()
-    }
-}
-
-impl fmt::Debug for RelPath {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "\"{}\"", crate::escape_bytes(&self.0))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -158,31 +105,15 @@ mod tests {
         assert!(Name::new(b"\xff\n\x1b").is_ok());
     }
 
-    #[test]
-    fn paths_that_lead_elsewhere_are_refused() {
-        assert_eq!(RelPath::parse(b"/etc"), Err(NameError::Empty));
-        assert_eq!(RelPath::parse(b"a//b"), Err(NameError::Empty));
-        assert_eq!(RelPath::parse(b"a/"), Err(NameError::Empty));
-        assert_eq!(RelPath::parse(b"a/../b"), Err(NameError::Dots));
-        assert!(RelPath::parse(b"").expect("the root").is_root());
-        assert_eq!(RelPath::parse(b"a/b").expect("plain").as_bytes(), b"a/b");
-    }
-
     proptest! {
         #[test]
-        fn a_joined_path_parses_to_itself(parts in prop::collection::vec("[a-z.]{1,5}", 1..6)) {
-            let names: Vec<Name> = parts.iter().filter_map(|p| Name::new(p.as_bytes()).ok()).collect();
-            let joined = names.iter().fold(RelPath::root(), |path, name| path.join(name));
-            prop_assert_eq!(RelPath::parse(joined.as_bytes()).expect("made of names"), joined);
-        }
-
-        #[test]
-        fn no_parsed_path_is_absolute_or_climbs(bytes in prop::collection::vec(prop::sample::select(b"a./\0".to_vec()), 0..12)) {
-            if let Ok(path) = RelPath::parse(&bytes) {
-                prop_assert!(!path.as_bytes().starts_with(b"/"));
-                prop_assert!(path.as_bytes().split(|&b| b == b'/').all(|c| c != b".."));
-                prop_assert!(!path.as_bytes().contains(&0));
-            }
+        fn no_name_is_a_path_or_climbs(bytes in prop::collection::vec(prop::sample::select(b"a./\0".to_vec()), 0..12)) {
+            let leads_elsewhere = bytes.is_empty()
+                || bytes == b"."
+                || bytes == b".."
+                || bytes.contains(&b'/')
+                || bytes.contains(&0);
+            prop_assert_eq!(Name::new(&bytes).is_err(), leads_elsewhere);
         }
     }
 }
