@@ -1,6 +1,7 @@
 //! What ends a command early, in a form that a person and a script can act
 //! on, and the program's exit codes.
 
+use crate::hint::Hint;
 use crate::location::LocationError;
 use haul_engine::JobError;
 use haul_net::ConnectError;

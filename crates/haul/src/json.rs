@@ -2,6 +2,7 @@
 //! describes and [`SCHEMA`] numbers.
 
 use crate::error::{CommandError, ExitCode};
+use crate::hint::Hint;
 use crate::monitor::Found;
 use crate::progress::Counts;
 use haul_engine::{Cleaned, Summary};

@@ -1,6 +1,7 @@
 //! Where a file is, as a person writes it: `path`, `[user@]host:path`,
 //! `ssh://[user@]host[:port]/path`, or `sftp://` and the same. Paths are bytes and stay as they were given.
 
+use crate::hint::Hint;
 use haul_model::{escape_bytes, escape_text};
 use haul_net::{ConnectError, SshTarget};
 use std::ffi::OsStr;

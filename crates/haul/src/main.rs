@@ -6,6 +6,7 @@
 mod args;
 mod command;
 mod error;
+mod hint;
 mod hosts;
 mod interrupt;
 mod json;

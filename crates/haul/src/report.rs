@@ -3,6 +3,7 @@
 //! escaped here.
 
 use crate::error::{CommandError, ErrorKind, ExitCode};
+use crate::hint::Hint;
 use crate::json::{ErrorLine, Line, Path, Warning};
 use crate::progress::Screen;
 use crate::quantity;

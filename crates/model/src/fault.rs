@@ -13,7 +13,7 @@ pub enum Side {
     Destination,
 }
 
-/// The class of a fault; decides the hint, and whether the job can go on.
+/// The class of a fault; decides what a person is told to do, and whether the job can go on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum FaultKind {
     /// Nothing has that name, or it vanished.
@@ -97,64 +97,6 @@ impl Fault {
         self.side == Side::Destination
             && matches!(self.kind, FaultKind::NoSpace | FaultKind::ReadOnly)
     }
-
-    /// What a person can do about it, if there is something to say.
-    pub fn hint(&self) -> Option<&'static str> {
-        if self.side == Side::Source
-            && matches!(
-                self.kind,
-                FaultKind::IsDirectory | FaultKind::NotDirectory | FaultKind::Link
-            )
-        {
-            return None;
-        }
-        Some(match self.kind {
-            FaultKind::NotFound if self.side == Side::Destination => {
-                "make the directory first, or end the destination with a slash to have its last one made"
-            }
-            FaultKind::NoSpace => {
-                "make room at the destination and run the same command again: what is done is skipped"
-            }
-            FaultKind::ReadOnly if self.side == Side::Source => {
-                "the source is mounted read-only, and nothing can be removed from it"
-            }
-            FaultKind::ReadOnly => {
-                "the destination is mounted read-only; remount it or choose another"
-            }
-            FaultKind::PermissionDenied => match self.side {
-                Side::Source => {
-                    "you need read permission there, and search permission on the directories above"
-                }
-                Side::Destination => {
-                    "you need write permission on the directory, and own what gets another mode or time"
-                }
-            },
-            FaultKind::TooLong => {
-                "the file system's limit is shorter; rename the source, or choose another destination"
-            }
-            FaultKind::IsDirectory => {
-                "remove or rename the directory at the destination, or copy to another name"
-            }
-            FaultKind::NotDirectory => "remove or rename what is in the way at the destination",
-            FaultKind::NotRecursive => "use -r to copy directories",
-            FaultKind::IntoItself => "choose a destination outside of the source",
-            FaultKind::Changed => "run the same command again when nothing writes to it any more",
-            FaultKind::Corrupt => {
-                "nothing was published; run the same command again, and check memory and disks if it returns"
-            }
-            FaultKind::Lossy => {
-                "--lossy moves it without that; else copy it with what keeps it (cp -a, rsync -aHAX), and remove it"
-            }
-            FaultKind::Taken => "rename one of the two, or copy them to different directories",
-            FaultKind::Busy => {
-                "wait until the other haul is done, and run the same command again; one whose connection was lost is gone within a minute, or what its --timeout said"
-            }
-            FaultKind::Link => {
-                "nothing is written through a symbolic link; remove it, or copy to where it points"
-            }
-            _ => return None,
-        })
-    }
 }
 
 impl fmt::Display for Fault {
@@ -222,7 +164,7 @@ mod tests {
         // EBUSY.
         let busy = std::io::Error::from_raw_os_error(16);
         let fault = Fault::from_io(Side::Source, "remove it", &busy);
-        assert_eq!((fault.kind, fault.hint()), (FaultKind::Io, None));
+        assert_eq!(fault.kind, FaultKind::Io);
         assert!(fault.message.ends_with(": a file system may be mounted on it"), "{fault}");
         let own = std::io::ErrorKind::ResourceBusy.into();
         assert_eq!(Fault::from_io(Side::Destination, "write", &own).kind, FaultKind::Busy);

@@ -1,4 +1,4 @@
-//! Why there is no connection, and what a person can do about it.
+//! Why there is no connection.
 
 use std::fmt::Write as _;
 use std::io;
@@ -207,65 +207,6 @@ impl ConnectError {
         matches!(self, Self::SubsystemMissing { .. })
     }
 
-    /// What the user can do about it, as one sentence.
-    pub fn hint(&self) -> Option<String> {
-        Some(match self {
-            Self::HostName { .. } => {
-                "a local file with ':' in its name is written with './' in front".into()
-            }
-            Self::UserName { .. } => "check the part in front of '@'".into(),
-            Self::RemoteShell { .. } => {
-                "--rsh takes a program and its options, such as: --rsh 'ssh -F my_config'".into()
-            }
-            Self::RemoteHaul { .. } => {
-                "--remote-haul takes one path, without arguments; it may start with '~/'".into()
-            }
-            Self::Start { cause, .. } if cause.kind() != io::ErrorKind::NotFound => return None,
-            Self::Start { .. } => {
-                "install an OpenSSH client, or name another program with --rsh COMMAND".into()
-            }
-            Self::Unreachable { host, .. } => {
-                format!("check host name, port and network; 'ssh {host}' must work first")
-            }
-            Self::HostKey { host, changed: false } => {
-                format!("run 'ssh {host}' once, compare the key that it shows, and accept it")
-            }
-            Self::HostKey { host, changed: true } => format!(
-                "ask who runs {host} whether its key was replaced; only then remove the old one with 'ssh-keygen -R'"
-            ),
-            Self::LoginRefused { host, .. } => format!(
-                "check the user name and that 'ssh {host}' logs in; 'ssh-add -l' lists the keys that are offered"
-            ),
-            Self::Setup { host, .. } => {
-                format!("'ssh -v {host}' shows which setting ssh stumbles over")
-            }
-            Self::HaulMissing { tried: None, address, .. } => format!(
-                "'haul deploy {address}' puts this haul there; if there is one, say where with --remote-haul PATH"
-            ),
-            Self::HaulMissing { host, tried: Some(_), address } => format!(
-                "correct --remote-haul: 'ssh {host} ls -l PATH' must find it; or leave it out and run 'haul deploy {address}' once"
-            ),
-            Self::HaulUnusable { host, .. } => {
-                format!("check that the haul on {host} is executable and built for that machine")
-            }
-            Self::SftpOnly { host } => {
-                format!("ask who runs {host} for a login that may run haul")
-            }
-            Self::SubsystemMissing { host, name } => format!(
-                "ask who runs {host} for a 'Subsystem {name}' line in its sshd_config, or install haul there"
-            ),
-            Self::NoisyShell { host, .. } => format!(
-                "'ssh {host} true' must print nothing: make the shell's startup files there silent when nobody is at a terminal"
-            ),
-            Self::Lost { .. } => "run the same command again: what is finished is skipped".into(),
-            Self::Silent { .. } => "check the host and the network, then run the same command again: what is finished is skipped; --timeout SECONDS waits longer".into(),
-            Self::Unanswered { host, .. } => format!(
-                "'ssh {host} true' must end by itself, soon; --timeout SECONDS waits longer"
-            ),
-            Self::Agent { .. } | Self::Stopped { .. } => return None,
-        })
-    }
-
     /// Whether the same attempt may succeed a little later with nothing
     /// changed here.
     pub fn retriable(&self) -> bool {
@@ -353,10 +294,6 @@ mod tests {
         };
         assert!(missing(None).lacks_haul());
         assert!(!missing(Some("/opt/haul".into())).lacks_haul());
-        for tried in [None, Some("/opt/haul".into())] {
-            let hint = missing(tried).hint().expect("a hint");
-            assert!(hint.contains("'haul deploy ssh://box:7'"), "{hint}");
-        }
     }
 
     #[test]

@@ -4,8 +4,8 @@
 //! [`connect`] starts the system's `ssh` with `haul serve` as its remote
 //! command and hands back a [`Connection`] at once, before anyone has logged
 //! in. The caller greets the peer over it. If that ends in an end of file,
-//! [`Closer::explain`] tells why, as a [`ConnectError`] with a hint for the
-//! person at the keyboard. [`connect_sftp`] does the same with the SFTP server
+//! [`Closer::explain`] tells why, as a [`ConnectError`], which says what the
+//! user can act on. [`connect_sftp`] does the same with the SFTP server
 //! that most ssh servers have, for hosts without haul, and [`connect_deploy`]
 //! with a shell that helps to put haul there.
 

@@ -1,0 +1,188 @@
+//! Hints: the sentences that tell a person what to do about an error. They name
+//! options and commands, which the libraries know nothing of.
+
+use haul_model::{Fault, FaultKind, Side};
+use haul_net::ConnectError;
+use std::io::ErrorKind;
+
+/// An error that a person can do something about.
+pub(crate) trait Hint {
+    /// The type of the hint: text that is made, or a constant.
+    type Text;
+
+    /// A sentence about what to do, if there is something to say.
+    fn hint(&self) -> Option<Self::Text>;
+}
+
+impl Hint for ConnectError {
+    type Text = String;
+
+    fn hint(&self) -> Option<String> {
+        Some(match self {
+            Self::HostName { .. } => {
+                "a local file with ':' in its name is written with './' in front".into()
+            }
+            Self::UserName { .. } => "check the part in front of '@'".into(),
+            Self::RemoteShell { .. } => {
+                "--rsh takes a program and its options, such as: --rsh 'ssh -F my_config'".into()
+            }
+            Self::RemoteHaul { .. } => {
+                "--remote-haul takes one path, without arguments; it may start with '~/'".into()
+            }
+            Self::Start { cause, .. } if cause.kind() != ErrorKind::NotFound => return None,
+            Self::Start { .. } => {
+                "install an OpenSSH client, or name another program with --rsh COMMAND".into()
+            }
+            Self::Unreachable { host, .. } => {
+                format!("check host name, port and network; 'ssh {host}' must work first")
+            }
+            Self::HostKey { host, changed: false } => {
+                format!("run 'ssh {host}' once, compare the key that it shows, and accept it")
+            }
+            Self::HostKey { host, changed: true } => format!(
+                "ask who runs {host} whether its key was replaced; only then remove the old one with 'ssh-keygen -R'"
+            ),
+            Self::LoginRefused { host, .. } => format!(
+                "check the user name and that 'ssh {host}' logs in; 'ssh-add -l' lists the keys that are offered"
+            ),
+            Self::Setup { host, .. } => {
+                format!("'ssh -v {host}' shows which setting ssh stumbles over")
+            }
+            Self::HaulMissing { tried: None, address, .. } => format!(
+                "'haul deploy {address}' puts this haul there; if there is one, say where with --remote-haul PATH"
+            ),
+            Self::HaulMissing { host, tried: Some(_), address } => format!(
+                "correct --remote-haul: 'ssh {host} ls -l PATH' must find it; or leave it out and run 'haul deploy {address}' once"
+            ),
+            Self::HaulUnusable { host, .. } => {
+                format!("check that the haul on {host} is executable and built for that machine")
+            }
+            Self::SftpOnly { host } => {
+                format!("ask who runs {host} for a login that may run haul")
+            }
+            Self::SubsystemMissing { host, name } => format!(
+                "ask who runs {host} for a 'Subsystem {name}' line in its sshd_config, or install haul there"
+            ),
+            Self::NoisyShell { host, .. } => format!(
+                "'ssh {host} true' must print nothing: make the shell's startup files there silent when nobody is at a terminal"
+            ),
+            Self::Lost { .. } => "run the same command again: what is finished is skipped".into(),
+            Self::Silent { .. } => "check the host and the network, then run the same command again: what is finished is skipped; --timeout SECONDS waits longer".into(),
+            Self::Unanswered { host, .. } => format!(
+                "'ssh {host} true' must end by itself, soon; --timeout SECONDS waits longer"
+            ),
+            Self::Agent { .. } | Self::Stopped { .. } => return None,
+        })
+    }
+}
+
+impl Hint for Fault {
+    type Text = &'static str;
+
+    fn hint(&self) -> Option<&'static str> {
+        if self.side == Side::Source
+            && matches!(
+                self.kind,
+                FaultKind::IsDirectory | FaultKind::NotDirectory | FaultKind::Link
+            )
+        {
+            return None;
+        }
+        Some(match self.kind {
+            FaultKind::NotFound if self.side == Side::Destination => {
+                "make the directory first, or end the destination with a slash to have its last one made"
+            }
+            FaultKind::NoSpace => {
+                "make room at the destination and run the same command again: what is done is skipped"
+            }
+            FaultKind::ReadOnly if self.side == Side::Source => {
+                "the source is mounted read-only, and nothing can be removed from it"
+            }
+            FaultKind::ReadOnly => {
+                "the destination is mounted read-only; remount it or choose another"
+            }
+            FaultKind::PermissionDenied => match self.side {
+                Side::Source => {
+                    "you need read permission there, and search permission on the directories above"
+                }
+                Side::Destination => {
+                    "you need write permission on the directory, and own what gets another mode or time"
+                }
+            },
+            FaultKind::TooLong => {
+                "the file system's limit is shorter; rename the source, or choose another destination"
+            }
+            FaultKind::IsDirectory => {
+                "remove or rename the directory at the destination, or copy to another name"
+            }
+            FaultKind::NotDirectory => "remove or rename what is in the way at the destination",
+            FaultKind::NotRecursive => "use -r to copy directories",
+            FaultKind::IntoItself => "choose a destination outside of the source",
+            FaultKind::Changed => "run the same command again when nothing writes to it any more",
+            FaultKind::Corrupt => {
+                "nothing was published; run the same command again, and check memory and disks if it returns"
+            }
+            FaultKind::Lossy => {
+                "--lossy moves it without that; else copy it with what keeps it (cp -a, rsync -aHAX), and remove it"
+            }
+            FaultKind::Taken => "rename one of the two, or copy them to different directories",
+            FaultKind::Busy => {
+                "wait until the other haul is done, and run the same command again; one whose connection was lost is gone within a minute, or what its --timeout said"
+            }
+            FaultKind::Link => {
+                "nothing is written through a symbolic link; remove it, or copy to where it points"
+            }
+            _ => return None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use haul_net::SshTarget;
+    use std::io;
+
+    fn of(error: &ConnectError) -> String {
+        error.hint().expect("a hint")
+    }
+
+    #[test]
+    fn where_haul_is_missing_deploying_is_the_hint() {
+        let missing = |tried: Option<&str>| ConnectError::HaulMissing {
+            host: "box".into(),
+            tried: tried.map(str::to_owned),
+            address: "ssh://box:7".into(),
+        };
+        for tried in [None, Some("/opt/haul")] {
+            let hint = of(&missing(tried));
+            assert!(hint.contains("'haul deploy ssh://box:7'"), "{hint}");
+            assert!(hint.contains("--remote-haul"), "{hint}");
+        }
+    }
+
+    #[test]
+    fn what_is_missing_here_or_there_is_named() {
+        let start = |kind: ErrorKind| ConnectError::Start {
+            host: "box".into(),
+            program: "ssh".into(),
+            cause: io::Error::from(kind),
+        };
+        assert!(of(&start(ErrorKind::NotFound)).contains("OpenSSH"));
+        assert_eq!(start(ErrorKind::PermissionDenied).hint(), None);
+        let missing = ConnectError::SubsystemMissing { host: "box".into(), name: "sftp" };
+        assert!(of(&missing).contains("Subsystem sftp"));
+        for bad in ["", "-x", "a b"] {
+            assert!(SshTarget::new(None, bad).expect_err("no name").hint().is_some(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_mount_point_is_not_waited_for() {
+        // EBUSY.
+        let busy = io::Error::from_raw_os_error(16);
+        assert_eq!(Fault::from_io(Side::Source, "remove it", &busy).hint(), None);
+        let own = Fault::from_io(Side::Destination, "write", &ErrorKind::ResourceBusy.into());
+        assert!(own.hint().is_some_and(|hint| hint.contains("--timeout")));
+    }
+}
