@@ -6,8 +6,11 @@
 // Each test program uses a part of it.
 #![allow(dead_code)]
 
+mod matrix;
+pub(crate) use matrix::everywhere;
+
 use haul_testkit::haul::Outcome;
-use haul_testkit::{Haul, Snapshot, Sshd, SshdBuilder, TempDir, nasty, snapshot};
+use haul_testkit::{Compare, Haul, Snapshot, Sshd, SshdBuilder, TempDir, nasty, snapshot};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, Permissions};
 use std::io::Write;
@@ -31,10 +34,16 @@ pub(crate) enum Way {
     Local,
     Upload,
     Download,
+    /// Through the SFTP server of a host.
+    SftpUpload,
+    SftpDownload,
 }
 
 impl Way {
+    /// With haul at both ends.
     pub(crate) const ALL: [Way; 3] = [Way::Local, Way::Upload, Way::Download];
+    pub(crate) const EACH: [Way; 5] =
+        [Way::Local, Way::Upload, Way::Download, Way::SftpUpload, Way::SftpDownload];
     pub(crate) const REMOTE: [Way; 2] = [Way::Upload, Way::Download];
 }
 
@@ -248,8 +257,22 @@ impl Scene<'_> {
         haul.cwd(&self.dir)
     }
 
+    /// How a copy in this way is compared with its source.
+    pub(crate) fn rules(&self) -> Compare {
+        matrix::rules(self.way)
+    }
+
+    /// The words that say how the host is reached, if there is one.
+    pub(crate) fn route(&self) -> Vec<OsString> {
+        if self.way == Way::Local { Vec::new() } else { self.remote() }
+    }
+
     /// The words that say how the host is reached.
     pub(crate) fn remote(&self) -> Vec<OsString> {
+        if matches!(self.way, Way::SftpUpload | Way::SftpDownload) {
+            let words = ["--rsh", &self.sshd().rsh(), "--transport", "sftp"];
+            return words.map(OsString::from).to_vec();
+        }
         let rsh = match &self.rsh {
             Some(rsh) => rsh.clone().into_os_string(),
             None => self.sshd().rsh().into(),
@@ -271,8 +294,7 @@ impl Scene<'_> {
         sources: &[S],
         dest: impl AsRef<OsStr>,
     ) -> Haul {
-        let remote = if self.way == Way::Local { Vec::new() } else { self.remote() };
-        self.copy_by(&remote, flags, sources, dest)
+        self.copy_by(&self.route(), flags, sources, dest)
     }
 
     /// The same with other words that say how the host is reached.
@@ -300,8 +322,10 @@ impl Scene<'_> {
         let haul = self.haul().arg(command).args(flags).args(remote).arg("--");
         match self.way {
             Way::Local => haul.args(sources).arg(dest),
-            Way::Upload => haul.args(sources).arg(self.there(dest)),
-            Way::Download => haul.args(sources.map(|source| self.there(source))).arg(dest),
+            Way::Upload | Way::SftpUpload => haul.args(sources).arg(self.there(dest)),
+            Way::Download | Way::SftpDownload => {
+                haul.args(sources.map(|source| self.there(source))).arg(dest)
+            }
         }
     }
 }

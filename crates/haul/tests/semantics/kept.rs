@@ -82,7 +82,7 @@ fn a_user_who_is_not_root_gets_the_same() {
 
 #[test]
 fn files_of_every_size_arrive_whole() {
-    each_way(|scene| {
+    everywhere(|scene| {
         let made = tree::sizes(scene.path("sizes"), 3).expect("a tree");
         // On both sides of what goes in one piece, and of several pieces.
         for (seed, len) in [(512 << 10) - 1, 512 << 10, (512 << 10) + 1, (4 << 20) - 1, 9 << 20]
@@ -94,24 +94,24 @@ fn files_of_every_size_arrive_whole() {
         }
         assert_eq!(made.files, 12);
         scene.copy(&["-r"], &["sizes"], "copy").run().expect_ok();
-        assert_same(&scene.snapshot("sizes"), &scene.snapshot("copy"));
+        assert_same_with(&scene.snapshot("sizes"), &scene.snapshot("copy"), scene.rules());
     });
 }
 
 #[test]
 fn hundreds_of_directories_arrive() {
-    each_way(|scene| {
+    everywhere(|scene| {
         tree::many(scene.path("many"), 700, 500, 350, 4).expect("a tree");
         let run = scene.copy(&["-r"], &["many"], "copy").run().expect_ok();
         assert!(run.out().starts_with("copied 700 files, 341.8 KiB in "), "{run}");
-        assert_same(&scene.snapshot("many"), &scene.snapshot("copy"));
+        assert_same_with(&scene.snapshot("many"), &scene.snapshot("copy"), scene.rules());
     });
 }
 
 #[test]
 fn a_tree_deeper_than_any_path_can_say_arrives() {
     const LEVELS: usize = 300;
-    each_way(|scene| {
+    everywhere(|scene| {
         tree::deep(scene.path("deep"), LEVELS, 5).expect("a tree");
         scene.copy(&["-r"], &["deep"], "copy").run().expect_ok();
         assert_eq!(tree::depth(scene.path("copy"), 5).expect("a tree"), LEVELS);
@@ -120,7 +120,7 @@ fn a_tree_deeper_than_any_path_can_say_arrives() {
 
 #[test]
 fn set_user_id_is_not_lent_to_the_new_owner() {
-    each_way(|scene| {
+    everywhere(|scene| {
         scene.file("tree/dir/inside", "x");
         for (name, bits) in [("suid", 0o4755), ("sgid", 0o2711), ("both", 0o6755)] {
             mode(scene.file(format!("tree/{name}"), name), bits);
@@ -154,7 +154,7 @@ fn the_mask_takes_no_rights_away() {
 
 #[test]
 fn a_directory_that_lends_its_group_goes_on_doing_so() {
-    each_way_by_pipe(|scene| {
+    everywhere(|scene| {
         scene.file("tree/dir/x", "x");
         mode(scene.path("tree/dir"), 0o750);
         mode(scene.mkdir("there"), 0o2775);
@@ -166,7 +166,7 @@ fn a_directory_that_lends_its_group_goes_on_doing_so() {
 
 #[test]
 fn what_is_no_file_in_a_tree_is_passed_over_with_a_warning() {
-    each_way(|scene| {
+    everywhere(|scene| {
         scene.file("tree/file", "x");
         run(Command::new("mkfifo").arg(scene.path("tree/fifo")));
         let _socket = UnixListener::bind(scene.path("tree/sock")).expect("a socket");
@@ -192,12 +192,12 @@ fn a_file_that_is_read_only_its_owner_may_copy_and_replace() {
 
 #[test]
 fn holes_stay_holes_and_a_hole_at_the_end_counts() {
-    each_way(|scene| {
+    everywhere(|scene| {
         let file = fs::File::create(scene.path("a")).expect("a file");
         file.write_all_at(b"data", 3 << 20).expect("written");
         file.set_len(40 << 20).expect("extended");
         scene.copy(&[], &["a"], "b").run().expect_ok();
-        assert_same(&scene.snapshot("a"), &scene.snapshot("b"));
+        assert_same_with(&scene.snapshot("a"), &scene.snapshot("b"), scene.rules());
         let meta = fs::metadata(scene.path("b")).expect("it is there");
         assert_eq!(meta.len(), 40 << 20);
         assert!(meta.blocks() * 512 < 1 << 20, "{} blocks", meta.blocks());
@@ -228,7 +228,7 @@ fn a_file_of_more_than_4_gib_arrives_whole() {
 
 #[test]
 fn a_single_name_may_be_any_bytes() {
-    each_way(|scene| {
+    everywhere(|scene| {
         let name = os(b"\xff\n -\x1b[2J");
         scene.file(name, "x");
         scene.mkdir("there");

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 #[test]
 fn a_link_is_kept_as_a_link_wherever_it_leads() {
-    each_way(|scene| {
+    everywhere(|scene| {
         scene.file("target", "x");
         scene.symlink("target", "to-file");
         scene.symlink("missing", "dangling");
@@ -91,7 +91,7 @@ fn with_l_links_that_lead_nowhere_or_in_a_circle_fail_alone() {
 
 #[test]
 fn a_link_at_the_destination_is_replaced_and_not_followed() {
-    each_way(|scene| {
+    everywhere(|scene| {
         scene.file("a", "new");
         scene.file("target", "untouched");
         scene.symlink("target", "to-file");

@@ -5,7 +5,7 @@ use std::fs;
 
 #[test]
 fn a_directory_receives_the_sources_under_their_names() {
-    each_way(|scene| {
+    everywhere(|scene| {
         scene.file("a.txt", "a");
         scene.file("tree/sub/b.txt", "b");
         scene.mkdir("there");
@@ -22,7 +22,7 @@ fn a_directory_receives_the_sources_under_their_names() {
 
 #[test]
 fn a_missing_directory_is_made_if_it_ends_with_a_slash() {
-    each_way(|scene| {
+    everywhere(|scene| {
         scene.file("a", "a");
         scene.file("b", "b");
         scene.copy(&[], &["a", "b"], "two//").run().expect_ok();
@@ -49,7 +49,7 @@ fn directories_above_a_destination_are_not_made() {
 
 #[test]
 fn any_other_destination_is_the_new_name() {
-    each_way(|scene| {
+    everywhere(|scene| {
         scene.file("a", "a");
         scene.file("tree/sub/b", "b");
         scene.copy(&[], &["a"], "file").run().expect_ok();
