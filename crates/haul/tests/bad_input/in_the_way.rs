@@ -7,7 +7,7 @@ use std::process::Command;
 
 #[test]
 fn a_file_is_not_replaced_by_a_directory_nor_the_reverse() {
-    each_way_by_pipe(|scene| {
+    everywhere(|scene| {
         scene.file("tree/becomes-dir/x/y", "new");
         scene.file("tree/becomes-file", "new");
         scene.file("tree/fine", "new");
@@ -35,7 +35,7 @@ fn a_file_is_not_replaced_by_a_directory_nor_the_reverse() {
 
 #[test]
 fn the_destination_itself_can_be_of_the_wrong_kind() {
-    each_way_by_pipe(|scene| {
+    everywhere(|scene| {
         scene.file("tree/x", "new");
         scene.file("file", "old");
         let run = scene.copy(&["-r"], &["tree"], "file").run().expect_code(1);
@@ -47,7 +47,7 @@ fn the_destination_itself_can_be_of_the_wrong_kind() {
 
 #[test]
 fn nothing_is_written_through_a_link_where_a_directory_should_be() {
-    each_way(|scene| {
+    everywhere(|scene| {
         scene.file("tree/sub/x", "new");
         scene.file("tree/sub/deeper/y", "new");
         scene.file("elsewhere/x", "old");
@@ -66,7 +66,7 @@ fn nothing_is_written_through_a_link_where_a_directory_should_be() {
 
 #[test]
 fn nothing_is_written_through_a_link_where_a_file_should_be() {
-    each_way_by_pipe(|scene| {
+    everywhere(|scene| {
         scene.file("tree/x", "new");
         scene.file("tree/y", "new");
         scene.file("elsewhere", "old");
@@ -85,7 +85,7 @@ fn nothing_is_written_through_a_link_where_a_file_should_be() {
 
 #[test]
 fn devices_and_fifos_are_neither_replaced_nor_written_to() {
-    each_way_by_pipe(|scene| {
+    everywhere(|scene| {
         scene.file("a", "new");
         run(Command::new("mkfifo").arg(scene.path("fifo")));
         let mut dests = vec!["fifo"];

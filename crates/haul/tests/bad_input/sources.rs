@@ -4,7 +4,7 @@ use crate::common::*;
 
 #[test]
 fn a_missing_source_is_told_and_the_others_are_copied() {
-    each_way(|scene| {
+    everywhere(|scene| {
         scene.file("a", "a");
         scene.file("b", "b");
         scene.mkdir("there");
@@ -37,7 +37,7 @@ fn the_path_to_a_source_can_be_missing_or_lead_through_a_file() {
 
 #[test]
 fn a_missing_source_leaves_an_existing_destination_alone() {
-    each_way_by_pipe(|scene| {
+    everywhere(|scene| {
         scene.file("dest", "old");
         for flags in [&[][..], &["--force"]] {
             scene.copy(flags, &["missing"], "dest").run().expect_code(1);

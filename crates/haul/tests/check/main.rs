@@ -6,24 +6,12 @@ mod common;
 
 use common::*;
 use haul_testkit::{Haul, nasty, tree};
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fs;
 
 /// A check with `flags`, with the words that the copy has.
 fn check<S: AsRef<OsStr>>(scene: &Scene<'_>, flags: &[&str], sources: &[S], dest: &str) -> Haul {
-    let remote = if scene.way == Way::Local { Vec::new() } else { scene.remote() };
-    let there = |path: &OsStr| scene.there(scene.path(path));
-    let here = |path: &OsStr| scene.path(path).into_os_string();
-    let sources = sources.iter().map(|source| match scene.way {
-        Way::Download => there(source.as_ref()),
-        Way::Local | Way::Upload => here(source.as_ref()),
-    });
-    let sources: Vec<OsString> = sources.collect();
-    let dest = match scene.way {
-        Way::Upload => there(dest.as_ref()),
-        Way::Local | Way::Download => here(dest.as_ref()),
-    };
-    scene.haul().arg("check").args(flags).args(remote).arg("--").args(sources).arg(dest)
+    scene.transfer("check", &scene.route(), flags, sources, dest)
 }
 
 /// The lines of a check that is expected to find differences.
@@ -63,7 +51,7 @@ fn copied(scene: &Scene<'_>) {
 
 #[test]
 fn after_a_copy_the_same_words_find_no_difference() {
-    each_way(|scene| {
+    everywhere(|scene| {
         a_tree(scene);
         scene.mkdir("there");
         scene.file("file", "one");
@@ -97,7 +85,7 @@ fn after_a_copy_the_same_words_find_no_difference() {
 
 #[test]
 fn every_kind_of_difference_is_named() {
-    each_way(|scene| {
+    everywhere(|scene| {
         copied(scene);
         let at = |name: &str| scene.path(format!("to/tree/{name}"));
         fs::write(at("a"), "longer than before").expect("written");
@@ -143,7 +131,7 @@ fn every_kind_of_difference_is_named() {
 
 #[test]
 fn contents_are_compared_only_when_that_is_asked_for() {
-    each_way(|scene| {
+    everywhere(|scene| {
         copied(scene);
         // One byte in the middle, with size and time as they were.
         for (name, at) in [("dir/deep/c", 2 << 20), ("a", 2), ("dir/d", 0)] {
@@ -171,7 +159,7 @@ fn contents_are_compared_only_when_that_is_asked_for() {
 
 #[test]
 fn many_files_are_compared_by_content_without_sending_it() {
-    each_way(|scene| {
+    everywhere(|scene| {
         for n in 0..700 {
             scene.file(format!("tree/{:02}/{n}", n % 9), vec![n as u8; 3000 + n]);
         }
@@ -205,7 +193,7 @@ fn what_can_not_be_compared_is_an_error_and_no_extra() {
 
 #[test]
 fn haul_s_own_files_and_special_ones_are_no_differences() {
-    each_way(|scene| {
+    everywhere(|scene| {
         copied(scene);
         run(std::process::Command::new("mkfifo").arg(scene.path("tree/pipe")));
         scene.file("tree/.haul-0123456789abcdef", "left");
@@ -218,7 +206,7 @@ fn haul_s_own_files_and_special_ones_are_no_differences() {
 
 #[test]
 fn json_tells_each_difference() {
-    each_way(|scene| {
+    everywhere(|scene| {
         copied(scene);
         fs::write(scene.path("to/tree/a"), "x").expect("written");
         scene.file("to/tree/more", "x");
@@ -238,7 +226,7 @@ fn json_tells_each_difference() {
 
 #[test]
 fn what_is_not_there_at_all() {
-    each_way(|scene| {
+    everywhere(|scene| {
         scene.file("file", "x");
         assert_eq!(found(scene, &[], &["file"], "gone"), ["missing   file"]);
         scene.file("tree/a", "x");

@@ -7,7 +7,6 @@
 #![allow(dead_code)]
 
 mod matrix;
-pub(crate) use matrix::everywhere;
 
 use haul_testkit::haul::Outcome;
 use haul_testkit::{Compare, Haul, Snapshot, Sshd, SshdBuilder, TempDir, nasty, snapshot};
@@ -95,7 +94,12 @@ pub(crate) fn quick_sshd() -> SshdBuilder {
     Sshd::builder().client_line("KexAlgorithms curve25519-sha256")
 }
 
-/// Runs `test` in every way, through real ssh.
+/// Runs `test` in every way, through SFTP too, but for the exceptions in the table.
+pub(crate) fn everywhere(test: impl Fn(&Scene<'_>) + Sync) {
+    each_of(&matrix::ways_of_this_test(), |_| {}, test);
+}
+
+/// Runs `test` in every way with haul at both ends, through real ssh.
 pub(crate) fn each_way(test: impl Fn(&Scene<'_>) + Sync) {
     each_of(&Way::ALL, |_| {}, test);
 }

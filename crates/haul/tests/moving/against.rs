@@ -36,8 +36,10 @@ fn mover(scene: &Scene<'_>, from: &Path, to: &Path) -> Haul {
     let from = from.join("tree");
     match scene.way {
         Way::Local => haul.arg(from).arg(to),
-        Way::Upload => haul.args(scene.remote()).arg(from).arg(scene.there(to)),
-        Way::Download => haul.args(scene.remote()).arg(scene.there(from)).arg(to),
+        Way::Upload | Way::SftpUpload => haul.args(scene.remote()).arg(from).arg(scene.there(to)),
+        Way::Download | Way::SftpDownload => {
+            haul.args(scene.remote()).arg(scene.there(from)).arg(to)
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 #[test]
 fn each_exit_code_means_what_the_table_says() {
-    each_way_by_pipe(|scene| {
+    everywhere(|scene| {
         scene.file("a", "a");
         scene.file("tree/x", "x");
         scene.file("file", "f");

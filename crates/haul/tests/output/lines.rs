@@ -37,7 +37,7 @@ fn a_copy_ends_with_a_line_that_sums_it_up() {
 
 #[test]
 fn quiet_says_nothing_when_all_goes_well() {
-    each_way(|scene| {
+    everywhere(|scene| {
         scene.file("tree/a", "a");
         scene.symlink("a", "tree/link");
         run(Command::new("mkfifo").arg(scene.path("tree/fifo")));
@@ -54,7 +54,7 @@ fn quiet_says_nothing_when_all_goes_well() {
 
 #[test]
 fn verbose_has_a_line_for_each_file() {
-    each_way_by_pipe(|scene| {
+    everywhere(|scene| {
         scene.file("tree/sub/a", "a");
         scene.file("tree/b", "b");
         scene.symlink("b", "tree/link");
@@ -99,7 +99,7 @@ fn verbose_has_a_line_for_each_file() {
 
 #[test]
 fn a_renamed_tree_is_told_under_its_own_name() {
-    each_way_by_pipe(|scene| {
+    everywhere(|scene| {
         scene.file("tree/a", "a");
         let run = scene.copy(&["-rv"], &["tree"], "new-name").run().expect_ok();
         assert!(run.out().starts_with("copied tree/\ncopied tree/a\n"), "{run}");

@@ -156,10 +156,14 @@ fn the_mask_takes_no_rights_away() {
 fn a_directory_that_lends_its_group_goes_on_doing_so() {
     everywhere(|scene| {
         scene.file("tree/dir/x", "x");
+        scene.mkdir("tree/dir/deeper");
         mode(scene.path("tree/dir"), 0o750);
         mode(scene.mkdir("there"), 0o2775);
         scene.copy(&["-r"], &["tree"], "there").run().expect_ok();
         assert_eq!(mode_of(scene.path("there/tree/dir")), 0o2750);
+        for dir in ["there/tree", "there/tree/dir/deeper"] {
+            assert_eq!(mode_of(scene.path(dir)) & 0o2000, 0o2000, "{dir}");
+        }
         assert_eq!(mode_of(scene.path("there")), 0o2775);
     });
 }

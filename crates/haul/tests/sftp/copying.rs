@@ -4,9 +4,8 @@ use crate::common::*;
 use crate::without_haul::bare;
 use crate::{by_sftp, copy, rules, strays, summary};
 use haul_testkit::haul::Outcome;
-use haul_testkit::{Haul, assert_same_with, nasty, tree};
+use haul_testkit::{assert_same_with, nasty, tree};
 use std::fs;
-use std::os::unix::fs::MetadataExt;
 
 /// Two files with their times, and a directory that gets them.
 fn two_files(scene: &Scene<'_>) {
@@ -146,21 +145,6 @@ fn what_is_replaced_is_what_the_flags_say() {
 }
 
 #[test]
-fn a_dry_run_changes_nothing_and_tells_what_would_come() {
-    each_remote_way(|scene| {
-        two_files(scene);
-        scene.file("tree/x", "x");
-        let before = scene.snapshot("to");
-        let run = copy(scene, &["-rn", "--json"], &["a", "b", "tree"], "to").run().expect_ok();
-        assert_same_with(&before, &scene.snapshot("to"), haul_testkit::Compare::everything());
-        let would = |event: &&serde_json::Value| event["outcome"] == "would_copy";
-        assert_eq!(events(&run, "file").iter().filter(would).count(), 4, "{run}");
-        let run = copy(scene, &["-rn"], &["tree"], "new/").run().expect_ok();
-        assert!(!scene.exists("new"), "{run}");
-    });
-}
-
-#[test]
 fn a_move_leaves_nothing_here_and_what_is_not_there_stays() {
     let world = World::new();
     let scene = world.scene(Way::Upload);
@@ -188,57 +172,6 @@ fn a_move_leaves_nothing_here_and_what_is_not_there_stays() {
     assert_eq!(strays(&scene.path("kept")).len(), 0);
 }
 
-fn check(scene: &Scene<'_>, flags: &[&str]) -> Haul {
-    let (here, there) = (scene.path("tree"), scene.there(scene.path("to")));
-    let there_too = scene.there(scene.path("tree"));
-    let haul = scene.haul().arg("check").args(flags).args(by_sftp(scene));
-    match scene.way {
-        Way::Download => haul.arg(there_too).arg(scene.path("to")),
-        _ => haul.arg(here).arg(there),
-    }
-}
-
-#[test]
-fn a_check_finds_what_differs_and_what_is_too_much() {
-    each_remote_way(|scene| {
-        for name in ["a", "b", "c", "dir/d"] {
-            scene.file(format!("tree/{name}"), "content");
-        }
-        tree::random_file(scene.path("tree/large"), 5 << 20, 3).expect("made");
-        copy(scene, &["-r"], &["tree/."], "to/").run().expect_ok();
-        for flags in [&["-r"][..], &["-r", "--content"]] {
-            let run = check(scene, flags).run().expect_ok();
-            assert!(run.out().starts_with("no difference in "), "{run}");
-        }
-        // Size and time are the same: only the content tells.
-        let time = fs::metadata(scene.path("to/large")).expect("there").mtime();
-        let mut content = fs::read(scene.path("to/large")).expect("read");
-        content[4 << 20] ^= 1;
-        fs::write(scene.path("to/large"), content).expect("written");
-        nasty::set_mtime(scene.path("to/large"), time, 0).expect("a time");
-        let run = check(scene, &["-r"]).run().expect_ok();
-        assert!(run.out().starts_with("no difference in "), "{run}");
-        let run = check(scene, &["-r", "--content"]).run().expect_code(1);
-        assert!(run.out().contains("large"), "{run}");
-        assert_eq!(run.err(), "", "{run}");
-        fs::write(scene.path("to/large"), "short").expect("written");
-        fs::remove_file(scene.path("to/a")).expect("removed");
-        mode(scene.path("to/b"), 0o600);
-        scene.file("to/extra", "");
-        scene.file("to/dir/extra-too", "");
-        let before = scene.snapshot("to");
-        for flags in [&["-r"][..], &["-r", "--content"]] {
-            let run = check(scene, flags).run().expect_code(1);
-            let lines = run.out().lines().count();
-            assert_eq!(lines, 5 + 1, "{run}");
-            for name in ["large", "a", "b", "extra", "extra-too"] {
-                assert!(run.out().contains(name), "{name}: {run}");
-            }
-        }
-        assert_same_with(&before, &scene.snapshot("to"), haul_testkit::Compare::everything());
-    });
-}
-
 #[test]
 fn two_copies_of_the_same_tree_at_once_make_each_directory_together() {
     each_remote_way(|scene| {
@@ -253,19 +186,6 @@ fn two_copies_of_the_same_tree_at_once_make_each_directory_together() {
         let rules = rules().ignoring_dir_mtimes();
         assert_same_with(&scene.snapshot("tree"), &scene.snapshot("to/tree"), rules);
     });
-}
-
-#[test]
-fn directories_that_are_made_keep_the_group_bit_that_they_inherit() {
-    let world = World::new();
-    let scene = world.scene(Way::Upload);
-    scene.mkdir("tree/a/b");
-    let dest = scene.mkdir("to");
-    mode(&dest, 0o2755);
-    copy(&scene, &["-r"], &["tree"], "to").run().expect_ok();
-    for dir in ["to/tree", "to/tree/a", "to/tree/a/b"] {
-        assert_eq!(mode_of(scene.path(dir)) & 0o2000, 0o2000, "{dir}");
-    }
 }
 
 #[test]

@@ -73,42 +73,6 @@ fn a_read_only_file_system_there_is_told() {
 }
 
 #[test]
-fn a_file_in_the_place_of_a_directory_stays_and_the_reverse() {
-    each_remote_way(|scene| {
-        scene.file("tree/dir/x", "x");
-        scene.file("tree/file", "y");
-        scene.file("tree/good", "z");
-        scene.file("to/tree/dir", "in the way");
-        scene.file("to/tree/file/inside", "in the way");
-        let run = copy(scene, &["-r"], &["tree"], "to").run().expect_code(1);
-        assert_eq!(scene.read("to/tree/dir"), "in the way");
-        assert_eq!(scene.read("to/tree/file/inside"), "in the way");
-        assert_eq!(scene.read("to/tree/good"), "z");
-        let errors = errors(&run);
-        assert!(errors.iter().any(|e| e.starts_with("tree/dir: ")), "{run}");
-        assert!(errors.iter().any(|e| e.starts_with("tree/file: ")), "{run}");
-    });
-}
-
-#[test]
-fn a_link_in_the_destination_is_not_followed() {
-    each_remote_way(|scene| {
-        scene.file("tree/dir/x", "x");
-        scene.file("tree/file", "new");
-        scene.file("outside/kept", "kept");
-        scene.mkdir("to/tree");
-        scene.symlink(scene.path("outside"), "to/tree/dir");
-        scene.symlink(scene.path("outside/kept"), "to/tree/file");
-        let run = copy(scene, &["-r"], &["tree"], "to").run().expect_code(1);
-        assert_eq!(scene.list("outside"), ["kept"], "{run}");
-        assert_eq!(scene.read("outside/kept"), "kept");
-        // A file takes the place of the link, not of what that leads to.
-        assert_eq!(scene.read("to/tree/file"), "new");
-        assert!(fs::symlink_metadata(scene.path("to/tree/file")).expect("there").is_file());
-    });
-}
-
-#[test]
 fn what_is_not_there_is_told_and_what_is_no_file_left_out() {
     each_remote_way(|scene| {
         scene.mkdir("tree");
