@@ -50,6 +50,14 @@ const ARROWS: &[(&str, &[&str])] = &[
 /// clients of the program speak the protocol by themselves.
 const FOR_TESTS: &[(&str, &str)] = &[("haul", "proto")];
 
+/// Crates that know the options of the command line, or programs with options of
+/// their own.
+const KNOWS_OPTIONS: &[&str] = &["crates/haul/", "crates/testkit/"];
+
+/// Words with an option that the others may say all the same, and why.
+const OPTIONS_SAID: &[(&str, &str)] =
+    &[("--sync promises nothing there", "a warning that names the promise that can't be kept")];
+
 /// Checks the whole repository.
 pub(crate) fn run() -> Result<()> {
     let root = repo::root();
@@ -61,6 +69,9 @@ pub(crate) fn run() -> Result<()> {
         if is_product(&name) {
             found.extend(check_lengths(&text));
             found.extend(check_threads(&text));
+            if !KNOWS_OPTIONS.iter().any(|dir| name.starts_with(dir)) {
+                found.extend(check_options(&text));
+            }
         }
         let found = found.into_iter();
         complaints.extend(found.map(|what| format!("{name}: {what}")));
@@ -150,6 +161,22 @@ fn check_threads(text: &str) -> Vec<String> {
         .map(|bare| {
             format!("`{bare}` panics where there is no thread: see crates/engine/src/crew.rs")
         })
+        .collect()
+}
+
+/// The options of the command line, and the hints that name them, are the program's.
+fn check_options(text: &str) -> Vec<String> {
+    let names_option = |line: &str| {
+        let after = line.split("--").skip(1);
+        let mut options = after.filter(|rest| rest.starts_with(|c: char| c.is_ascii_lowercase()));
+        !line.trim_start().starts_with("//") && options.next().is_some()
+    };
+    text.lines()
+        .enumerate()
+        .take_while(|(_, line)| *line != "mod tests {")
+        .filter(|(_, line)| names_option(line))
+        .filter(|(_, line)| !OPTIONS_SAID.iter().any(|(words, _)| line.contains(words)))
+        .map(|(at, _)| format!("line {}: names an option: see crates/haul/src/hint.rs", at + 1))
         .collect()
 }
 
@@ -252,6 +279,21 @@ mod tests {
         assert_eq!(check_threads(&bare).len(), 1);
         let tested = format!("//! X.\n#[cfg(test)]\nmod tests {{\n{})\n", BARE_THREADS[1]);
         assert!(check_threads(&tested).is_empty());
+    }
+
+    #[test]
+    fn options_are_named_by_the_program_alone() {
+        let line = |words: &str| format!("//! X, see --x.\n    \"{words}\",\n");
+        for bad in ["--rsh PATH", "say it with --binary"] {
+            let found = check_options(&line(bad));
+            assert_eq!(found.len(), 1, "{bad}");
+            assert!(found[0].starts_with("line 2: "), "{found:?}");
+        }
+        for good in ["-- ", "a -- b", "rm -f -- x", OPTIONS_SAID[0].0] {
+            assert!(check_options(&line(good)).is_empty(), "{good}");
+        }
+        let tested = "#[cfg(test)]\nmod tests {\n\"--rsh\"\n";
+        assert!(check_options(tested).is_empty());
     }
 
     #[test]

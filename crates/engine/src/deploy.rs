@@ -169,11 +169,8 @@ impl Upload<'_> {
         let change = match old {
             Some(attrs) if self.is_same(place, &path, &attrs)? => return Ok(Change::Nothing),
             Some(_) if !self.client.has(Extension::PosixRename) => {
-                return Err(place.refuse(
-                    &path,
-                    "the server can't replace a file in one step",
-                    "remove it first with 'haul deploy --remove', then deploy again",
-                ));
+                let (host, path) = (place.host.name.clone(), escape_bytes(&path));
+                return Err(DeployError::Irreplaceable { host, path });
             }
             Some(_) => Change::Replaced,
             None => Change::New,

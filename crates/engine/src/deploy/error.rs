@@ -56,6 +56,15 @@ pub enum DeployError {
         /// What the user can do.
         hint: &'static str,
     },
+    /// Another haul is there, and the host's SFTP server can't put one in its place
+    /// without a moment in which there is none.
+    #[error("{host}:{path}: the server can't replace a file in one step")]
+    Irreplaceable {
+        /// The host.
+        host: String,
+        /// The haul that is there.
+        path: String,
+    },
     /// The host's SFTP server did not do what was asked.
     #[error("{host}: {error}")]
     Sftp {
@@ -107,41 +116,4 @@ pub enum Suspect {
     Libraries,
     /// Programs in that directory may not be run.
     Directory,
-}
-
-impl DeployError {
-    /// What the user can do about it.
-    pub fn hint(&self) -> Option<&'static str> {
-        match self {
-            // The caller knows more about connections.
-            Self::Job(_) => None,
-            Self::Program { .. } => Some(
-                "'cargo xtask dist' builds a haul that can be deployed; --binary PATH says where it is",
-            ),
-            Self::Bound { .. } => Some("use the haul that is there, or a login that is not bound"),
-            Self::Untold { .. } => Some(
-                "haul can be deployed only where sh, uname, id, date and pwd are; install it by hand",
-            ),
-            Self::Misfit { .. } => Some(
-                "name a haul that was built for that machine with --binary PATH, or install one there by hand",
-            ),
-            Self::Place { hint, .. } => Some(hint),
-            Self::Sftp { .. } => Some("there must be room and the right to write on the host"),
-            Self::Differs { .. } => {
-                Some("run the same command again; if it fails again, look at the host's disk")
-            }
-            Self::NoHaul { .. } => Some(
-                "name a haul with --binary PATH: 'cargo xtask dist' builds one, and without --binary it is this one",
-            ),
-            Self::DoesNotStart { suspect: Suspect::Libraries, .. } => Some(
-                "it needs libraries of the host, as new as here: 'cargo xtask dist' builds a haul that needs none, for --binary PATH",
-            ),
-            Self::DoesNotStart { suspect: Suspect::Directory, .. } => {
-                Some("the directory may be mounted 'noexec'; install haul elsewhere by hand")
-            }
-            Self::Version { .. } => {
-                Some("deploy with that version, or name one of this version with --binary PATH")
-            }
-        }
-    }
 }

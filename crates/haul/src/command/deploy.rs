@@ -3,11 +3,12 @@
 use super::end;
 use crate::args::{Action, Deploy};
 use crate::error::{CommandError, ErrorKind, ExitCode};
+use crate::hint::Hint;
 use crate::peer::diagnostics;
 use crate::progress::Screen;
 use crate::quantity;
 use crate::report::{Form, Report};
-use haul_engine::{Change, DeployError, Deployed, JobError, Program, Undeployed};
+use haul_engine::{Change, DeployError, Deployed, JobError, Program, Suspect, Undeployed};
 use haul_net::{ConnectError, DEPLOY_DIR, DEPLOYED_NAME, SshTarget};
 use std::path::Path;
 
@@ -96,6 +97,47 @@ fn undeployed_line(target: &SshTarget, undeployed: Undeployed) -> String {
     line + "\n"
 }
 
+impl Hint for DeployError {
+    type Text = &'static str;
+
+    fn hint(&self) -> Option<&'static str> {
+        match self {
+            // The caller knows more about connections.
+            Self::Job(_) => None,
+            Self::Program { .. } => Some(
+                "'cargo xtask dist' builds a haul that can be deployed; --binary PATH says where it is",
+            ),
+            Self::Bound { .. } => Some("use the haul that is there, or a login that is not bound"),
+            Self::Untold { .. } => Some(
+                "haul can be deployed only where sh, uname, id, date and pwd are; install it by hand",
+            ),
+            Self::Misfit { .. } => Some(
+                "name a haul that was built for that machine with --binary PATH, or install one there by hand",
+            ),
+            Self::Place { hint, .. } => Some(hint),
+            Self::Irreplaceable { .. } => {
+                Some("remove it first with 'haul deploy --remove', then deploy again")
+            }
+            Self::Sftp { .. } => Some("there must be room and the right to write on the host"),
+            Self::Differs { .. } => {
+                Some("run the same command again; if it fails again, look at the host's disk")
+            }
+            Self::NoHaul { .. } => Some(
+                "name a haul with --binary PATH: 'cargo xtask dist' builds one, and without --binary it is this one",
+            ),
+            Self::DoesNotStart { suspect: Suspect::Libraries, .. } => Some(
+                "it needs libraries of the host, as new as here: 'cargo xtask dist' builds a haul that needs none, for --binary PATH",
+            ),
+            Self::DoesNotStart { suspect: Suspect::Directory, .. } => {
+                Some("the directory may be mounted 'noexec'; install haul elsewhere by hand")
+            }
+            Self::Version { .. } => {
+                Some("deploy with that version, or name one of this version with --binary PATH")
+            }
+        }
+    }
+}
+
 impl From<DeployError> for CommandError {
     fn from(error: DeployError) -> Self {
         let kind = match error {
@@ -148,6 +190,9 @@ mod tests {
         let host = || "box".to_owned();
         assert_eq!(code(DeployError::Program { path: "x".into(), why: "y".into() }), 2);
         assert_eq!(code(DeployError::Version { theirs: "7".into() }), 4);
+        let taken = DeployError::Irreplaceable { host: host(), path: "x".into() };
+        assert!(taken.hint().is_some_and(|hint| hint.contains("'haul deploy --remove'")));
+        assert_eq!(code(taken), 4);
         assert_eq!(code(JobError::Interrupted.into()), 130);
         let missing = JobError::from(ConnectError::SubsystemMissing { host: host(), name: "sftp" });
         let error = CommandError::from(DeployError::from(missing));
