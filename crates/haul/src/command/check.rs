@@ -36,8 +36,11 @@ pub(super) fn run(check: &Check) -> ExitCode {
                 return end(report, &error);
             }
             report.command_error(&error);
-            let nothing = Figures { same: 0, found: [0; 3], special: 0, failed: 0 };
-            report.json(&Line::CheckSummary(nothing.json(started.elapsed(), code)));
+            report.json(&Line::CheckSummary(json_line(
+                &Summary::default(),
+                started.elapsed(),
+                code,
+            )));
             report.finish();
             return code;
         }
@@ -48,18 +51,19 @@ pub(super) fn run(check: &Check) -> ExitCode {
     let monitor = CopyMonitor::new(show(detail), interrupt.clone(), report, screen.clone());
     let hosts = Hosts::new(check.copy.reach, &screen);
     let (summary, error) = watch_steps(steps, &monitor, &interrupt, &hosts);
-    let figures = Figures::of(&summary);
     let mut report = monitor.into_report();
     let code = match error {
         Some(kind) => kind.exit_code(),
-        None if figures.found != [0; 3] || figures.failed > 0 => ExitCode::SomeFailed,
+        None if summary.has_differences() || summary.failed > 0 => ExitCode::SomeFailed,
         None => ExitCode::Success,
     };
     match detail {
         Detail::Quiet => {}
-        Detail::Json => report.json(&Line::CheckSummary(figures.json(started.elapsed(), code))),
+        Detail::Json => {
+            report.json(&Line::CheckSummary(json_line(&summary, started.elapsed(), code)))
+        }
         Detail::Normal | Detail::Verbose => {
-            report.print(figures.line(started.elapsed(), error.is_none()).as_bytes());
+            report.print(line(&summary, started.elapsed(), error.is_none()).as_bytes());
         }
     }
     finish(report, code)
@@ -97,52 +101,34 @@ fn show(detail: Detail) -> Show {
     Show { differences: true, same, warnings: true, progress, ..Show::default() }
 }
 
-/// What came of it.
-struct Figures {
-    same: u64,
-    /// Those that differ, are missing, and are extra.
-    found: [u64; 3],
-    special: u64,
-    failed: u64,
+/// The figures as JSON.
+fn json_line(summary: &Summary, time: Duration, code: ExitCode) -> CheckSummaryLine {
+    let Summary { skipped: same, different, missing, extra, special, failed, .. } = *summary;
+    let (seconds, exit_code) = (json::seconds(time), code.number());
+    CheckSummaryLine { same, different, missing, extra, special, failed, seconds, exit_code }
 }
 
-impl Figures {
-    fn of(summary: &Summary) -> Self {
-        let Summary { skipped, special, failed, different, missing, extra, .. } = *summary;
-        Self { same: skipped, found: [different, missing, extra], special, failed }
+/// The line at the end; `to_the_end` says whether all was compared.
+fn line(summary: &Summary, time: Duration, to_the_end: bool) -> String {
+    let Summary { skipped: same, different, missing, extra, special, failed, .. } = *summary;
+    let mut parts: Vec<String> = [(different, "different"), (missing, "missing"), (extra, "extra")]
+        .into_iter()
+        .filter(|(n, _)| *n > 0)
+        .map(|(n, word)| format!("{word} {}", quantity::count(n)))
+        .collect();
+    if !to_the_end {
+        parts.push("not all was compared".to_owned());
+    } else if parts.is_empty() {
+        parts.push("no difference".to_owned());
     }
-
-    fn json(&self, time: Duration, code: ExitCode) -> CheckSummaryLine {
-        let Self { same, found: [different, missing, extra], special, failed } = *self;
-        let (seconds, exit_code) = (json::seconds(time), code.number());
-        CheckSummaryLine { same, different, missing, extra, special, failed, seconds, exit_code }
-    }
-
-    /// The line at the end; `to_the_end` says whether all was compared.
-    fn line(&self, time: Duration, to_the_end: bool) -> String {
-        let [different, missing, extra] = self.found;
-        let mut parts: Vec<String> =
-            [(different, "different"), (missing, "missing"), (extra, "extra")]
-                .into_iter()
-                .filter(|(n, _)| *n > 0)
-                .map(|(n, word)| format!("{word} {}", quantity::count(n)))
-                .collect();
-        if !to_the_end {
-            parts.push("not all was compared".to_owned());
-        } else if parts.is_empty() {
-            parts.push("no difference".to_owned());
+    let mut line = format!("{} in {}", parts.join(", "), quantity::duration(time));
+    for (n, word) in [(same, "same"), (special, "passed over"), (failed, "failed")] {
+        if n > 0 {
+            line.push_str(&format!("; {word} {}", quantity::count(n)));
         }
-        let mut line = format!("{} in {}", parts.join(", "), quantity::duration(time));
-        for (n, word) in
-            [(self.same, "same"), (self.special, "passed over"), (self.failed, "failed")]
-        {
-            if n > 0 {
-                line.push_str(&format!("; {word} {}", quantity::count(n)));
-            }
-        }
-        line.push('\n');
-        line
     }
+    line.push('\n');
+    line
 }
 
 #[cfg(test)]
@@ -151,9 +137,10 @@ mod tests {
 
     #[test]
     fn the_last_line_leaves_out_what_is_zero() {
-        let line = |found, failed, to_the_end| {
-            let figures = Figures { same: 1005, found, special: 0, failed };
-            figures.line(Duration::from_millis(410), to_the_end)
+        let line = |[different, missing, extra]: [u64; 3], failed, to_the_end| {
+            let found = Summary { different, missing, extra, ..Summary::default() };
+            let summary = Summary { skipped: 1005, failed, ..found };
+            super::line(&summary, Duration::from_millis(410), to_the_end)
         };
         let lines = line([0; 3], 0, true) + &line([3, 0, 2], 1, true);
         insta::assert_snapshot!(lines + &line([0; 3], 0, false) + &line([0, 1, 0], 0, false), @r"

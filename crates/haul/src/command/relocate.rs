@@ -3,7 +3,7 @@
 
 mod figures;
 
-use self::figures::{Figures, conclude};
+use self::figures::conclude;
 use super::copy::{Step, origin, plan, start, watch_steps};
 use super::end;
 use crate::args::{Copy, Detail};
@@ -17,7 +17,7 @@ use crate::peer::{Peers, WithoutHaul};
 use crate::progress::Screen;
 use crate::report::{Form, Report};
 use crate::state;
-use haul_engine::{JobError, Near, Outcome, RequestError, Requests};
+use haul_engine::{JobError, Near, Outcome, RequestError, Requests, Summary};
 use haul_model::{Check, Conflict, Entry, Fault, FaultKind, Kind, Policy, Remove, Side};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -34,7 +34,7 @@ pub(super) fn run(copy: &Copy) -> ExitCode {
     if form == Form::Json {
         report.json(&Line::Start(start(copy)));
     }
-    let mut figures = Figures::default();
+    let mut figures = Summary::default();
     let listening = Interrupt::listen();
     let ready = refuse(copy).and_then(|()| {
         plan(copy)?;
@@ -98,7 +98,7 @@ struct Move<'m> {
     copy: &'m Copy,
     interrupt: &'m Interrupt,
     hosts: &'m Hosts,
-    figures: &'m mut Figures,
+    figures: &'m mut Summary,
     /// Entries that could not be copied, and were told.
     copy_failed: u64,
     /// The sources to be copied that are directories, as they were before.

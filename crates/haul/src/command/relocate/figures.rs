@@ -6,21 +6,14 @@ use crate::error::{CommandError, ExitCode};
 use crate::json::{self, Line, MoveSummaryLine};
 use crate::quantity;
 use crate::report::Report;
+use haul_engine::Summary;
 use std::time::{Duration, Instant};
-
-/// What came of it.
-#[derive(Debug, Default, Clone, Copy)]
-pub(super) struct Figures {
-    pub(super) moved: u64,
-    pub(super) kept: u64,
-    pub(super) failed: u64,
-}
 
 /// Says how the command ended.
 pub(super) fn conclude(
     mut report: Report,
     copy: &Copy,
-    figures: &Figures,
+    figures: &Summary,
     started: Instant,
     error: Option<CommandError>,
 ) -> ExitCode {
@@ -32,7 +25,7 @@ pub(super) fn conclude(
     if let Some(error) = &error {
         report.command_error(error);
     }
-    let Figures { moved, kept, failed } = *figures;
+    let Summary { moved, kept, failed, .. } = *figures;
     match copy.detail {
         Detail::Quiet => {}
         Detail::Json => {
@@ -41,26 +34,24 @@ pub(super) fn conclude(
             report.json(&Line::MoveSummary(line));
         }
         Detail::Normal | Detail::Verbose => {
-            report.print(figures.line(started.elapsed()).as_bytes());
+            report.print(line(figures, started.elapsed()).as_bytes());
         }
     }
     finish(report, code)
 }
 
-impl Figures {
-    /// The line at the end.
-    fn line(&self, time: Duration) -> String {
-        let done = match self.moved {
-            0 => "moved nothing".to_owned(),
-            moved => format!("moved {}", quantity::count(moved)),
-        };
-        let mut line = format!("{done} in {}", quantity::duration(time));
-        for (n, word) in [(self.kept, "kept"), (self.failed, "failed")] {
-            if n > 0 {
-                line.push_str(&format!("; {word} {}", quantity::count(n)));
-            }
+/// The line at the end.
+fn line(figures: &Summary, time: Duration) -> String {
+    let done = match figures.moved {
+        0 => "moved nothing".to_owned(),
+        moved => format!("moved {}", quantity::count(moved)),
+    };
+    let mut line = format!("{done} in {}", quantity::duration(time));
+    for (n, word) in [(figures.kept, "kept"), (figures.failed, "failed")] {
+        if n > 0 {
+            line.push_str(&format!("; {word} {}", quantity::count(n)));
         }
-        line.push('\n');
-        line
     }
+    line.push('\n');
+    line
 }
