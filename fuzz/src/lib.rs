@@ -7,7 +7,7 @@
 pub mod sftp;
 
 use haul_engine::{CopyJob, Event, Monitor, Progress};
-use haul_model::{BLOCK_LEN, BlockHash, Check, Name, Policy, Remove, Timestamp};
+use haul_model::{BLOCK_LEN, BlockHash, Moving, Name, Remove, Task, Timestamp};
 use haul_net::Connection;
 use haul_proto::{Caps, FrameType, HEADER_LEN, Header, Hello, frame_bytes};
 use haul_store::{SourceId, Stage};
@@ -45,15 +45,13 @@ pub fn job(sources: Vec<Vec<u8>>, dest: &Path) -> CopyJob {
 
 /// The same job as a comparison of contents.
 pub fn comparison(sources: Vec<Vec<u8>>, dest: &Path) -> CopyJob {
-    let check = Some(Check { content: true, remove: None });
-    CopyJob { check, ..job(sources, dest) }
+    CopyJob { task: Task::Check { content: true }, ..job(sources, dest) }
 }
 
 /// The same job as the end of a move, which removes the sources.
 pub fn removal(sources: Vec<Vec<u8>>, dest: &Path) -> CopyJob {
-    let check = Some(Check { content: true, remove: Some(Remove::SameContent) });
-    let policy = Policy { sync: true, ..Policy::default() };
-    CopyJob { check, policy, ..job(sources, dest) }
+    let task = Task::Remove { rule: Remove::SameContent, moving: Moving::Lossy };
+    CopyJob { task, ..job(sources, dest) }
 }
 
 /// A peer that says what it is told to, frame by frame, and leaves. Before each of

@@ -73,7 +73,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     for (name, way, job, target) in recorded {
         let mut place = Place::with_sources();
         let job = job(place.sources(), &place.dest());
-        if job.check.is_some() {
+        if job.task.copies().is_none() {
             place.furnish()
         } else {
             place.clear()

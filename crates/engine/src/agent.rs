@@ -19,9 +19,9 @@ use crate::workers::workers;
 use crate::{CopyJob, JobError};
 use crossbeam_channel::RecvTimeoutError;
 use haul_model::words;
-use haul_model::{Check, Fault, Side};
+use haul_model::{Fault, Side, Task};
 use haul_net::{ConnectError, Patience, Writer};
-use haul_proto::{Abort, ListItem, Message, Removal, Role};
+use haul_proto::{Abort, JobRequest, ListItem, Message, Removal, Role};
 use haul_sys::{Access, confine};
 use haul_tree::LocalTree;
 use std::collections::BTreeSet;
@@ -62,13 +62,11 @@ pub enum Rights {
 
 impl Rights {
     /// Why a client that has these rights is refused that part in a job.
-    fn refuse(self, role: &Role, check: Option<Check>) -> Option<&'static str> {
+    fn refuse(self, role: &Role, task: &Task) -> Option<&'static str> {
         let reads = match role {
-            Role::Receiver { policy, .. } => policy.dry_run || check.is_some(),
+            Role::Receiver { .. } => task.keeps_destination(),
             // The copy of a move is refused, too, before it is made in vain.
-            Role::Sender { moving, .. } => {
-                moving.is_none() && check.is_none_or(|check| check.remove.is_none())
-            }
+            Role::Sender { .. } => task.moving().is_none(),
         };
         (self == Self::Read && !reads).then_some(
             "this login may only read there: nothing can be copied to it or moved from it",
@@ -102,7 +100,8 @@ pub fn serve_with(
     let input = BufReader::with_capacity(READ_AHEAD, vigil.listen(input));
     let pipe = haul_sys::pipe_of(&output);
     let output = Writer::new(output, pipe);
-    let Some(Begun { client, role, check }) = conversation::begin(input, output, &vigil, rights)?
+    let Some(Begun { client, job: JobRequest { task, role } }) =
+        conversation::begin(input, output, &vigil, rights)?
     else {
         return Ok(());
     };
@@ -110,19 +109,19 @@ pub fn serve_with(
         client.tell(&Message::Abort(abort(&error)));
         return client.into_streams().and(Err(error));
     }
-    if let Some(reason) = rights.refuse(&role, check) {
+    if let Some(reason) = rights.refuse(&role, &task) {
         client.tell(&Message::Abort(Abort::Usage(reason.to_owned())));
         return client.into_streams().map(|_| ());
     }
     match role {
-        Role::Receiver { dest, into_dir, policy } => {
+        Role::Receiver { dest, into_dir, origin } => {
             let dest = words::without_tilde(&dest).to_vec();
-            let job = CopyJob { dest, into_dir, policy, check, ..CopyJob::default() };
+            let job = CopyJob { dest, into_dir, origin, task, ..CopyJob::default() };
             receive(client, &job)
         }
-        Role::Sender { sources, recursive, follow, moving } => {
+        Role::Sender { sources, recursive, follow } => {
             let sources = sources.iter().map(|path| words::without_tilde(path).to_vec()).collect();
-            let job = CopyJob { sources, recursive, follow, check, moving, ..CopyJob::default() };
+            let job = CopyJob { sources, recursive, follow, task, ..CopyJob::default() };
             send(client, job)
         }
     }
@@ -156,11 +155,7 @@ fn receive(client: Client<impl Read + Send + 'static>, job: &CopyJob) -> Result<
     };
     // What writes from here on is confined with the rest.
     let Streams { input, output, vigil } = client.into_streams()?;
-    let confined = confine(match job.check {
-        Some(_) => Access::ReadOnly,
-        None => Access::Below(&root),
-    });
-    tracing::debug!(confined, "receiving");
+    job.confine_receiver(&root);
     let control = control(&vigil);
     let crew = DetachedCrew(control);
     let (outbox, frames) = Outbox::new(output.pipe().is_some());
@@ -168,15 +163,7 @@ fn receive(client: Client<impl Read + Send + 'static>, job: &CopyJob) -> Result<
     let (tasks, work) = crossbeam_channel::unbounded();
     let (lists, listed) = crossbeam_channel::bounded(LISTS_MAX);
     let sender = Arc::new(RemoteSender(Arc::clone(&outbox)));
-    let receiver = Receiver::new(
-        control,
-        sender,
-        destination,
-        job.policy,
-        job.check,
-        None,
-        Tasks::to_all(tasks),
-    );
+    let receiver = Receiver::new(control, sender, destination, job, None, Tasks::to_all(tasks));
     let receiver = match receiver {
         Ok(receiver) => receiver,
         Err(error) => {
@@ -226,8 +213,8 @@ fn run_lister(receiver: &Receiver<'_>, listed: &crossbeam_channel::Receiver<Vec<
 fn send(client: Client<impl Read + Send + 'static>, job: CopyJob) -> Result<(), JobError> {
     // What writes from here on is confined with the rest.
     let Streams { input, output, vigil } = client.into_streams()?;
-    let removes = job.removes();
-    let confined = match job.moving {
+    let removes = job.task.removes().is_some();
+    let confined = match job.task.moving() {
         // What is set aside is renamed, and back, also before anything is copied.
         Some(_) => confine(Access::Moving(&holding(&job.sources))),
         None => confine(Access::ReadOnly),

@@ -2,8 +2,9 @@
 //! the two roles run.
 
 use crate::SftpRoute;
-use haul_model::{Check, Fault, Moving, Policy, Side, escape_bytes};
+use haul_model::{Fault, Side, Task, escape_bytes};
 use haul_net::Connection;
+use haul_sys::{Access, Dir, confine};
 use std::path::PathBuf;
 
 /// Everything that a copy is told.
@@ -27,23 +28,24 @@ pub struct CopyJob {
     /// A directory of this machine in which is kept in mind what jobs have made, where
     /// it can't keep that itself: where the journals of uploads are.
     pub state: Option<PathBuf>,
-    /// What to do with what exists.
-    pub policy: Policy,
-    /// Nothing is copied: the destination is compared with the sources.
-    pub check: Option<Check>,
-    /// It is a part of a move.
-    pub moving: Option<Moving>,
+    /// The task of both roles.
+    pub task: Task,
+    /// A number for the one source and the destination's name, if the job may make its
+    /// destination. A directory that an earlier job with the same number has made is
+    /// the new name again, and nothing to copy into.
+    pub origin: Option<[u8; 16]>,
 }
 
 impl CopyJob {
-    /// Whether nothing at the destination is changed.
-    pub(crate) fn keeps_all(&self) -> bool {
-        self.policy.dry_run || self.check.is_some()
-    }
-
-    /// Whether it removes sources that the destination has.
-    pub(crate) fn removes(&self) -> bool {
-        self.check.is_some_and(|check| check.remove.is_some())
+    /// Confines this thread, and those that it begins, to what a Receiver in `root` may
+    /// do: peers cause what happens there.
+    pub(crate) fn confine_receiver(&self, root: &Dir) {
+        let confined = confine(match self.task.copies() {
+            Some(_) => Access::Below(root),
+            None => Access::ReadOnly,
+        });
+        // Not in the macro, which does nothing with its words unless they are logged.
+        tracing::debug!(confined, "receiving");
     }
 }
 

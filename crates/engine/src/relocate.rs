@@ -8,9 +8,7 @@ use crate::link::{Proof, same};
 use crate::receiver::Destination;
 use crate::{CopyJob, JobError};
 use haul_model::words;
-use haul_model::{
-    Conflict, Fault, FaultKind, FileId, MAX_DEPTH, Name, Outcome, Policy, Side, Skip,
-};
+use haul_model::{Conflict, Fault, FaultKind, FileId, MAX_DEPTH, Name, Outcome, Side, Skip};
 use haul_sys::{Dir, Stat};
 use haul_tree::{LocalDir, LocalTree, Mark, Tree, TreeEntry};
 use std::ffi::OsStr;
@@ -39,12 +37,11 @@ pub fn relocate(
     sources: &[Vec<u8>],
     dest: &[u8],
     into_dir: bool,
-    policy: Policy,
+    conflict: Conflict,
+    origin: Option<[u8; 16]>,
     state: Option<PathBuf>,
 ) -> Result<Relocated, JobError> {
-    let policy = Policy { sync: false, ..policy };
-    let conflict = policy.conflict;
-    let job = CopyJob { dest: dest.to_vec(), into_dir, policy, state, ..CopyJob::default() };
+    let job = CopyJob { dest: dest.to_vec(), into_dir, origin, state, ..CopyJob::default() };
     let destination = Destination::find(&LocalTree, &job)?;
     let root = destination.local_root().map_err(|error| JobError::unusable(dest, &error))?;
     let new_name = destination.rename.as_ref();

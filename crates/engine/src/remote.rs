@@ -14,13 +14,11 @@ use crate::sender::{Remover, Scan, Sender, run_reader};
 use crate::vigil::{Vigil, sign_after, silence_seconds};
 use crate::workers::workers;
 use crate::{Monitor, Summary};
-use haul_model::{Check, Moving};
 use haul_net::{Closer, ConnectError, Connection, Patience, Writer};
 use haul_proto::{
-    Caps, CheckRequest, CopyRequest, FrameType, Header, Hello, Message, MoveRequest, Removal, Role,
-    Welcome, check_welcome, encode, frame_bytes,
+    Caps, FrameType, Header, Hello, JobRequest, Message, Removal, Role, Welcome, check_welcome,
+    encode, frame_bytes,
 };
-use haul_sys::{Access, confine};
 use haul_tree::LocalTree;
 use std::io::{BufReader, Read};
 use std::sync::Arc;
@@ -59,12 +57,12 @@ pub(crate) fn upload(
     let (queue, wanted) = crossbeam_channel::unbounded();
     let receiver = Arc::new(RemoteReceiver(Arc::clone(&outbox)));
     let (heard, to_remove) = crossbeam_channel::unbounded();
-    let heard = job.removes().then_some(heard);
+    let heard = job.task.removes().is_some().then_some(heard);
     let sender = Sender::new(&control, Some(&reporter), receiver, job, Some(queue), heard);
     let pool = Pool::new(pool_len());
     let role =
-        Role::Receiver { dest: job.dest.clone(), into_dir: job.into_dir, policy: job.policy };
-    let greeting = greeting(patience, job_message(role, job.check));
+        Role::Receiver { dest: job.dest.clone(), into_dir: job.into_dir, origin: job.origin };
+    let greeting = greeting(patience, job, role);
     let Connection { reader, writer, closer } = connection;
     let (at_work, all_left) = crossbeam_channel::bounded(0);
     let result = std::thread::scope(|scope| {
@@ -78,7 +76,7 @@ pub(crate) fn upload(
         crew.begin("reader", move || {
             let _at_work = reads;
             let mut input = BufReader::with_capacity(READ_AHEAD, vigil.listen(reader));
-            let read = greeted(&mut input, peer, needed_for(job.check)).and_then(|()| {
+            let read = welcome(&mut input, peer).and_then(|_| {
                 vigil.greeted(patience.silence_max);
                 wire::read_for_sender(input, &**sender)
             });
@@ -91,7 +89,7 @@ pub(crate) fn upload(
         });
         let read = || run_reader(sender, &wanted, &outbox, &pool, control);
         crew.begin_several("file reader", workers(), read);
-        if job.removes() {
+        if job.task.removes().is_some() {
             crew.begin("remover", || {
                 let tell = |removals| tell_removals(sender, &outbox, removals);
                 Remover::new(sender, &LocalTree, &job.sources, &tell).run(&to_remove);
@@ -145,7 +143,7 @@ pub(crate) fn download(
     destination.expect_peer();
     let root = destination.local_root().map_err(|e| JobError::unusable(&job.dest, &e))?;
     let words: usize = job.sources.iter().map(|path| path.len() + 5).sum();
-    if words > FrameType::Copy.payload_max() as usize {
+    if words > FrameType::Job.payload_max() as usize {
         return Err(JobError::Usage("too many sources for one command".to_owned()));
     }
     let peer = connection.closer.peer().to_owned();
@@ -160,15 +158,14 @@ pub(crate) fn download(
         &control,
         sender,
         destination,
-        job.policy,
-        job.check,
+        job,
         Some(Asked::of(job)),
         Tasks::to_all(tasks),
     )
     .map_err(|error| JobError::unusable(&job.dest, &error))?;
     let pool = Pool::new(pool_len());
-    let (message, needed) = request_of(job);
-    let greeting = greeting(patience, message);
+    let (sources, recursive, follow) = (job.sources.clone(), job.recursive, job.follow);
+    let greeting = greeting(patience, job, Role::Sender { sources, recursive, follow });
     let Connection { reader, writer, closer } = connection;
     let (at_work, all_left) = crossbeam_channel::bounded(0);
     let result = std::thread::scope(|scope| {
@@ -182,17 +179,12 @@ pub(crate) fn download(
         });
         // What a peer can cause happens in threads that can't write elsewhere.
         crew.begin("confined", move || {
-            let access = match job.check {
-                Some(_) => Access::ReadOnly,
-                None => Access::Below(&root),
-            };
-            let confined = confine(access);
-            tracing::debug!(confined, "receiving");
+            job.confine_receiver(&root);
             crew.begin("lister", move || listed.iter().for_each(|items| receiver.take_list(items)));
             crew.begin("reader", move || {
                 let _at_work = reads;
                 let mut input = BufReader::with_capacity(READ_AHEAD, vigil.listen(reader));
-                let read = greeted(&mut input, peer, needed).and_then(|()| {
+                let read = welcome(&mut input, peer).and_then(|_| {
                     vigil.greeted(patience.silence_max);
                     wire::read_for_receiver(input, receiver, &lists, pool)
                 });
@@ -211,37 +203,10 @@ pub(crate) fn download(
     conclude(result, closer)
 }
 
-/// The message by which an agent is asked to send, and what it has to be able to do.
-fn request_of(job: &CopyJob) -> (Message, Caps) {
-    let sources = job.sources.clone();
-    let moving = job.moving.unwrap_or(Moving::Whole);
-    match job.check.and_then(|check| check.remove) {
-        Some(rule) => (Message::Move(MoveRequest { sources, rule, moving }), Caps::MOVE),
-        None => {
-            let (recursive, follow) = (job.recursive, job.follow);
-            let role = Role::Sender { sources, recursive, follow, moving: job.moving };
-            (job_message(role, job.check), needed_for(job.check))
-        }
-    }
-}
-
-/// The message that begins a job, but for the end of a move from the agent.
-fn job_message(role: Role, check: Option<Check>) -> Message {
-    match check {
-        None => Message::Copy(CopyRequest { role }),
-        Some(Check { content, remove }) => Message::Check(CheckRequest { role, content, remove }),
-    }
-}
-
-/// What an agent has to be able to do for that.
-fn needed_for(check: Option<Check>) -> Caps {
-    if check.is_some() { Caps::CHECK } else { Caps::NONE }
-}
-
 /// Hello and the job in one go: a job costs no round trip before it starts.
-fn greeting(patience: Patience, job: Message) -> Vec<u8> {
+fn greeting(patience: Patience, job: &CopyJob, role: Role) -> Vec<u8> {
     let mut greeting = hello(patience);
-    greeting.extend_from_slice(&encode(&job));
+    greeting.extend_from_slice(&encode(&Message::Job(JobRequest { task: job.task, role })));
     greeting
 }
 
@@ -249,25 +214,6 @@ fn greeting(patience: Patience, job: Message) -> Vec<u8> {
 pub(crate) fn hello(patience: Patience) -> Vec<u8> {
     let hello = Hello::ours(Caps::OURS, silence_seconds(patience), PROGRAM);
     frame_bytes(FrameType::Hello, &hello.encode())
-}
-
-/// Reads and checks the agent's greeting: it must be able to do the job.
-fn greeted(input: &mut BufReader<impl Read>, peer: &str, needed: Caps) -> Result<(), ReadEnd> {
-    let caps = welcome(input, peer)?;
-    if needed.has(Caps::CHECK) && !caps.has(Caps::CHECK) {
-        return Err(refused(format_args!(
-            "the haul on {peer} can't compare; install this version there"
-        )));
-    }
-    if needed.has(Caps::MOVE) && !caps.has(Caps::MOVE) {
-        return Err(refused(cannot_move(peer)));
-    }
-    Ok(())
-}
-
-/// What is said of an agent that can't remove the sources of a move.
-pub(crate) fn cannot_move(peer: &str) -> String {
-    format!("the haul on {peer} can't move from there; install this version there")
 }
 
 /// Reads and checks the agent's greeting.
@@ -347,7 +293,7 @@ pub(crate) fn read_message_behind(
     header: Header,
     input: &mut impl Read,
 ) -> Result<Message, ReadEnd> {
-    if header.kind.payload_max() > FrameType::Copy.payload_max() {
+    if header.kind.payload_max() > FrameType::Job.payload_max() {
         return Err(refused("the peer sent content where a message is expected"));
     }
     let payload = read_payload(input, header)?;

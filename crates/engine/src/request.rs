@@ -14,11 +14,11 @@ use crate::aside;
 use crate::link::wire::{Outbox, ReadEnd, refused, run_writer};
 use crate::mark::{self, Held};
 use crate::origin;
-use crate::remote::{cannot_move, hello, read_message, welcome};
+use crate::remote::{hello, read_message, welcome};
 use crate::vigil::{Vigil, Watch, sign_after};
 use haul_model::{ContentHash, Entry, Fault, Name};
 use haul_net::{Closer, ConnectError, Connection};
-use haul_proto::{Caps, Listed, Marked, Message, Reply, Request};
+use haul_proto::{Listed, Marked, Message, Reply, Request};
 use std::io::{self, BufReader};
 use std::path::Path;
 use std::sync::Arc;
@@ -45,13 +45,12 @@ struct Peer {
     watch: Watch,
     closer: Option<Closer>,
     name: String,
-    caps: Caps,
 }
 
 /// What a peer says.
 enum Answer {
-    /// Its greeting: what both sides can do.
-    Welcome(Caps),
+    /// It greets.
+    Welcome,
     Message(Message),
 }
 
@@ -85,7 +84,7 @@ impl Requests {
     pub fn remote(connection: Connection) -> Result<Self, JobError> {
         let mut peer = Peer::start(connection);
         match peer.hear()? {
-            Answer::Welcome(caps) => Ok(Self(Answering::Agent(Peer { caps, ..peer }))),
+            Answer::Welcome => Ok(Self(Answering::Agent(peer))),
             Answer::Message(_) => unreachable!("the greeting is read first"),
         }
     }
@@ -98,19 +97,6 @@ impl Requests {
     /// When there is no such server, or none of version 3.
     pub fn sftp(connection: Connection) -> Result<Self, JobError> {
         SftpPeer::start(connection).map(|peer| Self(Answering::Sftp(peer)))
-    }
-
-    /// Whether a move can remove its sources there.
-    ///
-    /// # Errors
-    /// [`JobError::Protocol`] when the haul there does not know how.
-    pub fn can_move(&self) -> Result<(), JobError> {
-        match &self.0 {
-            Answering::Agent(peer) if !peer.caps.has(Caps::MOVE) => {
-                Err(JobError::Protocol(cannot_move(&peer.name)))
-            }
-            _ => Ok(()),
-        }
     }
 
     /// Whether they are answered on this machine, without a peer.
@@ -172,7 +158,7 @@ impl Requests {
     }
 
     /// Whether the directory at `path` was made by a job of `origin`; see
-    /// [`haul_model::Policy::origin`]. Of a host without haul that may be on record
+    /// [`crate::CopyJob::origin`]. Of a host without haul that may be on record
     /// here, in the directory `state`.
     ///
     /// # Errors
@@ -302,7 +288,7 @@ impl Peer {
         let refused = tell.clone();
         let read = move || {
             let mut input = BufReader::new(vigil.listen(reader));
-            let mut next = welcome(&mut input, &peer).map(Answer::Welcome);
+            let mut next = welcome(&mut input, &peer).map(|_| Answer::Welcome);
             vigil.greeted(patience.silence_max);
             loop {
                 let is_end = next.is_err();
@@ -318,7 +304,7 @@ impl Peer {
             // It is what the first question is answered with.
             let _ = refused.send(Err(ReadEnd::Refused(JobError::Threads(error))));
         }
-        Self { outbox, answers, watch, closer: Some(closer), name, caps: Caps::NONE }
+        Self { outbox, answers, watch, closer: Some(closer), name }
     }
 
     fn ask(&mut self, request: Request) -> Result<Reply, RequestError> {

@@ -31,8 +31,7 @@ impl<'a> Roles<'a> {
         let group = destination.inherited_group();
         let link = Arc::new(MemoryLink::default());
         let to_sender = Arc::clone(&link) as Arc<dyn SenderPort>;
-        let (policy, check) = (job.policy, job.check);
-        let receiver = Receiver::new(control, to_sender, destination, policy, check, None, tasks)
+        let receiver = Receiver::new(control, to_sender, destination, job, None, tasks)
             .map_err(|error| JobError::unusable(&job.dest, &error))?;
         let to_receiver = Arc::clone(&link) as Arc<dyn ReceiverPort>;
         let sender = Sender::new(control, None, to_receiver, job, None, heard);

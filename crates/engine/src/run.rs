@@ -42,7 +42,7 @@ fn run_local(job: &CopyJob, monitor: &dyn Monitor) -> Result<Summary, JobError> 
     let mut destination = Destination::find(&LocalTree, job)?;
     destination.sources_are_here = true;
     // What is only compared may be compared with a part of itself.
-    let around_dest = if job.check.is_some() { Vec::new() } else { destination.lineage() };
+    let around_dest = if job.task.copies().is_none() { Vec::new() } else { destination.lineage() };
     let twins = Twins::new(&destination, job).map_err(|e| JobError::unusable(&job.dest, &e))?;
     let control = Control::new(monitor);
     let (tasks, work) = crossbeam_channel::bounded(workers() * TASKS_PER_WORKER);

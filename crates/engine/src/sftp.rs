@@ -15,7 +15,6 @@ use haul_model::{Fault, FaultKind, Name, Side, escape_bytes};
 use haul_net::Connection;
 use haul_sftp::{Client, Extension, Options, Session, SessionError};
 use haul_store::Journals;
-use haul_sys::{Access, confine};
 use haul_tree::each_beside;
 use haul_tree::sftp::{Lost, Sessions, SftpHost, SftpTree};
 use haul_tree::{LocalTree, Tree, TreeDir};
@@ -96,7 +95,7 @@ pub(crate) fn run(
         let lost = Lost::new(&peer);
         let state = route.journals.as_deref();
         let journals = state.and_then(|path| open_journals(path, monitor));
-        let holds = job.policy.sync || job.policy.verify;
+        let holds = job.task.copies().is_some_and(|policy| policy.sync || policy.verify);
         let sessions = Sessions::new(first.client().clone(), logins.left());
         let host = SftpHost::new(sessions, &lost, journals, holds);
         let joining = {
@@ -171,13 +170,13 @@ fn run_with(
     let or_lost = |error: JobError| lost.error().unwrap_or(error);
     let destination = find_destination(job, far, state, host, &*source, &*target, monitor);
     let destination = destination.map_err(or_lost)?;
-    let made = job.policy.origin.zip(destination_of(job, &destination));
+    let made = job.origin.zip(destination_of(job, &destination));
     let root = destination.local_root().ok();
     let control = Control::over(monitor, Arc::<Lost>::clone(lost));
     let (tasks, work) = crossbeam_channel::unbounded();
     let (small, small_files) = crossbeam_channel::unbounded();
     let tasks = Tasks::with_small(tasks, small);
-    let removes_there = far == Far::Source && job.removes();
+    let removes_there = far == Far::Source && job.task.removes().is_some();
     let (heard, to_remove) = crossbeam_channel::unbounded();
     let heard = removes_there.then_some(heard);
     let roles = Roles::connect(&control, job, destination, tasks, heard).map_err(or_lost)?;
@@ -191,11 +190,7 @@ fn run_with(
         crew.begin("scan", move || {
             let at_work = at_work;
             if let Some(root) = &root {
-                let access =
-                    if job.check.is_some() { Access::ReadOnly } else { Access::Below(root) };
-                // Not in the macro, which does nothing with its words unless they are logged.
-                let confined = confine(access);
-                tracing::debug!(confined, "receiving");
+                job.confine_receiver(root);
             }
             begin_small_files(&crew, receiver, host, far, &small_files, &at_work);
             let worker = (work, at_work.clone());
@@ -273,11 +268,11 @@ fn find_destination(
     if far == Far::Destination {
         destination.root.ready().map_err(|error| JobError::unusable(&job.dest, &error))?;
         tell_promises(job, host, monitor);
-        if !job.keeps_all() {
+        if !job.task.keeps_destination() {
             begin_stages(&destination, host, state, monitor);
         }
     }
-    if job.removes() && !destination.absent {
+    if job.task.removes().is_some() && !destination.absent {
         refuse_itself(job, source, &destination)?;
     }
     Ok(destination)
@@ -286,7 +281,7 @@ fn find_destination(
 /// The directory that the job has made is one like any other, when all is done.
 fn forget_origin(job: &CopyJob, origin: &[u8; 16], (root, name): MadeIn) {
     // What was moved is compared, too, before all is done.
-    let is_done = job.moving.is_none() || job.removes();
+    let is_done = job.task.copies().is_none_or(|policy| policy.moving.is_none());
     let dir = name.map_or(Ok(Arc::clone(&root)), |name| root.open_dir(&name, false));
     if let (true, Ok(dir)) = (is_done, dir) {
         dir.forget_origin(origin);
@@ -299,9 +294,9 @@ type MadeIn = (Arc<dyn TreeDir>, Option<Name>);
 /// The directory of a server in which the one source may have got a new name, or
 /// which has become that source itself.
 fn destination_of(job: &CopyJob, destination: &Destination) -> Option<MadeIn> {
-    let is_name = destination.rename.is_some() || job.removes();
+    let is_name = destination.rename.is_some() || job.task.removes().is_some();
     let is_far = destination.root.remote().is_some();
-    (is_name && is_far && !job.policy.dry_run)
+    (is_name && is_far && !job.task.copies().is_some_and(|policy| policy.dry_run))
         .then(|| (Arc::clone(&destination.root), destination.rename.clone()))
 }
 
@@ -370,7 +365,7 @@ fn refuse_itself(
 fn tell_promises(job: &CopyJob, host: &SftpHost, monitor: &dyn Monitor) {
     let client = host.client();
     let tell = |message| monitor.event(Event::Warning { path: &job.dest, message });
-    if job.keeps_all() {
+    if job.task.keeps_destination() {
         return;
     }
     if !client.has(Extension::PosixRename) {
@@ -378,7 +373,7 @@ fn tell_promises(job: &CopyJob, host: &SftpHost, monitor: &dyn Monitor) {
             "the server can't replace a file in one step: for a moment nothing has its name, and if the connection breaks then, the old content and the new one are under private names beside it",
         );
     }
-    if job.policy.sync {
+    if job.task.copies().is_some_and(|policy| policy.sync) {
         tell(if client.has(Extension::Fsync) {
             "the server is told to make each file durable; through SFTP it can't be told to do so with their names"
         } else {

@@ -11,7 +11,7 @@ mod link;
 mod watch;
 
 use haul_engine::{CopyJob, JobError, Placement, Summary};
-use haul_model::{Conflict, Policy};
+use haul_model::{Conflict, Policy, Task};
 use haul_net::Connection;
 use haul_testkit::campaign;
 use haul_testkit::content::Stream;
@@ -202,7 +202,7 @@ impl Work {
             sources: vec![bytes(&self.source().join("tree"))],
             dest: bytes(dest),
             recursive: true,
-            policy: Policy { conflict: Conflict::ReplaceAll, ..Policy::default() },
+            task: Task::Copy(Policy { conflict: Conflict::ReplaceAll, ..Policy::default() }),
             ..CopyJob::default()
         }
     }

@@ -228,10 +228,10 @@ fn no_claim_and_no_flood_costs_more_than_is_allowed() {
         let mut peer = Peer::at(here);
         peer.frame(FrameType::Hello, &Hello::ours(Caps::OURS, 60, "script").encode());
         peer.hear_greeting();
-        // A sender's role, and half a million sources without a name.
+        // A comparison, a sender's role, and half a million sources without a name.
         let count = [0xa0, 0xc2, 0x1e];
-        let payload = [&[0][..], &count, &vec![0; 500_000], &[0, 0]].concat();
-        peer.frame(FrameType::Copy, &payload);
+        let payload = [&[1, 0, 0][..], &count, &vec![0; 500_000], &[0, 0]].concat();
+        peer.frame(FrameType::Job, &payload);
         thread::sleep(Duration::from_millis(300));
         peer.leave();
         let _ = agent.join().expect("the agent does not panic");

@@ -51,8 +51,6 @@ pub(crate) struct Copy {
     pub(crate) recursive: bool,
     pub(crate) follow: bool,
     pub(crate) policy: Policy,
-    /// It is a move.
-    pub(crate) moving: Option<Moving>,
     pub(crate) detail: Detail,
     pub(crate) reach: Reach,
 }
@@ -198,9 +196,8 @@ impl CopyWords {
                 resume,
                 verify: self.verify,
                 sync: self.sync,
-                origin: None,
+                moving: None,
             },
-            moving: None,
             detail: detail(quiet, verbose, json),
             reach: self.remote.reach(),
         })
@@ -217,8 +214,13 @@ impl MoveWords {
             dest,
             recursive: true,
             follow: false,
-            policy: Policy { conflict, sync: true, verify: self.verify, ..Policy::default() },
-            moving: Some(if self.lossy { Moving::Lossy } else { Moving::Whole }),
+            policy: Policy {
+                conflict,
+                sync: true,
+                verify: self.verify,
+                moving: Some(if self.lossy { Moving::Lossy } else { Moving::Whole }),
+                ..Policy::default()
+            },
             detail: detail(quiet, verbose, json),
             reach: self.remote.reach(),
         })
@@ -244,7 +246,6 @@ impl CheckWords {
             recursive: self.recursive,
             follow: self.dereference,
             policy: Policy::default(),
-            moving: None,
             detail: detail(self.quiet, self.verbose, self.json),
             reach: self.remote.reach(),
         };

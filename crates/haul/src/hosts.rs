@@ -183,8 +183,7 @@ impl Hosts {
         connections: Vec<haul_net::Connection>,
         monitor: &dyn Monitor,
     ) -> Result<Summary, JobError> {
-        let changes_host =
-            matches!(route, Route::Upload(_)) && !job.policy.dry_run && job.check.is_none();
+        let changes_host = matches!(route, Route::Upload(_)) && !job.task.keeps_destination();
         let journals = if changes_host { state::journals() } else { None };
         if changes_host && journals.is_none() {
             monitor.event(Event::Warning {

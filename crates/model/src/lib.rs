@@ -27,4 +27,4 @@ pub use hash::{BLOCK_LEN, BlockHash, BlockHasher, ContentHash, ContentHasher};
 pub use host::HostFacts;
 pub use outcome::{Outcome, Skip, Summary};
 pub use path::{MAX_DEPTH, MAX_NAME_LEN, Name, NameError};
-pub use policy::{Check, Conflict, Moving, Policy, Remove, Resume};
+pub use policy::{Conflict, Moving, Policy, Remove, Resume, Task};

@@ -1,7 +1,70 @@
-//! What a job does with what it finds at the destination.
+//! The task of a job, and its rules.
 
 use crate::{Outcome, Skip};
 use serde::{Deserialize, Serialize};
+
+/// The task of a job, the same for both roles.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Task {
+    /// Copies by these rules.
+    Copy(Policy),
+    /// Compares the sources with the destination, and changes nothing.
+    Check {
+        /// Contents are compared, too: each side hashes its own.
+        content: bool,
+    },
+    /// Compares, contents included, and removes each source that the destination has:
+    /// the end of a move.
+    Remove {
+        /// The outcomes by which a source is removed.
+        rule: Remove,
+        /// How much of it has to be at the destination.
+        moving: Moving,
+    },
+}
+
+impl Default for Task {
+    fn default() -> Self {
+        Self::Copy(Policy::default())
+    }
+}
+
+impl Task {
+    /// The rules of a copy; `None` for other tasks.
+    pub fn copies(&self) -> Option<&Policy> {
+        match self {
+            Self::Copy(policy) => Some(policy),
+            Self::Check { .. } | Self::Remove { .. } => None,
+        }
+    }
+
+    /// True if nothing at the destination is changed.
+    pub fn keeps_destination(&self) -> bool {
+        self.copies().is_none_or(|policy| policy.dry_run)
+    }
+
+    /// True if contents are compared by their hashes.
+    pub fn compares_content(&self) -> bool {
+        matches!(self, Self::Check { content: true } | Self::Remove { .. })
+    }
+
+    /// The outcomes by which a source is removed, if sources are.
+    pub fn removes(&self) -> Option<Remove> {
+        match self {
+            Self::Remove { rule, .. } => Some(*rule),
+            Self::Copy(_) | Self::Check { .. } => None,
+        }
+    }
+
+    /// How much of an entry a move needs at the destination, if the job is a part of one.
+    pub fn moving(&self) -> Option<Moving> {
+        match self {
+            Self::Copy(policy) => policy.moving,
+            Self::Check { .. } => None,
+            Self::Remove { moving, .. } => Some(*moving),
+        }
+    }
+}
 
 /// What happens to a file that exists at the destination already.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,15 +93,6 @@ pub enum Resume {
     /// It is not: every copy begins anew and leaves nothing behind
     /// (`--no-resume`).
     Never,
-}
-
-/// How two trees are compared, where nothing is copied.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Check {
-    /// Contents are compared, too: each side hashes its own.
-    pub content: bool,
-    /// What is the same is removed from the source. Never without `content`.
-    pub remove: Option<Remove>,
 }
 
 /// How much of an entry has to be at the destination before a move removes it.
@@ -72,7 +126,7 @@ impl Remove {
     }
 }
 
-/// The rules that the receiver follows.
+/// The rules of a copy.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Policy {
     /// What to do with existing files.
@@ -86,10 +140,8 @@ pub struct Policy {
     pub verify: bool,
     /// What is published is durable when the job has ended well (`--sync`).
     pub sync: bool,
-    /// Of a job that may make its destination: a number for the source and the
-    /// destination's name. A directory that an earlier job with the same number has
-    /// made is the new name again, and nothing to copy into.
-    pub origin: Option<[u8; 16]>,
+    /// The copy is the first part of a move.
+    pub moving: Option<Moving>,
 }
 
 impl Policy {

@@ -21,15 +21,9 @@ impl Caps {
     /// The receiver can make what it publishes durable.
     pub const SYNC: Self = Self(0x10);
 
-    /// Two trees can be compared.
-    pub const CHECK: Self = Self(0x20);
-
-    /// The sources of a move can be removed by the agent.
-    pub const MOVE: Self = Self(0x40);
-
-    /// What this build offers. The other bits have their meaning reserved; none
-    /// of them is built yet.
-    pub const OURS: Self = Self(Self::CHECK.0 | Self::MOVE.0);
+    /// The capabilities of this build. The bits above have their meaning reserved;
+    /// none of them is built yet.
+    pub const OURS: Self = Self::NONE;
 
     /// The set with these bits.
     pub const fn from_bits(bits: u64) -> Self {

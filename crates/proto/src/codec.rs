@@ -34,9 +34,7 @@ pub enum DecodeError {
 /// [`FrameType::payload_max`].
 pub fn encode(message: &Message) -> Vec<u8> {
     match message {
-        Message::Copy(copy) => frame(FrameType::Copy, copy),
-        Message::Check(check) => frame(FrameType::Check, check),
-        Message::Move(request) => frame(FrameType::Move, request),
+        Message::Job(job) => frame(FrameType::Job, job),
         Message::Removed(removed) => frame(FrameType::Removed, removed),
         Message::Prove(asked) => frame(FrameType::Prove, asked),
         Message::Proven(proven) => frame(FrameType::Proven, proven),
@@ -82,9 +80,7 @@ fn header(kind: FrameType, payload_len: usize) -> [u8; HEADER_LEN] {
 /// See [`DecodeError`]; greetings and contents are [`DecodeError::Unexpected`].
 pub fn decode(kind: FrameType, payload: &[u8]) -> Result<Message, DecodeError> {
     Ok(match kind {
-        FrameType::Copy => Message::Copy(value(kind, payload)?),
-        FrameType::Check => Message::Check(value(kind, payload)?),
-        FrameType::Move => Message::Move(value(kind, payload)?),
+        FrameType::Job => Message::Job(value(kind, payload)?),
         FrameType::Removed => Message::Removed(value(kind, payload)?),
         FrameType::Prove => Message::Prove(value(kind, payload)?),
         FrameType::Proven => Message::Proven(value(kind, payload)?),

@@ -2,13 +2,12 @@
 
 use super::*;
 use crate::{
-    Abort, BlockSeal, CheckRequest, CopyRequest, Extra, FileEnd, FileSeal, Late, ListItem, Listed,
-    Marked, MoveRequest, OutcomeItem, Prove, Proven, Removal, Reply, Request, Rival, Role, Want,
-    Warning,
+    Abort, BlockSeal, Extra, FileEnd, FileSeal, JobRequest, Late, ListItem, Listed, Marked,
+    OutcomeItem, Prove, Proven, Removal, Reply, Request, Rival, Role, Want, Warning,
 };
 use haul_model::{
     ContentHash, Entry, Fault, FaultKind, Kind, Moving, Name, Outcome, Policy, Remove, Side, Skip,
-    Summary, Timestamp,
+    Summary, Task, Timestamp,
 };
 use proptest::prelude::*;
 
@@ -125,11 +124,6 @@ fn message() -> impl Strategy<Value = Message> {
         (name(), fault(), entry()).prop_map(|(name, fault, entry)| Message::Reply(Reply::Entries(
             vec![Listed::Fault { name, fault }, Listed::Entry(entry)]
         ))),
-        (bytes(), any::<bool>()).prop_map(|(dest, content)| Message::Check(CheckRequest {
-            role: Role::Receiver { dest, into_dir: content, policy: Policy::default() },
-            content,
-            remove: content.then_some(Remove::Same),
-        })),
         (any::<u64>(), proptest::option::of(name()))
             .prop_map(|(index, aside)| Message::Prove(vec![Prove { index, aside }])),
         (any::<u64>(), proptest::option::of(fault())).prop_map(|(index, fault)| {
@@ -138,16 +132,7 @@ fn message() -> impl Strategy<Value = Message> {
         }),
         (bytes(), entry())
             .prop_map(|(path, entry)| Message::Extras(vec![Extra { path, kind: entry.kind }])),
-        (prop::collection::vec(bytes(), 0..9), any::<bool>()).prop_map(|(sources, same)| {
-            let rule = if same { Remove::Same } else { Remove::SameContent };
-            let moving = if same { Moving::Whole } else { Moving::Lossy };
-            Message::Move(MoveRequest { sources, rule, moving })
-        }),
-        (prop::collection::vec(bytes(), 0..9), any::<bool>()).prop_map(|(sources, recursive)| {
-            let moving = recursive.then_some(Moving::Whole);
-            let role = Role::Sender { sources, recursive, follow: !recursive, moving };
-            Message::Copy(CopyRequest { role })
-        }),
+        (task(), role()).prop_map(|(task, role)| Message::Job(JobRequest { task, role })),
         (bytes(), entry(), fault(), any::<bool>()).prop_map(|(path, entry, fault, gone)| {
             let result = if gone { Ok(()) } else { Err(fault) };
             Message::Removed(vec![Removal::Source { path, kind: entry.kind, result }, Removal::End])
@@ -161,9 +146,32 @@ fn message() -> impl Strategy<Value = Message> {
         (bytes(), fault()).prop_map(|(path, fault)| Message::Late(Late { path, fault })),
         (bytes(), fault())
             .prop_map(|(path, fault)| Message::Abort(Abort::Destination { path, fault })),
-        (bytes(), any::<bool>()).prop_map(|(dest, into_dir)| Message::Copy(CopyRequest {
-            role: Role::Receiver { dest, into_dir, policy: Policy::default() }
-        })),
+    ]
+}
+
+fn task() -> impl Strategy<Value = Task> {
+    let moving = || prop_oneof![Just(Moving::Whole), Just(Moving::Lossy)];
+    let rule = prop_oneof![Just(Remove::Same), Just(Remove::SameContent)];
+    prop_oneof![
+        (any::<bool>(), proptest::option::of(moving())).prop_map(|(sync, moving)| {
+            Task::Copy(Policy { sync, verify: !sync, moving, ..Policy::default() })
+        }),
+        any::<bool>().prop_map(|content| Task::Check { content }),
+        (rule, moving()).prop_map(|(rule, moving)| Task::Remove { rule, moving }),
+    ]
+}
+
+fn role() -> impl Strategy<Value = Role> {
+    let bytes = || prop::collection::vec(any::<u8>(), 0..30);
+    let origin = proptest::option::of(any::<[u8; 16]>());
+    prop_oneof![
+        (prop::collection::vec(bytes(), 0..9), any::<bool>())
+            .prop_map(|(sources, follow)| Role::Sender { sources, recursive: !follow, follow }),
+        (bytes(), any::<bool>(), origin).prop_map(|(dest, into_dir, origin)| Role::Receiver {
+            dest,
+            into_dir,
+            origin
+        }),
     ]
 }
 

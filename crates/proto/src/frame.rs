@@ -30,16 +30,12 @@ pub enum FrameType {
     Hello = 0x01,
     /// Agent's greeting.
     Welcome = 0x02,
-    /// Client starts a copy job.
-    Copy = 0x03,
+    /// Client starts a job.
+    Job = 0x03,
     /// Client asks for one thing.
     Request = 0x04,
     /// Agent's answer to a request, or a part of it.
     Reply = 0x05,
-    /// Client starts a comparison.
-    Check = 0x06,
-    /// Client starts a comparison after which the agent removes its sources.
-    Move = 0x07,
     /// Either side says that it is there, when it has had nothing else to say.
     Alive = 0x08,
     /// Sender lists entries.
@@ -76,10 +72,10 @@ pub enum FrameType {
 
 impl FrameType {
     /// Every type.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 21] = [
         Self::Hello,
         Self::Welcome,
-        Self::Copy,
+        Self::Job,
         Self::Request,
         Self::Reply,
         Self::List,
@@ -92,9 +88,7 @@ impl FrameType {
         Self::Abort,
         Self::Warning,
         Self::BlockSeal,
-        Self::Check,
         Self::Extras,
-        Self::Move,
         Self::Removed,
         Self::Late,
         Self::Alive,
@@ -113,7 +107,7 @@ impl FrameType {
             Self::Hello | Self::Welcome => 4 << 10,
             Self::Pack | Self::Data => CONTENT_MAX,
             // The sources of a job. The smallest take 2 bytes here and 56 in memory.
-            Self::Copy | Self::Check | Self::Move => 512 << 10,
+            Self::Job => 512 << 10,
             Self::List => LIST_MAX,
             Self::Alive => 0,
             _ => CONTROL_MAX,

@@ -17,7 +17,7 @@ pub use codec::{
 pub use frame::{FRAME_MAX, FrameError, FrameType, HEADER_LEN, Header};
 pub use handshake::{HandshakeError, Hello, MAGIC, VERSION, Welcome, check_hello, check_welcome};
 pub use message::{
-    Abort, BlockSeal, CheckRequest, CopyRequest, DATA_MAX, Extra, FileEnd, FileSeal, LIST_WINDOW,
-    Late, ListItem, Listed, Marked, Message, MoveRequest, OutcomeItem, PACK_FILE_MAX, PACK_TARGET,
-    PackItem, Prove, Proven, Removal, Reply, Request, Rival, Role, SOURCES_MAX, Want, Warning,
+    Abort, BlockSeal, DATA_MAX, Extra, FileEnd, FileSeal, JobRequest, LIST_WINDOW, Late, ListItem,
+    Listed, Marked, Message, OutcomeItem, PACK_FILE_MAX, PACK_TARGET, PackItem, Prove, Proven,
+    Removal, Reply, Request, Rival, Role, SOURCES_MAX, Want, Warning,
 };

@@ -1,8 +1,7 @@
 //! The messages, and the bounds that both sides keep.
 
 use haul_model::{
-    BlockHash, ContentHash, Entry, Fault, Kind, Moving, Name, Outcome, Policy, Remove, Summary,
-    Timestamp,
+    BlockHash, ContentHash, Entry, Fault, Kind, Name, Outcome, Summary, Task, Timestamp,
 };
 use serde::de::{Error as _, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -37,8 +36,6 @@ pub enum Role {
         recursive: bool,
         /// Whether symbolic links are followed.
         follow: bool,
-        /// The job is a part of a move.
-        moving: Option<Moving>,
     },
     /// Receive into this place on the agent's machine.
     Receiver {
@@ -46,8 +43,9 @@ pub enum Role {
         dest: Vec<u8>,
         /// It must be a directory.
         into_dir: bool,
-        /// What to do with what exists.
-        policy: Policy,
+        /// A number for the source and the destination's name: a directory that a job
+        /// with the same number has made is the new name again.
+        origin: Option<[u8; 16]>,
     },
 }
 
@@ -76,38 +74,15 @@ fn few_sources<'de, D: Deserializer<'de>>(input: D) -> Result<Vec<Vec<u8>>, D::E
     input.deserialize_seq(Sources)
 }
 
-/// The client starts a copy.
+/// The client starts a job.
+///
+/// In a comparison the sender answers a [`Want`] with a [`FileEnd`] alone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CopyRequest {
+pub struct JobRequest {
+    /// The task of both sides.
+    pub task: Task,
     /// The agent's part in it.
     pub role: Role,
-}
-
-/// The client starts a comparison: a job in which nothing is copied. For a file
-/// that is wanted the sender sends a [`FileEnd`] alone.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CheckRequest {
-    /// The agent's part in it. A receiver's policy means nothing here.
-    pub role: Role,
-    /// Whether contents are compared, by their hashes.
-    pub content: bool,
-    /// In the end of a move to the agent, which is the receiver: which outcomes have the
-    /// client remove a source.
-    pub remove: Option<Remove>,
-}
-
-/// The client starts the end of a move: a comparison by content in which the
-/// agent is the sender, and removes what the receiver has.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MoveRequest {
-    /// The sources, at most [`SOURCES_MAX`]: paths on the agent's machine.
-    /// Directories are walked, symbolic links are not followed.
-    #[serde(deserialize_with = "few_sources")]
-    pub sources: Vec<Vec<u8>>,
-    /// Which outcomes have a source removed.
-    pub rule: Remove,
-    /// What has to be at the destination.
-    pub moving: Moving,
 }
 
 /// A source that the sender of a move has set aside, to remove it.
@@ -372,12 +347,8 @@ pub enum Listed {
 /// their own shape, see [`crate::PackBuilder`] and [`crate::data_head`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Message {
-    /// Client to agent: copy.
-    Copy(CopyRequest),
-    /// Client to agent: compare.
-    Check(CheckRequest),
-    /// Client to agent: compare, and remove what is here, too.
-    Move(MoveRequest),
+    /// Client to agent: this is to be done.
+    Job(JobRequest),
     /// Client to agent: one question.
     Request(Request),
     /// Agent to client: an answer.

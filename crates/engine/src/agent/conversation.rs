@@ -10,11 +10,10 @@ use crate::remote::{PROGRAM, read_message_behind};
 use crate::request;
 use crate::vigil::{Listening, Vigil, Watch, sign_after, silence_of};
 use crate::{JobError, Rights};
-use haul_model::Check;
+use haul_model::Task;
 use haul_net::{ConnectError, Writer};
 use haul_proto::{
-    Abort, Caps, CheckRequest, CopyRequest, FrameType, Header, Hello, Message, MoveRequest, Role,
-    check_hello, encode, frame_bytes,
+    Abort, FrameType, Header, Hello, JobRequest, Message, Role, check_hello, encode, frame_bytes,
 };
 use haul_tree::lock;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -47,10 +46,8 @@ pub(super) struct Streams<R> {
 /// A job that a client has begun.
 pub(super) struct Begun<R> {
     pub(super) client: Client<R>,
-    /// This side's part in it.
-    pub(super) role: Role,
-    /// How trees are compared, if they are.
-    pub(super) check: Option<Check>,
+    /// Its task, and this side's part in it.
+    pub(super) job: JobRequest,
 }
 
 /// Greets and answers requests until a job comes; `None` if none does.
@@ -111,8 +108,8 @@ fn talk<R: Read>(
     });
     writer.map_err(JobError::Threads)?;
     let mut client = Client { input, outbox, written, vigil, rights, mark };
-    match client.hear_job(hello.caps) {
-        Ok(Some((role, check))) => Ok(Some(Begun { client, role, check })),
+    match client.hear_job() {
+        Ok(Some(job)) => Ok(Some(Begun { client, job })),
         Ok(None) => client.into_streams().map(|_| None),
         Err(ReadEnd::Refused(error)) => {
             client.tell(&Message::Abort(Abort::Protocol(error.to_string())));
@@ -140,30 +137,17 @@ fn greet(input: &mut impl Read, output: &mut Writer) -> Result<Hello, ReadEnd> {
 
 impl<R: Read> Client<R> {
     /// Answers requests until a job comes; `None` if none does.
-    fn hear_job(&mut self, caps: Caps) -> Result<Option<(Role, Option<Check>)>, ReadEnd> {
+    fn hear_job(&mut self) -> Result<Option<JobRequest>, ReadEnd> {
         // A client that goes away between two messages has what it wanted.
         while let Some(header) = self.next_header()? {
             match read_message_behind(header, &mut self.input)? {
-                Message::Copy(CopyRequest { role }) => return Ok(Some((role, None))),
-                Message::Check(_) if !caps.has(Caps::CHECK) => return Err(not_offered()),
-                Message::Move(_) if !caps.has(Caps::MOVE) => return Err(not_offered()),
-                Message::Check(CheckRequest {
-                    role: Role::Sender { .. }, remove: Some(_), ..
+                Message::Job(JobRequest {
+                    task: Task::Remove { .. },
+                    role: Role::Sender { follow: true, .. },
                 }) => {
-                    return Err(refused("the client would remove what is not its own"));
+                    return Err(refused("the client would remove what links lead to"));
                 }
-                Message::Check(CheckRequest { role, content, remove }) => {
-                    return Ok(Some((role, Some(Check { content, remove }))));
-                }
-                Message::Move(MoveRequest { sources, rule, moving }) => {
-                    let role = Role::Sender {
-                        sources,
-                        recursive: true,
-                        follow: false,
-                        moving: Some(moving),
-                    };
-                    return Ok(Some((role, Some(Check { content: true, remove: Some(rule) }))));
-                }
+                Message::Job(job) => return Ok(Some(job)),
                 Message::Request(request) => {
                     request::answer(request, &self.outbox, &self.mark, self.rights)?;
                 }
@@ -205,8 +189,4 @@ impl<R: Read> Client<R> {
         };
         Ok(Streams { input, output: output.map_err(|error| super::lost(&error))?, vigil })
     }
-}
-
-fn not_offered() -> ReadEnd {
-    refused("the client asks for what it did not say that it knows")
 }

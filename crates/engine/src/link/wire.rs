@@ -10,7 +10,7 @@ use crate::JobError;
 use crate::control::Control;
 use crate::copy::STEP_LEN;
 use crate::pool::Pool;
-use crate::receiver::{Direct, Incoming, Piece, Receiver, Task};
+use crate::receiver::{Direct, Incoming, Piece, Receiver, Work};
 use haul_model::{Fault, escape_controls};
 use haul_net::ConnectError;
 use haul_proto::{
@@ -160,7 +160,7 @@ fn read_contents(
             let Some(mut payload) = pool.take(len, control) else { return Ok(()) };
             input.read_exact(&mut payload)?;
             let view = decode_pack(&payload).map_err(refused)?;
-            receiver.give(Task::Pack(payload, view));
+            receiver.give(Work::Pack(payload, view));
             continue;
         }
         if header.kind == FrameType::Data {
@@ -198,7 +198,7 @@ fn read_contents(
                 if !receiver.admit_seal(end.index) {
                     return Ok(());
                 }
-                receiver.give(Task::Sealed(end));
+                receiver.give(Work::Sealed(end));
             }
             Message::FileEnd(end) => {
                 let file = open_incoming(&mut incoming, receiver, end.index)?;
@@ -258,7 +258,7 @@ fn hand_on(receiver: &Receiver<'_>, file: Arc<Incoming>, piece: Piece) {
         std::thread::sleep(FULL_POLL);
     }
     if file.push(piece) {
-        receiver.give(Task::Pieces(file));
+        receiver.give(Work::Pieces(file));
     }
 }
 

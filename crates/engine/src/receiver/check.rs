@@ -8,7 +8,7 @@ use crate::digest::{changed, seal_of};
 use crate::dirs::DirNode;
 use crate::link::{SourceHandle, same};
 use haul_model::words;
-use haul_model::{Check, Differences, Entry, Fault, Kind, Name, Outcome, Side, Skip};
+use haul_model::{Differences, Entry, Fault, Kind, Name, Outcome, Side, Skip};
 use haul_proto::{Extra, FileEnd, FileSeal, Want};
 use haul_store::Placement;
 use haul_tree::lock;
@@ -35,7 +35,6 @@ pub(super) struct Hashing {
 
 impl Receiver<'_> {
     /// Compares one entry; returns its outcome unless hashes have to come first.
-    #[expect(clippy::too_many_arguments, reason = "it takes the place of take_entry")]
     pub(super) fn check_entry(
         &self,
         index: u64,
@@ -43,7 +42,6 @@ impl Receiver<'_> {
         name: Option<Name>,
         entry: Entry,
         cost: u64,
-        check: Check,
         wants: &mut Vec<Want>,
     ) -> Option<Outcome> {
         let name = name.filter(|name| !self.is_root(&dir, name, &entry));
@@ -58,7 +56,7 @@ impl Receiver<'_> {
             (Kind::Dir, _) => self.check_dir(index, &dir, name, &entry),
             (_, None) => unreachable!("only directories come without a name"),
             (kind, Some(place)) => match self.compare(&dir, place, &entry) {
-                Ok((found, _)) if check.content && has_content(kind, found) => {
+                Ok((found, _)) if self.task.compares_content() && has_content(kind, found) => {
                     dir.expect_one();
                     let placement = Placement::New;
                     let name = place.clone();
@@ -66,7 +64,7 @@ impl Receiver<'_> {
                     let (own, is_told, of_source, hashed) = (None, false, None, None);
                     let hashing = Hashing { pending, found, own, is_told, of_source, hashed };
                     lock(&self.hashing).insert(index, hashing);
-                    self.give(super::Task::Hash(index));
+                    self.give(super::Work::Hash(index));
                     wants.push(Want { index, blocks: 0, whole_hash: true });
                     return None;
                 }
@@ -90,7 +88,7 @@ impl Receiver<'_> {
     /// the same may be removed elsewhere.
     fn settle_name(&self, dir: &RecvDir, found: Differences) -> Result<(), Fault> {
         let DirState::Open(node) = &dir.state else { return Ok(()) };
-        if !self.policy.sync || found.has(Differences::MISSING) {
+        if !self.removes() || found.has(Differences::MISSING) {
             return Ok(());
         }
         let synced = node.handle().and_then(|handle| handle.sync());
@@ -132,7 +130,7 @@ impl Receiver<'_> {
         let Some((meta, target)) = looked.map_err(|error| look(&error))? else {
             return Ok((Differences::MISSING, None));
         };
-        if self.policy.sync && is_itself(node, &meta, entry) {
+        if self.removes() && is_itself(node, &meta, entry) {
             return Err(same());
         }
         let free = node.handle().and_then(|handle| self.is_free(dir, &*handle, name, &meta));
@@ -158,7 +156,7 @@ impl Receiver<'_> {
             (DirState::Open(node), None) => {
                 let looked = node.handle().and_then(|root| root.stat_self());
                 let outcome = match looked {
-                    Ok(meta) if self.policy.sync && is_itself(node, &meta, entry) => {
+                    Ok(meta) if self.removes() && is_itself(node, &meta, entry) => {
                         Outcome::Failed(same())
                     }
                     // A copy leaves the mode of what stood before alone.
@@ -172,7 +170,7 @@ impl Receiver<'_> {
                 }
             }
             (DirState::Open(above), Some(name)) => match open(above, name, entry) {
-                Ok((_, Some(node))) if self.policy.sync && is_itself_dir(&node, entry) => {
+                Ok((_, Some(node))) if self.removes() && is_itself_dir(&node, entry) => {
                     (Outcome::Failed(same()), DirState::Failed)
                 }
                 Ok((found, Some(node))) => {
@@ -248,7 +246,7 @@ impl Receiver<'_> {
                 if let (true, Some(file)) = (self.gives_proofs, file.local()) {
                     hashed = haul_sys::file_stat(file).ok().map(Meta::from);
                 }
-                if let (true, Some(file)) = (self.policy.sync, file.local()) {
+                if let (true, Some(file)) = (self.removes(), file.local()) {
                     // What is told to be the same may be removed elsewhere. A copy
                     // of an earlier job may never have been made durable.
                     file.sync_all()

@@ -47,13 +47,13 @@ impl Destination {
     /// [`JobError::Usage`] or [`JobError::Destination`].
     pub(crate) fn find(tree: &dyn Tree, job: &CopyJob) -> Result<Self, JobError> {
         let path = &*job.dest;
-        let dry_run = job.keeps_all();
+        let dry_run = job.task.keeps_destination();
         let mut destination = Self::find_or_make(tree, path, job.into_dir, dry_run)?;
-        if let Some(origin) = &job.policy.origin {
+        if let Some(origin) = &job.origin {
             destination.find_origin(tree, job, origin)?;
         }
         destination.whole_seconds = tree.keeps_whole_seconds();
-        if job.policy.sync && !dry_run {
+        if job.task.copies().is_some_and(|policy| policy.sync) && !dry_run {
             destination.sync_above().map_err(|error| {
                 let action = "make the names of the directories above it durable";
                 let fault = Fault::from_io(Side::Destination, action, &error);
@@ -93,7 +93,7 @@ impl Destination {
         }
         if let Some(name) = &self.rename
             && job.recursive
-            && !job.keeps_all()
+            && !job.task.keeps_destination()
         {
             origin::put_on_record(state, &*self.root, name, origin);
         }

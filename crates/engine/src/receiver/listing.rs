@@ -3,7 +3,7 @@
 
 use super::compare::{self, Decision};
 use super::dirs::{DirState, RecvDir};
-use super::{Pending, Receiver, Task, is_stage, of_sender};
+use super::{Pending, Receiver, Work, is_stage, of_sender};
 use crate::CopyJob;
 use haul_model::words;
 use haul_model::{Entry, Kind, MAX_DEPTH, Name, Outcome, Skip};
@@ -54,7 +54,7 @@ struct AskedSource {
 impl Asked {
     /// What `job` asks for.
     pub(crate) fn of(job: &CopyJob) -> Self {
-        let removes = job.check.is_some_and(|check| check.remove.is_some());
+        let removes = job.task.removes().is_some();
         let source = |path: &Vec<u8>| {
             let path = words::without_tilde(path);
             let name = words::travel_name(path).ok()?;
@@ -169,8 +169,8 @@ impl Receiver<'_> {
         if dir.parent.is_none() {
             self.merging.list(name.as_ref());
         }
-        if let Some(check) = self.check {
-            return self.check_entry(index, dir, name, entry, cost, check, wants);
+        if self.checks() {
+            return self.check_entry(index, dir, name, entry, cost, wants);
         }
         let outcome = match &entry.kind {
             Kind::Dir => self.take_dir(index, &dir, name.clone(), &entry, cost)?,
@@ -220,7 +220,7 @@ impl Receiver<'_> {
                         let name = name.clone();
                         let resumed = 0;
                         let link = Pending { index, dir, name, entry, placement, cost, resumed };
-                        self.give(Task::Link(link));
+                        self.give(Work::Link(link));
                         return None;
                     }
                     Decision::Copy(placement) => {

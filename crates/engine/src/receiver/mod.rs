@@ -25,17 +25,17 @@ pub(crate) use incoming::{Direct, Incoming, Piece};
 pub(crate) use listing::Asked;
 pub(crate) use own::Around;
 pub(crate) use small::{run_gets, run_puts};
-pub(crate) use work::{Task, Tasks, run_worker};
+pub(crate) use work::{Tasks, Work, run_worker};
 
 use crate::control::{Control, Reporter};
 use crate::dirs::{DirNode, OpenDirs};
 use crate::link::{Proof, ReceiverPort, SenderPort, SourceHandle};
-use crate::{Event, JobError};
+use crate::{CopyJob, Event, JobError};
 use check::Hashing;
 use dirs::{DirState, RecvDir};
 use haul_model::words;
 use haul_model::{
-    BlockHash, Check, Entry, Fault, FaultKind, Kind, Name, Outcome, Policy, Side, Summary,
+    BlockHash, Entry, Fault, FaultKind, Kind, Name, Outcome, Policy, Side, Summary, Task,
     escape_bytes,
 };
 use haul_proto::{LIST_WINDOW, ListItem, OutcomeItem, Removal, Warning};
@@ -61,8 +61,10 @@ pub(crate) struct Receiver<'a> {
     pub(crate) control: &'a Control<'a>,
     pub(crate) reporter: Reporter<'a>,
     sender: Arc<dyn SenderPort + 'a>,
+    task: Task,
+    /// The rules of a copy; those of one that changes nothing where the task is another.
     policy: Policy,
-    check: Option<Check>,
+    origin: Option<[u8; 16]>,
     /// See [`Destination::path`].
     dest: Vec<u8>,
     /// See [`Destination::may_be_source`].
@@ -130,8 +132,7 @@ impl<'a> Receiver<'a> {
         control: &'a Control<'a>,
         sender: Arc<dyn SenderPort + 'a>,
         destination: Destination,
-        policy: Policy,
-        check: Option<Check>,
+        job: &CopyJob,
         asked: Option<Asked>,
         tasks: Tasks,
     ) -> io::Result<Arc<Self>> {
@@ -141,19 +142,17 @@ impl<'a> Receiver<'a> {
         let root = DirNode::root(destination.root, None, &Arc::new(OpenDirs::default()))?;
         let state = if destination.absent { DirState::Absent } else { DirState::Open(root) };
         let root = RecvDir::new(None, None, state, false, None);
-        let removes = check.is_some_and(|check| check.remove.is_some());
+        let removes = job.task.removes().is_some();
+        let compares = Policy { dry_run: true, ..Policy::default() };
         let awaits_removals = removes && sender.is_far();
         let gives_proofs = awaits_removals || (removes && destination.sources_are_here);
         Ok(Arc::new(Self {
             control,
             reporter: Reporter::new(control.monitor()),
             sender,
-            policy: match check {
-                // Nothing of the rest means anything where nothing is changed.
-                Some(_) => Policy { dry_run: true, sync: policy.sync, ..Policy::default() },
-                None => policy,
-            },
-            check,
+            task: job.task,
+            policy: job.task.copies().copied().unwrap_or(compares),
+            origin: job.origin,
             dest: destination.path,
             may_be_source: destination.may_be_source,
             hashing: Mutex::default(),
@@ -217,7 +216,7 @@ impl<'a> Receiver<'a> {
     }
 
     /// Hands a task to the workers, as soon as they have room.
-    pub(crate) fn give(&self, task: Task) {
+    pub(crate) fn give(&self, task: Work) {
         let tasks = lock(&self.tasks).clone();
         if let Some(tasks) = tasks {
             tasks.give(task);
@@ -226,7 +225,12 @@ impl<'a> Receiver<'a> {
 
     /// Whether the job compares, and takes no content.
     pub(crate) fn checks(&self) -> bool {
-        self.check.is_some()
+        self.task.copies().is_none()
+    }
+
+    /// Whether the Sender removes what is told to be the same.
+    fn removes(&self) -> bool {
+        self.task.removes().is_some()
     }
 
     /// Whether the Sender may have been told that all is done.

@@ -4,7 +4,7 @@
 use super::compare::{self, Decision};
 use super::dirs::{DirState, RecvDir};
 use super::own::{self, is_own};
-use super::work::{self, Making, Task};
+use super::work::{self, Making, Work};
 use super::{Pending, Receiver, naming, parent_fault};
 use crate::dirs::DirNode;
 use haul_model::{Entry, Fault, FaultKind, Kind, Name, Outcome, Side, Skip};
@@ -185,7 +185,7 @@ impl Receiver<'_> {
         };
         if is_being_made {
             dir.expect_one();
-            self.give(Task::Made(dir, Making { index, cost }));
+            self.give(Work::Made(dir, Making { index, cost }));
             return None;
         }
         Some(outcome)
@@ -255,7 +255,7 @@ impl Receiver<'_> {
             }
         } else {
             above.open_up();
-            let made = match self.policy.origin.as_ref().filter(|_| is_root) {
+            let made = match self.origin.as_ref().filter(|_| is_root) {
                 Some(origin) => handle.make_dir_of(name, PRIVATE_DIR_MODE, origin),
                 None => handle.make_dir(name, PRIVATE_DIR_MODE),
             };
@@ -268,7 +268,7 @@ impl Receiver<'_> {
         let opened = found.unwrap_or_else(|| DirNode::open(parent, name.clone(), false));
         let node = match opened {
             Ok(node) => {
-                if let (true, true, Some(origin)) = (made, is_root, &self.policy.origin)
+                if let (true, true, Some(origin)) = (made, is_root, &self.origin)
                     && let Ok(handle) = node.handle()
                 {
                     handle.remember_origin(origin);

@@ -32,7 +32,7 @@ impl Receiver<'_> {
         meta: Option<Meta>,
         outcome: &Outcome,
     ) {
-        let rule = self.check.and_then(|check| check.remove);
+        let rule = self.task.removes();
         if !self.gives_proofs || !rule.is_some_and(|rule| rule.allows(outcome)) {
             return;
         }

@@ -3,7 +3,7 @@
 
 use super::dirs::{DirState, RecvDir};
 use super::hold::Filling;
-use super::{Pending, Receiver, Task, work};
+use super::{Pending, Receiver, Work, work};
 use crate::link::SourceHandle;
 use haul_model::{ContentHash, Fault, FaultKind, Kind, Outcome, Side, Timestamp};
 use haul_proto::PACK_FILE_MAX;
@@ -94,7 +94,7 @@ impl Uploads<'_, '_> {
             // It has grown.
             Ok(None) => {
                 self.receiver.put_back(pending);
-                self.receiver.give(Task::Files(vec![file.clone()]));
+                self.receiver.give(Work::Files(vec![file.clone()]));
             }
             Err(_) if self.receiver.control.stopped() => {}
             Err(fault) => self.tell(pending, 0, Outcome::Failed(fault)),
@@ -154,7 +154,7 @@ impl Uploads<'_, '_> {
             Err(SftpError { cause: Cause::Taken, .. }) => {
                 // A worker finds out by whom; that takes asking.
                 self.receiver.put_back(pending);
-                return self.receiver.give(Task::Files(vec![file]));
+                return self.receiver.give(Work::Files(vec![file]));
             }
             Err(error) => match self.fault(&pending.dir, error) {
                 Some(fault) => Outcome::Failed(fault),
@@ -234,7 +234,7 @@ impl Downloads<'_, '_> {
             Ok(dir) => dir,
             // The worker tells what is wrong.
             Err(_) => {
-                self.receiver.give(Task::Files(vec![file]));
+                self.receiver.give(Work::Files(vec![file]));
                 return None;
             }
         };
@@ -263,14 +263,14 @@ impl Downloads<'_, '_> {
                 let mtime = Timestamp { secs, nanos: 0 };
                 let (content, size) = (got.content, file.size);
                 let fetched = Fetched { index, content, size, mtime, _share: share };
-                self.receiver.give(Task::Content(fetched));
+                self.receiver.give(Work::Content(fetched));
             }
             // It is not what was listed, or something is wrong: a worker opens
             // it anew, and tells.
-            Ok(_) => self.receiver.give(Task::Files(vec![file])),
+            Ok(_) => self.receiver.give(Work::Files(vec![file])),
             Err(error) => {
                 self.host.look_at(&error);
-                self.receiver.give(Task::Files(vec![file]));
+                self.receiver.give(Work::Files(vec![file]));
             }
         }
     }

@@ -18,7 +18,7 @@ use std::io;
 use std::sync::Arc;
 
 /// Work for one worker.
-pub(crate) enum Task {
+pub(crate) enum Work {
     /// Files of this machine, to be opened and copied.
     Files(Vec<SourceHandle>),
     /// Small files that arrived whole.
@@ -40,39 +40,39 @@ pub(crate) enum Task {
 /// Where work goes.
 #[derive(Clone)]
 pub(crate) struct Tasks {
-    all: crossbeam_channel::Sender<Task>,
+    all: crossbeam_channel::Sender<Work>,
     /// Small files that come from a host's server or go there: many at a time.
     small: Option<crossbeam_channel::Sender<SourceHandle>>,
 }
 
 impl Tasks {
     /// All of it to any worker.
-    pub(crate) fn to_all(all: crossbeam_channel::Sender<Task>) -> Self {
+    pub(crate) fn to_all(all: crossbeam_channel::Sender<Work>) -> Self {
         Self { all, small: None }
     }
 
     /// Files of no more than [`SMALL_MAX`] bytes to those who have many on their
     /// way. Neither queue may have a bound: workers put tasks into them.
     pub(crate) fn with_small(
-        all: crossbeam_channel::Sender<Task>,
+        all: crossbeam_channel::Sender<Work>,
         small: crossbeam_channel::Sender<SourceHandle>,
     ) -> Self {
         Self { all, small: Some(small) }
     }
 
-    pub(super) fn give(&self, task: Task) {
+    pub(super) fn give(&self, task: Work) {
         // Refused only when the workers are gone, because the job has ended.
         let _ = self.all.send(task);
     }
 
     pub(super) fn give_files(&self, files: Vec<SourceHandle>, to_compare: bool) {
-        let Some(small) = &self.small else { return self.give(Task::Files(files)) };
+        let Some(small) = &self.small else { return self.give(Work::Files(files)) };
         for file in files {
             if file.size <= SMALL_MAX && !to_compare {
                 // As above.
                 let _ = small.send(file);
             } else {
-                self.give(Task::Files(vec![file]));
+                self.give(Work::Files(vec![file]));
             }
         }
     }
@@ -88,7 +88,7 @@ pub(crate) struct Making {
 pub(super) type Settled = (Pending, u64, Outcome);
 
 /// Works until there is nothing left to come, or the job ends.
-pub(crate) fn run_worker(receiver: &Receiver<'_>, tasks: &crossbeam_channel::Receiver<Task>) {
+pub(crate) fn run_worker(receiver: &Receiver<'_>, tasks: &crossbeam_channel::Receiver<Work>) {
     let mut scratch = copy::Scratch::default();
     let mut part = Vec::new();
     loop {
@@ -102,15 +102,15 @@ pub(crate) fn run_worker(receiver: &Receiver<'_>, tasks: &crossbeam_channel::Rec
             return;
         }
         match task {
-            Ok(Task::Files(files)) if receiver.checks() => receiver.hash_sources(files, &mut part),
-            Ok(Task::Hash(index)) => receiver.hash_own(index, &mut part),
-            Ok(Task::Sealed(end)) => receiver.take_seal(end),
-            Ok(Task::Files(files)) => take_files(receiver, files, &mut scratch),
-            Ok(Task::Pack(bytes, view)) => take_pack(receiver, &bytes, view),
-            Ok(Task::Pieces(incoming)) => incoming.work(receiver),
-            Ok(Task::Content(fetched)) => receiver.take_fetched(fetched),
-            Ok(Task::Link(link)) => receiver.take_link(link),
-            Ok(Task::Made(dir, making)) => receiver.end_making(&dir, &making),
+            Ok(Work::Files(files)) if receiver.checks() => receiver.hash_sources(files, &mut part),
+            Ok(Work::Hash(index)) => receiver.hash_own(index, &mut part),
+            Ok(Work::Sealed(end)) => receiver.take_seal(end),
+            Ok(Work::Files(files)) => take_files(receiver, files, &mut scratch),
+            Ok(Work::Pack(bytes, view)) => take_pack(receiver, &bytes, view),
+            Ok(Work::Pieces(incoming)) => incoming.work(receiver),
+            Ok(Work::Content(fetched)) => receiver.take_fetched(fetched),
+            Ok(Work::Link(link)) => receiver.take_link(link),
+            Ok(Work::Made(dir, making)) => receiver.end_making(&dir, &making),
             Err(RecvTimeoutError::Timeout) => receiver.publish_held(),
             Err(RecvTimeoutError::Disconnected) => return,
         }

@@ -23,7 +23,7 @@ use crate::dirs::{DirNode, number_here};
 use crate::link::{ReceiverPort, SenderPort, SourceHandle};
 use crate::{CopyJob, Event, JobError};
 use haul_model::{
-    BLOCK_LEN, Check, Fault, FileId, Kind, Moving, Name, Outcome, Side, Summary, Timestamp,
+    BLOCK_LEN, Fault, FileId, Kind, Moving, Name, Outcome, Side, Summary, Task, Timestamp,
 };
 use haul_proto::{Extra, LIST_WINDOW, Late, OutcomeItem, Proven, Want, Warning};
 use haul_store::RESUME_LEN_MIN;
@@ -48,10 +48,7 @@ pub(crate) struct Sender<'a> {
     reporter: Option<&'a Reporter<'a>>,
     receiver: Arc<dyn ReceiverPort + 'a>,
     follow: bool,
-    /// The job compares: hashes are sent in place of contents.
-    check: Option<Check>,
-    /// The job is a part of a move.
-    moving: Option<Moving>,
+    task: Task,
     /// The group of what the Receiver makes, where that is known.
     group: OnceLock<u32>,
     /// Files to be removed that have other names.
@@ -135,8 +132,7 @@ impl<'a> Sender<'a> {
             reporter,
             receiver,
             follow: job.follow,
-            check: job.check,
-            moving: job.moving,
+            task: job.task,
             group: OnceLock::new(),
             linked: Mutex::default(),
             in_flight: Mutex::default(),
@@ -225,12 +221,12 @@ impl<'a> Sender<'a> {
 
     /// Whether the job compares, and no content is sent.
     pub(crate) fn checks(&self) -> bool {
-        self.check.is_some()
+        self.task.copies().is_none()
     }
 
     /// Whether the job removes its sources.
     pub(crate) fn removes(&self) -> bool {
-        self.check.is_some_and(|check| check.remove.is_some())
+        self.task.removes().is_some()
     }
 
     /// The number by which the receiver tells an entry of `dir` from others. In a copy
@@ -252,7 +248,7 @@ impl<'a> Sender<'a> {
 
     /// Who will own what it moves, if what would lose something by it is to stay.
     fn keeps_whole_for(&self) -> Option<Owner> {
-        (self.moving == Some(Moving::Whole)).then(|| Owner {
+        (self.task.moving() == Some(Moving::Whole)).then(|| Owner {
             user: haul_sys::effective_user(),
             group: self.group.get().copied().unwrap_or_else(haul_sys::effective_group),
         })
@@ -261,7 +257,7 @@ impl<'a> Sender<'a> {
     /// Whether it puts back what a killed move has set aside: before a move copies
     /// anything.
     pub(crate) fn restores(&self) -> bool {
-        self.moving.is_some() && self.check.is_none()
+        self.task.copies().is_some_and(|policy| policy.moving.is_some())
     }
 
     /// Whether a job of this kind has such outcomes.

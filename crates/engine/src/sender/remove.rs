@@ -67,7 +67,7 @@ pub(crate) fn run_removers(sender: &Sender<'_>, heard: &crossbeam_channel::Recei
 impl Sender<'_> {
     /// Which outcomes have a source removed, if any have.
     pub(super) fn rule(&self) -> Option<Remove> {
-        self.check.filter(|check| check.content)?.remove
+        self.task.removes()
     }
 
     /// Whether the outcome of what is no directory has it removed. Of a file with

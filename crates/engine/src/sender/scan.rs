@@ -62,11 +62,8 @@ impl<'s, 'a> Scan<'s, 'a> {
             recursive: job.recursive,
             specials: Specials::of(job),
             around_dest,
-            earlier: match job.check {
-                // What is only compared takes nothing's place.
-                Some(_) => None,
-                None => Earlier::of(&job.sources, tree, job.follow),
-            },
+            // Only copies take another's place.
+            earlier: job.task.copies().and_then(|_| Earlier::of(&job.sources, tree, job.follow)),
             next_index: 1,
             batch: Vec::new(),
             batch_cost: 0,

@@ -21,13 +21,13 @@ pub(super) enum Specials<'j> {
 
 impl<'j> Specials<'j> {
     pub(super) fn of(job: &'j CopyJob) -> Self {
-        if job.check.is_some() || job.moving.is_some() {
+        if job.task.copies().is_none_or(|policy| policy.moving.is_some()) {
             return Self::Told;
         }
         Self::Read {
             into: job.spool.as_deref(),
             recursive: job.recursive,
-            dry_run: job.policy.dry_run,
+            dry_run: job.task.keeps_destination(),
         }
     }
 

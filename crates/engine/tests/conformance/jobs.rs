@@ -4,7 +4,7 @@ use crate::bench::Bench;
 use crate::link::{Link, links};
 use crate::watch::Watch;
 use haul_engine::{JobError, Summary};
-use haul_model::{Check, Conflict, Policy, Remove};
+use haul_model::{Conflict, Moving, Policy, Remove, Task};
 use haul_testkit::{Compare, assert_same_with, nasty, snapshot, tree};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use std::collections::BTreeMap;
@@ -73,10 +73,10 @@ fn a_move_removes_what_arrived_and_leaves_what_is_not_copied() {
             write(source.join("file"), "content", 1_500_000_000);
             fifo(source.join("tree/that-stays"));
         });
-        bench.job.policy.sync = true;
+        bench.job.task = Task::Copy(Policy { sync: true, ..Policy::default() });
         let source = snapshot(bench.source()).expect("read");
         bench.run(link);
-        bench.job.check = Some(Check { content: true, remove: Some(Remove::SameContent) });
+        bench.job.task = Task::Remove { rule: Remove::SameContent, moving: Moving::Lossy };
         bench.run(link);
         for name in ["tree", "file"] {
             let copy = snapshot(bench.dest(link).join(name)).expect("read");
@@ -106,13 +106,13 @@ fn a_link_in_the_place_of_a_directory_that_was_copied_is_not_followed_to_remove(
                 write(source.join("dir/file"), "content", 1_500_000_000);
                 write(source.join("dir/nil"), "", 1_500_000_000);
             });
-            bench.job.policy.sync = true;
+            bench.job.task = Task::Copy(Policy { sync: true, ..Policy::default() });
             bench.run(link);
             // It leads to what the destination has the same of.
             fs::rename(bench.source().join("dir"), bench.source().join("kept")).expect("renamed");
             symlink("kept", bench.source().join("dir")).expect("linked");
             let before = snapshot(bench.source()).expect("read");
-            bench.job.check = Some(Check { content: true, remove: Some(Remove::SameContent) });
+            bench.job.task = Task::Remove { rule: Remove::SameContent, moving: Moving::Lossy };
             bench.run(link);
             // Through SFTP a private file is made beside it for a moment.
             let rules = Compare::everything().ignoring_root();
@@ -244,7 +244,7 @@ fn every_policy_about_what_exists() {
     ] {
         for dry_run in [true, false] {
             let mut bench = furnished();
-            bench.job.policy = Policy { conflict, dry_run, ..Policy::default() };
+            bench.job.task = Task::Copy(Policy { conflict, dry_run, ..Policy::default() });
             let summary = bench.check().summary;
             assert_eq!(summary.copied, copied, "{conflict:?} {dry_run}");
             assert_eq!(summary.skipped, 10 - copied, "{conflict:?} {dry_run}");

@@ -4,7 +4,7 @@ use crate::peer::Peer;
 use crate::place::Place;
 use crate::watch::Watch;
 use haul_engine::{CopyJob, JobError, Outcome, Placement, Summary};
-use haul_model::{Fault, Policy};
+use haul_model::{Fault, Policy, Task};
 use haul_proto::{Message, Role};
 use std::net::Shutdown;
 use std::os::unix::ffi::OsStrExt;
@@ -111,7 +111,7 @@ pub(crate) fn send_into(
                 dest: bytes(&place.dest("")),
                 into_dir: true,
                 recursive: true,
-                policy,
+                task: Task::Copy(policy),
                 ..CopyJob::default()
             };
             run_client(place, job, Placement::Download, |peer| {
@@ -122,7 +122,10 @@ pub(crate) fn send_into(
         Victim::Agent => {
             let dest = bytes(&place.dest(""));
             serve(place, move |peer| {
-                peer.ask(Role::Receiver { dest, into_dir: true, policy });
+                peer.ask_for(
+                    Task::Copy(policy),
+                    Role::Receiver { dest, into_dir: true, origin: None },
+                );
                 script(peer);
             })
         }

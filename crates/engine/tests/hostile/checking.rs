@@ -6,11 +6,10 @@ use crate::peer::{Peer, TIME, data, dir_end, file, want};
 use crate::place::Place;
 use haul_engine::{CopyJob, Outcome, Placement};
 use haul_model::{
-    Check, ContentHash, Differences, Entry, Fault, FaultKind, Kind, Policy, Remove, Side, Skip,
+    ContentHash, Differences, Entry, Fault, FaultKind, Kind, Moving, Remove, Side, Skip, Task,
 };
 use haul_proto::{
-    Caps, CheckRequest, Extra, FileEnd, FileSeal, FrameType, Hello, ListItem, Message, OutcomeItem,
-    Rival, Role,
+    Caps, Extra, FileEnd, FileSeal, FrameType, Hello, ListItem, Message, OutcomeItem, Rival, Role,
 };
 use std::fs::{self, File};
 use std::path::Path;
@@ -39,10 +38,8 @@ fn checked_by_agent(
     let place = furnished(names);
     let dest = bytes(&place.dest(""));
     serve(place, |peer| {
-        let role = Role::Receiver { dest, into_dir: true, policy: Policy::default() };
-        peer.frame(FrameType::Hello, &Hello::ours(Caps::OURS, 60, "script").encode());
-        peer.tell(&Message::Check(CheckRequest { role, content: true, remove: None }));
-        peer.hear_greeting();
+        let role = Role::Receiver { dest, into_dir: true, origin: None };
+        peer.ask_for(Task::Check { content: true }, role);
         let files = names.iter().map(|name| file(0, name, CONTENT.len() as u64));
         peer.list(files.chain([dir_end(0)]).collect());
         peer.await_wants(1..=names.len() as u64);
@@ -59,10 +56,8 @@ fn nothing_has_a_rival_in_a_comparison() {
     let place = Place::new();
     let dest = bytes(&place.dest(""));
     let attacked = serve(place, |peer| {
-        let role = Role::Receiver { dest, into_dir: true, policy: Policy::default() };
-        peer.frame(FrameType::Hello, &Hello::ours(Caps::OURS, 60, "script").encode());
-        peer.tell(&Message::Check(CheckRequest { role, content: false, remove: None }));
-        peer.hear_greeting();
+        let role = Role::Receiver { dest, into_dir: true, origin: None };
+        peer.ask_for(Task::Check { content: false }, role);
         peer.list(vec![ListItem::Rival(Box::new(rival)), dir_end(0)]);
     });
     attacked.assert_refused("a rival of what has no place");
@@ -126,7 +121,7 @@ fn checking_client(script: impl FnOnce(&mut Peer) + Send + 'static) -> Attacked 
         sources: vec![bytes(&place.source(""))],
         dest: b"/there".to_vec(),
         recursive: true,
-        check: Some(Check { content: true, remove: None }),
+        task: Task::Check { content: true },
         ..CopyJob::default()
     };
     run_client(place, job, Placement::Upload, script)
@@ -143,23 +138,6 @@ fn nothing_is_copied_in_a_comparison() {
     attacked.assert_refused("such a job has not");
 }
 
-#[test]
-fn who_can_not_compare_is_not_asked_to() {
-    let attacked = checking_client(|peer| {
-        peer.hear_greeting();
-        peer.frame(FrameType::Welcome, &Hello::ours(Caps::NONE, 60, "script").encode());
-    });
-    attacked.assert_refused("can't compare");
-    let place = Place::new();
-    let dest = bytes(&place.dest(""));
-    let attacked = serve(place, |peer| {
-        let role = Role::Receiver { dest, into_dir: true, policy: Policy::default() };
-        peer.frame(FrameType::Hello, &Hello::ours(Caps::NONE, 60, "script").encode());
-        peer.tell(&Message::Check(CheckRequest { role, content: false, remove: None }));
-    });
-    attacked.assert_refused("did not say");
-}
-
 /// A client that moves a file with content and an empty one to `script`, which
 /// says of both that it has them. Gives those that are left.
 fn moved_to(script: impl FnOnce(&mut Peer, &Path) + Send + 'static) -> Vec<&'static str> {
@@ -171,7 +149,7 @@ fn moved_to(script: impl FnOnce(&mut Peer, &Path) + Send + 'static) -> Vec<&'sta
         sources: vec![bytes(&place.source(""))],
         dest: b"/there".to_vec(),
         recursive: true,
-        check: Some(Check { content: true, remove: Some(Remove::SameContent) }),
+        task: Task::Remove { rule: Remove::SameContent, moving: Moving::Lossy },
         ..CopyJob::default()
     };
     let source = place.source("");

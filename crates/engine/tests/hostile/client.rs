@@ -4,7 +4,7 @@ use crate::attack::{Attacked, bytes, serve};
 use crate::peer::{Peer, dir_end, file, want};
 use crate::place::Place;
 use haul_engine::{JobError, Outcome, Skip, Summary};
-use haul_model::Policy;
+use haul_model::{Policy, Task};
 use haul_proto::{Abort, ListItem, Message, OutcomeItem, Role};
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -17,7 +17,7 @@ fn download_with(
     script: impl FnOnce(&mut Peer) + Send + 'static,
 ) -> Attacked {
     serve(place, |peer| {
-        peer.ask(Role::Sender { sources, recursive: true, follow: false, moving: None });
+        peer.ask(Role::Sender { sources, recursive: true, follow: false });
         peer.await_listing();
         script(peer);
     })
@@ -103,7 +103,7 @@ fn a_destination_that_can_not_be_is_told() {
         below_nothing,
     ] {
         let attacked = serve(Place::new(), |peer| {
-            peer.ask(Role::Receiver { dest, into_dir: false, policy: Policy::default() });
+            peer.ask(Role::Receiver { dest, into_dir: false, origin: None });
         });
         match abort_of(&attacked) {
             Abort::Destination { path, fault } => {
@@ -122,7 +122,7 @@ fn several_sources_do_not_share_one_name() {
     let place = Place::new();
     let dest = bytes(&place.dest("new"));
     let attacked = serve(place, move |peer| {
-        peer.ask(Role::Receiver { dest, into_dir: false, policy: Policy::default() });
+        peer.ask(Role::Receiver { dest, into_dir: false, origin: None });
         peer.list(vec![file(0, "a", 1), file(0, "b", 1), dir_end(0)]);
     });
     attacked.assert_refused("several sources for one name");
@@ -136,7 +136,8 @@ fn a_dry_run_changes_nothing_whatever_is_sent() {
     let dest = bytes(&place.dest(""));
     let policy = Policy { dry_run: true, ..Policy::default() };
     let attacked = serve(place, move |peer| {
-        peer.ask(Role::Receiver { dest, into_dir: true, policy });
+        let role = Role::Receiver { dest, into_dir: true, origin: None };
+        peer.ask_for(Task::Copy(policy), role);
         let dir = crate::peer::dir(0, "d");
         let link = crate::peer::link(0, "l", "x");
         peer.list(vec![file(0, "a", 1), file(0, "b", 1), link, dir]);
@@ -155,7 +156,7 @@ fn a_destination_that_is_a_link_is_followed_because_it_was_named() {
     symlink("real", place.dest("link")).expect("linked");
     let dest = bytes(&place.dest("link"));
     let attacked = serve(place, move |peer| {
-        peer.ask(Role::Receiver { dest, into_dir: true, policy: Policy::default() });
+        peer.ask(Role::Receiver { dest, into_dir: true, origin: None });
         peer.list(vec![file(0, "a", 1), dir_end(0)]);
         peer.await_wants([1]);
         peer.raw(&crate::peer::pack([crate::peer::packed(1, b"x")], b"x"));

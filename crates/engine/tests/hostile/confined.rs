@@ -6,9 +6,9 @@ use crate::attack::{bytes, within};
 use crate::peer::{Peer, dir_end, file, pack, packed, want};
 use crate::place::Place;
 use haul_engine::{CopyJob, Event, Monitor, Placement, Progress, SftpRoute};
-use haul_model::{Check, Moving, Policy, Remove};
+use haul_model::{Moving, Remove, Task};
 use haul_net::Connection;
-use haul_proto::{Caps, FrameType, Hello, Message, MoveRequest, Role};
+use haul_proto::Role;
 use haul_sys::{Access, confine};
 use haul_testkit::{OddSftp, Oddities, fixture};
 use std::fs;
@@ -155,7 +155,7 @@ fn an_agent_that_receives_works_at_the_destination_alone() {
     let place = Place::new();
     let dest = bytes(&place.dest(""));
     let could = serve(&place, |peer| {
-        peer.ask(Role::Receiver { dest, into_dir: true, policy: Policy::default() });
+        peer.ask(Role::Receiver { dest, into_dir: true, origin: None });
         peer.list(vec![file(0, "a", 4), dir_end(0)]);
         peer.await_wants([1]);
         peer.raw(&pack([packed(1, b"text")], b"text"));
@@ -188,7 +188,7 @@ fn an_agent_that_sends_writes_nowhere() {
     fs::write(place.source("a"), "text").expect("written");
     let sources = vec![bytes(&place.source("a"))];
     let could = serve(&place, |peer| {
-        peer.ask(Role::Sender { sources, recursive: false, follow: false, moving: None });
+        peer.ask(Role::Sender { sources, recursive: false, follow: false });
         peer.await_listing();
         peer.tell(&want([1]));
         peer.await_that("it is sent", |peer| !peer.contents.is_empty());
@@ -206,13 +206,8 @@ fn an_agent_that_removes_makes_nothing() {
     fs::write(place.source("a"), "text").expect("written");
     let sources = vec![bytes(&place.source("a"))];
     let could = serve(&place, |peer| {
-        peer.frame(FrameType::Hello, &Hello::ours(Caps::OURS, 60, "script").encode());
-        peer.tell(&Message::Move(MoveRequest {
-            sources,
-            rule: Remove::SameContent,
-            moving: Moving::Whole,
-        }));
-        peer.hear_greeting();
+        let task = Task::Remove { rule: Remove::SameContent, moving: Moving::Whole };
+        peer.ask_for(task, Role::Sender { sources, recursive: true, follow: false });
         peer.await_listing();
         peer.leave();
     });
@@ -292,7 +287,7 @@ fn a_client_that_downloads_through_sftp_works_at_the_destination_alone() {
         };
         assert_eq!(through_sftp(&place, job.clone()), only_dest, "{len}");
         assert_eq!(place.read("a"), content);
-        let check = Some(Check { content: true, ..Check::default() });
-        assert_eq!(through_sftp(&place, CopyJob { check, ..job }), READS, "{len}");
+        let task = Task::Check { content: true };
+        assert_eq!(through_sftp(&place, CopyJob { task, ..job }), READS, "{len}");
     }
 }

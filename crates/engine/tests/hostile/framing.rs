@@ -3,7 +3,7 @@
 use crate::attack::{RECEIVERS, Victim, receive_from_client, send_to};
 use crate::peer::{block_seal, data, dir_end, file, pack, packed};
 use haul_engine::JobError;
-use haul_model::{Fault, FaultKind, Moving, Remove, Side};
+use haul_model::{Fault, FaultKind, Side, Task};
 use haul_proto::{Abort, FrameType, Header, Message, encode};
 
 /// Says these bytes to a receiver of this kind.
@@ -76,11 +76,10 @@ fn a_frame_of_the_other_role_ends_the_job() {
 /// A frame of this type that could stand somewhere.
 fn whole(kind: FrameType) -> Vec<u8> {
     use haul_proto::{
-        CheckRequest, CopyRequest, FileEnd, Hello, Late, MoveRequest, Prove, Proven, Removal,
-        Reply, Request, Role, Warning, frame_bytes,
+        FileEnd, Hello, JobRequest, Late, Prove, Proven, Removal, Reply, Request, Role, Warning,
+        frame_bytes,
     };
-    let role =
-        Role::Sender { sources: vec![b"/".to_vec()], recursive: true, follow: true, moving: None };
+    let role = Role::Sender { sources: vec![b"/".to_vec()], recursive: true, follow: true };
     let fault = Fault::new(Side::Source, FaultKind::Io, "x");
     encode(&match kind {
         FrameType::Hello | FrameType::Welcome => {
@@ -90,12 +89,7 @@ fn whole(kind: FrameType) -> Vec<u8> {
         FrameType::Alive => return frame_bytes(kind, &[]),
         FrameType::Pack => return pack([packed(1, b"x")], b"x"),
         FrameType::Data => return data(1, 0, b"x"),
-        FrameType::Copy => Message::Copy(CopyRequest { role }),
-        FrameType::Check => Message::Check(CheckRequest { role, content: true, remove: None }),
-        FrameType::Move => {
-            let sources = vec![b"/".to_vec()];
-            Message::Move(MoveRequest { sources, rule: Remove::SameContent, moving: Moving::Whole })
-        }
+        FrameType::Job => Message::Job(JobRequest { task: Task::default(), role }),
         FrameType::Removed => Message::Removed(vec![Removal::End]),
         FrameType::Prove => Message::Prove(vec![Prove { index: 1, aside: None }]),
         FrameType::Proven => Message::Proven(vec![Proven { index: 1, result: Ok(()) }]),

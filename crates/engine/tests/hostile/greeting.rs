@@ -5,8 +5,9 @@ use crate::peer::{Peer, dir_end, file, pack, packed};
 use crate::place::Place;
 use crate::watch::Watch;
 use haul_engine::{CopyJob, JobError, Placement};
+use haul_model::Task;
 use haul_proto::{
-    Caps, CopyRequest, FRAME_MAX, FrameType, Header, Hello, Message, Request, Role, VERSION,
+    Caps, FRAME_MAX, FrameType, Header, Hello, JobRequest, Message, Request, Role, VERSION,
 };
 use std::sync::Arc;
 
@@ -142,13 +143,8 @@ fn a_client_that_does_not_greet_is_refused_and_told_so() {
 fn a_client_of_another_version_hears_ours_before_it_is_refused() {
     let attacked = agent_meets(|peer| {
         peer.frame(FrameType::Hello, &hello(9, 0));
-        let role = Role::Sender {
-            sources: vec![b"/etc".to_vec()],
-            recursive: true,
-            follow: true,
-            moving: None,
-        };
-        peer.tell(&Message::Copy(CopyRequest { role }));
+        let role = Role::Sender { sources: vec![b"/etc".to_vec()], recursive: true, follow: true };
+        peer.tell(&Message::Job(JobRequest { task: Task::default(), role }));
         let welcome = peer.hear_greeting();
         assert_eq!(welcome.version, VERSION);
     });

@@ -6,15 +6,14 @@ use crate::peer::{Peer, TIME, dir, dir_end, file, name, want};
 use crate::place::Place;
 use haul_engine::{CopyJob, JobError, Outcome, Placement, Summary};
 use haul_model::{
-    Check, ContentHash, Differences, Fault, FaultKind, Kind, Moving, Policy, Remove, Side, Skip,
+    ContentHash, Differences, Fault, FaultKind, Kind, Moving, Remove, Side, Skip, Task,
 };
 use haul_proto::{
-    Caps, CheckRequest, FileEnd, FileSeal, FrameType, Hello, Message, MoveRequest, OutcomeItem,
-    Prove, Proven, Removal, Role,
+    Caps, FileEnd, FileSeal, FrameType, Hello, Message, OutcomeItem, Prove, Proven, Removal, Role,
 };
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 const CONTENT: &[u8] = b"content";
 
@@ -44,13 +43,9 @@ fn moved_from(
     fs::write(place.source("beside"), CONTENT).expect("written");
     let source = place.source("tree");
     let attacked = serve(place, move |peer| {
-        peer.frame(FrameType::Hello, &Hello::ours(Caps::OURS, 60, "script").encode());
-        peer.tell(&Message::Move(MoveRequest {
-            sources: vec![bytes(&source)],
-            rule,
-            moving: Moving::Whole,
-        }));
-        peer.hear_greeting();
+        let sources = vec![bytes(&source)];
+        let task = Task::Remove { rule, moving: Moving::Whole };
+        peer.ask_for(task, Role::Sender { sources, recursive: true, follow: false });
         peer.await_that("all is listed", |peer| {
             peer.messages.iter().any(|message| match message {
                 Message::List(items) => items.contains(&dir_end(0)),
@@ -342,8 +337,7 @@ fn moving_client(place: Place, script: impl FnOnce(&mut Peer) + Send + 'static) 
         dest: bytes(&place.dest("")),
         into_dir: true,
         recursive: true,
-        policy: Policy { sync: true, ..Policy::default() },
-        check: Some(Check { content: true, remove: Some(Remove::SameContent) }),
+        task: Task::Remove { rule: Remove::SameContent, moving: Moving::Whole },
         ..CopyJob::default()
     };
     run_client(place, job, Placement::Download, script)
@@ -495,12 +489,8 @@ fn moved_to(script: impl FnOnce(&mut Peer) + Send + 'static) -> Attacked {
     haul_testkit::nasty::set_mtime(place.dest("nil"), TIME.secs, TIME.nanos).expect("a time");
     let dest = bytes(&place.dest(""));
     serve(place, move |peer| {
-        peer.frame(FrameType::Hello, &Hello::ours(Caps::OURS, 60, "script").encode());
-        let policy = Policy { sync: true, ..Policy::default() };
-        let role = Role::Receiver { dest, into_dir: true, policy };
-        let remove = Some(Remove::Same);
-        peer.tell(&Message::Check(CheckRequest { role, content: true, remove }));
-        peer.hear_greeting();
+        let task = Task::Remove { rule: Remove::Same, moving: Moving::Lossy };
+        peer.ask_for(task, Role::Receiver { dest, into_dir: true, origin: None });
         peer.list(vec![file(0, "nil", 0), file(0, "missing", 0), dir_end(0)]);
         peer.await_that("it is done", is_done);
         script(peer);
@@ -523,33 +513,15 @@ fn an_agent_stays_and_proves_until_its_client_has_removed_all() {
     attacked.assert_refused("what was not told to be there");
     let attacked = moved_to(Peer::leave);
     attacked.assert_lost();
-    // A comparison has an agent remove nothing.
+    // What a link leads to is nobody's to remove.
     let place = Place::new();
     fs::write(place.source("f"), CONTENT).expect("written");
     let sources = vec![bytes(&place.source("f"))];
     let attacked = serve(place, move |peer| {
-        peer.frame(FrameType::Hello, &Hello::ours(Caps::OURS, 60, "script").encode());
-        let role = Role::Sender { sources, recursive: true, follow: false, moving: None };
-        let remove = Some(Remove::Same);
-        peer.tell(&Message::Check(CheckRequest { role, content: true, remove }));
+        let task = Task::Remove { rule: Remove::Same, moving: Moving::Lossy };
+        peer.ask_for(task, Role::Sender { sources, recursive: true, follow: true });
     });
-    attacked.assert_refused("not its own");
-    assert!(attacked.place.source("f").exists());
-}
-
-#[test]
-fn who_can_not_remove_is_not_asked_to() {
-    let attacked = moving_client(Place::new(), |peer| greet(peer, Caps::CHECK));
-    attacked.assert_refused("can't move from there");
-    let place = Place::new();
-    fs::write(place.source("f"), CONTENT).expect("written");
-    let source: PathBuf = place.source("f");
-    let attacked = serve(place, move |peer| {
-        peer.frame(FrameType::Hello, &Hello::ours(Caps::CHECK, 60, "script").encode());
-        let (sources, rule) = (vec![bytes(&source)], Remove::SameContent);
-        peer.tell(&Message::Move(MoveRequest { sources, rule, moving: Moving::Whole }));
-    });
-    attacked.assert_refused("did not say");
+    attacked.assert_refused("what links lead to");
     assert!(attacked.place.source("f").exists());
 }
 
@@ -561,7 +533,7 @@ fn a_comparison_tells_of_no_removal() {
         dest: bytes(&place.dest("")),
         into_dir: true,
         recursive: true,
-        check: Some(Check { content: true, remove: None }),
+        task: Task::Check { content: true },
         ..CopyJob::default()
     };
     let attacked = run_client(place, job, Placement::Download, |peer| {

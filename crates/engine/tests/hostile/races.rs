@@ -7,7 +7,7 @@ use crate::peer::Peer;
 use crate::place::Place;
 use crate::watch::Watch;
 use haul_engine::{CopyJob, JobError, Placement, Summary};
-use haul_model::{Conflict, Policy};
+use haul_model::{Conflict, Policy, Task};
 use haul_net::Connection;
 use haul_testkit::tree;
 use std::fs;
@@ -72,7 +72,7 @@ fn job(place: &Place) -> CopyJob {
         dest: bytes(&place.dest("")),
         into_dir: true,
         recursive: true,
-        policy: Policy { conflict: Conflict::ReplaceAll, dry_run: false, ..Policy::default() },
+        task: Task::Copy(Policy { conflict: Conflict::ReplaceAll, ..Policy::default() }),
         ..CopyJob::default()
     }
 }
@@ -124,8 +124,9 @@ fn nothing_is_written_through_a_file_that_becomes_a_link() {
         run_against_swapping(&files, &place.outside("secret"), || {
             round += 1;
             // Every other time the files are left as they are, or nearly so.
-            job.policy.conflict =
+            let conflict =
                 if round % 2 == 0 { Conflict::ReplaceAll } else { Conflict::ReplaceChanged };
+            job.task = Task::Copy(Policy { conflict, ..Policy::default() });
             haul_engine::run(&job, placement(), &Watch::default())
         });
         place.check();

@@ -4,7 +4,7 @@
 use crate::place::Place;
 use crate::watch::Watch;
 use haul_engine::{CopyJob, Event, JobError, Monitor, Placement, Progress, SftpRoute, Summary};
-use haul_model::{Check, Policy, Remove};
+use haul_model::{Moving, Policy, Remove, Task};
 use haul_net::Connection;
 use haul_testkit::snapshot::FileFacts;
 use haul_testkit::{Compare, Fault, OddSftp, Oddities, assert_same_with, snapshot, tree};
@@ -57,7 +57,7 @@ fn job(place: &Place, policy: Policy) -> CopyJob {
         sources: vec![bytes(place.source("tree"))],
         dest: bytes(place.dest("")),
         recursive: true,
-        policy,
+        task: Task::Copy(policy),
         ..CopyJob::default()
     }
 }
@@ -276,7 +276,7 @@ fn sources_without_content_are_removed_many_at_a_time() {
     let mut job = job(&place, Policy { sync: true, ..Policy::default() });
     let copied = run_job(&place, Way::Down, &Oddities::default(), job.clone());
     copied.result.expect("it is copied");
-    job.check = Some(Check { content: true, remove: Some(Remove::SameContent) });
+    job.task = Task::Remove { rule: Remove::SameContent, moving: Moving::Lossy };
     let gathering = Oddities { gathered: Some((REMOVE, 4)), ..Oddities::default() };
     let ran = run_job(&place, Way::Down, &gathering, job);
     ran.result.expect("it is moved");
@@ -323,7 +323,7 @@ fn a_move_that_is_interrupted_while_it_removes_says_so() {
     let gathering = Oddities { reversed: true, ..Oddities::default() };
     let mut job = job(&place, Policy { sync: true, ..Policy::default() });
     run_job(&place, Way::Down, &gathering, job.clone()).result.expect("it is copied");
-    job.check = Some(Check { content: true, remove: Some(Remove::SameContent) });
+    job.task = Task::Remove { rule: Remove::SameContent, moving: Moving::Lossy };
     let (_server, from, to) = OddSftp::serve(&place.source(""), gathering).expect("served");
     let connections = vec![Connection::from_parts(from, to)];
     let route = SftpRoute { connections, journals: None, silence_max: None };

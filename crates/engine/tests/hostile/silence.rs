@@ -5,12 +5,9 @@ use crate::peer::{Peer, data, dir_end, entry, file, pack, packed};
 use crate::place::Place;
 use crate::watch::Watch;
 use haul_engine::{CopyJob, JobError, Placement, Requests};
-use haul_model::{Check, Kind, Moving, Policy, Remove};
+use haul_model::{Kind, Moving, Remove, Task};
 use haul_net::{ConnectError, Connection, Patience};
-use haul_proto::{
-    Caps, CheckRequest, CopyRequest, FrameType, Hello, Message, MoveRequest, Request, Role,
-    frame_bytes,
-};
+use haul_proto::{Caps, FrameType, Hello, JobRequest, Message, Request, Role, frame_bytes};
 use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -49,13 +46,12 @@ impl Work {
             true => (vec![bytes(&place.source("a"))], b"/there".to_vec()),
             false => (vec![b"/there/a".to_vec()], bytes(&place.dest(""))),
         };
-        let remove = (self == Self::MoveDown).then_some(Remove::SameContent);
-        let check = match self {
-            Self::Upload | Self::Download => None,
-            _ => Some(Check { content: true, remove }),
+        let task = match self {
+            Self::Upload | Self::Download => Task::default(),
+            Self::CheckUp | Self::CheckDown => Task::Check { content: true },
+            Self::MoveDown => Task::Remove { rule: Remove::SameContent, moving: Moving::Whole },
         };
-        let policy = Policy { sync: remove.is_some(), ..Policy::default() };
-        let job = CopyJob { sources, dest, into_dir: true, check, policy, ..CopyJob::default() };
+        let job = CopyJob { sources, dest, into_dir: true, task, ..CopyJob::default() };
         let placement =
             if up { Placement::Upload(connection) } else { Placement::Download(connection) };
         haul_engine::run(&job, placement, &Watch::default()).map(|_| ())
@@ -230,8 +226,8 @@ fn signs_of_life_may_stand_between_all_frames() {
         peer.raw(&alive);
         peer.tell(&Message::Request(Request::Stat { path: b"/".to_vec(), follow: true }));
         peer.raw(&alive);
-        let role = Role::Receiver { dest, into_dir: true, policy: Policy::default() };
-        peer.tell(&Message::Copy(CopyRequest { role }));
+        let role = Role::Receiver { dest, into_dir: true, origin: None };
+        peer.tell(&Message::Job(JobRequest { task: Task::default(), role }));
         peer.raw(&alive);
         peer.list(vec![entry(0, "d", Kind::Dir), file(1, "a", 1), dir_end(1), dir_end(0)]);
         peer.raw(&alive);
@@ -251,26 +247,20 @@ fn a_sign_of_life_is_no_greeting() {
 /// What a client says before it falls silent.
 fn jobs(place: &Place) -> Vec<(&'static str, Option<Message>)> {
     let sources = vec![bytes(&place.source("a"))];
-    let sends =
-        Role::Sender { sources: sources.clone(), recursive: true, follow: false, moving: None };
+    let sends = Role::Sender { sources, recursive: true, follow: false };
     let dest = bytes(&place.dest(""));
-    let receives = Role::Receiver { dest, into_dir: true, policy: Policy::default() };
-    let check = |role| Message::Check(CheckRequest { role, content: true, remove: None });
+    let receives = Role::Receiver { dest, into_dir: true, origin: None };
+    let job = |task, role: &Role| Some(Message::Job(JobRequest { task, role: role.clone() }));
+    let (copy, check) = (Task::default(), Task::Check { content: true });
+    let remove = Task::Remove { rule: Remove::SameContent, moving: Moving::Whole };
     vec![
         ("nothing", None),
         ("a request", Some(Message::Request(Request::Stat { path: b"/".to_vec(), follow: true }))),
-        ("a download", Some(Message::Copy(CopyRequest { role: sends.clone() }))),
-        ("an upload", Some(Message::Copy(CopyRequest { role: receives.clone() }))),
-        ("a comparison, down", Some(check(sends))),
-        ("a comparison, up", Some(check(receives))),
-        (
-            "a move",
-            Some(Message::Move(MoveRequest {
-                sources,
-                rule: Remove::SameContent,
-                moving: Moving::Whole,
-            })),
-        ),
+        ("a download", job(copy, &sends)),
+        ("an upload", job(copy, &receives)),
+        ("a comparison, down", job(check, &sends)),
+        ("a comparison, up", job(check, &receives)),
+        ("a move", job(remove, &sends)),
     ]
 }
 
@@ -310,8 +300,8 @@ fn an_agent_leaves_a_client_that_takes_nothing_any_more() {
     let mut peer = Peer::at(here);
     let hello = Hello::ours(Caps::OURS, SILENCE_SECONDS, "script");
     peer.frame(FrameType::Hello, &hello.encode());
-    let role = Role::Sender { sources, recursive: false, follow: false, moving: None };
-    peer.tell(&Message::Copy(CopyRequest { role }));
+    let role = Role::Sender { sources, recursive: false, follow: false };
+    peer.tell(&Message::Job(JobRequest { task: Task::default(), role }));
     peer.hear_greeting();
     peer.await_listing();
     peer.tell(&crate::peer::want([1]));

@@ -2,12 +2,14 @@
 //! and need not keep its rules.
 
 use crate::ending::connection;
-use haul_model::{BLOCK_LEN, BlockHash, ContentHash, Entry, Fault, Kind, Name, Outcome, Timestamp};
+use haul_model::{
+    BLOCK_LEN, BlockHash, ContentHash, Entry, Fault, Kind, Name, Outcome, Task, Timestamp,
+};
 use haul_net::Connection;
 use haul_proto::{
-    BlockSeal, Caps, CopyRequest, FileEnd, FileSeal, FrameType, HEADER_LEN, Header, Hello,
-    ListItem, Message, OutcomeItem, PackBuilder, PackItem, Prove, Proven, Role, Want, data_head,
-    decode, encode, frame_bytes,
+    BlockSeal, Caps, FileEnd, FileSeal, FrameType, HEADER_LEN, Header, Hello, JobRequest, ListItem,
+    Message, OutcomeItem, PackBuilder, PackItem, Prove, Proven, Role, Want, data_head, decode,
+    encode, frame_bytes,
 };
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
@@ -90,18 +92,23 @@ impl Peer {
 
     /// Greets as a client, and asks for a copy.
     pub(crate) fn ask(&mut self, role: Role) {
+        self.ask_for(Task::default(), role);
+    }
+
+    /// Greets as a client, and begins a job.
+    pub(crate) fn ask_for(&mut self, task: Task, role: Role) {
         self.frame(FrameType::Hello, &Hello::ours(Caps::OURS, 60, "script").encode());
-        self.tell(&Message::Copy(CopyRequest { role }));
+        self.tell(&Message::Job(JobRequest { task, role }));
         self.hear_greeting();
     }
 
     /// Hears a client's greeting and what it asks for, and greets as an agent.
-    pub(crate) fn answer(&mut self) -> CopyRequest {
+    pub(crate) fn answer(&mut self) -> JobRequest {
         self.hear_greeting();
         self.frame(FrameType::Welcome, &Hello::ours(Caps::OURS, 60, "script").encode());
         assert!(self.hear());
         match self.messages.pop() {
-            Some(Message::Copy(copy)) => copy,
+            Some(Message::Job(job)) => job,
             other => panic!("{other:?} where a job is expected"),
         }
     }

@@ -14,6 +14,7 @@ use crate::progress::Screen;
 use crate::quantity;
 use crate::report::{Form, Report};
 use haul_engine::Summary;
+use haul_model::Task;
 use std::time::{Duration, Instant};
 
 /// Compares, and says what came of it.
@@ -46,7 +47,7 @@ pub(super) fn run(check: &Check) -> ExitCode {
         }
     };
     for step in &mut steps {
-        step.job.check = Some(haul_model::Check { content: check.content, remove: None });
+        step.job.task = Task::Check { content: check.content };
     }
     let monitor = CopyMonitor::new(show(detail), interrupt.clone(), report, screen.clone());
     let hosts = Hosts::new(check.copy.reach, &screen);

@@ -14,7 +14,7 @@ use crate::progress::Screen;
 use crate::report::{self, Form, Report};
 use crate::state;
 use haul_engine::{CopyJob, Summary};
-use haul_model::{Policy, escape_bytes};
+use haul_model::{Task, escape_bytes};
 use std::collections::HashMap;
 use std::sync::mpsc;
 use std::thread;
@@ -118,11 +118,10 @@ pub(super) fn plan(copy: &Copy) -> Result<Vec<Step<'_>>, CommandError> {
                 into_dir,
                 recursive: copy.recursive,
                 follow: copy.follow,
-                policy: Policy { origin: origin(copy), ..copy.policy },
+                task: Task::Copy(copy.policy),
+                origin: origin(copy),
                 state: state::journals(),
-                spool: copy.moving.is_none().then(std::env::temp_dir),
-                check: None,
-                moving: copy.moving,
+                spool: copy.policy.moving.is_none().then(std::env::temp_dir),
             };
             Ok(Step { job, route: route(&group[0].place, &copy.dest.place) })
         })
@@ -258,6 +257,7 @@ mod tests {
     use super::*;
     use crate::hosts::Reach;
     use crate::peer::WithoutHaul;
+    use haul_model::Policy;
     use std::ffi::OsStr;
     use std::num::NonZeroU8;
 
@@ -272,7 +272,6 @@ mod tests {
             recursive: false,
             follow: false,
             policy: Policy::default(),
-            moving: None,
             detail: Detail::Normal,
             reach: Reach {
                 without_haul: WithoutHaul::GoOn,

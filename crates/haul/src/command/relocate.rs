@@ -18,7 +18,7 @@ use crate::progress::Screen;
 use crate::report::{Form, Report};
 use crate::state;
 use haul_engine::{JobError, Near, Outcome, RequestError, Requests, Summary};
-use haul_model::{Check, Conflict, Entry, Fault, FaultKind, Kind, Policy, Remove, Side};
+use haul_model::{Conflict, Entry, Fault, FaultKind, Kind, Moving, Remove, Side, Task};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::File;
@@ -217,9 +217,14 @@ impl Move<'_> {
         let is_here = |source: &&Location| source.place == Place::Here;
         let paths: Vec<_> = sources.iter().filter(is_here).map(|s| s.path.clone()).collect();
         let several = copy.sources.len() > 1;
-        let policy = Policy { origin: origin(copy), ..copy.policy };
-        let renamed =
-            haul_engine::relocate(&paths, &copy.dest.path, several, policy, state::journals())?;
+        let renamed = haul_engine::relocate(
+            &paths,
+            &copy.dest.path,
+            several,
+            copy.policy.conflict,
+            origin(copy),
+            state::journals(),
+        )?;
         let mut left = Vec::new();
         let mut outcomes = renamed.outcomes.into_iter();
         for source in sources {
@@ -253,7 +258,6 @@ impl Move<'_> {
                 continue;
             }
             let requests = peers.at(&source.place, report)?;
-            requests.can_move()?;
             let path = match without_slash(&source.path) {
                 b"" => b"/",
                 path => path,
@@ -436,8 +440,9 @@ impl Move<'_> {
             keeps,
         );
         for step in &mut steps {
-            step.job.check = Some(Check { content: true, remove: Some(rule) });
-            step.job.policy.origin = origin(copy);
+            let moving = copy.policy.moving.unwrap_or(Moving::Whole);
+            step.job.task = Task::Remove { rule, moving };
+            step.job.origin = origin(copy);
             if let Err(error) = self.run_step(step, &monitor) {
                 let (mut report, removed) = monitor.end();
                 self.figures.moved += removed.moved;

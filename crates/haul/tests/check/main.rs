@@ -5,7 +5,7 @@
 mod common;
 
 use common::*;
-use haul_testkit::{Haul, nasty, tree};
+use haul_testkit::{Compare, Haul, assert_same_with, nasty, tree};
 use std::ffi::OsStr;
 use std::fs;
 
@@ -35,7 +35,7 @@ fn a_tree(scene: &Scene<'_>) {
     scene.file("tree/a", "aaaa");
     scene.file("tree/b", "bbbb");
     scene.file("tree/empty", "");
-    scene.file("tree/dir/deep/c", vec![7; 3 << 20]);
+    scene.file("tree/dir/deep/c", vec![7; 5 << 20]);
     scene.file("tree/dir/d", vec![8; 600 << 10]);
     scene.file(os(b"tree/odd\xff\n"), "odd");
     scene.mkdir("tree/hollow");
@@ -103,6 +103,7 @@ fn every_kind_of_difference_is_named() {
         scene.file("to/tree/hollow/extra", "x");
         scene.file("to/tree/more/in it", "x");
         scene.file("to/beside", "is no part of it");
+        let before = scene.snapshot("to");
         let lines = found(scene, &["-r"], &["tree"], "to/");
         let mut expected = vec![
             "differs   tree/a (size, time)",
@@ -124,8 +125,9 @@ fn every_kind_of_difference_is_named() {
         let lines = found(scene, &["-rv"], &["tree"], "to/");
         assert!(lines.contains(&"missing   tree/dir/deep/c".to_owned()), "{lines:?}");
         assert!(lines.contains(&"same      tree/dir/d".to_owned()), "{lines:?}");
-        // Nothing was changed.
-        assert!(!scene.exists("to/tree/dir/deep") && scene.read("to/tree/a").len() > 4);
+        let lines = found(scene, &["-r", "--content"], &["tree"], "to/");
+        assert_eq!(lines.len(), expected.len());
+        assert_same_with(&before, &scene.snapshot("to"), Compare::everything());
     });
 }
 
@@ -133,8 +135,8 @@ fn every_kind_of_difference_is_named() {
 fn contents_are_compared_only_when_that_is_asked_for() {
     everywhere(|scene| {
         copied(scene);
-        // One byte in the middle, with size and time as they were.
-        for (name, at) in [("dir/deep/c", 2 << 20), ("a", 2), ("dir/d", 0)] {
+        // One byte, with size and time as they were; one behind the first block.
+        for (name, at) in [("dir/deep/c", 4 << 20), ("a", 2), ("dir/d", 0)] {
             let path = scene.path(format!("to/tree/{name}"));
             let stat = fs::metadata(&path).expect("it is there");
             let mut content = fs::read(&path).expect("read");

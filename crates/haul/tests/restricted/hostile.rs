@@ -1,10 +1,10 @@
 //! Clients that speak the protocol by themselves, and keep no rule of it.
 
 use crate::common::*;
-use haul_model::{Moving, Policy, Remove};
+use haul_model::{Moving, Policy, Remove, Task};
 use haul_proto::{
-    Caps, CheckRequest, CopyRequest, FrameType, HEADER_LEN, Header, Hello, Marked, Message,
-    MoveRequest, Reply, Request, Role, decode, encode, frame_bytes,
+    Caps, FrameType, HEADER_LEN, Header, Hello, JobRequest, Marked, Message, Reply, Request, Role,
+    decode, encode, frame_bytes,
 };
 use std::fs;
 use std::io::{Read, Write};
@@ -201,35 +201,20 @@ fn no_request_reaches_what_is_outside() {
 /// Every job that names `path`.
 fn jobs(path: &[u8]) -> Vec<(&'static str, Message)> {
     let sources = vec![path.to_vec()];
-    let sends = |follow| Role::Sender {
-        sources: vec![path.to_vec()],
-        recursive: true,
-        follow,
-        moving: None,
-    };
-    let receives = |policy| Role::Receiver { dest: path.to_vec(), into_dir: true, policy };
-    let synced = Policy { sync: true, ..Policy::default() };
+    let sends = |follow| Role::Sender { sources: sources.clone(), recursive: true, follow };
+    let receives = Role::Receiver { dest: path.to_vec(), into_dir: true, origin: None };
+    let (copy, check) = (Task::default(), Task::Check { content: true });
+    let synced = Task::Copy(Policy { sync: true, ..Policy::default() });
+    let remove = Task::Remove { rule: Remove::SameContent, moving: Moving::Whole };
+    let job = |task, role| Message::Job(JobRequest { task, role });
     vec![
-        ("download", Message::Copy(CopyRequest { role: sends(false) })),
-        ("download, followed", Message::Copy(CopyRequest { role: sends(true) })),
-        ("upload", Message::Copy(CopyRequest { role: receives(Policy::default()) })),
-        ("upload, durable", Message::Copy(CopyRequest { role: receives(synced) })),
-        (
-            "check, down",
-            Message::Check(CheckRequest { role: sends(true), content: true, remove: None }),
-        ),
-        (
-            "check, up",
-            Message::Check(CheckRequest { role: receives(synced), content: true, remove: None }),
-        ),
-        (
-            "move",
-            Message::Move(MoveRequest {
-                sources,
-                rule: Remove::SameContent,
-                moving: Moving::Whole,
-            }),
-        ),
+        ("download", job(copy, sends(false))),
+        ("download, followed", job(copy, sends(true))),
+        ("upload", job(copy, receives.clone())),
+        ("upload, durable", job(synced, receives.clone())),
+        ("check, down", job(check, sends(true))),
+        ("check, up", job(check, receives)),
+        ("move", job(remove, sends(false))),
     ]
 }
 
