@@ -6,6 +6,7 @@
 //! on loopback and one client configuration, with the ciphers that each would
 //! choose by itself.
 
+mod chart;
 #[cfg(target_os = "linux")]
 mod lab;
 mod machine;
@@ -28,6 +29,10 @@ use self::safety::QUESTIONS;
 use self::workload::{Scale, WORKLOADS, Workload};
 use crate::{Result, repo, setup};
 
+/// The tables, and the chart that is drawn from them.
+const PAGE: &str = "docs/benchmarks.md";
+const CHART: &str = "docs/benchmarks.svg";
+
 /// Room for the workloads: each 1 GiB source with a copy by each tool, and the
 /// 10,000 files with theirs.
 const SPACE_BYTES: u64 = 10 << 30;
@@ -47,9 +52,12 @@ const QUICK_SHRINK: u64 = 64;
 /// What to measure, and how.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Put the tables into docs/benchmarks.md
+    /// Put the tables into docs/benchmarks.md, and draw docs/benchmarks.svg
     #[arg(long, conflicts_with_all = ["quick", "only", "haul"])]
     write: bool,
+    /// Measure nothing, and draw docs/benchmarks.svg anew from docs/benchmarks.md
+    #[arg(long, exclusive = true)]
+    chart: bool,
     /// Measure over slow and long links in the lab, which needs root
     #[cfg(target_os = "linux")]
     #[arg(long)]
@@ -123,6 +131,9 @@ impl Args {
 /// Measures and prints. Fails when a figure is over its bound, unless the run
 /// was a quick one.
 pub(crate) fn run(args: &Args) -> Result<()> {
+    if args.chart {
+        return redraw();
+    }
     setup::run()?;
     #[cfg(target_os = "linux")]
     if args.lab {
@@ -151,12 +162,17 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     conclude(&report, args, report::LOOPBACK)
 }
 
+fn redraw() -> Result<()> {
+    chart::redraw(&repo::root().join(PAGE), &repo::root().join(CHART))
+}
+
 /// Prints the report, and writes it if that is wanted. Fails when a figure is
 /// over its bound, unless the run was a quick one.
 fn conclude(report: &Report, args: &Args, marks: Marks) -> Result<()> {
     println!("{}", report.to_markdown());
     if args.write {
-        report.write_into(&repo::root().join("docs/benchmarks.md"), marks)?;
+        report.write_into(&repo::root().join(PAGE), marks)?;
+        redraw()?;
     }
     match report.over() {
         over if over > 0 && !args.quick => {

@@ -1,7 +1,7 @@
 //! What the documents show, done as it stands there.
 //!
-//! In the README, `nas` is this machine behind a real ssh server, and its home
-//! directory one that is made for the run.
+//! In the README and the guide, `nas` is this machine behind a real ssh server,
+//! and its home directory is made for the run.
 
 use haul_testkit::{Sshd, TempDir, nasty, tree};
 use std::env;
@@ -22,17 +22,36 @@ const LIMIT: Duration = Duration::from_secs(60);
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
 /// The README's first command, which a reader runs in the repository.
-const DEMO: &str = "cargo run --release -- copy -r -v docs /tmp/haul-demo/";
+const DEMO: &str = "cargo run --release -- copy -r docs /tmp/haul-demo/";
 
 #[test]
 fn every_example_in_the_readme_says_what_it_shows() {
+    let readme = document("README.md");
+    assert_eq!(readme.matches(DEMO).count(), 2, "the first command is there, and again");
+    let demo = TempDir::with_prefix("haul-demo-").expect("a temporary directory");
+    let command = format!("haul copy -r {ROOT}/docs {}/", demo.path().join("demo").display());
+    run_examples(&readme.replace(DEMO, &command));
+}
+
+#[test]
+fn every_example_in_the_guide_says_what_it_shows() {
+    run_examples(&document("docs/guide.md"));
+}
+
+fn document(name: &str) -> String {
+    fs::read_to_string(Path::new(ROOT).join(name)).expect("a document")
+}
+
+/// Runs the examples of a document in their order, beside a directory `photos`,
+/// and compares their output with what the document shows.
+fn run_examples(document: &str) {
     let world = TempDir::with_prefix("haul-readme-").expect("a temporary directory");
     let path = |name: &str| world.path().join(name);
     let there = path("there");
-    for dir in ["bin", "README.in", "there", "there/bin", "there/home"] {
+    for dir in ["bin", "page.in", "there", "there/bin", "there/home"] {
         fs::create_dir(path(dir)).expect("a directory");
     }
-    make_photos(&path("README.in/photos"));
+    make_photos(&path("page.in/photos"));
 
     // The host: haul is on its PATH, and a login starts in its home directory.
     let login = format!("cd '{}/home' && exec '{HAUL}' \"$@\"", there.display());
@@ -48,15 +67,12 @@ fn every_example_in_the_readme_says_what_it_shows() {
     let ssh = format!("PATH='{here}'\nexec ssh -F '{}' \"$@\"", path("ssh_config").display());
     script(&path("bin/ssh"), &ssh);
 
-    let readme = fs::read_to_string(Path::new(ROOT).join("README.md")).expect("the README");
-    assert_eq!(readme.matches(DEMO).count(), 2, "the first command is there, and again");
-    let demo = format!("haul copy -r -v {ROOT}/docs {}/", path("demo").display());
-    fs::write(path("README.md"), runnable(&readme.replace(DEMO, &demo))).expect("written");
+    fs::write(path("page.md"), runnable(document)).expect("written");
     trycmd::TestCases::new()
         .register_bin("haul", trycmd::schema::Bin::Path(HAUL.into()))
         .env("PATH", format!("{}:{here}", path("bin").display()))
         .timeout(LIMIT)
-        .case(path("README.md"))
+        .case(path("page.md"))
         .run();
 }
 
@@ -162,18 +178,13 @@ fn runnable(readme: &str) -> String {
         {
             lines.insert(command + 1, "? 1".to_owned());
         }
-        // Which documents there are is no matter.
-        if is_demo && ["copied docs/", "skipped docs/"].iter().any(|done| line.starts_with(done)) {
-            if lines.last().is_none_or(|last| last != "...") {
-                lines.push("...".to_owned());
-            }
-            continue;
-        }
         lines.push(match line.split_once(" in ") {
             Some(("copied nothing", _)) if is_demo => "copied nothing in [..]".to_owned(),
             Some(_) if is_demo => "copied [..] files, [..]".to_owned(),
             Some((done, time))
-                if ["copied ", "no difference"].iter().any(|word| done.starts_with(word)) =>
+                if ["copied ", "moved ", "no difference"]
+                    .iter()
+                    .any(|word| done.starts_with(word)) =>
             {
                 let rest = time.split_once(';').map(|(_, rest)| format!(";{rest}"));
                 format!("{done} in [..]{}", rest.unwrap_or_default())

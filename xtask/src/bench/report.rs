@@ -6,6 +6,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use super::Args;
+use super::chart;
 use super::machine;
 use super::measure::Measured;
 use super::question::{Question, Table};
@@ -15,7 +16,7 @@ use crate::Result;
 /// The marks around the part of the page that a kind of run writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Marks {
-    begin: &'static str,
+    pub(super) begin: &'static str,
     end: &'static str,
 }
 
@@ -153,7 +154,7 @@ impl Report {
     }
 
     fn format_workloads(&self, out: &mut String) -> std::fmt::Result {
-        writeln!(out, "| workload | haul | against | its time | ratio | bound | |")?;
+        writeln!(out, "{}", chart::HEADER)?;
         writeln!(out, "|---|--:|---|--:|--:|--:|---|")?;
         for row in &self.rows {
             writeln!(
