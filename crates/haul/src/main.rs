@@ -1,5 +1,19 @@
 //! The program: words become a plain command, the command becomes jobs and
 //! requests of the engine, and what these tell is shown.
+//! `args.rs`, `command/*.rs`, the engine; and back through `monitor.rs`, `report.rs`,
+//! `progress.rs`, `json.rs`. Only this crate reads arguments and environment, and only it
+//! prints. `HAUL_LOG=debug` turns on a developer's log.
+//!
+//! # Rooms
+//!
+//! - `location.rs`: the forms of a place. `hint.rs`: what a person can do about an error.
+//! - `error.rs`: errors of commands, and the exit codes.
+//! - `interrupt.rs`: signals; those that are ignored from the start stay so.
+//! - `mistake.rs`: the end of the process after a panic.
+//! - `peer.rs`: connects. `hosts.rs`: runs jobs, and turns to a host's SFTP server when
+//!   there is no haul (`ConnectError::lacks_haul`), as `peer.rs` does for single requests.
+//! - `state.rs`: the directory for the journals of uploads. `haul_store::Journals` makes
+//!   it, and refuses one that is not the user's alone.
 
 #![forbid(unsafe_code)]
 

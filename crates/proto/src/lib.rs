@@ -1,5 +1,11 @@
 //! The wire as bytes in and messages out: frames, handshake, capabilities and
 //! the codec. No I/O and no clock; see `docs/protocol.md` for the whole.
+//! # Rooms
+//!
+//! - `frame.rs`: the types of frames and their bounds.
+//! - `handshake.rs`: the greeting. `caps.rs`: capability bits.
+//! - `message.rs`: every structure, and the bounds that both sides keep.
+//! - `codec.rs`: postcard; packs and pieces, whose contents are decoded without a copy.
 
 #![forbid(unsafe_code)]
 
