@@ -2,62 +2,74 @@
 //!
 //! # Rooms
 //!
-//! - `job.rs`: `CopyJob`, `Placement`, `JobError`.
-//! - `run.rs`: `run`, and the local placement.
-//! - `roles.rs`: both roles in this process, connected.
-//! - `workers.rs`: how many threads.
-//! - `crew.rs`: where all threads of a job begin.
-//! - `remote.rs`: the client's half of a remote job.
-//! - `agent.rs`: the other half; `agent/conversation.rs` is what comes before its job.
-//! - `vigil.rs`: notices a peer that is silent.
-//! - `request.rs`: stat, list and hash, here, at a peer, or through a host's SFTP
-//!   server (`request/sftp.rs`); `request/answer.rs` answers.
-//! - `relocate.rs`: renames sources, and removes directories that became empty.
-//! - `itself.rs`: whether a move would find itself at its destination.
-//! - `mark.rs`: what a peer asks to be made for that.
-//! - `aside.rs`: sources that are set aside in the moment before they are removed.
-//! - `origin.rs`: the number by which a directory is known again that a job made as a
-//!   new name.
-//! - `clean.rs`: removes what copies have left; it needs one side only, and is no job.
-//! - `deploy.rs`: puts haul onto a host, through an SFTP session and a shell that
-//!   becomes what was uploaded.
-//! - `deploy/program.rs` (what is uploaded), `host.rs` (asks the host what it is, and
-//!   the upload whether it greets), `place.rs` (the directory, and whether it is the
-//!   user's alone).
-//! - `walk.rs`: directories of a source, read before the walk comes to them.
-//! - `sender/`: `source.rs` (a named source, found), `special.rs` (one that is a FIFO,
-//!   a device or a descriptor), `scan.rs` (the walk; a loop, not a recursion) with
-//!   `scan/telling.rs` (its batches), `earlier.rs` (what earlier sources have in the
-//!   same place, where several become one directory), `remove.rs` (the end of a move),
-//!   `remover.rs` (the same over a wire, where it takes a round trip to prove that a
-//!   source can go), `loss.rs` and `linked.rs` (what a move would lose), `mod.rs` (what
-//!   is in flight, the window), `read.rs` (workers that pack or cut contents for a
-//!   wire).
-//! - `receiver/`: `destination.rs` (found and opened), `compare.rs`, `check.rs` (a job
-//!   that compares and copies nothing), `mod.rs` (wants, outcomes), `listing.rs` (the
-//!   listing as it is taken: where it stands, and what may be in it), `filling.rs` (how
-//!   a file gets into its stage), `own.rs` (what a peer on this machine lists and is at
-//!   the destination itself), `place.rs` (what happens at an entry's place when it is
-//!   listed), `naming.rs` (how entries get their names, so that none takes another's),
-//!   `times.rs` (how exactly the destination keeps times), `resume.rs` (what an earlier
-//!   job has left), `proving.rs` (that it is of the source as it is now), `proofs.rs`
-//!   (what is there of sources that are about to be removed), `dirs.rs` (a directory
-//!   that waits for its entries), `sealing.rs` (its mode and time, set last),
-//!   `small.rs` (small files through SFTP, many at a time), `work.rs` (workers: local
-//!   files and packs), `incoming.rs` (a file in pieces), `hold.rs` (files that have to
-//!   be durable or read back before they are published).
-//! - `link/`: the two traits; `proof.rs` (that the destination has what is about to be
-//!   removed); `memory.rs`; `wire.rs` (two readers), `wire/outgoing.rs` (ports, the
-//!   writer).
-//! - `sftp.rs`: a job with one of its roles on the tree of a host's SFTP server;
-//!   `logins.rs`: its sessions, which begin at the same time.
-//! - `copy.rs`: content between two open files; `copy/blocks.rs` by several threads,
-//!   `copy/read_back.rs` from its medium.
-//! - `digest.rs`: the hash of one.
+//! A job:
+//!
+//! - `job.rs`: a job in plain words, and why one ended early. `run.rs`: runs it.
+//! - `roles.rs`: both roles in this process, connected. `remote.rs`: the client's half of
+//!   a job over a wire; `agent.rs`: the other half, and `agent/conversation.rs`: what
+//!   comes before its job. `vigil.rs`: notices a silent peer.
+//! - `sftp.rs`: a job with one role on the tree of a host's SFTP server; `logins.rs`: its
+//!   sessions, which begin at the same time.
+//! - `crew.rs`: the threads of a job; `workers.rs`: how many.
+//! - `control.rs`: the course of a job, and its figures. `monitor.rs`: what it tells.
+//! - `link/`: the two traits; `memory.rs`; `wire.rs` (two readers) with
+//!   `wire/outgoing.rs` (ports, the writer); `proof.rs` (proof that the destination has
+//!   what is about to be removed).
+//!
+//! The Sender, with `walk.rs` (directories, read before the walk comes to them), in
+//! `sender/`:
+//!
+//! - `source.rs`: a named source. `special.rs`: one that is a FIFO, a device or a
+//!   descriptor.
+//! - `scan.rs`: the walk, a loop and no recursion; `scan/telling.rs`: its batches.
+//! - `mod.rs`: entries in flight, and the window. `read.rs`: workers that pack or cut
+//!   contents for a wire.
+//! - `earlier.rs`: entries of earlier sources in the same place, where several become one
+//!   directory.
+//! - `remove.rs`: the end of a move; `remover.rs`: the same over a wire, where proving
+//!   that a source can go takes a round trip. `loss.rs`, `linked.rs`: what a move would
+//!   lose.
+//!
+//! The Receiver, in `receiver/`:
+//!
+//! - `destination.rs`: found and opened. `listing.rs`: the listing as it is taken, and
+//!   what may be in it. `mod.rs`: wants and outcomes.
+//! - `compare.rs`: the decision about an existing entry; `own.rs`: entries that a peer on
+//!   this machine lists and that are the destination's own; `times.rs`: how exactly the
+//!   destination keeps times. `check.rs`: a job that compares and copies nothing.
+//! - `place.rs`: what happens at an entry's place when it is listed. `naming.rs`: names,
+//!   given so that none takes another's.
+//! - `work.rs`: workers, for local files and packs. `filling.rs`: how a file gets into
+//!   its stage. `incoming.rs`: a file in pieces. `small.rs`: small files through SFTP,
+//!   many at a time.
+//! - `resume.rs`: what an earlier job has left; `proving.rs`: proof that it is of the
+//!   source as it is now.
+//! - `hold.rs`: files that have to be durable or read back before they are published.
+//! - `dirs.rs`: a directory that waits for its entries; `sealing.rs`: its mode and time,
+//!   set last.
+//! - `proofs.rs`: what the destination has of sources that are about to be removed.
+//!
+//! Content:
+//!
+//! - `copy.rs`: between two open files; `copy/blocks.rs`: by several threads;
+//!   `copy/read_back.rs`: from its medium. `digest.rs`: the hash of one file.
 //! - `dirs.rs`: directories whose handles are opened again when they had to make room.
-//! - `pool.rs`: buffers that go round.
-//! - `control.rs`: whether the job goes on, and its figures.
-//! - `monitor.rs`: what the engine tells; it never prints.
+//!   `pool.rs`: buffers that go round.
+//!
+//! Parts of commands that need one side only, or no job:
+//!
+//! - `request.rs`: stat, list and hash; `request/answer.rs` here and at a peer,
+//!   `request/sftp.rs` through a host's SFTP server.
+//! - `relocate.rs`: renames sources, and removes directories that became empty.
+//!   `aside.rs`: sources that are set aside in the moment before they are removed.
+//! - `itself.rs`: refuses a move that would find itself at its destination; `mark.rs`:
+//!   the marks that a peer asks for to find out.
+//! - `origin.rs`: the number of a directory that a job made as a new name.
+//! - `clean.rs`: removes what copies have left.
+//! - `deploy.rs`: puts haul onto a host, through an SFTP session and a shell that becomes
+//!   what was uploaded; `deploy/program.rs`: the upload; `deploy/host.rs`: asks the host
+//!   what it is, and the upload for its greeting; `deploy/place.rs`: the directory, which
+//!   must be the user's alone.
 
 #![forbid(unsafe_code)]
 

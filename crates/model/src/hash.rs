@@ -4,7 +4,14 @@
 //! full (BLAKE3 specification, section 2.1). A block of 4 MiB that starts at a
 //! multiple of its size is therefore a whole subtree, so one pass over the
 //! content yields the chaining value of each block and, from those values
-//! alone, the ordinary hash of the whole: the one that `b3sum` prints.
+//! alone, the ordinary hash of the whole: the one that `b3sum` prints. Memory is for
+//! the logarithm of their number.
+//!
+//! Zeros cost what other bytes cost, for a chunk's place in the file is part of its
+//! hash. So a hole is vouched for block by block, and nobody can claim one that would
+//! take the other side hours.
+//!
+//! [`BlockHash`], and resuming and finishing a tail, are for copies that are continued.
 
 use blake3::hazmat::{
     ChainingValue, HasherExt, Mode, left_subtree_len, merge_subtrees_non_root, merge_subtrees_root,

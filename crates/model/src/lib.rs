@@ -7,24 +7,17 @@
 //! - `path.rs`: `Name`, one component that can't be bad. The wire carries `Name`s and
 //!   directory numbers, no paths.
 //! - `words.rs`: paths as users write them, taken apart without looking at any disk.
-//! - `entry.rs`: `Entry`, `Kind`, `Timestamp` (whose bound is checked as it is
-//!   decoded).
-//! - `hash.rs`: `ContentHash`, and `ContentHasher`, which hashes in blocks of 4 MiB
-//!   (`BLOCK_LEN`). An aligned block is a whole subtree of BLAKE3, so the blocks'
-//!   chaining values merge into the ordinary hash of the file, the one that `b3sum`
-//!   prints; in memory for the logarithm of their number. Zeros cost what other bytes
-//!   cost, for a chunk's place in the file is part of its hash: so a hole is vouched
-//!   for block by block, and nobody can claim one that would take the other side hours.
-//!   `BlockHash`, `resume` and `finish_tail` are there for copies that are continued.
+//! - `entry.rs`: `Entry`, `Kind`, `Timestamp`, whose bound is checked as it is decoded.
+//! - `hash.rs`: `ContentHash`, and `ContentHasher`, which hashes in blocks of 4 MiB.
 //! - `granularity.rs`: the units in which file systems keep times.
-//! - `fault.rs`: what went wrong with one entry, in a form that travels; whether it
-//!   ends the job.
-//! - `outcome.rs`: what became of an entry.
-//! - `policy.rs`: `Task`, the one thing that a job is told to do (copy, compare, or
-//!   remove what the destination has), each with its own rules.
+//! - `policy.rs`: `Task`, the one thing that a job is told to do: to copy, to compare, or
+//!   to remove what the destination has, each with its own rules.
+//! - `outcome.rs`: the fate of an entry, and the figures of a job (`Summary`).
+//!   `differences.rs`: the result of a comparison. `fault.rs`: the fault of one entry, in
+//!   a form that travels, and if it ends the job.
 //! - `escape.rs`: bytes from outside as text that can move no cursor.
-//! - `executable.rs`: what an ELF header says of system, processor and loader.
-//! - `host.rs`: what a host that haul is put onto says of itself.
+//! - `executable.rs`: system, processor and loader, from an ELF header. `host.rs`: facts
+//!   that a host tells of itself before haul is put onto it.
 
 #![forbid(unsafe_code)]
 

@@ -22,25 +22,28 @@
 //!
 //! # Rooms
 //!
-//! - `codec/`: the packets without I/O; requests to bytes, bytes to replies, every
-//!   bound.
-//! - `session/`: `outbox.rs` (requests on their way out), `reader.rs` (replies on their
-//!   way in), `shared.rs` (what is in flight, and the end), `watch.rs` (silence),
-//!   `signs.rs` (what moves, and when a file of this machine holds it up), `port.rs`
-//!   (one asker's end), `payload.rs` (content from memory, or spliced from a file).
+//! - `codec/`: the packets without I/O: requests to bytes, bytes to replies, every bound.
+//! - `session/`: a connection and its requests in flight:
+//!   - `outbox.rs`: requests on their way out. `reader.rs`: replies on their way in.
+//!   - `shared.rs`: requests in flight, and the end of the session.
+//!   - `watch.rs`: silence. `signs.rs`: signs of movement, and of a file of this machine
+//!     that holds it up.
+//!   - `port.rs`: one asker's end. `payload.rs`: content from memory, or spliced from a
+//!     file.
 //! - `client.rs`: operations on paths.
-//! - `listing.rs`: those with many answers, what a directory holds and where links
-//!   point, asked ahead.
-//! - `naming.rs`: how a file that is whole gets its name, the one way to replace what
-//!   has it.
-//! - `later.rs`: requests whose answer is taken later.
-//! - `opening.rs`: files that are opened without anybody waiting.
-//! - `file/`: an open file; `RangeReader` and `RangeWriter` keep many requests for it
-//!   in flight.
-//! - `small/`: `Puts` and `Gets` keep many small files in flight from one thread.
+//! - `listing.rs`: operations with many answers, asked ahead: entries of a directory, and
+//!   targets of links.
+//! - `naming.rs`: gives a whole file its name; the one way to replace an existing file.
+//! - `later.rs`: requests whose answer is taken later. `opening.rs`: files that are opened
+//!   without anybody waiting.
+//! - `file/`: an open file; `RangeReader` and `RangeWriter` keep many requests for it in
+//!   flight. `small/`: `Puts` and `Gets` keep many small files in flight from one thread.
 //! - `lister.rs`: directories that are listed before they are needed, by threads of its
-//!   own; `lister/plan.rs` is the order and the bounds, without threads.
+//!   own; `lister/plan.rs`: the order and the bounds, without threads.
 //! - `error.rs`: one request's failure, or the session's end.
+//!
+//! `haul_net::connect_sftp` starts the server's subsystem. The engine asks single requests
+//! through this crate, and `haul_tree::sftp` is a tree over it.
 
 #![forbid(unsafe_code)]
 

@@ -3,27 +3,26 @@
 //!
 //! # Rooms
 //!
-//! - `stage.rs`: a file on its way, in the directory where it will appear, without a
-//!   name or under a private one (`.haul-` and 16 hexadecimal digits). `Stage` is
-//!   written to; `Sealed` is whole and has its metadata, and can be made durable, read
-//!   back, and published.
-//! - `verified.rs`: the proof that sealing takes by value. There are two ways to get
-//!   one: the hashes agree, or the kernel moved the whole length on this machine.
-//! - `private.rs`: the names that haul makes for itself, and what is recognised as one.
-//! - `leftover.rs`: what copies have left in a directory, found and removed.
+//! - `stage.rs`: a file on its way, in the directory where it will appear, without a name
+//!   or under a private one (`.haul-` and 16 hexadecimal digits). `Stage` is written to;
+//!   `Sealed` is whole and has its metadata, and can be made durable, read back, and
+//!   published.
+//! - `verified.rs`: the proof that sealing takes by value. There are two ways to get one:
+//!   the hashes agree, or the kernel moved the whole length on this machine.
+//! - `private.rs`: the names that haul makes for itself, and how they are recognised.
+//! - `leftover.rs`: stages that earlier copies left in a directory, found and removed.
 //! - `partial.rs`: a stage that outlives its process, for files of 64 MiB and more
-//!   (`RESUME_LEN_MIN`): `.haul-NAME-SOURCE.part`, where NAME and SOURCE are hashes of
-//!   the destination's name and of the source's size and time, and a journal beside it,
-//!   whose header has all that tells the source (`SourceId`), whose lock says who
-//!   writes. Checkpoints run beside the copying.
-//! - `journal.rs`: the journal's format and invariants: which blocks are there, and
-//!   what their hashes are.
-//! - `pace.rs`: when a checkpoint is due.
+//!   (`RESUME_LEN_MIN`): `.haul-NAME-SOURCE.part`, where NAME and SOURCE are hashes of the
+//!   destination's name and of the source's size and time. Beside it is a journal, whose
+//!   header identifies the source (`SourceId`), and whose lock says who writes.
+//!   Checkpoints run beside the copying.
+//! - `journal.rs`: the journal's format and invariants: which blocks are there, and their
+//!   hashes. `pace.rs`: when a checkpoint is due.
 //! - `remote.rs`: the journal of a stage on a host without haul, kept here.
-//! - `series.rs`: the names that a job gives its small stages there, and which jobs
-//!   that did so are dead.
-//! - `origins.rs`: which directories jobs have made as new names, where these can't
-//!   keep it in mind.
+//! - `series.rs`: the names of a job's small stages on such a host, and which jobs that
+//!   made some are dead.
+//! - `origins.rs`: directories that jobs have made as new names, where the directories
+//!   can't keep that themselves.
 
 #![forbid(unsafe_code)]
 

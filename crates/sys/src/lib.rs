@@ -12,27 +12,26 @@
 //!
 //! - `dir.rs`: `Dir`, a directory held open. Each operation takes one name in it. Links
 //!   are refused unless the method's name says `following`.
-//! - `content.rs`: `copy_file_range`, `splice`, holes by `SEEK_DATA`/`SEEK_HOLE`;
+//! - `content.rs`: `copy_file_range`, `splice`, holes by `SEEK_DATA` and `SEEK_HOLE`;
 //!   `content/extents.rs`: blocks that were never written, which look like data once
 //!   somebody has read them.
-//! - `sharing.rs`: files that share their content with another, by reflink or, on
-//!   macOS, clonefile.
-//! - `unnamed.rs`: `O_TMPFILE` and giving such a file its name.
-//! - `durability.rs`: what is made durable (a directory, a file system), written out
-//!   early, forgotten by the page cache, or read past it.
-//! - `known.rs`: file systems whose habits are known; on others haul looks whether what
-//!   it asked for was done.
-//! - `closing.rs`: what closing a file tells.
-//! - `meta.rs`: mode and time through open handles.
-//! - `confine.rs`: Landlock.
-//! - `jail.rs`: the directory that `haul serve --root` may not leave; every path that a
-//!   user or a peer names, and every link that is followed, goes through it.
-//! - `limits.rs`: open files, effective user, the ids of this machine and of its start.
-//! - `attributes.rs`: extended attributes.
+//! - `sharing.rs`: files that share their content with another, by reflink or, on macOS,
+//!   clonefile.
+//! - `unnamed.rs`: `O_TMPFILE`, and giving such a file its name.
+//! - `durability.rs`: content and directories made durable, written out early, forgotten
+//!   by the page cache, or read past it.
+//! - `known.rs`: file systems whose habits are known. On others haul looks if its wishes
+//!   were carried out.
+//! - `closing.rs`: errors that closing a file tells.
+//! - `meta.rs`: mode and time through open handles. `attributes.rs`: extended attributes.
+//! - `confine.rs`: Landlock. `jail.rs`: the directory that `haul serve` may be bound to;
+//!   every path that a user or a peer names, and every link that is followed, goes
+//!   through it.
+//! - `limits.rs`: open files, the effective user, the ids of this machine and of its start.
 //! - `made_up.rs`: files whose content the kernel makes up.
 //! - `lock.rs`: locks of files.
-//! - `memory.rs`: the allocator, and what is done where address space is little.
-//! - `schedule.rs`: how a thread takes its turns.
+//! - `memory.rs`: the allocator, and thrift where address space is little.
+//! - `schedule.rs`: the turns of a thread.
 
 mod attributes;
 mod closing;

@@ -7,18 +7,17 @@
 //!
 //! # Rooms
 //!
-//! - `dir.rs` (`Tree`, `TreeDir`), `file.rs` (`SourceFile`, `StagedFile`,
-//!   `SealedFile`), `meta.rs`: the contract.
-//! - `faults.rs`: what can be wrong with a source file.
-//! - `local.rs`: this machine's file systems.
+//! - `dir.rs` (`Tree`, `TreeDir`), `file.rs` (`SourceFile`, `StagedFile`, `SealedFile`),
+//!   `meta.rs`: the contract. `faults.rs`: faults of a source file.
+//! - `local.rs`: this machine's file systems. `sftp/`: a host's SFTP server; its design is
+//!   in `docs/decisions/through-sftp.md`.
 //! - `room.rs`: handles that are given up when no more files may be open.
-//! - `spool.rs`: content that has to be read to its end before its length is known,
-//!   that of named FIFOs and devices, and what the kernel makes up.
-//! - `origin.rs`: how a directory keeps in mind which job made it.
+//! - `spool.rs`: content that has to be read to its end before its length is known: of
+//!   named FIFOs and devices, and of files that the kernel makes up.
+//! - `origin.rs`: a directory's memory of the job that made it.
 //! - `mark.rs`: private entries that are there for a moment, and where they show.
-//! - `sftp/`: a host's SFTP server (see [Through SFTP](#through-sftp)).
-//! - `budget.rs`: bytes that threads share.
-//! - `beside.rs`: threads that only overlap waiting. `lock.rs`.
+//! - `budget.rs`: bytes that threads share. `beside.rs`: threads that only overlap
+//!   waiting. `lock.rs`: mutexes.
 
 #![forbid(unsafe_code)]
 
