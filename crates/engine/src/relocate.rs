@@ -8,7 +8,9 @@ use crate::link::{Proof, same};
 use crate::receiver::Destination;
 use crate::{CopyJob, JobError};
 use haul_model::words;
-use haul_model::{Conflict, Fault, FaultKind, FileId, MAX_DEPTH, Name, Outcome, Side, Skip};
+use haul_model::{
+    Conflict, Fault, FaultKind, FileId, MAX_DEPTH, Name, Outcome, Side, Skip, is_mounted,
+};
 use haul_sys::{Dir, Stat};
 use haul_tree::{LocalDir, LocalTree, Mark, Tree, TreeEntry};
 use std::ffi::OsStr;
@@ -378,11 +380,6 @@ fn find(path: &[u8]) -> Result<(Dir, Name), Fault> {
 
 fn is_not_empty(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::DirectoryNotEmpty | io::ErrorKind::AlreadyExists)
-}
-
-/// Whether a directory is busy because a file system is mounted on it.
-fn is_mounted(error: &io::Error) -> bool {
-    error.kind() == io::ErrorKind::ResourceBusy
 }
 
 fn exchanged() -> Fault {

@@ -133,9 +133,10 @@ const MESSAGE_LEN_MAX: usize = 512;
 /// has no stable name for it.
 const ELOOP: i32 = if cfg!(target_os = "macos") { 62 } else { 40 };
 
-/// Whether the system refuses to move or remove what is in use as a whole, most often by
-/// a mount. haul's own error of that kind, that another works on a file, has no number.
-fn is_mounted(error: &std::io::Error) -> bool {
+/// True if the system refuses to move or remove an entry because it is in use as a
+/// whole, most often by a mount. haul's own error of that kind, that another process works
+/// on a file, has no number.
+pub fn is_mounted(error: &std::io::Error) -> bool {
     error.kind() == std::io::ErrorKind::ResourceBusy && error.raw_os_error().is_some()
 }
 

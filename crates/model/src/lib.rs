@@ -38,7 +38,7 @@ pub use differences::Differences;
 pub use entry::{Entry, FileId, Kind, Timestamp};
 pub use escape::{escape_bytes, escape_controls, escape_text, is_unsafe_to_show};
 pub use executable::{EXECUTABLE_HEAD_LEN, Executable, ExecutableError};
-pub use fault::{Fault, FaultKind, Side};
+pub use fault::{Fault, FaultKind, Side, is_mounted};
 pub use granularity::Granularity;
 pub use hash::{BLOCK_LEN, BlockHash, BlockHasher, ContentHash, ContentHasher};
 pub use host::HostFacts;

@@ -1,11 +1,12 @@
 //! What all directories and files of one host have in common.
 
 use super::{Sessions, found_or_missing, join};
-use crate::budget::Budget;
+use crate::budget::{Budget, Share};
 use crate::lock;
 use haul_model::{ContentHash, FileId, MAX_NAME_LEN, Name};
 use haul_sftp::{
-    Cause, Client, Existing, Extension, FsStats, Lister, SessionError, SftpError, StatusCode,
+    Cause, Client, DirEntry, Existing, Extension, FsStats, Lister, SessionError, SftpError,
+    StatusCode,
 };
 use haul_store::{DeadSeries, Journals, Placement, Publication, StageSeries, old_name, sent_name};
 use std::collections::HashSet;
@@ -23,6 +24,9 @@ const SMALL_LEN: usize = 8 << 20;
 /// What is remembered of the directories of a far destination, in bytes: more
 /// than 100,000 entries. Of those that find no room each entry is asked about by itself.
 const REMEMBERED_LEN: usize = 24 << 20;
+
+/// What an entry that is remembered takes besides its name, in bytes.
+const AROUND_NAME_LEN: usize = 200;
 
 /// Threads that list directories ahead.
 const LISTERS: usize = 8;
@@ -45,6 +49,11 @@ fn is_long(path: &[u8]) -> bool {
 pub(super) fn must_stay(error: &io::Error) -> bool {
     let cause = error.get_ref().and_then(|error| error.downcast_ref::<Cause>());
     matches!(cause, Some(Cause::OnlyStaged(_)))
+}
+
+/// What an entry takes of [`REMEMBERED_LEN`], in bytes.
+pub(super) fn remembered_len(entry: &DirEntry) -> usize {
+    AROUND_NAME_LEN + entry.name.as_bytes().len()
 }
 
 /// What `stats` say that a user can still write, in bytes.
@@ -89,6 +98,13 @@ impl Lost {
     }
 }
 
+/// The names in one directory, as it spells them.
+struct Spelled {
+    dir: Vec<u8>,
+    names: HashSet<Name>,
+    _share: Share,
+}
+
 /// A host that is reached through its SFTP server, over one session or several.
 pub struct SftpHost {
     sessions: Sessions,
@@ -113,8 +129,8 @@ pub struct SftpHost {
     series: OnceLock<StageSeries>,
     /// Those of jobs that were killed, once that was looked at.
     dead: OnceLock<DeadSeries>,
-    /// The directory whose spellings were asked for last, and what they were.
-    spelled: Mutex<(Vec<u8>, HashSet<Name>)>,
+    /// The directory whose spellings were asked for last, if they find room.
+    spelled: Mutex<Option<Spelled>>,
 }
 
 impl SftpHost {
@@ -250,16 +266,23 @@ impl SftpHost {
         self.io(result)
     }
 
-    /// Whether the directory `dir` has an entry that is spelled `name`, now.
+    /// True if the directory `dir` has an entry that is spelled `name`, now.
     pub fn spells(&self, dir: &[u8], name: &[u8]) -> io::Result<bool> {
         let Ok(name) = Name::new(name) else { return Ok(true) };
-        let mut spelled = lock(&self.spelled);
-        if spelled.0 == dir && spelled.1.contains(&name) {
+        let has_it = |last: &Spelled| last.dir == dir && last.names.contains(&name);
+        if lock(&self.spelled).as_ref().is_some_and(has_it) {
             return Ok(true);
         }
         let listed = self.io(self.client().list(dir))?;
-        *spelled = (dir.to_vec(), listed.into_iter().map(|entry| entry.name).collect());
-        Ok(spelled.1.contains(&name))
+        let len = listed.iter().map(remembered_len).sum();
+        let names: HashSet<_> = listed.into_iter().map(|entry| entry.name).collect();
+        let is_there = names.contains(&name);
+        let mut spelled = lock(&self.spelled);
+        // The room of the last directory is free for this one.
+        *spelled = None;
+        let share = self.remembered.try_take(len);
+        *spelled = share.map(|share| Spelled { dir: dir.to_vec(), names, _share: share });
+        Ok(is_there)
     }
 
     /// What becomes of an existing `name` in the directory `dir`.

@@ -2,6 +2,7 @@
 //! asking about single names.
 
 use super::attrs::{is_whole, meta_of};
+use super::host::remembered_len;
 use super::{SftpDir, found_or_missing};
 use crate::budget::Share;
 use crate::lock;
@@ -14,10 +15,6 @@ use std::collections::{HashMap, HashSet};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-
-/// What an entry of the destination that is remembered takes besides its name, in
-/// bytes.
-const AROUND_NAME_LEN: usize = 200;
 
 /// Names in a directory around the job that are asked about by themselves before
 /// all of it is listed: a listing takes two round trips.
@@ -133,8 +130,8 @@ impl SftpDir {
             self.remove_dead(&mut listed);
             self.remove_superseded(&mut listed);
         }
-        let len = |entry: &DirEntry| AROUND_NAME_LEN + entry.name.as_bytes().len();
-        let there = match self.host.remembered.try_take(listed.iter().map(len).sum()) {
+        let len = listed.iter().map(remembered_len).sum();
+        let there = match self.host.remembered.try_take(len) {
             None => There::TooMany,
             Some(share) => {
                 let all = listed.into_iter().map(|entry| (entry.name, entry.attrs));
