@@ -138,7 +138,7 @@ fn receive(client: Client<impl Read + Send + 'static>, job: &CopyJob) -> Result<
     let dest = &job.dest;
     let found = Destination::find(&LocalTree, job).and_then(|mut found| {
         found.expect_peer();
-        let root = found.local_root();
+        let root = found.root.system_handle();
         let fault = |e| Fault::from_io(Side::Destination, "open the directory", &e);
         let root = root.map_err(|error| JobError::Destination {
             path: haul_model::escape_bytes(dest),

@@ -93,7 +93,7 @@ pub(crate) fn content(
         streamed(stream, 0..size, stage, control, each)?;
         return Ok(size);
     }
-    let files = source.local().zip(stage.local());
+    let files = source.handle().zip(stage.handle());
     // What nobody has to look at need not come into this process.
     let mut in_kernel = size > WHOLE_MAX && hasher.is_none();
     let mut at = 0;
@@ -211,7 +211,7 @@ fn by_hand(
 ) -> Result<u64, Fault> {
     let end = end.min(start + WHOLE_MAX);
     if hasher.is_none()
-        && let Some(handed) = source.local().and_then(|file| stage.write_from(file, start..end))
+        && let Some(handed) = source.handle().and_then(|file| stage.write_from(file, start..end))
     {
         return handed.map(|()| end - start).map_err(|error| not_moved(&error));
     }

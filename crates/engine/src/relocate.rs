@@ -45,7 +45,8 @@ pub fn relocate(
 ) -> Result<Relocated, JobError> {
     let job = CopyJob { dest: dest.to_vec(), into_dir, origin, state, ..CopyJob::default() };
     let destination = Destination::find(&LocalTree, &job)?;
-    let root = destination.local_root().map_err(|error| JobError::unusable(dest, &error))?;
+    let root =
+        destination.root.system_handle().map_err(|error| JobError::unusable(dest, &error))?;
     let new_name = destination.rename.as_ref();
     let mut moved = Vec::new();
     let outcomes = sources.iter().map(|source| {
@@ -306,10 +307,10 @@ impl Level {
     /// does not show in the destination's.
     fn prove_in_place(&self, proof: &Proof) -> Result<(), Fault> {
         let node = self.node.handle().map_err(|error| failed(&error))?;
-        let own = node.local().ok_or_else(|| failed(&io::ErrorKind::Unsupported.into()))?;
+        let own = node.system_handle().map_err(|error| failed(&error))?;
         let there = proof.dir.handle().and_then(|dir| dir.open_dir(&proof.name, false));
         let there = there.map_err(|error| failed(&error))?;
-        let mark = Mark::make(own).map_err(|error| failed(&error))?;
+        let mark = Mark::make(&own).map_err(|error| failed(&error))?;
         let shows = there.stat(mark.name(), false);
         mark.remove().map_err(|error| failed(&error))?;
         match shows.map_err(|error| failed(&error))? {

@@ -141,7 +141,7 @@ pub(crate) fn download(
 ) -> Result<Summary, JobError> {
     let mut destination = Destination::find(&LocalTree, job)?;
     destination.expect_peer();
-    let root = destination.local_root().map_err(|e| JobError::unusable(&job.dest, &e))?;
+    let root = destination.root.system_handle().map_err(|e| JobError::unusable(&job.dest, &e))?;
     let words: usize = job.sources.iter().map(|path| path.len() + 5).sum();
     if words > FrameType::Job.payload_max() as usize {
         return Err(JobError::Usage("too many sources for one command".to_owned()));

@@ -6,7 +6,7 @@ use crate::crew::Crew;
 use crate::dirs::OpenDirs;
 use crate::link::SourceHandle;
 use crate::logins::Logins;
-use crate::receiver::{Destination, Receiver, Tasks, run_gets, run_puts, run_worker};
+use crate::receiver::{Destination, Receiver, Tasks, run_downloads, run_uploads, run_worker};
 use crate::roles::Roles;
 use crate::sender::{Scan, Source, run_removers};
 use crate::{CopyJob, Event, JobError, Monitor, Summary};
@@ -141,11 +141,13 @@ fn begin_stages(
     state: Option<&Path>,
     monitor: &dyn Monitor,
 ) {
-    let (Some(root), Some(state)) = (destination.root.remote(), state) else { return };
+    let Some(state) = state else { return };
     // A directory that gets the new name is where the next job may go.
-    let renamed = destination.rename.as_ref().map(|name| root.path_of(name.as_bytes()));
-    let roots: Vec<_> = std::iter::once(root.path().to_vec()).chain(renamed).collect();
-    if let Err(error) = host.begin_stages(&roots) {
+    let names = [None, destination.rename.as_ref()];
+    let named = if destination.rename.is_some() { &names[..] } else { &names[..1] };
+    let places: Vec<_> =
+        named.iter().filter_map(|name| destination.root.place_on_record(*name)).collect();
+    if let Err(error) = host.begin_stages(&places) {
         let message = format!(
             "can't write down there what files on their way are called: {error}: if this upload is killed, they stay at the host until \"haul clean\" removes them there; see that files can be written in it"
         );
@@ -171,7 +173,7 @@ fn run_with(
     let destination = find_destination(job, far, state, host, &*source, &*target, monitor);
     let destination = destination.map_err(or_lost)?;
     let made = job.origin.zip(destination_of(job, &destination));
-    let root = destination.local_root().ok();
+    let root = destination.root.system_handle().ok();
     let control = Control::over(monitor, Arc::<Lost>::clone(lost));
     let (tasks, work) = crossbeam_channel::unbounded();
     let (small, small_files) = crossbeam_channel::unbounded();
@@ -183,7 +185,8 @@ fn run_with(
     let Roles { sender, receiver } = roles;
     let (at_work, all_left) = crossbeam_channel::bounded::<()>(0);
     let result = std::thread::scope(|scope| {
-        let (receiver, sender, source) = (&receiver, &sender, &*source);
+        let (receiver, sender) = (&receiver, &sender);
+        let (source, target) = (&*source, &*target);
         let crew = Crew::new(scope, &control);
         // What a server can cause to be written happens in threads that can't
         // write elsewhere.
@@ -192,7 +195,8 @@ fn run_with(
             if let Some(root) = &root {
                 job.confine_receiver(root);
             }
-            begin_small_files(&crew, receiver, host, far, &small_files, &at_work);
+            let trees = (source, target);
+            begin_small_files(&crew, receiver, trees, &small_files, &at_work);
             let worker = (work, at_work.clone());
             crew.begin_several("worker", WORKERS, move || {
                 let (work, _at_work) = worker;
@@ -231,23 +235,29 @@ fn run_with(
     result
 }
 
-/// Begins a thread for the small files of each session.
+/// Begins a thread for the small files of each lane.
 fn begin_small_files<'scope>(
     crew: &Crew<'scope, '_>,
     receiver: &'scope Receiver<'scope>,
-    host: &'scope Arc<SftpHost>,
-    far: Far,
+    (source, target): (&'scope dyn Tree, &'scope dyn Tree),
     files: &crossbeam_channel::Receiver<SourceHandle>,
     at_work: &crossbeam_channel::Sender<()>,
 ) {
-    for session in 0..host.sessions().max() {
+    for lane in 0..source.small_lanes() {
         let (files, at_work) = (files.clone(), at_work.clone());
         crew.begin("small files", move || {
             let _at_work = at_work;
-            let Some(client) = host.sessions().wait(session) else { return };
-            match far {
-                Far::Source => run_gets(receiver, &files, host, client),
-                Far::Destination => run_puts(receiver, &files, host, client),
+            if let Some(lane) = source.downloads(lane) {
+                run_downloads(receiver, &files, lane);
+            }
+        });
+    }
+    for lane in 0..target.small_lanes() {
+        let (files, at_work) = (files.clone(), at_work.clone());
+        crew.begin("small files", move || {
+            let _at_work = at_work;
+            if let Some(lane) = target.uploads(lane) {
+                run_uploads(receiver, &files, lane);
             }
         });
     }
@@ -266,7 +276,8 @@ fn find_destination(
     let mut destination = Destination::find(target, job)?;
     destination.whole_seconds |= source.keeps_whole_seconds();
     if far == Far::Destination {
-        destination.root.ready().map_err(|error| JobError::unusable(&job.dest, &error))?;
+        let made = destination.root.making().map_or(Ok(()), |made| made());
+        made.map_err(|error| JobError::unusable(&job.dest, &error))?;
         tell_promises(job, host, monitor);
         if !job.task.keeps_destination() {
             begin_stages(&destination, host, state, monitor);
@@ -295,9 +306,10 @@ type MadeIn = (Arc<dyn TreeDir>, Option<Name>);
 /// which has become that source itself.
 fn destination_of(job: &CopyJob, destination: &Destination) -> Option<MadeIn> {
     let is_name = destination.rename.is_some() || job.task.removes().is_some();
-    let is_far = destination.root.remote().is_some();
-    (is_name && is_far && !job.task.copies().is_some_and(|policy| policy.dry_run))
-        .then(|| (Arc::clone(&destination.root), destination.rename.clone()))
+    (is_name
+        && destination.root.shows_origin()
+        && !job.task.copies().is_some_and(|policy| policy.dry_run))
+    .then(|| (Arc::clone(&destination.root), destination.rename.clone()))
 }
 
 /// Refuses to remove the sources of a move where the destination is the very same:
@@ -311,12 +323,11 @@ fn refuse_itself(
     let open = Arc::new(OpenDirs::default());
     let root = &destination.root;
     let is_same = |dir: &Arc<dyn TreeDir>, dest: &Arc<dyn TreeDir>| match (
-        dir.local(),
-        dir.remote(),
-        dest.local(),
-        dest.remote(),
+        dir.system_handle(),
+        dest.system_handle(),
     ) {
-        (Some(near), _, _, Some(far)) | (_, Some(far), Some(near), _) => far.is_also(near),
+        (Ok(near), Err(_)) => dest.is_also(&near),
+        (Err(_), Ok(near)) => dir.is_also(&near),
         _ => Ok(true),
     };
     let mut seen = BTreeSet::new();

@@ -1,6 +1,8 @@
-//! The contract of a tree and of its directories.
+//! The contract of a tree and of its directories: a core of operations that every kind
+//! has, and what is asked of a kind besides, each with an answer that holds for one that
+//! knows nothing of it. Nobody has to know which kind a tree is of.
 
-use crate::{Meta, SourceFile, StagedFile, TreeEntry, sftp};
+use crate::{Downloads, Meta, SmallFiles, SourceFile, StagedFile, TreeEntry, Uploads};
 use haul_model::{BlockHash, FileId, Granularity, Name, Timestamp};
 use haul_store::{Cleaned, Earlier, Placement, Publication, SourceId, StaleStages};
 use haul_sys::Dir;
@@ -30,13 +32,31 @@ pub trait Tree: Send + Sync {
         false
     }
 
-    /// Whether it keeps times in whole seconds, whatever it is told.
+    /// True if it keeps times in whole seconds, whatever it is told; see
+    /// [`crate::in_whole_seconds`].
     fn keeps_whole_seconds(&self) -> bool {
         false
     }
+
+    /// Ways to the storage that small files take at the same time; 0 where they need
+    /// none.
+    fn small_lanes(&self) -> usize {
+        0
+    }
+
+    /// Takes small files there through the lane of this number, once that is open;
+    /// `None` if it won't be.
+    fn uploads(&self, _lane: usize) -> Option<Box<dyn Uploads + '_>> {
+        None
+    }
+
+    /// Brings small files from there, as [`Self::uploads`].
+    fn downloads(&self, _lane: usize) -> Option<Box<dyn Downloads + '_>> {
+        None
+    }
 }
 
-/// What waits for something that is under way, and tells what came of it.
+/// Waits for something that is under way, and tells what came of it.
 pub type Outstanding = Box<dyn FnOnce() -> io::Result<()> + Send>;
 
 /// A directory of a tree, held open.
@@ -48,24 +68,14 @@ pub type Outstanding = Box<dyn FnOnce() -> io::Result<()> + Send>;
 /// - Errors are those of the storage, untranslated; nobody below retries.
 /// - Nothing appears under a name before it is whole: content goes through
 ///   [`TreeDir::stage`], links are renamed into place.
-pub trait TreeDir: Send + Sync {
-    /// True if what is lost with this handle is learned again by opening the
-    /// directory once more.
-    fn can_be_opened_again(&self) -> bool {
-        true
-    }
-
+pub trait TreeDir: Storage + Unfinished + Origin {
     /// All entries but `.` and `..`, in ascending order of their bytes.
     fn entries(&self) -> io::Result<Vec<TreeEntry>>;
 
-    /// What `name` is; `None` if nothing has that name.
+    /// The entry `name`; `None` if nothing has that name.
     fn stat(&self, name: &Name, follow: bool) -> io::Result<Option<Meta>>;
 
-    /// Many names in it are about to be looked at, most of which it does not have:
-    /// where each look takes a round trip, all of it is listed first.
-    fn expect_looks(&self) {}
-
-    /// What this directory itself is.
+    /// This directory itself.
     fn stat_self(&self) -> io::Result<Meta>;
 
     /// Where the symbolic link `name` points.
@@ -74,17 +84,11 @@ pub trait TreeDir: Send + Sync {
     /// Opens a directory in this one.
     fn open_dir(&self, name: &Name, follow: bool) -> io::Result<Arc<dyn TreeDir>>;
 
-    /// Reads what is behind `name` to its end, a link followed, into a file of this
-    /// machine's directory `into`, while it `goes_on`. From then on that file is what
-    /// [`Self::open_file`] opens, and what is told of it is returned.
-    fn spool(&self, _name: &Name, _into: &Path, _goes_on: &dyn Fn() -> bool) -> io::Result<Meta> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-
     /// Opens a regular file in this directory for reading.
     fn open_file(&self, name: &Name, follow: bool) -> io::Result<Box<dyn SourceFile>>;
 
-    /// Makes a directory with `mode`, of which the system may take bits away.
+    /// Makes a directory with `mode`, of which the system may take bits away. It may
+    /// still be on its way then; see [`Storage::making`].
     fn make_dir(&self, name: &Name, mode: u32) -> io::Result<()>;
 
     /// Makes a symbolic link in one step.
@@ -99,69 +103,11 @@ pub trait TreeDir: Send + Sync {
     /// Begins a file that is to be published in this directory.
     fn stage(&self) -> io::Result<Box<dyn StagedFile>>;
 
-    /// Begins a file that shares the whole content of `source`, where the file
-    /// system can do that, else an empty one; tells whether it does.
-    fn stage_sharing(&self, source: &dyn SourceFile) -> io::Result<(Box<dyn StagedFile>, bool)> {
-        let _ = source;
+    /// The same for one that shares the whole content of `source` where the storage can do
+    /// that; tells if it does, and else is empty. See [`Storage::shares_content`].
+    fn stage_sharing(&self, _source: &dyn SourceFile) -> io::Result<(Box<dyn StagedFile>, bool)> {
         Ok((self.stage()?, false))
     }
-
-    /// What an earlier copy to `name` has left, by all appearance, where `source`
-    /// is to be copied.
-    fn earlier(&self, name: &Name, source: &SourceId) -> Earlier;
-
-    /// Begins, or continues, a file that a later job can continue; gives the
-    /// hashes of the blocks that are there already.
-    fn resume(
-        &self,
-        name: &Name,
-        source: &SourceId,
-    ) -> io::Result<(Box<dyn StagedFile>, Vec<BlockHash>)>;
-
-    /// Removes what an earlier copy of `source` to `name` has left.
-    fn remove_leftovers(&self, name: &Name, source: &SourceId);
-
-    /// Removes what copies of any source to `name` have left, and nobody works
-    /// on; called when `name` was published. `seen` keeps what was found in this
-    /// directory when it was first asked.
-    fn remove_stale(&self, _name: &Name, _seen: &OnceLock<StaleStages>) {}
-
-    /// Removes what copies have left in this directory, as [`haul_store::Leftover`]
-    /// does it, and tells `each`.
-    fn clean(
-        &self,
-        _all: bool,
-        _dry_run: bool,
-        _each: &mut dyn FnMut(&[u8], io::Result<Cleaned>),
-    ) -> io::Result<()> {
-        Ok(())
-    }
-
-    /// Makes the directory `name` for a job of `origin`, in such a way, where that can
-    /// be done, that it is not seen under its name before it has that in mind; elsewhere
-    /// [`Self::remember_origin`] sees to it.
-    fn make_dir_of(&self, name: &Name, mode: u32, _origin: &[u8; 16]) -> io::Result<()> {
-        self.make_dir(name, mode)
-    }
-
-    /// Keeps in mind that a job of `origin` has made this directory, as far as that can
-    /// be done and making it has not done so.
-    fn remember_origin(&self, _origin: &[u8; 16]) {}
-
-    /// Whether a job of `origin` has made this directory and it was kept in mind.
-    fn is_of_origin(&self, _origin: &[u8; 16]) -> bool {
-        false
-    }
-
-    /// Where this directory, or one that is made as `name` in it, can't keep for good
-    /// in mind which job has made it: a text that tells it from all others, here and
-    /// elsewhere, to have that on record.
-    fn place_on_record(&self, _name: Option<&Name>) -> Option<Vec<u8>> {
-        None
-    }
-
-    /// That job is done, and what shows in the directory to keep it in mind goes.
-    fn forget_origin(&self, _origin: &[u8; 16]) {}
 
     /// Gives the entry `name` the name `new`, which nothing must have.
     ///
@@ -177,28 +123,98 @@ pub trait TreeDir: Send + Sync {
     /// Removes the directory `name`, which must be empty.
     fn remove_dir(&self, name: &Name) -> io::Result<()>;
 
-    /// The directory of a host's SFTP server, if it is one.
-    fn remote(&self) -> Option<&sftp::SftpDir> {
-        None
-    }
+    /// Sets the mode of the regular file `name`, through a handle of it, if it is
+    /// still the object `id`, where objects can be told.
+    fn set_file_mode(&self, name: &Name, id: Option<FileId>, mode: u32) -> io::Result<()>;
 
-    /// Whether the directory may not be there yet, and will be soon or fail:
-    /// then [`Self::ready`] tells.
-    fn is_being_made(&self) -> bool {
+    /// Sets this directory's own mode and modification time, or begins to where that
+    /// takes long.
+    fn set_meta(&self, mode: u32, mtime: Timestamp) -> io::Result<Option<Outstanding>>;
+
+    /// Makes sure that entries can be made in this directory, if its owner is
+    /// the one who asks.
+    fn make_writable(&self) -> io::Result<()>;
+
+    /// Makes content and metadata of the regular file `name` durable; without a name,
+    /// the names in this directory and its own metadata.
+    fn sync(&self, name: Option<&Name>) -> io::Result<()>;
+}
+
+/// How the storage of a directory behaves, and what it tells and can do besides.
+pub trait Storage: Send + Sync {
+    /// True if each operation takes a round trip to another machine.
+    fn costs_round_trips(&self) -> bool {
         false
     }
 
-    /// Waits until the directory is there, where it is being made.
-    ///
-    /// # Errors
-    /// Why it could not be made.
-    fn ready(&self) -> io::Result<()> {
-        Ok(())
+    /// Ways there that the content of one file can take at the same time.
+    fn lanes(&self) -> usize {
+        1
     }
 
-    /// The directory of this machine, if it is one.
-    fn local(&self) -> Option<&Dir> {
+    /// Its small files, where they are better put and fetched together.
+    fn small_files(&self) -> Option<&dyn SmallFiles> {
         None
+    }
+
+    /// Many names in it are about to be looked at, most of which it does not have:
+    /// where each look takes a round trip, all of it is listed first.
+    fn expect_looks(&self) {}
+
+    /// Waits until the directory is there, if it is still being made; then tells why it
+    /// could not be.
+    fn making(&self) -> Option<Outstanding> {
+        None
+    }
+
+    /// True if what is lost with this handle is learned again by opening the
+    /// directory once more.
+    fn can_be_opened_again(&self) -> bool {
+        true
+    }
+
+    /// False if [`Meta::id`] tells paths and not objects: another object in the same place
+    /// has the same number.
+    fn tells_objects(&self) -> bool {
+        true
+    }
+
+    /// True if no two names in this directory are one to its storage, as far as
+    /// that is known. Where objects can't be told it doesn't matter.
+    fn tells_names_apart(&self) -> bool {
+        true
+    }
+
+    /// True if an entry has this very name, as the directory spells it now. For where
+    /// objects can't be told.
+    fn spells(&self, _name: &Name) -> io::Result<bool> {
+        Ok(true)
+    }
+
+    /// True if its file system is one of those on which an object keeps its number, and
+    /// what is made shows at once by whatever way it is looked for.
+    fn is_known(&self) -> bool {
+        false
+    }
+
+    /// False if the content of a file may have to be written in its order.
+    fn takes_any_order(&self) -> bool {
+        true
+    }
+
+    /// True if [`TreeDir::stage_sharing`] can be of use.
+    fn shares_content(&self) -> bool {
+        false
+    }
+
+    /// True if [`Self::sync_all`] works here.
+    fn syncs_as_a_whole(&self) -> bool {
+        false
+    }
+
+    /// Makes everything durable that was written to this file system.
+    fn sync_all(&self) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
     }
 
     /// A number for the file system that this directory is on, which lasts; 0 if
@@ -207,14 +223,19 @@ pub trait TreeDir: Send + Sync {
         0
     }
 
-    /// Whether the file system that this directory is on keeps the time of every
+    /// The unit in which times are kept here, found out with a private file.
+    fn time_unit(&self) -> io::Result<Granularity> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// True if the file system that this directory is on keeps the time of every
     /// change of a file in [`Meta::ctime`], and not its modification time again,
     /// for one, as some do.
     fn keeps_ctime(&self, _of: &Meta) -> bool {
         false
     }
 
-    /// Whether the regular file `name`, of which `meta` was found, has holes where
+    /// True if the regular file `name`, of which `meta` was found, has holes where
     /// a cut of the power, or a failure to write, has kept content from its medium. A
     /// file that was made with holes looks the same: who asks knows that this one was
     /// not. A small file of which nothing tells that it may be so is only opened if
@@ -223,54 +244,99 @@ pub trait TreeDir: Send + Sync {
         Ok(false)
     }
 
-    /// Sets the mode of the regular file `name`, through a handle of it, if it is
-    /// still the object `id`, where objects can be told.
-    fn set_file_mode(&self, name: &Name, id: Option<FileId>, mode: u32) -> io::Result<()>;
-
-    /// Whether no two names in this directory are one to its storage, as far as
-    /// that is known. Where objects can't be told it doesn't matter.
-    fn tells_names_apart(&self) -> bool {
-        true
+    /// The names of the extended attributes of `name`, or of the directory itself, where
+    /// they are told.
+    fn attribute_names(&self, _name: Option<&Name>) -> io::Result<Vec<Vec<u8>>> {
+        Ok(Vec::new())
     }
 
-    /// Whether an entry has this very name, as the directory spells it now. For where
-    /// objects can't be told.
-    fn spells(&self, _name: &Name) -> io::Result<bool> {
-        Ok(true)
-    }
-
-    /// The unit in which times are kept here, found out with a private file.
-    fn time_unit(&self) -> io::Result<Granularity> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-
-    /// Makes content and metadata of the regular file `name` durable.
-    fn sync_file(&self, name: &Name) -> io::Result<()>;
-
-    /// Sets this directory's own mode and modification time.
-    fn set_meta(&self, mode: u32, mtime: Timestamp) -> io::Result<()>;
-
-    /// The same without waiting for what comes of it, where that takes long.
-    fn set_meta_later(&self, _mode: u32, _mtime: Timestamp) -> Option<Outstanding> {
-        None
-    }
-
-    /// Makes sure that entries can be made in this directory, if its owner is
-    /// the one who asks.
-    fn make_writable(&self) -> io::Result<()>;
-
-    /// Makes the names in this directory, and its metadata, durable.
-    fn sync(&self) -> io::Result<()>;
-
-    /// True if its file system is one of those on which an object keeps its number, and
-    /// what is made shows at once by whatever way it is looked for.
-    fn is_known(&self) -> bool {
+    /// True if the symbolic link `name` stands for an open file of a process: where it says
+    /// that it leads means nothing to anybody else.
+    fn leads_to_descriptor(&self, _name: &Name) -> bool {
         false
     }
 
-    /// Whether [`TreeDir::sync_all`] works here.
-    fn syncs_as_a_whole(&self) -> bool;
+    /// Reads what is behind `name` to its end, a link followed, into a file of this
+    /// machine's directory `into`, while it `goes_on`. From then on that file is what
+    /// [`TreeDir::open_file`] opens, and what is told of it is returned.
+    fn spool(&self, _name: &Name, _into: &Path, _goes_on: &dyn Fn() -> bool) -> io::Result<Meta> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
 
-    /// Makes everything durable that was written to this file system.
-    fn sync_all(&self) -> io::Result<()>;
+    /// A handle by which the system can confine a thread to what is below, and lead above.
+    ///
+    /// # Errors
+    /// Also where the system of this machine has none.
+    fn system_handle(&self) -> io::Result<Dir> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// True if this is the directory `near` of this machine, seen another way: where
+    /// objects can't be told, something is made in one and looked for in the other.
+    fn is_also(&self, _near: &Dir) -> io::Result<bool> {
+        Ok(false)
+    }
+}
+
+/// Files that jobs which ended early have left in a directory, to be continued or removed.
+pub trait Unfinished {
+    /// The part that an earlier copy to `name` has left, by all appearance, where
+    /// `source` is to be copied.
+    fn earlier(&self, name: &Name, source: &SourceId) -> Earlier;
+
+    /// Begins, or continues, a file that a later job can continue; gives the
+    /// hashes of the blocks that are there already.
+    fn resume(
+        &self,
+        name: &Name,
+        source: &SourceId,
+    ) -> io::Result<(Box<dyn StagedFile>, Vec<BlockHash>)>;
+
+    /// Removes the part that an earlier copy of `source` to `name` has left.
+    fn remove_leftovers(&self, name: &Name, source: &SourceId);
+
+    /// Removes parts that copies of any source to `name` have left, and nobody works
+    /// on; called when `name` was published. `seen` keeps what was found in this
+    /// directory when it was first asked.
+    fn remove_stale(&self, _name: &Name, _seen: &OnceLock<StaleStages>) {}
+
+    /// Removes what copies have left in this directory, as [`haul_store::Leftover`]
+    /// does it, and tells `each`.
+    fn clean(
+        &self,
+        _all: bool,
+        _dry_run: bool,
+        _each: &mut dyn FnMut(&[u8], io::Result<Cleaned>),
+    ) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// How it is known again which job has made a directory under a new name.
+pub trait Origin {
+    /// Makes the directory `name` for a job of `origin`, in such a way, where that can
+    /// be done, that it is not seen under its name before it has that in mind; elsewhere
+    /// [`Self::remember_origin`] sees to it.
+    fn make_dir_of(&self, name: &Name, mode: u32, origin: &[u8; 16]) -> io::Result<()>;
+
+    /// Keeps in mind that a job of `origin` has made this directory, as far as that can
+    /// be done and making it has not done so.
+    fn remember_origin(&self, _origin: &[u8; 16]) {}
+
+    /// True if a job of `origin` has made this directory and it was kept in mind.
+    fn is_of_origin(&self, origin: &[u8; 16]) -> bool;
+
+    /// Where this directory, or one that is made as `name` in it, can't keep for good
+    /// in mind which job has made it: a text that tells it from all others, here and
+    /// elsewhere, to have that on record.
+    fn place_on_record(&self, name: Option<&Name>) -> Option<Vec<u8>>;
+
+    /// True if what keeps it in mind shows in the directory until
+    /// [`Self::forget_origin`].
+    fn shows_origin(&self) -> bool {
+        false
+    }
+
+    /// That job is done, and what shows in the directory to keep it in mind goes.
+    fn forget_origin(&self, _origin: &[u8; 16]) {}
 }

@@ -65,8 +65,16 @@ pub trait SourceFile: Send + Sync {
     /// not in memory before it was read need not stay there.
     fn release(&self, end: u64);
 
-    /// The file of this machine, if it is one.
-    fn local(&self) -> Option<&File>;
+    /// The open file by which the system can move its content, share it, or make it
+    /// durable, where there is one.
+    fn handle(&self) -> Option<&File> {
+        None
+    }
+
+    /// True if each reading takes a round trip to another machine.
+    fn costs_round_trips(&self) -> bool {
+        false
+    }
 
     /// Its content from `range.start` on, up to `range.end` or the file's own
     /// end, in order and read ahead: for a tree that is far away. `None` where
@@ -112,11 +120,16 @@ pub trait StagedFile: Send + Sync {
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
 
     /// Writes `range` of a file of this machine at the same place, without it
-    /// passing through this process; `None` where that can't be done. Until the file
-    /// is sealed its pages may still be on their way, and change with it: who calls
-    /// this looks at the source again when that is done.
+    /// passing through this process; `None` where that can't be done. See
+    /// [`Self::takes_pages`].
     fn write_from(&self, _source: &File, _range: Range<u64>) -> Option<Result<(), NotMoved>> {
         None
+    }
+
+    /// True if [`Self::write_from`] has pages of the source on their way until the file is
+    /// sealed, which change with it: who calls that looks at the source again then.
+    fn takes_pages(&self) -> bool {
+        false
     }
 
     /// How many blocks can be on their way into it at the same time, where that is
@@ -128,8 +141,11 @@ pub trait StagedFile: Send + Sync {
     /// Cuts or extends the file; what is added is a hole.
     fn set_len(&self, len: u64) -> io::Result<()>;
 
-    /// The file of this machine, if it is one.
-    fn local(&self) -> Option<&File>;
+    /// The open file by which the system can move content into it, and by which it can be
+    /// read before it is sealed, where there is one.
+    fn handle(&self) -> Option<&File> {
+        None
+    }
 
     /// How the file will look if the power is cut before its content is durable.
     fn loss(&self) -> Loss;

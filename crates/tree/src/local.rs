@@ -6,7 +6,10 @@ use self::file::{LocalSource, LocalStage, is_cold, is_of_unknown_size};
 use super::room::with_room;
 use super::spool::Spooled;
 use crate::origin;
-use crate::{Meta, MetaKind, SourceFile, StagedFile, Tree, TreeDir, TreeEntry};
+use crate::{
+    Meta, MetaKind, Origin, Outstanding, Owner, SourceFile, StagedFile, Storage, Tree, TreeDir,
+    TreeEntry, Unfinished,
+};
 use haul_model::{BlockHash, FileId, Granularity, Name, Timestamp};
 use haul_store::{
     Cleaned, Earlier, Leftovers, Placement, Publication, SourceId, Stage, StaleStages,
@@ -27,6 +30,9 @@ pub const KEPT_MODE: u32 = 0o1777;
 /// take too little storage: opening all of them would double what it costs to
 /// compare a tree.
 const LOOKED_INTO_MIN: u64 = 1 << 20;
+
+/// Where links lead that stand for an open file of a process.
+const OF_PROCESS: [&[u8]; 2] = [b"/proc/self/fd/", b"/dev/fd/"];
 
 /// The file systems of this machine.
 #[derive(Debug)]
@@ -74,6 +80,8 @@ impl From<Stat> for Meta {
             ctime: Some(stat.ctime),
             id: Some(stat.id),
             is_thin,
+            owner: Some(Owner { user: stat.uid, group: stat.gid }),
+            links: stat.links,
         }
     }
 }
@@ -127,14 +135,6 @@ impl TreeDir for LocalDir {
         Ok(Box::new(LocalSource { file, opened: stat, cold, fixed: false }))
     }
 
-    fn spool(&self, name: &Name, into: &Path, goes_on: &dyn Fn() -> bool) -> io::Result<Meta> {
-        let spooled = Spooled::read(&self.0, name, true, into, goes_on)?;
-        let meta = spooled.stat.into();
-        // Only a named source is spooled, and its directory is opened for it alone.
-        self.1.set((name.clone(), spooled)).map_err(|_| io::ErrorKind::AlreadyExists)?;
-        Ok(meta)
-    }
-
     fn make_dir(&self, name: &Name, mode: u32) -> io::Result<()> {
         self.0.make_dir(name, mode)
     }
@@ -154,12 +154,146 @@ impl TreeDir for LocalDir {
     }
 
     fn stage_sharing(&self, source: &dyn SourceFile) -> io::Result<(Box<dyn StagedFile>, bool)> {
-        let Some(source) = source.local() else { return Ok((self.stage()?, false)) };
+        let Some(source) = source.handle() else { return Ok((self.stage()?, false)) };
         let create = || Stage::create_sharing(Arc::clone(&self.0), source);
         let (stage, shares) = with_room(create)?;
         Ok((Box::new(LocalStage(stage)), shares))
     }
 
+    fn rename(&self, name: &Name, new: &Name) -> io::Result<()> {
+        self.0.rename_to(name, &self.0, new, false)
+    }
+
+    fn remove_file(&self, name: &Name) -> io::Result<()> {
+        self.0.remove_file(name)
+    }
+
+    fn remove_dir(&self, name: &Name) -> io::Result<()> {
+        self.0.remove_dir(name)
+    }
+
+    fn set_file_mode(&self, name: &Name, id: Option<FileId>, mode: u32) -> io::Result<()> {
+        let (file, stat) = with_room(|| self.0.open_file(name, false))?;
+        if id.is_some_and(|id| id != stat.id) {
+            let message = "another file has taken its place";
+            return Err(io::Error::new(io::ErrorKind::NotFound, message));
+        }
+        haul_sys::set_mode(&file, mode & KEPT_MODE)
+    }
+
+    fn set_meta(&self, mode: u32, mtime: Timestamp) -> io::Result<Option<Outstanding>> {
+        let now = self.0.stat_self()?;
+        // A set-group-ID bit that the directory inherited stays: it decides
+        // about the group of what is made below.
+        let mode = (mode & KEPT_MODE) | (now.mode & !KEPT_MODE);
+        // Another user's directory that is as it should be is no failure.
+        if mode != now.mode {
+            haul_sys::set_mode(&*self.0, mode)?;
+        }
+        if mtime == now.mtime {
+            return Ok(None);
+        }
+        if self.0.is_known() {
+            haul_sys::set_mtime(&*self.0, mtime)?;
+        } else {
+            haul_sys::keep_mtime(&*self.0, mtime)?;
+        }
+        Ok(None)
+    }
+
+    fn make_writable(&self) -> io::Result<()> {
+        let now = self.0.stat_self()?;
+        if now.mode & super::PRIVATE_DIR_MODE == super::PRIVATE_DIR_MODE
+            || now.uid != haul_sys::effective_user()
+        {
+            return Ok(());
+        }
+        haul_sys::set_mode(&*self.0, now.mode | super::PRIVATE_DIR_MODE)
+    }
+
+    fn sync(&self, name: Option<&Name>) -> io::Result<()> {
+        let Some(name) = name else { return self.0.sync() };
+        let (file, _) = with_room(|| self.0.open_file(name, false))?;
+        file.sync_all()
+    }
+}
+
+impl Storage for LocalDir {
+    fn spool(&self, name: &Name, into: &Path, goes_on: &dyn Fn() -> bool) -> io::Result<Meta> {
+        let spooled = Spooled::read(&self.0, name, true, into, goes_on)?;
+        let meta = spooled.stat.into();
+        // Only a named source is spooled, and its directory is opened for it alone.
+        self.1.set((name.clone(), spooled)).map_err(|_| io::ErrorKind::AlreadyExists)?;
+        Ok(meta)
+    }
+
+    fn shares_content(&self) -> bool {
+        true
+    }
+
+    fn takes_any_order(&self) -> bool {
+        self.0.is_known()
+    }
+
+    fn attribute_names(&self, name: Option<&Name>) -> io::Result<Vec<Vec<u8>>> {
+        haul_sys::attribute_names(&self.0, name)
+    }
+
+    fn leads_to_descriptor(&self, name: &Name) -> bool {
+        haul_sys::is_made_up(&*self.0)
+            || self.0.read_link(name).is_ok_and(|to| OF_PROCESS.iter().any(|of| to.starts_with(of)))
+    }
+
+    fn system_handle(&self) -> io::Result<Dir> {
+        self.0.try_clone()
+    }
+
+    fn volume(&self) -> u64 {
+        haul_sys::volume_id(&*self.0)
+    }
+
+    fn keeps_ctime(&self, of: &Meta) -> bool {
+        of.ctime.is_some_and(|ctime| haul_sys::keeps_ctime(&*self.0, of.mtime, ctime))
+    }
+
+    fn lacks_content(&self, name: &Name, meta: &Meta, each: bool) -> io::Result<bool> {
+        let MetaKind::File { size } = meta.kind else { return Ok(false) };
+        let of_this_start = || haul_sys::started_at().zip(meta.ctime).is_some_and(|(s, c)| c >= s);
+        let is_suspect = || size >= LOOKED_INTO_MIN || meta.is_thin || !of_this_start();
+        if size == 0 || !(each || is_suspect()) {
+            return Ok(false);
+        }
+        let (file, stat) = with_room(|| self.0.open_file(name, false))?;
+        Ok(Loss::of(&file) == Loss::Hole && haul_sys::lacks_blocks(&file, stat.size))
+    }
+
+    fn tells_names_apart(&self) -> bool {
+        self.0.tells_names_apart()
+    }
+
+    fn spells(&self, name: &Name) -> io::Result<bool> {
+        let is_it = |found: &[u8]| found == name.as_bytes();
+        Ok(!self.0.names_where(is_it)?.is_empty())
+    }
+
+    fn time_unit(&self) -> io::Result<Granularity> {
+        haul_store::time_unit(&self.0)
+    }
+
+    fn is_known(&self) -> bool {
+        self.0.is_known()
+    }
+
+    fn syncs_as_a_whole(&self) -> bool {
+        self.0.syncs_as_a_whole()
+    }
+
+    fn sync_all(&self) -> io::Result<()> {
+        self.0.sync_file_system()
+    }
+}
+
+impl Unfinished for LocalDir {
     fn earlier(&self, name: &Name, source: &SourceId) -> Earlier {
         Stage::earlier(&self.0, name, source)
     }
@@ -195,7 +329,9 @@ impl TreeDir for LocalDir {
         }
         Ok(())
     }
+}
 
+impl Origin for LocalDir {
     fn make_dir_of(&self, name: &Name, mode: u32, origin: &[u8; 16]) -> io::Result<()> {
         // So that nothing is touched where it is there.
         match self.0.stat(name) {
@@ -231,112 +367,6 @@ impl TreeDir for LocalDir {
         let volume = self.volume().to_le_bytes();
         let path = path.as_os_str().as_bytes();
         Some([&*haul_sys::node_name(), b"\0", &volume, path].concat())
-    }
-
-    fn rename(&self, name: &Name, new: &Name) -> io::Result<()> {
-        self.0.rename_to(name, &self.0, new, false)
-    }
-
-    fn remove_file(&self, name: &Name) -> io::Result<()> {
-        self.0.remove_file(name)
-    }
-
-    fn remove_dir(&self, name: &Name) -> io::Result<()> {
-        self.0.remove_dir(name)
-    }
-
-    fn local(&self) -> Option<&Dir> {
-        Some(&self.0)
-    }
-
-    fn volume(&self) -> u64 {
-        haul_sys::volume_id(&*self.0)
-    }
-
-    fn keeps_ctime(&self, of: &Meta) -> bool {
-        of.ctime.is_some_and(|ctime| haul_sys::keeps_ctime(&*self.0, of.mtime, ctime))
-    }
-
-    fn lacks_content(&self, name: &Name, meta: &Meta, each: bool) -> io::Result<bool> {
-        let MetaKind::File { size } = meta.kind else { return Ok(false) };
-        let of_this_start = || haul_sys::started_at().zip(meta.ctime).is_some_and(|(s, c)| c >= s);
-        let is_suspect = || size >= LOOKED_INTO_MIN || meta.is_thin || !of_this_start();
-        if size == 0 || !(each || is_suspect()) {
-            return Ok(false);
-        }
-        let (file, stat) = with_room(|| self.0.open_file(name, false))?;
-        Ok(Loss::of(&file) == Loss::Hole && haul_sys::lacks_blocks(&file, stat.size))
-    }
-
-    fn set_file_mode(&self, name: &Name, id: Option<FileId>, mode: u32) -> io::Result<()> {
-        let (file, stat) = with_room(|| self.0.open_file(name, false))?;
-        if id.is_some_and(|id| id != stat.id) {
-            let message = "another file has taken its place";
-            return Err(io::Error::new(io::ErrorKind::NotFound, message));
-        }
-        haul_sys::set_mode(&file, mode & KEPT_MODE)
-    }
-
-    fn tells_names_apart(&self) -> bool {
-        self.0.tells_names_apart()
-    }
-
-    fn spells(&self, name: &Name) -> io::Result<bool> {
-        let is_it = |found: &[u8]| found == name.as_bytes();
-        Ok(!self.0.names_where(is_it)?.is_empty())
-    }
-
-    fn time_unit(&self) -> io::Result<Granularity> {
-        haul_store::time_unit(&self.0)
-    }
-
-    fn sync_file(&self, name: &Name) -> io::Result<()> {
-        let (file, _) = with_room(|| self.0.open_file(name, false))?;
-        file.sync_all()
-    }
-
-    fn set_meta(&self, mode: u32, mtime: Timestamp) -> io::Result<()> {
-        let now = self.0.stat_self()?;
-        // A set-group-ID bit that the directory inherited stays: it decides
-        // about the group of what is made below.
-        let mode = (mode & KEPT_MODE) | (now.mode & !KEPT_MODE);
-        // Another user's directory that is as it should be is no failure.
-        if mode != now.mode {
-            haul_sys::set_mode(&*self.0, mode)?;
-        }
-        if mtime == now.mtime {
-            return Ok(());
-        }
-        if self.0.is_known() {
-            return haul_sys::set_mtime(&*self.0, mtime);
-        }
-        haul_sys::keep_mtime(&*self.0, mtime)
-    }
-
-    fn make_writable(&self) -> io::Result<()> {
-        let now = self.0.stat_self()?;
-        if now.mode & super::PRIVATE_DIR_MODE == super::PRIVATE_DIR_MODE
-            || now.uid != haul_sys::effective_user()
-        {
-            return Ok(());
-        }
-        haul_sys::set_mode(&*self.0, now.mode | super::PRIVATE_DIR_MODE)
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        self.0.sync()
-    }
-
-    fn is_known(&self) -> bool {
-        self.0.is_known()
-    }
-
-    fn syncs_as_a_whole(&self) -> bool {
-        self.0.syncs_as_a_whole()
-    }
-
-    fn sync_all(&self) -> io::Result<()> {
-        self.0.sync_file_system()
     }
 }
 

@@ -32,6 +32,24 @@ pub struct Meta {
     /// It is a file that takes less storage than its length, and so may have
     /// holes.
     pub is_thin: bool,
+    /// Who owns it, where that is told.
+    pub owner: Option<Owner>,
+    /// How many names it has, as far as that is told.
+    pub links: u64,
+}
+
+/// The owner of an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Owner {
+    /// The user's number.
+    pub user: u32,
+    /// The group's.
+    pub group: u32,
+}
+
+/// `mtime` as a tree of whole seconds keeps it, if these are from 1970 to 2106.
+pub fn in_whole_seconds(mtime: Timestamp) -> Timestamp {
+    Timestamp { secs: mtime.secs.clamp(0, u32::MAX.into()), nanos: 0 }
 }
 
 /// The kind of an entry.

@@ -147,7 +147,7 @@ fn block(
                 return Err(changed());
             }
             hasher.update(part);
-            match source.local().and_then(|file| stage.write_from(file, at..at + len as u64)) {
+            match source.handle().and_then(|file| stage.write_from(file, at..at + len as u64)) {
                 Some(moved) => moved.map_err(|error| not_moved(&error))?,
                 None => stage.write_at(part, at).map_err(|error| write(&error))?,
             }

@@ -5,8 +5,7 @@
 use crate::dirs::DirNode;
 use haul_model::words::may_be_one_name;
 use haul_model::{Fault, FaultKind, FileId, Name, Side};
-use haul_sys::Stat;
-use haul_tree::{Meta, MetaKind, TreeDir};
+use haul_tree::{Meta, MetaKind, Owner, TreeDir};
 use std::io;
 use std::sync::Arc;
 
@@ -53,9 +52,9 @@ impl Proof {
         }
     }
 
-    /// What the system tells of it now, if it is there.
-    pub(crate) fn stat(&self) -> Option<Stat> {
-        self.dir.handle().ok()?.local()?.stat(&self.name).ok()
+    /// Who owns it now, if it is there and that is told.
+    pub(crate) fn owner(&self) -> Option<Owner> {
+        self.dir.handle().ok()?.stat(&self.name, false).ok()??.owner
     }
 
     /// Has a mount find the file, which may tell what it remembers of it, and not

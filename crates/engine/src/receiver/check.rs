@@ -91,7 +91,7 @@ impl Receiver<'_> {
         if !self.removes() || found.has(Differences::MISSING) {
             return Ok(());
         }
-        let synced = node.handle().and_then(|handle| handle.sync());
+        let synced = node.handle().and_then(|handle| handle.sync(None));
         synced.map_err(|error| Fault::from_io(Side::Destination, "make it durable", &error))
     }
 
@@ -243,14 +243,14 @@ impl Receiver<'_> {
             .map_err(|error| Fault::from_io(Side::Source, "open", &error))
             .and_then(|file| {
                 let seal = seal_of(&*file, scratch, self.control)?;
-                if let (true, Some(file)) = (self.gives_proofs, file.local()) {
+                if let (true, Some(file)) = (self.gives_proofs, file.handle()) {
                     hashed = haul_sys::file_stat(file).ok().map(Meta::from);
                 }
-                if let (true, Some(file)) = (self.removes(), file.local()) {
+                if let (true, Some(file)) = (self.removes(), file.handle()) {
                     // What is told to be the same may be removed elsewhere. A copy
                     // of an earlier job may never have been made durable.
                     file.sync_all()
-                        .and_then(|()| node.handle()?.sync())
+                        .and_then(|()| node.handle()?.sync(None))
                         .map_err(|error| Fault::from_io(Side::Source, "make it durable", &error))?;
                 }
                 Ok(seal)

@@ -78,7 +78,8 @@ pub(crate) fn rival(rival: &Rival, conflict: Conflict) -> Outcome {
         Kind::Special => return failed(),
     };
     let (mode, mtime) = (first.mode, first.mtime);
-    let there = Meta { kind, mode, mtime, ctime: None, id: None, is_thin: false };
+    let there =
+        Meta { kind, mode, mtime, ctime: None, id: None, is_thin: false, owner: None, links: 1 };
     let decision = match &entry.kind {
         Kind::Symlink { target: own } => symlink(entry, own, Some(&there), target, conflict),
         _ => file(entry, Some(&there), conflict),
@@ -151,7 +152,16 @@ mod tests {
     }
 
     fn there(kind: MetaKind, mtime: Timestamp) -> Meta {
-        Meta { kind, mode: 0o644, mtime, ctime: None, id: None, is_thin: false }
+        Meta {
+            kind,
+            mode: 0o644,
+            mtime,
+            ctime: None,
+            id: None,
+            is_thin: false,
+            owner: None,
+            links: 1,
+        }
     }
 
     fn skipped(skip: Skip) -> Decision {

@@ -5,7 +5,6 @@ use super::Around;
 use crate::{CopyJob, JobError, origin};
 use haul_model::words;
 use haul_model::{Fault, FaultKind, FileId, Name, Side, escape_bytes};
-use haul_sys::Dir;
 use haul_tree::{Tree, TreeDir};
 use std::io;
 use std::sync::Arc;
@@ -166,8 +165,8 @@ impl Destination {
     /// another file system. Where the file system is made durable as a whole at
     /// the job's end, there is nothing to do.
     fn sync_above(&self) -> io::Result<()> {
-        let Some(root) = self.root.local() else { return Ok(()) };
-        if root.syncs_as_a_whole() {
+        let Ok(root) = self.root.system_handle() else { return Ok(()) };
+        if self.root.syncs_as_a_whole() {
             return Ok(());
         }
         let mut below = root.stat_self()?.id;
@@ -185,10 +184,10 @@ impl Destination {
         Ok(())
     }
 
-    /// The group that a directory of this machine gives to what is made in it.
+    /// The group that the root gives to what is made in it.
     pub(crate) fn inherited_group(&self) -> Option<u32> {
-        let stat = self.root.local()?.stat_self().ok()?;
-        (stat.mode & SET_GROUP_ID != 0).then_some(stat.gid)
+        let meta = self.root.stat_self().ok()?;
+        (meta.mode & SET_GROUP_ID != 0).then_some(meta.owner?.group)
     }
 
     /// The sources will be told by a peer, who may be on this machine.
@@ -196,19 +195,11 @@ impl Destination {
         self.around = Around::of(&self.lineage());
     }
 
-    /// A handle of the root, which is on this machine.
-    ///
-    /// # Errors
-    /// Those of making another handle.
-    pub(crate) fn local_root(&self) -> io::Result<Dir> {
-        self.root.local().ok_or(io::ErrorKind::Unsupported)?.try_clone()
-    }
-
     /// The directory itself and all above it: none of these can be copied into
     /// it. Empty where it is not on this machine.
     pub(crate) fn lineage(&self) -> Vec<FileId> {
         let mut lineage = Vec::new();
-        let mut dir = self.local_root();
+        let mut dir = self.root.system_handle();
         while let Ok(here) = dir {
             let Ok(stat) = here.stat_self() else { break };
             if lineage.last() == Some(&stat.id) || lineage.len() >= ANCESTORS_MAX {

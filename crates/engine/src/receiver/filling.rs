@@ -1,6 +1,7 @@
 //! How a file of this machine, or of a host's server, gets into its stage: continued,
 //! block by block, shared, or in one go.
 
+use super::dirs::DirState;
 use super::hold::Filling;
 use super::work::destination;
 use super::{Pending, Receiver, Resumed};
@@ -82,7 +83,7 @@ impl Copying<'_, '_> {
         scratch: &mut copy::Scratch,
         count: &mut Count<'_>,
     ) -> Result<Filled, Fault> {
-        let asks = self.size > copy::WHOLE_MAX && may_share(self.receiver, self.source);
+        let asks = self.size > copy::WHOLE_MAX && pending.may_share(self.receiver, self.source);
         let (stage, shares) =
             if asks { pending.stage_sharing(self.source)? } else { (pending.stage()?, false) };
         let is_large = self.size >= RESUME_LEN_MIN;
@@ -122,8 +123,13 @@ impl Filled {
     }
 }
 
-/// Whether nobody has to look at the bytes of `source`, and they are where the
-/// copy will be.
-pub(super) fn may_share(receiver: &Receiver<'_>, source: &dyn SourceFile) -> bool {
-    !receiver.policy.verify && !receiver.is_far && source.local().is_some()
+impl Pending {
+    /// True if nobody has to look at the bytes of `source`, and they are where the
+    /// copy will be.
+    pub(super) fn may_share(&self, receiver: &Receiver<'_>, source: &dyn SourceFile) -> bool {
+        let DirState::Open(node) = &self.dir.state else { return false };
+        !receiver.policy.verify
+            && source.handle().is_some()
+            && node.handle().is_ok_and(|dir| dir.shares_content())
+    }
 }

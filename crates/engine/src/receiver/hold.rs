@@ -370,7 +370,7 @@ impl Receiver<'_> {
         if self.holding.file_system(node).is_some_and(|(_, volume)| volume.will_cover()) {
             return Ok(());
         }
-        let synced = node.handle().and_then(|handle| handle.sync_file(name));
+        let synced = node.handle().and_then(|handle| handle.sync(Some(name)));
         synced.map_err(|error| Fault::from_io(Side::Destination, "make the file durable", &error))
     }
 
@@ -383,7 +383,7 @@ impl Receiver<'_> {
         // Names are a matter of the file system's own journal: what is wrong with that
         // is told each time.
         if self.holding.file_system(node).is_none()
-            && let Err(error) = node.handle().and_then(|handle| handle.sync())
+            && let Err(error) = node.handle().and_then(|handle| handle.sync(None))
         {
             let is_below = dir.parent.is_some();
             let path = if is_below { dir.path_of(None) } else { self.dest.clone() };

@@ -214,7 +214,7 @@ impl Receiver<'_> {
                 match self.decide(&dir, name, &entry) {
                     Decision::Settled(outcome) => outcome,
                     Decision::Copy(_) if self.policy.dry_run => Outcome::WouldCopy,
-                    Decision::Copy(placement) if self.is_far => {
+                    Decision::Copy(placement) if self.costs_round_trips => {
                         dir.open_up();
                         dir.expect_one();
                         let name = name.clone();

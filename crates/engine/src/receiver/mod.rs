@@ -24,7 +24,7 @@ pub(crate) use destination::Destination;
 pub(crate) use incoming::{Direct, Incoming, Piece};
 pub(crate) use listing::Asked;
 pub(crate) use own::Around;
-pub(crate) use small::{run_gets, run_puts};
+pub(crate) use small::{run_downloads, run_uploads};
 pub(crate) use work::{Tasks, Work, run_worker};
 
 use crate::control::{Control, Reporter};
@@ -97,9 +97,8 @@ pub(crate) struct Receiver<'a> {
     settled: Mutex<Option<Summary>>,
     /// Taken out when no more work is to come.
     tasks: Mutex<Option<Tasks>>,
-    /// The destination is on a host that is asked for each thing: what takes a
-    /// round trip is left to the workers.
-    is_far: bool,
+    /// What the destination is asked for takes a round trip, and is left to the workers.
+    costs_round_trips: bool,
     /// Ways there that the content of one file can take at the same time.
     lanes: usize,
     /// One of the sides keeps times in whole seconds.
@@ -136,8 +135,8 @@ impl<'a> Receiver<'a> {
         asked: Option<Asked>,
         tasks: Tasks,
     ) -> io::Result<Arc<Self>> {
-        let is_far = destination.root.remote().is_some();
-        let lanes = destination.root.remote().map_or(1, |dir| dir.lanes());
+        let costs_round_trips = destination.root.costs_round_trips();
+        let lanes = destination.root.lanes();
         let whole_seconds = destination.whole_seconds;
         let root = DirNode::root(destination.root, None, &Arc::new(OpenDirs::default()))?;
         let state = if destination.absent { DirState::Absent } else { DirState::Open(root) };
@@ -171,7 +170,7 @@ impl<'a> Receiver<'a> {
             awaits_removals,
             settled: Mutex::new(None),
             tasks: Mutex::new(Some(tasks)),
-            is_far,
+            costs_round_trips,
             lanes,
             whole_seconds,
             units: Units::default(),

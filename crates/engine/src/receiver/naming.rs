@@ -143,12 +143,12 @@ impl Receiver<'_> {
         }
         let DirState::Open(node) = &dir.state else { return Err(parent_fault()) };
         let handle = node.handle().map_err(failed)?;
-        let there = match self.is_far {
-            // There are no objects there that could be told, but there are spellings.
-            true if !handle.spells(name).map_err(failed)? => return Ok(None),
-            true => None,
-            false if dir.fresh && !handle.tells_names_apart() => return Ok(None),
-            false => handle.stat(name, false).map_err(failed)?,
+        let there = match handle.tells_objects() {
+            // There are spellings.
+            false if !handle.spells(name).map_err(failed)? => return Ok(None),
+            false => None,
+            true if dir.fresh && !handle.tells_names_apart() => return Ok(None),
+            true => handle.stat(name, false).map_err(failed)?,
         };
         if let Some(there) = &there
             && !self.is_free(dir, &*handle, name, there).map_err(failed)?

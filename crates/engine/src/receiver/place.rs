@@ -11,8 +11,7 @@ use haul_model::{Entry, Fault, FaultKind, Kind, Name, Outcome, Side, Skip};
 use haul_proto::OutcomeItem;
 use haul_store::{Placement, Publication};
 use haul_tree::lock;
-use haul_tree::sftp;
-use haul_tree::{KEPT_MODE, Meta, MetaKind, PRIVATE_DIR_MODE, TreeDir};
+use haul_tree::{KEPT_MODE, Meta, MetaKind, PRIVATE_DIR_MODE, TreeDir, in_whole_seconds};
 use std::io;
 use std::sync::Arc;
 
@@ -144,7 +143,7 @@ impl Receiver<'_> {
     }
 
     /// Makes or opens a directory, and opens it for the listing. Its outcome comes
-    /// later if a server is still at it.
+    /// later if it is still on its way.
     pub(super) fn take_dir(
         &self,
         index: u64,
@@ -179,22 +178,21 @@ impl Receiver<'_> {
             dir.open_up();
         }
         lock(&self.listing).open.push((index, Arc::clone(&dir)));
-        let is_being_made = match &dir.state {
-            DirState::Open(node) if fresh => node.handle().is_ok_and(|dir| dir.is_being_made()),
-            _ => false,
+        let made = match &dir.state {
+            DirState::Open(node) if fresh => node.handle().ok().and_then(|dir| dir.making()),
+            _ => None,
         };
-        if is_being_made {
+        if let Some(made) = made {
             dir.expect_one();
-            self.give(Work::Made(dir, Making { index, cost }));
+            self.give(Work::Made(dir, Making { index, cost, made }));
             return None;
         }
         Some(outcome)
     }
 
-    /// Waits for a directory that a server makes, and tells what came of it.
-    pub(super) fn end_making(&self, dir: &Arc<RecvDir>, making: &Making) {
-        let DirState::Open(node) = &dir.state else { return };
-        let outcome = match node.handle().and_then(|handle| handle.ready()) {
+    /// Waits for a directory that is being made, and tells what came of it.
+    pub(super) fn end_making(&self, dir: &Arc<RecvDir>, making: Making) {
+        let outcome = match (making.made)() {
             Ok(()) => Outcome::Copied,
             Err(_) if self.control.stopped() => return,
             Err(error) => {
@@ -221,7 +219,7 @@ impl Receiver<'_> {
     pub(super) fn look_at(&self, dir: &dyn TreeDir, name: &Name) -> io::Result<Option<Meta>> {
         let meta = dir.stat(name, false)?;
         Ok(meta.map(|meta| match self.whole_seconds {
-            true => Meta { mtime: sftp::kept(meta.mtime), ..meta },
+            true => Meta { mtime: in_whole_seconds(meta.mtime), ..meta },
             false => meta,
         }))
     }
@@ -239,7 +237,7 @@ impl Receiver<'_> {
         let handle = parent.handle().map_err(|e| fault("open the directory above", e))?;
         // What stands there is the rule where others have been; asking first would be
         // one round trip more where each costs one.
-        let found = match above.fresh || self.is_far && above.is_writable() {
+        let found = match above.fresh || self.costs_round_trips && above.is_writable() {
             true => None,
             false => match DirNode::open(parent, name.clone(), false) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => None,

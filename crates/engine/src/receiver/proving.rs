@@ -23,7 +23,7 @@ pub(super) fn all_good(
     blocks: &[BlockHash],
     control: &Control<'_>,
 ) -> io::Result<bool> {
-    let Some(file) = stage.local() else { return Ok(false) };
+    let Some(file) = stage.handle() else { return Ok(false) };
     let mut bytes = vec![0; BLOCK_LEN as usize];
     for (index, block) in (0..).zip(blocks) {
         if control.stopped() {
@@ -78,9 +78,9 @@ pub(super) fn is_of(
     Ok(true)
 }
 
-/// Whether `source`, of which nothing but size and time is known, begins with what is
-/// in `stage`, which is what `blocks` are the hashes of: where reading the source is
-/// far, by samples, else by all of it.
+/// True if `source`, of which nothing but size and time is known, begins with what is
+/// in `stage`, which is what `blocks` are the hashes of: where reading the source takes
+/// round trips, by samples, else by all of it.
 ///
 /// # Errors
 /// What could not be read.
@@ -90,7 +90,7 @@ pub(super) fn may_be_of(
     blocks: &[BlockHash],
     control: &Control<'_>,
 ) -> Result<bool, Fault> {
-    let (None, Some(there)) = (source.local(), stage.local()) else {
+    let (true, Some(there)) = (source.costs_round_trips(), stage.handle()) else {
         return is_of(source, blocks, control);
     };
     let random = |index: u64| RandomState::new().hash_one(index);

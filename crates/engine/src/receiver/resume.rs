@@ -39,8 +39,8 @@ impl Receiver<'_> {
             Err(error) if work::stops_all(&error) => return Err(failed(error)),
             Err(_) => return Ok(0),
         };
-        // On a host it is read once, when it is whole.
-        let reads_back = stage.local().is_none() && self.policy.resume != Resume::Strict;
+        // Where reading takes round trips it is read once, when it is whole.
+        let reads_back = self.costs_round_trips && self.policy.resume != Resume::Strict;
         if self.policy.proves_resumed()
             && !reads_back
             && !proving::all_good(&*stage, &blocks, self.control).map_err(failed)?

@@ -9,7 +9,7 @@ use haul_tree::lock;
 use std::io;
 use std::sync::Arc;
 
-/// Directories whose mode and time a server is setting, at most.
+/// Directories whose mode and time are on their way, at most.
 const SEALING_MAX: usize = 256;
 
 /// What a directory's mode must allow its owner so that others in it can be
@@ -23,25 +23,14 @@ impl Receiver<'_> {
         if self.policy.dry_run || self.control.stopped() {
             return;
         }
-        if self.is_far && mode & KEEPS_WAY != KEEPS_WAY {
+        if mode & KEEPS_WAY != KEEPS_WAY {
             // Once it has this mode, nothing below it can be reached.
             self.end_sealing(0);
         }
-        let set = node.handle().and_then(|handle| {
-            if handle.ready().is_err() {
-                // It could not be made, which was its outcome.
-                return Ok(());
-            }
-            match handle.set_meta_later(mode, mtime) {
-                None => handle.set_meta(mode, mtime),
-                Some(later) => {
-                    lock(&self.sealing).push_back((Arc::clone(dir), later));
-                    Ok(())
-                }
-            }
-        });
-        if let Err(error) = set {
-            self.not_sealed(dir, &error);
+        match node.handle().and_then(|handle| handle.set_meta(mode, mtime)) {
+            Ok(None) => {}
+            Ok(Some(later)) => lock(&self.sealing).push_back((Arc::clone(dir), later)),
+            Err(error) => self.not_sealed(dir, &error),
         }
         self.end_sealing(SEALING_MAX);
     }

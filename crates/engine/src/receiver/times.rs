@@ -11,8 +11,7 @@ use super::Receiver;
 use crate::dirs::DirNode;
 use haul_model::{Entry, Granularity, Timestamp};
 use haul_tree::lock;
-use haul_tree::sftp;
-use haul_tree::{Meta, TreeDir};
+use haul_tree::{Meta, TreeDir, in_whole_seconds};
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io;
@@ -36,7 +35,7 @@ impl Receiver<'_> {
         there: Option<&Meta>,
     ) -> Cow<'e, Entry> {
         if self.whole_seconds {
-            return Cow::Owned(Entry { mtime: sftp::kept(entry.mtime), ..entry.clone() });
+            return Cow::Owned(Entry { mtime: in_whole_seconds(entry.mtime), ..entry.clone() });
         }
         let is_kept = there.is_some_and(|there| {
             there.mtime != entry.mtime

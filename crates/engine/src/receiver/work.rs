@@ -2,7 +2,7 @@
 //! them. Plain blocking code; one task is one file or one pack.
 
 use super::dirs::{DirState, RecvDir};
-use super::filling::{Copying, Filled, may_share};
+use super::filling::{Copying, Filled};
 use super::hold::{Filling, HOLD_MAX, Whole};
 use super::small::{Fetched, SMALL_MAX};
 use super::{Incoming, Pending, Receiver};
@@ -13,7 +13,7 @@ use crossbeam_channel::RecvTimeoutError;
 use haul_model::{BLOCK_LEN, ContentHash, Entry, Fault, FaultKind, Kind, Outcome, Side, Timestamp};
 use haul_proto::{FileEnd, PackItem, PackView};
 use haul_store::Verified;
-use haul_tree::{SourceFile, StagedFile, TreeDir, changed, check_unchanged};
+use haul_tree::{Outstanding, SourceFile, StagedFile, TreeDir, changed, check_unchanged};
 use std::io;
 use std::sync::Arc;
 
@@ -29,11 +29,11 @@ pub(crate) enum Work {
     Hash(u64),
     /// The Sender has hashed its file.
     Sealed(FileEnd),
-    /// A small file that a host's server has sent.
+    /// A small file that was fetched.
     Content(Fetched),
     /// A symbolic link is to be made at a far destination.
     Link(Pending),
-    /// The server is making this directory.
+    /// This directory is on its way.
     Made(Arc<RecvDir>, Making),
 }
 
@@ -78,10 +78,11 @@ impl Tasks {
     }
 }
 
-/// The outcome that a directory has once it is made, and the cost of its entry.
+/// A directory on its way, whose outcome comes when it is made.
 pub(crate) struct Making {
     pub(super) index: u64,
     pub(super) cost: u64,
+    pub(super) made: Outstanding,
 }
 
 /// A wanted file with its outcome, and the bytes of it that were counted.
@@ -110,7 +111,7 @@ pub(crate) fn run_worker(receiver: &Receiver<'_>, tasks: &crossbeam_channel::Rec
             Ok(Work::Pieces(incoming)) => incoming.work(receiver),
             Ok(Work::Content(fetched)) => receiver.take_fetched(fetched),
             Ok(Work::Link(link)) => receiver.take_link(link),
-            Ok(Work::Made(dir, making)) => receiver.end_making(&dir, &making),
+            Ok(Work::Made(dir, making)) => receiver.end_making(&dir, making),
             Err(RecvTimeoutError::Timeout) => receiver.publish_held(),
             Err(RecvTimeoutError::Disconnected) => return,
         }
@@ -222,7 +223,7 @@ fn copy_file(
         Filling::Dense if has_holes(&*source)? => Filling::WithHoles,
         filling => filling,
     };
-    let was_sent = source.local().is_some() && stage.local().is_none();
+    let was_sent = stage.takes_pages();
     let whole = pending.seal(stage, proof, seal.mtime, hash, filling)?;
     if was_sent && let Err(fault) = check_unchanged(&*source) {
         // Pages of the source were on their way when it was looked at before. They are
@@ -259,7 +260,7 @@ impl Pending {
         let DirState::Open(node) = &self.dir.state else { return false };
         fault.side == Side::Destination
             && fault.kind == FaultKind::Io
-            && node.handle().is_ok_and(|dir| dir.local().is_some_and(|dir| !dir.is_known()))
+            && node.handle().is_ok_and(|dir| !dir.takes_any_order())
     }
 
     /// Begins the file so that a later job can continue it, if it is large.
@@ -314,7 +315,7 @@ impl Pending {
         receiver: &Receiver<'_>,
         source: &dyn SourceFile,
     ) -> Result<Option<Box<dyn StagedFile>>, Fault> {
-        if !may_share(receiver, source) {
+        if !self.may_share(receiver, source) {
             return Ok(None);
         }
         let (stage, shares) = self.stage_sharing(source)?;

@@ -9,7 +9,7 @@ use haul_model::{ContentHash, ContentHasher, Entry, Fault, Side};
 use haul_model::{FaultKind, Name};
 use haul_proto::{Listed, Message, Reply, Request};
 use haul_sys::Dir;
-use haul_tree::{LocalDir, Meta, SourceFile, TreeDir, TreeEntry};
+use haul_tree::{LocalDir, Meta, Origin, SourceFile, TreeDir, TreeEntry};
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;

@@ -3,16 +3,8 @@
 
 use crate::link::Proof;
 use haul_model::{Fault, FaultKind, Name, Side};
-use haul_sys::{Dir, Stat};
-use haul_tree::KEPT_MODE;
+use haul_tree::{KEPT_MODE, Meta, MetaKind, Owner, TreeDir};
 use std::io;
-
-/// Who owns what this process makes.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Owner {
-    pub(super) user: u32,
-    pub(super) group: u32,
-}
 
 /// Names of attributes that belong to an entry, and not to the system that it is
 /// on: all that begin so.
@@ -21,30 +13,35 @@ const OWN_ATTRIBUTES: [&str; 3] = ["user.", "trusted.", "security.capability"];
 const ACL: &str = "system.posix_acl_";
 
 /// Why the entry `name` of `dir`, or `dir` itself, stays, if it would lose something
-/// by being made anew for `owner`. That it has other names is not seen here.
+/// by being made anew for `owner`. Other names that it has are not seen here, and a tree
+/// that tells no owners has nothing to lose.
 ///
 /// # Errors
 /// When it can't be looked at.
-pub(super) fn loss(dir: &Dir, name: Option<&Name>, owner: Owner) -> io::Result<Option<Fault>> {
-    let stat = match name {
-        Some(name) => dir.stat(name)?,
+pub(super) fn loss(
+    dir: &dyn TreeDir,
+    name: Option<&Name>,
+    owner: Owner,
+) -> io::Result<Option<Fault>> {
+    let meta = match name {
+        Some(name) => dir.stat(name, false)?.ok_or(io::ErrorKind::NotFound)?,
         None => dir.stat_self()?,
     };
-    let names = haul_sys::attribute_names(dir, name)?;
-    let lost = lost(&stat, &names, owner);
-    Ok((!lost.is_empty()).then(|| fault(&stat, &lost)))
+    let Some(own) = meta.owner else { return Ok(None) };
+    let lost = lost(&meta, own, &dir.attribute_names(name)?, owner);
+    Ok((!lost.is_empty()).then(|| fault(&meta, &lost)))
 }
 
 /// In words.
-fn lost(stat: &Stat, names: &[Vec<u8>], owner: Owner) -> Vec<String> {
+fn lost(meta: &Meta, own: Owner, names: &[Vec<u8>], owner: Owner) -> Vec<String> {
     let mut lost = Vec::new();
-    if stat.uid != owner.user {
-        lost.push(format!("its owner ({})", stat.uid));
+    if own.user != owner.user {
+        lost.push(format!("its owner ({})", own.user));
     }
-    if stat.gid != owner.group {
-        lost.push(format!("its group ({})", stat.gid));
+    if own.group != owner.group {
+        lost.push(format!("its group ({})", own.group));
     }
-    if !stat.is_symlink() && stat.mode & !KEPT_MODE & 0o7000 != 0 {
+    if meta.kind != MetaKind::Symlink && meta.mode & !KEPT_MODE & 0o7000 != 0 {
         lost.push("its set-ID bits".to_owned());
     }
     let is_own = |name: &&Vec<u8>| **name != haul_tree::ORIGIN_ATTRIBUTE.as_bytes();
@@ -59,22 +56,22 @@ fn lost(stat: &Stat, names: &[Vec<u8>], owner: Owner) -> Vec<String> {
     lost
 }
 
-fn fault(stat: &Stat, lost: &[String]) -> Fault {
-    let all = if stat.is_dir() { " with all that is in it" } else { "" };
+fn fault(meta: &Meta, lost: &[String]) -> Fault {
+    let all = if meta.kind == MetaKind::Dir { " with all that is in it" } else { "" };
     let lost = lost.join(" and ");
     Fault::new(Side::Source, FaultKind::Lossy, format!("it stays{all}: {lost} would be lost"))
 }
 
-/// Why the source with the metadata `stat` stays, if the file that the destination
-/// has of it belongs to somebody else: it may have been there before.
-pub(super) fn other_owner(stat: &Stat, proof: Option<&Proof>) -> Option<Fault> {
-    let there = proof?.stat()?;
-    if (there.uid, there.gid) == (stat.uid, stat.gid) {
+/// Why the source that is `own` stays, if the file that the destination has of it belongs
+/// to somebody else: it may have been there before.
+pub(super) fn other_owner(own: Owner, proof: Option<&Proof>) -> Option<Fault> {
+    let there = proof?.owner()?;
+    if there == own {
         return None;
     }
     let message = format!(
         "it stays: its owner and group are {}:{}, and those of the destination's are {}:{}",
-        stat.uid, stat.gid, there.uid, there.gid
+        own.user, own.group, there.user, there.group
     );
     Some(Fault::new(Side::Source, FaultKind::Lossy, message))
 }
@@ -89,14 +86,12 @@ pub(super) fn linked() -> Fault {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use haul_model::{FileId, Timestamp};
+    use haul_tree::{LocalTree, Tree};
 
-    fn stat(mode: u32) -> Stat {
+    fn meta(mode: u32) -> Meta {
         let dir = tempfile::tempdir().unwrap();
-        let mtime = Timestamp { secs: 0, nanos: 0 };
-        let id = FileId { dev: 1, ino: 1 };
-        let any = Dir::open(dir.path()).unwrap().stat_self().unwrap();
-        Stat { uid: 1, gid: 2, mode, mtime, id, ..any }
+        let path = dir.path().as_os_str().as_encoded_bytes();
+        Meta { mode, ..LocalTree.open(path).unwrap().stat_self().unwrap() }
     }
 
     #[test]
@@ -104,7 +99,7 @@ mod tests {
         let owner = Owner { user: 1, group: 2 };
         let lost = |mode, names: &[&str], owner| {
             let names: Vec<_> = names.iter().map(|name| name.as_bytes().to_vec()).collect();
-            lost(&stat(mode), &names, owner).join(", ")
+            lost(&meta(mode), Owner { user: 1, group: 2 }, &names, owner).join(", ")
         };
         assert_eq!(lost(0o1777, &["security.selinux", "system.nfs4_acl"], owner), "");
         assert_eq!(lost(0o755, &[], Owner { user: 0, ..owner }), "its owner (1)");

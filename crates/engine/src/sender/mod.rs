@@ -27,9 +27,8 @@ use haul_model::{
 };
 use haul_proto::{Extra, LIST_WINDOW, Late, OutcomeItem, Proven, Want, Warning};
 use haul_store::RESUME_LEN_MIN;
-use haul_tree::{Meta, MetaKind, lock};
+use haul_tree::{Meta, MetaKind, Owner, lock};
 use linked::Linked;
-use loss::Owner;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};

@@ -159,7 +159,7 @@ impl Reader<'_, '_> {
         // The writer says that this side is there, so it must not wait for a disk: it
         // takes what was just read for the hash.
         let splices =
-            self.outbox.splices() && source.local().is_some_and(haul_sys::remembers_reads);
+            self.outbox.splices() && source.handle().is_some_and(haul_sys::remembers_reads);
         let mut hasher = if item.whole_hash {
             match self.hash_start(&*source, start, part)? {
                 Ok(hasher) => hasher,

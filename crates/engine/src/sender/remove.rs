@@ -12,9 +12,8 @@ use crossbeam_channel::RecvTimeoutError;
 use haul_model::words;
 use haul_model::{Fault, FaultKind, Kind, Name, Outcome, Remove, Side, Summary};
 use haul_proto::{Proven, Removal};
-use haul_sys::Stat;
 use haul_tree::lock;
-use haul_tree::{Meta, Tree, TreeDir};
+use haul_tree::{Meta, Owner, Tree, TreeDir};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -84,14 +83,12 @@ impl Sender<'_> {
         if !is_proven || !self.may_go(item, outcome) {
             return Verdict::Stays;
         }
-        let Some(stat) = self.stat_of_whole(item) else { return Verdict::Goes(proof) };
-        if let Some(fault) = loss::other_owner(&stat, proof.as_ref()) {
+        let Some((meta, owner)) = self.meta_of_whole(item) else { return Verdict::Goes(proof) };
+        if let Some(fault) = loss::other_owner(owner, proof.as_ref()) {
             return linked::told(item, Err(fault)).map_or(Verdict::Stays, Verdict::Told);
         }
-        if stat.links == 1 {
-            return Verdict::Goes(proof);
-        }
-        lock(&self.linked).add(stat.id, item, proof).map_or(Verdict::Waits, Verdict::Told)
+        let Some(id) = meta.id.filter(|_| meta.links != 1) else { return Verdict::Goes(proof) };
+        lock(&self.linked).add(id, item, proof).map_or(Verdict::Waits, Verdict::Told)
     }
 
     /// Removes a file or link whose outcome allows it, and tells what came of it.
@@ -108,11 +105,13 @@ impl Sender<'_> {
         }
     }
 
-    /// What the system tells of it, if it is here and must not lose anything.
-    fn stat_of_whole(&self, item: &Item) -> Option<Stat> {
+    /// The entry and its owner, if that is told, and it must not lose anything.
+    fn meta_of_whole(&self, item: &Item) -> Option<(Meta, Owner)> {
         self.keeps_whole_for()?;
         let (dir, name) = (item.dir.as_ref()?.handle().ok()?, item.name.as_ref()?);
-        dir.local()?.stat(name).ok()
+        let meta = dir.stat(name, false).ok()??;
+        let owner = meta.owner?;
+        Some((meta, owner))
     }
 
     /// The source at `path` is the directory `node`, and will be listed.
@@ -230,15 +229,15 @@ pub(super) fn end_aside(item: &Item, aside: Aside, held: Result<(), Fault>) -> R
     removed.map_err(|fault| aside.put_back(&*dir).err().unwrap_or(fault))
 }
 
-/// Whether the source is what was listed: the same object, size and time. A host
-/// that knows no objects is asked where a link points. Under another name than that
+/// True if the source is what was listed: the same object, size and time. A tree
+/// that tells no objects is asked where a link points. Under another name than that
 /// it may have got another number.
 fn is_still(item: &Item, dir: &dyn TreeDir, name: &Name, is_aside: bool) -> io::Result<bool> {
     let Some(now) = dir.stat(name, false)? else { return Ok(false) };
     let Meta { mtime, id, .. } = now;
     let is_same_kind = match (&item.kind, now.listed_kind(|| Ok(Vec::new()))?) {
         (Kind::Symlink { target }, Kind::Symlink { .. }) => {
-            dir.remote().is_none() || dir.read_link(name)? == **target
+            dir.tells_objects() || dir.read_link(name)? == **target
         }
         (listed, now) => *listed == now,
     };

@@ -240,7 +240,7 @@ impl<'s, 'a> Scan<'s, 'a> {
             Ok(dir) => dir,
             Err(error) => return Some(Fault::from_io(Side::Source, "open", &error)),
         };
-        let looked = loss::loss(dir.local()?, name, owner);
+        let looked = loss::loss(&*dir, name, owner);
         looked.unwrap_or_else(|error| {
             Some(Fault::from_io(Side::Source, "look at its attributes", &error))
         })

@@ -41,7 +41,8 @@ impl<'j> Specials<'j> {
         control: &Control<'_>,
     ) -> Result<Meta, Fault> {
         let Self::Read { into, recursive, dry_run } = self else { return Ok(meta) };
-        let is_descriptor = meta.kind == MetaKind::Symlink && is_descriptor(dir, name);
+        let is_descriptor = meta.kind == MetaKind::Symlink
+            && dir.handle().is_ok_and(|dir| dir.leads_to_descriptor(name));
         if meta.kind != MetaKind::Special && !is_descriptor {
             return Ok(meta);
         }
@@ -63,14 +64,4 @@ impl<'j> Specials<'j> {
         let read = dir.handle().and_then(|dir| dir.spool(name, into, &goes_on));
         read.map_err(|error| Fault::from_io(Side::Source, "read it to its end", &error))
     }
-}
-
-/// Whether the link `name` stands for an open file of a process: what it says where
-/// it leads to means nothing to anybody else.
-fn is_descriptor(dir: &Arc<DirNode>, name: &Name) -> bool {
-    let Ok(dir) = dir.handle() else { return false };
-    let Some(held) = dir.local() else { return false };
-    let of_process = [&b"/proc/self/fd/"[..], b"/dev/fd/"];
-    haul_sys::is_made_up(held)
-        || dir.read_link(name).is_ok_and(|to| of_process.iter().any(|of| to.starts_with(of)))
 }

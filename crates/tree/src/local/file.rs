@@ -89,7 +89,7 @@ impl SourceFile for LocalSource {
         }
     }
 
-    fn local(&self) -> Option<&File> {
+    fn handle(&self) -> Option<&File> {
         Some(&self.file)
     }
 }
@@ -126,7 +126,7 @@ impl StagedFile for LocalStage {
         self.0.set_len(len)
     }
 
-    fn local(&self) -> Option<&File> {
+    fn handle(&self) -> Option<&File> {
         Some(self.0.file())
     }
 

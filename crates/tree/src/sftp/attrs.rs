@@ -1,6 +1,6 @@
 //! What a server tells of a file in the engine's words, and the reverse.
 
-use crate::{Meta, MetaKind, Seal};
+use crate::{Meta, MetaKind, Seal, in_whole_seconds};
 use haul_model::Timestamp;
 use haul_sftp::{Attrs, FileType, Times};
 use std::io;
@@ -29,6 +29,8 @@ pub(super) fn meta_of(attrs: &Attrs) -> io::Result<Meta> {
         ctime: None,
         id: None,
         is_thin: false,
+        owner: None,
+        links: 1,
     })
 }
 
@@ -44,13 +46,9 @@ pub(super) fn seal_of(attrs: &Attrs) -> io::Result<Seal> {
     }
 }
 
-/// `mtime` as far as the protocol takes it: whole seconds from 1970 to 2106.
-pub fn kept(mtime: Timestamp) -> Timestamp {
-    Timestamp { secs: mtime.secs.clamp(0, u32::MAX.into()), nanos: 0 }
-}
-
-/// The times that a file with `mtime` gets.
-pub fn times_of(mtime: Timestamp) -> Times {
-    let secs = u32::try_from(kept(mtime).secs).unwrap_or(0);
+/// The times that a file with `mtime` gets: the protocol takes whole seconds from 1970 to
+/// 2106.
+pub(super) fn times_of(mtime: Timestamp) -> Times {
+    let secs = u32::try_from(in_whole_seconds(mtime).secs).unwrap_or(0);
     Times { accessed: secs, modified: secs }
 }

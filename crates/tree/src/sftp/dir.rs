@@ -3,19 +3,19 @@
 use super::attrs::{is_whole, meta_of, times_of};
 use super::host::must_stay;
 use super::known::{Known, There};
+use super::making::Making;
 use super::source::SftpSource;
 use super::stage::{self, SftpStage};
 use super::{SftpHost, join};
 use crate::lock;
 use crate::{
-    KEPT_MODE, Meta, MetaKind, Outstanding, PRIVATE_DIR_MODE, SourceFile, StagedFile, TreeDir,
-    TreeEntry,
+    KEPT_MODE, Meta, MetaKind, Origin, Outstanding, PRIVATE_DIR_MODE, SmallFiles, SourceFile,
+    StagedFile, Storage, TreeDir, TreeEntry, Unfinished,
 };
 use haul_model::{BlockHash, FileId, Name, Timestamp};
-use haul_sftp::{
-    Attrs, DirEntry, Extension, FileType, Later, OpenFlags, RemoteFile, SftpError, StatusCode,
-};
+use haul_sftp::{Attrs, DirEntry, Extension, FileType, Later, OpenFlags, RemoteFile};
 use haul_store::{Earlier, Placement, Publication, SourceId, StaleStages, mark_name};
+use haul_sys::Dir;
 use std::collections::HashMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -38,17 +38,15 @@ const PRIVATE_FILE_MODE: u32 = 0o600;
 const SET_GROUP_ID: u32 = 0o2000;
 
 /// A directory of a host, known by its path.
-pub struct SftpDir {
+pub(super) struct SftpDir {
     pub(super) host: Arc<SftpHost>,
     /// As the server resolved it, below the root without links.
     pub(super) path: Vec<u8>,
     id: FileId,
     /// What it is, as far as a listing or the server has told.
     pub(super) attrs: Option<Attrs>,
-    /// It was made by this job, and this is how that goes.
-    made: Option<Later>,
-    /// What came of that, if it was refused: whether somebody else has made it.
-    made_by_others: OnceLock<bool>,
+    /// It was made by this job.
+    made: Option<Arc<Making>>,
     /// Bits of its mode that one that is made gets from the one above.
     inherited: u32,
     pub(super) is_destination: bool,
@@ -81,6 +79,8 @@ impl SftpDir {
     ) -> Self {
         let id = host.id_of(&path);
         let (made, inherited) = made.unzip();
+        let making = |later| Making::new(host, &path, later);
+        let made = made.map(|later| Arc::new(making(later)));
         let known = Known {
             // Nothing is in it that this job has not put there.
             there: made
@@ -90,14 +90,12 @@ impl SftpDir {
         };
         let host = Arc::clone(host);
         let known = Mutex::new(known);
-        let made_by_others = OnceLock::new();
         Self {
             host,
             path,
             id,
             attrs,
             made,
-            made_by_others,
             inherited: inherited.unwrap_or(0),
             is_destination,
             is_around,
@@ -106,13 +104,8 @@ impl SftpDir {
         }
     }
 
-    /// Its path, as the server resolved it.
-    pub fn path(&self) -> &[u8] {
-        &self.path
-    }
-
     /// The path of `name` in it.
-    pub fn path_of(&self, name: &[u8]) -> Vec<u8> {
+    pub(super) fn path_of(&self, name: &[u8]) -> Vec<u8> {
         join(&self.path, name)
     }
 
@@ -135,81 +128,22 @@ impl SftpDir {
         found
     }
 
-    /// The path of the directory above it, and its name there.
-    fn above_and_name(&self) -> (&[u8], &[u8]) {
-        let mut parts = self.path.rsplitn(2, |&byte| byte == b'/');
-        let name = parts.next().unwrap_or_default();
-        (parts.next().filter(|above| !above.is_empty()).unwrap_or(b"/"), name)
-    }
-
     /// The bits of its mode that are not those of a source.
     fn special_bits(&self) -> u32 {
         let told = self.attrs.and_then(|attrs| attrs.mode);
         told.map_or(self.inherited, |mode| mode & 0o7777 & !KEPT_MODE)
     }
 
-    /// Sessions that the content of a large file may go through.
-    pub fn lanes(&self) -> usize {
-        self.host.sessions().max()
-    }
-
-    /// Whether the server refuses to make it since another copy, which runs at the
-    /// same time, was first. The protocol has no word for a name that is taken.
-    fn was_made_by_others(&self, error: &SftpError) -> bool {
-        if error.status() != Some(StatusCode::Failure) {
-            return false;
-        }
-        let there = self.host.client().lstat(&self.path);
-        there.is_ok_and(|attrs| attrs.file_type() == Some(FileType::Dir))
+    /// Waits until the directory is there, where it is being made.
+    ///
+    /// # Errors
+    /// Why it could not be made.
+    pub(super) fn ready(&self) -> io::Result<()> {
+        self.made.as_ref().map_or(Ok(()), |made| made.wait())
     }
 }
 
 impl TreeDir for SftpDir {
-    fn remember_origin(&self, origin: &[u8; 16]) {
-        let mode = Some(PRIVATE_FILE_MODE);
-        let made = self.ready().map(|()| {
-            let path = self.path_of(mark_name(origin).as_bytes());
-            self.host.client().open(&path, OpenFlags::CreateNew, mode).and_then(RemoteFile::close)
-        });
-        if let Ok(Err(error)) = made {
-            self.host.look_at(&error);
-        }
-    }
-
-    fn is_of_origin(&self, origin: &[u8; 16]) -> bool {
-        self.host.has_name(&self.path_of(mark_name(origin).as_bytes())).unwrap_or(false)
-    }
-
-    fn place_on_record(&self, name: Option<&Name>) -> Option<Vec<u8>> {
-        let path = name.map_or_else(|| self.path.clone(), |name| self.path_of(name.as_bytes()));
-        Some(self.host.place(&path))
-    }
-
-    fn forget_origin(&self, origin: &[u8; 16]) {
-        let (client, path) = (self.host.client(), self.path_of(mark_name(origin).as_bytes()));
-        let forgotten = client.stat(&self.path).and_then(|Attrs { mode, times, .. }| {
-            // It has its mode and time already, and keeps them.
-            let mode = mode.map(|mode| mode & 0o7777);
-            let is_closed = mode.is_some_and(|mode| mode & 0o300 != 0o300);
-            if let (Some(mode), true) = (mode, is_closed) {
-                let open = Some(mode | PRIVATE_DIR_MODE);
-                client.set_attrs(&self.path, Attrs { mode: open, ..Attrs::default() })?;
-            }
-            let removed = client.remove_file(&path);
-            let mode = mode.filter(|_| is_closed);
-            client.set_attrs(&self.path, Attrs { mode, times, ..Attrs::default() })?;
-            removed
-        });
-        if let Err(error) = forgotten {
-            self.host.look_at(&error);
-        }
-    }
-
-    /// What this job has made may be on its way yet, and is known here alone.
-    fn can_be_opened_again(&self) -> bool {
-        self.made.is_none() && lock(&self.known).made.is_empty()
-    }
-
     fn entries(&self) -> io::Result<Vec<TreeEntry>> {
         let listed = self.list()?;
         let (mut entries, mut links) = (Vec::with_capacity(listed.len()), Vec::new());
@@ -230,10 +164,6 @@ impl TreeDir for SftpDir {
         Ok(entries)
     }
 
-    fn expect_looks(&self) {
-        self.is_looked_through.store(true, Ordering::Relaxed);
-    }
-
     fn stat(&self, name: &Name, follow: bool) -> io::Result<Option<Meta>> {
         let attrs = if follow { self.ask(name, true)? } else { self.attrs_of(name)? };
         attrs.map(|attrs| self.meta(name.as_bytes(), &attrs)).transpose()
@@ -249,6 +179,8 @@ impl TreeDir for SftpDir {
                 ctime: None,
                 id: None,
                 is_thin: false,
+                owner: None,
+                links: 1,
             },
             None => meta_of(&self.host.io(self.host.client().stat(&self.path))?)?,
         };
@@ -369,6 +301,96 @@ impl TreeDir for SftpDir {
         Ok(Box::new(SftpStage::create(&self.host, &self.path)?))
     }
 
+    fn remove_file(&self, name: &Name) -> io::Result<()> {
+        self.host.io(self.host.client().remove_file(&self.path_of(name.as_bytes())))
+    }
+
+    fn remove_dir(&self, name: &Name) -> io::Result<()> {
+        self.host.io(self.host.client().remove_dir(&self.path_of(name.as_bytes())))
+    }
+
+    fn set_file_mode(&self, name: &Name, _id: Option<FileId>, mode: u32) -> io::Result<()> {
+        let attrs = Attrs::with_mode(mode & KEPT_MODE);
+        self.host.io(self.host.client().set_attrs(&self.path_of(name.as_bytes()), attrs))
+    }
+
+    fn set_meta(&self, mode: u32, mtime: Timestamp) -> io::Result<Option<Outstanding>> {
+        if self.ready().is_err() {
+            // It could not be made, and that is told of it.
+            return Ok(None);
+        }
+        // As on this machine: it decides about the group of what is made below.
+        let mode = (mode & KEPT_MODE) | self.special_bits();
+        let times = Some(times_of(mtime));
+        let attrs = Attrs { mode: Some(mode), times, ..Attrs::default() };
+        let set = self.host.client().set_attrs_later(&self.path, attrs);
+        let host = Arc::clone(&self.host);
+        Ok(Some(Box::new(move || host.io(set.wait()))))
+    }
+
+    fn make_writable(&self) -> io::Result<()> {
+        let Some(mode) = self.attrs.and_then(|attrs| attrs.mode) else { return Ok(()) };
+        let needed = PRIVATE_DIR_MODE;
+        if mode & needed == needed {
+            return Ok(());
+        }
+        let attrs = Attrs::with_mode((mode & 0o7777) | needed);
+        self.host.io(self.host.client().set_attrs(&self.path, attrs))
+    }
+
+    /// The names can't be made durable through this protocol; what `--sync`
+    /// promises less by that is told when the job begins.
+    fn sync(&self, name: Option<&Name>) -> io::Result<()> {
+        let client = self.host.client();
+        let Some(name) = name.filter(|_| client.has(Extension::Fsync)) else { return Ok(()) };
+        let path = self.path_of(name.as_bytes());
+        self.host.io(client.open(&path, OpenFlags::Write, None).and_then(|f| f.sync()))
+    }
+}
+
+impl Storage for SftpDir {
+    fn costs_round_trips(&self) -> bool {
+        true
+    }
+
+    fn lanes(&self) -> usize {
+        self.host.sessions().max()
+    }
+
+    fn small_files(&self) -> Option<&dyn SmallFiles> {
+        Some(self)
+    }
+
+    fn expect_looks(&self) {
+        self.is_looked_through.store(true, Ordering::Relaxed);
+    }
+
+    fn making(&self) -> Option<Outstanding> {
+        let made = Arc::clone(self.made.as_ref()?);
+        Some(Box::new(move || made.wait()))
+    }
+
+    /// What this job has made may be on its way yet, and is known here alone.
+    fn can_be_opened_again(&self) -> bool {
+        self.made.is_none() && lock(&self.known).made.is_empty()
+    }
+
+    fn tells_objects(&self) -> bool {
+        false
+    }
+
+    fn spells(&self, name: &Name) -> io::Result<bool> {
+        self.host.spells(&self.path, name.as_bytes())
+    }
+
+    /// A mount may remember what was in a directory, and a server may hold back what is
+    /// made: so it is made at both ends in turn.
+    fn is_also(&self, near: &Dir) -> io::Result<bool> {
+        Ok(self.shows_in(near)? || self.shows_what_is_in(near)?)
+    }
+}
+
+impl Unfinished for SftpDir {
     fn earlier(&self, name: &Name, source: &SourceId) -> Earlier {
         stage::earlier(&self.host, &self.path, name, source)
     }
@@ -390,92 +412,54 @@ impl TreeDir for SftpDir {
     fn remove_stale(&self, name: &Name, _seen: &OnceLock<StaleStages>) {
         stage::remove_stale(&self.host, &self.path, name);
     }
+}
 
-    fn remove_file(&self, name: &Name) -> io::Result<()> {
-        self.host.io(self.host.client().remove_file(&self.path_of(name.as_bytes())))
+impl Origin for SftpDir {
+    fn make_dir_of(&self, name: &Name, mode: u32, _origin: &[u8; 16]) -> io::Result<()> {
+        self.make_dir(name, mode)
     }
 
-    fn remove_dir(&self, name: &Name) -> io::Result<()> {
-        self.host.io(self.host.client().remove_dir(&self.path_of(name.as_bytes())))
-    }
-
-    fn set_file_mode(&self, name: &Name, _id: Option<FileId>, mode: u32) -> io::Result<()> {
-        let attrs = Attrs::with_mode(mode & KEPT_MODE);
-        self.host.io(self.host.client().set_attrs(&self.path_of(name.as_bytes()), attrs))
-    }
-
-    fn sync_file(&self, name: &Name) -> io::Result<()> {
-        let client = self.host.client();
-        if !client.has(Extension::Fsync) {
-            return Ok(());
+    fn remember_origin(&self, origin: &[u8; 16]) {
+        let mode = Some(PRIVATE_FILE_MODE);
+        let made = self.ready().map(|()| {
+            let path = self.path_of(mark_name(origin).as_bytes());
+            self.host.client().open(&path, OpenFlags::CreateNew, mode).and_then(RemoteFile::close)
+        });
+        if let Ok(Err(error)) = made {
+            self.host.look_at(&error);
         }
-        let path = self.path_of(name.as_bytes());
-        self.host.io(client.open(&path, OpenFlags::Write, None).and_then(|f| f.sync()))
     }
 
-    fn spells(&self, name: &Name) -> io::Result<bool> {
-        self.host.spells(&self.path, name.as_bytes())
+    fn is_of_origin(&self, origin: &[u8; 16]) -> bool {
+        self.host.has_name(&self.path_of(mark_name(origin).as_bytes())).unwrap_or(false)
     }
 
-    fn set_meta(&self, mode: u32, mtime: Timestamp) -> io::Result<()> {
-        let set = self.set_meta_later(mode, mtime);
-        set.map_or(Err(io::ErrorKind::Unsupported.into()), |wait| wait())
+    fn place_on_record(&self, name: Option<&Name>) -> Option<Vec<u8>> {
+        let path = name.map_or_else(|| self.path.clone(), |name| self.path_of(name.as_bytes()));
+        Some(self.host.place(&path))
     }
 
-    fn set_meta_later(&self, mode: u32, mtime: Timestamp) -> Option<Outstanding> {
-        // What is wrong with it is told by the answer.
-        let _ = self.ready();
-        // As on this machine: it decides about the group of what is made below.
-        let mode = (mode & KEPT_MODE) | self.special_bits();
-        let times = Some(times_of(mtime));
-        let attrs = Attrs { mode: Some(mode), times, ..Attrs::default() };
-        let set = self.host.client().set_attrs_later(&self.path, attrs);
-        let host = Arc::clone(&self.host);
-        Some(Box::new(move || host.io(set.wait())))
+    fn shows_origin(&self) -> bool {
+        true
     }
 
-    fn make_writable(&self) -> io::Result<()> {
-        let Some(mode) = self.attrs.and_then(|attrs| attrs.mode) else { return Ok(()) };
-        let needed = PRIVATE_DIR_MODE;
-        if mode & needed == needed {
-            return Ok(());
-        }
-        let attrs = Attrs::with_mode((mode & 0o7777) | needed);
-        self.host.io(self.host.client().set_attrs(&self.path, attrs))
-    }
-
-    /// The names can't be made durable through this protocol; what `--sync`
-    /// promises less by that is told when the job begins.
-    fn sync(&self) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn syncs_as_a_whole(&self) -> bool {
-        false
-    }
-
-    fn sync_all(&self) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-
-    fn remote(&self) -> Option<&SftpDir> {
-        Some(self)
-    }
-
-    fn is_being_made(&self) -> bool {
-        self.made.is_some()
-    }
-
-    fn ready(&self) -> io::Result<()> {
-        let Some(Err(error)) = self.made.as_ref().map(Later::wait) else { return Ok(()) };
-        let (above, name) = self.above_and_name();
-        if *self.made_by_others.get_or_init(|| self.was_made_by_others(&error)) {
-            if self.host.spells(above, name)? {
-                return Ok(());
+    fn forget_origin(&self, origin: &[u8; 16]) {
+        let (client, path) = (self.host.client(), self.path_of(mark_name(origin).as_bytes()));
+        let forgotten = client.stat(&self.path).and_then(|Attrs { mode, times, .. }| {
+            // It has its mode and time already, and keeps them.
+            let mode = mode.map(|mode| mode & 0o7777);
+            let is_closed = mode.is_some_and(|mode| mode & 0o300 != 0o300);
+            if let (Some(mode), true) = (mode, is_closed) {
+                let open = Some(mode | PRIVATE_DIR_MODE);
+                client.set_attrs(&self.path, Attrs { mode: open, ..Attrs::default() })?;
             }
-            let message = "its name is taken by another entry of this job";
-            return Err(io::Error::new(io::ErrorKind::AlreadyExists, message));
+            let removed = client.remove_file(&path);
+            let mode = mode.filter(|_| is_closed);
+            client.set_attrs(&self.path, Attrs { mode, times, ..Attrs::default() })?;
+            removed
+        });
+        if let Err(error) = forgotten {
+            self.host.look_at(&error);
         }
-        self.host.wrote(above, Err(error))
     }
 }

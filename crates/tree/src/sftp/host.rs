@@ -159,16 +159,16 @@ impl SftpHost {
         })
     }
 
-    /// A job begins that goes to the directories `roots`: what its stages are
+    /// A job begins that goes to the directories with these `places`
+    /// ([`crate::Origin::place_on_record`]): what its stages are
     /// called is put on record, where the journals are, so that a later job knows
     /// of them if this one is killed.
     ///
     /// # Errors
     /// Those of writing the record; the job can go on without it.
-    pub fn begin_stages(&self, roots: &[Vec<u8>]) -> io::Result<()> {
+    pub fn begin_stages(&self, places: &[Vec<u8>]) -> io::Result<()> {
         let Some(journals) = self.journals.as_ref() else { return Ok(()) };
-        let roots: Vec<_> = roots.iter().map(|root| self.place(root)).collect();
-        let series = StageSeries::begin(journals, &self.name, &roots)?;
+        let series = StageSeries::begin(journals, &self.name, places)?;
         self.series.set(series).expect("a host has one job");
         Ok(())
     }

@@ -6,7 +6,7 @@ use super::host::remembered_len;
 use super::{SftpDir, found_or_missing};
 use crate::budget::Share;
 use crate::lock;
-use crate::{Meta, TreeDir};
+use crate::{Meta, Storage};
 use haul_model::words::may_be_one_name;
 use haul_model::{BLOCK_LEN, MAX_NAME_LEN, Name};
 use haul_sftp::{Attrs, DirEntry, Extension, FileType, Later};

@@ -11,22 +11,25 @@ mod branch;
 mod dir;
 mod host;
 mod known;
+mod making;
 mod same;
 mod sessions;
+mod small;
 mod source;
 mod stage;
 
-pub use attrs::{kept, times_of};
-pub use dir::SftpDir;
 pub use host::{Lost, SftpHost};
 pub use sessions::Sessions;
 
-use super::{Tree, TreeDir};
+use super::{Downloads, Tree, TreeDir, Uploads};
 use crate::beside::both;
 use crate::lock;
+use attrs::times_of;
+use dir::SftpDir;
 use haul_model::Name;
 use haul_model::words;
 use haul_sftp::{Attrs, FileType, SftpError, StatusCode};
+use small::{SftpDownloads, SftpUploads};
 use std::io;
 use std::sync::{Arc, Mutex};
 
@@ -123,6 +126,20 @@ impl Tree for SftpTree {
 
     fn keeps_whole_seconds(&self) -> bool {
         true
+    }
+
+    fn small_lanes(&self) -> usize {
+        self.host.sessions().max()
+    }
+
+    fn uploads(&self, lane: usize) -> Option<Box<dyn Uploads + '_>> {
+        let client = self.host.sessions().wait(lane)?;
+        Some(Box::new(SftpUploads::new(&self.host, client)))
+    }
+
+    fn downloads(&self, lane: usize) -> Option<Box<dyn Downloads + '_>> {
+        let client = self.host.sessions().wait(lane)?;
+        Some(Box::new(SftpDownloads::new(&self.host, client)))
     }
 }
 

@@ -10,17 +10,9 @@ use haul_sys::Dir;
 use std::io;
 
 impl SftpDir {
-    /// Whether it is the directory `near` of this machine: what is made in one of
-    /// them shows in the other. Through this protocol nothing else tells. A mount
-    /// may remember what was in a directory, and a server may hold back what is
-    /// made: so it is made at both ends in turn.
-    pub fn is_also(&self, near: &Dir) -> io::Result<bool> {
-        Ok(self.shows_in(near)? || self.shows_what_is_in(near)?)
-    }
-
     /// Whether what is made here shows in `near`. It is a directory, which is there for
     /// all at once: a file may come to those behind a mount only later.
-    fn shows_in(&self, near: &Dir) -> io::Result<bool> {
+    pub(super) fn shows_in(&self, near: &Dir) -> io::Result<bool> {
         let (client, name) = (self.host.client(), private_name());
         let name = Name::new(name.as_bytes()).map_err(io::Error::other)?;
         let path = self.path_of(name.as_bytes());
@@ -65,7 +57,7 @@ impl SftpDir {
 
     /// Whether what is made in `near` shows here. Where nothing can be made,
     /// nothing shows.
-    fn shows_what_is_in(&self, near: &Dir) -> io::Result<bool> {
+    pub(super) fn shows_what_is_in(&self, near: &Dir) -> io::Result<bool> {
         let Ok(mark) = Mark::make(near) else { return Ok(false) };
         let shown = self.host.has_name(&self.path_of(mark.name().as_bytes()));
         mark.remove()?;

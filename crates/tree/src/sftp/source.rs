@@ -9,7 +9,6 @@ use crate::{ContentStream, Seal, SourceFile, TakePart};
 use haul_model::BLOCK_LEN;
 use haul_sftp::{Chunk, OpenFlags, RangeReader, RemoteFile};
 use std::collections::VecDeque;
-use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
@@ -106,8 +105,8 @@ impl SourceFile for SftpSource {
 
     fn release(&self, _end: u64) {}
 
-    fn local(&self) -> Option<&File> {
-        None
+    fn costs_round_trips(&self) -> bool {
+        true
     }
 
     fn stream(&self, range: Range<u64>) -> Option<Box<dyn ContentStream + '_>> {

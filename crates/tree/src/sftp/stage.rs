@@ -318,6 +318,10 @@ impl StagedFile for SftpStage {
         Some(Ok(()))
     }
 
+    fn takes_pages(&self) -> bool {
+        true
+    }
+
     fn set_len(&self, len: u64) -> io::Result<()> {
         *lock(&self.len) = Some(len);
         Ok(())
@@ -327,10 +331,6 @@ impl StagedFile for SftpStage {
     /// store of objects that can't take a file in another order.
     fn lanes(&self) -> Option<usize> {
         Some(self.lanes.len())
-    }
-
-    fn local(&self) -> Option<&File> {
-        None
     }
 
     /// What the host's file system does is not known here.

@@ -211,7 +211,7 @@ fn send_range(
 ) -> io::Result<()> {
     // What the pipe still holds can't be let go yet; the next piece does it.
     source.release(offset);
-    if let (Some(pipe), Some(file)) = (output.pipe(), source.local()) {
+    if let (Some(pipe), Some(file)) = (output.pipe(), source.handle()) {
         while len > 0 {
             match haul_sys::splice_to_pipe(file, offset, pipe, len) {
                 Ok(Some(moved @ 1..)) => {

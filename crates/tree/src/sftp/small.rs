@@ -1,0 +1,164 @@
+//! Small files to and from a host's server, many at a time in each session.
+
+use super::{SftpDir, SftpHost, times_of};
+use crate::KEPT_MODE;
+use crate::budget::Share;
+use crate::small::{Downloads, Fetched, Get, NotPut, Put, SmallFile, SmallFiles, Uploads};
+use haul_model::{Name, Timestamp};
+use haul_sftp::{Cause, Client, Extension, Gets, Got, Puts, SftpError};
+use haul_store::Publication;
+use std::collections::HashMap;
+use std::io;
+
+/// What a small file takes of the budget besides its content, in bytes.
+const AROUND_LEN: usize = 4 << 10;
+
+impl SmallFiles for SftpDir {
+    fn put(&self, file: SmallFile<'_>) -> io::Result<Put> {
+        self.ready()?;
+        let SmallFile { name, content, mode, mtime, placement, sync, verify } = file;
+        let put = haul_sftp::Put {
+            key: 0,
+            stage: self.path_of(self.host.stage_name().as_bytes()),
+            path: self.path_of(name.as_bytes()),
+            content,
+            mode: mode & KEPT_MODE,
+            times: times_of(mtime),
+            existing: self.host.existing(&self.path, name, placement),
+            sync: sync && self.host.client().has(Extension::Fsync),
+            verify,
+        };
+        Ok(Put { dir: self.path_of(b"."), put })
+    }
+
+    fn get(&self, name: &Name, len: u64) -> Get {
+        Get { path: self.path_of(name.as_bytes()), len }
+    }
+}
+
+/// Puts small files through one session.
+pub(super) struct SftpUploads<'h> {
+    host: &'h SftpHost,
+    client: &'h Client,
+    /// `None` only while this is dropped.
+    puts: Option<Puts<Vec<u8>>>,
+    /// The directories of those that are on their way.
+    dirs: HashMap<u64, Vec<u8>>,
+}
+
+impl<'h> SftpUploads<'h> {
+    pub(super) fn new(host: &'h SftpHost, client: &'h Client) -> Self {
+        Self { host, client, puts: Some(Puts::new(client)), dirs: HashMap::new() }
+    }
+
+    fn puts(&mut self) -> &mut Puts<Vec<u8>> {
+        self.puts.as_mut().expect("taken when this is dropped")
+    }
+
+    fn told(
+        &mut self,
+        (key, result): (u64, Result<(), SftpError>),
+    ) -> (u64, Result<Publication, NotPut>) {
+        let dir = self.dirs.remove(&key).unwrap_or_default();
+        let told = match result {
+            Ok(()) => Ok(Publication::Published),
+            Err(SftpError { cause: Cause::Taken, .. }) => Ok(Publication::Kept),
+            Err(SftpError { cause: cause @ (Cause::Differs | Cause::Length { .. }), .. }) => {
+                Err(NotPut::Corrupt(cause.to_string()))
+            }
+            Err(error) => {
+                let operation = error.operation;
+                let failed = |error| NotPut::Failed { operation, error };
+                self.host.wrote(&dir, Err(error)).map(|()| Publication::Published).map_err(failed)
+            }
+        };
+        (key, told)
+    }
+}
+
+impl Uploads for SftpUploads<'_> {
+    fn push(&mut self, key: u64, Put { dir, put }: Put) {
+        self.dirs.insert(key, dir);
+        self.puts().push(haul_sftp::Put { key, ..put });
+    }
+
+    fn next_done(&mut self) -> Option<(u64, Result<Publication, NotPut>)> {
+        let done = self.puts().next_done()?;
+        Some(self.told(done))
+    }
+
+    fn take_done(&mut self) -> Option<(u64, Result<Publication, NotPut>)> {
+        let done = self.puts().take_done()?;
+        Some(self.told(done))
+    }
+}
+
+impl Drop for SftpUploads<'_> {
+    fn drop(&mut self) {
+        let has_stages = self.puts().pending() > 0;
+        self.puts = None;
+        if has_stages {
+            // A server answers in order: what is on its way there is removed then. If
+            // the session ends before, the stages stay.
+            let _ = self.client.lstat(b".");
+        }
+    }
+}
+
+/// Fetches small files through one session.
+pub(super) struct SftpDownloads<'h> {
+    host: &'h SftpHost,
+    gets: Gets,
+    asked: HashMap<u64, (u64, Share)>,
+}
+
+impl<'h> SftpDownloads<'h> {
+    pub(super) fn new(host: &'h SftpHost, client: &Client) -> Self {
+        Self { host, gets: Gets::new(client), asked: HashMap::new() }
+    }
+
+    fn told(&mut self, (key, result): (u64, Result<Got, SftpError>)) -> (u64, Option<Fetched>) {
+        let asked = self.asked.remove(&key);
+        let got = result.inspect_err(|error| self.host.look_at(error)).ok();
+        let fetched = got.zip(asked).and_then(|(got, (len, share))| fetched(got, len, share));
+        (key, fetched)
+    }
+}
+
+impl Downloads for SftpDownloads<'_> {
+    fn push(&mut self, key: u64, Get { path, len }: Get, stopped: &dyn Fn() -> bool) -> bool {
+        let room = len as usize + AROUND_LEN;
+        let share = match self.host.small.try_take(room) {
+            Some(share) => Some(share),
+            None if self.gets.pending() > 0 => None,
+            // Nothing here stands in the way of those who have it. When the job
+            // ends early nobody takes what they have: it does not come back.
+            None => self.host.small.take_unless(room, stopped),
+        };
+        let Some(share) = share else { return false };
+        // One byte of what is empty: it may not tell how long it is.
+        self.gets.push(haul_sftp::Get { key, path, len: len.max(1) as u32 });
+        self.asked.insert(key, (len, share));
+        true
+    }
+
+    fn next_done(&mut self) -> Option<(u64, Option<Fetched>)> {
+        let done = self.gets.next_done()?;
+        Some(self.told(done))
+    }
+
+    fn take_done(&mut self) -> Option<(u64, Option<Fetched>)> {
+        let done = self.gets.take_done()?;
+        Some(self.told(done))
+    }
+}
+
+/// The file, if all `len` bytes of it are there, and it has not changed while it was read.
+fn fetched(got: Got, len: u64, _share: Share) -> Option<Fetched> {
+    let modified = |attrs: &haul_sftp::Attrs| attrs.times.map(|times| times.modified);
+    let is_whole = got.content.len() as u64 == len
+        && [&got.before, &got.after].iter().all(|attrs| attrs.size == Some(len))
+        && modified(&got.before) == modified(&got.after);
+    let mtime = Timestamp { secs: modified(&got.after).unwrap_or(0).into(), nanos: 0 };
+    is_whole.then_some(Fetched { content: got.content, mtime, _share })
+}
