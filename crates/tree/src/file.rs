@@ -18,7 +18,7 @@ pub trait SourceFile: Send + Sync {
     fn seal(&self) -> Seal;
 
     /// When anything of it had last changed when it was opened, where its file
-    /// system keeps that; see [`crate::TreeDir::keeps_ctime`].
+    /// system keeps that; see [`crate::Storage::keeps_ctime`].
     fn ctime(&self) -> Option<Timestamp> {
         None
     }

@@ -11,6 +11,7 @@
 //!   `meta.rs`: the contract. `faults.rs`: faults of a source file.
 //! - `local.rs`: this machine's file systems. `sftp/`: a host's SFTP server; its design is
 //!   in `docs/decisions/through-sftp.md`.
+//! - `small.rs`: small files, many at a time, where each request takes a round trip.
 //! - `room.rs`: handles that are given up when no more files may be open.
 //! - `spool.rs`: content that has to be read to its end before its length is known: of
 //!   named FIFOs and devices, and of files that the kernel makes up.
