@@ -27,7 +27,7 @@ use crate::request::sftp::{hash_of, session_over};
 use haul_model::escape_bytes;
 use haul_net::{DEPLOYED_NAME, Diagnostics, STAGED_PREFIX, SshTarget};
 use haul_sftp::{
-    Attrs, Cause, Client, Extension, FileType, OpenFlags, Options, Session, SftpError,
+    Attrs, Cause, Client, Existing, Extension, FileType, OpenFlags, Options, Session, SftpError,
 };
 use haul_store::private_name;
 use std::sync::Arc;
@@ -178,11 +178,13 @@ impl Upload<'_> {
         let name = private_name();
         let staged = place.path_of(&name);
         let published = self.stage(place, &name, &staged, shell).and_then(|()| {
-            let renamed = match self.client.has(Extension::PosixRename) {
-                true => self.client.rename_over(&staged, &path),
-                false => self.client.rename(&staged, &path),
+            // Only where that is one step.
+            let existing = match self.client.has(Extension::PosixRename) {
+                true => Existing::Replace { aside: Vec::new() },
+                false => Existing::Keep,
             };
-            renamed.map_err(|error| place.sftp(error))
+            let named = self.client.name_file(&staged, &path, &existing);
+            named.map_err(|error| place.sftp(error))
         });
         if published.is_err()
             && let Err(error) = self.client.remove_file(&staged)

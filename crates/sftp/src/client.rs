@@ -173,27 +173,6 @@ impl Client {
         self.done(&Request::Remove { path }, path)
     }
 
-    /// Gives a file or directory another name. Whether a name that is taken is
-    /// an error is the server's choice; at OpenSSH's it is, for files.
-    pub fn rename(&self, from: &[u8], to: &[u8]) -> Result<()> {
-        check_path(to).map_err(|cause| SftpError::of("rename", to, cause))?;
-        self.done(&Request::Rename { from, to }, from)
-    }
-
-    /// Gives a file or directory another name and replaces what has it, in one
-    /// step. Needs [`Extension::PosixRename`].
-    pub fn rename_over(&self, from: &[u8], to: &[u8]) -> Result<()> {
-        check_path(to).map_err(|cause| SftpError::of("rename", to, cause))?;
-        self.done(&Request::PosixRename { from, to }, from)
-    }
-
-    /// Makes `link` another name of the file `from`. Needs
-    /// [`Extension::Hardlink`].
-    pub fn hard_link(&self, from: &[u8], link: &[u8]) -> Result<()> {
-        check_path(link).map_err(|cause| SftpError::of("make the hard link", link, cause))?;
-        self.done(&Request::Hardlink { from, to: link }, from)
-    }
-
     /// Makes a symbolic link that points to `target`; an error if the name is
     /// taken.
     pub fn make_symlink(&self, target: &[u8], link: &[u8]) -> Result<()> {
@@ -235,18 +214,6 @@ impl Client {
             }
         }
         attrs.zip(found).ok_or_else(|| SftpError::new(&stat, path, SessionError::Stopped))
-    }
-
-    /// Like [`Self::real_path`], with `~` and `~user` understood. Needs
-    /// [`Extension::ExpandPath`].
-    pub fn expand_path(&self, path: &[u8]) -> Result<Box<[u8]>> {
-        self.path(&Request::ExpandPath { path }, path)
-    }
-
-    /// Where a user is at home; an empty name is the one who is logged in.
-    /// Needs [`Extension::HomeDirectory`].
-    pub fn home(&self, user: &[u8]) -> Result<Box<[u8]>> {
-        self.path(&Request::HomeDirectory { user }, user)
     }
 
     /// How much room there is. Needs [`Extension::Statvfs`].

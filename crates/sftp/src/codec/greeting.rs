@@ -17,48 +17,27 @@ pub enum Extension {
     PosixRename,
     /// Content made durable.
     Fsync,
-    /// Hard links.
-    Hardlink,
     /// How much room a file system has.
     Statvfs,
     /// Attributes of a symbolic link itself.
     Lsetstat,
     /// What the server allows.
     Limits,
-    /// Copying between two files of the server.
-    CopyData,
-    /// `~` and `~user` in front of a path.
-    ExpandPath,
-    /// Where a user is at home.
-    HomeDirectory,
 }
 
 impl Extension {
     /// Every extension.
-    pub const ALL: [Self; 9] = [
-        Self::PosixRename,
-        Self::Fsync,
-        Self::Hardlink,
-        Self::Statvfs,
-        Self::Lsetstat,
-        Self::Limits,
-        Self::CopyData,
-        Self::ExpandPath,
-        Self::HomeDirectory,
-    ];
+    pub const ALL: [Self; 5] =
+        [Self::PosixRename, Self::Fsync, Self::Statvfs, Self::Lsetstat, Self::Limits];
 
     /// Its name on the wire.
     pub fn name(self) -> &'static str {
         match self {
             Self::PosixRename => "posix-rename@openssh.com",
             Self::Fsync => "fsync@openssh.com",
-            Self::Hardlink => "hardlink@openssh.com",
             Self::Statvfs => "statvfs@openssh.com",
             Self::Lsetstat => "lsetstat@openssh.com",
             Self::Limits => "limits@openssh.com",
-            Self::CopyData => "copy-data",
-            Self::ExpandPath => "expand-path@openssh.com",
-            Self::HomeDirectory => "home-directory",
         }
     }
 

@@ -120,10 +120,6 @@ pub enum Request<'a> {
         from: &'a [u8],
         to: &'a [u8],
     },
-    Hardlink {
-        from: &'a [u8],
-        to: &'a [u8],
-    },
     Fsync {
         handle: &'a [u8],
     },
@@ -135,19 +131,6 @@ pub enum Request<'a> {
         attrs: Attrs,
     },
     Limits,
-    CopyData {
-        from: &'a [u8],
-        from_offset: u64,
-        len: u64,
-        to: &'a [u8],
-        to_offset: u64,
-    },
-    ExpandPath {
-        path: &'a [u8],
-    },
-    HomeDirectory {
-        user: &'a [u8],
-    },
 }
 
 impl Request<'_> {
@@ -213,8 +196,7 @@ impl Request<'_> {
             | Self::Rmdir { path }
             | Self::Realpath { path }
             | Self::Readlink { path }
-            | Self::Statvfs { path }
-            | Self::ExpandPath { path } => out.put_string(path),
+            | Self::Statvfs { path } => out.put_string(path),
             Self::Setstat { path, attrs }
             | Self::Lsetstat { path, attrs }
             | Self::Mkdir { path, attrs } => {
@@ -227,7 +209,6 @@ impl Request<'_> {
             }
             Self::Rename { from, to }
             | Self::PosixRename { from, to }
-            | Self::Hardlink { from, to }
             // The draft has the link first. OpenSSH's server has the target
             // first, by a mistake that it has kept, and so have the others.
             | Self::Symlink { target: from, link: to } => {
@@ -235,14 +216,6 @@ impl Request<'_> {
                 out.put_string(to);
             }
             Self::Limits => {}
-            Self::CopyData { from, from_offset, len, to, to_offset } => {
-                out.put_string(from);
-                out.put_u64(from_offset);
-                out.put_u64(len);
-                out.put_string(to);
-                out.put_u64(to_offset);
-            }
-            Self::HomeDirectory { user } => out.put_string(user),
         }
     }
 
@@ -250,14 +223,10 @@ impl Request<'_> {
     pub fn extension(&self) -> Option<Extension> {
         Some(match self {
             Self::PosixRename { .. } => Extension::PosixRename,
-            Self::Hardlink { .. } => Extension::Hardlink,
             Self::Fsync { .. } => Extension::Fsync,
             Self::Statvfs { .. } => Extension::Statvfs,
             Self::Lsetstat { .. } => Extension::Lsetstat,
             Self::Limits => Extension::Limits,
-            Self::CopyData { .. } => Extension::CopyData,
-            Self::ExpandPath { .. } => Extension::ExpandPath,
-            Self::HomeDirectory { .. } => Extension::HomeDirectory,
             _ => return None,
         })
     }
@@ -268,9 +237,7 @@ impl Request<'_> {
             Self::Open { .. } | Self::Opendir { .. } => Expected::Handle,
             Self::Read { len, .. } => Expected::Data { len_max: len },
             Self::Readdir { .. } => Expected::Names,
-            Self::Realpath { .. } | Self::ExpandPath { .. } | Self::HomeDirectory { .. } => {
-                Expected::Path
-            }
+            Self::Realpath { .. } => Expected::Path,
             Self::Readlink { .. } => Expected::Target,
             Self::Stat { .. } | Self::Lstat { .. } | Self::Fstat { .. } => Expected::Attrs,
             Self::Statvfs { .. } => Expected::FsStats,
@@ -295,7 +262,7 @@ impl Request<'_> {
     /// (`is_small`) only what waits for the medium is that.
     pub(crate) fn is_slow(&self, is_small: bool) -> bool {
         match self {
-            Self::Fsync { .. } | Self::CopyData { .. } => true,
+            Self::Fsync { .. } => true,
             Self::Close { .. } | Self::Rename { .. } | Self::PosixRename { .. } => !is_small,
             _ => false,
         }
@@ -315,16 +282,13 @@ impl Request<'_> {
             Self::Opendir { .. } | Self::Readdir { .. } => "list",
             Self::Remove { .. } | Self::Rmdir { .. } => "remove",
             Self::Mkdir { .. } => "make the directory",
-            Self::Realpath { .. } | Self::ExpandPath { .. } => "resolve",
+            Self::Realpath { .. } => "resolve",
             Self::Readlink { .. } => "read the link",
             Self::Rename { .. } | Self::PosixRename { .. } => "rename",
             Self::Symlink { .. } => "make the link",
-            Self::Hardlink { .. } => "make the hard link",
             Self::Fsync { .. } => "make durable",
             Self::Statvfs { .. } => "look at the file system of",
             Self::Limits => "ask for the limits of",
-            Self::CopyData { .. } => "copy at the server",
-            Self::HomeDirectory { .. } => "find the home of",
         }
     }
 }

@@ -101,19 +101,6 @@ impl RemoteFile {
         self.done(&Request::Fsync { handle: self.handle() })
     }
 
-    /// Copies a range of it to `offset` of another file of the same server,
-    /// which may take long. Needs [`crate::Extension::CopyData`]. A `len` of 0
-    /// is all up to the end.
-    pub fn copy_range(&self, from: u64, len: u64, to: &Self, offset: u64) -> Result<()> {
-        self.done(&Request::CopyData {
-            from: self.handle(),
-            from_offset: from,
-            len,
-            to: to.handle(),
-            to_offset: offset,
-        })
-    }
-
     /// Fills `buf` from `offset` on, with as many requests at once as it takes;
     /// returns less only at the end of the file.
     ///

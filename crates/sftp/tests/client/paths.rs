@@ -1,7 +1,7 @@
 //! Operations on paths.
 
-use crate::servers::{Bench, odd, openssh, with_each};
-use haul_sftp::{Attrs, Cause, Extension, FileType, OpenFlags, StatusCode, Times};
+use crate::servers::{Bench, REPLACE, odd, openssh, with_each};
+use haul_sftp::{Attrs, Cause, Existing, Extension, FileType, OpenFlags, StatusCode, Times};
 use haul_testkit::{Oddities, nasty};
 use std::ffi::OsStr;
 use std::fs;
@@ -16,7 +16,7 @@ fn files_and_directories_come_and_go() {
         client.make_dir(&bench.path("d"), 0o700).unwrap();
         assert!(bench.local("d").is_dir());
         fs::write(bench.local("d/a"), "abc").unwrap();
-        client.rename(&bench.path("d/a"), &bench.path("d/b")).unwrap();
+        client.name_file(&bench.path("d/a"), &bench.path("d/b"), &Existing::Keep).unwrap();
         let attrs = client.stat(&bench.path("d/b")).unwrap();
         assert_eq!((attrs.size, attrs.file_type()), (Some(3), Some(FileType::File)));
         let missing = client.stat(&bench.path("d/a")).unwrap_err();
@@ -29,14 +29,16 @@ fn files_and_directories_come_and_go() {
 }
 
 #[test]
-fn a_rename_over_replaces_and_a_plain_one_does_not() {
+fn a_name_that_is_taken_is_replaced_only_where_that_is_asked_for() {
     with_each(|bench| {
         let client = bench.client();
         fs::write(bench.local("old"), "old").unwrap();
         fs::write(bench.local("new"), "new").unwrap();
-        assert!(client.rename(&bench.path("new"), &bench.path("old")).is_err());
+        let (new, old) = (bench.path("new"), bench.path("old"));
+        let taken = client.name_file(&new, &old, &Existing::Keep).unwrap_err();
+        assert!(matches!(taken.cause, Cause::Taken), "{taken}");
         assert_eq!(fs::read(bench.local("old")).unwrap(), b"old");
-        client.rename_over(&bench.path("new"), &bench.path("old")).unwrap();
+        client.name_file(&new, &old, &REPLACE).unwrap();
         assert_eq!(fs::read(bench.local("old")).unwrap(), b"new");
         assert!(!bench.local("new").exists());
     });
@@ -118,9 +120,7 @@ fn openssh_has_the_extensions() {
     let bench = openssh();
     let client = bench.client();
     for extension in Extension::ALL {
-        // They came with versions 9.0 and 9.6.
-        let young = [Extension::CopyData, Extension::HomeDirectory].contains(&extension);
-        assert!(young || client.has(extension), "{extension:?}");
+        assert!(client.has(extension), "{extension:?}");
     }
     assert!(client.limits().read_len >= 1 << 15 && client.read_len() > 200_000);
 
@@ -129,39 +129,20 @@ fn openssh_has_the_extensions() {
     assert!(!stats.read_only && stats.name_len_max >= 255, "{stats:?}");
 
     fs::write(bench.local("a"), "abc").unwrap();
-    client.hard_link(&bench.path("a"), &bench.path("b")).unwrap();
-    assert_eq!(fs::metadata(bench.local("a")).unwrap().nlink(), 2);
-
     client.make_symlink(b"a", &bench.path("link")).unwrap();
     let times = Some(Times { accessed: 5, modified: 6 });
     let attrs = Attrs { times, ..Attrs::default() };
     client.set_link_attrs(&bench.path("link"), attrs).unwrap();
     assert_eq!(fs::symlink_metadata(bench.local("link")).unwrap().mtime(), 6);
     assert_ne!(fs::metadata(bench.local("link")).unwrap().mtime(), 6);
-
-    let home = client.expand_path(b"~").unwrap();
-    assert!(home.starts_with(b"/"));
-    if client.has(Extension::HomeDirectory) {
-        assert!(client.home(b"root").unwrap().starts_with(b"/"));
-    }
-    if client.has(Extension::CopyData) {
-        let from = client.open(&bench.path("a"), OpenFlags::Read, None).unwrap();
-        let to = client.open(&bench.path("c"), OpenFlags::CreateNew, None).unwrap();
-        from.copy_range(1, 2, &to, 3).unwrap();
-        assert_eq!(fs::read(bench.local("c")).unwrap(), b"\0\0\0bc");
-    }
 }
 
 #[test]
 fn what_the_server_does_not_announce_is_not_asked() {
     let bench = odd("bare", Oddities { extensions: Vec::new(), ..Oddities::default() });
-    let asks: [fn(&Bench) -> haul_sftp::SftpError; 6] = [
-        |b| b.client().rename_over(&b.path("a"), &b.path("b")).unwrap_err(),
-        |b| b.client().hard_link(&b.path("a"), &b.path("b")).unwrap_err(),
+    let asks: [fn(&Bench) -> haul_sftp::SftpError; 2] = [
         |b| b.client().fs_stats(&b.path("")).unwrap_err(),
         |b| b.client().set_link_attrs(&b.path(""), Attrs::default()).unwrap_err(),
-        |b| b.client().expand_path(b"~").unwrap_err(),
-        |b| b.client().home(b"").unwrap_err(),
     ];
     for ask in asks {
         let error = ask(&bench);
@@ -180,7 +161,7 @@ fn paths_that_can_not_be_sent_are_refused_here() {
         let client = bench.client();
         let errors = [
             client.stat(bad).unwrap_err(),
-            client.rename(b"x", bad).unwrap_err(),
+            client.name_file(b"x", bad, &Existing::Keep).unwrap_err(),
             client.make_symlink(bad, b"x").unwrap_err(),
             client.open(bad, OpenFlags::Read, None).err().unwrap(),
         ];

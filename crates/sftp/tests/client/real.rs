@@ -1,7 +1,7 @@
 //! What has to work with any real server, against two that share no code:
 //! OpenSSH's and rclone's. Where the second differs, that is said here.
 
-use crate::servers::{rclone, with_real};
+use crate::servers::{REPLACE, rclone, with_real};
 use crate::small::put;
 use haul_sftp::{
     Attrs, Cause, Existing, Extension, FileType, Get, Gets, Lister, OpenFlags, Put, Puts,
@@ -82,12 +82,13 @@ fn files_are_looked_at_read_renamed_and_removed() {
         client.set_attrs(&bench.path("a"), attrs).unwrap();
         assert_eq!(fs::metadata(bench.local("a")).unwrap().mtime(), TIMES.modified.into());
 
-        client.rename(&bench.path("a"), &bench.path("b")).unwrap();
+        client.name_file(&bench.path("a"), &bench.path("b"), &Existing::Keep).unwrap();
         assert!(!bench.local("a").exists() && fs::read(bench.local("b")).unwrap() == bytes);
         fs::write(bench.local("c"), "old").unwrap();
-        client.rename_over(&bench.path("b"), &bench.path("c")).unwrap();
+        client.name_file(&bench.path("b"), &bench.path("c"), &REPLACE).unwrap();
         assert!(!bench.local("b").exists() && fs::read(bench.local("c")).unwrap() == bytes);
-        let error = client.rename(&bench.path("none"), &bench.path("c")).unwrap_err();
+        let error =
+            client.name_file(&bench.path("none"), &bench.path("d"), &Existing::Keep).unwrap_err();
         assert_eq!(error.status(), Some(StatusCode::NoSuchFile));
 
         client.remove_file(&bench.path("c")).unwrap();
@@ -117,7 +118,7 @@ fn large_files_are_written_in_order() {
         file.set_attrs(Attrs { times: Some(TIMES), ..Attrs::default() }).unwrap();
         assert_eq!(file.attrs().unwrap().size, Some(3_000_001));
         file.close().unwrap();
-        bench.client().rename(&path, &bench.path("named")).unwrap();
+        bench.client().name_file(&path, &bench.path("named"), &Existing::Keep).unwrap();
         let found = bench.client().open(&bench.path("named"), OpenFlags::Read, None).unwrap();
         let mut buf = vec![0; bytes.len()];
         assert_eq!(found.read_at(&mut buf, 0).unwrap(), bytes.len());
@@ -211,16 +212,13 @@ fn where_rclone_differs() {
         let bench = rclone(cached);
         let client = bench.client();
         let has: Vec<_> = Extension::ALL.into_iter().filter(|e| client.has(*e)).collect();
-        assert_eq!(has, [Extension::PosixRename, Extension::Hardlink, Extension::Statvfs]);
+        assert_eq!(has, [Extension::PosixRename, Extension::Statvfs]);
         assert_eq!((client.read_len(), client.limits().open_handles), (32 << 10, 0));
 
         // Announced, and not there.
         let error = client.fs_stats(&bench.path("")).unwrap_err();
         assert_eq!(error.status(), Some(StatusCode::Unsupported));
         fs::write(bench.local("a"), "abc").unwrap();
-        // It says that it works, and makes nothing.
-        client.hard_link(&bench.path("a"), &bench.path("b")).unwrap();
-        assert!(!bench.local("b").exists());
         let attrs = Attrs { size: Some(1), ..Attrs::with_mode(0o600) };
         client.set_attrs(&bench.path("a"), attrs).unwrap();
         let meta = fs::metadata(bench.local("a")).unwrap();
@@ -236,12 +234,16 @@ fn where_rclone_differs() {
         let error = client.make_symlink(b"a", &bench.path("link-2")).unwrap_err();
         assert_eq!(error.status(), Some(StatusCode::Unsupported));
 
-        // A name that is taken is no error to open, to mkdir and to rename.
+        // A name that is taken is no error to open and to mkdir; nor to rename, so that it
+        // is looked for first.
         drop(client.open(&bench.path("a"), OpenFlags::CreateNew, None).unwrap());
         client.make_dir(&bench.path("d"), 0o700).unwrap();
         client.make_dir(&bench.path("d"), 0o700).unwrap();
         fs::write(bench.local("b"), "b").unwrap();
-        client.rename(&bench.path("b"), &bench.path("a")).unwrap();
+        let (a, b) = (bench.path("a"), bench.path("b"));
+        let taken = client.name_file(&b, &a, &Existing::Keep).unwrap_err();
+        assert!(matches!(taken.cause, Cause::Taken) && bench.local("b").exists(), "{taken}");
+        client.name_file(&b, &a, &REPLACE).unwrap();
         assert_eq!(fs::read(bench.local("a")).unwrap(), b"b");
         // Files and directories are removed alike.
         client.remove_dir(&bench.path("a")).unwrap();

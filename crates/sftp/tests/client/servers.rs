@@ -1,12 +1,15 @@
 //! The servers that a test runs against.
 
 use haul_net::{Connection, SshTarget, connect_sftp};
-use haul_sftp::{Client, Options, Session};
+use haul_sftp::{Client, Existing, Options, Session};
 use haul_testkit::sshd::system_sftp_server;
 use haul_testkit::{OddSftp, Oddities, Rclone, Sshd, TempDir};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
+
+/// What has the name is replaced, by a server that can do so in one step.
+pub(crate) const REPLACE: Existing = Existing::Replace { aside: Vec::new() };
 
 /// A session with a server, and a directory that it may write to.
 pub(crate) struct Bench {
