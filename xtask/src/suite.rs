@@ -33,9 +33,9 @@ pub(crate) struct Args {
     /// Run only the tests whose name contains this, and no fuzz targets
     filter: Option<String>,
     /// Run what one runs while working: the tests beside the code, the engine's
-    /// suites, and whole-program tests of copies, checks, output and bad input in
+    /// jobs, and whole-program tests of copies, checks, output and bad input in
     /// every way. Leaves out the documentation's examples, fuzzing, and the programs
-    /// that test connections, moves, resuming, SFTP, deploying, restricted logins,
+    /// that test hostile peers, connections, moves, resuming, SFTP, deploying, restricted logins,
     /// durability, cuts of the power, odd file systems and scarce resources
     #[arg(long)]
     quick: bool,

@@ -42,6 +42,7 @@ const LONG: &[&str] = &[
     "deploy",
     "durable",
     "ends",
+    "hostile",
     "lab",
     "memory",
     "moving",
@@ -55,7 +56,7 @@ const LONG: &[&str] = &[
 
 /// Tests that `--quick` leaves out, and whose waiting is most of their program's time.
 const LONG_TESTS: &[&str] =
-    &["silence::", "deploy::tests::whichever_request_fails_nothing_is_left_or_all_is_done"];
+    &["deploy::tests::whichever_request_fails_nothing_is_left_or_all_is_done"];
 
 /// A program with tests in it.
 #[derive(Debug)]
