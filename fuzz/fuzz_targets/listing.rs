@@ -16,7 +16,7 @@ fuzz_target!(|payload: &[u8]| {
     for item in &items {
         match item {
             ListItem::Entry { entry, .. } => {
-                assert!(entry.mtime.nanos < 1_000_000_000);
+                assert!(entry.attributes.mtime.nanos < 1_000_000_000);
                 assert!(entry.id.is_none());
                 let name = entry.name.as_ref().map_or(&b"x"[..], |name| name.as_bytes());
                 assert!((1..=MAX_NAME_LEN).contains(&name.len()));

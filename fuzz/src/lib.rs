@@ -10,7 +10,7 @@ use haul_engine::{CopyJob, Event, Monitor, Progress};
 use haul_model::{BLOCK_LEN, BlockHash, Moving, Name, Remove, Task, Timestamp};
 use haul_net::Connection;
 use haul_proto::{Caps, FrameType, HEADER_LEN, Header, Hello, frame_bytes};
-use haul_store::{SourceId, Stage};
+use haul_store::{SourceId, Stage, Staged};
 use haul_sys::Dir;
 use haul_testkit::{Compare, Snapshot, snapshot};
 use std::fs;
@@ -260,7 +260,7 @@ impl Default for Place {
     }
 }
 
-/// Whether the system takes the path as a whole; deeper ones are left alone.
+/// True if the system takes the path as a whole; deeper ones are left alone.
 fn path_fits(path: &Path) -> bool {
     path.as_os_str().len() < 4000
 }

@@ -9,6 +9,7 @@ use std::error::Error;
 use std::fs;
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -40,6 +41,12 @@ impl<T: Read> Read for Taped<T> {
         let len = self.0.read(buf)?;
         self.1.push(&buf[..len]);
         Ok(len)
+    }
+}
+
+impl<T: AsFd> AsFd for Taped<T> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }
 
@@ -150,7 +157,7 @@ fn converse(
     let served = thread::spawn(move || {
         let ending = there.try_clone().map_err(|e| e.to_string())?;
         let served = haul_engine::serve(input, there).map_err(|e| e.to_string());
-        // As the end of its process would; a thread of it may still read.
+        // As the end of its process would.
         let _ = ending.shutdown(Shutdown::Both);
         served
     });

@@ -154,7 +154,7 @@ fn files(client: &Client, path: &impl Fn(&str) -> Vec<u8>) -> Result<(), haul_sf
     let file = client.open(&path("file"), OpenFlags::CreateNew, Some(0o600))?;
     let mut writer = file.writer(1000);
     writer.write_at(&content::bytes(2000, 1), 0)?;
-    writer.finish()?;
+    writer.drain()?;
     file.set_attrs(Attrs::with_mode(0o600))?;
     file.close()?;
     let file = client.open(&path("file"), OpenFlags::Read, None)?;

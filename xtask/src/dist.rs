@@ -5,6 +5,11 @@
 //! x86_64-unknown-linux-musl`), else with glibc's static libraries. haul asks
 //! neither for names of users nor of hosts, which is what glibc could not do
 //! without its shared ones.
+//!
+//! A haul for another processor is linked by the linker that comes with Rust, and
+//! started under qemu where that is installed.
+
+mod deb;
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -18,10 +23,19 @@ use crate::{Result, repo};
 /// What to build.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Build for this target; if not given, for this machine
+    /// Build for this target, given as often as needed; if not given, for this machine
     #[arg(long, value_name = "TRIPLE")]
-    target: Option<String>,
+    target: Vec<String>,
+    /// Build for x86-64 and arm64, linked with musl
+    #[arg(long, conflicts_with = "target")]
+    all: bool,
+    /// Make Debian packages of them, too
+    #[arg(long)]
+    deb: bool,
 }
+
+/// The targets of those who publish haul.
+const ALL: [&str; 2] = ["x86_64-unknown-linux-musl", "aarch64-unknown-linux-musl"];
 
 /// How the C library is linked in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,7 +49,18 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if !cfg!(target_os = "linux") {
         return Err("static programs are built on Linux, and for it".into());
     }
-    let (triple, library) = choose(args.target.as_deref())?;
+    if args.all {
+        return ALL.iter().try_for_each(|triple| one(Some(triple), args.deb));
+    }
+    if args.target.is_empty() {
+        return one(None, args.deb);
+    }
+    args.target.iter().try_for_each(|triple| one(Some(triple), args.deb))
+}
+
+/// Builds for one target.
+fn one(wanted: Option<&str>, with_package: bool) -> Result<()> {
+    let (triple, library) = choose(wanted)?;
     println!(
         "building haul for {triple}, linked statically with {}",
         if library == Library::Musl { "musl" } else { "glibc" }
@@ -44,14 +69,20 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let hash = ContentHash::of(&fs::read(&built)?);
     let processor = processor_of(&triple)?;
     check_static(&built, &processor)?;
-    let proof = match processor == std::env::consts::ARCH {
-        true => check_start(&built, hash)?,
-        false => "not started: it is for another processor",
+    let qemu = emulator(&processor);
+    let proof = match processor == std::env::consts::ARCH || qemu.is_some() {
+        true => check_start(&built, qemu.as_deref(), hash)?,
+        false => "not started: it is for another processor, and qemu-user-static is missing",
     };
     let name = format!("haul-{}-{triple}", env!("CARGO_PKG_VERSION"));
     let placed = publish(&built, &repo::target_dir().join("dist"), &name, hash)?;
     let len = fs::metadata(&placed)?.len() as f64 / f64::from(1 << 20);
     println!("{}: {len:.1} MiB, {proof}\n{hash}  {name}", placed.display());
+    if with_package {
+        let start = started(&built, qemu.as_deref());
+        let package = deb::make(&built, &processor, start, &repo::target_dir().join("dist"))?;
+        println!("{}", package.display());
+    }
     Ok(())
 }
 
@@ -75,7 +106,7 @@ fn choose(wanted: Option<&str>) -> Result<(String, Library)> {
     }
 }
 
-/// Whether Rust's libraries for a target are there.
+/// True if Rust's libraries for a target are there.
 fn is_installed(triple: &str) -> Result<bool> {
     let mut rustc = Command::new("rustc");
     rustc.args(["--print", "target-libdir", "--target", triple]).stderr(Stdio::null());
@@ -102,8 +133,18 @@ fn build(triple: &str, library: Library) -> Result<PathBuf> {
             // What blake3 has in assembler needs no C library, so any compiler
             // for the processor will do. musl's own would be looked for.
             let variable = format!("CC_{}", triple.replace('-', "_"));
-            if triple.starts_with(std::env::consts::ARCH) && std::env::var_os(&variable).is_none() {
+            let is_free = |variable: &str| std::env::var_os(variable).is_none();
+            let is_foreign = !triple.starts_with(std::env::consts::ARCH);
+            if is_free(&variable) && is_foreign {
+                let processor = triple.split('-').next().unwrap_or(triple);
+                build.env(variable, format!("{processor}-linux-gnu-gcc"));
+            } else if is_free(&variable) {
                 build.env(variable, "cc");
+            }
+            let variable =
+                format!("CARGO_TARGET_{}_LINKER", triple.to_uppercase().replace('-', "_"));
+            if is_foreign && is_free(&variable) {
+                build.env(variable, "rust-lld");
             }
         }
         Library::Glibc => {
@@ -113,6 +154,20 @@ fn build(triple: &str, library: Library) -> Result<PathBuf> {
     }
     repo::run(&mut build)?;
     Ok(repo::target_dir().join(triple).join("release/haul"))
+}
+
+/// What runs programs for another processor here, if it is installed.
+fn emulator(processor: &str) -> Option<PathBuf> {
+    let qemu = PathBuf::from(format!("/usr/bin/qemu-{processor}-static"));
+    (processor != std::env::consts::ARCH && qemu.is_file()).then_some(qemu)
+}
+
+/// The command that starts `program`, under `qemu` if one is given.
+fn started(program: &Path, qemu: Option<&Path>) -> Command {
+    let Some(qemu) = qemu else { return Command::new(program) };
+    let mut command = Command::new(qemu);
+    command.arg(program);
+    command
 }
 
 /// The program is for this processor and names no loader.
@@ -134,16 +189,21 @@ fn check_static(program: &Path, processor: &str) -> Result<()> {
 
 /// The program starts with an empty environment and, as root, where there is
 /// nothing but itself, and there it hashes itself right.
-fn check_start(program: &Path, hash: ContentHash) -> Result<&'static str> {
+fn check_start(program: &Path, qemu: Option<&Path>, hash: ContentHash) -> Result<&'static str> {
     let root = tempfile::tempdir()?;
     fs::copy(program, root.path().join("haul"))?;
     let (mut command, path, proof) = if repo::is_root() {
         let mut chroot = Command::new("chroot");
-        chroot.arg(root.path()).arg("/haul");
+        chroot.arg(root.path());
+        if let Some(qemu) = qemu {
+            fs::copy(qemu, root.path().join("qemu"))?;
+            chroot.arg("/qemu");
+        }
+        chroot.arg("/haul");
         (chroot, "/haul".to_owned(), "static, and starts where there is nothing else")
     } else {
         let path = root.path().join("haul");
-        (Command::new(&path), path.display().to_string(), "static, and starts")
+        (started(&path, qemu), path.display().to_string(), "static, and starts")
     };
     let path_of_programs = std::env::var_os("PATH").unwrap_or_default();
     command.args(["hash", &path]).env_clear().env("PATH", path_of_programs);
@@ -213,7 +273,7 @@ mod tests {
     #[test]
     fn a_program_that_does_not_hash_itself_right_does_not_work() {
         let own = std::env::current_exe().expect("a path");
-        let error = check_start(&own, ContentHash::of(b"")).expect_err("it is no haul");
+        let error = check_start(&own, None, ContentHash::of(b"")).expect_err("it is no haul");
         assert!(error.to_string().starts_with("the program does not start"), "{error}");
     }
 

@@ -46,7 +46,7 @@ enum Chore {
     Fuzz(fuzz::Args),
     /// Measure haul against the tools that people use now
     Bench(bench::Args),
-    /// Build a haul that is statically linked, for any host of this processor
+    /// Build a haul that is statically linked, for any Linux host, and Debian packages of it
     Dist(dist::Args),
     /// Run a command on one of two hosts with a link of a given kind between them
     #[cfg(target_os = "linux")]

@@ -78,7 +78,7 @@ pub(crate) fn host_triple() -> Result<String> {
     Ok(host.ok_or("rustc does not say which host it is for")?.to_owned())
 }
 
-/// Whether this is root.
+/// True if this is root.
 pub(crate) fn is_root() -> bool {
     first_line("id", &["-u"]).as_deref() == Some("0")
 }

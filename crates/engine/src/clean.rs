@@ -4,16 +4,17 @@
 use crate::dirs::{DirNode, OpenDirs};
 use haul_model::words;
 use haul_model::{Fault, FaultKind, MAX_DEPTH, Name, Side};
-use haul_store::Cleaned;
+use haul_store::{Cleaned, Fate};
 use haul_sys::Dir;
 use haul_tree::{LocalDir, TreeDir};
 use std::ffi::OsStr;
 use std::io;
+use std::ops::AddAssign;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
-/// What is removed, and where.
+/// The rules of cleaning.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CleanRules {
     /// Also in all directories below.
@@ -24,7 +25,7 @@ pub struct CleanRules {
     pub dry_run: bool,
 }
 
-/// What is found while cleaning.
+/// An event of cleaning.
 #[derive(Debug)]
 pub enum CleanEvent<'a> {
     /// A leftover, and what became of it.
@@ -37,23 +38,83 @@ pub enum CleanEvent<'a> {
     },
     /// Something can't be looked at or removed.
     Failed {
-        /// Its path, relative to the directory that was named, raw.
+        /// Its path, relative to the directory that was named, raw; `.` for that one
+        /// itself.
         path: &'a [u8],
         /// Why.
         fault: &'a Fault,
     },
 }
 
-/// Cleans the directory at `path`, and tells `each` what it finds. Symbolic
-/// links below it are not followed.
-///
+/// The figures of cleaning.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CleanSummary {
+    /// Leftovers that were removed (dry run: would be).
+    pub removed: Stages,
+    /// Those that stay because they can be continued.
+    pub kept: Stages,
+    /// Those that stay because another process works on them.
+    pub busy: Stages,
+    /// Those that stay because somebody may be at work on them.
+    pub recent: Stages,
+}
+
+/// Leftovers with the same fate.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Stages {
+    /// How many there are.
+    pub count: u64,
+    /// Storage that they take, in bytes.
+    pub bytes: u64,
+}
+
+impl CleanSummary {
+    fn count(&mut self, cleaned: &Cleaned) {
+        let stages = match cleaned.fate {
+            Fate::Removed | Fate::WouldRemove => &mut self.removed,
+            Fate::Kept => &mut self.kept,
+            Fate::Busy => &mut self.busy,
+            Fate::Recent => &mut self.recent,
+        };
+        *stages += Stages { count: 1, bytes: cleaned.bytes };
+    }
+}
+
+impl AddAssign for CleanSummary {
+    fn add_assign(&mut self, more: Self) {
+        self.removed += more.removed;
+        self.kept += more.kept;
+        self.busy += more.busy;
+        self.recent += more.recent;
+    }
+}
+
+impl AddAssign for Stages {
+    fn add_assign(&mut self, more: Self) {
+        self.count += more.count;
+        self.bytes += more.bytes;
+    }
+}
+
+/// Cleans the directory at `path`, tells `each` what it finds, and gives the figures.
+/// Symbolic links below it are not followed.
+pub fn clean(path: &[u8], rules: CleanRules, each: &mut dyn FnMut(CleanEvent<'_>)) -> CleanSummary {
+    let mut summary = CleanSummary::default();
+    let counted = &mut |event: CleanEvent<'_>| {
+        if let CleanEvent::Found { cleaned, .. } = event {
+            summary.count(cleaned);
+        }
+        each(event);
+    };
+    if let Err(fault) = walk(path, rules, counted) {
+        counted(CleanEvent::Failed { path: b".", fault: &fault });
+    }
+    summary
+}
+
 /// # Errors
 /// When the directory itself can't be opened.
-pub fn clean(
-    path: &[u8],
-    rules: CleanRules,
-    each: &mut dyn FnMut(CleanEvent<'_>),
-) -> Result<(), Fault> {
+fn walk(path: &[u8], rules: CleanRules, each: &mut dyn FnMut(CleanEvent<'_>)) -> Result<(), Fault> {
     let whole = words::split(path).whole;
     let root = Dir::open(Path::new(OsStr::from_bytes(whole)))
         .and_then(|dir| {
@@ -129,4 +190,40 @@ fn is_no_directory(error: &io::Error) -> bool {
 
 fn fault(action: &str, error: &io::Error) -> Fault {
     Fault::from_io(Side::Source, action, error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn leftovers_are_counted_by_their_fate() {
+        let mut once = CleanSummary::default();
+        let fates = [Fate::Removed, Fate::WouldRemove, Fate::Kept, Fate::Busy, Fate::Recent];
+        for (fate, bytes) in fates.into_iter().zip([1, 2, 4, 8, 16]) {
+            let name = "x".to_owned();
+            once.count(&Cleaned { name, bytes, target: None, progress: None, fate });
+        }
+        let mut twice = once;
+        twice += once;
+        let stages = |count, bytes| Stages { count, bytes };
+        let expected = CleanSummary {
+            removed: stages(4, 6),
+            kept: stages(2, 8),
+            busy: stages(2, 16),
+            recent: stages(2, 32),
+        };
+        assert_eq!(twice, expected);
+    }
+
+    #[test]
+    fn a_directory_that_is_not_there_is_told_of_as_itself() {
+        let mut told = Vec::new();
+        let summary = clean(b"/no/such/directory", CleanRules::default(), &mut |event| {
+            let CleanEvent::Failed { path, fault } = event else { panic!("{event:?}") };
+            told.push((path.to_vec(), fault.kind));
+        });
+        assert_eq!(told, [(b".".to_vec(), FaultKind::NotFound)]);
+        assert_eq!(summary, CleanSummary::default());
+    }
 }

@@ -1,7 +1,6 @@
 //! The course of a running job on this side: whether it goes on, how it ended,
 //! and what is told about it.
 
-use crate::copy::Step;
 use crate::vigil::{Vigil, Watch};
 use crate::{Event, JobError, Monitor, Progress};
 use haul_model::{Entry, Kind, Outcome, Summary};
@@ -18,12 +17,6 @@ const LINGER_MAX: Duration = Duration::from_secs(1);
 
 /// How often is looked whether they have been.
 const LINGER_POLL: Duration = Duration::from_millis(2);
-
-/// Whether all who hold the other end of `all_left` drop it within `patience`.
-/// Nothing is ever sent.
-pub(crate) fn leave_within(all_left: &crossbeam_channel::Receiver<()>, patience: Duration) -> bool {
-    !all_left.recv_timeout(patience).is_err_and(|error| error.is_timeout())
-}
 
 /// The connection that a job goes through, which may end before its time.
 pub(crate) trait Lifeline: Send + Sync {
@@ -65,13 +58,18 @@ impl<'a> Control<'a> {
         self.monitor
     }
 
-    /// Whether threads shall leave their loops.
+    /// True if threads shall leave their loops.
     pub(crate) fn stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed) || self.monitor.cancelled() || self.is_lost()
     }
 
     fn is_lost(&self) -> bool {
         self.lifeline.as_ref().is_some_and(|lifeline| lifeline.is_lost())
+    }
+
+    /// Why the connection has ended, if it has.
+    pub(crate) fn lost(&self) -> Option<JobError> {
+        self.lifeline.as_ref().and_then(|lifeline| lifeline.error())
     }
 
     /// Ends the job early. The first reason counts.
@@ -110,7 +108,7 @@ impl<'a> Control<'a> {
             if self.monitor.cancelled() {
                 break Err(JobError::Interrupted);
             }
-            if let Some(error) = self.lifeline.as_ref().and_then(|lifeline| lifeline.error()) {
+            if let Some(error) = self.lost() {
                 break Err(error);
             }
             if let Some(error) = watch.as_mut().and_then(Watch::silence) {
@@ -123,6 +121,24 @@ impl<'a> Control<'a> {
         };
         self.stop.store(true, Ordering::Relaxed);
         result
+    }
+}
+
+/// How far a copy has come since it told the last step, in bytes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Step {
+    /// So much content was moved.
+    Moved(u64),
+    /// A hole of this length was passed: it is done, and nothing was moved.
+    Passed(u64),
+}
+
+impl Step {
+    /// Its length in bytes.
+    pub(crate) fn len(self) -> u64 {
+        match self {
+            Self::Moved(len) | Self::Passed(len) => len,
+        }
     }
 }
 
@@ -218,7 +234,7 @@ impl<'a> Reporter<'a> {
 mod tests {
     use super::*;
     use crate::monitor::Silent;
-    use haul_model::{Differences, Fault, FaultKind, Side, Skip};
+    use haul_model::{Changes, Fault, FaultKind, Side, Skip};
 
     const FILE: Kind = Kind::File { size: 3 };
 
@@ -226,7 +242,7 @@ mod tests {
     fn a_job_that_ends_early_has_its_own_figures() {
         let monitor = Silent::default();
         let fault = Fault::new(Side::Source, FaultKind::Io, "can't read");
-        let missing = Differences::MISSING.with(Differences::ABOVE);
+        let missing = Changes::MISSING.with(Changes::ABOVE);
         let expected = Summary {
             copied: 1,
             dirs_made: 1,
@@ -255,8 +271,8 @@ mod tests {
             entry(&Kind::Special, Outcome::Skipped(Skip::Special));
             entry(&FILE, Outcome::Failed(fault.clone()));
             entry(&Kind::Dir, Outcome::Differs(missing));
-            entry(&FILE, Outcome::Differs(Differences::SIZE.with(Differences::TIME)));
-            entry(&FILE, Outcome::Differs(Differences::CONTENT));
+            entry(&FILE, Outcome::Differs(Changes::SIZE.with(Changes::TIME)));
+            entry(&FILE, Outcome::Differs(Changes::CONTENT));
             reporter.extra(b"x", &Kind::Dir);
             assert_eq!(reporter.summary(), expected);
         }

@@ -4,14 +4,14 @@
 mod blocks;
 mod read_back;
 
-pub(crate) use blocks::blocks;
+pub(crate) use blocks::{Blocks, assembler, blocks, hashed};
 pub(crate) use read_back::read_back;
 
-use crate::control::Control;
+use crate::control::{Control, Step};
 use haul_model::{ContentHasher, Fault, FaultKind, Side};
+use haul_store::{Mover, NotAssembled};
 use haul_tree::{ContentStream, NotMoved, SourceFile, StagedFile, changed, check_size};
 use std::io;
-use std::ops::Range;
 
 /// Files up to this size, in bytes, are read and written in one go: for them
 /// two calls with a warm buffer are cheaper than asking the kernel how.
@@ -32,24 +32,6 @@ pub(crate) const STEP_LEN: usize = 128 << 10;
 /// Bytes of a hole that are hashed between two looks at whether the job goes on.
 const HOLE_STEP_LEN: u64 = 64 << 20;
 
-/// How far a copy has come since it told the last step, in bytes.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Step {
-    /// So much content was moved.
-    Moved(u64),
-    /// A hole of this length was passed: it is done, and nothing was moved.
-    Passed(u64),
-}
-
-impl Step {
-    /// Its length in bytes.
-    pub(crate) fn len(self) -> u64 {
-        match self {
-            Self::Moved(len) | Self::Passed(len) => len,
-        }
-    }
-}
-
 /// A worker's buffer, kept from file to file.
 #[derive(Default)]
 pub(crate) struct Scratch(Vec<u8>);
@@ -63,115 +45,93 @@ impl Scratch {
     }
 }
 
-/// Copies all of `source` into the empty `stage`, and hashes it if `hasher` is
-/// given; tells `told` each step. Returns the length of what was copied, holes
-/// included.
+/// Copies all of `source`, unhashed.
 ///
 /// # Errors
-/// What could not be read or written, by side.
+/// The fault of the side that could not be read or written.
 pub(crate) fn content(
     source: &dyn SourceFile,
-    stage: &dyn StagedFile,
+    into: &mut Mover<Box<dyn StagedFile>>,
     scratch: &mut Scratch,
-    mut hasher: Option<&mut ContentHasher>,
     control: &Control<'_>,
     told: &mut dyn FnMut(Step),
-) -> Result<u64, Fault> {
+) -> Result<(), Fault> {
     let size = source.seal().size;
     if size == 0 {
-        check_size(source)?;
-        return Ok(0);
+        return check_size(source);
     }
     if let Some(stream) = source.stream(0..size) {
-        let each = |bytes: &[u8]| {
-            if let Some(hasher) = &mut hasher {
-                hasher.update(bytes);
-            }
-            told(Step::Moved(bytes.len() as u64));
+        return streamed(stream, size, control, |piece, _| {
+            into.write(piece).map_err(|error| write(&error))?;
+            told(Step::Moved(piece.len() as u64));
             Ok(())
-        };
-        streamed(stream, 0..size, stage, control, each)?;
-        return Ok(size);
+        });
     }
-    let files = source.handle().zip(stage.handle());
     // What nobody has to look at need not come into this process.
-    let mut in_kernel = size > WHOLE_MAX && hasher.is_none();
-    let mut at = 0;
-    while let Some(data) = source.next_data(at).map_err(|error| read(&error))? {
-        pass_hole(at..data.start, hasher.as_deref_mut(), control, told)?;
-        at = data.start;
-        while at < data.end {
+    let mut in_kernel = size > WHOLE_MAX;
+    while let Some(data) = source.next_data(into.at()).map_err(|error| read(&error))? {
+        pass(into, data.start, told);
+        while into.at() < data.end {
             if control.stopped() {
                 return Err(interrupted());
             }
-            let copied = match files {
-                Some((from, to)) if in_kernel => {
-                    let len = (data.end - at).min(RANGE_LEN) as usize;
-                    match haul_sys::copy_range(from, to, at, len) {
-                        Some(copied) => copied as u64,
-                        None => {
-                            in_kernel = false;
-                            continue;
-                        }
-                    }
-                }
-                _ => by_hand(source, stage, scratch, hasher.as_deref_mut(), at, data.end)?,
+            let mut copied = None;
+            if in_kernel {
+                copied =
+                    into.put(|stage, at| move_range(source, &**stage, at, data.end).ok_or(())).ok();
+                in_kernel = copied.is_some();
+            }
+            let copied = match copied {
+                Some(copied) => copied,
+                None => into.put(|stage, at| by_hand(source, &**stage, scratch, at, data.end))?,
             };
             if copied == 0 {
                 // The file ends before it should.
                 return Err(changed());
             }
-            at += copied;
             told(Step::Moved(copied));
         }
     }
-    if at < size {
-        stage.set_len(size).map_err(|error| write(&error))?;
-        pass_hole(at..size, hasher, control, told)?;
-    }
-    Ok(size)
+    pass(into, size, told);
+    Ok(())
 }
 
-/// Passes `hole`, of which nothing has to be written, and hashes it if `hasher`
-/// is given.
-fn pass_hole(
-    hole: Range<u64>,
-    hasher: Option<&mut ContentHasher>,
-    control: &Control<'_>,
-    told: &mut dyn FnMut(Step),
-) -> Result<(), Fault> {
-    match hasher {
-        Some(hasher) => {
-            let mut passed = |len| told(Step::Passed(len));
-            hash_hole(hasher, hole.end, control, &mut passed).ok_or_else(interrupted)
-        }
-        None => {
-            told(Step::Passed(hole.end.saturating_sub(hole.start)));
-            Ok(())
-        }
-    }
+/// Passes a hole up to `end`, of which nothing has to be written.
+fn pass(into: &mut Mover<Box<dyn StagedFile>>, end: u64, told: &mut dyn FnMut(Step)) {
+    let hole = end.saturating_sub(into.at());
+    into.pass(hole);
+    told(Step::Passed(hole));
 }
 
-/// Copies `range` of a source as it arrives, and tells `each` every piece once it
-/// is written.
+/// Has the kernel move a part of `start..end`; gives its length, or `None` if the kernel
+/// can't.
+fn move_range(
+    source: &dyn SourceFile,
+    stage: &dyn StagedFile,
+    start: u64,
+    end: u64,
+) -> Option<u64> {
+    let len = (end - start).min(RANGE_LEN) as usize;
+    Some(haul_sys::copy_range(source.handle()?, stage.handle()?, start, len)? as u64)
+}
+
+/// Gives `each` what comes of a source up to `end`, piece by piece, and how much is still
+/// to come.
 fn streamed(
     mut stream: Box<dyn ContentStream + '_>,
-    range: Range<u64>,
-    stage: &dyn StagedFile,
+    mut left: u64,
     control: &Control<'_>,
-    mut each: impl FnMut(&[u8]) -> Result<(), Fault>,
+    mut each: impl FnMut(&[u8], u64) -> Result<(), Fault>,
 ) -> Result<(), Fault> {
-    let mut at = range.start;
-    while at < range.end {
+    while left > 0 {
         if control.stopped() {
             return Err(interrupted());
         }
         let Some(piece) = stream.next().map_err(|error| read(&error))? else {
             return Err(changed());
         };
-        stage.write_at(&piece, at).map_err(|error| write(&error))?;
-        at += piece.len() as u64;
-        each(&piece)?;
+        each(&piece, left)?;
+        left = left.saturating_sub(piece.len() as u64);
     }
     Ok(())
 }
@@ -199,32 +159,36 @@ pub(crate) fn interrupted() -> Fault {
     Fault::new(Side::Source, FaultKind::Io, "interrupted")
 }
 
-/// Reads and writes a part of `start..end`, and hashes it if `hasher` is given;
-/// returns its length.
+/// Reads and writes a part of `start..end`; returns its length.
 fn by_hand(
     source: &dyn SourceFile,
     stage: &dyn StagedFile,
     scratch: &mut Scratch,
-    hasher: Option<&mut ContentHasher>,
     start: u64,
     end: u64,
 ) -> Result<u64, Fault> {
     let end = end.min(start + WHOLE_MAX);
-    if hasher.is_none()
-        && let Some(handed) = source.handle().and_then(|file| stage.write_from(file, start..end))
-    {
+    if let Some(handed) = source.handle().and_then(|file| stage.write_from(file, start..end)) {
         return handed.map(|()| end - start).map_err(|error| not_moved(&error));
     }
     let buffer = scratch.buffer((end - start) as usize);
     let len = source.read_at(buffer, start).map_err(|error| read(&error))?;
     stage.write_at(&buffer[..len], start).map_err(|error| write(&error))?;
-    if let Some(hasher) = hasher {
-        hasher.update(&buffer[..len]);
-    }
     Ok(len as u64)
 }
 
-fn not_moved(error: &NotMoved) -> Fault {
+/// The fault of a content that could not be put together.
+pub(crate) fn not_assembled(error: &NotAssembled) -> Fault {
+    let corrupt = |side| Fault::new(side, FaultKind::Corrupt, error.to_string());
+    match error {
+        NotAssembled::Write(error) => write(error),
+        NotAssembled::Record(error) => Fault::from_io(Side::Destination, "keep the journal", error),
+        NotAssembled::Differs => corrupt(Side::Destination),
+        _ => corrupt(Side::Source),
+    }
+}
+
+pub(crate) fn not_moved(error: &NotMoved) -> Fault {
     match error {
         NotMoved::Read(error) if error.kind() == io::ErrorKind::UnexpectedEof => changed(),
         NotMoved::Read(error) => read(error),

@@ -11,9 +11,9 @@ use haul_tree::lock;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
-use std::thread::{Builder, JoinHandle, Scope, scope};
+use std::thread::{Builder, Scope, scope};
 
-/// Begins the threads of a job that are waited for at its end.
+/// Begins the threads of a job, all of which are waited for at its end.
 #[derive(Clone, Copy)]
 pub(crate) struct Crew<'scope, 'env> {
     scope: &'scope Scope<'scope, 'env>,
@@ -27,6 +27,29 @@ impl<'scope, 'env> Crew<'scope, 'env> {
         control: &'scope Control<'scope>,
     ) -> Self {
         Self { scope, control }
+    }
+
+    /// The job's course.
+    pub(crate) fn control(&self) -> &'scope Control<'scope> {
+        self.control
+    }
+
+    /// Begins a thread that the job can't do without. Where it can't be had, the
+    /// work comes back.
+    pub(crate) fn begin_or_return<F>(&self, name: &str, work: F) -> Result<(), F>
+    where
+        F: FnOnce() + Send + 'scope,
+    {
+        let slot = Arc::new(Mutex::new(Some(work)));
+        let taken = Arc::clone(&slot);
+        let begun = self.try_begin(name, move || {
+            let work = lock(&taken).take();
+            work.expect("it is taken back only if this does not run")();
+        });
+        begun.map_err(|error| {
+            self.control.fail(JobError::Threads(error));
+            lock(&slot).take().expect("it was not run")
+        })
     }
 
     /// Begins a thread that the job can't do without.
@@ -44,81 +67,21 @@ impl<'scope, 'env> Crew<'scope, 'env> {
         count: usize,
         work: impl FnOnce() + Clone + Send + 'scope,
     ) {
-        up_to(count, self.control, || self.try_begin(name, work.clone()));
+        for begun in 0..count {
+            match self.try_begin(name, work.clone()) {
+                Ok(()) => {}
+                Err(error) if begun == 0 => return self.control.fail(JobError::Threads(error)),
+                Err(error) => {
+                    return tracing::debug!(begun, count, %error, "no more threads");
+                }
+            }
+        }
     }
 
     fn try_begin(&self, name: &str, work: impl FnOnce() + Send + 'scope) -> io::Result<()> {
         let work = watched(self.control, work);
         Builder::new().name(name.to_owned()).spawn_scoped(self.scope, work).map(drop)
     }
-}
-
-/// Begins the threads of a job that may outlive it.
-#[derive(Clone, Copy)]
-pub(crate) struct DetachedCrew(pub(crate) &'static Control<'static>);
-
-impl DetachedCrew {
-    /// Begins a thread that the job can't do without. Where it can't be had, the
-    /// work comes back.
-    pub(crate) fn begin<F: FnOnce() + Send + 'static>(
-        self,
-        name: &str,
-        work: F,
-    ) -> Result<JoinHandle<()>, F> {
-        let slot = Arc::new(Mutex::new(Some(work)));
-        let taken = Arc::clone(&slot);
-        let begun = self.try_begin(name, move || {
-            let work = lock(&taken).take();
-            work.expect("it is taken back only if this does not run")();
-        });
-        begun.map_err(|error| {
-            self.0.fail(JobError::Threads(error));
-            lock(&slot).take().expect("it was not run")
-        })
-    }
-
-    /// Begins up to `count` threads that take the same work from one queue, of
-    /// which the job needs one.
-    pub(crate) fn begin_several(
-        self,
-        name: &str,
-        count: usize,
-        work: impl FnOnce() + Clone + Send + 'static,
-    ) -> Vec<JoinHandle<()>> {
-        up_to(count, self.0, || self.try_begin(name, work.clone()))
-    }
-
-    fn try_begin(
-        self,
-        name: &str,
-        work: impl FnOnce() + Send + 'static,
-    ) -> io::Result<JoinHandle<()>> {
-        Builder::new().name(name.to_owned()).spawn(watched(self.0, work))
-    }
-}
-
-/// Up to `count` threads as `begin` gives them. If there is none at all, the job
-/// ends.
-fn up_to<T>(
-    count: usize,
-    control: &Control<'_>,
-    mut begin: impl FnMut() -> io::Result<T>,
-) -> Vec<T> {
-    let mut begun = Vec::with_capacity(count);
-    while begun.len() < count {
-        match begin() {
-            Ok(thread) => begun.push(thread),
-            Err(error) if begun.is_empty() => {
-                control.fail(JobError::Threads(error));
-                break;
-            }
-            Err(error) => {
-                tracing::debug!(begun = begun.len(), count, %error, "no more threads");
-                break;
-            }
-        }
-    }
-    begun
 }
 
 /// Does `work`; if it panics, the job ends.

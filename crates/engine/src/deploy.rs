@@ -1,9 +1,9 @@
 //! Puts haul onto a host that has none, and takes it away again.
 //!
-//! Two logins do it. Through SFTP the program is uploaded under a private name
-//! into a directory that is the user's alone (`place.rs`), and read back: what
-//! the server has must have the hash of what was sent. Only then may it be
-//! executed. The other login is a shell (`host.rs`) that has said before what
+//! Two logins do it. Through SFTP the program is uploaded as every file is, under
+//! a private name into a directory that is the user's alone (`place.rs`), made
+//! durable, and read back: what the server has must have the hash of what was
+//! sent. Only then may it be executed. The other login is a shell (`host.rs`) that has said before what
 //! the machine is, and now becomes the uploaded program, which has to greet as
 //! this version of haul. Only then does a rename give it its name.
 //!
@@ -23,18 +23,23 @@ pub use program::Program;
 use self::host::Shell;
 use self::place::{PRIVATE_MODE, Place};
 use crate::JobError;
+use crate::control::Lifeline;
+use crate::copy::not_moved;
 use crate::request::sftp::{hash_of, session_over};
-use haul_model::escape_bytes;
+use haul_model::{Attributes, Fault, Name, Side, Timestamp, escape_bytes};
 use haul_net::{DEPLOYED_NAME, Diagnostics, STAGED_PREFIX, SshTarget};
 use haul_sftp::{
-    Attrs, Cause, Client, Existing, Extension, FileType, OpenFlags, Options, Session, SftpError,
+    Attrs, Cause, Client, Extension, FileType, OpenFlags, Options, Session, SftpError,
 };
-use haul_store::private_name;
+use haul_store::{Mover, Placement, Publication, private_name};
+use haul_tree::SealedFile;
+use haul_tree::sftp::{Lost, Sessions, SftpHost};
+use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// Content on its way to the host that is not confirmed, in bytes: more than a
-/// connection through ssh holds.
+/// Bytes that may be on their way to the host: more than a connection through ssh
+/// holds.
 const WINDOW: usize = 4 << 20;
 
 /// Bytes that are sent before looking whether the user has interrupted.
@@ -45,18 +50,18 @@ const STEP_LEN: u64 = 1 << 20;
 const GREETING_MAX: Duration = Duration::from_secs(60);
 
 /// The mode of what is uploaded, until it is proven to have arrived.
-const STAGED_MODE: u32 = 0o600;
+const UNPROVEN_MODE: u32 = 0o600;
 
-/// What became of a deployment.
+/// The fate of a deployment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Deployed {
     /// Its length in bytes.
     pub bytes: u64,
-    /// What was done.
+    /// The change that was made there.
     pub change: Change,
 }
 
-/// What a deployment has done.
+/// The result of a deployment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
     /// There was none.
@@ -67,7 +72,7 @@ pub enum Change {
     Nothing,
 }
 
-/// What became of a removal.
+/// The fate of a removal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Undeployed {
     /// It was there.
@@ -92,8 +97,7 @@ pub fn deploy(
     let shell = log_in(target, diagnostics)?;
     shell.host.check_fit(program)?;
     through_sftp(target, diagnostics, |client| {
-        let upload = Upload { client, program, is_cancelled };
-        upload.deploy(shell)
+        Upload::new(client, program, is_cancelled).deploy(shell)
     })
 }
 
@@ -134,12 +138,14 @@ fn through_sftp<T>(
 ) -> Result<T, DeployError> {
     let connection = haul_net::connect_sftp(target, Arc::clone(diagnostics));
     let connection = connection.map_err(JobError::from)?;
-    let session = Session::start(connection, Options::default()).map_err(JobError::from)?;
+    let options = Options { bytes_max: WINDOW, ..Options::default() };
+    let session = Session::start(connection, options).map_err(JobError::from)?;
     let client = session.client().clone();
     match work(&client) {
-        Err(DeployError::Sftp { host, error: SftpError { cause: Cause::Session(end), .. } }) => {
-            Err(session_over(Some(session), host, end).into())
-        }
+        Err(
+            DeployError::Sftp { host, error: SftpError { cause: Cause::Session(end), .. } }
+            | DeployError::Job(JobError::Sftp { host, cause: end }),
+        ) => Err(session_over(Some(session), host, end).into()),
         done => done,
     }
 }
@@ -149,9 +155,14 @@ struct Upload<'a> {
     client: &'a Client,
     program: &'a Program,
     is_cancelled: &'a dyn Fn() -> bool,
+    begun: Instant,
 }
 
-impl Upload<'_> {
+impl<'a> Upload<'a> {
+    fn new(client: &'a Client, program: &'a Program, is_cancelled: &'a dyn Fn() -> bool) -> Self {
+        Self { client, program, is_cancelled, begun: Instant::now() }
+    }
+
     fn deploy(&self, shell: Shell) -> Result<Deployed, DeployError> {
         let host = shell.host.clone();
         let mut place = Place::make(self.client, &host)?;
@@ -166,82 +177,100 @@ impl Upload<'_> {
         let path = place.path_of(DEPLOYED_NAME);
         let old = place.deployed()?;
         place.sweep(false)?;
+        let can_replace = self.client.has(Extension::PosixRename);
+        let irreplaceable = || {
+            let (host, path) = (place.host.name.clone(), escape_bytes(&path));
+            DeployError::Irreplaceable { host, path }
+        };
         let change = match old {
             Some(attrs) if self.is_same(place, &path, &attrs)? => return Ok(Change::Nothing),
-            Some(_) if !self.client.has(Extension::PosixRename) => {
-                let (host, path) = (place.host.name.clone(), escape_bytes(&path));
-                return Err(DeployError::Irreplaceable { host, path });
-            }
+            Some(_) if !can_replace => return Err(irreplaceable()),
             Some(_) => Change::Replaced,
             None => Change::New,
         };
         let name = private_name();
-        let staged = place.path_of(&name);
-        let published = self.stage(place, &name, &staged, shell).and_then(|()| {
+        let lost = Lost::new(&place.host.name);
+        let done = self.stage(place, &name, &lost, shell).and_then(|mut sealed| {
+            let deployed = Name::new(DEPLOYED_NAME.as_bytes()).expect("a name of our own");
             // Only where that is one step.
-            let existing = match self.client.has(Extension::PosixRename) {
-                true => Existing::Replace { aside: Vec::new() },
-                false => Existing::Keep,
-            };
-            let named = self.client.name_file(&staged, &path, &existing);
-            named.map_err(|error| place.sftp(error))
+            let placement = if can_replace { Placement::Replace } else { Placement::New };
+            match sealed.publish(&deployed, placement) {
+                Ok(Publication::Published) => Ok(change),
+                // Another deployment was faster.
+                Ok(Publication::Kept) => Err(irreplaceable()),
+                Err(error) => Err(failed(place, &path, fault("rename", &error))),
+            }
         });
-        if published.is_err()
-            && let Err(error) = self.client.remove_file(&staged)
+        let done = done.map_err(|error| lost.error().map_or(error, DeployError::Job));
+        if done.is_err()
+            && let Err(error) = self.client.remove_file(&place.path_of(&name))
         {
-            // It may never have been made, or the shell has removed it.
+            // Mostly it was never made, or is removed.
             tracing::debug!(%error, "what was uploaded is not removed");
         }
-        published.map(|()| change)
+        done
     }
 
-    /// Uploads the program as `name`, at the path `staged`, and proves it.
+    /// Uploads the program as `name`, and proves it: it lacks only its own name.
     fn stage(
         &self,
         place: &Place<'_>,
         name: &str,
-        staged: &[u8],
+        lost: &Arc<Lost>,
         mut shell: Shell,
-    ) -> Result<(), DeployError> {
+    ) -> Result<Box<dyn SealedFile>, DeployError> {
         let digits = name.strip_prefix(STAGED_PREFIX).expect("all private names begin with it");
         if shell.stage(digits).is_err() {
             return Err(shell.broken());
         }
-        self.send(place, staged)?;
+        let staged = place.path_of(name);
+        let sealed = self.send(place, name, lost)?;
         self.check_cancelled()?;
-        let sftp = |error| place.sftp(error);
-        let file = self.client.open(staged, OpenFlags::Read, None).map_err(sftp)?;
-        if hash_of(&file, self.program.len + 1).map_err(sftp)? != self.program.hash {
-            let (host, path) = (place.host.name.clone(), escape_bytes(staged));
+        if !self.is_program(place, &staged)? {
+            let (host, path) = (place.host.name.clone(), escape_bytes(&staged));
             return Err(DeployError::Differs { host, path });
         }
-        file.set_attrs(Attrs::with_mode(PRIVATE_MODE)).map_err(sftp)?;
-        file.close().map_err(sftp)?;
+        let opened = self.client.set_attrs(&staged, Attrs::with_mode(PRIVATE_MODE));
+        opened.map_err(|error| place.sftp(error))?;
         self.check_cancelled()?;
-        shell.run(self.program, GREETING_MAX)
+        shell.run(self.program, GREETING_MAX)?;
+        Ok(sealed)
     }
 
-    fn send(&self, place: &Place<'_>, staged: &[u8]) -> Result<(), DeployError> {
-        let sftp = |error| place.sftp(error);
+    /// Uploads the program as `name`. It is closed then, or it could not be run.
+    fn send(
+        &self,
+        place: &Place<'_>,
+        name: &str,
+        lost: &Arc<Lost>,
+    ) -> Result<Box<dyn SealedFile>, DeployError> {
         let Program { file: source, len, .. } = self.program;
-        let file = self.client.open(staged, OpenFlags::CreateNew, Some(STAGED_MODE));
-        let file = file.map_err(sftp)?;
-        let mut writer = file.writer(WINDOW);
-        let mut start = 0;
-        while start < *len {
+        let failed = |fault| failed(place, &place.path_of(name), fault);
+        let unwritten = |error: io::Error| failed(fault("write", &error));
+        let sessions = Sessions::new(self.client.clone(), 0);
+        let stage = SftpHost::new(sessions, lost, None, false).stage(place.dir(), name);
+        let stage = stage.map_err(unwritten)?;
+        let mut into = Mover::new(stage);
+        while into.at() < *len {
             self.check_cancelled()?;
-            let end = len.min(&(start + STEP_LEN)).to_owned();
-            writer.write_from(source, start..end).map_err(sftp)?;
-            start = end;
+            let moved = into.put(|stage, at| {
+                let end = (*len).min(at + STEP_LEN);
+                let moved = stage.write_from(source, at..end).expect("it takes files");
+                moved.map(|()| end - at)
+            });
+            moved.map_err(|error| failed(not_moved(&error)))?;
         }
-        writer.finish().map_err(sftp)?;
-        if self.client.has(Extension::Fsync) {
-            file.sync().map_err(sftp)?;
-        }
-        file.close().map_err(sftp)
+        let whole = into.finish().map_err(unwritten)?.is_whole(*len);
+        let verified = whole.map_err(|(_, error)| unwritten(io::Error::other(error)))?;
+        // By its age others see that a deployment is at it.
+        let now = place.host.facts.now.saturating_add(self.begun.elapsed().as_secs());
+        let mtime = Timestamp { secs: now.try_into().unwrap_or(i64::MAX), nanos: 0 };
+        let sealed = verified.seal(&Attributes::new(UNPROVEN_MODE, mtime)).map_err(unwritten)?;
+        sealed.sync().map_err(unwritten)?;
+        Ok(sealed)
     }
 
-    /// Whether the file at `path` is the program, ready to be run.
+    /// True if the file at `path` is the program, ready to be run.
     fn is_same(&self, place: &Place<'_>, path: &[u8], attrs: &Attrs) -> Result<bool, DeployError> {
         let is_alike = attrs.size == Some(self.program.len)
             && attrs.mode.is_some_and(|mode| mode & 0o7777 == PRIVATE_MODE)
@@ -250,6 +279,11 @@ impl Upload<'_> {
         if !is_alike {
             return Ok(false);
         }
+        self.is_program(place, path)
+    }
+
+    /// True if the content of the file at `path` is the program's.
+    fn is_program(&self, place: &Place<'_>, path: &[u8]) -> Result<bool, DeployError> {
         let sftp = |error| place.sftp(error);
         let file = self.client.open(path, OpenFlags::Read, None).map_err(sftp)?;
         Ok(hash_of(&file, self.program.len + 1).map_err(sftp)? == self.program.hash)
@@ -261,6 +295,14 @@ impl Upload<'_> {
             false => Ok(()),
         }
     }
+}
+
+fn fault(action: &str, error: &io::Error) -> Fault {
+    Fault::from_io(Side::Destination, action, error)
+}
+
+fn failed(place: &Place<'_>, path: &[u8], fault: Fault) -> DeployError {
+    DeployError::Upload { host: place.host.name.clone(), path: escape_bytes(path), fault }
 }
 
 #[cfg(test)]

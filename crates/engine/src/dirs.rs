@@ -31,7 +31,7 @@ pub(crate) fn open_dirs_max(open_max: Option<u64>) -> u64 {
 /// One directory.
 pub(crate) struct DirNode {
     place: Place,
-    /// What it was when it was first opened.
+    /// Its metadata when it was first opened.
     meta: Meta,
     handle: Mutex<Option<Arc<dyn TreeDir>>>,
     open: Arc<OpenDirs>,
@@ -171,7 +171,7 @@ impl DirNode {
         handle.open_file(name, follow).ok()?.ctime().filter(|there| *there == ctime)
     }
 
-    /// Whether it, or a directory above it in the job, is the object `id`.
+    /// True if it, or a directory above it in the job, is the object `id`.
     pub(crate) fn is_or_is_below(&self, id: FileId) -> bool {
         let mut node = self;
         loop {

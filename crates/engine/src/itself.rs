@@ -20,14 +20,14 @@ use std::path::Path;
 
 /// Which end of a move is on this machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Near {
+pub(crate) enum Near {
     /// Its source.
     Source,
     /// Its destination.
     Destination,
 }
 
-/// Whether moving `source` into the directory `dest`, or, without `into`, to the
+/// True if moving `source` into the directory `dest`, or, without `into`, to the
 /// name `dest`, would find itself there. `peer` answers for the end that is not
 /// `near`. Of several sources each directory that holds some is tried once, and then
 /// is among the `tried`.
@@ -35,7 +35,7 @@ pub enum Near {
 /// # Errors
 /// When nothing can be asked; when something had to be made at an end to see it, and
 /// that can't be done, or what was made can't be removed again.
-pub fn is_onto_itself(
+pub(crate) fn is_onto_itself(
     source: &[u8],
     dest: &[u8],
     into: bool,
@@ -59,7 +59,7 @@ pub fn is_onto_itself(
     are_one(from.whole, &join(to_dir, to_name))
 }
 
-/// Whether the directories `near` of this machine and `far` of the peer are one. What
+/// True if the directories `near` of this machine and `far` of the peer are one. What
 /// is no directory holds nothing, and is no fault.
 fn are_one(near: &[u8], far: &[u8], side: Side, peer: &mut Requests) -> Result<bool, RequestError> {
     let Ok(dir) = Dir::open(Path::new(std::ffi::OsStr::from_bytes(near))) else {
@@ -93,7 +93,7 @@ fn are_one(near: &[u8], far: &[u8], side: Side, peer: &mut Requests) -> Result<b
     is_one
 }
 
-/// Whether the directory `name`, which was made in `far` of the peer, shows in `dir`.
+/// True if the directory `name`, which was made in `far` of the peer, shows in `dir`.
 fn shows_here(
     dir: &Dir,
     far: &[u8],

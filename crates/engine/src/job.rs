@@ -1,11 +1,11 @@
 //! A job in plain words: what to copy, to where, under which rules, and where
 //! the two roles run.
 
-use crate::SftpRoute;
 use haul_model::{Fault, Side, Task, escape_bytes};
 use haul_net::Connection;
 use haul_sys::{Access, Dir, confine};
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Everything that a copy is told.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub struct CopyJob {
     pub into_dir: bool,
     /// Directories may be copied (`-r`).
     pub recursive: bool,
-    /// Symbolic links are followed (`-L`).
+    /// Symbolic links are followed (`-L`, or no `-r`).
     pub follow: bool,
     /// A directory of this machine for what named FIFOs and devices hold, in files
     /// without names. Without one they are refused.
@@ -63,6 +63,21 @@ pub enum Placement {
     SftpDownload(SftpRoute),
 }
 
+/// The way to a host's SFTP server.
+pub struct SftpRoute {
+    /// Connections to it, one at least. The job begins with the first session that
+    /// stands, the others join it, and one that fails is told as a warning; the
+    /// content of large files takes all of them.
+    pub connections: Vec<Connection>,
+    /// The directory on this machine where the journals of uploads are kept; it is
+    /// made if it is missing. One that can't be used, or is not the user's alone,
+    /// is told as a warning. Without one, uploads are not continued.
+    pub journals: Option<PathBuf>,
+    /// How long the server may be silent while it is asked, if not as long as the
+    /// connections' own patience says.
+    pub silence_max: Option<Duration>,
+}
+
 /// Files that a process has to be allowed to have open, to run a job.
 const OPEN_FILES_MIN: u64 = 64;
 
@@ -77,7 +92,7 @@ pub enum JobError {
     Destination {
         /// The path, escaped.
         path: String,
-        /// What is wrong with it.
+        /// The problem with it.
         fault: Fault,
     },
     /// The connection could not be made, broke, or the peer broke the rules.

@@ -5,16 +5,17 @@
 //! A job:
 //!
 //! - `job.rs`: a job in plain words, and why one ended early. `run.rs`: runs it.
-//! - `roles.rs`: both roles in this process, connected. `remote.rs`: the client's half of
-//!   a job over a wire; `agent.rs`: the other half, and `agent/conversation.rs`: what
-//!   comes before its job. `vigil.rs`: notices a silent peer.
+//! - `assembly.rs`: puts a job together, from roles, trees and a link, and ends it;
+//!   `assembly/side.rs`: a role and its threads; `assembly/wire.rs`: one end of a wire.
+//! - `remote.rs`: a client's way to an agent; `agent.rs`: an agent's to its client, and
+//!   `agent/conversation.rs`: requests before its job. `vigil.rs`: notices a silent peer.
 //! - `sftp.rs`: a job with one role on the tree of a host's SFTP server; `logins.rs`: its
 //!   sessions, which begin at the same time.
 //! - `crew.rs`: the threads of a job; `workers.rs`: how many.
 //! - `control.rs`: the course of a job, and its figures. `monitor.rs`: what it tells.
-//! - `link/`: the two traits; `memory.rs`; `wire.rs` (two readers) with
-//!   `wire/outgoing.rs` (ports, the writer); `proof.rs` (proof that the destination has
-//!   what is about to be removed).
+//! - `link/`: the two traits; `memory.rs`; `wire.rs` (a Sender's reader) with
+//!   `wire/outgoing.rs` (ports, the writer); `greeting.rs`; `proof.rs` (proof that the
+//!   destination has what is about to be removed).
 //!
 //! The Sender, with `walk.rs` (directories, read before the walk comes to them), in
 //! `sender/`:
@@ -26,14 +27,16 @@
 //!   contents for a wire.
 //! - `earlier.rs`: entries of earlier sources in the same place, where several become one
 //!   directory.
+//! - `emptied.rs`: directories that became empty.
 //! - `remove.rs`: the end of a move; `remover.rs`: the same over a wire, where proving
 //!   that a source can go takes a round trip. `loss.rs`, `linked.rs`: what a move would
 //!   lose.
 //!
 //! The Receiver, in `receiver/`:
 //!
-//! - `destination.rs`: found and opened. `listing.rs`: the listing as it is taken, and
-//!   what may be in it. `mod.rs`: wants and outcomes.
+//! - `reading.rs`: what comes through a wire. `destination.rs`: found and opened.
+//!   `listing.rs`: the listing as it is taken, and what may be in it. `mod.rs`: wants and
+//!   outcomes.
 //! - `compare.rs`: the decision about an existing entry; `own.rs`: entries that a peer on
 //!   this machine lists and that are the destination's own; `times.rs`: how exactly the
 //!   destination keeps times. `check.rs`: a job that compares and copies nothing.
@@ -60,8 +63,12 @@
 //!
 //! - `request.rs`: stat, list and hash; `request/answer.rs` here and at a peer,
 //!   `request/sftp.rs` through a host's SFTP server.
-//! - `relocate.rs`: renames sources, and removes directories that became empty.
-//!   `aside.rs`: sources that are set aside in the moment before they are removed.
+//! - `expand.rs`: the paths that a pattern stands for.
+//! - `moving/`: a move, and the machines that it needs; `moving/course.rs`: its steps;
+//!   `moving/removing.rs`: how its removing is told. `legs.rs`: its jobs, one for each
+//!   machine.
+//! - `relocate.rs`: renames sources. `aside.rs`: sources that are set aside in the moment
+//!   before they are removed.
 //! - `itself.rs`: refuses a move that would find itself at its destination; `mark.rs`:
 //!   the marks that a peer asks for to find out.
 //! - `origin.rs`: the number of a directory that a job made as a new name.
@@ -75,6 +82,7 @@
 
 mod agent;
 mod aside;
+mod assembly;
 mod clean;
 mod control;
 mod copy;
@@ -82,19 +90,21 @@ mod crew;
 mod deploy;
 mod digest;
 mod dirs;
+mod expand;
 mod itself;
 mod job;
+mod legs;
 mod link;
 mod logins;
 mod mark;
 mod monitor;
+mod moving;
 mod origin;
 mod pool;
 mod receiver;
 mod relocate;
 mod remote;
 mod request;
-mod roles;
 mod run;
 mod sender;
 mod sftp;
@@ -102,17 +112,16 @@ mod vigil;
 mod walk;
 mod workers;
 
-pub use agent::{Rights, serve, serve_with, stay_below};
-pub use clean::{CleanEvent, CleanRules, clean};
+pub use agent::{serve, serve_with, stay_below};
+pub use clean::{CleanEvent, CleanRules, CleanSummary, Stages, clean};
 pub use deploy::{Change, DeployError, Deployed, Program, Suspect, Undeployed, deploy, undeploy};
+pub use expand::{Expanded, expand, is_pattern};
 pub use haul_model::{Outcome, Skip, Summary};
 pub use haul_store::{Cleaned, Fate, remove_unpublished};
-pub use haul_sys::{Memory, spare_address_space};
-pub use itself::{Near, is_onto_itself};
-pub use job::{CopyJob, JobError, Placement};
+pub use haul_sys::{Memory, effective_user, spare_address_space};
+pub use job::{CopyJob, JobError, Placement, SftpRoute};
+pub use legs::{Leg, Route, Spot, legs};
 pub use monitor::{Event, Monitor, Progress};
-pub use origin::origin;
-pub use relocate::{Relocated, find_source, relocate};
-pub use request::{ListedEntry, RequestError, Requests};
+pub use moving::{Machines, MoveEvent, MoveJob, MoveMonitor, run_move};
+pub use request::{ListedEntry, RequestError, Requests, Rights};
 pub use run::run;
-pub use sftp::SftpRoute;

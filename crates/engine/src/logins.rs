@@ -37,9 +37,9 @@ enum News {
     Over,
 }
 
-/// What the threads of the logins have in common.
+/// State that the threads of the logins share.
 struct Shared {
-    /// What ends those that are still on their way.
+    /// Killers of the logins that are still on their way.
     killers: Mutex<Vec<Option<Killer>>>,
     /// One is on its way no more.
     changed: Condvar,

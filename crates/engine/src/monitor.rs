@@ -1,7 +1,7 @@
-//! What a job tells while it runs. The engine never prints: it counts into
+//! Events and figures of a running job. The engine never prints: it counts into
 //! [`Progress`] and hands [`Event`]s to the [`Monitor`] that the caller gave.
 
-use haul_model::{Differences, Fault, Kind, Outcome, Skip, Summary};
+use haul_model::{Changes, Fault, Kind, Outcome, Skip, Summary};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Something that the monitor may show.
@@ -13,9 +13,9 @@ pub enum Event<'a> {
         /// The entry's path, beginning with the source's own name; empty if
         /// [`Monitor::shows`] said that it is not needed.
         path: &'a [u8],
-        /// What it is.
+        /// Its kind.
         kind: &'a Kind,
-        /// What became of it.
+        /// Its fate.
         outcome: &'a Outcome,
     },
     /// In a check: only the destination has it. What is in a directory that only
@@ -23,7 +23,7 @@ pub enum Event<'a> {
     Extra {
         /// Its path, as that of an entry would be, raw.
         path: &'a [u8],
-        /// What it is.
+        /// Its kind.
         kind: &'a Kind,
     },
     /// In a move: what the destination has now was removed from the source, or
@@ -31,14 +31,14 @@ pub enum Event<'a> {
     Removed {
         /// Its path, raw.
         path: &'a [u8],
-        /// What it is.
+        /// Its kind.
         kind: &'a Kind,
         /// Why it stays, if it does.
         result: Result<(), &'a Fault>,
     },
     /// Worth telling, though nothing failed.
     Warning {
-        /// What it is about, raw.
+        /// The path that it is about, raw.
         path: &'a [u8],
         /// The words.
         message: &'a str,
@@ -126,7 +126,7 @@ impl Tally {
             (Outcome::Skipped(_), Kind::Dir) => return,
             (Outcome::Skipped(_), _) => &self.skipped,
             (Outcome::Failed(_), _) => &self.failed,
-            (Outcome::Differs(found), _) if found.has(Differences::MISSING) => &self.missing,
+            (Outcome::Differs(found), _) if found.has(Changes::MISSING) => &self.missing,
             (Outcome::Differs(_), _) => &self.different,
         };
         Progress::add(counter, 1);
@@ -147,7 +147,7 @@ pub trait Monitor: Sync {
         true
     }
 
-    /// Whether the job shall stop: asked often, and answered `true` for good
+    /// True if the job shall stop: asked often, and answered `true` for good
     /// once the user has interrupted.
     fn cancelled(&self) -> bool;
 }

@@ -11,7 +11,7 @@ use std::path::Path;
 
 /// A number for the source at `source`, on `host` or here, that gets the name which
 /// `dest` ends with; `None` if nothing can be made under it.
-pub fn origin(host: Option<&str>, source: &[u8], dest: &[u8]) -> Option<[u8; 16]> {
+pub(crate) fn origin(host: Option<&str>, source: &[u8], dest: &[u8]) -> Option<[u8; 16]> {
     let name = words::split(dest).name?;
     let (host, path) = match host {
         Some(host) => (host.as_bytes().to_vec(), source.to_vec()),
@@ -25,7 +25,7 @@ pub fn origin(host: Option<&str>, source: &[u8], dest: &[u8]) -> Option<[u8; 16]
     hash.as_bytes().first_chunk().copied()
 }
 
-/// Whether it is on record in the directory `state` that a job of `origin` has made
+/// True if it is on record in the directory `state` that a job of `origin` has made
 /// `dir`, which can't keep that in mind itself.
 pub(crate) fn is_on_record(state: Option<&Path>, dir: &dyn TreeDir, origin: &[u8; 16]) -> bool {
     let place = state.and_then(|state| Some((state, dir.place_on_record(None)?)));

@@ -11,10 +11,10 @@ use self::answer::{hash, is_of_origin, list, stat};
 use self::sftp::SftpPeer;
 use crate::JobError;
 use crate::aside;
+use crate::link::greeting::{hello, read_message, welcome};
 use crate::link::wire::{Outbox, ReadEnd, refused, run_writer};
 use crate::mark::{self, Held};
 use crate::origin;
-use crate::remote::{hello, read_message, welcome};
 use crate::vigil::{Vigil, Watch, sign_after};
 use haul_model::{ContentHash, Entry, Fault, Name};
 use haul_net::{Closer, ConnectError, Connection};
@@ -23,6 +23,15 @@ use std::io::{self, BufReader};
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::Builder;
+
+/// The requests that a client may make.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rights {
+    /// Nothing that writes or removes.
+    Read,
+    /// Everything.
+    Write,
+}
 
 /// Answers requests about one machine's files: this one's, or another's.
 pub struct Requests(Answering);
@@ -47,7 +56,7 @@ struct Peer {
     name: String,
 }
 
-/// What a peer says.
+/// A message of a peer.
 enum Answer {
     /// It greets.
     Welcome,
@@ -99,12 +108,12 @@ impl Requests {
         SftpPeer::start(connection).map(|peer| Self(Answering::Sftp(peer)))
     }
 
-    /// Whether they are answered on this machine, without a peer.
+    /// True if they are answered on this machine, without a peer.
     pub(crate) fn are_here(&self) -> bool {
         matches!(self.0, Answering::Here(_))
     }
 
-    /// What stands at `path`; a symbolic link is followed if `follow` says so.
+    /// The entry at `path`; a symbolic link is followed if `follow` says so.
     /// The entry's name is the path's last component, or `None` if it has none.
     ///
     /// # Errors
@@ -157,7 +166,7 @@ impl Requests {
         }
     }
 
-    /// Whether the directory at `path` was made by a job of `origin`; see
+    /// True if the directory at `path` was made by a job of `origin`; see
     /// [`crate::CopyJob::origin`]. Of a host without haul that may be on record
     /// here, in the directory `state`.
     ///
@@ -193,7 +202,7 @@ impl Requests {
         }
     }
 
-    /// Whether the directory at `path` shows `mark`, which was made elsewhere; see
+    /// True if the directory at `path` shows `mark`, which was made elsewhere; see
     /// [`Request::Mark`]. What was made there goes with [`Self::unmark`]. An SFTP server
     /// is never asked to make something: the job that goes there does that.
     ///
@@ -319,7 +328,7 @@ impl Peer {
         }
     }
 
-    /// What the peer says next.
+    /// The next message of the peer.
     fn hear(&mut self) -> Result<Answer, JobError> {
         let heard = self.watch.receive(&self.answers)?;
         heard

@@ -1,13 +1,10 @@
 //! Runs a job: places its roles, and waits for its end.
 
+use crate::assembly::{Assembly, Placed, Receiving, Sending};
 use crate::control::Control;
-use crate::crew::Crew;
-use crate::receiver::{Destination, Tasks, run_worker};
-use crate::relocate::Twins;
-use crate::roles::Roles;
-use crate::sender::Scan;
+use crate::receiver::Destination;
+use crate::sender::Twins;
 use crate::sftp::Far;
-use crate::workers::workers;
 use crate::{CopyJob, JobError, Monitor, Placement, Summary, remote, sftp};
 use haul_tree::LocalTree;
 
@@ -43,24 +40,12 @@ fn run_local(job: &CopyJob, monitor: &dyn Monitor) -> Result<Summary, JobError> 
     destination.sources_are_here = true;
     // What is only compared may be compared with a part of itself.
     let around_dest = if job.task.copies().is_none() { Vec::new() } else { destination.lineage() };
-    let twins = Twins::new(&destination, job).map_err(|e| JobError::unusable(&job.dest, &e))?;
+    let twins = Twins::new(&destination.root, destination.rename.as_ref(), job)
+        .map_err(|error| JobError::unusable(&job.dest, &error))?;
+    let sending =
+        Sending { around_dest: &around_dest, twins: Some(&twins), ..Sending::of(&LocalTree) };
+    let mut receiving = Receiving::of(&LocalTree, destination);
+    receiving.tasks_max = Some(receiving.workers * TASKS_PER_WORKER);
     let control = Control::new(monitor);
-    let (tasks, work) = crossbeam_channel::bounded(workers() * TASKS_PER_WORKER);
-    let Roles { sender, receiver } =
-        Roles::connect(&control, job, destination, Tasks::to_all(tasks), None)?;
-    let result = std::thread::scope(|scope| {
-        let crew = Crew::new(scope, &control);
-        crew.begin("scan", || Scan::new(&sender, &LocalTree, job, &around_dest).run(&job.sources));
-        let worker = (&receiver, work);
-        crew.begin_several("worker", workers(), move || run_worker(worker.0, &worker.1));
-        let result = control.wait();
-        receiver.close_tasks();
-        result
-    });
-    if result.is_ok() {
-        sender.remove_dirs(&LocalTree, &job.sources, Some(&twins), &mut |removal| {
-            sender.tell_removal(removal)
-        });
-    }
-    result
+    Assembly { job, control: &control, way: &() }.run(Placed::Both(sending, receiving))
 }

@@ -1,25 +1,22 @@
 //! A job through a host's SFTP server: both roles run here, and one of them works
 //! on the tree of the host.
 
-use crate::control::{Control, Lifeline, leave_within};
-use crate::crew::Crew;
+use crate::assembly::{Assembly, Leaving, Placed, Receiving, Sending, Way, leave_within};
+use crate::control::{Control, Lifeline};
 use crate::dirs::OpenDirs;
-use crate::link::SourceHandle;
 use crate::logins::Logins;
-use crate::receiver::{Destination, Receiver, Tasks, run_downloads, run_uploads, run_worker};
-use crate::roles::Roles;
-use crate::sender::{Scan, Source, run_removers};
-use crate::{CopyJob, Event, JobError, Monitor, Summary};
+use crate::receiver::Destination;
+use crate::sender::Source;
+use crate::{CopyJob, Event, JobError, Monitor, SftpRoute, Summary};
 use haul_model::words;
 use haul_model::{Fault, FaultKind, Name, Side, escape_bytes};
-use haul_net::Connection;
 use haul_sftp::{Client, Extension, Options, Session, SessionError};
 use haul_store::Journals;
 use haul_tree::each_beside;
 use haul_tree::sftp::{Lost, Sessions, SftpHost, SftpTree};
 use haul_tree::{LocalTree, Tree, TreeDir};
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::thread::Builder;
 use std::time::Duration;
@@ -32,7 +29,7 @@ const WORKERS: usize = 16;
 /// of the time.
 const REMOVERS: usize = 16;
 
-/// What may be on its way to a server in one session, in bytes: the 2 MiB that
+/// Bytes that may be on their way to a server in one session: the 2 MiB that
 /// ssh lets pass, and as much that waits at either end. OpenSSH's server takes in
 /// small requests faster than it does them, and copies all that waits with it for
 /// each that it takes in: with 16 MiB it was ten times slower.
@@ -41,21 +38,6 @@ const UPLOAD_BYTES_MAX: usize = 4 << 20;
 /// How long threads may take to leave a job that ends early, in which stages are
 /// made ready to be continued; then the session is ended under them.
 const LEAVE_MAX: Duration = Duration::from_secs(5);
-
-/// The way to a host's SFTP server.
-pub struct SftpRoute {
-    /// Connections to it, one at least. The job begins with the first session that
-    /// stands, the others join it, and one that fails is told as a warning; the
-    /// content of large files takes all of them.
-    pub connections: Vec<Connection>,
-    /// The directory on this machine where the journals of uploads are kept; it is
-    /// made if it is missing. One that can't be used, or is not the user's alone,
-    /// is told as a warning. Without one, uploads are not continued.
-    pub journals: Option<PathBuf>,
-    /// How long the server may be silent while it is asked, if not as long as the
-    /// connections' own patience says.
-    pub silence_max: Option<Duration>,
-}
 
 impl Lifeline for Lost {
     fn is_lost(&self) -> bool {
@@ -168,98 +150,34 @@ fn run_with(
         Far::Source => (Box::new(SftpTree::source(host)), Box::new(LocalTree)),
         Far::Destination => (Box::new(LocalTree), Box::new(SftpTree::destination(host))),
     };
-    // What fails because the session has ended says so.
-    let or_lost = |error: JobError| lost.error().unwrap_or(error);
     let destination = find_destination(job, far, state, host, &*source, &*target, monitor);
-    let destination = destination.map_err(or_lost)?;
+    // What fails because the session has ended says so.
+    let destination = destination.map_err(|error| lost.error().unwrap_or(error))?;
     let made = job.origin.zip(destination_of(job, &destination));
-    let root = destination.root.system_handle().ok();
     let control = Control::over(monitor, Arc::<Lost>::clone(lost));
-    let (tasks, work) = crossbeam_channel::unbounded();
-    let (small, small_files) = crossbeam_channel::unbounded();
-    let tasks = Tasks::with_small(tasks, small);
-    let removes_there = far == Far::Source && job.task.removes().is_some();
-    let (heard, to_remove) = crossbeam_channel::unbounded();
-    let heard = removes_there.then_some(heard);
-    let roles = Roles::connect(&control, job, destination, tasks, heard).map_err(or_lost)?;
-    let Roles { sender, receiver } = roles;
-    let (at_work, all_left) = crossbeam_channel::bounded::<()>(0);
-    let result = std::thread::scope(|scope| {
-        let (receiver, sender) = (&receiver, &sender);
-        let (source, target) = (&*source, &*target);
-        let crew = Crew::new(scope, &control);
-        // What a server can cause to be written happens in threads that can't
-        // write elsewhere.
-        crew.begin("scan", move || {
-            let at_work = at_work;
-            if let Some(root) = &root {
-                job.confine_receiver(root);
-            }
-            let trees = (source, target);
-            begin_small_files(&crew, receiver, trees, &small_files, &at_work);
-            let worker = (work, at_work.clone());
-            crew.begin_several("worker", WORKERS, move || {
-                let (work, _at_work) = worker;
-                run_worker(receiver, &work);
-            });
-            let removers = if removes_there { REMOVERS } else { 0 };
-            let remover = at_work.clone();
-            crew.begin_several("remover", removers, move || {
-                let _at_work = remover;
-                run_removers(sender, &to_remove);
-            });
-            Scan::new(sender, source, job, &[]).run(&job.sources);
-        });
-        let result = control.wait();
-        receiver.close_tasks();
-        host.sessions().close();
-        if result.is_err() && !leave_within(&all_left, LEAVE_MAX) {
-            host.sessions().joined().for_each(Client::end_session);
-        }
-        result
-    });
-    if result.is_ok() {
-        if removes_there && !sender.is_empty() {
-            // Whoever removes has left before its time.
-            return Err(lost.error().unwrap_or(JobError::Interrupted));
-        }
-        sender
-            .remove_dirs(&*source, &job.sources, None, &mut |removal| sender.tell_removal(removal));
-        if let Some(error) = lost.error() {
-            return Err(error);
-        }
-    }
+    let removers = if far == Far::Source { REMOVERS } else { 0 };
+    let sending = Sending { removers, ..Sending::of(&*source) };
+    let receiving = Receiving {
+        // A server can cause something to be written.
+        confined_to: destination.root.system_handle().ok(),
+        workers: WORKERS,
+        ..Receiving::of(&*target, destination)
+    };
+    let assembly = Assembly { job, control: &control, way: &**host };
+    let result = assembly.run(Placed::Both(sending, receiving));
     if let (Ok(Summary { failed: 0, .. }), Some((origin, made))) = (&result, made) {
         forget_origin(job, &origin, made);
     }
     result
 }
 
-/// Begins a thread for the small files of each lane.
-fn begin_small_files<'scope>(
-    crew: &Crew<'scope, '_>,
-    receiver: &'scope Receiver<'scope>,
-    (source, target): (&'scope dyn Tree, &'scope dyn Tree),
-    files: &crossbeam_channel::Receiver<SourceHandle>,
-    at_work: &crossbeam_channel::Sender<()>,
-) {
-    for lane in 0..source.small_lanes() {
-        let (files, at_work) = (files.clone(), at_work.clone());
-        crew.begin("small files", move || {
-            let _at_work = at_work;
-            if let Some(lane) = source.downloads(lane) {
-                run_downloads(receiver, &files, lane);
-            }
-        });
-    }
-    for lane in 0..target.small_lanes() {
-        let (files, at_work) = (files.clone(), at_work.clone());
-        crew.begin("small files", move || {
-            let _at_work = at_work;
-            if let Some(lane) = target.uploads(lane) {
-                run_uploads(receiver, &files, lane);
-            }
-        });
+/// Threads that wait for answers leave when the sessions end.
+impl Way for SftpHost {
+    fn end(&self, result: &Result<Summary, JobError>, leaving: Leaving<'_>) {
+        self.sessions().close();
+        if result.is_err() && !leave_within(&leaving.others, LEAVE_MAX) {
+            self.sessions().joined().for_each(Client::end_session);
+        }
     }
 }
 

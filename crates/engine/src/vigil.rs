@@ -21,7 +21,7 @@ const LOOKS: u32 = 8;
 /// Signs of life within the longest silence, if there is nothing else to say.
 const SIGNS: u32 = 4;
 
-/// What is known of the peer's silence.
+/// The facts about the peer's silence.
 pub(crate) struct Vigil {
     /// Counts the beginnings and the ends of reads: odd while one waits.
     reads: AtomicU64,
@@ -64,7 +64,7 @@ pub(crate) fn sign_after(silence_max: Option<Duration>) -> Option<Duration> {
     silence_max.map(|silence| silence / SIGNS)
 }
 
-/// What a greeting says of the longest silence; [`silence_of`] reads it.
+/// The longest silence as a greeting tells it; [`silence_of`] reads it.
 pub(crate) fn silence_seconds(patience: Patience) -> u32 {
     let seconds = |silence: Duration| silence.as_secs().clamp(1, u32::MAX.into()) as u32;
     patience.silence_max.map_or(0, seconds)

@@ -30,11 +30,11 @@ pub(crate) struct Walk<'w> {
     state: Mutex<State>,
     /// Something is to be read ahead.
     coming: Condvar,
-    /// What the walk waits for was read.
+    /// The directory that the walk waits for was read.
     read_one: Condvar,
 }
 
-/// What holds for all directories of a walk.
+/// Rules for all directories of a walk.
 pub(crate) struct Rules<'w> {
     /// The job's course: nobody waits for others when it ends early.
     pub(crate) control: &'w Control<'w>,
@@ -75,13 +75,13 @@ struct State {
     /// Subdirectories that the walk will come to, the next ones last, each with the
     /// number of those that somebody has begun to read.
     coming: Vec<(Arc<Subdirs>, usize)>,
-    /// What helpers have begun to read.
+    /// Directories that helpers have begun to read.
     begun: HashSet<Key>,
-    /// What they have read.
+    /// Directories that they have read.
     read: HashMap<Key, Read>,
     /// Entries in `read`.
     entries: usize,
-    /// What the walk waits for.
+    /// The directory that the walk waits for.
     awaited: Option<Key>,
     /// Helpers that wait for something to do.
     idle: usize,
@@ -346,7 +346,7 @@ impl Subdirs {
     }
 }
 
-/// What a directory that was read counts among the entries ahead.
+/// The weight of a directory that was read, among the entries ahead.
 fn weight(read: &Read) -> usize {
     read.as_ref().map_or(0, |listed| listed.entries.len())
 }

@@ -1,26 +1,32 @@
-//! The words of the command line, and the plain commands that they become.
-//! Nothing below this file reads arguments.
+//! The words of the command line, and the plain commands that they become, with what
+//! the configuration adds. Nothing below this file reads arguments.
 
 mod deploy;
+mod familiar;
 mod help;
 mod remote;
 mod words;
 
 pub(crate) use deploy::{Action, Deploy};
+pub(crate) use familiar::Note;
 
-use self::help::{CHECK_USAGE, COPY_USAGE, MOVE_USAGE};
-use self::words::{CheckWords, CommandWords, CopyWords, DetailWords, MoveWords, Words};
+use self::familiar::{FamiliarWords, explain};
+use self::help::{CHECK_USAGE, COPY_USAGE, COPY_WORDS, MOVE_USAGE};
+use self::words::{
+    CheckWords, CommandWords, ConfigWords, CopyWords, DetailWords, MoveWords, Words, switch,
+};
+use crate::config::{Config, Settings};
 use crate::error::CommandError;
-use crate::hosts::Reach;
-use crate::location::Location;
-use crate::peer::WithoutHaul;
-use crate::report::Form;
-use clap::Parser;
+use crate::location::{Location, parse_host};
+use crate::peer::Reaches;
+use crate::report::{Detail, Show};
+use clap::{CommandFactory, Parser};
 use haul_engine::CleanRules;
 use haul_model::{Conflict, Moving, Policy, Resume};
+use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// What the program is asked to do.
+/// A command, as the program carries it out.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Command {
     /// Copy files and trees.
@@ -37,8 +43,12 @@ pub(crate) enum Command {
     Hash(Hash),
     /// Remove what copies have left behind.
     Clean(Clean),
+    /// Show the settings that apply.
+    Config(ShowConfig),
     /// Put haul onto a host, or take it away again.
     Deploy(Deploy),
+    /// Write man pages and completions.
+    Generate(Generate),
     /// Serve a client at the other end of standard input and output.
     Serve(Serve),
 }
@@ -52,7 +62,9 @@ pub(crate) struct Copy {
     pub(crate) follow: bool,
     pub(crate) policy: Policy,
     pub(crate) detail: Detail,
-    pub(crate) reach: Reach,
+    pub(crate) reaches: Reaches,
+    /// Words that were taken and do less than in other programs.
+    pub(crate) notes: Vec<Note>,
 }
 
 /// `haul check`: a copy in which nothing is copied.
@@ -63,34 +75,14 @@ pub(crate) struct Check {
     pub(crate) content: bool,
 }
 
-/// How much a copy tells.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Detail {
-    /// Errors only.
-    Quiet,
-    /// Progress, warnings, errors and a summary.
-    Normal,
-    /// A line for each file too.
-    Verbose,
-    /// All of it, as JSON.
-    Json,
-}
-
-impl Detail {
-    /// The form of what is told.
-    pub(crate) fn form(self) -> Form {
-        form(self == Self::Json)
-    }
-}
-
 /// `haul ls`.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Ls {
     pub(crate) paths: Vec<Location>,
     pub(crate) long: bool,
     pub(crate) null: bool,
-    pub(crate) without_haul: WithoutHaul,
-    pub(crate) form: Form,
+    pub(crate) reaches: Reaches,
+    pub(crate) detail: Detail,
 }
 
 /// `haul stat`.
@@ -98,16 +90,16 @@ pub(crate) struct Ls {
 pub(crate) struct Stat {
     pub(crate) paths: Vec<Location>,
     pub(crate) follow: bool,
-    pub(crate) without_haul: WithoutHaul,
-    pub(crate) form: Form,
+    pub(crate) reaches: Reaches,
+    pub(crate) detail: Detail,
 }
 
 /// `haul hash`.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Hash {
     pub(crate) paths: Vec<Location>,
-    pub(crate) without_haul: WithoutHaul,
-    pub(crate) form: Form,
+    pub(crate) reaches: Reaches,
+    pub(crate) detail: Detail,
 }
 
 /// `haul clean`.
@@ -115,48 +107,89 @@ pub(crate) struct Hash {
 pub(crate) struct Clean {
     pub(crate) paths: Vec<Location>,
     pub(crate) rules: CleanRules,
-    pub(crate) form: Form,
+    pub(crate) detail: Detail,
+}
+
+/// `haul generate`.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Generate {
+    /// The directory below which they are written.
+    pub(crate) dir: PathBuf,
+}
+
+/// `haul config`.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct ShowConfig {
+    /// The host that is asked about.
+    pub(crate) host: Option<String>,
+    pub(crate) settings: Settings,
+    /// The configuration file, if there is a place for one.
+    pub(crate) path: Option<PathBuf>,
+    /// True if it exists.
+    pub(crate) exists: bool,
+    pub(crate) detail: Detail,
 }
 
 /// `haul serve`.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Serve {
-    /// What the client may reach, if that is not everything.
+    /// The directory that the client may reach, if that is not everything.
     pub(crate) root: Option<PathBuf>,
     /// It may only read.
     pub(crate) read_only: bool,
 }
 
-/// Reads the command line. What clap itself finds wrong, and `--help`, ends
-/// the process here.
+/// Reads the command line. Help, and most of what clap finds wrong, ends the process
+/// here.
+///
+/// # Errors
+/// When the words can't be taken; with a hint at others.
 pub(crate) fn from_env() -> Result<Command, CommandError> {
-    Words::parse().into_command()
+    read(&std::env::args_os().collect::<Vec<_>>())
+}
+
+/// Reads words, of which the first is the program's name.
+fn read(words: &[OsString]) -> Result<Command, CommandError> {
+    match Words::try_parse_from(words) {
+        Ok(words) => words.into_command(Config::load),
+        Err(error) => Err(explain(error, words).unwrap_or_else(|error| error.exit())),
+    }
+}
+
+/// The words of the command line, for what is made from them.
+pub(crate) fn words() -> clap::Command {
+    Words::command().mut_subcommand("copy", |copy| {
+        // Its help has them in another place.
+        let about = copy.get_about().map(ToString::to_string).unwrap_or_default();
+        copy.long_about(format!("{about}.\n\n{COPY_WORDS}"))
+    })
 }
 
 impl Words {
-    fn into_command(self) -> Result<Command, CommandError> {
+    /// The command; `load` reads the configuration for those that it is for.
+    fn into_command(
+        self,
+        load: impl FnOnce() -> Result<Config, CommandError>,
+    ) -> Result<Command, CommandError> {
         Ok(match self.command {
-            CommandWords::Copy(words) => Command::Copy(words.into_copy()?),
-            CommandWords::Move(words) => Command::Move(words.into_copy()?),
-            CommandWords::Check(words) => Command::Check(words.into_check()?),
-            CommandWords::Ls(words) => Command::Ls(Ls {
-                paths: words.remote.locations(&words.paths)?,
-                long: words.long,
-                null: words.null,
-                without_haul: words.remote.without_haul(),
-                form: form(words.json),
-            }),
-            CommandWords::Stat(words) => Command::Stat(Stat {
-                paths: words.remote.locations(&words.paths)?,
-                follow: words.dereference,
-                without_haul: words.remote.without_haul(),
-                form: form(words.json),
-            }),
-            CommandWords::Hash(words) => Command::Hash(Hash {
-                paths: words.remote.locations(&words.paths)?,
-                without_haul: words.remote.without_haul(),
-                form: form(words.json),
-            }),
+            CommandWords::Copy(words) => Command::Copy(words.into_copy(&load()?)?),
+            CommandWords::Move(words) => Command::Move(words.into_copy(&load()?)?),
+            CommandWords::Check(words) => Command::Check(words.into_check(&load()?)?),
+            CommandWords::Ls(words) => {
+                let (paths, reaches) = words.remote.locations(&words.paths, &load()?)?;
+                let detail = detail(false, false, words.json);
+                Command::Ls(Ls { paths, long: words.long, null: words.null, reaches, detail })
+            }
+            CommandWords::Stat(words) => {
+                let (paths, reaches) = words.remote.locations(&words.paths, &load()?)?;
+                let detail = detail(false, false, words.json);
+                Command::Stat(Stat { paths, follow: words.dereference, reaches, detail })
+            }
+            CommandWords::Hash(words) => {
+                let (paths, reaches) = words.remote.locations(&words.paths, &load()?)?;
+                Command::Hash(Hash { paths, reaches, detail: detail(false, false, words.json) })
+            }
+            CommandWords::Config(words) => Command::Config(words.into_shown(load()?)?),
             CommandWords::Clean(words) => Command::Clean(Clean {
                 paths: words.paths.iter().map(|p| Location::parse(p)).collect::<Result<_, _>>()?,
                 rules: CleanRules {
@@ -164,9 +197,11 @@ impl Words {
                     all: words.all,
                     dry_run: words.dry_run,
                 },
-                form: form(words.json),
+                detail: detail(false, false, words.json),
             }),
-            CommandWords::Deploy(words) => Command::Deploy(words.into_deploy()?),
+            CommandWords::Deploy(words) => Command::Deploy(words.into_deploy(&load()?)?),
+            CommandWords::Generate(words) => Command::Generate(Generate { dir: words.dir }),
+            CommandWords::Help(words) => read(&words.asked())?,
             CommandWords::Serve(words) => {
                 Command::Serve(Serve { root: words.root, read_only: words.read_only })
             }
@@ -175,56 +210,87 @@ impl Words {
 }
 
 impl CopyWords {
-    fn into_copy(self) -> Result<Copy, CommandError> {
+    fn into_copy(self, config: &Config) -> Result<Copy, CommandError> {
         // clap lets at most one of each group through.
         let conflict = conflict(self.force, self.no_clobber, self.update);
+        let safety = config.with(self.safety.settings(), None);
         let resume = match (self.strict, self.no_resume) {
             (true, _) => Resume::Strict,
             (_, true) => Resume::Never,
             _ => Resume::Quick,
         };
         let DetailWords { quiet, verbose, json } = self.detail;
-        let (sources, dest) = self.remote.sources_and_dest(&self.paths, COPY_USAGE)?;
+        self.familiar.refuse_port(&self.paths)?;
+        let (sources, dest, reaches) =
+            self.remote.sources_and_dest(&self.paths, COPY_USAGE, config)?;
         Ok(Copy {
+            notes: self.familiar.notes(sources.iter().chain([&dest])),
             sources,
             dest,
-            recursive: self.recursive,
-            follow: self.dereference,
+            recursive: self.recursive || self.familiar.archive,
+            follow: follows(self.dereference, self.recursive, &self.familiar),
             policy: Policy {
                 conflict,
                 dry_run: self.dry_run,
                 resume,
-                verify: self.verify,
-                sync: self.sync,
+                verify: safety.verify.is_some_and(|given| given.value),
+                sync: safety.sync.is_some_and(|given| given.value),
                 moving: None,
             },
             detail: detail(quiet, verbose, json),
-            reach: self.remote.reach(),
+            reaches,
         })
     }
 }
 
 impl MoveWords {
-    fn into_copy(self) -> Result<Copy, CommandError> {
-        let (sources, dest) = self.remote.sources_and_dest(&self.paths, MOVE_USAGE)?;
+    fn into_copy(self, config: &Config) -> Result<Copy, CommandError> {
+        let (sources, dest, reaches) =
+            self.remote.sources_and_dest(&self.paths, MOVE_USAGE, config)?;
         let DetailWords { quiet, verbose, json } = self.detail;
         let conflict = conflict(self.force, self.no_clobber, self.update);
+        let verify = switch(self.verify, self.no_verify);
+        let safety = config.with(Settings { verify, ..Settings::default() }, None);
         Ok(Copy {
             sources,
             dest,
+            notes: Vec::new(),
             recursive: true,
             follow: false,
             policy: Policy {
                 conflict,
                 sync: true,
-                verify: self.verify,
+                verify: safety.verify.is_some_and(|given| given.value),
                 moving: Some(if self.lossy { Moving::Lossy } else { Moving::Whole }),
                 ..Policy::default()
             },
             detail: detail(quiet, verbose, json),
-            reach: self.remote.reach(),
+            reaches,
         })
     }
+}
+
+impl ConfigWords {
+    fn into_shown(self, config: Config) -> Result<ShowConfig, CommandError> {
+        let words = self.parallel.add_to(&self.remote);
+        let Settings { verify, sync, .. } = self.safety.settings();
+        let words = Settings { verify, sync, ..words };
+        let host = self.host.map(|host| parse_host(&host)).transpose()?;
+        let host = host.map(|target| target.host().to_owned());
+        Ok(ShowConfig {
+            settings: config.with(words, host.as_deref()),
+            host,
+            exists: config.exists,
+            path: config.path,
+            detail: detail(false, false, self.json),
+        })
+    }
+}
+
+/// True if links are followed. Without `-r` only what is named is copied, and a named
+/// link stands for what it leads to, as in cp.
+fn follows(dereference: bool, recursive: bool, familiar: &FamiliarWords) -> bool {
+    dereference || !(recursive || familiar.archive || familiar.keeps_links)
 }
 
 /// clap lets at most one of them through.
@@ -238,16 +304,19 @@ fn conflict(force: bool, no_clobber: bool, update: bool) -> Conflict {
 }
 
 impl CheckWords {
-    fn into_check(self) -> Result<Check, CommandError> {
-        let (sources, dest) = self.remote.sources_and_dest(&self.paths, CHECK_USAGE)?;
+    fn into_check(self, config: &Config) -> Result<Check, CommandError> {
+        self.familiar.refuse_port(&self.paths)?;
+        let (sources, dest, reaches) =
+            self.remote.sources_and_dest(&self.paths, CHECK_USAGE, config)?;
         let copy = Copy {
+            notes: self.familiar.notes(sources.iter().chain([&dest])),
             sources,
             dest,
-            recursive: self.recursive,
-            follow: self.dereference,
+            recursive: self.recursive || self.familiar.archive,
+            follow: follows(self.dereference, self.recursive, &self.familiar),
             policy: Policy::default(),
             detail: detail(self.quiet, self.verbose, self.json),
-            reach: self.remote.reach(),
+            reaches,
         };
         Ok(Check { copy, content: self.content })
     }
@@ -256,15 +325,11 @@ impl CheckWords {
 /// clap lets at most one of them through.
 fn detail(quiet: bool, verbose: bool, json: bool) -> Detail {
     match (quiet, verbose, json) {
-        (true, ..) => Detail::Quiet,
-        (_, true, _) => Detail::Verbose,
+        (true, ..) => Detail::Text(Show::Quiet),
+        (_, true, _) => Detail::Text(Show::Verbose),
         (.., true) => Detail::Json,
-        _ => Detail::Normal,
+        _ => Detail::Text(Show::Normal),
     }
-}
-
-fn form(json: bool) -> Form {
-    if json { Form::Json } else { Form::Plain }
 }
 
 #[cfg(test)]

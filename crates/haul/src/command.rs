@@ -2,8 +2,11 @@
 
 mod check;
 mod clean;
+mod config;
 mod copy;
 pub(crate) mod deploy;
+mod expand;
+mod generate;
 mod hash;
 mod ls;
 mod relocate;
@@ -11,11 +14,11 @@ mod serve;
 mod stat;
 
 use crate::args::Command;
-use crate::error::{CommandError, ExitCode};
+use crate::error::ExitCode;
 use crate::location::{Location, Place};
-use crate::peer::{Peers, WithoutHaul};
+use crate::peer::{Peers, Reaches};
 use crate::progress::Screen;
-use crate::report::{Form, Report};
+use crate::report::{Detail, Report};
 use haul_engine::{RequestError, Requests};
 
 /// Does what was asked, says what came of it, and tells how it ended.
@@ -28,16 +31,10 @@ pub(crate) fn run(command: Command) -> ExitCode {
         Command::Stat(stat) => stat::run(&stat),
         Command::Hash(hash) => hash::run(&hash),
         Command::Clean(clean) => clean::run(&clean),
+        Command::Config(asked) => config::run(&asked),
         Command::Deploy(deploy) => deploy::run(&deploy),
+        Command::Generate(generate) => generate::run(&generate),
         Command::Serve(serve) => serve::run(&serve),
-    }
-}
-
-/// Ends the report; what went wrong with it counts only if all else is well.
-fn finish(report: Report, code: ExitCode) -> ExitCode {
-    match (code, report.finish()) {
-        (ExitCode::Success, code) => code,
-        (code, _) => code,
     }
 }
 
@@ -45,39 +42,38 @@ fn finish(report: Report, code: ExitCode) -> ExitCode {
 /// at is reported and the next one asked about; a connection that fails is the
 /// end.
 fn each_path(
-    form: Form,
+    detail: Detail,
     paths: &[Location],
-    without_haul: WithoutHaul,
-    mut ask: impl FnMut(&mut Requests, &Location, &mut Report) -> Result<(), RequestError>,
+    reaches: &Reaches,
+    mut ask: impl FnMut(&mut Requests, &Location, &dyn Report) -> Result<(), RequestError>,
 ) -> ExitCode {
     let screen = Screen::default();
-    let mut report = Report::new(form, screen.clone());
-    let mut peers = Peers::new(screen, without_haul);
-    for location in paths {
-        let answer = match peers.at(&location.place, &mut report) {
-            Ok(requests) => ask(requests, location, &mut report),
-            Err(error) => return end(report, &error),
+    let report = &*detail.report(&screen);
+    let mut peers = Peers::new(report, &screen, reaches.clone());
+    for given in paths {
+        let locations = match expand::paths(given, &mut peers, report) {
+            Ok((locations, _)) => locations,
+            Err(error) => return report.refused(&error, None),
         };
-        match answer {
-            Ok(()) => {}
-            Err(RequestError::Fault(fault)) => {
-                report.fault_on(host(&location.place), &location.path, &fault)
+        for location in &locations {
+            let answer = match peers.at(&location.place) {
+                Ok(requests) => ask(requests, location, report),
+                Err(error) => return report.refused(&error, None),
+            };
+            match answer {
+                Ok(()) => {}
+                Err(RequestError::Fault(fault)) => {
+                    report.fault(host(&location.place), &location.path, &fault);
+                }
+                Err(RequestError::Job(error)) => return report.refused(&error.into(), None),
             }
-            Err(RequestError::Job(error)) => return end(report, &error.into()),
-        }
-        // Without a reader the answers are of no use.
-        if report.is_broken() {
-            break;
+            // Without a reader the answers are of no use.
+            if report.is_broken() {
+                return report.finish(ExitCode::Success);
+            }
         }
     }
-    report.finish()
-}
-
-/// The end of a command that can't go on.
-fn end(mut report: Report, error: &CommandError) -> ExitCode {
-    report.command_error(error);
-    report.finish();
-    error.kind.exit_code()
+    report.finish(ExitCode::Success)
 }
 
 /// The host's name, unless the place is here.

@@ -1,4 +1,4 @@
-//! What ends a command early, in a form that a person and a script can act
+//! Errors that end a command early, in a form that a person and a script can act
 //! on, and the program's exit codes.
 
 use crate::hint::Hint;
@@ -26,6 +26,16 @@ pub(crate) enum ExitCode {
 }
 
 impl ExitCode {
+    /// That of a command that has run: `error` is the class of the error that ended it
+    /// early, `failed` says that a part of it has failed.
+    pub(crate) fn of(error: Option<ErrorKind>, failed: bool) -> Self {
+        match error {
+            Some(kind) => kind.exit_code(),
+            None if failed => Self::SomeFailed,
+            None => Self::Success,
+        }
+    }
+
     /// The number that the system gets.
     pub(crate) const fn number(self) -> u8 {
         match self {
@@ -81,9 +91,9 @@ impl ErrorKind {
 pub(crate) struct CommandError {
     /// Its class.
     pub(crate) kind: ErrorKind,
-    /// What happened.
+    /// The error itself.
     pub(crate) source: Box<dyn Error + Send + Sync>,
-    /// What a person can do, a sentence each.
+    /// Remedies for a person, a sentence each.
     pub(crate) hints: Vec<String>,
 }
 

@@ -4,48 +4,25 @@
 use crate::command::deploy;
 use crate::error::CommandError;
 use crate::location::Place;
-use crate::peer::{self, WithoutHaul};
+use crate::peer::{self, Reaches, WithoutHaul};
 use crate::progress::Screen;
 use crate::state;
-use haul_engine::{CopyJob, Event, JobError, Monitor, Placement, SftpRoute, Summary};
+use haul_engine::{CopyJob, Event, JobError, Leg, Monitor, Placement, Route, SftpRoute, Summary};
 use haul_net::{ConnectError, SshTarget};
-use std::num::NonZeroU8;
 use std::sync::{Mutex, PoisonError};
-
-/// How jobs reach hosts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Reach {
-    /// What they do where there is no haul.
-    pub(crate) without_haul: WithoutHaul,
-    /// Connections to a host without haul.
-    pub(crate) parallel: NonZeroU8,
-    /// A host without haul gets one first.
-    pub(crate) deploy: bool,
-}
-
-/// Where the roles of a job run.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Route<'a> {
-    /// Both here.
-    Local,
-    /// The destination is there.
-    Upload(&'a Place),
-    /// The sources are there.
-    Download(&'a Place),
-}
 
 /// The hosts of a command.
 pub(crate) struct Hosts {
     screen: Screen,
-    reach: Reach,
+    reaches: Reaches,
     /// Those that turned out to have no haul.
     lacking: Mutex<Vec<SshTarget>>,
 }
 
 impl Hosts {
     /// None is known yet; what ssh has to say is shown on `screen`.
-    pub(crate) fn new(reach: Reach, screen: &Screen) -> Self {
-        Self { screen: screen.clone(), reach, lacking: Mutex::default() }
+    pub(crate) fn new(reaches: Reaches, screen: &Screen) -> Self {
+        Self { screen: screen.clone(), reaches, lacking: Mutex::default() }
     }
 
     /// Where ssh shows what it has to say.
@@ -53,16 +30,16 @@ impl Hosts {
         &self.screen
     }
 
-    /// Runs `job`.
+    /// Runs the job of `leg`.
     ///
     /// # Errors
     /// When there is no way to the host, or the job as a whole fails.
     pub(crate) fn run(
         &self,
-        job: &CopyJob,
-        route: Route<'_>,
+        leg: &Leg<Place>,
         monitor: &dyn Monitor,
     ) -> Result<Summary, CommandError> {
+        let Leg { job, route } = leg;
         let place = match route {
             Route::Local => return Ok(haul_engine::run(job, Placement::Local, monitor)?),
             Route::Upload(place) | Route::Download(place) => place,
@@ -78,11 +55,12 @@ impl Hosts {
                     Err(JobError::Connection(error)) if error.lacks_haul() => error,
                     ran => return Ok(ran?),
                 };
-                if self.reach.deploy && !matches!(missing, ConnectError::SftpOnly { .. }) {
+                let reach = self.reaches.of(target);
+                if reach.deploy && !matches!(missing, ConnectError::SftpOnly { .. }) {
                     self.deploy(target, monitor)?;
                     return Ok(self.run_agent(job, route, target, monitor)?);
                 }
-                match self.reach.without_haul {
+                match reach.without_haul {
                     WithoutHaul::Fail => Err(missing.into()),
                     _ => self.run_without(job, route, target, missing, monitor),
                 }
@@ -109,11 +87,11 @@ impl Hosts {
     fn run_agent(
         &self,
         job: &CopyJob,
-        route: Route<'_>,
+        route: &Route<Place>,
         target: &SshTarget,
         monitor: &dyn Monitor,
     ) -> Result<Summary, JobError> {
-        let connection = peer::connect(target, &self.screen)?;
+        let connection = peer::connect(target, job.task, &self.screen)?;
         let placement = match route {
             Route::Download(_) => Placement::Download(connection),
             Route::Local | Route::Upload(_) => Placement::Upload(connection),
@@ -125,7 +103,7 @@ impl Hosts {
     fn run_without(
         &self,
         job: &CopyJob,
-        route: Route<'_>,
+        route: &Route<Place>,
         target: &SshTarget,
         missing: ConnectError,
         monitor: &dyn Monitor,
@@ -163,7 +141,7 @@ impl Hosts {
     fn run_sftp(
         &self,
         job: &CopyJob,
-        route: Route<'_>,
+        route: &Route<Place>,
         target: &SshTarget,
         monitor: &dyn Monitor,
     ) -> Result<Summary, JobError> {
@@ -173,13 +151,13 @@ impl Hosts {
     /// Connects to the SFTP server of a host, as often as the user wants.
     fn connect(&self, target: &SshTarget) -> Result<Vec<haul_net::Connection>, JobError> {
         let connect = |_| peer::connect_sftp(target, &self.screen);
-        Ok((0..self.reach.parallel.get()).map(connect).collect::<Result<_, _>>()?)
+        Ok((0..self.reaches.of(target).parallel.get()).map(connect).collect::<Result<_, _>>()?)
     }
 
     fn go_through(
         &self,
         job: &CopyJob,
-        route: Route<'_>,
+        route: &Route<Place>,
         connections: Vec<haul_net::Connection>,
         monitor: &dyn Monitor,
     ) -> Result<Summary, JobError> {

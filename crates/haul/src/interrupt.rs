@@ -1,4 +1,4 @@
-//! What the user's Ctrl-C and the system's wish to end the program come to.
+//! Handles the user's Ctrl-C and the system's wish to end the program.
 
 use crate::error::{CommandError, ErrorKind, ExitCode};
 use haul_engine::JobError;
@@ -14,6 +14,10 @@ use std::{process, thread};
 /// How long the program may take to leave everything in order after a signal. A
 /// little more than a job through SFTP takes to leave its sessions.
 const TIDYING_MAX: Duration = Duration::from_secs(10);
+
+/// How long an agent may take for the same after a job that has failed. Its client has
+/// not asked it to hurry, and a slow medium may be taking a last checkpoint.
+const LEAVING_MAX: Duration = Duration::from_secs(60);
 
 /// Set for good by the first SIGINT, SIGTERM or SIGHUP. Those that were ignored when
 /// the program was started stay ignored: a SIGHUP as nohup has it, a SIGINT as a
@@ -56,7 +60,7 @@ impl Interrupt {
         Ok(Self(flag))
     }
 
-    /// Whether it was set.
+    /// True if it was set.
     pub(crate) fn happened(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
@@ -86,7 +90,19 @@ pub(crate) fn outlive_hangup() -> io::Result<()> {
     Ok(())
 }
 
-/// Whether the process of that `status`, as /proc shows it on Linux, ignores
+/// Ends the process if it still runs after [`LEAVING_MAX`], whatever its threads wait
+/// for.
+pub(crate) fn leave_in_time() {
+    let end = || {
+        thread::sleep(LEAVING_MAX);
+        haul_engine::remove_unpublished();
+        process::exit(ExitCode::SomeFailed.number().into());
+    };
+    // Without that thread, they are waited for.
+    let _ = thread::Builder::new().name("leaving".to_owned()).spawn(end);
+}
+
+/// True if the process of that `status`, as /proc shows it on Linux, ignores
 /// `signal`. An empty one says that it doesn't.
 fn ignores(status: &str, signal: i32) -> bool {
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

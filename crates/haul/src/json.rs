@@ -1,9 +1,9 @@
 //! The lines of `--json`: one object a line, of a schema that docs/json.md
 //! describes and [`SCHEMA`] numbers.
 
+use crate::config::Shown;
 use crate::error::{CommandError, ExitCode};
 use crate::hint::Hint;
-use crate::monitor::Found;
 use crate::progress::Counts;
 use haul_engine::{Cleaned, Summary};
 use haul_model::{Entry, Fault, Kind, Name, is_unsafe_to_show};
@@ -17,7 +17,8 @@ use std::time::Duration;
 
 mod words;
 pub(crate) use words::{
-    DifferenceWord, ErrorWord, FateWord, KindWord, OutcomeWord, ReasonWord, SideWord,
+    DifferenceWord, ErrorWord, FateWord, Found, KindWord, OriginWord, OutcomeWord, ReasonWord,
+    SideWord,
 };
 
 /// Changes whenever a field loses its meaning; new fields don't change it.
@@ -40,6 +41,7 @@ pub(crate) enum Line<'a> {
     CheckSummary(CheckSummaryLine),
     Moved(MovedLine<'a>),
     MoveSummary(MoveSummaryLine),
+    Setting(SettingLine<'a>),
 }
 
 /// `haul copy` has understood its words.
@@ -114,7 +116,7 @@ pub(crate) struct SummaryLine {
     exit_code: u8,
 }
 
-/// What stands at a path: `haul ls` and `haul stat`.
+/// Entries at paths: `haul ls` and `haul stat`.
 #[derive(Debug, Serialize)]
 pub(crate) struct EntryLine<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -131,6 +133,21 @@ pub(crate) struct EntryLine<'a> {
     target: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     target_hex: Option<String>,
+}
+
+/// A setting, and where it comes from: `haul config`.
+#[derive(Debug, Serialize)]
+pub(crate) struct SettingLine<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) host: Option<&'a str>,
+    pub(crate) key: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) value: Option<&'a Shown>,
+    pub(crate) origin: OriginWord,
+    #[serde(flatten)]
+    pub(crate) path: Option<Path<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) line: Option<usize>,
 }
 
 /// A file's hash: `haul hash`.
@@ -185,7 +202,7 @@ pub(crate) struct MoveSummaryLine {
     pub(crate) exit_code: u8,
 }
 
-/// What a copy has left behind: `haul clean`.
+/// Leftovers of copies: `haul clean`.
 #[derive(Debug, Serialize)]
 pub(crate) struct StageLine<'a> {
     #[serde(flatten)]
@@ -311,9 +328,9 @@ impl<'a> EntryLine<'a> {
             path: Path::of(path),
             kind: (&entry.kind).into(),
             size: size(&entry.kind),
-            mode: format!("{:04o}", entry.mode),
-            mtime_secs: entry.mtime.secs,
-            mtime_nanos: entry.mtime.nanos,
+            mode: format!("{:04o}", entry.attributes.mode),
+            mtime_secs: entry.attributes.mtime.secs,
+            mtime_nanos: entry.attributes.mtime.nanos,
             target: target.map(|bytes| String::from_utf8_lossy(bytes).into_owned()),
             target_hex: target.and_then(hex_unless_text),
         }

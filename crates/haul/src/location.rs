@@ -2,7 +2,8 @@
 //! `ssh://[user@]host[:port]/path`, or `sftp://` and the same. Paths are bytes and stay as they were given.
 
 use crate::hint::Hint;
-use haul_model::{escape_bytes, escape_text};
+use haul_engine::Spot;
+use haul_model::{escape_bytes, escape_text, words};
 use haul_net::{ConnectError, SshTarget};
 use std::ffi::OsStr;
 use std::fmt;
@@ -31,6 +32,15 @@ pub(crate) enum Place {
     Sftp(SshTarget),
 }
 
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Here => f.write_str("here"),
+            Self::There(target) | Self::Sftp(target) => f.write_str(&target.display()),
+        }
+    }
+}
+
 /// Why some words are not a location.
 #[derive(Debug, thiserror::Error)]
 #[error("'{}': {why}", escape_bytes(.given))]
@@ -39,7 +49,7 @@ pub(crate) struct LocationError {
     why: Fault,
 }
 
-/// What is wrong with the words.
+/// The problem with the words.
 #[derive(Debug, thiserror::Error)]
 enum Fault {
     #[error("a path must not be empty")]
@@ -65,7 +75,7 @@ enum Fault {
 }
 
 impl LocationError {
-    /// What a person can do about it.
+    /// A remedy for a person.
     pub(crate) fn hint(&self) -> Option<String> {
         match &self.why {
             Fault::Name(error) => error.hint(),
@@ -90,11 +100,28 @@ impl Location {
         }
     }
 
+    /// The same for the engine, which names no machine that is here.
+    pub(crate) fn spot(&self) -> Spot<Place> {
+        let host = (self.place != Place::Here).then(|| self.place.clone());
+        Spot { host, path: self.path.clone() }
+    }
+
+    /// True if it stands for the paths of a host that match it. Here a shell has replaced
+    /// what was meant as a pattern.
+    pub(crate) fn is_pattern(&self) -> bool {
+        self.place != Place::Here && haul_engine::is_pattern(&self.path)
+    }
+
+    /// Another path of the same host.
+    pub(crate) fn beside(&self, path: Vec<u8>) -> Self {
+        let given = [format!("{}:", self.place).as_bytes(), &path].concat();
+        Self { place: self.place.clone(), path, given }
+    }
+
     /// The last component of the path, under which the source arrives in a
     /// directory; `None` for `.`, `..` and `/`, which have no name of their own.
     pub(crate) fn final_name(&self) -> Option<&[u8]> {
-        let name = self.path.rsplit(|&b| b == b'/').find(|part| !part.is_empty())?;
-        (name != b"." && name != b"..").then_some(name)
+        words::split(&self.path).name
     }
 }
 
@@ -185,7 +212,7 @@ fn host_end(words: &[u8]) -> Option<usize> {
     None
 }
 
-/// What follows `ssh://` and `sftp://`.
+/// Reads the part behind `ssh://` and `sftp://`.
 fn parse_url(rest: &[u8]) -> Result<(SshTarget, Vec<u8>), Fault> {
     let slash = rest.iter().position(|&b| b == b'/').unwrap_or(rest.len());
     let (authority, path) = rest.split_at(slash);

@@ -5,10 +5,12 @@ use crate::location::Place;
 use crate::progress::Screen;
 use crate::report::{Report, remote_line};
 use haul_engine::{JobError, Requests};
+use haul_model::Task;
 use haul_net::{ConnectError, Connection, Diagnostics, SshTarget};
+use std::num::NonZeroU8;
 use std::sync::Arc;
 
-/// What is done where a host turns out to have no haul.
+/// The course to take where a host turns out to have no haul.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WithoutHaul {
     /// It fails.
@@ -19,9 +21,57 @@ pub(crate) enum WithoutHaul {
     GoOnQuietly,
 }
 
-/// Connects to `target`; what ssh has to say is shown on `screen`.
-pub(crate) fn connect(target: &SshTarget, screen: &Screen) -> Result<Connection, ConnectError> {
-    haul_net::connect(target, diagnostics(screen))
+/// How a host is reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Reach {
+    /// The course where there is no haul.
+    pub(crate) without_haul: WithoutHaul,
+    /// Connections to a host without haul.
+    pub(crate) parallel: NonZeroU8,
+    /// A host without haul gets one first.
+    pub(crate) deploy: bool,
+}
+
+/// How each host of a command is reached.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Reaches(Vec<(SshTarget, Reach)>);
+
+impl Reaches {
+    /// Adds a host.
+    pub(crate) fn add(&mut self, target: &SshTarget, reach: Reach) {
+        self.0.push((target.clone(), reach));
+    }
+
+    /// How `target` is reached: as it was added, or as if nothing was said.
+    pub(crate) fn of(&self, target: &SshTarget) -> Reach {
+        let found = self.0.iter().find(|(added, _)| added == target);
+        found.map_or(
+            Reach { without_haul: WithoutHaul::GoOn, parallel: NonZeroU8::MIN, deploy: false },
+            |(_, reach)| *reach,
+        )
+    }
+
+    /// The same, and nothing is said of hosts without haul.
+    pub(crate) fn quietly(mut self) -> Self {
+        for (_, reach) in &mut self.0 {
+            if reach.without_haul == WithoutHaul::GoOn {
+                reach.without_haul = WithoutHaul::GoOnQuietly;
+            }
+        }
+        self
+    }
+}
+
+/// Connects to `target` for a job; what ssh has to say is shown on `screen`.
+pub(crate) fn connect(
+    target: &SshTarget,
+    task: Task,
+    screen: &Screen,
+) -> Result<Connection, ConnectError> {
+    match task.keeps_destination() {
+        true => haul_net::connect_briefly(target, diagnostics(screen)),
+        false => haul_net::connect(target, diagnostics(screen)),
+    }
 }
 
 /// Connects to the SFTP server of `target`.
@@ -39,30 +89,28 @@ pub(crate) fn diagnostics(screen: &Screen) -> Diagnostics {
 }
 
 /// The places that single requests have gone to, one connection for each.
-pub(crate) struct Peers {
+pub(crate) struct Peers<'r> {
+    report: &'r dyn Report,
     screen: Screen,
-    without_haul: WithoutHaul,
+    reaches: Reaches,
     open: Vec<(Place, Requests)>,
 }
 
-impl Peers {
-    /// No connection yet.
-    pub(crate) fn new(screen: Screen, without_haul: WithoutHaul) -> Self {
-        Self { screen, without_haul, open: Vec::new() }
+impl<'r> Peers<'r> {
+    /// No connection yet. What ssh has to say is shown on `screen`, which belongs to
+    /// `report`.
+    pub(crate) fn new(report: &'r dyn Report, screen: &Screen, reaches: Reaches) -> Self {
+        Self { report, screen: screen.clone(), reaches, open: Vec::new() }
     }
 
     /// Requests to `place`, over the connection that stands or a new one.
-    pub(crate) fn at(
-        &mut self,
-        place: &Place,
-        report: &mut Report,
-    ) -> Result<&mut Requests, CommandError> {
+    pub(crate) fn at(&mut self, place: &Place) -> Result<&mut Requests, CommandError> {
         let index = match self.open.iter().position(|(open, _)| open == place) {
             Some(index) => index,
             None => {
                 let requests = match place {
                     Place::Here => Requests::local(),
-                    Place::There(target) => self.agent(target, report)?,
+                    Place::There(target) => self.agent(target)?,
                     Place::Sftp(target) => self.sftp(target)?,
                 };
                 self.open.push((place.clone(), requests));
@@ -73,22 +121,24 @@ impl Peers {
     }
 
     /// Requests to the haul of a host, or to its SFTP server if it has none.
-    fn agent(&self, target: &SshTarget, report: &mut Report) -> Result<Requests, CommandError> {
-        let missing = match connect(target, &self.screen)
+    fn agent(&self, target: &SshTarget) -> Result<Requests, CommandError> {
+        let missing = match haul_net::connect_briefly(target, diagnostics(&self.screen))
             .map_err(JobError::from)
             .and_then(Requests::remote)
         {
             Err(JobError::Connection(error)) if error.lacks_haul() => error,
             answer => return Ok(answer?),
         };
-        if self.without_haul == WithoutHaul::Fail {
+        let without_haul = self.reaches.of(target).without_haul;
+        if without_haul == WithoutHaul::Fail {
             return Err(missing.into());
         }
         match self.sftp(target) {
             Ok(requests) => {
-                if self.without_haul == WithoutHaul::GoOn {
+                if without_haul == WithoutHaul::GoOn {
                     let host = target.display();
-                    report.warning(host.as_bytes(), "no haul there: going on through SFTP");
+                    let message = "no haul there: going on through SFTP";
+                    self.report.warning(host.as_bytes(), message);
                 }
                 Ok(requests)
             }

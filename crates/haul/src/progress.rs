@@ -27,7 +27,7 @@ pub(crate) struct Screen {
 }
 
 impl Screen {
-    /// Whether a progress line can be drawn at all.
+    /// True if a progress line can be drawn at all.
     pub(crate) fn is_terminal() -> bool {
         std::io::stderr().is_terminal()
     }
@@ -81,6 +81,8 @@ pub(crate) struct Counts {
     pub(crate) bytes_total: u64,
     pub(crate) bytes_transferred: u64,
     pub(crate) listed_all: bool,
+    /// ssh may be asking for a password on the terminal.
+    pub(crate) asking: bool,
 }
 
 impl Counts {
@@ -93,6 +95,7 @@ impl Counts {
             bytes_total: progress.bytes_total.load(Ordering::Relaxed),
             bytes_transferred: progress.bytes_transferred.load(Ordering::Relaxed),
             listed_all: progress.listed_all.load(Ordering::Relaxed),
+            asking: progress.asking.load(Ordering::Relaxed),
         }
     }
 }
@@ -156,6 +159,7 @@ mod tests {
             bytes_total: 1200 * MIB,
             bytes_transferred: done * MIB,
             listed_all,
+            asking: false,
         }
     }
 

@@ -1,4 +1,5 @@
-//! Where haul keeps what one run leaves for the next on this machine.
+//! Where haul keeps what one run leaves for the next on this machine, and the
+//! directories of the user that the environment names.
 
 use std::env;
 use std::path::PathBuf;
@@ -7,9 +8,15 @@ use std::path::PathBuf;
 /// `$XDG_STATE_HOME/haul/uploads`, or `~/.local/state/haul/uploads`. `None` where
 /// the environment names no such place; then uploads can't be continued.
 pub(crate) fn journals() -> Option<PathBuf> {
-    let absolute = |path: PathBuf| path.is_absolute().then_some(path);
-    let state = env::var_os("XDG_STATE_HOME").map(PathBuf::from).and_then(absolute);
-    let home = || env::var_os("HOME").map(PathBuf::from).and_then(absolute);
-    let state = state.or_else(|| Some(home()?.join(".local/state")))?;
-    Some(state.join("haul/uploads"))
+    Some(base("XDG_STATE_HOME", ".local/state")?.join("haul/uploads"))
+}
+
+/// The directory that `variable` names, or else `below_home` in the home directory;
+/// `None` if neither is an absolute path.
+pub(crate) fn base(variable: &str, below_home: &str) -> Option<PathBuf> {
+    let absolute = |name: &str| {
+        let path = env::var_os(name).map(PathBuf::from);
+        path.filter(|path| path.is_absolute())
+    };
+    absolute(variable).or_else(|| Some(absolute("HOME")?.join(below_home)))
 }

@@ -22,17 +22,17 @@ impl Stdout {
         }
     }
 
-    /// Whether it is time for [`Stdout::flush`].
+    /// True if it is time for [`Stdout::flush`].
     pub(crate) fn is_full(&self) -> bool {
         self.buffer.len() >= BUFFER_LEN
     }
 
-    /// Whether there is nothing to write.
+    /// True if there is nothing to write.
     pub(crate) fn is_empty(&self) -> bool {
         self.buffer.is_empty()
     }
 
-    /// Whether writing has failed, so that there is no use in going on for
+    /// True if writing has failed, so that there is no use in going on for
     /// the output alone.
     pub(crate) fn is_broken(&self) -> bool {
         self.broken.is_some()

@@ -8,6 +8,7 @@ fn haul<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Output {
     Command::new(env!("CARGO_BIN_EXE_haul"))
         .args(args)
         .env_remove("HAUL_LOG")
+        .env("XDG_CONFIG_HOME", "/nonexistent")
         .stdin(Stdio::null())
         .output()
         .expect("haul starts")
@@ -19,13 +20,53 @@ fn stderr(output: &Output) -> String {
 
 #[test]
 fn help_and_version_are_no_errors() {
-    for args in [&["--help"][..], &["copy", "--help"], &["cp", "-h"], &["serve", "--help"]] {
+    for args in [
+        &["--help"][..],
+        &["copy", "--help"],
+        &["cp", "-h"],
+        &["serve", "--help"],
+        &["help"],
+        &["help", "copy"],
+        &["help", "help"],
+    ] {
         let output = haul(args);
         assert_eq!(output.status.code(), Some(0), "{args:?}");
         assert!(output.stderr.is_empty(), "{args:?}");
         assert!(String::from_utf8_lossy(&output.stdout).contains("Usage: haul"), "{args:?}");
     }
     assert_eq!(haul(["--version"]).stdout, b"haul 0.1.0\n");
+    assert_eq!(haul(["help"]).stdout, haul(["--help"]).stdout);
+    assert_eq!(haul(["help", "cp"]).stdout, haul(["copy", "--help"]).stdout);
+}
+
+#[test]
+fn man_pages_and_completions_are_where_man_and_shells_look() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let generated = haul([OsStr::new("generate"), dir.path().as_os_str()]);
+    assert_eq!((generated.status.code(), stderr(&generated)), (Some(0), String::new()));
+    let read = |path: &str| std::fs::read_to_string(dir.path().join(path)).expect(path);
+    for command in ["haul", "haul-copy", "haul-move", "haul-check", "haul-ls", "haul-stat"] {
+        let page = read(&format!("man/man1/{command}.1"));
+        assert!(page.contains(".SH SYNOPSIS"), "{command}");
+    }
+    let copy = read("man/man1/haul-copy.1");
+    for words in ["SOURCE and DEST are a path", "\\-\\-dry\\-run", "haul copy \\-r photos host"] {
+        assert!(copy.contains(words), "{words}: {copy}");
+    }
+    for (path, words) in [
+        ("bash-completion/completions/haul", "--no-clobber"),
+        ("zsh/site-functions/_haul", "#compdef haul"),
+        ("fish/vendor_completions.d/haul.fish", "no-clobber"),
+    ] {
+        assert!(read(path).contains(words), "{path}");
+    }
+    // haul serve is of no use by hand.
+    assert!(!dir.path().join("man/man1/haul-serve.1").exists());
+    let file = dir.path().join("file");
+    std::fs::write(&file, "").expect("a file");
+    let refused = haul([OsStr::new("generate"), file.as_os_str()]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(stderr(&refused).contains("can't write"), "{}", stderr(&refused));
 }
 
 #[test]
@@ -34,7 +75,10 @@ fn wrong_words_exit_with_2_and_say_why() {
         (&["copy", "a"][..], "the destination is missing"),
         (&["copy", "-f", "-u", "a", "b"], "cannot be used with"),
         (&["copy", "-q", "-v", "a", "b"], "cannot be used with"),
-        (&["transfer", "a", "b"], "unrecognized subcommand"),
+        (&["transfer", "a", "b"], "'transfer' is no command of haul"),
+        (&["help", "transfer"], "'transfer' is no command of haul"),
+        (&["copy", "-r", "--delete", "a", "b"], "'haul copy' has no --delete"),
+        (&["copy", "-P", "2222", "a", "host:"], "write ssh://host:2222/path"),
         (&[], "Usage: haul"),
         (
             &["copy", "a:x", "b:y"],
@@ -122,4 +166,34 @@ fn a_hint_is_given_once_and_the_other_files_are_copied() {
     let lines = String::from_utf8(output.stdout).expect("lines are UTF-8");
     assert!(lines.starts_with("copied file\ncopied 1 file, 7 B in "), "{lines}");
     assert!(lines.ends_with("; failed 2\n"), "{lines}");
+}
+
+#[test]
+fn archiving_copies_trees_and_says_once_what_is_not_kept() {
+    let dir = scratch("archive");
+    std::fs::create_dir_all(dir.join("tree/below")).expect("directories");
+    std::fs::write(dir.join("tree/below/file"), "content").expect("a file");
+    let run = |flags: &str, dest: &str| {
+        let [tree, dest] = ["tree", dest].map(|name| dir.join(name).into_os_string());
+        let output = haul([OsStr::new("copy"), OsStr::new(flags), &tree, &dest]);
+        assert_eq!(output.status.code(), Some(0), "{flags}: {output:?}");
+        assert!(std::path::Path::new(&dest).join("below/file").exists(), "{flags}");
+        output
+    };
+    let told = stderr(&run("-avz", "plain"));
+    assert_eq!(told.lines().count(), 1, "{told}");
+    assert!(told.starts_with("haul: warning: -a: the same as -r: owners, "), "{told}");
+    assert_eq!(stderr(&run("-aq", "quiet")), "");
+    assert_eq!(stderr(&run("-rpP", "kept anyway")), "");
+}
+
+#[test]
+fn archiving_is_told_to_scripts_as_a_warning() {
+    let dir = scratch("archive-json");
+    std::fs::create_dir(dir.join("tree")).expect("a directory");
+    let [tree, dest] = ["tree", "dest"].map(|name| dir.join(name).into_os_string());
+    let output = haul([OsStr::new("copy"), OsStr::new("-a"), OsStr::new("--json"), &tree, &dest]);
+    let lines = String::from_utf8(output.stdout).expect("JSON is UTF-8");
+    let warned = lines.lines().filter(|line| line.starts_with(r#"{"type":"warning","path":"-a","#));
+    assert_eq!(warned.count(), 1, "{lines}");
 }

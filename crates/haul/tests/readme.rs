@@ -71,6 +71,7 @@ fn run_examples(document: &str) {
     trycmd::TestCases::new()
         .register_bin("haul", trycmd::schema::Bin::Path(HAUL.into()))
         .env("PATH", format!("{}:{here}", path("bin").display()))
+        .env("XDG_CONFIG_HOME", path("none").display().to_string())
         .timeout(LIMIT)
         .case(path("page.md"))
         .run();

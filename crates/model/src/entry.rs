@@ -1,6 +1,6 @@
 //! One entry of a tree, as the sender lists it and the receiver compares it.
 
-use crate::Name;
+use crate::{Attributes, Name};
 use serde::{Deserialize, Serialize};
 
 /// A point in time, in nanoseconds resolution, as file systems keep it.
@@ -42,7 +42,7 @@ pub struct FileId {
     pub ino: u64,
 }
 
-/// What an entry is.
+/// The kind of an entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kind {
     /// A regular file.
@@ -80,10 +80,8 @@ pub struct Entry {
     pub name: Option<Name>,
     /// File, directory, link or other.
     pub kind: Kind,
-    /// Permission bits with set-id and sticky bits: the low 12 bits of `st_mode`.
-    pub mode: u32,
-    /// When the content last changed.
-    pub mtime: Timestamp,
+    /// Its attributes.
+    pub attributes: Attributes,
     /// A number that the object keeps as long as it exists, to tell it from one
     /// that takes its place, made of its inode and its file system; 0 if there is
     /// none. Of a file that is not large enough to be continued, in a copy between a
@@ -106,12 +104,11 @@ pub struct Entry {
 
 impl Entry {
     /// An entry of which nothing more is known, or told.
-    pub fn new(name: Option<Name>, kind: Kind, mode: u32, mtime: Timestamp) -> Self {
+    pub fn new(name: Option<Name>, kind: Kind, attributes: Attributes) -> Self {
         Self {
             name,
             kind,
-            mode,
-            mtime,
+            attributes,
             inode: 0,
             ctime: None,
             has_holes: false,

@@ -23,6 +23,17 @@ pub fn escape_bytes(bytes: &[u8]) -> String {
     out
 }
 
+/// The same of the beginning of `bytes`, at most `chars_max` characters or bytes that are
+/// in none; `...` stands for the rest.
+pub fn escape_beginning(bytes: &[u8], chars_max: usize) -> String {
+    let lens = bytes.utf8_chunks().flat_map(|chunk| {
+        chunk.valid().chars().map(char::len_utf8).chain(chunk.invalid().iter().map(|_| 1))
+    });
+    let end = lens.take(chars_max).sum();
+    let rest = if end < bytes.len() { "..." } else { "" };
+    escape_bytes(&bytes[..end]) + rest
+}
+
 /// The same for text that is known to be UTF-8, such as a message from a peer.
 pub fn escape_text(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
@@ -79,6 +90,17 @@ mod tests {
         assert_eq!(escape_text("a\u{202e}b"), "a\\u{202e}b");
         assert_eq!(escape_bytes(b"back\\slash"), "back\\\\slash");
         assert_eq!(escape_bytes(b"\xc3("), "\\xc3(");
+    }
+
+    #[test]
+    fn a_beginning_ends_between_two_characters() {
+        let beginning = |bytes: &[u8]| escape_beginning(bytes, 3);
+        assert_eq!(beginning(b""), "");
+        assert_eq!(beginning("日本語".as_bytes()), "日本語");
+        assert_eq!(beginning("日本語x".as_bytes()), "日本語...");
+        assert_eq!(beginning(b"ab\x1b"), "ab\\x1b");
+        assert_eq!(beginning(b"\xe6\x97a\xff"), "\\xe6\\x97a...");
+        assert_eq!(beginning(b"ab\xe6\x97"), "ab\\xe6...");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What the first bytes of a program file say about the machines that it is
+//! Reads from the first bytes of a program file the machines that it is
 //! for: the parts of ELF (System V ABI, chapters 4 and 5) that tell system,
 //! processor and whether it needs a loader.
 
@@ -94,7 +94,7 @@ struct Elf<'a> {
 }
 
 impl Elf<'_> {
-    /// Whether one of the program headers names a loader.
+    /// True if one of the program headers names a loader.
     fn has_loader(&self) -> Result<bool, ExecutableError> {
         let (start, len, count) = match self.wide {
             true => (self.u64(32)?, self.u16(54)?, self.u16(56)?),

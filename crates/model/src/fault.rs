@@ -1,4 +1,4 @@
-//! What went wrong with one entry, in a form that travels from the side where
+//! The fault of one entry, in a form that travels from the side where
 //! it happened to the side where a person reads it.
 
 use serde::{Deserialize, Serialize};
@@ -63,7 +63,7 @@ pub struct Fault {
     pub side: Side,
     /// Its class.
     pub kind: FaultKind,
-    /// What was tried and what came of it, without the path: "can't open:
+    /// The operation and its outcome, without the path: "can't open:
     /// Permission denied". Show it escaped when it came from a peer.
     pub message: String,
 }
@@ -91,7 +91,7 @@ impl Fault {
         self
     }
 
-    /// Whether further entries can't fare better: the destination as a whole
+    /// True if further entries can't fare better: the destination as a whole
     /// takes nothing more.
     pub fn ends_the_job(&self) -> bool {
         self.side == Side::Destination

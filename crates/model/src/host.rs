@@ -1,7 +1,7 @@
-//! What a host says of itself before haul is put onto it, taken from the lines
+//! Facts that a host tells of itself before haul is put onto it, taken from the lines
 //! in which its shell says so.
 
-/// What a host says of itself.
+/// The facts that a host tells of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostFacts {
     /// `uname -sm`, as it came.

@@ -1,4 +1,4 @@
-//! What things are: names and paths, entries and their metadata, the policy of
+//! The nouns of haul: names and paths, entries and their metadata, the policy of
 //! a job, the content hash, what a program file is for, and what a host says of
 //! itself. No I/O happens here.
 //!
@@ -8,12 +8,13 @@
 //!   directory numbers, no paths.
 //! - `words.rs`: paths as users write them, taken apart without looking at any disk.
 //! - `entry.rs`: `Entry`, `Kind`, `Timestamp`, whose bound is checked as it is decoded.
+//! - `attributes.rs`: `Attributes` of an entry, and `Kept`, a set of them.
 //! - `hash.rs`: `ContentHash`, and `ContentHasher`, which hashes in blocks of 4 MiB.
 //! - `granularity.rs`: the units in which file systems keep times.
 //! - `policy.rs`: `Task`, the one thing that a job is told to do: to copy, to compare, or
 //!   to remove what the destination has, each with its own rules.
 //! - `outcome.rs`: the fate of an entry, and the figures of a job (`Summary`).
-//!   `differences.rs`: the result of a comparison. `fault.rs`: the fault of one entry, in
+//!   `changes.rs`: the result of a comparison. `fault.rs`: the fault of one entry, in
 //!   a form that travels, and if it ends the job.
 //! - `escape.rs`: bytes from outside as text that can move no cursor.
 //! - `executable.rs`: system, processor and loader, from an ELF header. `host.rs`: facts
@@ -21,7 +22,8 @@
 
 #![forbid(unsafe_code)]
 
-mod differences;
+mod attributes;
+mod changes;
 mod entry;
 mod escape;
 mod executable;
@@ -34,13 +36,14 @@ mod path;
 mod policy;
 pub mod words;
 
-pub use differences::Differences;
+pub use attributes::{Attributes, KEPT_MODE, Kept};
+pub use changes::Changes;
 pub use entry::{Entry, FileId, Kind, Timestamp};
-pub use escape::{escape_bytes, escape_controls, escape_text, is_unsafe_to_show};
+pub use escape::{escape_beginning, escape_bytes, escape_controls, escape_text, is_unsafe_to_show};
 pub use executable::{EXECUTABLE_HEAD_LEN, Executable, ExecutableError};
 pub use fault::{Fault, FaultKind, Side, is_mounted};
 pub use granularity::Granularity;
-pub use hash::{BLOCK_LEN, BlockHash, BlockHasher, ContentHash, ContentHasher};
+pub use hash::{BLOCK_LEN, BlockHash, BlockHasher, BlockTree, ContentHash, ContentHasher};
 pub use host::HostFacts;
 pub use outcome::{Outcome, Skip, Summary};
 pub use path::{MAX_DEPTH, MAX_NAME_LEN, Name, NameError};

@@ -1,10 +1,10 @@
-//! What became of an entry, and of a whole job.
+//! The fate of an entry, and of a whole job.
 
-use crate::{Differences, Fault};
+use crate::{Changes, Fault};
 use serde::{Deserialize, Serialize};
 use std::ops::AddAssign;
 
-/// What became of one entry.
+/// The fate of one entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Outcome {
     /// A file's content was copied and published, a link or directory was made.
@@ -17,7 +17,7 @@ pub enum Outcome {
     Failed(Fault),
     /// In a check: the destination's is another, or missing. What is the same is
     /// `Skipped(Unchanged)`.
-    Differs(Differences),
+    Differs(Changes),
 }
 
 impl Outcome {

@@ -66,7 +66,7 @@ impl Task {
     }
 }
 
-/// What happens to a file that exists at the destination already.
+/// The rule for a file that exists at the destination already.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Conflict {
     /// Skipped when size and modification time agree, else replaced.
@@ -100,11 +100,11 @@ pub enum Resume {
 pub enum Moving {
     /// All of it: what has something that haul does not keep stays where it is.
     Whole,
-    /// What haul keeps (`--lossy`).
+    /// All that haul keeps (`--lossy`).
     Lossy,
 }
 
-/// What is removed from the source of a move, once the destination has it.
+/// The rule by which a source of a move is removed, once the destination has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Remove {
     /// Whatever is there with the same content: a file system may not keep times
@@ -115,7 +115,7 @@ pub enum Remove {
 }
 
 impl Remove {
-    /// Whether by this rule `outcome` says that the destination has what the source
+    /// True if by this rule `outcome` says that the destination has what the source
     /// has. The contents of files were compared.
     pub fn allows(self, outcome: &Outcome) -> bool {
         match outcome {
@@ -129,7 +129,7 @@ impl Remove {
 /// The rules of a copy.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Policy {
-    /// What to do with existing files.
+    /// The rule for existing files.
     pub conflict: Conflict,
     /// Compare and report, but change nothing (`--dry-run`).
     pub dry_run: bool,
@@ -138,14 +138,14 @@ pub struct Policy {
     /// Each file is read back from its medium before it is published
     /// (`--verify`).
     pub verify: bool,
-    /// What is published is durable when the job has ended well (`--sync`).
+    /// All that is published is durable when the job has ended well (`--sync`).
     pub sync: bool,
     /// The copy is the first part of a move.
     pub moving: Option<Moving>,
 }
 
 impl Policy {
-    /// Whether all that an earlier job has left is compared with the source
+    /// True if all that an earlier job has left is compared with the source
     /// before it is believed.
     pub fn proves_resumed(&self) -> bool {
         match self.resume {

@@ -77,7 +77,7 @@ pub fn without_dot(path: &[u8]) -> &[u8] {
     }
 }
 
-/// Whether two names of one directory may be the same entry: some file systems
+/// True if two names of one directory may be the same entry: some file systems
 /// don't tell upper case from lower, or ways to write a character.
 pub fn may_be_one_name(one: &[u8], other: &[u8]) -> bool {
     one.eq_ignore_ascii_case(other) || !(one.is_ascii() && other.is_ascii())

@@ -11,6 +11,13 @@
 //! just what a default of OpenSSH's says is taken for none; it is put in another
 //! order, and that is all.)
 //!
+//! The question stands before a login whose connection will carry contents of files: ssh
+//! takes ciphers as words that win over the user's configuration, has no way to be given
+//! a default that loses to it, and can't change them once a connection stands. A login
+//! that is begun on a guess would have to be cut where the guess is wrong, which servers
+//! take for an attack. Other logins, of requests, comparisons and dry runs, are begun at
+//! once.
+//!
 //! The list that goes to ssh is its own default in another order, and never
 //! `^aes...`: clients before OpenSSH 8.1 don't know that form, and a cipher that
 //! this client was built without would be an error.
@@ -23,7 +30,7 @@ use std::sync::OnceLock;
 const PREFERRED: [&str; 2] = ["aes128-gcm@openssh.com", "aes256-gcm@openssh.com"];
 
 /// The defaults of OpenSSH's clients, since 7.6 (2017) and since 10.0 (2025).
-/// What is not here costs one more run of ssh, and nothing else.
+/// A list that is missing here costs one more run of ssh, and nothing else.
 const DEFAULTS: [&str; 2] = [
     "chacha20-poly1305@openssh.com,aes128-ctr,aes192-ctr,aes256-ctr,\
      aes128-gcm@openssh.com,aes256-gcm@openssh.com",
@@ -31,7 +38,7 @@ const DEFAULTS: [&str; 2] = [
      aes128-ctr,aes192-ctr,aes256-ctr",
 ];
 
-/// What the user's settings for a host leave to be set.
+/// Settings that the user's own for a host leave open.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Settings {
     /// The list for `Ciphers`, or `None` to leave it alone.
@@ -47,7 +54,7 @@ pub(crate) struct Settings {
 pub(crate) struct Known(OnceLock<Settings>);
 
 impl Known {
-    /// What it has said, or `ask` says now.
+    /// The known settings, or those that `ask` finds now.
     pub(crate) fn or_ask(&self, ask: impl FnOnce() -> Settings) -> &Settings {
         self.0.get_or_init(ask)
     }
@@ -65,9 +72,9 @@ impl Eq for Known {}
 /// started with, up to the remote command. Where no ciphers would be put first, it
 /// is not asked.
 ///
-/// Waits for a short run of ssh, or two, since the answer stands in front of the
-/// connection; a `Match exec` in the user's configuration is carried out by the
-/// first.
+/// Waits for a short run of ssh, or two: the ciphers are among the arguments of the
+/// connection, and can't be changed once it stands. A `Match exec` in the user's
+/// configuration is carried out by the first.
 pub(crate) fn settings_of(shell: &RemoteShell, args: &[String], host: &str) -> Settings {
     if !cpu_has_aes() {
         return Settings::default();

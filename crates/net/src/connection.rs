@@ -1,10 +1,11 @@
 //! A byte stream in both directions, and what ends it.
 
-use crate::cut::Cut;
+use crate::cut::{AsBefore, Cut, Cuttable, wait_for_room};
 use crate::diagnosis::{Peer, diagnose};
 use crate::process::Process;
 use crate::stderr::StderrReader;
 use crate::{ConnectError, Patience};
+use rustix::fs::FileType;
 use std::fmt;
 use std::io::{self, IoSlice, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -40,14 +41,32 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// A connection over any pair of streams, such as a socket's two halves or
-    /// this process's standard input and output. Its closer has nothing to do.
+    /// A connection over any pair of streams. Its closer has nothing to do: whoever
+    /// waits in one of them can't be woken.
     pub fn from_parts(
         reader: impl Read + Send + 'static,
         writer: impl Write + Send + 'static,
     ) -> Self {
-        let closer = Closer { ssh: None, patience: Patience::default() };
+        let closer = Closer { ssh: None, cut: None, patience: Patience::default(), before: None };
         Self { reader: Box::new(reader), writer: Writer::new(writer, None), closer }
+    }
+
+    /// A connection over a pair of pipes or sockets, such as this process's standard
+    /// input and output. Killing it lets go of both at once. The closer holds them open,
+    /// and has them block as before when it is dropped.
+    ///
+    /// # Errors
+    /// Those of `fcntl` and `pipe`.
+    pub fn of_streams(
+        reader: impl Read + AsFd + Send + 'static,
+        writer: impl Write + AsFd + Send + 'static,
+    ) -> io::Result<Self> {
+        let cut = Cut::new()?;
+        let before = Some([AsBefore::of(&reader)?, AsBefore::of(&writer)?]);
+        let reader = Cuttable::new(reader, &cut)?;
+        let writer = Writer::cuttable(writer, &cut)?;
+        let closer = Closer { ssh: None, cut: Some(cut), patience: Patience::default(), before };
+        Ok(Self { reader: Box::new(reader), writer, closer })
     }
 
     /// The same with a peer that is waited for as long as `patience` says.
@@ -71,12 +90,27 @@ impl fmt::Debug for Connection {
 pub struct Writer {
     stream: Box<dyn Write + Send>,
     pipe: Option<OwnedFd>,
+    /// Lets go of the stream.
+    cut: Option<Arc<Cut>>,
 }
 
 impl Writer {
     /// A writer over `stream`; `pipe` is the pipe behind it, if it is one.
     pub fn new(stream: impl Write + Send + 'static, pipe: Option<OwnedFd>) -> Self {
-        Self { stream: Box::new(stream), pipe }
+        Self { stream: Box::new(stream), pipe, cut: None }
+    }
+
+    /// A writer over `stream`, which `cut` lets go of.
+    ///
+    /// # Errors
+    /// Those of `fcntl`.
+    pub(crate) fn cuttable(
+        stream: impl Write + AsFd + Send + 'static,
+        cut: &Arc<Cut>,
+    ) -> io::Result<Self> {
+        let pipe = pipe_of(&stream);
+        let stream = Box::new(Cuttable::new(stream, cut)?);
+        Ok(Self { stream, pipe, cut: Some(Arc::clone(cut)) })
     }
 
     /// The pipe behind this writer, if there is one. Between two writes,
@@ -84,6 +118,22 @@ impl Writer {
     pub fn pipe(&self) -> Option<BorrowedFd<'_>> {
         self.pipe.as_ref().map(AsFd::as_fd)
     }
+
+    /// Waits until something may be spliced into [`Self::pipe`], or nobody reads it
+    /// any more. It can end early: try, and wait again.
+    ///
+    /// # Errors
+    /// Those of `poll`; a broken pipe if the connection was killed.
+    pub fn wait_for_room(&self) -> io::Result<()> {
+        self.pipe().map_or(Ok(()), |pipe| wait_for_room(pipe, self.cut.as_deref()))
+    }
+}
+
+/// A second handle of `stream`, if that is a pipe, which content can be spliced into.
+fn pipe_of(stream: &impl AsFd) -> Option<OwnedFd> {
+    let stat = rustix::fs::fstat(stream).ok()?;
+    let is_pipe = FileType::from_raw_mode(stat.st_mode) == FileType::Fifo;
+    is_pipe.then(|| stream.as_fd().try_clone_to_owned().ok()).flatten()
 }
 
 impl Write for Writer {
@@ -112,7 +162,12 @@ impl fmt::Debug for Writer {
 /// ssh stays behind. That takes at most about half a second.
 pub struct Closer {
     ssh: Option<Ssh>,
+    /// Lets go of the streams, unless they lead to ssh.
+    cut: Option<Arc<Cut>>,
     patience: Patience,
+    /// The streams, if they were given to this process.
+    #[expect(dead_code, reason = "they are as before when this is dropped")]
+    before: Option<[AsBefore; 2]>,
 }
 
 /// The child behind a connection.
@@ -122,13 +177,11 @@ pub(crate) struct Ssh {
     pub(crate) peer: Peer,
     /// Or another program in its place.
     pub(crate) is_ssh: bool,
-    /// Lets go of the streams to another program.
-    pub(crate) cut: Option<Arc<Cut>>,
 }
 
 impl Closer {
-    pub(crate) fn new(ssh: Ssh, patience: Patience) -> Self {
-        Self { ssh: Some(ssh), patience }
+    pub(crate) fn new(ssh: Ssh, cut: Option<Arc<Cut>>, patience: Patience) -> Self {
+        Self { ssh: Some(ssh), cut, patience, before: None }
     }
 
     /// How long the peer is waited for. Whoever reads from it keeps to that.
@@ -145,14 +198,16 @@ impl Closer {
     pub fn killer(&self) -> Killer {
         Killer {
             process: self.ssh.as_ref().map(|ssh| Arc::clone(&ssh.process)),
-            cut: self.ssh.as_ref().and_then(|ssh| ssh.cut.clone()),
+            cut: self.cut.clone(),
         }
     }
 
     /// Ends the child now and waits until it is gone; see [`Killer::kill`].
     pub fn kill(&mut self) {
-        if let Some(ssh) = &self.ssh {
-            ssh.process.end();
+        match (&self.ssh, &self.cut) {
+            (Some(ssh), _) => ssh.process.end(),
+            (None, Some(cut)) => cut.let_go(),
+            (None, None) => {}
         }
     }
 
@@ -245,16 +300,19 @@ impl Killer {
     /// Asks ssh to end (SIGTERM, so that it can restore the terminal if it is
     /// asking for a password), and the next time forces it (SIGKILL). Returns
     /// at once. Streams to another program are let go of the next time, whoever
-    /// else may hold them. The reader then meets the end of the file, the writer a broken
-    /// pipe, and [`Closer::finish`] tells [`ConnectError::Stopped`].
+    /// else may hold them; those without a program, at once. The reader then meets the
+    /// end of the file, the writer a broken pipe, and of a program [`Closer::finish`]
+    /// tells [`ConnectError::Stopped`].
     ///
     /// Does nothing to a connection that has ended, or was made of parts.
     pub fn kill(&self) {
         if let Some(process) = &self.process {
             process.kill();
         }
-        if let Some(cut) = &self.cut {
-            cut.ask();
+        match (&self.process, &self.cut) {
+            (Some(_), Some(cut)) => cut.ask(),
+            (None, Some(cut)) => cut.let_go(),
+            (_, None) => {}
         }
     }
 

@@ -1,11 +1,12 @@
 //! Streams that can be let go of though somebody else holds their other ends. A
 //! program in place of ssh may have started others, which outlive it with its
-//! standard input and output: whoever reads then would never meet the end.
+//! standard input and output: whoever reads then would never meet the end. And the
+//! client of an agent may keep its connection, and say nothing.
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
-use std::io::{self, PipeReader, PipeWriter, Read, Write};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::io::{self, IoSlice, PipeReader, PipeWriter, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -15,33 +16,59 @@ pub(crate) struct Cut {
     watched: PipeReader,
     held: Mutex<Option<PipeWriter>>,
     asked: AtomicBool,
+    /// Nothing is read or written any more.
+    let_go: AtomicBool,
 }
 
 impl Cut {
     pub(crate) fn new() -> io::Result<Arc<Self>> {
         let (watched, held) = io::pipe()?;
-        let (held, asked) = (Mutex::new(Some(held)), AtomicBool::new(false));
-        Ok(Arc::new(Self { watched, held, asked }))
+        let (asked, let_go) = (AtomicBool::new(false), AtomicBool::new(false));
+        Ok(Arc::new(Self { watched, held: Mutex::new(Some(held)), asked, let_go }))
     }
 
     /// Asked for the second time, lets go of the streams: the reader meets the end,
     /// the writer a broken pipe. Until then the program may end them.
     pub(crate) fn ask(&self) {
         if self.asked.swap(true, Ordering::Relaxed) {
-            self.held.lock().unwrap_or_else(PoisonError::into_inner).take();
+            self.let_go();
         }
     }
 
-    /// Waits until `stream` is ready; `false` if it was let go of.
-    fn wait(&self, stream: BorrowedFd<'_>, ready: PollFlags) -> io::Result<bool> {
-        let mut watched =
-            [PollFd::from_borrowed_fd(stream, ready), PollFd::new(&self.watched, PollFlags::IN)];
-        match poll(&mut watched, None) {
-            Ok(_) => Ok(watched[1].revents().is_empty()),
-            Err(rustix::io::Errno::INTR) => Ok(true),
+    /// Lets go of the streams at once.
+    pub(crate) fn let_go(&self) {
+        self.let_go.store(true, Ordering::Relaxed);
+        self.held.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+
+    /// True once the streams were let go of.
+    fn is_done(&self) -> bool {
+        self.let_go.load(Ordering::Relaxed)
+    }
+
+    /// Waits until `stream` may be ready, or was let go of.
+    fn wait(&self, stream: BorrowedFd<'_>, ready: PollFlags) -> io::Result<()> {
+        let watched = PollFd::new(&self.watched, PollFlags::IN);
+        match poll(&mut [PollFd::from_borrowed_fd(stream, ready), watched], None) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
+}
+
+/// Waits until `pipe` takes something, or nobody reads it any more.
+///
+/// # Errors
+/// Those of `poll`; a broken pipe if it was let go of by `cut`.
+pub(crate) fn wait_for_room(pipe: BorrowedFd<'_>, cut: Option<&Cut>) -> io::Result<()> {
+    let Some(cut) = cut else {
+        return match poll(&mut [PollFd::from_borrowed_fd(pipe, PollFlags::OUT)], None) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        };
+    };
+    cut.wait(pipe, PollFlags::OUT)?;
+    if cut.is_done() { Err(io::ErrorKind::BrokenPipe.into()) } else { Ok(()) }
 }
 
 /// A stream that can be let go of.
@@ -51,39 +78,78 @@ pub(crate) struct Cuttable<S> {
 }
 
 impl<S: AsFd> Cuttable<S> {
-    /// Takes this side's end of a pipe. It never blocks from now on, which the
-    /// other end doesn't notice.
+    /// Takes this side's end of a pipe, or a socket. It never blocks from now on,
+    /// which the other end doesn't notice.
+    ///
+    /// # Errors
+    /// Those of `fcntl`.
     pub(crate) fn new(stream: S, cut: &Arc<Cut>) -> io::Result<Self> {
         fcntl_setfl(&stream, fcntl_getfl(&stream)? | OFlags::NONBLOCK)?;
         Ok(Self { stream, cut: Arc::clone(cut) })
     }
 }
 
+/// Has a stream block again as it did before, when this is dropped: whoever has
+/// started this process may go on with it.
+pub(crate) struct AsBefore {
+    stream: OwnedFd,
+    flags: OFlags,
+}
+
+impl AsBefore {
+    /// As `stream` is now.
+    ///
+    /// # Errors
+    /// Those of `fcntl`.
+    pub(crate) fn of(stream: impl AsFd) -> io::Result<Self> {
+        let flags = fcntl_getfl(&stream)?;
+        Ok(Self { stream: stream.as_fd().try_clone_to_owned()?, flags })
+    }
+}
+
+impl Drop for AsBefore {
+    fn drop(&mut self) {
+        let _ = fcntl_setfl(&self.stream, self.flags);
+    }
+}
+
 impl<S: Read + AsFd> Read for Cuttable<S> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        loop {
+        while !self.cut.is_done() {
             match self.stream.read(buf) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 read => return read,
             }
-            if !self.cut.wait(self.stream.as_fd(), PollFlags::IN)? {
-                return Ok(0);
-            }
+            self.cut.wait(self.stream.as_fd(), PollFlags::IN)?;
         }
+        Ok(0)
+    }
+}
+
+impl<S: Write + AsFd> Cuttable<S> {
+    /// Writes as soon as there is room.
+    fn write_with(
+        &mut self,
+        mut write: impl FnMut(&mut S) -> io::Result<usize>,
+    ) -> io::Result<usize> {
+        while !self.cut.is_done() {
+            match write(&mut self.stream) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                written => return written,
+            }
+            self.cut.wait(self.stream.as_fd(), PollFlags::OUT)?;
+        }
+        Err(io::ErrorKind::BrokenPipe.into())
     }
 }
 
 impl<S: Write + AsFd> Write for Cuttable<S> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        loop {
-            match self.stream.write(bytes) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                written => return written,
-            }
-            if !self.cut.wait(self.stream.as_fd(), PollFlags::OUT)? {
-                return Err(io::ErrorKind::BrokenPipe.into());
-            }
-        }
+        self.write_with(|stream| stream.write(bytes))
+    }
+
+    fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.write_with(|stream| stream.write_vectored(slices))
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -115,6 +181,21 @@ mod tests {
         cut.ask();
         assert_eq!(reader.join().expect("no panic"), 0);
         let error = writer.join().expect("no panic").expect_err("nobody reads");
+        assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);
+        drop((far_output, far_input));
+    }
+
+    #[test]
+    fn who_has_been_let_go_of_hears_no_more_though_more_is_said() {
+        let cut = Cut::new().expect("a pipe");
+        let (input, mut far_output) = io::pipe().expect("a pipe");
+        let (far_input, output) = io::pipe().expect("a pipe");
+        let mut input = Cuttable::new(input, &cut).expect("a stream");
+        let mut output = Cuttable::new(output, &cut).expect("a stream");
+        far_output.write_all(b"more").expect("written");
+        cut.let_go();
+        assert_eq!(input.read(&mut [0]).expect("the end"), 0);
+        let error = output.write(b"x").expect_err("it was let go of");
         assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);
         drop((far_output, far_input));
     }

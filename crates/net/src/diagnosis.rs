@@ -23,11 +23,11 @@ const NOT_EXECUTABLE: i32 = 126;
 pub(crate) struct Peer {
     /// `user@host`, safe to show.
     pub(crate) name: String,
-    /// What was to run there.
+    /// The program that was to run there.
     pub(crate) runs: Remote,
 }
 
-/// What ssh was told to run on the other machine.
+/// The program that ssh was told to run on the other machine.
 #[derive(Debug, Clone)]
 pub(crate) enum Remote {
     /// haul.
@@ -39,7 +39,7 @@ pub(crate) enum Remote {
     },
     /// The shell that helps to deploy haul.
     Deploy,
-    /// What the server has configured under this name.
+    /// The subsystem that the server has configured under this name.
     Subsystem(&'static str),
 }
 
@@ -123,10 +123,10 @@ fn diagnose_subsystem(
     }
 }
 
-/// What ssh says when the server has no such subsystem, or refuses it.
+/// The words of ssh when the server has no such subsystem, or refuses it.
 const SUBSYSTEM_REFUSED: &str = "subsystem request failed";
 
-/// What a line of ssh means.
+/// The meaning of a line of ssh.
 #[derive(Clone, Copy)]
 enum Meaning {
     Lost,
@@ -174,7 +174,7 @@ const MEANINGS: &[(&[&str], Meaning)] = &[
 /// says, and never in what ssh says.
 const NOT_OF_SSH: &str = "(os error ";
 
-/// What the last line that is known says.
+/// The meaning of the last line that is known.
 fn recognised(peer: &Peer, said: &Said) -> Option<ConnectError> {
     let (line, meaning) = said.lines.iter().rev().find_map(|line| {
         let (_, meaning) =

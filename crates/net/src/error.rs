@@ -1,6 +1,6 @@
 //! Why there is no connection.
 
-use std::fmt::Write as _;
+use haul_model::escape_beginning;
 use std::io;
 
 /// The most characters of a peer's own words that a message repeats.
@@ -22,7 +22,7 @@ pub enum ConnectError {
     HostName {
         /// The name.
         name: String,
-        /// What is wrong with it.
+        /// The problem with it.
         problem: &'static str,
     },
     /// The user's name is none that may be handed to ssh.
@@ -30,7 +30,7 @@ pub enum ConnectError {
     UserName {
         /// The name.
         name: String,
-        /// What is wrong with it.
+        /// The problem with it.
         problem: &'static str,
     },
     /// The command in place of ssh can't be used.
@@ -38,7 +38,7 @@ pub enum ConnectError {
     RemoteShell {
         /// The command, as given.
         words: String,
-        /// What is wrong with it.
+        /// The problem with it.
         problem: &'static str,
     },
     /// The path of haul on the other machine can't be used.
@@ -46,7 +46,7 @@ pub enum ConnectError {
     RemoteHaul {
         /// The path, as given.
         path: String,
-        /// What is wrong with it.
+        /// The problem with it.
         problem: &'static str,
     },
     /// The program that makes the connection could not be started.
@@ -56,7 +56,7 @@ pub enum ConnectError {
         host: String,
         /// The program.
         program: String,
-        /// What the system said.
+        /// The error of the system.
         cause: io::Error,
     },
     /// No connection to the host came about.
@@ -64,7 +64,7 @@ pub enum ConnectError {
     Unreachable {
         /// The peer.
         host: String,
-        /// What ssh said.
+        /// The words of ssh.
         detail: String,
     },
     /// The host's key is unknown, or is not the one it had.
@@ -84,7 +84,7 @@ pub enum ConnectError {
     LoginRefused {
         /// The peer.
         host: String,
-        /// What ssh said.
+        /// The words of ssh.
         detail: String,
     },
     /// ssh gave up before logging in: its configuration is wrong, or the two
@@ -93,7 +93,7 @@ pub enum ConnectError {
     Setup {
         /// The peer.
         host: String,
-        /// What ssh said.
+        /// The words of ssh.
         detail: String,
     },
     /// The login worked, and there is no haul.
@@ -114,7 +114,7 @@ pub enum ConnectError {
     HaulUnusable {
         /// The peer.
         host: String,
-        /// What the shell there said.
+        /// The words of the shell there.
         detail: String,
     },
     /// The login worked, and the host runs its SFTP server and nothing else.
@@ -196,18 +196,18 @@ impl ConnectError {
         }
     }
 
-    /// Whether the host let the user in, and there is no haul to be used, though
+    /// True if the host let the user in, and there is no haul to be used, though
     /// there may be SFTP. A path given for haul that leads nowhere is not that.
     pub fn lacks_haul(&self) -> bool {
         matches!(self, Self::HaulMissing { tried: None, .. } | Self::SftpOnly { .. })
     }
 
-    /// Whether the host let the user in, and offers no SFTP.
+    /// True if the host let the user in, and offers no SFTP.
     pub fn lacks_sftp(&self) -> bool {
         matches!(self, Self::SubsystemMissing { .. })
     }
 
-    /// Whether the same attempt may succeed a little later with nothing
+    /// True if the same attempt may succeed a little later with nothing
     /// changed here.
     pub fn retriable(&self) -> bool {
         matches!(
@@ -225,41 +225,9 @@ fn after_colon(detail: &str) -> String {
     if detail.is_empty() { String::new() } else { format!(": {detail}") }
 }
 
-/// The beginning of `bytes` as text that is safe to show: control characters,
-/// characters that reorder or hide text, backslashes and bytes that are no
-/// UTF-8 are written as escapes.
+/// The beginning of `bytes` as text that is safe to show.
 pub(crate) fn shown(bytes: &[u8]) -> String {
-    let mut out = String::new();
-    let mut chars = 0;
-    for chunk in bytes.utf8_chunks() {
-        for c in chunk.valid().chars() {
-            if chars == QUOTED_CHARS_MAX {
-                out.push_str("...");
-                return out;
-            }
-            chars += 1;
-            // Writing to a String can't fail.
-            let _ = match c {
-                '\\' => write!(out, "\\\\"),
-                c if c.is_ascii_control() => write!(out, "\\x{:02x}", u32::from(c)),
-                '\u{80}'..='\u{9f}'
-                | '\u{200b}'..='\u{200f}'
-                | '\u{2028}'..='\u{202e}'
-                | '\u{2060}'..='\u{2069}'
-                | '\u{feff}' => write!(out, "\\u{{{:x}}}", u32::from(c)),
-                c => write!(out, "{c}"),
-            };
-        }
-        for byte in chunk.invalid() {
-            if chars == QUOTED_CHARS_MAX {
-                out.push_str("...");
-                return out;
-            }
-            chars += 1;
-            let _ = write!(out, "\\x{byte:02x}");
-        }
-    }
-    out
+    escape_beginning(bytes, QUOTED_CHARS_MAX)
 }
 
 #[cfg(test)]
@@ -268,7 +236,7 @@ mod tests {
 
     #[test]
     fn nothing_from_outside_reaches_a_terminal_unescaped() {
-        assert_eq!(shown(b"a\x1b[2J\n\xff\\"), "a\\x1b[2J\\x0a\\xff\\\\");
+        assert_eq!(shown(b"a\x1b[2J\n\xff\\"), "a\\x1b[2J\\n\\xff\\\\");
         assert_eq!(shown("\u{9b}31m \u{202e}".as_bytes()), "\\u{9b}31m \\u{202e}");
         assert_eq!(shown("Grüße".as_bytes()), "Grüße");
         assert_eq!(shown(&vec![b'x'; 5000]).len(), QUOTED_CHARS_MAX + 3);
@@ -276,7 +244,7 @@ mod tests {
         let error = ConnectError::noisy_shell("box", b"\x1b]0;hi\x07Welcome!\n");
         assert_eq!(
             error.to_string(),
-            "box answered with text instead of haul's greeting: \"\\x1b]0;hi\\x07Welcome!\\x0a\""
+            "box answered with text instead of haul's greeting: \"\\x1b]0;hi\\x07Welcome!\\n\""
         );
     }
 

@@ -8,19 +8,20 @@
 //! user can act on. [`connect_sftp`] does the same with the SFTP server
 //! that most ssh servers have, for hosts without haul, and [`connect_deploy`]
 //! with a shell that helps to put haul there.
+//!
 //! # Rooms
 //!
 //! - `ssh.rs`: starts the program.
 //! - `target.rs`: checks user, host and `--rsh` before they stand in an argument list.
 //! - `remote_command.rs`: the one line that the other machine's shell sees, to find haul
 //!   or to help to deploy it: constants, and `--remote-haul` quoted.
-//! - `cipher.rs`: puts AES-GCM first unless `ssh -G`, asked once for each host, shows
-//!   that the user chose ciphers.
+//! - `cipher.rs`: puts AES-GCM first unless `ssh -G` shows that the user chose ciphers. It
+//!   is asked once for each host, and only before contents of files go there.
 //! - `pipe.rs`: the stream between: a pipe to ssh, since content is spliced into it, and
 //!   a socket from ssh, which costs both sides half as much.
 //! - `connection.rs`, `process.rs`: end and reap the child.
-//! - `cut.rs`: lets go of the streams to a program in place of ssh that left others
-//!   behind with them.
+//! - `cut.rs`: lets go of streams whose other ends somebody else may hold: those to a
+//!   program in place of ssh, and those that were given to this process.
 //! - `stderr.rs`: listens to the child.
 //! - `diagnosis.rs`: turns how the child ended into an error (`error.rs`).
 
@@ -44,6 +45,6 @@ pub use error::ConnectError;
 pub use patience::{Patience, SILENCE_SECONDS};
 pub use pipe::enlarge_pipe;
 pub use remote_command::{DEPLOY_DIR, DEPLOY_MARKER, DEPLOYED_NAME, STAGED_PREFIX};
-pub use ssh::{connect, connect_deploy, connect_sftp};
+pub use ssh::{connect, connect_briefly, connect_deploy, connect_sftp};
 pub use stderr::Diagnostics;
 pub use target::SshTarget;

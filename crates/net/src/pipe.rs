@@ -1,4 +1,4 @@
-//! What lies between haul and ssh, and between sshd and haul.
+//! Pipes and sockets between haul and ssh, and between sshd and haul.
 
 use crate::cut::{Cut, Cuttable};
 use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_send_buffer_size};

@@ -51,7 +51,7 @@ impl Process {
         state.asked = true;
     }
 
-    /// Whether [`Self::kill`] met it alive.
+    /// True if [`Self::kill`] met it alive.
     pub(crate) fn was_killed(&self) -> bool {
         self.state().asked
     }

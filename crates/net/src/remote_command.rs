@@ -7,7 +7,7 @@
 
 use std::borrow::Cow;
 
-/// What the search prints on standard error when there is no haul.
+/// The words of the search on standard error when there is no haul.
 pub(crate) const MISSING_MARKER: &[u8] = b"haul-connect: no haul found on this host";
 
 /// [`DEPLOY_DIR`], for [`concat!`].
@@ -24,7 +24,7 @@ pub const DEPLOY_DIR: &str = deploy_dir!();
 /// The name of a deployed haul in [`DEPLOY_DIR`].
 pub const DEPLOYED_NAME: &str = "haul";
 
-/// What stands in front of the name of a haul that is being deployed.
+/// The beginning of the name of a haul that is being deployed.
 pub const STAGED_PREFIX: &str = ".haul-";
 
 /// The line that the shell of [`crate::connect_deploy`] begins with: whatever

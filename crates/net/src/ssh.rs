@@ -3,7 +3,7 @@
 
 use crate::cipher;
 use crate::connection::{Closer, Connection, Ssh, Writer};
-use crate::cut::{Cut, Cuttable};
+use crate::cut::Cut;
 use crate::diagnosis::{Peer, Remote};
 use crate::error::shown;
 use crate::pipe::{enlarge_pipe, way_in};
@@ -16,7 +16,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What ssh is told whatever its configuration says, much as scp does.
+/// Options for ssh whatever its configuration says, much as scp's.
 ///
 /// - `-x -T`: neither X11 nor a terminal, which would change bytes. `-T` is
 ///   also what `RequestTTY=no` says.
@@ -51,11 +51,23 @@ const SSH_OPTIONS: [&str; 7] = [
 /// [`ConnectError::Start`] when the program can't be started, and
 /// [`ConnectError::RemoteShell`] when it is not ssh and a port is asked for.
 pub fn connect(target: &SshTarget, diagnostics: Diagnostics) -> Result<Connection, ConnectError> {
-    let path = target.remote_haul().map(|path| shown(path.as_bytes()));
-    start(target, Remote::Haul { path, address: target.address() }, diagnostics)
+    start(target, haul_of(target), Traffic::Content, diagnostics)
 }
 
-/// Like [`connect`], with a shell at the other end that helps to deploy haul. It
+/// Like [`connect`], for a conversation that carries no content of files. The
+/// login is begun at once: ssh is not asked for its settings before, and keeps
+/// its own order of ciphers.
+///
+/// # Errors
+/// See [`connect`].
+pub fn connect_briefly(
+    target: &SshTarget,
+    diagnostics: Diagnostics,
+) -> Result<Connection, ConnectError> {
+    start(target, haul_of(target), Traffic::Words, diagnostics)
+}
+
+/// Like [`connect_briefly`], with a shell at the other end that helps to deploy haul. It
 /// first reads a line, for which [`crate::DEPLOY_MARKER`] will do. Then it writes
 /// six lines: [`crate::DEPLOY_MARKER`], what `uname -sm` says, the
 /// number of the user, that of the group that is called like the user, if that
@@ -71,7 +83,7 @@ pub fn connect_deploy(
     target: &SshTarget,
     diagnostics: Diagnostics,
 ) -> Result<Connection, ConnectError> {
-    start(target, Remote::Deploy, diagnostics)
+    start(target, Remote::Deploy, Traffic::Words, diagnostics)
 }
 
 /// Like [`connect`], with the server's SFTP subsystem at the other end in place
@@ -85,18 +97,33 @@ pub fn connect_sftp(
     target: &SshTarget,
     diagnostics: Diagnostics,
 ) -> Result<Connection, ConnectError> {
-    start(target, Remote::Subsystem("sftp"), diagnostics)
+    start(target, Remote::Subsystem("sftp"), Traffic::Content, diagnostics)
+}
+
+/// The load of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Traffic {
+    /// Contents of files, for which the fastest cipher is worth a question.
+    Content,
+    /// Requests and answers alone.
+    Words,
+}
+
+fn haul_of(target: &SshTarget) -> Remote {
+    let path = target.remote_haul().map(|path| shown(path.as_bytes()));
+    Remote::Haul { path, address: target.address() }
 }
 
 fn start(
     target: &SshTarget,
     runs: Remote,
+    traffic: Traffic,
     diagnostics: Diagnostics,
 ) -> Result<Connection, ConnectError> {
     let shell = target.shell();
     let mut arguments = leading_arguments(target, &runs)?;
     let unasked = cipher::Settings::default();
-    let settings = match shell.is_ssh() {
+    let settings = match shell.is_ssh() && traffic == Traffic::Content {
         true => target.ciphers().or_ask(|| cipher::settings_of(shell, &arguments, target.host())),
         false => &unasked,
     };
@@ -136,12 +163,12 @@ fn start(
                     let pipe = stdin.as_fd().try_clone_to_owned().ok();
                     Writer::new(stdin, pipe)
                 }
-                // Who splices waits for the pipe alone, and could not be let go of.
-                Some(cut) => Writer::new(Cuttable::new(stdin, cut).map_err(start_error)?, None),
+                Some(cut) => Writer::cuttable(stdin, cut).map_err(start_error)?,
             }
         },
         closer: Closer::new(
-            Ssh { process, stderr, peer, is_ssh: shell.is_ssh(), cut },
+            Ssh { process, stderr, peer, is_ssh: shell.is_ssh() },
+            cut,
             target.patience(),
         ),
     })

@@ -63,7 +63,7 @@ impl StderrReader {
         self.open.recv_timeout(timeout) == Err(RecvTimeoutError::Disconnected)
     }
 
-    /// What was said until now.
+    /// The lines until now.
     pub(crate) fn said(&self) -> Said {
         self.said.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

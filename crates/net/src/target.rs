@@ -186,7 +186,7 @@ impl RemoteShell {
         Self { program: "ssh".into(), args: Vec::new() }
     }
 
-    /// Whether the program understands OpenSSH's options, going by its name.
+    /// True if the program understands OpenSSH's options, going by its name.
     pub(crate) fn is_ssh(&self) -> bool {
         self.program.rsplit('/').next() == Some("ssh")
     }

@@ -5,8 +5,9 @@ mod common;
 use common::{assert_echoes, quiet};
 use haul_net::{ConnectError, Connection, Diagnostics, SshTarget, connect};
 use rustix::process::{Pid, test_kill_process};
-use std::io::Read;
+use std::io::{self, Read, Write};
 use std::os::unix::fs::symlink;
+use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -182,6 +183,46 @@ fn a_connection_of_parts_has_nothing_to_close() {
     connection.closer.kill();
     connection.closer.killer().kill();
     connection.closer.finish().unwrap();
+}
+
+#[test]
+fn a_connection_of_streams_ends_at_once_and_they_block_again() {
+    let blocks = |stream: &UnixStream| {
+        let flags = rustix::fs::fcntl_getfl(stream).unwrap();
+        !flags.contains(rustix::fs::OFlags::NONBLOCK)
+    };
+    let (here, _there) = UnixStream::pair().unwrap();
+    let (reader, writer) = (here.try_clone().unwrap(), here.try_clone().unwrap());
+    let Connection { mut reader, mut writer, closer } =
+        Connection::of_streams(reader, writer).unwrap();
+    assert!(!blocks(&here));
+    let reading = thread::spawn(move || reader.read(&mut [0]).unwrap());
+    let writing = thread::spawn(move || writer.write_all(&vec![0; 8 << 20]));
+    thread::sleep(Duration::from_millis(50));
+    assert!(!reading.is_finished() && !writing.is_finished());
+    closer.killer().kill();
+    assert_eq!(reading.join().unwrap(), 0);
+    assert_eq!(writing.join().unwrap().unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+    drop(closer);
+    assert!(blocks(&here));
+}
+
+#[test]
+fn a_full_pipe_of_a_connection_is_waited_for_until_it_is_killed() {
+    let (_far_input, output) = io::pipe().unwrap();
+    let (input, _far_output) = io::pipe().unwrap();
+    let Connection { mut writer, closer, .. } = Connection::of_streams(input, output).unwrap();
+    assert!(writer.pipe().is_some());
+    writer.wait_for_room().unwrap();
+    let killer = closer.killer();
+    let filling = thread::spawn(move || {
+        let _ = writer.write_all(&vec![0; 8 << 20]);
+        writer.wait_for_room()
+    });
+    thread::sleep(Duration::from_millis(50));
+    assert!(!filling.is_finished());
+    killer.kill();
+    assert_eq!(filling.join().unwrap().unwrap_err().kind(), io::ErrorKind::BrokenPipe);
 }
 
 #[test]

@@ -35,12 +35,12 @@ impl Caps {
         self.0
     }
 
-    /// What both sets have.
+    /// The capabilities in both sets.
     pub const fn intersection(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 
-    /// Whether all of `other` is in this set.
+    /// True if all of `other` is in this set.
     pub const fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }

@@ -15,9 +15,9 @@ pub enum DecodeError {
     /// The bytes are no such message.
     #[error("the peer sent a {kind:?} frame that can't be read: {cause}")]
     Malformed {
-        /// What it claimed to be.
+        /// The type that it claimed.
         kind: FrameType,
-        /// What the decoder says.
+        /// The words of the decoder.
         cause: postcard::Error,
     },
     /// The message ends before the frame does, or lengths contradict.
@@ -182,13 +182,13 @@ impl PackBuilder {
         self.items.push(item);
     }
 
-    /// Whether an item may still be added: neither description nor contents
+    /// True if an item may still be added: neither description nor contents
     /// have reached their mark.
     pub fn has_room(&self) -> bool {
         self.content_len < crate::PACK_TARGET && self.head_len_max < PACK_HEAD_MAX / 2
     }
 
-    /// Whether nothing was added.
+    /// True if nothing was added.
     pub fn is_empty(&self) -> bool {
         self.items.is_empty()
     }

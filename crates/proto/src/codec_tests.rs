@@ -6,8 +6,8 @@ use crate::{
     OutcomeItem, Prove, Proven, Removal, Reply, Request, Rival, Role, Want, Warning,
 };
 use haul_model::{
-    ContentHash, Entry, Fault, FaultKind, Kind, Moving, Name, Outcome, Policy, Remove, Side, Skip,
-    Summary, Task, Timestamp,
+    Attributes, ContentHash, Entry, Fault, FaultKind, Kind, Moving, Name, Outcome, Policy, Remove,
+    Side, Skip, Summary, Task, Timestamp,
 };
 use proptest::prelude::*;
 
@@ -34,8 +34,7 @@ fn entry() -> impl Strategy<Value = Entry> {
         |(name, kind, mode, mtime, ctime)| Entry {
             name,
             kind,
-            mode,
-            mtime,
+            attributes: Attributes::new(mode, mtime),
             inode: 0,
             ctime,
             has_holes: false,
@@ -251,8 +250,7 @@ fn a_name_that_leads_elsewhere_does_not_decode() {
         let entry = Entry {
             name: Some(Name::new(&vec![b'x'; bad.len().max(1)]).expect("plain")),
             kind: Kind::Dir,
-            mode: 0o755,
-            mtime: Timestamp { secs: 0, nanos: 0 },
+            attributes: Attributes::new(0o755, Timestamp { secs: 0, nanos: 0 }),
             inode: 0,
             ctime: None,
             has_holes: false,
@@ -291,7 +289,7 @@ fn a_time_beyond_its_second_does_not_decode() {
 
 #[test]
 fn a_difference_that_is_not_known_does_not_decode() {
-    let outcome = Outcome::Differs(haul_model::Differences::CONTENT);
+    let outcome = Outcome::Differs(haul_model::Changes::CONTENT);
     let frame = encode(&Message::Outcomes(vec![OutcomeItem { index: 1, outcome }]));
     let (header, payload) = split(&frame);
     assert!(decode(header.kind, payload).is_ok());

@@ -22,7 +22,7 @@ const LIST_MAX: u32 = 128 << 10;
 /// room for the description in front of it.
 const CONTENT_MAX: u32 = (4 << 20) + CONTROL_MAX;
 
-/// What a frame holds.
+/// The type of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum FrameType {
@@ -118,7 +118,7 @@ impl FrameType {
 /// A frame's first five bytes, understood and within bounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
-    /// What the payload is.
+    /// The type of the payload.
     pub kind: FrameType,
     /// How long it is, in bytes.
     pub payload_len: u32,

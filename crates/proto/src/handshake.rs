@@ -23,7 +23,7 @@ const PROGRAM_MAX: usize = 64;
 pub struct Hello {
     /// Version of the protocol.
     pub version: u16,
-    /// What the speaker can do.
+    /// The capabilities of the speaker.
     pub caps: Caps,
     /// Silence of the other side, in seconds, after which it is gone for this one;
     /// 0 if it may be silent for ever. Both sides keep to the client's.

@@ -32,9 +32,9 @@ pub enum Role {
         /// The sources, at most [`SOURCES_MAX`].
         #[serde(deserialize_with = "few_sources")]
         sources: Vec<Vec<u8>>,
-        /// Whether directories may be walked.
+        /// True if directories may be walked.
         recursive: bool,
-        /// Whether symbolic links are followed.
+        /// True if symbolic links are followed.
         follow: bool,
     },
     /// Receive into this place on the agent's machine.
@@ -95,7 +95,7 @@ pub struct Prove {
     pub aside: Option<Name>,
 }
 
-/// What the receiver of a move finds when it looks for that.
+/// The receiver's answer about it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Proven {
     /// The number of the source in the listing.
@@ -105,14 +105,14 @@ pub struct Proven {
     pub result: Result<(), Fault>,
 }
 
-/// What the sender of a move tells about its sources.
+/// The fate of a source, as the sender of a move tells it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Removal {
     /// It was removed, or could not be. Of a directory only the latter is told.
     Source {
         /// Its path, for showing only.
         path: Vec<u8>,
-        /// What it is; a link's target is left out.
+        /// Its kind; a link's target is left out.
         kind: Kind,
         /// Why it stays, if it does.
         result: Result<(), Fault>,
@@ -121,12 +121,12 @@ pub enum Removal {
     End,
 }
 
-/// What only the destination has, in a directory that both have.
+/// An entry that only the destination has, in a directory that both have.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Extra {
     /// Its path, relative to the destination.
     pub path: Vec<u8>,
-    /// What it is; a link's target is left out.
+    /// Its kind; a link's target is left out.
     pub kind: Kind,
 }
 
@@ -152,7 +152,7 @@ pub enum ListItem {
         dir: u64,
         /// Its name, or a source's path as the user gave it; for showing only.
         name: Vec<u8>,
-        /// What is wrong.
+        /// The fault.
         fault: Fault,
     },
     /// The directory's last entry was listed.
@@ -235,12 +235,12 @@ pub enum PackItem {
     Fault {
         /// Its number in the listing.
         index: u64,
-        /// What is wrong.
+        /// The fault.
         fault: Fault,
     },
 }
 
-/// What became of one entry.
+/// The fate of one entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutcomeItem {
     /// Its number in the listing.
@@ -256,7 +256,7 @@ pub enum Request {
     Stat {
         /// The path.
         path: Vec<u8>,
-        /// Whether a symbolic link is followed.
+        /// True if a symbolic link is followed.
         follow: bool,
     },
     /// What is in the directory at a path?
@@ -338,7 +338,7 @@ pub enum Listed {
     Fault {
         /// Its name.
         name: Name,
-        /// What is wrong.
+        /// The fault.
         fault: Fault,
     },
 }
@@ -388,8 +388,8 @@ pub enum Message {
 pub struct BlockSeal {
     /// The file's number in the listing.
     pub index: u64,
-    /// Which block, from 0. All blocks but a short last one are sealed, in their
-    /// order, from the first that was wanted.
+    /// Which block, from 0. All blocks that were wanted are sealed, in any order, but
+    /// for a short last one.
     pub block: u64,
     /// Its hash.
     pub hash: BlockHash,
@@ -400,11 +400,11 @@ pub struct BlockSeal {
 pub struct FileEnd {
     /// Its number in the listing.
     pub index: u64,
-    /// What was sent, or why it is no good.
+    /// The size, time and hash of what was sent, or why it is no good.
     pub result: Result<FileSeal, Fault>,
 }
 
-/// What the sender vouches for when it has sent a file.
+/// Size, time and hash of a file, for which its sender vouches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileSeal {
     /// Length of the content, in bytes.
@@ -419,7 +419,7 @@ pub struct FileSeal {
 /// Something worth telling, though nothing failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Warning {
-    /// What it is about, relative to the destination.
+    /// Its path, relative to the destination.
     pub path: Vec<u8>,
     /// The words.
     pub message: String,
@@ -431,20 +431,20 @@ pub struct Warning {
 pub struct Late {
     /// Its path, relative to the destination.
     pub path: Vec<u8>,
-    /// What is wrong.
+    /// The fault.
     pub fault: Fault,
 }
 
 /// Why a job can't go on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Abort {
-    /// What was asked makes no sense at the peer.
+    /// The request makes no sense at the peer.
     Usage(String),
     /// The destination as a whole can't be used.
     Destination {
         /// Its path.
         path: Vec<u8>,
-        /// What is wrong with it.
+        /// The problem with it.
         fault: Fault,
     },
     /// The peer broke the rules of the protocol.

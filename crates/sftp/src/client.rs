@@ -32,7 +32,7 @@ pub struct Client {
     server: Arc<Server>,
 }
 
-/// What is known of the server.
+/// The facts about the server.
 pub(crate) struct Server {
     extensions: Extensions,
     /// Where it will say what it allows, if it was asked.
@@ -40,7 +40,7 @@ pub(crate) struct Server {
     allowed: OnceLock<Allowed>,
 }
 
-/// What the server allows.
+/// The server's limits.
 struct Allowed {
     limits: Limits,
     read_len: u32,
@@ -111,7 +111,7 @@ impl Client {
         Port::for_small(&self.shared)
     }
 
-    /// Whether the server has announced the extension.
+    /// True if the server has announced the extension.
     pub fn has(&self, extension: Extension) -> bool {
         self.server.extensions.has(extension)
     }
@@ -137,12 +137,12 @@ impl Client {
         self.shared.end(SessionError::Stopped);
     }
 
-    /// What has this path; a link at its end is followed.
+    /// The attributes of the entry at this path; a link at its end is followed.
     pub fn stat(&self, path: &[u8]) -> Result<Attrs> {
         self.attrs(&Request::Stat { path }, path)
     }
 
-    /// What has this path; a link at its end is not followed.
+    /// The attributes of the entry at this path; a link at its end is not followed.
     pub fn lstat(&self, path: &[u8]) -> Result<Attrs> {
         self.attrs(&Request::Lstat { path }, path)
     }
@@ -266,7 +266,7 @@ impl Client {
         succeeded(answer).map_err(|cause| SftpError::new(request, path, cause))
     }
 
-    /// Whether the request can be sent to this server.
+    /// Checks that the request can be sent to this server.
     pub(crate) fn check(
         &self,
         request: &Request<'_>,

@@ -58,15 +58,15 @@ pub enum SessionError {
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("can't {operation} '{path}': {cause}")]
 pub struct SftpError {
-    /// What was tried, as in "can't ... PATH".
+    /// The operation, as in "can't ... PATH".
     pub operation: &'static str,
     /// The path, as the server was told it, safe to show.
     pub path: String,
-    /// What went wrong.
+    /// The cause.
     pub cause: Cause,
 }
 
-/// What went wrong with a request.
+/// The cause of a request's failure.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Cause {
     /// The server said no.
@@ -90,9 +90,9 @@ pub enum Cause {
     /// The server has another length for a file than was written to it.
     #[error("{written} bytes were written, and the server has {found}")]
     Length {
-        /// What was written, in bytes.
+        /// The number of bytes written.
         written: u64,
-        /// What the server has, in bytes.
+        /// The number of bytes that the server has.
         found: u64,
     },
     /// The content that the server has is another than was written.
@@ -108,7 +108,7 @@ pub enum Cause {
     /// [`crate::OpenFlags`].
     #[error("it is open for writing, and has to be opened again to be read")]
     WriteOnly,
-    /// What was to be written could not be read here.
+    /// The content to be written could not be read here.
     #[error("reading what was to be written failed: {0}")]
     Source(Arc<io::Error>),
     /// The session is over.
@@ -129,7 +129,7 @@ pub struct OnlyStaged {
 }
 
 impl SessionError {
-    /// What the user can do about it.
+    /// A remedy for the user.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Closed | Self::Broken(_) | Self::Silent { .. } => {
@@ -145,7 +145,7 @@ impl SessionError {
         }
     }
 
-    /// Whether the same attempt may succeed later with nothing changed here.
+    /// True if the same attempt may succeed later with nothing changed here.
     pub fn retriable(&self) -> bool {
         matches!(self, Self::Closed | Self::Broken(_) | Self::Silent { .. })
     }
@@ -231,7 +231,7 @@ impl From<io::Error> for SessionError {
 
 /// A status with the server's own words, where they say more than the code.
 fn shown(status: &Status) -> String {
-    /// What OpenSSH and those who follow it say about each code.
+    /// The words of OpenSSH and those who follow it about each code.
     const ADDS_NOTHING: [&[u8]; 8] = [
         b"",
         b"Success",

@@ -110,7 +110,7 @@ impl Drop for Lister {
 }
 
 impl Shared {
-    /// What each thread does.
+    /// The loop of each thread.
     fn list_ahead(&self) {
         let mut plan = self.lock();
         while !plan.is_closed {

@@ -36,7 +36,7 @@ const LINKS_MAX: usize = 256;
 pub struct DirEntry {
     /// Its name.
     pub name: Name,
-    /// What it is; a link is not followed.
+    /// Its attributes; a link is not followed.
     pub attrs: Attrs,
 }
 
@@ -165,7 +165,7 @@ impl Client {
 }
 
 impl DirEntry {
-    /// What it takes of memory, in entries with a short name.
+    /// Its share of memory, in entries with a short name.
     pub(crate) fn weight(&self) -> usize {
         weight_of(self.name.as_bytes())
     }

@@ -17,7 +17,7 @@ use crate::error::{Cause, OnlyStaged, SessionError, SftpError};
 use crate::session::Port;
 use haul_model::escape_bytes;
 
-/// What becomes of an existing file or link whose name another is to get. A
+/// The fate of an existing file or link whose name another is to get. A
 /// directory always stays.
 #[derive(Debug, Clone)]
 pub enum Existing {
@@ -45,7 +45,7 @@ impl Existing {
         matches!(self, Self::Keep)
     }
 
-    /// Whether what has the path is replaced in one step.
+    /// True if what has the path is replaced in one step.
     fn goes_over(&self, client: &Client) -> bool {
         !self.is_kept() && client.has(Extension::PosixRename)
     }
@@ -75,17 +75,17 @@ pub(crate) struct Naming {
     step: Step,
     /// Why the server did not rename at first.
     refused: Option<Cause>,
-    /// What an earlier replacement has left was removed.
+    /// Leftovers of an earlier replacement were removed.
     is_cleared: bool,
 }
 
-/// What is asked for next.
+/// The next request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Step {
     /// Whether the name is free.
     LookFirst,
     Rename,
-    /// What has the name, after the server has refused to rename.
+    /// Looks at the entry of that name, after the server has refused to rename.
     Look,
     /// The existing file goes aside.
     Aside,
@@ -108,7 +108,7 @@ impl Naming {
         Self { step, refused: None, is_cleared: false }
     }
 
-    /// What is to be asked now.
+    /// The request to be made now.
     pub(crate) fn request<'a>(&self, names: &Names<'a>, client: &Client) -> Request<'a> {
         let Names { stage, path, existing } = *names;
         let aside = names.aside();
@@ -183,7 +183,7 @@ impl Naming {
         None
     }
 
-    /// What is to be done with what has the name.
+    /// Decides about the entry that has the name.
     fn judge(&mut self, found: &Attrs, existing: &Existing) -> Result<Step, (&'static str, Cause)> {
         if existing.is_kept() {
             return Err(("write", Cause::Taken));
@@ -246,7 +246,7 @@ fn only_staged(
     (operation, Cause::OnlyStaged(Box::new(OnlyStaged { stage, aside, cause })))
 }
 
-/// Whether a server that says this to a rename may mean that the path is taken;
+/// True if a server that says this to a rename may mean that the path is taken;
 /// there is no status of its own for that in version 3.
 fn may_be_taken(code: StatusCode) -> bool {
     matches!(code, StatusCode::Failure | StatusCode::Other(_))

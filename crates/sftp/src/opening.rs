@@ -124,7 +124,7 @@ impl Opening {
         }
     }
 
-    /// What came of it, if all that was asked is answered.
+    /// Its outcome, if all that was asked is answered.
     fn outcome(&mut self) -> Option<Result<(RemoteFile, Attrs)>> {
         if self.port.waits() {
             return None;

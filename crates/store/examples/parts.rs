@@ -13,8 +13,8 @@
 //! parts range|hand SOURCE DEST MIB        copies what is behind that offset
 //! ```
 
-use haul_model::{BLOCK_LEN, BlockHash, BlockHasher, ContentHash, Name, Timestamp};
-use haul_store::{Pace, Placement, SourceId, Stage, Verified};
+use haul_model::{Attributes, BLOCK_LEN, BlockHash, BlockHasher, Name, Timestamp};
+use haul_store::{Moved, Pace, Placement, SourceId, Stage, Staged, Written};
 use haul_sys::Dir;
 use std::error::Error;
 use std::fs::{self, File};
@@ -92,8 +92,8 @@ fn staged(source: &str, dir: &str, pace: &str, mib: u64) -> Result<Duration, Box
     let begin = Instant::now();
     let (stage, _) = Stage::resume_at(dir, &name(), &source_id(len), pace)?;
     fill(&stage, &source, len)?;
-    let proof = Verified::by_local_copy(len, len)?;
-    stage.seal(proof, 0o644, TIME)?.publish(&name(), Placement::New)?;
+    let verified = Moved::shared(stage)?.is_whole(len).map_err(|(_, error)| error)?;
+    verified.seal(&Attributes::new(0o644, TIME))?.publish(&name(), Placement::New)?;
     Ok(begin.elapsed())
 }
 
@@ -161,9 +161,9 @@ fn synced(source: &str, dir: &str) -> Result<Duration, Box<dyn Error>> {
             let file = file?;
             let content = fs::read(file.path())?;
             let stage = Stage::create(Arc::clone(&into))?;
-            stage.write_at(&content, 0)?;
-            let hash = ContentHash::of(&content);
-            let mut sealed = stage.seal(Verified::by_hash(&hash, &hash)?, 0o644, TIME)?;
+            let written = Written::of(stage, &content)?;
+            let verified = written.is_whole(content.len() as u64).map_err(|(_, error)| error)?;
+            let mut sealed = verified.seal(&Attributes::new(0o644, TIME))?;
             sealed.sync()?;
             let name = Name::new(std::os::unix::ffi::OsStrExt::as_bytes(&*file.file_name()))?;
             sealed.publish(&name, Placement::New)?;

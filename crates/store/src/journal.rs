@@ -97,7 +97,7 @@ pub(crate) struct Journal {
     turn: u64,
 }
 
-/// What the next commit will claim, taken down before the data is made durable.
+/// The claim of the next commit, taken down before the data is made durable.
 #[derive(Debug)]
 pub(crate) struct CommitPoint {
     records: u64,
@@ -171,7 +171,7 @@ impl Journal {
         self.committed
     }
 
-    /// Whether no block is on record.
+    /// True if no block is on record.
     pub(crate) fn is_empty(&self) -> bool {
         self.records == 0
     }
@@ -221,7 +221,7 @@ impl Journal {
     }
 }
 
-/// What a journal claims, for telling a person: nothing is read but its header,
+/// The claim of a journal, for telling a person: nothing is read but its header,
 /// and no digest of records is checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Claim {
@@ -233,7 +233,7 @@ pub(crate) struct Claim {
     pub(crate) blocks: u64,
 }
 
-/// What the journal in `file` claims; `None` if nothing can continue it.
+/// The claim of the journal in `file`; `None` if nothing can continue it.
 pub(crate) fn claim(file: &File, boot: BootId) -> Option<Claim> {
     let mut header = [0; HEADER_LEN as usize];
     file.read_exact_at(&mut header, 0).ok()?;
@@ -246,7 +246,7 @@ pub(crate) fn claim(file: &File, boot: BootId) -> Option<Claim> {
     (blocks > 0).then_some(Claim { size: source.size, mtime: source.mtime, blocks })
 }
 
-/// What a journal holds that can be believed.
+/// The part of a journal that can be believed.
 struct Found {
     records: Vec<BlockHash>,
     committed: u64,
@@ -332,7 +332,7 @@ fn encode_fixed(source: &SourceId, boot: BootId) -> [u8; FIXED_LEN] {
     fixed
 }
 
-/// What a whole header of this version says.
+/// The fields of a whole header of this version.
 fn decode_fixed(header: &[u8; HEADER_LEN as usize]) -> Option<(SourceId, BootId)> {
     let fixed = &header[..FIXED_LEN];
     let number = |at: usize| u64::from_le_bytes(header[at..at + 8].try_into().expect("8 bytes"));
@@ -347,7 +347,7 @@ fn decode_fixed(header: &[u8; HEADER_LEN as usize]) -> Option<(SourceId, BootId)
     is_ours.then_some((source, boot))
 }
 
-/// What an earlier copy has left for a file, as far as the header of its journal
+/// The stage that an earlier copy left of a file, as far as the header of its journal
 /// tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Earlier {
@@ -360,7 +360,7 @@ pub enum Earlier {
 }
 
 impl Earlier {
-    /// What the journal `name` in `dir` says, where `source` is to be copied.
+    /// Reads the journal `name` in `dir`, where `source` is to be copied.
     pub(crate) fn in_dir(dir: &Dir, name: &str, source: &SourceId) -> Self {
         if !dir.has_private(name) {
             return Self::Nothing;
@@ -369,7 +369,7 @@ impl Earlier {
         dir.open_found(name).map_or(Self::Partial, |(file, _)| Self::of(&file, source))
     }
 
-    /// What the journal in `file` says, where `source` is to be copied.
+    /// Reads the journal in `file`, where `source` is to be copied.
     fn of(file: &File, source: &SourceId) -> Self {
         let mut header = [0; HEADER_LEN as usize];
         let read = file.read_exact_at(&mut header, 0);

@@ -1,4 +1,4 @@
-//! What copies have left in a directory: stages that nobody works on. Finds
+//! Leftovers of copies in a directory: stages that nobody works on. Finds
 //! them, tells what is known of them, and removes them.
 //!
 //! 1. Only names that are exactly haul's own are looked at, and only regular
@@ -32,23 +32,23 @@ const QUIET_MIN_ALL: Duration = Duration::from_secs(60 * 60);
 /// How long a directory must have been there that a move makes for a moment.
 const MARK_QUIET_MIN: Duration = Duration::from_secs(60);
 
-/// What was found in one directory, in the order of the names.
+/// The leftovers of one directory, in the order of their names.
 #[derive(Debug)]
 pub struct Leftovers(BTreeMap<String, Stage>);
 
-/// What is under one stem.
+/// The files under one stem.
 #[derive(Debug)]
 enum Stage {
     Random,
     Partial {
-        /// What has the name that the stage is to get.
+        /// The entry that has the name of the stage's file.
         target: Option<Name>,
     },
     /// A stage that a host's SFTP server writes.
     Sent,
     /// One of these that can be continued.
     SentPart {
-        /// What has the name that the stage is to get.
+        /// The entry that has the name of the stage's file.
         target: Option<Name>,
     },
     /// A file that waits for another to get its name.
@@ -77,7 +77,7 @@ pub struct Leftover<'l> {
     stage: &'l Stage,
 }
 
-/// What a leftover is, and what became of it.
+/// A leftover, and its fate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cleaned {
     /// Its private name.
@@ -89,11 +89,11 @@ pub struct Cleaned {
     /// How far the copy had come, and the length of the whole, in bytes; only of
     /// one that can be continued.
     pub progress: Option<(u64, u64)>,
-    /// What became of it.
+    /// Its fate.
     pub fate: Fate,
 }
 
-/// What became of a leftover.
+/// The fate of a leftover.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
     /// It is gone.
@@ -394,7 +394,7 @@ fn found(dir: &Dir, name: &str) -> io::Result<Option<(File, Stat)>> {
     }
 }
 
-/// Whether `name` is a file of that size and time.
+/// True if `name` is a file of that size and time.
 fn is_there(dir: &Dir, name: Option<&Name>, size: u64, mtime: Timestamp) -> bool {
     let stat = name.and_then(|name| dir.stat(name).ok());
     stat.is_some_and(|stat| stat.is_file() && (stat.size, stat.mtime) == (size, mtime))

@@ -1,8 +1,10 @@
 //! Tests of what is left, found and removed.
 
 use super::*;
-use crate::{Placement, SourceId, Stage as Begun, StaleStages, Verified, old_name, sent_name};
-use haul_model::BlockHash;
+use crate::{
+    Placement, SourceId, Stage as Begun, Staged, StaleStages, Written, old_name, sent_name,
+};
+use haul_model::{Attributes, BlockHash};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::sync::Arc;
@@ -180,9 +182,9 @@ fn stale_stages_of_a_name_go_and_no_others() {
 fn a_stage_is_locked_until_it_has_its_name() {
     let (temp, dir) = place();
     let stage = Begun::create_named(Arc::clone(&dir)).expect("begun");
-    let proof = Verified::by_local_copy(0, 0).expect("equal");
+    let verified = Written::of(stage, b"").expect("written").is_whole(0).expect("as long");
     assert_eq!(fates(&dir, false), [Fate::Busy]);
-    let mut sealed = stage.seal(proof, 0o400, TIME).expect("sealed");
+    let mut sealed = verified.seal(&Attributes::new(0o400, TIME)).expect("sealed");
     sealed.publish(&name("a"), Placement::New).expect("published");
     assert_eq!(fates(&dir, false), []);
     assert_eq!(count(&temp), 1);

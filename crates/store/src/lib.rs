@@ -1,4 +1,4 @@
-//! What makes a write atomic: a file is staged under a private name or none,
+//! Atomic writes: a file is staged under a private name or none,
 //! proven to hold what it should, and only then published under its own name.
 //!
 //! # Rooms
@@ -7,8 +7,11 @@
 //!   or under a private one (`.haul-` and 16 hexadecimal digits). `Stage` is written to;
 //!   `Sealed` is whole and has its metadata, and can be made durable, read back, and
 //!   published.
-//! - `verified.rs`: the proof that sealing takes by value. There are two ways to get one:
-//!   the hashes agree, or the kernel moved the whole length on this machine.
+//! - `assembler.rs`: content as it is written, hashed and recorded: a large one in blocks,
+//!   which come in any order from any thread. `pieces.rs`: blocks that come in pieces.
+//! - `verified.rs`: the proof that a stage can be sealed, and the stage, in one. It comes
+//!   of what was written alone: the hashes agree, or the whole length of a file of this
+//!   machine was moved.
 //! - `private.rs`: the names that haul makes for itself, and how they are recognised.
 //! - `leftover.rs`: stages that earlier copies left in a directory, found and removed.
 //! - `partial.rs`: a stage that outlives its process, for files of 64 MiB and more
@@ -26,26 +29,30 @@
 
 #![forbid(unsafe_code)]
 
+mod assembler;
 mod journal;
 mod leftover;
 mod origins;
 mod pace;
 mod partial;
+mod pieces;
 mod private;
 mod remote;
 mod series;
 mod stage;
 mod verified;
 
+pub use assembler::{Assembler, Block, Mover, NotAssembled};
 pub use journal::{Earlier, SourceId};
 pub use leftover::{Cleaned, Fate, Leftover, Leftovers};
 pub use origins::Origins;
 pub use pace::Pace;
-pub use partial::{RESUME_LEN_MIN, StaleStages, checkpoint_unfinished, remove_leftovers};
+pub use partial::{RESUME_LEN_MIN, StaleStages, remove_leftovers};
+pub use pieces::{AHEAD_MAX, Pieces};
 pub use private::{
     aside_name, is_private, mark_name, old_name, private_name, sent_name, set_aside, superseded,
 };
 pub use remote::{Claimed, Journals, RemoteJournal, RemoteNames};
 pub use series::{DeadSeries, StageSeries};
 pub use stage::{Placement, Publication, Sealed, Stage, remove_unpublished, time_unit};
-pub use verified::{Mismatch, Verified};
+pub use verified::{Mismatch, Moved, Proof, Staged, Verified, Written};

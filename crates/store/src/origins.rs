@@ -17,7 +17,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-/// What the names of records end with.
+/// The ending of the names of records.
 const END: &str = ".origin";
 
 /// How long a directory is remembered to which no job goes any more.
@@ -49,7 +49,7 @@ impl Origins {
         Self { dir: Arc::clone(journals.dir()) }
     }
 
-    /// Whether a job of `origin` has made the directory that `place` stands for: a
+    /// True if a job of `origin` has made the directory that `place` stands for: a
     /// text that tells it from every other directory of every host.
     pub fn has(&self, place: &[u8], origin: &[u8; 16]) -> bool {
         let name = Name::new(record(place, origin).as_bytes());

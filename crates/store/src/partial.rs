@@ -21,7 +21,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Files from this length on, in bytes, are staged so that they can be resumed:
@@ -51,7 +51,7 @@ pub(crate) struct Partial {
     keep: AtomicBool,
 }
 
-/// What the checkpoint's thread shares with the copying ones.
+/// State that the checkpoint's thread shares with the copying ones.
 #[derive(Debug)]
 struct Shared {
     dir: Arc<Dir>,
@@ -79,24 +79,6 @@ struct Kept {
     given_up: bool,
 }
 
-/// The stages of this process that can be continued.
-static UNFINISHED: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
-
-/// Makes a last checkpoint of every stage of this process that can be continued. For
-/// the end of a process some of whose threads hold stages and can't be joined.
-pub fn checkpoint_unfinished() {
-    let unfinished = std::mem::take(&mut *lock(&UNFINISHED));
-    for shared in unfinished.iter().filter_map(Weak::upgrade) {
-        shared.checkpoint();
-    }
-}
-
-fn remember(shared: &Arc<Shared>) {
-    let mut unfinished = lock(&UNFINISHED);
-    unfinished.retain(|shared| shared.strong_count() > 0);
-    unfinished.push(Arc::downgrade(shared));
-}
-
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -109,7 +91,7 @@ pub(crate) struct Opened {
     pub(crate) blocks: Vec<BlockHash>,
 }
 
-/// What an earlier copy has left for `name` in `dir`.
+/// The stage that an earlier copy left for `name` in `dir`.
 pub(crate) fn earlier(dir: &Dir, name: &Name, source: &SourceId) -> Earlier {
     Earlier::in_dir(dir, &Names::of(name, source).journal, source)
 }
@@ -163,24 +145,24 @@ pub(crate) fn open(
         busy: AtomicBool::new(false),
         turn: Mutex::default(),
     });
-    remember(&shared);
     let dir = Arc::clone(dir);
     let partial = Partial { dir, names, pace, shared, keep: AtomicBool::new(true) };
     // What lies beyond the last block on record is not known to be right. From
-    // here on a failure leaves nothing that is worthless.
+    // here on a failure leaves nothing that is worthless. A hole at the end of that
+    // block may lie beyond the end of the file.
     let there = blocks.len() as u64 * BLOCK_LEN;
-    // Only if there is more: ext4 takes a file that is cut to nothing for one that
-    // is being replaced, and writes all of it out when it is closed.
-    if file.metadata()?.len() > there {
+    // Only if it has another length: ext4 takes a file that is cut to nothing for one
+    // that is being replaced, and writes all of it out when it is closed.
+    if file.metadata()?.len() != there {
         file.set_len(there)?;
     }
     Ok(Opened { partial, file, blocks })
 }
 
 /// Removes what an earlier copy of `source` to `name` left behind, unless
-/// another process is at it: nothing will continue it.
-pub fn remove_leftovers(dir: &Dir, name: &Name, source: &SourceId) {
-    remove(&Names::of(name, source), dir);
+/// another process is at it: nothing will continue it. True if something was there.
+pub fn remove_leftovers(dir: &Dir, name: &Name, source: &SourceId) -> bool {
+    remove(&Names::of(name, source), dir)
 }
 
 impl Partial {
@@ -229,7 +211,7 @@ impl Partial {
         &self.names.part
     }
 
-    /// Whether the file may be published.
+    /// Checks that the file may be published.
     ///
     /// # Errors
     /// The error of a checkpoint that has failed. One that is still under way is
@@ -402,8 +384,8 @@ impl StaleStages {
     }
 }
 
-/// Removes both files, unless another process is at them.
-fn remove(names: &Names, dir: &Dir) {
+/// Removes both files, unless another process is at them. True if one was there.
+fn remove(names: &Names, dir: &Dir) -> bool {
     let there = dir.has_private(&names.journal) || dir.has_private(&names.part);
     if there && lock_journal(dir, &names.journal, Duration::ZERO).is_ok() {
         // What can't be removed now is found by the next run. The journal goes
@@ -411,6 +393,7 @@ fn remove(names: &Names, dir: &Dir) {
         let _ = dir.remove_private(&names.part);
         let _ = dir.remove_private(&names.journal);
     }
+    there
 }
 
 /// Opens and locks the journal `name`, made if it is missing; waits that long
@@ -444,7 +427,7 @@ pub(crate) fn lock_journal(dir: &Dir, name: &str, wait: Duration) -> io::Result<
     Err(io::ErrorKind::ResourceBusy.into())
 }
 
-/// Whether the last block on record is what the stage holds there; a hole at the
+/// True if the last block on record is what the stage holds there; a hole at the
 /// end of the stage is not written, and counts as zeros.
 fn last_block_is_there(file: &File, blocks: &[BlockHash]) -> io::Result<bool> {
     let Some((last, before)) = blocks.split_last() else { return Ok(false) };

@@ -23,25 +23,25 @@ use haul_model::{MAX_NAME_LEN, Name};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 
-/// What all private names begin with.
+/// The beginning of all private names.
 const START: &str = ".haul-";
 
-/// What the names of stages end with that a host's SFTP server writes.
+/// The ending of the names of stages that a host's SFTP server writes.
 pub(crate) const SENT_END: &str = ".sftp";
 
 /// The same of those that can be continued.
 const SENT_PART_END: &str = ".sftp.part";
 
-/// What the name of a file that waits ends with.
+/// The ending of the name of a file that waits.
 const OLD_END: &str = ".old";
 
-/// What the names of sources begin with that were set aside.
+/// The beginning of the names of sources that were set aside.
 const ASIDE_START: &str = ".haul-moving-";
 
 /// Digits of such a name.
 const ASIDE_LEN: usize = 8;
 
-/// What stands between the digits and the name, and in place of a name that is too
+/// The separator of the digits and the name, also in place of a name that is too
 /// long.
 const ASIDE_WHOLE: u8 = b'-';
 const ASIDE_CUT: u8 = b'+';
@@ -56,7 +56,7 @@ const SERIES_LEN: usize = 10;
 /// Length of what the names of a series begin with, in bytes.
 pub(crate) const SERIES_START_LEN: usize = START.len() + SERIES_LEN;
 
-/// What a private name is the name of.
+/// The kind of file that has a private name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
     /// A stage that its own process removes.
@@ -101,7 +101,7 @@ impl Names {
         format!("{}{half}{SENT_PART_END}", Self::prefix(name))
     }
 
-    /// What the private names of every source under `name` begin with.
+    /// The beginning of the private names of every source under `name`.
     pub(crate) fn prefix(name: &Name) -> String {
         format!("{START}{}-", name_half(name.as_bytes()))
     }
@@ -185,14 +185,14 @@ pub fn mark_name(number: &[u8; 16]) -> Name {
     as_name(&format!("{START}{digits}{SENT_END}"))
 }
 
-/// What the names of a fresh series begin with: six digits are to follow.
+/// The beginning of the names of a fresh series: six digits are to follow.
 pub(crate) fn series_start() -> String {
     let mut name = private_name();
     name.truncate(SERIES_START_LEN);
     name
 }
 
-/// Whether `name` is exactly of a form that haul's own stages and journals have.
+/// True if `name` is exactly of a form that haul's own stages and journals have.
 pub fn is_private(name: &Name) -> bool {
     parse(name.as_bytes()).is_some()
 }

@@ -92,9 +92,9 @@ impl Journals {
     }
 }
 
-/// Whether a directory is the user's own, and nobody else can write to it.
+/// Checks that a directory is the user's own, and that nobody else can write to it.
 pub(crate) fn check_owner(stat: &Stat) -> io::Result<()> {
-    /// What the mode of a directory allows others.
+    /// The bits of a directory's mode by which others may write.
     const OTHERS_WRITE: u32 = 0o022;
     let refuse = |cause| Err(io::Error::new(io::ErrorKind::PermissionDenied, cause));
     if stat.uid != haul_sys::effective_user() {
@@ -106,10 +106,10 @@ pub(crate) fn check_owner(stat: &Stat) -> io::Result<()> {
     Ok(())
 }
 
-/// What the names of journals end with.
+/// The ending of the names of journals.
 const END: &str = ".journal";
 
-/// What the names of all journals of one directory begin with.
+/// The beginning of the names of all journals of one directory.
 pub(crate) fn start_of(place: &[u8]) -> String {
     format!("{}-", &blake3::hash(place).to_hex()[..32])
 }
@@ -127,12 +127,12 @@ pub struct RemoteJournal {
     keep: bool,
 }
 
-/// What the next commit will claim.
+/// The claim of the next commit.
 #[derive(Debug)]
 pub struct Claimed(CommitPoint);
 
 impl RemoteJournal {
-    /// What an earlier copy has left in `dir`, where `source` is to be copied.
+    /// The stage that an earlier copy left in `dir`, where `source` is to be copied.
     pub fn earlier(dir: &Dir, names: &RemoteNames, source: &SourceId) -> Earlier {
         Earlier::in_dir(dir, &names.journal, source)
     }

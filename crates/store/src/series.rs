@@ -28,13 +28,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-/// What the names of records end with.
+/// The ending of the names of records.
 const END: &str = ".stages";
 
 /// Length of a line of a record, in bytes.
 const LINE_LEN: usize = 34;
 
-/// What is read of a record at most, in bytes: more than jobs write into one.
+/// The longest record that is read, in bytes: longer than jobs write one.
 const RECORD_LEN_MAX: usize = 32 * LINE_LEN;
 
 /// Ends the line of a directory to which the job went.
@@ -117,7 +117,7 @@ impl Drop for StageSeries {
 /// The series of a host that nobody writes to any more.
 #[derive(Debug, Default)]
 pub struct DeadSeries {
-    /// What their names begin with.
+    /// The beginning of their names.
     starts: HashSet<String>,
     /// Their records, by the directories that are to be looked through.
     roots: HashMap<String, Vec<String>>,
@@ -166,12 +166,12 @@ impl DeadSeries {
         dead
     }
 
-    /// Whether there is none.
+    /// True if there is none.
     pub fn is_empty(&self) -> bool {
         self.starts.is_empty()
     }
 
-    /// Whether one of their jobs went to the directory `root`, and it was not
+    /// True if one of their jobs went to the directory `root`, and it was not
     /// looked through as often as it should be.
     pub fn is_due(&self, root: &[u8]) -> bool {
         !self.roots.is_empty() && self.roots.contains_key(&start_of(root))
@@ -191,7 +191,7 @@ impl DeadSeries {
         }
     }
 
-    /// Whether `name` is that of a stage of one of them.
+    /// True if `name` is that of a stage of one of them.
     pub fn has(&self, name: &Name) -> bool {
         let name = name.as_bytes();
         !self.is_empty()
@@ -222,7 +222,7 @@ fn due_in(file: &File, len: u64) -> Vec<String> {
     due.map(str::to_owned).collect()
 }
 
-/// What the names of the series begin with whose record is called `record`.
+/// The beginning of the names of the series whose record is called `record`.
 fn start_in(record: &str) -> Option<&str> {
     let (_, start) = record.strip_suffix(END)?.split_once('-')?;
     // With as many digits as a whole name has it is one, or nothing of ours.

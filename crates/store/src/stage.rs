@@ -8,15 +8,16 @@
 //!    the file itself, or its journal. A symbolic link can't be locked; it is
 //!    renamed as soon as it is there, and made anew if it was taken for one that
 //!    was left behind.
-//! 4. A stage is sealed before it is published: that takes a [`Verified`], and
-//!    gives the file its mode and time through the open handle, so that the
+//! 4. A stage is sealed before it is published: that takes a [`crate::Verified`],
+//!    and gives the file its mode and time through the open handle, so that the
 //!    name never shows a file without them. Nothing writes to it afterwards.
 
+use crate::Pace;
 use crate::journal::{Earlier, SourceId};
 use crate::partial::{self, Partial};
 use crate::private::private_name;
-use crate::{Pace, Verified};
-use haul_model::{BlockHash, FileId, Granularity, Name, Timestamp};
+use crate::verified::{Proof, Staged};
+use haul_model::{Attributes, BlockHash, FileId, Granularity, Kept, Name, Timestamp};
 use haul_sys::Dir;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -28,7 +29,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// is gone before it is renamed.
 const NAME_ATTEMPTS_MAX: usize = 8;
 
-/// What a publication does with a file that has the name already.
+/// The fate of a file that has the name already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Placement {
     /// Nothing is known to have the name; what has it nevertheless stays.
@@ -37,7 +38,7 @@ pub enum Placement {
     Replace,
 }
 
-/// What a publication came to.
+/// The outcome of a publication.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Publication {
     /// The file has its name.
@@ -53,7 +54,7 @@ pub struct Stage {
     dir: Arc<Dir>,
     file: File,
     home: Home,
-    /// What is written goes to the medium at once.
+    /// Writes go to the medium at once.
     writes_out: bool,
 }
 
@@ -115,7 +116,7 @@ impl Stage {
         Ok(Self { dir: Arc::clone(dir), file, home: Home::Private(temp), writes_out: false })
     }
 
-    /// Whether an earlier copy of `source` to `name` in `dir` can be continued,
+    /// Finds out if an earlier copy of `source` to `name` in `dir` can be continued,
     /// by all appearance.
     pub fn earlier(dir: &Dir, name: &Name, source: &SourceId) -> Earlier {
         partial::earlier(dir, name, source)
@@ -153,20 +154,7 @@ impl Stage {
         Ok((stage, opened.blocks))
     }
 
-    /// Records the hash of the next block, which was written, for a stage that
-    /// can be continued; nothing for others.
-    ///
-    /// # Errors
-    /// Those of writing the journal, and those that a checkpoint has met since:
-    /// then the stage is not kept.
-    pub fn record(&self, block: BlockHash) -> io::Result<()> {
-        match &self.home {
-            Home::Partial(partial) => partial.record(block),
-            Home::Unnamed | Home::Private(_) => Ok(()),
-        }
-    }
-
-    /// Whether nothing that was written could not be made durable, as far as
+    /// True if nothing that was written could not be made durable, as far as
     /// checkpoints have told.
     pub fn is_sound(&self) -> bool {
         match &self.home {
@@ -193,12 +181,12 @@ impl Stage {
     pub fn write_out(&mut self) {
         self.writes_out = true;
     }
+}
 
-    /// Writes all of `bytes` at `offset`.
-    ///
-    /// # Errors
-    /// Those of `pwrite`.
-    pub fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+impl Staged for Stage {
+    type Sealed = Sealed;
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         if self.writes_out {
             haul_sys::write_out_at(&self.file, bytes, offset)
         } else {
@@ -206,21 +194,25 @@ impl Stage {
         }
     }
 
-    /// Cuts or extends the file; what is added is a hole.
-    ///
-    /// # Errors
-    /// Those of `ftruncate`.
-    pub fn set_len(&self, len: u64) -> io::Result<()> {
+    fn set_len(&self, len: u64) -> io::Result<()> {
         self.file.set_len(len)
     }
 
-    /// Ends the writing: the content is whole and right, as far as the file system
-    /// tells when a file is closed, and gets its mode and its time. The time comes
-    /// last, for what is written out only then would change it.
-    ///
-    /// # Errors
-    /// Those of `close`, `fchmod` and `futimens`.
-    pub fn seal(self, _proof: Verified, mode: u32, mtime: Timestamp) -> io::Result<Sealed> {
+    /// Fails also with what a checkpoint has met since: then the stage is not kept.
+    fn record(&self, block: BlockHash) -> io::Result<()> {
+        match &self.home {
+            Home::Partial(partial) => partial.record(block),
+            Home::Unnamed | Home::Private(_) => Ok(()),
+        }
+    }
+
+    fn handle(&self) -> Option<&File> {
+        Some(&self.file)
+    }
+
+    /// The content is there as far as the file system tells when a file is closed. The
+    /// attributes come last, for what is written out only then would change the time.
+    fn seal(self, _proof: Proof, attributes: &Attributes) -> io::Result<Sealed> {
         if !self.dir.is_known()
             && let Err(error) = haul_sys::tell_by_closing(&self.file)
         {
@@ -230,7 +222,7 @@ impl Stage {
             }
             return Err(error);
         }
-        give_meta(&self.dir, &self.file, mode, mtime)?;
+        haul_sys::set_attributes(&self.dir, &self.file, attributes, Kept::OF_COPIES)?;
         Ok(Sealed(self))
     }
 }
@@ -299,15 +291,6 @@ impl Sealed {
     }
 }
 
-/// Gives `file` its mode and its time.
-fn give_meta(dir: &Dir, file: &File, mode: u32, mtime: Timestamp) -> io::Result<()> {
-    haul_sys::set_mode(file, mode)?;
-    if dir.is_known() {
-        return haul_sys::set_mtime(file, mtime);
-    }
-    haul_sys::keep_mtime(file, mtime)
-}
-
 /// The unit in which the file system of `dir` keeps times, found out with a stage
 /// that gets a time in all of them.
 ///
@@ -350,7 +333,7 @@ fn copy_under_name(dir: &Arc<Dir>, file: &File) -> io::Result<(File, PrivateName
         stage.file.set_len(stat.size)?;
     }
     haul_sys::tell_by_closing(&stage.file)?;
-    give_meta(dir, &stage.file, stat.mode, stat.mtime)?;
+    haul_sys::set_attributes(dir, &stage.file, &stat.attributes(), Kept::OF_COPIES)?;
     stage.file.sync_all()?;
     match stage.home {
         Home::Private(temp) => Ok((stage.file, temp)),
@@ -448,12 +431,13 @@ impl Publication {
         dir: &Arc<Dir>,
         target: &[u8],
         name: &Name,
-        mtime: Timestamp,
+        attributes: &Attributes,
         placement: Placement,
     ) -> io::Result<Self> {
         let mut attempts = 0;
         loop {
-            let made = with_private_name(dir, |temp| dir.make_symlink(target, temp, mtime));
+            let made =
+                with_private_name(dir, |temp| dir.make_symlink(target, temp, attributes.mtime));
             attempts += 1;
             match made.and_then(|(mut temp, ())| temp.publish(name, placement)) {
                 // Somebody has removed it: nothing tells that it is not left behind.

@@ -2,7 +2,8 @@
 //! is published is whole and has its metadata, and nothing else ever shows.
 
 use super::*;
-use haul_model::ContentHash;
+use crate::{Mismatch, Mover, Written};
+use haul_model::{Attributes, ContentHash};
 use haul_testkit::content::bytes;
 use haul_testkit::{FileSystem, Mount};
 use std::fs;
@@ -55,12 +56,14 @@ fn name(text: &str) -> Name {
     Name::new(text.as_bytes()).expect("a plain name")
 }
 
-fn proof() -> Verified {
-    Verified::by_local_copy(0, 0).expect("equal")
+/// Seals a stage whatever is in it.
+fn seal(stage: Stage, mode: u32) -> io::Result<Sealed> {
+    let moved = Mover::new(stage).finish().expect("ended");
+    moved.is_whole(0).expect("nothing was written by it").seal(&Attributes::new(mode, TIME))
 }
 
 fn publish(stage: Stage, to: &str, placement: Placement) -> io::Result<Publication> {
-    stage.seal(proof(), 0o640, TIME)?.publish(&name(to), placement)
+    seal(stage, 0o640)?.publish(&name(to), placement)
 }
 
 /// Stages `content` and publishes it as `file`.
@@ -234,7 +237,13 @@ fn a_directory_that_is_gone_is_an_error_and_no_more() {
 fn a_symbolic_link_appears_in_one_step_and_keeps_to_the_placement() {
     let place = Place::new();
     let link = |to: &str, target: &[u8], placement| {
-        Publication::of_symlink(&place.dir, target, &name(to), TIME, placement)
+        Publication::of_symlink(
+            &place.dir,
+            target,
+            &name(to),
+            &Attributes::new(0o777, TIME),
+            placement,
+        )
     };
     fs::write(place.path("file"), "old").expect("written");
     fs::create_dir(place.path("dir")).expect("made");
@@ -273,8 +282,13 @@ fn a_link_whose_stage_is_removed_by_others_is_made_anew() {
         });
         let failed = (0..RACES).find_map(|_| {
             to_remove.store(NAME_ATTEMPTS_MAX - 2, Ordering::Relaxed);
-            let made =
-                Publication::of_symlink(&place.dir, b"b", &name("link"), TIME, Placement::New);
+            let made = Publication::of_symlink(
+                &place.dir,
+                b"b",
+                &name("link"),
+                &Attributes::new(0o777, TIME),
+                Placement::New,
+            );
             let removed = fs::remove_file(place.path("link"));
             made.and(removed).err()
         });
@@ -339,11 +353,25 @@ fn private_names_differ() {
 #[test]
 fn content_is_proven_by_its_hash_or_by_its_length() {
     let content = bytes(1000, 1);
-    let hash = ContentHash::of(&content);
-    assert!(Verified::by_hash(&hash, &ContentHash::of(&content)).is_ok());
-    assert!(Verified::by_hash(&hash, &ContentHash::of(&content[1..])).is_err());
-    assert!(Verified::by_local_copy(5, 5).is_ok());
-    assert!(Verified::by_local_copy(5, 4).is_err());
+    let place = Place::new();
+    let stage = || Stage::create(Arc::clone(&place.dir)).expect("created");
+    let written = || Written::of(stage(), &content).expect("written");
+    let verified = written().is_sent(&ContentHash::of(&content)).expect("the same");
+    assert_eq!(verified.hash(), Some(ContentHash::of(&content)));
+    let (_, mismatch) = written().is_sent(&ContentHash::of(&content[1..])).unwrap_err();
+    assert!(matches!(mismatch, Mismatch::Hash { .. }));
+    let moved = || {
+        let mut mover = Mover::new(stage());
+        mover.write(&content).expect("written");
+        mover.pass(5);
+        mover.finish().expect("ended")
+    };
+    let verified = moved().is_whole(1005).expect("as long");
+    assert_eq!(verified.stage().file().metadata().expect("looked at").len(), 1005);
+    for len in [1000, 1004, 1006] {
+        let (_, mismatch) = moved().is_whole(len).unwrap_err();
+        assert_eq!(mismatch, Mismatch::Length { expected: len, actual: 1005 });
+    }
 }
 
 #[test]
@@ -359,7 +387,7 @@ fn a_file_that_can_be_given_no_name_is_copied_to_one_that_has_one() {
         stage.write_at(b"new", 0).expect("written");
         stage.set_len(5 << 20).expect("extended");
         fs::write(place.path("file"), "old").expect("written");
-        let mut sealed = stage.seal(proof(), 0o640, TIME).expect("sealed");
+        let mut sealed = seal(stage, 0o640).expect("sealed");
         // As after it was read back.
         haul_sys::read_directly(sealed.file());
         let publication = sealed.publish(&name("file"), placement).expect("published");

@@ -41,7 +41,7 @@ pub fn attribute_names(dir: &Dir, name: Option<&Name>) -> io::Result<Vec<Vec<u8>
     }
 }
 
-/// Whether the file system of `dir` says that it has no extended attributes.
+/// True if the file system of `dir` says that it has no extended attributes.
 fn has_none(dir: &Dir) -> bool {
     matches!(rustix::fs::flistxattr(dir, &mut [0; NAMES_LEN][..]), Err(NONE | Errno::NOSYS))
 }
@@ -56,7 +56,7 @@ pub fn attribute<const LEN: usize>(dir: &Dir, name: &str) -> Option<[u8; LEN]> {
     (len == LEN).then_some(value)
 }
 
-/// Whether the file system of `dir` has extended attributes like `name`, as far as it
+/// True if the file system of `dir` has extended attributes like `name`, as far as it
 /// says so.
 pub fn keeps_attributes(dir: &Dir, name: &str) -> bool {
     let asked = rustix::fs::fgetxattr(dir, name, &mut [0; 0][..]);

@@ -4,7 +4,7 @@
 use crate::Dir;
 use std::path::Path;
 
-/// What a confined thread keeps.
+/// The rights that a confined thread keeps.
 #[derive(Debug)]
 pub enum Access<'a> {
     /// Read everywhere, write nowhere.

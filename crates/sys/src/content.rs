@@ -2,13 +2,12 @@
 
 mod extents;
 
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::fs::{FileType, SeekFrom};
+use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 
 /// Copies up to `len` bytes at `offset` from `src` to the same place in `dst`
 /// inside the kernel. Returns how many. `None` if nothing was copied, be it that
@@ -18,25 +17,15 @@ pub fn copy_range(src: &File, dst: &File, offset: u64, len: usize) -> Option<usi
     system::copy_range(src, dst, offset, len)
 }
 
-/// A second handle of `output`, if that is a pipe that content can be spliced
-/// into.
-pub fn pipe_of(output: impl AsFd) -> Option<OwnedFd> {
-    let stat = rustix::fs::fstat(&output).ok()?;
-    let is_pipe = FileType::from_raw_mode(stat.st_mode) == FileType::Fifo;
-    is_pipe.then(|| output.as_fd().try_clone_to_owned().ok()).flatten()
-}
-
 /// Puts up to `len` bytes of `file` at `offset` into `pipe` without copying
 /// them. Returns how many; 0 at the end of the file. `None` where the system
 /// can't do that and the caller has to read and write.
 ///
-/// While the pipe is full, this waits.
-///
 /// What is written to the file until the pipe is read may be seen there.
 ///
 /// # Errors
-/// Those of `splice`. Only what is wrong with the pipe is final: the caller can
-/// read and write after any other.
+/// Those of `splice`: [`io::ErrorKind::WouldBlock`] while the pipe is full. Only what is
+/// wrong with the pipe is final: the caller can read and write after any other.
 pub fn splice_to_pipe(
     file: &File,
     offset: u64,
@@ -44,20 +33,6 @@ pub fn splice_to_pipe(
     len: usize,
 ) -> io::Result<Option<usize>> {
     system::splice_to_pipe(file, offset, pipe.as_fd(), len)
-}
-
-/// Waits until `pipe` takes something, or nobody reads it any more.
-///
-/// # Errors
-/// Those of `poll`.
-pub fn wait_for_room(pipe: impl AsFd) -> io::Result<()> {
-    loop {
-        match poll(&mut [PollFd::new(&pipe, PollFlags::OUT)], None) {
-            Ok(_) => return Ok(()),
-            Err(Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
 }
 
 /// The next range at or after `from` in which `file`, `size` bytes long, has
@@ -107,13 +82,11 @@ mod system {
         pipe: BorrowedFd<'_>,
         len: usize,
     ) -> io::Result<Option<usize>> {
+        let flags = SpliceFlags::MOVE | SpliceFlags::NONBLOCK;
         loop {
-            match rustix::pipe::splice(file, Some(&mut offset), pipe, None, len, SpliceFlags::MOVE)
-            {
+            match rustix::pipe::splice(file, Some(&mut offset), pipe, None, len, flags) {
                 Ok(moved) => return Ok(Some(moved)),
                 Err(Errno::INTR) => {}
-                // Someone has told this pipe not to wait.
-                Err(Errno::AGAIN) => super::wait_for_room(pipe)?,
                 Err(Errno::INVAL | Errno::NOSYS) => return Ok(None),
                 Err(error) => return Err(error.into()),
             }

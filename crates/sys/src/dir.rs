@@ -36,7 +36,7 @@ pub struct Dir {
 pub struct DirEntry {
     /// Its name.
     pub name: Name,
-    /// Whether it is known to be a directory already, from the listing alone.
+    /// True if it is known to be a directory already, from the listing alone.
     pub is_dir: Option<bool>,
 }
 
@@ -332,12 +332,12 @@ impl Dir {
         Ok((file.into(), stat))
     }
 
-    /// Whether something has the private name `temp`.
+    /// True if something has the private name `temp`.
     pub fn has_private(&self, temp: &str) -> bool {
         rustix::fs::statat(&self.fd, temp, AtFlags::SYMLINK_NOFOLLOW).is_ok()
     }
 
-    /// Whether the private name `temp` is still that of `file`.
+    /// True if the private name `temp` is still that of `file`.
     ///
     /// # Errors
     /// Those of `fstatat`.
@@ -383,7 +383,7 @@ impl Dir {
         }
     }
 
-    /// Whether the private name `temp` and `name` are those of one object.
+    /// True if the private name `temp` and `name` are those of one object.
     fn is_one(&self, temp: &str, name: &Name) -> bool {
         let id = |name: &[u8]| {
             let raw = rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
@@ -454,7 +454,7 @@ impl AsFd for Dir {
     }
 }
 
-/// What stages are made with: nobody else may look in before they are done.
+/// The mode of new stages: nobody else may look in before they are done.
 pub(crate) fn private_mode() -> Mode {
     Mode::RUSR | Mode::WUSR
 }

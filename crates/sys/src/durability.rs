@@ -67,7 +67,7 @@ pub fn drop_cached(file: &File, range: Range<u64>) {
     let _ = (file, range);
 }
 
-/// Whether the byte at `offset` of `file` is in the page cache; `true` where
+/// True if the byte at `offset` of `file` is in the page cache; `true` where
 /// the system doesn't tell. If it is not, the look may have begun to read it.
 pub fn is_cached(file: &File, offset: u64) -> bool {
     #[cfg(target_os = "linux")]
@@ -155,7 +155,7 @@ impl Dir {
         File::from(self.as_fd().try_clone_to_owned()?).sync_all()
     }
 
-    /// Whether [`Self::sync_file_system`] can be relied upon here: the file
+    /// True if [`Self::sync_file_system`] can be relied upon here: the file
     /// system is one of those known to write everything then, contents, names
     /// and metadata, and the system reports what it could not write.
     pub fn syncs_as_a_whole(&self) -> bool {

@@ -70,7 +70,7 @@ pub(crate) fn follow(dir: &Dir, name: &[u8], flags: OFlags) -> Option<io::Result
     })
 }
 
-/// Whether the directory above `dir` may be opened.
+/// True if the directory above `dir` may be opened.
 pub(crate) fn may_leave(dir: &Dir) -> io::Result<bool> {
     let Some(root) = root() else { return Ok(true) };
     Ok(root.stat_self()?.id != dir.stat_self()?.id && system::path_below(root, dir).is_some())

@@ -4,7 +4,7 @@
 use crate::Dir;
 use std::os::fd::AsFd;
 
-/// Whether what was read of `file` is in memory for who reads it next, unless memory is
+/// True if what was read of `file` is in memory for who reads it next, unless memory is
 /// short: its file system is one of this machine's own. FUSE and network file systems
 /// may ask others for it again, and wait.
 pub fn remembers_reads(file: impl AsFd) -> bool {
@@ -12,7 +12,7 @@ pub fn remembers_reads(file: impl AsFd) -> bool {
 }
 
 impl Dir {
-    /// Whether its file system is one of those known to make all durable that is
+    /// True if its file system is one of those known to make all durable that is
     /// theirs when that is asked for, to tell nothing new when a file is closed,
     /// and to take every time that a call sets. FUSE, network file systems, FAT
     /// and what else there is may do otherwise.
@@ -20,7 +20,7 @@ impl Dir {
         system::is_known(self)
     }
 
-    /// Whether no two names in it are the same to its file system, as far as that
+    /// True if no two names in it are the same to its file system, as far as that
     /// is known: on many upper and lower case are one, or the ways to write a
     /// character.
     pub fn tells_names_apart(&self) -> bool {

@@ -2,9 +2,9 @@
 //! handles, ways to move content inside the kernel, and confinement.
 //!
 //! Everything that differs between systems is behind one name here. rustix
-//! wraps the system calls; five that it doesn't have, or not with their result, are
+//! wraps the system calls; six functions that it doesn't have, or not with their result, are
 //! called through libc (`schedule.rs`, `memory.rs`, `closing.rs`, `durability.rs`,
-//! `content/extents.rs`). Those, and the allocator that ends a process without memory
+//! `content/extents.rs`, `pattern.rs`). Those, and the allocator that ends a process without memory
 //! in words (`memory.rs`), are the only unsafe code of the workspace. Each file has a
 //! portable fallback for its part.
 //!
@@ -23,7 +23,7 @@
 //! - `known.rs`: file systems whose habits are known. On others haul looks if its wishes
 //!   were carried out.
 //! - `closing.rs`: errors that closing a file tells.
-//! - `meta.rs`: mode and time through open handles. `attributes.rs`: extended attributes.
+//! - `meta.rs`: attributes through open handles. `attributes.rs`: extended attributes.
 //! - `confine.rs`: Landlock. `jail.rs`: the directory that `haul serve` may be bound to;
 //!   every path that a user or a peer names, and every link that is followed, goes
 //!   through it.
@@ -31,6 +31,7 @@
 //! - `made_up.rs`: files whose content the kernel makes up.
 //! - `lock.rs`: locks of files.
 //! - `memory.rs`: the allocator, and thrift where address space is little.
+//! - `pattern.rs`: names that match a pattern.
 //! - `schedule.rs`: the turns of a thread.
 
 mod attributes;
@@ -46,6 +47,7 @@ mod lock;
 mod made_up;
 mod memory;
 mod meta;
+mod pattern;
 mod schedule;
 mod sharing;
 mod unnamed;
@@ -53,7 +55,7 @@ mod unnamed;
 pub use attributes::{attribute, attribute_names, keeps_attributes, set_attribute};
 pub use closing::tell_by_closing;
 pub use confine::{Access, confine};
-pub use content::{copy_range, lacks_blocks, next_data, pipe_of, splice_to_pipe, wait_for_room};
+pub use content::{copy_range, lacks_blocks, next_data, splice_to_pipe};
 pub use dir::{Dir, DirEntry, path_link, path_stat};
 pub use durability::{
     DIRECT_ALIGN, Loss, drop_cached, is_cached, read_cached, read_directly, start_write_back,
@@ -68,6 +70,7 @@ pub use limits::{
 pub use lock::try_lock;
 pub use made_up::{is_made_up, is_readable_within, memory_file};
 pub use memory::{Memory, spare_address_space};
-pub use meta::{Stat, file_stat, keep_mtime, keeps_ctime, set_mode, set_mtime};
+pub use meta::{Stat, file_stat, keep_mtime, keeps_ctime, set_attributes, set_mode, set_mtime};
+pub use pattern::name_matches;
 pub use schedule::wait_for_turns;
 pub use sharing::clone_file;

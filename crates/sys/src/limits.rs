@@ -37,7 +37,7 @@ pub fn effective_group() -> u32 {
     rustix::process::getegid().as_raw()
 }
 
-/// What this machine calls itself.
+/// The name of this machine.
 pub fn node_name() -> Vec<u8> {
     rustix::system::uname().nodename().to_bytes().to_vec()
 }

@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-/// Whether `file` is on a file system whose files the kernel makes up as they are
+/// True if `file` is on a file system whose files the kernel makes up as they are
 /// read: the sizes that it tells of them say nothing.
 #[cfg(target_os = "linux")]
 pub fn is_made_up(file: impl AsFd) -> bool {
@@ -30,7 +30,7 @@ pub fn is_made_up(file: impl AsFd) -> bool {
         .is_ok_and(|stat| MADE_UP.contains(&(stat.f_type as u64 & 0xffff_ffff)))
 }
 
-/// Whether `file` is on a file system whose files the kernel makes up.
+/// True if `file` is on a file system whose files the kernel makes up.
 #[cfg(not(target_os = "linux"))]
 pub fn is_made_up(_: impl AsFd) -> bool {
     false

@@ -1,15 +1,15 @@
 //! Metadata of open files, read and written through their handles.
 
 use crate::Dir;
-use haul_model::{FileId, Granularity, Timestamp};
+use haul_model::{Attributes, FileId, Granularity, Kept, Timestamp};
 use rustix::fs::{AtFlags, FileType, Mode, Timespec, Timestamps};
 use std::io;
 use std::os::fd::AsFd;
 
-/// What `stat` tells and haul needs.
+/// The part of `stat` that haul needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stat {
-    /// What it is.
+    /// Its kind.
     pub file_type: FileType,
     /// Its length in bytes.
     pub size: u64,
@@ -49,17 +49,22 @@ impl Stat {
         }
     }
 
-    /// Whether it is a directory.
+    /// Its attributes.
+    pub fn attributes(&self) -> Attributes {
+        Attributes::new(self.mode, self.mtime)
+    }
+
+    /// True if it is a directory.
     pub fn is_dir(&self) -> bool {
         self.file_type == FileType::Directory
     }
 
-    /// Whether it is a regular file.
+    /// True if it is a regular file.
     pub fn is_file(&self) -> bool {
         self.file_type == FileType::RegularFile
     }
 
-    /// Whether it is a symbolic link.
+    /// True if it is a symbolic link.
     pub fn is_symlink(&self) -> bool {
         self.file_type == FileType::Symlink
     }
@@ -73,7 +78,7 @@ pub fn file_stat(file: impl AsFd) -> io::Result<Stat> {
     Ok(Stat::from_raw(&rustix::fs::fstat(file)?))
 }
 
-/// Whether the time of the last change, `ctime`, of a file on the file system of
+/// True if the time of the last change, `ctime`, of a file on the file system of
 /// `file` is what its name says: the system's own time of every change, which
 /// nobody sets. Some have nothing of the kind, and tell the modification time,
 /// `mtime`, or that of creation in its place.
@@ -111,6 +116,32 @@ pub fn keeps_ctime(file: impl AsFd, mtime: Timestamp, ctime: Timestamp) -> bool 
 #[cfg(not(target_os = "linux"))]
 pub fn keeps_ctime(_: impl AsFd, _: Timestamp, _: Timestamp) -> bool {
     true
+}
+
+/// Gives an open file or directory, on the file system of `dir`, those of `attributes`
+/// that are in `which`. The order is the same everywhere: owner, ACL and extended
+/// attributes would come first, for they change the mode; then the mode, and last the
+/// times. Bits of the mode that others are not to get are left out before.
+///
+/// # Errors
+/// Those of `fchmod` and `futimens`, and of [`keep_mtime`] where the file system is not
+/// known.
+pub fn set_attributes(
+    dir: &Dir,
+    file: impl AsFd,
+    attributes: &Attributes,
+    which: Kept,
+) -> io::Result<()> {
+    if which.has(Kept::MODE) {
+        set_mode(&file, attributes.mode)?;
+    }
+    if !which.has(Kept::TIMES) {
+        return Ok(());
+    }
+    if dir.is_known() {
+        return set_mtime(file, attributes.mtime);
+    }
+    keep_mtime(file, attributes.mtime)
 }
 
 /// Sets the low 12 bits of an open file's mode.

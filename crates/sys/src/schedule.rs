@@ -10,12 +10,14 @@
 pub fn wait_for_turns() {
     #[cfg(target_os = "linux")]
     {
-        let param = libc::sched_param { sched_priority: 0 };
         // Not `sched_setscheduler`, which musl refuses.
         //
-        // SAFETY: the thread is this one, and `param` lives until the call returns.
+        // SAFETY: a `sched_param` is integers alone, of which musl has more than glibc, so
+        // zeroes are one, of priority 0. The thread is this one, and `param` lives until
+        // the call returns.
         #[allow(unsafe_code)]
         unsafe {
+            let param: libc::sched_param = std::mem::zeroed();
             libc::pthread_setschedparam(libc::pthread_self(), libc::SCHED_BATCH, &raw const param)
         };
     }

@@ -15,7 +15,7 @@ mod system {
     use std::os::fd::{AsFd, AsRawFd};
     use std::sync::atomic::{AtomicBool, Ordering};
 
-    /// Whether naming a file by its handle alone needs the way over /proc: the
+    /// True if naming a file by its handle alone needs the way over /proc: the
     /// direct way is for privileged processes (and newer kernels).
     static THROUGH_PROC: AtomicBool = AtomicBool::new(false);
 

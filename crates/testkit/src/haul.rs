@@ -183,7 +183,7 @@ impl Running {
         self.child.id()
     }
 
-    /// Whether it still runs.
+    /// True if it still runs.
     pub fn is_running(&self) -> bool {
         proc::is_alive(self.pid())
     }
@@ -264,7 +264,7 @@ pub struct Outcome {
     pub stderr: Vec<u8>,
     /// Time and memory.
     pub usage: Usage,
-    /// Whether it was killed because the time was up.
+    /// True if it was killed because the time was up.
     pub timed_out: bool,
 }
 

@@ -240,7 +240,7 @@ pub fn unlock(root: impl AsRef<Path>) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether the file system took the name: false when it refused its bytes.
+/// True if the file system took the name: false when it refused its bytes.
 fn taken(result: io::Result<()>) -> io::Result<bool> {
     match result {
         Ok(()) => Ok(true),

@@ -42,7 +42,7 @@ pub struct Ended {
     pub status: ExitStatus,
     /// What it used.
     pub usage: Usage,
-    /// Whether its group was killed because the time was up.
+    /// True if its group was killed because the time was up.
     pub timed_out: bool,
 }
 
@@ -155,7 +155,7 @@ pub fn kill_group(leader: u32) {
     signal_group(leader, Signal::KILL);
 }
 
-/// Whether the process runs: it exists and is not a zombie.
+/// True if the process runs: it exists and is not a zombie.
 pub fn is_alive(pid: u32) -> bool {
     matches!(stat(pid), Some(stat) if stat.state != 'Z' && stat.state != 'X')
 }
@@ -194,7 +194,7 @@ pub fn command_line(pid: u32) -> Vec<Vec<u8>> {
     line.split(|&b| b == 0).filter(|word| !word.is_empty()).map(<[u8]>::to_vec).collect()
 }
 
-/// Whether the process is `haul serve`: the program itself (or a script of
+/// True if the process is `haul serve`: the program itself (or a script of
 /// that name), not the shell or the ssh that started it.
 pub fn is_agent(pid: u32) -> bool {
     let words = command_line(pid);

@@ -116,7 +116,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// Whether what is asked is done all the same.
+    /// True if what is asked is done all the same.
     fn is_done(self) -> bool {
         !matches!(self, Self::Die | Self::Deny | Self::Pretend)
     }

@@ -41,7 +41,7 @@ pub struct Entry {
     pub mtime_ns: i128,
 }
 
-/// What an entry is.
+/// The kind of an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Kind {
     /// A directory.

@@ -3,7 +3,7 @@
 //! knows nothing of it. Nobody has to know which kind a tree is of.
 
 use crate::{Downloads, Meta, SmallFiles, SourceFile, StagedFile, TreeEntry, Uploads};
-use haul_model::{BlockHash, FileId, Granularity, Name, Timestamp};
+use haul_model::{Attributes, BlockHash, FileId, Granularity, Kept, Name};
 use haul_store::{Cleaned, Earlier, Placement, Publication, SourceId, StaleStages};
 use haul_sys::Dir;
 use std::io;
@@ -91,12 +91,12 @@ pub trait TreeDir: Storage + Unfinished + Origin {
     /// still be on its way then; see [`Storage::making`].
     fn make_dir(&self, name: &Name, mode: u32) -> io::Result<()>;
 
-    /// Makes a symbolic link in one step.
+    /// Makes a symbolic link in one step. Of `attributes` it gets the times.
     fn make_symlink(
         &self,
         target: &[u8],
         name: &Name,
-        mtime: Timestamp,
+        attributes: &Attributes,
         placement: Placement,
     ) -> io::Result<Publication>;
 
@@ -123,13 +123,23 @@ pub trait TreeDir: Storage + Unfinished + Origin {
     /// Removes the directory `name`, which must be empty.
     fn remove_dir(&self, name: &Name) -> io::Result<()>;
 
-    /// Sets the mode of the regular file `name`, through a handle of it, if it is
-    /// still the object `id`, where objects can be told.
-    fn set_file_mode(&self, name: &Name, id: Option<FileId>, mode: u32) -> io::Result<()>;
+    /// Gives the regular file `name` those of `attributes` that are in `which`, through a
+    /// handle of it, if it is still the object `id`, where objects can be told.
+    fn set_file_attributes(
+        &self,
+        name: &Name,
+        id: Option<FileId>,
+        attributes: &Attributes,
+        which: Kept,
+    ) -> io::Result<()>;
 
-    /// Sets this directory's own mode and modification time, or begins to where that
-    /// takes long.
-    fn set_meta(&self, mode: u32, mtime: Timestamp) -> io::Result<Option<Outstanding>>;
+    /// Gives this directory itself those of `attributes` that are in `which`, or begins
+    /// to where that takes long. Nothing is set that is known to be so already.
+    fn set_attributes(
+        &self,
+        attributes: &Attributes,
+        which: Kept,
+    ) -> io::Result<Option<Outstanding>>;
 
     /// Makes sure that entries can be made in this directory, if its owner is
     /// the one who asks.
@@ -171,6 +181,12 @@ pub trait Storage: Send + Sync {
     /// directory once more.
     fn can_be_opened_again(&self) -> bool {
         true
+    }
+
+    /// True if it has removed leftovers of killed jobs on its own, which has changed its
+    /// times.
+    fn was_tidied(&self) -> bool {
+        false
     }
 
     /// False if [`Meta::id`] tells paths and not objects: another object in the same place
@@ -292,8 +308,9 @@ pub trait Unfinished {
         source: &SourceId,
     ) -> io::Result<(Box<dyn StagedFile>, Vec<BlockHash>)>;
 
-    /// Removes the part that an earlier copy of `source` to `name` has left.
-    fn remove_leftovers(&self, name: &Name, source: &SourceId);
+    /// Removes the part that an earlier copy of `source` to `name` has left; true if
+    /// something was there.
+    fn remove_leftovers(&self, name: &Name, source: &SourceId) -> bool;
 
     /// Removes parts that copies of any source to `name` have left, and nobody works
     /// on; called when `name` was published. `seen` keeps what was found in this

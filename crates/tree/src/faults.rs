@@ -1,4 +1,4 @@
-//! What can be wrong with a source file while it is read.
+//! Faults of a source file while it is read.
 
 use super::SourceFile;
 use haul_model::{Fault, FaultKind, Side};

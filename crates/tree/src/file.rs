@@ -1,9 +1,9 @@
 //! The contract of files: sources that are read, and stages that are written, sealed,
 //! and published.
 
-use haul_model::{BlockHash, FileId, Name, Timestamp};
+use haul_model::{Attributes, BlockHash, FileId, Name, Timestamp};
 use haul_sftp::Chunk;
-use haul_store::{Placement, Publication, Verified};
+use haul_store::{Placement, Proof, Publication, Staged};
 use haul_sys::Loss;
 use std::fs::File;
 use std::io;
@@ -38,7 +38,7 @@ pub trait SourceFile: Send + Sync {
         Ok(())
     }
 
-    /// Whether the file has content though its size is 0, as files of /proc
+    /// True if the file has content though its size is 0, as files of /proc
     /// have: how much can't be known before it is read.
     fn has_no_size(&self) -> io::Result<bool> {
         Ok(self.seal().size == 0 && self.read_at(&mut [0], 0)? > 0)
@@ -48,13 +48,13 @@ pub trait SourceFile: Send + Sync {
     /// hole. `None` if only a hole, or nothing, remains up to the sealed size.
     fn next_data(&self, from: u64) -> io::Result<Option<Range<u64>>>;
 
-    /// Whether it has holes, which a copy will have too.
+    /// True if it has holes, which a copy will have too.
     fn has_holes(&self) -> io::Result<bool> {
         let size = self.seal().size;
         Ok(size > 0 && self.next_data(0)? != Some(0..size))
     }
 
-    /// Whether it has much less data than its length says: hashing its holes
+    /// True if it has much less data than its length says: hashing its holes
     /// would take longer than copying what is between them.
     fn is_mostly_holes(&self) -> bool;
 
@@ -90,7 +90,7 @@ pub trait ContentStream {
     fn next(&mut self) -> io::Result<Option<Chunk>>;
 }
 
-/// What is compared to see whether a file changed while it was read.
+/// The metadata by which a change of a file while it is read is seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seal {
     /// Its length in bytes.
@@ -152,13 +152,13 @@ pub trait StagedFile: Send + Sync {
 
     /// Tells that the file is made durable before it gets its name, so that it can
     /// be when it was sealed.
-    fn expect_sync(&mut self) {}
+    fn expect_sync(&self) {}
 
     /// Records the hash of the next block, which was written, where the file
     /// can be continued by a later job.
     fn record(&self, block: BlockHash) -> io::Result<()>;
 
-    /// Whether nothing of it was lost on its way to the medium, as far as anybody
+    /// True if nothing of it was lost on its way to the medium, as far as anybody
     /// was told. If something was, that is final.
     fn is_sound(&self) -> bool {
         true
@@ -168,13 +168,36 @@ pub trait StagedFile: Send + Sync {
     fn discard(self: Box<Self>);
 
     /// Ends the writing of a content that is whole and right, and gives the
-    /// file its mode and time.
+    /// file its attributes.
     fn seal(
         self: Box<Self>,
-        proof: Verified,
-        mode: u32,
-        mtime: Timestamp,
+        proof: Proof,
+        attributes: &Attributes,
     ) -> io::Result<Box<dyn SealedFile>>;
+}
+
+impl Staged for Box<dyn StagedFile> {
+    type Sealed = Box<dyn SealedFile>;
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        (**self).write_at(bytes, offset)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        (**self).set_len(len)
+    }
+
+    fn record(&self, block: BlockHash) -> io::Result<()> {
+        (**self).record(block)
+    }
+
+    fn handle(&self) -> Option<&File> {
+        (**self).handle()
+    }
+
+    fn seal(self, proof: Proof, attributes: &Attributes) -> io::Result<Self::Sealed> {
+        StagedFile::seal(self, proof, attributes)
+    }
 }
 
 /// A file that lacks only its name. Dropped before it is published, it leaves

@@ -10,7 +10,7 @@ use crate::{
     Meta, MetaKind, Origin, Outstanding, Owner, SourceFile, StagedFile, Storage, Tree, TreeDir,
     TreeEntry, Unfinished,
 };
-use haul_model::{BlockHash, FileId, Granularity, Name, Timestamp};
+use haul_model::{Attributes, BlockHash, FileId, Granularity, Kept, Name};
 use haul_store::{
     Cleaned, Earlier, Leftovers, Placement, Publication, SourceId, Stage, StaleStages,
 };
@@ -20,10 +20,6 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
-
-/// Mode bits that are kept: set-user-ID and set-group-ID would lend the new
-/// owner's rights as long as the owner itself is not kept.
-pub const KEPT_MODE: u32 = 0o1777;
 
 /// Files from this length on, in bytes, are always opened to see whether they lack
 /// content. Smaller ones are if they were there before this machine was started, or
@@ -75,8 +71,7 @@ impl From<Stat> for Meta {
         let is_thin = stat.is_file() && stat.allocated < stat.size;
         Self {
             kind,
-            mode: stat.mode,
-            mtime: stat.mtime,
+            attributes: stat.attributes(),
             ctime: Some(stat.ctime),
             id: Some(stat.id),
             is_thin,
@@ -143,10 +138,10 @@ impl TreeDir for LocalDir {
         &self,
         target: &[u8],
         name: &Name,
-        mtime: Timestamp,
+        attributes: &Attributes,
         placement: Placement,
     ) -> io::Result<Publication> {
-        Publication::of_symlink(&self.0, target, name, mtime, placement)
+        Publication::of_symlink(&self.0, target, name, attributes, placement)
     }
 
     fn stage(&self) -> io::Result<Box<dyn StagedFile>> {
@@ -172,32 +167,33 @@ impl TreeDir for LocalDir {
         self.0.remove_dir(name)
     }
 
-    fn set_file_mode(&self, name: &Name, id: Option<FileId>, mode: u32) -> io::Result<()> {
+    fn set_file_attributes(
+        &self,
+        name: &Name,
+        id: Option<FileId>,
+        attributes: &Attributes,
+        which: Kept,
+    ) -> io::Result<()> {
         let (file, stat) = with_room(|| self.0.open_file(name, false))?;
         if id.is_some_and(|id| id != stat.id) {
             let message = "another file has taken its place";
             return Err(io::Error::new(io::ErrorKind::NotFound, message));
         }
-        haul_sys::set_mode(&file, mode & KEPT_MODE)
+        haul_sys::set_attributes(&self.0, &file, &attributes.over(0), which)
     }
 
-    fn set_meta(&self, mode: u32, mtime: Timestamp) -> io::Result<Option<Outstanding>> {
+    fn set_attributes(
+        &self,
+        attributes: &Attributes,
+        which: Kept,
+    ) -> io::Result<Option<Outstanding>> {
         let now = self.0.stat_self()?;
         // A set-group-ID bit that the directory inherited stays: it decides
         // about the group of what is made below.
-        let mode = (mode & KEPT_MODE) | (now.mode & !KEPT_MODE);
+        let attributes = attributes.over(now.mode);
         // Another user's directory that is as it should be is no failure.
-        if mode != now.mode {
-            haul_sys::set_mode(&*self.0, mode)?;
-        }
-        if mtime == now.mtime {
-            return Ok(None);
-        }
-        if self.0.is_known() {
-            haul_sys::set_mtime(&*self.0, mtime)?;
-        } else {
-            haul_sys::keep_mtime(&*self.0, mtime)?;
-        }
+        let found = attributes.changes(&now.attributes(), which).attributes();
+        haul_sys::set_attributes(&self.0, &*self.0, &attributes, found)?;
         Ok(None)
     }
 
@@ -253,7 +249,7 @@ impl Storage for LocalDir {
     }
 
     fn keeps_ctime(&self, of: &Meta) -> bool {
-        of.ctime.is_some_and(|ctime| haul_sys::keeps_ctime(&*self.0, of.mtime, ctime))
+        of.ctime.is_some_and(|ctime| haul_sys::keeps_ctime(&*self.0, of.attributes.mtime, ctime))
     }
 
     fn lacks_content(&self, name: &Name, meta: &Meta, each: bool) -> io::Result<bool> {
@@ -308,8 +304,8 @@ impl Unfinished for LocalDir {
         Ok((Box::new(LocalStage(stage)), blocks))
     }
 
-    fn remove_leftovers(&self, name: &Name, source: &SourceId) {
-        haul_store::remove_leftovers(&self.0, name, source);
+    fn remove_leftovers(&self, name: &Name, source: &SourceId) -> bool {
+        haul_store::remove_leftovers(&self.0, name, source)
     }
 
     fn remove_stale(&self, name: &Name, seen: &OnceLock<StaleStages>) {
@@ -381,15 +377,16 @@ mod tests {
         let dir = LocalDir::new(Dir::open(temp.path()).expect("opened"));
         let name = Name::new(b"file").expect("a plain name");
         let path = temp.path().join("file");
+        let attributes = |mode| Attributes::new(mode, haul_model::Timestamp { secs: 5, nanos: 0 });
         let mode = || std::fs::metadata(&path).expect("there").permissions().mode() & 0o7777;
         std::fs::write(&path, "one").expect("written");
         let seen = dir.stat(&name, false).expect("looked").expect("there");
-        dir.set_file_mode(&name, seen.id, 0o640).expect("set");
+        dir.set_file_attributes(&name, seen.id, &attributes(0o640), Kept::MODE).expect("set");
         assert_eq!(mode(), 0o640);
         std::fs::write(temp.path().join("other"), "two").expect("written");
         std::fs::rename(temp.path().join("other"), &path).expect("renamed");
         let before = mode();
-        assert!(dir.set_file_mode(&name, seen.id, 0o777).is_err());
+        assert!(dir.set_file_attributes(&name, seen.id, &attributes(0o777), Kept::MODE).is_err());
         assert_eq!(mode(), before);
     }
 }

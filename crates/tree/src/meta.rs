@@ -1,6 +1,6 @@
-//! What a tree tells of an entry.
+//! Metadata of an entry.
 
-use haul_model::{FileId, Kind, Name, Timestamp};
+use haul_model::{Attributes, FileId, Kind, Name, Timestamp};
 use std::io;
 
 /// An entry of a directory that is listed, with what the listing tells of it.
@@ -8,7 +8,7 @@ use std::io;
 pub struct TreeEntry {
     /// Its name in the directory.
     pub name: Name,
-    /// Whether it is a directory itself, and no link to one.
+    /// True if it is a directory itself, and no link to one.
     pub is_dir: Option<bool>,
     /// All of it, where a listing tells so much; links are not followed.
     pub meta: Option<Meta>,
@@ -16,15 +16,13 @@ pub struct TreeEntry {
     pub target: Option<Vec<u8>>,
 }
 
-/// What an entry of a tree is, without its name.
+/// The metadata of an entry, without its name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Meta {
     /// The kind; a link's target is read separately.
     pub kind: MetaKind,
-    /// The low 12 bits of its mode.
-    pub mode: u32,
-    /// When its content last changed.
-    pub mtime: Timestamp,
+    /// Its attributes.
+    pub attributes: Attributes,
     /// When anything of it last changed, where that is known.
     pub ctime: Option<Timestamp>,
     /// The object itself, where the tree is on this machine.

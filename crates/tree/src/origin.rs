@@ -14,7 +14,7 @@ pub(crate) fn remember(dir: &Dir, origin: &[u8; 16]) {
     }
 }
 
-/// Whether a job of `origin` made `dir`.
+/// True if a job of `origin` made `dir`.
 pub(crate) fn is_of(dir: &Dir, origin: &[u8; 16]) -> bool {
     haul_sys::attribute(dir, ATTRIBUTE).is_some_and(|there| Some(there) == value(dir, origin))
 }

@@ -2,7 +2,7 @@
 //! them on their way, so that none costs a round trip of its own.
 
 use crate::budget::Share;
-use haul_model::{Name, Timestamp};
+use haul_model::{Attributes, Name, Timestamp};
 use haul_store::{Placement, Publication};
 use std::io;
 
@@ -24,10 +24,8 @@ pub struct SmallFile<'a> {
     pub name: &'a Name,
     /// Its content.
     pub content: Vec<u8>,
-    /// Its mode; see [`crate::KEPT_MODE`].
-    pub mode: u32,
-    /// When its content last changed.
-    pub mtime: Timestamp,
+    /// The attributes that it gets.
+    pub attributes: &'a Attributes,
     /// How it meets what has its name.
     pub placement: Placement,
     /// It is made durable before it gets its name, where that can be asked for.

@@ -168,7 +168,7 @@ impl<'a> Bench<'a> {
         Ok(ended.usage)
     }
 
-    /// Whether the copy is whole: by its totals, or by every byte.
+    /// True if the copy is whole: by its totals, or by every byte.
     fn check(&self, workload: &Workload, tool: Tool, every_byte: bool) -> Result<()> {
         let source = &self.sources[workload.data.name()];
         let copy = self.into(tool).join(workload.data.name());

@@ -278,7 +278,7 @@ impl Data {
         }
     }
 
-    /// Whether copying it takes `-r`.
+    /// True if copying it takes `-r`.
     pub(crate) fn is_tree(self) -> bool {
         !matches!(self, Data::One | Data::Part)
     }

@@ -72,7 +72,7 @@ impl Cable {
     }
 }
 
-/// Whether the kernel has netem: the only way to know is to use it.
+/// True if the kernel has netem: the only way to know is to use it.
 fn has_netem(namespace: &Namespace) -> bool {
     let had = namespace.run("tc", &["qdisc", "add", "dev", "lo", "root", "netem"]).is_ok();
     had && namespace.run("tc", &["qdisc", "delete", "dev", "lo", "root"]).is_ok()

@@ -4,48 +4,49 @@
 //! long answer is told that this side is there.
 
 use super::CLIENT;
+use crate::assembly::FromPeer;
+use crate::link::greeting::{PROGRAM, read_message_behind};
 use crate::link::wire::{self, Outbox, ReadEnd, read_first_header, read_payload, refused};
 use crate::mark::Held;
-use crate::remote::{PROGRAM, read_message_behind};
 use crate::request;
-use crate::vigil::{Listening, Vigil, Watch, sign_after, silence_of};
+use crate::vigil::{Vigil, Watch, sign_after, silence_of};
 use crate::{JobError, Rights};
 use haul_model::Task;
-use haul_net::{ConnectError, Writer};
+use haul_net::{ConnectError, Killer, Writer};
 use haul_proto::{
     Abort, FrameType, Header, Hello, JobRequest, Message, Role, check_hello, encode, frame_bytes,
 };
 use haul_tree::lock;
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, Read, Write};
 use std::sync::Arc;
 use std::thread::Builder;
 
-/// What is heard of a client.
-pub(super) type Input<R> = BufReader<Listening<R>>;
-
 /// A client that has greeted.
-pub(super) struct Client<R> {
-    input: Input<R>,
+pub(super) struct Client {
+    input: FromPeer,
     outbox: Arc<Outbox>,
     /// The writer gives back what it wrote to.
     written: crossbeam_channel::Receiver<io::Result<Writer>>,
     vigil: Arc<Vigil>,
-    /// What it may ask for.
+    killer: Killer,
+    /// The requests that it may make.
     rights: Rights,
     /// It goes when all was said, however that ends.
     mark: Held,
 }
 
-/// The two streams to a client, on which all was said.
-pub(super) struct Streams<R> {
-    pub(super) input: Input<R>,
+/// The two streams to a client, on which nothing is being said.
+pub(super) struct Line {
+    pub(super) input: FromPeer,
     pub(super) output: Writer,
     pub(super) vigil: Arc<Vigil>,
+    /// Lets go of both.
+    pub(super) killer: Killer,
 }
 
 /// A job that a client has begun.
-pub(super) struct Begun<R> {
-    pub(super) client: Client<R>,
+pub(super) struct Begun {
+    pub(super) client: Client,
     /// Its task, and this side's part in it.
     pub(super) job: JobRequest,
 }
@@ -54,39 +55,33 @@ pub(super) struct Begun<R> {
 ///
 /// # Errors
 /// When the client breaks the protocol, is silent, or its streams fail.
-pub(super) fn begin<R: Read + Send + 'static>(
-    input: Input<R>,
-    output: Writer,
-    vigil: &Arc<Vigil>,
-    rights: Rights,
-) -> Result<Option<Begun<R>>, JobError> {
+pub(super) fn begin(line: Line, rights: Rights) -> Result<Option<Begun>, JobError> {
     let (done, begun) = crossbeam_channel::bounded(1);
-    let heard = Arc::clone(vigil);
+    let (vigil, killer) = (Arc::clone(&line.vigil), line.killer.clone());
     let mark = Held::default();
     let held = Arc::clone(&mark);
     let talking = Builder::new().name("talking".to_owned()).spawn(move || {
         // Nobody waits for it any more if the client was silent.
-        let _ = done.send(talk(input, output, heard, rights, held));
+        let _ = done.send(talk(line, rights, held));
     });
     let talking = talking.map_err(JobError::Threads)?;
-    let heard = Watch::new(vigil, CLIENT).receive(&begun);
+    let heard = Watch::new(&vigil, CLIENT).receive(&begun);
     *lock(&mark) = None;
+    if heard.is_err() {
+        killer.kill();
+    }
+    let talked = talking.join();
     match heard? {
         Ok(begun) => begun,
-        Err(_) => match talking.join() {
+        Err(_) => match talked {
             Err(panic) => std::panic::resume_unwind(panic),
             Ok(()) => unreachable!("it says what came of it before it ends"),
         },
     }
 }
 
-fn talk<R: Read>(
-    mut input: Input<R>,
-    mut output: Writer,
-    vigil: Arc<Vigil>,
-    rights: Rights,
-    mark: Held,
-) -> Result<Option<Begun<R>>, JobError> {
+fn talk(line: Line, rights: Rights, mark: Held) -> Result<Option<Begun>, JobError> {
+    let Line { mut input, mut output, vigil, killer } = line;
     let hello = match greet(&mut input, &mut output) {
         Ok(hello) => hello,
         Err(ReadEnd::Refused(error)) => {
@@ -107,13 +102,13 @@ fn talk<R: Read>(
         let _ = back.send(end.map(|()| output));
     });
     writer.map_err(JobError::Threads)?;
-    let mut client = Client { input, outbox, written, vigil, rights, mark };
+    let mut client = Client { input, outbox, written, vigil, killer, rights, mark };
     match client.hear_job() {
         Ok(Some(job)) => Ok(Some(Begun { client, job })),
-        Ok(None) => client.into_streams().map(|_| None),
+        Ok(None) => client.into_line().map(|_| None),
         Err(ReadEnd::Refused(error)) => {
             client.tell(&Message::Abort(Abort::Protocol(error.to_string())));
-            let _ = client.into_streams();
+            let _ = client.into_line();
             Err(error)
         }
         Err(ReadEnd::Lost(error)) => Err(super::lost(&error)),
@@ -135,7 +130,7 @@ fn greet(input: &mut impl Read, output: &mut Writer) -> Result<Hello, ReadEnd> {
     Ok(Hello { caps: caps.map_err(refused)?, ..hello })
 }
 
-impl<R: Read> Client<R> {
+impl Client {
     /// Answers requests until a job comes; `None` if none does.
     fn hear_job(&mut self) -> Result<Option<JobRequest>, ReadEnd> {
         // A client that goes away between two messages has what it wanted.
@@ -177,16 +172,19 @@ impl<R: Read> Client<R> {
     ///
     /// # Errors
     /// When the client takes nothing any more.
-    pub(super) fn into_streams(self) -> Result<Streams<R>, JobError> {
-        let Self { input, outbox, written, vigil, .. } = self;
+    pub(super) fn into_line(self) -> Result<Line, JobError> {
+        let Self { input, outbox, written, vigil, killer, .. } = self;
         outbox.close();
         let output = match vigil.max() {
             Some(max) => written.recv_timeout(max).map_err(|_| {
+                // The writer leaves.
+                killer.kill();
                 let (host, seconds) = (CLIENT.to_owned(), max.as_secs());
                 JobError::Connection(ConnectError::Silent { host, seconds })
             })?,
             None => written.recv().unwrap_or_else(|_| Err(io::ErrorKind::BrokenPipe.into())),
         };
-        Ok(Streams { input, output: output.map_err(|error| super::lost(&error))?, vigil })
+        let output = output.map_err(|error| super::lost(&error))?;
+        Ok(Line { input, output, vigil, killer })
     }
 }

@@ -3,7 +3,9 @@
 use super::blocks::in_several_threads;
 use super::{PART_LEN, interrupted};
 use crate::control::Control;
-use haul_model::{BLOCK_LEN, BlockHasher, ContentHash, ContentHasher, Fault, FaultKind, Side};
+use haul_model::{
+    BLOCK_LEN, BlockHasher, BlockTree, ContentHash, ContentHasher, Fault, FaultKind, Side,
+};
 use haul_sys::DIRECT_ALIGN;
 use haul_tree::{SealedFile, lock};
 use std::collections::BTreeMap;
@@ -21,7 +23,7 @@ const READ_BACK_HELPERS: usize = 3;
 /// 16 MiB for it.
 ///
 /// # Errors
-/// What could not be read.
+/// When something can't be read.
 pub(crate) fn read_back(
     file: &dyn SealedFile,
     size: u64,
@@ -78,7 +80,8 @@ pub(crate) fn read_back(
         }
     })?;
     let hashes = hashes.into_inner().unwrap_or_else(PoisonError::into_inner);
-    Ok(ContentHash::of_blocks(&hashes.into_values().collect::<Vec<_>>(), size))
+    let whole = BlockTree::resume(hashes.into_values()).finish();
+    Ok(whole.expect("there are two blocks or more"))
 }
 
 fn read_back_failed(error: &io::Error) -> Fault {

@@ -1,6 +1,7 @@
 //! Why haul was not deployed, or not removed.
 
 use crate::JobError;
+use haul_model::Fault;
 use haul_sftp::SftpError;
 
 /// Why haul was not deployed, or not removed. All text in it is escaped and may
@@ -13,7 +14,7 @@ pub enum DeployError {
     Program {
         /// Where it is here.
         path: String,
-        /// What is wrong with it.
+        /// The problem with it.
         why: String,
     },
     /// There is no connection, or it ended; or the user interrupted.
@@ -31,7 +32,7 @@ pub enum DeployError {
     Untold {
         /// The host.
         host: String,
-        /// What it said.
+        /// Its words.
         said: String,
     },
     /// The program is for another kind of machine.
@@ -39,7 +40,7 @@ pub enum DeployError {
     Misfit {
         /// The host.
         host: String,
-        /// What `uname -sm` says there.
+        /// The output of `uname -sm` there.
         theirs: String,
         /// System and processor of the program.
         ours: String,
@@ -49,11 +50,11 @@ pub enum DeployError {
     Place {
         /// The host.
         host: String,
-        /// What it is about.
+        /// Its subject.
         path: String,
-        /// What is wrong with it.
+        /// The problem with it.
         why: &'static str,
-        /// What the user can do.
+        /// A remedy for the user.
         hint: &'static str,
     },
     /// Another haul is there, and the host's SFTP server can't put one in its place
@@ -70,10 +71,20 @@ pub enum DeployError {
     Sftp {
         /// The host.
         host: String,
-        /// What it did not do.
+        /// The error of the request.
         error: SftpError,
     },
-    /// What arrived is not what was sent.
+    /// It could not be uploaded.
+    #[error("{host}:{path}: {fault}")]
+    Upload {
+        /// The host.
+        host: String,
+        /// The file there.
+        path: String,
+        /// The fault.
+        fault: Fault,
+    },
+    /// The bytes that arrived are not those that were sent.
     #[error("{host}:{path}: what was uploaded reads back as something else")]
     Differs {
         /// The host.
@@ -81,14 +92,14 @@ pub enum DeployError {
         /// The file.
         path: String,
     },
-    /// What was uploaded is no haul there.
+    /// The upload is no haul there.
     #[error("what was uploaded does not start as haul on {host}: {cause}")]
     DoesNotStart {
         /// The host.
         host: String,
         /// How it failed.
         cause: String,
-        /// What is most likely wrong.
+        /// The most likely cause.
         suspect: Suspect,
     },
     /// The same of a program that has none of haul's own words in it.
@@ -101,8 +112,11 @@ pub enum DeployError {
         /// How it failed.
         cause: String,
     },
-    /// What was uploaded is another version of haul.
-    #[error("what was uploaded is haul {theirs}, and this is haul {}", crate::remote::PROGRAM)]
+    /// The upload is another version of haul.
+    #[error(
+        "what was uploaded is haul {theirs}, and this is haul {}",
+        crate::link::greeting::PROGRAM
+    )]
     Version {
         /// Its version.
         theirs: String,

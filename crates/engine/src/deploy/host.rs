@@ -3,8 +3,8 @@
 
 use super::{DeployError, Program, Suspect};
 use crate::JobError;
+use crate::link::greeting::{PROGRAM, hello, read_welcome};
 use crate::link::wire::ReadEnd;
-use crate::remote::{PROGRAM, hello, read_welcome};
 use haul_model::{HostFacts, escape_bytes};
 use haul_net::{Closer, ConnectError, Connection, DEPLOY_MARKER, Killer, Writer};
 use haul_proto::{FrameType, Header, VERSION};
@@ -188,7 +188,7 @@ impl Host {
         }
     }
 
-    /// Whether the program is for this machine.
+    /// Checks that the program is for this machine.
     pub(super) fn check_fit(&self, program: &Program) -> Result<(), DeployError> {
         let ours = program.machine;
         if self.facts.system_and_processor() == Some((ours.system, ours.processor)) {

@@ -109,7 +109,7 @@ impl<'a> Place<'a> {
         Ok(())
     }
 
-    /// Whether the directory at that depth is haul's own.
+    /// True if the directory at that depth is haul's own.
     fn is_own(&self, depth: usize) -> bool {
         depth + OWN_DIRS >= self.dirs.len()
     }
@@ -168,12 +168,17 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// The path of `name` in the directory.
-    pub(super) fn path_of(&self, name: &str) -> Vec<u8> {
-        join(&self.dirs[self.dirs.len() - 1], name.as_bytes())
+    /// The path of the directory.
+    pub(super) fn dir(&self) -> &[u8] {
+        &self.dirs[self.dirs.len() - 1]
     }
 
-    /// What stands at `path`, itself.
+    /// The path of `name` in the directory.
+    pub(super) fn path_of(&self, name: &str) -> Vec<u8> {
+        join(self.dir(), name.as_bytes())
+    }
+
+    /// The attributes of the entry at `path` itself.
     pub(super) fn look(&self, path: &[u8]) -> Result<Option<Attrs>, DeployError> {
         match self.client.lstat(path) {
             Ok(attrs) => Ok(Some(attrs)),
@@ -200,9 +205,8 @@ impl<'a> Place<'a> {
     /// is so old that no running one can have it. Tells how many other entries
     /// there are.
     pub(super) fn sweep(&self, all: bool) -> Result<usize, DeployError> {
-        let dir = &self.dirs[self.dirs.len() - 1];
         let mut others = 0;
-        for entry in self.client.list(dir).map_err(|error| self.sftp(error))? {
+        for entry in self.client.list(self.dir()).map_err(|error| self.sftp(error))? {
             let is_old = |attrs: &Attrs| {
                 attrs.times.is_some_and(|times| {
                     u64::from(times.modified).saturating_add(STALE_AGE) < self.host.facts.now
@@ -221,8 +225,7 @@ impl<'a> Place<'a> {
     }
 
     fn remove(&self, name: &Name) -> Result<(), DeployError> {
-        let dir = &self.dirs[self.dirs.len() - 1];
-        match self.client.remove_file(&join(dir, name.as_bytes())) {
+        match self.client.remove_file(&join(self.dir(), name.as_bytes())) {
             // Another deployment may have been faster.
             Err(error) if error.status() != Some(StatusCode::NoSuchFile) => Err(self.sftp(error)),
             _ => Ok(()),

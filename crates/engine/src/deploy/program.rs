@@ -87,7 +87,7 @@ impl Program {
         Ok(Self { file, len, hash, machine })
     }
 
-    /// Whether it has the words in it with which haul is deployed. One that is
+    /// True if it has the words in it with which haul is deployed. One that is
     /// packed has not, so that this is no proof of the contrary.
     pub(super) fn looks_like_haul(&self) -> bool {
         let words = DEPLOY_MARKER.as_bytes();
@@ -106,7 +106,7 @@ impl Program {
         }
     }
 
-    /// What it is for.
+    /// The machine that it is for.
     pub fn machine(&self) -> Executable {
         self.machine
     }

@@ -1,7 +1,8 @@
-//! What the two roles say to each other, as two traits. In memory each role
+//! The messages between the two roles, as two traits. In memory each role
 //! stands for itself ([`memory`]); over a wire a port encodes what it is told,
 //! and the other side's reader calls the role ([`wire`]).
 
+pub(crate) mod greeting;
 pub(crate) mod memory;
 mod proof;
 pub(crate) mod wire;
@@ -13,7 +14,7 @@ use haul_model::{Name, Summary};
 use haul_proto::{Extra, Late, ListItem, OutcomeItem, Prove, Proven, Want, Warning};
 use std::sync::Arc;
 
-/// What a Sender tells its Receiver.
+/// The messages of a Sender to its Receiver.
 pub(crate) trait ReceiverPort: Send + Sync {
     /// The next items of the listing.
     fn list(&self, items: Vec<ListItem>);
@@ -33,12 +34,12 @@ pub(crate) trait ReceiverPort: Send + Sync {
     fn prove(&self, _asked: Vec<Prove>) {}
 }
 
-/// What a Receiver tells its Sender.
+/// The messages of a Receiver to its Sender.
 pub(crate) trait SenderPort: Send + Sync {
     /// These contents shall be sent.
     fn want(&self, wants: Vec<Want>);
 
-    /// What became of these.
+    /// The fate of these.
     fn outcomes(&self, outcomes: Vec<OutcomeItem>);
 
     /// In a check: only the destination has these.
@@ -53,20 +54,20 @@ pub(crate) trait SenderPort: Send + Sync {
     /// The job is done.
     fn done(&self, summary: Summary);
 
-    /// What the destination still has of sources that were set aside.
+    /// Proof that the destination still has sources that were set aside.
     fn proven(&self, _proven: Vec<Proven>) {}
 
-    /// Whether it asks for that, also when the job is done.
+    /// True if it asks for that, also when the job is done.
     fn asks_for_proof(&self) -> bool {
         false
     }
 
-    /// Whether the Receiver was told that nothing more is asked for: it leaves.
+    /// True if the Receiver was told that nothing more is asked for: it leaves.
     fn has_removed_all(&self) -> bool {
         false
     }
 
-    /// Whether it is at the other end of a wire.
+    /// True if it is at the other end of a wire.
     fn is_far(&self) -> bool {
         false
     }
@@ -83,6 +84,6 @@ pub(crate) struct SourceHandle {
     pub(crate) name: Name,
     /// How long it was when it was listed, in bytes.
     pub(crate) size: u64,
-    /// Whether it may be a symbolic link.
+    /// True if it may be a symbolic link.
     pub(crate) follow: bool,
 }

@@ -68,14 +68,14 @@ impl Proof {
     }
 
     fn is_still(&self, dir: &dyn TreeDir, now: &Meta) -> bool {
-        let Meta { kind, mtime, id, .. } = self.meta;
+        let Meta { kind, ref attributes, id, .. } = self.meta;
         now.kind == kind
             && may_be_one(dir, now.id, id)
-            && (kind == MetaKind::Dir || now.mtime == mtime)
+            && (kind == MetaKind::Dir || now.attributes.mtime == attributes.mtime)
     }
 }
 
-/// Whether two numbers that an entry of `dir` had can be those of one object: file
+/// True if two numbers that an entry of `dir` had can be those of one object: file
 /// systems in user space may number what they show anew.
 pub(crate) fn may_be_one(dir: &dyn TreeDir, one: Option<FileId>, other: Option<FileId>) -> bool {
     one == other || !dir.is_known()

@@ -8,7 +8,7 @@ use crate::digest::{changed, seal_of};
 use crate::dirs::DirNode;
 use crate::link::{SourceHandle, same};
 use haul_model::words;
-use haul_model::{Differences, Entry, Fault, Kind, Name, Outcome, Side, Skip};
+use haul_model::{Changes, Entry, Fault, Kind, Name, Outcome, Side, Skip};
 use haul_proto::{Extra, FileEnd, FileSeal, Want};
 use haul_store::Placement;
 use haul_tree::lock;
@@ -24,9 +24,9 @@ const EXTRAS_MAX: usize = 256;
 pub(super) struct Hashing {
     pending: Pending,
     /// How it differs otherwise.
-    found: Differences,
+    found: Changes,
     own: Option<Result<FileSeal, Fault>>,
-    /// Whether a peer has told its hash, which may still be on its way to a worker.
+    /// True if a peer has told its hash, which may still be on its way to a worker.
     is_told: bool,
     of_source: Option<Result<FileSeal, Fault>>,
     /// Which object was hashed, where that has to be proven.
@@ -86,16 +86,16 @@ impl Receiver<'_> {
 
     /// Makes the name of what has no content to compare durable, where what is
     /// the same may be removed elsewhere.
-    fn settle_name(&self, dir: &RecvDir, found: Differences) -> Result<(), Fault> {
+    fn settle_name(&self, dir: &RecvDir, found: Changes) -> Result<(), Fault> {
         let DirState::Open(node) = &dir.state else { return Ok(()) };
-        if !self.removes() || found.has(Differences::MISSING) {
+        if !self.removes() || found.has(Changes::MISSING) {
             return Ok(());
         }
         let synced = node.handle().and_then(|handle| handle.sync(None));
         synced.map_err(|error| Fault::from_io(Side::Destination, "make it durable", &error))
     }
 
-    /// Whether the one source is a directory that became the destination itself:
+    /// True if the one source is a directory that became the destination itself:
     /// a copy makes a directory that is not there, and would go into it the next
     /// time.
     fn is_root(&self, dir: &RecvDir, name: &Name, entry: &Entry) -> bool {
@@ -110,7 +110,7 @@ impl Receiver<'_> {
         dir: &RecvDir,
         name: &Name,
         entry: &Entry,
-    ) -> Result<(Differences, Option<Meta>), Fault> {
+    ) -> Result<(Changes, Option<Meta>), Fault> {
         let node = match &dir.state {
             DirState::Open(node) => node,
             DirState::Failed => return Err(parent_fault()),
@@ -128,7 +128,7 @@ impl Receiver<'_> {
             Ok(Some((meta, target)))
         })();
         let Some((meta, target)) = looked.map_err(|error| look(&error))? else {
-            return Ok((Differences::MISSING, None));
+            return Ok((Changes::MISSING, None));
         };
         if self.removes() && is_itself(node, &meta, entry) {
             return Err(same());
@@ -138,7 +138,7 @@ impl Receiver<'_> {
             return Err(naming::another());
         }
         let entry = self.as_kept(entry, node, Some(&meta));
-        let found = compare::differences(&entry, &meta, target.as_deref());
+        let found = compare::changes(&entry, &meta, target.as_deref());
         Ok((found, Some(meta)))
     }
 
@@ -161,7 +161,7 @@ impl Receiver<'_> {
                     }
                     // A copy leaves the mode of what stood before alone.
                     Ok(_) if entry.name.is_none() => Outcome::Skipped(Skip::Unchanged),
-                    Ok(meta) => outcome_of(compare::differences(entry, &meta, None)),
+                    Ok(meta) => outcome_of(of_dir(entry, &meta)),
                     Err(error) => Outcome::Failed(look(&error)),
                 };
                 match outcome {
@@ -316,12 +316,12 @@ impl Receiver<'_> {
             // It was cut short; that is no fault of the file.
             return;
         }
-        let listed = (pending.entry.size(), pending.entry.mtime);
+        let listed = (pending.entry.size(), pending.entry.attributes.mtime);
         let outcome = match (of_source, own) {
             (Err(fault), _) | (_, Err(fault)) => Outcome::Failed(fault),
             (Ok(source), _) if (source.size, source.mtime) != listed => Outcome::Failed(changed()),
             (Ok(source), Ok(own)) => {
-                outcome_of(found.with(Differences::CONTENT.only_if(source.hash != own.hash)))
+                outcome_of(found.with(Changes::CONTENT.only_if(source.hash != own.hash)))
             }
         };
         let dir = pending.dir();
@@ -333,22 +333,27 @@ impl Receiver<'_> {
     }
 }
 
-/// Whether contents of an entry that differs so otherwise are to be compared.
-fn has_content(kind: &Kind, found: Differences) -> bool {
-    let known = [Differences::MISSING, Differences::KIND, Differences::SIZE];
+/// True if contents of an entry that differs so otherwise are to be compared.
+fn has_content(kind: &Kind, found: Changes) -> bool {
+    let known = [Changes::MISSING, Changes::KIND, Changes::SIZE];
     matches!(kind, Kind::File { size: 1.. }) && !known.iter().any(|one| found.has(*one))
 }
 
-fn outcome_of(found: Differences) -> Outcome {
+/// How a directory differs. Its time changes with every file in it, and is not told.
+fn of_dir(entry: &Entry, meta: &Meta) -> Changes {
+    compare::changes(entry, meta, None).without(Changes::TIME)
+}
+
+fn outcome_of(found: Changes) -> Outcome {
     if found.is_empty() { Outcome::Skipped(Skip::Unchanged) } else { Outcome::Differs(found) }
 }
 
-/// What is missing in a directory that is not there: told of, unless that was.
-fn missing_in(dir: &RecvDir) -> Differences {
-    Differences::MISSING.with(Differences::ABOVE.only_if(dir.parent.is_some()))
+/// The changes of an entry whose directory is not there: told of, unless that was.
+fn missing_in(dir: &RecvDir) -> Changes {
+    Changes::MISSING.with(Changes::ABOVE.only_if(dir.parent.is_some()))
 }
 
-/// Whether what stands at the destination is the very object that was listed,
+/// True if what stands at the destination is the very object that was listed,
 /// perhaps by a peer on the same machine: what is removed there is gone here.
 fn is_itself(node: &Arc<DirNode>, meta: &Meta, entry: &Entry) -> bool {
     let is_same = entry.id.is_some() && entry.id == meta.id;
@@ -365,12 +370,12 @@ fn open(
     parent: &Arc<DirNode>,
     name: &Name,
     entry: &Entry,
-) -> io::Result<(Differences, Option<Arc<DirNode>>)> {
+) -> io::Result<(Changes, Option<Arc<DirNode>>)> {
     let Some(meta) = parent.handle()?.stat(name, false)? else {
-        return Ok((Differences::MISSING, None));
+        return Ok((Changes::MISSING, None));
     };
-    let found = compare::differences(entry, &meta, None);
-    if found.has(Differences::KIND) {
+    let found = of_dir(entry, &meta);
+    if found.has(Changes::KIND) {
         return Ok((found, None));
     }
     Ok((found, Some(DirNode::open(parent, name.clone(), false)?)))

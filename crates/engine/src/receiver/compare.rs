@@ -1,13 +1,15 @@
-//! What to do with a listed entry, given what stands at the destination: the
+//! Decides about a listed entry, given the existing entry at the destination: the
 //! one place where that is decided, for every kind of job.
 
 use super::{of_sender, own};
-use haul_model::{Conflict, Differences, Entry, Fault, FaultKind, Kind, Outcome, Side, Skip};
+use haul_model::{
+    Changes, Conflict, Entry, Fault, FaultKind, Kept, Kind, Outcome, Side, Skip, Timestamp,
+};
 use haul_proto::Rival;
 use haul_store::Placement;
-use haul_tree::{KEPT_MODE, Meta, MetaKind};
+use haul_tree::{Meta, MetaKind};
 
-/// What is to be done.
+/// The decision about an entry.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Decision {
     /// Copy it, and put it there like this.
@@ -22,17 +24,16 @@ pub(crate) fn file(entry: &Entry, existing: Option<&Meta>, conflict: Conflict) -
     if let Some(refusal) = refusal(entry, existing) {
         return Decision::Settled(Outcome::Failed(refusal));
     }
-    let size = match existing.kind {
-        MetaKind::File { size } => Some(size),
-        _ => None,
-    };
-    let unchanged = size == Some(entry.size()) && existing.mtime == entry.mtime;
+    // Another mode alone is no reason to copy the content.
+    let unchanged = changes(entry, existing, None).without(Changes::MODE).is_empty();
     let skip = match conflict {
         Conflict::Keep => Some(Skip::Exists),
         Conflict::ReplaceAll => None,
         Conflict::ReplaceChanged => unchanged.then_some(Skip::Unchanged),
         Conflict::ReplaceOlder if unchanged => Some(Skip::Unchanged),
-        Conflict::ReplaceOlder => (existing.mtime >= entry.mtime).then_some(Skip::NotOlder),
+        Conflict::ReplaceOlder => {
+            is_not_older(existing, entry.attributes.mtime).then_some(Skip::NotOlder)
+        }
     };
     skip.map_or(Decision::Copy(Placement::Replace), |skip| {
         Decision::Settled(Outcome::Skipped(skip))
@@ -43,7 +44,6 @@ pub(crate) fn file(entry: &Entry, existing: Option<&Meta>, conflict: Conflict) -
 /// points.
 pub(crate) fn symlink(
     entry: &Entry,
-    target: &[u8],
     existing: Option<&Meta>,
     existing_target: Option<&[u8]>,
     conflict: Conflict,
@@ -54,8 +54,10 @@ pub(crate) fn symlink(
     }
     let skip = match conflict {
         Conflict::Keep => Some(Skip::Exists),
-        _ if existing_target == Some(target) => Some(Skip::Unchanged),
-        Conflict::ReplaceOlder if existing.mtime >= entry.mtime => Some(Skip::NotOlder),
+        _ if changes(entry, existing, existing_target).is_empty() => Some(Skip::Unchanged),
+        Conflict::ReplaceOlder if is_not_older(existing, entry.attributes.mtime) => {
+            Some(Skip::NotOlder)
+        }
         _ => None,
     };
     skip.map_or(Decision::Copy(Placement::Replace), |skip| {
@@ -63,7 +65,7 @@ pub(crate) fn symlink(
     })
 }
 
-/// What becomes of an entry whose place an earlier source of the job has: nothing that
+/// The fate of an entry whose place an earlier source of the job has: nothing that
 /// this job has brought is replaced by it.
 pub(crate) fn rival(rival: &Rival, conflict: Conflict) -> Outcome {
     let Rival { entry, first, is_same, fault, .. } = rival;
@@ -77,11 +79,11 @@ pub(crate) fn rival(rival: &Rival, conflict: Conflict) -> Outcome {
         Kind::Symlink { target } => (MetaKind::Symlink, Some(&**target)),
         Kind::Special => return failed(),
     };
-    let (mode, mtime) = (first.mode, first.mtime);
+    let attributes = first.attributes.clone();
     let there =
-        Meta { kind, mode, mtime, ctime: None, id: None, is_thin: false, owner: None, links: 1 };
+        Meta { kind, attributes, ctime: None, id: None, is_thin: false, owner: None, links: 1 };
     let decision = match &entry.kind {
-        Kind::Symlink { target: own } => symlink(entry, own, Some(&there), target, conflict),
+        Kind::Symlink { .. } => symlink(entry, Some(&there), target, conflict),
         _ => file(entry, Some(&there), conflict),
     };
     match decision {
@@ -91,27 +93,26 @@ pub(crate) fn rival(rival: &Rival, conflict: Conflict) -> Outcome {
 }
 
 /// How what exists differs from `entry`, whatever its content; `existing_target`
-/// is where an existing link points.
+/// is where an existing link points. By this checks tell, copies decide, and
+/// attributes are set or left alone.
 ///
-/// It is what a copy would see to: the time of a directory changes with every
-/// file in it, and that of a link is not kept up.
-pub(crate) fn differences(
-    entry: &Entry,
-    existing: &Meta,
-    existing_target: Option<&[u8]>,
-) -> Differences {
-    let other_mode = (existing.mode ^ entry.mode) & KEPT_MODE != 0;
-    let mode = Differences::MODE.only_if(other_mode);
+/// The time of a link is not kept up.
+pub(crate) fn changes(entry: &Entry, existing: &Meta, existing_target: Option<&[u8]>) -> Changes {
+    let of = |kept| entry.attributes.changes(&existing.attributes, kept);
     match (&entry.kind, existing.kind) {
-        (Kind::File { size }, MetaKind::File { size: there }) => mode
-            .with(Differences::SIZE.only_if(*size != there))
-            .with(Differences::TIME.only_if(entry.mtime != existing.mtime)),
-        (Kind::Dir, MetaKind::Dir) => mode,
-        (Kind::Symlink { target }, MetaKind::Symlink) => {
-            Differences::TARGET.only_if(existing_target != Some(target))
+        (Kind::File { size }, MetaKind::File { size: there }) => {
+            of(Kept::OF_COPIES).with(Changes::SIZE.only_if(*size != there))
         }
-        _ => Differences::KIND,
+        (Kind::Dir, MetaKind::Dir) => of(Kept::OF_COPIES),
+        (Kind::Symlink { target }, MetaKind::Symlink) => {
+            Changes::TARGET.only_if(existing_target != Some(target))
+        }
+        _ => Changes::KIND,
     }
+}
+
+fn is_not_older(existing: &Meta, than: Timestamp) -> bool {
+    existing.attributes.mtime >= than
 }
 
 /// Why `existing` must not be replaced by `entry`, whatever the policy.
@@ -141,21 +142,20 @@ pub(super) fn refusal(entry: &Entry, existing: &Meta) -> Option<Fault> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use haul_model::{FileId, Kind, Timestamp};
+    use haul_model::{Attributes, FileId};
 
     fn at(secs: i64) -> Timestamp {
         Timestamp { secs, nanos: 5 }
     }
 
     fn source(size: u64, mtime: Timestamp) -> Entry {
-        Entry::new(None, Kind::File { size }, 0o644, mtime)
+        Entry::new(None, Kind::File { size }, Attributes::new(0o644, mtime))
     }
 
     fn there(kind: MetaKind, mtime: Timestamp) -> Meta {
         Meta {
             kind,
-            mode: 0o644,
-            mtime,
+            attributes: Attributes::new(0o644, mtime),
             ctime: None,
             id: None,
             is_thin: false,
@@ -217,9 +217,10 @@ mod tests {
 
     #[test]
     fn a_link_with_the_same_target_is_left() {
-        let entry = source(0, at(7));
+        let kind = Kind::Symlink { target: (*b"a").into() };
+        let entry = Entry { kind, ..source(0, at(7)) };
         let link = there(MetaKind::Symlink, at(1));
-        let decide = |target| symlink(&entry, b"a", Some(&link), Some(target), Conflict::default());
+        let decide = |target| symlink(&entry, Some(&link), Some(target), Conflict::default());
         assert_eq!(decide(b"a"), skipped(Skip::Unchanged));
         assert_eq!(decide(b"b"), Decision::Copy(Placement::Replace));
     }

@@ -17,7 +17,7 @@ const SET_GROUP_ID: u32 = 0o2000;
 
 /// A destination, found and opened.
 pub(crate) struct Destination {
-    /// What the user called it, for messages.
+    /// Its name in the user's words, for messages.
     pub(crate) path: Vec<u8>,
     /// The directory in which everything of the job happens.
     pub(crate) root: Arc<dyn TreeDir>,
@@ -33,7 +33,7 @@ pub(crate) struct Destination {
     pub(crate) whole_seconds: bool,
     /// The sources are on this machine, too, and so is the Sender.
     pub(crate) sources_are_here: bool,
-    /// What none of the sources of a peer may be.
+    /// Objects that none of the sources of a peer may be.
     pub(crate) around: Around,
 }
 
@@ -187,7 +187,7 @@ impl Destination {
     /// The group that the root gives to what is made in it.
     pub(crate) fn inherited_group(&self) -> Option<u32> {
         let meta = self.root.stat_self().ok()?;
-        (meta.mode & SET_GROUP_ID != 0).then_some(meta.owner?.group)
+        (meta.attributes.mode & SET_GROUP_ID != 0).then_some(meta.owner?.group)
     }
 
     /// The sources will be told by a peer, who may be on this machine.

@@ -1,13 +1,13 @@
 //! A directory of the job at the destination: made when it is listed, and given
-//! its mode and time when everything in it has its outcome.
+//! its attributes when everything in it has its outcome.
 
 use super::naming::Claims;
 use crate::dirs::DirNode;
-use haul_model::{Name, Timestamp};
+use haul_model::{Attributes, Name};
 use haul_store::StaleStages;
 use haul_tree::{PRIVATE_DIR_MODE, lock};
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Once, OnceLock};
 
 /// The mode bits by which an owner may read and search a directory.
@@ -20,12 +20,12 @@ pub(crate) struct RecvDir {
     /// The name that it was listed with, for showing; `None` for the root, and
     /// for what goes right into it.
     pub(crate) shown: Option<Name>,
-    /// What can be done in it.
+    /// The directory itself, as far as there is one.
     pub(crate) state: DirState,
     /// It was made by this job: nothing is in it that the job didn't put there.
     pub(crate) fresh: bool,
-    /// The mode and time that it gets at the end, if it gets any.
-    pub(crate) meta: Option<(u32, Timestamp)>,
+    /// The attributes that it gets at the end, if it gets any.
+    pub(crate) attributes: Option<Attributes>,
     /// Entries without an outcome, and one for the listing itself.
     pending: AtomicU64,
     /// The last names that were listed: files, then directories.
@@ -39,9 +39,11 @@ pub(crate) struct RecvDir {
     stale: OnceLock<StaleStages>,
     /// See [`Self::open_up`].
     opened_up: Once,
+    /// See [`Self::touch`].
+    touched: AtomicBool,
 }
 
-/// What can be done in a directory.
+/// The operations that a directory allows.
 pub(crate) enum DirState {
     /// It is there.
     Open(Arc<DirNode>),
@@ -57,7 +59,7 @@ impl RecvDir {
         shown: Option<Name>,
         state: DirState,
         fresh: bool,
-        meta: Option<(u32, Timestamp)>,
+        attributes: Option<Attributes>,
     ) -> Arc<Self> {
         if let Some(parent) = &parent {
             parent.expect_one();
@@ -67,13 +69,14 @@ impl RecvDir {
             shown,
             state,
             fresh,
-            meta,
+            attributes,
             pending: AtomicU64::new(1),
             last_names: Mutex::default(),
             unlisted: Mutex::default(),
             claims: OnceLock::new(),
             stale: OnceLock::new(),
             opened_up: Once::new(),
+            touched: AtomicBool::new(fresh),
         })
     }
 
@@ -124,11 +127,29 @@ impl RecvDir {
     /// False if these bits are missing in the mode of a directory that stood before.
     fn has_bits(&self, bits: u32) -> bool {
         match &self.state {
-            DirState::Open(node) if self.meta.is_some() && !self.fresh => {
-                node.meta().mode & bits == bits
+            DirState::Open(node) if self.attributes.is_some() && !self.fresh => {
+                node.meta().attributes.mode & bits == bits
             }
             _ => true,
         }
+    }
+
+    /// The job has made or removed something in it, or is about to, or has set its mode:
+    /// it does not have its attributes any more.
+    pub(crate) fn touch(&self) {
+        self.touched.store(true, Ordering::Release);
+    }
+
+    /// False if the job has changed nothing of the directory, and the attributes that it
+    /// was opened with are those that it has.
+    pub(crate) fn is_touched(&self) -> bool {
+        self.touched.load(Ordering::Acquire)
+    }
+
+    /// An entry is about to be made here, and the directory to be changed by it.
+    pub(crate) fn expect_change(&self) {
+        self.touch();
+        self.open_up();
     }
 
     /// An entry is about to be made here: its owner gets the rights for that. It gets its
@@ -136,6 +157,7 @@ impl RecvDir {
     pub(crate) fn open_up(&self) {
         let DirState::Open(node) = &self.state else { return };
         if !self.is_writable() {
+            self.touch();
             // A refusal shows itself as soon as something is written.
             self.opened_up.call_once(|| drop(node.handle().and_then(|dir| dir.make_writable())));
         }

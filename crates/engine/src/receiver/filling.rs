@@ -5,10 +5,11 @@ use super::dirs::DirState;
 use super::hold::Filling;
 use super::work::destination;
 use super::{Pending, Receiver, Resumed};
-use crate::copy::{self, Step};
-use haul_model::{BLOCK_LEN, ContentHash, ContentHasher, Fault};
-use haul_store::RESUME_LEN_MIN;
-use haul_tree::{SourceFile, StagedFile};
+use crate::control::Step;
+use crate::copy::{self, not_assembled};
+use haul_model::{BLOCK_LEN, Fault, FaultKind};
+use haul_store::{Assembler, Mismatch, Moved, Mover, RESUME_LEN_MIN, Verified};
+use haul_tree::{SourceFile, StagedFile, changed};
 
 /// A file whose content is copied into a stage.
 pub(super) struct Copying<'c, 'a> {
@@ -18,13 +19,14 @@ pub(super) struct Copying<'c, 'a> {
     pub(super) size: u64,
 }
 
-/// A stage with the content of a file, or with a part of it and why there is no more.
+/// A stage with the content of a file.
 pub(super) struct Filled {
-    pub(super) stage: Box<dyn StagedFile>,
-    /// Its length in bytes, and its hash, where it was hashed.
-    pub(super) copied: Result<(u64, Option<ContentHash>), Fault>,
+    pub(super) verified: Verified<Box<dyn StagedFile>>,
     pub(super) filling: Filling,
 }
+
+/// The proof of a stage, or the stage without it.
+type IsWhole = Result<Verified<Box<dyn StagedFile>>, (Box<dyn StagedFile>, Mismatch)>;
 
 /// Counts how far a copy has come.
 type Count<'c> = dyn FnMut(Step) + Send + 'c;
@@ -42,37 +44,34 @@ impl Copying<'_, '_> {
             stage.discard();
             let there = pending.resumed * BLOCK_LEN;
             count(Step::Moved(self.size.saturating_sub(there)));
-            return Ok(self.shared(shared));
+            return self.shared(shared);
         }
-        let copied = copy::blocks(self.source, &*stage, blocks, self.receiver.control, count);
-        Ok(Filled::hashed(stage, copied))
+        let into = copy::assembler(stage, blocks);
+        let copied = copy::blocks(self.source, &into, self.receiver.control, count);
+        self.finish(into, copied)
     }
 
-    /// Copies block by block, into a stage that can be continued, or, with `in_lanes`,
-    /// over several connections.
+    /// Copies block by block, into a stage that can be continued, or over several
+    /// connections.
     pub(super) fn by_blocks(
         &self,
         pending: &mut Pending,
-        in_lanes: bool,
         scratch: &mut copy::Scratch,
         count: &mut Count<'_>,
     ) -> Result<Filled, Fault> {
         let (source, control) = (self.source, self.receiver.control);
         if let Some(shared) = pending.shared(self.receiver, source)? {
             count(Step::Moved(self.size));
-            return Ok(self.shared(shared));
+            return self.shared(shared);
         }
-        let stage = pending.stage_for(self.receiver)?;
-        if in_lanes {
-            stage.set_len(self.size).map_err(|error| destination("write", &error))?;
-        }
-        match copy::blocks(source, &*stage, Vec::new(), control, count) {
-            Err(fault) if stage.is_sound() && pending.may_be_sequential(&fault) => {
-                stage.discard();
+        let into = copy::assembler(pending.stage_for(self.receiver)?, Vec::new());
+        match copy::blocks(source, &into, control, count) {
+            Err(fault) if into.stage().is_sound() && pending.may_be_sequential(&fault) => {
+                into.into_stage().discard();
                 // The figures have some of it already.
                 self.in_order(pending.stage()?, scratch, &mut |_| {})
             }
-            copied => Ok(Filled::hashed(stage, copied)),
+            copied => self.finish(into, copied),
         }
     }
 
@@ -90,7 +89,7 @@ impl Copying<'_, '_> {
         let stage = if is_large { self.receiver.written_out(stage) } else { stage };
         if shares {
             count(Step::Moved(self.size));
-            return Ok(self.shared(stage));
+            return self.shared(stage);
         }
         self.in_order(stage, scratch, count)
     }
@@ -102,25 +101,55 @@ impl Copying<'_, '_> {
         scratch: &mut copy::Scratch,
         count: &mut Count<'_>,
     ) -> Result<Filled, Fault> {
-        let mut hasher = self.receiver.policy.verify.then(ContentHasher::new);
-        let (hash, control) = (hasher.as_mut(), self.receiver.control);
-        let copied = copy::content(self.source, &*stage, scratch, hash, control, count);
-        let copied = copied.map(|len| (len, hasher.map(|hasher| hasher.finish())));
-        Ok(Filled { stage, copied, filling: Filling::Dense })
+        let control = self.receiver.control;
+        if self.receiver.policy.verify {
+            let into = copy::assembler(stage, Vec::new());
+            let copied = copy::hashed(self.source, &into, scratch, control, count);
+            return self.finish(into, copied);
+        }
+        let mut into = Mover::new(stage);
+        if let Err(fault) = copy::content(self.source, &mut into, scratch, control, count) {
+            return Err(given_up(into.into_stage(), fault));
+        }
+        let moved = into.finish().map_err(|error| destination("write", &error))?;
+        self.verify(moved.is_whole(self.size), Filling::Dense)
     }
 
     /// A stage that shares the whole content.
-    fn shared(&self, stage: Box<dyn StagedFile>) -> Filled {
-        Filled { stage, copied: Ok((self.size, None)), filling: Filling::Shared }
+    fn shared(&self, stage: Box<dyn StagedFile>) -> Result<Filled, Fault> {
+        let moved = Moved::shared(stage).map_err(|error| destination("look at", &error))?;
+        self.verify(moved.is_whole(self.size), Filling::Shared)
+    }
+
+    /// A stage whose blocks were `copied`.
+    fn finish(
+        &self,
+        into: Assembler<Box<dyn StagedFile>>,
+        copied: Result<(), Fault>,
+    ) -> Result<Filled, Fault> {
+        if let Err(fault) = copied {
+            return Err(given_up(into.into_stage(), fault));
+        }
+        let written = into.finish(self.size);
+        let written = written.map_err(|(stage, error)| given_up(stage, not_assembled(&error)))?;
+        self.verify(written.is_whole(self.size), Filling::Dense)
+    }
+
+    /// A stage that is as long as the source was.
+    fn verify(&self, whole: IsWhole, filling: Filling) -> Result<Filled, Fault> {
+        match whole {
+            Ok(verified) => Ok(Filled { verified, filling }),
+            Err((stage, _)) => Err(given_up(stage, changed())),
+        }
     }
 }
 
-impl Filled {
-    /// One whose content was hashed.
-    fn hashed(stage: Box<dyn StagedFile>, copied: Result<(u64, ContentHash), Fault>) -> Self {
-        let copied = copied.map(|(len, whole)| (len, Some(whole)));
-        Self { stage, copied, filling: Filling::Dense }
+/// Gives up a stage; a later job goes on with it only if its source is the same.
+pub(super) fn given_up(stage: Box<dyn StagedFile>, fault: Fault) -> Fault {
+    if fault.kind == FaultKind::Changed {
+        stage.discard();
     }
+    fault
 }
 
 impl Pending {

@@ -75,7 +75,7 @@ pub(super) enum Filling {
 }
 
 impl Filling {
-    /// Whether a file of `size` bytes is made durable before it gets its name,
+    /// True if a file of `size` bytes is made durable before it gets its name,
     /// though nobody asks for it, so that a later job never takes it for whole when
     /// it has lost content. What is small is not: that would cost as much as
     /// `sync`, and is written in one go, a moment after its metadata at most.
@@ -95,7 +95,7 @@ struct Held {
     whole: Whole,
 }
 
-/// What is held, and where the job writes.
+/// Files that are held, and the file systems to which the job writes.
 pub(super) struct Holding {
     held: Mutex<(Vec<Held>, u64)>,
     files_max: usize,
@@ -149,7 +149,7 @@ impl Volume {
         })
     }
 
-    /// Whether what is there already can be left to [`Self::sync_at_last`].
+    /// True if what is there already can be left to [`Self::sync_at_last`].
     fn will_cover(&self) -> bool {
         if self.failed.get().is_some() {
             return false;
@@ -183,7 +183,7 @@ impl Default for Holding {
 }
 
 impl Holding {
-    /// Whether something waits.
+    /// True if something waits.
     pub(super) fn is_empty(&self) -> bool {
         lock(&self.held).0.is_empty()
     }
@@ -220,7 +220,7 @@ fn make_durable(sealed: &dyn SealedFile) -> Result<(), Fault> {
 }
 
 impl Receiver<'_> {
-    /// Whether a file is durable before it is published.
+    /// True if a file is durable before it is published.
     fn holds(&self) -> bool {
         self.policy.sync || self.policy.verify
     }

@@ -1,16 +1,17 @@
-//! A file that arrives in pieces, which are hashed and written in their order,
-//! by one thread at a time. Mostly it is the one that reads the connection
-//! ([`Direct`]): what it has just read is in its processor's cache. When it would
-//! have to wait for more than that, pieces are queued for the workers.
+//! A file that arrives in pieces, which are put together by one thread at a time. Mostly
+//! it is the one that reads the connection ([`Direct`]): what it has just read is in its
+//! processor's cache. When it would have to wait for more than that, pieces are queued
+//! for the workers.
 
 use super::hold::{Filling, Whole};
 use super::resume::replaced;
 use super::{Pending, Receiver, work};
-use crate::copy::{STEP_LEN, Step};
+use crate::control::Step;
+use crate::copy::{Blocks, STEP_LEN, not_assembled};
 use crate::pool::Buf;
-use haul_model::{BLOCK_LEN, ContentHasher, Fault, FaultKind, Kind, Side};
+use haul_model::{BLOCK_LEN, Fault, FaultKind, Kind, Side};
 use haul_proto::{BlockSeal, DataView, FileEnd, FileSeal};
-use haul_store::Verified;
+use haul_store::{AHEAD_MAX, Assembler, NotAssembled, Pieces};
 use haul_tree::StagedFile;
 use haul_tree::lock;
 use std::collections::VecDeque;
@@ -32,7 +33,7 @@ struct Queue {
     scheduled: bool,
 }
 
-/// What arrives of a file.
+/// A part of a file as it arrives.
 pub(crate) enum Piece {
     /// Some of its content; `DataView` says where.
     Data(Buf, DataView),
@@ -45,17 +46,16 @@ pub(crate) enum Piece {
 struct State {
     /// The file; taken once its fate is known.
     pending: Option<Pending>,
-    stage: Option<Box<dyn StagedFile>>,
-    hasher: ContentHasher,
+    /// The part that is there; `None` before there is one.
+    into: Option<Blocks>,
+    pieces: Pieces,
     /// Blocks that an earlier job had received.
     resumed: u64,
-    /// Blocks that were compared with the Sender's hash and put on record.
-    recorded: u64,
     /// Bytes of it that were counted as done.
     counted: u64,
     /// Something of it was never written.
     has_holes: bool,
-    /// What is wrong with a block that arrived: nothing more is taken.
+    /// The problem with a block that arrived: nothing more is taken.
     suspect: Option<Fault>,
 }
 
@@ -64,10 +64,9 @@ impl Incoming {
         let resumed = pending.resumed;
         let state = State {
             pending: Some(pending),
-            stage: None,
-            hasher: ContentHasher::new(),
+            into: None,
+            pieces: Pieces::default(),
             resumed,
-            recorded: resumed,
             counted: resumed * BLOCK_LEN,
             has_holes: false,
             suspect: None,
@@ -83,7 +82,7 @@ impl Incoming {
         !std::mem::replace(&mut queue.scheduled, true)
     }
 
-    /// Whether so much is queued that the reader has to wait. Content is bounded
+    /// True if so much is queued that the reader has to wait. Content is bounded
     /// by the buffers that it is in, seals are not.
     pub(crate) fn is_full(&self) -> bool {
         lock(&self.queue).pieces.len() >= PIECES_MAX
@@ -163,28 +162,21 @@ impl Drop for Direct<'_> {
 impl State {
     /// Takes up the stage that is continued, unless that was done.
     fn take_up(&mut self, receiver: &Receiver<'_>) {
-        if self.is_taken_up() {
+        if self.resumed == 0 || self.into.is_some() {
             return;
         }
         let Some(pending) = &self.pending else { return };
         match pending.continue_stage(receiver) {
-            Ok(Some((stage, blocks))) => {
-                self.stage = Some(stage);
-                self.hasher = ContentHasher::resume(blocks);
-            }
+            Ok(Some((stage, blocks))) => self.into = Some(Assembler::new(stage, blocks, AHEAD_MAX)),
             Ok(None) => {}
             Err(fault) => self.settle(receiver, Err(fault)),
         }
     }
 
-    fn is_taken_up(&self) -> bool {
-        self.hasher.whole_blocks() >= self.resumed
-    }
-
-    /// Whether its stage is there, or can be begun without waiting.
+    /// True if its stage is there, or can be begun without waiting.
     fn is_begun(&self, receiver: &Receiver<'_>) -> bool {
         let waits = |pending: &Pending| receiver.resumable(&pending.entry).is_some();
-        self.stage.is_some() || !self.pending.as_ref().is_some_and(waits)
+        self.into.is_some() || !self.pending.as_ref().is_some_and(waits)
     }
 
     /// Takes content, unless the file's fate is sealed.
@@ -199,14 +191,26 @@ impl State {
     }
 
     fn write(&mut self, receiver: &Receiver<'_>, content: &[u8], offset: u64) -> Result<(), Fault> {
-        let hole = offset.checked_sub(self.hasher.len()).ok_or_else(|| {
-            Fault::new(Side::Source, FaultKind::Corrupt, "its pieces arrived out of order")
-        })?;
-        self.hash_hole(receiver, hole)?;
-        // While it is in the cache: writing makes other bytes of it.
-        self.hasher.update(content);
-        let written = self.stage(receiver)?.write_at(content, offset);
-        written.map_err(|error| Fault::from_io(Side::Destination, "write", &error))
+        self.assemble(receiver, |pieces, into| pieces.take(into, content, offset))
+    }
+
+    /// Has pieces put together, which passes holes; begins the stage if there is none.
+    fn assemble(
+        &mut self,
+        receiver: &Receiver<'_>,
+        assemble: impl FnOnce(&mut Pieces, &Blocks) -> Result<u64, NotAssembled>,
+    ) -> Result<(), Fault> {
+        if self.into.is_none() {
+            let pending = self.pending.as_ref().expect("checked by the caller");
+            self.into = Some(Assembler::new(pending.stage_for(receiver)?, [], AHEAD_MAX));
+        }
+        let into = self.into.as_ref().expect("just made");
+        let hole = assemble(&mut self.pieces, into).map_err(|error| not_assembled(&error))?;
+        if hole > 0 {
+            self.has_holes = true;
+            self.came_by(receiver, Step::Passed(hole));
+        }
+        Ok(())
     }
 
     /// Compares a block with what the Sender says of it, and puts it on record.
@@ -214,7 +218,9 @@ impl State {
         if self.pending.is_none() || self.suspect.is_some() {
             return;
         }
-        match self.record(receiver, seal) {
+        // Of a hole each whole block is told by itself: nobody can claim one that would
+        // take hours.
+        match self.assemble(receiver, |pieces, into| pieces.seal(into, seal.block, seal.hash)) {
             Ok(()) => {}
             // The Sender may know why, and say so at the end.
             Err(fault) if fault.kind == FaultKind::Corrupt => self.suspect = Some(fault),
@@ -222,54 +228,9 @@ impl State {
         }
     }
 
-    fn record(&mut self, receiver: &Receiver<'_>, seal: &BlockSeal) -> Result<(), Fault> {
-        let corrupt = |message| Err(Fault::new(Side::Destination, FaultKind::Corrupt, message));
-        if seal.block != self.recorded {
-            return corrupt("its blocks were sealed out of order");
-        }
-        // A block may end with a hole, of which nothing has been said yet.
-        let end = (seal.block + 1).saturating_mul(BLOCK_LEN);
-        let hole = end.saturating_sub(self.hasher.len());
-        self.hash_hole(receiver, hole)?;
-        if self.hasher.block(seal.block) != Some(seal.hash) {
-            return corrupt("a block that arrived is not the one that was sent");
-        }
-        if hole > 0 {
-            // What is on record is there to be read back, when it is continued.
-            let set = self.stage(receiver)?.set_len(end);
-            set.map_err(|error| Fault::from_io(Side::Destination, "write", &error))?;
-        }
-        let recorded = self.stage(receiver)?.record(seal.hash);
-        recorded.map_err(|e| Fault::from_io(Side::Destination, "keep the journal", &e))?;
-        self.recorded += 1;
-        Ok(())
-    }
-
-    /// Hashes a hole. The Sender vouches for each whole block of a hole by itself,
-    /// so that no more than the rest of one is ever left out: nobody can claim one
-    /// that would take hours.
-    fn hash_hole(&mut self, receiver: &Receiver<'_>, len: u64) -> Result<(), Fault> {
-        if len > BLOCK_LEN - self.hasher.len() % BLOCK_LEN {
-            let message = "a hole was not told block by block";
-            return Err(Fault::new(Side::Source, FaultKind::Corrupt, message));
-        }
-        self.has_holes |= len > 0;
-        self.hasher.update_zeros(len);
-        self.came_by(receiver, Step::Passed(len));
-        Ok(())
-    }
-
     fn came_by(&mut self, receiver: &Receiver<'_>, step: Step) {
         self.counted += step.len();
         receiver.reporter.came_by(step);
-    }
-
-    fn stage(&mut self, receiver: &Receiver<'_>) -> Result<&dyn StagedFile, Fault> {
-        if self.stage.is_none() {
-            let pending = self.pending.as_ref().expect("checked by the caller");
-            self.stage = Some(pending.stage_for(receiver)?);
-        }
-        Ok(&**self.stage.as_ref().expect("just made"))
     }
 
     fn end(&mut self, receiver: &Receiver<'_>, end: FileEnd) {
@@ -282,53 +243,39 @@ impl State {
     }
 
     fn seal(&mut self, receiver: &Receiver<'_>, seal: &FileSeal) -> Result<Whole, Fault> {
-        let write = |error: &std::io::Error| Fault::from_io(Side::Destination, "write", error);
         let listed = &self.pending.as_ref().expect("checked by the caller").entry;
-        if self.resumed > 0 && (seal.size, seal.mtime) != (listed.size(), listed.mtime) {
+        if self.resumed > 0 && (seal.size, seal.mtime) != (listed.size(), listed.attributes.mtime) {
             let message = "it is not the file any more that was to be continued";
             return Err(Fault::new(Side::Source, FaultKind::Corrupt, message));
         }
         let proves = self.resumed > 0 && receiver.proves(listed);
-        let written = self.hasher.len();
-        let hole = seal.size.checked_sub(written);
-        let length = |_| Fault::new(Side::Source, FaultKind::Corrupt, "more arrived than was sent");
-        let hole = hole.ok_or(()).map_err(length)?;
-        self.hash_hole(receiver, hole)?;
-        self.stage(receiver)?;
-        let stage = self.stage.take().expect("just made");
-        // A hole at the end was never written: also one that a block's seal has
-        // counted already.
-        stage.set_len(seal.size).map_err(|error| write(&error))?;
-        let tail_only = self.resumed > 0 && !proves;
-        let hash = if tail_only { self.hasher.finish_tail() } else { self.hasher.finish() };
-        let proof = match Verified::by_hash(&seal.hash, &hash) {
-            Ok(proof) => proof,
-            Err(_) if proves => {
-                // What is there was read again, and what came is what was sent.
-                stage.discard();
-                return Err(replaced());
-            }
-            Err(error) => {
-                stage.discard();
-                return Err(Fault::new(Side::Destination, FaultKind::Corrupt, error.to_string()));
-            }
+        // A hole at the end was never told.
+        self.assemble(receiver, |pieces, into| pieces.end(into, seal.size))?;
+        let into = self.into.take().expect("just seen");
+        let written = into.finish(seal.size);
+        let written = written.map_err(|(stage, error)| give_up(stage, not_assembled(&error)))?;
+        let verified = match self.resumed > 0 && !proves {
+            true => written.is_sent_tail(&seal.hash),
+            false => written.is_sent(&seal.hash),
         };
+        let verified = verified.map_err(|(stage, error)| {
+            // What is there was read again, and what came is what was sent.
+            let corrupt = || Fault::new(Side::Destination, FaultKind::Corrupt, error.to_string());
+            give_up(stage, if proves { replaced() } else { corrupt() })
+        })?;
         let pending = self.pending.as_mut().expect("checked by the caller");
         pending.entry.kind = Kind::File { size: seal.size };
-        let whole_hash = receiver.policy.verify.then(|| self.hasher.finish());
         // What was resumed is not looked at, and the Sender knows.
         let has_holes = self.has_holes || pending.entry.has_holes;
         let filling = if has_holes { Filling::WithHoles } else { Filling::Dense };
-        pending.seal(stage, proof, seal.mtime, whole_hash, filling)
+        pending.seal(verified, seal.mtime, filling)
     }
 
     fn settle(&mut self, receiver: &Receiver<'_>, whole: Result<Whole, Fault>) {
-        if let (Some(stage), Err(fault)) = (self.stage.take(), &whole)
-            && matches!(fault.kind, FaultKind::Changed | FaultKind::Corrupt)
-        {
-            // What is there is of no more use.
-            stage.discard();
-        }
+        let whole = whole.map_err(|fault| match self.into.take() {
+            Some(into) => give_up(into.into_stage(), fault),
+            None => fault,
+        });
         if whole.is_err() && receiver.control.stopped() {
             // It was cut short; that is no fault of the file.
             return;
@@ -337,4 +284,12 @@ impl State {
         let settled = receiver.conclude(pending, self.counted, whole);
         work::tell(receiver, settled.into_iter().collect());
     }
+}
+
+/// Gives up a stage; nothing goes on with what is of no more use.
+fn give_up(stage: Box<dyn StagedFile>, fault: Fault) -> Fault {
+    if matches!(fault.kind, FaultKind::Changed | FaultKind::Corrupt) {
+        stage.discard();
+    }
+    fault
 }

@@ -30,7 +30,7 @@ impl Listing {
     }
 }
 
-/// What a job asked a Sender far away for.
+/// The sources that a job has asked a far Sender for.
 pub(crate) struct Asked {
     /// Sources that were not listed yet, but for those that have no name under
     /// which anything could be listed.
@@ -52,7 +52,7 @@ struct AskedSource {
 }
 
 impl Asked {
-    /// What `job` asks for.
+    /// The sources that `job` asks for.
     pub(crate) fn of(job: &CopyJob) -> Self {
         let removes = job.task.removes().is_some();
         let source = |path: &Vec<u8>| {
@@ -69,7 +69,7 @@ impl Asked {
         }
     }
 
-    /// Whether there can be such a thing in the job at all.
+    /// Checks that there can be such a thing in the job at all.
     fn check_kind(&self, entry: &Entry) -> Result<(), Broken> {
         match entry.kind {
             Kind::Dir if !self.recursive => {
@@ -184,7 +184,7 @@ impl Receiver<'_> {
                     Decision::Settled(outcome) => outcome,
                     Decision::Copy(_) if self.policy.dry_run => Outcome::WouldCopy,
                     Decision::Copy(placement) => {
-                        dir.open_up();
+                        dir.expect_change();
                         if let DirState::Open(node) = &dir.state {
                             self.expect_writing(node);
                         }
@@ -215,7 +215,7 @@ impl Receiver<'_> {
                     Decision::Settled(outcome) => outcome,
                     Decision::Copy(_) if self.policy.dry_run => Outcome::WouldCopy,
                     Decision::Copy(placement) if self.costs_round_trips => {
-                        dir.open_up();
+                        dir.expect_change();
                         dir.expect_one();
                         let name = name.clone();
                         let resumed = 0;
@@ -224,7 +224,7 @@ impl Receiver<'_> {
                         return None;
                     }
                     Decision::Copy(placement) => {
-                        dir.open_up();
+                        dir.expect_change();
                         self.make_symlink(&dir, name, &entry, target, placement)
                     }
                 }

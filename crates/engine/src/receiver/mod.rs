@@ -14,6 +14,7 @@ mod own;
 mod place;
 mod proofs;
 mod proving;
+mod reading;
 mod resume;
 mod sealing;
 mod small;
@@ -21,11 +22,12 @@ mod times;
 mod work;
 
 pub(crate) use destination::Destination;
-pub(crate) use incoming::{Direct, Incoming, Piece};
 pub(crate) use listing::Asked;
 pub(crate) use own::Around;
+pub(crate) use reading::{LISTS_MAX, read_for_receiver};
 pub(crate) use small::{run_downloads, run_uploads};
-pub(crate) use work::{Tasks, Work, run_worker};
+pub(crate) use work::Work;
+pub(crate) use work::{Tasks, run_worker};
 
 use crate::control::{Control, Reporter};
 use crate::dirs::{DirNode, OpenDirs};
@@ -43,6 +45,7 @@ use haul_store::Placement;
 use haul_tree::lock;
 use haul_tree::{Outstanding, StagedFile};
 use hold::Holding;
+use incoming::{Direct, Incoming, Piece};
 use listing::{Broken, Listing};
 use naming::Merging;
 use proofs::Proofs;
@@ -76,7 +79,7 @@ pub(crate) struct Receiver<'a> {
     proofs: Mutex<Proofs>,
     rename: Option<Name>,
     around: Around,
-    /// What the job asked for, where this side named the sources.
+    /// The sources of the job, where this side named them.
     asked: Option<Mutex<Asked>>,
     listing: Mutex<Listing>,
     /// See [`Merging`].
@@ -84,7 +87,7 @@ pub(crate) struct Receiver<'a> {
     wanted: Mutex<HashMap<u64, Box<Pending>>>,
     /// Cost of what was listed and has no outcome yet.
     open_cost: AtomicU64,
-    /// What waits to be durable.
+    /// Files and names that wait to be durable.
     holding: Holding,
     /// Directories that a server gives their mode and time.
     sealing: Mutex<VecDeque<(Arc<RecvDir>, Outstanding)>>,
@@ -97,7 +100,7 @@ pub(crate) struct Receiver<'a> {
     settled: Mutex<Option<Summary>>,
     /// Taken out when no more work is to come.
     tasks: Mutex<Option<Tasks>>,
-    /// What the destination is asked for takes a round trip, and is left to the workers.
+    /// Each operation at the destination takes a round trip, and is left to the workers.
     costs_round_trips: bool,
     /// Ways there that the content of one file can take at the same time.
     lanes: usize,
@@ -222,22 +225,22 @@ impl<'a> Receiver<'a> {
         }
     }
 
-    /// Whether the job compares, and takes no content.
+    /// True if the job compares, and takes no content.
     pub(crate) fn checks(&self) -> bool {
         self.task.copies().is_none()
     }
 
-    /// Whether the Sender removes what is told to be the same.
+    /// True if the Sender removes what is told to be the same.
     fn removes(&self) -> bool {
         self.task.removes().is_some()
     }
 
-    /// Whether the Sender may have been told that all is done.
+    /// True if the Sender may have been told that all is done.
     pub(crate) fn is_done(&self) -> bool {
         self.done.load(Ordering::Acquire)
     }
 
-    /// Whether the Sender tells what it removes.
+    /// True if the Sender tells what it removes.
     pub(crate) fn awaits_removals(&self) -> bool {
         self.awaits_removals
     }
@@ -381,7 +384,7 @@ pub(crate) fn of_sender(fault: Fault) -> Fault {
     Fault { side: Side::Source, ..fault.clipped() }
 }
 
-/// Whether it is a stage or journal of haul's own, left or at work in a tree: it
+/// True if it is a stage or journal of haul's own, left or at work in a tree: it
 /// is worth nothing in another place.
 fn is_stage(kind: &Kind, name: Option<&Name>) -> bool {
     matches!(kind, Kind::File { .. } | Kind::Symlink { .. })

@@ -17,7 +17,7 @@ impl Around {
     }
 }
 
-/// Whether an entry that came over a wire is the object `there` of this machine.
+/// True if an entry that came over a wire is the object `there` of this machine.
 pub(super) fn is_own(entry: &Entry, there: Option<FileId>) -> bool {
     entry.id.is_none() && entry.inode != 0 && there.map(number_here) == Some(entry.inode)
 }

@@ -1,4 +1,4 @@
-//! What happens at an entry's place in the destination as soon as it is listed:
+//! Acts at an entry's place in the destination as soon as it is listed:
 //! files are decided about, directories and links are made.
 
 use super::compare::{self, Decision};
@@ -11,12 +11,12 @@ use haul_model::{Entry, Fault, FaultKind, Kind, Name, Outcome, Side, Skip};
 use haul_proto::OutcomeItem;
 use haul_store::{Placement, Publication};
 use haul_tree::lock;
-use haul_tree::{KEPT_MODE, Meta, MetaKind, PRIVATE_DIR_MODE, TreeDir, in_whole_seconds};
+use haul_tree::{Meta, MetaKind, PRIVATE_DIR_MODE, TreeDir, in_whole_seconds};
 use std::io;
 use std::sync::Arc;
 
 impl Receiver<'_> {
-    /// What to do with a file or a link.
+    /// Decides about a file or a link.
     pub(super) fn decide(&self, dir: &RecvDir, name: &Name, entry: &Entry) -> Decision {
         let node = match &dir.state {
             DirState::Open(node) => node,
@@ -35,7 +35,7 @@ impl Receiver<'_> {
             }
             let entry = &*self.as_kept(entry, node, existing.as_ref());
             Ok(match &entry.kind {
-                Kind::Symlink { target } => {
+                Kind::Symlink { .. } => {
                     let existing_target = match &existing {
                         Some(Meta { kind: MetaKind::Symlink, .. }) => {
                             Some(node.handle()?.read_link(name)?)
@@ -44,7 +44,7 @@ impl Receiver<'_> {
                     };
                     let conflict = self.policy.conflict;
                     let there = existing_target.as_deref();
-                    compare::symlink(entry, target, existing.as_ref(), there, conflict)
+                    compare::symlink(entry, existing.as_ref(), there, conflict)
                 }
                 _ => {
                     let decision = compare::file(entry, existing.as_ref(), self.policy.conflict);
@@ -52,13 +52,14 @@ impl Receiver<'_> {
                         if self.was_lost(node, name, entry, existing.as_ref())? {
                             return Ok(Decision::Copy(Placement::Replace));
                         }
-                        let kept = self.refresh_mode(node, name, entry, existing.as_ref());
+                        let kept = self.refresh(node, name, entry, existing.as_ref());
                         if let Err(fault) = kept.and_then(|()| self.sync_unchanged(node, name)) {
                             return Ok(Decision::Settled(Outcome::Failed(fault)));
                         }
                         if let (Some(source), false) = (self.resumable(entry), self.policy.dry_run)
+                            && node.handle()?.remove_leftovers(name, &source)
                         {
-                            node.handle()?.remove_leftovers(name, &source);
+                            dir.touch();
                         }
                     }
                     decision
@@ -71,7 +72,7 @@ impl Receiver<'_> {
         })
     }
 
-    /// Whether a file that looks unchanged has lost content to a cut of the power.
+    /// True if a file that looks unchanged has lost content to a cut of the power.
     /// What has holes was durable before it got its name.
     ///
     /// With `sync` each file is looked into: a medium that failed may have lost it a
@@ -92,21 +93,23 @@ impl Receiver<'_> {
         }
     }
 
-    /// Gives a file whose content is left as it is the source's mode.
-    fn refresh_mode(
+    /// Gives a file whose content is left as it is those attributes of the source that
+    /// it lacks.
+    fn refresh(
         &self,
         node: &Arc<DirNode>,
         name: &Name,
         entry: &Entry,
         existing: Option<&Meta>,
     ) -> Result<(), Fault> {
-        let differs = |meta: &&Meta| (meta.mode ^ entry.mode) & KEPT_MODE != 0;
-        let Some(existing) = existing.filter(differs) else { return Ok(()) };
-        if self.policy.dry_run {
+        let Some(existing) = existing else { return Ok(()) };
+        let which = compare::changes(entry, existing, None).attributes();
+        if which.is_empty() || self.policy.dry_run {
             return Ok(());
         }
-        let set =
-            node.handle().and_then(|handle| handle.set_file_mode(name, existing.id, entry.mode));
+        let set = node.handle().and_then(|handle| {
+            handle.set_file_attributes(name, existing.id, &entry.attributes, which)
+        });
         set.map_err(|error| Fault::from_io(Side::Destination, "set the file's mode", &error))
     }
 
@@ -121,7 +124,7 @@ impl Receiver<'_> {
         let DirState::Open(node) = &dir.state else { return Outcome::Failed(parent_fault()) };
         let made = self.give_name("make the link", dir, name, entry, placement, |how| {
             let handle = node.handle()?;
-            let made = handle.make_symlink(target, name, entry.mtime, how)?;
+            let made = handle.make_symlink(target, name, &entry.attributes, how)?;
             if made == Publication::Published
                 && let Some(claims) = dir.claims()
                 && let Some(Meta { id: Some(id), .. }) = handle.stat(name, false)?
@@ -170,10 +173,10 @@ impl Receiver<'_> {
         };
         // What goes right into a directory that stood before leaves that one's
         // own mode and time alone.
-        let meta = (name.is_some() && matches!(state, DirState::Open(_)))
-            .then_some((entry.mode, entry.mtime));
+        let attributes = (name.is_some() && matches!(state, DirState::Open(_)))
+            .then(|| entry.attributes.clone());
         let shown = entry.name.clone();
-        let dir = RecvDir::new(Some(Arc::clone(parent)), shown, state, fresh, meta);
+        let dir = RecvDir::new(Some(Arc::clone(parent)), shown, state, fresh, attributes);
         if !self.policy.dry_run && !dir.is_searchable() {
             dir.open_up();
         }
@@ -215,13 +218,17 @@ impl Receiver<'_> {
         work::tell(self, vec![(link, 0, outcome)]);
     }
 
-    /// What `name` in `dir` is, with its time as both sides can keep it.
+    /// The metadata of `name` in `dir`, with its time as both sides can keep it.
     pub(super) fn look_at(&self, dir: &dyn TreeDir, name: &Name) -> io::Result<Option<Meta>> {
-        let meta = dir.stat(name, false)?;
-        Ok(meta.map(|meta| match self.whole_seconds {
-            true => Meta { mtime: in_whole_seconds(meta.mtime), ..meta },
-            false => meta,
-        }))
+        Ok(dir.stat(name, false)?.map(|meta| self.in_its_seconds(meta)))
+    }
+
+    /// `meta` with its time as both sides can keep it.
+    pub(super) fn in_its_seconds(&self, mut meta: Meta) -> Meta {
+        if self.whole_seconds {
+            meta.attributes.mtime = in_whole_seconds(meta.attributes.mtime);
+        }
+        meta
     }
 
     fn open_dir(
@@ -258,7 +265,10 @@ impl Receiver<'_> {
                 None => handle.make_dir(name, PRIVATE_DIR_MODE),
             };
             match made {
-                Ok(()) => true,
+                Ok(()) => {
+                    above.touch();
+                    true
+                }
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => false,
                 Err(error) => return Err(fault("make the directory", error)),
             }
@@ -299,7 +309,7 @@ impl Receiver<'_> {
     }
 }
 
-/// What stands where a directory is needed.
+/// The fault where another entry stands in the place of a directory.
 fn in_the_way(parent: &dyn TreeDir, name: &Name) -> Fault {
     match parent.stat(name, false) {
         Ok(Some(Meta { kind: MetaKind::Symlink, .. })) => Fault::new(

@@ -17,7 +17,7 @@ const SAMPLES: u64 = 64;
 /// Length of a sample, in bytes: what every SFTP server gives for one request.
 const SAMPLE_LEN: u64 = 32 << 10;
 
-/// Whether the stage really holds all of `blocks`: they are read and hashed.
+/// True if the stage really holds all of `blocks`: they are read and hashed.
 pub(super) fn all_good(
     stage: &dyn StagedFile,
     blocks: &[BlockHash],
@@ -37,10 +37,10 @@ pub(super) fn all_good(
     Ok(true)
 }
 
-/// Whether `source` begins with these blocks: they are read.
+/// True if `source` begins with these blocks: they are read.
 ///
 /// # Errors
-/// What could not be read.
+/// When something can't be read.
 pub(super) fn is_of(
     source: &dyn SourceFile,
     blocks: &[BlockHash],
@@ -83,7 +83,7 @@ pub(super) fn is_of(
 /// round trips, by samples, else by all of it.
 ///
 /// # Errors
-/// What could not be read.
+/// When something can't be read.
 pub(super) fn may_be_of(
     source: &dyn SourceFile,
     stage: &dyn StagedFile,

@@ -53,12 +53,12 @@ impl Receiver<'_> {
         Ok(blocks)
     }
 
-    /// What a file's stage is found by, if the file is one that is continued.
+    /// The identity by which a file's stage is found, if the file is one that is continued.
     pub(crate) fn resumable(&self, entry: &Entry) -> Option<SourceId> {
         source_id(entry).filter(|_| self.policy.resume != Resume::Never)
     }
 
-    /// Whether a peer has to read what is there of a file, to prove that it is the
+    /// True if a peer has to read what is there of a file, to prove that it is the
     /// beginning of its source: also where nothing but size and time tell that the
     /// source is still the same.
     pub(super) fn proves(&self, entry: &Entry) -> bool {
@@ -123,14 +123,15 @@ fn failed(error: io::Error) -> Fault {
     Fault::from_io(Side::Destination, "continue the interrupted copy", &error)
 }
 
-/// What a large file's stage is found by.
+/// The identity by which a large file's stage is found.
 fn source_id(entry: &Entry) -> Option<SourceId> {
     let large = entry.size() >= RESUME_LEN_MIN && entry.inode != 0;
-    let Entry { mtime, inode, ctime, .. } = *entry;
+    let Entry { inode, ctime, ref attributes, .. } = *entry;
+    let mtime = attributes.mtime;
     large.then_some(SourceId { size: entry.size(), mtime, inode, ctime })
 }
 
-/// What is said where a part of another file is found.
+/// The message where a part of another file is found.
 const REPLACED: &str = "the source was replaced since its copy was interrupted; it is copied anew";
 
 /// The fault of a source that turns out not to be the one of which a part is

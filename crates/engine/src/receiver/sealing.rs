@@ -1,33 +1,45 @@
-//! What is set last: the modes and times of directories, when all in them is done.
+//! Set last: the attributes of directories, when all in them is done.
 
 use super::Receiver;
 use super::dirs::{DirState, RecvDir};
+use crate::dirs::DirNode;
 use haul_model::words;
-use haul_model::{Fault, Kind, Outcome, Side};
+use haul_model::{Attributes, Changes, Fault, Kept, Kind, Outcome, Side};
 use haul_proto::Late;
 use haul_tree::lock;
 use std::io;
 use std::sync::Arc;
 
-/// Directories whose mode and time are on their way, at most.
+/// Directories whose attributes are on their way, at most.
 const SEALING_MAX: usize = 256;
 
-/// What a directory's mode must allow its owner so that others in it can be
+/// The bits of a directory's mode that its owner needs so that entries in it can be
 /// reached.
 const KEEPS_WAY: u32 = 0o100;
 
 impl Receiver<'_> {
-    /// Gives `dir` its mode and time.
+    /// Gives `dir` its attributes. One in which nothing was changed, and that has them
+    /// already, is left alone.
     pub(super) fn seal(&self, dir: &Arc<RecvDir>) {
-        let (DirState::Open(node), Some((mode, mtime))) = (&dir.state, dir.meta) else { return };
+        let (DirState::Open(node), Some(attributes)) = (&dir.state, &dir.attributes) else {
+            return;
+        };
         if self.policy.dry_run || self.control.stopped() {
             return;
         }
-        if mode & KEEPS_WAY != KEEPS_WAY {
+        let was_tidied = || node.handle().is_ok_and(|handle| handle.was_tidied());
+        let which = match dir.is_touched() || (self.costs_round_trips && was_tidied()) {
+            true => Kept::OF_COPIES,
+            false => self.changes_of_dir(node, attributes).attributes(),
+        };
+        if which.is_empty() {
+            return;
+        }
+        if attributes.mode & KEEPS_WAY != KEEPS_WAY {
             // Once it has this mode, nothing below it can be reached.
             self.end_sealing(0);
         }
-        match node.handle().and_then(|handle| handle.set_meta(mode, mtime)) {
+        match node.handle().and_then(|handle| handle.set_attributes(attributes, which)) {
             Ok(None) => {}
             Ok(Some(later)) => lock(&self.sealing).push_back((Arc::clone(dir), later)),
             Err(error) => self.not_sealed(dir, &error),
@@ -35,7 +47,15 @@ impl Receiver<'_> {
         self.end_sealing(SEALING_MAX);
     }
 
-    /// Waits for what comes of setting directories' modes and times, until no more
+    /// How the attributes of `node`, as it was opened, differ from `attributes`.
+    fn changes_of_dir(&self, node: &Arc<DirNode>, attributes: &Attributes) -> Changes {
+        let there = self.in_its_seconds(node.meta().clone());
+        let mtime = self.kept_time(attributes.mtime, node, Some(&there));
+        let listed = Attributes { mtime, ..attributes.clone() };
+        listed.changes(&there.attributes, Kept::OF_COPIES)
+    }
+
+    /// Waits for what comes of setting directories' attributes, until no more
     /// than `left` are open.
     pub(super) fn end_sealing(&self, left: usize) {
         loop {

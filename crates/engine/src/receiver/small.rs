@@ -5,9 +5,9 @@ use super::dirs::DirState;
 use super::hold::Filling;
 use super::{Pending, Receiver, Work, work};
 use crate::link::SourceHandle;
-use haul_model::{ContentHash, Fault, FaultKind, Kind, Outcome, Side};
+use haul_model::{Attributes, Fault, FaultKind, Kind, Outcome, Side};
 use haul_proto::PACK_FILE_MAX;
-use haul_store::{Publication, Verified};
+use haul_store::{Mover, Publication, Written};
 use haul_tree::{Downloads, NotPut, Put, SmallFile, Uploads, check_size, check_unchanged};
 use std::collections::HashMap;
 
@@ -94,12 +94,12 @@ impl Putting<'_, '_, '_> {
         })?;
         let Some(small_files) = dir.small_files() else { return Ok(None) };
         pending.entry.kind = Kind::File { size: seal.size };
+        let attributes = Attributes { mtime: seal.mtime, ..pending.entry.attributes.clone() };
         let policy = &self.receiver.policy;
         let put = small_files.put(SmallFile {
             name: &pending.name,
             content,
-            mode: pending.entry.mode,
-            mtime: seal.mtime,
+            attributes: &attributes,
             placement: pending.placement,
             sync: policy.sync,
             verify: policy.verify,
@@ -214,14 +214,18 @@ impl Receiver<'_> {
         let Some(mut pending) = self.claim(index) else { return };
         let len = file.content.len() as u64;
         let written = (|| {
+            let write = |error| Fault::from_io(Side::Destination, "write", &error);
             let stage = pending.stage()?;
-            let written = stage.write_at(&file.content, 0);
-            written.map_err(|error| Fault::from_io(Side::Destination, "write", &error))?;
-            let proof = Verified::by_local_copy(size, len);
-            let proof = proof.map_err(|_| haul_tree::changed())?;
-            let hash = self.policy.verify.then(|| ContentHash::of(&file.content));
+            let whole = if self.policy.verify {
+                Written::of(stage, &file.content).map_err(write)?.is_whole(size)
+            } else {
+                let mut into = Mover::new(stage);
+                into.write(&file.content).map_err(write)?;
+                into.finish().map_err(write)?.is_whole(size)
+            };
+            let verified = whole.map_err(|_| haul_tree::changed())?;
             pending.entry.kind = Kind::File { size: len };
-            pending.seal(stage, proof, file.mtime, hash, Filling::Dense)
+            pending.seal(verified, file.mtime, Filling::Dense)
         })();
         if written.is_ok() {
             self.reporter.transferred(len);

@@ -34,18 +34,33 @@ impl Receiver<'_> {
         node: &Arc<DirNode>,
         there: Option<&Meta>,
     ) -> Cow<'e, Entry> {
+        let mtime = entry.attributes.mtime;
+        let kept = self.kept_time(mtime, node, there);
+        if kept == mtime {
+            return Cow::Borrowed(entry);
+        }
+        let mut entry = entry.clone();
+        entry.attributes.mtime = kept;
+        Cow::Owned(entry)
+    }
+
+    /// `mtime` as both sides can keep it, where `there` is in `node`.
+    pub(super) fn kept_time(
+        &self,
+        mtime: Timestamp,
+        node: &Arc<DirNode>,
+        there: Option<&Meta>,
+    ) -> Timestamp {
         if self.whole_seconds {
-            return Cow::Owned(Entry { mtime: in_whole_seconds(entry.mtime), ..entry.clone() });
+            return in_whole_seconds(mtime);
         }
-        let is_kept = there.is_some_and(|there| {
-            there.mtime != entry.mtime
-                && Granularity::between(entry.mtime, there.mtime).is_some()
-                && self.unit_of(node, there).kept(entry.mtime) == there.mtime
-        });
-        match there {
-            Some(there) if is_kept => Cow::Owned(Entry { mtime: there.mtime, ..entry.clone() }),
-            _ => Cow::Borrowed(entry),
-        }
+        let is_kept = |there: &&Meta| {
+            let found = there.attributes.mtime;
+            found != mtime
+                && Granularity::between(mtime, found).is_some()
+                && self.unit_of(node, there).kept(mtime) == found
+        };
+        there.filter(is_kept).map_or(mtime, |there| there.attributes.mtime)
     }
 
     /// The unit in which the file system of `there` keeps times, an entry of `node`.
@@ -71,7 +86,7 @@ fn unit_seen(dir: &dyn TreeDir, there: &Meta) -> io::Result<Granularity> {
     let mut add = |meta: Meta| {
         if meta.id.map(|id| id.dev) == there.id.map(|id| id.dev) {
             times.extend(meta.ctime);
-            times.push(meta.mtime);
+            times.push(meta.attributes.mtime);
         }
     };
     add(dir.stat_self()?);

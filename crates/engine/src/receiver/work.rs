@@ -2,18 +2,21 @@
 //! them. Plain blocking code; one task is one file or one pack.
 
 use super::dirs::{DirState, RecvDir};
-use super::filling::{Copying, Filled};
+use super::filling::{Copying, Filled, given_up};
 use super::hold::{Filling, HOLD_MAX, Whole};
 use super::small::{Fetched, SMALL_MAX};
 use super::{Incoming, Pending, Receiver};
-use crate::copy::{self, Step};
+use crate::control::Step;
+use crate::copy;
 use crate::link::SourceHandle;
 use crate::pool::Buf;
 use crossbeam_channel::RecvTimeoutError;
-use haul_model::{BLOCK_LEN, ContentHash, Entry, Fault, FaultKind, Kind, Outcome, Side, Timestamp};
+use haul_model::{
+    Attributes, BLOCK_LEN, ContentHash, Entry, Fault, FaultKind, Kind, Outcome, Side, Timestamp,
+};
 use haul_proto::{FileEnd, PackItem, PackView};
-use haul_store::Verified;
-use haul_tree::{Outstanding, SourceFile, StagedFile, TreeDir, changed, check_unchanged};
+use haul_store::{Verified, Written};
+use haul_tree::{Outstanding, SourceFile, StagedFile, TreeDir, check_unchanged};
 use std::io;
 use std::sync::Arc;
 
@@ -199,32 +202,21 @@ fn copy_file(
     let filled = match resumed {
         Some(resumed) => copying.go_on(pending, resumed, &mut count)?,
         None if (is_resumable || in_lanes) && by_blocks => {
-            copying.by_blocks(pending, in_lanes, scratch, &mut count)?
+            copying.by_blocks(pending, scratch, &mut count)?
         }
         None => copying.at_once(pending, scratch, &mut count)?,
     };
-    let Filled { stage, copied, filling } = filled;
-    let proved = copied.and_then(|(len, hash)| {
-        check_unchanged(&*source)?;
-        let proof = Verified::by_local_copy(seal.size, len).map_err(|_| changed())?;
-        Ok((proof, hash))
-    });
-    let (proof, hash) = match proved {
-        Ok(proved) => proved,
-        Err(fault) => {
-            if fault.kind == FaultKind::Changed {
-                stage.discard();
-            }
-            return Err(fault);
-        }
-    };
+    let Filled { verified, filling } = filled;
+    if let Err(fault) = check_unchanged(&*source) {
+        return Err(given_up(verified.into_stage(), fault));
+    }
     pending.entry.kind = Kind::File { size: seal.size };
     let filling = match filling {
         Filling::Dense if has_holes(&*source)? => Filling::WithHoles,
         filling => filling,
     };
-    let was_sent = stage.takes_pages();
-    let whole = pending.seal(stage, proof, seal.mtime, hash, filling)?;
+    let was_sent = verified.stage().takes_pages();
+    let whole = pending.seal(verified, seal.mtime, filling)?;
     if was_sent && let Err(fault) = check_unchanged(&*source) {
         // Pages of the source were on their way when it was looked at before. They are
         // all there since the file was sealed.
@@ -234,11 +226,11 @@ fn copy_file(
     Ok(whole)
 }
 
-/// Whether a source is the file that was listed; for one that is continued down to
+/// True if a source is the file that was listed; for one that is continued down to
 /// the time of its last change, which nobody can set back.
 pub(super) fn is_as_listed(source: &dyn SourceFile, listed: &Entry, is_continued: bool) -> bool {
     let seal = source.seal();
-    let is_same = (seal.size, seal.mtime) == (listed.size(), listed.mtime);
+    let is_same = (seal.size, seal.mtime) == (listed.size(), listed.attributes.mtime);
     let is_there = |ctime| source.ctime() == Some(ctime);
     is_same && (!is_continued || listed.ctime.is_none_or(is_there))
 }
@@ -254,7 +246,7 @@ impl Pending {
         self.begin(|dir| dir.stage())
     }
 
-    /// Whether the file system may be one that takes content in its order alone, so
+    /// True if the file system may be one that takes content in its order alone, so
     /// that `fault`, of writing blocks in any, need not come again without that.
     pub(super) fn may_be_sequential(&self, fault: &Fault) -> bool {
         let DirState::Open(node) = &self.dir.state else { return false };
@@ -295,17 +287,15 @@ impl Pending {
         mtime: Timestamp,
         hash: &ContentHash,
     ) -> Result<Whole, Fault> {
-        let proof = Verified::by_hash(hash, &ContentHash::of(content)).map_err(|error| {
+        let written = Written::of(self.stage()?, content);
+        let written = written.map_err(|error| destination("write", &error))?;
+        let verified = written.is_sent(hash).map_err(|(_, error)| {
             Fault::new(Side::Destination, FaultKind::Corrupt, error.to_string())
         })?;
-        let stage = self.stage()?;
-        if !content.is_empty() {
-            stage.write_at(content, 0).map_err(|error| destination("write", &error))?;
-        }
         self.entry.kind = Kind::File { size: content.len() as u64 };
         // It comes without its holes, but a later job knows only that it has some.
         let filling = if self.entry.has_holes { Filling::WithHoles } else { Filling::Dense };
-        self.seal(stage, proof, mtime, Some(*hash), filling)
+        self.seal(verified, mtime, filling)
     }
 
     /// Begins the file as one that shares the content of `source`, where the
@@ -342,17 +332,17 @@ impl Pending {
     /// Ends the writing of a verified stage.
     pub(super) fn seal(
         &self,
-        mut stage: Box<dyn StagedFile>,
-        proof: Verified,
+        verified: Verified<Box<dyn StagedFile>>,
         mtime: Timestamp,
-        hash: Option<ContentHash>,
         filling: Filling,
     ) -> Result<Whole, Fault> {
-        let durable_first = filling.is_durable_first(self.entry.size(), &*stage);
+        let durable_first = filling.is_durable_first(self.entry.size(), &**verified.stage());
         if durable_first {
-            stage.expect_sync();
+            verified.stage().expect_sync();
         }
-        let sealed = stage.seal(proof, self.entry.mode, mtime);
+        let hash = verified.hash();
+        let attributes = Attributes { mtime, ..self.entry.attributes.clone() };
+        let sealed = verified.seal(&attributes);
         let sealed = sealed.map_err(|error| destination("finish the file", &error))?;
         Ok(Whole { sealed, hash, durable_first })
     }
@@ -372,7 +362,7 @@ pub(super) fn destination(action: &str, error: &io::Error) -> Fault {
     Fault::from_io(Side::Destination, action, error)
 }
 
-/// Whether an error of a stage that can be continued is one of any stage.
+/// True if an error of a stage that can be continued is one of any stage.
 pub(super) fn stops_all(error: &io::Error) -> bool {
     matches!(FaultKind::of(error), FaultKind::Busy | FaultKind::NoSpace | FaultKind::ReadOnly)
 }

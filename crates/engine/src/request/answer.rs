@@ -86,8 +86,8 @@ pub(super) fn stat(path: &[u8], follow: bool) -> Result<Entry, Fault> {
         .map_err(|error| source("read the link", &error))?;
     let name = split.name.and_then(|name| Name::new(name).ok());
     let inode = meta.id.map_or(0, |id| id.ino);
-    let Meta { mode, mtime, id, .. } = meta;
-    Ok(Entry { inode, id, ..Entry::new(name, kind, mode, mtime) })
+    let Meta { attributes, id, .. } = meta;
+    Ok(Entry { inode, id, ..Entry::new(name, kind, attributes) })
 }
 
 /// The empty path, as in `host:`, is the working directory.
@@ -109,9 +109,9 @@ pub(super) fn list(
         let looked = dir.stat(&name, false).and_then(|meta| {
             let Some(meta) = meta else { return Ok(None) };
             let kind = meta.listed_kind(|| dir.read_link(&name))?;
-            let (mode, mtime, id) = (meta.mode, meta.mtime, meta.id);
+            let id = meta.id;
             let inode = id.map_or(0, |id| id.ino);
-            let entry = Entry::new(Some(name.clone()), kind, mode, mtime);
+            let entry = Entry::new(Some(name.clone()), kind, meta.attributes);
             Ok(Some(Entry { inode, id, ..entry }))
         });
         let listed = match looked {

@@ -3,7 +3,7 @@
 
 use super::RequestError;
 use crate::JobError;
-use haul_model::words;
+use haul_model::{Attributes, words};
 use haul_model::{
     ContentHash, ContentHasher, Entry, Fault, FaultKind, Kind, Name, Side, Timestamp,
 };
@@ -65,7 +65,7 @@ impl SftpPeer {
         Ok(Self { session: Some(session), client, host })
     }
 
-    /// What tells the directory at `path` from all others, of this host and others.
+    /// The mark of the directory at `path`, by which it is told from all others, of any host.
     pub(super) fn place(&self, path: &[u8]) -> Option<Vec<u8>> {
         let real = self.client.real_path(sent(path)).ok()?;
         Some([self.host.as_bytes(), b":", &real].concat())
@@ -171,7 +171,7 @@ pub(crate) fn hash_of(file: &RemoteFile, end: u64) -> Result<ContentHash, SftpEr
     Ok(hasher.finish())
 }
 
-/// What each of the entries of the directory `dir` is, in their order.
+/// Looks at each of the entries of the directory `dir`, in their order.
 fn look_at(client: &Client, dir: &[u8], entries: &[DirEntry]) -> Vec<Result<Entry, Failed>> {
     let look = |found: &DirEntry| {
         let path = join(dir, found.name.as_bytes());
@@ -187,12 +187,12 @@ fn look_at(client: &Client, dir: &[u8], entries: &[DirEntry]) -> Vec<Result<Entr
     looked.into_iter().flatten().collect()
 }
 
-/// Whether a listing alone does not say all of an entry.
+/// True if a listing alone does not say all of an entry.
 fn needs_asking(attrs: &Attrs) -> bool {
     attrs.times.is_none() || matches!(attrs.file_type(), None | Some(FileType::Symlink))
 }
 
-/// What `attrs` say of what has `path`; a server that left something out is
+/// The entry at `path` by its `attrs`; a server that left something out is
 /// asked again.
 fn entry(client: &Client, path: &[u8], name: Option<Name>, attrs: &Attrs) -> Result<Entry, Failed> {
     let is_whole = |attrs: &Attrs| attrs.mode.is_some() && attrs.times.is_some();
@@ -206,7 +206,7 @@ fn entry(client: &Client, path: &[u8], name: Option<Name>, attrs: &Attrs) -> Res
     let times = attrs.times.ok_or(Failed::Untold("when it was modified"))?;
     let mtime = Timestamp { secs: times.modified.into(), nanos: 0 };
     let mode = attrs.mode.unwrap_or(0) & 0o7777;
-    Ok(Entry::new(name, kind, mode, mtime))
+    Ok(Entry::new(name, kind, Attributes::new(mode, mtime)))
 }
 
 /// The path as the server is told it. A relative one starts where the session

@@ -44,7 +44,7 @@ struct Layer {
     path: Vec<u8>,
 }
 
-/// What earlier sources have in the place of one directory.
+/// Directories of earlier sources in the place of one directory.
 struct Layers {
     dirs: Vec<Layer>,
     /// The root of the destination: sources with names are in it.
@@ -53,7 +53,7 @@ struct Layers {
     path: Vec<u8>,
 }
 
-/// What has the place of an entry.
+/// The entry that came first in a place.
 pub(super) struct First {
     path: Vec<u8>,
     meta: Meta,
@@ -184,12 +184,12 @@ impl<'s> Earlier<'s> {
         firsts.min_by_key(|(number, _)| *number).map(|(_, first)| (first, path))
     }
 
-    /// What earlier sources have in the root of the destination.
+    /// The directories of earlier sources in the root of the destination.
     fn root(&self) -> Layers {
         Layers { dirs: self.wholes.clone(), is_root: true, path: self.path.clone() }
     }
 
-    /// What they have in the directory `name` of one.
+    /// Their directories below the directory `name` of one.
     fn below(&self, layers: &Layers, name: &Name) -> Layers {
         let open = |layer: &Layer| {
             let node = DirNode::open(&layer.node, name.clone(), self.follow).ok()?;
@@ -223,10 +223,10 @@ impl<'s> Earlier<'s> {
 impl First {
     /// Its entry, as it is told beside one that would replace it.
     fn entry(&self) -> Entry {
-        Entry::new(None, self.kind.clone(), self.meta.mode, self.meta.mtime)
+        Entry::new(None, self.kind.clone(), self.meta.attributes.clone())
     }
 
-    /// Whether it is the very object of `entry`.
+    /// True if it is the very object of `entry`.
     fn is(&self, entry: &Entry) -> bool {
         entry.id.is_some() && entry.id == self.meta.id
     }
@@ -239,7 +239,7 @@ impl First {
     }
 }
 
-/// What `name` in `node` is; nothing that can't be looked at has been copied.
+/// Looks at `name` in `node`; nothing that can't be looked at has been copied.
 fn look(node: &Arc<DirNode>, name: &Name, follow: bool) -> Option<Meta> {
     let dir = node.handle().ok()?;
     dir.expect_looks();

@@ -50,7 +50,7 @@ impl Linked {
     }
 }
 
-/// What is told of the removal of a file or link.
+/// The message about the removal of a file or link.
 pub(super) fn told(item: &Item, result: Result<(), Fault>) -> Option<Removal> {
     let path = item.dir.as_ref()?.path_of(item.name.as_ref());
     let path = words::shown(path);

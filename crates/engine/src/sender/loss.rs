@@ -1,9 +1,9 @@
-//! What an entry of this machine would lose by a move: what it has and haul does not
+//! The loss of an entry of this machine by a move: attributes that haul does not
 //! keep. Such a source stays where it is, unless the user does without.
 
 use crate::link::Proof;
-use haul_model::{Fault, FaultKind, Name, Side};
-use haul_tree::{KEPT_MODE, Meta, MetaKind, Owner, TreeDir};
+use haul_model::{Fault, FaultKind, KEPT_MODE, Name, Side};
+use haul_tree::{Meta, MetaKind, Owner, TreeDir};
 use std::io;
 
 /// Names of attributes that belong to an entry, and not to the system that it is
@@ -41,7 +41,7 @@ fn lost(meta: &Meta, own: Owner, names: &[Vec<u8>], owner: Owner) -> Vec<String>
     if own.group != owner.group {
         lost.push(format!("its group ({})", own.group));
     }
-    if meta.kind != MetaKind::Symlink && meta.mode & !KEPT_MODE & 0o7000 != 0 {
+    if meta.kind != MetaKind::Symlink && meta.attributes.mode & !KEPT_MODE & 0o7000 != 0 {
         lost.push("its set-ID bits".to_owned());
     }
     let is_own = |name: &&Vec<u8>| **name != haul_tree::ORIGIN_ATTRIBUTE.as_bytes();
@@ -91,7 +91,9 @@ mod tests {
     fn meta(mode: u32) -> Meta {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().as_os_str().as_encoded_bytes();
-        Meta { mode, ..LocalTree.open(path).unwrap().stat_self().unwrap() }
+        let mut meta = LocalTree.open(path).unwrap().stat_self().unwrap();
+        meta.attributes.mode = mode;
+        meta
     }
 
     #[test]

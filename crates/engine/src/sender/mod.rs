@@ -2,6 +2,7 @@
 //! Receiver wants. It never waits for an answer per file.
 
 mod earlier;
+mod emptied;
 mod linked;
 mod loss;
 mod read;
@@ -11,14 +12,14 @@ mod scan;
 mod source;
 mod special;
 
+pub(crate) use emptied::{Twins, is_not_empty, mounted};
 pub(crate) use read::run_reader;
 pub(crate) use remove::{Heard, run_removers};
 pub(crate) use remover::Remover;
 pub(crate) use scan::Scan;
 pub(crate) use source::Source;
 
-use crate::control::{CANCEL_POLL, Control, Reporter};
-use crate::copy::Step;
+use crate::control::{CANCEL_POLL, Control, Reporter, Step};
 use crate::dirs::{DirNode, number_here};
 use crate::link::{ReceiverPort, SenderPort, SourceHandle};
 use crate::{CopyJob, Event, JobError};
@@ -89,7 +90,7 @@ pub(crate) struct Item {
     pub(crate) dir: Option<Arc<DirNode>>,
     /// Its name there; `None` for a root.
     pub(crate) name: Option<Name>,
-    /// What it is.
+    /// Its kind.
     pub(crate) kind: Kind,
     /// Which object it was when it was listed.
     pub(crate) id: Option<FileId>,
@@ -146,7 +147,7 @@ impl<'a> Sender<'a> {
         })
     }
 
-    /// Whether an item of `cost` can be listed now.
+    /// True if an item of `cost` can be listed now.
     fn has_room(&self, cost: u64) -> bool {
         lock(&self.in_flight).cost + cost <= LIST_WINDOW
     }
@@ -161,7 +162,7 @@ impl<'a> Sender<'a> {
         self.wait_while(|in_flight| in_flight.cost > 0);
     }
 
-    /// Whether all that was listed was dealt with.
+    /// True if all that was listed was dealt with.
     pub(crate) fn is_empty(&self) -> bool {
         lock(&self.in_flight).cost == 0
     }
@@ -213,17 +214,17 @@ impl<'a> Sender<'a> {
         }
     }
 
-    /// Whether the receiver still waits for a file.
+    /// True if the receiver still waits for a file.
     pub(crate) fn is_awaited(&self, index: u64) -> bool {
         lock(&self.in_flight).items.contains_key(&index)
     }
 
-    /// Whether the job compares, and no content is sent.
+    /// True if the job compares, and no content is sent.
     pub(crate) fn checks(&self) -> bool {
         self.task.copies().is_none()
     }
 
-    /// Whether the job removes its sources.
+    /// True if the job removes its sources.
     pub(crate) fn removes(&self) -> bool {
         self.task.removes().is_some()
     }
@@ -253,13 +254,13 @@ impl<'a> Sender<'a> {
         })
     }
 
-    /// Whether it puts back what a killed move has set aside: before a move copies
+    /// True if it puts back what a killed move has set aside: before a move copies
     /// anything.
     pub(crate) fn restores(&self) -> bool {
         self.task.copies().is_some_and(|policy| policy.moving.is_some())
     }
 
-    /// Whether a job of this kind has such outcomes.
+    /// True if a job of this kind has such outcomes.
     fn can_come_to(&self, outcome: &Outcome) -> bool {
         match outcome {
             Outcome::Copied | Outcome::WouldCopy => !self.checks(),
@@ -268,7 +269,7 @@ impl<'a> Sender<'a> {
         }
     }
 
-    /// Whether symbolic links in the source are followed.
+    /// True if symbolic links in the source are followed.
     pub(crate) fn follows(&self) -> bool {
         self.follow
     }

@@ -4,7 +4,8 @@
 
 use super::{Item, Sender};
 use crate::control::Control;
-use crate::copy::{self, STEP_LEN, Step};
+use crate::control::Step;
+use crate::copy::{self, STEP_LEN};
 use crate::digest::seal_of;
 use crate::link::wire::{Body, OutFrame, Outbox};
 use crate::pool::Pool;
@@ -296,7 +297,7 @@ fn hash_part(
     Ok(())
 }
 
-/// Whether it is still the very file that was listed.
+/// True if it is still the very file that was listed.
 fn is_as_listed(item: &Item, source: &dyn SourceFile) -> bool {
     let seal = source.seal();
     let is_same = (item_len(item), item.mtime) == (seal.size, Some(seal.mtime));

@@ -1,13 +1,13 @@
 //! The end of a move: what the destination is known to have is removed from the
 //! source, unless it is not what it was when it was listed.
 
+use super::emptied::{Twins, remove_empty};
 use super::{Item, Sender, linked, loss};
 use crate::Event;
 use crate::aside::Aside;
 use crate::control::CANCEL_POLL;
 use crate::dirs::DirNode;
 use crate::link::{Proof, may_be_one};
-use crate::relocate::{Twins, remove_empty};
 use crossbeam_channel::RecvTimeoutError;
 use haul_model::words;
 use haul_model::{Fault, FaultKind, Kind, Name, Outcome, Remove, Side, Summary};
@@ -18,18 +18,18 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// What a Sender has heard that leaves it to others to remove its sources. Whoever
+/// News for those who remove the sources in a Sender's place. Whoever
 /// tells it never waits, and removing, or telling what was removed, may have to.
 pub(crate) enum Heard {
-    /// What became of an entry, which is in the window until it was dealt with.
+    /// The fate of an entry, which is in the window until it was dealt with.
     Outcome(Item, Outcome),
-    /// What the destination still has of sources that were set aside.
+    /// Proof that the destination still has sources that were set aside.
     Proven(Vec<Proven>),
     /// All have their outcome.
     Done(Summary),
 }
 
-/// What is done about a source by its outcome.
+/// The verdict about a source, by its outcome.
 pub(super) enum Verdict {
     /// It stays, and nobody wanted anything else.
     Stays,
@@ -69,7 +69,7 @@ impl Sender<'_> {
         self.task.removes()
     }
 
-    /// Whether the outcome of what is no directory has it removed. Of a file with
+    /// True if the outcome of what is no directory has it removed. Of a file with
     /// content, the hash was asked for and told.
     pub(super) fn may_go(&self, item: &Item, outcome: &Outcome) -> bool {
         item.kind != Kind::Dir && self.rule().is_some_and(|rule| rule.allows(outcome))
@@ -234,7 +234,7 @@ pub(super) fn end_aside(item: &Item, aside: Aside, held: Result<(), Fault>) -> R
 /// it may have got another number.
 fn is_still(item: &Item, dir: &dyn TreeDir, name: &Name, is_aside: bool) -> io::Result<bool> {
     let Some(now) = dir.stat(name, false)? else { return Ok(false) };
-    let Meta { mtime, id, .. } = now;
+    let Meta { ref attributes, id, .. } = now;
     let is_same_kind = match (&item.kind, now.listed_kind(|| Ok(Vec::new()))?) {
         (Kind::Symlink { target }, Kind::Symlink { .. }) => {
             dir.tells_objects() || dir.read_link(name)? == **target
@@ -242,7 +242,7 @@ fn is_still(item: &Item, dir: &dyn TreeDir, name: &Name, is_aside: bool) -> io::
         (listed, now) => *listed == now,
     };
     let is_same = item.id.is_some() && (item.id == id || is_aside && may_be_one(dir, item.id, id));
-    Ok(is_same_kind && is_same && item.mtime == Some(mtime))
+    Ok(is_same_kind && is_same && item.mtime == Some(attributes.mtime))
 }
 
 fn changed() -> Fault {

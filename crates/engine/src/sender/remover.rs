@@ -27,7 +27,7 @@ pub(crate) struct Remover<'r, 'a> {
     sources: &'r [Vec<u8>],
     /// Tells the user.
     tell: &'r dyn Fn(Vec<Removal>),
-    /// What was heard and not looked at yet.
+    /// News that were heard and not looked at yet.
     later: VecDeque<Next>,
     aside: HashMap<u64, (Item, Aside)>,
     asks: Vec<Prove>,

@@ -127,6 +127,11 @@ impl<'s, 'a> Scan<'s, 'a> {
                 _ => Err(fault),
             }
         });
+        // Of a name that is mistyped no link is spoken.
+        let looked = looked.map_err(|fault| match fault.kind {
+            FaultKind::NotFound if follow => look_up(&dir, &name, false).err().unwrap_or(fault),
+            _ => fault,
+        });
         let meta = match looked {
             Ok(meta) => meta,
             Err(fault) => return self.fault(0, Some(dir), Some(name), shown(), fault),
@@ -257,9 +262,9 @@ impl<'s, 'a> Scan<'s, 'a> {
     fn enter(&mut self, parent: u64, listed: Listed, name: Option<Name>) -> Result<Level, Stopped> {
         let Listed { node, entries, fault, subdirs } = listed;
         let index = self.next_index;
-        let &Meta { mode, mtime, id, .. } = node.meta();
+        let Meta { attributes, id, .. } = node.meta();
         let inode = self.sender.number_of(&node, node.meta());
-        let entry = Entry { inode, id, ..Entry::new(name, Kind::Dir, mode, mtime) };
+        let entry = Entry { inode, id: *id, ..Entry::new(name, Kind::Dir, attributes.clone()) };
         let name = entry.name.clone();
         self.entry(parent, &node, None, entry)?;
         self.earlier.iter_mut().for_each(|earlier| earlier.enter(name.as_ref()));
@@ -305,7 +310,7 @@ impl<'s, 'a> Scan<'s, 'a> {
         }
         match kind {
             Ok(kind) => {
-                let (mode, mtime, id) = (meta.mode, meta.mtime, meta.id);
+                let id = meta.id;
                 let inode = self.sender.number_of(dir, &meta);
                 let ctime = dir.ctime_of(&name, follow, &meta);
                 let leads_to = match kind {
@@ -314,7 +319,7 @@ impl<'s, 'a> Scan<'s, 'a> {
                 };
                 let has_holes = self.has_holes(dir, &name, &meta);
                 let name_there = Some(name.clone());
-                let entry = Entry::new(name_there, kind, mode, mtime);
+                let entry = Entry::new(name_there, kind, meta.attributes);
                 let entry = Entry { inode, ctime, has_holes, id, leads_to, ..entry };
                 self.entry(parent, dir, Some(name), entry)
             }
@@ -325,7 +330,7 @@ impl<'s, 'a> Scan<'s, 'a> {
         }
     }
 
-    /// Whether a file has holes, by all appearance.
+    /// True if a file has holes, by all appearance.
     fn has_holes(&self, dir: &Arc<DirNode>, name: &Name, meta: &Meta) -> bool {
         if !meta.is_thin {
             return false;
@@ -337,7 +342,7 @@ impl<'s, 'a> Scan<'s, 'a> {
         opened.and_then(|file| file.has_holes()).unwrap_or(true)
     }
 
-    /// What a symbolic link leads to, if that could be at the destination.
+    /// The object that a symbolic link leads to, if that could be at the destination.
     fn leads_to(&self, dir: &Arc<DirNode>, name: &Name) -> Option<FileId> {
         if self.around_dest.is_empty() {
             return None;

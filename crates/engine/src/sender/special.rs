@@ -31,7 +31,7 @@ impl<'j> Specials<'j> {
         }
     }
 
-    /// What is copied of the entry `name`, which was looked at; its content is
+    /// The metadata to copy of the entry `name`, which was looked at; its content is
     /// there when this returns.
     pub(super) fn resolve(
         self,

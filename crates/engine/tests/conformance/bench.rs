@@ -25,7 +25,7 @@ pub(crate) struct Bench {
     pub(crate) job: CopyJob,
 }
 
-/// What came of a job.
+/// The outcome of a job.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Came {
     pub(crate) summary: Summary,
@@ -116,7 +116,7 @@ impl Bench {
         expected
     }
 
-    /// Whether nothing stood at the destination before the job, and the job was
+    /// True if nothing stood at the destination before the job, and the job was
     /// told to make no part of the destination itself.
     fn makes_all(&self) -> bool {
         let empty = tempfile::tempdir().expect("a temporary directory");

@@ -28,7 +28,7 @@ pub(crate) enum Victim {
 /// Both of them: the rules of a listing and of contents are the same.
 pub(crate) const RECEIVERS: [Victim; 2] = [Victim::Client, Victim::Agent];
 
-/// What came of a conversation.
+/// The outcome of a conversation.
 pub(crate) struct Attacked {
     /// Where it happened.
     pub(crate) place: Place,

@@ -6,7 +6,7 @@ use crate::peer::{Peer, TIME, data, dir_end, file, want};
 use crate::place::Place;
 use haul_engine::{CopyJob, Outcome, Placement};
 use haul_model::{
-    ContentHash, Differences, Entry, Fault, FaultKind, Kind, Moving, Remove, Side, Skip, Task,
+    Changes, ContentHash, Entry, Fault, FaultKind, Kind, Moving, Remove, Side, Skip, Task,
 };
 use haul_proto::{
     Caps, Extra, FileEnd, FileSeal, FrameType, Hello, ListItem, Message, OutcomeItem, Rival, Role,
@@ -73,7 +73,7 @@ fn only_hashes_are_compared_and_nothing_is_written() {
     type Expected = fn(&Outcome) -> bool;
     let cases: [(Message, Expected); 3] = [
         (hashed(1, CONTENT), |outcome| matches!(outcome, Outcome::Skipped(_))),
-        (hashed(1, b"Content"), |outcome| *outcome == Outcome::Differs(Differences::CONTENT)),
+        (hashed(1, b"Content"), |outcome| *outcome == Outcome::Differs(Changes::CONTENT)),
         (
             Message::FileEnd(FileEnd {
                 index: 1,
@@ -107,7 +107,7 @@ fn content_and_hashes_that_were_not_asked_for_end_a_comparison() {
 
 #[test]
 fn a_copy_has_no_differences_and_no_extras() {
-    let differs = OutcomeItem { index: 1, outcome: Outcome::Differs(Differences::MISSING) };
+    let differs = OutcomeItem { index: 1, outcome: Outcome::Differs(Changes::MISSING) };
     let extra = Extra { path: b"more".to_vec(), kind: Kind::Dir };
     for said in [Message::Outcomes(vec![differs]), Message::Extras(vec![extra])] {
         let attacked = receive_from_client(|_| {}, move |peer| peer.tell(&said));

@@ -1,13 +1,17 @@
 //! Clients that ask an agent for what makes no sense, or that it must not do.
 
-use crate::attack::{Attacked, bytes, serve};
+use crate::attack::{Attacked, bytes, serve, within};
 use crate::peer::{Peer, dir_end, file, want};
 use crate::place::Place;
 use haul_engine::{JobError, Outcome, Skip, Summary};
 use haul_model::{Policy, Task};
 use haul_proto::{Abort, ListItem, Message, OutcomeItem, Role};
 use std::fs;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::symlink;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 
 /// An agent that sends these sources to `script`, which has heard the whole
 /// listing.
@@ -171,4 +175,66 @@ fn an_agent_whose_client_is_gone_ends() {
     let sources = source_of(&place);
     let attacked = download_with(place, sources, Peer::leave);
     assert!(matches!(attacked.result, Err(JobError::Connection(_))), "{:?}", attacked.result);
+}
+
+/// A stream that tells by its second half who still has it.
+struct Counted(UnixStream, #[expect(dead_code, reason = "it is counted")] Arc<()>);
+
+impl Read for Counted {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        self.0.read(buf)
+    }
+}
+
+impl Write for Counted {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+impl AsFd for Counted {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+#[test]
+fn an_agent_leaves_no_thread_behind_though_its_client_stays() {
+    let place = furnished();
+    let (sources, dest) = (source_of(&place), bytes(&place.dest("")));
+    let receiver = || Role::Receiver { dest: dest.clone(), into_dir: true, origin: None };
+    let done = |peer: &mut Peer| {
+        peer.ask(receiver());
+        peer.list(vec![dir_end(0)]);
+        peer.await_that("it is done", |peer| {
+            peer.messages.iter().any(|message| matches!(message, Message::Done(_)))
+        });
+    };
+    let refused = |peer: &mut Peer| {
+        peer.ask(receiver());
+        peer.list(vec![dir_end(7)]);
+    };
+    let not_understood = |peer: &mut Peer| {
+        peer.ask(Role::Sender { sources: sources.clone(), recursive: true, follow: false });
+        peer.await_listing();
+        peer.tell(&want([u64::MAX]));
+    };
+    let no_greeting = |peer: &mut Peer| peer.raw(&[0; 64]);
+    let scripts: [&dyn Fn(&mut Peer); 4] = [&done, &refused, &not_understood, &no_greeting];
+    for (number, script) in scripts.into_iter().enumerate() {
+        let (here, there) = UnixStream::pair().expect("a socket pair");
+        let held = Arc::new(());
+        let output = Counted(there.try_clone().expect("a second handle"), Arc::clone(&held));
+        let input = Counted(there, Arc::clone(&held));
+        let agent = within(move || haul_engine::serve(input, output));
+        let mut peer = Peer::at(here);
+        script(&mut peer);
+        // It has said nothing of leaving.
+        assert_eq!(agent.end().is_ok(), number == 0, "script {number}");
+        assert_eq!(Arc::strong_count(&held), 1, "script {number}: somebody still has a stream");
+    }
 }

@@ -116,7 +116,7 @@ impl Monitor for TryingMonitor {
     }
 }
 
-/// Whether this kernel confines at all, asked beside the code that is tested.
+/// True if this kernel confines at all, asked beside the code that is tested.
 fn has_landlock() -> bool {
     let confined = thread::spawn(|| confine(Access::ReadOnly)).join().expect("it does not panic");
     if !confined {

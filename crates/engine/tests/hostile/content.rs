@@ -221,6 +221,60 @@ fn holes_arrive_that_are_told_block_by_block() {
 }
 
 #[test]
+fn blocks_arrive_in_any_order_and_mixed() {
+    const SIZE: u64 = (12 << 20) + 100;
+    for victim in RECEIVERS {
+        let attacked = send_to(
+            victim,
+            &["a"],
+            |_| {},
+            |peer| {
+                peer.list(vec![file(0, "a", SIZE), dir_end(0)]);
+                peer.await_wants([1]);
+                let content: Vec<u8> = (0..SIZE).map(|at| (at / 7919) as u8).collect();
+                let piece = |at: usize| {
+                    let end = content.len().min(at + (1 << 20));
+                    data(1, at as u64, &content[at..end])
+                };
+                for at in [12, 8, 0, 9, 1, 10, 2, 11, 3, 4, 5, 6, 7] {
+                    peer.raw(&piece(at << 20));
+                }
+                for number in [2, 0, 1] {
+                    let block = (number << 22) as usize..((number + 1) << 22) as usize;
+                    peer.tell(&block_seal(1, number, &content[block]));
+                }
+                peer.tell(&file_end(1, SIZE, &content));
+            },
+        );
+        assert_eq!(attacked.assert_done().copied, 1);
+        let content = std::fs::read(attacked.place.dest("a")).expect("read");
+        assert!((0..SIZE).map(|at| (at / 7919) as u8).eq(content));
+    }
+}
+
+#[test]
+fn a_file_of_which_a_block_is_missing_or_comes_twice_is_not_published() {
+    let whole = vec![5; (12 << 20) + 9];
+    for victim in RECEIVERS {
+        for numbers in [&[0, 2][..], &[0, 1, 2, 1]] {
+            let whole = whole.clone();
+            let attacked = send_a(victim, move |peer| {
+                for number in numbers {
+                    let block = &whole[number << 22..(number + 1) << 22];
+                    peer.raw(&data(1, (number << 22) as u64, block));
+                    peer.tell(&block_seal(1, *number as u64, block));
+                }
+                peer.raw(&data(1, 12 << 20, &whole[12 << 20..]));
+                peer.tell(&file_end(1, whole.len() as u64, &whole));
+            });
+            assert_eq!(attacked.assert_done().failed, 1, "{numbers:?}");
+            assert_eq!(attacked.fault(1).kind, FaultKind::Corrupt);
+            assert_eq!(attacked.place.read("a"), "old");
+        }
+    }
+}
+
+#[test]
 fn a_file_that_is_not_what_was_promised_is_not_published() {
     let whole = vec![3; 3 << 20];
     for victim in RECEIVERS {

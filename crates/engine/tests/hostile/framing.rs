@@ -11,7 +11,7 @@ fn say(victim: Victim, bytes: Vec<u8>) -> crate::attack::Attacked {
     send_to(victim, &["a"], |_| {}, move |peer| peer.raw(&bytes))
 }
 
-/// What a sender may say during a job.
+/// The messages that a sender may send during a job.
 const OF_SENDER: [FrameType; 6] = [
     FrameType::List,
     FrameType::Pack,
@@ -21,7 +21,7 @@ const OF_SENDER: [FrameType; 6] = [
     FrameType::Abort,
 ];
 
-/// What a receiver may say during a job.
+/// The messages that a receiver may send during a job.
 const OF_RECEIVER: [FrameType; 6] = [
     FrameType::Want,
     FrameType::Outcomes,

@@ -43,6 +43,26 @@ fn text_in_place_of_an_agent_is_shown_escaped() {
 }
 
 #[test]
+fn an_upload_lists_its_sources_before_the_agent_has_greeted() {
+    let place = Place::new();
+    std::fs::write(place.source("a"), "content").expect("written");
+    let job = CopyJob {
+        sources: vec![bytes(&place.source(""))],
+        dest: b"/there".to_vec(),
+        recursive: true,
+        ..CopyJob::default()
+    };
+    let attacked = run_client(place, job, Placement::Upload, |peer| {
+        // A login takes long, and nothing was said from here.
+        peer.hear_greeting();
+        peer.await_listing();
+        peer.leave();
+    });
+    attacked.assert_lost();
+    assert!(attacked.peer.listed().count() > 1);
+}
+
+#[test]
 fn a_welcome_that_is_none_is_refused() {
     let too_long = Header { kind: FrameType::Welcome, payload_len: FRAME_MAX + 1 }.encode();
     client_meets(move |peer| peer.raw(&too_long)).assert_lost();

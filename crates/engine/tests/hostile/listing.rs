@@ -2,7 +2,7 @@
 
 use crate::attack::{RECEIVERS, Victim, send_to};
 use crate::peer::{Peer, TIME, dir, dir_end, entry, file, link, pack, packed};
-use haul_model::{Entry, Fault, FaultKind, Kind, MAX_DEPTH, Side};
+use haul_model::{Attributes, Entry, Fault, FaultKind, Kind, MAX_DEPTH, Side};
 use haul_proto::{ListItem, Message, Rival, encode};
 
 /// Lists these to either receiver, whose job is for `a` and `b`, and expects
@@ -94,8 +94,7 @@ fn nameless(dir: u64, kind: Kind) -> ListItem {
         entry: Entry {
             name: None,
             kind,
-            mode: 0o755,
-            mtime: TIME,
+            attributes: Attributes::new(0o755, TIME),
             inode: 0,
             ctime: None,
             has_holes: false,

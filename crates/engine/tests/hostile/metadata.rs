@@ -3,14 +3,17 @@
 use crate::attack::{RECEIVERS, send_to};
 use crate::peer::{TIME, data, dir, dir_end, entry, file, file_end, link, name, pack, packed};
 use haul_engine::Outcome;
-use haul_model::{ContentHash, Entry, FaultKind, Kind, Timestamp};
+use haul_model::{Attributes, ContentHash, Entry, FaultKind, Kind, Timestamp};
 use haul_proto::{ListItem, PackItem};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 
 /// A listed entry with this mode and time.
 fn with_meta(text: &str, kind: Kind, mode: u32, mtime: Timestamp) -> ListItem {
-    ListItem::Entry { dir: 0, entry: Entry::new(Some(name(text)), kind, mode, mtime) }
+    ListItem::Entry {
+        dir: 0,
+        entry: Entry::new(Some(name(text)), kind, Attributes::new(mode, mtime)),
+    }
 }
 
 #[test]

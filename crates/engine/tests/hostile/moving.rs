@@ -5,9 +5,7 @@ use crate::attack::{Attacked, bytes, run_client, serve};
 use crate::peer::{Peer, TIME, dir, dir_end, file, name, want};
 use crate::place::Place;
 use haul_engine::{CopyJob, JobError, Outcome, Placement, Summary};
-use haul_model::{
-    ContentHash, Differences, Fault, FaultKind, Kind, Moving, Remove, Side, Skip, Task,
-};
+use haul_model::{Changes, ContentHash, Fault, FaultKind, Kind, Moving, Remove, Side, Skip, Task};
 use haul_proto::{
     Caps, FileEnd, FileSeal, FrameType, Hello, Message, OutcomeItem, Prove, Proven, Removal, Role,
 };
@@ -116,15 +114,15 @@ fn what_the_receiver_has_is_gone_and_told() {
 fn what_was_not_hashed_or_is_another_stays() {
     let (_, left) = moved_from(Remove::SameContent, |peer, _| tell_all(peer, same));
     assert_eq!(left, ["tree", "tree/dir", "tree/dir/below", "tree/full"]);
-    let differs = |found: Differences| {
+    let differs = |found: Changes| {
         move |index| if index == FULL { Outcome::Differs(found) } else { same(index) }
     };
     for (rule, found, stays) in [
-        (Remove::SameContent, Differences::TIME.with(Differences::MODE), false),
-        (Remove::SameContent, Differences::CONTENT, true),
-        (Remove::SameContent, Differences::MISSING, true),
-        (Remove::Same, Differences::TIME, true),
-        (Remove::Same, Differences::MODE, true),
+        (Remove::SameContent, Changes::TIME.with(Changes::MODE), false),
+        (Remove::SameContent, Changes::CONTENT, true),
+        (Remove::SameContent, Changes::MISSING, true),
+        (Remove::Same, Changes::TIME, true),
+        (Remove::Same, Changes::MODE, true),
     ] {
         let (attacked, left) = moved_from(rule, move |peer, _| {
             hear_hashes(peer, [FULL, BELOW]);
@@ -141,7 +139,7 @@ fn directories_that_the_receiver_has_not_stay() {
     let (attacked, left) = moved_from(Remove::SameContent, |peer, _| {
         hear_hashes(peer, [FULL, BELOW]);
         tell_all(peer, |index| match index {
-            DIR => Outcome::Differs(Differences::MISSING),
+            DIR => Outcome::Differs(Changes::MISSING),
             index => same(index),
         });
     });
@@ -561,7 +559,7 @@ fn a_hash_that_is_not_that_of_the_destination_is_told_as_a_difference() {
     });
     attacked.assert_done();
     match &attacked.peer.outcomes[&2] {
-        Outcome::Differs(found) => assert!(found.has(Differences::CONTENT)),
+        Outcome::Differs(found) => assert!(found.has(Changes::CONTENT)),
         other => panic!("{other:?}"),
     }
     assert!(!matches!(attacked.result, Err(JobError::Protocol(_))));

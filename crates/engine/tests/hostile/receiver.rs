@@ -124,7 +124,7 @@ fn what_is_wanted_is_sent_and_nothing_else() {
     attacked.place.check();
 }
 
-/// What came of a wish for the large file from this block on.
+/// The outcome of a wish for the large file from this block on.
 fn send_rest(blocks: u64, whole_hash: bool) -> (Vec<u8>, Result<FileSeal, Fault>) {
     let attacked = upload_to(move |peer| {
         peer.tell(&Message::Want(vec![Want { index: LARGE, blocks, whole_hash }]));

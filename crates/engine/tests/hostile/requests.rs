@@ -5,7 +5,7 @@ use crate::attack::{Attacked, bytes, serve};
 use crate::peer::{Peer, TIME, data, dir_end, want};
 use crate::place::Place;
 use haul_engine::{JobError, RequestError, Requests};
-use haul_model::{Entry, Fault, FaultKind, Kind, Name, Side};
+use haul_model::{Attributes, Entry, Fault, FaultKind, Kind, Name, Side};
 use haul_proto::{Caps, FrameType, Header, Hello, Listed, Marked, Message, Reply, Request, encode};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use std::fs;
@@ -37,8 +37,7 @@ fn entry() -> Entry {
     Entry {
         name: None,
         kind: Kind::Dir,
-        mode: 0o755,
-        mtime: TIME,
+        attributes: Attributes::new(0o755, TIME),
         inode: 0,
         ctime: None,
         has_holes: false,

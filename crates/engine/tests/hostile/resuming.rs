@@ -92,7 +92,7 @@ fn interrupted(victim: Victim, blocks: u64) -> Place {
     attacked.place
 }
 
-/// Whether the journal in this directory holds so many blocks.
+/// True if the journal in this directory holds so many blocks.
 fn is_on_record(dest: &Path, blocks: u64) -> bool {
     let left = left_in(dest);
     let journal = left.iter().find(|path| path.extension().is_some_and(|it| it == "journal"));

@@ -88,7 +88,10 @@ fn by_pipe() -> (Connection, Agent) {
 
 /// An agent on a thread of its own, which it confines. It may complain only
 /// where the client had to.
-fn serve(input: impl Read + Send + 'static, output: impl Write + AsFd + Send + 'static) -> Agent {
+fn serve(
+    input: impl Read + AsFd + Send + 'static,
+    output: impl Write + AsFd + Send + 'static,
+) -> Agent {
     thread::spawn(|| haul_engine::serve(input, output))
 }
 
@@ -114,11 +117,14 @@ pub(crate) fn by_sftp(sessions: usize, command: impl Fn() -> Command) -> (Vec<Co
     };
     let (connections, servers): (Vec<_>, Vec<_>) = (0..sessions).map(start).unzip();
     let wait = move || {
+        let mut ended = Ok(());
         for mut server in servers {
             let status = server.wait().expect("waited for");
-            assert!(status.success(), "sftp-server: {status}");
+            if !status.success() {
+                ended = Err(JobError::Protocol(format!("sftp-server: {status}")));
+            }
         }
-        Ok(())
+        ended
     };
     (connections, thread::spawn(wait))
 }

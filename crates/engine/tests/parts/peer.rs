@@ -3,7 +3,8 @@
 
 use crate::ending::connection;
 use haul_model::{
-    BLOCK_LEN, BlockHash, ContentHash, Entry, Fault, Kind, Name, Outcome, Task, Timestamp,
+    Attributes, BLOCK_LEN, BlockHash, ContentHash, Entry, Fault, Kind, Name, Outcome, Task,
+    Timestamp,
 };
 use haul_net::Connection;
 use haul_proto::{
@@ -30,7 +31,7 @@ pub(crate) struct Peer {
     pub(crate) wanted: Vec<u64>,
     /// How many blocks of them it has already.
     pub(crate) blocks: HashMap<u64, u64>,
-    /// What became of entries.
+    /// The fate of entries.
     pub(crate) outcomes: HashMap<u64, Outcome>,
     /// All other messages.
     pub(crate) messages: Vec<Message>,
@@ -247,8 +248,7 @@ pub(crate) fn entry(dir: u64, text: &str, kind: Kind) -> ListItem {
     let entry = Entry {
         name: Some(name(text)),
         kind,
-        mode: 0o644,
-        mtime: TIME,
+        attributes: Attributes::new(0o644, TIME),
         inode: 7,
         ctime: Some(TIME),
         has_holes: false,
@@ -269,8 +269,7 @@ pub(crate) fn dir(dir: u64, text: &str) -> ListItem {
     let entry = Entry {
         name: Some(name(text)),
         kind,
-        mode: 0o755,
-        mtime: TIME,
+        attributes: Attributes::new(0o755, TIME),
         inode: 0,
         ctime: None,
         has_holes: false,

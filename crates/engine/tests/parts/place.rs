@@ -48,7 +48,7 @@ impl Place {
         fs::read_to_string(self.dest(path)).expect("there, and text")
     }
 
-    /// Whether anything has that name at the destination.
+    /// True if anything has that name at the destination.
     pub(crate) fn has(&self, path: &str) -> bool {
         self.dest(path).symlink_metadata().is_ok()
     }

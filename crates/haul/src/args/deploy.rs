@@ -1,6 +1,7 @@
 //! The words of `haul deploy`.
 
-use super::remote::TimeoutWords;
+use super::remote::{TimeoutWords, set_up};
+use crate::config::{Config, Settings, typed};
 use crate::error::CommandError;
 use crate::location::parse_host;
 use clap::Args;
@@ -17,7 +18,7 @@ pub(crate) struct Deploy {
     pub(crate) quiet: bool,
 }
 
-/// What `haul deploy` does.
+/// The action of `haul deploy`.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     /// Puts a haul there: this one, or the one at that path.
@@ -43,7 +44,7 @@ Examples:
 Exit codes: 0 done, or there was nothing to do, 1 something of this machine
 failed, 2 wrong usage, 3 no connection, 4 the host can't take it.";
 
-/// What clap reads.
+/// The words as clap reads them.
 #[derive(Debug, Args)]
 pub(super) struct DeployWords {
     /// Where haul is to be
@@ -68,11 +69,17 @@ pub(super) struct DeployWords {
 }
 
 impl DeployWords {
-    pub(super) fn into_deploy(self) -> Result<Deploy, CommandError> {
-        let mut target = parse_host(&self.host)?.with_patience(self.timeout.patience());
-        if let Some(command) = &self.rsh {
-            target = target.with_rsh(command)?;
-        }
+    pub(super) fn into_deploy(self, config: &Config) -> Result<Deploy, CommandError> {
+        let target = parse_host(&self.host)?;
+        let words = Settings {
+            rsh: self.rsh.map(typed),
+            timeout: self.timeout.timeout.map(typed),
+            ..Settings::default()
+        };
+        let mut settings = config.with(words, Some(target.host()));
+        // A haul is put where it is looked for.
+        settings.put_aside_unless_typed();
+        let target = set_up(target, &settings)?;
         let action = if self.remove { Action::Remove } else { Action::Put(self.binary) };
         Ok(Deploy { target, action, quiet: self.quiet })
     }

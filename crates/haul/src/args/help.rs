@@ -10,18 +10,25 @@ Examples:
 
 pub(super) const COPY_USAGE: &str = "haul copy [OPTIONS] SOURCE... DEST";
 
-pub(super) const COPY_HELP: &str = "\
-{about}
-
-{usage-heading} {usage}
-
+/// The meaning of the words of a copy, for its help and its man page.
+macro_rules! copy_words {
+    () => {
+        "\
 SOURCE and DEST are a path, [user@]host:path, or ssh://[user@]host[:port]/path;
 sftp:// means a host's SFTP server, which serves also where haul is not found.
 ./a:b is a path here. A relative path on a host starts in the home directory.
+host:'logs/*.gz' stands for what it matches on the host: with *, ? and [...].
 A DEST that is a directory, or ends in \"/\", receives the sources under their
 names; else it is the new name, also when the same words are given again.
+A SOURCE directory keeps its name with or without a \"/\" at its end; \"dir/.\" is
+what is in it. A symbolic link is followed without -r, and stays a link with it."
+    };
+}
 
-{all-args}{after-help}";
+pub(super) const COPY_WORDS: &str = copy_words!();
+
+pub(super) const COPY_HELP: &str =
+    concat!("{about}\n\n{usage-heading} {usage}\n\n", copy_words!(), "\n\n{all-args}{after-help}");
 
 pub(super) const COPY_EXAMPLES: &str = "\
 Examples:
@@ -106,3 +113,17 @@ Examples:
   haul clean -n -r /mnt/backup              what would be removed?
   haul clean -r /mnt/backup                 what nothing can continue
   haul clean -r --all /mnt/backup           also what could be continued";
+
+pub(super) const CONFIG_HELP: &str = "\
+The file is $XDG_CONFIG_HOME/haul/config.toml, or ~/.config/haul/config.toml:
+
+  timeout = 120                             for all hosts
+  verify = true
+  [host.nas]                                for nas alone, over the above
+  rsh = \"ssh -p 2222\"
+  parallel = 4
+
+Its keys are rsh, remote-haul, transport, timeout, parallel, and, for all hosts,
+verify and sync: the options of these names. HAUL_RSH, HAUL_REMOTE_HAUL and so on
+in the environment hold over the file, options over both; --no-verify and
+--no-sync turn off what is on there.";

@@ -1,10 +1,10 @@
 //! The words that say how hosts are reached.
 
+use crate::config::{Config, PARALLEL_MAX, Settings, TIMEOUT_MAX, Transport, typed};
 use crate::error::CommandError;
-use crate::hosts::Reach;
 use crate::location::{Location, Place};
-use crate::peer::WithoutHaul;
-use clap::{Args, ValueEnum};
+use crate::peer::{Reach, Reaches, WithoutHaul};
+use clap::Args;
 use haul_net::{Patience, SILENCE_SECONDS, SshTarget};
 use std::ffi::OsString;
 use std::fmt;
@@ -30,17 +30,12 @@ pub(super) struct RemoteWords {
 /// How long a host is waited for.
 #[derive(Debug, Args)]
 pub(super) struct TimeoutWords {
-    /// Give up a host that is silent for SECONDS; 0 waits for ever
-    #[arg(long, value_name = "SECONDS", default_value_t = SILENCE_SECONDS)]
-    #[arg(value_parser = clap::value_parser!(u32).range(0..=TIMEOUT_MAX), help_heading = "Remote")]
-    timeout: u32,
-}
-
-impl TimeoutWords {
-    /// What they come to.
-    pub(super) fn patience(&self) -> Patience {
-        Patience::of_seconds(self.timeout)
-    }
+    #[arg(long, value_name = "SECONDS", help_heading = "Remote")]
+    #[arg(help = format!(
+        "Give up a host that is silent for SECONDS; 0 waits for ever [default: {SILENCE_SECONDS}]"
+    ))]
+    #[arg(value_parser = clap::value_parser!(u32).range(0..=i64::from(TIMEOUT_MAX)))]
+    pub(super) timeout: Option<u32>,
 }
 
 /// The words of the commands that only ask.
@@ -58,20 +53,29 @@ pub(super) struct RequestWords {
 pub(super) struct TransferWords {
     #[command(flatten)]
     remote: RemoteWords,
-    /// Use N connections to a host without haul
-    #[arg(long, value_name = "N", default_value = "1", hide_default_value = true)]
-    #[arg(value_parser = clap::value_parser!(u8).range(1..=PARALLEL_MAX), help_heading = "Remote")]
-    parallel: u8,
+    #[command(flatten)]
+    parallel: ParallelWords,
     /// Put haul onto a host that has none, then go on with it
     #[arg(long, conflicts_with_all = ["remote_haul", "transport"], help_heading = "Remote")]
     deploy: bool,
 }
 
-/// Connections to one host, at most: OpenSSH lets ten wait for their login.
-const PARALLEL_MAX: i64 = 8;
+/// How many connections there are.
+#[derive(Debug, Args)]
+pub(super) struct ParallelWords {
+    /// Use N connections to a host without haul
+    #[arg(long, value_name = "N", help_heading = "Remote")]
+    #[arg(value_parser = clap::value_parser!(u8).range(1..=i64::from(PARALLEL_MAX)))]
+    parallel: Option<u8>,
+}
 
-/// The longest silence that may be asked for, but for ever: a day, in seconds.
-const TIMEOUT_MAX: i64 = 86_400;
+impl ParallelWords {
+    /// Adds them to those that say how hosts are reached.
+    pub(super) fn add_to(&self, remote: &RemoteWords) -> Settings {
+        let parallel = self.parallel.and_then(NonZeroU8::new).map(typed);
+        Settings { parallel, ..remote.settings() }
+    }
+}
 
 /// What is to be done where words name the SFTP server and an option the haul.
 const WRITE_SSH: &str = "write ssh:// to have haul asked on the host";
@@ -81,76 +85,127 @@ fn exclude(one: &dyn fmt::Display, other: &str) -> CommandError {
     CommandError::usage(format!("{one} and {other} exclude each other"))
 }
 
-/// Who works with the files of a host.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Transport {
-    /// haul.
-    Haul,
-    /// Its SFTP server.
-    Sftp,
+impl RemoteWords {
+    /// The settings of these words.
+    fn settings(&self) -> Settings {
+        Settings {
+            rsh: self.rsh.clone().map(typed),
+            remote_haul: self.remote_haul.clone().map(typed),
+            transport: self.transport.map(typed),
+            timeout: self.timeout.timeout.map(typed),
+            ..Settings::default()
+        }
+    }
 }
 
-impl RemoteWords {
-    /// Who names haul's path on the host, or asks for haul, means no other.
-    fn without_haul(&self) -> WithoutHaul {
-        match (self.transport, &self.remote_haul) {
-            (Some(Transport::Haul), _) | (_, Some(_)) => WithoutHaul::Fail,
-            _ => WithoutHaul::GoOn,
-        }
-    }
+/// How hosts are reached: by the words of the command, and where they say nothing, by
+/// the configuration.
+#[derive(Debug)]
+pub(super) struct Way<'c> {
+    words: Settings,
+    deploy: bool,
+    config: &'c Config,
+}
 
-    /// What the words for a location mean, hosts reached as these options say.
-    fn location(&self, words: &OsString) -> Result<Location, CommandError> {
+/// Locations, and how their hosts are reached.
+pub(super) type Located = (Vec<Location>, Reaches);
+
+impl Way<'_> {
+    /// The location that the words mean, and how its host is reached.
+    fn location(&self, words: &OsString) -> Result<(Location, Option<Reach>), CommandError> {
         let mut location = Location::parse(words)?;
-        location.place = match (location.place.clone(), self.transport) {
-            (Place::Here, _) => Place::Here,
-            (Place::There(target), Some(Transport::Sftp)) => Place::Sftp(self.target(target)?),
-            (Place::There(target), _) => Place::There(self.target(target)?),
-            (Place::Sftp(_), Some(Transport::Haul)) => {
-                return Err(exclude(&location, "--transport haul").with_hint(WRITE_SSH));
-            }
-            (Place::Sftp(_), _) if self.remote_haul.is_some() => {
-                return Err(exclude(&location, "--remote-haul").with_hint(WRITE_SSH));
-            }
-            (Place::Sftp(target), _) => Place::Sftp(self.target(target)?),
+        let (target, by_sftp) = match location.place.clone() {
+            Place::Here => return Ok((location, None)),
+            Place::There(target) => (target, false),
+            Place::Sftp(target) => (target, true),
         };
-        Ok(location)
+        if by_sftp && let Some(option) = names_haul(&self.words) {
+            return Err(exclude(&location, option).with_hint(WRITE_SSH));
+        }
+        let mut settings = self.config.with(self.words.clone(), Some(target.host()));
+        if by_sftp || self.deploy {
+            settings.put_aside_unless_typed();
+        }
+        let target = set_up(target, &settings)?;
+        let asks_sftp = settings.transport.as_ref().is_some_and(|t| t.value == Transport::Sftp);
+        location.place =
+            if by_sftp || asks_sftp { Place::Sftp(target) } else { Place::There(target) };
+        // Who names haul's path on the host, or asks for haul, means no other.
+        let without_haul = match names_haul(&settings) {
+            Some(_) => WithoutHaul::Fail,
+            None => WithoutHaul::GoOn,
+        };
+        let parallel = settings.parallel.map_or(NonZeroU8::MIN, |given| given.value);
+        Ok((location, Some(Reach { without_haul, parallel, deploy: self.deploy })))
     }
 
-    fn target(&self, mut target: SshTarget) -> Result<SshTarget, CommandError> {
-        if let Some(command) = &self.rsh {
-            target = target.with_rsh(command)?;
-        }
-        if let Some(path) = &self.remote_haul {
-            target = target.with_remote_haul(path)?;
-        }
-        Ok(target.with_patience(self.timeout.patience()))
-    }
-
-    fn locations(&self, words: &[OsString]) -> Result<Vec<Location>, CommandError> {
-        if self.transport == Some(Transport::Sftp) && self.remote_haul.is_some() {
+    /// The locations that the words mean.
+    fn locations(&self, words: &[OsString]) -> Result<Located, CommandError> {
+        if self.words.contradict() {
             let error = exclude(&"--transport sftp", "--remote-haul");
             return Err(error.with_hint("through SFTP no haul is started: leave one of them out"));
         }
-        words.iter().map(|words| self.location(words)).collect()
+        let mut locations = Vec::with_capacity(words.len());
+        let mut reaches = Reaches::default();
+        for words in words {
+            let (location, reach) = self.location(words)?;
+            if let (Place::There(target) | Place::Sftp(target), Some(reach)) =
+                (&location.place, reach)
+            {
+                reaches.add(target, reach);
+            }
+            locations.push(location);
+        }
+        Ok((locations, reaches))
     }
 
-    /// The sources and, last, the destination.
+    /// The sources, the destination, which is last, and how their hosts are reached.
+    fn sources_and_dest(
+        &self,
+        words: &[OsString],
+        usage: &str,
+    ) -> Result<(Vec<Location>, Location, Reaches), CommandError> {
+        let (mut sources, reaches) = self.locations(words)?;
+        let dest = sources.pop().filter(|_| !sources.is_empty()).ok_or_else(|| {
+            CommandError::usage("the destination is missing").with_hint(format!("usage: {usage}"))
+        })?;
+        Ok((sources, dest, reaches))
+    }
+}
+
+/// The option that asks for the haul of a host.
+fn names_haul(settings: &Settings) -> Option<&'static str> {
+    match (&settings.remote_haul, &settings.transport) {
+        (Some(_), _) => Some("--remote-haul"),
+        (None, Some(given)) if given.value == Transport::Haul => Some("--transport haul"),
+        _ => None,
+    }
+}
+
+/// The host, reached as the settings say.
+pub(super) fn set_up(
+    mut target: SshTarget,
+    settings: &Settings,
+) -> Result<SshTarget, CommandError> {
+    if let Some(command) = &settings.rsh {
+        target = target.with_rsh(&command.value)?;
+    }
+    if let Some(path) = &settings.remote_haul {
+        target = target.with_remote_haul(&path.value)?;
+    }
+    Ok(target.with_patience(Patience::of_seconds(settings.timeout_seconds())))
+}
+
+impl RemoteWords {
+    /// The sources, the destination, which is last, and how their hosts are reached.
     pub(super) fn sources_and_dest(
         &self,
         words: &[OsString],
         usage: &str,
-    ) -> Result<(Vec<Location>, Location), CommandError> {
-        let mut sources = self.locations(words)?;
-        let dest = sources.pop().filter(|_| !sources.is_empty()).ok_or_else(|| {
-            CommandError::usage("the destination is missing").with_hint(format!("usage: {usage}"))
-        })?;
-        Ok((sources, dest))
-    }
-
-    /// How a job reaches hosts.
-    pub(super) fn reach(&self) -> Reach {
-        Reach { without_haul: self.without_haul(), parallel: NonZeroU8::MIN, deploy: false }
+        config: &Config,
+    ) -> Result<(Vec<Location>, Location, Reaches), CommandError> {
+        let way = Way { words: self.settings(), deploy: false, config };
+        way.sources_and_dest(words, usage)
     }
 }
 
@@ -160,43 +215,34 @@ impl TransferWords {
         &self,
         words: &[OsString],
         usage: &str,
-    ) -> Result<(Vec<Location>, Location), CommandError> {
-        let named = if self.remote.remote_haul.is_some() {
-            Some("--remote-haul")
-        } else {
-            (self.remote.transport == Some(Transport::Haul)).then_some("--transport haul")
-        };
-        if let Some(named) = named.filter(|_| self.parallel > 1) {
+        config: &Config,
+    ) -> Result<(Vec<Location>, Location, Reaches), CommandError> {
+        let settings = self.parallel.add_to(&self.remote);
+        let is_more = settings.parallel.as_ref().is_some_and(|given| given.value.get() > 1);
+        if let Some(named) = names_haul(&settings).filter(|_| is_more) {
             let error = exclude(&"--parallel", named);
             return Err(error.with_hint("to the haul of a host there is one connection"));
         }
-        let (sources, dest) = self.remote.sources_and_dest(words, usage)?;
+        let way = Way { words: settings, deploy: self.deploy, config };
+        let (sources, dest, reaches) = way.sources_and_dest(words, usage)?;
         let by_sftp = |location: &&Location| matches!(location.place, Place::Sftp(_));
         let by_sftp = sources.iter().chain([&dest]).find(by_sftp);
         match by_sftp.filter(|_| self.deploy) {
             Some(location) => Err(exclude(location, "--deploy").with_hint(WRITE_SSH)),
-            None => Ok((sources, dest)),
+            None => Ok((sources, dest, reaches)),
         }
-    }
-
-    /// How a job reaches hosts.
-    pub(super) fn reach(&self) -> Reach {
-        let parallel = NonZeroU8::new(self.parallel).unwrap_or(NonZeroU8::MIN);
-        Reach { parallel, deploy: self.deploy, ..self.remote.reach() }
     }
 }
 
 impl RequestWords {
-    /// What a request does where there is no haul.
-    pub(super) fn without_haul(&self) -> WithoutHaul {
-        match self.remote.without_haul() {
-            WithoutHaul::GoOn if self.quiet => WithoutHaul::GoOnQuietly,
-            without_haul => without_haul,
-        }
-    }
-
-    /// What the words for locations mean.
-    pub(super) fn locations(&self, words: &[OsString]) -> Result<Vec<Location>, CommandError> {
-        self.remote.locations(words)
+    /// The locations that the words mean, and the course where there is no haul.
+    pub(super) fn locations(
+        &self,
+        words: &[OsString],
+        config: &Config,
+    ) -> Result<Located, CommandError> {
+        let way = Way { words: self.remote.settings(), deploy: false, config };
+        let (locations, reaches) = way.locations(words)?;
+        Ok((locations, if self.quiet { reaches.quietly() } else { reaches }))
     }
 }

@@ -2,14 +2,19 @@
 
 use super::*;
 use crate::location::Place;
+use crate::peer::WithoutHaul;
 use clap::CommandFactory;
 use haul_model::{Conflict, Policy};
 use haul_net::SshTarget;
 
 fn parse(words: &str) -> Result<Command, String> {
     let words = std::iter::once("haul").chain(words.split_whitespace());
-    let words = Words::try_parse_from(words).map_err(|error| error.to_string())?;
-    words.into_command().map_err(|error| format!("haul: {error} {:?}\n", error.hints))
+    let words: Vec<OsString> = words.map(OsString::from).collect();
+    let told = |error: CommandError| format!("haul: {error} {:?}\n", error.hints);
+    match Words::try_parse_from(&words) {
+        Ok(words) => words.into_command(|| Ok(Config::default())).map_err(told),
+        Err(error) => Err(explain(error, &words).map_or_else(|error| error.to_string(), told)),
+    }
 }
 
 fn copy(words: &str) -> Copy {
@@ -30,8 +35,8 @@ fn a_copy_is_careful_by_default() {
     assert_eq!(copy.sources.len(), 2);
     assert_eq!(copy.dest.path, b"c");
     assert_eq!(copy.policy, Policy::default());
-    assert_eq!(copy.detail, Detail::Normal);
-    assert!(!copy.recursive && !copy.follow);
+    assert_eq!(copy.detail, Detail::Text(Show::Normal));
+    assert!(!copy.recursive && copy.follow, "what is named is followed");
 }
 
 #[test]
@@ -39,14 +44,74 @@ fn flags_mean_what_they_do_in_cp_and_rsync() {
     let copied = copy("cp -rLun -v a b");
     assert!(copied.recursive && copied.follow && copied.policy.dry_run);
     assert_eq!(copied.policy.conflict, Conflict::ReplaceOlder);
-    assert_eq!(copied.detail, Detail::Verbose);
+    assert_eq!(copied.detail, Detail::Text(Show::Verbose));
 
-    assert!(copy("copy -R a b").recursive);
+    assert!(!copy("copy -P a b").follow && copy("copy -PL a b").follow);
+    assert!(copy("copy --partial --progress a b").follow);
+    let tree = copy("copy -R a b");
+    assert!(tree.recursive && !tree.follow, "in trees links stay links");
     assert_eq!(copy("copy -f a b").policy.conflict, Conflict::ReplaceAll);
     assert_eq!(copy("copy --no-clobber a b").policy.conflict, Conflict::Keep);
-    assert_eq!(copy("copy -q a b").detail, Detail::Quiet);
+    assert_eq!(copy("copy -q a b").detail, Detail::Text(Show::Quiet));
     assert_eq!(copy("copy a b --json").detail, Detail::Json);
     assert_eq!(copy("copy -- -a -b").sources[0].path, b"-a");
+}
+
+#[test]
+fn words_of_other_programs_are_taken_where_they_mean_something() {
+    let archived = copy("copy -avz a b");
+    assert!(archived.recursive);
+    assert_eq!(archived.detail, Detail::Text(Show::Verbose));
+    let words = |copy: &Copy| copy.notes.iter().map(|note| note.word).collect::<Vec<_>>();
+    assert_eq!(words(&archived), ["-a"], "nothing travels that could be compressed");
+    assert_eq!(words(&copy("copy -rz a host:b")), ["-z"]);
+    let quiet = copy("copy -rpPvv --progress a b");
+    assert_eq!((words(&quiet), quiet.detail), (Vec::new(), Detail::Text(Show::Verbose)));
+    assert_eq!(Copy { notes: Vec::new(), ..archived }, copy("copy -rv a b"));
+    let Ok(Command::Check(check)) = parse("check -avzP a host:b") else { panic!("not a check") };
+    assert!(check.copy.recursive);
+    assert_eq!(words(&check.copy), ["-a", "-z"]);
+    // A later word stands for an earlier one, as in scripts that add to others' words.
+    let given_twice = parse("copy --timeout 5 --timeout 6 a b");
+    assert_eq!(given_twice, parse("copy --timeout 6 a b"));
+}
+
+#[test]
+fn words_of_other_programs_are_answered_where_they_are_not_taken() {
+    let mut texts = String::new();
+    for words in [
+        "copy -r --exclude *.o a b",
+        "copy -r --exclude=*.o a b",
+        "copy -a --delete a b",
+        "copy -aHv a b",
+        "copy -c a b",
+        "copy -t dir a b",
+        "copy -P 2222 a host:b",
+        "copy -C a host:b",
+        "copy -i key a host:b",
+        "copy -o Port=2222 a host:b",
+        "copy -x a b",
+        "copy --remove-source-files a b",
+        "copy --frobnicate a b",
+        "copy --recursiv a b",
+        "move -a a b",
+        "move -n a b",
+        "move -z a b",
+        "check -n a b",
+        "ls -la host:",
+        "ls -R host:",
+        "-av a b",
+        "a host:b",
+        "sync a b",
+        "rsync -av a b",
+        "copi a b",
+        "help me",
+    ] {
+        let error = parse(words).expect_err("words that haul has not");
+        assert!(!error.contains("as a value"), "{error}");
+        texts.push_str(&format!("$ haul {words}\n{error}\n"));
+    }
+    insta::assert_snapshot!(texts);
 }
 
 #[test]
@@ -90,11 +155,11 @@ fn every_command_that_names_a_host_takes_a_timeout() {
 #[test]
 fn requests_have_their_flags() {
     let Ok(Command::Ls(ls)) = parse("ls -l a host:") else { panic!("not a listing") };
-    assert!(ls.long && !ls.null && ls.form == Form::Plain && ls.paths.len() == 2);
+    assert!(ls.long && !ls.null && ls.detail == Detail::Text(Show::Normal) && ls.paths.len() == 2);
     let Ok(Command::Ls(ls)) = parse("ls -0 a") else { panic!("not a listing") };
     assert!(ls.null && !ls.long);
     let Ok(Command::Stat(stat)) = parse("stat -L --json a") else { panic!("not a stat") };
-    assert!(stat.follow && stat.form == Form::Json);
+    assert!(stat.follow && stat.detail == Detail::Json);
     let Ok(Command::Hash(hash)) = parse("hash a b") else { panic!("not a hash") };
     assert_eq!(hash.paths.len(), 2);
     assert_eq!(parse("serve"), Ok(Command::Serve(Serve::default())));
@@ -107,7 +172,15 @@ fn who_is_asked_on_a_host_is_as_the_options_say() {
     let asked = |words: &str| match parse(&format!("hash {words}")) {
         Ok(Command::Hash(hash)) => {
             let sftp = hash.paths.iter().map(|at| matches!(at.place, Place::Sftp(_)));
-            (sftp.collect::<Vec<_>>(), hash.without_haul)
+            let hosts = hash.paths.iter().filter_map(|at| match &at.place {
+                Place::Here => None,
+                Place::There(target) | Place::Sftp(target) => Some(target),
+            });
+            let mut without: Vec<_> =
+                hosts.map(|host| hash.reaches.of(host).without_haul).collect();
+            without.dedup();
+            assert_eq!(without.len(), 1, "{without:?}");
+            (sftp.collect::<Vec<_>>(), without[0])
         }
         other => panic!("not a hash: {other:?}"),
     };
@@ -135,6 +208,43 @@ fn a_deployment_has_a_host_and_a_program() {
     let target = SshTarget::new(None, "box").and_then(|target| target.with_rsh("'my-ssh'"));
     assert_eq!(other.target, target.expect("names that are right").with_port(7));
     assert_eq!(deploy("--remove box").action, Action::Remove);
+}
+
+#[test]
+fn the_configuration_stands_behind_the_words() {
+    let parse = |config: &Config, words: &str| {
+        let words = std::iter::once("haul").chain(words.split_whitespace());
+        let words = Words::try_parse_from(words).expect("words that are right");
+        words.into_command(|| Ok(config.clone()))
+    };
+    let copied = |config: &Config, words: &str| match parse(config, words) {
+        Ok(Command::Copy(copy)) => copy,
+        other => panic!("not a copy: {other:?}"),
+    };
+
+    let config =
+        Config::of_text("verify = true\nsync = true\n[host.h]\ntransport = \"sftp\"\nparallel = 3");
+    let plain = copied(&config, "copy a h:b");
+    assert!(plain.policy.verify && plain.policy.sync);
+    assert!(!copied(&config, "copy -V --no-verify a b").policy.verify);
+    assert!(copied(&config, "copy --no-verify -V a b").policy.verify);
+    let Place::Sftp(target) = &plain.dest.place else { panic!("{:?}", plain.dest) };
+    assert_eq!(plain.reaches.of(target).parallel.get(), 3);
+    let other = copied(&config, "copy --no-verify --no-sync a other:b");
+    assert!(!other.policy.verify && !other.policy.sync);
+    let Place::There(target) = &other.dest.place else { panic!("{:?}", other.dest) };
+    assert_eq!(other.reaches.of(target).parallel.get(), 1);
+
+    // What is typed puts aside what it contradicts.
+    let typed = copied(&config, "copy --remote-haul /x a h:b");
+    let Place::There(target) = &typed.dest.place else { panic!("{:?}", typed.dest) };
+    assert_eq!(typed.reaches.of(target).without_haul, WithoutHaul::Fail);
+    let deployed = copied(&config, "copy --deploy a h:b");
+    assert!(matches!(deployed.dest.place, Place::There(_)));
+    let config = Config::of_text("remote-haul = \"/x\"");
+    let by_sftp = copied(&config, "copy a sftp://h/b");
+    assert!(matches!(by_sftp.dest.place, Place::Sftp(_)));
+    assert!(parse(&config, "deploy h").is_ok());
 }
 
 #[test]
@@ -190,7 +300,7 @@ fn help(name: Option<&str>) -> String {
 #[test]
 fn help_is_short_and_grouped() {
     insta::assert_snapshot!("help", help(None));
-    for name in ["copy", "ls", "stat", "hash", "deploy"] {
+    for name in ["copy", "ls", "stat", "hash", "deploy", "config"] {
         insta::assert_snapshot!(format!("help_{name}"), help(Some(name)));
     }
 }

@@ -1,15 +1,18 @@
 //! The words of each command, as they are typed.
 
 use super::deploy::{self, DeployWords};
+use super::familiar::FamiliarWords;
 use super::help::*;
-use super::remote::{RemoteWords, RequestWords, TransferWords};
-use clap::{Args, Parser, Subcommand};
+use super::remote::{ParallelWords, RemoteWords, RequestWords, TransferWords};
+use crate::config::{Given, Settings, typed};
+use clap::{Args, Parser, Subcommand, ValueHint};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// Copies files and trees: here, to other machines, and from them.
 #[derive(Debug, Parser)]
 #[command(name = "haul", version, max_term_width = 100, disable_help_subcommand = true)]
+#[command(args_override_self = true)]
 #[command(override_usage = "haul <COMMAND> [OPTIONS] ...")]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Words {
@@ -41,9 +44,21 @@ pub(super) enum CommandWords {
     /// Remove what interrupted copies have left behind
     #[command(override_usage = "haul clean [OPTIONS] DIR...", after_help = CLEAN_EXAMPLES)]
     Clean(CleanWords),
+    /// Show the settings that apply, and where each comes from
+    #[command(override_usage = "haul config [OPTIONS] [HOST]", after_help = CONFIG_HELP)]
+    Config(ConfigWords),
     /// Put haul onto a host, or take it away again
     #[command(override_usage = deploy::USAGE, after_help = deploy::EXAMPLES)]
     Deploy(DeployWords),
+    /// Write man pages and completions for shells below DIR
+    ///
+    /// DIR is laid out like ~/.local/share and /usr/share: haul generate
+    /// ~/.local/share puts them where man and the shells look.
+    #[command(hide = true)]
+    Generate(GenerateWords),
+    /// Show this help, or that of a command
+    #[command(override_usage = "haul help [COMMAND]")]
+    Help(HelpWords),
     /// Serve a haul at the other end of standard input and output
     ///
     /// This is what haul starts on a host; it is of no use by hand, but in front of
@@ -56,13 +71,13 @@ pub(super) enum CommandWords {
 pub(super) struct CopyWords {
     /// The sources and, last, the destination. clap has no arguments of which
     /// the last is another, if they may follow "--".
-    #[arg(value_name = "SOURCE", required = true, hide = true)]
+    #[arg(value_name = "SOURCE", required = true, hide = true, value_hint = ValueHint::AnyPath)]
     pub(super) paths: Vec<OsString>,
 
     /// Copy directories with all that is in them
     #[arg(short, long, short_alias = 'R', help_heading = "What to copy")]
     pub(super) recursive: bool,
-    /// Copy what symbolic links point to
+    /// Copy what symbolic links point to, as is done without -r
     #[arg(short = 'L', long, help_heading = "What to copy")]
     pub(super) dereference: bool,
     /// Change nothing, show what would be copied
@@ -86,24 +101,23 @@ pub(super) struct CopyWords {
     #[arg(long, group = "resume", help_heading = "Interrupted copies")]
     pub(super) no_resume: bool,
 
-    /// Read each file back from its medium before it gets its name
-    #[arg(short = 'V', long, help_heading = "Safety")]
-    pub(super) verify: bool,
-    /// End only when what was copied would survive a power cut
-    #[arg(long, help_heading = "Safety")]
-    pub(super) sync: bool,
+    #[command(flatten)]
+    pub(super) safety: SafetyWords,
 
     #[command(flatten)]
     pub(super) detail: DetailWords,
 
     #[command(flatten)]
     pub(super) remote: TransferWords,
+
+    #[command(flatten)]
+    pub(super) familiar: FamiliarWords,
 }
 
 #[derive(Debug, Args)]
 pub(super) struct MoveWords {
     /// What to move and, last, where to
-    #[arg(value_name = "SOURCE", required = true, hide = true)]
+    #[arg(value_name = "SOURCE", required = true, hide = true, value_hint = ValueHint::AnyPath)]
     pub(super) paths: Vec<OsString>,
 
     /// Replace files even if size and time agree
@@ -119,6 +133,9 @@ pub(super) struct MoveWords {
     /// Read each file that has to be copied back from its medium before it gets its name
     #[arg(short = 'V', long, help_heading = "Safety")]
     pub(super) verify: bool,
+    /// Undoes verify.
+    #[arg(long, overrides_with = "verify", hide = true)]
+    pub(super) no_verify: bool,
     /// Move also what has an owner, attributes or hard links that would be lost
     #[arg(long, help_heading = "Safety")]
     pub(super) lossy: bool,
@@ -133,13 +150,13 @@ pub(super) struct MoveWords {
 #[derive(Debug, Args)]
 pub(super) struct CheckWords {
     /// What was copied and, last, where to
-    #[arg(value_name = "SOURCE", required = true, hide = true)]
+    #[arg(value_name = "SOURCE", required = true, hide = true, value_hint = ValueHint::AnyPath)]
     pub(super) paths: Vec<OsString>,
 
     /// Compare directories with all that is in them
     #[arg(short, long, short_alias = 'R', help_heading = "What to compare")]
     pub(super) recursive: bool,
-    /// Compare with what symbolic links point to
+    /// Compare with what symbolic links point to, as is done without -r
     #[arg(short = 'L', long, help_heading = "What to compare")]
     pub(super) dereference: bool,
     /// Compare contents, too, by their hashes
@@ -158,12 +175,15 @@ pub(super) struct CheckWords {
 
     #[command(flatten)]
     pub(super) remote: RemoteWords,
+
+    #[command(flatten)]
+    pub(super) familiar: FamiliarWords,
 }
 
 #[derive(Debug, Args)]
 pub(super) struct LsWords {
     /// Directories to list, and files
-    #[arg(value_name = "PATH", required = true)]
+    #[arg(value_name = "PATH", required = true, value_hint = ValueHint::AnyPath)]
     pub(super) paths: Vec<OsString>,
 
     /// Show mode, size, time (UTC) and where links point
@@ -183,7 +203,7 @@ pub(super) struct LsWords {
 #[derive(Debug, Args)]
 pub(super) struct StatWords {
     /// What to look at
-    #[arg(value_name = "PATH", required = true)]
+    #[arg(value_name = "PATH", required = true, value_hint = ValueHint::AnyPath)]
     pub(super) paths: Vec<OsString>,
 
     /// Look at what symbolic links point to
@@ -201,7 +221,7 @@ pub(super) struct StatWords {
 #[derive(Debug, Args)]
 pub(super) struct HashWords {
     /// Files to hash
-    #[arg(value_name = "PATH", required = true)]
+    #[arg(value_name = "PATH", required = true, value_hint = ValueHint::AnyPath)]
     pub(super) paths: Vec<OsString>,
 
     /// Show hashes as JSON, one object a line
@@ -215,7 +235,7 @@ pub(super) struct HashWords {
 #[derive(Debug, Args)]
 pub(super) struct CleanWords {
     /// Directories that copies went into
-    #[arg(value_name = "DIR", required = true)]
+    #[arg(value_name = "DIR", required = true, value_hint = ValueHint::DirPath)]
     pub(super) paths: Vec<OsString>,
 
     /// Look into all directories below, too
@@ -231,6 +251,83 @@ pub(super) struct CleanWords {
     /// Show what is found as JSON, one object a line
     #[arg(long, help_heading = "Output")]
     pub(super) json: bool,
+}
+
+/// How sure the user wants to be.
+#[derive(Debug, Args)]
+pub(super) struct SafetyWords {
+    /// Read each file back from its medium before it gets its name
+    #[arg(short = 'V', long, help_heading = "Safety")]
+    verify: bool,
+    /// Undoes verify.
+    #[arg(long, overrides_with = "verify", hide = true)]
+    no_verify: bool,
+    /// End only when what was copied would survive a power cut
+    #[arg(long, help_heading = "Safety")]
+    sync: bool,
+    /// Undoes sync.
+    #[arg(long, overrides_with = "sync", hide = true)]
+    no_sync: bool,
+}
+
+impl SafetyWords {
+    /// What these words set.
+    pub(super) fn settings(&self) -> Settings {
+        Settings {
+            verify: switch(self.verify, self.no_verify),
+            sync: switch(self.sync, self.no_sync),
+            ..Settings::default()
+        }
+    }
+}
+
+/// A switch that one word turns on and another off; clap keeps the later one.
+pub(super) fn switch(on: bool, off: bool) -> Option<Given<bool>> {
+    (on || off).then(|| typed(on))
+}
+
+#[derive(Debug, Args)]
+pub(super) struct ConfigWords {
+    /// The host to show the settings for
+    #[arg(value_name = "HOST")]
+    pub(super) host: Option<OsString>,
+
+    /// Show settings as JSON, one object a line
+    #[arg(long, help_heading = "Output")]
+    pub(super) json: bool,
+
+    #[command(flatten)]
+    pub(super) safety: SafetyWords,
+
+    #[command(flatten)]
+    pub(super) remote: RemoteWords,
+
+    #[command(flatten)]
+    pub(super) parallel: ParallelWords,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct GenerateWords {
+    /// The directory below which they are written
+    #[arg(value_name = "DIR")]
+    pub(super) dir: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct HelpWords {
+    /// A command of haul
+    #[arg(value_name = "COMMAND")]
+    command: Option<OsString>,
+}
+
+impl HelpWords {
+    /// The words that ask the command itself.
+    pub(super) fn asked(self) -> Vec<OsString> {
+        let mut words = vec![OsString::from("haul")];
+        words.extend(self.command);
+        words.push("--help".into());
+        words
+    }
 }
 
 #[derive(Debug, Args)]

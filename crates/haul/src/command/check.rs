@@ -1,18 +1,16 @@
 //! `haul check`: the jobs that a copy with the same words would be, compared
 //! instead of copied.
 
-use super::copy::{plan, start, watch_steps};
-use super::{end, finish};
-use crate::args::{Check, Detail};
+use super::copy::{Ready, Started, prepare, tell_notes, watch_legs};
+use crate::args::{Check, Copy};
 use crate::error::{CommandError, ExitCode};
 use crate::hosts::Hosts;
-use crate::interrupt::Interrupt;
-use crate::json::{self, CheckSummaryLine, Line, Start};
+use crate::json::{self, CheckSummaryLine, Line};
 use crate::location::Place;
-use crate::monitor::{CopyMonitor, Show};
+use crate::monitor::JobMonitor;
 use crate::progress::Screen;
 use crate::quantity;
-use crate::report::{Form, Report};
+use crate::report::{Show, Statement};
 use haul_engine::Summary;
 use haul_model::Task;
 use std::time::{Duration, Instant};
@@ -20,59 +18,33 @@ use std::time::{Duration, Instant};
 /// Compares, and says what came of it.
 pub(super) fn run(check: &Check) -> ExitCode {
     let started = Instant::now();
-    let detail = check.copy.detail;
-    let form = detail.form();
+    let (copy, task) = (&check.copy, Task::Check { content: check.content });
     let screen = Screen::default();
-    let mut report = Report::new(form, screen.clone());
-    if form == Form::Json {
-        report.json(&Line::Start(Start { dry_run: true, ..start(&check.copy) }));
-    }
-    let listening = Interrupt::listen();
-    let planned = refuse(check).and_then(|()| Ok((plan(&check.copy)?, listening?)));
-    let (mut steps, interrupt) = match planned {
-        Ok(ready) => ready,
-        Err(error) => {
-            let code = error.kind.exit_code();
-            if form == Form::Plain {
-                return end(report, &error);
+    let report = &*copy.detail.report(&screen);
+    report.tell(&Started { copy, dry_run: true });
+    tell_notes(copy, report);
+    let figures = |summary, ended_early, code| {
+        let time = started.elapsed();
+        Figures { summary, time, ended_early, code }
+    };
+    let Ready { legs, unmatched, interrupt, .. } =
+        match prepare(copy, task, &screen, report, refuse) {
+            Ok(ready) => ready,
+            Err(error) => {
+                let none = figures(Summary::default(), true, error.kind.exit_code());
+                return report.refused(&error, Some(&none));
             }
-            report.command_error(&error);
-            report.json(&Line::CheckSummary(json_line(
-                &Summary::default(),
-                started.elapsed(),
-                code,
-            )));
-            report.finish();
-            return code;
-        }
-    };
-    for step in &mut steps {
-        step.job.task = Task::Check { content: check.content };
-    }
-    let monitor = CopyMonitor::new(show(detail), interrupt.clone(), report, screen.clone());
-    let hosts = Hosts::new(check.copy.reach, &screen);
-    let (summary, error) = watch_steps(steps, &monitor, &interrupt, &hosts);
-    let mut report = monitor.into_report();
-    let code = match error {
-        Some(kind) => kind.exit_code(),
-        None if summary.has_differences() || summary.failed > 0 => ExitCode::SomeFailed,
-        None => ExitCode::Success,
-    };
-    match detail {
-        Detail::Quiet => {}
-        Detail::Json => {
-            report.json(&Line::CheckSummary(json_line(&summary, started.elapsed(), code)))
-        }
-        Detail::Normal | Detail::Verbose => {
-            report.print(line(&summary, started.elapsed(), error.is_none()).as_bytes());
-        }
-    }
-    finish(report, code)
+        };
+    let monitor = JobMonitor::new(report, task, interrupt);
+    let hosts = Hosts::new(copy.reaches.clone(), &screen);
+    let (mut summary, error) = watch_legs(legs, &monitor, &hosts);
+    summary.failed += unmatched;
+    let code = ExitCode::of(error, summary.has_differences() || summary.failed > 0);
+    report.conclude(code, &figures(summary, error.is_some(), code))
 }
 
 /// Refuses what a copy takes and a check can't tell apart.
-fn refuse(check: &Check) -> Result<(), CommandError> {
-    let copy = &check.copy;
+fn refuse(copy: &Copy) -> Result<(), CommandError> {
     let is_remote = |place: &Place| *place != Place::Here;
     if is_remote(&copy.dest.place) && copy.sources.iter().any(|s| is_remote(&s.place)) {
         return Err(CommandError::usage(
@@ -91,45 +63,58 @@ fn refuse(check: &Check) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// What each detail shows.
-fn show(detail: Detail) -> Show {
-    let progress = match detail {
-        Detail::Quiet => return Show::default(),
-        Detail::Json => true,
-        Detail::Normal | Detail::Verbose => Screen::is_terminal(),
-    };
-    let same = detail == Detail::Verbose;
-    Show { differences: true, same, warnings: true, progress, ..Show::default() }
+/// The figures of a check.
+struct Figures {
+    summary: Summary,
+    time: Duration,
+    /// Not all was compared.
+    ended_early: bool,
+    code: ExitCode,
 }
 
-/// The figures as JSON.
-fn json_line(summary: &Summary, time: Duration, code: ExitCode) -> CheckSummaryLine {
-    let Summary { skipped: same, different, missing, extra, special, failed, .. } = *summary;
-    let (seconds, exit_code) = (json::seconds(time), code.number());
-    CheckSummaryLine { same, different, missing, extra, special, failed, seconds, exit_code }
-}
-
-/// The line at the end; `to_the_end` says whether all was compared.
-fn line(summary: &Summary, time: Duration, to_the_end: bool) -> String {
-    let Summary { skipped: same, different, missing, extra, special, failed, .. } = *summary;
-    let mut parts: Vec<String> = [(different, "different"), (missing, "missing"), (extra, "extra")]
-        .into_iter()
-        .filter(|(n, _)| *n > 0)
-        .map(|(n, word)| format!("{word} {}", quantity::count(n)))
-        .collect();
-    if !to_the_end {
-        parts.push("not all was compared".to_owned());
-    } else if parts.is_empty() {
-        parts.push("no difference".to_owned());
-    }
-    let mut line = format!("{} in {}", parts.join(", "), quantity::duration(time));
-    for (n, word) in [(same, "same"), (special, "passed over"), (failed, "failed")] {
-        if n > 0 {
-            line.push_str(&format!("; {word} {}", quantity::count(n)));
+impl Statement for Figures {
+    fn text(&self) -> Vec<u8> {
+        let Summary { skipped: same, different, missing, extra, special, failed, .. } =
+            self.summary;
+        let found = [(different, "different"), (missing, "missing"), (extra, "extra")];
+        let found = found.into_iter().filter(|(n, _)| *n > 0);
+        let mut parts: Vec<String> =
+            found.map(|(n, word)| format!("{word} {}", quantity::count(n))).collect();
+        if self.ended_early {
+            parts.push("not all was compared".to_owned());
+        } else if parts.is_empty() {
+            parts.push("no difference".to_owned());
         }
+        let mut line = format!("{} in {}", parts.join(", "), quantity::duration(self.time));
+        for (n, word) in [(same, "same"), (special, "passed over"), (failed, "failed")] {
+            if n > 0 {
+                line.push_str(&format!("; {word} {}", quantity::count(n)));
+            }
+        }
+        line.push('\n');
+        line.into_bytes()
     }
-    line.push('\n');
-    line
+
+    fn json(&self) -> Vec<u8> {
+        let Summary { skipped: same, different, missing, extra, special, failed, .. } =
+            self.summary;
+        let (seconds, exit_code) = (json::seconds(self.time), self.code.number());
+        let line = CheckSummaryLine {
+            same,
+            different,
+            missing,
+            extra,
+            special,
+            failed,
+            seconds,
+            exit_code,
+        };
+        Line::CheckSummary(line).to_bytes()
+    }
+
+    fn least(&self) -> Show {
+        Show::Normal
+    }
 }
 
 #[cfg(test)]
@@ -138,10 +123,13 @@ mod tests {
 
     #[test]
     fn the_last_line_leaves_out_what_is_zero() {
-        let line = |[different, missing, extra]: [u64; 3], failed, to_the_end| {
+        let line = |[different, missing, extra]: [u64; 3], failed, to_the_end: bool| {
             let found = Summary { different, missing, extra, ..Summary::default() };
             let summary = Summary { skipped: 1005, failed, ..found };
-            super::line(&summary, Duration::from_millis(410), to_the_end)
+            let time = Duration::from_millis(410);
+            let figures =
+                Figures { summary, time, ended_early: !to_the_end, code: ExitCode::Success };
+            String::from_utf8(figures.text()).expect("text")
         };
         let lines = line([0; 3], 0, true) + &line([3, 0, 2], 1, true);
         insta::assert_snapshot!(lines + &line([0; 3], 0, false) + &line([0, 1, 0], 0, false), @r"

@@ -1,100 +1,66 @@
 //! `haul clean`: removes what copies have left behind.
 
-use super::end;
 use crate::args::Clean;
 use crate::error::{CommandError, ExitCode};
 use crate::json::{Line, StageLine};
 use crate::location::{Location, Place};
 use crate::progress::Screen;
 use crate::quantity;
-use crate::report::{Form, Report};
-use haul_engine::{CleanEvent, Cleaned, Fate};
+use crate::report::Statement;
+use haul_engine::{CleanEvent, CleanSummary, Cleaned, Fate, Stages};
 use haul_model::escape_bytes;
 
 /// Cleans each directory.
 pub(super) fn run(clean: &Clean) -> ExitCode {
-    let mut report = Report::new(clean.form, Screen::default());
+    let report = clean.detail.report(&Screen::default());
     if let Some(there) = clean.paths.iter().find(|location| location.place != Place::Here) {
         let error = CommandError::usage(format!("{there}: only directories here are cleaned"))
             .with_hint("run \"haul clean\" on the host itself, such as with ssh");
-        return end(report, &error);
+        return report.refused(&error, None);
     }
-    let mut total = Total::default();
+    let mut total = CleanSummary::default();
     for location in &clean.paths {
-        let cleaned = haul_engine::clean(&location.path, clean.rules, &mut |event| match event {
+        total += haul_engine::clean(&location.path, clean.rules, &mut |event| match event {
             CleanEvent::Found { dir, cleaned } => {
-                total.add(cleaned);
                 let path = path(location, &[dir, cleaned.name.as_bytes()]);
-                match report.form() {
-                    Form::Plain => report.print(line(&path, cleaned).as_bytes()),
-                    Form::Json => report.json(&Line::Stage(StageLine::of(&path, cleaned))),
-                }
+                report.tell(&Leftover { path, cleaned });
             }
             CleanEvent::Failed { path: below, fault } => {
-                report.fault(&path(location, &[below]), fault)
+                report.fault(None, &path(location, &[below]), fault);
             }
         });
-        if let Err(fault) = cleaned {
-            report.fault(&location.path, &fault);
-        }
         if report.is_broken() {
             break;
         }
     }
-    if report.form() == Form::Plain {
-        report.print(total.line(clean.rules.dry_run).as_bytes());
-    }
-    report.finish()
+    report.conclude(ExitCode::Success, &line(&total, clean.rules.dry_run))
 }
 
-/// What was found, each kind with how many there were and the bytes they take.
-#[derive(Debug, Default)]
-struct Total {
-    removed: (u64, u64),
-    kept: (u64, u64),
-    busy: (u64, u64),
-    recent: (u64, u64),
-}
-
-impl Total {
-    fn add(&mut self, cleaned: &Cleaned) {
-        let (count, bytes) = match cleaned.fate {
-            Fate::Removed | Fate::WouldRemove => &mut self.removed,
-            Fate::Kept => &mut self.kept,
-            Fate::Busy => &mut self.busy,
-            Fate::Recent => &mut self.recent,
-        };
-        *count += 1;
-        *bytes += cleaned.bytes;
+/// The line at the end.
+fn line(total: &CleanSummary, dry_run: bool) -> String {
+    let stages = |Stages { count, bytes }: Stages| {
+        format!("{}, {}", quantity::counted(count, "stage", "stages"), quantity::bytes(bytes))
+    };
+    let mut line = match (total.removed, dry_run) {
+        (Stages { count: 0, .. }, false) => "removed nothing".to_owned(),
+        (Stages { count: 0, .. }, true) => "would remove nothing".to_owned(),
+        (removed, false) => format!("removed {}", stages(removed)),
+        (removed, true) => format!("would remove {}", stages(removed)),
+    };
+    if total.busy.count > 0 {
+        line.push_str(&format!("; in use {}", stages(total.busy)));
     }
-
-    /// The line at the end.
-    fn line(&self, dry_run: bool) -> String {
-        let stages = |(count, bytes): (u64, u64)| {
-            let count = quantity::counted(count, "stage", "stages");
-            format!("{count}, {}", quantity::bytes(bytes))
-        };
-        let mut line = match (self.removed, dry_run) {
-            ((0, _), false) => "removed nothing".to_owned(),
-            ((0, _), true) => "would remove nothing".to_owned(),
-            (removed, false) => format!("removed {}", stages(removed)),
-            (removed, true) => format!("would remove {}", stages(removed)),
-        };
-        if self.busy.0 > 0 {
-            line.push_str(&format!("; in use {}", stages(self.busy)));
-        }
-        if self.recent.0 > 0 {
-            line.push_str(&format!("; recent {}", stages(self.recent)));
-        }
-        if self.kept.0 > 0 {
-            let kept = stages(self.kept);
-            line.push_str(&format!(
-                "; kept {kept}: the same copy again goes on with it, --all removes it"
-            ));
-        }
-        line.push('\n');
-        line
+    if total.recent.count > 0 {
+        line.push_str(&format!("; recent {}", stages(total.recent)));
     }
+    if total.kept.count > 0 {
+        let kept = stages(total.kept);
+        line.push_str(&format!(
+            "; kept {kept}: the same copy again goes on with it, --all removes it"
+        ));
+    }
+    line.push('\n');
+    line
 }
 
 /// The path of `below`, one below the other, in the directory that the user named.
@@ -109,24 +75,36 @@ fn path(location: &Location, below: &[&[u8]]) -> Vec<u8> {
     path
 }
 
-/// A leftover for people.
-fn line(path: &[u8], cleaned: &Cleaned) -> String {
-    let word = match cleaned.fate {
-        Fate::Removed => "removed",
-        Fate::WouldRemove => "would remove",
-        Fate::Kept => "kept",
-        Fate::Busy => "in use",
-        Fate::Recent => "recent",
-    };
-    let mut about = quantity::bytes(cleaned.bytes);
-    if let Some((there, size)) = cleaned.progress {
-        let (there, size) = (quantity::bytes(there), quantity::bytes(size));
-        about.push_str(&format!("; {there} of {size} are there"));
+/// A leftover that was found.
+struct Leftover<'a> {
+    path: Vec<u8>,
+    cleaned: &'a Cleaned,
+}
+
+impl Statement for Leftover<'_> {
+    fn text(&self) -> Vec<u8> {
+        let Self { path, cleaned } = self;
+        let word = match cleaned.fate {
+            Fate::Removed => "removed",
+            Fate::WouldRemove => "would remove",
+            Fate::Kept => "kept",
+            Fate::Busy => "in use",
+            Fate::Recent => "recent",
+        };
+        let mut about = quantity::bytes(cleaned.bytes);
+        if let Some((there, size)) = cleaned.progress {
+            let (there, size) = (quantity::bytes(there), quantity::bytes(size));
+            about.push_str(&format!("; {there} of {size} are there"));
+        }
+        if let Some(target) = &cleaned.target {
+            about.push_str(&format!("; for {}", escape_bytes(target.as_bytes())));
+        }
+        format!("{word} {} ({about})\n", escape_bytes(path)).into_bytes()
     }
-    if let Some(target) = &cleaned.target {
-        about.push_str(&format!("; for {}", escape_bytes(target.as_bytes())));
+
+    fn json(&self) -> Vec<u8> {
+        Line::Stage(StageLine::of(&self.path, self.cleaned)).to_bytes()
     }
-    format!("{word} {} ({about})\n", escape_bytes(path))
 }
 
 #[cfg(test)]
@@ -143,7 +121,9 @@ mod tests {
             progress,
             fate,
         };
-        let mut total = Total::default();
+        let stages = |count| Stages { count, bytes: count * (5 << 20) };
+        let (removed, one) = (stages(2), stages(1));
+        let total = CleanSummary { removed, kept: one, busy: one, recent: one };
         let mut lines = String::new();
         for one in [
             cleaned(Fate::Removed, None, None),
@@ -152,12 +132,12 @@ mod tests {
             cleaned(Fate::Busy, None, None),
             cleaned(Fate::Recent, None, None),
         ] {
-            total.add(&one);
-            lines += &line(b"d/\x1b", &one);
+            let found = Leftover { path: b"d/\x1b".to_vec(), cleaned: &one };
+            lines += &String::from_utf8(found.text()).expect("text");
         }
-        lines += &total.line(false);
-        lines += &total.line(true);
-        lines += &Total::default().line(false);
+        lines += &line(&total, false);
+        lines += &line(&total, true);
+        lines += &line(&CleanSummary::default(), false);
         insta::assert_snapshot!(lines, @r"
         removed d/\x1b (5.0 MiB)
         removed d/\x1b (5.0 MiB; for a\n)

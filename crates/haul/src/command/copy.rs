@@ -1,19 +1,22 @@
 //! `haul copy`: one job of the engine for each place that sources are on, one
 //! after the other.
 
-use super::{end, finish};
-use crate::args::{Copy, Detail};
+mod figures;
+
+use self::figures::Figures;
+use super::expand;
+use crate::args::Copy;
 use crate::error::{CommandError, ErrorKind, ExitCode};
-use crate::hosts::{Hosts, Route};
+use crate::hosts::Hosts;
 use crate::interrupt::Interrupt;
-use crate::json::{Line, SCHEMA, Start, SummaryLine};
+use crate::json::{Line, SCHEMA, Start};
 use crate::location::Location;
 use crate::location::Place::{self, Here};
-use crate::monitor::{CopyMonitor, Show};
+use crate::monitor::JobMonitor;
 use crate::progress::Screen;
-use crate::report::{self, Form, Report};
+use crate::report::{Report, Statement};
 use crate::state;
-use haul_engine::{CopyJob, Summary};
+use haul_engine::{CopyJob, Leg, Monitor, Summary, legs};
 use haul_model::{Task, escape_bytes};
 use std::collections::HashMap;
 use std::sync::mpsc;
@@ -23,60 +26,68 @@ use std::time::Instant;
 /// Copies, and says what came of it.
 pub(super) fn run(copy: &Copy) -> ExitCode {
     let started = Instant::now();
-    let form = copy.detail.form();
+    let task = Task::Copy(copy.policy);
     let screen = Screen::default();
-    let mut report = Report::new(form, screen.clone());
-    if form == Form::Json {
-        report.json(&Line::Start(start(copy)));
-    }
-    let listening = Interrupt::listen();
-    let (steps, interrupt) = match plan(copy).and_then(|steps| Ok((steps, listening?))) {
-        Ok(ready) => ready,
-        Err(error) => {
-            if form == Form::Json {
-                report.command_error(&error);
-                let code = error.kind.exit_code();
-                let line = SummaryLine::of(&Summary::default(), started.elapsed(), code);
-                report.json(&Line::Summary(line));
-                report.finish();
-                return error.kind.exit_code();
+    let report = &*copy.detail.report(&screen);
+    report.tell(&Started { copy, dry_run: copy.policy.dry_run });
+    tell_notes(copy, report);
+    let figures = |summary, ended_early, code| {
+        let (time, dry_run) = (started.elapsed(), copy.policy.dry_run);
+        Figures { summary, time, dry_run, ended_early, code }
+    };
+    let Ready { legs, unmatched, interrupt, .. } =
+        match prepare(copy, task, &screen, report, |_| Ok(())) {
+            Ok(ready) => ready,
+            Err(error) => {
+                let none = figures(Summary::default(), true, error.kind.exit_code());
+                return report.refused(&error, Some(&none));
             }
-            return end(report, &error);
-        }
-    };
-
-    let show = show(copy.detail, copy.policy.dry_run);
-    let monitor = CopyMonitor::new(show, interrupt.clone(), report, screen.clone());
-    let hosts = Hosts::new(copy.reach, &screen);
-    let (summary, error) = watch_steps(steps, &monitor, &interrupt, &hosts);
-
-    let mut report = monitor.into_report();
-    let code = match error {
-        Some(kind) => kind.exit_code(),
-        None if summary.failed > 0 || report.has_failed() => ExitCode::SomeFailed,
-        None => ExitCode::Success,
-    };
-    match copy.detail {
-        Detail::Quiet => {}
-        Detail::Json => {
-            report.json(&Line::Summary(SummaryLine::of(&summary, started.elapsed(), code)))
-        }
-        // After an error that left nothing done there is nothing to sum up.
-        _ if error.is_some() && summary == Summary::default() => {}
-        _ => {
-            let line = report::summary(&summary, started.elapsed(), copy.policy.dry_run);
-            report.print(format!("{line}\n").as_bytes());
-        }
-    }
-    finish(report, code)
+        };
+    let monitor = JobMonitor::new(report, task, interrupt);
+    let hosts = Hosts::new(copy.reaches.clone(), &screen);
+    let (mut summary, error) = watch_legs(legs, &monitor, &hosts);
+    summary.failed += unmatched;
+    let code = ExitCode::of(error, summary.failed > 0 || report.has_failed());
+    report.conclude(code, &figures(summary, error.is_some(), code))
 }
 
-/// Runs the steps while the monitor shows how far they are; gives their figures
+/// A command that copies or compares has understood its words.
+pub(super) struct Started<'a> {
+    pub(super) copy: &'a Copy,
+    /// Nothing is changed.
+    pub(super) dry_run: bool,
+}
+
+impl Statement for Started<'_> {
+    fn text(&self) -> Vec<u8> {
+        Vec::new()
+    }
+
+    fn json(&self) -> Vec<u8> {
+        let Copy { sources, dest, .. } = self.copy;
+        let start = Start {
+            schema: SCHEMA,
+            version: env!("CARGO_PKG_VERSION"),
+            sources: sources.iter().map(|s| String::from_utf8_lossy(&s.given)).collect(),
+            dest: String::from_utf8_lossy(&dest.given),
+            dry_run: self.dry_run,
+        };
+        Line::Start(start).to_bytes()
+    }
+}
+
+/// Tells which words of the command do less than in other programs.
+pub(super) fn tell_notes(copy: &Copy, report: &dyn Report) {
+    for note in copy.notes.iter().filter(|_| report.warns()) {
+        report.warning(note.word.as_bytes(), note.message);
+    }
+}
+
+/// Runs the jobs while the monitor shows how far they are; gives their figures
 /// and the class of the error that decides the exit code.
-pub(super) fn watch_steps(
-    steps: Vec<Step<'_>>,
-    monitor: &CopyMonitor,
-    interrupt: &Interrupt,
+pub(super) fn watch_legs(
+    legs: Vec<Leg<Place>>,
+    monitor: &JobMonitor<'_>,
     hosts: &Hosts,
 ) -> (Summary, Option<ErrorKind>) {
     thread::scope(|scope| {
@@ -86,66 +97,60 @@ pub(super) fn watch_steps(
             // Without a thread nothing is shown on the way, and all at the end.
             let _ = thread::Builder::new().name("ticks".to_owned()).spawn_scoped(scope, tick);
         }
-        let done = run_steps(steps, monitor, interrupt, hosts);
+        let done = run_legs(legs, monitor, hosts);
         drop(stop);
         done
     })
 }
 
-/// One job and where its roles run.
-#[derive(Debug)]
-pub(super) struct Step<'a> {
-    pub(super) job: CopyJob,
-    pub(super) route: Route<'a>,
+/// A command that copies or compares, and that can begin.
+pub(super) struct Ready {
+    /// Its words, without patterns.
+    pub(super) copy: Copy,
+    /// Patterns of which nothing is copied, and that were told.
+    pub(super) unmatched: u64,
+    pub(super) legs: Vec<Leg<Place>>,
+    pub(super) interrupt: Interrupt,
 }
 
-/// The jobs that `copy` takes, with all that can be known to be wrong before
-/// anything is done.
-pub(super) fn plan(copy: &Copy) -> Result<Vec<Step<'_>>, CommandError> {
+/// Makes `copy` ready: replaces patterns, has the command `refuse` what it can't do, and
+/// finds out all that can be known to be wrong before anything is done.
+///
+/// # Errors
+/// When a host can't be asked for what a pattern matches, or the words are refused.
+pub(super) fn prepare(
+    copy: &Copy,
+    task: Task,
+    screen: &Screen,
+    report: &dyn Report,
+    refuse: impl FnOnce(&Copy) -> Result<(), CommandError>,
+) -> Result<Ready, CommandError> {
+    let (copy, unmatched) = expand::sources(copy, screen, report)?;
+    let listening = Interrupt::listen();
+    refuse(&copy)?;
+    let legs = plan(&copy, task)?;
+    Ok(Ready { copy, unmatched, legs, interrupt: listening? })
+}
+
+/// The jobs with that task that `copy` takes, with all that can be known to be wrong
+/// before anything is done.
+fn plan(copy: &Copy, task: Task) -> Result<Vec<Leg<Place>>, CommandError> {
     if copy.dest.place != Here && copy.sources.iter().any(|source| source.place != Here) {
         return Err(CommandError::usage(
             "copying from one host to another is not there yet: copy to here first",
         ));
     }
     check_names(&copy.sources)?;
-    let into_dir = copy.sources.len() > 1;
-    let groups = copy.sources.chunk_by(|a, b| a.place == b.place);
-    groups
-        .map(|group| {
-            let job = CopyJob {
-                sources: group.iter().map(|source| source.path.clone()).collect(),
-                dest: copy.dest.path.clone(),
-                into_dir,
-                recursive: copy.recursive,
-                follow: copy.follow,
-                task: Task::Copy(copy.policy),
-                origin: origin(copy),
-                state: state::journals(),
-                spool: copy.policy.moving.is_none().then(std::env::temp_dir),
-            };
-            Ok(Step { job, route: route(&group[0].place, &copy.dest.place) })
-        })
-        .collect()
-}
-
-/// The number by which the destination is known again that the one source becomes.
-pub(super) fn origin(copy: &Copy) -> Option<[u8; 16]> {
-    let [source] = copy.sources.as_slice() else { return None };
-    let host = match &source.place {
-        Here => None,
-        Place::There(target) | Place::Sftp(target) => Some(target.display()),
+    let like = CopyJob {
+        recursive: copy.recursive,
+        follow: copy.follow,
+        task,
+        state: state::journals(),
+        spool: Some(std::env::temp_dir()),
+        ..CopyJob::default()
     };
-    source.final_name()?;
-    haul_engine::origin(host.as_deref(), &source.path, &copy.dest.path)
-}
-
-/// The route of a job between two places, one of which is here.
-fn route<'a>(source: &'a Place, dest: &'a Place) -> Route<'a> {
-    match (source, dest) {
-        (Here, Here) => Route::Local,
-        (Here, there) => Route::Upload(there),
-        (there, _) => Route::Download(there),
-    }
+    let sources: Vec<_> = copy.sources.iter().map(Location::spot).collect();
+    Ok(legs(&sources, &copy.dest.spot(), &like))
 }
 
 /// Refuses sources that would arrive under one name: the later would replace
@@ -174,20 +179,19 @@ fn check_names(sources: &[Location]) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// Runs the steps, and gives their figures and the class of the error that
+/// Runs the jobs, and gives their figures and the class of the error that
 /// decides the exit code.
-fn run_steps(
-    steps: Vec<Step<'_>>,
-    monitor: &CopyMonitor,
-    interrupt: &Interrupt,
+fn run_legs(
+    legs: Vec<Leg<Place>>,
+    monitor: &JobMonitor<'_>,
     hosts: &Hosts,
 ) -> (Summary, Option<ErrorKind>) {
     let mut total = Summary::default();
     let mut first_error = None;
-    let mut steps = steps.into_iter();
-    while let Some(step) = steps.next() {
-        monitor.begin(steps.len() > 0);
-        let result = hosts.run(&step.job, step.route, monitor);
+    let mut legs = legs.into_iter();
+    while let Some(leg) = legs.next() {
+        monitor.begin(legs.len() > 0);
+        let result = hosts.run(&leg, monitor);
         let told = monitor.end();
         let error = match result {
             Ok(summary) => {
@@ -196,7 +200,7 @@ fn run_steps(
             }
             // Ctrl-C reaches ssh too, and what is seen of it first is a
             // connection that breaks.
-            Err(_) if interrupt.happened() => CommandError::interrupted(),
+            Err(_) if monitor.cancelled() => CommandError::interrupted(),
             Err(error) => error,
         };
         total += told;
@@ -213,53 +217,14 @@ fn run_steps(
     (total, first_error)
 }
 
-/// What each detail shows.
-fn show(detail: Detail, dry_run: bool) -> Show {
-    match detail {
-        Detail::Quiet => Show::default(),
-        Detail::Normal => Show {
-            would_copy: dry_run,
-            warnings: true,
-            progress: Screen::is_terminal(),
-            ..Show::default()
-        },
-        Detail::Verbose => Show {
-            copied: true,
-            would_copy: true,
-            skipped: true,
-            warnings: true,
-            progress: Screen::is_terminal(),
-            ..Show::default()
-        },
-        Detail::Json => Show {
-            copied: true,
-            would_copy: true,
-            skipped: true,
-            warnings: true,
-            progress: true,
-            ..Show::default()
-        },
-    }
-}
-
-pub(super) fn start(copy: &Copy) -> Start<'_> {
-    Start {
-        schema: SCHEMA,
-        version: env!("CARGO_PKG_VERSION"),
-        sources: copy.sources.iter().map(|s| String::from_utf8_lossy(&s.given)).collect(),
-        dest: String::from_utf8_lossy(&copy.dest.given),
-        dry_run: copy.policy.dry_run,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hosts::Reach;
-    use crate::peer::WithoutHaul;
+    use crate::peer::Reaches;
+    use crate::report::{Detail, Show};
+    use haul_engine::Route;
     use haul_model::Policy;
     use std::ffi::OsStr;
-    use std::num::NonZeroU8;
 
     fn copy(words: &[&str]) -> Copy {
         let mut locations: Vec<Location> = words
@@ -272,12 +237,9 @@ mod tests {
             recursive: false,
             follow: false,
             policy: Policy::default(),
-            detail: Detail::Normal,
-            reach: Reach {
-                without_haul: WithoutHaul::GoOn,
-                parallel: NonZeroU8::MIN,
-                deploy: false,
-            },
+            detail: Detail::Text(Show::Normal),
+            reaches: Reaches::default(),
+            notes: Vec::new(),
         }
     }
 
@@ -292,22 +254,22 @@ mod tests {
     /// The steps as `route: sources -> dest`, or the refusal.
     fn planned(words: &[&str]) -> String {
         let copy = copy(words);
-        let steps = match plan(&copy) {
-            Ok(steps) => steps,
+        let legs = match plan(&copy, Task::default()) {
+            Ok(legs) => legs,
             Err(error) => return format!("refused: {error} {:?}\n", error.hints),
         };
-        let line = |step: &Step<'_>| {
-            let route = match step.route {
+        let line = |leg: &Leg<Place>| {
+            let route = match &leg.route {
                 Route::Local => "local".to_owned(),
                 Route::Upload(place) => format!("up to {}", host(place)),
                 Route::Download(place) => format!("down from {}", host(place)),
             };
-            let sources: Vec<String> = step.job.sources.iter().map(|s| escape_bytes(s)).collect();
-            let into = if step.job.into_dir { " (directory)" } else { "" };
-            let dest = escape_bytes(&step.job.dest);
+            let sources: Vec<String> = leg.job.sources.iter().map(|s| escape_bytes(s)).collect();
+            let into = if leg.job.into_dir { " (directory)" } else { "" };
+            let dest = escape_bytes(&leg.job.dest);
             format!("{route}: {} -> {dest}{into}\n", sources.join(" "))
         };
-        steps.iter().map(line).collect()
+        legs.iter().map(line).collect()
     }
 
     #[test]

@@ -1,13 +1,12 @@
 //! `haul deploy`: puts haul onto a host, and takes it away again.
 
-use super::end;
 use crate::args::{Action, Deploy};
 use crate::error::{CommandError, ErrorKind, ExitCode};
 use crate::hint::Hint;
 use crate::peer::diagnostics;
 use crate::progress::Screen;
 use crate::quantity;
-use crate::report::{Form, Report};
+use crate::report::{Detail, Show};
 use haul_engine::{Change, DeployError, Deployed, JobError, Program, Suspect, Undeployed};
 use haul_net::{ConnectError, DEPLOY_DIR, DEPLOYED_NAME, SshTarget};
 use std::path::Path;
@@ -19,7 +18,8 @@ const OWN_PROGRAM: &str = "/proc/self/exe";
 /// Deploys or removes, and says what came of it.
 pub(super) fn run(deploy: &Deploy) -> ExitCode {
     let screen = Screen::default();
-    let mut report = Report::new(Form::Plain, screen.clone());
+    let show = if deploy.quiet { Show::Quiet } else { Show::Normal };
+    let report = Detail::Text(show).report(&screen);
     let target = &deploy.target;
     let done = match &deploy.action {
         Action::Put(binary) => put(target, binary.as_deref(), &screen, &|| false)
@@ -29,11 +29,9 @@ pub(super) fn run(deploy: &Deploy) -> ExitCode {
             .map_err(CommandError::from),
     };
     match done {
-        Ok(line) if !deploy.quiet => report.print(line.as_bytes()),
-        Ok(_) => {}
-        Err(error) => return end(report, &error),
+        Ok(line) => report.conclude(ExitCode::Success, &line),
+        Err(error) => report.refused(&error, None),
     }
-    report.finish()
 }
 
 /// Puts the haul at `binary`, or else this one, onto the host, where a later
@@ -72,7 +70,7 @@ fn location(target: &SshTarget) -> String {
     format!("{}:~/{DEPLOY_DIR}/{DEPLOYED_NAME}", target.display())
 }
 
-/// What a deployment has done, for people.
+/// The result of a deployment, for people.
 pub(crate) fn deployed_line(target: &SshTarget, deployed: Deployed) -> String {
     let (location, bytes) = (location(target), quantity::bytes(deployed.bytes));
     let version = env!("CARGO_PKG_VERSION");
@@ -118,7 +116,9 @@ impl Hint for DeployError {
             Self::Irreplaceable { .. } => {
                 Some("remove it first with 'haul deploy --remove', then deploy again")
             }
-            Self::Sftp { .. } => Some("there must be room and the right to write on the host"),
+            Self::Sftp { .. } | Self::Upload { .. } => {
+                Some("there must be room and the right to write on the host")
+            }
             Self::Differs { .. } => {
                 Some("run the same command again; if it fails again, look at the host's disk")
             }

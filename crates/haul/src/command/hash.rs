@@ -5,25 +5,36 @@ use super::{each_path, host};
 use crate::args::Hash;
 use crate::error::ExitCode;
 use crate::json::{HashLine, Line, Path};
-use crate::report::Form;
+use crate::location::Location;
+use crate::report::Statement;
 use haul_model::ContentHash;
 
 /// Prints a line for each file.
 pub(super) fn run(hash: &Hash) -> ExitCode {
-    each_path(hash.form, &hash.paths, hash.without_haul, |requests, location, report| {
-        let value = requests.hash(&location.path)?;
-        match report.form() {
-            Form::Plain => report.print(check_line(value, &location.path).as_bytes()),
-            Form::Json => report.json(&Line::Hash(HashLine {
-                host: host(&location.place),
-                path: Path::of(&location.path),
-                hash: value.to_string(),
-            })),
-        }
+    each_path(hash.detail, &hash.paths, &hash.reaches, |requests, location, report| {
+        let hash = requests.hash(&location.path)?;
+        report.tell(&Hashed { location, hash });
         // The next hash may take long.
         report.flush();
         Ok(())
     })
+}
+
+/// The hash of a file.
+struct Hashed<'a> {
+    location: &'a Location,
+    hash: ContentHash,
+}
+
+impl Statement for Hashed<'_> {
+    fn text(&self) -> Vec<u8> {
+        check_line(self.hash, &self.location.path).into_bytes()
+    }
+
+    fn json(&self) -> Vec<u8> {
+        let (host, path) = (host(&self.location.place), Path::of(&self.location.path));
+        Line::Hash(HashLine { host, path, hash: self.hash.to_string() }).to_bytes()
+    }
 }
 
 /// The line that `b3sum --check` reads: the name's lines are joined by escapes,

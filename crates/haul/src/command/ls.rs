@@ -6,41 +6,39 @@ use crate::error::ExitCode;
 use crate::json::{EntryLine, Line};
 use crate::location::Location;
 use crate::quantity;
-use crate::report::{Form, Report};
+use crate::report::Statement;
 use haul_engine::{RequestError, Requests};
-use haul_model::{Entry, Fault, FaultKind, Kind, escape_bytes};
+use haul_model::{Entry, Fault, FaultKind, Kind, Name, escape_bytes};
 
 /// Lists each path.
 pub(super) fn run(ls: &Ls) -> ExitCode {
     let mut is_first = true;
-    each_path(ls.form, &ls.paths, ls.without_haul, |requests, location, report| {
+    each_path(ls.detail, &ls.paths, &ls.reaches, |requests, location, report| {
         let was_first = std::mem::replace(&mut is_first, false);
         let entry = look(requests, &location.path, ls.long)?;
         if entry.kind != Kind::Dir {
-            print(ls, location, &location.path, &entry, report);
+            report.tell(&Listed { ls, location, is_within: false, entry: &entry });
             return Ok(());
         }
-        let has_heading = ls.paths.len() > 1 && !ls.null && ls.form == Form::Plain;
-        if has_heading {
+        if has_several(ls) && !ls.null {
             let gap = if was_first { "" } else { "\n" };
-            report.print(format!("{gap}{location}:\n").as_bytes());
+            report.tell(&format!("{gap}{location}:\n"));
         }
         requests.list(&location.path, &mut |found| match found {
-            Ok(entry) => {
-                let name = entry.name.as_ref().map_or(&b"."[..], |name| name.as_bytes());
-                // Names of several directories would mix.
-                let is_bare = ls.form == Form::Plain && !(ls.null && ls.paths.len() > 1);
-                let path = if is_bare { name.to_vec() } else { join(&location.path, name) };
-                print(ls, location, &path, &entry, report);
-            }
+            Ok(entry) => report.tell(&Listed { ls, location, is_within: true, entry: &entry }),
             Err((name, fault)) => {
-                report.fault_on(host(&location.place), &join(&location.path, &name), &fault)
+                report.fault(host(&location.place), &join(&location.path, &name), &fault)
             }
         })
     })
 }
 
-/// What stands at `path`. Without `-l` a link to a directory stands for the
+/// True if several paths are meant, or may be.
+fn has_several(ls: &Ls) -> bool {
+    ls.paths.len() > 1 || ls.paths.iter().any(Location::is_pattern)
+}
+
+/// The entry at `path`. Without `-l` a link to a directory stands for the
 /// directory, as in ls.
 fn look(requests: &mut Requests, path: &[u8], long: bool) -> Result<Entry, RequestError> {
     match requests.stat(path, !long) {
@@ -54,16 +52,40 @@ fn look(requests: &mut Requests, path: &[u8], long: bool) -> Result<Entry, Reque
     }
 }
 
-fn print(ls: &Ls, location: &Location, path: &[u8], entry: &Entry, report: &mut Report) {
-    match ls.form {
-        Form::Json => {
-            report.json(&Line::Entry(EntryLine::of(host(&location.place), path, entry)));
+/// The entry that was asked about, or one within it.
+struct Listed<'a> {
+    ls: &'a Ls,
+    location: &'a Location,
+    is_within: bool,
+    entry: &'a Entry,
+}
+
+impl Listed<'_> {
+    /// Its name within the directory, or its whole path.
+    fn path(&self, is_bare: bool) -> Vec<u8> {
+        let name = self.entry.name.as_ref().map_or(&b"."[..], Name::as_bytes);
+        match self.is_within {
+            true if is_bare => name.to_vec(),
+            true => join(&self.location.path, name),
+            false => self.location.path.clone(),
         }
-        Form::Plain if ls.null => {
-            report.print(path);
-            report.print(b"\0");
+    }
+}
+
+impl Statement for Listed<'_> {
+    fn text(&self) -> Vec<u8> {
+        // Names of several directories would mix.
+        let mut path = self.path(!(self.ls.null && has_several(self.ls)));
+        if self.ls.null {
+            path.push(b'\0');
+            return path;
         }
-        Form::Plain => report.print(line(ls.long, path, entry).as_bytes()),
+        line(self.ls.long, &path, self.entry).into_bytes()
+    }
+
+    fn json(&self) -> Vec<u8> {
+        let (host, path) = (host(&self.location.place), self.path(false));
+        Line::Entry(EntryLine::of(host, &path, self.entry)).to_bytes()
     }
 }
 
@@ -80,9 +102,9 @@ fn line(long: bool, path: &[u8], entry: &Entry) -> String {
     };
     format!(
         "{} {:>14} {} {name}{slash}{target}\n",
-        quantity::mode(&entry.kind, entry.mode),
+        quantity::mode(&entry.kind, entry.attributes.mode),
         entry.size(),
-        quantity::date(entry.mtime),
+        quantity::date(entry.attributes.mtime),
     )
 }
 
@@ -95,12 +117,17 @@ fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use haul_model::Timestamp;
+    use haul_model::{Attributes, Timestamp};
 
     #[test]
     fn lines_show_kinds_and_hide_control_bytes() {
-        let entry =
-            |kind, mode| Entry::new(None, kind, mode, Timestamp { secs: 1_700_000_000, nanos: 5 });
+        let entry = |kind, mode| {
+            Entry::new(
+                None,
+                kind,
+                Attributes::new(mode, Timestamp { secs: 1_700_000_000, nanos: 5 }),
+            )
+        };
         let lines = [
             line(false, b"a\nb", &entry(Kind::File { size: 5 }, 0o644)),
             line(false, b"d", &entry(Kind::Dir, 0o755)),

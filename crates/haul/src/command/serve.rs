@@ -41,9 +41,7 @@ fn serve(words: &Serve) -> Result<ExitCode, CommandError> {
     let output = File::from(io::stdout().as_fd().try_clone_to_owned().map_err(failed)?);
     haul_net::enlarge_pipe(&input);
     haul_net::enlarge_pipe(&output);
-    let served = haul_engine::serve_with(rights, input, output);
-    // The process ends here, whatever its threads still hold.
-    haul_engine::remove_unpublished();
+    let served = haul_engine::serve_with(rights, &interrupt::leave_in_time, input, output);
     Ok(match served {
         Ok(()) => ExitCode::Success,
         // There may have been no way to tell the client.

@@ -6,22 +6,33 @@ use crate::error::ExitCode;
 use crate::json::{EntryLine, Line};
 use crate::location::Location;
 use crate::quantity;
-use crate::report::Form;
+use crate::report::Statement;
 use haul_model::{Entry, Kind, escape_bytes};
 
 /// Prints a paragraph for each path.
 pub(super) fn run(stat: &Stat) -> ExitCode {
-    each_path(stat.form, &stat.paths, stat.without_haul, |requests, location, report| {
+    each_path(stat.detail, &stat.paths, &stat.reaches, |requests, location, report| {
         let entry = requests.stat(&location.path, stat.follow)?;
-        match report.form() {
-            Form::Plain => report.print(paragraph(location, &entry).as_bytes()),
-            Form::Json => {
-                let line = EntryLine::of(host(&location.place), &location.path, &entry);
-                report.json(&Line::Entry(line));
-            }
-        }
+        report.tell(&Described { location, entry });
         Ok(())
     })
+}
+
+/// An entry that was asked about.
+struct Described<'a> {
+    location: &'a Location,
+    entry: Entry,
+}
+
+impl Statement for Described<'_> {
+    fn text(&self) -> Vec<u8> {
+        paragraph(self.location, &self.entry).into_bytes()
+    }
+
+    fn json(&self) -> Vec<u8> {
+        let Location { place, path, .. } = self.location;
+        Line::Entry(EntryLine::of(host(place), path, &self.entry)).to_bytes()
+    }
 }
 
 fn paragraph(location: &Location, entry: &Entry) -> String {
@@ -39,23 +50,25 @@ fn paragraph(location: &Location, entry: &Entry) -> String {
     };
     format!(
         "{location}\n  kind      {what}\n  mode      {:04o} ({})\n  modified  {}\n",
-        entry.mode,
-        quantity::mode(&entry.kind, entry.mode),
-        quantity::date_nanos(entry.mtime),
+        entry.attributes.mode,
+        quantity::mode(&entry.kind, entry.attributes.mode),
+        quantity::date_nanos(entry.attributes.mtime),
     )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use haul_model::Timestamp;
+    use haul_model::{Attributes, Timestamp};
     use std::ffi::OsStr;
 
     #[test]
     fn a_paragraph_tells_kind_mode_and_time() {
         let location = Location::parse(OsStr::new("host:a\x1bb")).expect("a location");
         let mtime = Timestamp { secs: 1_700_000_000, nanos: 5 };
-        let text = |kind, mode| paragraph(&location, &Entry::new(None, kind, mode, mtime));
+        let text = |kind, mode| {
+            paragraph(&location, &Entry::new(None, kind, Attributes::new(mode, mtime)))
+        };
         let texts = [
             text(Kind::File { size: 1 }, 0o644),
             text(Kind::File { size: 3 << 20 }, 0o4755),

@@ -3,10 +3,13 @@
 use super::*;
 use crate::error::ErrorKind;
 use haul_engine::{Fate, Skip};
-use haul_model::{Differences, FaultKind, Side, Timestamp};
+use haul_model::{Attributes, Changes, FaultKind, Side, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 
 const DOCUMENT: &str = include_str!("../../../../docs/json.md");
+
+/// A value of `haul config`.
+static TIMEOUT: Shown = Shown::Number(120);
 
 /// Lines of every type, each field in at least one of them; the first of a
 /// type is its example in the document.
@@ -22,6 +25,7 @@ fn samples() -> Vec<Line<'static>> {
         bytes_total: 20_866_662,
         bytes_transferred: 6_553_600,
         listed_all: false,
+        asking: false,
     };
     let summary = Summary {
         copied: 1007,
@@ -41,8 +45,13 @@ fn samples() -> Vec<Line<'static>> {
         fate: Fate::Kept,
     };
     let target = Some(Name::new(b"\xff").expect("a name"));
-    let entry =
-        |kind| Entry::new(None, kind, 0o644, Timestamp { secs: 1_700_000_000, nanos: 123_456_789 });
+    let entry = |kind| {
+        Entry::new(
+            None,
+            kind,
+            Attributes::new(0o644, Timestamp { secs: 1_700_000_000, nanos: 123_456_789 }),
+        )
+    };
     let hash = "af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262";
     let host = || Some("ann@host".to_owned());
     vec![
@@ -89,10 +98,26 @@ fn samples() -> Vec<Line<'static>> {
             hash: hash.to_owned(),
         }),
         Line::Hash(HashLine { host: None, path: Path::of(b"\xff"), hash: hash.to_owned() }),
+        Line::Setting(SettingLine {
+            host: Some("nas"),
+            key: "timeout",
+            value: Some(&TIMEOUT),
+            origin: OriginWord::File,
+            path: Some(Path::of(b"/home/ann/.config/haul/config.toml")),
+            line: Some(2),
+        }),
+        Line::Setting(SettingLine {
+            host: None,
+            key: "rsh",
+            value: None,
+            origin: OriginWord::File,
+            path: Some(Path::of(b"/\xff")),
+            line: Some(1),
+        }),
         Line::Difference(DifferenceLine::of(
             b"photos/a.jpg",
             &Kind::File { size: 2 << 20 },
-            Found::Differs(Differences::SIZE.with(Differences::TIME)),
+            Found::Differs(Changes::SIZE.with(Changes::TIME)),
         )),
         Line::Difference(DifferenceLine::of(b"\xff", &Kind::Dir, Found::Extra)),
         Line::CheckSummary(CheckSummaryLine {
@@ -200,7 +225,7 @@ fn the_document_names_every_word() {
         ErrorKind::Interrupted,
         ErrorKind::Io,
     ]));
-    let every = Differences::try_from(0xff).expect("known bits");
+    let every = Changes::try_from(0xff).expect("known bits");
     all.extend(words(&DifferenceWord::all_of(Found::Differs(every))));
     all.extend(words(&DifferenceWord::all_of(Found::Extra)));
     let fates = [Fate::Removed, Fate::WouldRemove, Fate::Kept, Fate::Busy, Fate::Recent];
@@ -209,6 +234,8 @@ fn the_document_names_every_word() {
     all.extend(words(&[OutcomeWord::Copied, OutcomeWord::Skipped, OutcomeWord::WouldCopy]));
     let skips = [Skip::Unchanged, Skip::Exists, Skip::NotOlder, Skip::Special];
     all.extend(words(&skips.map(ReasonWord::from)));
+    let (file, variable) = (OriginWord::File, OriginWord::Environment);
+    all.extend(words(&[OriginWord::Default, file, variable, OriginWord::CommandLine]));
     for word in all {
         assert!(DOCUMENT.contains(&format!("`{word}`")), "{word}");
     }

@@ -3,12 +3,11 @@
 //! the schema.
 
 use crate::error::ErrorKind;
-use crate::monitor::Found;
 use haul_engine::{Fate, Skip};
-use haul_model::{Differences, FaultKind, Kind, Side};
+use haul_model::{Changes, FaultKind, Kind, Side};
 use serde::Serialize;
 
-/// What an entry is.
+/// The kind of an entry.
 #[derive(Debug, Clone, Copy, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum KindWord {
@@ -18,13 +17,32 @@ pub(crate) enum KindWord {
     Special,
 }
 
-/// What became of an entry.
+/// Where a setting comes from.
+#[derive(Debug, Clone, Copy, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum OriginWord {
+    Default,
+    File,
+    Environment,
+    CommandLine,
+}
+
+/// The fate of an entry.
 #[derive(Debug, Clone, Copy, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum OutcomeWord {
     Copied,
     Skipped,
     WouldCopy,
+}
+
+/// Something that is not the same on both sides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// The destination's is another, or missing.
+    Differs(Changes),
+    /// Only the destination has it.
+    Extra,
 }
 
 /// How an entry of the destination differs.
@@ -46,33 +64,19 @@ impl DifferenceWord {
     pub(crate) fn all_of(found: Found) -> Vec<Self> {
         let Found::Differs(found) = found else { return vec![Self::Extra] };
         let words = [
-            (Differences::MISSING, Self::Missing),
-            (Differences::KIND, Self::Kind),
-            (Differences::SIZE, Self::Size),
-            (Differences::TIME, Self::Time),
-            (Differences::MODE, Self::Mode),
-            (Differences::TARGET, Self::Target),
-            (Differences::CONTENT, Self::Content),
+            (Changes::MISSING, Self::Missing),
+            (Changes::KIND, Self::Kind),
+            (Changes::SIZE, Self::Size),
+            (Changes::TIME, Self::Time),
+            (Changes::MODE, Self::Mode),
+            (Changes::TARGET, Self::Target),
+            (Changes::CONTENT, Self::Content),
         ];
         words.into_iter().filter(|(one, _)| found.has(*one)).map(|(_, word)| word).collect()
     }
-
-    /// The word for people.
-    pub(crate) const fn text(self) -> &'static str {
-        match self {
-            Self::Missing => "missing",
-            Self::Extra => "extra",
-            Self::Kind => "kind",
-            Self::Size => "size",
-            Self::Time => "time",
-            Self::Mode => "mode",
-            Self::Target => "target",
-            Self::Content => "content",
-        }
-    }
 }
 
-/// What became of a leftover.
+/// The fate of a leftover.
 #[derive(Debug, Clone, Copy, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum FateWord {

@@ -1,29 +1,50 @@
-//! What comparing finds, as lines for people.
+//! The findings of a comparison.
 
-use crate::json::DifferenceWord;
-use haul_model::{Differences, Kind, escape_bytes};
+use crate::json::{DifferenceLine, Found, Line};
+use crate::report::Statement;
+use haul_model::{Changes, Kind, escape_bytes};
 
-/// Something that is not the same on both sides.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Found {
-    /// The destination's is another, or missing.
-    Differs(Differences),
-    /// Only the destination has it.
-    Extra,
+/// An entry that is not the same on both sides.
+pub(super) struct Difference<'a> {
+    pub(super) path: &'a [u8],
+    pub(super) kind: &'a Kind,
+    pub(super) found: Found,
 }
 
-/// The line for an entry that is not the same.
-pub(super) fn plain_line(path: &[u8], kind: &Kind, found: Found) -> String {
-    let slash = if *kind == Kind::Dir { "/" } else { "" };
-    let path = escape_bytes(path);
-    let words: Vec<_> =
-        DifferenceWord::all_of(found).into_iter().map(DifferenceWord::text).collect();
-    match found {
-        Found::Extra => format!("extra     {path}{slash}\n"),
-        Found::Differs(found) if found.has(Differences::MISSING) => {
-            format!("missing   {path}{slash}\n")
-        }
-        Found::Differs(_) => format!("differs   {path}{slash} ({})\n", words.join(", ")),
+impl Statement for Difference<'_> {
+    fn text(&self) -> Vec<u8> {
+        let slash = if *self.kind == Kind::Dir { "/" } else { "" };
+        let path = escape_bytes(self.path);
+        let line = match self.found {
+            Found::Extra => format!("extra     {path}{slash}\n"),
+            Found::Differs(found) if found.has(Changes::MISSING) => {
+                format!("missing   {path}{slash}\n")
+            }
+            Found::Differs(found) => {
+                let words: Vec<_> = found.words().collect();
+                format!("differs   {path}{slash} ({})\n", words.join(", "))
+            }
+        };
+        line.into_bytes()
+    }
+
+    fn json(&self) -> Vec<u8> {
+        Line::Difference(DifferenceLine::of(self.path, self.kind, self.found)).to_bytes()
+    }
+}
+
+/// An entry that is the same, of which only people are told.
+pub(super) struct Same<'a> {
+    pub(super) path: &'a [u8],
+}
+
+impl Statement for Same<'_> {
+    fn text(&self) -> Vec<u8> {
+        format!("same      {}\n", escape_bytes(self.path)).into_bytes()
+    }
+
+    fn json(&self) -> Vec<u8> {
+        Vec::new()
     }
 }
 
@@ -34,14 +55,15 @@ mod tests {
     #[test]
     fn lines_say_how_it_differs() {
         let file = Kind::File { size: 3 };
-        let missing = Differences::MISSING.with(Differences::ABOVE);
-        let other = Differences::SIZE.with(Differences::TIME).with(Differences::CONTENT);
+        let missing = Changes::MISSING.with(Changes::ABOVE);
+        let other = Changes::SIZE.with(Changes::TIME).with(Changes::CONTENT);
+        let line = |path, kind, found| Difference { path, kind, found }.text();
         let lines = [
-            plain_line(b"a\n", &file, Found::Differs(other)),
-            plain_line(b"d", &Kind::Dir, Found::Differs(missing)),
-            plain_line(b"\xff", &Kind::Dir, Found::Extra),
+            line(b"a\n", &file, Found::Differs(other)),
+            line(b"d", &Kind::Dir, Found::Differs(missing)),
+            line(b"\xff", &Kind::Dir, Found::Extra),
         ];
-        insta::assert_snapshot!(lines.concat(), @r"
+        insta::assert_snapshot!(String::from_utf8_lossy(&lines.concat()), @r"
         differs   a\n (size, time, content)
         missing   d/
         extra     \xff/

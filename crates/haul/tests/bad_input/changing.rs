@@ -116,7 +116,7 @@ fn open_lens(pid: u32, path: &Path) -> Option<Vec<u64>> {
     is_open.then_some(lens)
 }
 
-/// Whether the stopped process has `path` open, and a part of it in another file.
+/// True if the stopped process has `path` open, and a part of it in another file.
 fn is_partly_written(pid: u32, path: &Path) -> bool {
     let len = fs::metadata(path).expect("it is there").len();
     let Some(lens) = open_lens(pid, path) else { return false };

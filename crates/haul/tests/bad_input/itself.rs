@@ -115,10 +115,12 @@ fn a_link_does_not_replace_the_file_that_it_leads_to() {
     let scene = world.scene(Way::Local);
     scene.file("file", "precious");
     scene.symlink("file", "link");
-    let run = scene.copy(&["--force"], &["link"], "file").run();
-    assert_one_error(&run, "link", "which it would replace", "");
-    assert_eq!(run.code, Some(1), "{run}");
-    assert_eq!(scene.read("file"), "precious");
+    for (flags, cause) in [("-rf", "which it would replace"), ("-f", "are the same file")] {
+        let run = scene.copy(&[flags], &["link"], "file").run();
+        assert_one_error(&run, "link", cause, "");
+        assert_eq!(run.code, Some(1), "{run}");
+        assert_eq!(scene.read("file"), "precious");
+    }
     scene.file("there/file", "precious");
     scene.mkdir("from");
     scene.symlink("../there/file", "from/file");

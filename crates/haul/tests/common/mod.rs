@@ -227,7 +227,7 @@ impl Scene<'_> {
         String::from_utf8_lossy(&fs::read(self.path(name)).expect("a file")).into_owned()
     }
 
-    /// Whether anything has that name, a symbolic link to nowhere included.
+    /// True if anything has that name, a symbolic link to nowhere included.
     pub(crate) fn exists(&self, name: impl AsRef<OsStr>) -> bool {
         fs::symlink_metadata(self.path(name)).is_ok()
     }

@@ -72,6 +72,31 @@ fn ssh_is_asked_for_its_settings_once_for_all_connections_to_a_host() {
 }
 
 #[test]
+fn nothing_stands_before_a_login_that_carries_no_contents() {
+    let world = World::new();
+    let scene = world.scene(Way::Upload);
+    scene.file("a", "a");
+    let path = logging_ssh(&scene, world.sshd());
+    let there = scene.there(scene.path("b"));
+    for words in [
+        &["copy", "-q", "a"][..],
+        &["ls"],
+        &["stat"],
+        &["hash"],
+        &["check", "--content", "a"],
+        &["copy", "-n", "-q", "a"],
+    ] {
+        let haul = scene.haul().env("PATH", &path).args(words);
+        haul.args(["--remote-haul", HAUL]).arg(&there).run().expect_ok();
+        let (asked, connected) = calls(&scene);
+        assert_eq!(connected.len(), 1, "{words:?}: {connected:?}");
+        let is_asked = words == ["copy", "-q", "a"] && cpu_has_aes();
+        assert_eq!(asked.len(), usize::from(is_asked), "{words:?}: {asked:?}");
+        fs::remove_file(scene.path("log")).expect("removed");
+    }
+}
+
+#[test]
 fn ssh_gets_the_users_words_and_no_others() {
     let world = World::new();
     let scene = world.scene(Way::Upload);

@@ -57,7 +57,7 @@ fn is_private(path: &[u8]) -> bool {
     path.rsplit(|byte| *byte == b'/').next().is_some_and(|name| name.starts_with(b".haul-"))
 }
 
-/// What is wrong with a destination, behind what is odd, after a run that ended with
+/// The problem with a destination, behind what is odd, after a run that ended with
 /// `code`.
 fn wrong(source: &Path, dest: &Path, code: Option<i32>) -> Option<String> {
     let whole = code == Some(0);

@@ -6,19 +6,52 @@ use std::fs;
 use std::time::Duration;
 
 #[test]
-fn a_link_is_kept_as_a_link_wherever_it_leads() {
+fn with_r_a_link_is_kept_as_a_link_wherever_it_leads() {
     everywhere(|scene| {
         scene.file("target", "x");
         scene.symlink("target", "to-file");
         scene.symlink("missing", "dangling");
         scene.symlink("/etc", "to-dir");
         scene.mkdir("there");
-        scene.copy(&[], &["to-file", "dangling", "to-dir"], "there").run().expect_ok();
+        scene.copy(&["-r"], &["to-file", "dangling", "to-dir"], "there").run().expect_ok();
         for (name, leads) in [("to-file", "target"), ("dangling", "missing"), ("to-dir", "/etc")] {
             let target = fs::read_link(scene.path("there").join(name)).expect("a link");
             assert_eq!(target.to_str(), Some(leads));
         }
         assert_eq!(scene.list("there").len(), 3);
+    });
+}
+
+#[test]
+fn a_named_link_is_followed_as_cp_does() {
+    everywhere(|scene| {
+        let file = scene.file("elsewhere/file", "content");
+        mode(&file, 0o640);
+        scene.symlink("elsewhere/file", "to-file");
+        scene.symlink("to-file", "to-link");
+        scene.symlink("elsewhere", "to-dir");
+        scene.symlink("missing", "dangling");
+        scene.copy(&[], &["to-file"], "new").run().expect_ok();
+        let is_copy = |name: &str| {
+            let path = scene.path(name);
+            assert!(fs::symlink_metadata(&path).expect("it is there").is_file(), "{name}");
+            assert_eq!((scene.read(name), mode_of(path)), ("content".to_owned(), 0o640), "{name}");
+        };
+        is_copy("new");
+        scene.mkdir("there");
+        let copy = || scene.copy(&[], &["to-file", "to-link", "to-dir", "dangling"], "there").run();
+        let run = copy().expect_code(1);
+        assert_eq!(scene.list("there"), ["to-file", "to-link"]);
+        is_copy("there/to-file");
+        is_copy("there/to-link");
+        let failed = errors(&run);
+        assert_eq!(failed.len(), 2, "{run}");
+        assert!(failed[0].ends_with("to-dir: it is a directory, and is left out"), "{run}");
+        assert!(failed[1].contains("a symbolic link that leads nowhere"), "{run}");
+        // Nothing is left to do, and there is no difference.
+        assert!(copy().expect_code(1).out().contains("skipped 2"));
+        let remote = if scene.way == Way::Local { Vec::new() } else { scene.remote() };
+        scene.transfer("check", &remote, &[], &["to-file"], "new").run().expect_ok();
     });
 }
 
@@ -105,9 +138,9 @@ fn a_link_at_the_destination_is_replaced_and_not_followed() {
         assert!(!scene.exists("missing"));
         // A link replaces a file, and a link that leads elsewhere.
         scene.symlink("a", "link");
-        scene.copy(&[], &["link"], "to-file").run().expect_ok();
+        scene.copy(&["-r"], &["link"], "to-file").run().expect_ok();
         scene.symlink("elsewhere", "other");
-        scene.copy(&[], &["link"], "other").run().expect_ok();
+        scene.copy(&["-r"], &["link"], "other").run().expect_ok();
         for name in ["to-file", "other"] {
             let target = fs::read_link(scene.path(name)).expect("a link");
             assert_eq!(target.to_str(), Some("a"), "{name}");

@@ -8,6 +8,7 @@ mod home;
 mod kept;
 mod links;
 mod merging;
+mod patterns;
 mod placing;
 mod replacing;
 mod skipping;

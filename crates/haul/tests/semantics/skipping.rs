@@ -2,7 +2,10 @@
 
 use crate::common::*;
 use haul_testkit::{Compare, assert_same, assert_same_with, nasty, tree};
+use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
 #[test]
 fn the_same_command_again_copies_nothing_and_finishes_what_was_left() {
@@ -26,6 +29,57 @@ fn the_same_command_again_copies_nothing_and_finishes_what_was_left() {
         assert!(run.out().starts_with("copied 14 files, "), "{run}");
         assert!(run.out().ends_with("; skipped 27\n"), "{run}");
         assert_same(&source, &scene.snapshot("there/tree"));
+    });
+}
+
+/// The times of the last change of `path` and all below it: nobody can set them.
+fn ctimes(path: &Path) -> BTreeMap<PathBuf, (i64, i64)> {
+    let meta = fs::symlink_metadata(path).expect("it is there");
+    let mut found = BTreeMap::from([(path.into(), (meta.ctime(), meta.ctime_nsec()))]);
+    if meta.is_dir() {
+        for entry in fs::read_dir(path).expect("readable") {
+            found.extend(ctimes(&entry.expect("an entry").path()));
+        }
+    }
+    found
+}
+
+#[test]
+fn nothing_is_written_to_what_is_unchanged() {
+    everywhere(|scene| {
+        for name in ["tree/a", "tree/sub/b", "tree/sub/deep/c", "tree/other/d", "tree/other/e"] {
+            scene.file(name, name);
+        }
+        scene.symlink("a", "tree/sub/link");
+        scene.mkdir("tree/empty");
+        mode(scene.path("tree/a"), 0o4751);
+        mode(scene.path("tree/empty"), 0o1711);
+        mode(scene.path("tree/sub/deep"), 0o555);
+        let copy = || scene.copy(&["-r"], &["tree"], "there/").run().expect_ok();
+        copy();
+        let there = scene.path("there");
+        let first = ctimes(&there);
+        copy();
+        assert_eq!(ctimes(&there), first);
+
+        // A file that is another one changes itself and its directory, and none else.
+        scene.file("tree/other/d", "changed");
+        copy();
+        let mut second = ctimes(&there);
+        for changed in ["tree/other", "tree/other/d"] {
+            let path = there.join(changed);
+            assert_ne!(second.insert(path.clone(), first[&path]), Some(first[&path]), "{changed}");
+        }
+        assert_eq!(second, first);
+
+        // One that has another mode changes nothing but itself.
+        mode(scene.path("tree/other/e"), 0o600);
+        let before = ctimes(&there);
+        copy();
+        let mut third = ctimes(&there);
+        let path = there.join("tree/other/e");
+        assert_ne!(third.insert(path.clone(), before[&path]), Some(before[&path]));
+        assert_eq!(third, before);
     });
 }
 

@@ -128,7 +128,7 @@ fn what_is_not_known_to_be_dead_stays() {
     assert_eq!(strays(&scene.path("to")), [""; 0].map(PathBuf::from));
 }
 
-/// Whether a file that is larger than a small one is on its way.
+/// True if a file that is larger than a small one is on its way.
 fn has_begun(scene: &Scene<'_>) -> bool {
     strays(&scene.path("to")).iter().any(|stray| stray.metadata().is_ok_and(|m| m.len() > 1 << 20))
 }

@@ -9,7 +9,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
-/// What is lost without it.
+/// Why a directory for journals is needed, as the warning says it.
 const LOST: &str = "interrupted uploads of large files can't be gone on with";
 
 /// A copy that works, and tells one thing that is not as it should be.

@@ -33,7 +33,7 @@ pub struct Times {
     pub modified: u32,
 }
 
-/// What kind of file it is.
+/// The kind of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileType {
     /// A regular file.

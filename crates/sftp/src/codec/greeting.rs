@@ -21,7 +21,7 @@ pub enum Extension {
     Statvfs,
     /// Attributes of a symbolic link itself.
     Lsetstat,
-    /// What the server allows.
+    /// The server's limits.
     Limits,
 }
 
@@ -59,7 +59,7 @@ impl Extension {
 pub struct Extensions(u16);
 
 impl Extensions {
-    /// Whether the server has this one.
+    /// True if the server has this one.
     pub fn has(self, extension: Extension) -> bool {
         self.0 & extension.bit() != 0
     }

@@ -39,7 +39,7 @@ pub const CHUNK_LEN_MAX: u32 = 255 << 10;
 /// The longest handle of an open file, in bytes (section 6.2 of the draft).
 pub const HANDLE_LEN_MAX: usize = 256;
 
-/// What a server sent and no server may send.
+/// Something that no server may send.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PacketError {
     /// The packet is longer than any packet may be, or than what was asked for.

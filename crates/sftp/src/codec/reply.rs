@@ -27,7 +27,7 @@ pub enum ReplyKind {
     Name = 104,
     /// Attributes.
     Attrs = 105,
-    /// What an extension defines.
+    /// The request of an extension.
     Extended = 201,
 }
 
@@ -46,7 +46,7 @@ impl ReplyKind {
 /// The first nine bytes of a reply, understood and within bounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
-    /// What it is.
+    /// Its kind.
     pub kind: ReplyKind,
     /// The request that it answers.
     pub id: u32,
@@ -76,7 +76,7 @@ impl Header {
 /// Where a link can point to, in bytes: no system has longer paths.
 pub const TARGET_LEN_MAX: usize = 4096;
 
-/// What can answer a request, beside a failure.
+/// The answer to a request, beside a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Expected {
     /// Success alone.
@@ -144,7 +144,7 @@ pub struct Names {
 pub struct RawEntry<'a> {
     /// The name.
     pub name: &'a [u8],
-    /// What it is; a link is not followed.
+    /// Its attributes; a link is not followed.
     pub attrs: Attrs,
 }
 
@@ -166,7 +166,7 @@ impl Names {
         self.count as usize
     }
 
-    /// Whether there are none, which no server should send.
+    /// True if there are none, which no server should send.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
@@ -186,7 +186,7 @@ impl<'a> RawEntry<'a> {
     }
 }
 
-/// What a server allows; 0 where it does not say (`limits@openssh.com`).
+/// The limits of a server; 0 where it does not say (`limits@openssh.com`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Limits {
     /// The longest packet, in bytes.
@@ -210,14 +210,14 @@ pub struct FsStats {
     pub blocks_available: u64,
     /// Files that can still be made by the user.
     pub files_available: u64,
-    /// Whether nothing can be written to it.
+    /// True if nothing can be written to it.
     pub read_only: bool,
     /// The longest name, in bytes.
     pub name_len_max: u64,
 }
 
 impl Expected {
-    /// Whether a reply of this kind can be the answer to `request`. A status
+    /// Checks that a reply of this kind can be the answer to `request`. A status
     /// always can: whether it is a failure, [`Self::decode`] tells.
     ///
     /// # Errors

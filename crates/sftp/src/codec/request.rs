@@ -7,7 +7,7 @@ use super::{Attrs, Expected, Extension, PACKET_LEN_MAX};
 /// 34,000 bytes (section 3 of the draft), and a rename has two paths.
 pub(crate) const PATH_LEN_MAX: usize = 16 << 10;
 
-/// What a request counts beside content, in bytes: itself, its record here, and
+/// The weight of a request beside content, in bytes: itself, its record here, and
 /// a short answer.
 const COST: usize = 512;
 
@@ -24,9 +24,6 @@ pub enum OpenFlags {
     Write,
     /// A new file, to write; an error if the name is taken, also by a link.
     CreateNew,
-    /// A new file, or an existing one that is emptied, to write. It follows
-    /// links.
-    CreateOrTruncate,
 }
 
 impl OpenFlags {
@@ -34,13 +31,11 @@ impl OpenFlags {
         const READ: u32 = 0x01;
         const WRITE: u32 = 0x02;
         const CREAT: u32 = 0x08;
-        const TRUNC: u32 = 0x10;
         const EXCL: u32 = 0x20;
         match self {
             Self::Read => READ,
             Self::Write => WRITE,
             Self::CreateNew => WRITE | CREAT | EXCL,
-            Self::CreateOrTruncate => WRITE | CREAT | TRUNC,
         }
     }
 }
@@ -231,7 +226,7 @@ impl Request<'_> {
         })
     }
 
-    /// What can answer it, beside a failure.
+    /// The answer to it, beside a failure.
     pub fn expected(&self) -> Expected {
         match *self {
             Self::Open { .. } | Self::Opendir { .. } => Expected::Handle,
@@ -246,7 +241,7 @@ impl Request<'_> {
         }
     }
 
-    /// What it counts while it is in flight, in bytes: the content that travels
+    /// Its weight while it is in flight, in bytes: the content that travels
     /// with it or may come back for it, and the most that the rest can take.
     pub(crate) fn cost(&self) -> usize {
         COST + match self {
@@ -257,7 +252,7 @@ impl Request<'_> {
         }
     }
 
-    /// Whether a server may be at it for minutes, and answer nothing else meanwhile,
+    /// True if a server may be at it for minutes, and answer nothing else meanwhile,
     /// since it waits for a medium, or for another server behind it. Of a small file
     /// (`is_small`) only what waits for the medium is that.
     pub(crate) fn is_slow(&self, is_small: bool) -> bool {
@@ -268,7 +263,7 @@ impl Request<'_> {
         }
     }
 
-    /// What it does, for a message: "can't ... PATH".
+    /// Its operation, for a message: "can't ... PATH".
     pub fn operation(&self) -> &'static str {
         match self {
             Self::Open { .. } => "open",

@@ -13,7 +13,7 @@ const MESSAGE_LEN_MAX: usize = 512;
 pub struct Status {
     /// The verdict.
     pub code: StatusCode,
-    /// What the server says about it, cut to 512 bytes, as it came. OpenSSH
+    /// The server's words about it, cut to 512 bytes, as they came. OpenSSH
     /// says no more than the code does.
     pub message: Box<[u8]>,
 }

@@ -4,7 +4,7 @@
 use super::*;
 use proptest::prelude::*;
 
-/// What a request says, read slowly.
+/// The fields of a request, read slowly.
 struct Naive<'a>(&'a [u8]);
 
 impl<'a> Naive<'a> {

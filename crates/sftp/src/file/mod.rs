@@ -43,7 +43,7 @@ impl RemoteFile {
         &self.0.path
     }
 
-    /// What it is now.
+    /// Its attributes now.
     pub fn attrs(&self) -> Result<Attrs> {
         let request = Request::Fstat { handle: self.handle() };
         self.client().attrs(&request, self.path())
@@ -113,13 +113,6 @@ impl RemoteFile {
             buf[at..at + chunk.len()].copy_from_slice(&chunk);
         }
         Ok((reader.end() - offset) as usize)
-    }
-
-    /// Writes all of `bytes` at `offset`, and waits until the server has them.
-    pub fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
-        let mut writer = self.writer(bytes.len());
-        writer.write_at(bytes, offset)?;
-        writer.finish()
     }
 
     /// Reads a range with requests for up to `window` bytes in flight, of which

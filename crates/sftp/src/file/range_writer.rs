@@ -11,15 +11,15 @@ use std::ops::Range;
 use std::sync::Arc;
 
 /// Writes without waiting for each answer: what the server says is collected
-/// while more is sent, and all of it in [`Self::finish`]. Dropped before, it
+/// while more is sent, and all of it in [`Self::drain`]. Dropped before, it
 /// leaves open what became of the last bytes.
 pub struct RangeWriter {
     file: RemoteFile,
     port: Port,
     window: usize,
-    /// What was sent and not answered: where, and how many bytes.
+    /// Writes without an answer: offset, and number of bytes.
     unanswered: BTreeMap<u64, usize>,
-    /// What that comes to, in bytes.
+    /// The sum of them, in bytes.
     unanswered_len: usize,
     /// The first write that the server has refused: where.
     refused: Option<u64>,
@@ -49,7 +49,7 @@ impl RangeWriter {
     /// Sends a range of a file of this machine, to be written at the same place.
     /// Where the connection is a pipe, as to ssh, its pages are handed over
     /// without a copy; so a change of the file that comes before
-    /// [`Self::finish`] has returned may be sent.
+    /// [`Self::drain`] has returned may be sent.
     ///
     /// # Errors
     /// See [`Self::write_at`]; besides, [`Cause::Source`] when the range can't be
@@ -111,14 +111,6 @@ impl RangeWriter {
             self.take(at, answer);
         }
         self.check()
-    }
-
-    /// Waits until the server has answered everything.
-    ///
-    /// # Errors
-    /// The first failure of any write.
-    pub fn finish(mut self) -> Result<(), SftpError> {
-        self.drain()
     }
 
     fn take_answers(&mut self) {

@@ -28,7 +28,7 @@ pub(super) const DIR_ENTRIES_MAX: usize = 32 << 10;
 #[derive(Default)]
 pub(super) struct Plan {
     slots: HashMap<Arc<[u8]>, Slot>,
-    /// What was asked for together. The latest has the highest number.
+    /// Requests that were made together. The latest has the highest number.
     batches: BTreeMap<u64, Batch>,
     next_batch: u64,
     held: Held,
@@ -61,7 +61,7 @@ struct Batch {
     held: Held,
 }
 
-/// What is under way, or listed and not taken.
+/// Directories and entries under way, or listed and not taken.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct Held {
     dirs: usize,
@@ -143,7 +143,7 @@ impl Plan {
         self.batches.values().map(|batch| batch.queue.len()).sum()
     }
 
-    /// Whether nothing is queued, under way, or listed and not taken.
+    /// True if nothing is queued, under way, or listed and not taken.
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
         self.slots.is_empty() && self.batches.is_empty() && self.held == Held::default()

@@ -32,7 +32,7 @@ const READ_AHEAD: usize = 64 << 10;
 /// How much text is repeated of what is no greeting, in bytes.
 const TEXT_LEN_MAX: usize = 200;
 
-/// What a session is to be like.
+/// Options of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
     /// The content that may be in flight, in bytes, both ways together. More
@@ -161,12 +161,12 @@ impl Session {
         &self.client
     }
 
-    /// Whether the session has ended before its time.
+    /// True if the session has ended before its time.
     pub fn has_ended(&self) -> bool {
         self.client.shared().has_ended()
     }
 
-    /// Whether it has not ended, neither before its time nor from here.
+    /// True if it has not ended, neither before its time nor from here.
     pub fn is_open(&self) -> bool {
         self.client.shared().is_open()
     }

@@ -2,7 +2,7 @@
 
 use super::signs::Signs;
 use haul_net::Writer;
-use haul_sys::{splice_to_pipe, wait_for_room};
+use haul_sys::splice_to_pipe;
 use std::cell::RefCell;
 use std::fs::File;
 use std::io::{self, Write};
@@ -15,7 +15,7 @@ const DIRECT_LEN: usize = 16 << 10;
 /// How much of a file is read at once where it can't be spliced, in bytes.
 const COPY_LEN: usize = 64 << 10;
 
-/// What follows a packet.
+/// The content behind a packet.
 #[derive(Clone, Copy)]
 pub(crate) enum Payload<'a> {
     /// Bytes in memory.
@@ -96,13 +96,14 @@ impl<'a> FileRange<'a> {
         let mut sent = 0;
         while sent < self.len {
             // A full pipe is the server's affair, and what comes then is the disk's.
-            wait_for_room(pipe)?;
+            out.wait_for_room()?;
             let (at, len) = (self.offset + sent as u64, self.len - sent);
             match signs.at_disk(|| splice_to_pipe(self.file, at, pipe, len)) {
                 Ok(Some(len @ 1..)) => {
                     signs.count();
                     sent += len;
                 }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Err(error),
                 Ok(Some(0) | None) | Err(_) => break,
             }

@@ -104,7 +104,7 @@ impl Port {
         Some(answer)
     }
 
-    /// Whether something that was asked is not taken yet.
+    /// True if something that was asked is not taken yet.
     pub(crate) fn waits(&self) -> bool {
         self.outstanding > 0
     }

@@ -39,7 +39,7 @@ pub(crate) struct Shared {
 struct Table {
     waiting: HashMap<u32, Waiting>,
     next_id: u32,
-    /// What the requests in flight come to.
+    /// The weight of the requests in flight.
     bytes: usize,
     /// Those of them that may take a server minutes.
     slow: usize,
@@ -52,7 +52,7 @@ struct Table {
 pub(super) struct Waiting {
     /// Who wants the answer; nobody, if it was asked in passing.
     pub(super) inbox: Option<Arc<Inbox>>,
-    /// What the asker calls it.
+    /// The asker's number for it.
     pub(super) tag: u64,
     pub(super) expected: Expected,
     /// Its name for messages.
@@ -62,7 +62,7 @@ pub(super) struct Waiting {
     is_slow: bool,
 }
 
-/// What the server is waited for.
+/// The reason to wait for the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Waits {
     No,
@@ -200,7 +200,7 @@ impl Shared {
         is_first
     }
 
-    /// Whether the session has ended before its time, and not from here.
+    /// True if the session has ended before its time, and not from here.
     pub(super) fn has_ended(&self) -> bool {
         self.lock().end.as_ref().is_some_and(|end| !matches!(end, SessionError::Stopped))
     }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// What moves in a session, and what holds it up that is not the server.
+/// Signs of progress in a session, and of holdups that are not the server's.
 #[derive(Default)]
 pub(super) struct Signs {
     moved: AtomicU64,
@@ -29,7 +29,7 @@ impl Signs {
         done
     }
 
-    /// Whether a file of this machine is waited for.
+    /// True if a file of this machine is waited for.
     pub(super) fn is_at_disk(&self) -> bool {
         self.at_disk.load(Ordering::Relaxed)
     }

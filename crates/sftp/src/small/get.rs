@@ -11,7 +11,7 @@ use std::collections::{HashMap, VecDeque};
 /// A small file to be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Get {
-    /// What the caller calls it.
+    /// The caller's number for it.
     pub key: u64,
     /// Its path. A link at its end is followed.
     pub path: Vec<u8>,
@@ -24,9 +24,9 @@ pub struct Get {
 pub struct Got {
     /// Its content, which is less than was asked for if the file is shorter.
     pub content: Vec<u8>,
-    /// What the file was before it was read.
+    /// The file's attributes before it was read.
     pub before: Attrs,
-    /// What it was afterwards. If size and modification time are the same, this
+    /// Its attributes afterwards. If size and modification time are the same, this
     /// is its content; when it was last read changes by reading.
     pub after: Attrs,
 }
@@ -47,7 +47,7 @@ struct Job {
     handle: Box<[u8]>,
     /// Answers that must come before the next step.
     awaited: usize,
-    /// What is to be read: where, and how many bytes.
+    /// The parts to be read: offset, and number of bytes.
     wanted: Vec<(usize, usize)>,
     /// How many bytes are asked for, by where they begin.
     asked: HashMap<usize, usize>,

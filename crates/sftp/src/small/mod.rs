@@ -19,7 +19,7 @@ const FILES_MAX: usize = 480;
 /// Content in flight, at most, in bytes; one file that is larger goes alone.
 const BYTES_MAX: usize = 8 << 20;
 
-/// Whether another file of `len` bytes may be begun, beside `files` others of
+/// True if another file of `len` bytes may be begun, beside `files` others of
 /// `bytes` bytes.
 fn has_room(client: &Client, files: usize, bytes: usize, len: usize) -> bool {
     // Half of what the server allows, for there may be other askers.

@@ -18,7 +18,7 @@ use std::collections::{HashMap, VecDeque};
 /// A small file to be written.
 #[derive(Debug, Clone)]
 pub struct Put<C> {
-    /// What the caller calls it.
+    /// The caller's number for it.
     pub key: u64,
     /// The path under which it is made; it must be free.
     pub stage: Vec<u8>,

@@ -101,7 +101,7 @@ fn a_server_that_dies_is_told_to_who_writes() {
         }
     };
     assert!(matches!(end(&error), SessionError::Closed), "{error}");
-    assert!(writer.finish().is_err());
+    assert!(writer.drain().is_err());
 }
 
 #[test]

@@ -26,7 +26,9 @@ fn files_are_opened_and_looked_at_together() {
             assert_eq!(file.read_at(&mut content, 0).unwrap(), n);
         }
         let (file, _) = client.open_later(&path(3), OpenFlags::Write).wait().unwrap();
-        file.write_at(b"new+", 0).unwrap();
+        let mut writer = file.writer(4);
+        writer.write_at(b"new+", 0).unwrap();
+        writer.drain().unwrap();
         assert_eq!(file.attrs().unwrap().size, Some(4));
         file.close().unwrap();
         // What is written is looked at itself, and what is read is what a link leads to.

@@ -114,7 +114,7 @@ fn large_files_are_written_in_order() {
         for (n, piece) in bytes.chunks(100_000).enumerate() {
             writer.write_at(piece, n as u64 * 100_000).unwrap();
         }
-        writer.finish().unwrap();
+        writer.drain().unwrap();
         file.set_attrs(Attrs { times: Some(TIMES), ..Attrs::default() }).unwrap();
         assert_eq!(file.attrs().unwrap().size, Some(3_000_001));
         file.close().unwrap();

@@ -23,7 +23,7 @@ fn each_thread_gets_its_own_answers() {
                     assert!(attrs.size.unwrap() <= bytes.len() as u64);
                 }
             }
-            writer.finish().unwrap();
+            writer.drain().unwrap();
             file.close().unwrap();
             let file = client.open(&path(&name), OpenFlags::Read, None).unwrap();
             let mut found = vec![0; bytes.len() + 1];

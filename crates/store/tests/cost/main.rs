@@ -5,7 +5,7 @@
 #![cfg(target_os = "linux")]
 
 use haul_model::{BLOCK_LEN, BlockHash, Name, Timestamp};
-use haul_store::{Pace, SourceId, Stage};
+use haul_store::{Pace, SourceId, Stage, Staged};
 use haul_sys::Dir;
 use haul_testkit::{FileSystem, Mount, TempDir};
 use std::path::Path;

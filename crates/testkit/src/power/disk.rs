@@ -190,7 +190,7 @@ impl Disk {
         self.state().power_on();
     }
 
-    /// Whether the power is off.
+    /// True if the power is off.
     pub fn is_off(&self) -> bool {
         self.state().off
     }

@@ -107,7 +107,7 @@ pub(crate) fn make_key(path: &Path) -> io::Result<()> {
         .map_err(|e| at("set the mode of", path, e))
 }
 
-/// Whether this version of sshd takes the line, in a configuration of nothing
+/// True if this version of sshd takes the line, in a configuration of nothing
 /// else.
 fn knows(sshd: &Path, dir: &Path, line: &str) -> io::Result<bool> {
     let config = dir.join("probe");
@@ -116,7 +116,7 @@ fn knows(sshd: &Path, dir: &Path, line: &str) -> io::Result<bool> {
     Ok(tested.map_err(|e| at("run", sshd, e))?.status.success())
 }
 
-/// Whether sshd has to ask PAM whether the account may log in. Without PAM it
+/// True if sshd has to ask PAM whether the account may log in. Without PAM it
 /// looks at the password itself and refuses a locked one, even with a key; and
 /// what it may not read, when it is not root, counts as locked.
 fn needs_pam() -> bool {

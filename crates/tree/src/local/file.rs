@@ -1,9 +1,9 @@
 //! Files of this machine: sources, stages, and stages that are sealed.
 
 use crate::spool::Spooled;
-use crate::{KEPT_MODE, Seal, SealedFile, SourceFile, StagedFile};
-use haul_model::{BlockHash, FileId, Name, Timestamp};
-use haul_store::{Placement, Publication, RESUME_LEN_MIN, Sealed, Stage, Verified};
+use crate::{Seal, SealedFile, SourceFile, StagedFile};
+use haul_model::{Attributes, BlockHash, FileId, Name, Timestamp};
+use haul_store::{Placement, Proof, Publication, RESUME_LEN_MIN, Sealed, Stage, Staged};
 use haul_sys::{Loss, Stat};
 use std::fs::File;
 use std::io;
@@ -24,7 +24,7 @@ impl From<Spooled> for LocalSource {
     }
 }
 
-/// Whether the size that is told of a file says nothing about its content. Files of
+/// True if the size that is told of a file says nothing about its content. Files of
 /// the kernel's own take no storage; and what is told to be empty is looked at.
 pub(super) fn is_of_unknown_size(file: &File, stat: &Stat) -> io::Result<bool> {
     match stat.size {
@@ -37,7 +37,7 @@ pub(super) fn is_of_unknown_size(file: &File, stat: &Stat) -> io::Result<bool> {
 /// when something before was.
 const RELEASE_LEN: u64 = 16 << 20;
 
-/// Whether a large file is nowhere in memory, as far as three looks tell.
+/// True if a large file is nowhere in memory, as far as three looks tell.
 pub(super) fn is_cold(file: &File, size: u64) -> bool {
     let looks = [size / 4, size / 2, size / 4 * 3];
     size >= RESUME_LEN_MIN && !looks.iter().any(|&at| haul_sys::is_cached(file, at))
@@ -148,11 +148,10 @@ impl StagedFile for LocalStage {
 
     fn seal(
         self: Box<Self>,
-        proof: Verified,
-        mode: u32,
-        mtime: Timestamp,
+        proof: Proof,
+        attributes: &Attributes,
     ) -> io::Result<Box<dyn SealedFile>> {
-        Ok(Box::new(LocalSealed(self.0.seal(proof, mode & KEPT_MODE, mtime)?)))
+        Ok(Box::new(LocalSealed(self.0.seal(proof, &attributes.over(0))?)))
     }
 }
 

@@ -1,17 +1,17 @@
-//! What a server tells of a file in the engine's words, and the reverse.
+//! Attributes of files, from a server's words to the tree's and back.
 
 use crate::{Meta, MetaKind, Seal, in_whole_seconds};
-use haul_model::Timestamp;
+use haul_model::{Attributes, Kept, Timestamp};
 use haul_sftp::{Attrs, FileType, Times};
 use std::io;
 
-/// Whether a listing has told all that is needed.
+/// True if a listing has told all that is needed.
 pub(super) fn is_whole(attrs: &Attrs) -> bool {
     attrs.times.is_some()
         && attrs.file_type().is_some_and(|kind| kind != FileType::File || attrs.size.is_some())
 }
 
-/// What `attrs` say; an error where a server leaves out what is needed.
+/// The metadata in `attrs`; an error where a server leaves out some of it.
 pub(super) fn meta_of(attrs: &Attrs) -> io::Result<Meta> {
     let untold = |what| io::Error::other(format!("the server does not tell {what}"));
     let kind = match attrs.file_type().ok_or_else(|| untold("what it is"))? {
@@ -24,8 +24,7 @@ pub(super) fn meta_of(attrs: &Attrs) -> io::Result<Meta> {
     let mtime = Timestamp { secs: times.modified.into(), nanos: 0 };
     Ok(Meta {
         kind,
-        mode: attrs.mode.unwrap_or(0) & 0o7777,
-        mtime,
+        attributes: Attributes::new(attrs.mode.unwrap_or(0) & 0o7777, mtime),
         ctime: None,
         id: None,
         is_thin: false,
@@ -34,15 +33,26 @@ pub(super) fn meta_of(attrs: &Attrs) -> io::Result<Meta> {
     })
 }
 
-/// What is compared to see whether a file changed.
+/// The metadata by which a change of a file is seen.
 pub(super) fn seal_of(attrs: &Attrs) -> io::Result<Seal> {
     let meta = meta_of(attrs)?;
     match meta.kind {
-        MetaKind::File { size } => Ok(Seal { size, mtime: meta.mtime }),
+        MetaKind::File { size } => Ok(Seal { size, mtime: meta.attributes.mtime }),
         MetaKind::Dir => Err(io::ErrorKind::IsADirectory.into()),
         MetaKind::Symlink | MetaKind::Special => {
             Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"))
         }
+    }
+}
+
+/// Those of `attributes` in `which`, as a request sets them. The bits of the mode that are
+/// not kept are left out.
+pub(super) fn attrs_for(attributes: &Attributes, which: Kept) -> Attrs {
+    let Attributes { mode, mtime } = attributes.over(0);
+    Attrs {
+        mode: which.has(Kept::MODE).then_some(mode),
+        times: which.has(Kept::TIMES).then(|| times_of(mtime)),
+        ..Attrs::default()
     }
 }
 

@@ -112,7 +112,7 @@ impl Branch {
         }
     }
 
-    /// Whether the file may still be opened here.
+    /// True if the file may still be opened here.
     pub(super) fn is_coming(&self, host: &SftpHost) -> bool {
         match self.state {
             State::Waits => host.sessions().are_coming(),

@@ -1,6 +1,6 @@
 //! A directory of a host, and what is done in it.
 
-use super::attrs::{is_whole, meta_of, times_of};
+use super::attrs::{attrs_for, is_whole, meta_of};
 use super::host::must_stay;
 use super::known::{Known, There};
 use super::making::Making;
@@ -9,10 +9,10 @@ use super::stage::{self, SftpStage};
 use super::{SftpHost, join};
 use crate::lock;
 use crate::{
-    KEPT_MODE, Meta, MetaKind, Origin, Outstanding, PRIVATE_DIR_MODE, SmallFiles, SourceFile,
-    StagedFile, Storage, TreeDir, TreeEntry, Unfinished,
+    Meta, MetaKind, Origin, Outstanding, PRIVATE_DIR_MODE, SmallFiles, SourceFile, StagedFile,
+    Storage, TreeDir, TreeEntry, Unfinished,
 };
-use haul_model::{BlockHash, FileId, Name, Timestamp};
+use haul_model::{Attributes, BlockHash, FileId, KEPT_MODE, Kept, Name, Timestamp};
 use haul_sftp::{Attrs, DirEntry, Extension, FileType, Later, OpenFlags, RemoteFile};
 use haul_store::{Earlier, Placement, Publication, SourceId, StaleStages, mark_name};
 use haul_sys::Dir;
@@ -31,7 +31,7 @@ const TARGETS_LEN_MAX: usize = 16 << 20;
 /// What a target takes besides, in bytes.
 const AROUND_TARGET_LEN: usize = 64;
 
-/// What a file is made with that is haul's own.
+/// The mode of a new file of haul's own.
 const PRIVATE_FILE_MODE: u32 = 0o600;
 
 /// Directories that are made in one with this bit have it, too.
@@ -43,7 +43,7 @@ pub(super) struct SftpDir {
     /// As the server resolved it, below the root without links.
     pub(super) path: Vec<u8>,
     id: FileId,
-    /// What it is, as far as a listing or the server has told.
+    /// Its attributes, as far as a listing or the server has told.
     pub(super) attrs: Option<Attrs>,
     /// It was made by this job.
     made: Option<Arc<Making>>,
@@ -174,8 +174,7 @@ impl TreeDir for SftpDir {
             Some(attrs) => meta_of(attrs)?,
             None if self.made.is_some() => Meta {
                 kind: MetaKind::Dir,
-                mode: PRIVATE_DIR_MODE,
-                mtime: Timestamp { secs: 0, nanos: 0 },
+                attributes: Attributes::new(PRIVATE_DIR_MODE, Timestamp { secs: 0, nanos: 0 }),
                 ctime: None,
                 id: None,
                 is_thin: false,
@@ -244,7 +243,7 @@ impl TreeDir for SftpDir {
         &self,
         target: &[u8],
         name: &Name,
-        mtime: Timestamp,
+        attributes: &Attributes,
         placement: Placement,
     ) -> io::Result<Publication> {
         self.ready()?;
@@ -253,7 +252,7 @@ impl TreeDir for SftpDir {
         let set_time = |path: &[u8]| {
             if client.has(Extension::Lsetstat) {
                 // A time that can't be set is no reason to have no link.
-                let attrs = Attrs { times: Some(times_of(mtime)), ..Attrs::default() };
+                let attrs = attrs_for(attributes, Kept::TIMES);
                 if let Err(error) = client.set_link_attrs(path, attrs) {
                     self.host.look_at(&error);
                 }
@@ -298,7 +297,7 @@ impl TreeDir for SftpDir {
 
     fn stage(&self) -> io::Result<Box<dyn StagedFile>> {
         self.ready()?;
-        Ok(Box::new(SftpStage::create(&self.host, &self.path)?))
+        self.host.stage(&self.path, &self.host.stage_name())
     }
 
     fn remove_file(&self, name: &Name) -> io::Result<()> {
@@ -309,20 +308,30 @@ impl TreeDir for SftpDir {
         self.host.io(self.host.client().remove_dir(&self.path_of(name.as_bytes())))
     }
 
-    fn set_file_mode(&self, name: &Name, _id: Option<FileId>, mode: u32) -> io::Result<()> {
-        let attrs = Attrs::with_mode(mode & KEPT_MODE);
+    fn set_file_attributes(
+        &self,
+        name: &Name,
+        _id: Option<FileId>,
+        attributes: &Attributes,
+        which: Kept,
+    ) -> io::Result<()> {
+        let attrs = attrs_for(attributes, which);
         self.host.io(self.host.client().set_attrs(&self.path_of(name.as_bytes()), attrs))
     }
 
-    fn set_meta(&self, mode: u32, mtime: Timestamp) -> io::Result<Option<Outstanding>> {
+    fn set_attributes(
+        &self,
+        attributes: &Attributes,
+        which: Kept,
+    ) -> io::Result<Option<Outstanding>> {
         if self.ready().is_err() {
             // It could not be made, and that is told of it.
             return Ok(None);
         }
         // As on this machine: it decides about the group of what is made below.
-        let mode = (mode & KEPT_MODE) | self.special_bits();
-        let times = Some(times_of(mtime));
-        let attrs = Attrs { mode: Some(mode), times, ..Attrs::default() };
+        let attrs = attrs_for(attributes, which);
+        let mode = attrs.mode.map(|mode| mode | self.special_bits());
+        let attrs = Attrs { mode, ..attrs };
         let set = self.host.client().set_attrs_later(&self.path, attrs);
         let host = Arc::clone(&self.host);
         Ok(Some(Box::new(move || host.io(set.wait()))))
@@ -375,6 +384,10 @@ impl Storage for SftpDir {
         self.made.is_none() && lock(&self.known).made.is_empty()
     }
 
+    fn was_tidied(&self) -> bool {
+        lock(&self.host.tidied).contains(&self.path)
+    }
+
     fn tells_objects(&self) -> bool {
         false
     }
@@ -405,8 +418,8 @@ impl Unfinished for SftpDir {
         Ok((Box::new(stage), blocks))
     }
 
-    fn remove_leftovers(&self, name: &Name, source: &SourceId) {
-        stage::remove_leftovers(&self.host, &self.path, name, source);
+    fn remove_leftovers(&self, name: &Name, source: &SourceId) -> bool {
+        stage::remove_leftovers(&self.host, &self.path, name, source)
     }
 
     fn remove_stale(&self, name: &Name, _seen: &OnceLock<StaleStages>) {

@@ -1,4 +1,4 @@
-//! What all directories and files of one host have in common.
+//! State that all directories and files of one host share.
 
 use super::{Sessions, found_or_missing, join};
 use crate::budget::{Budget, Share};
@@ -25,7 +25,7 @@ const SMALL_LEN: usize = 8 << 20;
 /// than 100,000 entries. Of those that find no room each entry is asked about by itself.
 const REMEMBERED_LEN: usize = 24 << 20;
 
-/// What an entry that is remembered takes besides its name, in bytes.
+/// The memory of a remembered entry besides its name, in bytes.
 const AROUND_NAME_LEN: usize = 200;
 
 /// Threads that list directories ahead.
@@ -39,24 +39,24 @@ const FULL_LEN: u64 = 1 << 20;
 /// is too long.
 const LONG_PATH_LEN: usize = 1024;
 
-/// Whether some system finds `path` or a name in it too long.
+/// True if some system finds `path` or a name in it too long.
 fn is_long(path: &[u8]) -> bool {
     path.len() >= LONG_PATH_LEN || path.split(|byte| *byte == b'/').any(|n| n.len() > MAX_NAME_LEN)
 }
 
-/// Whether a file could not be given its name, and its stage is needed since the
+/// True if a file could not be given its name, and its stage is needed since the
 /// existing file may lack its own.
 pub(super) fn must_stay(error: &io::Error) -> bool {
     let cause = error.get_ref().and_then(|error| error.downcast_ref::<Cause>());
     matches!(cause, Some(Cause::OnlyStaged(_)))
 }
 
-/// What an entry takes of [`REMEMBERED_LEN`], in bytes.
+/// The share of an entry in [`REMEMBERED_LEN`], in bytes.
 pub(super) fn remembered_len(entry: &DirEntry) -> usize {
     AROUND_NAME_LEN + entry.name.as_bytes().len()
 }
 
-/// What `stats` say that a user can still write, in bytes.
+/// The room that `stats` leave to a user, in bytes.
 fn room_of(stats: &FsStats) -> u64 {
     stats.blocks_available.saturating_mul(stats.block_len)
 }
@@ -75,7 +75,7 @@ impl Lost {
         Arc::new(Self { host: host.to_owned(), reason: OnceLock::new() })
     }
 
-    /// Whether the session has ended.
+    /// True if the session has ended.
     pub fn happened(&self) -> bool {
         self.reason.get().is_some()
     }
@@ -119,7 +119,7 @@ pub struct SftpHost {
     pub streams: Arc<Budget>,
     /// Content of small files on its way from the host.
     pub small: Arc<Budget>,
-    /// What is remembered of directories at the destination.
+    /// The budget of remembered directories at the destination.
     pub(super) remembered: Arc<Budget>,
     /// Where the journals of uploads are kept on this machine.
     pub journals: Option<Journals>,
@@ -131,6 +131,8 @@ pub struct SftpHost {
     dead: OnceLock<DeadSeries>,
     /// The directory whose spellings were asked for last, if they find room.
     spelled: Mutex<Option<Spelled>>,
+    /// Directories in which leftovers of killed jobs were removed when they were listed.
+    pub(super) tidied: Mutex<HashSet<Vec<u8>>>,
 }
 
 impl SftpHost {
@@ -156,6 +158,7 @@ impl SftpHost {
             series: OnceLock::new(),
             dead: OnceLock::new(),
             spelled: Mutex::default(),
+            tidied: Mutex::default(),
         })
     }
 
@@ -197,13 +200,13 @@ impl SftpHost {
         self.sessions.first()
     }
 
-    /// Whether files stay open when they are whole: they are made durable or read
+    /// True if files stay open when they are whole: they are made durable or read
     /// back before they get their names.
     pub fn holds(&self) -> bool {
         self.holds
     }
 
-    /// What it is called.
+    /// Its name.
     pub fn name(&self) -> &[u8] {
         &self.name
     }
@@ -213,7 +216,7 @@ impl SftpHost {
         &self.sessions
     }
 
-    /// What tells the directory at `path` from all others, of this host and
+    /// The mark of the directory at `path`, by which it is told from others of this host and
     /// others.
     pub fn place(&self, path: &[u8]) -> Vec<u8> {
         [&*self.name, b":", path].concat()
@@ -242,7 +245,7 @@ impl SftpHost {
         self.io(self.client().fs_stats(dir)).ok()
     }
 
-    /// What came of a writing in the directory `dir`. The protocol has no word for
+    /// The outcome of a writing in the directory `dir`. The protocol has no word for
     /// a disk that is full or read-only, but a server often tells of its file
     /// system.
     pub fn wrote<T>(&self, dir: &[u8], result: Result<T, SftpError>) -> io::Result<T> {
@@ -316,7 +319,7 @@ impl SftpHost {
         }
     }
 
-    /// Whether something is at `path`; a link is not followed.
+    /// True if something is at `path`; a link is not followed.
     pub fn has_name(&self, path: &[u8]) -> io::Result<bool> {
         let looked = found_or_missing(self.client().lstat(path));
         self.io(looked).map(|found| found.is_some())

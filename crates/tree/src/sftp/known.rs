@@ -24,7 +24,7 @@ const ASKED_MAX: usize = 4;
 /// it leaves such an entry out of a listing and says nothing.
 const LOOKED_AT_LEN: usize = 4096;
 
-/// What is known of the entries of a directory.
+/// The facts about the entries of a directory.
 #[derive(Default)]
 pub(super) struct Known {
     /// At a source: the directories that were listed.
@@ -41,11 +41,11 @@ pub(super) struct Known {
     pub(super) first: Option<Name>,
     /// Directories that this job makes, until they are opened.
     pub(super) made: HashMap<Name, Later>,
-    /// What the server has just said of a name, before it was wanted.
+    /// The server's last answer about a name, before it was wanted.
     pub(super) ahead: Option<(Name, Option<Attrs>)>,
 }
 
-/// What stood in a directory of the destination.
+/// The entries that stood in a directory of the destination.
 pub(super) enum There {
     /// All of it, within the budget of the job ([`super::SftpHost`]).
     All { entries: HashMap<Name, Attrs>, _share: Option<Share> },
@@ -93,6 +93,7 @@ impl SftpDir {
         let going: Vec<Later> = found
             .map(|entry| client.remove_file_later(&self.path_of(entry.name.as_bytes())))
             .collect();
+        self.tidied(!going.is_empty());
         // What can't be removed now is found by the next run.
         going.iter().filter_map(|one| one.wait().err()).for_each(|e| self.host.look_at(&e));
         if self.is_around {
@@ -117,10 +118,18 @@ impl SftpDir {
                 gone.insert(old.clone());
             }
         }
+        self.tidied(!gone.is_empty());
         listed.retain(|entry| !gone.contains(&entry.name));
     }
 
-    /// What stood in it when it was first asked.
+    /// Keeps in mind that something was removed, if it was.
+    fn tidied(&self, has_removed: bool) {
+        if has_removed {
+            lock(&self.host.tidied).insert(self.path.clone());
+        }
+    }
+
+    /// Its entries when it was first asked.
     fn there(&self) -> io::Result<Arc<There>> {
         if let Some(there) = &lock(&self.known).there {
             return Ok(Arc::clone(there));
@@ -189,7 +198,7 @@ impl SftpDir {
         self.is_looked_through.load(Ordering::Relaxed)
     }
 
-    /// Whether the entry `name` may be the one that was found first, by a name that
+    /// True if the entry `name` may be the one that was found first, by a name that
     /// no entry has in this spelling.
     fn may_be_the_first(&self, name: &Name, there: &HashMap<Name, Attrs>) -> bool {
         let known = lock(&self.known);
@@ -197,7 +206,7 @@ impl SftpDir {
         first.is_some_and(|first| may_be_one_name(first.as_bytes(), name.as_bytes()))
     }
 
-    /// Whether a name is asked about by itself. Around the job there may be much
+    /// True if a name is asked about by itself. Around the job there may be much
     /// more than it is about, and it is mostly about one name. But where a job was
     /// killed, what it has left is to be found.
     fn asks_by_itself(&self) -> bool {
@@ -209,7 +218,7 @@ impl SftpDir {
             && !self.host.dead().is_due(&self.host.place(&self.path))
     }
 
-    /// What the server says of `name` now.
+    /// The server's answer about `name` now.
     pub(super) fn ask(&self, name: &Name, follow: bool) -> io::Result<Option<Attrs>> {
         // That holds for the first who asks: it is no older than a round trip.
         let ahead = lock(&self.known).ahead.take_if(|(asked, _)| asked == name);
@@ -239,7 +248,7 @@ impl SftpDir {
         }
     }
 
-    /// Whether a file is large enough to be read through several sessions.
+    /// True if a file is large enough to be read through several sessions.
     fn is_worth_all(&self, attrs: &Attrs) -> bool {
         !self.is_destination
             && self.lanes() > 1

@@ -151,7 +151,7 @@ fn as_asked(path: &[u8]) -> &[u8] {
     }
 }
 
-/// What a server says of a name; `None` if nothing has it.
+/// The attributes behind a name; `None` if nothing has it.
 fn found_or_missing(asked: Result<Attrs, SftpError>) -> Result<Option<Attrs>, SftpError> {
     match asked {
         Err(error) if error.status() == Some(StatusCode::NoSuchFile) => Ok(None),

@@ -10,7 +10,7 @@ use haul_sys::Dir;
 use std::io;
 
 impl SftpDir {
-    /// Whether what is made here shows in `near`. It is a directory, which is there for
+    /// True if what is made here shows in `near`. It is a directory, which is there for
     /// all at once: a file may come to those behind a mount only later.
     pub(super) fn shows_in(&self, near: &Dir) -> io::Result<bool> {
         let (client, name) = (self.host.client(), private_name());
@@ -42,7 +42,7 @@ impl SftpDir {
         }
     }
 
-    /// Whether `near` shows the directory `name`, which was made here, or what is made
+    /// True if `near` shows the directory `name`, which was made here, or what is made
     /// in it there shows here: of a new directory nobody can remember anything.
     fn shows_mark_in(&self, near: &Dir, name: &Name) -> io::Result<bool> {
         let seen = sight(near, name, |inner| {
@@ -55,7 +55,7 @@ impl SftpDir {
         }
     }
 
-    /// Whether what is made in `near` shows here. Where nothing can be made,
+    /// True if what is made in `near` shows here. Where nothing can be made,
     /// nothing shows.
     pub(super) fn shows_what_is_in(&self, near: &Dir) -> io::Result<bool> {
         let Ok(mark) = Mark::make(near) else { return Ok(false) };

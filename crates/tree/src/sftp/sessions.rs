@@ -38,7 +38,7 @@ impl Sessions {
         self.joined.iter().map_while(OnceLock::get)
     }
 
-    /// Whether more may join.
+    /// True if more may join.
     pub fn are_coming(&self) -> bool {
         *lock(&self.left) > 0
     }

@@ -1,28 +1,28 @@
 //! Small files to and from a host's server, many at a time in each session.
 
 use super::{SftpDir, SftpHost, times_of};
-use crate::KEPT_MODE;
 use crate::budget::Share;
 use crate::small::{Downloads, Fetched, Get, NotPut, Put, SmallFile, SmallFiles, Uploads};
-use haul_model::{Name, Timestamp};
+use haul_model::{Attributes, Name, Timestamp};
 use haul_sftp::{Cause, Client, Extension, Gets, Got, Puts, SftpError};
 use haul_store::Publication;
 use std::collections::HashMap;
 use std::io;
 
-/// What a small file takes of the budget besides its content, in bytes.
+/// The share of a small file in the budget besides its content, in bytes.
 const AROUND_LEN: usize = 4 << 10;
 
 impl SmallFiles for SftpDir {
     fn put(&self, file: SmallFile<'_>) -> io::Result<Put> {
         self.ready()?;
-        let SmallFile { name, content, mode, mtime, placement, sync, verify } = file;
+        let SmallFile { name, content, attributes, placement, sync, verify } = file;
+        let Attributes { mode, mtime } = attributes.over(0);
         let put = haul_sftp::Put {
             key: 0,
             stage: self.path_of(self.host.stage_name().as_bytes()),
             path: self.path_of(name.as_bytes()),
             content,
-            mode: mode & KEPT_MODE,
+            mode,
             times: times_of(mtime),
             existing: self.host.existing(&self.path, name, placement),
             sync: sync && self.host.client().has(Extension::Fsync),

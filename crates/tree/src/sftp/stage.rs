@@ -9,14 +9,15 @@
 mod open;
 mod sealed;
 
+use super::attrs::attrs_for;
 use super::branch::{Branch, in_each};
-use super::{SftpHost, join, times_of};
+use super::{SftpHost, join};
 use crate::beside::both;
 use crate::lock;
-use crate::{KEPT_MODE, NotMoved, SealedFile, StagedFile};
-use haul_model::{BLOCK_LEN, BlockHash, Name, Timestamp};
+use crate::{NotMoved, SealedFile, StagedFile};
+use haul_model::{Attributes, BLOCK_LEN, BlockHash, Kept, Name};
 use haul_sftp::{Attrs, Extension, OpenFlags, RangeWriter, RemoteFile, SftpError};
-use haul_store::{Earlier, Journals, Pace, RemoteJournal, RemoteNames, SourceId, Verified};
+use haul_store::{Earlier, Journals, Pace, Proof, RemoteJournal, RemoteNames, SourceId};
 use haul_sys::{Dir, Loss};
 use open::{Open, check_room};
 use sealed::SftpSealed;
@@ -24,7 +25,7 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -46,7 +47,7 @@ pub(super) struct SftpStage {
     /// Where what was written ends, in bytes.
     written: AtomicU64,
     /// It stays open when it is sealed.
-    stays_open: bool,
+    stays_open: AtomicBool,
 }
 
 /// The way of one session into the file.
@@ -107,7 +108,7 @@ fn journal_of<'h>(
     Some((journals.dir(), RemoteNames::of(journals, &host.place(dir), name, source)))
 }
 
-/// What an earlier copy has left.
+/// The stage that an earlier copy left.
 pub(super) fn earlier(host: &SftpHost, dir: &[u8], name: &Name, source: &SourceId) -> Earlier {
     let journal = journal_of(host, dir, name, source);
     journal.map_or(Earlier::Nothing, |(journals, names)| {
@@ -115,15 +116,21 @@ pub(super) fn earlier(host: &SftpHost, dir: &[u8], name: &Name, source: &SourceI
     })
 }
 
-/// Removes what an earlier copy has left.
-pub(super) fn remove_leftovers(host: &SftpHost, dir: &[u8], name: &Name, source: &SourceId) {
-    if let Some((journals, names)) = journal_of(host, dir, name, source)
-        && RemoteJournal::earlier(journals, &names, source) != Earlier::Nothing
-    {
-        // What is not there any more is gone as it should be.
-        let _ = host.client().remove_file(&join(dir, names.stage.as_bytes()));
-        RemoteJournal::remove(journals, &names);
-    }
+/// Removes what an earlier copy has left; true if there was something.
+pub(super) fn remove_leftovers(
+    host: &SftpHost,
+    dir: &[u8],
+    name: &Name,
+    source: &SourceId,
+) -> bool {
+    let journal = journal_of(host, dir, name, source).filter(|(journals, names)| {
+        RemoteJournal::earlier(journals, names, source) != Earlier::Nothing
+    });
+    let Some((journals, names)) = journal else { return false };
+    // What is not there any more is gone as it should be.
+    let _ = host.client().remove_file(&join(dir, names.stage.as_bytes()));
+    RemoteJournal::remove(journals, &names);
+    true
 }
 
 /// Removes what earlier copies of other sources have left of `name`.
@@ -136,14 +143,18 @@ pub(super) fn remove_stale(host: &SftpHost, dir: &[u8], name: &Name) {
     });
 }
 
-impl SftpStage {
-    /// Begins a file in `dir`.
-    pub(super) fn create(host: &Arc<SftpHost>, dir: &[u8]) -> io::Result<Self> {
-        let path = join(dir, host.stage_name().as_bytes());
-        let open = Open::create(host, dir, path)?;
-        Ok(Self::of(open, None))
+impl SftpHost {
+    /// Begins a file in the directory `dir`, under the private name `name`.
+    ///
+    /// # Errors
+    /// Those of making it; the server may have made it all the same.
+    pub fn stage(self: &Arc<Self>, dir: &[u8], name: &str) -> io::Result<Box<dyn StagedFile>> {
+        let open = Open::create(self, dir, join(dir, name.as_bytes()))?;
+        Ok(Box::new(SftpStage::of(open, None)))
     }
+}
 
+impl SftpStage {
     /// Begins or continues the file `name` in `dir`, a copy of `source`.
     pub(super) fn resume(
         host: &Arc<SftpHost>,
@@ -205,7 +216,7 @@ impl SftpStage {
             record: record.map(Mutex::new),
             len: Mutex::default(),
             written: AtomicU64::new(0),
-            stays_open: false,
+            stays_open: AtomicBool::new(false),
         }
     }
 
@@ -333,14 +344,15 @@ impl StagedFile for SftpStage {
         Some(self.lanes.len())
     }
 
-    /// What the host's file system does is not known here.
+    /// The habits of the host's file system are not known here.
     fn loss(&self) -> Loss {
         Loss::Unknown
     }
 
-    fn expect_sync(&mut self) {
+    fn expect_sync(&self) {
         // Where it can't be made durable nothing is to be waited for.
-        self.stays_open = self.open.host.client().has(Extension::Fsync);
+        let can_sync = self.open.host.client().has(Extension::Fsync);
+        self.stays_open.store(can_sync, Ordering::Relaxed);
     }
 
     fn record(&self, block: BlockHash) -> io::Result<()> {
@@ -356,18 +368,16 @@ impl StagedFile for SftpStage {
 
     fn seal(
         mut self: Box<Self>,
-        _proof: Verified,
-        mode: u32,
-        mtime: Timestamp,
+        _proof: Proof,
+        attributes: &Attributes,
     ) -> io::Result<Box<dyn SealedFile>> {
         let host = Arc::clone(&self.open.host);
-        let times = Some(times_of(mtime));
         let written = self.written.load(Ordering::Relaxed);
         // What ends with a hole has to be made as long as it is.
         let size = lock(&self.len).filter(|len| *len > written);
-        let mode = Some(mode & KEPT_MODE);
-        let attrs = Attrs { size, mode, times, ..Attrs::default() };
-        let found = if host.holds() || self.stays_open {
+        let attrs = Attrs { size, ..attrs_for(attributes, Kept::OF_COPIES) };
+        let stays_open = host.holds() || *self.stays_open.get_mut();
+        let found = if stays_open {
             // What comes through other sessions has to be there before.
             self.drain_from(1)?;
             self.open.file()?.set_and_look(attrs).map(|found| found.size)
@@ -380,10 +390,7 @@ impl StagedFile for SftpStage {
             found.map(|all| all.iter().filter_map(|found| found.size).max())
         };
         // Some servers say only when it is closed that a write has failed.
-        if matches!(&found, Err(error) if error.session().is_none())
-            && !host.holds()
-            && !self.stays_open
-        {
+        if matches!(&found, Err(error) if error.session().is_none()) && !stays_open {
             self.give_up();
         }
         let found = host.wrote(&self.open.dir, found);

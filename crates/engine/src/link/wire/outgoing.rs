@@ -42,7 +42,7 @@ pub(crate) struct OutFrame {
     head: Vec<u8>,
     /// The content that follows.
     body: Option<Body>,
-    /// Whether it may wait for others.
+    /// True if it may wait for others.
     patient: bool,
 }
 
@@ -95,7 +95,7 @@ impl Outbox {
         (Arc::new(Self { frames, splices, cut }), waiting)
     }
 
-    /// Whether ranges of files may be sent as [`Body::Range`].
+    /// True if ranges of files may be sent as [`Body::Range`].
     pub(crate) fn splices(&self) -> bool {
         self.splices
     }
@@ -217,6 +217,9 @@ fn send_range(
                 Ok(Some(moved @ 1..)) => {
                     offset += moved as u64;
                     len -= moved;
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    output.wait_for_room()?
                 }
                 Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Err(error),
                 // The end, or an error of the file: what is read below tells.

@@ -35,7 +35,7 @@ impl Scan<'_, '_> {
             name,
             kind: entry.kind.clone(),
             id: entry.id,
-            mtime: Some(entry.mtime),
+            mtime: Some(entry.attributes.mtime),
             ctime: entry.ctime,
             blocks: 0,
             whole_hash: false,
@@ -74,7 +74,7 @@ impl Scan<'_, '_> {
         self.push_item(ListItem::Fault { dir: parent, name: shown, fault }, item)
     }
 
-    /// What is remembered of an entry that is told as a fault.
+    /// The item of an entry that is told as a fault.
     pub(super) fn item_of(
         &self,
         dir: Option<Arc<DirNode>>,

@@ -1,57 +1,44 @@
-//! The end of a move: its figures, and how they are told.
+//! The end of a move: its figures.
 
-use crate::args::{Copy, Detail};
-use crate::command::finish;
-use crate::error::{CommandError, ExitCode};
+use crate::error::ExitCode;
 use crate::json::{self, Line, MoveSummaryLine};
 use crate::quantity;
-use crate::report::Report;
+use crate::report::{Show, Statement};
 use haul_engine::Summary;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// Says how the command ended.
-pub(super) fn conclude(
-    mut report: Report,
-    copy: &Copy,
-    figures: &Summary,
-    started: Instant,
-    error: Option<CommandError>,
-) -> ExitCode {
-    let code = match &error {
-        Some(error) => error.kind.exit_code(),
-        None if figures.failed > 0 || report.has_failed() => ExitCode::SomeFailed,
-        None => ExitCode::Success,
-    };
-    if let Some(error) = &error {
-        report.command_error(error);
-    }
-    let Summary { moved, kept, failed, .. } = *figures;
-    match copy.detail {
-        Detail::Quiet => {}
-        Detail::Json => {
-            let (seconds, exit_code) = (json::seconds(started.elapsed()), code.number());
-            let line = MoveSummaryLine { moved, kept, failed, seconds, exit_code };
-            report.json(&Line::MoveSummary(line));
-        }
-        Detail::Normal | Detail::Verbose => {
-            report.print(line(figures, started.elapsed()).as_bytes());
-        }
-    }
-    finish(report, code)
+/// The figures of a move.
+pub(super) struct Figures {
+    pub(super) summary: Summary,
+    pub(super) time: Duration,
+    pub(super) code: ExitCode,
 }
 
-/// The line at the end.
-fn line(figures: &Summary, time: Duration) -> String {
-    let done = match figures.moved {
-        0 => "moved nothing".to_owned(),
-        moved => format!("moved {}", quantity::count(moved)),
-    };
-    let mut line = format!("{done} in {}", quantity::duration(time));
-    for (n, word) in [(figures.kept, "kept"), (figures.failed, "failed")] {
-        if n > 0 {
-            line.push_str(&format!("; {word} {}", quantity::count(n)));
+impl Statement for Figures {
+    fn text(&self) -> Vec<u8> {
+        let Summary { moved, kept, failed, .. } = self.summary;
+        let done = match moved {
+            0 => "moved nothing".to_owned(),
+            moved => format!("moved {}", quantity::count(moved)),
+        };
+        let mut line = format!("{done} in {}", quantity::duration(self.time));
+        for (n, word) in [(kept, "kept"), (failed, "failed")] {
+            if n > 0 {
+                line.push_str(&format!("; {word} {}", quantity::count(n)));
+            }
         }
+        line.push('\n');
+        line.into_bytes()
     }
-    line.push('\n');
-    line
+
+    fn json(&self) -> Vec<u8> {
+        let Summary { moved, kept, failed, .. } = self.summary;
+        let (seconds, exit_code) = (json::seconds(self.time), self.code.number());
+        let line = MoveSummaryLine { moved, kept, failed, seconds, exit_code };
+        Line::MoveSummary(line).to_bytes()
+    }
+
+    fn least(&self) -> Show {
+        Show::Normal
+    }
 }

@@ -8,7 +8,7 @@ use crate::error::{Cause, SessionError, SftpError};
 use crate::naming::{Names, Naming};
 use crate::session::{Payload, Port};
 
-/// What a file is made with, until its own mode is set.
+/// The mode of a new file until its own is set.
 const PRIVATE_MODE: u32 = 0o600;
 
 /// How much of one file is asked for at once when it is read back, in bytes. No
@@ -28,7 +28,7 @@ const REMOVE: u64 = 8;
 /// From here on it is a read, at the offset beyond it.
 const READ: u64 = 16;
 
-/// What is asked for together.
+/// A set of requests that go together.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Step {
     Open,
@@ -93,7 +93,7 @@ impl<C: AsRef<[u8]>> Job<C> {
         self.failed.get_or_insert(SftpError::of(operation, &self.put.path, cause));
     }
 
-    /// What became of it, with the caller's key.
+    /// Its fate, with the caller's key.
     pub(super) fn into_result(self) -> (u64, Result<(), SftpError>) {
         (self.put.key, self.failed.map_or(Ok(()), Err))
     }
@@ -333,7 +333,7 @@ impl<C: AsRef<[u8]>> Job<C> {
         }
     }
 
-    /// Whether the existing file lacks its name.
+    /// True if the existing file lacks its name.
     fn must_stay(&self) -> bool {
         matches!(self.failed, Some(SftpError { cause: Cause::OnlyStaged(_), .. }))
     }

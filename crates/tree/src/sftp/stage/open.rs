@@ -6,7 +6,7 @@ use haul_sftp::{Attrs, FileType, OpenFlags, RemoteFile, SftpError, StatusCode};
 use std::io;
 use std::sync::Arc;
 
-/// What a stage is made with, until its own mode is set.
+/// The mode of a stage until its own is set.
 const PRIVATE_MODE: u32 = 0o600;
 
 /// The stage's file on the server. Dropped before it has its name, it is
@@ -70,7 +70,7 @@ impl Open {
         Self { host, dir, path, file, keep: false, is_published: false }
     }
 
-    /// Whether the last of `blocks` is what the server has there.
+    /// True if the last of `blocks` is what the server has there.
     pub(super) fn has_last(&self, blocks: &[BlockHash]) -> io::Result<bool> {
         let Some((last, before)) = blocks.split_last() else { return Ok(false) };
         let index = before.len() as u64;
@@ -80,7 +80,7 @@ impl Open {
         Ok(read == block.len() && BlockHash::of(index, &block) == *last)
     }
 
-    /// What came of a writing.
+    /// The outcome of a writing.
     pub(super) fn written<T>(&self, result: Result<T, SftpError>) -> io::Result<T> {
         self.host.wrote(&self.dir, result)
     }
@@ -97,7 +97,7 @@ impl Drop for Open {
     }
 }
 
-/// Whether a file of `len` bytes finds room, where the server tells.
+/// Checks that a file of `len` bytes finds room, where the server tells.
 pub(super) fn check_room(host: &SftpHost, dir: &[u8], len: u64) -> io::Result<()> {
     match host.room(dir) {
         Some(room) if room < len => Err(io::Error::new(

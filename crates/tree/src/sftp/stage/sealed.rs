@@ -6,7 +6,7 @@ use crate::sftp::host::must_stay;
 use crate::sftp::source::SftpSource;
 use crate::{ContentStream, SealedFile, SourceFile};
 use haul_model::Name;
-use haul_sftp::Extension;
+use haul_sftp::{Extension, OpenFlags};
 use haul_store::{Placement, Publication};
 use std::io;
 use std::ops::Range;
@@ -35,12 +35,19 @@ impl SealedFile for SftpSealed {
     fn start_write_back(&self) {}
 
     fn sync(&self) -> io::Result<()> {
-        let host = &self.stage.open.host;
+        let Open { host, path, file, .. } = &self.stage.open;
         // Where it can't be done, that was told when the job began, if it was asked for.
         if !host.client().has(Extension::Fsync) {
             return Ok(());
         }
-        host.io(self.stage.open.file()?.sync())
+        host.io(match file {
+            Some(file) => file.sync(),
+            // Nobody had told that it would be needed.
+            None => host.client().open(path, OpenFlags::Write, None).and_then(|file| {
+                file.sync()?;
+                file.close()
+            }),
+        })
     }
 
     /// What the server reads is up to the server.

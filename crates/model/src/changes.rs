@@ -1,14 +1,15 @@
-//! How an entry of the destination differs from that of the source, where two
-//! trees are compared and nothing is copied.
+//! How an entry of the destination differs from that of the source. Checks tell it,
+//! and copies decide by it.
 
+use crate::Kept;
 use serde::{Deserialize, Serialize};
 
-/// A set of differences; never empty where it stands in an outcome.
+/// A set of differences; never empty in an outcome.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "u16", into = "u16")]
-pub struct Differences(u16);
+pub struct Changes(u16);
 
-impl Differences {
+impl Changes {
     /// Nothing is there.
     pub const MISSING: Self = Self(0x01);
     /// The directory above is not there either, and was told before. Only with
@@ -29,7 +30,7 @@ impl Differences {
 
     const ALL: u16 = 0xff;
 
-    /// Whether there is none.
+    /// True if there is none.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
@@ -40,30 +41,58 @@ impl Differences {
         Self(self.0 | other.0)
     }
 
-    /// This set, or none, depending on `is_so`.
+    /// This set if `is_so`, else none.
     #[must_use]
     pub const fn only_if(self, is_so: bool) -> Self {
         if is_so { self } else { Self(0) }
     }
 
-    /// Whether the destination has it, though perhaps with another time or mode.
+    /// True if the destination has it, though perhaps with another time or mode.
     pub const fn is_minor(self) -> bool {
         Self::TIME.with(Self::MODE).has(self)
     }
 
-    /// Whether all of `other` is in this set.
+    /// Those that are not in `other`.
+    #[must_use]
+    pub const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
+    /// The attributes that are to be set so that the entry is that of the source, if its
+    /// content is.
+    pub const fn attributes(self) -> Kept {
+        let mode = if self.has(Self::MODE) { Kept::MODE } else { Kept::NONE };
+        let times = if self.has(Self::TIME) { Kept::TIMES } else { Kept::NONE };
+        mode.with(times)
+    }
+
+    /// A word for each of them, for people.
+    pub fn words(self) -> impl Iterator<Item = &'static str> {
+        let words = [
+            (Self::MISSING, "missing"),
+            (Self::KIND, "kind"),
+            (Self::SIZE, "size"),
+            (Self::TIME, "time"),
+            (Self::MODE, "mode"),
+            (Self::TARGET, "target"),
+            (Self::CONTENT, "content"),
+        ];
+        words.into_iter().filter(move |(one, _)| self.has(*one)).map(|(_, word)| word)
+    }
+
+    /// True if all of `other` is in this set.
     pub const fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 }
 
-impl From<Differences> for u16 {
-    fn from(differences: Differences) -> Self {
-        differences.0
+impl From<Changes> for u16 {
+    fn from(changes: Changes) -> Self {
+        changes.0
     }
 }
 
-impl TryFrom<u16> for Differences {
+impl TryFrom<u16> for Changes {
     type Error = &'static str;
 
     fn try_from(bits: u16) -> Result<Self, Self::Error> {

@@ -1,0 +1,267 @@
+//! Puts a job together in this process: the roles that run here, on their trees, the
+//! link between them or to the other one, and the threads that they need. Waits for its
+//! end, and lets go of what its threads may still wait for.
+//!
+//! Threads that the job needs begin before those of which it takes what it gets.
+
+mod side;
+mod wire;
+
+pub(crate) use self::wire::{FromPeer, Greeting, Wire, listen};
+
+use self::side::{ReceiverSide, SenderSide};
+use self::wire::Input;
+use crate::control::{Control, Reporter};
+use crate::crew::Crew;
+use crate::link::memory::MemoryLink;
+use crate::link::wire::{Outbox, RemoteReceiver, RemoteSender};
+use crate::link::{ReceiverPort, SenderPort};
+use crate::receiver::{Asked, Destination};
+use crate::sender::{Sender, Twins};
+use crate::workers::workers;
+use crate::{CopyJob, JobError, Summary};
+use crossbeam_channel::{Receiver as Left, bounded};
+use haul_model::FileId;
+use haul_sys::Dir;
+use haul_tree::Tree;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A job, before its roles are placed.
+pub(crate) struct Assembly<'a> {
+    pub(crate) job: &'a CopyJob,
+    pub(crate) control: &'a Control<'a>,
+    pub(crate) way: &'a dyn Way,
+}
+
+/// The way that a job takes to another machine, if it does.
+pub(crate) trait Way {
+    /// The job has ended with `result`: sees that no thread of it waits for anybody else
+    /// any more.
+    fn end(&self, result: &Result<Summary, JobError>, leaving: Leaving<'_>);
+}
+
+/// All is on this machine.
+impl Way for () {
+    fn end(&self, _: &Result<Summary, JobError>, _: Leaving<'_>) {}
+}
+
+/// The work of a writer.
+pub(crate) type Writing<'s> = Box<dyn FnOnce() + Send + 's>;
+
+/// The threads of a job that has ended, as far as they may wait for somebody else. Each
+/// holds the other end of a channel through which nothing is sent.
+pub(crate) struct Leaving<'s> {
+    /// The one that writes to a wire.
+    pub(crate) writer: Left<()>,
+    /// The one that reads from a wire; in this process, all that work on a tree.
+    pub(crate) others: Left<()>,
+    /// The writer's work, if there was no thread for it.
+    pub(crate) write: Option<Writing<'s>>,
+}
+
+impl Leaving<'_> {
+    /// True if all leave within `patience`.
+    pub(crate) fn within(&self, patience: Duration) -> bool {
+        let begin = Instant::now();
+        leave_within(&self.writer, patience)
+            && leave_within(&self.others, patience.saturating_sub(begin.elapsed()))
+    }
+}
+
+/// True if all who hold the other end of `all_left` drop it within `patience`.
+pub(crate) fn leave_within(all_left: &Left<()>, patience: Duration) -> bool {
+    !all_left.recv_timeout(patience).is_err_and(|error| error.is_timeout())
+}
+
+/// The roles that run in this process.
+pub(crate) enum Placed<'a> {
+    Both(Sending<'a>, Receiving<'a>),
+    /// The Receiver is at the other end of a wire.
+    Sender(Sending<'a>, Wire),
+    /// The Sender is at the other end of a wire.
+    Receiver(Receiving<'a>, Wire),
+}
+
+/// A Sender in this process.
+pub(crate) struct Sending<'a> {
+    /// The tree of the sources.
+    pub(crate) tree: &'a dyn Tree,
+    /// See [`crate::sender::Scan::new`].
+    pub(crate) around_dest: &'a [FileId],
+    /// Set where the user is on this side and the Receiver is not.
+    pub(crate) reporter: Option<&'a Reporter<'a>>,
+    /// The directories that sources were compared with, where both are on this machine.
+    pub(crate) twins: Option<&'a Twins>,
+    /// Threads that remove the sources of a move without a wire, each of which waits
+    /// for its tree. Without any, they are removed as their outcomes are told.
+    pub(crate) removers: usize,
+}
+
+impl<'a> Sending<'a> {
+    /// One that sends what is in `tree`.
+    pub(crate) fn of(tree: &'a dyn Tree) -> Self {
+        Self { tree, around_dest: &[], reporter: None, twins: None, removers: 0 }
+    }
+}
+
+/// A Receiver in this process.
+pub(crate) struct Receiving<'a> {
+    /// The tree of the destination.
+    pub(crate) tree: &'a dyn Tree,
+    pub(crate) destination: Destination,
+    /// The sources that may be listed, where this side has asked for them.
+    pub(crate) asked: Option<Asked>,
+    /// All threads but the writer are confined to what a Receiver in this directory may
+    /// do: a peer can cause what happens in them.
+    pub(crate) confined_to: Option<Dir>,
+    /// Threads that work on files.
+    pub(crate) workers: usize,
+    /// Tasks that may wait for them. A bound is only for a tree without round trips,
+    /// and for a Sender here: there no worker gives tasks.
+    pub(crate) tasks_max: Option<usize>,
+}
+
+impl<'a> Receiving<'a> {
+    /// One that works in `destination` of `tree`.
+    pub(crate) fn of(tree: &'a dyn Tree, destination: Destination) -> Self {
+        let (asked, confined_to, tasks_max) = (None, None, None);
+        Self { tree, destination, asked, confined_to, workers: workers(), tasks_max }
+    }
+}
+
+impl<'a> Assembly<'a> {
+    /// Runs the job with these roles to its end.
+    ///
+    /// # Errors
+    /// Why it has ended early.
+    pub(crate) fn run(&self, placed: Placed<'a>) -> Result<Summary, JobError> {
+        match placed {
+            Placed::Both(sending, receiving) => self.run_both(&sending, receiving),
+            Placed::Sender(sending, wire) => {
+                let port = Arc::new(RemoteReceiver(Arc::clone(&wire.outbox)));
+                let sender = SenderSide::new(self, &sending, port, Some(&wire.outbox));
+                self.run_threads(Some(sender), None, Some(wire))
+            }
+            Placed::Receiver(receiving, wire) => {
+                let port = Arc::new(RemoteSender(Arc::clone(&wire.outbox)));
+                let receiver = self.receiver(receiving, None, port);
+                self.run_threads(None, receiver, Some(wire))
+            }
+        }
+    }
+
+    /// With a link in memory. In a move, the directories of the sources go at the end.
+    fn run_both(
+        &self,
+        sending: &Sending<'a>,
+        receiving: Receiving<'a>,
+    ) -> Result<Summary, JobError> {
+        let group = receiving.destination.inherited_group();
+        let link = Arc::new(MemoryLink::default());
+        let to_sender = Arc::clone(&link) as Arc<dyn SenderPort>;
+        let Some(receiver) = self.receiver(receiving, Some(sending.tree), to_sender) else {
+            return self.run_threads(None, None, None);
+        };
+        let to_receiver = Arc::clone(&link) as Arc<dyn ReceiverPort>;
+        let side = SenderSide::new(self, sending, to_receiver, None);
+        let sender = Arc::clone(&side.role);
+        if let Some(group) = group {
+            sender.expect_group(group);
+        }
+        link.connect(&sender, &receiver.role);
+        let summary = self.run_threads(Some(side), Some(receiver), None)?;
+        if self.job.task.removes().is_some() && sending.removers > 0 && !sender.is_empty() {
+            // Whoever removes has left before its time.
+            return Err(self.control.lost().unwrap_or(JobError::Interrupted));
+        }
+        self.remove_dirs(&sender, sending);
+        self.control.lost().map_or(Ok(summary), Err)
+    }
+
+    fn remove_dirs(&self, sender: &Sender<'_>, sending: &Sending<'_>) {
+        let mut tell = |removal| sender.tell_removal(removal);
+        sender.remove_dirs(sending.tree, &self.job.sources, sending.twins, &mut tell);
+    }
+
+    /// The Receiver, which hears of a Sender in `source` if that runs here. Without one
+    /// the job has ended: the destination can't be looked at.
+    fn receiver(
+        &self,
+        receiving: Receiving<'a>,
+        source: Option<&'a dyn Tree>,
+        port: Arc<dyn SenderPort + 'a>,
+    ) -> Option<ReceiverSide<'a>> {
+        ReceiverSide::new(self, receiving, source, port)
+            .map_err(|error| {
+                let error = JobError::unusable(&self.job.dest, &error);
+                self.control.fail(self.control.lost().unwrap_or(error));
+            })
+            .ok()
+    }
+
+    /// Begins the threads of these sides, and returns when all have left.
+    fn run_threads(
+        &self,
+        sender: Option<SenderSide<'a>>,
+        mut receiver: Option<ReceiverSide<'a>>,
+        wire: Option<Wire>,
+    ) -> Result<Summary, JobError> {
+        let (job, control) = (self.job, self.control);
+        let (writes, writer) = bounded(0);
+        let (works, others) = bounded(0);
+        let roles = (
+            sender.as_ref().map(|side| Arc::clone(&side.role)),
+            receiver.as_ref().map(|side| Arc::clone(&side.role)),
+        );
+        let confined_to = receiver.as_mut().and_then(|side| side.confined_to.take());
+        std::thread::scope(|scope| {
+            let crew = Crew::new(scope, control);
+            let (wire, write) = wire.map(|wire| wire.begin_writer(crew, writes)).unzip();
+            let begin = move || begin_roles(crew, job, sender, receiver, wire, &works);
+            match confined_to {
+                Some(root) => crew.begin("confined", move || {
+                    job.confine_receiver(&root);
+                    begin();
+                }),
+                None => begin(),
+            }
+            let result = control.wait();
+            if let Some(sender) = &roles.0 {
+                sender.close_queue();
+            }
+            if let Some(receiver) = &roles.1 {
+                receiver.close_tasks();
+            }
+            self.way.end(&result, Leaving { writer, others, write: write.flatten() });
+            result
+        })
+    }
+}
+
+/// Begins the threads of these sides, which read from the wire if there is one.
+fn begin_roles<'scope, 'a: 'scope>(
+    crew: Crew<'scope, '_>,
+    job: &'a CopyJob,
+    sender: Option<SenderSide<'a>>,
+    receiver: Option<ReceiverSide<'a>>,
+    wire: Option<(Input, Arc<Outbox>)>,
+    at_work: &crossbeam_channel::Sender<()>,
+) {
+    match (sender, receiver, wire) {
+        (Some(sender), None, Some((input, outbox))) => {
+            sender.begin_over_wire(crew, job, input, outbox, at_work.clone());
+        }
+        (None, Some(receiver), Some((input, _))) => {
+            receiver.begin_over_wire(crew, input, at_work.clone());
+        }
+        (Some(sender), Some(receiver), None) => {
+            receiver.begin_small_files(crew, at_work);
+            sender.begin_scan(crew, job, Some(at_work));
+            receiver.begin_workers(crew, Some(at_work));
+            sender.begin_removers(crew, at_work);
+        }
+        // The job has ended already.
+        _ => {}
+    }
+}

@@ -1,0 +1,250 @@
+//! A role in this process, the queues in front of its threads, and these threads.
+
+use super::wire::Input;
+use super::{Assembly, Receiving, Sending};
+use crate::CopyJob;
+use crate::crew::Crew;
+use crate::link::wire::{Outbox, read_for_sender};
+use crate::link::{ReceiverPort, SenderPort, SourceHandle};
+use crate::pool::Pool;
+use crate::receiver::{
+    LISTS_MAX, Receiver, Tasks, Work, read_for_receiver, run_downloads, run_uploads, run_worker,
+};
+use crate::sender::{Heard, Item, Remover, Scan, Sender, run_reader, run_removers};
+use crate::workers::workers;
+use crossbeam_channel::{Receiver as Queue, Sender as Giver, bounded, unbounded};
+use haul_model::FileId;
+use haul_proto::{Message, Removal};
+use haul_sys::Dir;
+use haul_tree::Tree;
+use std::io;
+use std::sync::Arc;
+
+/// Removals that are told in one frame, at most: with paths as long as they are
+/// told, it stays below its bound.
+const REMOVALS_PER_FRAME_MAX: usize = 32;
+
+/// Buffers in circulation on one side of a job.
+fn pool() -> Pool {
+    Pool::new((workers() * 2 + 2).min(8))
+}
+
+/// The Sender.
+pub(super) struct SenderSide<'a> {
+    pub(super) role: Arc<Sender<'a>>,
+    tree: &'a dyn Tree,
+    around_dest: &'a [FileId],
+    /// The user is on this side of a wire.
+    has_user: bool,
+    /// Files whose contents are sent over a wire.
+    wanted: Queue<Item>,
+    /// News that decide about the sources that others remove.
+    heard: Queue<Heard>,
+    removers: usize,
+}
+
+impl<'a> SenderSide<'a> {
+    /// A Sender that tells `receiver` what it lists, and sends contents through
+    /// `outbox` if that is at the other end of a wire.
+    pub(super) fn new(
+        assembly: &Assembly<'a>,
+        sending: &Sending<'a>,
+        receiver: Arc<dyn ReceiverPort + 'a>,
+        outbox: Option<&Arc<Outbox>>,
+    ) -> Self {
+        let Assembly { job, control, .. } = *assembly;
+        let Sending { tree, around_dest, reporter, removers, .. } = *sending;
+        let (queue, wanted) = unbounded();
+        let (hears, heard) = unbounded();
+        let queue = outbox.map(|_| queue);
+        let removed_by_others = job.task.removes().is_some() && (outbox.is_some() || removers > 0);
+        let hears = removed_by_others.then_some(hears);
+        let role = Sender::new(control, reporter, receiver, job, queue, hears);
+        let has_user = reporter.is_some();
+        Self { role, tree, around_dest, has_user, wanted, heard, removers }
+    }
+
+    /// Begins to list the sources, `at_work` where that may wait for a far tree.
+    pub(super) fn begin_scan<'scope>(
+        &self,
+        crew: Crew<'scope, '_>,
+        job: &'a CopyJob,
+        at_work: Option<&Giver<()>>,
+    ) where
+        'a: 'scope,
+    {
+        let (role, tree, around_dest) = (Arc::clone(&self.role), self.tree, self.around_dest);
+        let at_work = at_work.cloned();
+        crew.begin("scan", move || {
+            let _at_work = at_work;
+            Scan::new(&role, tree, job, around_dest).run(&job.sources);
+        });
+    }
+
+    /// Begins whatever removes the sources of a move between trees of this process.
+    pub(super) fn begin_removers<'scope>(self, crew: Crew<'scope, '_>, at_work: &Giver<()>)
+    where
+        'a: 'scope,
+    {
+        let Self { role, heard, removers, .. } = self;
+        let at_work = at_work.clone();
+        if role.removes() && removers > 0 {
+            crew.begin_several("remover", removers, move || {
+                let _at_work = at_work;
+                run_removers(&role, &heard);
+            });
+        }
+    }
+
+    /// Begins all threads of a Sender whose Receiver is at the other end of a wire.
+    pub(super) fn begin_over_wire<'scope>(
+        self,
+        crew: Crew<'scope, '_>,
+        job: &'a CopyJob,
+        input: Input,
+        outbox: Arc<Outbox>,
+        at_work: Giver<()>,
+    ) where
+        'a: 'scope,
+    {
+        let role = Arc::clone(&self.role);
+        let control = crew.control();
+        crew.begin("reader", move || {
+            let _at_work = at_work;
+            input.read(control, |input| read_for_sender(input, &*role));
+        });
+        self.begin_scan(crew, job, None);
+        let Self { role, tree, has_user, wanted, heard, .. } = self;
+        if role.removes() {
+            let (role, outbox) = (Arc::clone(&role), Arc::clone(&outbox));
+            crew.begin("remover", move || {
+                let tell = |removals| match has_user {
+                    true => tell_user(&role, &outbox, removals),
+                    false => tell_client(&outbox, &removals),
+                };
+                Remover::new(&role, tree, &job.sources, &tell).run(&heard);
+            });
+        }
+        let pool = Arc::new(pool());
+        crew.begin_several("file reader", workers(), move || {
+            run_reader(&role, &wanted, &outbox, &pool, control);
+        });
+    }
+}
+
+/// Tells the user what was removed here, and the agent when that is all.
+fn tell_user(sender: &Sender<'_>, outbox: &Outbox, removals: Vec<Removal>) {
+    for removal in removals {
+        match removal {
+            Removal::End => outbox.tell(&Message::Removed(vec![Removal::End])),
+            removal => sender.tell_removal(removal),
+        }
+    }
+}
+
+fn tell_client(outbox: &Outbox, removals: &[Removal]) {
+    for part in removals.chunks(REMOVALS_PER_FRAME_MAX) {
+        outbox.tell(&Message::Removed(part.to_vec()));
+    }
+}
+
+/// The Receiver.
+pub(super) struct ReceiverSide<'a> {
+    pub(super) role: Arc<Receiver<'a>>,
+    pub(super) confined_to: Option<Dir>,
+    tree: &'a dyn Tree,
+    /// The tree of a Sender in this process.
+    source: Option<&'a dyn Tree>,
+    workers: usize,
+    work: Queue<Work>,
+    /// Small files that have threads of their own.
+    small: Queue<SourceHandle>,
+}
+
+impl<'a> ReceiverSide<'a> {
+    /// A Receiver that tells `sender` what it decides.
+    ///
+    /// # Errors
+    /// When the destination can't be looked at.
+    pub(super) fn new(
+        assembly: &Assembly<'a>,
+        receiving: Receiving<'a>,
+        source: Option<&'a dyn Tree>,
+        sender: Arc<dyn SenderPort + 'a>,
+    ) -> io::Result<Self> {
+        let Receiving { tree, destination, asked, confined_to, workers, tasks_max } = receiving;
+        let (tasks, work) = tasks_max.map_or_else(unbounded, bounded);
+        let (small_tasks, small) = unbounded();
+        let has_lanes = source.is_some_and(|source| source.small_lanes() + tree.small_lanes() > 0);
+        let tasks = match has_lanes {
+            true => Tasks::with_small(tasks, small_tasks),
+            false => Tasks::to_all(tasks),
+        };
+        let Assembly { job, control, .. } = *assembly;
+        let role = Receiver::new(control, sender, destination, job, asked, tasks)?;
+        Ok(Self { role, confined_to, tree, source, workers, work, small })
+    }
+
+    /// Begins a thread for the small files of each lane of both trees.
+    pub(super) fn begin_small_files<'scope>(&self, crew: Crew<'scope, '_>, at_work: &Giver<()>)
+    where
+        'a: 'scope,
+    {
+        let Some(source) = self.source else { return };
+        let target = self.tree;
+        for lane in 0..source.small_lanes() {
+            let (role, files) = (Arc::clone(&self.role), self.small.clone());
+            let at_work = at_work.clone();
+            crew.begin("small files", move || {
+                let _at_work = at_work;
+                if let Some(lane) = source.downloads(lane) {
+                    run_downloads(&role, &files, lane);
+                }
+            });
+        }
+        for lane in 0..target.small_lanes() {
+            let (role, files) = (Arc::clone(&self.role), self.small.clone());
+            let at_work = at_work.clone();
+            crew.begin("small files", move || {
+                let _at_work = at_work;
+                if let Some(lane) = target.uploads(lane) {
+                    run_uploads(&role, &files, lane);
+                }
+            });
+        }
+    }
+
+    /// The same for the workers.
+    pub(super) fn begin_workers<'scope>(self, crew: Crew<'scope, '_>, at_work: Option<&Giver<()>>)
+    where
+        'a: 'scope,
+    {
+        let Self { role, work, workers, .. } = self;
+        let at_work = at_work.cloned();
+        crew.begin_several("worker", workers, move || {
+            let _at_work = at_work;
+            run_worker(&role, &work);
+        });
+    }
+
+    /// Begins all threads of a Receiver whose Sender is at the other end of a wire.
+    pub(super) fn begin_over_wire<'scope>(
+        self,
+        crew: Crew<'scope, '_>,
+        input: Input,
+        at_work: Giver<()>,
+    ) where
+        'a: 'scope,
+    {
+        let (lists, listed) = bounded(LISTS_MAX);
+        let role = Arc::clone(&self.role);
+        crew.begin("lister", move || listed.iter().for_each(|items| role.take_list(items)));
+        let role = Arc::clone(&self.role);
+        crew.begin("reader", move || {
+            let (_at_work, pool) = (at_work, pool());
+            let control = role.control;
+            input.read(control, |input| read_for_receiver(input, &role, &lists, &pool));
+        });
+        self.begin_workers(crew, None);
+    }
+}

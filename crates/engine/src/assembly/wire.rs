@@ -1,0 +1,123 @@
+//! One end of a wire, as a job takes it: the stream from the peer, and the writer.
+
+use super::Writing;
+use crate::control::Control;
+use crate::crew::Crew;
+use crate::link::greeting::welcome;
+use crate::link::wire::{OutFrame, Outbox, READ_AHEAD, ReadEnd, run_writer};
+use crate::vigil::{Listening, Vigil, sign_after};
+use crossbeam_channel::Sender as Giver;
+use haul_net::Writer;
+use std::io::{BufReader, Read};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A stream from a peer.
+pub(crate) type FromPeer = BufReader<Listening<Box<dyn Read + Send>>>;
+
+/// One end of a wire.
+pub(crate) struct Wire {
+    pub(crate) outbox: Arc<Outbox>,
+    frames: crossbeam_channel::Receiver<OutFrame>,
+    output: Writer,
+    input: Input,
+    /// Sent first.
+    greeting: Vec<u8>,
+    /// The longest silence of either side.
+    silence_max: Option<Duration>,
+}
+
+/// The stream that a job reads.
+pub(crate) struct Input {
+    stream: FromPeer,
+    /// The peer's name for messages.
+    peer: String,
+    /// Set until the peer has greeted: from then on it may be silent for so long.
+    greets: Option<(Arc<Vigil>, Option<Duration>)>,
+}
+
+/// The greeting of a client, which its agent returns.
+pub(crate) struct Greeting {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) vigil: Arc<Vigil>,
+    pub(crate) silence_max: Option<Duration>,
+}
+
+impl Wire {
+    /// That of a client, to an agent called `peer`, which begins with `greeting`.
+    pub(crate) fn of_client(
+        reader: Box<dyn Read + Send>,
+        output: Writer,
+        peer: &str,
+        greeting: Greeting,
+    ) -> Self {
+        let Greeting { bytes, vigil, silence_max } = greeting;
+        let stream = listen(reader, &vigil);
+        let greets = Some((vigil, silence_max));
+        Self::new(Input { stream, peer: peer.to_owned(), greets }, output, bytes, silence_max)
+    }
+
+    /// That of an agent, when all greetings were said.
+    pub(crate) fn of_agent(
+        stream: FromPeer,
+        output: Writer,
+        peer: &str,
+        silence_max: Option<Duration>,
+    ) -> Self {
+        let input = Input { stream, peer: peer.to_owned(), greets: None };
+        Self::new(input, output, Vec::new(), silence_max)
+    }
+
+    fn new(input: Input, output: Writer, greeting: Vec<u8>, silence_max: Option<Duration>) -> Self {
+        let (outbox, frames) = Outbox::new(output.pipe().is_some());
+        Self { outbox, frames, output, input, greeting, silence_max }
+    }
+
+    /// Begins the thread that sends the greeting and what is queued, until the job has
+    /// nothing more to say. Gives what else the job takes of this wire, and the work of
+    /// that thread if there is none.
+    pub(super) fn begin_writer<'scope>(
+        self,
+        crew: Crew<'scope, '_>,
+        at_work: Giver<()>,
+    ) -> ((Input, Arc<Outbox>), Option<Writing<'scope>>) {
+        let Self { outbox, frames, mut output, input, greeting, silence_max } = self;
+        let (control, peer) = (crew.control(), input.peer.clone());
+        let write = move || {
+            let _at_work = at_work;
+            let sent = run_writer(&mut output, &frames, greeting, sign_after(silence_max));
+            drop((frames, output));
+            if let Err(error) = sent {
+                // The peer may have said why before.
+                control.linger();
+                ReadEnd::Lost(error).report(control, &peer);
+            }
+        };
+        let instead = crew.begin_or_return("writer", Box::new(write) as Writing<'scope>).err();
+        ((input, outbox), instead)
+    }
+}
+
+/// `reader`, whose silence `vigil` notices.
+pub(crate) fn listen(reader: Box<dyn Read + Send>, vigil: &Arc<Vigil>) -> FromPeer {
+    BufReader::with_capacity(READ_AHEAD, vigil.listen(reader))
+}
+
+impl Input {
+    /// Reads with `read` until the job has ended; ends it if the stream ends before.
+    pub(super) fn read(
+        mut self,
+        control: &Control<'_>,
+        read: impl FnOnce(FromPeer) -> Result<(), ReadEnd>,
+    ) {
+        let greeted = match self.greets {
+            None => Ok(()),
+            Some((vigil, silence_max)) => {
+                welcome(&mut self.stream, &self.peer).map(|_| vigil.greeted(silence_max))
+            }
+        };
+        if let Err(end) = greeted.and_then(|()| read(self.stream)) {
+            end.report(control, &self.peer);
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! Patterns in the paths of hosts: the paths that one stands for, found by listing
+//! directories, one component after the other. No shell sees it.
+
+use crate::request::{RequestError, Requests};
+use haul_model::{Fault, FaultKind, Kind, Side};
+use haul_sys::name_matches;
+
+/// Paths that one pattern stands for, at most...
+const PATHS_MAX: usize = 64 << 10;
+
+/// ...and their bytes in all, at most: half of what the frame of a job holds.
+const PATHS_LEN_MAX: usize = 8 << 20;
+
+/// The paths that a pattern stands for.
+#[derive(Debug, Default)]
+pub struct Expanded {
+    /// In ascending order of their bytes.
+    pub paths: Vec<Vec<u8>>,
+    /// Directories that could not be read, raw: what they hold is not among the paths.
+    pub faults: Vec<(Vec<u8>, Fault)>,
+}
+
+/// True if `path` has a character that makes it a pattern.
+pub fn is_pattern(path: &[u8]) -> bool {
+    path.iter().any(|byte| matches!(byte, b'*' | b'?' | b'['))
+}
+
+/// Finds the paths that `pattern` stands for: `*`, `?` and `[...]` in any of its
+/// components, hidden names only where a dot stands in front. A name that is there as it
+/// is written is meant before those that it matches.
+///
+/// # Errors
+/// When the connection fails, or when it stands for too many paths.
+pub fn expand(requests: &mut Requests, pattern: &[u8]) -> Result<Expanded, RequestError> {
+    match requests.stat(pattern, false) {
+        Ok(_) => return Ok(Expanded { paths: vec![pattern.to_vec()], faults: Vec::new() }),
+        Err(RequestError::Fault(_)) => {}
+        Err(error) => return Err(error),
+    }
+    let mut found = Expanded { paths: vec![Vec::new()], faults: Vec::new() };
+    let (mut rest, mut any_matched, mut to_look_at) = (pattern, false, false);
+    while !rest.is_empty() {
+        let start = rest.iter().position(|byte| *byte != b'/').unwrap_or(rest.len());
+        let (slashes, from) = rest.split_at(start);
+        let end = from.iter().position(|byte| *byte == b'/').unwrap_or(from.len());
+        let (component, after) = from.split_at(end);
+        rest = after;
+        to_look_at = !is_pattern(component);
+        if to_look_at {
+            found.paths.iter_mut().for_each(|path| path.extend([slashes, component].concat()));
+            continue;
+        }
+        let only_dirs = !rest.is_empty();
+        let mut next = Paths::default();
+        for mut dir in std::mem::take(&mut found.paths) {
+            dir.extend(slashes);
+            match matching(requests, &dir, component, only_dirs, &mut next) {
+                Ok(()) => {}
+                // It is no directory, though it matches, and so holds nothing.
+                Err(RequestError::Fault(fault)) if any_matched && is_absent(&fault) => {}
+                Err(RequestError::Fault(fault)) => found.faults.push((dir, fault)),
+                Err(error) => return Err(error),
+            }
+        }
+        if next.is_full {
+            return Err(too_many().into());
+        }
+        found.paths = next.paths;
+        any_matched = true;
+    }
+    if to_look_at {
+        found.paths = existing(requests, found.paths)?;
+    }
+    found.paths.sort_unstable();
+    Ok(found)
+}
+
+/// Paths that were found.
+#[derive(Default)]
+struct Paths {
+    paths: Vec<Vec<u8>>,
+    /// The bytes of them all.
+    len: usize,
+    /// There were more than are kept.
+    is_full: bool,
+}
+
+impl Paths {
+    fn add(&mut self, path: Vec<u8>) {
+        self.is_full |= self.paths.len() == PATHS_MAX || self.len + path.len() > PATHS_LEN_MAX;
+        if !self.is_full {
+            self.len += path.len();
+            self.paths.push(path);
+        }
+    }
+}
+
+/// Adds what matches `component` in the directory `dir`, which is empty or ends with a
+/// slash.
+fn matching(
+    requests: &mut Requests,
+    dir: &[u8],
+    component: &[u8],
+    only_dirs: bool,
+    found: &mut Paths,
+) -> Result<(), RequestError> {
+    let mut matching = Paths::default();
+    let mut is_there = false;
+    requests.list(dir, &mut |listed| {
+        let (name, may_be_dir) = match &listed {
+            Ok(entry) => (
+                entry.name.as_ref().map_or(&b""[..], |name| name.as_bytes()),
+                matches!(entry.kind, Kind::Dir | Kind::Symlink { .. }),
+            ),
+            Err((name, _)) => (&name[..], true),
+        };
+        is_there |= name == component;
+        if (may_be_dir || !only_dirs) && name_matches(component, name) {
+            matching.add([dir, name].concat());
+        }
+    })?;
+    if is_there {
+        found.add([dir, component].concat());
+        return Ok(());
+    }
+    found.is_full |= matching.is_full;
+    matching.paths.into_iter().for_each(|path| found.add(path));
+    Ok(())
+}
+
+/// Those of `paths` that are there.
+fn existing(requests: &mut Requests, paths: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>, RequestError> {
+    let mut existing = Vec::new();
+    for path in paths {
+        match requests.stat(&path, false) {
+            Ok(_) => existing.push(path),
+            Err(RequestError::Fault(fault)) if is_absent(&fault) => {}
+            // The job says why.
+            Err(RequestError::Fault(_)) => existing.push(path),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(existing)
+}
+
+fn is_absent(fault: &Fault) -> bool {
+    matches!(fault.kind, FaultKind::NotFound | FaultKind::NotDirectory)
+}
+
+fn too_many() -> Fault {
+    let message = format!("it stands for more than {PATHS_MAX} paths; name their directory");
+    Fault::new(Side::Source, FaultKind::TooLong, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::ffi::OsStrExt;
+    use std::path::Path;
+
+    /// The paths that `pattern` stands for below `root`, and the number of faults.
+    fn expanded(root: &Path, pattern: &str) -> (Vec<String>, usize) {
+        let root = [root.as_os_str().as_bytes(), b"/"].concat();
+        let full = [&root[..], pattern.as_bytes()].concat();
+        let Expanded { paths, faults } = expand(&mut Requests::local(), &full).expect("listed");
+        let below = |path: Vec<u8>| String::from_utf8_lossy(&path[root.len()..]).into_owned();
+        (paths.into_iter().map(below).collect(), faults.len())
+    }
+
+    #[test]
+    fn each_component_can_be_a_pattern() {
+        let temp = tempfile::tempdir().expect("a directory");
+        for file in ["a/1.gz", "a/2.gz", "a/3.txt", "b/1.gz", "b/.h.gz", ".c/1.gz", "d"] {
+            let path = temp.path().join(file);
+            fs::create_dir_all(path.parent().expect("above")).expect("made");
+            fs::write(path, "").expect("written");
+        }
+        std::os::unix::fs::symlink("a", temp.path().join("link")).expect("a link");
+        let found = |pattern| expanded(temp.path(), pattern);
+        let all = |paths: &[&str]| (paths.iter().map(|p| (*p).to_owned()).collect(), 0);
+        assert_eq!(found("a/*.gz"), all(&["a/1.gz", "a/2.gz"]));
+        assert_eq!(found("*"), all(&["a", "b", "d", "link"]));
+        assert_eq!(found("?/*.gz"), all(&["a/1.gz", "a/2.gz", "b/1.gz"]));
+        assert_eq!(found("*/1.gz"), all(&["a/1.gz", "b/1.gz", "link/1.gz"]));
+        assert_eq!(found("[ab]//[!1]*"), all(&["a//2.gz", "a//3.txt"]));
+        assert_eq!(found(".[!.]*/*"), all(&[".c/1.gz"]));
+        assert_eq!(found("*/"), all(&["a/", "b/", "link/"]));
+        assert_eq!(found("b/.*"), all(&["b/.h.gz"]));
+        for nothing in ["*.zip", "d/*", "*/nothing", "x*/*"] {
+            let (paths, _) = found(nothing);
+            assert_eq!(paths, [""; 0], "{nothing}");
+        }
+        assert_eq!(found("missing/*"), (Vec::new(), 1));
+    }
+
+    #[test]
+    fn a_name_that_is_there_is_meant_before_what_it_matches() {
+        let temp = tempfile::tempdir().expect("a directory");
+        for file in ["x[1]", "x1", "d*/a", "dd/a"] {
+            let path = temp.path().join(file);
+            fs::create_dir_all(path.parent().expect("above")).expect("made");
+            fs::write(path, "").expect("written");
+        }
+        assert_eq!(expanded(temp.path(), "x[1]").0, ["x[1]"]);
+        assert_eq!(expanded(temp.path(), "x[12]").0, ["x1"]);
+        assert_eq!(expanded(temp.path(), "d*/?").0, ["d*/a"]);
+    }
+
+    #[test]
+    fn paths_are_bounded() {
+        let mut paths = Paths::default();
+        (0..PATHS_MAX).for_each(|_| paths.add(b"a".to_vec()));
+        assert!(!paths.is_full);
+        paths.add(b"a".to_vec());
+        assert!(paths.is_full && paths.paths.len() == PATHS_MAX);
+        let mut paths = Paths::default();
+        paths.add(vec![b'a'; PATHS_LEN_MAX]);
+        assert!(!paths.is_full);
+        paths.add(b"a".to_vec());
+        assert!(paths.is_full && paths.paths.len() == 1);
+    }
+}

@@ -1,0 +1,58 @@
+//! The greetings of both sides, and messages outside of jobs.
+
+use super::wire::{ReadEnd, read_header, read_payload, refused};
+use crate::vigil::silence_seconds;
+use haul_net::{ConnectError, Patience};
+use haul_proto::{Caps, FrameType, Header, Hello, Message, Welcome, check_welcome, frame_bytes};
+use std::io::{BufReader, Read};
+
+/// The program's version, told in greetings.
+pub(crate) const PROGRAM: &str = env!("CARGO_PKG_VERSION");
+
+/// The client's greeting, by one who has this patience.
+pub(crate) fn hello(patience: Patience) -> Vec<u8> {
+    let hello = Hello::ours(Caps::OURS, silence_seconds(patience), PROGRAM);
+    frame_bytes(FrameType::Hello, &hello.encode())
+}
+
+/// Reads and checks the agent's greeting.
+pub(crate) fn welcome(input: &mut BufReader<impl Read>, peer: &str) -> Result<Caps, ReadEnd> {
+    check_welcome(&read_welcome(input, peer)?).map_err(refused)
+}
+
+/// Reads the agent's greeting, of whatever version it is.
+pub(crate) fn read_welcome(
+    input: &mut BufReader<impl Read>,
+    peer: &str,
+) -> Result<Welcome, ReadEnd> {
+    let mut first = [0; haul_proto::HEADER_LEN];
+    input.read_exact(&mut first)?;
+    let header = match Header::decode(first) {
+        Ok(header) if header.kind == FrameType::Welcome => header,
+        _ => {
+            let text = [&first, input.buffer()].concat();
+            return Err(ReadEnd::Refused(ConnectError::noisy_shell(peer, &text).into()));
+        }
+    };
+    let payload = read_payload(input, header)?;
+    let welcome = Hello::decode(&payload).map_err(refused)?;
+    tracing::debug!(program = welcome.program, caps = welcome.caps.bits(), "the agent greets");
+    Ok(welcome)
+}
+
+/// Reads a frame that carries one message.
+pub(crate) fn read_message(input: &mut impl Read) -> Result<Message, ReadEnd> {
+    read_message_behind(read_header(input)?, input)
+}
+
+/// Reads the message behind `header`.
+pub(crate) fn read_message_behind(
+    header: Header,
+    input: &mut impl Read,
+) -> Result<Message, ReadEnd> {
+    if header.kind.payload_max() > FrameType::Job.payload_max() {
+        return Err(refused("the peer sent content where a message is expected"));
+    }
+    let payload = read_payload(input, header)?;
+    haul_proto::decode(header.kind, &payload).map_err(refused)
+}

@@ -1,0 +1,369 @@
+//! The steps of a move.
+
+use super::removing::{Removed, Removing};
+use super::{Machines, MoveEvent, MoveJob, MoveMonitor};
+use crate::itself::{Near, is_onto_itself};
+use crate::legs::origin_of;
+use crate::relocate::{Relocated, find_source, relocate};
+use crate::{CopyJob, JobError, RequestError, Requests, Spot, legs};
+use haul_model::{
+    Conflict, Entry, Fault, FaultKind, Kind, Moving, Outcome, Remove, Side, Summary, Task, words,
+};
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::fs::File;
+use std::os::unix::ffi::OsStringExt;
+
+/// Moves. The figures (`moved`, `kept` and `failed`) are of what was done, also where
+/// the move has ended early.
+///
+/// # Errors
+/// When the move as a whole can't go on. A source that is not removed yet is where it
+/// was, and the same move may be run again.
+pub fn run_move<M: Machines>(
+    job: &MoveJob<M::Host>,
+    machines: &mut M,
+    monitor: &dyn MoveMonitor,
+) -> (Summary, Result<(), M::Error>) {
+    let figures = Summary::default();
+    let mut course = Course { job, machines, monitor, figures, copy_failed: 0, dirs: Vec::new() };
+    let result = course.run();
+    course.machines.hang_up();
+    (course.figures, result)
+}
+
+/// A move under way.
+struct Course<'m, M: Machines> {
+    job: &'m MoveJob<M::Host>,
+    machines: &'m mut M,
+    monitor: &'m dyn MoveMonitor,
+    figures: Summary,
+    /// Entries that could not be copied, and were told.
+    copy_failed: u64,
+    /// The sources to be copied that are directories, as they were before.
+    dirs: Vec<FoundDir<M::Host>>,
+}
+
+/// A source that is a directory, as it was found.
+struct FoundDir<H> {
+    source: Spot<H>,
+    entry: Entry,
+    /// The directory, if it is here. As long as it is open its number stays its
+    /// own: some file systems forget that of what nobody uses, others give it away.
+    _held: Option<File>,
+}
+
+/// The sources that could not be renamed.
+struct Rest<H> {
+    sources: Vec<Spot<H>>,
+    dest: Spot<H>,
+    /// They keep their names, in the destination.
+    into: bool,
+}
+
+impl<M: Machines> Course<'_, M> {
+    fn run(&mut self) -> Result<(), M::Error> {
+        let job = self.job;
+        let (sources, into) = match &job.dest.host {
+            None => {
+                let found = self.find()?;
+                let renamed = self.rename(&found)?;
+                (self.tell_renamed(found, renamed.outcomes), renamed.into)
+            }
+            Some(_) => {
+                let is_directory = self.is_directory()?;
+                (self.find_here(), job.sources.len() > 1 || is_directory)
+            }
+        };
+        self.machines.hang_up();
+        if sources.is_empty() {
+            return Ok(());
+        }
+        let mut dest = job.dest.clone();
+        if into && !dest.path.ends_with(b"/") {
+            dest.path.push(b'/');
+        }
+        let mut rest = Rest { sources, dest, into };
+        self.look_at_dirs(&rest.sources);
+        // Before a copy replaces what it is the copy of.
+        self.refuse_itself(&rest, true)?;
+        let copies = legs(&rest.sources, &rest.dest, &self.like(Task::Copy(job.policy)));
+        self.copy_failed = self.machines.copy(copies)?.failed;
+        self.refuse_itself(&rest, false)?;
+        self.leave_exchanged(&mut rest.sources)?;
+        self.machines.hang_up();
+        if rest.sources.is_empty() {
+            self.figures.failed += self.copy_failed;
+            return Ok(());
+        }
+        self.remove(&rest)
+    }
+
+    /// The parts that all jobs of the move have in common.
+    fn like(&self, task: Task) -> CopyJob {
+        CopyJob { recursive: true, task, state: self.job.state.clone(), ..CopyJob::default() }
+    }
+
+    /// Tells that a source stays, for `fault`.
+    fn fails(&mut self, path: &[u8], fault: &Fault) {
+        self.figures.failed += 1;
+        self.monitor.tell(MoveEvent::Failed { path, fault });
+    }
+
+    /// Tells that a source can't be removed, for `fault`.
+    fn stays(&mut self, path: &[u8], fault: &Fault) {
+        self.figures.failed += 1;
+        self.monitor.tell(MoveEvent::NotRemoved { path, fault });
+    }
+
+    /// The destination can't be used, for `fault`.
+    fn unusable(&self, fault: Fault) -> M::Error {
+        JobError::Destination { path: self.job.dest_shown.clone(), fault }.into()
+    }
+
+    /// Keeps in mind which of `sources` are directories here, and which ones. Those
+    /// on hosts are known.
+    fn look_at_dirs(&mut self, sources: &[Spot<M::Host>]) {
+        for source in sources.iter().filter(|source| source.host.is_none()) {
+            let path = words::split(&source.path).whole;
+            // What is wrong with one the copy tells.
+            if let Ok(entry) = Requests::local().stat(path, false)
+                && entry.kind == Kind::Dir
+            {
+                // With the dot nothing but a directory is opened.
+                let held = File::open(OsString::from_vec([path, b"/."].concat())).ok();
+                self.dirs.push(FoundDir { source: source.clone(), entry, _held: held });
+            }
+        }
+    }
+
+    /// Leaves out the directories that are not those that were copied any more, and
+    /// tells of them. Through SFTP one can't be told from another.
+    fn leave_exchanged(&mut self, sources: &mut Vec<Spot<M::Host>>) -> Result<(), M::Error> {
+        let dirs = std::mem::take(&mut self.dirs);
+        for FoundDir { source, entry: before, .. } in &dirs {
+            let path = words::split(&source.path).whole;
+            match self.machines.requests(source.host.as_ref())?.stat(path, false) {
+                Ok(now) if is_same_dir(before, &now) => {}
+                Ok(_) => {
+                    let message = "another has taken its place since it was copied, and stays";
+                    self.stays(path, &Fault::new(Side::Source, FaultKind::Changed, message));
+                    sources.retain(|one| one != source);
+                }
+                // The comparison will tell.
+                Err(RequestError::Fault(_)) => {}
+                Err(RequestError::Job(error)) => return Err(error.into()),
+            }
+        }
+        self.dirs = dirs;
+        Ok(())
+    }
+
+    /// Gives those of `sources` that are here their new names.
+    fn rename(&self, sources: &[Spot<M::Host>]) -> Result<Relocated, JobError> {
+        let job = self.job;
+        let is_here = |source: &&Spot<M::Host>| source.host.is_none();
+        let paths: Vec<_> = sources.iter().filter(is_here).map(|s| s.path.clone()).collect();
+        let destination = CopyJob {
+            dest: job.dest.path.clone(),
+            into_dir: job.sources.len() > 1,
+            origin: origin_of(&job.sources, &job.dest.path),
+            state: job.state.clone(),
+            ..CopyJob::default()
+        };
+        relocate(&paths, &destination, job.policy.conflict)
+    }
+
+    /// Tells what came of the renaming of `sources`, of those that are here; gives those
+    /// that have to be copied.
+    fn tell_renamed(
+        &mut self,
+        mut sources: Vec<Spot<M::Host>>,
+        outcomes: Vec<Option<Outcome>>,
+    ) -> Vec<Spot<M::Host>> {
+        let mut outcomes = outcomes.into_iter();
+        sources.retain(|source| {
+            let outcome = if source.host.is_none() { outcomes.next().flatten() } else { None };
+            match outcome {
+                None => return true,
+                Some(Outcome::Failed(fault)) => self.fails(&source.path, &fault),
+                Some(Outcome::Skipped(_)) => self.figures.kept += 1,
+                Some(_) => {
+                    self.figures.moved += 1;
+                    self.monitor.tell(MoveEvent::Moved { path: &source.path, renamed: true });
+                }
+            }
+            false
+        });
+        sources
+    }
+
+    /// The sources but for those on hosts that can't be moved, which are told.
+    fn find(&mut self) -> Result<Vec<Spot<M::Host>>, M::Error> {
+        let mut found = Vec::new();
+        for source in &self.job.sources {
+            if source.host.is_none() {
+                found.push(source.clone());
+                continue;
+            }
+            let requests = self.machines.requests(source.host.as_ref())?;
+            let fault = match stat_restored(requests, words::split(&source.path).whole) {
+                Ok(entry) if entry.kind != Kind::Dir && source.path.ends_with(b"/") => {
+                    let message = "it is no directory; without the slash it is moved itself";
+                    Fault::new(Side::Source, FaultKind::NotDirectory, message)
+                }
+                Ok(entry) => {
+                    if entry.kind == Kind::Dir {
+                        self.dirs.push(FoundDir { source: source.clone(), entry, _held: None });
+                    }
+                    found.push(source.clone());
+                    continue;
+                }
+                Err(RequestError::Fault(fault)) => fault,
+                Err(RequestError::Job(error)) => return Err(error.into()),
+            };
+            self.fails(&source.path, &fault);
+        }
+        // No connection stands idle while sources are renamed.
+        self.machines.hang_up();
+        Ok(found)
+    }
+
+    /// The sources but for those that can't be moved, which are told. All are here.
+    fn find_here(&mut self) -> Vec<Spot<M::Host>> {
+        let mut found = self.job.sources.clone();
+        found.retain(|source| match find_source(&source.path) {
+            Ok(()) => true,
+            Err(fault) => {
+                self.fails(&source.path, &fault);
+                false
+            }
+        });
+        found
+    }
+
+    /// True if the destination on a host is a directory, or shall be one.
+    fn is_directory(&mut self) -> Result<bool, M::Error> {
+        let MoveJob { sources, dest, state, .. } = self.job;
+        if dest.path.ends_with(b"/") {
+            return Ok(true);
+        }
+        let origin = origin_of(sources, &dest.path);
+        let requests = self.machines.requests(dest.host.as_ref())?;
+        let found = requests.stat(&dest.path, true).and_then(|entry| {
+            let is_dir = entry.kind == Kind::Dir;
+            // The directory that an earlier run has made is the new name.
+            let is_name = match origin {
+                Some(origin) if is_dir => {
+                    requests.is_of_origin(&dest.path, origin, state.as_deref())?
+                }
+                _ => false,
+            };
+            Ok(is_dir && !is_name)
+        });
+        match found {
+            Ok(is_directory) => Ok(is_directory),
+            Err(RequestError::Fault(Fault { kind: FaultKind::NotFound, .. })) => Ok(false),
+            Err(RequestError::Fault(fault)) => {
+                Err(self.unusable(Fault { side: Side::Destination, ..fault }))
+            }
+            Err(RequestError::Job(error)) => Err(error.into()),
+        }
+    }
+
+    /// Refuses to move sources onto themselves, by way of a mount: those that stay
+    /// `within` this machine, or the others.
+    fn refuse_itself(&mut self, rest: &Rest<M::Host>, within: bool) -> Result<(), M::Error> {
+        let mut tried = BTreeSet::new();
+        for source in &rest.sources {
+            let (near, far) = match (&source.host, &rest.dest.host) {
+                (None, far) => (Near::Source, far),
+                (far, _) => (Near::Destination, far),
+            };
+            if within != far.is_none() {
+                continue;
+            }
+            let requests = self.machines.requests(far.as_ref())?;
+            let (path, dest) = (&source.path, &rest.dest.path);
+            match is_onto_itself(path, dest, rest.into, near, requests, &mut tried) {
+                Ok(false) => {}
+                Ok(true) => {
+                    let message = "source and destination are the same";
+                    let fault = Fault::new(Side::Destination, FaultKind::SameFile, message);
+                    return Err(self.unusable(fault));
+                }
+                Err(RequestError::Fault(fault)) => return Err(self.unusable(fault)),
+                Err(RequestError::Job(error)) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes what the destination has.
+    fn remove(&mut self, rest: &Rest<M::Host>) -> Result<(), M::Error> {
+        let policy = &self.job.policy;
+        // Where existing files are kept, what stands there may be another's.
+        let rule = match policy.conflict {
+            Conflict::ReplaceChanged | Conflict::ReplaceAll => Remove::SameContent,
+            Conflict::Keep | Conflict::ReplaceOlder => Remove::Same,
+        };
+        let moving = policy.moving.unwrap_or(Moving::Whole);
+        let is_dir = |source: &Spot<M::Host>| self.dirs.iter().any(|dir| dir.source == *source);
+        let (mut sources, mut dest) = (rest.sources.clone(), rest.dest.clone());
+        if !rest.into && sources.iter().any(is_dir) {
+            // The directory has become the destination: what is in it is compared
+            // with what is in that.
+            sources[0].path.extend_from_slice(b"/.");
+            dest.path.push(b'/');
+        }
+        let mut removals = legs(&sources, &dest, &self.like(Task::Remove { rule, moving }));
+        let origin = origin_of(&rest.sources, &rest.dest.path);
+        let removing = Removing::new(self.monitor, self.copy_failed > 0, rule);
+        for leg in &mut removals {
+            leg.job.origin = origin;
+            if let Err(error) = self.machines.remove(leg, &removing) {
+                let Removed { moved, left_dirs, .. } = removing.end();
+                self.figures.moved += moved;
+                self.tell_left(&left_dirs, false);
+                return Err(error);
+            }
+        }
+        let Removed { moved, kept, failed, left_dirs } = removing.end();
+        self.figures.moved += moved;
+        self.figures.kept += kept;
+        // What failed to be copied differs for that, and counts once.
+        self.figures.failed += self.copy_failed.max(failed);
+        let all_gone = self.figures.failed == 0 && self.figures.kept == 0;
+        self.tell_left(&left_dirs, all_gone);
+        Ok(())
+    }
+
+    /// Tells of sources that are directories and stay: of those that something is
+    /// in only if all that was to go is gone.
+    fn tell_left(&mut self, left: &[(Vec<u8>, Fault)], all_gone: bool) {
+        for (path, fault) in left {
+            if all_gone || fault.kind != FaultKind::Changed {
+                self.stays(path, fault);
+            }
+        }
+    }
+}
+
+/// The entry at `path`; what a killed move has set aside gets its name back first.
+fn stat_restored(requests: &mut Requests, path: &[u8]) -> Result<Entry, RequestError> {
+    let fault = match requests.stat(path, false) {
+        Err(RequestError::Fault(fault)) if fault.kind == FaultKind::NotFound => fault,
+        looked => return looked,
+    };
+    match requests.restore(path) {
+        Ok(true) => requests.stat(path, false),
+        Err(RequestError::Job(error)) => Err(error.into()),
+        Ok(false) | Err(RequestError::Fault(_)) => Err(fault.into()),
+    }
+}
+
+/// True if `now` is still the directory `before`. Hosts without haul have no numbers
+/// of directories.
+fn is_same_dir(before: &Entry, now: &Entry) -> bool {
+    now.kind == Kind::Dir && (now.id, now.inode) == (before.id, before.inode)
+}

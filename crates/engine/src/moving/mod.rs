@@ -1,0 +1,102 @@
+//! A move from its first look to its last removal. Sources get their new names where
+//! they can; the others are copied, compared with their copies by content, and removed.
+
+mod course;
+mod removing;
+#[cfg(test)]
+mod tests;
+
+pub use self::course::run_move;
+
+use crate::{JobError, Leg, Monitor, Requests, Spot};
+use haul_model::{Fault, Policy, Summary};
+use std::fmt;
+use std::path::PathBuf;
+
+/// A move in plain words.
+#[derive(Debug, Clone)]
+pub struct MoveJob<H> {
+    /// The sources. Each has a name of its own; where the destination is on a host,
+    /// all are on this machine.
+    pub sources: Vec<Spot<H>>,
+    /// The directory that they are moved into, or the new name of the one source.
+    pub dest: Spot<H>,
+    /// The destination in the user's words, safe to show.
+    pub dest_shown: String,
+    /// The rules of the copy. Contents are removed as its `moving` allows.
+    pub policy: Policy,
+    /// See [`crate::CopyJob::state`].
+    pub state: Option<PathBuf>,
+}
+
+/// The machines of a move, and the ways to them.
+pub trait Machines {
+    /// A host, by its name.
+    type Host: Clone + PartialEq + fmt::Display;
+    /// Why a move as a whole ends early.
+    type Error: From<JobError>;
+
+    /// Requests to `host`, or to this machine. The connection may be kept until
+    /// [`Self::hang_up`].
+    ///
+    /// # Errors
+    /// When there is no way to it.
+    fn requests(&mut self, host: Option<&Self::Host>) -> Result<&mut Requests, Self::Error>;
+
+    /// Closes the connections for requests: a job comes next, or the end.
+    fn hang_up(&mut self);
+
+    /// Copies, one leg after the other, and tells of it.
+    ///
+    /// # Errors
+    /// When a leg as a whole has failed: nothing is removed then.
+    fn copy(&mut self, legs: Vec<Leg<Self::Host>>) -> Result<Summary, Self::Error>;
+
+    /// Runs the leg that removes sources.
+    ///
+    /// # Errors
+    /// When it fails as a whole.
+    fn remove(&mut self, leg: &Leg<Self::Host>, monitor: &dyn Monitor) -> Result<(), Self::Error>;
+}
+
+/// Something that a move tells.
+#[derive(Debug)]
+pub enum MoveEvent<'a> {
+    /// A source, or a file or link of one, is at its new place and gone from the old.
+    Moved {
+        /// Its path, raw.
+        path: &'a [u8],
+        /// It has got a new name, and was not copied.
+        renamed: bool,
+    },
+    /// Something stays, and counts as failed.
+    Failed {
+        /// Its path, raw.
+        path: &'a [u8],
+        /// Why.
+        fault: &'a Fault,
+    },
+    /// The destination has it, and it can't be removed; counts as failed.
+    NotRemoved {
+        /// Its path, raw.
+        path: &'a [u8],
+        /// Why.
+        fault: &'a Fault,
+    },
+    /// Worth telling, though nothing failed.
+    Warning {
+        /// The path that it is about, raw.
+        path: &'a [u8],
+        /// The words.
+        message: &'a str,
+    },
+}
+
+/// Is told how a move goes. Called from several threads at once.
+pub trait MoveMonitor: Sync {
+    /// Takes an event; must be quick.
+    fn tell(&self, event: MoveEvent<'_>);
+
+    /// True for good once the user has interrupted.
+    fn cancelled(&self) -> bool;
+}

@@ -1,0 +1,119 @@
+//! Tells how sources are removed, in the words of a move.
+
+use super::{MoveEvent, MoveMonitor};
+use crate::{Event, Monitor, Progress};
+use haul_model::{Changes, Fault, FaultKind, Kind, Outcome, Remove, Side, Skip};
+use haul_tree::lock;
+use std::sync::{Mutex, PoisonError};
+
+/// Directories that stay, of which is told at the end; others are told at once.
+const LEFT_DIRS_MAX: usize = 1024;
+
+/// The outcome of the removing.
+#[derive(Debug, Default)]
+pub(super) struct Removed {
+    /// Files and links that are gone from the source.
+    pub(super) moved: u64,
+    /// Those that stay because the destination's were to stay.
+    pub(super) kept: u64,
+    /// Entries that stay though they should not.
+    pub(super) failed: u64,
+    /// Sources that are directories and could not be removed, and why.
+    pub(super) left_dirs: Vec<(Vec<u8>, Fault)>,
+}
+
+/// The monitor of the job that compares and removes.
+pub(super) struct Removing<'m> {
+    monitor: &'m dyn MoveMonitor,
+    progress: Progress,
+    /// Missing and unreadable entries were told when they were to be copied.
+    was_told: bool,
+    /// Entries of the destination that differ were to be left.
+    keeps: bool,
+    removed: Mutex<Removed>,
+}
+
+impl<'m> Removing<'m> {
+    /// One that tells `monitor`. Where copying has failed, `was_told` says that what is
+    /// not at the destination is known.
+    pub(super) fn new(monitor: &'m dyn MoveMonitor, was_told: bool, rule: Remove) -> Self {
+        let (progress, removed) = (Progress::default(), Mutex::default());
+        Self { monitor, progress, was_told, keeps: rule == Remove::Same, removed }
+    }
+
+    /// Its outcome.
+    pub(super) fn end(self) -> Removed {
+        self.removed.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn stays(&self, path: &[u8], fault: &Fault, was_told: bool) {
+        lock(&self.removed).failed += 1;
+        if !(was_told && self.was_told) {
+            self.monitor.tell(MoveEvent::Failed { path, fault });
+        }
+    }
+
+    fn entry(&self, path: &[u8], kind: &Kind, outcome: &Outcome) {
+        let source = |kind, message: &str| Fault::new(Side::Source, kind, message);
+        match outcome {
+            Outcome::Failed(fault) => self.stays(path, fault, true),
+            Outcome::Skipped(Skip::Special) => {
+                let message = "it stays: a FIFO, socket, device or unfinished copy is not copied";
+                self.stays(path, &source(FaultKind::Special, message), false);
+            }
+            Outcome::Differs(found) if found.has(Changes::MISSING) => {
+                let message = "it stays: the destination does not have it";
+                self.stays(path, &source(FaultKind::NotFound, message), true);
+            }
+            Outcome::Differs(_) if self.keeps && *kind != Kind::Dir => {
+                lock(&self.removed).kept += 1;
+            }
+            Outcome::Differs(found) if !outcome.is_there() => {
+                let words: Vec<_> = found.words().collect();
+                let words = words.join(", ");
+                let message = format!("it stays: what the destination has is another ({words})");
+                self.stays(path, &source(FaultKind::Changed, &message), false);
+            }
+            _ => {}
+        }
+    }
+
+    fn not_removed(&self, path: &[u8], kind: &Kind, fault: &Fault) {
+        let mut removed = lock(&self.removed);
+        if *kind == Kind::Dir && removed.left_dirs.len() < LEFT_DIRS_MAX {
+            removed.left_dirs.push((path.to_vec(), fault.clone()));
+            return;
+        }
+        removed.failed += 1;
+        drop(removed);
+        self.monitor.tell(MoveEvent::NotRemoved { path, fault });
+    }
+}
+
+impl Monitor for Removing<'_> {
+    fn progress(&self) -> &Progress {
+        &self.progress
+    }
+
+    fn event(&self, event: Event<'_>) {
+        match event {
+            Event::Entry { path, kind, outcome } => self.entry(path, kind, outcome),
+            Event::Removed { path, result: Ok(()), .. } => {
+                lock(&self.removed).moved += 1;
+                self.monitor.tell(MoveEvent::Moved { path, renamed: false });
+            }
+            Event::Removed { path, kind, result: Err(fault) } => {
+                self.not_removed(path, kind, fault);
+            }
+            // What else the destination has is no matter.
+            Event::Extra { .. } => {}
+            Event::Warning { path, message } => {
+                self.monitor.tell(MoveEvent::Warning { path, message });
+            }
+        }
+    }
+
+    fn cancelled(&self) -> bool {
+        self.monitor.cancelled()
+    }
+}

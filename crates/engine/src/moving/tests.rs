@@ -1,0 +1,176 @@
+//! Moves on this machine, entry by entry, and what happens to the sources when
+//! something changes between two of their steps.
+
+use super::*;
+use crate::monitor::Silent;
+use crate::{Placement, Route, run};
+use haul_model::Moving;
+use std::fs;
+use std::path::Path;
+use std::sync::Mutex;
+
+/// This machine, where something happens before a copy ends and before sources go.
+struct Here {
+    requests: Option<Requests>,
+    after_copy: Box<dyn FnMut() -> Result<(), JobError>>,
+    before_removal: Box<dyn FnMut()>,
+}
+
+impl Machines for Here {
+    type Host = String;
+    type Error = JobError;
+
+    fn requests(&mut self, host: Option<&String>) -> Result<&mut Requests, JobError> {
+        assert_eq!(host, None);
+        Ok(self.requests.get_or_insert_with(Requests::local))
+    }
+
+    fn hang_up(&mut self) {
+        self.requests = None;
+    }
+
+    fn copy(&mut self, legs: Vec<Leg<String>>) -> Result<Summary, JobError> {
+        let mut total = Summary::default();
+        for leg in legs {
+            assert_eq!(leg.route, Route::Local);
+            total += run(&leg.job, Placement::Local, &Silent::default())?;
+        }
+        (self.after_copy)()?;
+        Ok(total)
+    }
+
+    fn remove(&mut self, leg: &Leg<String>, monitor: &dyn Monitor) -> Result<(), JobError> {
+        assert!(self.requests.is_none(), "a connection stands idle");
+        (self.before_removal)();
+        run(&leg.job, Placement::Local, monitor).map(|_| ())
+    }
+}
+
+/// Keeps what is told, as words.
+#[derive(Default)]
+struct Told(Mutex<Vec<String>>);
+
+impl MoveMonitor for Told {
+    fn tell(&self, event: MoveEvent<'_>) {
+        let shown = |path: &[u8]| {
+            let path = String::from_utf8_lossy(path);
+            path.rsplit('/').next().unwrap_or_default().to_owned()
+        };
+        self.0.lock().unwrap().push(match event {
+            MoveEvent::Moved { path, renamed } => format!("moved {} {renamed}", shown(path)),
+            MoveEvent::Failed { path, fault } => format!("failed {}: {fault}", shown(path)),
+            MoveEvent::NotRemoved { path, fault } => format!("left {}: {fault}", shown(path)),
+            MoveEvent::Warning { message, .. } => format!("warning: {message}"),
+        });
+    }
+
+    fn cancelled(&self) -> bool {
+        false
+    }
+}
+
+/// A source `a/tree` with the files `x` and `y`, and a `b/tree` that has something, so
+/// that the source can't take its name.
+fn merging() -> tempfile::TempDir {
+    let temp = tempfile::tempdir().unwrap();
+    for (path, content) in [("a/tree/x", "1"), ("a/tree/y", "2"), ("b/tree/own", "3")] {
+        let path = temp.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content).unwrap();
+    }
+    temp
+}
+
+/// Moves `a/tree` into `b`; gives the figures, the end, and all that was told, sorted.
+fn move_tree(
+    temp: &Path,
+    after_copy: impl FnMut() -> Result<(), JobError> + 'static,
+    before_removal: impl FnMut() + 'static,
+) -> (Summary, Result<(), JobError>, Vec<String>) {
+    let spot = |path: &str| Spot::<String> {
+        host: None,
+        path: temp.join(path).into_os_string().into_encoded_bytes(),
+    };
+    let policy = Policy { moving: Some(Moving::Whole), ..Policy::default() };
+    let dest_shown = "b".to_owned();
+    let (sources, dest) = (vec![spot("a/tree")], spot("b"));
+    let job = MoveJob { sources, dest, dest_shown, policy, state: None };
+    let mut here = Here {
+        requests: None,
+        after_copy: Box::new(after_copy),
+        before_removal: Box::new(before_removal),
+    };
+    let told = Told::default();
+    let (figures, result) = run_move(&job, &mut here, &told);
+    let mut told = told.0.into_inner().unwrap();
+    told.sort();
+    (figures, result, told)
+}
+
+#[test]
+fn what_two_directories_have_is_merged_and_the_source_is_gone() {
+    let temp = merging();
+    let (figures, result, told) = move_tree(temp.path(), || Ok(()), || {});
+    result.unwrap();
+    assert_eq!(figures, Summary { moved: 2, ..Summary::default() });
+    assert_eq!(told, ["moved x false", "moved y false"]);
+    assert!(!temp.path().join("a/tree").exists());
+    assert_eq!(fs::read(temp.path().join("b/tree/x")).unwrap(), b"1");
+    assert_eq!(fs::read(temp.path().join("b/tree/own")).unwrap(), b"3");
+}
+
+#[test]
+fn a_copy_that_ends_early_leaves_all_sources() {
+    let temp = merging();
+    let (figures, result, told) =
+        move_tree(temp.path(), || Err(JobError::Interrupted), || panic!("nothing is removed"));
+    assert!(matches!(result, Err(JobError::Interrupted)), "{result:?}");
+    assert_eq!((figures, told), (Summary::default(), Vec::new()));
+    assert!(temp.path().join("a/tree/x").exists() && temp.path().join("a/tree/y").exists());
+}
+
+#[test]
+fn a_directory_that_took_the_place_of_the_source_stays() {
+    let temp = merging();
+    let tree = temp.path().join("a/tree");
+    let exchange = move || {
+        fs::rename(&tree, tree.with_file_name("old")).unwrap();
+        fs::create_dir(&tree).unwrap();
+        fs::write(tree.join("x"), "1").unwrap();
+        Ok(())
+    };
+    let never = || panic!("there is nothing left to remove");
+    let (figures, result, told) = move_tree(temp.path(), exchange, never);
+    result.unwrap();
+    assert_eq!(figures, Summary { failed: 1, ..Summary::default() });
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(told[0].starts_with("left tree: another has taken its place"), "{told:?}");
+    assert!(temp.path().join("a/tree/x").exists() && temp.path().join("a/old/y").exists());
+}
+
+#[test]
+fn a_source_stays_if_the_destination_has_something_else_by_then() {
+    let temp = merging();
+    let copy = temp.path().join("b/tree/x");
+    let (figures, result, told) =
+        move_tree(temp.path(), || Ok(()), move || fs::write(&copy, "another").unwrap());
+    result.unwrap();
+    assert_eq!(figures, Summary { moved: 1, failed: 1, ..Summary::default() });
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert!(told[0].starts_with("failed x: it stays"), "{told:?}");
+    assert!(told[0].contains("size"), "{told:?}");
+    assert_eq!(told[1], "moved y false");
+    assert!(temp.path().join("a/tree/x").exists() && !temp.path().join("a/tree/y").exists());
+}
+
+#[test]
+fn a_source_gets_its_new_name_without_a_copy_where_it_can() {
+    let temp = merging();
+    fs::rename(temp.path().join("b/tree"), temp.path().join("b/other")).unwrap();
+    let (figures, result, told) =
+        move_tree(temp.path(), || panic!("nothing is copied"), || panic!("nothing is removed"));
+    result.unwrap();
+    assert_eq!(figures, Summary { moved: 1, ..Summary::default() });
+    assert_eq!(told, ["moved tree true"]);
+    assert_eq!(fs::read(temp.path().join("b/tree/y")).unwrap(), b"2");
+}

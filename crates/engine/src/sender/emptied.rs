@@ -1,0 +1,243 @@
+//! The directories of a move's sources, removed at its end as far as they have become
+//! empty.
+
+use crate::CopyJob;
+use crate::aside::Aside;
+use crate::dirs::{DirNode, OpenDirs};
+use crate::link::{Proof, same};
+use haul_model::words;
+use haul_model::{Fault, FaultKind, FileId, MAX_DEPTH, Name, Side, is_mounted};
+use haul_tree::{LocalTree, Mark, Tree, TreeDir, TreeEntry};
+use std::io;
+use std::sync::Arc;
+
+/// The directory at the destination that a source's directory was compared with.
+pub(crate) struct Twin {
+    /// The directory that holds it.
+    pub(crate) above: Arc<DirNode>,
+    /// Its name there.
+    pub(crate) name: Name,
+}
+
+/// The directories of a destination on this machine that sources were compared with.
+pub(crate) struct Twins {
+    root: Arc<DirNode>,
+    rename: Option<Name>,
+    dest: Vec<u8>,
+}
+
+impl Twins {
+    /// Those of the destination of `job` in `root`, where the one source may get the
+    /// name `rename`.
+    ///
+    /// # Errors
+    /// When it can't be looked at.
+    pub(crate) fn new(
+        root: &Arc<dyn TreeDir>,
+        rename: Option<&Name>,
+        job: &CopyJob,
+    ) -> io::Result<Self> {
+        let root = DirNode::root(Arc::clone(root), None, &Arc::<OpenDirs>::default())?;
+        Ok(Self { root, rename: rename.cloned(), dest: job.dest.clone() })
+    }
+
+    /// The one of `source`; `None` if it has no name of its own.
+    ///
+    /// # Errors
+    /// When what holds it can't be opened.
+    pub(crate) fn of(&self, source: &[u8]) -> Result<Option<Twin>, Fault> {
+        let named = words::without_dot(source);
+        let is_whole = named.len() < source.len();
+        let split = words::split(if is_whole { &self.dest } else { named });
+        let Some(Ok(name)) = split.name.map(Name::new) else { return Ok(None) };
+        if !is_whole {
+            let name = self.rename.clone().unwrap_or(name);
+            return Ok(Some(Twin { above: Arc::clone(&self.root), name }));
+        }
+        let above = LocalTree.open(split.parent);
+        let above = above.and_then(|above| DirNode::root(above, None, &Arc::default()));
+        Ok(Some(Twin { above: above.map_err(|error| failed(&error))?, name }))
+    }
+}
+
+/// Removes the directory at `path` of `tree` and those below it, deepest first, as
+/// far as they are empty; `false` if something is in them. One that has no name of
+/// its own, or is gone, is no matter. Each is proven to be another than that of its
+/// `twin`, where both are on this machine.
+///
+/// # Errors
+/// Why an empty one can't be removed; what is no longer the directory `walked` is
+/// left.
+pub(crate) fn remove_empty(
+    tree: &dyn Tree,
+    path: &[u8],
+    walked: Option<FileId>,
+    twin: Option<Twin>,
+) -> Result<bool, Fault> {
+    let split = words::split(words::without_dot(path));
+    let Some(Ok(name)) = split.name.map(Name::new) else { return Ok(true) };
+    let root = tree.open(split.parent).map_err(|error| failed(&error))?;
+    let root = DirNode::root(root, None, &Arc::<OpenDirs>::default());
+    let root = root.map_err(|error| failed(&error))?;
+    match DirNode::open(&root, name.clone(), false) {
+        Ok(node) if node.id() != walked => Err(exchanged()),
+        Ok(node) => remove_below(&root, node, name, twin),
+        Err(error) => match FaultKind::of(&error) {
+            FaultKind::NotFound => Ok(true),
+            FaultKind::NotDirectory | FaultKind::Link => Err(exchanged()),
+            _ => Err(failed(&error)),
+        },
+    }
+}
+
+/// A directory on the way down.
+struct Level {
+    above: Arc<DirNode>,
+    node: Arc<DirNode>,
+    name: Name,
+    entries: std::vec::IntoIter<TreeEntry>,
+    /// All that was looked at in it is gone.
+    is_bare: bool,
+    twin: Option<Twin>,
+}
+
+impl Level {
+    fn enter(
+        above: &Arc<DirNode>,
+        node: Arc<DirNode>,
+        name: Name,
+        twin: Option<Twin>,
+    ) -> io::Result<Self> {
+        let entries = node.handle()?.entries()?.into_iter();
+        Ok(Self { above: Arc::clone(above), node, name, entries, is_bare: true, twin })
+    }
+
+    /// That of the directory `name` in this one.
+    fn below(&self, node: Arc<DirNode>, name: Name) -> io::Result<Self> {
+        let twin = match &self.twin {
+            None => None,
+            Some(Twin { above, name: own }) => {
+                let above = DirNode::open(above, own.clone(), false)?;
+                Some(Twin { above, name: name.clone() })
+            }
+        };
+        Self::enter(&self.node, node, name, twin)
+    }
+
+    /// Removes it; `false` if something is in it.
+    fn remove(&self) -> Result<bool, Fault> {
+        if !self.is_bare {
+            return Ok(false);
+        }
+        let above = self.above.handle().map_err(|error| failed(&error))?;
+        let removed = |result: io::Result<()>| match result {
+            Ok(()) => Ok(true),
+            Err(error) if is_not_empty(&error) => Ok(false),
+            Err(error) if is_mounted(&error) => Err(mounted()),
+            Err(error) => Err(failed(&error)),
+        };
+        let Some(Twin { above: to, name }) = &self.twin else {
+            return removed(above.remove_dir(&self.name));
+        };
+        let there = to.handle().and_then(|to| to.stat(name, false));
+        let there = there.map_err(|error| failed(&error))?;
+        let there = there.ok_or_else(missing)?;
+        let (dir, name) = (Arc::clone(to), name.clone());
+        let proof = Proof { dir, name, source: self.name.clone(), meta: there };
+        let aside = match Aside::set(&*above, &self.name) {
+            Ok(aside) => aside,
+            // An overlay renames no directory that is below it.
+            Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {
+                return self
+                    .prove_in_place(&proof)
+                    .and_then(|()| removed(above.remove_dir(&self.name)));
+            }
+            Err(error) => return removed(Err(error)),
+        };
+        let result =
+            proof.holds(aside.name()).and_then(|()| removed(above.remove_dir(aside.name())));
+        if !matches!(result, Ok(true)) {
+            aside.put_back(&*above)?;
+        }
+        result
+    }
+
+    /// Proves that it can be removed where it can't be set aside: what is made in it
+    /// does not show in the destination's.
+    fn prove_in_place(&self, proof: &Proof) -> Result<(), Fault> {
+        let node = self.node.handle().map_err(|error| failed(&error))?;
+        let own = node.system_handle().map_err(|error| failed(&error))?;
+        let there = proof.dir.handle().and_then(|dir| dir.open_dir(&proof.name, false));
+        let there = there.map_err(|error| failed(&error))?;
+        let mark = Mark::make(&own).map_err(|error| failed(&error))?;
+        let shows = there.stat(mark.name(), false);
+        mark.remove().map_err(|error| failed(&error))?;
+        match shows.map_err(|error| failed(&error))? {
+            None => Ok(()),
+            Some(_) => Err(same()),
+        }
+    }
+}
+
+fn remove_below(
+    root: &Arc<DirNode>,
+    node: Arc<DirNode>,
+    name: Name,
+    twin: Option<Twin>,
+) -> Result<bool, Fault> {
+    let mut is_empty = true;
+    let first = Level::enter(root, node, name, twin);
+    let mut levels = vec![first.map_err(|error| failed(&error))?];
+    loop {
+        let depth = levels.len();
+        let Some(level) = levels.last_mut() else { break };
+        if let Some(TreeEntry { name, is_dir, .. }) = level.entries.next() {
+            if is_dir == Some(false) {
+                level.is_bare = false;
+                continue;
+            }
+            match DirNode::open(&level.node, name.clone(), false) {
+                Ok(below) if depth < MAX_DEPTH => {
+                    let below = level.below(below, name).map_err(|error| failed(&error))?;
+                    levels.push(below);
+                }
+                _ => level.is_bare = false,
+            }
+            continue;
+        }
+        let Some(level) = levels.pop() else { break };
+        if !level.remove()? {
+            is_empty = false;
+            if let Some(above) = levels.last_mut() {
+                above.is_bare = false;
+            }
+        }
+    }
+    Ok(is_empty)
+}
+
+/// True if a directory stands because something is in it.
+pub(crate) fn is_not_empty(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::DirectoryNotEmpty | io::ErrorKind::AlreadyExists)
+}
+
+fn exchanged() -> Fault {
+    let message = "another has taken its place, and stays";
+    Fault::new(Side::Source, FaultKind::Changed, message)
+}
+
+/// There is nothing that would be left of a directory.
+fn missing() -> Fault {
+    let message = "it stays: the destination does not have it any more";
+    Fault::new(Side::Source, FaultKind::Changed, message)
+}
+
+fn failed(error: &io::Error) -> Fault {
+    Fault::from_io(Side::Source, "remove the directory", error)
+}
+
+/// A directory stays, for it is another's.
+pub(crate) fn mounted() -> Fault {
+    let message = "a file system is mounted on it; it stays";
+    Fault::new(Side::Source, FaultKind::Io, message)
+}

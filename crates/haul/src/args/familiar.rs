@@ -1,0 +1,192 @@
+//! Words of cp, mv, scp and rsync: those that are taken, and the answers to those
+//! that are not.
+
+use crate::error::CommandError;
+use crate::location::{Location, Place};
+use clap::Args;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use std::ffi::OsString;
+
+/// The heading of these words in the help.
+const FAMILIAR: &str = "From cp, scp and rsync";
+
+/// Words of other programs that `haul copy` and `haul check` take.
+#[derive(Debug, Args)]
+pub(super) struct FamiliarWords {
+    /// The same as -r: owners, ACLs, extended attributes and hard links are not kept
+    #[arg(short, long, help_heading = FAMILIAR)]
+    pub(super) archive: bool,
+    /// Taken, and done anyway: modes and times are kept
+    #[arg(short = 'p', help_heading = FAMILIAR)]
+    preserve: bool,
+    /// Links stay links, as cp's -P has it; and what rsync's stands for, a copy that can
+    /// be continued and progress, needs no word
+    #[arg(short = 'P', help_heading = FAMILIAR)]
+    pub(super) keeps_links: bool,
+    /// Taken, and done anyway
+    #[arg(long, alias = "progress", hide = true)]
+    partial: bool,
+    /// Taken, and not done: haul does not compress, -e 'ssh -C' does
+    #[arg(short = 'z', long, help_heading = FAMILIAR)]
+    compress: bool,
+}
+
+/// Something that a word is taken for and does not do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Note {
+    /// The word.
+    pub(crate) word: &'static str,
+    /// The sentence about it.
+    pub(crate) message: &'static str,
+}
+
+const ARCHIVE: Note = Note {
+    word: "-a",
+    message: "the same as -r: owners, groups, ACLs, extended attributes and hard links are not kept, and devices are passed over",
+};
+
+const COMPRESS: Note =
+    Note { word: "-z", message: "haul does not compress yet; -e 'ssh -C' has ssh do it" };
+
+impl FamiliarWords {
+    /// Notes on what the words do not do, for these places.
+    pub(super) fn notes<'l>(&self, places: impl IntoIterator<Item = &'l Location>) -> Vec<Note> {
+        let travels = || places.into_iter().any(|location| location.place != Place::Here);
+        let archive = self.archive.then_some(ARCHIVE);
+        let compress = (self.compress && travels()).then_some(COMPRESS);
+        archive.into_iter().chain(compress).collect()
+    }
+
+    /// Refuses `-P` in front of a number, where scp has the port.
+    ///
+    /// # Errors
+    /// A usage error that says where the port goes.
+    pub(super) fn refuse_port(&self, words: &[OsString]) -> Result<(), CommandError> {
+        let is_number = |word: &&OsString| {
+            word.len() <= PORT_DIGITS_MAX && word.as_encoded_bytes().iter().all(u8::is_ascii_digit)
+        };
+        match words.first().filter(|_| self.keeps_links).filter(is_number) {
+            Some(port) => {
+                let port = port.display();
+                Err(CommandError::usage(format!("-P {port}: a port is not given like this"))
+                    .with_hint(format!(
+                        "write ssh://host:{port}/path or -e 'ssh -p {port}'; a file of that name is ./{port}"
+                    )))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// Digits of the highest port.
+const PORT_DIGITS_MAX: usize = 5;
+
+/// The error in `words`, of which the first is the program's name, told as a person
+/// would who knows the other programs.
+///
+/// # Errors
+/// clap's own error, where there is nothing to add.
+pub(super) fn explain(error: clap::Error, words: &[OsString]) -> Result<CommandError, clap::Error> {
+    let first = words.get(1).and_then(|first| first.to_str()).unwrap_or_default();
+    let told = match error.kind() {
+        ErrorKind::UnknownArgument if first.starts_with('-') => Some(no_command(first)),
+        ErrorKind::UnknownArgument => no_option(&error, first),
+        // A word that is nearly a command has clap's tip.
+        ErrorKind::InvalidSubcommand if error.get(ContextKind::SuggestedSubcommand).is_none() => {
+            Some(no_command(first))
+        }
+        _ => None,
+    };
+    told.ok_or_else(|| without_escape_tip(error))
+}
+
+/// The error without the advice that an option could be the name of a file.
+fn without_escape_tip(mut error: clap::Error) -> clap::Error {
+    if error.kind() == ErrorKind::UnknownArgument {
+        error.remove(ContextKind::Suggested);
+    }
+    error
+}
+
+/// The answer to an option that `command` has not.
+fn no_option(error: &clap::Error, command: &str) -> Option<CommandError> {
+    let Some(ContextValue::String(given)) = error.get(ContextKind::InvalidArg) else { return None };
+    let word = given.split('=').next().unwrap_or(given);
+    let hint = answer_to_option(command, word)?;
+    Some(CommandError::usage(format!("'haul {command}' has no {word}")).with_hint(hint))
+}
+
+/// The error for words whose first is no command.
+fn no_command(first: &str) -> CommandError {
+    let hint = match first {
+        "sync" | "rsync" => {
+            "'haul copy -r' copies what is new or has changed; what the source no longer has stays, for nothing is deleted yet"
+        }
+        "rm" | "delete" => "haul removes no files by themselves: use rm, there through ssh",
+        _ => "a command comes first, as in: haul copy SOURCE... DEST",
+    };
+    CommandError::usage(format!("'{first}' is no command of haul"))
+        .with_hint(hint)
+        .with_hint("'haul help' lists the commands")
+}
+
+/// Advice in place of an option that the command does not have.
+fn answer_to_option(command: &str, word: &str) -> Option<&'static str> {
+    match command {
+        "copy" | "cp" | "move" | "mv" | "check" => {}
+        "ls" if matches!(word, "-a" | "-A" | "--all" | "--almost-all") => {
+            return Some("names that begin with a dot are always shown: leave it out");
+        }
+        _ => return None,
+    }
+    let moves = matches!(command, "move" | "mv");
+    Some(match word {
+        "--exclude" | "--include" | "--filter" | "--exclude-from" | "--include-from"
+        | "--files-from" | "--cvs-exclude" => {
+            "nothing can be left out of a tree yet: name the parts that are wanted, or use rsync until then"
+        }
+        "--delete" | "--del" | "--delete-before" | "--delete-during" | "--delete-delay"
+        | "--delete-after" | "--delete-excluded" => {
+            "nothing is deleted at the destination yet: rsync --delete does that until then; 'haul check -r' shows what is extra"
+        }
+        "-n" | "--dry-run" if moves => {
+            "--no-clobber replaces nothing; what would be copied is shown by 'haul copy -rn'"
+        }
+        "-n" | "--dry-run" => "'haul check' changes nothing: leave it out",
+        "-r" | "-R" | "--recursive" | "-a" | "--archive" => {
+            "directories are moved with all that is in them: leave it out"
+        }
+        "-c" | "--checksum" => {
+            "'haul check --content' compares contents, and --force copies whatever size and time say"
+        }
+        "--remove-source-files" => "'haul move' removes what has arrived",
+        "-H" | "-A" | "-X" | "-g" | "-D" | "--hard-links" | "--acls" | "--xattrs" | "--owner"
+        | "--group" | "--devices" | "--specials" => {
+            "owners, groups, ACLs, extended attributes, hard links and devices are not kept yet: use cp -a or rsync -aHAX until then"
+        }
+        "-p" | "-P" | "-l" | "-d" | "--links" | "--times" | "--perms" | "--preserve" | "-S"
+        | "--sparse" => "modes, times, links in trees and holes are always kept: leave it out",
+        "-t" | "--target-directory" => {
+            "the destination is the last word, and times are always kept: leave it out"
+        }
+        "-T" | "--no-target-directory" => {
+            "'dir/.' is what is in a directory: haul copy -r SOURCE/. DEST"
+        }
+        "-C" | "-z" | "--compress" => "haul does not compress yet; -e 'ssh -C' has ssh do it",
+        "-i" => "nothing is asked; a key for ssh goes into -e 'ssh -i KEY'",
+        "-o" | "-F" | "-J" | "-4" | "-6" | "--port" => {
+            "what is meant for ssh goes into -e, such as: -e 'ssh -p 2222 -J JUMP'"
+        }
+        "--rsync-path" => "--remote-haul PATH says where haul is on the host",
+        "-x" | "--one-file-system" => {
+            "file systems that are mounted in a tree are always copied: name the parts that are wanted"
+        }
+        "--bwlimit" => "the rate can't be limited yet: use rsync or scp -l until then",
+        "-b" | "--backup" | "--inplace" | "--append" => {
+            "a file is always replaced in one step, and its old content is gone then: leave it out"
+        }
+        "-W" | "--whole-file" => "changed files are always copied whole: leave it out",
+        "--stats" | "--human-readable" => "the last line has the figures: leave it out",
+        _ => return None,
+    })
+}

@@ -1,0 +1,121 @@
+//! The end of a copy: its figures.
+
+use crate::error::ExitCode;
+use crate::json::{Line, SummaryLine};
+use crate::quantity;
+use crate::report::{Show, Statement};
+use haul_engine::Summary;
+use std::time::Duration;
+
+/// The figures of a copy.
+pub(super) struct Figures {
+    pub(super) summary: Summary,
+    pub(super) time: Duration,
+    pub(super) dry_run: bool,
+    /// An error has ended it.
+    pub(super) ended_early: bool,
+    pub(super) code: ExitCode,
+}
+
+impl Statement for Figures {
+    fn text(&self) -> Vec<u8> {
+        // After an error that left nothing done there is nothing to sum up.
+        if self.ended_early && self.summary == Summary::default() {
+            return Vec::new();
+        }
+        format!("{}\n", line(&self.summary, self.time, self.dry_run)).into_bytes()
+    }
+
+    fn json(&self) -> Vec<u8> {
+        Line::Summary(SummaryLine::of(&self.summary, self.time, self.code)).to_bytes()
+    }
+
+    fn least(&self) -> Show {
+        Show::Normal
+    }
+}
+
+/// The line at the end of a copy, and what it would be for a dry run.
+fn line(summary: &Summary, time: Duration, dry_run: bool) -> String {
+    let Summary { copied, dirs_made, bytes, skipped, special, failed, .. } = *summary;
+    let (moved, resumed) = (summary.bytes_transferred, summary.bytes_resumed);
+    let (done, made) = if dry_run { ("would copy", "would make") } else { ("copied", "made") };
+    let mut line = match (copied, dirs_made) {
+        (0, 0) => format!("{done} nothing"),
+        (0, dirs) => format!("{made} {}", quantity::counted(dirs, "directory", "directories")),
+        (files, _) => {
+            let files = quantity::counted(files, "file", "files");
+            format!("{done} {files}, {}", quantity::bytes(bytes))
+        }
+    };
+    if !dry_run {
+        line.push_str(&format!(" in {}", quantity::duration(time)));
+        if moved > 0 && !time.is_zero() {
+            let rate = quantity::rate(moved as f64 / time.as_secs_f64());
+            line.push_str(&format!(" ({rate})"));
+        }
+    }
+    if resumed > 0 && !dry_run {
+        line.push_str(&format!("; {} were there already", quantity::bytes(resumed)));
+    }
+    for (n, word) in [(skipped, "skipped"), (special, "passed over"), (failed, "failed")] {
+        if n > 0 {
+            line.push_str(&format!("; {word} {}", quantity::count(n)));
+        }
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn summaries_leave_out_what_is_zero() {
+        let text = |s: Summary, dry| line(&s, Duration::from_millis(410), dry);
+        let all = Summary {
+            copied: 1008,
+            dirs_made: 11,
+            bytes: 20_866_662,
+            bytes_transferred: 20_866_662,
+            skipped: 12,
+            special: 2,
+            failed: 1,
+            ..Summary::default()
+        };
+        let lines = [
+            text(all, false),
+            text(all, true),
+            text(
+                Summary { copied: 1, bytes: 5, bytes_transferred: 5, ..Summary::default() },
+                false,
+            ),
+            text(
+                Summary {
+                    copied: 1,
+                    bytes: 5,
+                    bytes_transferred: 2,
+                    bytes_resumed: 3,
+                    ..Summary::default()
+                },
+                false,
+            ),
+            text(Summary { copied: 1, ..Summary::default() }, false),
+            text(Summary { dirs_made: 1, ..Summary::default() }, false),
+            text(Summary { dirs_made: 3, ..Summary::default() }, true),
+            text(Summary { skipped: 1008, ..Summary::default() }, false),
+            text(Summary { failed: 1, ..Summary::default() }, true),
+        ];
+        insta::assert_snapshot!(lines.join("\n"), @r"
+        copied 1,008 files, 19.9 MiB in 0.41 s (48.5 MiB/s); skipped 12; passed over 2; failed 1
+        would copy 1,008 files, 19.9 MiB; skipped 12; passed over 2; failed 1
+        copied 1 file, 5 B in 0.41 s (12 B/s)
+        copied 1 file, 5 B in 0.41 s (4 B/s); 3 B were there already
+        copied 1 file, 0 B in 0.41 s
+        made 1 directory in 0.41 s
+        would make 3 directories
+        copied nothing in 0.41 s; skipped 1,008
+        would copy nothing; failed 1
+        ");
+    }
+}

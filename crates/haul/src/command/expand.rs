@@ -1,0 +1,69 @@
+//! Patterns in the paths of hosts, replaced by the paths that they stand for. On this
+//! machine the shell has done that.
+
+use super::host;
+use crate::args::Copy;
+use crate::error::CommandError;
+use crate::location::Location;
+use crate::peer::Peers;
+use crate::progress::Screen;
+use crate::report::Report;
+use haul_engine::{Expanded, RequestError, expand};
+use haul_model::{Fault, FaultKind, Side};
+
+/// `copy` without patterns in its sources, and the number of failures: of each that was
+/// told its source is left out.
+///
+/// # Errors
+/// When a host can't be asked.
+pub(super) fn sources(
+    copy: &Copy,
+    screen: &Screen,
+    report: &dyn Report,
+) -> Result<(Copy, u64), CommandError> {
+    // What a host lacks the copy tells.
+    let mut peers = Peers::new(report, screen, copy.reaches.clone().quietly());
+    let mut expanded = Copy { sources: Vec::with_capacity(copy.sources.len()), ..copy.clone() };
+    let mut failed = 0;
+    for source in &copy.sources {
+        let (paths, missed) = paths(source, &mut peers, report)?;
+        expanded.sources.extend(paths);
+        failed += missed;
+    }
+    Ok((expanded, failed))
+}
+
+/// What `location` stands for, itself if it is no pattern, and the number of failures
+/// that were told.
+///
+/// # Errors
+/// When the host can't be asked.
+pub(super) fn paths(
+    location: &Location,
+    peers: &mut Peers<'_>,
+    report: &dyn Report,
+) -> Result<(Vec<Location>, u64), CommandError> {
+    if !location.is_pattern() {
+        return Ok((vec![location.clone()], 0));
+    }
+    let found = match expand(peers.at(&location.place)?, &location.path) {
+        Ok(found) if found.paths.is_empty() && found.faults.is_empty() => nothing(location),
+        Ok(found) => found,
+        Err(RequestError::Fault(fault)) => failed(location, fault),
+        Err(RequestError::Job(error)) => return Err(error.into()),
+    };
+    for (path, fault) in &found.faults {
+        report.fault(host(&location.place), path, fault);
+    }
+    let paths = found.paths.into_iter().map(|path| location.beside(path)).collect();
+    Ok((paths, found.faults.len() as u64))
+}
+
+fn nothing(location: &Location) -> Expanded {
+    let message = "nothing there matches this pattern";
+    failed(location, Fault::new(Side::Source, FaultKind::NotFound, message))
+}
+
+fn failed(location: &Location, fault: Fault) -> Expanded {
+    Expanded { paths: Vec::new(), faults: vec![(location.path.clone(), fault)] }
+}

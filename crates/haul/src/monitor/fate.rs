@@ -1,0 +1,73 @@
+//! The fate of an entry of a copy.
+
+use crate::json::{self, FileLine, Line, OutcomeWord, Path};
+use crate::report::Statement;
+use haul_engine::Skip;
+use haul_model::{Kind, escape_bytes};
+
+/// The fate of an entry that did not fail.
+pub(super) struct Fate<'a> {
+    pub(super) path: &'a [u8],
+    pub(super) kind: &'a Kind,
+    pub(super) outcome: OutcomeWord,
+    pub(super) skip: Option<Skip>,
+}
+
+impl Statement for Fate<'_> {
+    fn text(&self) -> Vec<u8> {
+        let word = match self.outcome {
+            OutcomeWord::Copied => "copied",
+            OutcomeWord::Skipped => "skipped",
+            OutcomeWord::WouldCopy => "would copy",
+        };
+        let slash = if *self.kind == Kind::Dir { "/" } else { "" };
+        let reason = match self.skip {
+            None => "",
+            // The warning says it.
+            Some(Skip::Special) => return Vec::new(),
+            Some(Skip::Unchanged) => " (unchanged)",
+            Some(Skip::Exists) => " (exists)",
+            Some(Skip::NotOlder) => " (not older than the source)",
+        };
+        format!("{word} {}{slash}{reason}\n", escape_bytes(self.path)).into_bytes()
+    }
+
+    fn json(&self) -> Vec<u8> {
+        let (path, kind, size) = (Path::of(self.path), self.kind.into(), json::size(self.kind));
+        let (outcome, reason) = (self.outcome, self.skip.map(Into::into));
+        Line::File(FileLine { path, kind, size, outcome, reason }).to_bytes()
+    }
+}
+
+/// Why an entry of that kind is passed over.
+pub(super) fn passed_over(kind: &Kind) -> &'static str {
+    match kind {
+        Kind::File { .. } | Kind::Symlink { .. } => "an unfinished copy of haul's own: not copied",
+        _ => "a FIFO, socket or device: not copied",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: Kind = Kind::File { size: 3 };
+
+    #[test]
+    fn lines_for_people_are_escaped() {
+        let line = |path, kind, outcome, skip| Fate { path, kind, outcome, skip }.text();
+        let lines = [
+            line(b"a/b\n", &FILE, OutcomeWord::Copied, None),
+            line(b"d", &Kind::Dir, OutcomeWord::WouldCopy, None),
+            line(b"\xff", &FILE, OutcomeWord::Skipped, Some(Skip::Unchanged)),
+            line(b"x", &FILE, OutcomeWord::Skipped, Some(Skip::NotOlder)),
+            line(b"y", &Kind::Special, OutcomeWord::Skipped, Some(Skip::Special)),
+        ];
+        insta::assert_snapshot!(String::from_utf8_lossy(&lines.concat()), @r"
+        copied a/b\n
+        would copy d/
+        skipped \xff (unchanged)
+        skipped x (not older than the source)
+        ");
+    }
+}

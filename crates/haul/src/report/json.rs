@@ -1,0 +1,92 @@
+//! A report for programs: all of it on standard output, as lines of [`crate::json`].
+
+use super::{Output, Report, Statement};
+use crate::error::{CommandError, ExitCode};
+use crate::json::{ErrorLine, Line, Path, Warning};
+use crate::progress::{Counts, Screen};
+use haul_engine::{Outcome, Skip};
+use haul_model::{Fault, Kind, Task};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How far apart progress lines are, at least.
+const PROGRESS_EVERY: Duration = Duration::from_millis(500);
+
+/// Tells programs everything.
+pub(super) struct Json {
+    output: Mutex<Output>,
+    /// When progress was told of last.
+    progress_told: Mutex<Option<Instant>>,
+}
+
+impl Json {
+    pub(super) fn new(screen: &Screen) -> Self {
+        Self { output: Mutex::new(Output::new(screen)), progress_told: Mutex::default() }
+    }
+
+    fn print(&self, line: &Line<'_>) {
+        self.output().print(&line.to_bytes());
+    }
+}
+
+impl Report for Json {
+    fn tell(&self, statement: &dyn Statement) {
+        self.output().print(&statement.json());
+    }
+
+    fn fault(&self, host: Option<String>, path: &[u8], fault: &Fault) {
+        self.output().fail();
+        self.print(&Line::Error(ErrorLine::of_fault(host, path, fault)));
+    }
+
+    fn not_removed(&self, path: &[u8], fault: &Fault) {
+        self.fault(None, path, fault);
+    }
+
+    fn warning(&self, path: &[u8], message: &str) {
+        self.print(&Line::Warning(Warning { path: Path::of(path), message }));
+    }
+
+    fn command_error(&self, error: &CommandError) {
+        self.print(&Line::Error(ErrorLine::of_command(error)));
+    }
+
+    fn warns(&self) -> bool {
+        true
+    }
+
+    fn shows(&self, task: &Task, _: &Kind, outcome: &Outcome) -> bool {
+        match (outcome, task) {
+            (Outcome::Failed(_) | Outcome::Skipped(Skip::Special), _) => true,
+            (outcome, Task::Check { .. }) => matches!(outcome, Outcome::Differs(_)),
+            // Files that are moved are told of when they have left their place.
+            (Outcome::Differs(_), _) => false,
+            (_, task) => task.moving().is_none(),
+        }
+    }
+
+    fn needs_ticks(&self, _: &Task) -> bool {
+        true
+    }
+
+    fn progress(&self, counts: Option<Counts>) {
+        let Some(counts) = counts else { return };
+        let mut told = self.progress_told.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.is_none_or(|told| told.elapsed() >= PROGRESS_EVERY) {
+            *told = Some(Instant::now());
+            self.print(&Line::Progress(counts.into()));
+        }
+    }
+
+    fn refused(&self, error: &CommandError, figures: Option<&dyn Statement>) -> ExitCode {
+        self.command_error(error);
+        if let Some(figures) = figures {
+            self.tell(figures);
+        }
+        self.finish(error.kind.exit_code())
+    }
+
+    fn output(&self) -> MutexGuard<'_, Output> {
+        self.output.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

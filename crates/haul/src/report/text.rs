@@ -1,0 +1,146 @@
+//! A report for people: answers, lines and a summary on standard output, errors and
+//! warnings on standard error, and a progress line below them.
+
+use super::{Output, Report, Show, Statement};
+use crate::error::{CommandError, ExitCode};
+use crate::hint::Hint;
+use crate::progress::{Counts, Meter, SHOW_AFTER, Screen};
+use haul_engine::{Outcome, Skip};
+use haul_model::{Changes, Fault, FaultKind, Kind, Policy, Task, escape_bytes, escape_text};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+/// Tells people as much as they want.
+pub(super) struct Text {
+    show: Show,
+    screen: Screen,
+    /// There is a terminal for a progress line.
+    draws: bool,
+    output: Mutex<Output>,
+    drawn: Mutex<Drawn>,
+}
+
+/// The progress line of the running job.
+#[derive(Default)]
+struct Drawn {
+    /// Since when there is something to show. Before that, and while more connections
+    /// are made, ssh may be asking for a password on the terminal.
+    since: Option<Instant>,
+    meter: Meter,
+}
+
+impl Text {
+    pub(super) fn new(show: Show, screen: &Screen) -> Self {
+        let draws = show > Show::Quiet && Screen::is_terminal();
+        let output = Mutex::new(Output::new(screen));
+        Self { show, screen: screen.clone(), draws, output, drawn: Mutex::default() }
+    }
+
+    fn fault_with(&self, host: Option<String>, path: &[u8], fault: &Fault, hint: Option<&str>) {
+        let mut output = self.output();
+        output.fail();
+        // The directory itself said why; a line for all in it would bury that.
+        if fault.kind == FaultKind::Parent {
+            return;
+        }
+        let place = host.map(|host| format!("{host}:")).unwrap_or_default();
+        let (path, message) = (escape_bytes(path), escape_text(&fault.message));
+        output.error_line(&format!("haul: {place}{path}: {message}"));
+        if let Some(hint) = hint {
+            output.hint(hint);
+        }
+    }
+}
+
+impl Report for Text {
+    fn tell(&self, statement: &dyn Statement) {
+        if self.show >= statement.least() {
+            self.output().print(&statement.text());
+        }
+    }
+
+    fn fault(&self, host: Option<String>, path: &[u8], fault: &Fault) {
+        self.fault_with(host, path, fault, fault.hint());
+    }
+
+    fn not_removed(&self, path: &[u8], fault: &Fault) {
+        let hint = match fault.kind {
+            FaultKind::PermissionDenied => {
+                Some("you need write permission on the directory above it")
+            }
+            _ => fault.hint(),
+        };
+        self.fault_with(None, path, fault, hint);
+    }
+
+    fn warning(&self, path: &[u8], message: &str) {
+        let (path, message) = (escape_bytes(path), escape_text(message));
+        self.output().error_line(&format!("haul: warning: {path}: {message}"));
+    }
+
+    fn command_error(&self, error: &CommandError) {
+        self.output().command_error(error);
+    }
+
+    fn warns(&self) -> bool {
+        self.show > Show::Quiet
+    }
+
+    fn shows(&self, task: &Task, kind: &Kind, outcome: &Outcome) -> bool {
+        let is_verbose = self.show == Show::Verbose;
+        match (outcome, task) {
+            (Outcome::Failed(_), _) => true,
+            (Outcome::Skipped(Skip::Special), _) => self.warns(),
+            // What is missing with its directory goes without saying.
+            (Outcome::Differs(found), Task::Check { .. }) => {
+                self.warns() && (is_verbose || !found.has(Changes::ABOVE))
+            }
+            // Files that are moved are told of when they have left their place.
+            (_, task) if task.moving().is_some() => false,
+            (Outcome::Copied, Task::Copy(_)) => is_verbose,
+            (Outcome::WouldCopy, Task::Copy(policy)) => {
+                is_verbose || policy.dry_run && self.warns()
+            }
+            // That a directory exists is no news.
+            (Outcome::Skipped(_), _) => is_verbose && *kind != Kind::Dir,
+            _ => false,
+        }
+    }
+
+    fn needs_ticks(&self, task: &Task) -> bool {
+        let tells = match task {
+            Task::Check { .. } => self.warns(),
+            Task::Copy(Policy { moving: None, dry_run, .. }) => {
+                self.show == Show::Verbose || *dry_run && self.warns()
+            }
+            Task::Copy(_) | Task::Remove { .. } => false,
+        };
+        tells || self.draws
+    }
+
+    fn progress(&self, counts: Option<Counts>) {
+        let mut drawn = self.drawn.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(counts) = counts else {
+            drawn.since = None;
+            return self.screen.clear();
+        };
+        let has_begun = counts.files_done > 0 || counts.bytes_done > 0;
+        if !self.draws || !has_begun || counts.asking {
+            return;
+        }
+        let now = drawn.since.get_or_insert_with(Instant::now).elapsed();
+        let line = drawn.meter.line(now, counts);
+        if now >= SHOW_AFTER {
+            self.screen.draw(line);
+        }
+    }
+
+    fn refused(&self, error: &CommandError, _: Option<&dyn Statement>) -> ExitCode {
+        self.command_error(error);
+        self.finish(error.kind.exit_code())
+    }
+
+    fn output(&self) -> MutexGuard<'_, Output> {
+        self.output.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,187 @@
+//! Tests of the content hash, against plain BLAKE3 and a naive twin.
+
+use super::*;
+use blake3::hazmat::left_subtree_len;
+use proptest::prelude::*;
+
+/// How many blocks the left subtree of a content of `len` bytes holds; `len`
+/// must be more than one block.
+fn left_blocks(len: u64) -> usize {
+    (left_subtree_len(len) / BLOCK_LEN) as usize
+}
+
+/// The naive twin of [`BlockTree`]: the hash of a content of `len` bytes in these
+/// `blocks`, at least two, which are all in memory.
+fn of_blocks(blocks: &[BlockHash], len: u64) -> ContentHash {
+    assert_eq!(blocks.len() as u64, len.div_ceil(BLOCK_LEN), "every block has its hash");
+    let blocks: Vec<ChainingValue> = blocks.iter().map(|block| block.0).collect();
+    let (left, right) = blocks.split_at(left_blocks(len));
+    let left_len = left.len() as u64 * BLOCK_LEN;
+    let root =
+        merge_subtrees_root(&merge(left, left_len), &merge(right, len - left_len), Mode::Hash);
+    ContentHash(*root.as_bytes())
+}
+
+/// The chaining value over `blocks`, which cover `len` bytes.
+fn merge(blocks: &[ChainingValue], len: u64) -> ChainingValue {
+    if let [only] = blocks {
+        return *only;
+    }
+    let (left, right) = blocks.split_at(left_blocks(len));
+    let left_len = left.len() as u64 * BLOCK_LEN;
+    merge_subtrees_non_root(&merge(left, left_len), &merge(right, len - left_len), Mode::Hash)
+}
+
+fn content(len: usize) -> Vec<u8> {
+    (0..len).map(|i| (i * 31 + i / 977) as u8).collect()
+}
+
+fn in_steps(content: &[u8], step: usize) -> ContentHash {
+    let mut hasher = ContentHasher::new();
+    for part in content.chunks(step) {
+        hasher.update(part);
+    }
+    assert_eq!(hasher.len(), content.len() as u64);
+    hasher.finish()
+}
+
+#[test]
+fn the_hashes_of_all_blocks_yield_that_of_the_whole() {
+    let block = BLOCK_LEN as usize;
+    for len in [block + 1, 2 * block, 2 * block + 700, 3 * block - 1, 5 * block] {
+        let content = content(len);
+        let mut blocks = Vec::new();
+        for (index, part) in (0..).zip(content.chunks(block)) {
+            let mut hasher = BlockHasher::new(index);
+            hasher.update(part);
+            blocks.push(hasher.finish());
+        }
+        assert_eq!(of_blocks(&blocks, len as u64), ContentHash::of(&content));
+    }
+}
+
+#[test]
+fn equals_plain_blake3_at_every_boundary() {
+    let block = BLOCK_LEN as usize;
+    for blocks in [0usize, 1, 2, 3, 4, 5, 7, 8] {
+        for delta in [-1i64, 0, 1] {
+            let Ok(len) = usize::try_from((blocks * block) as i64 + delta) else { continue };
+            let bytes = content(len);
+            assert_eq!(in_steps(&bytes, 1 << 20), ContentHash::of(&bytes), "{len} bytes");
+        }
+    }
+}
+
+#[test]
+fn zeros_hash_like_written_zeros() {
+    let len = BLOCK_LEN as usize * 2 + 12_345;
+    let mut hasher = ContentHasher::new();
+    hasher.update(b"head");
+    hasher.update_zeros(len as u64 - 4);
+    let mut plain = vec![0; len];
+    plain[..4].copy_from_slice(b"head");
+    assert_eq!(hasher.finish(), ContentHash::of(&plain));
+}
+
+/// The hashes of the whole blocks of `bytes`.
+fn blocks_of(bytes: &[u8]) -> Vec<BlockHash> {
+    let whole = bytes.chunks_exact(BLOCK_LEN as usize);
+    (0..).zip(whole).map(|(index, block)| BlockHash::of(index, block)).collect()
+}
+
+#[test]
+fn a_resumed_hasher_ends_like_one_that_saw_all() {
+    let bytes = content(BLOCK_LEN as usize * 3 + 77);
+    let blocks = blocks_of(&bytes);
+    for seen in 0..=3u64 {
+        let mut resumed = ContentHasher::resume(blocks[..seen as usize].iter().copied());
+        assert_eq!(resumed.len(), seen * BLOCK_LEN);
+        resumed.update(&bytes[(seen * BLOCK_LEN) as usize..]);
+        assert_eq!(resumed.finish(), ContentHash::of(&bytes), "after {seen} blocks");
+    }
+    for seen in 2..=3 {
+        let all = ContentHasher::resume(blocks[..seen].iter().copied());
+        assert_eq!(all.finish(), ContentHash::of(&bytes[..seen * BLOCK_LEN as usize]));
+    }
+}
+
+#[test]
+fn the_last_whole_block_is_told_and_no_other() {
+    let bytes = content(BLOCK_LEN as usize * 3 + 77);
+    let blocks = blocks_of(&bytes);
+    let mut hasher = ContentHasher::new();
+    for (index, part) in (0..).zip(bytes.chunks(BLOCK_LEN as usize / 4)) {
+        hasher.update(part);
+        let whole = (index + 1) / 4;
+        for block in 0..5 {
+            let expected = (block + 1 == whole.min(3)).then(|| blocks[block as usize]);
+            assert_eq!(hasher.block(block), expected, "block {block} after {index}");
+        }
+    }
+    assert_eq!(ContentHasher::resume(blocks.clone()).block(2), Some(blocks[2]));
+    assert_eq!(ContentHasher::behind(3).block(2), None);
+    assert_eq!(hasher.block(u64::MAX), None);
+}
+
+#[test]
+fn a_tail_needs_nothing_of_what_is_before() {
+    let bytes = content(BLOCK_LEN as usize * 3 + 77);
+    let blocks = blocks_of(&bytes);
+    let of = |mut hasher: ContentHasher, first: u64| {
+        hasher.update(&bytes[(first * BLOCK_LEN) as usize..]);
+        hasher.finish_tail()
+    };
+    let mut tails = Vec::new();
+    for first in 0..=3u64 {
+        let unknown = of(ContentHasher::behind(first), first);
+        let known = ContentHasher::resume(blocks[..first as usize].iter().copied());
+        assert_eq!(unknown, of(known, first), "from block {first}");
+        assert!(!tails.contains(&unknown));
+        tails.push(unknown);
+    }
+}
+
+#[test]
+fn a_hasher_of_very_much_is_small() {
+    let mut hasher = ContentHasher::behind(1 << 41);
+    hasher.update(b"far behind");
+    assert_eq!(hasher.len(), (1 << 63) + 10);
+    let blocks =
+        (0..10_000u32).map(|block| BlockHash::from(*blake3::hash(&block.to_le_bytes()).as_bytes()));
+    assert!(ContentHasher::resume(blocks).closed.subtrees.len() <= 20);
+}
+
+#[test]
+fn prints_what_b3sum_prints() {
+    assert_eq!(
+        ContentHash::of(b"").to_string(),
+        "af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262"
+    );
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+    #[test]
+    fn resumed_after_any_number_of_blocks_it_is_the_hash_of_all(
+        blocks in 2usize..40, end in 0u64..4 << 20,
+    ) {
+        // The naive twin merges what it has all in memory.
+        let hash = |block: usize| BlockHash::from(*blake3::hash(&[block as u8]).as_bytes());
+        let mut hashes: Vec<BlockHash> = (0..blocks).map(hash).collect();
+        let mut hasher = ContentHasher::resume(hashes.iter().copied());
+        prop_assert_eq!(hasher.finish(), of_blocks(&hashes, hasher.len()));
+        hasher.update_zeros(end);
+        if end > 0 {
+            let mut last = BlockHasher::new(blocks as u64);
+            last.update_zeros(end);
+            hashes.push(last.finish());
+        }
+        prop_assert_eq!(hasher.finish(), of_blocks(&hashes, hasher.len()));
+    }
+
+    #[test]
+    fn any_split_gives_the_same_hash(len in 0usize..10_000_000, step in 1000usize..6_000_000) {
+        let bytes = content(len);
+        prop_assert_eq!(in_steps(&bytes, step), ContentHash::of(&bytes));
+    }
+}

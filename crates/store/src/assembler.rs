@@ -1,0 +1,435 @@
+//! Puts a content together from its blocks, which come in any order, from any thread
+//! and over any connection: each is hashed once, written, and recorded in the order of
+//! the journal.
+//!
+//! 1. At any time one at most puts a block together. What was written of one that was
+//!    given up is written over, holes too.
+//! 2. A block is recorded when it is written in full and all before it are recorded.
+//! 3. Blocks that begin too far ahead of the record are refused: that bounds what is
+//!    remembered of them, and what a process that dies leaves to be copied again.
+
+use crate::verified::{Moved, Staged, Written};
+use haul_model::{BLOCK_LEN, BlockHash, BlockHasher, BlockTree, ContentHash};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Zeros that are written in one go where a hole is to be but something else is.
+const ZEROS: &[u8] = &[0; 64 << 10];
+
+/// Why a block, or the whole, is not what it should be.
+#[derive(Debug, thiserror::Error)]
+pub enum NotAssembled {
+    /// Something of it is there already, or behind it.
+    #[error("its pieces arrived out of order")]
+    OutOfOrder,
+    /// It begins further ahead of the record than is allowed.
+    #[error("a block arrived that is too far ahead of what is missing")]
+    TooFarAhead,
+    /// More blocks were begun, and not ended, than are allowed.
+    #[error("too many of its blocks arrived at the same time")]
+    TooManyOpen,
+    /// Its hash is not the one that was expected.
+    #[error("a block that arrived is not the one that was sent")]
+    Differs,
+    /// There is more than the content's length.
+    #[error("more arrived than was sent")]
+    TooLong,
+    /// Blocks are missing.
+    #[error("not all of its blocks arrived")]
+    Incomplete,
+    /// The stage could not be written.
+    #[error("{0}")]
+    Write(#[source] io::Error),
+    /// The record could not be kept.
+    #[error("{0}")]
+    Record(#[source] io::Error),
+}
+
+/// A stage that is put together from blocks.
+#[derive(Debug)]
+pub struct Assembler<S> {
+    stage: S,
+    /// Blocks from the first that is not recorded that may have begun, at most.
+    ahead_max: u64,
+    shared: Arc<Shared>,
+}
+
+/// What a block's end, or its being given up, changes.
+#[derive(Debug)]
+struct Shared {
+    order: Mutex<Order>,
+    changed: Condvar,
+}
+
+/// Puts the records of blocks that come in any order into theirs.
+struct Order {
+    /// The blocks that are recorded.
+    recorded: BlockTree,
+    /// The length of these, in bytes.
+    len: u64,
+    /// The hash of the content, as long as the first block is all of it.
+    alone: Option<ContentHash>,
+    /// Blocks that are whole, ahead of the record, with their lengths in bytes.
+    waiting: BTreeMap<u64, (BlockHash, u64)>,
+    /// Blocks that are being put together.
+    open: BTreeSet<u64>,
+    /// Blocks that were given up when something of them had been written.
+    stale: BTreeSet<u64>,
+    /// Where the stage ends, in bytes, as far as blocks have ended.
+    data_end: u64,
+}
+
+impl std::fmt::Debug for Order {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Order").field("len", &self.len).finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    fn order(&self) -> MutexGuard<'_, Order> {
+        self.order.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A block that is being put together, from its start to its end. Dropped before it has
+/// ended, it can be begun anew.
+#[derive(Debug)]
+pub struct Block {
+    index: u64,
+    hasher: BlockHasher,
+    /// Where its data ends in the stage, in bytes; 0 if all of it is a hole so far.
+    data_end: u64,
+    /// Something is in the stage where it may have holes.
+    is_stale: bool,
+    has_ended: bool,
+    shared: Arc<Shared>,
+}
+
+impl Block {
+    /// Bytes that it has so far.
+    pub fn len(&self) -> u64 {
+        self.hasher.len()
+    }
+
+    /// True if it has nothing yet.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes that it can still take.
+    pub fn room(&self) -> u64 {
+        BLOCK_LEN - self.len()
+    }
+
+    /// Where it goes on in the content, in bytes.
+    pub fn end(&self) -> u64 {
+        self.index * BLOCK_LEN + self.len()
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        if self.has_ended {
+            return;
+        }
+        let mut order = self.shared.order();
+        order.open.remove(&self.index);
+        order.data_end = order.data_end.max(self.data_end);
+        if self.data_end > 0 {
+            order.stale.insert(self.index);
+        }
+        drop(order);
+        self.shared.changed.notify_all();
+    }
+}
+
+impl<S: Staged> Assembler<S> {
+    /// An assembler of a content of which the blocks `done` are in `stage`, which is as
+    /// long as these. So many blocks, `ahead_max`, may have begun from the first that is
+    /// not recorded.
+    pub fn new(stage: S, done: impl IntoIterator<Item = BlockHash>, ahead_max: u64) -> Self {
+        let recorded = BlockTree::resume(done);
+        let len = recorded.len() * BLOCK_LEN;
+        let order = Order {
+            recorded,
+            len,
+            alone: None,
+            waiting: BTreeMap::new(),
+            open: BTreeSet::new(),
+            stale: BTreeSet::new(),
+            data_end: len,
+        };
+        let shared = Shared { order: Mutex::new(order), changed: Condvar::new() };
+        Self { stage, ahead_max, shared: Arc::new(shared) }
+    }
+
+    /// The stage.
+    pub fn stage(&self) -> &S {
+        &self.stage
+    }
+
+    /// Gives up the content, and gives the stage as it is.
+    pub fn into_stage(self) -> S {
+        self.stage
+    }
+
+    /// How many blocks are recorded.
+    pub fn recorded(&self) -> u64 {
+        self.shared.order().recorded.len()
+    }
+
+    /// True if block `index` is there, whole.
+    pub fn has(&self, index: u64) -> bool {
+        let order = self.shared.order();
+        index < order.recorded.len() || order.waiting.contains_key(&index)
+    }
+
+    /// Begins block `index`.
+    ///
+    /// # Errors
+    /// [`NotAssembled::OutOfOrder`] if it is there, or somebody else is at it;
+    /// [`NotAssembled::TooFarAhead`].
+    pub fn begin(&self, index: u64) -> Result<Block, NotAssembled> {
+        let mut order = self.shared.order();
+        let ahead = index.checked_sub(order.recorded.len()).ok_or(NotAssembled::OutOfOrder)?;
+        if ahead >= self.ahead_max {
+            return Err(NotAssembled::TooFarAhead);
+        }
+        if order.waiting.contains_key(&index) || !order.open.insert(index) {
+            return Err(NotAssembled::OutOfOrder);
+        }
+        let is_stale = order.stale.contains(&index);
+        drop(order);
+        let (hasher, shared) = (BlockHasher::new(index), Arc::clone(&self.shared));
+        Ok(Block { index, hasher, data_end: 0, is_stale, has_ended: false, shared })
+    }
+
+    /// Waits until block `index` is not too far ahead, and looks again with this
+    /// `pause` at most if that `goes_on`; `false` if it does not. Whoever has the block
+    /// that is recorded next never waits.
+    pub fn wait_for_room(&self, index: u64, pause: Duration, goes_on: impl Fn() -> bool) -> bool {
+        let mut order = self.shared.order();
+        while index >= order.recorded.len() + self.ahead_max {
+            if !goes_on() {
+                return false;
+            }
+            order = match self.shared.changed.wait_timeout(order, pause) {
+                Ok((order, _)) => order,
+                Err(poisoned) => poisoned.into_inner().0,
+            };
+        }
+        true
+    }
+
+    /// Writes the next bytes of a block, no more than it has room for.
+    ///
+    /// # Errors
+    /// Those of writing.
+    pub fn write(&self, block: &mut Block, bytes: &[u8]) -> io::Result<()> {
+        self.put(block, bytes, |stage, at| stage.write_at(bytes, at))
+    }
+
+    /// The same where `put` writes them into the stage at the offset that it is given.
+    ///
+    /// # Errors
+    /// Those of `put`.
+    pub fn put<E>(
+        &self,
+        block: &mut Block,
+        bytes: &[u8],
+        put: impl FnOnce(&S, u64) -> Result<(), E>,
+    ) -> Result<(), E> {
+        assert!(bytes.len() as u64 <= block.room(), "a block has no room for more than itself");
+        let at = block.end();
+        // While it is in the cache: writing makes other bytes of it.
+        block.hasher.update(bytes);
+        block.data_end = block.end();
+        put(&self.stage, at)
+    }
+
+    /// Passes a hole of `len` bytes in a block, no more than it has room for.
+    ///
+    /// # Errors
+    /// Those of writing, where something is there that has to be written over.
+    pub fn pass(&self, block: &mut Block, len: u64) -> io::Result<()> {
+        assert!(len <= block.room(), "a block has no room for more than itself");
+        if !block.is_stale {
+            block.hasher.update_zeros(len);
+            return Ok(());
+        }
+        let mut left = len;
+        while left > 0 {
+            let zeros = &ZEROS[..left.min(ZEROS.len() as u64) as usize];
+            self.write(block, zeros)?;
+            left -= zeros.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// Ends a block that is whole, or the last of the content, and puts it on record in
+    /// its turn. If it is not the one that is `expected`, it can be begun anew.
+    ///
+    /// # Errors
+    /// [`NotAssembled::Differs`]; [`NotAssembled::Incomplete`] if it is empty;
+    /// [`NotAssembled::OutOfOrder`] if it is behind a short one;
+    /// [`NotAssembled::Write`]; [`NotAssembled::Record`].
+    pub fn end(&self, mut block: Block, expected: Option<BlockHash>) -> Result<(), NotAssembled> {
+        if block.is_empty() {
+            return Err(NotAssembled::Incomplete);
+        }
+        let hash = block.hasher.finish();
+        if expected.is_some_and(|expected| expected != hash) {
+            return Err(NotAssembled::Differs);
+        }
+        block.has_ended = true;
+        let mut order = self.shared.order();
+        if block.index == 0 {
+            order.alone = Some(block.hasher.finish_alone());
+        }
+        order.open.remove(&block.index);
+        order.stale.remove(&block.index);
+        order.data_end = order.data_end.max(block.data_end);
+        order.waiting.insert(block.index, (hash, block.len()));
+        let recorded = order.record_waiting(&self.stage);
+        drop(order);
+        self.shared.changed.notify_all();
+        recorded
+    }
+
+    /// Ends the content, which is `size` bytes long: all of its blocks have ended.
+    ///
+    /// # Errors
+    /// The stage, and [`NotAssembled::Incomplete`], [`NotAssembled::TooLong`], or
+    /// [`NotAssembled::Write`].
+    pub fn finish(self, size: u64) -> Result<Written<S>, (S, NotAssembled)> {
+        let order = self.shared.order();
+        let hash = match order.recorded.len() {
+            _ if order.len > size => Err(NotAssembled::TooLong),
+            _ if order.len < size || !order.open.is_empty() || !order.waiting.is_empty() => {
+                Err(NotAssembled::Incomplete)
+            }
+            0 => Ok(ContentHash::of(&[])),
+            // Of one that an earlier process has put there the hash is not known.
+            1 => order.alone.ok_or(NotAssembled::Incomplete),
+            _ => order.recorded.finish().ok_or(NotAssembled::Incomplete),
+        };
+        let hash = hash.and_then(|hash| match order.data_end {
+            // It ends with a hole, or with what was given up.
+            end if end != size => {
+                self.stage.set_len(size).map(|()| hash).map_err(NotAssembled::Write)
+            }
+            _ => Ok(hash),
+        });
+        let tail = order.recorded.finish_tail();
+        drop(order);
+        match hash {
+            Ok(hash) => Ok(Written::new(self.stage, size, hash, tail)),
+            Err(error) => Err((self.stage, error)),
+        }
+    }
+}
+
+impl Order {
+    /// Records the blocks that are next.
+    fn record_waiting(&mut self, stage: &impl Staged) -> Result<(), NotAssembled> {
+        while let Some((hash, len)) = self.waiting.remove(&self.recorded.len()) {
+            if !self.len.is_multiple_of(BLOCK_LEN) {
+                return Err(NotAssembled::OutOfOrder);
+            }
+            self.len += len;
+            if len == BLOCK_LEN {
+                self.extend(stage).map_err(NotAssembled::Write)?;
+                stage.record(hash).map_err(NotAssembled::Record)?;
+            }
+            self.recorded.push(hash);
+        }
+        Ok(())
+    }
+
+    /// Makes the stage as long as what is recorded, which may end with a hole, so that all
+    /// of it is there to be read. If anybody writes behind that, the stage is longer
+    /// anyway, or will be.
+    fn extend(&mut self, stage: &impl Staged) -> io::Result<()> {
+        if self.data_end < self.len && self.open.is_empty() && self.waiting.is_empty() {
+            stage.set_len(self.len)?;
+            self.data_end = self.len;
+        }
+        Ok(())
+    }
+}
+
+/// A stage that gets its content in order, and unhashed: from the kernel, or from a file
+/// of this machine.
+#[derive(Debug)]
+pub struct Mover<S> {
+    stage: S,
+    /// Bytes of the content that are there, holes included.
+    at: u64,
+    data_end: u64,
+}
+
+impl<S: Staged> Mover<S> {
+    /// A mover into `stage`, which is empty.
+    pub fn new(stage: S) -> Self {
+        Self { stage, at: 0, data_end: 0 }
+    }
+
+    /// The stage.
+    pub fn stage(&self) -> &S {
+        &self.stage
+    }
+
+    /// Gives up the content, and gives the stage as it is.
+    pub fn into_stage(self) -> S {
+        self.stage
+    }
+
+    /// Bytes of the content that are there, holes included.
+    pub fn at(&self) -> u64 {
+        self.at
+    }
+
+    /// Writes the next bytes.
+    ///
+    /// # Errors
+    /// Those of writing.
+    pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.put(|stage, at| stage.write_at(bytes, at).map(|()| bytes.len() as u64)).map(drop)
+    }
+
+    /// Has `put` move the next bytes into the stage, at the offset that it is given, and
+    /// gives how many it tells that these are.
+    ///
+    /// # Errors
+    /// Those of `put`.
+    pub fn put<E>(&mut self, put: impl FnOnce(&S, u64) -> Result<u64, E>) -> Result<u64, E> {
+        let len = put(&self.stage, self.at)?;
+        self.at += len;
+        if len > 0 {
+            self.data_end = self.at;
+        }
+        Ok(len)
+    }
+
+    /// Passes a hole of `len` bytes.
+    pub fn pass(&mut self, len: u64) {
+        self.at += len;
+    }
+
+    /// Ends the content.
+    ///
+    /// # Errors
+    /// Those of writing.
+    pub fn finish(self) -> io::Result<Moved<S>> {
+        if self.data_end < self.at {
+            self.stage.set_len(self.at)?;
+        }
+        Ok(Moved::new(self.stage, self.at))
+    }
+}
+
+#[cfg(test)]
+#[path = "assembler_tests.rs"]
+mod tests;

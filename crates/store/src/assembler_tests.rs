@@ -1,0 +1,287 @@
+//! Tests of contents that are put together in any order, against a plain reference.
+
+use super::*;
+use crate::{Pieces, SourceId, Stage};
+use haul_model::{Name, Timestamp};
+use haul_sys::Dir;
+use haul_testkit::content::bytes;
+use proptest::prelude::*;
+use std::fs::File;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+/// Blocks of the contents here but for a short last one.
+const BLOCKS: usize = 5;
+
+/// Bytes of a piece.
+const PIECE_LEN: usize = 1 << 20;
+
+/// A stage in memory: what is left of it when its process is killed.
+#[derive(Debug, Default)]
+struct Memory {
+    bytes: Mutex<Vec<u8>>,
+    records: Mutex<Vec<BlockHash>>,
+}
+
+impl Staged for &Memory {
+    type Sealed = ();
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        let (mut file, start) = (self.bytes.lock().expect("sound"), offset as usize);
+        let end = start + bytes.len();
+        if file.len() < end {
+            file.resize(end, 0);
+        }
+        file[start..end].copy_from_slice(bytes);
+        Ok(())
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.bytes.lock().expect("sound").resize(len as usize, 0);
+        Ok(())
+    }
+
+    fn record(&self, block: BlockHash) -> io::Result<()> {
+        self.records.lock().expect("sound").push(block);
+        Ok(())
+    }
+
+    fn handle(&self) -> Option<&File> {
+        None
+    }
+
+    fn seal(self, _proof: crate::Proof, _: &haul_model::Attributes) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Memory {
+    /// A later process goes on: what is not on record is cut off.
+    fn resume(&self, ahead_max: u64) -> Assembler<&Self> {
+        let records = self.records.lock().expect("sound").clone();
+        self.set_len(records.len() as u64 * BLOCK_LEN).expect("cut");
+        Assembler::new(self, records, ahead_max)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        Staged::set_len(&self, len)
+    }
+}
+
+/// A content that ends with a short block, whose block `hole` is a hole.
+fn content(hole: usize, last_len: usize) -> Vec<u8> {
+    let block = BLOCK_LEN as usize;
+    let mut content = bytes(BLOCKS * block + last_len, 7);
+    content[hole * block..(hole + 1) * block].fill(0);
+    content
+}
+
+/// What is to be sent of block `index`.
+fn part(content: &[u8], index: usize) -> &[u8] {
+    content.chunks(BLOCK_LEN as usize).nth(index).expect("there")
+}
+
+/// Puts block `index` together; gives up after so many pieces.
+fn send(into: &Assembler<&Memory>, content: &[u8], index: usize, pieces: usize) -> bool {
+    let Ok(mut block) = into.begin(index as u64) else { return false };
+    for (at, piece) in part(content, index).chunks(PIECE_LEN).enumerate() {
+        if at == pieces {
+            return false;
+        }
+        match piece.iter().all(|byte| *byte == 0) {
+            true => into.pass(&mut block, piece.len() as u64).expect("passed"),
+            false => into.write(&mut block, piece).expect("written"),
+        }
+    }
+    into.end(block, None).expect("ended");
+    true
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(12))]
+    #[test]
+    fn any_order_from_any_thread_and_after_any_kill_is_the_same_content(
+        order in Just((0..=BLOCKS).collect::<Vec<_>>()).prop_shuffle(),
+        given_up in proptest::collection::vec(0usize..6, BLOCKS + 1),
+        kills in proptest::collection::vec(1usize..7, 0..4),
+        hole in 0..BLOCKS,
+        last_len in 0usize..PIECE_LEN,
+    ) {
+        let content = content(hole, last_len);
+        let blocks = content.len().div_ceil(BLOCK_LEN as usize);
+        let order: Vec<_> = order.into_iter().filter(|index| *index < blocks).collect();
+        let stage = Memory::default();
+        // A process that is killed after so many blocks, with some that are half there.
+        for kill in kills {
+            let into = stage.resume(64);
+            let next = AtomicUsize::new(0);
+            std::thread::scope(|scope| {
+                let work = || while let Some(index) = order.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    if next.load(Ordering::Relaxed) > kill {
+                        return;
+                    }
+                    send(&into, &content, *index, given_up[*index]);
+                };
+                (0..3).for_each(|_| { scope.spawn(work); });
+            });
+        }
+        let there = stage.records.lock().expect("sound").clone();
+        let whole = content.chunks_exact(BLOCK_LEN as usize);
+        let of_all: Vec<_> = (0..).zip(whole).map(|(index, block)| BlockHash::of(index, block)).collect();
+        prop_assert!(of_all.starts_with(&there));
+        // The last one ends, with every block twice: given up, then whole.
+        let into = stage.resume(64);
+        let garbage = vec![0xff; PIECE_LEN];
+        std::thread::scope(|scope| {
+            for first in 0..3 {
+                let (order, content, into, garbage) = (&order, &content, &into, &garbage);
+                scope.spawn(move || for index in order.iter().skip(first).step_by(3) {
+                    if let Ok(mut block) = into.begin(*index as u64) {
+                        into.write(&mut block, garbage).expect("written");
+                        drop(block);
+                    }
+                    send(into, content, *index, usize::MAX);
+                });
+            }
+        });
+        let written = into.finish(content.len() as u64).map_err(|(_, error)| error).expect("whole");
+        prop_assert_eq!(written.hash(), ContentHash::of(&content));
+        prop_assert!(*stage.bytes.lock().expect("sound") == content);
+        prop_assert_eq!(&*stage.records.lock().expect("sound"), &of_all);
+    }
+}
+
+#[test]
+fn a_block_has_one_author_at_a_time_and_is_there_once() {
+    let memory = Memory::default();
+    let into = memory.resume(2);
+    let block = into.begin(1).expect("begun");
+    assert!(matches!(into.begin(1), Err(NotAssembled::OutOfOrder)));
+    assert!(matches!(into.begin(2), Err(NotAssembled::TooFarAhead)));
+    assert!(matches!(into.begin(u64::MAX), Err(NotAssembled::TooFarAhead)));
+    drop(block);
+    let content = content(0, 0);
+    assert!(send(&into, &content, 1, usize::MAX) && into.has(1) && !into.has(0));
+    assert!(matches!(into.begin(1), Err(NotAssembled::OutOfOrder)), "it waits");
+    assert_eq!(into.recorded(), 0);
+    assert!(send(&into, &content, 0, usize::MAX) && into.recorded() == 2);
+    assert!(matches!(into.begin(1), Err(NotAssembled::OutOfOrder)), "it is recorded");
+}
+
+#[test]
+fn a_block_that_is_not_the_one_that_was_sent_is_never_recorded() {
+    let (memory, content) = (Memory::default(), content(1, 0));
+    let into = memory.resume(2);
+    let sent = BlockHash::of(0, part(&content, 0));
+    let mut pieces = Pieces::default();
+    pieces.take(&into, part(&content, 2), 0).expect("taken");
+    assert!(matches!(pieces.seal(&into, 0, sent), Err(NotAssembled::Differs)));
+    assert!(memory.records.lock().expect("sound").is_empty());
+    pieces.take(&into, part(&content, 0), 0).expect("taken again");
+    pieces.seal(&into, 0, sent).expect("the one that was sent");
+    assert_eq!(*memory.records.lock().expect("sound"), [sent]);
+}
+
+#[test]
+fn pieces_of_several_blocks_may_mix_within_bounds() {
+    let (memory, content) = (Memory::default(), content(3, 77));
+    let into = memory.resume(crate::AHEAD_MAX);
+    let mut pieces = Pieces::default();
+    for at in 0..BLOCK_LEN as usize / PIECE_LEN {
+        for index in (0..BLOCKS).rev().filter(|index| *index != 3) {
+            let piece = part(&content, index).chunks(PIECE_LEN).nth(at).expect("there");
+            let offset = index as u64 * BLOCK_LEN + (at * PIECE_LEN) as u64;
+            assert_eq!(pieces.take(&into, piece, offset).expect("taken"), 0);
+        }
+    }
+    assert!(matches!(pieces.take(&into, b"again", 0), Err(NotAssembled::OutOfOrder)));
+    for index in [4, 3, 1, 0, 2] {
+        let hash = BlockHash::of(index, part(&content, index as usize));
+        let hole = if index == 3 { BLOCK_LEN } else { 0 };
+        assert_eq!(pieces.seal(&into, index, hash).expect("sealed"), hole);
+    }
+    pieces.take(&into, part(&content, BLOCKS), BLOCKS as u64 * BLOCK_LEN).expect("taken");
+    assert_eq!(pieces.end(&into, content.len() as u64).expect("ended"), 0);
+    let written = into.finish(content.len() as u64).map_err(|(_, error)| error).expect("whole");
+    assert_eq!(written.hash(), ContentHash::of(&content));
+}
+
+#[test]
+fn what_is_too_much_too_little_or_too_long_is_no_content() {
+    let memory = Memory::default();
+    let begin = || (memory.resume(crate::AHEAD_MAX), Pieces::default());
+    let (into, mut pieces) = begin();
+    let many = (0..).map(|index| pieces.take(&into, b"x", index * BLOCK_LEN));
+    let taken = many.take_while(|taken| !matches!(taken, Err(NotAssembled::TooManyOpen)));
+    assert_eq!(taken.filter(Result::is_ok).count(), 16);
+    let (into, mut pieces) = begin();
+    pieces.take(&into, b"four", 0).expect("taken");
+    assert!(matches!(pieces.end(&into, 3), Err(NotAssembled::TooLong)));
+    let (into, mut pieces) = begin();
+    assert!(matches!(pieces.end(&into, u64::MAX), Err(NotAssembled::TooFarAhead)));
+    pieces.end(&into, 3 * BLOCK_LEN).expect("its last block is a hole");
+    let (_, error) = into.finish(3 * BLOCK_LEN).unwrap_err();
+    assert!(matches!(error, NotAssembled::Incomplete));
+    let (into, _) = begin();
+    let written = into.finish(0).map_err(|(_, error)| error).expect("empty");
+    assert_eq!(written.hash(), ContentHash::of(b""));
+    let (into, mut pieces) = begin();
+    pieces.end(&into, BLOCK_LEN).expect("ended");
+    let written = into.finish(BLOCK_LEN).map_err(|(_, error)| error).expect("one block");
+    assert_eq!(written.hash(), ContentHash::of(&[0; BLOCK_LEN as usize]));
+}
+
+#[test]
+fn whoever_is_too_far_ahead_waits_for_the_record() {
+    let (memory, content) = (Memory::default(), content(4, 0));
+    let (into, has_room) = (memory.resume(1), AtomicBool::new(false));
+    assert!(!into.wait_for_room(1, Duration::from_millis(1), || false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // No look of its own: only the record ends the waiting.
+            assert!(into.wait_for_room(1, Duration::from_secs(600), || true));
+            has_room.store(true, Ordering::SeqCst);
+        });
+        assert!(!has_room.load(Ordering::SeqCst));
+        assert!(send(&into, &content, 0, usize::MAX));
+    });
+}
+
+#[test]
+fn a_stage_that_is_continued_needs_no_second_look_at_what_is_there() {
+    let temp = tempfile::tempdir().expect("a temporary directory");
+    let dir = Arc::new(Dir::open(temp.path()).expect("opened"));
+    // The last block on record ends with a hole.
+    let content = content(2, 99);
+    let size = content.len() as u64;
+    let source = SourceId { size, mtime: Timestamp { secs: 1, nanos: 0 }, inode: 7, ctime: None };
+    let name = Name::new(b"big").expect("a plain name");
+    let mut from = 0;
+    for until in [3, BLOCKS + 1] {
+        let (stage, blocks) = Stage::resume(Arc::clone(&dir), &name, &source).expect("begun");
+        assert_eq!(blocks.len(), from);
+        let there = stage.file().metadata().expect("looked at").len();
+        assert_eq!(there, from as u64 * BLOCK_LEN);
+        let into = Assembler::new(stage, blocks, 64);
+        for index in from..until {
+            let mut block = into.begin(index as u64).expect("begun");
+            match index {
+                2 => into.pass(&mut block, BLOCK_LEN).expect("passed"),
+                _ => into.write(&mut block, part(&content, index)).expect("written"),
+            }
+            into.end(block, None).expect("ended");
+        }
+        from = until;
+        if until > BLOCKS {
+            let written = into.finish(size).map_err(|(_, error)| error).expect("whole");
+            let mut tail = BlockTree::behind(3);
+            let rest = (3..).zip(content.chunks(BLOCK_LEN as usize).skip(3));
+            rest.for_each(|(index, block)| {
+                let mut hasher = BlockHasher::new(index);
+                hasher.update(block);
+                tail.push(hasher.finish());
+            });
+            assert_eq!(written.hash(), ContentHash::of(&content));
+            written.is_sent_tail(&tail.finish_tail()).map_err(|(_, e)| e).expect("the tail");
+        }
+    }
+}
