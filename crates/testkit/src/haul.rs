@@ -139,6 +139,9 @@ impl Haul {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
+        for name in settings(std::env::vars_os().map(|(name, _)| name)) {
+            command.env_remove(name);
+        }
         for (name, value) in &self.env {
             match value {
                 Some(value) => command.env(name, value),
@@ -163,6 +166,12 @@ impl Haul {
         }
         Ok(Running { child, started, watch, stdout, stderr, reaped: false, _scratch: scratch })
     }
+}
+
+/// The variables that are settings of haul: those of whoever runs the tests hold for
+/// none of them.
+fn settings(names: impl Iterator<Item = OsString>) -> impl Iterator<Item = OsString> {
+    names.filter(|name| name.as_encoded_bytes().starts_with(b"HAUL_"))
 }
 
 /// A run that has been started. Dropping it kills its process group.
@@ -337,6 +346,16 @@ mod tests {
         let home = run.err();
         assert_ne!(home.trim(), std::env::var("HOME").unwrap_or_default());
         assert!(!Path::new(home.trim()).exists(), "the scratch home was left behind");
+    }
+
+    #[test]
+    fn settings_of_whoever_runs_the_tests_hold_for_none() {
+        let names =
+            ["HOME", "HAUL_RSH", "HAUL_", "XHAUL_", "PATH", "HAUL_SYNC"].map(OsString::from);
+        assert_eq!(
+            settings(names.into_iter()).collect::<Vec<_>>(),
+            ["HAUL_RSH", "HAUL_", "HAUL_SYNC"]
+        );
     }
 
     #[test]
