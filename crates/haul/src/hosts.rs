@@ -39,11 +39,23 @@ impl Hosts {
         leg: &Leg<Place>,
         monitor: &dyn Monitor,
     ) -> Result<Summary, CommandError> {
-        let Leg { job, route } = leg;
-        let place = match route {
-            Route::Local => return Ok(haul_engine::run(job, Placement::Local, monitor)?),
+        let place = match &leg.route {
+            Route::Local => &Place::Here,
             Route::Upload(place) | Route::Download(place) => place,
         };
+        self.run_at(place, leg, monitor).map_err(|error| match place {
+            Place::Here => error,
+            Place::There(target) | Place::Sftp(target) => self.reaches.explained(target, error),
+        })
+    }
+
+    fn run_at(
+        &self,
+        place: &Place,
+        leg: &Leg<Place>,
+        monitor: &dyn Monitor,
+    ) -> Result<Summary, CommandError> {
+        let Leg { job, route } = leg;
         match place {
             Place::Here => Ok(haul_engine::run(job, Placement::Local, monitor)?),
             Place::Sftp(target) => Ok(self.run_sftp(job, route, target, monitor)?),

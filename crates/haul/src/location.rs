@@ -7,6 +7,7 @@ use haul_model::{escape_bytes, escape_text, words};
 use haul_net::{ConnectError, SshTarget};
 use std::ffi::OsStr;
 use std::fmt;
+use std::fs;
 use std::os::unix::ffi::OsStrExt;
 
 /// A path and the machine that it is on.
@@ -116,6 +117,15 @@ impl Location {
     pub(crate) fn beside(&self, path: Vec<u8>) -> Self {
         let given = [format!("{}:", self.place).as_bytes(), &path].concat();
         Self { place: self.place.clone(), path, given }
+    }
+
+    /// The file of this machine with a ':' in its name that the words may have meant,
+    /// as it has to be written, if there is one.
+    pub(crate) fn here_instead(&self) -> Option<String> {
+        let is_url = split_scheme(&self.given).is_some();
+        let exists = || fs::symlink_metadata(OsStr::from_bytes(&self.given)).is_ok();
+        (self.place != Place::Here && !is_url && exists())
+            .then(|| format!("./{}", escape_bytes(&self.given)))
     }
 
     /// The last component of the path, under which the source arrives in a

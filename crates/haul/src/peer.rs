@@ -34,17 +34,40 @@ pub(crate) struct Reach {
 
 /// How each host of a command is reached.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Reaches(Vec<(SshTarget, Reach)>);
+pub(crate) struct Reaches {
+    hosts: Vec<(SshTarget, Reach)>,
+    /// Files of this machine that words which name a host may have meant.
+    here_instead: Vec<(SshTarget, String)>,
+}
 
 impl Reaches {
     /// Adds a host.
     pub(crate) fn add(&mut self, target: &SshTarget, reach: Reach) {
-        self.0.push((target.clone(), reach));
+        self.hosts.push((target.clone(), reach));
+    }
+
+    /// The words that name `target` may have meant a file of this machine.
+    pub(crate) fn add_here_instead(&mut self, target: &SshTarget, file: String) {
+        self.here_instead.push((target.clone(), file));
+    }
+
+    /// `error`, with the file of this machine that was meant, perhaps, where there is no
+    /// way to `target`.
+    pub(crate) fn explained(&self, target: &SshTarget, error: CommandError) -> CommandError {
+        use ConnectError as E;
+        let no_way = matches!(
+            error.source.downcast_ref(),
+            Some(E::Unreachable { .. } | E::HostKey { .. } | E::LoginRefused { .. })
+        );
+        let files = self.here_instead.iter().filter(|(named, _)| no_way && named == target);
+        files.fold(error, |error, (_, file)| {
+            error.with_hint(format!("if {file} on this machine is meant, write '{file}'"))
+        })
     }
 
     /// How `target` is reached: as it was added, or as if nothing was said.
     pub(crate) fn of(&self, target: &SshTarget) -> Reach {
-        let found = self.0.iter().find(|(added, _)| added == target);
+        let found = self.hosts.iter().find(|(added, _)| added == target);
         found.map_or(
             Reach { without_haul: WithoutHaul::GoOn, parallel: NonZeroU8::MIN, deploy: false },
             |(_, reach)| *reach,
@@ -53,7 +76,7 @@ impl Reaches {
 
     /// The same, and nothing is said of hosts without haul.
     pub(crate) fn quietly(mut self) -> Self {
-        for (_, reach) in &mut self.0 {
+        for (_, reach) in &mut self.hosts {
             if reach.without_haul == WithoutHaul::GoOn {
                 reach.without_haul = WithoutHaul::GoOnQuietly;
             }
@@ -110,8 +133,12 @@ impl<'r> Peers<'r> {
             None => {
                 let requests = match place {
                     Place::Here => Requests::local(),
-                    Place::There(target) => self.agent(target)?,
-                    Place::Sftp(target) => self.sftp(target)?,
+                    Place::There(target) => {
+                        self.agent(target).map_err(|e| self.reaches.explained(target, e))?
+                    }
+                    Place::Sftp(target) => {
+                        self.sftp(target).map_err(|e| self.reaches.explained(target, e.into()))?
+                    }
                 };
                 self.open.push((place.clone(), requests));
                 self.open.len() - 1

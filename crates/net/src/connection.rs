@@ -232,6 +232,7 @@ impl Closer {
             return Err(ConnectError::Stopped { host: ssh.peer.name });
         }
         diagnose(&ssh.peer, status, &ssh.stderr.said())
+            .inspect_err(|error| ssh.stderr.is_told(error))
     }
 
     /// Ends a connection in which all was said. **Drop the reader and the writer

@@ -132,9 +132,13 @@ enum Meaning {
     Lost,
     Unreachable,
     LoginRefused,
+    /// The same for one of several tries.
+    Again,
     HostKey,
     Setup,
 }
+
+const HOST_KEY_FAILED: &str = "Host key verification failed";
 
 /// Pieces of ssh's messages (OpenSSH 7.6 to 10); the first row whose pieces are
 /// all in a line tells what it means, so the more special ones come first.
@@ -151,9 +155,9 @@ const MEANINGS: &[(&[&str], Meaning)] = &[
     // What a jump host says about the way on from it.
     (&["open failed: connect failed"], Meaning::Unreachable),
     (&["open failed: administratively prohibited"], Meaning::Unreachable),
-    (&["Host key verification failed"], Meaning::HostKey),
+    (&[HOST_KEY_FAILED], Meaning::HostKey),
     (&[": Permission denied ("], Meaning::LoginRefused),
-    (&["Permission denied, please try again"], Meaning::LoginRefused),
+    (&["Permission denied, please try again"], Meaning::Again),
     (&["Too many authentication failures"], Meaning::LoginRefused),
     (&["Unable to negotiate with"], Meaning::Setup),
     (&["Bad configuration option"], Meaning::Setup),
@@ -170,23 +174,70 @@ const MEANINGS: &[(&[&str], Meaning)] = &[
     (&["Operation timed out"], Meaning::Unreachable),
 ];
 
+/// How ssh names the other end of a command that leads to the host (ProxyCommand,
+/// ProxyJump) when that has ended.
+const NO_ADDRESS: &str = "UNKNOWN port 65535";
+
+/// What ssh says, beside the cause, when it ends before anyone has logged in.
+const CLOSED_EARLY: [&str; 3] =
+    ["kex_exchange_identification: ", "ssh_exchange_identification: ", "banner exchange: "];
+
+/// What ssh says when the other side is gone.
+const CLOSED: [&str; 2] = ["Connection closed by ", "Connection reset by "];
+
+/// True for a line with which ssh ends, and which the error about that may repeat.
+/// "Permission denied, please try again" is no end.
+pub(crate) fn ends_connection(line: &[u8]) -> bool {
+    let means = |(pieces, meaning): &(&[&str], Meaning)| {
+        !matches!(meaning, Meaning::Again) && pieces.iter().all(|piece| contains(line, piece))
+    };
+    !contains(line, NOT_OF_SSH) && (is_closing(line) || MEANINGS.iter().any(means))
+}
+
+/// True if an error that says `told` makes `line` superfluous.
+pub(crate) fn is_repeated(line: &[u8], told: &str) -> bool {
+    is_closing(line)
+        || contains(line, HOST_KEY_FAILED)
+        || told.contains(&shown(line.strip_prefix(b"ssh: ").unwrap_or(line)))
+}
+
+/// True for words that tell that the connection ended, and not why.
+fn is_closing(line: &[u8]) -> bool {
+    let starts = |words: &&str| line.starts_with(words.as_bytes());
+    CLOSED_EARLY.iter().chain(&CLOSED).any(starts)
+}
+
+/// True if the command that leads to the host ended before anyone had logged in.
+fn way_has_failed(said: &Said) -> bool {
+    let early = |line: &Vec<u8>| CLOSED_EARLY.iter().any(|words| contains(line, words));
+    said.lines.iter().any(early) && said.lines.iter().any(|line| contains(line, NO_ADDRESS))
+}
+
 /// Stands in the system's errors as Rust prints them, so in what the agent
 /// says, and never in what ssh says.
 const NOT_OF_SSH: &str = "(os error ";
 
 /// The meaning of the last line that is known.
 fn recognised(peer: &Peer, said: &Said) -> Option<ConnectError> {
-    let (line, meaning) = said.lines.iter().rev().find_map(|line| {
+    let known = said.lines.iter().rev().find_map(|line| {
         let (_, meaning) =
             MEANINGS.iter().find(|(pieces, _)| pieces.iter().all(|piece| contains(line, piece)))?;
-        (!contains(line, NOT_OF_SSH)).then_some((line, *meaning))
-    })?;
+        (!contains(line, NOT_OF_SSH) && !contains(line, NO_ADDRESS)).then_some((line, *meaning))
+    });
     let host = peer.name.clone();
+    let (line, meaning) = match known {
+        Some(known) => known,
+        None if way_has_failed(said) => {
+            let detail = "the command of ssh that leads there failed (ProxyCommand or ProxyJump)";
+            return Some(ConnectError::Unreachable { host, detail: detail.into() });
+        }
+        None => return None,
+    };
     let detail = shown(line.strip_prefix(b"ssh: ").unwrap_or(line));
     Some(match meaning {
         Meaning::Lost => ConnectError::Lost { host, detail },
         Meaning::Unreachable => ConnectError::Unreachable { host, detail },
-        Meaning::LoginRefused => ConnectError::LoginRefused { host, detail },
+        Meaning::LoginRefused | Meaning::Again => ConnectError::LoginRefused { host, detail },
         Meaning::HostKey => ConnectError::HostKey {
             host,
             changed: said.lines.iter().any(|line| contains(line, "IDENTIFICATION HAS CHANGED")),
@@ -305,6 +356,35 @@ mod tests {
             ],
         );
         assert!(matches!(error, Err(ConnectError::Unreachable { .. })));
+    }
+
+    #[test]
+    fn a_proxy_command_that_fails_is_no_lost_connection() {
+        for lines in [
+            &[
+                "nc: no way",
+                "kex_exchange_identification: Connection closed by remote host",
+                "Connection closed by UNKNOWN port 65535",
+            ][..],
+            &["banner exchange: Connection to UNKNOWN port 65535: Broken pipe"],
+        ] {
+            let error = after(255, lines).unwrap_err();
+            assert!(matches!(error, ConnectError::Unreachable { .. }), "{error}");
+            assert!(error.to_string().contains("ProxyCommand"), "{error}");
+        }
+        let lost = after(255, &["Connection closed by UNKNOWN port 65535"]).unwrap_err();
+        assert!(matches!(lost, ConnectError::Lost { .. }), "{lost}");
+    }
+
+    #[test]
+    fn what_the_error_says_is_not_told_before_it() {
+        let line = b"ssh: connect to host box port 22: Connection refused";
+        assert!(ends_connection(line));
+        let error = after(255, &[str::from_utf8(line).unwrap()]).unwrap_err().to_string();
+        assert!(is_repeated(line, &error) && is_repeated(b"Connection closed by x", &error));
+        assert!(!is_repeated(b"ssh: connect to host jump port 22: Connection refused", &error));
+        let shown = ["Permission denied, please try again.", "Welcome", "haul: x: (os error 13)"];
+        assert!(shown.iter().all(|line| !ends_connection(line.as_bytes())));
     }
 
     #[test]

@@ -2,15 +2,18 @@
 //! a thread of its own, handed to the program as it comes, and the end of it
 //! kept for the diagnosis.
 
+use crate::ConnectError;
+use crate::diagnosis::{ends_connection, is_repeated};
 use crate::remote_command::MISSING_MARKER;
 use std::collections::VecDeque;
 use std::io::{self, Read};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// Takes each line that ssh or the remote command prints on standard error,
+/// Takes each line that ssh or the remote command prints on standard error, but
+/// for those that the error about the end of the connection repeats,
 /// without its line end. The bytes come from outside: **escape them before
 /// showing them**. Called from a thread of its own.
 pub type Diagnostics = Arc<dyn Fn(&[u8]) + Send + Sync>;
@@ -31,9 +34,25 @@ pub(crate) struct Said {
     pub(crate) haul_missing: bool,
 }
 
-/// The thread that listens.
+/// Lines that end a connection, which the error about that may repeat: they wait
+/// until it is known.
+#[derive(Default)]
+struct Withheld {
+    lines: Vec<Vec<u8>>,
+    /// Nobody will ask any more: what comes now is shown as it comes.
+    over: bool,
+}
+
+/// What was heard, and who shows it.
+struct Heard {
+    said: Mutex<Said>,
+    withheld: Mutex<Withheld>,
+    show: Diagnostics,
+}
+
+/// The thread that listens. Dropping it shows what was withheld.
 pub(crate) struct StderrReader {
-    said: Arc<Mutex<Said>>,
+    heard: Arc<Heard>,
     /// Disconnected when the thread has read the end of the stream.
     open: Receiver<()>,
 }
@@ -44,18 +63,32 @@ impl StderrReader {
         stream: impl Read + Send + 'static,
         diagnostics: Diagnostics,
     ) -> io::Result<Self> {
-        let said = Arc::new(Mutex::new(Said::default()));
+        let heard = Arc::new(Heard {
+            said: Mutex::default(),
+            withheld: Mutex::default(),
+            show: diagnostics,
+        });
         let (closed, open) = mpsc::channel();
-        let heard = Arc::clone(&said);
+        let hears = Arc::clone(&heard);
         thread::Builder::new().name("ssh stderr".into()).spawn(move || {
             each_line(stream, |line| {
-                if heard_line(&heard, line) {
-                    diagnostics(line);
+                if heard_line(&hears.said, line) && !withhold(&hears.withheld, line) {
+                    (hears.show)(line);
                 }
             });
             drop(closed);
         })?;
-        Ok(Self { said, open })
+        Ok(Self { heard, open })
+    }
+
+    /// Drops what `error`, which the user will be told, says as well.
+    pub(crate) fn is_told(&self, error: &ConnectError) {
+        let told = error.to_string();
+        self.withheld().lines.retain(|line| !is_repeated(line, &told));
+    }
+
+    fn withheld(&self) -> MutexGuard<'_, Withheld> {
+        self.heard.withheld.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits until the stream has ended, at most `timeout`; tells whether it has.
@@ -65,8 +98,28 @@ impl StderrReader {
 
     /// The lines until now.
     pub(crate) fn said(&self) -> Said {
-        self.said.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.heard.said.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
+}
+
+impl Drop for StderrReader {
+    fn drop(&mut self) {
+        let mut withheld = self.withheld();
+        withheld.over = true;
+        let lines = std::mem::take(&mut withheld.lines);
+        drop(withheld);
+        lines.iter().for_each(|line| (self.heard.show)(line));
+    }
+}
+
+/// Keeps `line` back if the error about the end of the connection may say the same.
+fn withhold(withheld: &Mutex<Withheld>, line: &[u8]) -> bool {
+    let mut withheld = withheld.lock().unwrap_or_else(PoisonError::into_inner);
+    let keeps = !withheld.over && withheld.lines.len() < LINES_KEPT_MAX && ends_connection(line);
+    if keeps {
+        withheld.lines.push(line.to_vec());
+    }
+    keeps
 }
 
 /// Keeps `line`; tells whether it is one for the user.

@@ -153,6 +153,9 @@ impl Way<'_> {
                 (&location.place, reach)
             {
                 reaches.add(target, reach);
+                if let Some(file) = location.here_instead() {
+                    reaches.add_here_instead(target, file);
+                }
             }
             locations.push(location);
         }

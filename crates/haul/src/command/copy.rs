@@ -123,8 +123,11 @@ pub(super) fn prepare(
     task: Task,
     screen: &Screen,
     report: &dyn Report,
-    refuse: impl FnOnce(&Copy) -> Result<(), CommandError>,
+    refuse: impl Fn(&Copy) -> Result<(), CommandError>,
 ) -> Result<Ready, CommandError> {
+    // What the words alone can tell comes before any connection.
+    refuse(copy)?;
+    refuse_host_to_host(copy)?;
     let (copy, unmatched) = expand::sources(copy, screen, report)?;
     let listening = Interrupt::listen();
     refuse(&copy)?;
@@ -135,11 +138,7 @@ pub(super) fn prepare(
 /// The jobs with that task that `copy` takes, with all that can be known to be wrong
 /// before anything is done.
 fn plan(copy: &Copy, task: Task) -> Result<Vec<Leg<Place>>, CommandError> {
-    if copy.dest.place != Here && copy.sources.iter().any(|source| source.place != Here) {
-        return Err(CommandError::usage(
-            "copying from one host to another is not there yet: copy to here first",
-        ));
-    }
+    refuse_host_to_host(copy)?;
     check_names(&copy.sources)?;
     let like = CopyJob {
         recursive: copy.recursive,
@@ -151,6 +150,15 @@ fn plan(copy: &Copy, task: Task) -> Result<Vec<Leg<Place>>, CommandError> {
     };
     let sources: Vec<_> = copy.sources.iter().map(Location::spot).collect();
     Ok(legs(&sources, &copy.dest.spot(), &like))
+}
+
+fn refuse_host_to_host(copy: &Copy) -> Result<(), CommandError> {
+    match copy.dest.place != Here && copy.sources.iter().any(|source| source.place != Here) {
+        true => Err(CommandError::usage(
+            "copying from one host to another is not there yet: copy to here first",
+        )),
+        false => Ok(()),
+    }
 }
 
 /// Refuses sources that would arrive under one name: the later would replace

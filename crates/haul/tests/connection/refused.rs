@@ -26,10 +26,13 @@ fn each_command(scene: &Scene<'_>, rsh: &str, test: impl Fn(&Outcome)) {
     }
 }
 
-/// The errors without what ssh itself said, which is shown as it comes.
+/// Panics unless ssh's own words about the failure are told once, in the error.
 #[track_caller]
 fn assert_says(run: &Outcome, error: &str, hint: &str) {
     let text = run.err();
+    let about = ["ssh: ssh: ", "ssh: kex_", "ssh: banner exchange", "ssh: Connection closed by "];
+    let twice = text.lines().find(|line| about.iter().any(|words| line.starts_with(words)));
+    assert_eq!(twice, None, "{run}");
     let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with("ssh: ")).collect();
     let said = match lines[..] {
         [first, second] => first.starts_with(&format!("haul: {error}")) && second.contains(hint),
@@ -63,6 +66,54 @@ fn a_host_that_nobody_knows_is_unreachable() {
         let error = "can't reach haul-test: Could not resolve hostname no-such-host.invalid";
         assert_says(run, error, "check host name, port and network");
     });
+}
+
+#[test]
+fn a_proxy_command_that_fails_is_named_and_its_words_are_shown() {
+    let world = World::new();
+    let scene = world.scene(Way::Upload);
+    let config = "Host haul-test\n  ProxyCommand sh -c 'echo no way there >&2; exit 3'\n";
+    let rsh = format!("ssh -F {}", scene.file("config", config).display());
+    each_command(&scene, &rsh, |run| {
+        assert_says(run, "can't reach haul-test: the command of ssh that leads there", "'ssh haul");
+        assert_eq!(run.err().matches("ssh: no way there").count(), 1, "{run}");
+    });
+}
+
+#[test]
+fn a_local_file_with_a_colon_in_its_name_is_suggested() {
+    let world = World::new();
+    let scene = world.scene(Way::Upload);
+    let rsh = "sh -c 'echo ssh: Could not resolve hostname b: no >&2; exit 255'";
+    let hint = "  hint: if ./b:c on this machine is meant, write './b:c'";
+    scene.file("a", "a");
+    for words in
+        [&["copy", "b:c", "d"][..], &["copy", "a", "b:c"], &["hash", "b:c"], &["ls", "b:c"]]
+    {
+        let ask = || scene.haul().args(words).args(["--rsh", rsh]).run().expect_code(3);
+        let _ = fs::remove_file(scene.path("b:c"));
+        assert!(!ask().err().contains("./b:c"));
+        scene.file("b:c", "c");
+        let run = ask();
+        assert!(run.err().lines().any(|line| line == hint), "{run}");
+    }
+    let run = scene.haul().args(["copy", "./b:c", "d"]).run();
+    run.expect_ok();
+}
+
+#[test]
+fn words_that_can_not_be_carried_out_are_refused_before_any_connection() {
+    let world = World::new();
+    let scene = world.scene(Way::Upload);
+    let rsh = format!("touch {}", scene.path("asked").display());
+    for command in ["copy", "move", "check"] {
+        let words = [command, "--rsh", &rsh, "one:*.gz", "other:"];
+        let run = scene.haul().args(words).run().expect_code(2);
+        assert!(run.err().contains("from one host to another") || command == "check", "{run}");
+    }
+    assert!(!scene.exists("asked"));
+    scene.haul().args(["copy", "--rsh", &rsh, "one:*.gz", "."]).run();
+    assert!(scene.exists("asked"), "the connection would have been seen");
 }
 
 #[test]
