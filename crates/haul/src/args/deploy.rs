@@ -14,6 +14,8 @@ use std::path::PathBuf;
 pub(crate) struct Deploy {
     pub(crate) target: SshTarget,
     pub(crate) action: Action,
+    /// The haul that other commands start there instead, as the configuration says.
+    pub(crate) elsewhere: Option<String>,
     /// Only errors are told.
     pub(crate) quiet: bool,
 }
@@ -78,9 +80,10 @@ impl DeployWords {
         };
         let mut settings = config.with(words, Some(target.host()));
         // A haul is put where it is looked for.
+        let elsewhere = settings.remote_haul.as_ref().map(|given| given.value.clone());
         settings.put_aside_unless_typed();
         let target = set_up(target, &settings)?;
         let action = if self.remove { Action::Remove } else { Action::Put(self.binary) };
-        Ok(Deploy { target, action, quiet: self.quiet })
+        Ok(Deploy { target, action, elsewhere, quiet: self.quiet })
     }
 }

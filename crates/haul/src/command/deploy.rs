@@ -28,6 +28,14 @@ pub(super) fn run(deploy: &Deploy) -> ExitCode {
             .map(|undeployed| undeployed_line(target, undeployed))
             .map_err(CommandError::from),
     };
+    if let (Ok(_), Action::Put(_), Some(path), true) =
+        (&done, &deploy.action, &deploy.elsewhere, report.warns())
+    {
+        let message = format!(
+            "remote-haul in the configuration says '{path}', and that is started there, not the haul that was deployed"
+        );
+        report.warning(target.display().as_bytes(), &message);
+    }
     match done {
         Ok(line) => report.conclude(ExitCode::Success, &line),
         Err(error) => report.refused(&error, None),

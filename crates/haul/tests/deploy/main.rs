@@ -115,6 +115,8 @@ fn a_deployed_haul_is_private_is_found_and_goes_again() {
 
     host.copy().run().expect_ok();
     assert_eq!(host.scene.read("copied"), "abc");
+    let run = host.deploy(&[]).env("HAUL_REMOTE_HAUL", "/opt/other").run().expect_ok();
+    assert!(run.err().contains("says '/opt/other', and that is started there"), "{run}");
 
     let run = host.deploy(&["--remove"]).run().expect_ok();
     assert_eq!(run.out(), format!("removed haul-test:~/{BIN}/haul\n"));
