@@ -90,7 +90,7 @@ impl Hint for Fault {
         }
         Some(match self.kind {
             FaultKind::NotFound if self.side == Side::Destination => {
-                "make the directory first, or end the destination with a slash to have its last one made"
+                "make the directory first; a destination that ends with a slash is made, with all above it"
             }
             FaultKind::NoSpace => {
                 "make room at the destination and run the same command again: what is done is skipped"

@@ -39,7 +39,7 @@ pub(crate) struct Destination {
 
 impl Destination {
     /// Finds the destination of `job` in `tree`. One that is missing and ends
-    /// with a slash is made, unless the job changes nothing. With `sync` the way
+    /// with a slash is made, with the directories above it, unless the job changes nothing. With `sync` the way
     /// to it is durable then.
     ///
     /// # Errors
@@ -132,24 +132,15 @@ impl Destination {
         let Some(name) = split.name else {
             return Err(unusable("open the directory", &io::ErrorKind::NotFound.into()));
         };
+        if split.slash {
+            return Self::make(tree, path, dry_run);
+        }
         let name = Name::new(name).map_err(|error| {
             fails(Fault::new(Side::Destination, FaultKind::TooLong, error.to_string()))
         })?;
         let parent = tree
             .open(split.parent)
             .map_err(|error| unusable("open the directory above it", &error))?;
-        if split.slash {
-            if dry_run {
-                return Ok(Self { absent: true, ..Self::of(path, parent) });
-            }
-            parent
-                .make_dir(&name, 0o777)
-                .map_err(|error| unusable("make the directory", &error))?;
-            let root = parent
-                .open_dir(&name, false)
-                .map_err(|error| unusable("open the directory", &error))?;
-            return Ok(Self::of(path, root));
-        }
         if into_dir {
             return Err(JobError::Usage(format!(
                 "{}: it is not a directory, and several sources need one; end it with a slash to have it made",
@@ -157,6 +148,47 @@ impl Destination {
             )));
         }
         Ok(Self { rename: Some(name), ..Self::of(path, parent) })
+    }
+
+    /// The directory at `path`, made with those above it that are missing too. In a dry
+    /// run the nearest directory that is there stands for it.
+    fn make(tree: &dyn Tree, path: &[u8], dry_run: bool) -> Result<Self, JobError> {
+        let fails = |fault| JobError::Destination { path: escape_bytes(path), fault };
+        let unusable = |action: &str, error: &io::Error| {
+            fails(Fault::from_io(Side::Destination, action, error))
+        };
+        let (mut missing, mut rest) = (Vec::new(), path);
+        let mut dir = loop {
+            let split = words::split(rest);
+            let Some(name) = split.name else {
+                return Err(unusable(
+                    "open the directory above it",
+                    &io::ErrorKind::NotFound.into(),
+                ));
+            };
+            missing.push(Name::new(name).map_err(|error| {
+                fails(Fault::new(Side::Destination, FaultKind::TooLong, error.to_string()))
+            })?);
+            match tree.open(split.parent) {
+                Ok(dir) => break dir,
+                Err(error)
+                    if error.kind() == io::ErrorKind::NotFound && missing.len() < ANCESTORS_MAX =>
+                {
+                    rest = split.parent;
+                }
+                Err(error) => return Err(unusable("open the directory above it", &error)),
+            }
+        };
+        if dry_run {
+            return Ok(Self { absent: true, ..Self::of(path, dir) });
+        }
+        for name in missing.iter().rev() {
+            dir.make_dir(name, 0o777).map_err(|error| unusable("make the directory", &error))?;
+            dir = dir
+                .open_dir(name, false)
+                .map_err(|error| unusable("open the directory", &error))?;
+        }
+        Ok(Self::of(path, dir))
     }
 
     /// Makes the names durable that lead to the root on its file system: a

@@ -335,7 +335,7 @@ fn words_that_mean_nothing_are_refused() {
     }
     let run = scene.haul().args(["mv", ".", "b"]).run().expect_code(2);
     assert_one_error(&run, ".: it has no name", "stays", "name what is in it");
-    scene.haul().args(["move", "a", "nowhere/deep/"]).run().expect_code(4);
+    scene.haul().args(["move", "a", "nowhere/deep"]).run().expect_code(4);
     scene.haul().args(["move", "-f", "-u", "a", "b"]).run().expect_code(2);
     assert!(scene.exists("a"));
 }

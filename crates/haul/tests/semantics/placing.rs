@@ -34,16 +34,21 @@ fn a_missing_directory_is_made_if_it_ends_with_a_slash() {
 }
 
 #[test]
-fn directories_above_a_destination_are_not_made() {
-    each_way(|scene| {
+fn a_slash_has_all_directories_above_made_too_and_a_new_name_has_none() {
+    everywhere(|scene| {
         scene.file("a", "a");
-        for dest in ["no/such/", "no/name"] {
-            let run = scene.copy(&[], &["a"], dest).run().expect_code(4);
-            let path = scene.path(dest);
-            let cause = "can't open the directory above it: No such file or directory";
-            assert_one_error(&run, path.to_str().expect("text"), cause, "");
-            assert!(!scene.exists("no"));
-        }
+        let run = scene.copy(&[], &["a"], "no/name").run().expect_code(4);
+        let error = errors(&run).concat();
+        assert!(error.contains("no/name: can't open the directory above it: "), "{run}");
+        assert!(run.err().contains("ends with a slash is made, with all above it"), "{run}");
+        scene.copy(&["-n"], &["a"], "x/y/z/").run().expect_ok();
+        assert!(!scene.exists("no") && !scene.exists("x"));
+        scene.copy(&[], &["a"], "x/y//z/").run().expect_ok();
+        assert_eq!(scene.list("x"), ["y", "y/z", "y/z/a"]);
+        // What is in the way stays, and so does what is above.
+        let run = scene.copy(&[], &["a"], "x/y/z/a/new/").run().expect_code(4);
+        assert!(errors(&run).concat().contains("x/y/z/a/new/: can't open the directory"), "{run}");
+        assert_eq!(scene.list("x"), ["y", "y/z", "y/z/a"]);
     });
 }
 
