@@ -299,7 +299,7 @@ fn tell_promises(job: &CopyJob, host: &SftpHost, monitor: &dyn Monitor) {
     }
     if !client.has(Extension::PosixRename) {
         tell(
-            "the server can't replace a file in one step: for a moment nothing has its name, and if the connection breaks then, the old content and the new one are under private names beside it",
+            "the server can't replace a file in one step: for a moment nothing has its name, and if the connection breaks then, the old content and the new one are beside it, under names that begin with .haul-",
         );
     }
     if job.task.copies().is_some_and(|policy| policy.sync) {

@@ -120,7 +120,7 @@ impl Hint for Fault {
             FaultKind::IntoItself => "choose a destination outside of the source",
             FaultKind::Changed => "run the same command again when nothing writes to it any more",
             FaultKind::Corrupt => {
-                "nothing was published; run the same command again, and check memory and disks if it returns"
+                "what was at the destination stays; run the same command again, and check memory and disks if it returns"
             }
             FaultKind::Lossy => {
                 "--lossy moves it without that; else copy it with what keeps it (cp -a, rsync -aHAX), and remove it"

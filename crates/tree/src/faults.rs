@@ -15,11 +15,7 @@ pub fn check_unchanged(source: &dyn SourceFile) -> Result<(), Fault> {
 
 /// The fault of a source that changed while it was read.
 pub fn changed() -> Fault {
-    Fault::new(
-        Side::Source,
-        FaultKind::Changed,
-        "it changed while it was read, and was not published",
-    )
+    Fault::new(Side::Source, FaultKind::Changed, "it changed while it was read, and was not copied")
 }
 
 /// A file whose size is 0 is empty.

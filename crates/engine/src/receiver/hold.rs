@@ -353,7 +353,7 @@ impl Receiver<'_> {
         let found = copy::read_back(sealed, file.pending.entry.size(), at_once, self.control)?;
         if found != *expected {
             let message = format!(
-                "what is read back from the medium has the hash {found}, what was written has {expected}"
+                "what is read back from the disk has the hash {found}, what was written has {expected}"
             );
             return Err(Fault::new(Side::Destination, FaultKind::Corrupt, message));
         }

@@ -42,7 +42,7 @@ pub(crate) struct Note {
 
 const ARCHIVE: Note = Note {
     word: "-a",
-    message: "the same as -r: owners, groups, ACLs, extended attributes and hard links are not kept, and devices are passed over",
+    message: "the same as -r: owners, groups, ACLs, extended attributes and hard links are not kept, and devices are left out",
 };
 
 const COMPRESS: Note =

@@ -130,7 +130,7 @@ pub(super) struct MoveWords {
     #[arg(short, long, group = "conflict", help_heading = "What to replace")]
     pub(super) update: bool,
 
-    /// Read each file that has to be copied back from its medium before it gets its name
+    /// Read each file that has to be copied back from the disk before it gets its name
     #[arg(short = 'V', long, help_heading = "Safety")]
     pub(super) verify: bool,
     /// Undoes verify.
@@ -256,7 +256,7 @@ pub(super) struct CleanWords {
 /// How sure the user wants to be.
 #[derive(Debug, Args)]
 pub(super) struct SafetyWords {
-    /// Read each file back from its medium before it gets its name
+    /// Read each file back from the disk before it gets its name
     #[arg(short = 'V', long, help_heading = "Safety")]
     verify: bool,
     /// Undoes verify.

@@ -86,7 +86,7 @@ impl Statement for Figures {
             parts.push("no difference".to_owned());
         }
         let mut line = format!("{} in {}", parts.join(", "), quantity::duration(self.time));
-        for (n, word) in [(same, "same"), (special, "passed over"), (failed, "failed")] {
+        for (n, word) in [(same, "same"), (special, "left out"), (failed, "failed")] {
             if n > 0 {
                 line.push_str(&format!("; {word} {}", quantity::count(n)));
             }

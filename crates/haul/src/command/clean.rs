@@ -39,7 +39,11 @@ pub(super) fn run(clean: &Clean) -> ExitCode {
 /// The line at the end.
 fn line(total: &CleanSummary, dry_run: bool) -> String {
     let stages = |Stages { count, bytes }: Stages| {
-        format!("{}, {}", quantity::counted(count, "stage", "stages"), quantity::bytes(bytes))
+        format!(
+            "{}, {}",
+            quantity::counted(count, "unfinished file", "unfinished files"),
+            quantity::bytes(bytes)
+        )
     };
     let mut line = match (total.removed, dry_run) {
         (Stages { count: 0, .. }, false) => "removed nothing".to_owned(),
@@ -144,8 +148,8 @@ mod tests {
         kept d/\x1b (5.0 MiB; 4.0 MiB of 96.0 MiB are there)
         in use d/\x1b (5.0 MiB)
         recent d/\x1b (5.0 MiB)
-        removed 2 stages, 10.0 MiB; in use 1 stage, 5.0 MiB; recent 1 stage, 5.0 MiB; kept 1 stage, 5.0 MiB: the same copy again goes on with it, --all removes it
-        would remove 2 stages, 10.0 MiB; in use 1 stage, 5.0 MiB; recent 1 stage, 5.0 MiB; kept 1 stage, 5.0 MiB: the same copy again goes on with it, --all removes it
+        removed 2 unfinished files, 10.0 MiB; in use 1 unfinished file, 5.0 MiB; recent 1 unfinished file, 5.0 MiB; kept 1 unfinished file, 5.0 MiB: the same copy again goes on with it, --all removes it
+        would remove 2 unfinished files, 10.0 MiB; in use 1 unfinished file, 5.0 MiB; recent 1 unfinished file, 5.0 MiB; kept 1 unfinished file, 5.0 MiB: the same copy again goes on with it, --all removes it
         removed nothing
         ");
     }

@@ -137,7 +137,7 @@ fn stop(running: &Running) {
 
 fn assert_changed(scene: &Scene<'_>, run: &Outcome) {
     let hint = "run the same command again when nothing writes to it any more";
-    assert_one_error(run, "tree/big", "it changed while it was read, and was not published", hint);
+    assert_one_error(run, "tree/big", "it changed while it was read, and was not copied", hint);
     assert_eq!(run.code, Some(1), "{run}");
     assert_eq!(scene.read("there/tree/big"), "old");
     // The others are there.

@@ -32,7 +32,11 @@ fn what_could_be_continued_stays_unless_all_is_asked_for() {
         let out = run.out();
         assert!(out.contains(&format!("removed to/{STRAY} (")), "{run}");
         assert!(out.contains("kept to/.haul-") && out.contains(" are there"), "{run}");
-        assert!(out.contains("removed 1 stage, ") && out.contains("; kept 1 stage, "), "{run}");
+        assert!(
+            out.contains("removed 1 unfinished file, ")
+                && out.contains("; kept 1 unfinished file, "),
+            "{run}"
+        );
         assert_eq!(scene.list("to").len(), 2);
         // It can still be continued, and what is left then is nothing.
         let run = scene.copy(&["--json"], &["big"], "to").run().expect_ok();
@@ -44,7 +48,7 @@ fn what_could_be_continued_stays_unless_all_is_asked_for() {
         assert!(dry.out().contains("would remove to/.haul-"), "{dry}");
         assert_eq!(scene.list("to").len(), 2);
         let run = clean(scene, &["--all"], &["to"]).run().expect_ok();
-        assert!(run.out().contains("removed 1 stage, "), "{run}");
+        assert!(run.out().contains("removed 1 unfinished file, "), "{run}");
         assert_eq!(scene.list("to"), [""; 0]);
         let run = clean(scene, &["--all"], &["to"]).run().expect_ok();
         assert_eq!(run.out(), "removed nothing\n");
@@ -199,7 +203,7 @@ fn a_tree_with_stages_in_it_is_copied_without_them() {
         let run = scene.copy(&["-r"], &["tree"], "to").run().expect_ok();
         assert_eq!(scene.list("to"), [".haul-notes", "a"]);
         assert_eq!(run.err().matches("an unfinished copy of haul's own: not copied").count(), 4);
-        assert!(run.out().contains("; passed over 4"), "{run}");
+        assert!(run.out().contains("; left out 4"), "{run}");
         // Who names it gets it.
         scene.copy(&[], &[format!("tree/{STRAY}")], "one").run().expect_ok();
         assert_eq!(scene.read("one"), "part of something");

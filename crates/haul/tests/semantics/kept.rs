@@ -179,7 +179,7 @@ fn what_is_no_file_in_a_tree_is_passed_over_with_a_warning() {
         let warning =
             |name| format!("haul: warning: tree/{name}: a FIFO, socket or device: not copied\n");
         assert_eq!(all.err(), warning("fifo") + &warning("sock"));
-        assert!(all.out().ends_with("; passed over 2\n"), "{all}");
+        assert!(all.out().ends_with("; left out 2\n"), "{all}");
     });
 }
 

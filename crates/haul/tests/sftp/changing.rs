@@ -45,7 +45,7 @@ fn assert_not_published(scene: &Scene<'_>, ssh: &Path, change: &str) {
     let reach = ["--transport".as_ref(), "sftp".as_ref(), "--rsh".as_ref(), ssh.as_os_str()];
     let copy = scene.copy_by(&reach, &[], &["big"], "to").limit(Duration::from_secs(30));
     let run = copy.run().expect_code(1);
-    let cause = "it changed while it was read, and was not published";
+    let cause = "it changed while it was read, and was not copied";
     assert_one_error(&run, "big", cause, "run the same command again");
     assert_eq!(scene.read("to/big"), "old");
     assert_eq!(strays(&scene.path("to")), [""; 0].map(PathBuf::from), "{change}: {run}");

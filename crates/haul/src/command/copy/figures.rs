@@ -58,7 +58,7 @@ fn line(summary: &Summary, time: Duration, dry_run: bool) -> String {
     if resumed > 0 && !dry_run {
         line.push_str(&format!("; {} were there already", quantity::bytes(resumed)));
     }
-    for (n, word) in [(skipped, "skipped"), (special, "passed over"), (failed, "failed")] {
+    for (n, word) in [(skipped, "skipped"), (special, "left out"), (failed, "failed")] {
         if n > 0 {
             line.push_str(&format!("; {word} {}", quantity::count(n)));
         }
@@ -107,8 +107,8 @@ mod tests {
             text(Summary { failed: 1, ..Summary::default() }, true),
         ];
         insta::assert_snapshot!(lines.join("\n"), @r"
-        copied 1,008 files, 19.9 MiB in 0.41 s (48.5 MiB/s); skipped 12; passed over 2; failed 1
-        would copy 1,008 files, 19.9 MiB; skipped 12; passed over 2; failed 1
+        copied 1,008 files, 19.9 MiB in 0.41 s (48.5 MiB/s); skipped 12; left out 2; failed 1
+        would copy 1,008 files, 19.9 MiB; skipped 12; left out 2; failed 1
         copied 1 file, 5 B in 0.41 s (12 B/s)
         copied 1 file, 5 B in 0.41 s (4 B/s); 3 B were there already
         copied 1 file, 0 B in 0.41 s
