@@ -91,7 +91,7 @@ impl Drop for World {
 
 /// A server whose key exchange is a cheap one: these tests connect often.
 pub(crate) fn quick_sshd() -> SshdBuilder {
-    Sshd::builder().client_line("KexAlgorithms curve25519-sha256")
+    Sshd::builder().cheap_logins()
 }
 
 /// Runs `test` in every way, through SFTP too, but for the exceptions in the table.

@@ -6,9 +6,13 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 
 use super::{Sftp, SshdBuilder, write};
 use crate::{at, failed};
+
+/// Keeps sshd from shutting out an address whose logins fail, as it does from 9.8 on.
+const NO_PENALTIES: &str = "PerSourcePenalties no";
 
 impl SshdBuilder {
     pub(super) fn server_config(
@@ -61,10 +65,8 @@ impl SshdBuilder {
             Sftp::Command(command) => lines.push(format!("Subsystem sftp {command}")),
             Sftp::Nothing => {}
         }
-        // From 9.8 on, sshd shuts out an address whose logins fail.
-        let penalties = "PerSourcePenalties no";
-        if knows(sshd, dir, penalties)? {
-            lines.push(penalties.to_owned());
+        if has_penalties(sshd, dir)? {
+            lines.push(NO_PENALTIES.to_owned());
         }
         Ok(lines.join("\n") + "\n")
     }
@@ -93,9 +95,10 @@ impl SshdBuilder {
     }
 }
 
+/// Makes a key pair. OpenSSH signs faster with keys of this kind than with Ed25519.
 pub(crate) fn make_key(path: &Path) -> io::Result<()> {
     let made = Command::new("ssh-keygen")
-        .args(["-q", "-t", "ed25519", "-N", "", "-C", "haul-test", "-f"])
+        .args(["-q", "-t", "ecdsa", "-N", "", "-C", "haul-test", "-f"])
         .arg(path)
         .stdin(Stdio::null())
         .output()
@@ -107,8 +110,17 @@ pub(crate) fn make_key(path: &Path) -> io::Result<()> {
         .map_err(|e| at("set the mode of", path, e))
 }
 
-/// True if this version of sshd takes the line, in a configuration of nothing
-/// else.
+/// True if this version of sshd takes [`NO_PENALTIES`]. It is asked once.
+fn has_penalties(sshd: &Path, dir: &Path) -> io::Result<bool> {
+    static HAS: OnceLock<bool> = OnceLock::new();
+    if let Some(has) = HAS.get() {
+        return Ok(*has);
+    }
+    let has = knows(sshd, dir, NO_PENALTIES)?;
+    Ok(*HAS.get_or_init(|| has))
+}
+
+/// True if sshd takes the line, in a configuration of nothing else.
 fn knows(sshd: &Path, dir: &Path, line: &str) -> io::Result<bool> {
     let config = dir.join("probe");
     write(&config, &format!("{line}\nHostKey {}\n", quoted(&dir.join("host_key"))))?;
