@@ -7,7 +7,7 @@ use crate::place::Place;
 use haul_engine::JobError;
 use haul_model::{BLOCK_LEN, ContentHasher, FaultKind, Policy, Resume};
 use haul_proto::{BlockSeal, FileEnd, FileSeal, Message};
-use haul_testkit::holds_within;
+use haul_testkit::{content, holds_within};
 use rustix::fs::{CWD, FileType, FlockOperation, Mode, flock, mknodat};
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -24,7 +24,7 @@ const RECORD_LEN: u64 = 32;
 
 /// A block of content, different for each number.
 fn block(number: u64) -> Vec<u8> {
-    (0..BLOCK_LEN).map(|at| (at / 7 + number) as u8).collect()
+    content::bytes(BLOCK_LEN as usize, number)
 }
 
 /// Sends the blocks `numbers`, each with its seal.
@@ -138,7 +138,7 @@ fn what_an_interrupted_peer_has_sent_is_continued() {
             });
             assert_eq!(attacked.assert_done().copied, 1);
             let content = fs::read(attacked.place.dest("a")).expect("read");
-            let expected = (0..3).flat_map(block).collect::<Vec<_>>();
+            let expected = (0..3).map(block).collect::<Vec<_>>().concat();
             assert!(content.starts_with(&expected) && content.len() as u64 == SIZE);
         }
     }
@@ -323,7 +323,7 @@ fn a_journal_that_was_tampered_with_is_not_believed_or_does_no_harm() {
             });
             assert_eq!(attacked.assert_done().copied, 1);
             let content = fs::read(attacked.place.dest("a")).expect("read");
-            let expected = (0..2).flat_map(block).collect::<Vec<_>>();
+            let expected = (0..2).map(block).collect::<Vec<_>>().concat();
             assert!(content.starts_with(&expected) && content.len() as u64 == SIZE);
         }
     }

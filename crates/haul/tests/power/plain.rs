@@ -22,8 +22,9 @@ const HOST_LEN: u64 = 6 << 30;
 /// Room for what is copied.
 const IMAGE_LEN: u64 = 600 << 20;
 
-/// A file that is staged so that it can be resumed, in bytes.
-const LARGE: u64 = (96 << 20) + 4321;
+/// A file that is staged so that it can be resumed, in bytes: a block more than the
+/// smallest of them.
+const LARGE: u64 = (68 << 20) + 4321;
 
 fn moments() -> u64 {
     campaign::rounds(MOMENTS)
@@ -41,7 +42,7 @@ fn make_source(scene: &Scene<'_>, by: By) {
         }
     }
     tree::random_file(scene.path("src/large"), LARGE, 5).expect("a file");
-    for (name, len, at) in [("sparse", 9 << 20, 5 << 20), ("large-sparse", LARGE, 90 << 20)] {
+    for (name, len, at) in [("sparse", 9 << 20, 5 << 20), ("large-sparse", LARGE, 65 << 20)] {
         let sparse = File::create_new(scene.path("src").join(name)).expect("a file");
         sparse.set_len(len).expect("a length");
         for at in [0, at] {
