@@ -75,6 +75,15 @@ impl Mount {
         Ok(mount)
     }
 
+    /// A tmpfs that everybody may write to, as in `/tmp`, with room for half of the
+    /// machine's memory.
+    pub fn try_tmpfs_for_all() -> io::Result<Mount> {
+        let mount = Self::nowhere()?;
+        // The directory that is mounted on is closed to others, and no longer seen.
+        run("mount", &["-t", "tmpfs", "-o", "mode=1777", "haul-test"], mount.path())?;
+        Ok(mount)
+    }
+
     /// Shows the directory `shown` in a second place. None as for [`Self::tmpfs`].
     #[track_caller]
     pub fn bind(shown: &Path) -> Option<Mount> {

@@ -12,6 +12,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use haul_testkit::Mount;
 use serde_json::Value;
 
 use crate::{Result, repo};
@@ -21,19 +22,42 @@ use crate::{Result, repo};
 const SLOW: &[&str] = &[
     "power",
     "sftp",
-    "hostile",
     "scarce",
-    "connection",
+    "hostile",
     "resume",
     "durable",
-    "odd",
     "moving",
+    "connection",
+    "odd",
     "conformance",
     "restricted",
     "semantics",
     "memory",
     "ends",
 ];
+
+/// The programs that work in memory: the files that they make by the thousand and
+/// remove again cost a disk several times as much, and which file system holds them
+/// is not their question. Those that ask for one of a kind make it in an image.
+const IN_MEMORY: &[&str] = &[
+    "client",
+    "connection",
+    "deploy",
+    "ends",
+    "hostile",
+    "moving",
+    "odd",
+    "output",
+    "power",
+    "restricted",
+    "resume",
+    "scarce",
+    "sftp",
+];
+
+/// Programs that run beside those that keep the processors busy: each waits for
+/// servers, media and clocks at times.
+const MORE_THAN_PROCESSORS: usize = 1;
 
 /// The programs that `--quick` leaves out.
 const LONG: &[&str] = &[
@@ -72,6 +96,8 @@ struct Program {
 /// The programs of the workspace, built if they aren't yet.
 pub(crate) struct Programs {
     waiting: VecDeque<Program>,
+    /// A file system in memory, where one can be mounted.
+    memory: Option<Mount>,
     /// Parts of the names of tests that are left out.
     skipped: &'static [&'static str],
 }
@@ -109,7 +135,9 @@ impl Programs {
         }
         let place = |program: &Program| SLOW.iter().position(|name| *name == program.target);
         programs.sort_by_key(|program| place(program).unwrap_or(SLOW.len()));
-        Ok(Self { waiting: programs.into(), skipped: &[] })
+        // It takes half of the machine's memory, and no more.
+        let memory = Mount::try_tmpfs_for_all().ok();
+        Ok(Self { waiting: programs.into(), memory, skipped: &[] })
     }
 
     /// Only what one runs while working.
@@ -126,7 +154,7 @@ impl Programs {
         self
     }
 
-    /// Runs all programs, as many at a time as there are processors, each with
+    /// Runs all programs, a few more at a time than there are processors, each with
     /// `args` and what `environment` says; prints what one has said when it has
     /// ended. A program that has not ended after `limit`, counted from the first
     /// one's start, is killed with all that descends from it.
@@ -148,14 +176,22 @@ impl Programs {
         let waiting = Mutex::new(self.waiting);
         let total = Mutex::new(Total::default());
         let lock = || waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-        let at_once = thread::available_parallelism().map_or(1, usize::from);
+        let processors = thread::available_parallelism().map_or(1, usize::from);
+        let environment = |program: &Program, command: &mut Command| {
+            environment(command);
+            if let Some(memory) = &self.memory
+                && IN_MEMORY.contains(&&*program.target)
+            {
+                command.env("TMPDIR", memory.path());
+            }
+        };
         thread::scope(|scope| {
-            for _ in 0..at_once {
+            for _ in 0..processors + MORE_THAN_PROCESSORS {
                 scope.spawn(|| {
                     while let Some(program) = lock() {
                         let left = end.saturating_duration_since(Instant::now());
                         let start = Instant::now();
-                        let (said, ended) = program.run(&args, environment, left);
+                        let (said, ended) = program.run(&args, &environment, left);
                         let took = start.elapsed();
                         let mut total = total.lock().unwrap_or_else(PoisonError::into_inner);
                         total.add(&program.name, &said, ended.as_ref().err());
@@ -203,7 +239,7 @@ impl Program {
     fn run(
         &self,
         args: &[OsString],
-        environment: &dyn Fn(&mut Command),
+        environment: &dyn Fn(&Program, &mut Command),
         limit: Duration,
     ) -> (String, Result<(), String>) {
         let told = |error: io::Error| (String::new(), Err(error.to_string()));
@@ -214,7 +250,7 @@ impl Program {
         let mut command = Command::new(&self.path);
         command.args(args).current_dir(&self.dir).env("CARGO_MANIFEST_DIR", &self.dir);
         command.stdin(Stdio::null()).stdout(out).stderr(errors);
-        environment(&mut command);
+        environment(self, &mut command);
         let ended = repo::run_within(limit, &mut command).map_err(|error| error.to_string());
         let read = said.rewind().and_then(|()| io::read_to_string(&said));
         read.map_or_else(told, |said| (said, ended))
