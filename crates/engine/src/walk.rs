@@ -340,6 +340,11 @@ impl Subdirs {
         &self.above
     }
 
+    /// Their names.
+    pub(crate) fn names(&self) -> &[Name] {
+        &self.names
+    }
+
     /// The name of the one at `at`, if there are so many.
     pub(crate) fn name(&self, at: usize) -> Option<&Name> {
         self.names.get(at)

@@ -2,14 +2,13 @@
 //! set of those attributes that somebody is to see to.
 
 use crate::{Changes, Timestamp};
-use serde::{Deserialize, Serialize};
 
 /// Mode bits that are kept: set-user-ID and set-group-ID would lend the new
 /// owner's rights as long as the owner itself is not kept.
 pub const KEPT_MODE: u32 = 0o1777;
 
 /// The attributes of an entry.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attributes {
     /// Permission bits with set-ID and sticky bits: the low 12 bits of `st_mode`.
     pub mode: u32,

@@ -72,8 +72,9 @@ impl Kind {
     }
 }
 
-/// One entry of a listing.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// One entry of a listing. Over a wire it has those fields that a mask in front of
+/// them names, but for `id` and `leads_to`, which mean nothing elsewhere.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
     /// The name in its directory; `None` stands for the root itself, which
     /// only a job's own source can be (`haul copy -r . DEST`).
@@ -95,10 +96,8 @@ pub struct Entry {
     /// It is a file that has holes, which a copy is to have too.
     pub has_holes: bool,
     /// The object itself, known only where it was listed.
-    #[serde(skip)]
     pub id: Option<FileId>,
     /// The object that a symbolic link leads to, known only where it was listed.
-    #[serde(skip)]
     pub leads_to: Option<FileId>,
 }
 

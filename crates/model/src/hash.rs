@@ -191,6 +191,14 @@ impl BlockTree {
         self.last = Some(block);
     }
 
+    /// Goes on with block number `index`; of those between nothing is known, and the
+    /// tree can only tell the hash of the tail.
+    fn skip_to(&mut self, index: u64) {
+        self.subtrees.clear();
+        self.len = index;
+        self.last = None;
+    }
+
     /// The hash of the content that these blocks are. `None` for less than two: the
     /// hash of a single block does not yield that of the whole.
     pub fn finish(&self) -> Option<ContentHash> {
@@ -202,7 +210,8 @@ impl BlockTree {
     }
 
     /// A hash over the content behind where the tail begins, and over its place in the
-    /// whole: BLAKE3 of the hashes of its blocks. It needs nothing of what is before.
+    /// whole: BLAKE3 of the hashes of its blocks. It needs nothing of what is before, or
+    /// was skipped.
     pub fn finish_tail(&self) -> ContentHash {
         ContentHash(*self.tail.finalize().as_bytes())
     }
@@ -302,6 +311,20 @@ impl ContentHasher {
     /// no two subtrees of zeros have the same one.
     pub fn update_zeros(&mut self, len: u64) {
         each_of_zeros(len, |zeros| self.update(zeros));
+    }
+
+    /// Goes on with block number `index`, at or behind the end of what was hashed, which
+    /// is whole blocks. Where it leaves blocks out, the hasher can only tell the hash of
+    /// the tail from then on: that of those blocks that it was given.
+    pub fn skip_to(&mut self, index: u64) {
+        debug_assert!(self.len().is_multiple_of(BLOCK_LEN) && index >= self.whole_blocks());
+        if index == self.whole_blocks() {
+            return;
+        }
+        self.closed = self.blocks();
+        self.closed.skip_to(index);
+        self.current = blake3::Hasher::new();
+        self.current.set_input_offset(index.saturating_mul(BLOCK_LEN));
     }
 
     /// The blocks so far, the last of which may be short.

@@ -142,6 +142,34 @@ fn a_tail_needs_nothing_of_what_is_before() {
 }
 
 #[test]
+fn a_tail_with_blocks_left_out_is_the_hash_of_the_others() {
+    let bytes = content(BLOCK_LEN as usize * 4 + 77);
+    let block_at = |block: usize| {
+        let start = block * BLOCK_LEN as usize;
+        &bytes[start..(start + BLOCK_LEN as usize).min(bytes.len())]
+    };
+    for left_out in [vec![], vec![0], vec![1], vec![0, 2], vec![1, 2], vec![0, 1, 2, 3]] {
+        let mut hasher = ContentHasher::new();
+        let mut naive = blake3::Hasher::new();
+        for block in (0..5).filter(|block| !left_out.contains(block)) {
+            hasher.skip_to(block as u64);
+            hasher.update(block_at(block));
+            let mut alone = BlockHasher::new(block as u64);
+            alone.update(block_at(block));
+            naive.update(alone.finish().as_bytes());
+            let whole = (block < 4).then(|| alone.finish());
+            assert_eq!(hasher.block(block as u64), whole, "block {block} of all but {left_out:?}");
+        }
+        assert_eq!(hasher.len(), bytes.len() as u64);
+        let tail = ContentHash::from(*naive.finalize().as_bytes());
+        assert_eq!(hasher.finish_tail(), tail, "without {left_out:?}");
+        if left_out.is_empty() {
+            assert_eq!(hasher.finish(), ContentHash::of(&bytes));
+        }
+    }
+}
+
+#[test]
 fn a_hasher_of_very_much_is_small() {
     let mut hasher = ContentHasher::behind(1 << 41);
     hasher.update(b"far behind");

@@ -8,8 +8,10 @@
 //!   directory numbers, no paths.
 //! - `words.rs`: paths as users write them, taken apart without looking at any disk.
 //! - `entry.rs`: `Entry`, `Kind`, `Timestamp`, whose bound is checked as it is decoded.
+//!   `travelling.rs`: an entry's encoding, with a mask that says which fields it has.
 //! - `attributes.rs`: `Attributes` of an entry, and `Kept`, a set of them.
 //! - `hash.rs`: `ContentHash`, and `ContentHasher`, which hashes in blocks of 4 MiB.
+//!   `ranges.rs`: a set of such blocks, as a peer asks for them.
 //! - `granularity.rs`: the units in which file systems keep times.
 //! - `policy.rs`: `Task`, the one thing that a job is told to do: to copy, to compare, or
 //!   to remove what the destination has, each with its own rules.
@@ -34,6 +36,8 @@ mod host;
 mod outcome;
 mod path;
 mod policy;
+mod ranges;
+mod travelling;
 pub mod words;
 
 pub use attributes::{Attributes, KEPT_MODE, Kept};
@@ -48,3 +52,4 @@ pub use host::HostFacts;
 pub use outcome::{Outcome, Skip, Summary};
 pub use path::{MAX_DEPTH, MAX_NAME_LEN, Name, NameError};
 pub use policy::{Conflict, Moving, Policy, Remove, Resume, Task};
+pub use ranges::{BlockRange, BlockRanges};

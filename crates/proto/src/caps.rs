@@ -20,6 +20,11 @@ impl Caps {
     pub const FAST: Self = Self(0x08);
     /// The receiver can make what it publishes durable.
     pub const SYNC: Self = Self(0x10);
+    /// Further connections may join a job.
+    pub const LANES: Self = Self(0x80);
+    /// Entries may carry owners, device numbers, link groups, and by their hashes access
+    /// control lists and extended attributes.
+    pub const ATTRIBUTES: Self = Self(0x100);
 
     /// The capabilities of this build. The bits above have their meaning reserved;
     /// none of them is built yet.

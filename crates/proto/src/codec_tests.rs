@@ -2,12 +2,12 @@
 
 use super::*;
 use crate::{
-    Abort, BlockSeal, Extra, FileEnd, FileSeal, JobRequest, Late, ListItem, Listed, Marked,
+    Abort, BlockSeal, Extra, FileEnd, FileSeal, How, JobRequest, Late, ListItem, Listed, Marked,
     OutcomeItem, Prove, Proven, Removal, Reply, Request, Rival, Role, Want, Warning,
 };
 use haul_model::{
-    Attributes, ContentHash, Entry, Fault, FaultKind, Kind, Moving, Name, Outcome, Policy, Remove,
-    Side, Skip, Summary, Task, Timestamp,
+    Attributes, BlockRanges, ContentHash, Entry, Fault, FaultKind, Kind, Moving, Name, Outcome,
+    Policy, Remove, Side, Skip, Summary, Task, Timestamp,
 };
 use proptest::prelude::*;
 
@@ -30,16 +30,14 @@ fn kind() -> impl Strategy<Value = Kind> {
 }
 
 fn entry() -> impl Strategy<Value = Entry> {
-    (prop::option::of(name()), kind(), 0u32..0o10000, time(), prop::option::of(time())).prop_map(
-        |(name, kind, mode, mtime, ctime)| Entry {
-            name,
-            kind,
-            attributes: Attributes::new(mode, mtime),
-            inode: 0,
+    let marks = (any::<u64>(), prop::option::of(time()), any::<bool>());
+    (prop::option::of(name()), kind(), 0u32..0o10000, time(), marks).prop_map(
+        |(name, kind, mode, mtime, (inode, ctime, has_holes))| Entry {
+            // Also 0, which is none.
+            inode: inode / 2 * (inode % 2),
             ctime,
-            has_holes: false,
-            id: None,
-            leads_to: None,
+            has_holes,
+            ..Entry::new(name, kind, Attributes::new(mode, mtime))
         },
     )
 }
@@ -65,6 +63,8 @@ fn list_item() -> impl Strategy<Value = ListItem> {
     prop_oneof![
         (any::<u64>(), entry()).prop_map(|(dir, entry)| ListItem::Entry { dir, entry }),
         any::<u64>().prop_map(|dir| ListItem::DirEnd { dir }),
+        (any::<u64>(), prop::collection::vec(name(), 0..5))
+            .prop_map(|(dir, names)| ListItem::Subdirs { dir, names }),
         (any::<u64>(), prop::collection::vec(any::<u8>(), 0..20), fault())
             .prop_map(|(dir, name, fault)| ListItem::Fault { dir, name, fault }),
         (any::<u64>(), entry(), entry(), any::<bool>(), fault()).prop_map(
@@ -80,11 +80,12 @@ fn message() -> impl Strategy<Value = Message> {
     prop_oneof![
         prop::collection::vec(list_item(), 0..20).prop_map(Message::List),
         prop::collection::vec(
-            any::<(u64, u64, bool)>().prop_map(|(index, blocks, whole_hash)| Want {
-                index,
-                blocks,
-                whole_hash
-            }),
+            (any::<u64>(), any::<bool>(), prop::collection::btree_set(any::<u64>(), 0..6))
+                .prop_map(|(index, is_whole, bounds)| Want {
+                    index,
+                    how: How::whole_hash_if(is_whole),
+                    blocks: Vec::from_iter(bounds).try_into().expect("in order"),
+                }),
             0..20
         )
         .prop_map(Message::Want),
@@ -242,6 +243,53 @@ proptest! {
     }
 }
 
+fn a_dir() -> Entry {
+    Entry::new(None, Kind::Dir, Attributes::new(0o755, Timestamp { secs: 0, nanos: 0 }))
+}
+
+#[test]
+fn an_entry_with_fields_that_are_not_known_does_not_decode() {
+    let frame = encode(&Message::Reply(Reply::Entry(a_dir())));
+    // The variant, no name, the kind, and the mask.
+    assert_eq!(frame[HEADER_LEN..HEADER_LEN + 4], [0, 0, 1, 0x03]);
+    for (mask, more, is_known) in [
+        (0x03, vec![], true),
+        (0x13, vec![], true),
+        (0x07, vec![5], true),
+        (0x0b, vec![0, 0], true),
+        // Something is missing, or is there and not told of.
+        (0x07, vec![], false),
+        (0x03, vec![5], false),
+        // Each entry has a mode and a time.
+        (0x01, vec![], false),
+        (0x02, vec![], false),
+        (0x23, vec![], false),
+        (0x7f, vec![0; 4], false),
+    ] {
+        let mut payload = [&frame[HEADER_LEN..], &more[..]].concat();
+        payload[3] = mask;
+        assert_eq!(decode(FrameType::Reply, &payload).is_ok(), is_known, "{mask:x} {more:?}");
+    }
+}
+
+#[test]
+fn a_wish_for_what_is_not_known_does_not_decode() {
+    let want = Want { index: 1, how: How::PLAIN, blocks: BlockRanges::from(5) };
+    let frame = encode(&Message::Want(vec![want]));
+    assert_eq!(frame[HEADER_LEN..], [1, 1, 0, 1, 5]);
+    for (payload, is_known) in [
+        (vec![1, 1, 0, 1, 5], true),
+        (vec![1, 1, 1, 0], true),
+        (vec![1, 1, 0, 2, 5, 6], true),
+        (vec![1, 1, 2, 1, 5], false),
+        (vec![1, 1, 0, 2, 5, 5], false),
+        (vec![1, 1, 0, 2, 6, 5], false),
+        ([&[1, 1, 0, 129, 1][..], &Vec::from_iter(0..127), &[127, 128, 1]].concat(), false),
+    ] {
+        assert_eq!(decode(FrameType::Want, &payload).is_ok(), is_known, "{payload:?}");
+    }
+}
+
 #[test]
 fn a_name_that_leads_elsewhere_does_not_decode() {
     for bad in [&b".."[..], b".", b"", b"a/b", b"/etc", b"a\0b"] {
@@ -249,13 +297,7 @@ fn a_name_that_leads_elsewhere_does_not_decode() {
         // bad one in its place.
         let entry = Entry {
             name: Some(Name::new(&vec![b'x'; bad.len().max(1)]).expect("plain")),
-            kind: Kind::Dir,
-            attributes: Attributes::new(0o755, Timestamp { secs: 0, nanos: 0 }),
-            inode: 0,
-            ctime: None,
-            has_holes: false,
-            id: None,
-            leads_to: None,
+            ..a_dir()
         };
         let frame = encode(&Message::List(vec![ListItem::Entry { dir: 0, entry }]));
         let (header, payload) = split(&frame);

@@ -4,7 +4,8 @@
 //!
 //! - `frame.rs`: the types of frames and their bounds.
 //! - `handshake.rs`: the greeting. `caps.rs`: capability bits.
-//! - `message.rs`: every structure, and the bounds that both sides keep.
+//! - `message.rs`: every structure, and the bounds that both sides keep; `want.rs`: what
+//!   a receiver asks for.
 //! - `codec.rs`: postcard; packs and pieces, whose contents are decoded without a copy.
 
 #![forbid(unsafe_code)]
@@ -14,6 +15,7 @@ mod codec;
 mod frame;
 mod handshake;
 mod message;
+mod want;
 
 pub use caps::Caps;
 pub use codec::{
@@ -25,5 +27,6 @@ pub use handshake::{HandshakeError, Hello, MAGIC, VERSION, Welcome, check_hello,
 pub use message::{
     Abort, BlockSeal, DATA_MAX, Extra, FileEnd, FileSeal, JobRequest, LIST_WINDOW, Late, ListItem,
     Listed, Marked, Message, OutcomeItem, PACK_FILE_MAX, PACK_TARGET, PackItem, Prove, Proven,
-    Removal, Reply, Request, Rival, Role, SOURCES_MAX, Want, Warning,
+    Removal, Reply, Request, Rival, Role, SOURCES_MAX, Warning,
 };
+pub use want::{How, Want};

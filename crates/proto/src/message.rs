@@ -1,5 +1,6 @@
 //! The messages, and the bounds that both sides keep.
 
+use crate::Want;
 use haul_model::{
     BlockHash, ContentHash, Entry, Fault, Kind, Name, Outcome, Summary, Task, Timestamp,
 };
@@ -135,8 +136,9 @@ pub struct Extra {
 /// Entries and faults are numbered in the order of their sending, from 1; a
 /// directory's number is also its name in the `dir` fields. 0 is the root.
 /// Within a directory, first come all entries that are no directories, in
-/// ascending order of their names, then the directories in that order, each
-/// followed at once by its own content and its [`ListItem::DirEnd`].
+/// ascending order of their names, then in a comparison the names of the directories
+/// ([`ListItem::Subdirs`]), then the directories in that order, each followed at once
+/// by its own content and its [`ListItem::DirEnd`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ListItem {
     /// An entry of the directory `dir`.
@@ -159,6 +161,14 @@ pub enum ListItem {
     DirEnd {
         /// Number of the directory.
         dir: u64,
+    },
+    /// Names of directories in `dir` that will be listed. In a comparison those of all
+    /// come before the first of them is.
+    Subdirs {
+        /// Number of the directory.
+        dir: u64,
+        /// Their names, in ascending order, also behind those of an item before.
+        names: Vec<Name>,
     },
     /// An entry whose place an earlier source of the same job has. No content of it
     /// is wanted; the receiver tells by the policy what becomes of it.
@@ -198,23 +208,10 @@ impl ListItem {
                 len_of(entry) + len_of(first) + fault.message.len()
             }
             Self::Fault { name, fault, .. } => name.len() + fault.message.len(),
-            Self::DirEnd { .. } => return 0,
+            Self::DirEnd { .. } | Self::Subdirs { .. } => return 0,
         };
         64 + names as u64
     }
-}
-
-/// The receiver asks for the content of a listed file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Want {
-    /// The file's number in the listing.
-    pub index: u64,
-    /// Whole blocks that the receiver has already: the content is wanted from
-    /// there on, of the file exactly as it was listed.
-    pub blocks: u64,
-    /// The hash shall be that of the whole content all the same: the sender
-    /// reads what it doesn't send.
-    pub whole_hash: bool,
 }
 
 /// One file in a pack.
@@ -411,8 +408,8 @@ pub struct FileSeal {
     pub size: u64,
     /// Its modification time when it was read.
     pub mtime: Timestamp,
-    /// The hash of the content; of its tail alone (`ContentHasher::finish_tail`)
-    /// if the file was wanted from a later block on, without its whole hash.
+    /// The hash of the content; of its wanted blocks alone
+    /// (`ContentHasher::finish_tail`) if some were not, without the whole hash.
     pub hash: ContentHash,
 }
 

@@ -3,13 +3,14 @@
 //! compared by their hashes, which both sides compute at the same time.
 
 use super::dirs::{DirState, RecvDir};
+use super::listing::Broken;
 use super::{Pending, Receiver, compare, is_stage, naming, of_sender, parent_fault};
 use crate::digest::{changed, seal_of};
 use crate::dirs::DirNode;
 use crate::link::{SourceHandle, same};
 use haul_model::words;
-use haul_model::{Changes, Entry, Fault, Kind, Name, Outcome, Side, Skip};
-use haul_proto::{Extra, FileEnd, FileSeal, Want};
+use haul_model::{BlockRanges, Changes, Entry, Fault, Kind, Name, Outcome, Side, Skip};
+use haul_proto::{Extra, FileEnd, FileSeal, How, Want};
 use haul_store::Placement;
 use haul_tree::lock;
 use haul_tree::{Meta, MetaKind};
@@ -65,7 +66,8 @@ impl Receiver<'_> {
                     let hashing = Hashing { pending, found, own, is_told, of_source, hashed };
                     lock(&self.hashing).insert(index, hashing);
                     self.give(super::Work::Hash(index));
-                    wants.push(Want { index, blocks: 0, whole_hash: true });
+                    let blocks = BlockRanges::none();
+                    wants.push(Want { index, how: How::WHOLE_HASH, blocks });
                     return None;
                 }
                 Ok((found, meta)) => match self.settle_name(&dir, found) {
@@ -201,7 +203,28 @@ impl Receiver<'_> {
         outcome
     }
 
-    /// Tells what is in `dir` and was not listed, when its listing has ended.
+    /// Takes the names of directories that will be listed: they are no extras.
+    pub(super) fn take_subdirs(&self, dir: u64, names: &[Name]) -> Result<(), Broken> {
+        let dir = self.open_dir_of(dir)?;
+        if !self.checks() || dir.parent.is_none() {
+            return Err(Broken("it listed names of directories where none are expected"));
+        }
+        let mut last = lock(&dir.last_names);
+        for name in names {
+            if last.dir.is_some() || last.subdir.as_ref().is_some_and(|last| last >= name) {
+                return Err(Broken("it listed the names of directories out of order"));
+            }
+            last.subdir = Some(name.clone());
+        }
+        if let Some(unlisted) = lock(&dir.unlisted).as_mut() {
+            for name in names {
+                unlisted.remove(name);
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells what is in `dir` and was not listed, when all names in it are known.
     pub(super) fn tell_extras(&self, dir: &RecvDir) {
         let (Some(names), DirState::Open(node)) = (lock(&dir.unlisted).take(), &dir.state) else {
             return;

@@ -28,8 +28,8 @@ pub(crate) struct RecvDir {
     pub(crate) attributes: Option<Attributes>,
     /// Entries without an outcome, and one for the listing itself.
     pending: AtomicU64,
-    /// The last names that were listed: files, then directories.
-    pub(crate) last_names: Mutex<(Option<Name>, Option<Name>)>,
+    /// See [`LastNames`].
+    pub(crate) last_names: Mutex<LastNames>,
     /// In a check: what is there and was not listed yet, where that is to be
     /// told.
     pub(crate) unlisted: Mutex<Option<BTreeSet<Name>>>,
@@ -41,6 +41,17 @@ pub(crate) struct RecvDir {
     opened_up: Once,
     /// See [`Self::touch`].
     touched: AtomicBool,
+}
+
+/// The last names that were listed in a directory, in the order in which these come.
+#[derive(Default)]
+pub(crate) struct LastNames {
+    /// Of what is no directory.
+    pub(crate) file: Option<Name>,
+    /// Of the directories that will be listed.
+    pub(crate) subdir: Option<Name>,
+    /// Of the directories.
+    pub(crate) dir: Option<Name>,
 }
 
 /// The operations that a directory allows.

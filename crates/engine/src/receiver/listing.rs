@@ -6,8 +6,8 @@ use super::dirs::{DirState, RecvDir};
 use super::{Pending, Receiver, Work, is_stage, of_sender};
 use crate::CopyJob;
 use haul_model::words;
-use haul_model::{Entry, Kind, MAX_DEPTH, Name, Outcome, Skip};
-use haul_proto::{ListItem, OutcomeItem, Rival, Want};
+use haul_model::{BlockRanges, Entry, Kind, MAX_DEPTH, Name, Outcome, Skip};
+use haul_proto::{How, ListItem, OutcomeItem, Rival, Want};
 use haul_tree::lock;
 use std::sync::Arc;
 
@@ -132,10 +132,15 @@ impl Receiver<'_> {
                     self.close(cost);
                     outcomes.push(OutcomeItem { index, outcome });
                 }
+                ListItem::Subdirs { dir, names } => self.take_subdirs(dir, &names)?,
                 ListItem::Rival(rival) => outcomes.push(self.take_rival(&rival, cost)?),
                 ListItem::Entry { dir, entry } => {
                     let (index, parent) = self.number(dir)?;
                     let name = self.check_name(dir, &parent, &entry)?;
+                    if entry.kind == Kind::Dir {
+                        // All names in the one above are known.
+                        self.tell_extras(&parent);
+                    }
                     if let Some(outcome) =
                         self.take_entry(index, parent, name, entry, cost, &mut wants)
                     {
@@ -200,11 +205,11 @@ impl Receiver<'_> {
                                 return Some(outcome);
                             }
                         };
-                        let whole_hash = blocks > 0 && self.proves(&entry);
+                        let how = How::whole_hash_if(blocks > 0 && self.proves(&entry));
                         let resumed = blocks;
                         let pending = Pending { index, dir, name, entry, placement, cost, resumed };
                         lock(&self.wanted).insert(index, Box::new(pending));
-                        wants.push(Want { index, blocks, whole_hash });
+                        wants.push(Want { index, how, blocks: BlockRanges::from(blocks) });
                         return None;
                     }
                 }
@@ -237,13 +242,19 @@ impl Receiver<'_> {
 
     /// The number of the next entry, and the directory that it is in.
     pub(super) fn number(&self, dir: u64) -> Result<(u64, Arc<RecvDir>), Broken> {
+        let parent = self.open_dir_of(dir)?;
         let mut listing = lock(&self.listing);
-        let parent = listing.open.last().filter(|(number, _)| *number == dir);
-        let (_, parent) = parent.ok_or(Broken("it listed into a directory that is not open"))?;
-        let parent = Arc::clone(parent);
         let index = listing.next_index;
         listing.next_index += 1;
         Ok((index, parent))
+    }
+
+    /// The directory that was opened last, if it has this number.
+    pub(super) fn open_dir_of(&self, dir: u64) -> Result<Arc<RecvDir>, Broken> {
+        let listing = lock(&self.listing);
+        let open = listing.open.last().filter(|(number, _)| *number == dir);
+        let (_, open) = open.ok_or(Broken("it listed into a directory that is not open"))?;
+        Ok(Arc::clone(open))
     }
 
     /// The name that an entry gets, if the job covers it and it is in order.
@@ -261,11 +272,10 @@ impl Receiver<'_> {
         }
         if dir != 0 {
             let name = entry.name.clone().ok_or(Broken("it listed an entry without a name"))?;
-            let mut last = lock(&parent.last_names);
-            let (files, dirs) = &mut *last;
+            let mut names = lock(&parent.last_names);
             // What is no directory comes first.
-            let late = entry.kind != Kind::Dir && dirs.is_some();
-            let last = if entry.kind == Kind::Dir { dirs } else { files };
+            let late = entry.kind != Kind::Dir && (names.subdir.is_some() || names.dir.is_some());
+            let last = if entry.kind == Kind::Dir { &mut names.dir } else { &mut names.file };
             if late || last.as_ref().is_some_and(|last| *last >= name) {
                 return Err(Broken("it listed a directory out of order, or a name twice"));
             }
@@ -282,10 +292,10 @@ impl Receiver<'_> {
             return Ok(entry.name.clone());
         }
         let mut last = lock(&parent.last_names);
-        if last.0.is_some() {
+        if last.file.is_some() {
             return Err(Broken("it listed several sources for one name"));
         }
-        last.0.clone_from(&self.rename);
+        last.file.clone_from(&self.rename);
         Ok(self.rename.clone())
     }
 

@@ -3,8 +3,10 @@
 
 mod earlier;
 mod emptied;
+mod item;
 mod linked;
 mod loss;
+mod pieces;
 mod read;
 mod remove;
 mod remover;
@@ -13,6 +15,7 @@ mod source;
 mod special;
 
 pub(crate) use emptied::{Twins, is_not_empty, mounted};
+pub(crate) use item::Item;
 pub(crate) use read::run_reader;
 pub(crate) use remove::{Heard, run_removers};
 pub(crate) use remover::Remover;
@@ -23,9 +26,7 @@ use crate::control::{CANCEL_POLL, Control, Reporter, Step};
 use crate::dirs::{DirNode, number_here};
 use crate::link::{ReceiverPort, SenderPort, SourceHandle};
 use crate::{CopyJob, Event, JobError};
-use haul_model::{
-    BLOCK_LEN, Fault, FileId, Kind, Moving, Name, Outcome, Side, Summary, Task, Timestamp,
-};
+use haul_model::{BlockRanges, Fault, FileId, Kind, Moving, Outcome, Side, Summary, Task};
 use haul_proto::{Extra, LIST_WINDOW, Late, OutcomeItem, Proven, Want, Warning};
 use haul_store::RESUME_LEN_MIN;
 use haul_tree::{Meta, MetaKind, Owner, lock};
@@ -79,34 +80,6 @@ enum Queue {
     Handles,
     /// To the workers that send them over a wire; taken out when no more come.
     Wire(Mutex<Option<crossbeam_channel::Sender<Item>>>),
-}
-
-/// A listed entry whose outcome is not known yet.
-#[derive(Clone)]
-pub(crate) struct Item {
-    /// Its number in the listing.
-    pub(crate) index: u64,
-    /// Where it is; `None` for a source that was not found.
-    pub(crate) dir: Option<Arc<DirNode>>,
-    /// Its name there; `None` for a root.
-    pub(crate) name: Option<Name>,
-    /// Its kind.
-    pub(crate) kind: Kind,
-    /// Which object it was when it was listed.
-    pub(crate) id: Option<FileId>,
-    /// Its modification time when it was listed.
-    pub(crate) mtime: Option<Timestamp>,
-    /// When anything of it had last changed then, where that is known.
-    pub(crate) ctime: Option<Timestamp>,
-    /// Whole blocks that the receiver has already.
-    pub(crate) blocks: u64,
-    /// The hash of the whole is wanted, not of the tail.
-    pub(crate) whole_hash: bool,
-    /// The path to show where the place doesn't tell.
-    pub(crate) shown: Option<Vec<u8>>,
-    cost: u64,
-    wanted: bool,
-    counted: u64,
 }
 
 #[derive(Default)]
@@ -287,13 +260,13 @@ impl SenderPort for Sender<'_> {
                 let Some(item) = item.filter(|item| fits(item)) else {
                     return self.refuse("it asked for what is no listed file, or for one twice");
                 };
-                if !self.can_have(item, want.blocks) {
-                    return self.refuse("it has more of a file already than there is");
+                if let Some(rule) = self.rule_against(item, &want.blocks) {
+                    return self.refuse(rule);
                 }
                 item.wanted = true;
                 item.blocks = want.blocks;
-                item.whole_hash = want.whole_hash;
-                let there = want.blocks.saturating_mul(BLOCK_LEN);
+                item.how = want.how;
+                let there = if self.checks() { 0 } else { item.left_out() };
                 if let (Some(reporter), 1..) = (self.reporter, there) {
                     reporter.resumed(there);
                     item.counted += there;
@@ -445,11 +418,14 @@ impl SenderPort for Sender<'_> {
 }
 
 impl Sender<'_> {
-    /// False if the Receiver can't have that many whole blocks of a listed file.
-    fn can_have(&self, item: &Item, blocks: u64) -> bool {
-        let Kind::File { size } = item.kind else { return false };
-        let is_there = blocks.checked_mul(BLOCK_LEN).is_some_and(|len| len <= size);
-        is_there && (blocks == 0 || !self.checks())
+    /// The rule that the Receiver breaks by asking for these blocks of a file.
+    fn rule_against(&self, item: &Item, blocks: &BlockRanges) -> Option<&'static str> {
+        let Kind::File { size } = item.kind else { return None };
+        if self.checks() != blocks.is_empty() {
+            return Some("it asked for content in a comparison, or for none in a copy");
+        }
+        let begins_within = blocks.begin_within(size);
+        (!begins_within).then_some("it has more of a file already than there is")
     }
 
     fn handle(&self, item: Item) -> Option<SourceHandle> {
@@ -461,17 +437,6 @@ impl Sender<'_> {
             name: item.name?,
             follow: self.follow,
         })
-    }
-}
-
-impl Item {
-    /// The path to show, raw.
-    fn path(&self) -> Vec<u8> {
-        match (&self.shown, &self.dir) {
-            (Some(shown), _) => shown.clone(),
-            (None, Some(dir)) => dir.path_of(self.name.as_ref()),
-            (None, None) => Vec::new(),
-        }
     }
 }
 

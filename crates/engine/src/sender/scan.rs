@@ -286,6 +286,7 @@ impl<'s, 'a> Scan<'s, 'a> {
                 }
             }
         }
+        self.subdirs(index, subdirs.names())?;
         Ok(Level { index, subdirs, visited: 0 })
     }
 

@@ -2,11 +2,12 @@
 //! hashes that nobody asked for, and differences in a copy.
 
 use crate::attack::{Attacked, bytes, receive_from_client, run_client, serve};
-use crate::peer::{Peer, TIME, data, dir_end, file, want};
+use crate::peer::{Peer, TIME, data, dir, dir_end, file, want_hashes};
 use crate::place::Place;
 use haul_engine::{CopyJob, Outcome, Placement};
 use haul_model::{
-    Changes, ContentHash, Entry, Fault, FaultKind, Kind, Moving, Remove, Side, Skip, Task,
+    Changes, ContentHash, Entry, Fault, FaultKind, Kind, Moving, Name, Policy, Remove, Side, Skip,
+    Task,
 };
 use haul_proto::{
     Caps, Extra, FileEnd, FileSeal, FrameType, Hello, ListItem, Message, OutcomeItem, Rival, Role,
@@ -115,6 +116,62 @@ fn a_copy_has_no_differences_and_no_extras() {
     }
 }
 
+/// An agent that compares a directory `t`, which has `d` and more, with what `script`
+/// lists in it.
+fn tree_checked_by_agent(task: Task, script: impl FnOnce(&mut Peer) + Send + 'static) -> Attacked {
+    let place = Place::new();
+    fs::create_dir_all(place.dest("t/d")).expect("made");
+    fs::write(place.dest("t/more"), CONTENT).expect("written");
+    let dest = bytes(&place.dest(""));
+    serve(place, move |peer| {
+        let role = Role::Receiver { dest, into_dir: true, origin: None };
+        peer.ask_for(task, role);
+        peer.list(vec![dir(0, "t")]);
+        script(peer);
+    })
+}
+
+fn subdirs(dir: u64, names: &[&str]) -> ListItem {
+    let names = names.iter().map(|name| Name::new(name.as_bytes()).expect("a name")).collect();
+    ListItem::Subdirs { dir, names }
+}
+
+#[test]
+fn extras_are_told_before_the_first_directory_is_gone_into() {
+    let attacked = tree_checked_by_agent(Task::Check { content: true }, |peer| {
+        peer.list(vec![subdirs(1, &["c", "d"]), dir(1, "c")]);
+        peer.await_that("the extra is told", |peer| {
+            peer.messages.iter().any(|message| match message {
+                Message::Extras(extras) => extras.iter().map(|e| &e.path[..]).eq([b"t/more"]),
+                _ => false,
+            })
+        });
+        peer.list(vec![dir_end(2), dir(1, "d"), dir_end(3), dir_end(1), dir_end(0)]);
+    });
+    attacked.assert_done();
+    let told = |message: &&Message| matches!(message, Message::Extras(_));
+    assert_eq!(attacked.peer.messages.iter().filter(told).count(), 1);
+}
+
+#[test]
+fn names_of_directories_come_in_order_and_in_a_comparison() {
+    let check = Task::Check { content: true };
+    let no_order = "the names of directories out of order";
+    for (task, items, rule) in [
+        (Task::Copy(Policy::default()), vec![subdirs(1, &["d"])], "where none are expected"),
+        (check, vec![dir_end(1), subdirs(0, &["d"])], "where none are expected"),
+        (check, vec![subdirs(2, &["d"])], "into a directory that is not open"),
+        (check, vec![subdirs(1, &["d", "d"])], no_order),
+        (check, vec![subdirs(1, &["d", "c"])], no_order),
+        (check, vec![subdirs(1, &["d"]), subdirs(1, &["c"])], no_order),
+        (check, vec![dir(1, "c"), dir_end(2), subdirs(1, &["d"])], no_order),
+        (check, vec![subdirs(1, &["d"]), file(1, "more", 7)], "out of order, or a name twice"),
+    ] {
+        let attacked = tree_checked_by_agent(task, move |peer| peer.list(items));
+        attacked.assert_refused(rule);
+    }
+}
+
 fn checking_client(script: impl FnOnce(&mut Peer) + Send + 'static) -> Attacked {
     let place = Place::new();
     let job = CopyJob {
@@ -173,7 +230,7 @@ fn moved_to(script: impl FnOnce(&mut Peer, &Path) + Send + 'static) -> Vec<&'sta
 
 /// Asks for the hash of the file with content, and hears it.
 fn hear_hash(peer: &mut Peer) {
-    peer.tell(&want([2]));
+    peer.tell(&want_hashes([2]));
     peer.await_that("the hash is told", |peer| {
         peer.messages.iter().any(|message| matches!(message, Message::FileEnd(_)))
     });

@@ -2,7 +2,7 @@
 //! what they have: only what they named goes, and only as it was hashed.
 
 use crate::attack::{Attacked, bytes, run_client, serve};
-use crate::peer::{Peer, TIME, dir, dir_end, file, name, want};
+use crate::peer::{Peer, TIME, dir, dir_end, file, name, want_hashes};
 use crate::place::Place;
 use haul_engine::{CopyJob, JobError, Outcome, Placement, Summary};
 use haul_model::{Changes, ContentHash, Fault, FaultKind, Kind, Moving, Remove, Side, Skip, Task};
@@ -61,7 +61,7 @@ fn moved_from(
 }
 
 fn hear_hashes<const N: usize>(peer: &mut Peer, indexes: [u64; N]) {
-    peer.tell(&want(indexes));
+    peer.tell(&want_hashes(indexes));
     peer.await_that("the hashes are told", |peer| {
         let hashes = |message: &&Message| matches!(message, Message::FileEnd(_));
         peer.messages.iter().filter(hashes).count() == N

@@ -6,9 +6,11 @@ use crate::attack::{Attacked, receive_from_client};
 use crate::peer::{Peer, want};
 use crate::place::Place;
 use haul_engine::{Outcome, Skip, Summary};
-use haul_model::{BLOCK_LEN, ContentHasher, Entry, Fault, FaultKind, Kind, Side};
+use haul_model::{
+    BLOCK_LEN, BlockRanges, ContentHash, ContentHasher, Entry, Fault, FaultKind, Kind, Side,
+};
 use haul_proto::{
-    FileEnd, FileSeal, FrameType, LIST_WINDOW, Late, ListItem, Message, OutcomeItem, PackItem,
+    FileEnd, FileSeal, FrameType, How, LIST_WINDOW, Late, ListItem, Message, OutcomeItem, PackItem,
     Want, decode_data, decode_pack,
 };
 use std::collections::BTreeMap;
@@ -124,53 +126,93 @@ fn what_is_wanted_is_sent_and_nothing_else() {
     attacked.place.check();
 }
 
-/// The outcome of a wish for the large file from this block on.
-fn send_rest(blocks: u64, whole_hash: bool) -> (Vec<u8>, Result<FileSeal, Fault>) {
+/// The outcome of a wish for these blocks of the large file: what was sent, with its
+/// places, and the end.
+fn send_blocks(blocks: BlockRanges, how: How) -> (BTreeMap<u64, Vec<u8>>, FileSeal, Vec<u64>) {
     let attacked = upload_to(move |peer| {
-        peer.tell(&Message::Want(vec![Want { index: LARGE, blocks, whole_hash }]));
+        peer.tell(&Message::Want(vec![Want { index: LARGE, how, blocks }]));
         peer.await_that("it ends", |peer| {
             peer.messages.iter().any(|message| matches!(message, Message::FileEnd(_)))
         });
         peer.leave();
     });
     attacked.assert_lost();
+    let mut seals = Vec::new();
     let end = attacked.peer.messages.into_iter().find_map(|message| match message {
         Message::FileEnd(FileEnd { index: LARGE, result }) => Some(result),
+        Message::BlockSeal(seal) => {
+            seals.push(seal.block);
+            None
+        }
         _ => None,
     });
-    let mut content = Vec::new();
+    let mut content = BTreeMap::<u64, Vec<u8>>::new();
     for (_, payload) in &attacked.peer.contents {
         let view = decode_data(payload).expect("a piece");
-        assert_eq!(view.offset, blocks * BLOCK_LEN + content.len() as u64);
-        content.extend_from_slice(&payload[view.content]);
+        let piece = &payload[view.content];
+        match content.last_entry() {
+            Some(mut last) if last.key() + last.get().len() as u64 == view.offset => {
+                last.get_mut().extend_from_slice(piece);
+            }
+            _ => drop(content.insert(view.offset, piece.to_vec())),
+        }
     }
-    (content, end.expect("an end"))
+    (content, end.expect("an end").expect("it is what it was"), seals)
 }
 
 #[test]
-fn the_rest_of_a_file_is_sent_as_it_is_asked_for() {
+fn those_blocks_of_a_file_are_sent_that_are_asked_for() {
     let large = vec![9; LARGE_LEN];
-    for blocks in 0..=2 {
-        for whole_hash in [false, true] {
-            let (content, end) = send_rest(blocks, whole_hash);
-            let seal = end.expect("it is what it was");
-            assert_eq!(content, large[(blocks * BLOCK_LEN) as usize..]);
+    let at = |block: u64| ((block * BLOCK_LEN) as usize).min(LARGE_LEN);
+    for bounds in [&[0][..], &[1], &[2], &[0, 1], &[1, 2], &[0, 1, 2], &[0, 5], &[0, 1, 2, 9]] {
+        let blocks = BlockRanges::try_from(bounds.to_vec()).expect("in order");
+        let wanted: Vec<u64> =
+            blocks.iter().flat_map(|range| range.start..range.end.unwrap_or(3).min(3)).collect();
+        for how in [How::PLAIN, How::WHOLE_HASH] {
+            let (content, seal, seals) = send_blocks(blocks.clone(), how);
+            let sent: Vec<_> = content.iter().map(|(at, bytes)| (*at, bytes.len())).collect();
+            let expected: Vec<_> = blocks
+                .iter()
+                .map(|range| range.bytes(LARGE_LEN as u64))
+                .map(|(start, end)| (start, (end - start) as usize))
+                .collect();
+            assert_eq!(sent, expected, "{bounds:?} {how:?}");
+            assert!(content.values().all(|bytes| bytes.iter().all(|byte| *byte == 9)));
             assert_eq!(seal.size, LARGE_LEN as u64);
-            let first = if whole_hash { 0 } else { blocks };
-            let mut hasher = ContentHasher::behind(first);
-            hasher.update(&large[(first * BLOCK_LEN) as usize..]);
-            let hash = if first > 0 { hasher.finish_tail() } else { hasher.finish() };
-            assert_eq!(seal.hash, hash, "{blocks} {whole_hash}");
+            // The last block is short, and is not vouched for by itself.
+            let whole: Vec<_> = wanted.iter().copied().filter(|block| *block < 2).collect();
+            assert_eq!(seals, whole, "{bounds:?} {how:?}");
+            let mut hasher = ContentHasher::new();
+            for block in &wanted {
+                hasher.skip_to(*block);
+                hasher.update(&large[at(*block)..at(block + 1)]);
+            }
+            let hash = match how.wants_whole_hash() || wanted.len() == 3 && blocks.is_all() {
+                true => ContentHash::of(&large),
+                false => hasher.finish_tail(),
+            };
+            assert_eq!(seal.hash, hash, "{bounds:?} {how:?}");
         }
     }
 }
 
 #[test]
+fn a_copy_wants_content() {
+    let attacked = upload_to(|peer| {
+        let blocks = BlockRanges::none();
+        peer.tell(&Message::Want(vec![Want { index: LARGE, how: How::WHOLE_HASH, blocks }]));
+    });
+    attacked.assert_refused("for none in a copy");
+    assert!(attacked.peer.contents.is_empty());
+}
+
+#[test]
 fn more_than_there_is_of_a_file_can_not_be_there() {
-    for blocks in [3, 4, 1 << 41, 1 << 42, u64::MAX / BLOCK_LEN, u64::MAX] {
-        for whole_hash in [false, true] {
+    for first in [3, 4, 1 << 41, 1 << 42, u64::MAX / BLOCK_LEN, u64::MAX] {
+        for how in [How::PLAIN, How::WHOLE_HASH] {
             let attacked = upload_to(move |peer| {
-                peer.tell(&Message::Want(vec![Want { index: LARGE, blocks, whole_hash }]));
+                let blocks = BlockRanges::from(first);
+                peer.tell(&Message::Want(vec![Want { index: LARGE, how, blocks }]));
             });
             attacked.assert_refused("more of a file already than there is");
             assert!(attacked.peer.contents.is_empty());

@@ -3,14 +3,14 @@
 
 use crate::ending::connection;
 use haul_model::{
-    Attributes, BLOCK_LEN, BlockHash, ContentHash, Entry, Fault, Kind, Name, Outcome, Task,
-    Timestamp,
+    Attributes, BLOCK_LEN, BlockHash, BlockRanges, ContentHash, Entry, Fault, Kind, Name, Outcome,
+    Task, Timestamp,
 };
 use haul_net::Connection;
 use haul_proto::{
-    BlockSeal, Caps, FileEnd, FileSeal, FrameType, HEADER_LEN, Header, Hello, JobRequest, ListItem,
-    Message, OutcomeItem, PackBuilder, PackItem, Prove, Proven, Role, Want, data_head, decode,
-    encode, frame_bytes,
+    BlockSeal, Caps, FileEnd, FileSeal, FrameType, HEADER_LEN, Header, Hello, How, JobRequest,
+    ListItem, Message, OutcomeItem, PackBuilder, PackItem, Prove, Proven, Role, Want, data_head,
+    decode, encode, frame_bytes,
 };
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
@@ -198,7 +198,8 @@ impl Peer {
         match decode(kind, &payload).expect("the other side keeps to the protocol") {
             Message::Want(wants) => {
                 self.wanted.extend(wants.iter().map(|want| want.index));
-                self.blocks.extend(wants.iter().map(|want| (want.index, want.blocks)));
+                let first = |want: &Want| want.blocks.iter().next().map_or(0, |range| range.start);
+                self.blocks.extend(wants.iter().map(|want| (want.index, first(want))));
             }
             Message::Outcomes(outcomes) => {
                 for OutcomeItem { index, outcome } in outcomes {
@@ -327,8 +328,14 @@ pub(crate) fn block_seal(index: u64, block: u64, content: &[u8]) -> Message {
     Message::BlockSeal(BlockSeal { index, block, hash })
 }
 
+/// A wish for the hashes of these, in a comparison.
+pub(crate) fn want_hashes(indexes: impl IntoIterator<Item = u64>) -> Message {
+    let hash = |index| Want { index, how: How::WHOLE_HASH, blocks: BlockRanges::none() };
+    Message::Want(indexes.into_iter().map(hash).collect())
+}
+
 /// A wish for the contents of these.
 pub(crate) fn want(indexes: impl IntoIterator<Item = u64>) -> Message {
-    let whole = |index| Want { index, blocks: 0, whole_hash: false };
+    let whole = |index| Want { index, how: How::PLAIN, blocks: BlockRanges::all() };
     Message::Want(indexes.into_iter().map(whole).collect())
 }

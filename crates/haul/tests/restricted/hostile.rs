@@ -1,10 +1,10 @@
 //! Clients that speak the protocol by themselves, and keep no rule of it.
 
 use crate::common::*;
-use haul_model::{Moving, Policy, Remove, Task};
+use haul_model::{BlockRanges, Moving, Policy, Remove, Task};
 use haul_proto::{
-    Caps, FrameType, HEADER_LEN, Header, Hello, JobRequest, Marked, Message, Reply, Request, Role,
-    decode, encode, frame_bytes,
+    Caps, FrameType, HEADER_LEN, Header, Hello, How, JobRequest, Marked, Message, Reply, Request,
+    Role, Want, decode, encode, frame_bytes,
 };
 use std::fs;
 use std::io::{Read, Write};
@@ -230,7 +230,7 @@ fn no_job_reaches_what_is_outside() {
                 let mut agent = Agent::start(&scene.path("root"), &[]);
                 agent.tell(&job);
                 // What is listed is wanted, and what is taken is sent.
-                agent.tell(&Message::Want((1..4).map(want).collect()));
+                agent.tell(&Message::Want((1..4).map(|index| want(index, &job)).collect()));
                 let said = agent.says();
                 check(&scene, &said, &format!("{what}: {}", path.escape_ascii()));
             }
@@ -238,8 +238,13 @@ fn no_job_reaches_what_is_outside() {
     }
 }
 
-fn want(index: u64) -> haul_proto::Want {
-    haul_proto::Want { index, blocks: 0, whole_hash: false }
+/// A wish for a content, or where none is copied for its hash.
+fn want(index: u64, job: &Message) -> Want {
+    let Message::Job(JobRequest { task, .. }) = job else { panic!("{job:?} is no job") };
+    match task.copies() {
+        Some(_) => Want { index, how: How::PLAIN, blocks: BlockRanges::all() },
+        None => Want { index, how: How::WHOLE_HASH, blocks: BlockRanges::none() },
+    }
 }
 
 #[test]

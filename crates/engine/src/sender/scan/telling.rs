@@ -3,8 +3,8 @@
 use super::{Earlier, Scan, Stopped};
 use crate::dirs::DirNode;
 use crate::sender::Item;
-use haul_model::{Entry, Fault, Kind, Name, words};
-use haul_proto::ListItem;
+use haul_model::{BlockRanges, Entry, Fault, Kind, Name, words};
+use haul_proto::{How, ListItem};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -14,6 +14,10 @@ const BATCH_ITEMS_MAX: usize = 256;
 /// Sum of the items' costs in one listing message, about, in bytes. A frame
 /// holds twice that.
 const BATCH_COST_MAX: u64 = 64 << 10;
+
+/// Names in one [`ListItem::Subdirs`], at most: with the longest ones its frame is
+/// still far below its bound.
+const NAMES_MAX: usize = 128;
 
 /// A slow directory's entries don't wait longer than this to be told.
 const BATCH_AGE_MAX: Duration = Duration::from_millis(20);
@@ -37,8 +41,8 @@ impl Scan<'_, '_> {
             id: entry.id,
             mtime: Some(entry.attributes.mtime),
             ctime: entry.ctime,
-            blocks: 0,
-            whole_hash: false,
+            blocks: BlockRanges::none(),
+            how: How::PLAIN,
             shown: None,
             cost: 0,
             wanted: false,
@@ -90,13 +94,24 @@ impl Scan<'_, '_> {
             id: None,
             mtime: None,
             ctime: None,
-            blocks: 0,
-            whole_hash: false,
+            blocks: BlockRanges::none(),
+            how: How::PLAIN,
             shown: Some(shown),
             cost: 0,
             wanted: false,
             counted: 0,
         }
+    }
+
+    /// Tells the names of the directories in `dir`, which are listed one by one
+    /// afterwards, where the Receiver tells what only the destination has.
+    pub(super) fn subdirs(&mut self, dir: u64, names: &[Name]) -> Result<(), Stopped> {
+        if !self.sender.checks() {
+            return Ok(());
+        }
+        names
+            .chunks(NAMES_MAX)
+            .try_for_each(|names| self.push(ListItem::Subdirs { dir, names: names.to_vec() }))
     }
 
     pub(super) fn push_item(&mut self, listed: ListItem, mut item: Item) -> Result<(), Stopped> {
@@ -119,7 +134,12 @@ impl Scan<'_, '_> {
         if self.batch.is_empty() {
             self.batch_since = Instant::now();
         }
-        self.batch_cost += listed.cost();
+        self.batch_cost += match &listed {
+            ListItem::Subdirs { names, .. } => {
+                names.iter().map(|name| name.as_bytes().len() as u64).sum()
+            }
+            listed => listed.cost(),
+        };
         self.batch.push(listed);
         let full = self.batch.len() >= BATCH_ITEMS_MAX || self.batch_cost >= BATCH_COST_MAX;
         if full || self.batch_since.elapsed() > BATCH_AGE_MAX {

@@ -1,0 +1,55 @@
+//! What the Sender knows of an entry from its listing to its outcome.
+
+use crate::dirs::DirNode;
+use haul_model::{BlockRanges, FileId, Kind, Name, Timestamp};
+use haul_proto::How;
+use std::sync::Arc;
+
+/// A listed entry whose outcome is not known yet.
+#[derive(Clone)]
+pub(crate) struct Item {
+    /// Its number in the listing.
+    pub(crate) index: u64,
+    /// Where it is; `None` for a source that was not found.
+    pub(crate) dir: Option<Arc<DirNode>>,
+    /// Its name there; `None` for a root.
+    pub(crate) name: Option<Name>,
+    /// Its kind.
+    pub(crate) kind: Kind,
+    /// Which object it was when it was listed.
+    pub(crate) id: Option<FileId>,
+    /// Its modification time when it was listed.
+    pub(crate) mtime: Option<Timestamp>,
+    /// When anything of it had last changed then, where that is known.
+    pub(crate) ctime: Option<Timestamp>,
+    /// What is wanted of it, and how.
+    pub(crate) blocks: BlockRanges,
+    pub(crate) how: How,
+    /// The path to show where the place doesn't tell.
+    pub(crate) shown: Option<Vec<u8>>,
+    /// Its cost in the listing's window.
+    pub(super) cost: u64,
+    /// It was asked for.
+    pub(super) wanted: bool,
+    /// Bytes of it that progress counts.
+    pub(super) counted: u64,
+}
+
+impl Item {
+    /// Bytes of a file that are not wanted.
+    pub(super) fn left_out(&self) -> u64 {
+        match self.kind {
+            Kind::File { size } => self.blocks.left_out(size),
+            _ => 0,
+        }
+    }
+
+    /// The path to show, raw.
+    pub(super) fn path(&self) -> Vec<u8> {
+        match (&self.shown, &self.dir) {
+            (Some(shown), _) => shown.clone(),
+            (None, Some(dir)) => dir.path_of(self.name.as_ref()),
+            (None, None) => Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! A set of a content's blocks, as a peer asks for them.
+
+use crate::BLOCK_LEN;
+use serde::{Deserialize, Serialize};
+
+/// A set of blocks of [`BLOCK_LEN`] bytes: the numbers of the blocks at which its
+/// ranges begin and end, in turn. A last range without an end goes to the end of the
+/// content.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(try_from = "Vec<u64>")]
+pub struct BlockRanges {
+    /// Strictly ascending.
+    bounds: Box<[u64]>,
+}
+
+/// One of the ranges, from a block up to but not including another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BlockRange {
+    /// The first block.
+    pub start: u64,
+    /// The first block behind it; `None` for the end of the content.
+    pub end: Option<u64>,
+}
+
+impl BlockRanges {
+    /// The most bounds of one set: a wish of a few bytes must not cost much memory.
+    pub const BOUNDS_MAX: usize = 128;
+
+    /// No block.
+    pub fn none() -> Self {
+        Self::default()
+    }
+
+    /// All blocks from number `first` on.
+    pub fn from(first: u64) -> Self {
+        Self { bounds: Box::new([first]) }
+    }
+
+    /// All blocks.
+    pub fn all() -> Self {
+        Self::from(0)
+    }
+
+    /// True if there are none.
+    pub fn is_empty(&self) -> bool {
+        self.bounds.is_empty()
+    }
+
+    /// True if these are all blocks of any content.
+    pub fn is_all(&self) -> bool {
+        *self.bounds == [0]
+    }
+
+    /// The ranges, in ascending order; none is empty, and no two touch.
+    pub fn iter(&self) -> impl Iterator<Item = BlockRange> {
+        let range = |bounds: &[u64]| BlockRange { start: bounds[0], end: bounds.get(1).copied() };
+        self.bounds.chunks(2).map(range)
+    }
+
+    /// True if each range begins within a content of `size` bytes, or where it ends.
+    pub fn begin_within(&self, size: u64) -> bool {
+        let is_within = |range: BlockRange| {
+            range.start.checked_mul(BLOCK_LEN).is_some_and(|start| start <= size)
+        };
+        self.iter().last().is_none_or(is_within)
+    }
+
+    /// Bytes of a content of `size` bytes that are in none of them.
+    pub fn left_out(&self, size: u64) -> u64 {
+        size - self
+            .iter()
+            .map(|range| range.bytes(size))
+            .map(|(start, end)| end - start)
+            .sum::<u64>()
+    }
+}
+
+impl BlockRange {
+    /// Where it begins and ends in a content of `size` bytes.
+    pub fn bytes(&self, size: u64) -> (u64, u64) {
+        let at = |block: u64| block.saturating_mul(BLOCK_LEN).min(size);
+        (at(self.start), self.end.map_or(size, at))
+    }
+}
+
+impl TryFrom<Vec<u64>> for BlockRanges {
+    type Error = &'static str;
+
+    fn try_from(bounds: Vec<u64>) -> Result<Self, Self::Error> {
+        if bounds.len() > Self::BOUNDS_MAX {
+            return Err("too many ranges of blocks");
+        }
+        if !bounds.is_sorted_by(|one, next| one < next) {
+            return Err("ranges of blocks that are not in order");
+        }
+        Ok(Self { bounds: bounds.into() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn bounds_are_in_order_and_few() {
+        for bounds in [vec![0, 0], vec![2, 1], vec![1, 2, 2], (0..129).collect()] {
+            assert!(BlockRanges::try_from(bounds).is_err());
+        }
+        assert!(BlockRanges::try_from((0..128).collect::<Vec<_>>()).is_ok());
+    }
+
+    #[test]
+    fn ranges_begin_within_the_content_or_at_its_end() {
+        let size = 2 * BLOCK_LEN + 1;
+        for (first, is_within) in [(0, true), (2, true), (3, false), (u64::MAX, false)] {
+            assert_eq!(BlockRanges::from(first).begin_within(size), is_within, "{first}");
+        }
+        assert!(BlockRanges::from(2).begin_within(2 * BLOCK_LEN));
+        assert!(BlockRanges::none().begin_within(0));
+        let far = BlockRanges::try_from(vec![1, u64::MAX]).expect("in order");
+        assert!(far.begin_within(size));
+        assert_eq!(far.left_out(size), BLOCK_LEN);
+    }
+
+    proptest! {
+        /// Against one bit for each block.
+        #[test]
+        fn bytes_are_those_of_the_blocks(
+            bounds in prop::collection::btree_set(0u64..12, 0..8),
+            size in 0..10 * BLOCK_LEN,
+        ) {
+            let ranges = BlockRanges::try_from(Vec::from_iter(bounds.clone())).expect("in order");
+            // A block is in the set behind an odd number of bounds.
+            let is_in = |block: u64| bounds.range(..=block).count() % 2 == 1;
+            let len = |block: u64| (size - block * BLOCK_LEN).min(BLOCK_LEN);
+            let blocks = 0..size.div_ceil(BLOCK_LEN);
+            let left_out: u64 = blocks.filter(|block| !is_in(*block)).map(len).sum();
+            prop_assert_eq!(ranges.left_out(size), left_out);
+            prop_assert_eq!(ranges.is_empty(), bounds.is_empty());
+            for range in ranges.iter() {
+                let (start, end) = range.bytes(size);
+                prop_assert!(start <= end && end <= size);
+                prop_assert!(range.end.is_none_or(|end| end > range.start));
+            }
+        }
+    }
+}

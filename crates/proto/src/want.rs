@@ -1,0 +1,56 @@
+//! What a receiver asks for of a file.
+
+use haul_model::BlockRanges;
+use serde::{Deserialize, Serialize};
+
+/// The receiver asks for the content of a listed file, or for its hash.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Want {
+    /// The file's number in the listing.
+    pub index: u64,
+    /// What is wanted besides.
+    pub how: How,
+    /// The blocks that are wanted. If they are not all, they are wanted of the file
+    /// exactly as it was listed. A comparison wants none.
+    pub blocks: BlockRanges,
+}
+
+/// What a [`Want`] asks for besides blocks: a set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(try_from = "u8", into = "u8")]
+pub struct How(u8);
+
+impl How {
+    /// Nothing.
+    pub const PLAIN: Self = Self(0);
+    /// The hash shall be that of the whole content: the sender reads what it doesn't
+    /// send, too.
+    pub const WHOLE_HASH: Self = Self(0x01);
+
+    /// [`Self::WHOLE_HASH`] if `is_wanted`.
+    pub const fn whole_hash_if(is_wanted: bool) -> Self {
+        if is_wanted { Self::WHOLE_HASH } else { Self::PLAIN }
+    }
+
+    /// True if the hash of the whole content is wanted.
+    pub const fn wants_whole_hash(self) -> bool {
+        self.0 & Self::WHOLE_HASH.0 != 0
+    }
+}
+
+impl TryFrom<u8> for How {
+    type Error = &'static str;
+
+    fn try_from(bits: u8) -> Result<Self, Self::Error> {
+        if bits & !Self::WHOLE_HASH.0 != 0 {
+            return Err("a wish for what is not known");
+        }
+        Ok(Self(bits))
+    }
+}
+
+impl From<How> for u8 {
+    fn from(how: How) -> Self {
+        how.0
+    }
+}
