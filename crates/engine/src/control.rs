@@ -114,6 +114,7 @@ impl<'a> Control<'a> {
             if let Some(error) = watch.as_mut().and_then(Watch::silence) {
                 break Err(error);
             }
+            self.tell_of_peer(watch.as_mut());
             end = match self.ended.wait_timeout(end, CANCEL_POLL) {
                 Ok((end, _)) => end,
                 Err(poisoned) => poisoned.into_inner().0,
@@ -121,6 +122,18 @@ impl<'a> Control<'a> {
         };
         self.stop.store(true, Ordering::Relaxed);
         result
+    }
+
+    /// Tells the monitor whether the other side is there, and how long it has been silent.
+    fn tell_of_peer(&self, watch: Option<&mut Watch>) {
+        let (reached, quiet) = match watch {
+            Some(watch) => (watch.is_greeted(), watch.quiet()),
+            None => (self.lifeline.is_none(), Duration::ZERO),
+        };
+        let progress = self.monitor.progress();
+        progress.reached.store(reached, Ordering::Relaxed);
+        let quiet = u64::try_from(quiet.as_millis()).unwrap_or(u64::MAX);
+        progress.silent_ms.store(quiet, Ordering::Relaxed);
     }
 }
 
@@ -131,13 +144,15 @@ pub(crate) enum Step {
     Moved(u64),
     /// A hole of this length was passed: it is done, and nothing was moved.
     Passed(u64),
+    /// So much content was hashed, to be compared.
+    Hashed(u64),
 }
 
 impl Step {
     /// Its length in bytes.
     pub(crate) fn len(self) -> u64 {
         match self {
-            Self::Moved(len) | Self::Passed(len) => len,
+            Self::Moved(len) | Self::Passed(len) | Self::Hashed(len) => len,
         }
     }
 }
@@ -181,7 +196,17 @@ impl<'a> Reporter<'a> {
         match step {
             Step::Moved(len) => self.transferred(len),
             Step::Passed(len) => Progress::add(&self.monitor.progress().bytes_done, len),
+            Step::Hashed(len) => {
+                let progress = self.monitor.progress();
+                Progress::add(&progress.bytes_hashed, len);
+                Progress::add(&progress.bytes_done, len);
+            }
         }
+    }
+
+    /// The file at `path` is at work.
+    pub(crate) fn at(&self, path: impl FnOnce() -> Vec<u8>) {
+        self.monitor.progress().at(path);
     }
 
     /// `len` bytes of a file's content are there from an earlier job.
@@ -214,7 +239,12 @@ impl<'a> Reporter<'a> {
             Progress::add(&progress.files_done, 1);
             Progress::add(&progress.bytes_done, size.saturating_sub(counted));
         }
-        let path = if self.monitor.shows(kind, outcome) { path() } else { Vec::new() };
+        let (mut shown, mut path) = (Vec::new(), Some(path));
+        if self.monitor.shows(kind, outcome) {
+            shown = path.take().map(|path| path()).unwrap_or_default();
+        }
+        progress.at(|| path.map_or_else(|| shown.clone(), |path| path()));
+        let path = shown;
         self.monitor.event(Event::Entry { path: &path, kind, outcome });
     }
 

@@ -1,7 +1,7 @@
 //! The hash of a whole file as it stands, for comparing it with another: read
 //! in order, holes left out of reading.
 
-use crate::control::Control;
+use crate::control::{Control, Step};
 use crate::copy;
 use haul_model::{ContentHasher, Fault, FaultKind, Side};
 use haul_proto::FileSeal;
@@ -10,7 +10,8 @@ use haul_tree::SourceFile;
 /// Bytes that are read at once.
 const READ_LEN: u64 = 1 << 20;
 
-/// Hashes `file`; `scratch` is a buffer that is kept from file to file.
+/// Hashes `file`; `scratch` is a buffer that is kept from file to file. Each step is told
+/// to `count`.
 ///
 /// # Errors
 /// When it can't be read, or changes meanwhile; the side is `Source`.
@@ -18,6 +19,7 @@ pub(crate) fn seal_of(
     file: &dyn SourceFile,
     scratch: &mut Vec<u8>,
     control: &Control<'_>,
+    count: &mut dyn FnMut(Step),
 ) -> Result<FileSeal, Fault> {
     let read = |error| Fault::from_io(Side::Source, "read", &error);
     let seal = file.seal();
@@ -32,6 +34,7 @@ pub(crate) fn seal_of(
                 return Err(copy::interrupted());
             }
             hasher.update(&piece);
+            count(Step::Hashed(piece.len() as u64));
         }
         if hasher.len() < seal.size {
             return Err(changed());
@@ -40,7 +43,8 @@ pub(crate) fn seal_of(
     while hasher.len() < seal.size {
         let data = file.next_data(hasher.len()).map_err(read)?;
         let data = data.unwrap_or(seal.size..seal.size);
-        let hashed = copy::hash_hole(&mut hasher, data.start, control, &mut |_| ());
+        let hashed =
+            copy::hash_hole(&mut hasher, data.start, control, &mut |len| count(Step::Passed(len)));
         hashed.ok_or_else(copy::interrupted)?;
         while hasher.len() < data.end {
             if control.stopped() {
@@ -52,6 +56,7 @@ pub(crate) fn seal_of(
                 return Err(changed());
             }
             hasher.update(part);
+            count(Step::Hashed(part.len() as u64));
         }
     }
     let now = file.seal_now();

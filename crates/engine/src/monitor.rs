@@ -2,6 +2,8 @@
 //! [`Progress`] and hands [`Event`]s to the [`Monitor`] that the caller gave.
 
 use haul_model::{Changes, Fault, Kind, Outcome, Skip, Summary};
+use haul_tree::lock;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Something that the monitor may show.
@@ -64,13 +66,43 @@ pub struct Progress {
     /// More connections are being made: ssh may be asking for a password on the
     /// terminal.
     pub asking: AtomicBool,
+    /// Bytes that a comparison has hashed on this side, for the rate.
+    pub bytes_hashed: AtomicU64,
+    /// The other side is there, or it is this one: nobody has to log in any more.
+    pub reached: AtomicBool,
+    /// For how long nothing has come from a peer that is listened to, in milliseconds.
+    pub silent_ms: AtomicU64,
+    current: Current,
     pub(crate) tally: Tally,
+}
+
+/// The file that is at work: put down only where somebody has asked.
+#[derive(Debug, Default)]
+struct Current {
+    asked: AtomicBool,
+    path: Mutex<Vec<u8>>,
 }
 
 impl Progress {
     /// Adds `n` to a counter.
     pub(crate) fn add(counter: &AtomicU64, n: u64) {
         counter.fetch_add(n, Ordering::Relaxed);
+    }
+
+    /// The path of a file that was at work when this was asked the last time, or since;
+    /// raw, and as that of its entry. Empty if there was none.
+    pub fn current(&self) -> Vec<u8> {
+        self.current.asked.store(true, Ordering::Relaxed);
+        lock(&self.current.path).clone()
+    }
+
+    /// The file at `path` is at work.
+    pub(crate) fn at(&self, path: impl FnOnce() -> Vec<u8>) {
+        let asked = &self.current.asked;
+        // Reading alone is as good as free, and that is what many threads do.
+        if asked.load(Ordering::Relaxed) && asked.swap(false, Ordering::Relaxed) {
+            *lock(&self.current.path) = path();
+        }
     }
 
     /// The figures so far, of all jobs; those of a job that ended early, too.

@@ -264,14 +264,15 @@ impl Requests {
         }
     }
 
-    /// The BLAKE3 hash of the file at `path`, links followed.
+    /// The BLAKE3 hash of the file at `path`, links followed. The bytes that are hashed
+    /// on this machine are told to `count` on the way.
     ///
     /// # Errors
     /// See [`RequestError`].
-    pub fn hash(&mut self, path: &[u8]) -> Result<ContentHash, RequestError> {
+    pub fn hash(&mut self, path: &[u8], count: &dyn Fn(u64)) -> Result<ContentHash, RequestError> {
         let peer = match &mut self.0 {
-            Answering::Here(_) => return Ok(hash(path)?),
-            Answering::Sftp(peer) => return peer.hash(path),
+            Answering::Here(_) => return Ok(hash(path, count)?),
+            Answering::Sftp(peer) => return peer.hash(path, count),
             Answering::Agent(peer) => peer,
         };
         match peer.ask(Request::Hash { path: path.to_vec() })? {

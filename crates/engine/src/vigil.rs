@@ -18,8 +18,12 @@ use std::time::{Duration, Instant};
 /// once at most.
 const LOOKS: u32 = 8;
 
-/// Signs of life within the longest silence, if there is nothing else to say.
+/// Signs of life within the longest silence, if there is nothing else to say...
 const SIGNS: u32 = 4;
+
+/// ...and how far apart they are at most: a person who waits wants to know sooner
+/// than it is given up that a peer says nothing.
+const SIGN_AFTER_MAX: Duration = Duration::from_secs(2);
 
 /// The facts about the peer's silence.
 pub(crate) struct Vigil {
@@ -61,7 +65,7 @@ fn milliseconds(silence: Option<Duration>) -> u64 {
 
 /// How long a side may have nothing to say before it says that it is there.
 pub(crate) fn sign_after(silence_max: Option<Duration>) -> Option<Duration> {
-    silence_max.map(|silence| silence / SIGNS)
+    silence_max.map(|silence| (silence / SIGNS).min(SIGN_AFTER_MAX))
 }
 
 /// The longest silence as a greeting tells it; [`silence_of`] reads it.
@@ -99,12 +103,31 @@ pub(crate) struct Watch {
     /// How often the same read was seen to wait.
     looks: u32,
     looked: Instant,
+    /// The read that was seen to wait last, and since when.
+    waiting: (u64, Instant),
 }
 
 impl Watch {
     pub(crate) fn new(vigil: &Arc<Vigil>, peer: &str) -> Self {
         let vigil = Arc::clone(vigil);
-        Self { vigil, peer: peer.to_owned(), seen: 0, looks: 0, looked: Instant::now() }
+        let now = Instant::now();
+        Self { vigil, peer: peer.to_owned(), seen: 0, looks: 0, looked: now, waiting: (0, now) }
+    }
+
+    /// True if the peer has greeted.
+    pub(crate) fn is_greeted(&self) -> bool {
+        self.vigil.greeted.load(Ordering::Relaxed)
+    }
+
+    /// For how long the same read was seen to wait, for a peer that gives signs of life.
+    /// **To be asked often.**
+    pub(crate) fn quiet(&mut self) -> Duration {
+        let reads = self.vigil.reads.load(Ordering::Relaxed);
+        let gives_signs = self.is_greeted() && self.vigil.max().is_some();
+        if reads.is_multiple_of(2) || reads != self.waiting.0 || !gives_signs {
+            self.waiting = (reads, Instant::now());
+        }
+        self.waiting.1.elapsed()
     }
 
     /// Looks, if it is time for that, and tells whether the peer is gone. **To be
@@ -121,7 +144,7 @@ impl Watch {
         self.seen = reads;
         (self.looks >= LOOKS).then(|| {
             let (host, seconds) = (self.peer.clone(), max.as_secs());
-            JobError::Connection(match self.vigil.greeted.load(Ordering::Relaxed) {
+            JobError::Connection(match self.is_greeted() {
                 true => ConnectError::Silent { host, seconds },
                 false => ConnectError::Unanswered { host, seconds },
             })

@@ -20,7 +20,7 @@ use self::fate::{Fate, passed_over};
 use self::moved::Moved;
 
 /// How often output is written and the progress line drawn.
-const TICK: Duration = Duration::from_millis(100);
+pub(crate) const TICK: Duration = Duration::from_millis(100);
 
 /// The monitor of one command, for all of its jobs, which run one after the other.
 pub(crate) struct JobMonitor<'r> {
@@ -55,6 +55,7 @@ impl<'r> JobMonitor<'r> {
     pub(crate) fn begin(&self, more: bool) {
         self.more_to_come.store(more, Ordering::Relaxed);
         self.progress.listed_all.store(false, Ordering::Relaxed);
+        self.progress.reached.store(false, Ordering::Relaxed);
         *self.before() = self.progress.summary();
         *self.running() = true;
     }

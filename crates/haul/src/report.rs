@@ -103,6 +103,9 @@ pub(crate) trait Report: Sync {
     /// [`Report::flush`] and [`Report::progress`] are called on the way.
     fn needs_ticks(&self, task: &Task) -> bool;
 
+    /// True if progress is shown to a person, on a terminal.
+    fn draws(&self) -> bool;
+
     /// Shows how far the running job is. With `None` it has ended, and the terminal is
     /// free for others, such as ssh asking for a password.
     fn progress(&self, counts: Option<Counts>);

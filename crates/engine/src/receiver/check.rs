@@ -5,6 +5,7 @@
 use super::dirs::{DirState, RecvDir};
 use super::listing::Broken;
 use super::{Pending, Receiver, compare, is_stage, naming, of_sender, parent_fault};
+use crate::control::Step;
 use crate::digest::{changed, seal_of};
 use crate::dirs::DirNode;
 use crate::link::{SourceHandle, same};
@@ -32,6 +33,8 @@ pub(super) struct Hashing {
     of_source: Option<Result<FileSeal, Fault>>,
     /// Which object was hashed, where that has to be proven.
     hashed: Option<Meta>,
+    /// Bytes of it that were counted as done while the destination's were hashed.
+    counted: u64,
 }
 
 impl Receiver<'_> {
@@ -62,8 +65,15 @@ impl Receiver<'_> {
                     let placement = Placement::New;
                     let name = place.clone();
                     let pending = Pending { index, dir, name, entry, placement, cost, resumed: 0 };
-                    let (own, is_told, of_source, hashed) = (None, false, None, None);
-                    let hashing = Hashing { pending, found, own, is_told, of_source, hashed };
+                    let hashing = Hashing {
+                        pending,
+                        found,
+                        own: None,
+                        is_told: false,
+                        of_source: None,
+                        hashed: None,
+                        counted: 0,
+                    };
                     lock(&self.hashing).insert(index, hashing);
                     self.give(super::Work::Hash(index));
                     let blocks = BlockRanges::none();
@@ -254,18 +264,24 @@ impl Receiver<'_> {
 
     /// Hashes the destination's file of a comparison.
     pub(super) fn hash_own(&self, index: u64, scratch: &mut Vec<u8>) {
-        let place = lock(&self.hashing)
-            .get(&index)
-            .map(|hashing| (Arc::clone(&hashing.pending.dir), hashing.pending.name.clone()));
-        let Some((dir, name)) = place else { return };
+        let place = lock(&self.hashing).get(&index).map(|hashing| {
+            let Pending { dir, name, entry, .. } = &hashing.pending;
+            (Arc::clone(dir), name.clone(), entry.name.clone())
+        });
+        let Some((dir, name, listed)) = place else { return };
         let DirState::Open(node) = &dir.state else { return };
-        let mut hashed = None;
+        let (mut hashed, mut counted) = (None, 0);
+        let mut count = |step: Step| {
+            counted += step.len();
+            self.reporter.came_by(step);
+            self.reporter.at(|| dir.path_of(listed.as_ref()));
+        };
         let own = node
             .handle()
             .and_then(|dir| dir.open_file(&name, false))
             .map_err(|error| Fault::from_io(Side::Source, "open", &error))
             .and_then(|file| {
-                let seal = seal_of(&*file, scratch, self.control)?;
+                let seal = seal_of(&*file, scratch, self.control, &mut count)?;
                 if let (true, Some(file)) = (self.gives_proofs, file.handle()) {
                     hashed = haul_sys::file_stat(file).ok().map(Meta::from);
                 }
@@ -282,6 +298,7 @@ impl Receiver<'_> {
         self.meet(index, |hashing| {
             hashing.own = Some(own);
             hashing.hashed = hashed;
+            hashing.counted = counted;
         });
     }
 
@@ -296,7 +313,7 @@ impl Receiver<'_> {
                 .handle()
                 .and_then(|dir| dir.open_file(&file.name, file.follow))
                 .map_err(|error| Fault::from_io(Side::Source, "open", &error))
-                .and_then(|source| seal_of(&*source, scratch, self.control));
+                .and_then(|source| seal_of(&*source, scratch, self.control, &mut |_| {}));
             self.take_seal(FileEnd { index: file.index, result });
         }
     }
@@ -330,11 +347,8 @@ impl Receiver<'_> {
             if is_whole { hashing.remove(&index) } else { None }
         };
         let Some(whole) = whole else { return };
-        let Hashing { pending, found, own: Some(own), of_source: Some(of_source), hashed, .. } =
-            whole
-        else {
-            return;
-        };
+        let Hashing { pending, found, own, of_source, hashed, counted, .. } = whole;
+        let (Some(own), Some(of_source)) = (own, of_source) else { return };
         if self.control.stopped() {
             // It was cut short; that is no fault of the file.
             return;
@@ -350,7 +364,7 @@ impl Receiver<'_> {
         let dir = pending.dir();
         let Pending { index, name, entry, .. } = &pending;
         self.keep_proof(*index, &dir, name, entry, hashed, &outcome);
-        let item = self.finish(pending, 0, outcome);
+        let item = self.finish(pending, counted, outcome);
         self.tell_outcomes(vec![item]);
         self.release(dir);
     }

@@ -231,6 +231,9 @@ impl State {
     fn came_by(&mut self, receiver: &Receiver<'_>, step: Step) {
         self.counted += step.len();
         receiver.reporter.came_by(step);
+        if let Some(pending) = &self.pending {
+            receiver.reporter.at(|| pending.dir.path_of(pending.entry.name.as_ref()));
+        }
     }
 
     fn end(&mut self, receiver: &Receiver<'_>, end: FileEnd) {

@@ -46,7 +46,7 @@ pub(crate) fn answer(
         Request::Stat { path, follow } => {
             stat(words::without_tilde(&path), follow).map(Reply::Entry)
         }
-        Request::Hash { path } => hash(words::without_tilde(&path)).map(Reply::Hash),
+        Request::Hash { path } => hash(words::without_tilde(&path), &|_| ()).map(Reply::Hash),
         Request::Made { path, origin } => {
             Ok(Reply::Made(is_of_origin(words::without_tilde(&path), &origin)))
         }
@@ -125,7 +125,7 @@ pub(super) fn list(
     Ok(())
 }
 
-pub(super) fn hash(path: &[u8]) -> Result<ContentHash, Fault> {
+pub(super) fn hash(path: &[u8], count: &dyn Fn(u64)) -> Result<ContentHash, Fault> {
     let split = words::split(path);
     let Some(name) = split.name.filter(|_| !split.slash) else {
         return Err(Fault::new(Side::Source, FaultKind::IsDirectory, "it is a directory"));
@@ -135,10 +135,10 @@ pub(super) fn hash(path: &[u8]) -> Result<ContentHash, Fault> {
     let file = open_dir(split.parent)
         .and_then(|dir| dir.open_file(&name, true))
         .map_err(|error| source("open", &error))?;
-    hash_of(&*file).map_err(|error| source("read", &error))
+    hash_of(&*file, count).map_err(|error| source("read", &error))
 }
 
-pub(super) fn hash_of(file: &dyn SourceFile) -> io::Result<ContentHash> {
+fn hash_of(file: &dyn SourceFile, count: &dyn Fn(u64)) -> io::Result<ContentHash> {
     let mut hasher = ContentHasher::new();
     let mut buffer = vec![0; HASH_READ_LEN];
     loop {
@@ -147,6 +147,7 @@ pub(super) fn hash_of(file: &dyn SourceFile) -> io::Result<ContentHash> {
             return Ok(hasher.finish());
         }
         hasher.update(&buffer[..len]);
+        count(len as u64);
     }
 }
 

@@ -111,7 +111,11 @@ impl SftpPeer {
         Ok(())
     }
 
-    pub(super) fn hash(&mut self, path: &[u8]) -> Result<ContentHash, RequestError> {
+    pub(super) fn hash(
+        &mut self,
+        path: &[u8],
+        count: &dyn Fn(u64),
+    ) -> Result<ContentHash, RequestError> {
         let is_dir = || Fault::new(Side::Source, FaultKind::IsDirectory, "it is a directory");
         let split = words::split(path);
         if split.name.is_none() || split.slash {
@@ -130,7 +134,7 @@ impl SftpPeer {
         }
         let file = self.client.open(path, OpenFlags::Read, None);
         let file = file.map_err(|error| self.failed("open", error.into()))?;
-        hash_of(&file, u64::MAX).map_err(|error| self.failed("read", error.into()))
+        hash_of(&file, u64::MAX, count).map_err(|error| self.failed("read", error.into()))
     }
 
     fn failed(&mut self, action: &str, failed: Failed) -> RequestError {
@@ -161,12 +165,18 @@ pub(crate) fn session_over(session: Option<Session>, host: String, end: SessionE
     }
 }
 
-/// The hash of a file's content, up to the offset `end`.
-pub(crate) fn hash_of(file: &RemoteFile, end: u64) -> Result<ContentHash, SftpError> {
+/// The hash of a file's content, up to the offset `end`. What is hashed is told to
+/// `count`.
+pub(crate) fn hash_of(
+    file: &RemoteFile,
+    end: u64,
+    count: &dyn Fn(u64),
+) -> Result<ContentHash, SftpError> {
     let mut content = file.reader(0..end, HASH_WINDOW);
     let mut hasher = ContentHasher::new();
     while let Some(chunk) = content.next_in_order()? {
         hasher.update(&chunk);
+        count(chunk.len() as u64);
     }
     Ok(hasher.finish())
 }

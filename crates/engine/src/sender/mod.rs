@@ -176,6 +176,7 @@ impl<'a> Sender<'a> {
         let Some(reporter) = self.reporter else { return };
         reporter.came_by(step);
         if let Some(item) = lock(&self.in_flight).items.get_mut(&index) {
+            reporter.at(|| item.path());
             item.counted += step.len();
         }
     }

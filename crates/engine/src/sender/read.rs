@@ -115,8 +115,10 @@ impl Reader<'_, '_> {
 
     /// Sends a file's hash, and nothing of its content. `None` if the job ends.
     fn seal_alone(&self, item: Item, scratch: &mut Vec<u8>) -> Option<()> {
-        let result = open(&item, self.sender.follows())
-            .and_then(|source| seal_of(&*source, scratch, self.control));
+        let result = open(&item, self.sender.follows()).and_then(|source| {
+            let mut count = |step| self.sender.came_by(item.index, step);
+            seal_of(&*source, scratch, self.control, &mut count)
+        });
         if self.control.stopped() {
             return None;
         }

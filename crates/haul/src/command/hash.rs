@@ -5,19 +5,74 @@ use super::{each_path, host};
 use crate::args::Hash;
 use crate::error::ExitCode;
 use crate::json::{HashLine, Line, Path};
-use crate::location::Location;
-use crate::report::Statement;
+use crate::location::{Location, Place};
+use crate::monitor::TICK;
+use crate::progress::Counts;
+use crate::report::{Report, Statement};
 use haul_model::ContentHash;
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
 
 /// Prints a line for each file.
 pub(super) fn run(hash: &Hash) -> ExitCode {
     each_path(hash.detail, &hash.paths, &hash.reaches, |requests, location, report| {
-        let hash = requests.hash(&location.path)?;
+        let hashed = AtomicU64::new(0);
+        let count = |len| {
+            hashed.fetch_add(len, Ordering::Relaxed);
+        };
+        let hash = watched(report, location, &hashed, || requests.hash(&location.path, &count))?;
         report.tell(&Hashed { location, hash });
         // The next hash may take long.
         report.flush();
         Ok(())
     })
+}
+
+/// Does `work`, and shows a person how many bytes it has `hashed`.
+fn watched<T>(
+    report: &dyn Report,
+    location: &Location,
+    hashed: &AtomicU64,
+    work: impl FnOnce() -> T,
+) -> T {
+    if !report.draws() {
+        return work();
+    }
+    let size = match location.place {
+        Place::Here => {
+            fs::metadata(OsStr::from_bytes(&location.path)).map_or(0, |found| found.len())
+        }
+        Place::There(_) | Place::Sftp(_) => 0,
+    };
+    let counts = || Counts {
+        files_total: 1,
+        bytes_done: hashed.load(Ordering::Relaxed),
+        bytes_total: size,
+        bytes_moved: hashed.load(Ordering::Relaxed),
+        listed_all: true,
+        reached: true,
+        current: location.path.clone(),
+        ..Counts::default()
+    };
+    let done = thread::scope(|scope| {
+        let (stop, stopped) = mpsc::channel::<()>();
+        let tick = move || {
+            while stopped.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
+                report.progress(Some(counts()));
+            }
+        };
+        // Without a thread nothing is shown on the way.
+        let _ = thread::Builder::new().name("ticks".to_owned()).spawn_scoped(scope, tick);
+        let done = work();
+        drop(stop);
+        done
+    });
+    report.progress(None);
+    done
 }
 
 /// The hash of a file.

@@ -23,9 +23,8 @@ fn samples() -> Vec<Line<'static>> {
         files_total: 1008,
         bytes_done: 6_553_600,
         bytes_total: 20_866_662,
-        bytes_transferred: 6_553_600,
-        listed_all: false,
-        asking: false,
+        bytes_moved: 6_553_600,
+        ..Counts::default()
     };
     let summary = Summary {
         copied: 1007,

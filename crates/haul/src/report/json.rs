@@ -69,6 +69,10 @@ impl Report for Json {
         true
     }
 
+    fn draws(&self) -> bool {
+        false
+    }
+
     fn progress(&self, counts: Option<Counts>) {
         let Some(counts) = counts else { return };
         let mut told = self.progress_told.lock().unwrap_or_else(PoisonError::into_inner);

@@ -118,18 +118,21 @@ impl Report for Text {
         tells || self.draws
     }
 
+    fn draws(&self) -> bool {
+        self.draws
+    }
+
     fn progress(&self, counts: Option<Counts>) {
         let mut drawn = self.drawn.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(counts) = counts else {
             drawn.since = None;
             return self.screen.clear();
         };
-        let has_begun = counts.files_done > 0 || counts.bytes_done > 0;
-        if !self.draws || !has_begun || counts.asking {
+        if !self.draws || !counts.has_begun() {
             return;
         }
         let now = drawn.since.get_or_insert_with(Instant::now).elapsed();
-        let line = drawn.meter.line(now, counts);
+        let line = drawn.meter.line(now, &counts, Screen::columns());
         if now >= SHOW_AFTER {
             self.screen.draw(line);
         }

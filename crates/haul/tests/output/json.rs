@@ -124,7 +124,7 @@ fn a_copy_that_ends_early_has_its_error_and_its_summary() {
     each_way_by_pipe(|scene| {
         scene.file("a", "x");
         for (dest, flags, kind, code) in
-            [("no/such/", &["--json"][..], "destination", 4), ("no", &["--json"], "usage", 2)]
+            [("no/such", &["--json"][..], "destination", 4), ("no", &["--json"], "usage", 2)]
         {
             let sources: &[&str] = if code == 2 { &["a", "missing"] } else { &["a"] };
             let run = scene.copy(flags, sources, dest).run().expect_code(code);

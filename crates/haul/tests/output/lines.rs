@@ -152,10 +152,10 @@ fn a_terminal_sees_how_far_it_is() {
         let terminal = Haul::new("script").args(["-qec", words, "/dev/null"]).env("TERM", "xterm");
         terminal.env("COLUMNS", "120").cwd(scene.path("")).run()
     };
-    let run = script(&format!("stty cols 120; {words}")).expect_code(1);
+    let run = script(&format!("stty rows 24 cols 120; {words}")).expect_code(1);
     let out = run.out();
     assert!(out.contains("haul: missing: nothing is there\r\n"), "{run}");
-    assert!(out.contains("files 1/1  bytes ") || out.contains("files 0/1  bytes "), "{run}");
+    assert!(out.contains("%  1/1 files  ") || out.contains("%  0/1 files  "), "{run}");
     assert!(out.contains(" MiB/40.0 MiB  ") && out.contains("ETA 0:0"), "{run}");
     // What is left on the screen at last is the error and the summary.
     let last = out.lines().last().unwrap_or_default();

@@ -8,4 +8,5 @@ mod codes;
 mod escaping;
 mod json;
 mod lines;
+mod progress;
 mod requests;

@@ -1,0 +1,214 @@
+//! The words of the progress line: what is told, and what of it has room.
+
+use crate::quantity;
+use console::measure_text_width as width;
+use haul_engine::Progress;
+use haul_model::escape_bytes;
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// How far back the rate looks: long enough to be calm, short enough to be true.
+const RATE_WINDOW: Duration = Duration::from_secs(5);
+
+/// A standstill that is told, and so is the silence of a peer.
+const STANDSTILL: Duration = Duration::from_secs(5);
+
+/// The columns without which a name is left out: fewer would show none of it.
+const NAME_COLUMNS_MIN: usize = 12;
+
+/// What is between two parts of the line.
+const GAP: &str = "  ";
+
+/// In place of the middle of a name.
+const CUT: &str = "...";
+
+/// The counters of a job at one moment.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) files_done: u64,
+    pub(crate) files_total: u64,
+    pub(crate) bytes_done: u64,
+    pub(crate) bytes_total: u64,
+    /// Bytes that were transferred or hashed, without holes.
+    pub(crate) bytes_moved: u64,
+    pub(crate) listed_all: bool,
+    /// ssh may be asking for a password on the terminal.
+    pub(crate) asking: bool,
+    /// The other side is there.
+    pub(crate) reached: bool,
+    /// For how long the other side has said nothing.
+    pub(crate) silent: Duration,
+    /// The path of a file that is at work, raw.
+    pub(crate) current: Vec<u8>,
+}
+
+impl Counts {
+    /// Reads the counters; each is true, though not all of the same instant.
+    pub(crate) fn of(progress: &Progress) -> Self {
+        let transferred = progress.bytes_transferred.load(Ordering::Relaxed);
+        Self {
+            files_done: progress.files_done.load(Ordering::Relaxed),
+            files_total: progress.files_total.load(Ordering::Relaxed),
+            bytes_done: progress.bytes_done.load(Ordering::Relaxed),
+            bytes_total: progress.bytes_total.load(Ordering::Relaxed),
+            bytes_moved: transferred + progress.bytes_hashed.load(Ordering::Relaxed),
+            listed_all: progress.listed_all.load(Ordering::Relaxed),
+            asking: progress.asking.load(Ordering::Relaxed),
+            reached: progress.reached.load(Ordering::Relaxed),
+            silent: Duration::from_millis(progress.silent_ms.load(Ordering::Relaxed)),
+            current: progress.current(),
+        }
+    }
+
+    /// True if the job has come so far that ssh asks for nothing on the terminal.
+    pub(crate) fn has_begun(&self) -> bool {
+        let listed = self.reached && self.files_total > 0;
+        !self.asking && (listed || self.files_done > 0 || self.bytes_done > 0)
+    }
+
+    /// How far it is, in percent, if that can be told.
+    fn percent(&self) -> Option<u64> {
+        let of = |done: u64, total: u64| match u128::from(done) * 100 / u128::from(total) {
+            100.. if self.files_done < self.files_total => 99,
+            percent => percent.min(100) as u64,
+        };
+        match (self.bytes_total, self.files_total) {
+            _ if !self.listed_all => None,
+            (0, 0) => None,
+            (0, files) => Some(of(self.files_done, files)),
+            (bytes, _) => Some(of(self.bytes_done, bytes)),
+        }
+    }
+}
+
+/// The counters at a time in the past.
+#[derive(Debug, Clone, Copy)]
+struct Sample {
+    at: Duration,
+    moved: u64,
+    done: u64,
+}
+
+/// Turns counters into the progress line. Knows no clock: it is told the time.
+#[derive(Debug, Default)]
+pub(crate) struct Meter {
+    /// The oldest first.
+    samples: VecDeque<Sample>,
+    /// What had been done, and found, when that last grew, and when that was.
+    grown: ([u64; 3], Duration),
+}
+
+impl Meter {
+    /// The line for `counts` at `now`, the time since the job began, in as many `columns`.
+    /// A time before the last one's is that of another job.
+    pub(crate) fn line(&mut self, now: Duration, counts: &Counts, columns: usize) -> String {
+        if self.samples.back().is_some_and(|last| now < last.at) {
+            *self = Self::default();
+        }
+        let sample = Sample { at: now, moved: counts.bytes_moved, done: counts.bytes_done };
+        self.samples.push_back(sample);
+        while self.samples.len() > 2 && now.saturating_sub(self.samples[1].at) >= RATE_WINDOW {
+            self.samples.pop_front();
+        }
+        let grown = [counts.bytes_done, counts.files_done, counts.files_total];
+        if grown != self.grown.0 {
+            self.grown = (grown, now);
+        }
+        let parts = self.parts(now, counts);
+        laid_out(&parts, &escape_bytes(&counts.current), columns)
+    }
+
+    /// The parts of the line but for the name, in their order, each with its use: the
+    /// higher, the sooner it is left out.
+    fn parts(&self, now: Duration, counts: &Counts) -> Vec<(u8, String)> {
+        let first = self.samples[0];
+        let seconds = now.saturating_sub(first.at).as_secs_f64();
+        let per_second = |from: u64, to: u64| match seconds > 0.0 {
+            true => to.saturating_sub(from) as f64 / seconds,
+            false => 0.0,
+        };
+        let mut parts = Vec::with_capacity(5);
+        let more = if counts.listed_all { "" } else { "+" };
+        let percent = counts.percent();
+        parts.extend(percent.map(|percent| (0, format!("{percent}%"))));
+        let (done, total) =
+            (quantity::count(counts.files_done), quantity::count(counts.files_total));
+        let rank = if percent.is_some() { 5 } else { 0 };
+        parts.push((rank, format!("{done}/{total}{more} files")));
+        let bytes = quantity::bytes(counts.bytes_done);
+        parts.push(match counts.bytes_total {
+            0 => (4, bytes),
+            total => (4, format!("{bytes}/{}{more}", quantity::bytes(total))),
+        });
+        let left = counts.bytes_total.saturating_sub(counts.bytes_done) as f64;
+        let time = Duration::try_from_secs_f64(left / per_second(first.done, counts.bytes_done));
+        let stands = now.saturating_sub(self.grown.1);
+        parts.push((2, quantity::rate(per_second(first.moved, counts.bytes_moved))));
+        if counts.silent >= STANDSTILL {
+            parts.push((1, format!("host silent for {} s", counts.silent.as_secs())));
+        } else if stands >= STANDSTILL {
+            parts.push((1, format!("nothing for {} s", stands.as_secs())));
+        } else if let (true, Ok(time)) = (counts.listed_all, time) {
+            parts.push((1, format!("ETA {}", quantity::remaining(time))));
+        }
+        parts
+    }
+}
+
+/// The use of the name, among those of the parts.
+const NAME_RANK: u8 = 3;
+
+/// The line of `parts` and `name`, in as many `columns`.
+fn laid_out(parts: &[(u8, String)], name: &str, columns: usize) -> String {
+    let mut ranks: Vec<u8> = parts.iter().map(|(rank, _)| *rank).collect();
+    if !name.is_empty() {
+        ranks.push(NAME_RANK);
+    }
+    ranks.sort_unstable();
+    // The most useful first, as long as there is room; what is behind has none either.
+    let (mut kept, mut used) = (Vec::new(), 0);
+    for rank in ranks {
+        let part = parts.iter().find(|(of, _)| *of == rank);
+        let least = part.map_or(width(name).min(NAME_COLUMNS_MIN), |(_, text)| width(text));
+        let gap = if kept.is_empty() { 0 } else { GAP.len() };
+        if used + gap + least > columns {
+            break;
+        }
+        used += gap + least;
+        kept.push(rank);
+    }
+    let shown = parts.iter().filter(|(rank, _)| kept.contains(rank));
+    let mut shown: Vec<&str> = shown.map(|(_, text)| text.as_str()).collect();
+    let room = columns.saturating_sub(used) + width(name).min(NAME_COLUMNS_MIN);
+    let name = cut(name, room);
+    if kept.contains(&NAME_RANK) {
+        shown.push(&name);
+    }
+    shown.join(GAP)
+}
+
+/// `name` in as many `columns`, cut in the middle.
+fn cut(name: &str, columns: usize) -> String {
+    if width(name) <= columns {
+        return name.to_owned();
+    }
+    let room = columns.saturating_sub(CUT.len());
+    let front = ends_within(name.chars(), room / 2);
+    let mut back: Vec<char> = ends_within(name.chars().rev(), room - room / 2).chars().collect();
+    back.reverse();
+    format!("{front}{CUT}{}", back.into_iter().collect::<String>())
+}
+
+/// As many of `chars` as have room in `columns`.
+fn ends_within(chars: impl Iterator<Item = char>, columns: usize) -> String {
+    let mut used = 0;
+    let fits = |char: &char| {
+        used += width(char.encode_utf8(&mut [0; 4]));
+        used <= columns
+    };
+    chars.take_while(fits).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,93 @@
+//! The progress line, on a terminal of a given size.
+
+use crate::common::*;
+use haul_testkit::haul::{Haul, Outcome};
+use std::ffi::OsString;
+use std::fs::File;
+
+/// Columns of the terminal, and after a while.
+const COLUMNS: usize = 60;
+const LATER: usize = 40;
+
+/// A run of haul with those `words` on a terminal, which becomes narrower meanwhile.
+fn on_terminal(scene: &Scene<'_>, words: &[OsString]) -> Outcome {
+    let words: Vec<String> = words
+        .iter()
+        .map(|word| format!("'{}'", word.to_str().expect("text").replace('\'', "'\\''")))
+        .collect();
+    let resize = format!("(sleep 3; stty cols {LATER} < /dev/tty) &");
+    let line = format!("stty rows 24 cols {COLUMNS}; {resize} exec '{HAUL}' {}", words.join(" "));
+    let run = Haul::new("script").args(["-qec", &line, "/dev/null"]).cwd(scene.path(""));
+    run.env("SHELL", "/bin/sh").env("TERM", "xterm").run().expect_ok()
+}
+
+/// The lines that stood on the screen for a while, without the terminal's own codes.
+fn lines(run: &Outcome) -> Vec<String> {
+    let out = run.out();
+    let mut text = String::new();
+    let mut rest = out.as_str();
+    while let Some((before, code)) = rest.split_once("\x1b[") {
+        text.push_str(before);
+        text.push('\n');
+        rest = code.trim_start_matches(|c: char| !c.is_ascii_alphabetic());
+        rest = &rest[rest.len().min(1)..];
+    }
+    text.push_str(rest);
+    let lines = text.split(['\r', '\n']).map(str::trim_end).filter(|line| !line.is_empty());
+    lines.map(str::to_owned).collect()
+}
+
+/// The host is reached by a pipe that holds back what it says, from a part of it on.
+fn slow_host(scene: &mut Scene<'_>, seconds: u32) {
+    let lines = format!("shift\nsh -c \"$*\" | {{ head -c 4000; sleep {seconds}; cat; }}");
+    scene.reach_by(script(&scene.path("slow"), &lines));
+}
+
+#[test]
+fn it_fits_the_terminal_names_the_file_and_shows_a_silent_host() {
+    let world = World::new();
+    let mut scene = world.scene(Way::Upload);
+    slow_host(&mut scene, 9);
+    for number in 0..2000 {
+        scene.file(format!("tree/a directory of files/number {number}.txt"), "content");
+    }
+    let mut words: Vec<OsString> = vec!["copy".into(), "-r".into()];
+    words.extend(scene.remote());
+    words.extend(["tree".into(), scene.there(scene.path("to/"))]);
+    let run = on_terminal(&scene, &words);
+    let lines = lines(&run);
+    assert!(lines.iter().all(|line| line.chars().count() <= COLUMNS), "{lines:#?}");
+    let silent = lines.iter().find(|line| line.contains("host silent for "));
+    let silent = silent.unwrap_or_else(|| panic!("it was silent for 9 s\n{lines:#?}"));
+    assert!(silent.chars().count() <= LATER && silent.contains("% "), "{lines:#?}");
+    let named = |line: &String| line.contains(".txt") && line.contains("% ");
+    assert!(lines.iter().any(named), "{lines:#?}");
+    assert!(lines.last().is_some_and(|line| line.starts_with("copied 2,000 files")), "{lines:#?}");
+}
+
+#[test]
+fn a_check_and_a_hash_show_it_too_while_holes_are_passed() {
+    let world = World::new();
+    let scene = world.scene(Way::Local);
+    for name in ["big", "copy"] {
+        let file = File::create(scene.path(name)).expect("a file");
+        file.set_len(3 << 30).expect("a hole");
+        file.set_modified(std::time::UNIX_EPOCH).expect("a time");
+    }
+    for (words, done) in
+        [(&["check", "--content", "big", "copy"][..], "no difference"), (&["hash", "big"], "big")]
+    {
+        let words: Vec<OsString> = words.iter().map(OsString::from).collect();
+        let lines = lines(&on_terminal(&scene, &words));
+        let percent = |line: &&String| {
+            line.split_once("% ").is_some_and(|(percent, _)| percent != "0" && percent != "100")
+        };
+        let moved = lines.iter().filter(percent).count();
+        assert!(moved > 1, "{lines:#?}");
+        assert!(
+            lines.iter().any(|line| line.contains("ETA ") && line.ends_with("big")),
+            "{lines:#?}"
+        );
+        assert!(lines.last().is_some_and(|line| line.contains(done)), "{lines:#?}");
+    }
+}
