@@ -96,7 +96,18 @@ pub(crate) fn quick_sshd() -> SshdBuilder {
 
 /// Runs `test` in every way, through SFTP too, but for the exceptions in the table.
 pub(crate) fn everywhere(test: impl Fn(&Scene<'_>) + Sync) {
-    each_of(&matrix::ways_of_this_test(), |_| {}, test);
+    matrix::everywhere(|_| {}, test);
+}
+
+/// The same with the host behind a pipe: where ssh adds nothing but the time for a
+/// login.
+pub(crate) fn everywhere_by_pipe(test: impl Fn(&Scene<'_>) + Sync) {
+    matrix::everywhere(|scene| scene.reach_by_pipe(), test);
+}
+
+/// The same with both sides as a user who is not root.
+pub(crate) fn everywhere_as_nobody(test: impl Fn(&Scene<'_>) + Sync) {
+    matrix::everywhere(|scene| scene.become_nobody(), test);
 }
 
 /// Runs `test` in every way with haul at both ends, through real ssh.
@@ -113,19 +124,6 @@ pub(crate) fn each_remote_way(test: impl Fn(&Scene<'_>) + Sync) {
 /// but the time for a login.
 pub(crate) fn each_way_by_pipe(test: impl Fn(&Scene<'_>) + Sync) {
     each_of(&Way::ALL, |scene| scene.reach_by_pipe(), test);
-}
-
-/// The same with both sides as a user who is not root.
-pub(crate) fn each_way_as_nobody(test: impl Fn(&Scene<'_>) + Sync) {
-    let as_nobody = |scene: &mut Scene<'_>| {
-        scene.reach_by_pipe();
-        let program = scene.path("haul");
-        run(Command::new("cp").arg(HAUL).arg(&program));
-        scene.run_as(program);
-        scene.nobody = true;
-        scene.give_to_nobody("");
-    };
-    each_of(&Way::ALL, as_nobody, test);
 }
 
 /// All ways at the same time: most of a connection's time is waiting.
@@ -179,6 +177,11 @@ impl Scene<'_> {
         path.into()
     }
 
+    /// True if the host has no haul, but an SFTP server.
+    pub(crate) fn is_sftp(&self) -> bool {
+        matches!(self.way, Way::SftpUpload | Way::SftpDownload)
+    }
+
     pub(crate) fn sshd(&self) -> &Sshd {
         self.world.sshd()
     }
@@ -190,8 +193,28 @@ impl Scene<'_> {
 
     /// The host is this machine at the other end of a pipe from now on.
     pub(crate) fn reach_by_pipe(&mut self) {
+        if self.is_sftp() {
+            // Called as an ssh is, for only that can have a subsystem.
+            let server = haul_testkit::sshd::system_sftp_server().expect("an sftp-server");
+            let lines = format!(
+                "for word; do [ \"$word\" != -G ] || exit 0; done\nexec {}",
+                server.display()
+            );
+            return self.reach_by(script(&self.path("ssh"), &lines));
+        }
         // Called like ssh, with the host's name first.
         self.reach_by(script(&self.path("pipe"), "shift\nexec sh -c \"$*\""));
+    }
+
+    /// Both sides are a user who is not root from now on.
+    fn become_nobody(&mut self) {
+        self.reach_by_pipe();
+        let program = self.path("haul");
+        run(Command::new("cp").arg(HAUL).arg(&program));
+        self.run_as(program);
+        self.nobody = true;
+        self.mkdir("home");
+        self.give_to_nobody("");
     }
 
     /// Both sides run `program`, which becomes haul, from now on.
@@ -254,7 +277,8 @@ impl Scene<'_> {
     pub(crate) fn haul(&self) -> Haul {
         let haul = if self.nobody && is_root() {
             let user = [format!("--reuid={NOBODY}"), format!("--regid={NOBODY}")];
-            Haul::new("setpriv").args(user).arg("--clear-groups").arg(&self.program)
+            let haul = Haul::new("setpriv").args(user).arg("--clear-groups").arg(&self.program);
+            haul.home(self.path("home"))
         } else {
             Haul::new(&self.program)
         };
@@ -273,14 +297,13 @@ impl Scene<'_> {
 
     /// The words that say how the host is reached.
     pub(crate) fn remote(&self) -> Vec<OsString> {
-        if matches!(self.way, Way::SftpUpload | Way::SftpDownload) {
-            let words = ["--rsh", &self.sshd().rsh(), "--transport", "sftp"];
-            return words.map(OsString::from).to_vec();
-        }
         let rsh = match &self.rsh {
             Some(rsh) => rsh.clone().into_os_string(),
             None => self.sshd().rsh().into(),
         };
+        if self.is_sftp() {
+            return ["--rsh".into(), rsh, "--transport".into(), "sftp".into()].to_vec();
+        }
         ["--rsh".into(), rsh, "--remote-haul".into(), self.program.clone().into()].to_vec()
     }
 

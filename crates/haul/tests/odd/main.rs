@@ -24,7 +24,7 @@ use std::time::Duration;
 /// Runs `test` in every way with an odd file system behind the scene's `to`.
 #[track_caller]
 fn each_way_to(quirks: &Quirks, test: impl Fn(&Scene<'_>, &OddMount) + Sync) {
-    each_way_by_pipe(|scene| {
+    everywhere_by_pipe(|scene| {
         let Some(mount) = OddMount::new(quirks.clone()) else { return };
         scene.symlink(mount.path(), "to");
         test(scene, &mount);
