@@ -15,6 +15,7 @@
 //! - `granularity.rs`: the units in which file systems keep times.
 //! - `policy.rs`: `Task`, the one thing that a job is told to do: to copy, to compare, or
 //!   to remove what the destination has, each with its own rules.
+//! - `filter.rs`: rules about what of a tree takes part, and their patterns.
 //! - `outcome.rs`: the fate of an entry, and the figures of a job (`Summary`).
 //!   `changes.rs`: the result of a comparison. `fault.rs`: the fault of one entry, in
 //!   a form that travels, and if it ends the job.
@@ -30,6 +31,7 @@ mod entry;
 mod escape;
 mod executable;
 mod fault;
+mod filter;
 mod granularity;
 mod hash;
 mod host;
@@ -46,6 +48,7 @@ pub use entry::{Entry, FileId, Kind, Timestamp};
 pub use escape::{escape_beginning, escape_bytes, escape_controls, escape_text, is_unsafe_to_show};
 pub use executable::{EXECUTABLE_HEAD_LEN, Executable, ExecutableError};
 pub use fault::{Fault, FaultKind, Side, is_mounted};
+pub use filter::{Action, Filter, FilterError, Pattern, PatternError, Rule};
 pub use granularity::Granularity;
 pub use hash::{BLOCK_LEN, BlockHash, BlockHasher, BlockTree, ContentHash, ContentHasher};
 pub use host::HostFacts;

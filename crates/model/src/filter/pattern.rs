@@ -1,0 +1,375 @@
+//! A pattern of a rule, as rsync's manual has it ("PATTERN MATCHING RULES").
+//!
+//! The time to match one grows with the product of pattern and path, whatever is in
+//! them: all ways in which a pattern may match are followed at once (K. Thompson,
+//! "Regular Expression Search Algorithm", CACM 11(6), 1968), and none is tried again.
+
+use serde::{Deserialize, Serialize};
+
+/// A pattern, ready to be matched.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Box<[u8]>", into = "Box<[u8]>")]
+pub struct Pattern {
+    /// As it was written.
+    written: Box<[u8]>,
+    /// Only directories match: it ended with a slash.
+    only_dirs: bool,
+    place: Place,
+    text: Text,
+}
+
+/// Why bytes are no pattern.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum PatternError {
+    /// There is nothing in it.
+    #[error("a pattern is empty")]
+    Empty,
+    /// It is longer than a path can be.
+    #[error("a pattern is longer than {} bytes", Pattern::LEN_MAX)]
+    TooLong,
+}
+
+/// Where in a path a match may begin; it always goes to the path's end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// At the last name: the pattern has no slash and no `**`.
+    Name,
+    /// At the start of the path.
+    Start,
+    /// At the start, with a slash in front: the pattern begins with `**`.
+    SlashAndStart,
+    /// So many names before the last.
+    NamesBefore(usize),
+    /// At each name.
+    Anywhere,
+}
+
+/// What has to be there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Text {
+    /// These bytes.
+    Bytes(Box<[u8]>),
+    /// Anything without a slash, and these bytes.
+    Ending(Box<[u8]>),
+    /// Something for each of these.
+    Tokens {
+        tokens: Box<[Token]>,
+        /// It ends with `***`: a directory matches as if its path ended with a slash.
+        takes_dirs: bool,
+    },
+    /// Nothing matches: a bracket is not closed.
+    Nothing,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Token {
+    Byte(u8),
+    /// `?`: any byte but a slash.
+    One,
+    /// `[...]`: one of a set of bytes, among which no slash is.
+    OneOf(Box<[u64; 4]>),
+    /// `*`: any bytes but slashes.
+    Star,
+    /// `**`: any bytes.
+    Stars,
+}
+
+impl Pattern {
+    /// The longest pattern, in bytes.
+    pub const LEN_MAX: usize = 4096;
+
+    /// Reads a pattern.
+    ///
+    /// # Errors
+    /// See [`PatternError`].
+    pub fn new(written: &[u8]) -> Result<Self, PatternError> {
+        if written.is_empty() {
+            return Err(PatternError::Empty);
+        }
+        if written.len() > Self::LEN_MAX {
+            return Err(PatternError::TooLong);
+        }
+        let is_wild = written.iter().any(|byte| b"*[?".contains(byte));
+        let first_stars = written.windows(2).position(|two| two == b"**");
+        let (only_dirs, rest) = match written.strip_suffix(b"/") {
+            Some(rest) if !rest.is_empty() => (true, rest),
+            _ => (false, written),
+        };
+        let slashes = rest.iter().filter(|byte| **byte == b'/').count();
+        let (place, rest) = match (rest.strip_prefix(b"/"), first_stars) {
+            (Some(rest), _) => (Place::Start, rest),
+            (None, None) if slashes == 0 => (Place::Name, rest),
+            (None, None) => (Place::NamesBefore(slashes), rest),
+            (None, Some(0)) => (Place::SlashAndStart, rest),
+            (None, Some(_)) => (Place::Anywhere, rest),
+        };
+        let text = match is_wild {
+            false => Text::Bytes(rest.into()),
+            true => Text::of_wild(rest, written.ends_with(b"***")),
+        };
+        Ok(Self { written: written.into(), only_dirs, place, text })
+    }
+
+    /// True if the entry at `path` matches, which has no slash in front.
+    pub fn matches(&self, path: &[u8], is_dir: bool) -> bool {
+        if self.only_dirs && !is_dir {
+            return false;
+        }
+        let behind_slash = |at: usize| path[at..].iter().position(|byte| *byte == b'/');
+        match self.place {
+            Place::Start => self.text.matches(path, is_dir),
+            Place::Name | Place::NamesBefore(_) => {
+                let before = if let Place::NamesBefore(names) = self.place { names } else { 0 };
+                let mut slashes = (0..path.len()).rev().filter(|at| path[*at] == b'/');
+                let start = slashes.nth(before).map_or(0, |slash| slash + 1);
+                self.text.matches(&path[start..], is_dir)
+            }
+            Place::SlashAndStart => {
+                self.text.matches_from(b"/".iter().chain(path).copied(), false, is_dir)
+            }
+            Place::Anywhere => match &self.text {
+                Text::Tokens { .. } => {
+                    self.text.matches_from(path.iter().copied(), true, is_dir)
+                }
+                text => {
+                    let mut start = 0;
+                    loop {
+                        if text.matches(&path[start..], is_dir) {
+                            return true;
+                        }
+                        let Some(slash) = behind_slash(start) else { return false };
+                        start += slash + 1;
+                    }
+                }
+            },
+        }
+    }
+}
+
+impl TryFrom<Box<[u8]>> for Pattern {
+    type Error = PatternError;
+
+    fn try_from(written: Box<[u8]>) -> Result<Self, PatternError> {
+        Self::new(&written)
+    }
+}
+
+impl From<Pattern> for Box<[u8]> {
+    fn from(pattern: Pattern) -> Self {
+        pattern.written
+    }
+}
+
+impl Text {
+    fn of_wild(pattern: &[u8], takes_dirs: bool) -> Self {
+        if let Some(ending) = pattern.strip_prefix(b"*")
+            && !ending.iter().any(|byte| b"*[?\\/".contains(byte))
+        {
+            return Self::Ending(ending.into());
+        }
+        match tokens_of(pattern) {
+            Some(tokens) => Self::Tokens { tokens, takes_dirs },
+            None => Self::Nothing,
+        }
+    }
+
+    /// True if all of `text` matches.
+    fn matches(&self, text: &[u8], is_dir: bool) -> bool {
+        match self {
+            Self::Bytes(bytes) => text == &**bytes,
+            Self::Ending(ending) => text
+                .strip_suffix(&**ending)
+                .is_some_and(|start| !start.contains(&b'/')),
+            _ => self.matches_from(text.iter().copied(), false, is_dir),
+        }
+    }
+
+    /// The same for tokens. A match may begin behind each slash if `anywhere` says so.
+    fn matches_from(
+        &self,
+        text: impl Iterator<Item = u8>,
+        anywhere: bool,
+        is_dir: bool,
+    ) -> bool {
+        let Self::Tokens { tokens, takes_dirs } = self else { return false };
+        let slash = (*takes_dirs && is_dir).then_some(b'/');
+        let (mut now, mut next) = (Progress::of(tokens), Progress::of(tokens));
+        now.reach(0);
+        for byte in text.chain(slash) {
+            next.clear();
+            for &at in &now.reached {
+                let Some(token) = tokens.get(at) else { continue };
+                match token {
+                    Token::Star if byte != b'/' => next.reach(at),
+                    Token::Stars => next.reach(at),
+                    token if token.takes(byte) => next.reach(at + 1),
+                    _ => {}
+                }
+            }
+            if anywhere && byte == b'/' {
+                next.reach(0);
+            }
+            std::mem::swap(&mut now, &mut next);
+            if now.reached.is_empty() && !anywhere {
+                return false;
+            }
+        }
+        now.is_reached[tokens.len()]
+    }
+}
+
+impl Token {
+    /// True if it stands for this one byte.
+    fn takes(&self, byte: u8) -> bool {
+        match self {
+            Self::Byte(own) => *own == byte,
+            Self::One => byte != b'/',
+            Self::OneOf(set) => has(set, byte),
+            Self::Star | Self::Stars => false,
+        }
+    }
+}
+
+/// The tokens in front of which a match may stand.
+struct Progress<'t> {
+    tokens: &'t [Token],
+    reached: Vec<usize>,
+    is_reached: Vec<bool>,
+}
+
+impl<'t> Progress<'t> {
+    fn of(tokens: &'t [Token]) -> Self {
+        Self { tokens, reached: Vec::new(), is_reached: vec![false; tokens.len() + 1] }
+    }
+
+    fn clear(&mut self) {
+        for at in self.reached.drain(..) {
+            self.is_reached[at] = false;
+        }
+    }
+
+    /// A match may stand in front of the token `at`, and behind it if that may stand
+    /// for nothing.
+    fn reach(&mut self, mut at: usize) {
+        while !std::mem::replace(&mut self.is_reached[at], true) {
+            self.reached.push(at);
+            match self.tokens.get(at) {
+                Some(Token::Star | Token::Stars) => at += 1,
+                _ => return,
+            }
+        }
+    }
+}
+
+/// Takes a pattern with wildcards apart; `None` if a bracket is not closed.
+fn tokens_of(mut pattern: &[u8]) -> Option<Box<[Token]>> {
+    let mut tokens = Vec::with_capacity(pattern.len());
+    while let Some((&first, rest)) = pattern.split_first() {
+        pattern = rest;
+        tokens.push(match first {
+            b'*' => {
+                let more = pattern.iter().take_while(|byte| **byte == b'*').count();
+                pattern = &pattern[more..];
+                if more > 0 { Token::Stars } else { Token::Star }
+            }
+            b'?' => Token::One,
+            b'[' => {
+                let (set, rest) = set_of(pattern)?;
+                pattern = rest;
+                Token::OneOf(Box::new(set))
+            }
+            b'\\' => {
+                let (&meant, rest) = pattern.split_first()?;
+                pattern = rest;
+                Token::Byte(meant)
+            }
+            byte => Token::Byte(byte),
+        });
+    }
+    Some(tokens.into())
+}
+
+fn has(set: &[u64; 4], byte: u8) -> bool {
+    set[usize::from(byte / 64)] & 1 << (byte % 64) != 0
+}
+
+/// The set of bytes between brackets, of which the first is behind, and what follows.
+fn set_of(mut pattern: &[u8]) -> Option<([u64; 4], &[u8])> {
+    let mut set = [0; 4];
+    let mut add = |byte: u8| set[usize::from(byte / 64)] |= 1 << (byte % 64);
+    let is_negated = matches!(pattern.first(), Some(b'!' | b'^'));
+    if is_negated {
+        pattern = &pattern[1..];
+    }
+    let mut is_first = true;
+    // The byte before, which a range may begin with.
+    let mut before = None;
+    loop {
+        let (&byte, rest) = pattern.split_first()?;
+        pattern = rest;
+        match byte {
+            b']' if !is_first => break,
+            b'-' if before.is_some() && pattern.first().is_some_and(|next| *next != b']') => {
+                let (&next, rest) = pattern.split_first()?;
+                pattern = rest;
+                let end = match next {
+                    b'\\' => {
+                        let (&meant, rest) = pattern.split_first()?;
+                        pattern = rest;
+                        meant
+                    }
+                    end => end,
+                };
+                (before.take()?..=end).for_each(&mut add);
+            }
+            b'[' if pattern.first() == Some(&b':') => {
+                let end = pattern.windows(2).position(|two| two == b":]")?;
+                let is_in = class(&pattern[1..end.max(1)])?;
+                (0..=u8::MAX).filter(is_in).for_each(&mut add);
+                pattern = &pattern[end + 2..];
+                before = None;
+            }
+            byte => {
+                let meant = match byte {
+                    b'\\' => {
+                        let (&meant, rest) = pattern.split_first()?;
+                        pattern = rest;
+                        meant
+                    }
+                    byte => byte,
+                };
+                add(meant);
+                before = Some(meant);
+            }
+        }
+        is_first = false;
+    }
+    if is_negated {
+        set = set.map(|bits| !bits);
+    }
+    set[usize::from(b'/' / 64)] &= !(1 << (b'/' % 64));
+    Some((set, pattern))
+}
+
+/// A class of characters by its name, in the POSIX locale.
+fn class(name: &[u8]) -> Option<fn(&u8) -> bool> {
+    Some(match name {
+        b"alnum" => u8::is_ascii_alphanumeric,
+        b"alpha" => u8::is_ascii_alphabetic,
+        b"blank" => |byte| matches!(byte, b' ' | b'\t'),
+        b"cntrl" => u8::is_ascii_control,
+        b"digit" => u8::is_ascii_digit,
+        b"graph" => u8::is_ascii_graphic,
+        b"lower" => u8::is_ascii_lowercase,
+        b"print" => |byte| matches!(byte, b' '..=b'~'),
+        b"punct" => u8::is_ascii_punctuation,
+        b"space" => |byte| matches!(byte, b' ' | b'\t'..=b'\r'),
+        b"upper" => u8::is_ascii_uppercase,
+        b"xdigit" => u8::is_ascii_hexdigit,
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+#[path = "pattern_tests.rs"]
+mod tests;
