@@ -76,7 +76,8 @@ pub fn serve_with(
     let vigil = Vigil::new(closer.patience());
     let input = listen(reader, &vigil);
     let line = Line { input, output, vigil, killer: closer.killer() };
-    let Some(Begun { client, job: JobRequest { task, role } }) = conversation::begin(line, rights)?
+    let Some(Begun { client, job: JobRequest { task, filter, role } }) =
+        conversation::begin(line, rights)?
     else {
         return Ok(());
     };
@@ -91,12 +92,12 @@ pub fn serve_with(
     match role {
         Role::Receiver { dest, into_dir, origin } => {
             let dest = words::without_tilde(&dest).to_vec();
-            let job = CopyJob { dest, into_dir, origin, task, ..CopyJob::default() };
+            let job = CopyJob { dest, into_dir, origin, task, filter, ..CopyJob::default() };
             receive(client, &job, on_failure)
         }
         Role::Sender { sources, recursive, follow } => {
             let sources = sources.iter().map(|path| words::without_tilde(path).to_vec()).collect();
-            let job = CopyJob { sources, recursive, follow, task, ..CopyJob::default() };
+            let job = CopyJob { sources, recursive, follow, task, filter, ..CopyJob::default() };
             send(client, &job, on_failure)
         }
     }

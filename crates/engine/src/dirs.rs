@@ -2,7 +2,7 @@
 //! its handle while it is in use, and opens it again when the handle had to
 //! make room for others.
 
-use haul_model::{ContentHash, FileId, Name, Timestamp};
+use haul_model::{ContentHash, FileId, Filter, Name, Timestamp};
 use haul_store::RESUME_LEN_MIN;
 use haul_tree::{Meta, MetaKind, Spare, TreeDir, add_spare, lock};
 use std::collections::VecDeque;
@@ -44,6 +44,10 @@ enum Place {
     /// By its name in its parent.
     Below { parent: Arc<DirNode>, name: Name, follow: bool },
 }
+
+/// What rules leave out of one directory: the rules, if there are any, and its path
+/// within the job with a slash behind.
+pub(crate) struct Selection<'f>(Option<(&'f Filter, Vec<u8>)>);
 
 /// The directories whose handles are open.
 pub(crate) struct OpenDirs {
@@ -204,6 +208,34 @@ impl DirNode {
         }
         parts.reverse();
         if parts.is_empty() { b".".to_vec() } else { parts.join(&b'/') }
+    }
+
+    /// What `filter` says of its entries.
+    pub(crate) fn select<'f>(&self, filter: &'f Filter) -> Selection<'f> {
+        if filter.is_empty() {
+            return Selection(None);
+        }
+        let mut path = match self.path_of(None) {
+            // The root itself has no name.
+            root if root == b"." => Vec::new(),
+            path => path,
+        };
+        if !path.is_empty() {
+            path.push(b'/');
+        }
+        Selection(Some((filter, path)))
+    }
+}
+
+impl Selection<'_> {
+    /// True if the entry `name` is left out.
+    pub(crate) fn leaves_out(&mut self, name: &Name, is_dir: bool) -> bool {
+        let Some((filter, path)) = &mut self.0 else { return false };
+        let dir_len = path.len();
+        path.extend_from_slice(name.as_bytes());
+        let is_out = filter.leaves_out(path, is_dir);
+        path.truncate(dir_len);
+        is_out
     }
 }
 

@@ -1,7 +1,7 @@
 //! A job in plain words: what to copy, to where, under which rules, and where
 //! the two roles run.
 
-use haul_model::{Fault, Side, Task, escape_bytes};
+use haul_model::{Fault, Filter, Side, Task, escape_bytes};
 use haul_net::Connection;
 use haul_sys::{Access, Dir, confine};
 use std::path::PathBuf;
@@ -30,6 +30,8 @@ pub struct CopyJob {
     pub state: Option<PathBuf>,
     /// The task of both roles.
     pub task: Task,
+    /// What of the sources takes part.
+    pub filter: Filter,
     /// A number for the one source and the destination's name, if the job may make its
     /// destination. A directory that an earlier job with the same number has made is
     /// the new name again, and nothing to copy into.

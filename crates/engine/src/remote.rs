@@ -25,6 +25,9 @@ const CLOSE_MAX: Duration = Duration::from_secs(2);
 /// How long ssh may take to end when it was asked to.
 const ASKED_MAX: Duration = Duration::from_secs(1);
 
+/// Bytes of a Job frame besides paths and rules, at most.
+const JOB_LEN_MAX: usize = 128;
+
 /// The agent at the other end of a connection.
 struct Agent {
     name: String,
@@ -39,6 +42,7 @@ pub(crate) fn upload(
     connection: Connection,
     monitor: &dyn Monitor,
 ) -> Result<Summary, JobError> {
+    check_len(job, job.dest.len())?;
     let role =
         Role::Receiver { dest: job.dest.clone(), into_dir: job.into_dir, origin: job.origin };
     let (agent, wire) = Agent::greet(connection, job, role);
@@ -60,9 +64,7 @@ pub(crate) fn download(
     destination.expect_peer();
     let root = destination.root.system_handle().map_err(|e| JobError::unusable(&job.dest, &e))?;
     let words: usize = job.sources.iter().map(|path| path.len() + 5).sum();
-    if words > FrameType::Job.payload_max() as usize {
-        return Err(JobError::Usage("too many sources for one command".to_owned()));
-    }
+    check_len(job, words)?;
     let (sources, recursive, follow) = (job.sources.clone(), job.recursive, job.follow);
     let (agent, wire) = Agent::greet(connection, job, Role::Sender { sources, recursive, follow });
     let receiving = Receiving {
@@ -76,6 +78,15 @@ pub(crate) fn download(
     conclude(result, agent.closer)
 }
 
+/// Refuses what can't be told in one frame: rules, and `words` bytes besides.
+fn check_len(job: &CopyJob, words: usize) -> Result<(), JobError> {
+    if job.filter.encoded_len_max() + words + JOB_LEN_MAX > FrameType::Job.payload_max() as usize {
+        let message = "too many sources, or rules about what is left out, for one command";
+        return Err(JobError::Usage(message.to_owned()));
+    }
+    Ok(())
+}
+
 impl Agent {
     /// The agent behind `connection`, which is greeted and told its `role` in `job` in
     /// one go: a job costs no round trip before it starts.
@@ -85,7 +96,8 @@ impl Agent {
         let patience = closer.patience();
         let vigil = Vigil::new(patience);
         let mut bytes = hello(patience);
-        bytes.extend_from_slice(&encode(&Message::Job(JobRequest { task: job.task, role })));
+        let request = JobRequest { task: job.task, filter: job.filter.clone(), role };
+        bytes.extend_from_slice(&encode(&Message::Job(request)));
         let silence_max = patience.silence_max;
         let greeting = Greeting { bytes, vigil: Arc::clone(&vigil), silence_max };
         let wire = Wire::of_client(reader, writer, &name, greeting);

@@ -8,7 +8,7 @@
 use crate::aside;
 use crate::control::{CANCEL_POLL, Control};
 use crate::dirs::DirNode;
-use haul_model::{Fault, FaultKind, FileId, Name, Side};
+use haul_model::{Fault, FaultKind, FileId, Filter, Name, Side};
 use haul_tree::{Meta, MetaKind, TreeEntry, lock};
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -44,6 +44,8 @@ pub(crate) struct Rules<'w> {
     pub(crate) restores: bool,
     /// Directories that hold the destination, itself first.
     pub(crate) around_dest: &'w [FileId],
+    /// What takes part; of a directory that is left out nothing is read.
+    pub(crate) filter: &'w Filter,
 }
 
 /// The subdirectories of one directory, by their names in the order of the walk.
@@ -256,7 +258,13 @@ impl<'w> Walk<'w> {
     ) -> io::Result<(Vec<LookedAt>, Vec<Name>)> {
         let follow = self.rules.follow;
         let (mut entries, mut names) = (Vec::with_capacity(found.len()), Vec::new());
+        let mut selection = node.select(self.rules.filter);
         for (at, mut entry) in found.into_iter().enumerate() {
+            // What a link leads to shows when it is looked at.
+            let is_known = entry.is_dir.filter(|is_dir| *is_dir || !follow);
+            if is_known.is_some_and(|is_dir| selection.leaves_out(&entry.name, is_dir)) {
+                continue;
+            }
             if entry.is_dir == Some(true) {
                 names.push(entry.name);
                 continue;
@@ -271,8 +279,12 @@ impl<'w> Walk<'w> {
                 Some(meta) => Ok(Some(meta)),
                 None => node.handle().and_then(|handle| handle.stat(&entry.name, follow)),
             };
+            let is_dir = matches!(looked, Ok(Some(Meta { kind: MetaKind::Dir, .. })));
+            if is_known.is_none() && selection.leaves_out(&entry.name, is_dir) {
+                continue;
+            }
             match looked {
-                Ok(Some(Meta { kind: MetaKind::Dir, .. })) => names.push(entry.name),
+                Ok(_) if is_dir => names.push(entry.name),
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied && !follow => {
                     return Err(error);
                 }
@@ -392,6 +404,7 @@ mod tests {
     use std::path::{Path, PathBuf};
     use std::sync::LazyLock;
 
+    static FILTER: LazyLock<Filter> = LazyLock::new(Filter::default);
     static SILENT: LazyLock<Silent> = LazyLock::new(Silent::default);
 
     /// The directories and files below `path` as a walk lists them, found by recursion.
@@ -409,7 +422,13 @@ mod tests {
 
     fn by_walk(root: &Path, helpers: usize) -> Vec<PathBuf> {
         let control = Control::new(&*SILENT);
-        let rules = Rules { control: &control, follow: false, restores: false, around_dest: &[] };
+        let rules = Rules {
+            control: &control,
+            follow: false,
+            restores: false,
+            around_dest: &[],
+            filter: &FILTER,
+        };
         let walk = Walk::new(rules);
         let dir = LocalTree.open(root.as_os_str().as_bytes()).unwrap();
         let node = DirNode::root(dir, None, &Arc::new(OpenDirs::default())).unwrap();

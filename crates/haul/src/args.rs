@@ -3,6 +3,7 @@
 
 mod deploy;
 mod familiar;
+mod filter;
 mod help;
 mod remote;
 mod words;
@@ -22,7 +23,7 @@ use crate::peer::Reaches;
 use crate::report::{Detail, Show};
 use clap::{CommandFactory, Parser};
 use haul_engine::CleanRules;
-use haul_model::{Conflict, Moving, Policy, Resume};
+use haul_model::{Conflict, Filter, Moving, Policy, Resume};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -60,6 +61,8 @@ pub(crate) struct Copy {
     pub(crate) dest: Location,
     pub(crate) recursive: bool,
     pub(crate) follow: bool,
+    /// What of the sources takes part.
+    pub(crate) filter: Filter,
     pub(crate) policy: Policy,
     pub(crate) detail: Detail,
     pub(crate) reaches: Reaches,
@@ -229,6 +232,7 @@ impl CopyWords {
             dest,
             recursive: self.recursive || self.familiar.archive,
             follow: follows(self.dereference, self.recursive, &self.familiar),
+            filter: self.filter.rules()?,
             policy: Policy {
                 conflict,
                 dry_run: self.dry_run,
@@ -257,6 +261,7 @@ impl MoveWords {
             notes: Vec::new(),
             recursive: true,
             follow: false,
+            filter: Filter::default(),
             policy: Policy {
                 conflict,
                 sync: true,
@@ -314,6 +319,7 @@ impl CheckWords {
             dest,
             recursive: self.recursive || self.familiar.archive,
             follow: follows(self.dereference, self.recursive, &self.familiar),
+            filter: self.filter.rules()?,
             policy: Policy::default(),
             detail: detail(self.quiet, self.verbose, self.json),
             reaches,

@@ -8,6 +8,9 @@ pub use pattern::{Pattern, PatternError};
 
 use serde::{Deserialize, Serialize};
 
+/// Bytes of a rule in a message besides its pattern, at most.
+const RULE_LEN_MAX: usize = 4;
+
 /// Rules, in the order in which they are asked.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Vec<Rule>", into = "Vec<Rule>")]
@@ -63,6 +66,11 @@ impl Filter {
     /// Forgets all rules.
     pub fn clear(&mut self) {
         self.rules.clear();
+    }
+
+    /// The most bytes that the rules take in a message.
+    pub fn encoded_len_max(&self) -> usize {
+        self.rules.iter().map(|rule| rule.pattern.as_bytes().len() + RULE_LEN_MAX).sum()
     }
 
     /// True if there are no rules: all takes part.
@@ -136,10 +144,8 @@ mod tests {
 
     #[test]
     fn there_are_not_more_rules_than_allowed() {
-        let rule = || Rule {
-            action: Action::Include,
-            pattern: Pattern::new(b"x").expect("a pattern"),
-        };
+        let rule =
+            || Rule { action: Action::Include, pattern: Pattern::new(b"x").expect("a pattern") };
         let mut filter = Filter::default();
         for _ in 0..Filter::RULES_MAX {
             filter.push(rule()).expect("room");

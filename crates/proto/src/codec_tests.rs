@@ -6,8 +6,8 @@ use crate::{
     OutcomeItem, Prove, Proven, Removal, Reply, Request, Rival, Role, Want, Warning,
 };
 use haul_model::{
-    Attributes, BlockRanges, ContentHash, Entry, Fault, FaultKind, Kind, Moving, Name, Outcome,
-    Policy, Remove, Side, Skip, Summary, Task, Timestamp,
+    Action, Attributes, BlockRanges, ContentHash, Entry, Fault, FaultKind, Filter, Kind, Moving,
+    Name, Outcome, Pattern, Policy, Remove, Rule, Side, Skip, Summary, Task, Timestamp,
 };
 use proptest::prelude::*;
 
@@ -57,6 +57,16 @@ fn outcome() -> impl Strategy<Value = Outcome> {
         Just(Outcome::Skipped(Skip::NotOlder)),
         fault().prop_map(Outcome::Failed),
     ]
+}
+
+fn filter() -> impl Strategy<Value = Filter> {
+    let pattern = prop::collection::vec(any::<u8>(), 1..10);
+    let action = prop_oneof![Just(Action::Include), Just(Action::Exclude)];
+    let rule = (action, pattern).prop_map(|(action, pattern)| Rule {
+        action,
+        pattern: Pattern::new(&pattern).expect("short"),
+    });
+    prop::collection::vec(rule, 0..4).prop_map(|rules| rules.try_into().expect("few"))
 }
 
 fn list_item() -> impl Strategy<Value = ListItem> {
@@ -132,7 +142,11 @@ fn message() -> impl Strategy<Value = Message> {
         }),
         (bytes(), entry())
             .prop_map(|(path, entry)| Message::Extras(vec![Extra { path, kind: entry.kind }])),
-        (task(), role()).prop_map(|(task, role)| Message::Job(JobRequest { task, role })),
+        (task(), filter(), role()).prop_map(|(task, filter, role)| Message::Job(JobRequest {
+            task,
+            filter,
+            role
+        })),
         (bytes(), entry(), fault(), any::<bool>()).prop_map(|(path, entry, fault, gone)| {
             let result = if gone { Ok(()) } else { Err(fault) };
             Message::Removed(vec![Removal::Source { path, kind: entry.kind, result }, Removal::End])

@@ -2,7 +2,7 @@
 
 use crate::Want;
 use haul_model::{
-    BlockHash, ContentHash, Entry, Fault, Kind, Name, Outcome, Summary, Task, Timestamp,
+    BlockHash, ContentHash, Entry, Fault, Filter, Kind, Name, Outcome, Summary, Task, Timestamp,
 };
 use serde::de::{Error as _, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -82,6 +82,8 @@ fn few_sources<'de, D: Deserializer<'de>>(input: D) -> Result<Vec<Vec<u8>>, D::E
 pub struct JobRequest {
     /// The task of both sides.
     pub task: Task,
+    /// What of the sources takes part.
+    pub filter: Filter,
     /// The agent's part in it.
     pub role: Role,
 }

@@ -139,6 +139,7 @@ impl Client {
                 Message::Job(JobRequest {
                     task: Task::Remove { .. },
                     role: Role::Sender { follow: true, .. },
+                    ..
                 }) => {
                     return Err(refused("the client would remove what links lead to"));
                 }

@@ -247,7 +247,8 @@ impl Receiver<'_> {
                 Ok(Some(meta)) => meta.listed_kind(|| Ok(Vec::new())).unwrap_or(Kind::Special),
                 Err(_) => Kind::Special,
             };
-            if is_stage(&kind, Some(&name)) {
+            let is_left_out = || self.leaves_out(dir, Some(&name), kind == Kind::Dir);
+            if is_stage(&kind, Some(&name)) || is_left_out() {
                 continue;
             }
             let path = dir.path_of(Some(&name));

@@ -37,6 +37,8 @@ pub(crate) struct Asked {
     sources: Vec<AskedSource>,
     /// Sources of which nothing was told yet.
     unanswered: usize,
+    /// Sources of which nothing may ever be told: rules leave them out.
+    left_out_max: usize,
     /// Directories may be listed, with what is in them.
     recursive: bool,
     /// Symbolic links are followed, and none is listed.
@@ -60,9 +62,16 @@ impl Asked {
             let name = words::travel_name(path).ok()?;
             Some(AskedSource { name, slash: words::split(path).slash && !removes })
         };
+        // A rule may be about directories alone, and what it is shows there.
+        let is_left_out = |path: &&Vec<u8>| {
+            let name = words::travel_name(words::without_tilde(path)).ok().flatten();
+            let leaves_out = |name: &Name, is_dir| job.filter.leaves_out(name.as_bytes(), is_dir);
+            name.is_some_and(|name| leaves_out(&name, true) || leaves_out(&name, false))
+        };
         Self {
             sources: job.sources.iter().filter_map(source).collect(),
             unanswered: job.sources.len(),
+            left_out_max: job.sources.iter().filter(is_left_out).count(),
             // At the end of a move directories are walked, and no link is followed.
             recursive: job.recursive || removes,
             follow: job.follow && !removes,
@@ -89,6 +98,11 @@ impl Asked {
         let at = self.sources.iter().position(is_it);
         self.sources.swap_remove(at.ok_or(Broken("it listed a name that was not asked for"))?);
         self.answer()
+    }
+
+    /// True if all sources are accounted for.
+    fn may_end(&self) -> bool {
+        self.unanswered <= self.left_out_max
     }
 
     /// One of the sources has its entry, or its fault.
@@ -269,6 +283,9 @@ impl Receiver<'_> {
         }
         if let Some(asked) = &self.asked {
             lock(asked).check_kind(entry)?;
+            if self.leaves_out(parent, entry.name.as_ref(), entry.kind == Kind::Dir) {
+                return Err(Broken("it listed what was to be left out"));
+            }
         }
         if dir != 0 {
             let name = entry.name.clone().ok_or(Broken("it listed an entry without a name"))?;
@@ -299,6 +316,13 @@ impl Receiver<'_> {
         Ok(self.rename.clone())
     }
 
+    /// True if rules leave out what `name` in `dir` is.
+    pub(super) fn leaves_out(&self, dir: &RecvDir, name: Option<&Name>, is_dir: bool) -> bool {
+        // Its path is made only where somebody needs it.
+        let is_out = || self.filter.leaves_out(&dir.path_of(name), is_dir);
+        name.is_some() && !self.filter.is_empty() && is_out()
+    }
+
     /// Settles an entry whose place an earlier source has.
     pub(super) fn take_rival(&self, rival: &Rival, cost: u64) -> Result<OutcomeItem, Broken> {
         let Rival { dir, entry, .. } = rival;
@@ -326,7 +350,7 @@ impl Receiver<'_> {
     /// The listing may end: all that was asked for is accounted for.
     pub(super) fn check_end(&self) -> Result<(), Broken> {
         match &self.asked {
-            Some(asked) if lock(asked).unanswered > 0 => {
+            Some(asked) if !lock(asked).may_end() => {
                 Err(Broken("it ended the listing before it had told of all that was asked for"))
             }
             _ => Ok(()),

@@ -37,7 +37,7 @@ use check::Hashing;
 use dirs::{DirState, RecvDir};
 use haul_model::words;
 use haul_model::{
-    BlockHash, Entry, Fault, FaultKind, Kind, Name, Outcome, Policy, Side, Summary, Task,
+    BlockHash, Entry, Fault, FaultKind, Filter, Kind, Name, Outcome, Policy, Side, Summary, Task,
     escape_bytes,
 };
 use haul_proto::{LIST_WINDOW, ListItem, OutcomeItem, Removal, Warning};
@@ -79,6 +79,7 @@ pub(crate) struct Receiver<'a> {
     proofs: Mutex<Proofs>,
     rename: Option<Name>,
     around: Around,
+    filter: Filter,
     /// The sources of the job, where this side named them.
     asked: Option<Mutex<Asked>>,
     listing: Mutex<Listing>,
@@ -162,6 +163,7 @@ impl<'a> Receiver<'a> {
             proofs: Mutex::default(),
             rename: destination.rename,
             around: destination.around,
+            filter: job.filter.clone(),
             asked: asked.map(Mutex::new),
             listing: Mutex::new(Listing::of(root)),
             merging: Merging::default(),

@@ -5,8 +5,9 @@
 //! entry of a later one is looked for in them.
 
 use super::Source;
+use crate::CopyJob;
 use crate::dirs::{DirNode, OpenDirs, open_dirs_max};
-use haul_model::{Entry, Fault, FaultKind, Kind, Name, Side, escape_bytes, words};
+use haul_model::{Entry, Fault, FaultKind, Filter, Kind, Name, Side, escape_bytes, words};
 use haul_proto::Rival;
 use haul_tree::{Meta, MetaKind, Tree};
 use std::collections::HashMap;
@@ -20,6 +21,7 @@ const TOLD_LEN: usize = 200;
 pub(super) struct Earlier<'s> {
     tree: &'s dyn Tree,
     follow: bool,
+    filter: &'s Filter,
     /// Directories that have no name of their own, in their order.
     wholes: Vec<Layer>,
     wholes_max: usize,
@@ -61,9 +63,10 @@ pub(super) struct First {
 }
 
 impl<'s> Earlier<'s> {
-    /// Those of `sources`; `None` where no two can have anything in one place: the
+    /// Those of `job`; `None` where no two can have anything in one place: the
     /// names of sources differ.
-    pub(super) fn of(sources: &[Vec<u8>], tree: &'s dyn Tree, follow: bool) -> Option<Self> {
+    pub(super) fn of(job: &'s CopyJob, tree: &'s dyn Tree) -> Option<Self> {
+        let CopyJob { sources, follow, filter, .. } = job;
         let is_whole = |path: &Vec<u8>| {
             words::travel_name(words::without_tilde(path)).is_ok_and(|name| name.is_none())
         };
@@ -72,7 +75,8 @@ impl<'s> Earlier<'s> {
         }
         Some(Self {
             tree,
-            follow,
+            follow: *follow,
+            filter,
             wholes: Vec::new(),
             wholes_max: open_dirs_max(haul_sys::open_files_max()) as usize,
             named: HashMap::new(),
@@ -169,7 +173,9 @@ impl<'s> Earlier<'s> {
         let found = |layer: &Layer| {
             let meta = look(&layer.node, name, self.follow).filter(is_it)?;
             // These are not copied.
-            let is_copied = meta.kind != MetaKind::Special && !haul_store::is_private(name);
+            let is_copied = meta.kind != MetaKind::Special
+                && !haul_store::is_private(name)
+                && !layer.node.select(self.filter).leaves_out(name, meta.kind == MetaKind::Dir);
             let kind = is_copied.then(|| kind(&layer.node, name, &meta))?.ok()?;
             Some((layer.number, First { path: join(&layer.path, name), meta, kind }))
         };
@@ -192,6 +198,9 @@ impl<'s> Earlier<'s> {
     /// Their directories below the directory `name` of one.
     fn below(&self, layers: &Layers, name: &Name) -> Layers {
         let open = |layer: &Layer| {
+            if layer.node.select(self.filter).leaves_out(name, true) {
+                return None;
+            }
             let node = DirNode::open(&layer.node, name.clone(), self.follow).ok()?;
             Some(Layer { number: layer.number, node, path: join(&layer.path, name) })
         };

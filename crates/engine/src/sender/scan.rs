@@ -14,7 +14,7 @@ use crate::dirs::{DirNode, OpenDirs};
 use crate::walk::{Listed, Rules, Subdirs, Walk, into_itself, look_up};
 use crate::workers::workers;
 use haul_model::words;
-use haul_model::{Entry, Fault, FaultKind, FileId, Kind, MAX_DEPTH, Name, Side};
+use haul_model::{Entry, Fault, FaultKind, FileId, Filter, Kind, MAX_DEPTH, Name, Side};
 use haul_proto::ListItem;
 use haul_tree::{Meta, MetaKind, Tree, TreeEntry};
 use std::sync::Arc;
@@ -32,6 +32,7 @@ pub(crate) struct Scan<'s, 'a> {
     around_dest: &'s [FileId],
     /// Set where several sources become one directory.
     earlier: Option<Earlier<'s>>,
+    filter: &'s Filter,
     next_index: u64,
     batch: Vec<ListItem>,
     batch_cost: u64,
@@ -63,7 +64,8 @@ impl<'s, 'a> Scan<'s, 'a> {
             specials: Specials::of(job),
             around_dest,
             // Only copies take another's place.
-            earlier: job.task.copies().and_then(|_| Earlier::of(&job.sources, tree, job.follow)),
+            earlier: job.task.copies().and_then(|_| Earlier::of(job, tree)),
+            filter: &job.filter,
             next_index: 1,
             batch: Vec::new(),
             batch_cost: 0,
@@ -136,6 +138,9 @@ impl<'s, 'a> Scan<'s, 'a> {
             Ok(meta) => meta,
             Err(fault) => return self.fault(0, Some(dir), Some(name), shown(), fault),
         };
+        if self.filter.leaves_out(name.as_bytes(), meta.kind == MetaKind::Dir) {
+            return Ok(());
+        }
         if meta.kind != MetaKind::Dir {
             return match self.specials.resolve(&dir, &name, meta, self.sender.control) {
                 Ok(meta) => self.file(0, &dir, name, follow, meta, None),
@@ -177,6 +182,7 @@ impl<'s, 'a> Scan<'s, 'a> {
             follow: self.sender.follows(),
             restores: self.sender.restores(),
             around_dest: self.around_dest,
+            filter: self.filter,
         });
         let helpers = if self.tree.lists_ahead() { 0 } else { workers() };
         with_helpers(

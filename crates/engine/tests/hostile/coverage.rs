@@ -5,7 +5,7 @@ use crate::attack::{Attacked, run_client};
 use crate::peer::{dir, dir_end, entry, file, link, pack, packed};
 use crate::place::Place;
 use haul_engine::{CopyJob, Placement};
-use haul_model::{Fault, FaultKind, Kind, Side};
+use haul_model::{Action, Fault, FaultKind, Kind, Pattern, Rule, Side};
 use haul_proto::{ListItem, Role};
 
 /// Lists `items` to a client that asked for `sources`.
@@ -21,14 +21,18 @@ fn send_to(
     items: Vec<ListItem>,
     sent: Option<u64>,
 ) -> Attacked {
+    let rules = CopyJob { recursive, follow, ..CopyJob::default() };
+    send_by(rules, sources, items, sent)
+}
+
+/// The same to a client that has these rules.
+fn send_by(rules: CopyJob, sources: &[&str], items: Vec<ListItem>, sent: Option<u64>) -> Attacked {
     let place = Place::new();
     let job = CopyJob {
         sources: sources.iter().map(|source| source.as_bytes().to_vec()).collect(),
         dest: place.dest("").into_os_string().into_encoded_bytes(),
         into_dir: true,
-        recursive,
-        follow,
-        ..CopyJob::default()
+        ..rules
     };
     run_client(place, job, Placement::Download, move |peer| {
         assert!(matches!(peer.answer().role, Role::Sender { .. }));
@@ -74,6 +78,35 @@ fn without_r_a_directory_without_a_name_is_none_either() {
         let attacked = send_to(&[source], true, false, items, Some(2));
         assert_eq!(attacked.assert_done().copied, 1, "{source}");
     }
+}
+
+#[test]
+fn what_was_to_be_left_out_is_not_taken() {
+    let rules = || {
+        let pattern = Pattern::new(b"x").expect("a pattern");
+        let only_dirs = Pattern::new(b"/d/").expect("a pattern");
+        let rules = [pattern, only_dirs].map(|pattern| Rule { action: Action::Exclude, pattern });
+        let filter = rules.to_vec().try_into().expect("few");
+        CopyJob { recursive: true, filter, ..CopyJob::default() }
+    };
+    for items in [
+        vec![file(0, "x", 4)],
+        vec![dir(0, "a"), file(1, "x", 4)],
+        vec![dir(0, "a"), dir(1, "x")],
+        vec![dir(0, "d")],
+    ] {
+        let attacked = send_by(rules(), &["a", "x", "d"], items, None);
+        attacked.assert_refused("what was to be left out");
+    }
+    // Nothing has to be told of them, whatever they are...
+    send_by(rules(), &["a", "x", "d"], vec![dir(0, "a"), dir_end(1), dir_end(0)], None)
+        .assert_done();
+    let of_file = vec![dir(0, "a"), dir_end(1), file(0, "d", 4), dir_end(0)];
+    let attacked = send_by(rules(), &["a", "x", "d"], of_file, Some(2));
+    assert_eq!(attacked.assert_done().copied, 1);
+    // ...but of the others.
+    let attacked = send_by(rules(), &["a", "b", "x", "d"], vec![dir_end(0)], None);
+    attacked.assert_refused("all that was asked for");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use crate::attack::{RECEIVERS, Victim, receive_from_client, send_to};
 use crate::peer::{block_seal, data, dir_end, file, pack, packed};
 use haul_engine::JobError;
-use haul_model::{Fault, FaultKind, Side, Task};
+use haul_model::{Fault, FaultKind, Filter, Side, Task};
 use haul_proto::{Abort, FrameType, Header, Message, encode};
 
 /// Says these bytes to a receiver of this kind.
@@ -89,7 +89,9 @@ fn whole(kind: FrameType) -> Vec<u8> {
         FrameType::Alive => return frame_bytes(kind, &[]),
         FrameType::Pack => return pack([packed(1, b"x")], b"x"),
         FrameType::Data => return data(1, 0, b"x"),
-        FrameType::Job => Message::Job(JobRequest { task: Task::default(), role }),
+        FrameType::Job => {
+            Message::Job(JobRequest { task: Task::default(), filter: Filter::default(), role })
+        }
         FrameType::Removed => Message::Removed(vec![Removal::End]),
         FrameType::Prove => Message::Prove(vec![Prove { index: 1, aside: None }]),
         FrameType::Proven => Message::Proven(vec![Proven { index: 1, result: Ok(()) }]),

@@ -5,7 +5,7 @@ use crate::peer::{Peer, dir_end, file, pack, packed};
 use crate::place::Place;
 use crate::watch::Watch;
 use haul_engine::{CopyJob, JobError, Placement};
-use haul_model::Task;
+use haul_model::{Filter, Task};
 use haul_proto::{
     Caps, FRAME_MAX, FrameType, Header, Hello, JobRequest, Message, Request, Role, VERSION,
 };
@@ -164,7 +164,11 @@ fn a_client_of_another_version_hears_ours_before_it_is_refused() {
     let attacked = agent_meets(|peer| {
         peer.frame(FrameType::Hello, &hello(9, 0));
         let role = Role::Sender { sources: vec![b"/etc".to_vec()], recursive: true, follow: true };
-        peer.tell(&Message::Job(JobRequest { task: Task::default(), role }));
+        peer.tell(&Message::Job(JobRequest {
+            task: Task::default(),
+            filter: Filter::default(),
+            role,
+        }));
         let welcome = peer.hear_greeting();
         assert_eq!(welcome.version, VERSION);
     });

@@ -5,7 +5,7 @@ use crate::peer::{Peer, data, dir_end, entry, file, pack, packed};
 use crate::place::Place;
 use crate::watch::Watch;
 use haul_engine::{CopyJob, JobError, Placement, Requests};
-use haul_model::{Kind, Moving, Remove, Task};
+use haul_model::{Filter, Kind, Moving, Remove, Task};
 use haul_net::{ConnectError, Connection, Patience};
 use haul_proto::{Caps, FrameType, Hello, JobRequest, Message, Request, Role, frame_bytes};
 use std::fs;
@@ -227,7 +227,11 @@ fn signs_of_life_may_stand_between_all_frames() {
         peer.tell(&Message::Request(Request::Stat { path: b"/".to_vec(), follow: true }));
         peer.raw(&alive);
         let role = Role::Receiver { dest, into_dir: true, origin: None };
-        peer.tell(&Message::Job(JobRequest { task: Task::default(), role }));
+        peer.tell(&Message::Job(JobRequest {
+            task: Task::default(),
+            filter: Filter::default(),
+            role,
+        }));
         peer.raw(&alive);
         peer.list(vec![entry(0, "d", Kind::Dir), file(1, "a", 1), dir_end(1), dir_end(0)]);
         peer.raw(&alive);
@@ -250,7 +254,9 @@ fn jobs(place: &Place) -> Vec<(&'static str, Option<Message>)> {
     let sends = Role::Sender { sources, recursive: true, follow: false };
     let dest = bytes(&place.dest(""));
     let receives = Role::Receiver { dest, into_dir: true, origin: None };
-    let job = |task, role: &Role| Some(Message::Job(JobRequest { task, role: role.clone() }));
+    let job = |task, role: &Role| {
+        Some(Message::Job(JobRequest { task, filter: Filter::default(), role: role.clone() }))
+    };
     let (copy, check) = (Task::default(), Task::Check { content: true });
     let remove = Task::Remove { rule: Remove::SameContent, moving: Moving::Whole };
     vec![
@@ -301,7 +307,7 @@ fn an_agent_leaves_a_client_that_takes_nothing_any_more() {
     let hello = Hello::ours(Caps::OURS, SILENCE_SECONDS, "script");
     peer.frame(FrameType::Hello, &hello.encode());
     let role = Role::Sender { sources, recursive: false, follow: false };
-    peer.tell(&Message::Job(JobRequest { task: Task::default(), role }));
+    peer.tell(&Message::Job(JobRequest { task: Task::default(), filter: Filter::default(), role }));
     peer.hear_greeting();
     peer.await_listing();
     peer.tell(&crate::peer::want([1]));

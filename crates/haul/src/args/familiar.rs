@@ -141,9 +141,14 @@ fn answer_to_option(command: &str, word: &str) -> Option<&'static str> {
     }
     let moves = matches!(command, "move" | "mv");
     Some(match word {
-        "--exclude" | "--include" | "--filter" | "--exclude-from" | "--include-from"
-        | "--files-from" | "--cvs-exclude" => {
-            "nothing can be left out of a tree yet: name the parts that are wanted, or use rsync until then"
+        "--exclude" | "--include" | "--exclude-from" | "--include-from" => {
+            "a move takes all of a tree: name the parts that are to be moved, or copy with --exclude"
+        }
+        "--filter" | "-f" | "-F" if !moves => {
+            "--exclude, --include, --exclude-from and --include-from say what is left out; merge files and the like are not there yet"
+        }
+        "--filter" | "--files-from" | "--cvs-exclude" => {
+            "name the parts that are wanted, or use rsync until there is such an option"
         }
         "--delete" | "--del" | "--delete-before" | "--delete-during" | "--delete-delay"
         | "--delete-after" | "--delete-excluded" => {

@@ -80,8 +80,10 @@ fn words_of_other_programs_are_taken_where_they_mean_something() {
 fn words_of_other_programs_are_answered_where_they_are_not_taken() {
     let mut texts = String::new();
     for words in [
-        "copy -r --exclude *.o a b",
-        "copy -r --exclude=*.o a b",
+        "copy -r --exclude= a b",
+        "copy -r --exclude-from /nowhere/at-all a b",
+        "copy -r --filter merge a b",
+        "move --exclude *.o a b",
         "copy -a --delete a b",
         "copy -aHv a b",
         "copy -c a b",

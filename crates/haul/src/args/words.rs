@@ -2,6 +2,7 @@
 
 use super::deploy::{self, DeployWords};
 use super::familiar::FamiliarWords;
+use super::filter::FilterWords;
 use super::help::*;
 use super::remote::{ParallelWords, RemoteWords, RequestWords, TransferWords};
 use crate::config::{Given, Settings, typed};
@@ -84,6 +85,9 @@ pub(super) struct CopyWords {
     #[arg(short = 'n', long, help_heading = "What to copy")]
     pub(super) dry_run: bool,
 
+    #[command(flatten)]
+    pub(super) filter: FilterWords,
+
     /// Replace files even if size and time agree
     #[arg(short, long, group = "conflict", help_heading = "What to replace")]
     pub(super) force: bool,
@@ -162,6 +166,9 @@ pub(super) struct CheckWords {
     /// Compare contents, too, by their hashes
     #[arg(short, long, help_heading = "What to compare")]
     pub(super) content: bool,
+
+    #[command(flatten)]
+    pub(super) filter: FilterWords,
 
     /// Show errors only: the exit code tells
     #[arg(short, long, group = "detail", help_heading = "Output")]

@@ -144,6 +144,7 @@ fn plan(copy: &Copy, task: Task) -> Result<Vec<Leg<Place>>, CommandError> {
         recursive: copy.recursive,
         follow: copy.follow,
         task,
+        filter: copy.filter.clone(),
         state: state::journals(),
         spool: Some(std::env::temp_dir()),
         ..CopyJob::default()
@@ -231,7 +232,7 @@ mod tests {
     use crate::peer::Reaches;
     use crate::report::{Detail, Show};
     use haul_engine::Route;
-    use haul_model::Policy;
+    use haul_model::{Filter, Policy};
     use std::ffi::OsStr;
 
     fn copy(words: &[&str]) -> Copy {
@@ -244,6 +245,7 @@ mod tests {
             sources: locations,
             recursive: false,
             follow: false,
+            filter: Filter::default(),
             policy: Policy::default(),
             detail: Detail::Text(Show::Normal),
             reaches: Reaches::default(),

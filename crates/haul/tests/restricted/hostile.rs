@@ -1,7 +1,7 @@
 //! Clients that speak the protocol by themselves, and keep no rule of it.
 
 use crate::common::*;
-use haul_model::{BlockRanges, Moving, Policy, Remove, Task};
+use haul_model::{BlockRanges, Filter, Moving, Policy, Remove, Task};
 use haul_proto::{
     Caps, FrameType, HEADER_LEN, Header, Hello, How, JobRequest, Marked, Message, Reply, Request,
     Role, Want, decode, encode, frame_bytes,
@@ -206,7 +206,7 @@ fn jobs(path: &[u8]) -> Vec<(&'static str, Message)> {
     let (copy, check) = (Task::default(), Task::Check { content: true });
     let synced = Task::Copy(Policy { sync: true, ..Policy::default() });
     let remove = Task::Remove { rule: Remove::SameContent, moving: Moving::Whole };
-    let job = |task, role| Message::Job(JobRequest { task, role });
+    let job = |task, role| Message::Job(JobRequest { task, filter: Filter::default(), role });
     vec![
         ("download", job(copy, sends(false))),
         ("download, followed", job(copy, sends(true))),

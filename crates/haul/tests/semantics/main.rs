@@ -4,6 +4,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod filters;
 mod home;
 mod kept;
 mod links;

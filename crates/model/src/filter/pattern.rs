@@ -110,6 +110,11 @@ impl Pattern {
         Ok(Self { written: written.into(), only_dirs, place, text })
     }
 
+    /// The pattern as it was written.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.written
+    }
+
     /// True if the entry at `path` matches, which has no slash in front.
     pub fn matches(&self, path: &[u8], is_dir: bool) -> bool {
         if self.only_dirs && !is_dir {
@@ -128,9 +133,7 @@ impl Pattern {
                 self.text.matches_from(b"/".iter().chain(path).copied(), false, is_dir)
             }
             Place::Anywhere => match &self.text {
-                Text::Tokens { .. } => {
-                    self.text.matches_from(path.iter().copied(), true, is_dir)
-                }
+                Text::Tokens { .. } => self.text.matches_from(path.iter().copied(), true, is_dir),
                 text => {
                     let mut start = 0;
                     loop {
@@ -177,20 +180,15 @@ impl Text {
     fn matches(&self, text: &[u8], is_dir: bool) -> bool {
         match self {
             Self::Bytes(bytes) => text == &**bytes,
-            Self::Ending(ending) => text
-                .strip_suffix(&**ending)
-                .is_some_and(|start| !start.contains(&b'/')),
+            Self::Ending(ending) => {
+                text.strip_suffix(&**ending).is_some_and(|start| !start.contains(&b'/'))
+            }
             _ => self.matches_from(text.iter().copied(), false, is_dir),
         }
     }
 
     /// The same for tokens. A match may begin behind each slash if `anywhere` says so.
-    fn matches_from(
-        &self,
-        text: impl Iterator<Item = u8>,
-        anywhere: bool,
-        is_dir: bool,
-    ) -> bool {
+    fn matches_from(&self, text: impl Iterator<Item = u8>, anywhere: bool, is_dir: bool) -> bool {
         let Self::Tokens { tokens, takes_dirs } = self else { return false };
         let slash = (*takes_dirs && is_dir).then_some(b'/');
         let (mut now, mut next) = (Progress::of(tokens), Progress::of(tokens));
@@ -289,14 +287,23 @@ fn tokens_of(mut pattern: &[u8]) -> Option<Box<[Token]>> {
     Some(tokens.into())
 }
 
+/// The place of a byte in a set: the word, and the bit there.
+fn bit(byte: u8) -> (usize, u64) {
+    (usize::from(byte / 64), 1 << (byte % 64))
+}
+
 fn has(set: &[u64; 4], byte: u8) -> bool {
-    set[usize::from(byte / 64)] & 1 << (byte % 64) != 0
+    let (word, bit) = bit(byte);
+    set[word] & bit != 0
 }
 
 /// The set of bytes between brackets, of which the first is behind, and what follows.
 fn set_of(mut pattern: &[u8]) -> Option<([u64; 4], &[u8])> {
     let mut set = [0; 4];
-    let mut add = |byte: u8| set[usize::from(byte / 64)] |= 1 << (byte % 64);
+    let mut add = |byte: u8| {
+        let (word, bit) = bit(byte);
+        set[word] |= bit;
+    };
     let is_negated = matches!(pattern.first(), Some(b'!' | b'^'));
     if is_negated {
         pattern = &pattern[1..];
@@ -347,7 +354,8 @@ fn set_of(mut pattern: &[u8]) -> Option<([u64; 4], &[u8])> {
     if is_negated {
         set = set.map(|bits| !bits);
     }
-    set[usize::from(b'/' / 64)] &= !(1 << (b'/' % 64));
+    let (word, slash) = bit(b'/');
+    set[word] &= !slash;
     Some((set, pattern))
 }
 
