@@ -261,8 +261,8 @@ impl Scene<'_> {
 
     /// The paths below `name`, in order, escaped.
     pub(crate) fn list(&self, name: impl AsRef<OsStr>) -> Vec<String> {
-        let tree = self.snapshot(name);
-        tree.entries().skip(1).map(|(path, _)| path.escape_ascii().to_string()).collect()
+        let paths = paths_below(&self.path(name));
+        paths.iter().map(|path| path.escape_ascii().to_string()).collect()
     }
 
     /// Gives `name` and all below it to the user that haul runs as.
@@ -438,12 +438,32 @@ pub(crate) fn assert_one_error(run: &Outcome, path: &str, cause: &str, hint: &st
     assert!(said, "expected one error: {path}...{cause}, with the hint \"{hint}\"\n{run}");
 }
 
+/// The paths below a directory, in order; none below anything else. No content is read.
+#[track_caller]
+fn paths_below(root: &Path) -> Vec<Vec<u8>> {
+    let is_dir = fs::symlink_metadata(root).expect("it is there").is_dir();
+    let mut dirs = if is_dir { vec![root.to_path_buf()] } else { Vec::new() };
+    let mut found = Vec::new();
+    while let Some(dir) = dirs.pop() {
+        for entry in fs::read_dir(dir).expect("a directory") {
+            let entry = entry.expect("an entry");
+            if entry.file_type().expect("a kind").is_dir() {
+                dirs.push(entry.path());
+            }
+            let path = entry.path();
+            let path = path.strip_prefix(root).expect("it is below");
+            found.push(path.as_os_str().as_bytes().to_vec());
+        }
+    }
+    found.sort_unstable();
+    found
+}
+
 /// Panics if a private file of haul's is anywhere below `dir`.
 #[track_caller]
 pub(crate) fn assert_no_strays(dir: &Path) {
-    let tree = snapshot(dir).expect("the tree can be read");
-    for (path, _) in tree.entries() {
-        let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
+    for path in paths_below(dir) {
+        let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or(&path);
         assert!(!name.starts_with(b".haul-"), "left behind: {}", path.escape_ascii());
     }
 }

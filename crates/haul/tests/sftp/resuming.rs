@@ -15,7 +15,7 @@ use std::time::Duration;
 const BLOCK: u64 = 4 << 20;
 
 /// A file that is large enough to be continued; its last block is a short one.
-const LEN: u64 = 96 * (1 << 20) + 4321;
+const LEN: u64 = 72 * (1 << 20) + 4321;
 
 /// Copies that may be done before somebody has filled their disk.
 const TRIES: u32 = 5;
