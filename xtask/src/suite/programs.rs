@@ -20,19 +20,24 @@ use crate::{Result, repo};
 /// The programs that take longest, which start first: the last to end is
 /// waited for by one processor alone. The others follow as cargo names them.
 const SLOW: &[&str] = &[
-    "power",
-    "sftp",
     "scarce",
-    "hostile",
+    "sftp",
+    "power",
     "resume",
     "durable",
-    "moving",
-    "connection",
-    "odd",
-    "conformance",
-    "restricted",
     "semantics",
+    "odd",
+    "connection",
+    "hostile",
+    "bad_input",
+    "moving",
+    "check",
+    "conformance",
+    "client",
     "memory",
+    "deploy",
+    "output",
+    "restricted",
     "ends",
 ];
 
