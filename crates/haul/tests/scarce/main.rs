@@ -17,7 +17,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// How long a run may take: far more than any of them needs.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(180);
 
 /// How a copy goes, through SFTP or not. Where processes are few, each has a user of
 /// its own, for those are counted by user; all have to be known to the system, or
