@@ -342,6 +342,8 @@ fn a_file_that_somebody_appends_to_all_the_time_is_never_half_there() {
         let mut file = fs::File::options().append(true).open(&log).expect("a file");
         while copy.is_running() {
             std::io::Write::write_all(&mut file, b"a line\n").expect("written");
+            // The copy gets its turn as well.
+            std::thread::sleep(Duration::from_micros(200));
         }
         let run = copy.wait().expect("it ends").expect_code(1);
         assert_one_error(&run, "log", "it changed while it was read", "run the same command");
