@@ -45,6 +45,8 @@ const SLOW: &[&str] = &[
 /// remove again cost a disk several times as much, and which file system holds them
 /// is not their question. Those that ask for one of a kind make it in an image.
 const IN_MEMORY: &[&str] = &[
+    "bad_input",
+    "check",
     "client",
     "connection",
     "deploy",
