@@ -6,17 +6,17 @@ mod telling;
 use super::earlier::Earlier;
 use super::special::Specials;
 use super::{Sender, Source, loss};
-use crate::CopyJob;
 use crate::aside;
 use crate::control::Reporter;
 use crate::crew::with_helpers;
 use crate::dirs::{DirNode, OpenDirs};
 use crate::walk::{Listed, Rules, Subdirs, Walk, into_itself, look_up};
 use crate::workers::workers;
+use crate::{CopyJob, Event};
 use haul_model::words;
 use haul_model::{Entry, Fault, FaultKind, FileId, Filter, Kind, MAX_DEPTH, Name, Side};
 use haul_proto::ListItem;
-use haul_tree::{Meta, MetaKind, Tree, TreeEntry};
+use haul_tree::{Meta, MetaKind, Owner, Tree, TreeEntry};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -37,7 +37,12 @@ pub(crate) struct Scan<'s, 'a> {
     batch: Vec<ListItem>,
     batch_cost: u64,
     batch_since: Instant,
+    /// Owners are looked at: nobody was told yet that they are not kept.
+    watches_owners: bool,
 }
+
+/// The number of the user, and of the group, who may give files to others.
+const ROOT: u32 = 0;
 
 /// The job ends before the walk does.
 struct Stopped;
@@ -70,6 +75,24 @@ impl<'s, 'a> Scan<'s, 'a> {
             batch: Vec::new(),
             batch_cost: 0,
             batch_since: Instant::now(),
+            watches_owners: haul_sys::effective_user() == ROOT
+                && job.task.copies().is_some_and(|policy| policy.moving.is_none()),
+        }
+    }
+
+    /// Tells root once that what is copied gets another owner. Others can keep none, and
+    /// know it.
+    fn look_at_owner(&mut self, meta: &Meta, path: impl FnOnce() -> Vec<u8>) {
+        let Some(Owner { user, group }) = meta.owner.filter(|_| self.watches_owners) else {
+            return;
+        };
+        if (user, group) != (ROOT, ROOT) {
+            self.watches_owners = false;
+            let message = format!(
+                "it belongs to user {user} and group {group}: owners and groups are not kept, here and in what follows"
+            );
+            let monitor = self.sender.control.monitor();
+            monitor.event(Event::Warning { path: &path(), message: &message });
         }
     }
 
@@ -270,6 +293,7 @@ impl<'s, 'a> Scan<'s, 'a> {
         let index = self.next_index;
         let Meta { attributes, id, .. } = node.meta();
         let inode = self.sender.number_of(&node, node.meta());
+        self.look_at_owner(node.meta(), || node.path_of(None));
         let entry = Entry { inode, id: *id, ..Entry::new(name, Kind::Dir, attributes.clone()) };
         let name = entry.name.clone();
         self.entry(parent, &node, None, entry)?;
@@ -319,6 +343,7 @@ impl<'s, 'a> Scan<'s, 'a> {
             Ok(kind) => {
                 let id = meta.id;
                 let inode = self.sender.number_of(dir, &meta);
+                self.look_at_owner(&meta, || dir.path_of(Some(&name)));
                 let ctime = dir.ctime_of(&name, follow, &meta);
                 let leads_to = match kind {
                     Kind::Symlink { .. } => self.leads_to(dir, &name),

@@ -25,7 +25,7 @@ use std::thread;
 pub(crate) const HAUL: &str = env!("CARGO_BIN_EXE_haul");
 
 /// User and group that own nothing.
-const NOBODY: u32 = 65534;
+pub(crate) const NOBODY: u32 = 65534;
 
 /// Where the two sides of a copy are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -420,16 +420,38 @@ pub(crate) fn errors(run: &Outcome) -> Vec<String> {
     errors.filter(|line| !line.starts_with("warning: ")).map(str::to_owned).collect()
 }
 
-/// Panics unless the run said exactly one error, which begins with `path`,
+/// Panics unless the run said as many errors, which end so. In front of that is the rest
+/// of the way to what they are about, which differs with the side and the machine.
+#[track_caller]
+pub(crate) fn assert_errors_end<E: AsRef<str>>(run: &Outcome, ends: &[E]) {
+    let errors = errors(run);
+    assert_eq!(errors.len(), ends.len(), "{run}");
+    for end in ends.iter().map(AsRef::as_ref) {
+        assert!(errors.iter().any(|error| error.ends_with(end)), "{end}\n{run}");
+    }
+}
+
+/// True if an error is about `path`: as the words named it, or as it is there on its own
+/// side.
+pub(crate) fn is_about(error: &str, path: &str) -> bool {
+    let error = error.strip_prefix("haul: ").unwrap_or(error);
+    let parted = |sign: &str| error.contains(&format!("{sign}{path}"));
+    error.starts_with(path) || ["/", ":", ": "].into_iter().any(parted)
+}
+
+/// Panics unless the run said exactly one error, which is about `path`,
 /// holds `cause`, and is followed by a hint that holds `hint`.
 #[track_caller]
 pub(crate) fn assert_one_error(run: &Outcome, path: &str, cause: &str, hint: &str) {
     let text = run.err();
     let lines: Vec<&str> = text.lines().collect();
     let said = match (&lines[..], hint) {
-        ([error], "") => error.starts_with(&format!("haul: {path}")) && error.contains(cause),
+        ([error], "") => {
+            error.starts_with("haul: ") && is_about(error, path) && error.contains(cause)
+        }
         ([error, what_to_do], _) => {
-            error.starts_with(&format!("haul: {path}"))
+            error.starts_with("haul: ")
+                && is_about(error, path)
                 && error.contains(cause)
                 && what_to_do.strip_prefix("  hint: ").is_some_and(|said| said.contains(hint))
         }

@@ -173,6 +173,30 @@ fn a_directory_that_lends_its_group_goes_on_doing_so() {
 }
 
 #[test]
+fn root_is_told_once_that_owners_are_not_kept() {
+    if !is_root() {
+        return;
+    }
+    everywhere(|scene| {
+        for name in ["tree/a", "tree/b"] {
+            let file = scene.file(name, "x");
+            std::os::unix::fs::chown(file, Some(NOBODY), Some(NOBODY)).expect("given away");
+        }
+        let run = scene.copy(&["-r"], &["tree"], "to/").run().expect_ok();
+        // Other machines do not tell who owns what is there.
+        let far = matches!(scene.way, Way::Download | Way::SftpDownload);
+        let told = usize::from(!far);
+        let owner = format!(
+            "it belongs to user {NOBODY} and group {NOBODY}: owners and groups are not kept"
+        );
+        assert_eq!(run.err().matches(&owner).count(), told, "{run}");
+        fs::remove_dir_all(scene.path("to")).expect("removed");
+        let run = scene.copy(&["-rq"], &["tree"], "to/").run().expect_ok();
+        assert_eq!(run.err(), "");
+    });
+}
+
+#[test]
 fn what_is_no_file_in_a_tree_is_passed_over_with_a_warning() {
     everywhere(|scene| {
         scene.file("tree/file", "x");
