@@ -4,6 +4,7 @@
 use crate::vigil::{Vigil, Watch};
 use crate::{Event, JobError, Monitor, Progress};
 use haul_model::{Entry, Kind, Outcome, Summary};
+use haul_store::RESUME_LEN_MIN;
 use haul_tree::lock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
@@ -204,6 +205,11 @@ impl<'a> Reporter<'a> {
         }
     }
 
+    /// See [`Progress::keeps`].
+    pub(crate) fn keeps(&self, index: u64, bytes: u64, path: impl FnOnce() -> Vec<u8>) {
+        self.monitor.progress().keeps(index, bytes, path);
+    }
+
     /// The file at `path` is at work.
     pub(crate) fn at(&self, path: impl FnOnce() -> Vec<u8>) {
         self.monitor.progress().at(path);
@@ -238,6 +244,9 @@ impl<'a> Reporter<'a> {
         if let Kind::File { size } = kind {
             Progress::add(&progress.files_done, 1);
             Progress::add(&progress.bytes_done, size.saturating_sub(counted));
+            if *size >= RESUME_LEN_MIN && !matches!(outcome, Outcome::Failed(_)) {
+                progress.keeps_none();
+            }
         }
         let (mut shown, mut path) = (Vec::new(), Some(path));
         if self.monitor.shows(kind, outcome) {

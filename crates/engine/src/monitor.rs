@@ -4,7 +4,7 @@
 use haul_model::{Changes, Fault, Kind, Outcome, Skip, Summary};
 use haul_tree::lock;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 /// Something that the monitor may show.
 #[derive(Debug)]
@@ -73,7 +73,33 @@ pub struct Progress {
     /// For how long nothing has come from a peer that is listened to, in milliseconds.
     pub silent_ms: AtomicU64,
     current: Current,
+    unfinished: Mutex<Unfinished>,
+    /// The names that entries get at the destination, as a number of [`Naming`].
+    naming: AtomicU8,
     pub(crate) tally: Tally,
+}
+
+/// The names that the entries of a job get at the destination.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Naming {
+    /// The other side knows.
+    Unknown,
+    /// Their own, in the destination.
+    Own,
+    /// The one source gets that of the destination.
+    Given,
+}
+
+/// A file of which a part is kept when the job ends now, for a later one to go on with.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Unfinished {
+    index: u64,
+    /// Its path, raw, and as that of its entry.
+    pub path: Vec<u8>,
+    /// The bytes that are there, about: some may still be on their way. 0 if there is
+    /// no such file.
+    pub bytes: u64,
 }
 
 /// The file that is at work: put down only where somebody has asked.
@@ -94,6 +120,46 @@ impl Progress {
     pub fn current(&self) -> Vec<u8> {
         self.current.asked.store(true, Ordering::Relaxed);
         lock(&self.current.path).clone()
+    }
+
+    /// The file that a later job goes on with; of several, the one that came further last.
+    pub fn unfinished(&self) -> Unfinished {
+        lock(&self.unfinished).clone()
+    }
+
+    /// The names that entries get at the destination.
+    pub fn naming(&self) -> Naming {
+        match self.naming.load(Ordering::Relaxed) {
+            naming if naming == Naming::Own as u8 => Naming::Own,
+            naming if naming == Naming::Given as u8 => Naming::Given,
+            _ => Naming::Unknown,
+        }
+    }
+
+    /// A job begins: what was known of the one before it means nothing any more.
+    pub fn begin(&self) {
+        self.listed_all.store(false, Ordering::Relaxed);
+        self.reached.store(false, Ordering::Relaxed);
+        self.set_naming(Naming::Unknown);
+        *lock(&self.unfinished) = Unfinished::default();
+    }
+
+    pub(crate) fn set_naming(&self, naming: Naming) {
+        self.naming.store(naming as u8, Ordering::Relaxed);
+    }
+
+    /// Of the large file with that number so many bytes are there.
+    pub(crate) fn keeps(&self, index: u64, bytes: u64, path: impl FnOnce() -> Vec<u8>) {
+        let mut unfinished = lock(&self.unfinished);
+        if unfinished.index != index || unfinished.bytes == 0 {
+            *unfinished = Unfinished { index, path: path(), bytes };
+        }
+        unfinished.bytes = bytes;
+    }
+
+    /// A large file has come to its end.
+    pub(crate) fn keeps_none(&self) {
+        *lock(&self.unfinished) = Unfinished::default();
     }
 
     /// The file at `path` is at work.

@@ -114,6 +114,15 @@ impl CommandError {
             .with_hint("run the same command again: what is finished is skipped")
     }
 
+    /// The same, which says on which host the destination is that can't be used.
+    pub(crate) fn at_host(mut self, host: Option<&str>) -> Self {
+        let error = self.source.downcast_mut::<JobError>();
+        if let (Some(JobError::Destination { path, .. }), Some(host)) = (error, host) {
+            path.insert_str(0, &format!("{host}:"));
+        }
+        self
+    }
+
     /// The same with one more hint.
     pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hints.push(hint.into());

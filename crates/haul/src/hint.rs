@@ -93,7 +93,7 @@ impl Hint for Fault {
                 "make the directory first; a destination that ends with a slash is made, with all above it"
             }
             FaultKind::NoSpace => {
-                "make room at the destination and run the same command again: what is done is skipped"
+                "make room at the destination and run the same command again: what is done is skipped; 'haul clean -a DIR', on the machine where it is, removes what is kept of an unfinished file"
             }
             FaultKind::ReadOnly if self.side == Side::Source => {
                 "the source is mounted read-only, and nothing can be removed from it"

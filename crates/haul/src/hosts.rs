@@ -45,7 +45,10 @@ impl Hosts {
         };
         self.run_at(place, leg, monitor).map_err(|error| match place {
             Place::Here => error,
-            Place::There(target) | Place::Sftp(target) => self.reaches.explained(target, error),
+            Place::There(target) | Place::Sftp(target) => {
+                let there = matches!(leg.route, Route::Upload(_)).then(|| target.display());
+                self.reaches.explained(target, error.at_host(there.as_deref()))
+            }
         })
     }
 

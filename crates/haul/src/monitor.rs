@@ -1,21 +1,28 @@
 //! Hands on what jobs tell while they run.
 
+use crate::error::{CommandError, ErrorKind};
 use crate::interrupt::Interrupt;
 use crate::json::{Found, OutcomeWord};
+use crate::location::Place;
 use crate::progress::Counts;
+use crate::quantity;
 use crate::report::Report;
-use haul_engine::{Event, Monitor, MoveEvent, MoveMonitor, Outcome, Progress, Skip, Summary};
-use haul_model::{Kind, Task};
+use haul_engine::{
+    Event, Leg, Monitor, MoveEvent, MoveMonitor, Outcome, Progress, Skip, Summary, Unfinished,
+};
+use haul_model::{Kind, Task, escape_bytes};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 mod compared;
+mod ends;
 mod fate;
 mod moved;
 
 use self::compared::{Difference, Same};
+use self::ends::Ends;
 use self::fate::{Fate, passed_over};
 use self::moved::Moved;
 
@@ -31,6 +38,8 @@ pub(crate) struct JobMonitor<'r> {
     progress: Progress,
     /// The figures of the jobs before this one.
     before: Mutex<Summary>,
+    /// The sources and the destination of the job that runs.
+    ends: Mutex<Ends>,
     /// True while a job is running, and may draw.
     running: Mutex<bool>,
     /// Further jobs will add to the totals.
@@ -46,16 +55,17 @@ impl<'r> JobMonitor<'r> {
             interrupt,
             progress: Progress::default(),
             before: Mutex::default(),
+            ends: Mutex::default(),
             running: Mutex::new(false),
             more_to_come: AtomicBool::new(false),
         }
     }
 
-    /// A job begins; `more` if others follow it.
-    pub(crate) fn begin(&self, more: bool) {
+    /// The job of `leg` begins; `more` if others follow it.
+    pub(crate) fn begin(&self, leg: &Leg<Place>, more: bool) {
         self.more_to_come.store(more, Ordering::Relaxed);
-        self.progress.listed_all.store(false, Ordering::Relaxed);
-        self.progress.reached.store(false, Ordering::Relaxed);
+        self.progress.begin();
+        *self.ends.lock().unwrap_or_else(PoisonError::into_inner) = Ends::of(leg);
         *self.before() = self.progress.summary();
         *self.running() = true;
     }
@@ -82,6 +92,20 @@ impl<'r> JobMonitor<'r> {
     /// True if a thread is needed that runs [`JobMonitor::tick_until`].
     pub(crate) fn needs_ticks(&self) -> bool {
         self.report.needs_ticks(&self.task)
+    }
+
+    /// The error of a user's interruption, with what is kept of a large file.
+    pub(crate) fn interrupted(&self) -> CommandError {
+        match self.progress.unfinished() {
+            Unfinished { bytes: 0, .. } => CommandError::interrupted(),
+            Unfinished { path, bytes, .. } => {
+                let (path, bytes) = (escape_bytes(&path), quantity::bytes(bytes));
+                let message = format!("interrupted: about {bytes} of {path} are there, and kept");
+                CommandError::new(ErrorKind::Interrupted, message).with_hint(
+                    "run the same command again: what is finished is skipped, and this file goes on from there",
+                )
+            }
+        }
     }
 
     /// The report, to say something beside events.
@@ -113,7 +137,12 @@ impl<'r> JobMonitor<'r> {
         }
         let fate = |outcome, skip| self.report.tell(&Fate { path, kind, outcome, skip });
         match outcome {
-            Outcome::Failed(fault) => self.report.fault(None, path, fault),
+            Outcome::Failed(fault) => {
+                let ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
+                let (host, there) = ends.locate(fault.side, path, self.progress.naming());
+                drop(ends);
+                self.report.entry_fault(path, host, &there, fault);
+            }
             Outcome::Copied => fate(OutcomeWord::Copied, None),
             Outcome::WouldCopy => fate(OutcomeWord::WouldCopy, None),
             Outcome::Differs(found) => {
@@ -182,15 +211,17 @@ mod tests {
     use super::*;
     use crate::progress::Screen;
     use crate::report::{Detail, Show};
+    use haul_engine::{CopyJob, Route};
 
     #[test]
     fn totals_are_not_final_while_jobs_are_to_come() {
         let report = Detail::Text(Show::Quiet).report(&Screen::default());
         let monitor = JobMonitor::new(&*report, Task::default(), Interrupt::default());
-        monitor.begin(true);
+        let leg = Leg { job: CopyJob::default(), route: Route::Local };
+        monitor.begin(&leg, true);
         monitor.progress.listed_all.store(true, Ordering::Relaxed);
         assert!(!monitor.counts().listed_all);
-        monitor.begin(false);
+        monitor.begin(&leg, false);
         assert!(!monitor.counts().listed_all);
         monitor.progress.listed_all.store(true, Ordering::Relaxed);
         assert!(monitor.counts().listed_all);

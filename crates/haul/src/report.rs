@@ -83,6 +83,10 @@ pub(crate) trait Report: Sync {
     /// Tells that `path`, on `host` if it isn't here, failed.
     fn fault(&self, host: Option<String>, path: &[u8], fault: &Fault);
 
+    /// Tells that the entry of a job at `path`, which is at `there` on `host` if it isn't
+    /// here, failed.
+    fn entry_fault(&self, path: &[u8], host: Option<String>, there: &[u8], fault: &Fault);
+
     /// Tells that the source at `path` can't be removed.
     fn not_removed(&self, path: &[u8], fault: &Fault);
 

@@ -34,6 +34,18 @@ pub fn split(path: &[u8]) -> Split<'_> {
     Split { parent, name, whole, slash }
 }
 
+/// The path `below` of the directory at `dir`, which may be a file if there is nothing
+/// below; slashes at its end go, and `.` is left out.
+pub fn join(dir: &[u8], below: &[u8]) -> Vec<u8> {
+    let Split { whole, .. } = split(dir);
+    match (whole, below) {
+        (_, b"" | b".") => whole.to_vec(),
+        (b".", _) => below.to_vec(),
+        (b"/", _) => [b"/", below].concat(),
+        _ => [whole, b"/", below].concat(),
+    }
+}
+
 /// The name under which the source at `path` travels; `None` if it is a
 /// directory without a name of its own.
 ///

@@ -64,7 +64,7 @@ pub use durability::{
 pub use jail::enter as enter_jail;
 pub use known::remembers_reads;
 pub use limits::{
-    boot_id, cache_id, effective_group, effective_user, is_out_of_handles, node_name,
+    boot_id, cache_id, effective_group, effective_user, free_bytes, is_out_of_handles, node_name,
     open_files_max, raise_open_files, started_at, volume_id,
 };
 pub use lock::try_lock;

@@ -123,6 +123,13 @@ pub fn volume_id(file: impl AsFd) -> u64 {
     rustix::fs::fstatvfs(file).map_or(0, |volume| volume.f_fsid)
 }
 
+/// The bytes that may still be written to the file system that `file` is on, by who is
+/// not root; `None` where that isn't told.
+pub fn free_bytes(file: impl AsFd) -> Option<u64> {
+    let volume = rustix::fs::fstatvfs(file).ok()?;
+    volume.f_bavail.checked_mul(volume.f_frsize)
+}
+
 /// The number of the mount that `file` is on, which no later mount gets again;
 /// `None` if the system has none that is so.
 #[cfg(target_os = "linux")]

@@ -232,7 +232,8 @@ impl State {
         self.counted += step.len();
         receiver.reporter.came_by(step);
         if let Some(pending) = &self.pending {
-            receiver.reporter.at(|| pending.dir.path_of(pending.entry.name.as_ref()));
+            let Pending { dir, index, entry, .. } = pending;
+            receiver.has_come_to(dir, *index, entry, self.counted);
         }
     }
 

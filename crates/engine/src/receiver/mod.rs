@@ -32,7 +32,7 @@ pub(crate) use work::{Tasks, run_worker};
 use crate::control::{Control, Reporter};
 use crate::dirs::{DirNode, OpenDirs};
 use crate::link::{Proof, ReceiverPort, SenderPort, SourceHandle};
-use crate::{CopyJob, Event, JobError};
+use crate::{CopyJob, Event, JobError, Naming};
 use check::Hashing;
 use dirs::{DirState, RecvDir};
 use haul_model::words;
@@ -139,6 +139,8 @@ impl<'a> Receiver<'a> {
         asked: Option<Asked>,
         tasks: Tasks,
     ) -> io::Result<Arc<Self>> {
+        let named = if destination.rename.is_some() { Naming::Given } else { Naming::Own };
+        control.monitor().progress().set_naming(named);
         let costs_round_trips = destination.root.costs_round_trips();
         let lanes = destination.root.lanes();
         let whole_seconds = destination.whole_seconds;
@@ -280,10 +282,55 @@ impl<'a> Receiver<'a> {
 
     /// A wanted file has its outcome; `moved` bytes were counted as done.
     pub(crate) fn finish(&self, pending: Pending, moved: u64, outcome: Outcome) -> OutcomeItem {
+        let outcome = match outcome {
+            Outcome::Failed(fault) if fault.kind == FaultKind::NoSpace => {
+                Outcome::Failed(self.with_room(fault, &pending, moved))
+            }
+            outcome => outcome,
+        };
         let path = || pending.dir.path_of(pending.entry.name.as_ref());
         self.report(path, &pending.entry.kind, moved, &outcome);
         self.close(pending.cost);
         OutcomeItem { index: pending.index, outcome }
+    }
+
+    /// Of a file so many bytes are there, which stay for a later job if it is a large one.
+    pub(crate) fn has_come_to(&self, dir: &RecvDir, index: u64, entry: &Entry, bytes: u64) {
+        let path = || dir.path_of(entry.name.as_ref());
+        self.reporter.at(path);
+        if self.resumable(entry).is_some() {
+            self.reporter.keeps(index, bytes, path);
+        }
+    }
+
+    /// The fault of a full file system, with what a file needs and what there is.
+    fn with_room(&self, fault: Fault, pending: &Pending, moved: u64) -> Fault {
+        let DirState::Open(node) = &pending.dir.state else { return fault };
+        let handle = node.handle().and_then(|dir| dir.system_handle());
+        let Some(free) = handle.ok().and_then(|dir| haul_sys::free_bytes(&dir)) else {
+            return fault;
+        };
+        let mut message = format!(
+            "{}: the file has {} bytes, and there is room for {free}",
+            fault.message,
+            pending.entry.size()
+        );
+        if moved > 0 && self.resumable(&pending.entry).is_some() {
+            message.push_str(&format!(
+                "; the {moved} bytes of it that are there are kept, to go on with, and take up room"
+            ));
+        }
+        Fault { message, ..fault }
+    }
+
+    /// The path of an entry at the destination, in the user's words for that.
+    fn path_there(&self, entry: &[u8]) -> Vec<u8> {
+        let below = match (&self.rename, entry.iter().position(|byte| *byte == b'/')) {
+            (None, _) => entry,
+            (Some(_), Some(slash)) => &entry[slash + 1..],
+            (Some(_), None) => b"",
+        };
+        words::join(&self.dest, below)
     }
 
     /// Lets go of a file's directory, after its outcome was told.
@@ -306,7 +353,7 @@ impl<'a> Receiver<'a> {
     fn report(&self, path: impl FnOnce() -> Vec<u8>, kind: &Kind, moved: u64, outcome: &Outcome) {
         match outcome {
             Outcome::Failed(fault) if fault.ends_the_job() => {
-                let path = escape_bytes(&path());
+                let path = escape_bytes(&self.path_there(&path()));
                 self.control.fail(JobError::Destination { path, fault: fault.clone() });
             }
             _ => self.reporter.outcome(path, kind, moved, outcome),

@@ -190,11 +190,11 @@ fn copy_file(
     *counted = pending.resumed * BLOCK_LEN;
     let resumed = pending.continue_from(receiver, &*source)?;
     *counted = pending.resumed * BLOCK_LEN;
-    let (dir, name) = (Arc::clone(&pending.dir), pending.entry.name.clone());
+    let (dir, index, entry) = (Arc::clone(&pending.dir), pending.index, pending.entry.clone());
     let mut count = |step: Step| {
         *counted += step.len();
         receiver.reporter.came_by(step);
-        receiver.reporter.at(|| dir.path_of(name.as_ref()));
+        receiver.has_come_to(&dir, index, &entry, *counted);
     };
     let as_listed = is_as_listed(&*source, &pending.entry, resumed.is_some());
     let by_blocks = as_listed && !source.is_mostly_holes();

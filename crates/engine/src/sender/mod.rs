@@ -26,7 +26,7 @@ use crate::control::{CANCEL_POLL, Control, Reporter, Step};
 use crate::dirs::{DirNode, number_here};
 use crate::link::{ReceiverPort, SenderPort, SourceHandle};
 use crate::{CopyJob, Event, JobError};
-use haul_model::{BlockRanges, Fault, FileId, Kind, Moving, Outcome, Side, Summary, Task};
+use haul_model::{BlockRanges, Fault, FileId, Kind, Moving, Outcome, Resume, Side, Summary, Task};
 use haul_proto::{Extra, LIST_WINDOW, Late, OutcomeItem, Proven, Want, Warning};
 use haul_store::RESUME_LEN_MIN;
 use haul_tree::{Meta, MetaKind, Owner, lock};
@@ -178,6 +178,10 @@ impl<'a> Sender<'a> {
         if let Some(item) = lock(&self.in_flight).items.get_mut(&index) {
             reporter.at(|| item.path());
             item.counted += step.len();
+            let keeps = self.task.copies().is_some_and(|policy| policy.resume != Resume::Never);
+            if keeps && matches!(item.kind, Kind::File { size: RESUME_LEN_MIN.. }) {
+                reporter.keeps(index, item.counted, || item.path());
+            }
         }
     }
 

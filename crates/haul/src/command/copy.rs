@@ -199,7 +199,7 @@ fn run_legs(
     let mut first_error = None;
     let mut legs = legs.into_iter();
     while let Some(leg) = legs.next() {
-        monitor.begin(legs.len() > 0);
+        monitor.begin(&leg, legs.len() > 0);
         let result = hosts.run(&leg, monitor);
         let told = monitor.end();
         let error = match result {
@@ -209,7 +209,7 @@ fn run_legs(
             }
             // Ctrl-C reaches ssh too, and what is seen of it first is a
             // connection that breaks.
-            Err(_) if monitor.cancelled() => CommandError::interrupted(),
+            Err(_) if monitor.cancelled() => monitor.interrupted(),
             Err(error) => error,
         };
         total += told;

@@ -39,6 +39,10 @@ impl Report for Json {
         self.print(&Line::Error(ErrorLine::of_fault(host, path, fault)));
     }
 
+    fn entry_fault(&self, path: &[u8], _: Option<String>, _: &[u8], fault: &Fault) {
+        self.fault(None, path, fault);
+    }
+
     fn not_removed(&self, path: &[u8], fault: &Fault) {
         self.fault(None, path, fault);
     }

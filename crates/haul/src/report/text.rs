@@ -63,6 +63,10 @@ impl Report for Text {
         self.fault_with(host, path, fault, fault.hint());
     }
 
+    fn entry_fault(&self, _: &[u8], host: Option<String>, there: &[u8], fault: &Fault) {
+        self.fault(host, there, fault);
+    }
+
     fn not_removed(&self, path: &[u8], fault: &Fault) {
         let hint = match fault.kind {
             FaultKind::PermissionDenied => {

@@ -67,7 +67,25 @@ fn a_path_in_the_message_of_a_full_destination_is_escaped_once() {
     each_way_on_a_small_file_system(|scene, _| {
         tree::random_file(scene.path("a\nb\\c"), 2 * ROOM, 1).expect("a file");
         let run = scene.copy(&[], &["a\nb\\c"], "small").run().expect_code(4);
-        assert!(run.err().starts_with("haul: a\\nb\\\\c: can't "), "{run}");
+        let needed = format!(": the file has {} bytes, and there is room for ", 2 * ROOM);
+        assert!(run.err().contains(&needed) && run.err().contains("'haul clean -a DIR'"), "{run}");
+        assert!(is_about(&run.err(), "small/a\\nb\\\\c: can't "), "{run}");
+    });
+}
+
+#[test]
+fn what_is_kept_of_a_large_file_on_a_full_disk_is_told_and_can_be_removed() {
+    each_way(|scene| {
+        let Some(mount) = Mount::tmpfs(40 << 20) else { return };
+        scene.symlink(mount.path(), "small");
+        tree::random_file(scene.path("big"), 70 << 20, 1).expect("a file");
+        let run = scene.copy(&[], &["big"], "small").run().expect_code(4);
+        let told = run.err();
+        assert!(told.contains("the file has 73400320 bytes, and there is room for "), "{run}");
+        assert!(told.contains(" bytes of it that are there are kept, to go on with,"), "{run}");
+        assert!(!names(mount.path()).is_empty());
+        scene.haul().args(["clean", "-a"]).arg(mount.path()).run().expect_ok();
+        assert!(names(mount.path()).is_empty());
     });
 }
 

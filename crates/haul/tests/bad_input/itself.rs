@@ -77,7 +77,7 @@ fn a_file_is_not_copied_onto_itself_under_any_name() {
     for flags in [&[][..], &["--force"], &["-L"]] {
         for dest in ["dir/file", "dir", "dir/", "./dir/../dir/file", "hard", "link", "link/file"] {
             let run = scene.copy(flags, &["dir/file"], dest).run().expect_code(1);
-            assert_one_error(&run, "file", "source and destination are the same file", "");
+            assert_one_error(&run, "", "source and destination are the same file", "");
         }
     }
     assert_same(&before, &scene.snapshot(""));
@@ -117,7 +117,7 @@ fn a_link_does_not_replace_the_file_that_it_leads_to() {
     scene.symlink("file", "link");
     for (flags, cause) in [("-rf", "which it would replace"), ("-f", "are the same file")] {
         let run = scene.copy(&[flags], &["link"], "file").run();
-        assert_one_error(&run, "link", cause, "");
+        assert_one_error(&run, "file: ", cause, "");
         assert_eq!(run.code, Some(1), "{run}");
         assert_eq!(scene.read("file"), "precious");
     }

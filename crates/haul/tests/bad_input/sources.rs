@@ -27,9 +27,8 @@ fn the_path_to_a_source_can_be_missing_or_lead_through_a_file() {
             ("no/.", "can't open: No such file or directory"),
         ] {
             let run = scene.copy(&["-r"], &[source], "dest").run().expect_code(1);
-            let errors = errors(&run);
             let expected = format!("{}: {cause}", scene.path(source).display());
-            assert_eq!(errors, [expected], "{run}");
+            assert_errors_end(&run, &[expected]);
             assert!(!scene.exists("dest"));
         }
     });

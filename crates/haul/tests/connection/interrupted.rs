@@ -5,7 +5,7 @@ use crate::common::*;
 use crate::transfer::{SOON, Transfer};
 use haul_testkit::haul::Outcome;
 use haul_testkit::proc::{self, Signal};
-use haul_testkit::{assert_same, tree};
+use haul_testkit::{assert_same, holds_within, tree};
 use std::fs;
 use std::time::{Duration, Instant};
 
@@ -23,6 +23,36 @@ fn ctrl_c_ends_a_copy_cleanly() {
         // The terminal sends it to ssh too.
         transfer.running.signal_group(Signal::INT);
         assert_interrupted(&transfer.ends_with(130));
+    });
+}
+
+#[test]
+fn what_is_kept_of_a_large_file_is_told_and_the_same_command_goes_on() {
+    const BIG: u64 = 80 << 20;
+    each_remote_way(|scene| {
+        tree::random_file(scene.path("big"), BIG, 2).expect("a file");
+        scene.mkdir("to");
+        // It takes seconds while ssh compresses it, which it can't.
+        let slow = format!("{} -oCompression=yes", scene.sshd().rsh());
+        let copy = |more: &[&str]| {
+            scene.copy_by(&["--rsh", &slow, "--remote-haul", HAUL], more, &["big"], "to")
+        };
+        let running = copy(&[]).spawn().expect("it starts");
+        let bytes = || {
+            let parts = fs::read_dir(scene.path("to")).expect("read").flatten();
+            parts.filter_map(|part| part.metadata().ok()).map(|part| part.len()).max()
+        };
+        assert!(running.until(Duration::from_secs(60), || bytes() > Some(16 << 20)));
+        running.signal_group(Signal::INT);
+        let run = running.wait().expect("it ends").expect_code(130);
+        let said = errors(&run).concat();
+        assert!(said.starts_with("interrupted: about "), "{run}");
+        assert!(said.ends_with(" MiB of big are there, and kept"), "{run}");
+        assert!(run.err().ends_with("is skipped, and this file goes on from there\n"), "{run}");
+        assert!(holds_within(SOON, || scene.sshd().agents().is_empty()));
+        let run = copy(&["--json"]).run().expect_ok();
+        assert!(moved(&run) <= BIG - (8 << 20), "{run}");
+        assert_eq!(fs::read(scene.path("big")).ok(), fs::read(scene.path("to/big")).ok());
     });
 }
 

@@ -67,7 +67,8 @@ fn a_read_only_file_system_there_is_told() {
     for (source, dest) in [("a", "to"), ("tree", "to"), ("tree", "to/"), ("tree", "to/new")] {
         let run = copy(&scene, &["-r"], &[source], dest).run().expect_code(4);
         let hint = "the destination is mounted read-only";
-        assert_one_error(&run, source, "mounted read-only", hint);
+        assert_one_error(&run, "to/", "mounted read-only", hint);
+        assert!(run.err().starts_with("haul: haul-test:/"), "{run}");
     }
     assert_eq!(scene.read("to/a"), "old");
 }

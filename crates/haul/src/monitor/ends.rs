@@ -1,0 +1,111 @@
+//! Where the entries of a job are on both sides, for messages about them.
+
+use crate::location::Place;
+use haul_engine::{Leg, Naming, Route};
+use haul_model::{Side, words};
+
+/// The sources and the destination of a job, as the user named them.
+#[derive(Debug, Default)]
+pub(super) struct Ends {
+    sources: Vec<Vec<u8>>,
+    source_host: Option<String>,
+    dest: Vec<u8>,
+    dest_host: Option<String>,
+    /// Entries get their own names in the destination, by the words alone.
+    into_dir: bool,
+}
+
+/// A path, and the host that it is on if it isn't here.
+pub(super) type Located = (Option<String>, Vec<u8>);
+
+impl Ends {
+    /// Those of a job.
+    pub(super) fn of(leg: &Leg<Place>) -> Self {
+        let host = |place: &Place| (*place != Place::Here).then(|| place.to_string());
+        let (source_host, dest_host) = match &leg.route {
+            Route::Local => (None, None),
+            Route::Upload(place) => (None, host(place)),
+            Route::Download(place) => (host(place), None),
+        };
+        let (sources, dest) = (leg.job.sources.clone(), leg.job.dest.clone());
+        let into_dir = leg.job.into_dir || words::split(&dest).slash || sources.len() != 1;
+        Self { sources, source_host, dest, dest_host, into_dir }
+    }
+
+    /// Where the entry at `path` is on that side. Which name a host gives to the one source
+    /// it does not tell; then both names are there.
+    pub(super) fn locate(&self, side: Side, path: &[u8], naming: Naming) -> Located {
+        match side {
+            Side::Source => (self.source_host.clone(), self.source(path)),
+            Side::Destination => (self.dest_host.clone(), self.at_dest(path, naming)),
+        }
+    }
+
+    fn source(&self, path: &[u8]) -> Vec<u8> {
+        // What was not found is told as it was named.
+        if self.sources.iter().any(|source| source == path) {
+            return path.to_vec();
+        }
+        let (name, below) = split_first(path);
+        let named = |source: &&Vec<u8>| words::split(source).name == Some(name);
+        if let Some(source) = self.sources.iter().find(named) {
+            return words::join(source, below);
+        }
+        let mut nameless = self.sources.iter().filter(|source| words::split(source).name.is_none());
+        match (nameless.next(), nameless.next()) {
+            (Some(source), None) => words::join(words::without_dot(source), path),
+            _ => path.to_vec(),
+        }
+    }
+
+    fn at_dest(&self, path: &[u8], naming: Naming) -> Vec<u8> {
+        match naming {
+            _ if self.dest.is_empty() => path.to_vec(),
+            Naming::Given => words::join(&self.dest, split_first(path).1),
+            Naming::Unknown if !self.into_dir => [&self.dest, &b": "[..], path].concat(),
+            Naming::Own | Naming::Unknown => words::join(&self.dest, path),
+        }
+    }
+}
+
+/// The first component of a path, and what is below it.
+fn split_first(path: &[u8]) -> (&[u8], &[u8]) {
+    match path.iter().position(|byte| *byte == b'/') {
+        Some(slash) => (&path[..slash], &path[slash + 1..]),
+        None => (path, b""),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ends(sources: &[&str], dest: &str, into_dir: bool) -> Ends {
+        let sources = sources.iter().map(|source| source.as_bytes().to_vec()).collect();
+        Ends { sources, dest: dest.into(), into_dir, ..Ends::default() }
+    }
+
+    #[test]
+    fn a_path_is_that_of_its_own_side() {
+        let line = |ends: &Ends, side, path: &str, naming| {
+            let (_, path) = ends.locate(side, path.as_bytes(), naming);
+            String::from_utf8(path).expect("text")
+        };
+        let many = ends(&["/data/src/", "b", "c/."], "to/", true);
+        let source = |path| line(&many, Side::Source, path, Naming::Own);
+        assert_eq!(source("src/d/one"), "/data/src/d/one");
+        assert_eq!(source("b"), "b");
+        assert_eq!(source("x/y"), "c/x/y");
+        let two = ends(&["a/.", "b/."], "to", true);
+        assert_eq!(line(&two, Side::Source, "x", Naming::Own), "x");
+        let dest = |ends: &Ends, path, naming| line(ends, Side::Destination, path, naming);
+        assert_eq!(dest(&many, "src/d/one", Naming::Own), "to/src/d/one");
+        assert_eq!(dest(&ends(&["s"], "/", true), "s", Naming::Own), "/s");
+        assert_eq!(dest(&ends(&["s"], ".", true), "s/x", Naming::Own), "s/x");
+        let one = ends(&["src"], "/ro/new", false);
+        assert_eq!(dest(&one, "src/d/one", Naming::Given), "/ro/new/d/one");
+        assert_eq!(dest(&one, "src", Naming::Given), "/ro/new");
+        assert_eq!(dest(&one, "src/d", Naming::Own), "/ro/new/src/d");
+        assert_eq!(dest(&one, "src/d", Naming::Unknown), "/ro/new: src/d");
+    }
+}
