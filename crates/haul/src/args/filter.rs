@@ -3,7 +3,7 @@
 
 use crate::error::CommandError;
 use clap::{Arg, ArgAction, ArgMatches, FromArgMatches, ValueHint, value_parser};
-use haul_model::{Action, Filter, Pattern, Rule, escape_bytes};
+use haul_model::{Action, Fault, Filter, Pattern, Rule, Side, escape_bytes};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read};
@@ -130,7 +130,8 @@ impl Form {
     /// Adds the rules in a file, or in standard input if its name is `-`.
     fn read_file(self, path: &OsStr, filter: &mut Filter) -> Result<(), CommandError> {
         let shown = format!("--{} {}", self.name, escape_bytes(path.as_bytes()));
-        let content = read(path).map_err(|error| wrong(&shown, &error.to_string()))?;
+        let unreadable = |error| Fault::from_io(Side::Source, "read it", &error).message;
+        let content = read(path).map_err(|error| wrong(&shown, &unreadable(error)))?;
         for (number, line) in (1..).zip(content.split(|byte| *byte == b'\n')) {
             let line = line.strip_suffix(b"\r").unwrap_or(line);
             if line.is_empty() || matches!(line[0], b';' | b'#') {

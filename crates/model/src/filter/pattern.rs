@@ -14,7 +14,7 @@ pub struct Pattern {
     written: Box<[u8]>,
     /// Only directories match: it ended with a slash.
     only_dirs: bool,
-    place: Place,
+    anchor: Anchor,
     text: Text,
 }
 
@@ -31,7 +31,7 @@ pub enum PatternError {
 
 /// Where in a path a match may begin; it always goes to the path's end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum Anchor {
     /// At the last name: the pattern has no slash and no `**`.
     Name,
     /// At the start of the path.
@@ -96,18 +96,18 @@ impl Pattern {
             _ => (false, written),
         };
         let slashes = rest.iter().filter(|byte| **byte == b'/').count();
-        let (place, rest) = match (rest.strip_prefix(b"/"), first_stars) {
-            (Some(rest), _) => (Place::Start, rest),
-            (None, None) if slashes == 0 => (Place::Name, rest),
-            (None, None) => (Place::NamesBefore(slashes), rest),
-            (None, Some(0)) => (Place::SlashAndStart, rest),
-            (None, Some(_)) => (Place::Anywhere, rest),
+        let (anchor, rest) = match (rest.strip_prefix(b"/"), first_stars) {
+            (Some(rest), _) => (Anchor::Start, rest),
+            (None, None) if slashes == 0 => (Anchor::Name, rest),
+            (None, None) => (Anchor::NamesBefore(slashes), rest),
+            (None, Some(0)) => (Anchor::SlashAndStart, rest),
+            (None, Some(_)) => (Anchor::Anywhere, rest),
         };
         let text = match is_wild {
             false => Text::Bytes(rest.into()),
             true => Text::of_wild(rest, written.ends_with(b"***")),
         };
-        Ok(Self { written: written.into(), only_dirs, place, text })
+        Ok(Self { written: written.into(), only_dirs, anchor, text })
     }
 
     /// The pattern as it was written.
@@ -121,18 +121,18 @@ impl Pattern {
             return false;
         }
         let behind_slash = |at: usize| path[at..].iter().position(|byte| *byte == b'/');
-        match self.place {
-            Place::Start => self.text.matches(path, is_dir),
-            Place::Name | Place::NamesBefore(_) => {
-                let before = if let Place::NamesBefore(names) = self.place { names } else { 0 };
+        match self.anchor {
+            Anchor::Start => self.text.matches(path, is_dir),
+            Anchor::Name | Anchor::NamesBefore(_) => {
+                let before = if let Anchor::NamesBefore(names) = self.anchor { names } else { 0 };
                 let mut slashes = (0..path.len()).rev().filter(|at| path[*at] == b'/');
                 let start = slashes.nth(before).map_or(0, |slash| slash + 1);
                 self.text.matches(&path[start..], is_dir)
             }
-            Place::SlashAndStart => {
+            Anchor::SlashAndStart => {
                 self.text.matches_from(b"/".iter().chain(path).copied(), false, is_dir)
             }
-            Place::Anywhere => match &self.text {
+            Anchor::Anywhere => match &self.text {
                 Text::Tokens { .. } => self.text.matches_from(path.iter().copied(), true, is_dir),
                 text => {
                     let mut start = 0;
