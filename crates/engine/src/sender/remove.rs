@@ -220,12 +220,18 @@ pub(super) fn set_aside(item: &Item) -> Result<Aside, Fault> {
 pub(super) fn end_aside(item: &Item, aside: Aside, held: Result<(), Fault>) -> Result<(), Fault> {
     let dir = item.dir.as_ref().ok_or_else(changed)?;
     let dir = dir.handle().map_err(|error| aside.stays(&error))?;
+    // Who has it open may have written to it meanwhile.
+    let keeps = || match is_still(item, &*dir, aside.name(), true) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(changed()),
+        Err(error) => Err(failed(&error)),
+    };
     let remove = || match dir.remove_file(aside.name()) {
         // Another move has taken it for a leftover, and put it back.
         Err(error) if error.kind() == io::ErrorKind::NotFound => Err(changed()),
         removed => removed.map_err(|error| failed(&error)),
     };
-    let removed = held.and_then(|()| remove());
+    let removed = held.and_then(|()| keeps()).and_then(|()| remove());
     removed.map_err(|fault| aside.put_back(&*dir).err().unwrap_or(fault))
 }
 
