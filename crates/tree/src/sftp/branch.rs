@@ -30,8 +30,9 @@ impl Branch {
     }
 
     /// The file in this session, if it is open by now. The first time that it
-    /// could be, it is asked for. It has to be a file, and to have this seal if one
-    /// is given. A session in which the server refuses it is done without.
+    /// could be, it is asked for. It has to be a file. A session in which the server
+    /// refuses it is done without, and so is one in which it has not this `seal`, if one
+    /// is given: it grows, or is another.
     pub(super) fn file(
         &mut self,
         host: &SftpHost,
@@ -96,7 +97,7 @@ impl Branch {
         // Writing follows a link: nothing may stand in the file's place.
         let there = seal_of(&found)?;
         if seal.is_some_and(|seal| seal != there) {
-            return Err(io::Error::other("it changes while it is opened"));
+            return Ok(());
         }
         self.state = State::Open(file);
         Ok(())

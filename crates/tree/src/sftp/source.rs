@@ -92,7 +92,8 @@ impl SourceFile for SftpSource {
         false
     }
 
-    /// Also of what was read through other sessions, by another handle.
+    /// Also of what was read through other sessions, by another handle. Each tells of a
+    /// moment of its own: of a file that grows, one may still tell the old size.
     fn seal_now(&self) -> io::Result<Seal> {
         let others = lock(&self.others).iter().filter_map(Branch::open).cloned().collect();
         let found = in_each(self.first.clone(), others, |file| file.attrs());
@@ -100,7 +101,9 @@ impl SourceFile for SftpSource {
         for found in self.host.io(found)? {
             seals.push(seal_of(&found)?);
         }
-        Ok(*seals.iter().find(|seal| **seal != seals[0]).unwrap_or(&seals[0]))
+        let others = seals.into_iter().filter(|seal| *seal != self.seal);
+        // One that only grew is told last.
+        Ok(others.min_by_key(|seal| seal.size).unwrap_or(self.seal))
     }
 
     fn release(&self, _end: u64) {}
