@@ -230,6 +230,14 @@ impl<'a> Reporter<'a> {
         progress.tally.bytes_resumed.fetch_sub(len, Ordering::Relaxed);
     }
 
+    /// A file's content is transferred from its start once more: of the first time,
+    /// `counted` bytes were counted as done, with those that were `resumed`.
+    pub(crate) fn begins_again(&self, counted: u64, resumed: u64) {
+        let progress = self.monitor.progress();
+        progress.bytes_done.fetch_sub(counted, Ordering::Relaxed);
+        progress.tally.bytes_resumed.fetch_sub(resumed, Ordering::Relaxed);
+    }
+
     /// The fate of an entry is known; `counted` bytes of it were counted as done
     /// already. Its `path` is made if the monitor shows it.
     pub(crate) fn outcome(
@@ -283,10 +291,10 @@ mod tests {
         let fault = Fault::new(Side::Source, FaultKind::Io, "can't read");
         let missing = Changes::MISSING.with(Changes::ABOVE);
         let expected = Summary {
-            copied: 1,
+            copied: 2,
             dirs_made: 1,
-            bytes: 3,
-            bytes_transferred: 2,
+            bytes: 6,
+            bytes_transferred: 4,
             bytes_resumed: 1,
             skipped: 1,
             special: 1,
@@ -294,6 +302,7 @@ mod tests {
             different: 2,
             missing: 1,
             extra: 1,
+            grown: 1,
             ..Summary::default()
         };
         for _ in 0..2 {
@@ -303,7 +312,11 @@ mod tests {
             reporter.resumed(2);
             reporter.not_resumed(1);
             reporter.transferred(2);
+            reporter.resumed(1);
+            reporter.transferred(2);
+            reporter.begins_again(3, 1);
             entry(&FILE, Outcome::Copied);
+            entry(&FILE, Outcome::Grew);
             entry(&Kind::Dir, Outcome::Copied);
             entry(&FILE, Outcome::Skipped(Skip::Unchanged));
             entry(&Kind::Dir, Outcome::Skipped(Skip::Unchanged));

@@ -1,11 +1,11 @@
-//! The hash of a whole file as it stands, for comparing it with another: read
-//! in order, holes left out of reading.
+//! The hash of a file, for comparing it with another, or with what was copied of it:
+//! read in order, holes left out of reading.
 
 use crate::control::{Control, Step};
 use crate::copy;
-use haul_model::{ContentHasher, Fault, FaultKind, Side};
+use haul_model::{ContentHash, ContentHasher, Fault, FaultKind, Side};
 use haul_proto::FileSeal;
-use haul_tree::SourceFile;
+use haul_tree::{SourceFile, StagedFile};
 
 /// Bytes that are read at once.
 const READ_LEN: u64 = 1 << 20;
@@ -21,6 +21,75 @@ pub(crate) fn seal_of(
     control: &Control<'_>,
     count: &mut dyn FnMut(Step),
 ) -> Result<FileSeal, Fault> {
+    let seal = file.seal();
+    let hash = hash_of(file, scratch, control, count).map_err(|fault| match fault.kind {
+        FaultKind::Changed => changed(),
+        _ => fault,
+    })?;
+    let now = file.seal_now();
+    let now = now.map_err(|error| Fault::from_io(Side::Source, "look at it again", &error))?;
+    if now != seal {
+        return Err(changed());
+    }
+    Ok(FileSeal { size: seal.size, mtime: seal.mtime, hash, grew: false })
+}
+
+/// True if `source` has only grown since it was opened: it is longer, and begins with
+/// what was copied of it, whose hash `copied` gives where that can be known. So the copy
+/// is what the source was at one moment. If it is to be `strict`, growing is changing.
+///
+/// # Errors
+/// [`FaultKind::Changed`] if it has changed otherwise, or nobody knows; the fault of the
+/// side that can't be read.
+pub(crate) fn has_grown(
+    source: &dyn SourceFile,
+    strict: bool,
+    copied: impl FnOnce() -> Result<Option<ContentHash>, Fault>,
+    control: &Control<'_>,
+) -> Result<bool, Fault> {
+    if !haul_tree::is_longer(source)? {
+        return Ok(false);
+    }
+    let copied = if strict { None } else { copied()? };
+    match copied {
+        Some(copied) if copied == hash_again(source, control)? => Ok(true),
+        _ => Err(haul_tree::changed()),
+    }
+}
+
+/// The hash of what was written to `stage`, by reading it, where that takes no round
+/// trips.
+///
+/// # Errors
+/// When it can't be read.
+pub(crate) fn hash_of_stage(
+    stage: &dyn StagedFile,
+    control: &Control<'_>,
+) -> Result<Option<ContentHash>, Fault> {
+    let failed = |error| Fault::from_io(Side::Destination, "read what was written", &error);
+    let Some(written) = stage.written().map_err(failed)? else { return Ok(None) };
+    let hash = hash_again(&*written, control);
+    hash.map(Some).map_err(|fault| Fault { side: Side::Destination, ..fault })
+}
+
+/// The hash of as much of `file` as there was when it was opened, without
+/// counting it as progress.
+///
+/// # Errors
+/// When it can't be read, or ends before; the side is `Source`.
+pub(crate) fn hash_again(
+    file: &dyn SourceFile,
+    control: &Control<'_>,
+) -> Result<ContentHash, Fault> {
+    hash_of(file, &mut Vec::new(), control, &mut |_| ())
+}
+
+fn hash_of(
+    file: &dyn SourceFile,
+    scratch: &mut Vec<u8>,
+    control: &Control<'_>,
+    count: &mut dyn FnMut(Step),
+) -> Result<ContentHash, Fault> {
     let read = |error| Fault::from_io(Side::Source, "read", &error);
     let seal = file.seal();
     let len = READ_LEN.min(seal.size) as usize;
@@ -37,7 +106,7 @@ pub(crate) fn seal_of(
             count(Step::Hashed(piece.len() as u64));
         }
         if hasher.len() < seal.size {
-            return Err(changed());
+            return Err(haul_tree::changed());
         }
     }
     while hasher.len() < seal.size {
@@ -53,18 +122,13 @@ pub(crate) fn seal_of(
             let at = hasher.len();
             let part = &mut scratch[..(data.end - at).min(READ_LEN) as usize];
             if file.read_at(part, at).map_err(read)? < part.len() {
-                return Err(changed());
+                return Err(haul_tree::changed());
             }
             hasher.update(part);
             count(Step::Hashed(part.len() as u64));
         }
     }
-    let now = file.seal_now();
-    let now = now.map_err(|error| Fault::from_io(Side::Source, "look at it again", &error))?;
-    if now != seal {
-        return Err(changed());
-    }
-    Ok(FileSeal { size: seal.size, mtime: seal.mtime, hash: hasher.finish() })
+    Ok(hasher.finish())
 }
 
 /// The fault of a file that is not what it was a moment ago.

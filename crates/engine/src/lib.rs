@@ -24,7 +24,8 @@
 //!   descriptor.
 //! - `scan.rs`: the walk, a loop and no recursion; `scan/telling.rs`: its batches.
 //! - `mod.rs`: entries in flight, and the window. `read.rs`: workers that pack or cut
-//!   contents for a wire.
+//!   contents for a wire; `again.rs`: contents that are sent once more. `portions.rs`:
+//!   wanted files on one machine.
 //! - `earlier.rs`: entries of earlier sources in the same place, where several become one
 //!   directory.
 //! - `emptied.rs`: directories that became empty.
@@ -47,6 +48,7 @@
 //!   many at a time.
 //! - `resume.rs`: what an earlier job has left; `proving.rs`: proof that it is of the
 //!   source as it is now.
+//! - `live.rs`: files that others write to while they are copied.
 //! - `hold.rs`: files that have to be durable or read back before they are published.
 //! - `dirs.rs`: a directory that waits for its entries; `sealing.rs`: its mode and time,
 //!   set last.

@@ -187,6 +187,7 @@ impl Progress {
             missing: get(&tally.missing),
             extra: get(&tally.extra),
             failed: get(&tally.failed),
+            grown: get(&tally.grown),
             // Those of a move are counted where its parts are put together.
             ..Summary::default()
         }
@@ -206,14 +207,18 @@ pub(crate) struct Tally {
     missing: AtomicU64,
     pub(crate) extra: AtomicU64,
     failed: AtomicU64,
+    grown: AtomicU64,
 }
 
 impl Tally {
     /// The fate of an entry is known.
     pub(crate) fn count(&self, kind: &Kind, outcome: &Outcome) {
+        if *outcome == Outcome::Grew {
+            Progress::add(&self.grown, 1);
+        }
         let counter = match (outcome, kind) {
             (Outcome::Copied | Outcome::WouldCopy, Kind::Dir) => &self.dirs_made,
-            (Outcome::Copied | Outcome::WouldCopy, _) => {
+            (Outcome::Copied | Outcome::WouldCopy | Outcome::Grew, _) => {
                 if let Kind::File { size } = kind {
                     Progress::add(&self.bytes, *size);
                 }

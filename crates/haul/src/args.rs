@@ -240,6 +240,7 @@ impl CopyWords {
                 verify: safety.verify.is_some_and(|given| given.value),
                 sync: safety.sync.is_some_and(|given| given.value),
                 moving: None,
+                strict_source: self.strict_source,
             },
             detail: detail(quiet, verbose, json),
             reaches,

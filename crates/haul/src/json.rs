@@ -65,6 +65,8 @@ pub(crate) struct FileLine<'a> {
     pub(crate) outcome: OutcomeWord,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) reason: Option<ReasonWord>,
+    #[serde(skip_serializing_if = "is_false")]
+    pub(crate) grew: bool,
 }
 
 /// How far the copy is.
@@ -111,6 +113,7 @@ pub(crate) struct SummaryLine {
     skipped: u64,
     special: u64,
     failed: u64,
+    grown: u64,
     seconds: f64,
     rate: u64,
     exit_code: u8,
@@ -296,7 +299,7 @@ impl<'a> ErrorLine<'a> {
 impl SummaryLine {
     /// The figures of a copy that took `time`.
     pub(crate) fn of(summary: &Summary, time: Duration, code: ExitCode) -> Self {
-        let Summary { copied, dirs_made, bytes, skipped, special, failed, .. } = *summary;
+        let Summary { copied, dirs_made, bytes, skipped, special, failed, grown, .. } = *summary;
         let (moved, resumed) = (summary.bytes_transferred, summary.bytes_resumed);
         let rate = moved as f64 / time.as_secs_f64();
         Self {
@@ -308,6 +311,7 @@ impl SummaryLine {
             skipped,
             special,
             failed,
+            grown,
             seconds: seconds(time),
             // What is no number, such as 0 bytes in no time, becomes 0.
             rate: rate as u64,
@@ -379,6 +383,12 @@ pub(crate) fn size(kind: &Kind) -> Option<u64> {
         Kind::File { size } => Some(*size),
         _ => None,
     }
+}
+
+/// A field that says nothing when it is false.
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn is_false(field: &bool) -> bool {
+    !field
 }
 
 /// Two digits for each byte, if the bytes are not UTF-8.

@@ -135,7 +135,10 @@ impl<'r> JobMonitor<'r> {
         if !self.report.shows(&self.task, kind, outcome) {
             return;
         }
-        let fate = |outcome, skip| self.report.tell(&Fate { path, kind, outcome, skip });
+        let grew = *outcome == Outcome::Grew;
+        let fate = |outcome, skip| {
+            self.report.tell(&Fate { path, kind, outcome, skip, grew });
+        };
         match outcome {
             Outcome::Failed(fault) => {
                 let ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
@@ -143,7 +146,7 @@ impl<'r> JobMonitor<'r> {
                 drop(ends);
                 self.report.entry_fault(path, host, &there, fault);
             }
-            Outcome::Copied => fate(OutcomeWord::Copied, None),
+            Outcome::Copied | Outcome::Grew => fate(OutcomeWord::Copied, None),
             Outcome::WouldCopy => fate(OutcomeWord::WouldCopy, None),
             Outcome::Differs(found) => {
                 self.report.tell(&Difference { path, kind, found: Found::Differs(*found) });

@@ -18,6 +18,9 @@ pub enum Outcome {
     /// In a check: the destination's is another, or missing. What is the same is
     /// `Skipped(Unchanged)`.
     Differs(Changes),
+    /// A file was copied as it was when it was opened: its first bytes, as many as it
+    /// had then. It has grown since.
+    Grew,
 }
 
 impl Outcome {
@@ -78,6 +81,8 @@ pub struct Summary {
     pub moved: u64,
     /// In a move: files and links that stay, because existing files were to be kept.
     pub kept: u64,
+    /// Files that grew while they were copied; they count as copied, too.
+    pub grown: u64,
 }
 
 impl Summary {
@@ -107,6 +112,7 @@ impl Summary {
             extra: both(self.extra, other.extra),
             moved: both(self.moved, other.moved),
             kept: both(self.kept, other.kept),
+            grown: both(self.grown, other.grown),
         }
     }
 }
@@ -138,6 +144,7 @@ mod tests {
             extra: 11,
             moved: 12,
             kept: 13,
+            grown: 14,
         };
         let mut total = one;
         total += one;
@@ -155,6 +162,7 @@ mod tests {
             extra: 22,
             moved: 24,
             kept: 26,
+            grown: 28,
         };
         assert_eq!(total, twice);
         assert_eq!(total.since(one), one);

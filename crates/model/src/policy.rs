@@ -142,6 +142,9 @@ pub struct Policy {
     pub sync: bool,
     /// The copy is the first part of a move.
     pub moving: Option<Moving>,
+    /// A file that changes in any way while it is read fails, also if it only grows
+    /// (`--strict-source`).
+    pub strict_source: bool,
 }
 
 impl Policy {

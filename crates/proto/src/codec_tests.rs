@@ -53,6 +53,7 @@ fn hash() -> impl Strategy<Value = ContentHash> {
 fn outcome() -> impl Strategy<Value = Outcome> {
     prop_oneof![
         Just(Outcome::Copied),
+        Just(Outcome::Grew),
         Just(Outcome::WouldCopy),
         Just(Outcome::Skipped(Skip::NotOlder)),
         fault().prop_map(Outcome::Failed),
@@ -105,7 +106,10 @@ fn message() -> impl Strategy<Value = Message> {
         )
         .prop_map(Message::Outcomes),
         (any::<u64>(), any::<u64>(), time(), hash()).prop_map(|(index, size, mtime, hash)| {
-            Message::FileEnd(FileEnd { index, result: Ok(FileSeal { size, mtime, hash }) })
+            Message::FileEnd(FileEnd {
+                index,
+                result: Ok(FileSeal { size, mtime, hash, grew: index % 2 == 0 }),
+            })
         }),
         (any::<u64>(), fault())
             .prop_map(|(index, fault)| Message::FileEnd(FileEnd { index, result: Err(fault) })),
@@ -168,7 +172,13 @@ fn task() -> impl Strategy<Value = Task> {
     let rule = prop_oneof![Just(Remove::Same), Just(Remove::SameContent)];
     prop_oneof![
         (any::<bool>(), proptest::option::of(moving())).prop_map(|(sync, moving)| {
-            Task::Copy(Policy { sync, verify: !sync, moving, ..Policy::default() })
+            Task::Copy(Policy {
+                sync,
+                verify: !sync,
+                strict_source: sync,
+                moving,
+                ..Policy::default()
+            })
         }),
         any::<bool>().prop_map(|content| Task::Check { content }),
         (rule, moving()).prop_map(|(rule, moving)| Task::Remove { rule, moving }),
@@ -242,7 +252,7 @@ proptest! {
         let mut contents = Vec::new();
         for (index, file) in files.iter().enumerate() {
             contents.extend_from_slice(file);
-            pack.push(PackItem::File { index: index as u64, len: file.len() as u32, mtime, hash: ContentHash::of(file) });
+            pack.push(PackItem::File { index: index as u64, len: file.len() as u32, mtime, hash: ContentHash::of(file), grew: index % 2 == 0 });
         }
         pack.push(PackItem::Fault { index: 99, fault });
         let mut frame = pack.head();
@@ -336,6 +346,7 @@ fn a_time_beyond_its_second_does_not_decode() {
                 size: 1,
                 mtime: Timestamp { secs: 0, nanos },
                 hash: ContentHash::of(b""),
+                grew: false,
             }),
         }))
     };

@@ -225,10 +225,12 @@ pub enum PackItem {
         index: u64,
         /// Length of its content, in bytes.
         len: u32,
-        /// Its modification time when it was read.
+        /// Its modification time when it was opened.
         mtime: Timestamp,
         /// The hash of its content.
         hash: ContentHash,
+        /// It has grown since it was opened; the content is that of then.
+        grew: bool,
     },
     /// A file that could not be read.
     Fault {
@@ -408,11 +410,15 @@ pub struct FileEnd {
 pub struct FileSeal {
     /// Length of the content, in bytes.
     pub size: u64,
-    /// Its modification time when it was read.
+    /// Its modification time when it was opened.
     pub mtime: Timestamp,
     /// The hash of the content; of its wanted blocks alone
-    /// (`ContentHasher::finish_tail`) if some were not, without the whole hash.
+    /// (`ContentHasher::finish_tail`) if some were not, without the whole hash, and it has
+    /// not grown.
     pub hash: ContentHash,
+    /// It has grown since it was opened. The hash is that of the first `size` bytes,
+    /// read again when all was sent.
+    pub grew: bool,
 }
 
 /// Something worth telling, though nothing failed.

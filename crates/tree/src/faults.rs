@@ -3,14 +3,19 @@
 use super::SourceFile;
 use haul_model::{Fault, FaultKind, Side};
 
-/// The source is what it was when it was opened.
+/// True if the source has become longer since it was opened; false if it is what it was
+/// then.
 ///
 /// # Errors
-/// [`FaultKind::Changed`] if it isn't.
-pub fn check_unchanged(source: &dyn SourceFile) -> Result<(), Fault> {
+/// [`FaultKind::Changed`] if it is neither.
+pub fn is_longer(source: &dyn SourceFile) -> Result<bool, Fault> {
     let now = source.seal_now();
     let now = now.map_err(|error| Fault::from_io(Side::Source, "look at it again", &error))?;
-    if now == source.seal() { Ok(()) } else { Err(changed()) }
+    let opened = source.seal();
+    match now.size > opened.size {
+        false if now != opened => Err(changed()),
+        is_longer => Ok(is_longer),
+    }
 }
 
 /// The fault of a source that changed while it was read.
@@ -22,9 +27,10 @@ pub fn changed() -> Fault {
 ///
 /// # Errors
 /// If it isn't: its content can't be copied as a whole, and must not be passed
-/// off as nothing.
+/// off as nothing. One that has grown since it was opened was empty then.
 pub fn check_size(source: &dyn SourceFile) -> Result<(), Fault> {
-    match source.has_no_size() {
+    let has_no_size = || Ok(source.has_no_size()? && source.seal_now()?.size == 0);
+    match has_no_size() {
         Ok(false) => Ok(()),
         Ok(true) => Err(Fault::new(
             Side::Source,

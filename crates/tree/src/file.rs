@@ -147,6 +147,11 @@ pub trait StagedFile: Send + Sync {
         None
     }
 
+    /// What was written, to be read before it is sealed, where that takes no round trips.
+    fn written(&self) -> io::Result<Option<Box<dyn SourceFile>>> {
+        Ok(None)
+    }
+
     /// How the file will look if the power is cut before its content is durable.
     fn loss(&self) -> Loss;
 

@@ -39,7 +39,7 @@ mod spool;
 
 pub use beside::{both, each_beside};
 pub use dir::{Origin, Outstanding, PRIVATE_DIR_MODE, Storage, Tree, TreeDir, Unfinished};
-pub use faults::{changed, check_size, check_unchanged};
+pub use faults::{changed, check_size, is_longer};
 pub use file::{ContentStream, NotMoved, Seal, SealedFile, SourceFile, StagedFile, TakePart};
 pub use local::{LocalDir, LocalTree};
 pub use lock::lock;

@@ -4,6 +4,7 @@
 
 use super::dirs::{DirState, RecvDir};
 use super::listing::Broken;
+use super::live::Reading;
 use super::{Pending, Receiver, compare, is_stage, naming, of_sender, parent_fault};
 use crate::control::Step;
 use crate::digest::{changed, seal_of};
@@ -64,7 +65,9 @@ impl Receiver<'_> {
                     dir.expect_one();
                     let placement = Placement::New;
                     let name = place.clone();
-                    let pending = Pending { index, dir, name, entry, placement, cost, resumed: 0 };
+                    let (resumed, reading) = (0, Reading::default());
+                    let pending =
+                        Pending { index, dir, name, entry, placement, cost, resumed, reading };
                     let hashing = Hashing {
                         pending,
                         found,

@@ -17,6 +17,9 @@ pub(super) struct Copying<'c, 'a> {
     pub(super) source: &'c dyn SourceFile,
     /// Its length when it was opened, in bytes.
     pub(super) size: u64,
+    /// All content is hashed: it is to be verified, or nothing else tells if a source
+    /// that changes has only grown.
+    pub(super) hashes: bool,
 }
 
 /// A stage with the content of a file.
@@ -94,7 +97,7 @@ impl Copying<'_, '_> {
         self.in_order(stage, scratch, count)
     }
 
-    /// Copies from the beginning to the end; hashes what is to be verified.
+    /// Copies from the beginning to the end.
     fn in_order(
         &self,
         stage: Box<dyn StagedFile>,
@@ -102,7 +105,7 @@ impl Copying<'_, '_> {
         count: &mut Count<'_>,
     ) -> Result<Filled, Fault> {
         let control = self.receiver.control;
-        if self.receiver.policy.verify {
+        if self.hashes {
             let into = copy::assembler(stage, Vec::new());
             let copied = copy::hashed(self.source, &into, scratch, control, count);
             return self.finish(into, copied);
@@ -115,8 +118,13 @@ impl Copying<'_, '_> {
         self.verify(moved.is_whole(self.size), Filling::Dense)
     }
 
-    /// A stage that shares the whole content.
+    /// A stage that shares the whole content, and what it has grown by since it was opened.
     fn shared(&self, stage: Box<dyn StagedFile>) -> Result<Filled, Fault> {
+        let len = stage.handle().map_or(Ok(0), |file| file.metadata().map(|found| found.len()));
+        if len.map_err(|error| destination("look at", &error))? > self.size {
+            // Where it can't be cut, it is copied the second time.
+            stage.set_len(self.size).map_err(|_| changed())?;
+        }
         let moved = Moved::shared(stage).map_err(|error| destination("look at", &error))?;
         self.verify(moved.is_whole(self.size), Filling::Shared)
     }
@@ -157,7 +165,7 @@ impl Pending {
     /// copy will be.
     pub(super) fn may_share(&self, receiver: &Receiver<'_>, source: &dyn SourceFile) -> bool {
         let DirState::Open(node) = &self.dir.state else { return false };
-        !receiver.policy.verify
+        !(receiver.policy.verify || self.reading.is_second)
             && source.handle().is_some()
             && node.handle().is_ok_and(|dir| dir.shares_content())
     }

@@ -12,8 +12,8 @@ use crate::pool::Buf;
 use haul_model::{BLOCK_LEN, Fault, FaultKind, Kind, Side};
 use haul_proto::{BlockSeal, DataView, FileEnd, FileSeal};
 use haul_store::{AHEAD_MAX, Assembler, NotAssembled, Pieces};
-use haul_tree::StagedFile;
 use haul_tree::lock;
+use haul_tree::{StagedFile, changed};
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard};
 
@@ -240,10 +240,27 @@ impl State {
     fn end(&mut self, receiver: &Receiver<'_>, end: FileEnd) {
         let outcome = match (end.result, self.suspect.take()) {
             (Err(fault), _) => Err(super::of_sender(fault)),
+            (Ok(seal), _) if seal.grew && receiver.policy.strict_source => Err(changed()),
+            (Ok(seal), Some(_)) if seal.grew => Err(changed()),
             (Ok(_), Some(suspect)) => Err(suspect),
             (Ok(seal), None) => self.seal(receiver, &seal),
         };
-        self.settle(receiver, outcome);
+        match outcome {
+            Err(fault) if self.begins_again(receiver, &fault) => {}
+            outcome => self.settle(receiver, outcome),
+        }
+    }
+
+    /// True if the file is asked for once more.
+    fn begins_again(&mut self, receiver: &Receiver<'_>, fault: &Fault) -> bool {
+        let counted = self.counted;
+        let again = self.pending.take_if(|file| receiver.begins_again(file, fault, counted));
+        let Some(pending) = again else { return false };
+        if let Some(into) = self.into.take() {
+            into.into_stage().discard();
+        }
+        receiver.want_again(pending);
+        true
     }
 
     fn seal(&mut self, receiver: &Receiver<'_>, seal: &FileSeal) -> Result<Whole, Fault> {
@@ -258,17 +275,26 @@ impl State {
         let into = self.into.take().expect("just seen");
         let written = into.finish(seal.size);
         let written = written.map_err(|(stage, error)| give_up(stage, not_assembled(&error)))?;
-        let verified = match self.resumed > 0 && !proves {
+        let is_of_tail = self.resumed > 0 && !proves && !seal.grew;
+        let verified = match is_of_tail {
             true => written.is_sent_tail(&seal.hash),
             false => written.is_sent(&seal.hash),
         };
         let verified = verified.map_err(|(stage, error)| {
             // What is there was read again, and what came is what was sent.
             let corrupt = || Fault::new(Side::Destination, FaultKind::Corrupt, error.to_string());
-            give_up(stage, if proves { replaced() } else { corrupt() })
+            give_up(
+                stage,
+                match () {
+                    () if seal.grew => changed(),
+                    () if proves => replaced(),
+                    () => corrupt(),
+                },
+            )
         })?;
         let pending = self.pending.as_mut().expect("checked by the caller");
         pending.entry.kind = Kind::File { size: seal.size };
+        pending.reading.has_grown = seal.grew;
         // What was resumed is not looked at, and the Sender knows.
         let has_holes = self.has_holes || pending.entry.has_holes;
         let filling = if has_holes { Filling::WithHoles } else { Filling::Dense };

@@ -3,6 +3,7 @@
 
 use super::compare::{self, Decision};
 use super::dirs::{DirState, RecvDir};
+use super::live::Reading;
 use super::{Pending, Receiver, Work, is_stage, of_sender};
 use crate::CopyJob;
 use haul_model::words;
@@ -208,7 +209,7 @@ impl Receiver<'_> {
                             self.expect_writing(node);
                         }
                         dir.expect_one();
-                        let blocks = match self.find_resumed(&dir, &name, &entry) {
+                        let resumed = match self.find_resumed(&dir, &name, &entry) {
                             Ok(blocks) => blocks,
                             Err(fault) => {
                                 dir.settle_one();
@@ -219,11 +220,12 @@ impl Receiver<'_> {
                                 return Some(outcome);
                             }
                         };
-                        let how = How::whole_hash_if(blocks > 0 && self.proves(&entry));
-                        let resumed = blocks;
-                        let pending = Pending { index, dir, name, entry, placement, cost, resumed };
+                        let how = How::whole_hash_if(resumed > 0 && self.proves(&entry));
+                        let reading = Reading::default();
+                        let pending =
+                            Pending { index, dir, name, entry, placement, cost, resumed, reading };
                         lock(&self.wanted).insert(index, Box::new(pending));
-                        wants.push(Want { index, how, blocks: BlockRanges::from(blocks) });
+                        wants.push(Want { index, how, blocks: BlockRanges::from(resumed) });
                         return None;
                     }
                 }
@@ -237,8 +239,9 @@ impl Receiver<'_> {
                         dir.expect_change();
                         dir.expect_one();
                         let name = name.clone();
-                        let resumed = 0;
-                        let link = Pending { index, dir, name, entry, placement, cost, resumed };
+                        let (resumed, reading) = (0, Reading::default());
+                        let link =
+                            Pending { index, dir, name, entry, placement, cost, resumed, reading };
                         self.give(Work::Link(link));
                         return None;
                     }

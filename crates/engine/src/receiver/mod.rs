@@ -9,6 +9,7 @@ mod filling;
 mod hold;
 mod incoming;
 mod listing;
+mod live;
 mod naming;
 mod own;
 mod place;
@@ -47,6 +48,7 @@ use haul_tree::{Outstanding, StagedFile};
 use hold::Holding;
 use incoming::{Direct, Incoming, Piece};
 use listing::{Broken, Listing};
+use live::Reading;
 use naming::Merging;
 use proofs::Proofs;
 use std::collections::{HashMap, VecDeque};
@@ -120,6 +122,7 @@ pub(crate) struct Pending {
     cost: u64,
     /// Whole blocks that an earlier job has left of it.
     resumed: u64,
+    reading: Reading,
 }
 
 /// A stage that is continued, and the hashes of the blocks in it.
@@ -289,6 +292,7 @@ impl<'a> Receiver<'a> {
             outcome => outcome,
         };
         let path = || pending.dir.path_of(pending.entry.name.as_ref());
+        let outcome = pending.reading.outcome(outcome);
         self.report(path, &pending.entry.kind, moved, &outcome);
         self.close(pending.cost);
         OutcomeItem { index: pending.index, outcome }

@@ -5,10 +5,10 @@ use super::dirs::DirState;
 use super::hold::Filling;
 use super::{Pending, Receiver, Work, work};
 use crate::link::SourceHandle;
-use haul_model::{Attributes, Fault, FaultKind, Kind, Outcome, Side};
+use haul_model::{Attributes, ContentHash, Fault, FaultKind, Kind, Outcome, Side};
 use haul_proto::PACK_FILE_MAX;
 use haul_store::{Mover, Publication, Written};
-use haul_tree::{Downloads, NotPut, Put, SmallFile, Uploads, check_size, check_unchanged};
+use haul_tree::{Downloads, NotPut, Put, SmallFile, Uploads, changed, check_size};
 use std::collections::HashMap;
 
 /// Files up to this length, in bytes, go together.
@@ -68,6 +68,9 @@ impl Putting<'_, '_, '_> {
             // It has grown.
             Ok(None) => self.leave(pending, file.clone()),
             Err(_) if self.receiver.control.stopped() => {}
+            Err(fault) if self.receiver.begins_again(&mut pending, &fault, 0) => {
+                self.leave(pending, file.clone());
+            }
             Err(fault) => self.tell(pending, 0, Outcome::Failed(fault)),
         }
     }
@@ -86,8 +89,10 @@ impl Putting<'_, '_, '_> {
         let mut content = vec![0; seal.size as usize];
         let read = source.read_at(&mut content, 0);
         let read = read.map_err(|error| Fault::from_io(Side::Source, "read", &error))?;
-        content.truncate(read);
-        check_unchanged(&*source)?;
+        if read < content.len() {
+            return Err(changed());
+        }
+        pending.look_again(self.receiver, &*source, || Ok(Some(ContentHash::of(&content))))?;
         let DirState::Open(node) = &pending.dir.state else { return Err(super::parent_fault()) };
         let dir = node.handle().map_err(|error| {
             Fault::from_io(Side::Destination, "create a file in the directory", &error)
@@ -223,7 +228,7 @@ impl Receiver<'_> {
                 into.write(&file.content).map_err(write)?;
                 into.finish().map_err(write)?.is_whole(size)
             };
-            let verified = whole.map_err(|_| haul_tree::changed())?;
+            let verified = whole.map_err(|_| changed())?;
             pending.entry.kind = Kind::File { size: len };
             pending.seal(verified, file.mtime, Filling::Dense)
         })();

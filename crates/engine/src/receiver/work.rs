@@ -8,6 +8,7 @@ use super::small::{Fetched, SMALL_MAX};
 use super::{Incoming, Pending, Receiver};
 use crate::control::Step;
 use crate::copy;
+use crate::digest;
 use crate::link::SourceHandle;
 use crate::pool::Buf;
 use crossbeam_channel::RecvTimeoutError;
@@ -16,7 +17,7 @@ use haul_model::{
 };
 use haul_proto::{FileEnd, PackItem, PackView};
 use haul_store::{Verified, Written};
-use haul_tree::{Outstanding, SourceFile, StagedFile, TreeDir, check_unchanged};
+use haul_tree::{Outstanding, SourceFile, StagedFile, TreeDir, changed};
 use std::io;
 use std::sync::Arc;
 
@@ -129,7 +130,12 @@ fn take_files(receiver: &Receiver<'_>, files: Vec<SourceHandle>, scratch: &mut c
         }
         let Some(mut pending) = receiver.claim(file.index) else { continue };
         let mut counted = 0;
-        let copied = copy_file(receiver, &mut pending, &file, scratch, &mut counted);
+        let mut copied = copy_file(receiver, &mut pending, &file, scratch, &mut counted);
+        if let Err(fault) = &copied
+            && receiver.begins_again(&mut pending, fault, counted)
+        {
+            copied = copy_file(receiver, &mut pending, &file, scratch, &mut counted);
+        }
         if copied.is_err() && receiver.control.stopped() {
             // It was cut short; that is no fault of the file.
             break;
@@ -146,7 +152,10 @@ fn take_pack(receiver: &Receiver<'_>, bytes: &[u8], view: PackView) {
             return;
         }
         let (index, result) = match item {
-            PackItem::File { index, mtime, hash, .. } => (index, Ok((mtime, hash))),
+            PackItem::File { grew: true, index, .. } if receiver.policy.strict_source => {
+                (index, Err(changed()))
+            }
+            PackItem::File { index, mtime, hash, grew, .. } => (index, Ok((mtime, hash, grew))),
             PackItem::Fault { index, fault } => (index, Err(super::of_sender(fault))),
         };
         let Some(mut pending) = receiver.claim(index) else {
@@ -154,7 +163,10 @@ fn take_pack(receiver: &Receiver<'_>, bytes: &[u8], view: PackView) {
             break;
         };
         let content = &bytes[range];
-        let whole = result.and_then(|(mtime, hash)| pending.take_whole(content, mtime, &hash));
+        let whole = result.and_then(|(mtime, hash, grew)| {
+            pending.reading.has_grown = grew;
+            pending.take_whole(content, mtime, &hash)
+        });
         let moved = if whole.is_ok() { content.len() as u64 } else { 0 };
         receiver.reporter.transferred(moved);
         settled.extend(receiver.conclude(pending, moved, whole));
@@ -200,7 +212,8 @@ fn copy_file(
     let by_blocks = as_listed && !source.is_mostly_holes();
     let is_resumable = receiver.resumable(&pending.entry).is_some();
     let in_lanes = !is_resumable && receiver.lanes > 1 && seal.size > 2 * BLOCK_LEN;
-    let copying = Copying { receiver, source: &*source, size: seal.size };
+    let hashes = receiver.policy.verify || pending.reading.is_second;
+    let copying = Copying { receiver, source: &*source, size: seal.size, hashes };
     let filled = match resumed {
         Some(resumed) => copying.go_on(pending, resumed, &mut count)?,
         None if (is_resumable || in_lanes) && by_blocks => {
@@ -209,19 +222,24 @@ fn copy_file(
         None => copying.at_once(pending, scratch, &mut count)?,
     };
     let Filled { verified, filling } = filled;
-    if let Err(fault) = check_unchanged(&*source) {
-        return Err(given_up(verified.into_stage(), fault));
+    // Pages of the source may be on their way until the file is sealed.
+    let was_sent = verified.stage().takes_pages();
+    if !was_sent {
+        let copied = || match verified.hash() {
+            Some(hash) => Ok(Some(hash)),
+            None => digest::hash_of_stage(&**verified.stage(), receiver.control),
+        };
+        if let Err(fault) = pending.look_again(receiver, &*source, copied) {
+            return Err(given_up(verified.into_stage(), fault));
+        }
     }
     pending.entry.kind = Kind::File { size: seal.size };
     let filling = match filling {
         Filling::Dense if has_holes(&*source)? => Filling::WithHoles,
         filling => filling,
     };
-    let was_sent = verified.stage().takes_pages();
     let whole = pending.seal(verified, seal.mtime, filling)?;
-    if was_sent && let Err(fault) = check_unchanged(&*source) {
-        // Pages of the source were on their way when it was looked at before. They are
-        // all there since the file was sealed.
+    if was_sent && let Err(fault) = pending.look_again(receiver, &*source, || Ok(whole.hash)) {
         whole.sealed.discard();
         return Err(fault);
     }
@@ -259,9 +277,9 @@ impl Pending {
 
     /// Begins the file so that a later job can continue it, if it is large.
     pub(super) fn stage_for(&self, receiver: &Receiver<'_>) -> Result<Box<dyn StagedFile>, Fault> {
-        let (Some(source), DirState::Open(node)) =
-            (receiver.resumable(&self.entry), &self.dir.state)
-        else {
+        // What is read a second time is not what was listed.
+        let source = receiver.resumable(&self.entry).filter(|_| !self.reading.is_second);
+        let (Some(source), DirState::Open(node)) = (source, &self.dir.state) else {
             return self.stage();
         };
         let begun = node.handle().and_then(|dir| dir.resume(&self.name, &source));

@@ -1,5 +1,6 @@
 //! What the Sender knows of an entry from its listing to its outcome.
 
+use super::again::Repeat;
 use crate::dirs::DirNode;
 use haul_model::{BlockRanges, FileId, Kind, Name, Timestamp};
 use haul_proto::How;
@@ -31,6 +32,7 @@ pub(crate) struct Item {
     pub(super) cost: u64,
     /// It was asked for.
     pub(super) wanted: bool,
+    pub(super) repeat: Repeat,
     /// Bytes of it that progress counts.
     pub(super) counted: u64,
 }

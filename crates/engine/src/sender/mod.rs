@@ -1,12 +1,14 @@
 //! The Sender: walks the sources, lists what it finds, and sends what the
 //! Receiver wants. It never waits for an answer per file.
 
+mod again;
 mod earlier;
 mod emptied;
 mod item;
 mod linked;
 mod loss;
 mod pieces;
+mod portions;
 mod read;
 mod remove;
 mod remover;
@@ -26,21 +28,16 @@ use crate::control::{CANCEL_POLL, Control, Reporter, Step};
 use crate::dirs::{DirNode, number_here};
 use crate::link::{ReceiverPort, SenderPort, SourceHandle};
 use crate::{CopyJob, Event, JobError};
+use again::Repeat;
 use haul_model::{BlockRanges, Fault, FileId, Kind, Moving, Outcome, Resume, Side, Summary, Task};
 use haul_proto::{Extra, LIST_WINDOW, Late, OutcomeItem, Proven, Want, Warning};
 use haul_store::RESUME_LEN_MIN;
 use haul_tree::{Meta, MetaKind, Owner, lock};
 use linked::Linked;
+use portions::portions;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
-
-/// Files whose contents are asked for in one go are handed on in portions of
-/// this many at most, so that several workers share them...
-const PORTION_FILES_MAX: usize = 32;
-
-/// ...and of about this many bytes.
-const PORTION_BYTES_MAX: u64 = 4 << 20;
 
 /// The role.
 pub(crate) struct Sender<'a> {
@@ -241,7 +238,7 @@ impl<'a> Sender<'a> {
     /// True if a job of this kind has such outcomes.
     fn can_come_to(&self, outcome: &Outcome) -> bool {
         match outcome {
-            Outcome::Copied | Outcome::WouldCopy => !self.checks(),
+            Outcome::Copied | Outcome::WouldCopy | Outcome::Grew => !self.checks(),
             Outcome::Differs(_) => self.checks(),
             Outcome::Skipped(_) | Outcome::Failed(_) => true,
         }
@@ -261,12 +258,18 @@ impl SenderPort for Sender<'_> {
             for want in wants {
                 let item = in_flight.items.get_mut(&want.index);
                 // Only a file has content, and it is sent once.
-                let fits = |item: &Item| matches!(item.kind, Kind::File { .. }) && !item.wanted;
+                let fits = |item: &Item| {
+                    let is_new = !item.wanted || item.repeat == Repeat::Offered;
+                    matches!(item.kind, Kind::File { .. }) && is_new
+                };
                 let Some(item) = item.filter(|item| fits(item)) else {
                     return self.refuse("it asked for what is no listed file, or for one twice");
                 };
                 if let Some(rule) = self.rule_against(item, &want.blocks) {
                     return self.refuse(rule);
+                }
+                if item.wanted {
+                    self.begin_again(item);
                 }
                 item.wanted = true;
                 item.blocks = want.blocks;
@@ -304,7 +307,11 @@ impl SenderPort for Sender<'_> {
                 // A file can't be there that was not even asked for.
                 let fits = |item: &Item| {
                     let is_file = matches!(item.kind, Kind::File { .. });
-                    item.wanted || !is_file || outcome.outcome != Outcome::Copied
+                    match outcome.outcome {
+                        Outcome::Copied => item.wanted || !is_file,
+                        Outcome::Grew => item.wanted,
+                        _ => true,
+                    }
                 };
                 let Some(item) = item.filter(|item| fits(item)) else {
                     return self.refuse("it told an outcome of what was not listed or not sent");
@@ -443,24 +450,4 @@ impl Sender<'_> {
             follow: self.follow,
         })
     }
-}
-
-/// Cuts `items` into portions for single workers.
-fn portions(items: Vec<Item>) -> Vec<Vec<Item>> {
-    let mut portions: Vec<Vec<Item>> = Vec::new();
-    let mut bytes = u64::MAX;
-    for item in items {
-        let Kind::File { size } = item.kind else { continue };
-        match portions.last_mut() {
-            Some(last) if last.len() < PORTION_FILES_MAX && bytes < PORTION_BYTES_MAX => {
-                last.push(item);
-                bytes = bytes.saturating_add(size);
-            }
-            _ => {
-                bytes = size;
-                portions.push(vec![item]);
-            }
-        }
-    }
-    portions
 }

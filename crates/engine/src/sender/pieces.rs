@@ -5,10 +5,11 @@ use super::Item;
 use super::read::{Reader, is_as_listed, read};
 use crate::control::Step;
 use crate::copy;
+use crate::digest::hash_again;
 use crate::link::wire::{Body, OutFrame};
-use haul_model::{BLOCK_LEN, BlockRange, ContentHasher, Fault, FaultKind, Side};
+use haul_model::{BLOCK_LEN, BlockRange, ContentHash, ContentHasher, Fault, FaultKind, Side};
 use haul_proto::{BlockSeal, FileSeal, Message, data_head};
-use haul_tree::{SourceFile, changed, check_unchanged};
+use haul_tree::{SourceFile, changed, is_longer};
 use std::sync::Arc;
 
 /// Content of one Data frame, in bytes. Pieces begin at multiples of it.
@@ -47,6 +48,7 @@ impl Reader<'_, '_> {
         if !all_there || (!item.blocks.is_all() && !is_as_listed(item, &*source)) {
             return Some(Err(changed()));
         }
+        self.sender.was_opened(item.index, size);
         // The writer says that this side is there, so it must not wait for a disk: it
         // takes what was just read for the hash.
         let splices =
@@ -76,8 +78,24 @@ impl Pieces<'_, '_, '_> {
         } else {
             self.hasher.finish_tail()
         };
-        let unchanged = check_unchanged(&*self.source);
-        Some(unchanged.map(|()| FileSeal { size: seal.size, mtime: seal.mtime, hash }))
+        let sealed = self.hash_at_end(hash);
+        if self.reader.control.stopped() {
+            return None;
+        }
+        Some(sealed.map(|(hash, grew)| FileSeal { size: seal.size, mtime: seal.mtime, hash, grew }))
+    }
+
+    /// The `hash` of what was sent. If the source has grown, which is told, that of as much
+    /// of it as it is now: the receiver compares it with what has arrived.
+    fn hash_at_end(&self, hash: ContentHash) -> Result<(ContentHash, bool), Fault> {
+        let Reader { sender, control, .. } = self.reader;
+        if !is_longer(&*self.source)? {
+            return Ok((hash, false));
+        }
+        if sender.wants_still() {
+            return Err(changed());
+        }
+        Ok((hash_again(&*self.source, control)?, true))
     }
 
     /// Sends a range of a file that is `size` bytes long.

@@ -5,12 +5,12 @@
 use super::{Item, Sender};
 use crate::control::{Control, Step};
 use crate::copy::STEP_LEN;
-use crate::digest::seal_of;
+use crate::digest::{has_grown, seal_of};
 use crate::link::wire::{Body, OutFrame, Outbox};
 use crate::pool::Pool;
 use haul_model::{ContentHash, Fault, FaultKind, Kind, Side};
 use haul_proto::{FileEnd, Message, PACK_FILE_MAX, PACK_TARGET, PackBuilder, PackItem};
-use haul_tree::{SourceFile, changed, check_size, check_unchanged};
+use haul_tree::{SourceFile, changed, check_size};
 
 /// Room for a pack's contents: the last file may begin just below the mark.
 const PACK_LEN_MAX: usize = PACK_TARGET + PACK_FILE_MAX as usize;
@@ -62,7 +62,7 @@ impl Reader<'_, '_> {
         let mut grown = Vec::new();
         let mut item = first;
         loop {
-            match self.small(&item, &mut bytes[pack.content_len()..]) {
+            match self.small_of_two(&item, &mut bytes[pack.content_len()..]) {
                 Ok(Some(packed)) => pack.push(packed),
                 // It is too large for a pack by now.
                 Ok(None) => grown.push(item),
@@ -88,6 +88,16 @@ impl Reader<'_, '_> {
         grown.into_iter().try_for_each(|item| self.large(item, scratch))
     }
 
+    /// Reads a small file as [`Self::small`], once more if it has changed meanwhile.
+    fn small_of_two(&self, item: &Item, room: &mut [u8]) -> Result<Option<PackItem>, Fault> {
+        match self.small(item, room) {
+            Err(fault) if fault.kind == FaultKind::Changed && !self.sender.wants_still() => {
+                self.small(item, room)
+            }
+            read => read,
+        }
+    }
+
     /// Reads a small file to the beginning of `room`; `None` if it is not small.
     fn small(&self, item: &Item, room: &mut [u8]) -> Result<Option<PackItem>, Fault> {
         let source = open(item, self.sender.follows())?;
@@ -100,16 +110,20 @@ impl Reader<'_, '_> {
         }
         let content = &mut room[..seal.size as usize];
         let len = source.read_at(content, 0).map_err(|error| read(&error))?;
-        check_unchanged(&*source)?;
         if len < content.len() {
             return Err(changed());
         }
+        let hash = ContentHash::of(content);
+        let strict = self.sender.wants_still();
+        let grew = has_grown(&*source, strict, || Ok(Some(hash)), self.control)?;
+        self.sender.was_opened(item.index, seal.size);
         self.sender.came_by(item.index, Step::Moved(seal.size));
         Ok(Some(PackItem::File {
             index: item.index,
             len: seal.size as u32,
             mtime: seal.mtime,
-            hash: ContentHash::of(content),
+            hash,
+            grew,
         }))
     }
 
@@ -133,6 +147,13 @@ impl Reader<'_, '_> {
             Ok(source) => self.send_pieces(&item, source.into(), &mut scratch[..STEP_LEN])?,
             Err(fault) => Err(fault),
         };
+        let is_final = match &result {
+            Ok(seal) => !seal.grew,
+            Err(fault) => fault.kind != FaultKind::Changed,
+        };
+        if !is_final {
+            self.sender.offer_again(item.index);
+        }
         let end = Message::FileEnd(FileEnd { index: item.index, result });
         self.outbox.send(OutFrame::message(&end))
     }

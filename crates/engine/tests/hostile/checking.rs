@@ -66,7 +66,10 @@ fn nothing_has_a_rival_in_a_comparison() {
 
 fn hashed(index: u64, content: &[u8]) -> Message {
     let (size, hash) = (CONTENT.len() as u64, ContentHash::of(content));
-    Message::FileEnd(FileEnd { index, result: Ok(FileSeal { size, mtime: TIME, hash }) })
+    Message::FileEnd(FileEnd {
+        index,
+        result: Ok(FileSeal { size, mtime: TIME, hash, grew: false }),
+    })
 }
 
 #[test]

@@ -60,7 +60,7 @@ fn seal_hole(peer: &mut Peer, index: u64, first: u64) {
 }
 
 fn end_with(size: u64, hash: haul_model::ContentHash) -> Message {
-    let seal = FileSeal { size, mtime: crate::peer::TIME, hash };
+    let seal = FileSeal { size, mtime: crate::peer::TIME, hash, grew: false };
     Message::FileEnd(FileEnd { index: 1, result: Ok(seal) })
 }
 
@@ -373,8 +373,12 @@ fn many_files_that_can_be_continued_are_not_all_held_open() {
             hasher.update_zeros(SIZE - BLOCK_LEN);
             for index in 1..=FILES {
                 seal_hole(peer, index, 1);
-                let seal =
-                    FileSeal { size: SIZE, mtime: crate::peer::TIME, hash: hasher.finish_tail() };
+                let seal = FileSeal {
+                    size: SIZE,
+                    mtime: crate::peer::TIME,
+                    hash: hasher.finish_tail(),
+                    grew: false,
+                };
                 peer.tell(&Message::FileEnd(FileEnd { index, result: Ok(seal) }));
             }
         });

@@ -293,7 +293,7 @@ pub(crate) fn dir_end(dir: u64) -> ListItem {
 /// What a pack says of a file with this content.
 pub(crate) fn packed(index: u64, content: &[u8]) -> PackItem {
     let hash = ContentHash::of(content);
-    PackItem::File { index, len: content.len() as u32, mtime: TIME, hash }
+    PackItem::File { index, len: content.len() as u32, mtime: TIME, hash, grew: false }
 }
 
 /// A pack of files, with their contents as they follow.
@@ -314,7 +314,7 @@ pub(crate) fn data(index: u64, offset: u64, content: &[u8]) -> Vec<u8> {
 
 /// The end of a file in pieces, of this size and content.
 pub(crate) fn file_end(index: u64, size: u64, content: &[u8]) -> Message {
-    let seal = FileSeal { size, mtime: TIME, hash: ContentHash::of(content) };
+    let seal = FileSeal { size, mtime: TIME, hash: ContentHash::of(content), grew: false };
     Message::FileEnd(FileEnd { index, result: Ok(seal) })
 }
 

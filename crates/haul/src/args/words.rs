@@ -107,6 +107,9 @@ pub(super) struct CopyWords {
 
     #[command(flatten)]
     pub(super) safety: SafetyWords,
+    /// Fail files that change while they are read, even if they only grow
+    #[arg(long, help_heading = "Safety")]
+    pub(super) strict_source: bool,
 
     #[command(flatten)]
     pub(super) detail: DetailWords,

@@ -67,6 +67,7 @@ fn samples() -> Vec<Line<'static>> {
             size: Some(2_097_152),
             outcome: OutcomeWord::Copied,
             reason: None,
+            grew: false,
         }),
         Line::File(FileLine {
             path: Path::of(b"photos/\xff.jpg"),
@@ -74,6 +75,15 @@ fn samples() -> Vec<Line<'static>> {
             size: Some(5),
             outcome: OutcomeWord::Skipped,
             reason: Some(Skip::Unchanged.into()),
+            grew: false,
+        }),
+        Line::File(FileLine {
+            path: Path::of(b"log"),
+            kind: KindWord::File,
+            size: Some(5),
+            outcome: OutcomeWord::Copied,
+            reason: None,
+            grew: true,
         }),
         Line::Progress(counts.into()),
         Line::Warning(Warning {

@@ -11,6 +11,8 @@ pub(super) struct Fate<'a> {
     pub(super) kind: &'a Kind,
     pub(super) outcome: OutcomeWord,
     pub(super) skip: Option<Skip>,
+    /// It was copied as it was when it was opened, and has grown since.
+    pub(super) grew: bool,
 }
 
 impl Statement for Fate<'_> {
@@ -22,6 +24,7 @@ impl Statement for Fate<'_> {
         };
         let slash = if *self.kind == Kind::Dir { "/" } else { "" };
         let reason = match self.skip {
+            None if self.grew => " (as it was when it was opened; it has grown since)",
             None => "",
             // The warning says it.
             Some(Skip::Special) => return Vec::new(),
@@ -34,8 +37,8 @@ impl Statement for Fate<'_> {
 
     fn json(&self) -> Vec<u8> {
         let (path, kind, size) = (Path::of(self.path), self.kind.into(), json::size(self.kind));
-        let (outcome, reason) = (self.outcome, self.skip.map(Into::into));
-        Line::File(FileLine { path, kind, size, outcome, reason }).to_bytes()
+        let (outcome, reason, grew) = (self.outcome, self.skip.map(Into::into), self.grew);
+        Line::File(FileLine { path, kind, size, outcome, reason, grew }).to_bytes()
     }
 }
 
@@ -55,19 +58,29 @@ mod tests {
 
     #[test]
     fn lines_for_people_are_escaped() {
-        let line = |path, kind, outcome, skip| Fate { path, kind, outcome, skip }.text();
+        let line =
+            |path, kind, outcome, skip| Fate { path, kind, outcome, skip, grew: false }.text();
+        let grown = Fate {
+            path: b"log",
+            kind: &FILE,
+            outcome: OutcomeWord::Copied,
+            skip: None,
+            grew: true,
+        };
         let lines = [
             line(b"a/b\n", &FILE, OutcomeWord::Copied, None),
             line(b"d", &Kind::Dir, OutcomeWord::WouldCopy, None),
             line(b"\xff", &FILE, OutcomeWord::Skipped, Some(Skip::Unchanged)),
             line(b"x", &FILE, OutcomeWord::Skipped, Some(Skip::NotOlder)),
             line(b"y", &Kind::Special, OutcomeWord::Skipped, Some(Skip::Special)),
+            grown.text(),
         ];
         insta::assert_snapshot!(String::from_utf8_lossy(&lines.concat()), @r"
         copied a/b\n
         would copy d/
         skipped \xff (unchanged)
         skipped x (not older than the source)
+        copied log (as it was when it was opened; it has grown since)
         ");
     }
 }

@@ -101,7 +101,7 @@ impl Report for Text {
             }
             // Files that are moved are told of when they have left their place.
             (_, task) if task.moving().is_some() => false,
-            (Outcome::Copied, Task::Copy(_)) => is_verbose,
+            (Outcome::Copied | Outcome::Grew, Task::Copy(_)) => is_verbose,
             (Outcome::WouldCopy, Task::Copy(policy)) => {
                 is_verbose || policy.dry_run && self.warns()
             }

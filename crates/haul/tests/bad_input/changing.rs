@@ -7,38 +7,47 @@ use haul_testkit::haul::{Outcome, Running};
 use haul_testkit::proc::Signal;
 use haul_testkit::{Haul, assert_same, holds_within, tree};
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{FileExt, symlink};
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// More than all buffers on the way can hold.
 const BIG: u64 = 40 << 20;
 
-/// What the pipe lets through before it stops, in reads of at most 64 KiB: all
-/// that is said first, and the beginning of the big file.
-const READS_BEFORE: u32 = 40;
+/// What the pipe lets through before it stops: all that is said first, the small files,
+/// and the beginning of the big one.
+const BEFORE: u64 = 5 << 20;
+
+/// The flag with which a file fails that changes in any way.
+const STRICT: &[&str] = &["--strict-source"];
 
 /// Runs `test` in every way with a tree of a big file between two small ones,
 /// and an older version of the big one at the destination.
-fn each_way_in_the_middle(change: &str, test: impl Fn(&Scene<'_>, Outcome) + Sync) {
-    each_way_in_the_middle_of(BIG, change, test);
+fn each_way_in_the_middle(flags: &[&str], change: &str, test: impl Fn(&Scene<'_>, Outcome) + Sync) {
+    each_way_in_the_middle_of(BIG, flags, change, test);
 }
 
 /// The same with a file of `len` bytes.
-fn each_way_in_the_middle_of(len: u64, change: &str, test: impl Fn(&Scene<'_>, Outcome) + Sync) {
+fn each_way_in_the_middle_of(
+    len: u64,
+    flags: &[&str],
+    change: &str,
+    test: impl Fn(&Scene<'_>, Outcome) + Sync,
+) {
     let through_pipe = |scene: &mut Scene<'_>| {
         tree::sizes(scene.path("tree"), 1).expect("a tree");
         tree::random_file(scene.path("tree/big"), len, 2).expect("a file");
         scene.file("there/tree/big", "old");
         scene.file("other", "other");
-        let head = format!("dd bs=64k count={READS_BEFORE} status=none");
+        let head = format!("stdbuf -o0 head -c {BEFORE}");
         let hold =
             format!("{{ {head}; (cd '{}'; {change}); exec cat; }}", scene.path("").display());
         reach_held_by(scene, &hold);
     };
     each_of(&Way::ALL, through_pipe, |scene| {
-        let copy = scene.copy(&["-r"], &["tree"], "there").limit(Duration::from_secs(30));
+        let flags = [&["-r"], flags].concat();
+        let copy = scene.copy(&flags, &["tree"], "there").limit(Duration::from_secs(30));
         let run = match scene.way {
             Way::Local => {
                 let reset = || {
@@ -135,46 +144,76 @@ fn stop(running: &Running) {
     assert!(holds_within(Duration::from_secs(20), are_stopped), "it does not stop");
 }
 
+/// The others are there, too.
+fn assert_others(scene: &Scene<'_>, run: &Outcome) {
+    let others = tree::count(scene.path("there/tree")).expect("counted").files;
+    assert_eq!(others, 13, "{run}");
+}
+
 fn assert_changed(scene: &Scene<'_>, run: &Outcome) {
     let hint = "run the same command again when nothing writes to it any more";
     assert_one_error(run, "tree/big", "it changed while it was read, and was not copied", hint);
     assert_eq!(run.code, Some(1), "{run}");
     assert_eq!(scene.read("there/tree/big"), "old");
-    // The others are there.
-    let others = tree::count(scene.path("there/tree")).expect("counted").files;
-    assert_eq!(others, 13, "{run}");
+    assert_others(scene, run);
 }
 
+/// Changes of a file that are more than an appended end.
+const CHANGES: [&str; 4] = [
+    "truncate -s 1000000 tree/big",
+    ": > tree/big",
+    "printf changed | dd of=tree/big bs=1 seek=39000000 conv=notrunc status=none",
+    // A part that was read already.
+    "printf changed | dd of=tree/big bs=1 conv=notrunc status=none",
+];
+
 #[test]
-fn a_file_that_grows_while_it_is_read_is_not_published() {
-    each_way_in_the_middle("printf x >> tree/big", |scene, run| {
-        assert_changed(scene, &run);
-        if scene.way == Way::Local {
-            scene.copy(&["-r"], &["tree"], "there").run().expect_ok();
+fn a_file_that_changes_while_it_is_read_is_copied_as_it_is_then() {
+    for change in CHANGES {
+        each_way_in_the_middle(&["--json"], change, |scene, run| {
             assert_same(&scene.snapshot("tree"), &scene.snapshot("there/tree"));
-        }
-    });
+            assert_others(scene, &run);
+            // What was moved before is of no use.
+            let len = fs::metadata(scene.path("tree/big")).expect("it is there").len();
+            assert!(moved(&run) > len + (1 << 20), "{run}");
+            assert!(run.out().contains("\"grown\":0"), "{run}");
+            run.expect_ok();
+        });
+    }
 }
 
 #[test]
-fn a_file_that_shrinks_while_it_is_read_is_not_published() {
-    each_way_in_the_middle("truncate -s 1000000 tree/big", |scene, run| {
-        assert_changed(scene, &run);
-    });
+fn a_file_that_changes_is_not_published_where_sources_have_to_be_still() {
+    for change in CHANGES.into_iter().chain(["printf x >> tree/big"]) {
+        each_way_in_the_middle(STRICT, change, |scene, run| assert_changed(scene, &run));
+    }
 }
 
 #[test]
-fn a_file_that_becomes_empty_while_it_is_read_is_not_published() {
-    each_way_in_the_middle(": > tree/big", |scene, run| assert_changed(scene, &run));
+fn a_file_that_grows_while_it_is_read_is_copied_as_it_was() {
+    /// One in blocks that could be continued.
+    const CONTINUED: u64 = 70 << 20;
+    for len in [BIG, CONTINUED] {
+        each_way_in_the_middle_of(len, &["-v"], "printf x >> tree/big", |scene, run| {
+            let log = scene.path("tree/big");
+            assert_eq!(fs::metadata(&log).expect("it is there").len(), len + 1);
+            assert_prefix(scene, "tree/big", "there/tree/big", len);
+            assert_others(scene, &run);
+            let line = "copied tree/big (as it was when it was opened; it has grown since)\n";
+            assert!(run.out().contains(line), "{run}");
+            assert!(run.out().contains("; 1 grew meanwhile"), "{run}");
+            assert_eq!(run.err(), "", "{run}");
+            run.expect_ok();
+        });
+    }
 }
 
-#[test]
-fn a_file_that_is_rewritten_while_it_is_read_is_not_published() {
-    let change = "printf changed | dd of=tree/big bs=1 seek=39000000 conv=notrunc status=none";
-    each_way_in_the_middle(change, |scene, run| {
-        assert_eq!(fs::metadata(scene.path("tree/big")).expect("it is there").len(), BIG);
-        assert_changed(scene, &run);
-    });
+/// Panics unless the copy is the first `len` bytes of the file.
+fn assert_prefix(scene: &Scene<'_>, file: &str, copy: &str, len: u64) {
+    let (file, copy) = (fs::read(scene.path(file)), fs::read(scene.path(copy)));
+    let (file, copy) = (file.expect("a file"), copy.expect("a copy"));
+    assert_eq!(copy.len() as u64, len);
+    assert!(file.starts_with(&copy), "{:?}: it is another", scene.way);
 }
 
 #[test]
@@ -204,16 +243,10 @@ fn a_change_of_what_is_still_in_a_pipe_is_not_published() {
 }
 
 #[test]
-fn a_part_that_was_read_already_counts_too() {
-    let change = "printf changed | dd of=tree/big bs=1 conv=notrunc status=none";
-    each_way_in_the_middle(change, |scene, run| assert_changed(scene, &run));
-}
-
-#[test]
 fn a_file_that_changes_leaves_nothing_to_be_continued() {
     const CONTINUED: u64 = 70 << 20;
     let change = "printf changed | dd of=tree/big bs=1 seek=39000000 conv=notrunc status=none";
-    each_way_in_the_middle_of(CONTINUED, change, |scene, run| {
+    each_way_in_the_middle_of(CONTINUED, STRICT, change, |scene, run| {
         assert_changed(scene, &run);
         assert_no_strays(&scene.path("there"));
     });
@@ -222,7 +255,7 @@ fn a_file_that_changes_leaves_nothing_to_be_continued() {
 #[test]
 fn a_file_that_loses_its_name_while_it_is_read_is_copied_as_it_was() {
     for change in ["mv tree/big kept", "ln tree/big kept; mv other tree/big"] {
-        each_way_in_the_middle(change, |scene, run| {
+        each_way_in_the_middle(&[], change, |scene, run| {
             run.expect_ok();
             assert_same(&scene.snapshot("kept"), &scene.snapshot("there/tree/big"));
         });
@@ -332,21 +365,75 @@ fn a_file_here_that_vanishes_before_its_turn_is_told() {
     assert_eq!(copied.bytes, 8 * BIG + 3);
 }
 
+/// Does `write` to the file over and over while haul runs.
+fn run_while(haul: &Haul, file: &Path, write: impl Fn(&fs::File)) -> Outcome {
+    let file = fs::File::options().append(true).open(file).expect("a file");
+    let running = haul.spawn().expect("it starts");
+    while running.is_running() {
+        write(&file);
+        // The copy gets its turn as well.
+        std::thread::sleep(Duration::from_micros(200));
+    }
+    running.wait().expect("it ends")
+}
+
+fn append(mut file: &fs::File) {
+    std::io::Write::write_all(&mut file, b"a line\n").expect("written");
+}
+
 #[test]
-fn a_file_that_somebody_appends_to_all_the_time_is_never_half_there() {
-    each_way(|scene| {
-        let log = scene.path("log");
-        tree::random_file(&log, BIG, 1).expect("a file");
+fn a_file_that_somebody_appends_to_all_the_time_is_copied_as_it_was() {
+    /// Runs until the end came in the moment between two looks at a small file.
+    const TRIES: usize = 50;
+    for len in [10 << 10, 3 << 20, 70 << 20] {
+        everywhere(|scene| {
+            let log = scene.path("log");
+            tree::random_file(&log, len, 1).expect("a file");
+            let has_grown = (0..TRIES).any(|_| {
+                scene.file("dest", "old");
+                let before = fs::metadata(&log).expect("it is there").len();
+                let run = run_while(&scene.copy(&["--json"], &["log"], "dest"), &log, append);
+                let copied = fs::metadata(scene.path("dest")).expect("it is there").len();
+                assert!(copied >= before, "{run}");
+                assert_prefix(scene, "log", "dest", copied);
+                let file = format!("\"size\":{copied},\"outcome\":\"copied\"");
+                assert!(run.out().contains(&file), "{run}");
+                let has_grown = run.out().contains("\"grew\":true}\n");
+                assert_eq!(has_grown, run.out().contains("\"grown\":1"), "{run}");
+                run.expect_ok();
+                has_grown
+            });
+            assert!(has_grown, "{:?}: it never grew at the right time", scene.way);
+            let run =
+                run_while(&scene.copy(&["-f", "--strict-source"], &["log"], "dest"), &log, append);
+            // A smaller one may have been still.
+            if len > BIG {
+                assert_one_error(&run.expect_code(1), "log", "it changed while", "run the same");
+            }
+        });
+    }
+}
+
+#[test]
+fn a_file_that_somebody_rewrites_all_the_time_fails_after_a_second_try() {
+    everywhere(|scene| {
+        let file = scene.path("file");
+        tree::random_file(&file, BIG, 1).expect("a file");
         scene.file("dest", "old");
-        let copy = scene.copy(&[], &["log"], "dest").spawn().expect("it starts");
-        let mut file = fs::File::options().append(true).open(&log).expect("a file");
-        while copy.is_running() {
-            std::io::Write::write_all(&mut file, b"a line\n").expect("written");
-            // The copy gets its turn as well.
-            std::thread::sleep(Duration::from_micros(200));
-        }
-        let run = copy.wait().expect("it ends").expect_code(1);
-        assert_one_error(&run, "log", "it changed while it was read", "run the same command");
+        let turn = std::cell::Cell::new(0_u64);
+        let rewrite = |_: &fs::File| {
+            turn.set(turn.get() + 1);
+            let file = fs::File::options().write(true).open(&file).expect("a file");
+            file.write_all_at(&turn.get().to_le_bytes(), BIG - 8).expect("written");
+            // A server without haul tells whole seconds.
+            let time = SystemTime::UNIX_EPOCH + Duration::from_secs(turn.get());
+            file.set_modified(time).expect("a time");
+        };
+        let run = run_while(&scene.copy(&["--json"], &["file"], "dest"), &file, rewrite);
+        let run = run.expect_code(1);
+        assert!(run.out().contains("\"kind\":\"changed\""), "{run}");
         assert_eq!(scene.read("dest"), "old");
+        assert_eq!(moved(&run), 2 * BIG, "{run}");
+        assert_no_strays(&scene.path(""));
     });
 }

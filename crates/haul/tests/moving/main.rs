@@ -12,9 +12,10 @@ mod whole;
 
 use common::*;
 use haul_testkit::haul::Outcome;
-use haul_testkit::{Compare, Haul, Mount, assert_same, assert_same_with, nasty, snapshot};
+use haul_testkit::{Compare, Haul, Mount, assert_same, assert_same_with, nasty, snapshot, tree};
 use std::ffi::OsString;
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
@@ -303,6 +304,34 @@ fn a_file_on_which_another_is_mounted_stays_and_that_is_told() {
         assert_eq!(scene.list("tree"), ["f"], "{:?}", stage.to);
         assert_eq!(scene.read("tree/f"), "above");
         assert_eq!(fs::read(stage.there("to/tree/f")).expect("copied"), b"above");
+    });
+}
+
+#[test]
+fn a_file_that_grows_while_it_is_moved_stays_with_all_that_was_written() {
+    const LEN: u64 = 40 << 20;
+    each_target(|stage| {
+        let (log, there) = (stage.scene.path("log"), stage.there("to/log"));
+        tree::random_file(&log, LEN, 1).expect("a file");
+        let mut file = fs::File::options().append(true).open(&log).expect("a file");
+        let running = stage.haul(&[], &["log"], "to").spawn().expect("it starts");
+        while running.is_running() && !there.exists() {
+            file.write_all(b"a line\n").expect("written");
+        }
+        let run = running.wait().expect("it ends");
+        let written = file.metadata().expect("it is open").len();
+        let copied = fs::read(&there).expect("it is there");
+        if stage.to == To::Here {
+            assert_eq!(copied.len() as u64, written, "it was renamed");
+            run.expect_ok();
+            return;
+        }
+        let cause = "it stays: what the destination has is another (size";
+        assert!(run.err().contains(cause), "{:?}: {run}", stage.to);
+        let source = fs::read(&log).expect("it is still there");
+        assert_eq!(source.len() as u64, written);
+        assert!(copied.len() as u64 >= LEN && source.starts_with(&copied));
+        run.expect_code(1);
     });
 }
 

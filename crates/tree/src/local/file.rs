@@ -28,7 +28,8 @@ impl From<Spooled> for LocalSource {
 /// the kernel's own take no storage; and what is told to be empty is looked at.
 pub(super) fn is_of_unknown_size(file: &File, stat: &Stat) -> io::Result<bool> {
     match stat.size {
-        0 => Ok(read_full(file, &mut [0], 0)? > 0),
+        // An empty file may have grown since.
+        0 => Ok(read_full(file, &mut [0], 0)? > 0 && haul_sys::file_stat(file)?.size == 0),
         _ => Ok(stat.allocated == 0 && haul_sys::is_made_up(file)),
     }
 }
@@ -128,6 +129,12 @@ impl StagedFile for LocalStage {
 
     fn handle(&self) -> Option<&File> {
         Some(self.0.file())
+    }
+
+    fn written(&self) -> io::Result<Option<Box<dyn SourceFile>>> {
+        let file = self.0.file().try_clone()?;
+        let opened = haul_sys::file_stat(&file)?;
+        Ok(Some(Box::new(LocalSource { file, opened, cold: false, fixed: true })))
     }
 
     fn loss(&self) -> Loss {

@@ -3,6 +3,7 @@
 use super::{Earlier, Scan, Stopped};
 use crate::dirs::DirNode;
 use crate::sender::Item;
+use crate::sender::again::Repeat;
 use haul_model::{BlockRanges, Entry, Fault, Kind, Name, words};
 use haul_proto::{How, ListItem};
 use std::sync::Arc;
@@ -46,6 +47,7 @@ impl Scan<'_, '_> {
             shown: None,
             cost: 0,
             wanted: false,
+            repeat: Repeat::No,
             counted: 0,
         };
         if parent == 0 {
@@ -99,6 +101,7 @@ impl Scan<'_, '_> {
             shown: Some(shown),
             cost: 0,
             wanted: false,
+            repeat: Repeat::No,
             counted: 0,
         }
     }

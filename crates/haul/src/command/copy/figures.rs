@@ -37,7 +37,7 @@ impl Statement for Figures {
 
 /// The line at the end of a copy, and what it would be for a dry run.
 fn line(summary: &Summary, time: Duration, dry_run: bool) -> String {
-    let Summary { copied, dirs_made, bytes, skipped, special, failed, .. } = *summary;
+    let Summary { copied, dirs_made, bytes, skipped, special, failed, grown, .. } = *summary;
     let (moved, resumed) = (summary.bytes_transferred, summary.bytes_resumed);
     let (done, made) = if dry_run { ("would copy", "would make") } else { ("copied", "made") };
     let mut line = match (copied, dirs_made) {
@@ -57,6 +57,9 @@ fn line(summary: &Summary, time: Duration, dry_run: bool) -> String {
     }
     if resumed > 0 && !dry_run {
         line.push_str(&format!("; {} were there already", quantity::bytes(resumed)));
+    }
+    if grown > 0 {
+        line.push_str(&format!("; {} grew meanwhile", quantity::count(grown)));
     }
     for (n, word) in [(skipped, "skipped"), (special, "left out"), (failed, "failed")] {
         if n > 0 {
@@ -81,6 +84,7 @@ mod tests {
             skipped: 12,
             special: 2,
             failed: 1,
+            grown: 3,
             ..Summary::default()
         };
         let lines = [
@@ -107,8 +111,8 @@ mod tests {
             text(Summary { failed: 1, ..Summary::default() }, true),
         ];
         insta::assert_snapshot!(lines.join("\n"), @r"
-        copied 1,008 files, 19.9 MiB in 0.41 s (48.5 MiB/s); skipped 12; left out 2; failed 1
-        would copy 1,008 files, 19.9 MiB; skipped 12; left out 2; failed 1
+        copied 1,008 files, 19.9 MiB in 0.41 s (48.5 MiB/s); 3 grew meanwhile; skipped 12; left out 2; failed 1
+        would copy 1,008 files, 19.9 MiB; 3 grew meanwhile; skipped 12; left out 2; failed 1
         copied 1 file, 5 B in 0.41 s (12 B/s)
         copied 1 file, 5 B in 0.41 s (4 B/s); 3 B were there already
         copied 1 file, 0 B in 0.41 s

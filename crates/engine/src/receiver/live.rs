@@ -1,0 +1,70 @@
+//! Files that others write to while they are copied. One that only grows is published
+//! as it was when it was opened; one that changes otherwise is begun once more, and
+//! fails then.
+
+use super::{Pending, Receiver};
+use crate::digest;
+use haul_model::{BLOCK_LEN, BlockRanges, ContentHash, Fault, FaultKind, Outcome, Side};
+use haul_proto::{How, Want};
+use haul_tree::{SourceFile, lock};
+
+/// The course of reading a source.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Reading {
+    /// It changed while it was read, and is read once more.
+    pub(super) is_second: bool,
+    /// It has grown since it was opened.
+    pub(super) has_grown: bool,
+}
+
+impl Reading {
+    /// The outcome of a file whose outcome is `outcome` as far as the destination goes.
+    pub(super) fn outcome(self, outcome: Outcome) -> Outcome {
+        match outcome {
+            Outcome::Copied if self.has_grown => Outcome::Grew,
+            outcome => outcome,
+        }
+    }
+}
+
+impl Pending {
+    /// Looks at a source again of which the content with the hash `copied` was copied;
+    /// that is asked for only if it matters.
+    ///
+    /// # Errors
+    /// If it has changed, but for having grown.
+    pub(super) fn look_again(
+        &mut self,
+        receiver: &Receiver<'_>,
+        source: &dyn SourceFile,
+        copied: impl FnOnce() -> Result<Option<ContentHash>, Fault>,
+    ) -> Result<(), Fault> {
+        let strict = receiver.policy.strict_source;
+        self.reading.has_grown = digest::has_grown(source, strict, copied, receiver.control)?;
+        Ok(())
+    }
+}
+
+impl Receiver<'_> {
+    /// True if a file with that fault is begun once more, because its source changed while
+    /// it was read: the first time, unless the source has to be still. Of what was done,
+    /// `counted` bytes were counted.
+    pub(super) fn begins_again(&self, pending: &mut Pending, fault: &Fault, counted: u64) -> bool {
+        let has_changed = (fault.side, fault.kind) == (Side::Source, FaultKind::Changed);
+        let is_over = self.policy.strict_source || self.control.stopped();
+        if !has_changed || is_over || pending.reading.is_second {
+            return false;
+        }
+        self.reporter.begins_again(counted, pending.resumed * BLOCK_LEN);
+        pending.reading.is_second = true;
+        pending.resumed = 0;
+        true
+    }
+
+    /// Asks for the content of a file that is begun once more.
+    pub(super) fn want_again(&self, pending: Pending) {
+        let want = Want { index: pending.index, how: How::PLAIN, blocks: BlockRanges::all() };
+        lock(&self.wanted).insert(pending.index, Box::new(pending));
+        self.sender.want(vec![want]);
+    }
+}
