@@ -8,7 +8,8 @@ use haul_sys::name_matches;
 /// Paths that one pattern stands for, at most...
 const PATHS_MAX: usize = 64 << 10;
 
-/// ...and their bytes in all, at most: half of what the frame of a job holds.
+/// ...and their bytes in all, at most: what is kept in memory of them. The frame of a job
+/// holds fewer; a job through SFTP takes them all.
 const PATHS_LEN_MAX: usize = 8 << 20;
 
 /// The paths that a pattern stands for.

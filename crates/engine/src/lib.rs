@@ -23,9 +23,10 @@
 //! - `source.rs`: a named source. `special.rs`: one that is a FIFO, a device or a
 //!   descriptor.
 //! - `scan.rs`: the walk, a loop and no recursion; `scan/telling.rs`: its batches.
-//! - `mod.rs`: entries in flight, and the window. `read.rs`: workers that pack or cut
-//!   contents for a wire; `again.rs`: contents that are sent once more. `portions.rs`:
+//! - `mod.rs`: entries in flight, and the window; `item.rs`: one of them. `portions.rs`:
 //!   wanted files on one machine.
+//! - `read.rs`: workers that read contents for a wire, and pack small files; `pieces.rs`:
+//!   large files, in pieces; `again.rs`: contents that are sent once more.
 //! - `earlier.rs`: entries of earlier sources in the same place, where several become one
 //!   directory.
 //! - `emptied.rs`: directories that became empty.
@@ -78,7 +79,7 @@
 //! - `deploy.rs`: puts haul onto a host, through an SFTP session and a shell that becomes
 //!   what was uploaded; `deploy/program.rs`: the upload; `deploy/host.rs`: asks the host
 //!   what it is, and the upload for its greeting; `deploy/place.rs`: the directory, which
-//!   must be the user's alone.
+//!   must be the user's alone; `deploy/error.rs`: why it failed.
 
 #![forbid(unsafe_code)]
 

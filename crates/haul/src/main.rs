@@ -1,22 +1,30 @@
-//! The program: words become a plain command, the command becomes jobs and
-//! requests of the engine, and what these tell is shown.
-//! `args.rs`, `command/*.rs`, the engine; and back through `monitor.rs` and `report.rs`,
-//! which is text (`progress.rs`) or JSON (`json.rs`). Only this crate reads arguments and environment, and only it
-//! prints. `HAUL_LOG=debug` turns on a developer's log.
+//! The program: words become a plain command (`args.rs`), the command becomes jobs and
+//! requests of the engine (`command/`), and what these tell comes back through
+//! `monitor.rs` and `report.rs`. Only this crate reads arguments and environment, and
+//! only it prints.
 //!
 //! # Rooms
 //!
+//! - `args.rs`: commands as plain structs; `args/`: the words, and the answers to words
+//!   of other programs. `command/`: one file for each command.
+//! - `monitor.rs`: hands on what jobs tell; `monitor/`: the statements about entries of
+//!   copies, comparisons and moves, and where these are on both sides.
 //! - `report.rs`: the trait of a report, and of what can be told in both forms;
 //!   `report/text.rs` and `report/json.rs`: the two reports, over `report/output.rs`.
+//! - `json.rs`: the lines of JSON, all fields. `progress.rs`: the line on the terminal;
+//!   `progress/meter.rs`: its words. `quantity.rs`: figures for people. `stdout.rs`:
+//!   standard output.
 //! - `location.rs`: the forms of a place. `hint.rs`: what a person can do about an error.
 //! - `error.rs`: errors of commands, and the exit codes.
-//! - `config.rs`: settings from the file, the environment and the command line.
+//! - `config.rs`: settings from the file (`config/file.rs`), the environment and the
+//!   command line.
 //! - `interrupt.rs`: signals; those that are ignored from the start stay so.
 //! - `mistake.rs`: the end of the process after a panic.
 //! - `peer.rs`: connects. `hosts.rs`: runs jobs, and turns to a host's SFTP server when
 //!   there is no haul (`ConnectError::lacks_haul`), as `peer.rs` does for single requests.
-//! - `state.rs`: the user's directories, and that for the journals of uploads. `haul_store::Journals` makes
-//!   it, and refuses one that is not the user's alone.
+//! - `state.rs`: the user's directories, and that for the journals of uploads.
+//!   `haul_store::Journals` makes it, and refuses one that is not the user's alone.
+//! - `log.rs`: the developer's log, which `HAUL_LOG=debug` turns on.
 
 #![forbid(unsafe_code)]
 

@@ -15,7 +15,8 @@
 //! - `granularity.rs`: the units in which file systems keep times.
 //! - `policy.rs`: `Task`, the one thing that a job is told to do: to copy, to compare, or
 //!   to remove what the destination has, each with its own rules.
-//! - `filter.rs`: rules about what of a tree takes part, and their patterns.
+//! - `filter.rs`: rules that leave out parts of a tree; `filter/pattern.rs`: their
+//!   patterns, as in rsync.
 //! - `outcome.rs`: the fate of an entry, and the figures of a job (`Summary`).
 //!   `changes.rs`: the result of a comparison. `fault.rs`: the fault of one entry, in
 //!   a form that travels, and if it ends the job.

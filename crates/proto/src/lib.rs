@@ -1,5 +1,6 @@
 //! The wire as bytes in and messages out: frames, handshake, capabilities and
 //! the codec. No I/O and no clock; see `docs/protocol.md` for the whole.
+//!
 //! # Rooms
 //!
 //! - `frame.rs`: the types of frames and their bounds.
