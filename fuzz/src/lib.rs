@@ -6,7 +6,7 @@
 
 pub mod sftp;
 
-use haul_engine::{CopyJob, Event, Monitor, Progress};
+use haul_engine::{Event, Job, Monitor, Progress};
 use haul_model::{BLOCK_LEN, BlockHash, Moving, Name, Remove, Task, Timestamp};
 use haul_net::Connection;
 use haul_proto::{Caps, FrameType, HEADER_LEN, Header, Hello, frame_bytes};
@@ -33,25 +33,25 @@ const LINGER: Duration = Duration::from_millis(2);
 const PACED_MAX: usize = 32;
 
 /// A job with those sources.
-pub fn job(sources: Vec<Vec<u8>>, dest: &Path) -> CopyJob {
-    CopyJob {
+pub fn job(sources: Vec<Vec<u8>>, dest: &Path) -> Job {
+    Job {
         sources,
         dest: dest.as_os_str().as_bytes().to_vec(),
         into_dir: true,
         recursive: true,
-        ..CopyJob::default()
+        ..Job::default()
     }
 }
 
 /// The same job as a comparison of contents.
-pub fn comparison(sources: Vec<Vec<u8>>, dest: &Path) -> CopyJob {
-    CopyJob { task: Task::Check { content: true }, ..job(sources, dest) }
+pub fn comparison(sources: Vec<Vec<u8>>, dest: &Path) -> Job {
+    Job { task: Task::Check { content: true }, ..job(sources, dest) }
 }
 
 /// The same job as the end of a move, which removes the sources.
-pub fn removal(sources: Vec<Vec<u8>>, dest: &Path) -> CopyJob {
+pub fn removal(sources: Vec<Vec<u8>>, dest: &Path) -> Job {
     let task = Task::Remove { rule: Remove::SameContent, moving: Moving::Lossy };
-    CopyJob { task, ..job(sources, dest) }
+    Job { task, ..job(sources, dest) }
 }
 
 /// A peer that says what it is told to, frame by frame, and leaves. Before each of

@@ -1,7 +1,7 @@
 //! Records the seeds: real copies, comparisons and moves between a client and an
 //! agent in this process, up and down, cut into what each target takes.
 
-use haul_engine::{CopyJob, Placement};
+use haul_engine::{Job, Placement};
 use haul_fuzz::{ASKED, Journal, Place, Quiet, comparison, job, removal};
 use haul_net::Connection;
 use haul_proto::{FrameType, HEADER_LEN, Header};
@@ -68,8 +68,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         fs::remove_dir_all(&seeds)?;
     }
     type Way = fn(Connection) -> Placement;
-    type Job = fn(Vec<Vec<u8>>, &Path) -> CopyJob;
-    let recorded: [(&str, Way, Job, &str); 6] = [
+    type Rules = fn(Vec<Vec<u8>>, &Path) -> Job;
+    let recorded: [(&str, Way, Rules, &str); 6] = [
         ("upload", Placement::Upload, job, "sender"),
         ("download", Placement::Download, job, "receiver"),
         ("check-up", Placement::Upload, comparison, "sender"),
@@ -148,7 +148,7 @@ fn record_sftp(seeds: &Path) -> Result<(), Box<dyn Error>> {
 /// Runs the job and returns what the client said, and the agent.
 fn converse(
     place_roles: fn(Connection) -> Placement,
-    job: &CopyJob,
+    job: &Job,
 ) -> Result<(Vec<u8>, Vec<u8>), Box<dyn Error>> {
     let (here, there) = UnixStream::pair()?;
     let (client, agent) = (Tape::default(), Tape::default());

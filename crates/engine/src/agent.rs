@@ -12,7 +12,7 @@ use crate::link::wire::Outbox;
 use crate::monitor::Silent;
 use crate::receiver::Destination;
 use crate::vigil::Vigil;
-use crate::{CopyJob, JobError, Rights, Summary};
+use crate::{Job, JobError, Rights, Summary};
 use haul_model::words;
 use haul_model::{Fault, Side, Task};
 use haul_net::{ConnectError, Connection, Killer};
@@ -92,18 +92,18 @@ pub fn serve_with(
     match role {
         Role::Receiver { dest, into_dir, origin } => {
             let dest = words::without_tilde(&dest).to_vec();
-            let job = CopyJob { dest, into_dir, origin, task, filter, ..CopyJob::default() };
+            let job = Job { dest, into_dir, origin, task, filter, ..Job::default() };
             receive(client, &job, on_failure)
         }
         Role::Sender { sources, recursive, follow } => {
             let sources = sources.iter().map(|path| words::without_tilde(path).to_vec()).collect();
-            let job = CopyJob { sources, recursive, follow, task, filter, ..CopyJob::default() };
+            let job = Job { sources, recursive, follow, task, filter, ..Job::default() };
             send(client, &job, on_failure)
         }
     }
 }
 
-fn receive(client: Client, job: &CopyJob, on_failure: &dyn Fn()) -> Result<(), JobError> {
+fn receive(client: Client, job: &Job, on_failure: &dyn Fn()) -> Result<(), JobError> {
     let found = Destination::find(&LocalTree, job).and_then(|mut found| {
         found.expect_peer();
         let root = found.root.system_handle();
@@ -128,7 +128,7 @@ fn receive(client: Client, job: &CopyJob, on_failure: &dyn Fn()) -> Result<(), J
     run(job, line, on_failure, |wire| Placed::Receiver(receiving, wire))
 }
 
-fn send(client: Client, job: &CopyJob, on_failure: &dyn Fn()) -> Result<(), JobError> {
+fn send(client: Client, job: &Job, on_failure: &dyn Fn()) -> Result<(), JobError> {
     // What writes from here on is confined with the rest.
     let line = client.into_line()?;
     let confined = match job.task.moving() {
@@ -144,7 +144,7 @@ fn send(client: Client, job: &CopyJob, on_failure: &dyn Fn()) -> Result<(), JobE
 
 /// Runs this side's part in `job`.
 fn run<'a>(
-    job: &'a CopyJob,
+    job: &'a Job,
     line: Line,
     on_failure: &'a dyn Fn(),
     place: impl FnOnce(Wire) -> Placed<'a>,

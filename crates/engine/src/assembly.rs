@@ -19,7 +19,7 @@ use crate::link::{ReceiverPort, SenderPort};
 use crate::receiver::{Asked, Destination};
 use crate::sender::{Sender, Twins};
 use crate::workers::workers;
-use crate::{CopyJob, JobError, Summary};
+use crate::{Job, JobError, Summary};
 use crossbeam_channel::{Receiver as Left, bounded};
 use haul_model::FileId;
 use haul_sys::Dir;
@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 
 /// A job, before its roles are placed.
 pub(crate) struct Assembly<'a> {
-    pub(crate) job: &'a CopyJob,
+    pub(crate) job: &'a Job,
     pub(crate) control: &'a Control<'a>,
     pub(crate) way: &'a dyn Way,
 }
@@ -242,7 +242,7 @@ impl<'a> Assembly<'a> {
 /// Begins the threads of these sides, which read from the wire if there is one.
 fn begin_roles<'scope, 'a: 'scope>(
     crew: Crew<'scope, '_>,
-    job: &'a CopyJob,
+    job: &'a Job,
     sender: Option<SenderSide<'a>>,
     receiver: Option<ReceiverSide<'a>>,
     wire: Option<(Input, Arc<Outbox>)>,

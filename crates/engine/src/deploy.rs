@@ -31,7 +31,7 @@ use haul_net::{DEPLOYED_NAME, Diagnostics, STAGED_PREFIX, SshTarget};
 use haul_sftp::{
     Attrs, Cause, Client, Extension, FileType, OpenFlags, Options, Session, SftpError,
 };
-use haul_store::{Mover, Placement, Publication, private_name};
+use haul_store::{Mover, OnExisting, Publication, private_name};
 use haul_tree::SealedFile;
 use haul_tree::sftp::{Lost, Sessions, SftpHost};
 use std::io;
@@ -193,8 +193,8 @@ impl<'a> Upload<'a> {
         let done = self.stage(place, &name, &lost, shell).and_then(|mut sealed| {
             let deployed = Name::new(DEPLOYED_NAME.as_bytes()).expect("a name of our own");
             // Only where that is one step.
-            let placement = if can_replace { Placement::Replace } else { Placement::New };
-            match sealed.publish(&deployed, placement) {
+            let on_existing = if can_replace { OnExisting::Replace } else { OnExisting::Keep };
+            match sealed.publish(&deployed, on_existing) {
                 Ok(Publication::Published) => Ok(change),
                 // Another deployment was faster.
                 Ok(Publication::Kept) => Err(irreplaceable()),

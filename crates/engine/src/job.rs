@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// Everything that a copy is told.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct CopyJob {
+pub struct Job {
     /// The sources, as paths of the machine where the sender runs. Relative
     /// ones start in the working directory (here) or home directory (there).
     pub sources: Vec<Vec<u8>>,
@@ -38,7 +38,7 @@ pub struct CopyJob {
     pub origin: Option<[u8; 16]>,
 }
 
-impl CopyJob {
+impl Job {
     /// Confines this thread, and those that it begins, to what a Receiver in `root` may
     /// do: peers cause what happens there.
     pub(crate) fn confine_receiver(&self, root: &Dir) {

@@ -1,7 +1,7 @@
 //! The jobs of a command whose sources are on several machines: one for each run of
 //! sources that are on the same.
 
-use crate::CopyJob;
+use crate::Job;
 use crate::origin::origin;
 use haul_model::words;
 use std::fmt;
@@ -30,14 +30,14 @@ pub enum Route<H> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Leg<H> {
     /// The job.
-    pub job: CopyJob,
+    pub job: Job,
     /// Its route.
     pub route: Route<H>,
 }
 
 /// The jobs that take `sources` to `dest`, in their order. One of the two is on this
 /// machine. Task, rules and directories are those of `like`.
-pub fn legs<H>(sources: &[Spot<H>], dest: &Spot<H>, like: &CopyJob) -> Vec<Leg<H>>
+pub fn legs<H>(sources: &[Spot<H>], dest: &Spot<H>, like: &Job) -> Vec<Leg<H>>
 where
     H: Clone + PartialEq + fmt::Display,
 {
@@ -49,7 +49,7 @@ where
             (None, Some(there)) => Route::Upload(there.clone()),
             (Some(there), _) => Route::Download(there.clone()),
         };
-        let job = CopyJob {
+        let job = Job {
             sources: run.iter().map(|source| source.path.clone()).collect(),
             dest: dest.path.clone(),
             into_dir: sources.len() > 1,
@@ -62,7 +62,7 @@ where
 }
 
 /// The number by which the destination is known again that the one source becomes; see
-/// [`CopyJob::origin`]. Several sources have none, and one without a name has none.
+/// [`Job::origin`]. Several sources have none, and one without a name has none.
 pub(crate) fn origin_of<H: fmt::Display>(sources: &[Spot<H>], dest: &[u8]) -> Option<[u8; 16]> {
     let [Spot { host, path }] = sources else { return None };
     words::split(path).name?;

@@ -122,7 +122,7 @@ pub use expand::{Expanded, expand, is_pattern};
 pub use haul_model::{Outcome, Skip, Summary};
 pub use haul_store::{Cleaned, Fate, remove_unpublished};
 pub use haul_sys::{Memory, effective_user, spare_address_space};
-pub use job::{CopyJob, JobError, Placement, SftpRoute};
+pub use job::{Job, JobError, Placement, SftpRoute};
 pub use legs::{Leg, Route, Spot, legs};
 pub use monitor::{Event, Monitor, Naming, Progress, Unfinished};
 pub use moving::{Machines, MoveEvent, MoveJob, MoveMonitor, run_move};

@@ -5,7 +5,7 @@
 use crate::aside;
 use crate::receiver::Destination;
 use crate::sender::{is_not_empty, mounted};
-use crate::{CopyJob, JobError};
+use crate::{Job, JobError};
 use haul_model::words;
 use haul_model::{Conflict, Fault, FaultKind, FileId, Name, Outcome, Side, Skip, is_mounted};
 use haul_sys::{Dir, Stat};
@@ -33,7 +33,7 @@ pub(crate) struct Relocated {
 /// When the destination can't be used.
 pub(crate) fn relocate(
     sources: &[Vec<u8>],
-    job: &CopyJob,
+    job: &Job,
     conflict: Conflict,
 ) -> Result<Relocated, JobError> {
     let destination = Destination::find(&LocalTree, job)?;

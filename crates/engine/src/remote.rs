@@ -3,7 +3,7 @@
 
 use crate::assembly::{Assembly, Greeting, Leaving, Placed, Receiving, Sending, Way, Wire};
 use crate::control::{Control, Reporter};
-use crate::job::{CopyJob, JobError};
+use crate::job::{Job, JobError};
 use crate::link::greeting::hello;
 use crate::link::wire::Outbox;
 use crate::receiver::{Asked, Destination};
@@ -38,7 +38,7 @@ struct Agent {
 
 /// The receiver runs in the agent.
 pub(crate) fn upload(
-    job: &CopyJob,
+    job: &Job,
     connection: Connection,
     monitor: &dyn Monitor,
 ) -> Result<Summary, JobError> {
@@ -56,7 +56,7 @@ pub(crate) fn upload(
 
 /// The sender runs in the agent.
 pub(crate) fn download(
-    job: &CopyJob,
+    job: &Job,
     connection: Connection,
     monitor: &dyn Monitor,
 ) -> Result<Summary, JobError> {
@@ -79,7 +79,7 @@ pub(crate) fn download(
 }
 
 /// Refuses what can't be told in one frame: rules, and `words` bytes besides.
-fn check_len(job: &CopyJob, words: usize) -> Result<(), JobError> {
+fn check_len(job: &Job, words: usize) -> Result<(), JobError> {
     if job.filter.encoded_len_max() + words + JOB_LEN_MAX > FrameType::Job.payload_max() as usize {
         let message = "too many sources, or rules about what is left out, for one command";
         return Err(JobError::Usage(message.to_owned()));
@@ -90,7 +90,7 @@ fn check_len(job: &CopyJob, words: usize) -> Result<(), JobError> {
 impl Agent {
     /// The agent behind `connection`, which is greeted and told its `role` in `job` in
     /// one go: a job costs no round trip before it starts.
-    fn greet(connection: Connection, job: &CopyJob, role: Role) -> (Self, Wire) {
+    fn greet(connection: Connection, job: &Job, role: Role) -> (Self, Wire) {
         let Connection { reader, writer, closer } = connection;
         let name = closer.peer().to_owned();
         let patience = closer.patience();

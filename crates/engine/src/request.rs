@@ -167,7 +167,7 @@ impl Requests {
     }
 
     /// True if the directory at `path` was made by a job of `origin`; see
-    /// [`crate::CopyJob::origin`]. Of a host without haul that may be on record
+    /// [`crate::Job::origin`]. Of a host without haul that may be on record
     /// here, in the directory `state`.
     ///
     /// # Errors

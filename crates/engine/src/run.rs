@@ -5,7 +5,7 @@ use crate::control::Control;
 use crate::receiver::Destination;
 use crate::sender::Twins;
 use crate::sftp::Far;
-use crate::{CopyJob, JobError, Monitor, Placement, Summary, remote, sftp};
+use crate::{Job, JobError, Monitor, Placement, Summary, remote, sftp};
 use haul_tree::LocalTree;
 
 /// Tasks that may wait for each worker.
@@ -19,11 +19,7 @@ const TASKS_PER_WORKER: usize = 4;
 /// # Errors
 /// When the job as a whole can't go on. What was published until then stays,
 /// and the same job may be run again.
-pub fn run(
-    job: &CopyJob,
-    placement: Placement,
-    monitor: &dyn Monitor,
-) -> Result<Summary, JobError> {
+pub fn run(job: &Job, placement: Placement, monitor: &dyn Monitor) -> Result<Summary, JobError> {
     JobError::of_open_files()?;
     haul_sys::boot_id();
     match placement {
@@ -35,7 +31,7 @@ pub fn run(
     }
 }
 
-fn run_local(job: &CopyJob, monitor: &dyn Monitor) -> Result<Summary, JobError> {
+fn run_local(job: &Job, monitor: &dyn Monitor) -> Result<Summary, JobError> {
     let mut destination = Destination::find(&LocalTree, job)?;
     destination.sources_are_here = true;
     // What is only compared may be compared with a part of itself.

@@ -7,7 +7,7 @@ use crate::dirs::OpenDirs;
 use crate::logins::Logins;
 use crate::receiver::Destination;
 use crate::sender::Source;
-use crate::{CopyJob, Event, JobError, Monitor, SftpRoute, Summary};
+use crate::{Event, Job, JobError, Monitor, SftpRoute, Summary};
 use haul_model::words;
 use haul_model::{Fault, FaultKind, Name, Side, escape_bytes};
 use haul_sftp::{Client, Extension, Options, Session, SessionError};
@@ -58,7 +58,7 @@ pub(crate) enum Far {
 }
 
 pub(crate) fn run(
-    job: &CopyJob,
+    job: &Job,
     far: Far,
     route: SftpRoute,
     monitor: &dyn Monitor,
@@ -139,7 +139,7 @@ fn begin_stages(
 }
 
 fn run_with(
-    job: &CopyJob,
+    job: &Job,
     far: Far,
     state: Option<&Path>,
     host: &Arc<SftpHost>,
@@ -183,7 +183,7 @@ impl Way for SftpHost {
 
 /// The destination of the job, ready to take what comes.
 fn find_destination(
-    job: &CopyJob,
+    job: &Job,
     far: Far,
     state: Option<&Path>,
     host: &SftpHost,
@@ -208,7 +208,7 @@ fn find_destination(
 }
 
 /// The directory that the job has made is one like any other, when all is done.
-fn forget_origin(job: &CopyJob, origin: &[u8; 16], (root, name): MadeIn) {
+fn forget_origin(job: &Job, origin: &[u8; 16], (root, name): MadeIn) {
     // What was moved is compared, too, before all is done.
     let is_done = job.task.copies().is_none_or(|policy| policy.moving.is_none());
     let dir = name.map_or(Ok(Arc::clone(&root)), |name| root.open_dir(&name, false));
@@ -222,7 +222,7 @@ type MadeIn = (Arc<dyn TreeDir>, Option<Name>);
 
 /// The directory of a server in which the one source may have got a new name, or
 /// which has become that source itself.
-fn destination_of(job: &CopyJob, destination: &Destination) -> Option<MadeIn> {
+fn destination_of(job: &Job, destination: &Destination) -> Option<MadeIn> {
     let is_name = destination.rename.is_some() || job.task.removes().is_some();
     (is_name
         && destination.root.shows_origin()
@@ -232,11 +232,7 @@ fn destination_of(job: &CopyJob, destination: &Destination) -> Option<MadeIn> {
 
 /// Refuses to remove the sources of a move where the destination is the very same:
 /// the directory that holds a source, or the source where both are directories.
-fn refuse_itself(
-    job: &CopyJob,
-    source: &dyn Tree,
-    destination: &Destination,
-) -> Result<(), JobError> {
+fn refuse_itself(job: &Job, source: &dyn Tree, destination: &Destination) -> Result<(), JobError> {
     let fails = |fault| JobError::Destination { path: escape_bytes(&job.dest), fault };
     let open = Arc::new(OpenDirs::default());
     let root = &destination.root;
@@ -291,7 +287,7 @@ fn refuse_itself(
 
 /// Tells what the job promises less than elsewhere, for want of something that
 /// the server does not have.
-fn tell_promises(job: &CopyJob, host: &SftpHost, monitor: &dyn Monitor) {
+fn tell_promises(job: &Job, host: &SftpHost, monitor: &dyn Monitor) {
     let client = host.client();
     let tell = |message| monitor.event(Event::Warning { path: &job.dest, message });
     if job.task.keeps_destination() {

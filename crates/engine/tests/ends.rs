@@ -10,7 +10,7 @@ mod link;
 #[path = "parts/watch.rs"]
 mod watch;
 
-use haul_engine::{CopyJob, JobError, Placement, Summary};
+use haul_engine::{Job, JobError, Placement, Summary};
 use haul_model::{Conflict, Policy, Task};
 use haul_net::Connection;
 use haul_testkit::campaign;
@@ -196,14 +196,14 @@ impl Work {
         dest
     }
 
-    fn job(&self, dest: &Path) -> CopyJob {
+    fn job(&self, dest: &Path) -> Job {
         let bytes = |path: &Path| path.as_os_str().as_bytes().to_vec();
-        CopyJob {
+        Job {
             sources: vec![bytes(&self.source().join("tree"))],
             dest: bytes(dest),
             recursive: true,
             task: Task::Copy(Policy { conflict: Conflict::ReplaceAll, ..Policy::default() }),
-            ..CopyJob::default()
+            ..Job::default()
         }
     }
 }

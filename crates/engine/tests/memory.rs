@@ -13,7 +13,7 @@ mod peer;
 #[path = "parts/watch.rs"]
 mod watch;
 
-use haul_engine::{CopyJob, JobError, Placement, SftpRoute};
+use haul_engine::{Job, JobError, Placement, SftpRoute};
 use haul_model::{Fault, FaultKind, Kind, Side};
 use haul_net::Connection;
 use haul_proto::{Caps, FrameType, Hello, ListItem, Message, OutcomeItem, encode, frame_bytes};
@@ -88,7 +88,7 @@ fn flood(mut stream: UnixStream, mut frame: impl FnMut(u64) -> Vec<u8>) {
 /// A client's job with an agent that greets and then floods, never listening.
 fn client(
     placement: fn(Connection) -> Placement,
-    job: CopyJob,
+    job: Job,
     script: impl FnOnce(&mut Peer),
     frame: impl FnMut(u64) -> Vec<u8>,
 ) -> Result<(), JobError> {
@@ -105,13 +105,13 @@ fn client(
     result.recv_timeout(Duration::from_secs(60)).expect("the job ends")
 }
 
-fn download(dest: &Path) -> CopyJob {
-    CopyJob {
+fn download(dest: &Path) -> Job {
+    Job {
         sources: vec![b"/there/a".to_vec()],
         dest: dest.as_os_str().as_bytes().to_vec(),
         into_dir: true,
         recursive: true,
-        ..CopyJob::default()
+        ..Job::default()
     }
 }
 
@@ -190,10 +190,10 @@ fn no_claim_and_no_flood_costs_more_than_is_allowed() {
             ),
             peer::want(0..40_000),
         ] {
-            let job = CopyJob {
+            let job = Job {
                 sources: vec![source.as_os_str().as_bytes().to_vec()],
                 dest: b"/there".to_vec(),
-                ..CopyJob::default()
+                ..Job::default()
             };
             let frame = encode(&message);
             let _ = client(Placement::Upload, job, |_| (), |_| frame.clone());
@@ -212,7 +212,7 @@ fn no_claim_and_no_flood_costs_more_than_is_allowed() {
             let connections = vec![Connection::from_parts(from, to)];
             let route = SftpRoute { connections, journals: None, silence_max: None };
             let job =
-                CopyJob { sources: vec![links.as_os_str().as_bytes().to_vec()], ..download(&dest) };
+                Job { sources: vec![links.as_os_str().as_bytes().to_vec()], ..download(&dest) };
             let watch = Watch::default();
             let done = haul_engine::run(&job, Placement::SftpDownload(route), &watch);
             let summary = done.expect("it ends in order");

@@ -3,7 +3,7 @@
 
 #![forbid(unsafe_code)]
 
-use haul_engine::{CopyJob, Event, JobError, Monitor, Placement, Progress};
+use haul_engine::{Event, Job, JobError, Monitor, Placement, Progress};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -44,11 +44,11 @@ fn a_panic_ends_the_job_whatever_others_wait_for() {
         fs::write(dir.join("f"), "content").expect("a file");
     }
     for nth in [1, 2, 7, 40] {
-        let job = CopyJob {
+        let job = Job {
             sources: vec![src.as_os_str().as_bytes().to_vec()],
             dest: temp.path().join(format!("to{nth}")).as_os_str().as_bytes().to_vec(),
             recursive: true,
-            ..CopyJob::default()
+            ..Job::default()
         };
         let (done, ended) = mpsc::channel();
         thread::spawn(move || {

@@ -7,7 +7,7 @@ use crate::location::Place;
 use crate::peer::{self, Reaches, WithoutHaul};
 use crate::progress::Screen;
 use crate::state;
-use haul_engine::{CopyJob, Event, JobError, Leg, Monitor, Placement, Route, SftpRoute, Summary};
+use haul_engine::{Event, Job, JobError, Leg, Monitor, Placement, Route, SftpRoute, Summary};
 use haul_net::{ConnectError, SshTarget};
 use std::sync::{Mutex, PoisonError};
 
@@ -101,7 +101,7 @@ impl Hosts {
     /// Runs `job` with the haul of the host.
     fn run_agent(
         &self,
-        job: &CopyJob,
+        job: &Job,
         route: &Route<Place>,
         target: &SshTarget,
         monitor: &dyn Monitor,
@@ -117,7 +117,7 @@ impl Hosts {
     /// Runs `job` through the SFTP server of a host where haul is `missing`.
     fn run_without(
         &self,
-        job: &CopyJob,
+        job: &Job,
         route: &Route<Place>,
         target: &SshTarget,
         missing: ConnectError,
@@ -155,7 +155,7 @@ impl Hosts {
 
     fn run_sftp(
         &self,
-        job: &CopyJob,
+        job: &Job,
         route: &Route<Place>,
         target: &SshTarget,
         monitor: &dyn Monitor,
@@ -171,7 +171,7 @@ impl Hosts {
 
     fn go_through(
         &self,
-        job: &CopyJob,
+        job: &Job,
         route: &Route<Place>,
         connections: Vec<haul_net::Connection>,
         monitor: &dyn Monitor,

@@ -214,13 +214,13 @@ mod tests {
     use super::*;
     use crate::progress::Screen;
     use crate::report::{Detail, Show};
-    use haul_engine::{CopyJob, Route};
+    use haul_engine::{Job, Route};
 
     #[test]
     fn totals_are_not_final_while_jobs_are_to_come() {
         let report = Detail::Text(Show::Quiet).report(&Screen::default());
         let monitor = JobMonitor::new(&*report, Task::default(), Interrupt::default());
-        let leg = Leg { job: CopyJob::default(), route: Route::Local };
+        let leg = Leg { job: Job::default(), route: Route::Local };
         monitor.begin(&leg, true);
         monitor.progress.listed_all.store(true, Ordering::Relaxed);
         assert!(!monitor.counts().listed_all);

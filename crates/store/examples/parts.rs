@@ -14,7 +14,7 @@
 //! ```
 
 use haul_model::{Attributes, BLOCK_LEN, BlockHash, BlockHasher, Name, Timestamp};
-use haul_store::{Moved, Pace, Placement, SourceId, Stage, Staged, Written};
+use haul_store::{Moved, OnExisting, Pace, SourceId, Stage, Staged, Written};
 use haul_sys::Dir;
 use std::error::Error;
 use std::fs::{self, File};
@@ -93,7 +93,7 @@ fn staged(source: &str, dir: &str, pace: &str, mib: u64) -> Result<Duration, Box
     let (stage, _) = Stage::resume_at(dir, &name(), &source_id(len), pace)?;
     fill(&stage, &source, len)?;
     let verified = Moved::shared(stage)?.is_whole(len).map_err(|(_, error)| error)?;
-    verified.seal(&Attributes::new(0o644, TIME))?.publish(&name(), Placement::New)?;
+    verified.seal(&Attributes::new(0o644, TIME))?.publish(&name(), OnExisting::Keep)?;
     Ok(begin.elapsed())
 }
 
@@ -166,7 +166,7 @@ fn synced(source: &str, dir: &str) -> Result<Duration, Box<dyn Error>> {
             let mut sealed = verified.seal(&Attributes::new(0o644, TIME))?;
             sealed.sync()?;
             let name = Name::new(std::os::unix::ffi::OsStrExt::as_bytes(&*file.file_name()))?;
-            sealed.publish(&name, Placement::New)?;
+            sealed.publish(&name, OnExisting::Keep)?;
         }
         into.sync()?;
     }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    Placement, SourceId, Stage as Begun, Staged, StaleStages, Written, old_name, sent_name,
+    OnExisting, SourceId, Stage as Begun, Staged, StaleStages, Written, old_name, sent_name,
 };
 use haul_model::{Attributes, BlockHash};
 use std::fs;
@@ -185,7 +185,7 @@ fn a_stage_is_locked_until_it_has_its_name() {
     let verified = Written::of(stage, b"").expect("written").is_whole(0).expect("as long");
     assert_eq!(fates(&dir, false), [Fate::Busy]);
     let mut sealed = verified.seal(&Attributes::new(0o400, TIME)).expect("sealed");
-    sealed.publish(&name("a"), Placement::New).expect("published");
+    sealed.publish(&name("a"), OnExisting::Keep).expect("published");
     assert_eq!(fates(&dir, false), []);
     assert_eq!(count(&temp), 1);
 }

@@ -54,5 +54,5 @@ pub use private::{
 };
 pub use remote::{Claimed, Journals, RemoteJournal, RemoteNames};
 pub use series::{DeadSeries, StageSeries};
-pub use stage::{Placement, Publication, Sealed, Stage, remove_unpublished, time_unit};
+pub use stage::{OnExisting, Publication, Sealed, Stage, remove_unpublished, time_unit};
 pub use verified::{Mismatch, Moved, Proof, Staged, Verified, Written};

@@ -31,9 +31,9 @@ const NAME_ATTEMPTS_MAX: usize = 8;
 
 /// The fate of a file that has the name already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Placement {
+pub enum OnExisting {
     /// Nothing is known to have the name; what has it nevertheless stays.
-    New,
+    Keep,
     /// Something has the name and is replaced.
     Replace,
 }
@@ -43,7 +43,7 @@ pub enum Placement {
 pub enum Publication {
     /// The file has its name.
     Published,
-    /// [`Placement::New`] met an existing file, and left it. The file can be
+    /// [`OnExisting::Keep`] met an existing file, and left it. The file can be
     /// published again.
     Kept,
 }
@@ -266,10 +266,10 @@ impl Sealed {
     ///
     /// # Errors
     /// Those of the operations; the old file is untouched then.
-    pub fn publish(&mut self, name: &Name, placement: Placement) -> io::Result<Publication> {
+    pub fn publish(&mut self, name: &Name, on_existing: OnExisting) -> io::Result<Publication> {
         let Stage { dir, file, home, .. } = &mut self.0;
         if matches!(home, Home::Unnamed) {
-            if let Some(publication) = publish_unnamed(dir, file, name, placement)? {
+            if let Some(publication) = publish_unnamed(dir, file, name, on_existing)? {
                 return Ok(publication);
             }
             // If more is wrong than that it can't be named, this tells.
@@ -278,10 +278,10 @@ impl Sealed {
         }
         match home {
             Home::Unnamed => unreachable!("it has a private name by now"),
-            Home::Private(temp) => temp.publish(name, placement),
+            Home::Private(temp) => temp.publish(name, on_existing),
             Home::Partial(partial) => {
                 partial.check()?;
-                let publication = place(dir, partial.name(), name, placement)?;
+                let publication = place(dir, partial.name(), name, on_existing)?;
                 if publication == Publication::Published {
                     partial.forget();
                 }
@@ -346,9 +346,9 @@ fn publish_unnamed(
     dir: &Arc<Dir>,
     file: &File,
     name: &Name,
-    placement: Placement,
+    on_existing: OnExisting,
 ) -> io::Result<Option<Publication>> {
-    if placement == Placement::New {
+    if on_existing == OnExisting::Keep {
         return Ok(match dir.link_unnamed(file, name.as_bytes()) {
             Ok(()) => Some(Publication::Published),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Some(Publication::Kept),
@@ -358,7 +358,7 @@ fn publish_unnamed(
     // A private name without a lock on it counts as left behind.
     let _ = haul_sys::try_lock(file);
     match with_private_name(dir, |temp| dir.link_unnamed(file, temp.as_bytes())) {
-        Ok((mut temp, ())) => temp.publish(name, Placement::Replace).map(Some),
+        Ok((mut temp, ())) => temp.publish(name, OnExisting::Replace).map(Some),
         Err(_) => Ok(None),
     }
 }
@@ -389,18 +389,18 @@ pub fn remove_unpublished() {
 }
 
 impl PrivateName {
-    fn publish(&mut self, name: &Name, placement: Placement) -> io::Result<Publication> {
-        let publication = place(&self.dir, &self.name, name, placement)?;
+    fn publish(&mut self, name: &Name, on_existing: OnExisting) -> io::Result<Publication> {
+        let publication = place(&self.dir, &self.name, name, on_existing)?;
         self.published = publication == Publication::Published;
         Ok(publication)
     }
 }
 
 /// Renames the private name `temp` to `name`.
-fn place(dir: &Dir, temp: &str, name: &Name, placement: Placement) -> io::Result<Publication> {
-    match placement {
-        Placement::Replace => dir.publish_replacing(temp, name)?,
-        Placement::New => match dir.publish_new(temp, name) {
+fn place(dir: &Dir, temp: &str, name: &Name, on_existing: OnExisting) -> io::Result<Publication> {
+    match on_existing {
+        OnExisting::Replace => dir.publish_replacing(temp, name)?,
+        OnExisting::Keep => match dir.publish_new(temp, name) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 return Ok(Publication::Kept);
             }
@@ -432,14 +432,14 @@ impl Publication {
         target: &[u8],
         name: &Name,
         attributes: &Attributes,
-        placement: Placement,
+        on_existing: OnExisting,
     ) -> io::Result<Self> {
         let mut attempts = 0;
         loop {
             let made =
                 with_private_name(dir, |temp| dir.make_symlink(target, temp, attributes.mtime));
             attempts += 1;
-            match made.and_then(|(mut temp, ())| temp.publish(name, placement)) {
+            match made.and_then(|(mut temp, ())| temp.publish(name, on_existing)) {
                 // Somebody has removed it: nothing tells that it is not left behind.
                 Err(error)
                     if error.kind() == io::ErrorKind::NotFound && attempts < NAME_ATTEMPTS_MAX => {}

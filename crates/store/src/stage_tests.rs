@@ -62,8 +62,8 @@ fn seal(stage: Stage, mode: u32) -> io::Result<Sealed> {
     moved.is_whole(0).expect("nothing was written by it").seal(&Attributes::new(mode, TIME))
 }
 
-fn publish(stage: Stage, to: &str, placement: Placement) -> io::Result<Publication> {
-    seal(stage, 0o640)?.publish(&name(to), placement)
+fn publish(stage: Stage, to: &str, on_existing: OnExisting) -> io::Result<Publication> {
+    seal(stage, 0o640)?.publish(&name(to), on_existing)
 }
 
 /// Stages `content` and publishes it as `file`.
@@ -71,19 +71,19 @@ fn put(
     place: &Place,
     create: fn(Arc<Dir>) -> io::Result<Stage>,
     content: &[u8],
-    placement: Placement,
+    on_existing: OnExisting,
 ) -> io::Result<Publication> {
     let stage = create(Arc::clone(&place.dir)).expect("created");
     stage.write_at(content, 0).expect("written");
-    publish(stage, "file", placement)
+    publish(stage, "file", on_existing)
 }
 
 #[test]
 fn a_new_file_has_content_mode_and_time_and_nothing_else_is_left() {
     for create in KINDS {
-        for placement in [Placement::New, Placement::Replace] {
+        for on_existing in [OnExisting::Keep, OnExisting::Replace] {
             let place = Place::new();
-            let published = put(&place, create, b"content", placement);
+            let published = put(&place, create, b"content", on_existing);
             assert_eq!(published.expect("published"), Publication::Published);
             let meta = fs::metadata(place.path("file")).expect("there");
             assert_eq!(meta.mode() & 0o7777, 0o640);
@@ -97,16 +97,16 @@ fn a_new_file_has_content_mode_and_time_and_nothing_else_is_left() {
 #[test]
 fn what_has_the_name_stays_or_goes_as_the_placement_says() {
     for create in KINDS {
-        for (placement, publication, content) in [
-            (Placement::New, Publication::Kept, "old"),
-            (Placement::Replace, Publication::Published, "new"),
+        for (on_existing, publication, content) in [
+            (OnExisting::Keep, Publication::Kept, "old"),
+            (OnExisting::Replace, Publication::Published, "new"),
         ] {
             let place = Place::new();
             fs::write(place.path("file"), "old").expect("written");
-            let published = put(&place, create, b"new", placement).expect("no error");
-            assert_eq!(published, publication, "{placement:?}");
+            let published = put(&place, create, b"new", on_existing).expect("no error");
+            assert_eq!(published, publication, "{on_existing:?}");
             assert_eq!(fs::read_to_string(place.path("file")).expect("read"), content);
-            assert_eq!(place.names(), ["file"], "{placement:?}");
+            assert_eq!(place.names(), ["file"], "{on_existing:?}");
         }
     }
 }
@@ -114,14 +114,14 @@ fn what_has_the_name_stays_or_goes_as_the_placement_says() {
 #[test]
 fn a_link_of_that_name_is_replaced_and_not_followed() {
     for create in KINDS {
-        for placement in [Placement::New, Placement::Replace] {
+        for on_existing in [OnExisting::Keep, OnExisting::Replace] {
             let place = Place::new();
             fs::write(place.path("target"), "old").expect("written");
             symlink("target", place.path("file")).expect("linked");
-            put(&place, create, b"new", placement).expect("no error");
+            put(&place, create, b"new", on_existing).expect("no error");
             assert_eq!(fs::read(place.path("target")).expect("read"), b"old");
             let meta = fs::symlink_metadata(place.path("file")).expect("there");
-            assert_eq!(meta.is_symlink(), placement == Placement::New, "{placement:?}");
+            assert_eq!(meta.is_symlink(), on_existing == OnExisting::Keep, "{on_existing:?}");
             assert_eq!(place.names(), ["file", "target"]);
         }
     }
@@ -130,14 +130,14 @@ fn a_link_of_that_name_is_replaced_and_not_followed() {
 #[test]
 fn a_directory_of_that_name_is_never_replaced() {
     for create in KINDS {
-        for placement in [Placement::New, Placement::Replace] {
+        for on_existing in [OnExisting::Keep, OnExisting::Replace] {
             let place = Place::new();
             fs::create_dir(place.path("file")).expect("made");
-            let published = put(&place, create, b"new", placement);
+            let published = put(&place, create, b"new", on_existing);
             let is_left = matches!(published, Err(_) | Ok(Publication::Kept));
-            assert!(is_left, "{placement:?}");
+            assert!(is_left, "{on_existing:?}");
             assert!(place.path("file").is_dir());
-            assert_eq!(place.names(), ["file"], "{placement:?}");
+            assert_eq!(place.names(), ["file"], "{on_existing:?}");
         }
     }
 }
@@ -163,7 +163,7 @@ fn an_extended_stage_ends_with_a_hole() {
         let stage = create(Arc::clone(&place.dir)).expect("created");
         stage.write_at(b"head", 0).expect("written");
         stage.set_len(4 << 20).expect("extended");
-        publish(stage, "file", Placement::New).expect("published");
+        publish(stage, "file", OnExisting::Keep).expect("published");
         let content = fs::read(place.path("file")).expect("read");
         assert_eq!(content.len(), 4 << 20);
         assert!(content.starts_with(b"head") && content[4..].iter().all(|byte| *byte == 0));
@@ -177,7 +177,7 @@ fn a_reader_sees_the_whole_old_or_the_whole_new_content_at_any_time() {
     const LEN: usize = 20_000;
     for create in KINDS {
         let place = Place::new();
-        put(&place, create, &[0; LEN], Placement::New).expect("published");
+        put(&place, create, &[0; LEN], OnExisting::Keep).expect("published");
         let done = AtomicBool::new(false);
         thread::scope(|scope| {
             let reader = scope.spawn(|| {
@@ -191,7 +191,7 @@ fn a_reader_sees_the_whole_old_or_the_whole_new_content_at_any_time() {
                 }
             });
             for round in 1..=ROUNDS {
-                put(&place, create, &[round; LEN], Placement::Replace).expect("published");
+                put(&place, create, &[round; LEN], OnExisting::Replace).expect("published");
             }
             done.store(true, Ordering::Relaxed);
             reader.join().expect("the reader saw nothing else");
@@ -208,7 +208,7 @@ fn a_name_that_appears_while_others_publish_is_kept_by_those_who_keep() {
             let keepers: Vec<_> = (0..8u8)
                 .map(|n| {
                     let place = &place;
-                    scope.spawn(move || put(place, create, &[n; 100], Placement::New))
+                    scope.spawn(move || put(place, create, &[n; 100], OnExisting::Keep))
                 })
                 .collect();
             let publications = keepers.into_iter().map(|k| k.join().expect("no panic"));
@@ -227,7 +227,7 @@ fn a_directory_that_is_gone_is_an_error_and_no_more() {
         let dir = Arc::new(Dir::open(&place.path("dir")).expect("opened"));
         let stage = create(Arc::clone(&dir)).expect("created");
         fs::remove_dir_all(place.path("dir")).expect("removed");
-        assert!(publish(stage, "file", Placement::New).is_err());
+        assert!(publish(stage, "file", OnExisting::Keep).is_err());
         assert!(create(dir).is_err());
         assert_eq!(place.names(), [""; 0]);
     }
@@ -236,26 +236,26 @@ fn a_directory_that_is_gone_is_an_error_and_no_more() {
 #[test]
 fn a_symbolic_link_appears_in_one_step_and_keeps_to_the_placement() {
     let place = Place::new();
-    let link = |to: &str, target: &[u8], placement| {
+    let link = |to: &str, target: &[u8], on_existing| {
         Publication::of_symlink(
             &place.dir,
             target,
             &name(to),
             &Attributes::new(0o777, TIME),
-            placement,
+            on_existing,
         )
     };
     fs::write(place.path("file"), "old").expect("written");
     fs::create_dir(place.path("dir")).expect("made");
-    assert_eq!(link("a", b"b", Placement::New).expect("made"), Publication::Published);
-    assert_eq!(link("file", b"b", Placement::New).expect("no error"), Publication::Kept);
+    assert_eq!(link("a", b"b", OnExisting::Keep).expect("made"), Publication::Published);
+    assert_eq!(link("file", b"b", OnExisting::Keep).expect("no error"), Publication::Kept);
     assert_eq!(fs::read(place.path("file")).expect("read"), b"old");
-    assert_eq!(link("file", b"b", Placement::Replace).expect("made"), Publication::Published);
-    assert_eq!(link("a", b"c", Placement::Replace).expect("made"), Publication::Published);
-    assert!(link("dir", b"b", Placement::Replace).is_err());
-    assert!(link("b", b"", Placement::New).is_err(), "a link leads somewhere");
-    assert!(link("b", b"x\0y", Placement::New).is_err(), "no target holds a NUL byte");
-    assert!(link("b", &[b'x'; 5000], Placement::New).is_err(), "no target is as long as this");
+    assert_eq!(link("file", b"b", OnExisting::Replace).expect("made"), Publication::Published);
+    assert_eq!(link("a", b"c", OnExisting::Replace).expect("made"), Publication::Published);
+    assert!(link("dir", b"b", OnExisting::Replace).is_err());
+    assert!(link("b", b"", OnExisting::Keep).is_err(), "a link leads somewhere");
+    assert!(link("b", b"x\0y", OnExisting::Keep).is_err(), "no target holds a NUL byte");
+    assert!(link("b", &[b'x'; 5000], OnExisting::Keep).is_err(), "no target is as long as this");
     assert_eq!(fs::read_link(place.path("a")).expect("a link"), Path::new("c"));
     assert_eq!(place.dir.stat(&name("a")).expect("there").mtime, TIME);
     assert_eq!(place.names(), ["a", "dir", "file"]);
@@ -287,7 +287,7 @@ fn a_link_whose_stage_is_removed_by_others_is_made_anew() {
                 b"b",
                 &name("link"),
                 &Attributes::new(0o777, TIME),
-                Placement::New,
+                OnExisting::Keep,
             );
             let removed = fs::remove_file(place.path("link"));
             made.and(removed).err()
@@ -334,7 +334,7 @@ fn a_stage_shares_the_whole_of_its_source_or_is_empty() {
         let source = File::open(mount.path().join("from")).expect("opened");
         let (stage, shares) = Stage::create_sharing(dir, &source).expect("begun");
         assert_eq!(shares, is_to_share);
-        publish(stage, "to", Placement::New).expect("published");
+        publish(stage, "to", OnExisting::Keep).expect("published");
         let copy = fs::read(mount.path().join("to")).expect("read");
         assert_eq!(copy, if shares { content.as_slice() } else { &[] });
         let names = names_in(mount.path());
@@ -377,7 +377,7 @@ fn content_is_proven_by_its_hash_or_by_its_length() {
 #[test]
 fn a_file_that_can_be_given_no_name_is_copied_to_one_that_has_one() {
     let Some(other) = Mount::tmpfs(16 << 20) else { return };
-    for (placement, content) in [(Placement::New, "old"), (Placement::Replace, "new")] {
+    for (on_existing, content) in [(OnExisting::Keep, "old"), (OnExisting::Replace, "new")] {
         let place = Place::new();
         let elsewhere = Dir::open(other.path()).expect("opened");
         let file = elsewhere.create_unnamed().expect("tmpfs has such files");
@@ -390,12 +390,12 @@ fn a_file_that_can_be_given_no_name_is_copied_to_one_that_has_one() {
         let mut sealed = seal(stage, 0o640).expect("sealed");
         // As after it was read back.
         haul_sys::read_directly(sealed.file());
-        let publication = sealed.publish(&name("file"), placement).expect("published");
+        let publication = sealed.publish(&name("file"), on_existing).expect("published");
         let stat = fs::metadata(place.path("file")).expect("there");
-        if placement == Placement::New {
+        if on_existing == OnExisting::Keep {
             assert_eq!(publication, Publication::Kept);
             assert_eq!(fs::read_to_string(place.path("file")).expect("read"), content);
-            sealed.publish(&name("file"), Placement::Replace).expect("published");
+            sealed.publish(&name("file"), OnExisting::Replace).expect("published");
         } else {
             assert_eq!((stat.mode() & 0o7777, stat.len()), (0o640, 5 << 20));
             assert_eq!((stat.mtime(), stat.mtime_nsec()), (TIME.secs, TIME.nanos.into()));
@@ -405,7 +405,7 @@ fn a_file_that_can_be_given_no_name_is_copied_to_one_that_has_one() {
         assert!(fs::read(place.path("file")).expect("read").starts_with(b"new"));
         assert_eq!(place.names(), ["file"]);
         // The next one has a name from the start, and the same is not done again.
-        put(&place, Stage::create, b"next", Placement::Replace).expect("published");
+        put(&place, Stage::create, b"next", OnExisting::Replace).expect("published");
         assert_eq!(fs::read(place.path("file")).expect("read"), b"next");
     }
 }

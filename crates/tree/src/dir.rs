@@ -4,7 +4,7 @@
 
 use crate::{Downloads, Meta, SmallFiles, SourceFile, StagedFile, TreeEntry, Uploads};
 use haul_model::{Attributes, BlockHash, FileId, Granularity, Kept, Name};
-use haul_store::{Cleaned, Earlier, Placement, Publication, SourceId, StaleStages};
+use haul_store::{Cleaned, Earlier, OnExisting, Publication, SourceId, StaleStages};
 use haul_sys::Dir;
 use std::io;
 use std::path::Path;
@@ -97,7 +97,7 @@ pub trait TreeDir: Storage + Unfinished + Origin {
         target: &[u8],
         name: &Name,
         attributes: &Attributes,
-        placement: Placement,
+        on_existing: OnExisting,
     ) -> io::Result<Publication>;
 
     /// Begins a file that is to be published in this directory.

@@ -3,7 +3,7 @@
 
 use haul_model::{Attributes, BlockHash, FileId, Name, Timestamp};
 use haul_sftp::Chunk;
-use haul_store::{Placement, Proof, Publication, Staged};
+use haul_store::{OnExisting, Proof, Publication, Staged};
 use haul_sys::Loss;
 use std::fs::File;
 use std::io;
@@ -237,5 +237,5 @@ pub trait SealedFile: Send + Sync {
 
     /// Gives the file its name; see [`Publication::Kept`] for when it can be asked
     /// again.
-    fn publish(&mut self, name: &Name, placement: Placement) -> io::Result<Publication>;
+    fn publish(&mut self, name: &Name, on_existing: OnExisting) -> io::Result<Publication>;
 }

@@ -12,7 +12,7 @@ use crate::{
 };
 use haul_model::{Attributes, BlockHash, FileId, Granularity, Kept, Name};
 use haul_store::{
-    Cleaned, Earlier, Leftovers, Placement, Publication, SourceId, Stage, StaleStages,
+    Cleaned, Earlier, Leftovers, OnExisting, Publication, SourceId, Stage, StaleStages,
 };
 use haul_sys::{Dir, Loss, Stat};
 use std::ffi::OsStr;
@@ -139,9 +139,9 @@ impl TreeDir for LocalDir {
         target: &[u8],
         name: &Name,
         attributes: &Attributes,
-        placement: Placement,
+        on_existing: OnExisting,
     ) -> io::Result<Publication> {
-        Publication::of_symlink(&self.0, target, name, attributes, placement)
+        Publication::of_symlink(&self.0, target, name, attributes, on_existing)
     }
 
     fn stage(&self) -> io::Result<Box<dyn StagedFile>> {

@@ -3,7 +3,7 @@
 
 use crate::budget::Share;
 use haul_model::{Attributes, Name, Timestamp};
-use haul_store::{Placement, Publication};
+use haul_store::{OnExisting, Publication};
 use std::io;
 
 /// The small files of one directory.
@@ -27,7 +27,7 @@ pub struct SmallFile<'a> {
     /// The attributes that it gets.
     pub attributes: &'a Attributes,
     /// How it meets what has its name.
-    pub placement: Placement,
+    pub on_existing: OnExisting,
     /// It is made durable before it gets its name, where that can be asked for.
     pub sync: bool,
     /// It is read back before it gets its name.

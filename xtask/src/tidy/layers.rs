@@ -120,13 +120,13 @@ mod tests {
     use super::*;
 
     fn complaints(name: &str, text: &str) -> Vec<String> {
-        let exports = exports("pub use job::{CopyJob, JobError};\npub use run::run;\n");
+        let exports = exports("pub use job::{Job, JobError};\npub use run::run;\n");
         check(&format!("{ENGINE}/{name}"), text, &exports)
     }
 
     #[test]
     fn what_is_below_may_be_used() {
-        let good = "//! See crate::run.\nuse super::Scan;\nuse crate::{CopyJob, link::Port};\n";
+        let good = "//! See crate::run.\nuse super::Scan;\nuse crate::{Job, link::Port};\n";
         assert!(complaints("sender/read.rs", good).is_empty());
         assert!(complaints("sender/read.rs", "#[cfg(test)]\nuse crate::run;\n").is_empty());
         assert!(complaints("lib.rs", "use crate::run;\n").is_empty());
@@ -137,7 +137,7 @@ mod tests {
     fn arrows_upwards_are_found_however_they_are_written() {
         for bad in [
             "use crate::receiver::Work;\n",
-            "use crate::{\n    CopyJob,\n    receiver::{Tasks, Work},\n};\n",
+            "use crate::{\n    Job,\n    receiver::{Tasks, Work},\n};\n",
             "use super::super::receiver::Work;\n",
             "fn f() {\n    crate::receiver::work();\n}\n",
         ] {
@@ -148,7 +148,7 @@ mod tests {
         assert_eq!(complaints("control.rs", "use super::crew::Crew;\n").len(), 1);
         assert_eq!(complaints("link/mod.rs", "use super::sender::Scan;\n").len(), 1);
         // Through what the crate exports, too.
-        assert_eq!(complaints("sender/mod.rs", "use crate::{CopyJob, run};\n").len(), 1);
+        assert_eq!(complaints("sender/mod.rs", "use crate::{Job, run};\n").len(), 1);
         assert_eq!(complaints("newcomer.rs", "").len(), 1);
     }
 

@@ -2,7 +2,7 @@
 
 use super::wire::Input;
 use super::{Assembly, Receiving, Sending};
-use crate::CopyJob;
+use crate::Job;
 use crate::crew::Crew;
 use crate::link::wire::{Outbox, read_for_sender};
 use crate::link::{ReceiverPort, SenderPort, SourceHandle};
@@ -68,7 +68,7 @@ impl<'a> SenderSide<'a> {
     pub(super) fn begin_scan<'scope>(
         &self,
         crew: Crew<'scope, '_>,
-        job: &'a CopyJob,
+        job: &'a Job,
         at_work: Option<&Giver<()>>,
     ) where
         'a: 'scope,
@@ -100,7 +100,7 @@ impl<'a> SenderSide<'a> {
     pub(super) fn begin_over_wire<'scope>(
         self,
         crew: Crew<'scope, '_>,
-        job: &'a CopyJob,
+        job: &'a Job,
         input: Input,
         outbox: Arc<Outbox>,
         at_work: Giver<()>,

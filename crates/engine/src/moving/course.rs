@@ -5,7 +5,7 @@ use super::{Machines, MoveEvent, MoveJob, MoveMonitor};
 use crate::itself::{Near, is_onto_itself};
 use crate::legs::origin_of;
 use crate::relocate::{Relocated, find_source, relocate};
-use crate::{CopyJob, JobError, RequestError, Requests, Spot, legs};
+use crate::{Job, JobError, RequestError, Requests, Spot, legs};
 use haul_model::{
     Conflict, Entry, Fault, FaultKind, Kind, Moving, Outcome, Remove, Side, Summary, Task, words,
 };
@@ -100,8 +100,8 @@ impl<M: Machines> Course<'_, M> {
     }
 
     /// The parts that all jobs of the move have in common.
-    fn like(&self, task: Task) -> CopyJob {
-        CopyJob { recursive: true, task, state: self.job.state.clone(), ..CopyJob::default() }
+    fn like(&self, task: Task) -> Job {
+        Job { recursive: true, task, state: self.job.state.clone(), ..Job::default() }
     }
 
     /// Tells that a source stays, for `fault`.
@@ -164,12 +164,12 @@ impl<M: Machines> Course<'_, M> {
         let job = self.job;
         let is_here = |source: &&Spot<M::Host>| source.host.is_none();
         let paths: Vec<_> = sources.iter().filter(is_here).map(|s| s.path.clone()).collect();
-        let destination = CopyJob {
+        let destination = Job {
             dest: job.dest.path.clone(),
             into_dir: job.sources.len() > 1,
             origin: origin_of(&job.sources, &job.dest.path),
             state: job.state.clone(),
-            ..CopyJob::default()
+            ..Job::default()
         };
         relocate(&paths, &destination, job.policy.conflict)
     }

@@ -25,7 +25,7 @@ pub struct MoveJob<H> {
     pub dest_shown: String,
     /// The rules of the copy. Contents are removed as its `moving` allows.
     pub policy: Policy,
-    /// See [`crate::CopyJob::state`].
+    /// See [`crate::Job::state`].
     pub state: Option<PathBuf>,
 }
 

@@ -4,7 +4,6 @@
 
 use super::dirs::{DirState, RecvDir};
 use super::listing::Broken;
-use super::live::Reading;
 use super::{Pending, Receiver, compare, is_stage, naming, of_sender, parent_fault};
 use crate::control::Step;
 use crate::digest::{changed, seal_of};
@@ -13,7 +12,7 @@ use crate::link::{SourceHandle, same};
 use haul_model::words;
 use haul_model::{BlockRanges, Changes, Entry, Fault, Kind, Name, Outcome, Side, Skip};
 use haul_proto::{Extra, FileEnd, FileSeal, How, Want};
-use haul_store::Placement;
+use haul_store::OnExisting;
 use haul_tree::lock;
 use haul_tree::{Meta, MetaKind};
 use std::collections::BTreeSet;
@@ -63,11 +62,8 @@ impl Receiver<'_> {
             (kind, Some(place)) => match self.compare(&dir, place, &entry) {
                 Ok((found, _)) if self.task.compares_content() && has_content(kind, found) => {
                     dir.expect_one();
-                    let placement = Placement::New;
                     let name = place.clone();
-                    let (resumed, reading) = (0, Reading::default());
-                    let pending =
-                        Pending { index, dir, name, entry, placement, cost, resumed, reading };
+                    let pending = Pending::new(index, dir, name, entry, OnExisting::Keep, cost);
                     let hashing = Hashing {
                         pending,
                         found,

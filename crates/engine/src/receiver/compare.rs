@@ -6,21 +6,21 @@ use haul_model::{
     Changes, Conflict, Entry, Fault, FaultKind, Kept, Kind, Outcome, Side, Skip, Timestamp,
 };
 use haul_proto::Rival;
-use haul_store::Placement;
+use haul_store::OnExisting;
 use haul_tree::{Meta, MetaKind};
 
 /// The decision about an entry.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Decision {
     /// Copy it, and put it there like this.
-    Copy(Placement),
+    Copy(OnExisting),
     /// Nothing; this is its outcome.
     Settled(Outcome),
 }
 
 /// Decides about a file, where `existing` stands at its name.
 pub(crate) fn file(entry: &Entry, existing: Option<&Meta>, conflict: Conflict) -> Decision {
-    let Some(existing) = existing else { return Decision::Copy(Placement::New) };
+    let Some(existing) = existing else { return Decision::Copy(OnExisting::Keep) };
     if let Some(refusal) = refusal(entry, existing) {
         return Decision::Settled(Outcome::Failed(refusal));
     }
@@ -35,7 +35,7 @@ pub(crate) fn file(entry: &Entry, existing: Option<&Meta>, conflict: Conflict) -
             is_not_older(existing, entry.attributes.mtime).then_some(Skip::NotOlder)
         }
     };
-    skip.map_or(Decision::Copy(Placement::Replace), |skip| {
+    skip.map_or(Decision::Copy(OnExisting::Replace), |skip| {
         Decision::Settled(Outcome::Skipped(skip))
     })
 }
@@ -48,7 +48,7 @@ pub(crate) fn symlink(
     existing_target: Option<&[u8]>,
     conflict: Conflict,
 ) -> Decision {
-    let Some(existing) = existing else { return Decision::Copy(Placement::New) };
+    let Some(existing) = existing else { return Decision::Copy(OnExisting::Keep) };
     if let Some(refusal) = refusal(entry, existing) {
         return Decision::Settled(Outcome::Failed(refusal));
     }
@@ -60,7 +60,7 @@ pub(crate) fn symlink(
         }
         _ => None,
     };
-    skip.map_or(Decision::Copy(Placement::Replace), |skip| {
+    skip.map_or(Decision::Copy(OnExisting::Replace), |skip| {
         Decision::Settled(Outcome::Skipped(skip))
     })
 }
@@ -176,8 +176,8 @@ mod tests {
         let later = there(MetaKind::File { size: 10 }, Timestamp { secs: 7, nanos: 6 });
         let decide = |meta: &Meta| file(&entry, Some(meta), Conflict::ReplaceChanged);
         assert_eq!(decide(&same), skipped(Skip::Unchanged));
-        assert_eq!(decide(&longer), Decision::Copy(Placement::Replace));
-        assert_eq!(decide(&later), Decision::Copy(Placement::Replace));
+        assert_eq!(decide(&longer), Decision::Copy(OnExisting::Replace));
+        assert_eq!(decide(&later), Decision::Copy(OnExisting::Replace));
     }
 
     #[test]
@@ -186,13 +186,13 @@ mod tests {
         let older = there(MetaKind::File { size: 9 }, at(6));
         let newer = there(MetaKind::File { size: 9 }, at(8));
         let same = there(MetaKind::File { size: 10 }, at(7));
-        let replace = Decision::Copy(Placement::Replace);
+        let replace = Decision::Copy(OnExisting::Replace);
         assert_eq!(file(&entry, Some(&older), Conflict::ReplaceOlder), replace);
         assert_eq!(file(&entry, Some(&newer), Conflict::ReplaceOlder), skipped(Skip::NotOlder));
         assert_eq!(file(&entry, Some(&same), Conflict::ReplaceAll), replace);
         assert_eq!(file(&entry, Some(&older), Conflict::Keep), skipped(Skip::Exists));
-        assert_eq!(file(&entry, None, Conflict::Keep), Decision::Copy(Placement::New));
-        assert_eq!(file(&entry, None, Conflict::ReplaceAll), Decision::Copy(Placement::New));
+        assert_eq!(file(&entry, None, Conflict::Keep), Decision::Copy(OnExisting::Keep));
+        assert_eq!(file(&entry, None, Conflict::ReplaceAll), Decision::Copy(OnExisting::Keep));
     }
 
     #[test]
@@ -222,6 +222,6 @@ mod tests {
         let link = there(MetaKind::Symlink, at(1));
         let decide = |target| symlink(&entry, Some(&link), Some(target), Conflict::default());
         assert_eq!(decide(b"a"), skipped(Skip::Unchanged));
-        assert_eq!(decide(b"b"), Decision::Copy(Placement::Replace));
+        assert_eq!(decide(b"b"), Decision::Copy(OnExisting::Replace));
     }
 }

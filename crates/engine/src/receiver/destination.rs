@@ -2,7 +2,7 @@
 //! that the one source shall get.
 
 use super::Around;
-use crate::{CopyJob, JobError, origin};
+use crate::{Job, JobError, origin};
 use haul_model::words;
 use haul_model::{Fault, FaultKind, FileId, Name, Side, escape_bytes};
 use haul_tree::{Tree, TreeDir};
@@ -44,7 +44,7 @@ impl Destination {
     ///
     /// # Errors
     /// [`JobError::Usage`] or [`JobError::Destination`].
-    pub(crate) fn find(tree: &dyn Tree, job: &CopyJob) -> Result<Self, JobError> {
+    pub(crate) fn find(tree: &dyn Tree, job: &Job) -> Result<Self, JobError> {
         let path = &*job.dest;
         let dry_run = job.task.keeps_destination();
         let mut destination = Self::find_or_make(tree, path, job.into_dir, dry_run)?;
@@ -81,7 +81,7 @@ impl Destination {
     fn find_origin(
         &mut self,
         tree: &dyn Tree,
-        job: &CopyJob,
+        job: &Job,
         origin: &[u8; 16],
     ) -> Result<(), JobError> {
         let state = job.state.as_deref();

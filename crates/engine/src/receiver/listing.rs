@@ -3,9 +3,8 @@
 
 use super::compare::{self, Decision};
 use super::dirs::{DirState, RecvDir};
-use super::live::Reading;
 use super::{Pending, Receiver, Work, is_stage, of_sender};
-use crate::CopyJob;
+use crate::Job;
 use haul_model::words;
 use haul_model::{BlockRanges, Entry, Kind, MAX_DEPTH, Name, Outcome, Skip};
 use haul_proto::{How, ListItem, OutcomeItem, Rival, Want};
@@ -56,7 +55,7 @@ struct AskedSource {
 
 impl Asked {
     /// The sources that `job` asks for.
-    pub(crate) fn of(job: &CopyJob) -> Self {
+    pub(crate) fn of(job: &Job) -> Self {
         let removes = job.task.removes().is_some();
         let source = |path: &Vec<u8>| {
             let path = words::without_tilde(path);
@@ -203,30 +202,9 @@ impl Receiver<'_> {
                 match self.decide(&dir, &name, &entry) {
                     Decision::Settled(outcome) => outcome,
                     Decision::Copy(_) if self.policy.dry_run => Outcome::WouldCopy,
-                    Decision::Copy(placement) => {
-                        dir.expect_change();
-                        if let DirState::Open(node) = &dir.state {
-                            self.expect_writing(node);
-                        }
-                        dir.expect_one();
-                        let resumed = match self.find_resumed(&dir, &name, &entry) {
-                            Ok(blocks) => blocks,
-                            Err(fault) => {
-                                dir.settle_one();
-                                let outcome = Outcome::Failed(fault);
-                                let path = || dir.path_of(entry.name.as_ref());
-                                self.report(path, &entry.kind, 0, &outcome);
-                                self.close(cost);
-                                return Some(outcome);
-                            }
-                        };
-                        let how = How::whole_hash_if(resumed > 0 && self.proves(&entry));
-                        let reading = Reading::default();
-                        let pending =
-                            Pending { index, dir, name, entry, placement, cost, resumed, reading };
-                        lock(&self.wanted).insert(index, Box::new(pending));
-                        wants.push(Want { index, how, blocks: BlockRanges::from(resumed) });
-                        return None;
+                    Decision::Copy(on_existing) => {
+                        let file = Pending::new(index, dir, name, entry, on_existing, cost);
+                        return self.want_file(file, wants);
                     }
                 }
             }
@@ -235,19 +213,17 @@ impl Receiver<'_> {
                 match self.decide(&dir, name, &entry) {
                     Decision::Settled(outcome) => outcome,
                     Decision::Copy(_) if self.policy.dry_run => Outcome::WouldCopy,
-                    Decision::Copy(placement) if self.costs_round_trips => {
+                    Decision::Copy(on_existing) if self.costs_round_trips => {
                         dir.expect_change();
                         dir.expect_one();
                         let name = name.clone();
-                        let (resumed, reading) = (0, Reading::default());
-                        let link =
-                            Pending { index, dir, name, entry, placement, cost, resumed, reading };
+                        let link = Pending::new(index, dir, name, entry, on_existing, cost);
                         self.give(Work::Link(link));
                         return None;
                     }
-                    Decision::Copy(placement) => {
+                    Decision::Copy(on_existing) => {
                         dir.expect_change();
-                        self.make_symlink(&dir, name, &entry, target, placement)
+                        self.make_symlink(&dir, name, &entry, target, on_existing)
                     }
                 }
             }
@@ -255,6 +231,31 @@ impl Receiver<'_> {
         self.report(|| dir.path_of(entry.name.as_ref()), &entry.kind, 0, &outcome);
         self.close(cost);
         Some(outcome)
+    }
+
+    /// Asks for what is missing of a file; returns its outcome if it can't be copied.
+    fn want_file(&self, mut file: Pending, wants: &mut Vec<Want>) -> Option<Outcome> {
+        let Pending { index, dir, name, entry, .. } = &file;
+        dir.expect_change();
+        if let DirState::Open(node) = &dir.state {
+            self.expect_writing(node);
+        }
+        dir.expect_one();
+        let resumed = match self.find_resumed(dir, name, entry) {
+            Ok(blocks) => blocks,
+            Err(fault) => {
+                dir.settle_one();
+                let outcome = Outcome::Failed(fault);
+                self.report(|| dir.path_of(entry.name.as_ref()), &entry.kind, 0, &outcome);
+                self.close(file.cost);
+                return Some(outcome);
+            }
+        };
+        let how = How::whole_hash_if(resumed > 0 && self.proves(entry));
+        wants.push(Want { index: *index, how, blocks: BlockRanges::from(resumed) });
+        file.resumed = resumed;
+        lock(&self.wanted).insert(file.index, Box::new(file));
+        None
     }
 
     /// The number of the next entry, and the directory that it is in.

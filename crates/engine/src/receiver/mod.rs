@@ -33,7 +33,7 @@ pub(crate) use work::{Tasks, run_worker};
 use crate::control::{Control, Reporter};
 use crate::dirs::{DirNode, OpenDirs};
 use crate::link::{Proof, ReceiverPort, SenderPort, SourceHandle};
-use crate::{CopyJob, Event, JobError, Naming};
+use crate::{Event, Job, JobError, Naming};
 use check::Hashing;
 use dirs::{DirState, RecvDir};
 use haul_model::words;
@@ -42,7 +42,7 @@ use haul_model::{
     escape_bytes,
 };
 use haul_proto::{LIST_WINDOW, ListItem, OutcomeItem, Removal, Warning};
-use haul_store::Placement;
+use haul_store::OnExisting;
 use haul_tree::lock;
 use haul_tree::{Outstanding, StagedFile};
 use hold::Holding;
@@ -118,11 +118,26 @@ pub(crate) struct Pending {
     dir: Arc<RecvDir>,
     name: Name,
     entry: Entry,
-    placement: Placement,
+    on_existing: OnExisting,
     cost: u64,
     /// Whole blocks that an earlier job has left of it.
     resumed: u64,
     reading: Reading,
+}
+
+impl Pending {
+    /// A file, or a link, of which nothing is there yet.
+    fn new(
+        index: u64,
+        dir: Arc<RecvDir>,
+        name: Name,
+        entry: Entry,
+        on_existing: OnExisting,
+        cost: u64,
+    ) -> Self {
+        let (resumed, reading) = (0, Reading::default());
+        Self { index, dir, name, entry, on_existing, cost, resumed, reading }
+    }
 }
 
 /// A stage that is continued, and the hashes of the blocks in it.
@@ -138,7 +153,7 @@ impl<'a> Receiver<'a> {
         control: &'a Control<'a>,
         sender: Arc<dyn SenderPort + 'a>,
         destination: Destination,
-        job: &CopyJob,
+        job: &Job,
         asked: Option<Asked>,
         tasks: Tasks,
     ) -> io::Result<Arc<Self>> {

@@ -11,7 +11,7 @@
 use super::dirs::{DirState, RecvDir};
 use super::{Pending, Receiver, compare, parent_fault};
 use haul_model::{Conflict, Entry, Fault, FaultKind, FileId, Name, Outcome, Side, Skip};
-use haul_store::{Placement, Publication};
+use haul_store::{OnExisting, Publication};
 use haul_tree::lock;
 use haul_tree::{Meta, SealedFile, TreeDir};
 use std::collections::HashMap;
@@ -100,7 +100,7 @@ impl Receiver<'_> {
     ) -> Result<Outcome, Fault> {
         const ACTION: &str = "put the file in place";
         let failed = |error: io::Error| Fault::from_io(Side::Destination, ACTION, &error);
-        let Pending { dir, name, entry, placement, .. } = pending;
+        let Pending { dir, name, entry, on_existing, .. } = pending;
         if let Some(claims) = dir.claims()
             && let Some(id) = sealed.id().map_err(failed)?
         {
@@ -108,7 +108,7 @@ impl Receiver<'_> {
             claims.bring(id);
         }
         let outcome =
-            self.give_name(ACTION, dir, name, entry, *placement, |how| sealed.publish(name, how));
+            self.give_name(ACTION, dir, name, entry, *on_existing, |how| sealed.publish(name, how));
         match outcome {
             Ok(Some(outcome)) => {
                 if outcome == Outcome::Copied {
@@ -134,11 +134,11 @@ impl Receiver<'_> {
         dir: &RecvDir,
         name: &Name,
         entry: &Entry,
-        placement: Placement,
-        mut publish: impl FnMut(Placement) -> io::Result<Publication>,
+        on_existing: OnExisting,
+        mut publish: impl FnMut(OnExisting) -> io::Result<Publication>,
     ) -> Result<Option<Outcome>, Fault> {
         let failed = |error: io::Error| Fault::from_io(Side::Destination, action, &error);
-        if publish(placement).map_err(failed)? == Publication::Published {
+        if publish(on_existing).map_err(failed)? == Publication::Published {
             return Ok(Some(Outcome::Copied));
         }
         let DirState::Open(node) = &dir.state else { return Err(parent_fault()) };
@@ -162,7 +162,7 @@ impl Receiver<'_> {
         if let Some(refusal) = there.and_then(|there| compare::refusal(entry, &there)) {
             return Err(refusal);
         }
-        publish(Placement::Replace).map_err(failed)?;
+        publish(OnExisting::Replace).map_err(failed)?;
         Ok(Some(Outcome::Copied))
     }
 

@@ -9,7 +9,7 @@ use super::{Pending, Receiver, naming, parent_fault};
 use crate::dirs::DirNode;
 use haul_model::{Entry, Fault, FaultKind, Kind, Name, Outcome, Side, Skip};
 use haul_proto::OutcomeItem;
-use haul_store::{Placement, Publication};
+use haul_store::{OnExisting, Publication};
 use haul_tree::lock;
 use haul_tree::{Meta, MetaKind, PRIVATE_DIR_MODE, TreeDir, in_whole_seconds};
 use std::io;
@@ -50,7 +50,7 @@ impl Receiver<'_> {
                     let decision = compare::file(entry, existing.as_ref(), self.policy.conflict);
                     if decision == Decision::Settled(Outcome::Skipped(Skip::Unchanged)) {
                         if self.was_lost(node, name, entry, existing.as_ref())? {
-                            return Ok(Decision::Copy(Placement::Replace));
+                            return Ok(Decision::Copy(OnExisting::Replace));
                         }
                         let kept = self.refresh(node, name, entry, existing.as_ref());
                         if let Err(fault) = kept.and_then(|()| self.sync_unchanged(node, name)) {
@@ -119,10 +119,10 @@ impl Receiver<'_> {
         name: &Name,
         entry: &Entry,
         target: &[u8],
-        placement: Placement,
+        on_existing: OnExisting,
     ) -> Outcome {
         let DirState::Open(node) = &dir.state else { return Outcome::Failed(parent_fault()) };
-        let made = self.give_name("make the link", dir, name, entry, placement, |how| {
+        let made = self.give_name("make the link", dir, name, entry, on_existing, |how| {
             let handle = node.handle()?;
             let made = handle.make_symlink(target, name, &entry.attributes, how)?;
             if made == Publication::Published
@@ -214,7 +214,8 @@ impl Receiver<'_> {
             return;
         }
         let Kind::Symlink { target } = &link.entry.kind else { return };
-        let outcome = self.make_symlink(&link.dir, &link.name, &link.entry, target, link.placement);
+        let outcome =
+            self.make_symlink(&link.dir, &link.name, &link.entry, target, link.on_existing);
         work::tell(self, vec![(link, 0, outcome)]);
     }
 

@@ -105,7 +105,7 @@ impl Putting<'_, '_, '_> {
             name: &pending.name,
             content,
             attributes: &attributes,
-            placement: pending.placement,
+            on_existing: pending.on_existing,
             sync: policy.sync,
             verify: policy.verify,
         });

@@ -5,7 +5,7 @@
 //! entry of a later one is looked for in them.
 
 use super::Source;
-use crate::CopyJob;
+use crate::Job;
 use crate::dirs::{DirNode, OpenDirs, open_dirs_max};
 use haul_model::{Entry, Fault, FaultKind, Filter, Kind, Name, Side, escape_bytes, words};
 use haul_proto::Rival;
@@ -65,8 +65,8 @@ pub(super) struct First {
 impl<'s> Earlier<'s> {
     /// Those of `job`; `None` where no two can have anything in one place: the
     /// names of sources differ.
-    pub(super) fn of(job: &'s CopyJob, tree: &'s dyn Tree) -> Option<Self> {
-        let CopyJob { sources, follow, filter, .. } = job;
+    pub(super) fn of(job: &'s Job, tree: &'s dyn Tree) -> Option<Self> {
+        let Job { sources, follow, filter, .. } = job;
         let is_whole = |path: &Vec<u8>| {
             words::travel_name(words::without_tilde(path)).is_ok_and(|name| name.is_none())
         };

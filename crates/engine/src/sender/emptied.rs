@@ -1,7 +1,7 @@
 //! The directories of a move's sources, removed at its end as far as they have become
 //! empty.
 
-use crate::CopyJob;
+use crate::Job;
 use crate::aside::Aside;
 use crate::dirs::{DirNode, OpenDirs};
 use crate::link::{Proof, same};
@@ -35,7 +35,7 @@ impl Twins {
     pub(crate) fn new(
         root: &Arc<dyn TreeDir>,
         rename: Option<&Name>,
-        job: &CopyJob,
+        job: &Job,
     ) -> io::Result<Self> {
         let root = DirNode::root(Arc::clone(root), None, &Arc::<OpenDirs>::default())?;
         Ok(Self { root, rename: rename.cloned(), dest: job.dest.clone() })

@@ -27,7 +27,7 @@ pub(crate) use source::Source;
 use crate::control::{CANCEL_POLL, Control, Reporter, Step};
 use crate::dirs::{DirNode, number_here};
 use crate::link::{ReceiverPort, SenderPort, SourceHandle};
-use crate::{CopyJob, Event, JobError};
+use crate::{Event, Job, JobError};
 use again::Repeat;
 use haul_model::{BlockRanges, Fault, FileId, Kind, Moving, Outcome, Resume, Side, Summary, Task};
 use haul_proto::{Extra, LIST_WINDOW, Late, OutcomeItem, Proven, Want, Warning};
@@ -93,7 +93,7 @@ impl<'a> Sender<'a> {
         control: &'a Control<'a>,
         reporter: Option<&'a Reporter<'a>>,
         receiver: Arc<dyn ReceiverPort + 'a>,
-        job: &CopyJob,
+        job: &Job,
         queue: Option<crossbeam_channel::Sender<Item>>,
         heard: Option<crossbeam_channel::Sender<Heard>>,
     ) -> Arc<Self> {

@@ -12,7 +12,7 @@ use crate::crew::with_helpers;
 use crate::dirs::{DirNode, OpenDirs};
 use crate::walk::{Listed, Rules, Subdirs, Walk, into_itself, look_up};
 use crate::workers::workers;
-use crate::{CopyJob, Event};
+use crate::{Event, Job};
 use haul_model::words;
 use haul_model::{Entry, Fault, FaultKind, FileId, Filter, Kind, MAX_DEPTH, Name, Side};
 use haul_proto::ListItem;
@@ -58,7 +58,7 @@ impl<'s, 'a> Scan<'s, 'a> {
     pub(crate) fn new(
         sender: &'s Sender<'a>,
         tree: &'s dyn Tree,
-        job: &'s CopyJob,
+        job: &'s Job,
         around_dest: &'s [FileId],
     ) -> Self {
         Self {

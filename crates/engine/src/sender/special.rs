@@ -2,7 +2,7 @@
 //! as `cp` does, and so is what a descriptor (`/dev/fd/3`) leads to. In trees such
 //! entries are passed over.
 
-use crate::CopyJob;
+use crate::Job;
 use crate::control::Control;
 use crate::dirs::DirNode;
 use haul_model::{Fault, FaultKind, Name, Side};
@@ -20,7 +20,7 @@ pub(super) enum Specials<'j> {
 }
 
 impl<'j> Specials<'j> {
-    pub(super) fn of(job: &'j CopyJob) -> Self {
+    pub(super) fn of(job: &'j Job) -> Self {
         if job.task.copies().is_none_or(|policy| policy.moving.is_some()) {
             return Self::Told;
         }

@@ -4,7 +4,7 @@
 use crate::exceptions;
 use crate::link::{Link, links};
 use crate::watch::Watch;
-use haul_engine::{CopyJob, Outcome, Summary};
+use haul_engine::{Job, Outcome, Summary};
 use haul_testkit::{Compare, assert_same_with, nasty, snapshot};
 use std::collections::BTreeMap;
 use std::fs;
@@ -22,7 +22,7 @@ pub(crate) struct Bench {
     pub(crate) sources: &'static [&'static str],
     /// Appended to the destination's path.
     pub(crate) dest: &'static str,
-    pub(crate) job: CopyJob,
+    pub(crate) job: Job,
 }
 
 /// The outcome of a job.
@@ -41,7 +41,7 @@ impl Bench {
             fs::create_dir(temp.path().join(dir)).expect("made");
         }
         make(&temp.path().join("source"));
-        let job = CopyJob { into_dir: sources.len() > 1, recursive: true, ..CopyJob::default() };
+        let job = Job { into_dir: sources.len() > 1, recursive: true, ..Job::default() };
         Self { temp, before: |_| (), sources, dest: "", job }
     }
 
@@ -59,14 +59,14 @@ impl Bench {
     }
 
     /// The job with its destination here, which is furnished unless it is there.
-    pub(crate) fn job_into(&self, root: &Path) -> CopyJob {
+    pub(crate) fn job_into(&self, root: &Path) -> Job {
         if !root.exists() {
             fs::create_dir(root).expect("made");
             (self.before)(root);
         }
         let bytes = |path: &Path| path.as_os_str().as_bytes().to_vec();
         let below = |name: &&str| [&bytes(&self.source())[..], b"/", name.as_bytes()].concat();
-        CopyJob {
+        Job {
             sources: self.sources.iter().map(below).collect(),
             dest: [&bytes(root)[..], b"/", self.dest.as_bytes()].concat(),
             ..self.job.clone()

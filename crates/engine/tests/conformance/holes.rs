@@ -3,7 +3,7 @@
 
 use crate::bench::Bench;
 use crate::link::{Link, links};
-use haul_engine::{CopyJob, Event, Monitor, Progress, Summary};
+use haul_engine::{Event, Job, Monitor, Progress, Summary};
 use haul_model::{Policy, Task};
 use std::path::Path;
 use std::sync::Mutex;
@@ -114,7 +114,7 @@ fn a_hole_counts_where_all_is_hashed_here() {
     let mut bench = Bench::new(&["sparse"], |source| {
         make(&source.join("sparse"), HASHED_LEN, &[(100 << 20, 4096)]);
     });
-    bench.job = CopyJob { task: Task::Copy(verify), ..bench.job.clone() };
+    bench.job = Job { task: Task::Copy(verify), ..bench.job.clone() };
     let (done, _) = copy(&bench, Link::Memory);
     check_steps(Link::Memory, &done, HASHED_LEN, STEP_LEN_MAX);
 }

@@ -4,7 +4,7 @@
 
 use crate::link::by_sftp;
 use crate::watch::Watch;
-use haul_engine::{CopyJob, Outcome, Placement, SftpRoute, Summary};
+use haul_engine::{Job, Outcome, Placement, SftpRoute, Summary};
 use haul_model::FaultKind;
 use haul_testkit::nasty::set_mode;
 use haul_testkit::sshd::system_sftp_server;
@@ -79,11 +79,11 @@ impl Two {
         placement: fn(SftpRoute) -> Placement,
     ) -> (Summary, BTreeMap<String, Outcome>) {
         let bytes = |path: &Path| path.as_os_str().as_bytes().to_vec();
-        let job = CopyJob {
+        let job = Job {
             sources: vec![bytes(&self.path(from))],
             dest: bytes(&self.path(to)),
             recursive: true,
-            ..CopyJob::default()
+            ..Job::default()
         };
         let (connections, servers) = by_sftp(1, server);
         let watch = Watch::default();

@@ -3,7 +3,7 @@
 use crate::peer::Peer;
 use crate::place::Place;
 use crate::watch::Watch;
-use haul_engine::{CopyJob, JobError, Outcome, Placement, Summary};
+use haul_engine::{Job, JobError, Outcome, Placement, Summary};
 use haul_model::{Fault, Policy, Task};
 use haul_proto::{Message, Role};
 use std::net::Shutdown;
@@ -106,13 +106,13 @@ pub(crate) fn send_into(
     match victim {
         Victim::Client => {
             let sources = asked.iter().map(|name| format!("/there/{name}").into_bytes());
-            let job = CopyJob {
+            let job = Job {
                 sources: sources.collect(),
                 dest: bytes(&place.dest("")),
                 into_dir: true,
                 recursive: true,
                 task: Task::Copy(policy),
-                ..CopyJob::default()
+                ..Job::default()
             };
             run_client(place, job, Placement::Download, |peer| {
                 assert!(matches!(peer.answer().role, Role::Sender { .. }));
@@ -139,12 +139,12 @@ pub(crate) fn receive_from_client(
 ) -> Attacked {
     let place = Place::new();
     prepare(&place);
-    let job = CopyJob {
+    let job = Job {
         sources: vec![bytes(&place.source("")), b"missing".to_vec()],
         dest: b"/there".to_vec(),
         into_dir: true,
         recursive: true,
-        ..CopyJob::default()
+        ..Job::default()
     };
     run_client(place, job, Placement::Upload, |peer| {
         assert!(matches!(peer.answer().role, Role::Receiver { .. }));
@@ -155,7 +155,7 @@ pub(crate) fn receive_from_client(
 /// Runs a client's job with a scripted agent.
 pub(crate) fn run_client(
     place: Place,
-    job: CopyJob,
+    job: Job,
     placement: fn(haul_net::Connection) -> Placement,
     script: impl FnOnce(&mut Peer) + Send + 'static,
 ) -> Attacked {
@@ -165,7 +165,7 @@ pub(crate) fn run_client(
 /// The same with a monitor that the caller knows.
 pub(crate) fn watched_client(
     place: Place,
-    job: CopyJob,
+    job: Job,
     placement: fn(haul_net::Connection) -> Placement,
     watch: Arc<Watch>,
     script: impl FnOnce(&mut Peer) + Send + 'static,

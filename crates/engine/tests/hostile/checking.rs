@@ -4,7 +4,7 @@
 use crate::attack::{Attacked, bytes, receive_from_client, run_client, serve};
 use crate::peer::{Peer, TIME, data, dir, dir_end, file, want_hashes};
 use crate::place::Place;
-use haul_engine::{CopyJob, Outcome, Placement};
+use haul_engine::{Job, Outcome, Placement};
 use haul_model::{
     Changes, ContentHash, Entry, Fault, FaultKind, Kind, Moving, Name, Policy, Remove, Side, Skip,
     Task,
@@ -177,12 +177,12 @@ fn names_of_directories_come_in_order_and_in_a_comparison() {
 
 fn checking_client(script: impl FnOnce(&mut Peer) + Send + 'static) -> Attacked {
     let place = Place::new();
-    let job = CopyJob {
+    let job = Job {
         sources: vec![bytes(&place.source(""))],
         dest: b"/there".to_vec(),
         recursive: true,
         task: Task::Check { content: true },
-        ..CopyJob::default()
+        ..Job::default()
     };
     run_client(place, job, Placement::Upload, script)
 }
@@ -205,12 +205,12 @@ fn moved_to(script: impl FnOnce(&mut Peer, &Path) + Send + 'static) -> Vec<&'sta
     for (name, content) in [("full", CONTENT), ("nil", b"")] {
         fs::write(place.source(name), content).expect("written");
     }
-    let job = CopyJob {
+    let job = Job {
         sources: vec![bytes(&place.source(""))],
         dest: b"/there".to_vec(),
         recursive: true,
         task: Task::Remove { rule: Remove::SameContent, moving: Moving::Lossy },
-        ..CopyJob::default()
+        ..Job::default()
     };
     let source = place.source("");
     let attacked = run_client(place, job, Placement::Upload, move |peer| {

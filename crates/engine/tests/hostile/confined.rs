@@ -5,7 +5,7 @@
 use crate::attack::{bytes, within};
 use crate::peer::{Peer, dir_end, file, pack, packed, want};
 use crate::place::Place;
-use haul_engine::{CopyJob, Event, Monitor, Placement, Progress, SftpRoute};
+use haul_engine::{Event, Job, Monitor, Placement, Progress, SftpRoute};
 use haul_model::{Moving, Remove, Task};
 use haul_net::Connection;
 use haul_proto::Role;
@@ -221,11 +221,11 @@ fn a_client_that_downloads_works_at_the_destination_alone() {
     }
     let place = Place::new();
     let trial = Trial::of(&place);
-    let job = CopyJob {
+    let job = Job {
         sources: vec![b"there/a".to_vec()],
         dest: bytes(&place.dest("")),
         into_dir: true,
-        ..CopyJob::default()
+        ..Job::default()
     };
     let (connection, mut peer) = Peer::of_client();
     let monitor = TryingMonitor(Progress::default(), trial.clone());
@@ -248,7 +248,7 @@ fn a_client_that_downloads_works_at_the_destination_alone() {
 
 /// What the threads of a client could do that has `job` done through the SFTP server
 /// of a host, where the source is.
-fn through_sftp(place: &Place, job: CopyJob) -> Could {
+fn through_sftp(place: &Place, job: Job) -> Could {
     let trial = Trial::of(place);
     trial.run();
     assert_eq!(trial.came_to(), ALL, "it could not without confinement either");
@@ -273,11 +273,11 @@ fn a_client_that_downloads_through_sftp_works_at_the_destination_alone() {
         let place = Place::new();
         let content = "x".repeat(len);
         fs::write(place.source("a"), &content).expect("written");
-        let job = CopyJob {
+        let job = Job {
             sources: vec![bytes(&place.source("a"))],
             dest: bytes(&place.dest("")),
             into_dir: true,
-            ..CopyJob::default()
+            ..Job::default()
         };
         let only_dest = Could {
             write_outside: false,
@@ -288,6 +288,6 @@ fn a_client_that_downloads_through_sftp_works_at_the_destination_alone() {
         assert_eq!(through_sftp(&place, job.clone()), only_dest, "{len}");
         assert_eq!(place.read("a"), content);
         let task = Task::Check { content: true };
-        assert_eq!(through_sftp(&place, CopyJob { task, ..job }), READS, "{len}");
+        assert_eq!(through_sftp(&place, Job { task, ..job }), READS, "{len}");
     }
 }

@@ -4,7 +4,7 @@
 use crate::attack::{Attacked, run_client};
 use crate::peer::{dir, dir_end, entry, file, link, pack, packed};
 use crate::place::Place;
-use haul_engine::{CopyJob, Placement};
+use haul_engine::{Job, Placement};
 use haul_model::{Action, Fault, FaultKind, Kind, Pattern, Rule, Side};
 use haul_proto::{ListItem, Role};
 
@@ -21,14 +21,14 @@ fn send_to(
     items: Vec<ListItem>,
     sent: Option<u64>,
 ) -> Attacked {
-    let rules = CopyJob { recursive, follow, ..CopyJob::default() };
+    let rules = Job { recursive, follow, ..Job::default() };
     send_by(rules, sources, items, sent)
 }
 
 /// The same to a client that has these rules.
-fn send_by(rules: CopyJob, sources: &[&str], items: Vec<ListItem>, sent: Option<u64>) -> Attacked {
+fn send_by(rules: Job, sources: &[&str], items: Vec<ListItem>, sent: Option<u64>) -> Attacked {
     let place = Place::new();
-    let job = CopyJob {
+    let job = Job {
         sources: sources.iter().map(|source| source.as_bytes().to_vec()).collect(),
         dest: place.dest("").into_os_string().into_encoded_bytes(),
         into_dir: true,
@@ -87,7 +87,7 @@ fn what_was_to_be_left_out_is_not_taken() {
         let only_dirs = Pattern::new(b"/d/").expect("a pattern");
         let rules = [pattern, only_dirs].map(|pattern| Rule { action: Action::Exclude, pattern });
         let filter = rules.to_vec().try_into().expect("few");
-        CopyJob { recursive: true, filter, ..CopyJob::default() }
+        Job { recursive: true, filter, ..Job::default() }
     };
     for items in [
         vec![file(0, "x", 4)],

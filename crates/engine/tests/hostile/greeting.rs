@@ -4,7 +4,7 @@ use crate::attack::{Attacked, bytes, run_client, serve, watched_client};
 use crate::peer::{Peer, dir_end, file, pack, packed};
 use crate::place::Place;
 use crate::watch::Watch;
-use haul_engine::{CopyJob, JobError, Placement};
+use haul_engine::{Job, JobError, Placement};
 use haul_model::{Filter, Task};
 use haul_proto::{
     Caps, FRAME_MAX, FrameType, Header, Hello, JobRequest, Message, Request, Role, VERSION,
@@ -13,11 +13,11 @@ use std::sync::Arc;
 
 fn client_meets(script: impl FnOnce(&mut Peer) + Send + 'static) -> Attacked {
     let place = Place::new();
-    let job = CopyJob {
+    let job = Job {
         sources: vec![b"/there/a".to_vec()],
         dest: bytes(&place.dest("")),
         into_dir: true,
-        ..CopyJob::default()
+        ..Job::default()
     };
     run_client(place, job, Placement::Download, script)
 }
@@ -46,11 +46,11 @@ fn text_in_place_of_an_agent_is_shown_escaped() {
 fn an_upload_lists_its_sources_before_the_agent_has_greeted() {
     let place = Place::new();
     std::fs::write(place.source("a"), "content").expect("written");
-    let job = CopyJob {
+    let job = Job {
         sources: vec![bytes(&place.source(""))],
         dest: b"/there".to_vec(),
         recursive: true,
-        ..CopyJob::default()
+        ..Job::default()
     };
     let attacked = run_client(place, job, Placement::Upload, |peer| {
         // A login takes long, and nothing was said from here.
@@ -123,7 +123,7 @@ fn a_user_need_not_wait_for_an_agent_that_is_silent() {
     for greets in [false, true] {
         let place = Place::new();
         let dest = bytes(&place.dest(""));
-        let job = CopyJob { sources: vec![b"a".to_vec()], dest, ..CopyJob::default() };
+        let job = Job { sources: vec![b"a".to_vec()], dest, ..Job::default() };
         let watch = Arc::new(Watch::default());
         let user = Arc::clone(&watch);
         let attacked = watched_client(place, job, Placement::Download, watch, move |peer| {

@@ -3,7 +3,7 @@
 use crate::attack::{bytes, within};
 use crate::place::Place;
 use crate::watch::Watch;
-use haul_engine::{CopyJob, JobError, Placement, SftpRoute, Summary};
+use haul_engine::{Job, JobError, Placement, SftpRoute, Summary};
 use haul_net::Connection;
 use haul_testkit::{Fault, OddSftp, Oddities, holds_within, tree};
 use std::fs;
@@ -156,10 +156,10 @@ fn copy(
     to: fn(SftpRoute) -> Placement,
     meanwhile: impl FnOnce(&mut Servers),
 ) -> (Result<Summary, JobError>, Watch) {
-    let job = CopyJob {
+    let job = Job {
         sources: vec![bytes(&place.source("large"))],
         dest: bytes(&place.dest("")),
-        ..CopyJob::default()
+        ..Job::default()
     };
     let placement = to(servers.route.take().expect("one job"));
     servers.step = match placement {

@@ -4,7 +4,7 @@
 use crate::attack::{Attacked, bytes, run_client, serve};
 use crate::peer::{Peer, TIME, dir, dir_end, file, name, want_hashes};
 use crate::place::Place;
-use haul_engine::{CopyJob, JobError, Outcome, Placement, Summary};
+use haul_engine::{Job, JobError, Outcome, Placement, Summary};
 use haul_model::{Changes, ContentHash, Fault, FaultKind, Kind, Moving, Remove, Side, Skip, Task};
 use haul_proto::{
     Caps, FileEnd, FileSeal, FrameType, Hello, Message, OutcomeItem, Prove, Proven, Removal, Role,
@@ -330,13 +330,13 @@ fn nothing_goes_after_its_outcome_before_it_was_proven() {
 
 /// A client that moves `tree` from a scripted agent.
 fn moving_client(place: Place, script: impl FnOnce(&mut Peer) + Send + 'static) -> Attacked {
-    let job = CopyJob {
+    let job = Job {
         sources: vec![b"/there/tree".to_vec()],
         dest: bytes(&place.dest("")),
         into_dir: true,
         recursive: true,
         task: Task::Remove { rule: Remove::SameContent, moving: Moving::Whole },
-        ..CopyJob::default()
+        ..Job::default()
     };
     run_client(place, job, Placement::Download, script)
 }
@@ -526,13 +526,13 @@ fn an_agent_stays_and_proves_until_its_client_has_removed_all() {
 #[test]
 fn a_comparison_tells_of_no_removal() {
     let place = Place::new();
-    let job = CopyJob {
+    let job = Job {
         sources: vec![b"/there/tree".to_vec()],
         dest: bytes(&place.dest("")),
         into_dir: true,
         recursive: true,
         task: Task::Check { content: true },
-        ..CopyJob::default()
+        ..Job::default()
     };
     let attacked = run_client(place, job, Placement::Download, |peer| {
         greet(peer, Caps::OURS);

@@ -6,7 +6,7 @@ use crate::attack::bytes;
 use crate::peer::Peer;
 use crate::place::Place;
 use crate::watch::Watch;
-use haul_engine::{CopyJob, JobError, Placement, Summary};
+use haul_engine::{Job, JobError, Placement, Summary};
 use haul_model::{Conflict, Policy, Task};
 use haul_net::Connection;
 use haul_testkit::tree;
@@ -66,14 +66,14 @@ fn run_against_swapping(
     assert!(swaps.into_inner() > 0, "nothing was swapped");
 }
 
-fn job(place: &Place) -> CopyJob {
-    CopyJob {
+fn job(place: &Place) -> Job {
+    Job {
         sources: vec![bytes(&place.source("tree"))],
         dest: bytes(&place.dest("")),
         into_dir: true,
         recursive: true,
         task: Task::Copy(Policy { conflict: Conflict::ReplaceAll, ..Policy::default() }),
-        ..CopyJob::default()
+        ..Job::default()
     }
 }
 

@@ -3,7 +3,7 @@
 
 use crate::place::Place;
 use crate::watch::Watch;
-use haul_engine::{CopyJob, Event, JobError, Monitor, Placement, Progress, SftpRoute, Summary};
+use haul_engine::{Event, Job, JobError, Monitor, Placement, Progress, SftpRoute, Summary};
 use haul_model::{Moving, Policy, Remove, Task};
 use haul_net::Connection;
 use haul_testkit::snapshot::FileFacts;
@@ -51,14 +51,14 @@ pub(crate) struct Ran {
 }
 
 /// A copy of the tree `tree`.
-fn job(place: &Place, policy: Policy) -> CopyJob {
+fn job(place: &Place, policy: Policy) -> Job {
     let bytes = |path: PathBuf| path.into_os_string().into_encoded_bytes();
-    CopyJob {
+    Job {
         sources: vec![bytes(place.source("tree"))],
         dest: bytes(place.dest("")),
         recursive: true,
         task: Task::Copy(policy),
-        ..CopyJob::default()
+        ..Job::default()
     }
 }
 
@@ -67,7 +67,7 @@ pub(crate) fn run(place: &Place, way: Way, odd: &Oddities, policy: Policy) -> Ra
     run_job(place, way, odd, job(place, policy))
 }
 
-fn run_job(place: &Place, way: Way, odd: &Oddities, job: CopyJob) -> Ran {
+fn run_job(place: &Place, way: Way, odd: &Oddities, job: Job) -> Ran {
     let dir = place.source("");
     let (server, from, to) = OddSftp::serve(&dir, odd.clone()).expect("served");
     let connections = vec![Connection::from_parts(from, to)];

@@ -4,7 +4,7 @@ use crate::attack::{bytes, serve, within};
 use crate::peer::{Peer, data, dir_end, entry, file, pack, packed};
 use crate::place::Place;
 use crate::watch::Watch;
-use haul_engine::{CopyJob, JobError, Placement, Requests};
+use haul_engine::{Job, JobError, Placement, Requests};
 use haul_model::{Filter, Kind, Moving, Remove, Task};
 use haul_net::{ConnectError, Connection, Patience};
 use haul_proto::{Caps, FrameType, Hello, JobRequest, Message, Request, Role, frame_bytes};
@@ -51,7 +51,7 @@ impl Work {
             Self::CheckUp | Self::CheckDown => Task::Check { content: true },
             Self::MoveDown => Task::Remove { rule: Remove::SameContent, moving: Moving::Whole },
         };
-        let job = CopyJob { sources, dest, into_dir: true, task, ..CopyJob::default() };
+        let job = Job { sources, dest, into_dir: true, task, ..Job::default() };
         let placement =
             if up { Placement::Upload(connection) } else { Placement::Download(connection) };
         haul_engine::run(&job, placement, &Watch::default()).map(|_| ())

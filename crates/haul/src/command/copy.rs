@@ -16,7 +16,7 @@ use crate::monitor::JobMonitor;
 use crate::progress::Screen;
 use crate::report::{Report, Statement};
 use crate::state;
-use haul_engine::{CopyJob, Leg, Monitor, Summary, legs};
+use haul_engine::{Job, Leg, Monitor, Summary, legs};
 use haul_model::{Task, escape_bytes};
 use std::collections::HashMap;
 use std::sync::mpsc;
@@ -140,14 +140,14 @@ pub(super) fn prepare(
 fn plan(copy: &Copy, task: Task) -> Result<Vec<Leg<Place>>, CommandError> {
     refuse_host_to_host(copy)?;
     check_names(&copy.sources)?;
-    let like = CopyJob {
+    let like = Job {
         recursive: copy.recursive,
         follow: copy.follow,
         task,
         filter: copy.filter.clone(),
         state: state::journals(),
         spool: Some(std::env::temp_dir()),
-        ..CopyJob::default()
+        ..Job::default()
     };
     let sources: Vec<_> = copy.sources.iter().map(Location::spot).collect();
     Ok(legs(&sources, &copy.dest.spot(), &like))

@@ -3,7 +3,7 @@
 use crate::spool::Spooled;
 use crate::{Seal, SealedFile, SourceFile, StagedFile};
 use haul_model::{Attributes, BlockHash, FileId, Name, Timestamp};
-use haul_store::{Placement, Proof, Publication, RESUME_LEN_MIN, Sealed, Stage, Staged};
+use haul_store::{OnExisting, Proof, Publication, RESUME_LEN_MIN, Sealed, Stage, Staged};
 use haul_sys::{Loss, Stat};
 use std::fs::File;
 use std::io;
@@ -191,7 +191,7 @@ impl SealedFile for LocalSealed {
         self.0.id().map(Some)
     }
 
-    fn publish(&mut self, name: &Name, placement: Placement) -> io::Result<Publication> {
-        self.0.publish(name, placement)
+    fn publish(&mut self, name: &Name, on_existing: OnExisting) -> io::Result<Publication> {
+        self.0.publish(name, on_existing)
     }
 }

@@ -14,7 +14,7 @@ use crate::{
 };
 use haul_model::{Attributes, BlockHash, FileId, KEPT_MODE, Kept, Name, Timestamp};
 use haul_sftp::{Attrs, DirEntry, Extension, FileType, Later, OpenFlags, RemoteFile};
-use haul_store::{Earlier, Placement, Publication, SourceId, StaleStages, mark_name};
+use haul_store::{Earlier, OnExisting, Publication, SourceId, StaleStages, mark_name};
 use haul_sys::Dir;
 use std::collections::HashMap;
 use std::io;
@@ -244,7 +244,7 @@ impl TreeDir for SftpDir {
         target: &[u8],
         name: &Name,
         attributes: &Attributes,
-        placement: Placement,
+        on_existing: OnExisting,
     ) -> io::Result<Publication> {
         self.ready()?;
         let client = self.host.client();
@@ -258,7 +258,7 @@ impl TreeDir for SftpDir {
                 }
             }
         };
-        if placement != Placement::Replace {
+        if on_existing != OnExisting::Replace {
             let made = client.make_symlink(target, &path);
             match made {
                 Ok(()) => {
@@ -280,7 +280,7 @@ impl TreeDir for SftpDir {
             let temp = self.path_of(self.host.stage_name().as_bytes());
             self.host.wrote(&self.path, client.make_symlink(target, &temp))?;
             set_time(&temp);
-            let published = self.host.publish(&temp, &self.path, name, Placement::Replace);
+            let published = self.host.publish(&temp, &self.path, name, OnExisting::Replace);
             if published.is_ok() || published.as_ref().is_err_and(must_stay) {
                 return published;
             }

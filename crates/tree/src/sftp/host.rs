@@ -8,7 +8,7 @@ use haul_sftp::{
     Cause, Client, DirEntry, Existing, Extension, FsStats, Lister, SessionError, SftpError,
     StatusCode,
 };
-use haul_store::{DeadSeries, Journals, Placement, Publication, StageSeries, old_name, sent_name};
+use haul_store::{DeadSeries, Journals, OnExisting, Publication, StageSeries, old_name, sent_name};
 use std::collections::HashSet;
 use std::io;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -289,10 +289,10 @@ impl SftpHost {
     }
 
     /// What becomes of an existing `name` in the directory `dir`.
-    pub fn existing(&self, dir: &[u8], name: &Name, placement: Placement) -> Existing {
-        match placement {
-            Placement::New => Existing::Keep,
-            Placement::Replace => {
+    pub fn existing(&self, dir: &[u8], name: &Name, on_existing: OnExisting) -> Existing {
+        match on_existing {
+            OnExisting::Keep => Existing::Keep,
+            OnExisting::Replace => {
                 let needs_aside = !self.client().has(Extension::PosixRename);
                 let aside = || join(dir, old_name(name).as_bytes());
                 Existing::Replace { aside: if needs_aside { aside() } else { Vec::new() } }
@@ -310,9 +310,9 @@ impl SftpHost {
         stage: &[u8],
         dir: &[u8],
         name: &Name,
-        placement: Placement,
+        on_existing: OnExisting,
     ) -> io::Result<Publication> {
-        let existing = self.existing(dir, name, placement);
+        let existing = self.existing(dir, name, on_existing);
         match self.client().name_file(stage, &join(dir, name.as_bytes()), &existing) {
             Err(SftpError { cause: Cause::Taken, .. }) => Ok(Publication::Kept),
             named => self.wrote(dir, named).map(|()| Publication::Published),

@@ -15,7 +15,7 @@ const AROUND_LEN: usize = 4 << 10;
 impl SmallFiles for SftpDir {
     fn put(&self, file: SmallFile<'_>) -> io::Result<Put> {
         self.ready()?;
-        let SmallFile { name, content, attributes, placement, sync, verify } = file;
+        let SmallFile { name, content, attributes, on_existing, sync, verify } = file;
         let Attributes { mode, mtime } = attributes.over(0);
         let put = haul_sftp::Put {
             key: 0,
@@ -24,7 +24,7 @@ impl SmallFiles for SftpDir {
             content,
             mode,
             times: times_of(mtime),
-            existing: self.host.existing(&self.path, name, placement),
+            existing: self.host.existing(&self.path, name, on_existing),
             sync: sync && self.host.client().has(Extension::Fsync),
             verify,
         };

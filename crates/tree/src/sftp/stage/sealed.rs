@@ -7,7 +7,7 @@ use crate::sftp::source::SftpSource;
 use crate::{ContentStream, SealedFile, SourceFile};
 use haul_model::Name;
 use haul_sftp::{Extension, OpenFlags};
-use haul_store::{Placement, Publication};
+use haul_store::{OnExisting, Publication};
 use std::io;
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -66,7 +66,7 @@ impl SealedFile for SftpSealed {
         self.stage.give_up();
     }
 
-    fn publish(&mut self, name: &Name, placement: Placement) -> io::Result<Publication> {
+    fn publish(&mut self, name: &Name, on_existing: OnExisting) -> io::Result<Publication> {
         let stage = &mut self.stage;
         // Some servers say only now that a write has failed, or end it only now.
         if let Err(error) = stage.close() {
@@ -74,7 +74,7 @@ impl SealedFile for SftpSealed {
             return Err(error);
         }
         let open = &mut stage.open;
-        let published = open.host.publish(&open.path, &open.dir, name, placement);
+        let published = open.host.publish(&open.path, &open.dir, name, on_existing);
         match &published {
             Ok(Publication::Published) => {
                 open.is_published = true;
