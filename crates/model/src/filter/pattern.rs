@@ -125,9 +125,11 @@ impl Pattern {
             Anchor::Start => self.text.matches(path, is_dir),
             Anchor::Name | Anchor::NamesBefore(_) => {
                 let before = if let Anchor::NamesBefore(names) = self.anchor { names } else { 0 };
-                let mut slashes = (0..path.len()).rev().filter(|at| path[*at] == b'/');
-                let start = slashes.nth(before).map_or(0, |slash| slash + 1);
-                self.text.matches(&path[start..], is_dir)
+                // A path begins behind the slash that it does not have.
+                let slashes = (0..path.len()).rev().filter(|at| path[*at] == b'/');
+                let mut starts = slashes.map(|slash| slash + 1).chain([0]);
+                // One with fewer names does not match, even if a slash in brackets counts.
+                starts.nth(before).is_some_and(|start| self.text.matches(&path[start..], is_dir))
             }
             Anchor::SlashAndStart => {
                 self.text.matches_from(b"/".iter().chain(path).copied(), false, is_dir)

@@ -38,6 +38,9 @@ fn patterns_match_as_the_manual_says() {
         ("[[:nothing:]]", &[], &["n", "a"]),
         ("[a", &[], &["a", "[a"]),
         ("a[/]b", &[], &["a/b"]),
+        // The slash in brackets stands for nothing, and is counted.
+        ("[a/]b", &[], &["ab", "a/b", "x/ab"]),
+        ("[a/]*", &[], &["ab", "x/ab"]),
         // Without a wildcard a backslash is itself, with one it is not.
         ("a\\b", &["a\\b"], &["ab"]),
         ("a\\b*", &["abc"], &["a\\bc"]),
