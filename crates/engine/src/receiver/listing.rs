@@ -37,7 +37,7 @@ pub(crate) struct Asked {
     sources: Vec<AskedSource>,
     /// Sources of which nothing was told yet.
     unanswered: usize,
-    /// Sources of which nothing may ever be told: rules leave them out.
+    /// Those in `sources` of which nothing may ever be told: rules may leave them out.
     left_out_max: usize,
     /// Directories may be listed, with what is in them.
     recursive: bool,
@@ -51,27 +51,30 @@ struct AskedSource {
     name: Option<Name>,
     /// It ended with a slash: what a link leads to is meant.
     slash: bool,
+    /// Rules leave it out, if it is of the kind that they are about.
+    may_be_left_out: bool,
 }
 
 impl Asked {
     /// The sources that `job` asks for.
     pub(crate) fn of(job: &Job) -> Self {
         let removes = job.task.removes().is_some();
+        // A rule may be about directories alone, and what it is shows there.
+        let leaves_out = |name: &Name| {
+            [true, false].iter().any(|is_dir| job.filter.leaves_out(name.as_bytes(), *is_dir))
+        };
         let source = |path: &Vec<u8>| {
             let path = words::without_tilde(path);
             let name = words::travel_name(path).ok()?;
-            Some(AskedSource { name, slash: words::split(path).slash && !removes })
+            let slash = words::split(path).slash && !removes;
+            let may_be_left_out = name.as_ref().is_some_and(leaves_out);
+            Some(AskedSource { name, slash, may_be_left_out })
         };
-        // A rule may be about directories alone, and what it is shows there.
-        let is_left_out = |path: &&Vec<u8>| {
-            let name = words::travel_name(words::without_tilde(path)).ok().flatten();
-            let leaves_out = |name: &Name, is_dir| job.filter.leaves_out(name.as_bytes(), is_dir);
-            name.is_some_and(|name| leaves_out(&name, true) || leaves_out(&name, false))
-        };
+        let sources: Vec<_> = job.sources.iter().filter_map(source).collect();
         Self {
-            sources: job.sources.iter().filter_map(source).collect(),
+            left_out_max: sources.iter().filter(|source| source.may_be_left_out).count(),
+            sources,
             unanswered: job.sources.len(),
-            left_out_max: job.sources.iter().filter(is_left_out).count(),
             // At the end of a move directories are walked, and no link is followed.
             recursive: job.recursive || removes,
             follow: job.follow && !removes,
@@ -96,7 +99,10 @@ impl Asked {
         let is_link = matches!(entry.kind, Kind::Symlink { .. });
         let is_it = |source: &AskedSource| source.name == entry.name && !(source.slash && is_link);
         let at = self.sources.iter().position(is_it);
-        self.sources.swap_remove(at.ok_or(Broken("it listed a name that was not asked for"))?);
+        let at = at.ok_or(Broken("it listed a name that was not asked for"))?;
+        let source = self.sources.swap_remove(at);
+        // It is not left out, so it makes no room for another of which nothing is told.
+        self.left_out_max -= usize::from(source.may_be_left_out);
         self.answer()
     }
 

@@ -107,6 +107,9 @@ fn what_was_to_be_left_out_is_not_taken() {
     // ...but of the others.
     let attacked = send_by(rules(), &["a", "b", "x", "d"], vec![dir_end(0)], None);
     attacked.assert_refused("all that was asked for");
+    // What could have been left out, and was not, stands for no other.
+    let attacked = send_by(rules(), &["a", "d"], vec![file(0, "d", 4), dir_end(0)], None);
+    attacked.assert_refused("all that was asked for");
 }
 
 #[test]
