@@ -133,12 +133,14 @@ impl Form {
         let unreadable = |error| Fault::from_io(Side::Source, "read it", &error).message;
         let content = read(path).map_err(|error| wrong(&shown, &unreadable(error)))?;
         for (number, line) in (1..).zip(content.split(|byte| *byte == b'\n')) {
-            let line = line.strip_suffix(b"\r").unwrap_or(line);
-            if line.is_empty() || matches!(line[0], b';' | b'#') {
-                continue;
+            // A carriage return ends a line, too, and is in no pattern.
+            for line in line.split(|byte| *byte == b'\r') {
+                if line.is_empty() || matches!(line[0], b';' | b'#') {
+                    continue;
+                }
+                let at = || format!("{shown}:{number}");
+                self.add(line, filter).map_err(|why| wrong(&at(), &why))?;
             }
-            let at = || format!("{shown}:{number}");
-            self.add(line, filter).map_err(|why| wrong(&at(), &why))?;
         }
         Ok(())
     }

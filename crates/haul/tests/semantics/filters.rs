@@ -58,6 +58,14 @@ fn the_first_pattern_that_matches_decides() {
         let copy = |flags: &[&str], dest| scene.copy(flags, &["tree/."], dest).run().expect_ok();
         copy(&["-r", "--exclude", "z", "--include", "*/", &only_c], "only-c/");
         assert_eq!(scene.list("only-c"), ["a.c", "cache", "sub", "sub/b.c", "sub/cache"]);
+        // Lines end as they do on any system.
+        for (dest, lines) in
+            [("dos/", "; x\r\n\r\n+ *.c\r\n- *\r\n"), ("old/", "# x\r+ *.c\r- *\r")]
+        {
+            let list = scene.file(format!("of-{dest}list"), lines);
+            copy(&["-r", "--include-from", &list.display().to_string()], dest);
+            assert_eq!(scene.list(dest), ["a.c"], "{dest}");
+        }
         copy(&["-r", &only_c, "--include", "*/"], "top/");
         assert_eq!(scene.list("top"), ["a.c"]);
         copy(&["-r", "--exclude", "*", "--exclude=!", "--exclude", "/sub"], "cleared/");
