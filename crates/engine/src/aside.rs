@@ -40,7 +40,7 @@ impl Aside {
     /// Gives it its own name back in `dir`, the directory that it is in.
     ///
     /// # Errors
-    /// What it is called if that can't be done.
+    /// If that can't be done; the fault tells its name now.
     pub(crate) fn put_back(self, dir: &dyn TreeDir) -> Result<(), Fault> {
         match dir.rename(&self.aside, &self.own) {
             Ok(()) => Ok(()),

@@ -45,7 +45,7 @@ enum Place {
     Below { parent: Arc<DirNode>, name: Name, follow: bool },
 }
 
-/// What rules leave out of one directory: the rules, if there are any, and its path
+/// The filter as it applies to one directory: the rules, if there are any, and its path
 /// within the job with a slash behind.
 pub(crate) struct Selection<'f>(Option<(&'f Filter, Vec<u8>)>);
 
@@ -210,7 +210,7 @@ impl DirNode {
         if parts.is_empty() { b".".to_vec() } else { parts.join(&b'/') }
     }
 
-    /// What `filter` says of its entries.
+    /// `filter`, as it applies to its entries.
     pub(crate) fn select<'f>(&self, filter: &'f Filter) -> Selection<'f> {
         if filter.is_empty() {
             return Selection(None);

@@ -1,10 +1,10 @@
-//! Whether a move would move something onto itself: a host may have mounted what is
-//! here, or the other way round, and here a mount may show a directory in a second
-//! place. Numbers of files differ on the two sides of such a mount, so something is
-//! made on one side and looked for on the other. A mount may remember what was in a
-//! directory, and not show what is made behind its back: then something is made on
-//! the other side too, and looked for on this one. Where both sides remember, they
-//! agree on a new directory, of which neither can remember anything, and look in it.
+//! Refuses to move something onto itself: a host may have mounted what is here, or the
+//! other way round, and here a mount may show a directory in a second place. Numbers of
+//! files differ on the two sides of such a mount, so something is made on one side and
+//! looked for on the other. A mount may remember what was in a directory, and not show
+//! what is made behind its back: then something is made on the other side too, and looked
+//! for on this one. Where both sides remember, they agree on a new directory, of which
+//! neither can remember anything, and look in it.
 
 use crate::request::{RequestError, Requests};
 use haul_model::words;

@@ -30,7 +30,7 @@ pub struct Job {
     pub state: Option<PathBuf>,
     /// The task of both roles.
     pub task: Task,
-    /// What of the sources takes part.
+    /// The rules that leave out parts of the sources.
     pub filter: Filter,
     /// A number for the one source and the destination's name, if the job may make its
     /// destination. A directory that an earlier job with the same number has made is

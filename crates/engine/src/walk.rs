@@ -44,7 +44,7 @@ pub(crate) struct Rules<'w> {
     pub(crate) restores: bool,
     /// Directories that hold the destination, itself first.
     pub(crate) around_dest: &'w [FileId],
-    /// What takes part; of a directory that is left out nothing is read.
+    /// The rules; of a directory that they leave out nothing is read.
     pub(crate) filter: &'w Filter,
 }
 

@@ -61,7 +61,7 @@ pub(crate) struct Copy {
     pub(crate) dest: Location,
     pub(crate) recursive: bool,
     pub(crate) follow: bool,
-    /// What of the sources takes part.
+    /// The rules that leave out parts of the sources.
     pub(crate) filter: Filter,
     pub(crate) policy: Policy,
     pub(crate) detail: Detail,

@@ -280,8 +280,8 @@ impl Config {
         Ok(config)
     }
 
-    /// What holds for `host`, or, without one, for what is the same for all, under
-    /// the words of the command.
+    /// The settings that apply to `host`, or, without one, to a command as a whole; the
+    /// `words` of the command hold over them.
     pub(crate) fn with(&self, words: Settings, host: Option<&str>) -> Settings {
         let is_it = |name: &str| host.is_some_and(|host| host.eq_ignore_ascii_case(name));
         let section = self.hosts.iter().find(|(name, _)| is_it(name));

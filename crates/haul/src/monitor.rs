@@ -193,7 +193,7 @@ impl Monitor for JobMonitor<'_> {
     }
 }
 
-/// What a move tells beside its copying.
+/// A move's own events, beside those of its copying.
 impl MoveMonitor for JobMonitor<'_> {
     fn tell(&self, event: MoveEvent<'_>) {
         match event {

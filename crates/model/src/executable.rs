@@ -6,7 +6,7 @@
 /// headers right behind it, as all linkers write them.
 pub const EXECUTABLE_HEAD_LEN: usize = 64 << 10;
 
-/// What a program file is for. Its words are those of Rust's
+/// The machine that a program file is for. Its words are those of Rust's
 /// [`std::env::consts`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Executable {

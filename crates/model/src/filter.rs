@@ -21,13 +21,13 @@ pub struct Filter {
 /// One of them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rule {
-    /// What becomes of an entry that matches.
+    /// The fate of an entry that matches.
     pub action: Action,
     /// The entries that it is about.
     pub pattern: Pattern,
 }
 
-/// What becomes of an entry.
+/// The fate of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Action {
     /// It takes part.

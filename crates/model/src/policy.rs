@@ -83,9 +83,9 @@ pub enum Conflict {
 /// How an interrupted copy of a large file is continued.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Resume {
-    /// What the journal says is there is believed, its last block is read back.
-    /// Where a source has no time of its last change, what is there is compared
-    /// with it: all of it, or samples where reading is far.
+    /// The journal is believed, and the last block read back. If the source has no time
+    /// of its last change, the stage is compared with it: all of it, or samples where
+    /// reading takes round trips.
     #[default]
     Quick,
     /// All that is there is read and hashed again, on both sides (`--strict`).

@@ -1,15 +1,14 @@
 //! Puts AES-GCM first where this machine's processor has AES, unless the user
 //! has chosen ciphers: it nearly doubles ssh's rate over its default, ChaCha20.
 //!
-//! Whether the user has chosen is asked of ssh itself: `ssh -G` prints the
-//! settings that it would use with the user's words and configuration. A list
-//! that is a default of OpenSSH's says that nothing changed it. Where the list
-//! is another, ssh is asked once more, with neither words nor configuration,
-//! for this client may have been built with a default of its own. A `-c` or
-//! `-oCiphers` among the user's words shows in the first answer and not in the
-//! second, so it counts as a choice without being looked for. (One that says
-//! just what a default of OpenSSH's says is taken for none; it is put in another
-//! order, and that is all.)
+//! ssh itself is asked if the user has chosen: `ssh -G` prints the settings that it would
+//! use with the user's words and configuration. A list that is a default of OpenSSH's
+//! says that nothing changed it. Where the list is another, ssh is asked once more, with
+//! neither words nor configuration, for this client may have been built with a default of
+//! its own. A `-c` or `-oCiphers` among the user's words shows in the first answer and
+//! not in the second, so it counts as a choice without being looked for. (One that says
+//! just what a default of OpenSSH's says is taken for none; it is put in another order,
+//! and that is all.)
 //!
 //! The question stands before a login whose connection will carry contents of files: ssh
 //! takes ciphers as words that win over the user's configuration, has no way to be given
@@ -47,9 +46,8 @@ pub(crate) struct Settings {
     pub(crate) keeps_alive: bool,
 }
 
-/// What [`settings_of`] has said of a host, once it was asked: it takes a
-/// noticeable time. It follows from how the host is reached, so that two of them
-/// are always equal.
+/// The answer of [`settings_of`] for a host, once it was asked: that takes a noticeable
+/// time. It follows from how the host is reached, so that two of them are always equal.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Known(OnceLock<Settings>);
 

@@ -178,11 +178,11 @@ const MEANINGS: &[(&[&str], Meaning)] = &[
 /// ProxyJump) when that has ended.
 const NO_ADDRESS: &str = "UNKNOWN port 65535";
 
-/// What ssh says, beside the cause, when it ends before anyone has logged in.
+/// Lines of ssh, beside the cause, when it ends before anyone has logged in.
 const CLOSED_EARLY: [&str; 3] =
     ["kex_exchange_identification: ", "ssh_exchange_identification: ", "banner exchange: "];
 
-/// What ssh says when the other side is gone.
+/// Lines of ssh when the other side is gone.
 const CLOSED: [&str; 2] = ["Connection closed by ", "Connection reset by "];
 
 /// True for a line with which ssh ends, and which the error about that may repeat.

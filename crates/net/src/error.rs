@@ -6,7 +6,7 @@ use std::io;
 /// The most characters of a peer's own words that a message repeats.
 const QUOTED_CHARS_MAX: usize = 300;
 
-/// What OpenSSH's sshd prints in place of the command that was asked for where
+/// The line that OpenSSH's sshd prints in place of running a command, where
 /// `ForceCommand internal-sftp` holds (`session.c`).
 const SFTP_ONLY: &[u8] = b"This service allows sftp connections only.";
 

@@ -30,7 +30,8 @@ pub fn enlarge_pipe(pipe: impl AsFd) {
 /// its server send ahead. Linux cuts it to `net.core.wmem_max`.
 const SOCKET_BYTES: usize = 2 << 20;
 
-/// What the remote shell's standard output is read from, and that output.
+/// The stream from the remote shell: the end that is read, and the child's standard
+/// output.
 ///
 /// For ssh it is a pair of sockets. Two processes that write and read a pipe at
 /// the same time wait for its lock by turns, page by page: through sockets, which

@@ -53,7 +53,7 @@ const SEARCH: &str = concat!(
     "echo haul-connect: no haul found on this host >&2; exit 127'",
 );
 
-/// What deploying needs of a shell, in one login:
+/// The command line for deploying. In one login the shell does this:
 ///
 /// 1. It reads a line, which says nothing: a host that runs something else in its
 ///    place may stumble over it, where both would wait for ever.

@@ -42,10 +42,10 @@ const SSH_OPTIONS: [&str; 7] = [
 /// whether that works shows when the peer's greeting arrives, or the end of the
 /// file in its place. [`Closer::explain`] then tells why.
 ///
-/// What ssh and the remote command print on standard error goes to
-/// `diagnostics`. ssh asks for passwords and about host keys on the terminal
-/// itself, for which it stays in haul's process group; so a Ctrl-C reaches it
-/// as well as haul, and the connection ends with it.
+/// Standard error of ssh and of the remote command goes to `diagnostics`. ssh asks for
+/// passwords and about host keys on the terminal itself, for which it stays in haul's
+/// process group; so a Ctrl-C reaches it as well as haul, and the connection ends with
+/// it.
 ///
 /// # Errors
 /// [`ConnectError::Start`] when the program can't be started, and

@@ -1,6 +1,5 @@
-//! What ssh and the remote command say on standard error: read line by line on
-//! a thread of its own, handed to the program as it comes, and the end of it
-//! kept for the diagnosis.
+//! Standard error of ssh and the remote command: read line by line on a thread of its
+//! own, handed to the program as it comes, and the end of it kept for the diagnosis.
 
 use crate::ConnectError;
 use crate::diagnosis::{ends_connection, is_repeated};
@@ -43,7 +42,7 @@ struct Withheld {
     over: bool,
 }
 
-/// What was heard, and who shows it.
+/// The lines that were heard, and who shows them.
 struct Heard {
     said: Mutex<Said>,
     withheld: Mutex<Withheld>,

@@ -82,7 +82,7 @@ fn few_sources<'de, D: Deserializer<'de>>(input: D) -> Result<Vec<Vec<u8>>, D::E
 pub struct JobRequest {
     /// The task of both sides.
     pub task: Task,
-    /// What of the sources takes part.
+    /// The rules that leave out parts of the sources.
     pub filter: Filter,
     /// The agent's part in it.
     pub role: Role,
@@ -193,8 +193,8 @@ pub struct Rival {
 }
 
 impl ListItem {
-    /// What the item counts against [`LIST_WINDOW`]: about the bytes of memory
-    /// that an entry under way takes on either side.
+    /// The item's share of [`LIST_WINDOW`]: about the bytes of memory that an entry under
+    /// way takes on either side.
     pub fn cost(&self) -> u64 {
         let len_of = |entry: &Entry| {
             let target = match &entry.kind {
@@ -253,19 +253,19 @@ pub struct OutcomeItem {
 /// One thing asked of an agent outside of jobs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Request {
-    /// What stands at a path?
+    /// Describe the entry at a path.
     Stat {
         /// The path.
         path: Vec<u8>,
         /// True if a symbolic link is followed.
         follow: bool,
     },
-    /// What is in the directory at a path?
+    /// List the directory at a path.
     List {
         /// The path.
         path: Vec<u8>,
     },
-    /// What is the hash of the file at a path?
+    /// Hash the file at a path.
     Hash {
         /// The path.
         path: Vec<u8>,
@@ -291,8 +291,8 @@ pub enum Request {
     },
     /// The mark that was made here goes.
     Unmark,
-    /// What a killed move has set aside that had this path gets its name back, if nothing
-    /// else has that.
+    /// Give the entry that had this path its name back, if a killed move has set it aside
+    /// and nothing else has the name.
     Restore {
         /// The path.
         path: Vec<u8>,

@@ -1,4 +1,4 @@
-//! What a receiver asks for of a file.
+//! A receiver's request for a file: blocks of its content, and its hash.
 
 use haul_model::BlockRanges;
 use serde::{Deserialize, Serialize};
@@ -8,14 +8,14 @@ use serde::{Deserialize, Serialize};
 pub struct Want {
     /// The file's number in the listing.
     pub index: u64,
-    /// What is wanted besides.
+    /// Wishes besides the blocks.
     pub how: How,
     /// The blocks that are wanted. If they are not all, they are wanted of the file
     /// exactly as it was listed. A comparison wants none.
     pub blocks: BlockRanges,
 }
 
-/// What a [`Want`] asks for besides blocks: a set.
+/// The wishes of a [`Want`] besides its blocks: a set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(try_from = "u8", into = "u8")]
 pub struct How(u8);

@@ -13,8 +13,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 /// it allows: what every server has to take (section 3 of the draft).
 const CHUNK_LEN_DEFAULT: u32 = 32 << 10;
 
-/// What stands around the content in a packet, in bytes, at most: a handle and
-/// some numbers.
+/// The bytes around the content in a packet, at most: a handle and some numbers.
 const AROUND_LEN: u64 = 512;
 
 type Result<T> = std::result::Result<T, SftpError>;
@@ -116,8 +115,8 @@ impl Client {
         self.server.extensions.has(extension)
     }
 
-    /// What the server says that it allows. This and the next two wait for it to
-    /// say so, the first time; until then other things can be asked.
+    /// The server's limits. This and the next two wait for the server to tell them, the
+    /// first time; until then other things can be asked.
     pub fn limits(&self) -> &Limits {
         &self.server.allowed().limits
     }
@@ -192,8 +191,8 @@ impl Client {
         self.path(&Request::Realpath { path }, path)
     }
 
-    /// What a path leads to, and its absolute path, asked for at the same time;
-    /// see [`Self::stat`] and [`Self::real_path`].
+    /// The attributes at a path, and its absolute path, asked for at the same time; see
+    /// [`Self::stat`] and [`Self::real_path`].
     pub fn stat_and_real_path(&self, path: &[u8]) -> Result<(Attrs, Box<[u8]>)> {
         let (stat, real) = (Request::Stat { path }, Request::Realpath { path });
         self.check(&stat, path).map_err(|cause| SftpError::new(&stat, path, cause))?;

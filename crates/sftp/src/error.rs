@@ -1,4 +1,4 @@
-//! What can go wrong: with one request, or with the session as a whole.
+//! Errors: of one request, and of the session as a whole.
 
 use crate::codec::{PacketError, Request, Status, StatusCode};
 use haul_model::{NameError, escape_bytes};
@@ -204,7 +204,7 @@ impl SftpError {
 }
 
 impl Cause {
-    /// What went wrong, without what it led to.
+    /// The first cause, without what it led to.
     fn innermost(&self) -> &Self {
         match self {
             Self::OnlyStaged(staged) => staged.cause.innermost(),

@@ -21,11 +21,11 @@ const THREADS_MAX: usize = 8;
 /// into each directory before the next one needs them: what is asked for latest
 /// is listed first ([`Self::ahead`]).
 ///
-/// What is listed and not taken yet is bounded: by 1,024 directories, 131,072
-/// entries and, of what one call has asked for, 64 directories and 32,768
-/// entries, each plus the directories that are being listed at that moment, which
-/// have no more than 32,768 entries each. At a bound the threads wait until something is taken; [`Self::list`] never waits
-/// for that.
+/// Listings that were not taken yet are bounded: in all by 1,024 directories and 131,072
+/// entries, of those that one call has asked for by 64 directories and 32,768 entries.
+/// Directories that are being listed at that moment come on top, with no more than 32,768
+/// entries each. At a bound the threads wait until something is taken; [`Self::list`]
+/// never waits for that.
 ///
 /// The threads begin when there is work, and end when this is dropped, after the
 /// listing that they are at. They keep no process alive.

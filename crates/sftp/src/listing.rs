@@ -1,5 +1,5 @@
-//! What directories hold, and where links point: questions with many answers,
-//! asked ahead by one thread.
+//! Entries of directories, and targets of links: questions with many answers, asked ahead
+//! by one thread.
 
 use crate::Client;
 use crate::client::{succeeded, unexpected};

@@ -82,14 +82,14 @@ pub(crate) struct Naming {
 /// The next request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Step {
-    /// Whether the name is free.
+    /// Looks if the name is free.
     LookFirst,
     Rename,
     /// Looks at the entry of that name, after the server has refused to rename.
     Look,
     /// The existing file goes aside.
     Aside,
-    /// What is in its way there goes.
+    /// A leftover that is in its way there is removed.
     Clear,
     RenameAgain,
     /// The existing file gets its name back.
@@ -97,7 +97,7 @@ enum Step {
     RemoveOld,
 }
 
-/// What a file came to.
+/// The end of a file's naming; an error with the operation that failed.
 pub(crate) type Named = Result<(), (&'static str, Cause)>;
 
 impl Naming {

@@ -56,7 +56,7 @@ pub struct Assembler<S> {
     shared: Arc<Shared>,
 }
 
-/// What a block's end, or its being given up, changes.
+/// State that the end of a block changes, or that of one that is given up.
 #[derive(Debug)]
 struct Shared {
     order: Mutex<Order>,

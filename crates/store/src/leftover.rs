@@ -53,13 +53,13 @@ enum Stage {
     },
     /// A file that waits for another to get its name.
     Old {
-        /// What has the name.
+        /// The entry that has its name now.
         target: Option<Name>,
     },
 }
 
 impl Stage {
-    /// What has the name that is meant, where the private name tells it.
+    /// The entry whose name is meant, where the private name tells that.
     fn target(&mut self) -> Option<&mut Option<Name>> {
         match self {
             Self::Random | Self::Sent => None,

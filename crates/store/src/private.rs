@@ -15,8 +15,8 @@
 //! size and time, KEEPER is one of these and of who keeps the journal, SERIES is
 //! random, and the same for all of a job; all digits are hexadecimal, in small letters.
 //!
-//! What was set aside is no litter: it is the user's own file, and perhaps the only
-//! one. Nothing here takes it for a private one.
+//! A file that was set aside is no litter: it is the user's own file, and perhaps the
+//! only one. Nothing here takes it for a private one.
 
 use crate::journal::SourceId;
 use haul_model::{MAX_NAME_LEN, Name};
@@ -197,8 +197,8 @@ pub fn is_private(name: &Name) -> bool {
     parse(name.as_bytes()).is_some()
 }
 
-/// What `name` is, if it is a private one, and its stem: of a part and a journal,
-/// and of a part at a host, what is in front of the ending, else the whole.
+/// The form of `name`, if it is a private one, and its stem: of a part and a journal, and
+/// of a part at a host, what is in front of the ending, else the whole.
 pub(crate) fn parse(name: &[u8]) -> Option<(Form, &str)> {
     let name = std::str::from_utf8(name).ok()?;
     let digits = name.strip_prefix(START)?;

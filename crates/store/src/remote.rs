@@ -1,11 +1,11 @@
 //! The journal of a large file that is on its way to a host without haul: the
 //! stage is there, the journal here, in a directory of the user's own.
 //!
-//! What the host has been told to make durable is committed, as for a stage on
-//! this machine. This machine can't know whether the host was started anew since
-//! then. So where the host can be told to make files durable, only what is
-//! committed is believed; where it can't, all records are, and what it has lost
-//! shows if it lost the last of them.
+//! Blocks that the host was told to make durable are committed, as for a stage on this
+//! machine. This machine can't know whether the host was started anew since then. So
+//! where the host can be told to make files durable, only what is committed is believed;
+//! where it can't, all records are, and what it has lost shows if it lost the last of
+//! them.
 
 use crate::journal::{BootId, CommitPoint, Earlier, Journal, SourceId};
 use crate::partial::{LOCK_WAIT_MAX, lock_journal};

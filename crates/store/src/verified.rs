@@ -43,7 +43,7 @@ pub trait Staged: Sized {
     fn seal(self, proof: Proof, attributes: &Attributes) -> io::Result<Self::Sealed>;
 }
 
-/// What a stage is sealed with: [`Verified::seal`] alone makes one.
+/// The key to [`Staged::seal`]: [`Verified::seal`] alone makes one.
 #[derive(Debug)]
 pub struct Proof(());
 

@@ -21,7 +21,7 @@ pub fn copy_range(src: &File, dst: &File, offset: u64, len: usize) -> Option<usi
 /// them. Returns how many; 0 at the end of the file. `None` where the system
 /// can't do that and the caller has to read and write.
 ///
-/// What is written to the file until the pipe is read may be seen there.
+/// A change of the file until the pipe is read may be seen there.
 ///
 /// # Errors
 /// Those of `splice`: [`io::ErrorKind::WouldBlock`] while the pipe is full. Only what is

@@ -392,8 +392,8 @@ impl Dir {
         id(temp.as_bytes()).is_some_and(|one| id(name.as_bytes()) == Some(one))
     }
 
-    /// Gives the entry `name` the name `new` in the directory `to`, in one step.
-    /// What has that name is replaced if `replace` says so: a file by a file, an
+    /// Gives the entry `name` the name `new` in the directory `to`, in one step. An
+    /// existing entry of that name is replaced if `replace` says so: a file by a file, an
     /// empty directory by a directory.
     ///
     /// # Errors

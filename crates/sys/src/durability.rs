@@ -13,8 +13,8 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::AsFd;
 
-/// What a buffer, an offset and a length must be a multiple of for reading past
-/// the page cache, in bytes: the largest block of a storage device in use.
+/// The unit of buffers, offsets and lengths for reading past the page cache, in bytes:
+/// the largest block of a storage device in use.
 pub const DIRECT_ALIGN: usize = 4096;
 
 /// Starts writing out what `file` holds and does not wait: a later wait for

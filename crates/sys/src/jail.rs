@@ -81,7 +81,7 @@ pub(crate) fn refused() -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, "it leads out of what may be reached")
 }
 
-/// What opened descriptors are for that are only looked at.
+/// The flag of descriptors that are only looked at.
 pub(crate) const LOOK: OFlags = system::LOOK;
 
 /// No bits of a mode: nothing is made here.

@@ -1,4 +1,4 @@
-//! What a process can know of itself and of the system that it runs on.
+//! Limits and identity of this process, and facts of the system that it runs on.
 
 use haul_model::Timestamp;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};

@@ -18,8 +18,8 @@ pub fn both<A: Send, B>(beside: impl FnOnce() -> A + Send, here: impl FnOnce() -
     })
 }
 
-/// What `each` makes of all of `items`, in their order; the first here, and each of
-/// the others in a thread of its own if one can be had.
+/// The results of `each` for all of `items`, in their order: for the first in this
+/// thread, for each of the others in one of its own if one can be had.
 pub fn each_beside<T: Send, A: Send>(items: Vec<T>, each: impl Fn(T) -> A + Sync) -> Vec<A> {
     let each = &each;
     let mut items = items.into_iter();

@@ -10,7 +10,7 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-/// What a directory is made with, until its own mode is set: only its owner can
+/// The mode that a directory is made with, until its own is set: only its owner can
 /// enter.
 pub const PRIVATE_DIR_MODE: u32 = 0o700;
 

@@ -100,7 +100,7 @@ impl Mark {
     }
 }
 
-/// What a directory of this machine tells of one that was made elsewhere, for a moment.
+/// The view from a directory of this machine on one that was made elsewhere for a moment.
 #[derive(Debug)]
 pub enum Sight<T> {
     /// It shows: both are in the same directory.

@@ -9,7 +9,7 @@ use std::io::{self, Read, Write};
 use std::path::Path;
 use std::time::Duration;
 
-/// What the kernel makes up is kept in memory, so it has a bound, in bytes.
+/// The longest content that the kernel makes up, in bytes: it is kept in memory.
 const MADE_UP_MAX: u64 = 4 << 20;
 
 /// Bytes that are read at once.
@@ -32,7 +32,7 @@ impl Spooled {
     /// the directory `into`, while it `goes_on`. A regular file is only opened.
     ///
     /// # Errors
-    /// What could not be read or written; [`io::ErrorKind::Interrupted`] if it does
+    /// Those of opening, reading and writing; [`io::ErrorKind::Interrupted`] if it does
     /// not go on.
     pub(super) fn read(
         dir: &Dir,
@@ -79,7 +79,7 @@ impl Spooled {
         Self::of(kept, stat)
     }
 
-    /// What is in `file`, told as `stat` says.
+    /// Content that is in `file`, told as `stat` says.
     fn of(file: File, stat: Stat) -> io::Result<Self> {
         let kept = haul_sys::file_stat(&file)?;
         let mtime = if stat.is_file() { stat.mtime } else { kept.mtime };

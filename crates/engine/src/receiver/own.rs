@@ -1,6 +1,6 @@
-//! What a peer on this machine lists, and is at the destination itself: a host may be
-//! this machine. On one side of a memory link objects tell that; over a wire their
-//! numbers do, which are those of no object of another machine.
+//! Entries that a peer lists and that are at the destination itself: a host may be this
+//! machine. On one side of a memory link objects tell that; over a wire their numbers do,
+//! which are those of no object of another machine.
 
 use super::Receiver;
 use crate::dirs::number_here;

@@ -72,8 +72,8 @@ impl Receiver<'_> {
         })
     }
 
-    /// True if a file that looks unchanged has lost content to a cut of the power.
-    /// What has holes was durable before it got its name.
+    /// True if a file that looks unchanged has lost content to a cut of the power. A file
+    /// with holes was durable before it got its name.
     ///
     /// With `sync` each file is looked into: a medium that failed may have lost it a
     /// moment ago, and the system has told that to somebody else.

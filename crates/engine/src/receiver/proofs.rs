@@ -1,4 +1,4 @@
-//! What the destination has of sources that the Sender is about to remove: kept in mind
+//! The destination's copies of sources that the Sender is about to remove: remembered
 //! from their outcome on until the Sender asks for it, so that it can be proven at the
 //! moment of the removal.
 

@@ -157,9 +157,9 @@ impl<'s> Earlier<'s> {
         Some(Box::new(Rival { dir, entry, first, is_same, fault }))
     }
 
-    /// What has the place of `name` in the directory that is being walked, or of the
-    /// source of that name, and is no directory unless `or_dir` says so; with the path
-    /// of that entry itself.
+    /// The entry that has the place of `name` in the directory that is being walked, or
+    /// of the source of that name; a directory only if `or_dir` says so. With the path of
+    /// the entry `name` itself.
     pub(super) fn first(&self, name: &Name, or_dir: bool) -> Option<(First, Vec<u8>)> {
         let root;
         let (layers, path) = match self.open.last() {

@@ -1,4 +1,4 @@
-//! What the Sender knows of an entry from its listing to its outcome.
+//! An entry at the Sender, from its listing to its outcome.
 
 use super::again::Repeat;
 use crate::dirs::DirNode;
@@ -23,7 +23,7 @@ pub(crate) struct Item {
     pub(crate) mtime: Option<Timestamp>,
     /// When anything of it had last changed then, where that is known.
     pub(crate) ctime: Option<Timestamp>,
-    /// What is wanted of it, and how.
+    /// The blocks that are wanted of it, and how.
     pub(crate) blocks: BlockRanges,
     pub(crate) how: How,
     /// The path to show where the place doesn't tell.

@@ -29,7 +29,7 @@ impl Source {
     /// link may have taken its place since it was copied.
     ///
     /// # Errors
-    /// What is wrong with the path.
+    /// The path is no source: it can't be opened, or a name in it is too long.
     pub(crate) fn find(
         tree: &dyn Tree,
         path: &[u8],

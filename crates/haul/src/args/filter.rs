@@ -25,7 +25,7 @@ pub(super) struct FilterWords {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Form {
     name: &'static str,
-    /// What its patterns do if they don't say so themselves.
+    /// The action of patterns that don't say it themselves.
     action: Action,
     /// The patterns are in a file.
     from_file: bool,

@@ -77,7 +77,7 @@ impl ParallelWords {
     }
 }
 
-/// What is to be done where words name the SFTP server and an option the haul.
+/// The hint where a location names the SFTP server, and an option the haul there.
 const WRITE_SSH: &str = "write ssh:// to have haul asked on the host";
 
 /// Words of which one makes the other mean nothing.

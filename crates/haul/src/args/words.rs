@@ -281,7 +281,7 @@ pub(super) struct SafetyWords {
 }
 
 impl SafetyWords {
-    /// What these words set.
+    /// The settings that these words give.
     pub(super) fn settings(&self) -> Settings {
         Settings {
             verify: switch(self.verify, self.no_verify),

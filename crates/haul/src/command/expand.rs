@@ -33,8 +33,8 @@ pub(super) fn sources(
     Ok((expanded, failed))
 }
 
-/// What `location` stands for, itself if it is no pattern, and the number of failures
-/// that were told.
+/// The locations that `location` stands for, itself if it is no pattern, and the number
+/// of failures that were told.
 ///
 /// # Errors
 /// When the host can't be asked.

@@ -17,7 +17,7 @@ const STANDSTILL: Duration = Duration::from_secs(5);
 /// The columns without which a name is left out: fewer would show none of it.
 const NAME_COLUMNS_MIN: usize = 12;
 
-/// What is between two parts of the line.
+/// Between two parts of the line.
 const GAP: &str = "  ";
 
 /// In place of the middle of a name.
@@ -95,7 +95,7 @@ struct Sample {
 pub(crate) struct Meter {
     /// The oldest first.
     samples: VecDeque<Sample>,
-    /// What had been done, and found, when that last grew, and when that was.
+    /// The figures of what is done and found when one of them last grew, and that time.
     grown: ([u64; 3], Duration),
 }
 

@@ -44,7 +44,7 @@ enum Anchor {
     Anywhere,
 }
 
-/// What has to be there.
+/// The text that has to be there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Text {
     /// These bytes.

@@ -1,4 +1,4 @@
-//! What a file is, as version 3 tells and sets it (section 5 of the draft).
+//! The attributes of a file, as version 3 tells and sets them (section 5 of the draft).
 
 use super::PacketError;
 use super::wire::{Put, Take};
@@ -9,7 +9,7 @@ const MODE: u32 = 0x4;
 const TIMES: u32 = 0x8;
 const EXTENDED: u32 = 0x8000_0000;
 
-/// What is known, or to be set, of a file. All of it is optional on the wire.
+/// Attributes that are known of a file, or to be set. Each is optional on the wire.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Attrs {
     /// Length in bytes. Setting it cuts or extends the file.

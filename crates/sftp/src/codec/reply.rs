@@ -1,4 +1,4 @@
-//! What a server answers.
+//! Replies of a server.
 
 use super::wire::Take;
 use super::{

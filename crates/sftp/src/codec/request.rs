@@ -1,4 +1,4 @@
-//! What a client asks.
+//! Requests of a client.
 
 use super::wire::Put;
 use super::{Attrs, Expected, Extension, PACKET_LEN_MAX};

@@ -55,8 +55,8 @@ enum Slot {
 
 #[derive(Default)]
 struct Batch {
-    /// What is not begun, with some paths that have been taken out since: those
-    /// are not queued in this batch according to their slot.
+    /// Paths that are not begun, and some that have been taken out since: by their slots
+    /// these are not queued in this batch.
     queue: VecDeque<Arc<[u8]>>,
     held: Held,
 }
@@ -81,7 +81,7 @@ pub(super) struct Begun {
     batch: u64,
 }
 
-/// What becomes of one who asks for a directory.
+/// The answer to one who asks for a directory.
 pub(super) enum Standing {
     Listed(Result<Vec<DirEntry>>),
     UnderWay,
@@ -220,7 +220,7 @@ impl Plan {
         }
     }
 
-    /// What is held of a batch becomes less by one directory.
+    /// A batch holds one directory less.
     fn release(&mut self, number: u64, entries: usize) {
         self.held.dirs -= 1;
         self.held.entries -= entries;

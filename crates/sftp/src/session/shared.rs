@@ -1,5 +1,5 @@
-//! What the threads of a session share: the requests in flight, what they may
-//! come to, and how the session ended.
+//! State that the threads of a session share: the requests in flight, their bounds, and
+//! how the session ended.
 
 use super::Options;
 use super::outbox::Outbox;

@@ -30,8 +30,8 @@ pub struct Put<C> {
     pub mode: u32,
     /// Its times.
     pub times: Times,
-    /// What becomes of what has the path; see [`Client::name_file`]. One that is to
-    /// stay is looked for before the rename, since some servers replace in it.
+    /// The fate of an existing file at the path; see [`Client::name_file`]. One that is
+    /// to stay is looked for before the rename, since some servers replace in it.
     pub existing: Existing,
     /// Have the server make it durable before it gets its name, which needs
     /// [`Extension::Fsync`]. The name itself can't be made durable in this

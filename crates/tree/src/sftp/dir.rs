@@ -28,7 +28,7 @@ const LINK_ATTEMPTS_MAX: u32 = 8;
 /// bytes.
 const TARGETS_LEN_MAX: usize = 16 << 20;
 
-/// What a target takes besides, in bytes.
+/// Memory of a target besides its bytes, in bytes.
 const AROUND_TARGET_LEN: usize = 64;
 
 /// The mode of a new file of haul's own.
@@ -379,7 +379,7 @@ impl Storage for SftpDir {
         Some(Box::new(move || made.wait()))
     }
 
-    /// What this job has made may be on its way yet, and is known here alone.
+    /// A directory that this job has made may be on its way yet, and is known here alone.
     fn can_be_opened_again(&self) -> bool {
         self.made.is_none() && lock(&self.known).made.is_empty()
     }

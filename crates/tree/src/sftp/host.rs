@@ -21,8 +21,8 @@ const STREAMS_LEN: usize = 24 << 20;
 /// never wait for it.
 const SMALL_LEN: usize = 8 << 20;
 
-/// What is remembered of the directories of a far destination, in bytes: more
-/// than 100,000 entries. Of those that find no room each entry is asked about by itself.
+/// Memory for entries of a far destination's directories, in bytes: more than 100,000
+/// entries. Of those that find no room each entry is asked about by itself.
 const REMEMBERED_LEN: usize = 24 << 20;
 
 /// The memory of a remembered entry besides its name, in bytes.
@@ -288,7 +288,7 @@ impl SftpHost {
         Ok(is_there)
     }
 
-    /// What becomes of an existing `name` in the directory `dir`.
+    /// The fate of an existing `name` in the directory `dir`.
     pub fn existing(&self, dir: &[u8], name: &Name, on_existing: OnExisting) -> Existing {
         match on_existing {
             OnExisting::Keep => Existing::Keep,
@@ -325,8 +325,8 @@ impl SftpHost {
         self.io(looked).map(|found| found.is_some())
     }
 
-    /// What the server has answered, as the storage's own result. The end of the
-    /// session is put down.
+    /// The server's answer, as the storage's own result. The end of the session is put
+    /// down.
     pub fn io<T>(&self, result: Result<T, SftpError>) -> io::Result<T> {
         result.map_err(|error| {
             self.look_at(&error);

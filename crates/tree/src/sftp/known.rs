@@ -1,5 +1,5 @@
-//! What is known of the entries of a host's directory: from listings, and from
-//! asking about single names.
+//! Knowledge of the entries of a host's directory: from listings, and from asking about
+//! single names.
 
 use super::attrs::{is_whole, meta_of};
 use super::host::remembered_len;
@@ -54,8 +54,8 @@ pub(super) enum There {
 }
 
 impl SftpDir {
-    /// What is in it. Directories that are found are listed ahead: a walk, or
-    /// what follows it at the destination, goes into each.
+    /// Its entries. Directories that are found are listed ahead: a walk, or what follows
+    /// it at the destination, goes into each.
     pub(super) fn list(&self) -> io::Result<Vec<DirEntry>> {
         self.ready()?;
         if !self.is_destination && self.path.len() + 1 + MAX_NAME_LEN >= LOOKED_AT_LEN {

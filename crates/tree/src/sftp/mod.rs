@@ -36,8 +36,8 @@ use std::sync::{Arc, Mutex};
 /// The tree of a host.
 pub struct SftpTree {
     host: Arc<SftpHost>,
-    /// What the job writes to: what stands in a directory is looked at once, for
-    /// all that comes into it.
+    /// The job writes to it: the entries of a directory are looked at once, for all that
+    /// comes into it.
     is_destination: bool,
     /// The directory above a destination that is not there.
     above: Mutex<Option<Above>>,

@@ -1,5 +1,5 @@
-//! Whether a directory of a host is one of this machine, by another way: what is made
-//! in one of them for a moment shows in the other.
+//! Tells if a directory of a host is one of this machine, reached by another way: an
+//! entry that is made in one of them for a moment shows in the other.
 
 use super::{SftpDir, join};
 use crate::{Mark, PRIVATE_DIR_MODE, Sight, sight};

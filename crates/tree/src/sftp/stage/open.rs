@@ -27,7 +27,7 @@ impl Open {
         Ok(Self::of(host, dir, path, host.wrote(dir, file)?))
     }
 
-    /// What an earlier copy has left; it may have its final mode already.
+    /// Opens the stage that an earlier copy left; it may have its final mode already.
     pub(super) fn existing(
         host: &Arc<SftpHost>,
         dir: &[u8],

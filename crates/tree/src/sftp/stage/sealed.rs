@@ -50,7 +50,7 @@ impl SealedFile for SftpSealed {
         })
     }
 
-    /// What the server reads is up to the server.
+    /// The server alone decides from where it reads.
     fn forget_cached(&self) {}
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
