@@ -102,7 +102,7 @@ pub struct Unfinished {
     pub bytes: u64,
 }
 
-/// The file that is at work: put down only where somebody has asked.
+/// The file that is at work, noted only if somebody has asked for it.
 #[derive(Debug, Default)]
 struct Current {
     asked: AtomicBool,

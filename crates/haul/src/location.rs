@@ -1,5 +1,6 @@
 //! Where a file is, as a person writes it: `path`, `[user@]host:path`,
-//! `ssh://[user@]host[:port]/path`, or `sftp://` and the same. Paths are bytes and stay as they were given.
+//! `ssh://[user@]host[:port]/path`, or `sftp://` and the same. Paths are bytes and stay
+//! as they were given.
 
 use crate::hint::Hint;
 use haul_engine::Spot;
@@ -47,12 +48,12 @@ impl fmt::Display for Place {
 #[error("'{}': {why}", escape_bytes(.given))]
 pub(crate) struct LocationError {
     given: Vec<u8>,
-    why: Fault,
+    why: Problem,
 }
 
 /// The problem with the words.
 #[derive(Debug, thiserror::Error)]
-enum Fault {
+enum Problem {
     #[error("a path must not be empty")]
     EmptyPath,
     #[error("a host must be named")]
@@ -79,7 +80,7 @@ impl LocationError {
     /// A remedy for a person.
     pub(crate) fn hint(&self) -> Option<String> {
         match &self.why {
-            Fault::Name(error) => error.hint(),
+            Problem::Name(error) => error.hint(),
             _ => None,
         }
     }
@@ -150,7 +151,7 @@ pub(crate) fn parse_host(words: &OsStr) -> Result<SshTarget, LocationError> {
     let given = words.as_bytes().to_vec();
     let host = || {
         if given.is_empty() {
-            return Err(Fault::EmptyHost);
+            return Err(Problem::EmptyHost);
         }
         let is_url = split_scheme(&given).is_some();
         if is_url || host_end(&given).is_some() {
@@ -158,11 +159,11 @@ pub(crate) fn parse_host(words: &OsStr) -> Result<SshTarget, LocationError> {
             let slash: &[u8] = if is_url { b"/" } else { b"" };
             return match parse(given.strip_suffix(slash).unwrap_or(&given))? {
                 (Place::There(target), path) if path == START_DIRECTORY => Ok(target),
-                _ => Err(Fault::NotHost),
+                _ => Err(Problem::NotHost),
             };
         }
         if given.contains(&b'/') {
-            return Err(Fault::NotHost);
+            return Err(Problem::NotHost);
         }
         let (user, name) = split_user(&given);
         target(user, unbracketed(name))
@@ -170,18 +171,18 @@ pub(crate) fn parse_host(words: &OsStr) -> Result<SshTarget, LocationError> {
     host().map_err(|why| LocationError { given: given.clone(), why })
 }
 
-fn parse(words: &[u8]) -> Result<(Place, Vec<u8>), Fault> {
+fn parse(words: &[u8]) -> Result<(Place, Vec<u8>), Problem> {
     if words.is_empty() {
-        return Err(Fault::EmptyPath);
+        return Err(Problem::EmptyPath);
     }
     if words.contains(&0) {
-        return Err(Fault::Nul);
+        return Err(Problem::Nul);
     }
     if let Some((scheme, rest)) = split_scheme(words) {
         let place = match scheme.to_ascii_lowercase().as_str() {
             "ssh" => Place::There,
             "sftp" => Place::Sftp,
-            _ => return Err(Fault::Scheme(scheme.to_owned())),
+            _ => return Err(Problem::Scheme(scheme.to_owned())),
         };
         return parse_url(rest).map(|(target, path)| (place(target), path));
     }
@@ -223,13 +224,13 @@ fn host_end(words: &[u8]) -> Option<usize> {
 }
 
 /// Reads the part behind `ssh://` and `sftp://`.
-fn parse_url(rest: &[u8]) -> Result<(SshTarget, Vec<u8>), Fault> {
+fn parse_url(rest: &[u8]) -> Result<(SshTarget, Vec<u8>), Problem> {
     let slash = rest.iter().position(|&b| b == b'/').unwrap_or(rest.len());
     let (authority, path) = rest.split_at(slash);
     let (user, host) = split_user(authority);
     let (name, port) = split_port(host)?;
     if user.is_some_and(|user| user.contains(&b':')) {
-        return Err(Fault::Password);
+        return Err(Problem::Password);
     }
     let user = user.map(percent_decoded).transpose()?;
     let target = target(user.as_deref(), &percent_decoded(name)?)?;
@@ -239,7 +240,7 @@ fn parse_url(rest: &[u8]) -> Result<(SshTarget, Vec<u8>), Fault> {
     };
     let path = percent_decoded(path)?;
     if path.contains(&0) {
-        return Err(Fault::Nul);
+        return Err(Problem::Nul);
     }
     let path = match path.as_slice() {
         b"" | b"/~" | b"/~/" => START_DIRECTORY.to_vec(),
@@ -265,7 +266,7 @@ fn split_user(login: &[u8]) -> (Option<&[u8]>, &[u8]) {
 }
 
 /// Splits `host:port` and `[address]:port`.
-fn split_port(host: &[u8]) -> Result<(&[u8], Option<u16>), Fault> {
+fn split_port(host: &[u8]) -> Result<(&[u8], Option<u16>), Problem> {
     let bracket = host.iter().rposition(|&b| b == b']').unwrap_or(0);
     let Some(colon) = host[bracket..].iter().position(|&b| b == b':') else {
         return Ok((unbracketed(host), None));
@@ -276,7 +277,7 @@ fn split_port(host: &[u8]) -> Result<(&[u8], Option<u16>), Fault> {
         Ok(port) if port > 0 && text.bytes().all(|b| b.is_ascii_digit()) => {
             Ok((unbracketed(name), Some(port)))
         }
-        _ => Err(Fault::Port(text.into_owned())),
+        _ => Err(Problem::Port(text.into_owned())),
     }
 }
 
@@ -286,13 +287,13 @@ fn unbracketed(name: &[u8]) -> &[u8] {
 }
 
 /// The host that is reached as `user@host`. ssh decides what is left out.
-fn target(user: Option<&[u8]>, host: &[u8]) -> Result<SshTarget, Fault> {
-    let text = |bytes| str::from_utf8(bytes).map_err(|_| Fault::NotText);
+fn target(user: Option<&[u8]>, host: &[u8]) -> Result<SshTarget, Problem> {
+    let text = |bytes| str::from_utf8(bytes).map_err(|_| Problem::NotText);
     Ok(SshTarget::new(user.map(text).transpose()?, text(host)?)?)
 }
 
 /// RFC 3986, section 2.1: `%` and two hexadecimal digits stand for a byte.
-fn percent_decoded(text: &[u8]) -> Result<Vec<u8>, Fault> {
+fn percent_decoded(text: &[u8]) -> Result<Vec<u8>, Problem> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text;
     while let Some((&first, after)) = rest.split_first() {
@@ -301,8 +302,8 @@ fn percent_decoded(text: &[u8]) -> Result<Vec<u8>, Fault> {
             rest = after;
             continue;
         }
-        let [high, low, after @ ..] = after else { return Err(Fault::Percent) };
-        let digit = |byte: &u8| char::from(*byte).to_digit(16).ok_or(Fault::Percent);
+        let [high, low, after @ ..] = after else { return Err(Problem::Percent) };
+        let digit = |byte: &u8| char::from(*byte).to_digit(16).ok_or(Problem::Percent);
         bytes.push((digit(high)? * 16 + digit(low)?) as u8);
         rest = after;
     }

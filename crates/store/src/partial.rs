@@ -32,9 +32,9 @@ pub const RESUME_LEN_MIN: u64 = 64 << 20;
 /// locking it.
 const LOCK_ATTEMPTS_MAX: usize = 8;
 
-/// How long is waited for another process that has the journal: one that is
-/// about to end makes a last checkpoint, and one that was killed while it waited
-/// for the disk keeps its lock until the disk has answered.
+/// The longest wait for another process that has the journal. A process that is about
+/// to end makes a last checkpoint; one that was killed while it waited for the disk
+/// keeps its lock until the disk has answered.
 pub(crate) const LOCK_WAIT_MAX: Duration = Duration::from_secs(3);
 
 /// How often is looked whether it has ended.

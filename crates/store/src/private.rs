@@ -177,8 +177,8 @@ pub fn set_aside(aside: &Name) -> Option<Name> {
     Name::new(name).ok()
 }
 
-/// The private name of a file that an upload makes in a directory to know it again:
-/// one that is told from others by `number`.
+/// The private name of the file that an upload makes in a directory to know it again,
+/// with the digits of `number`.
 pub fn mark_name(number: &[u8; 16]) -> Name {
     let digits: String =
         number[..RANDOM_LEN / 2].iter().map(|byte| format!("{byte:02x}")).collect();

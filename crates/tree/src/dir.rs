@@ -343,9 +343,9 @@ pub trait Origin {
     /// True if a job of `origin` has made this directory and it was kept in mind.
     fn is_of_origin(&self, origin: &[u8; 16]) -> bool;
 
-    /// Where this directory, or one that is made as `name` in it, can't keep for good
-    /// in mind which job has made it: a text that tells it from all others, here and
-    /// elsewhere, to have that on record.
+    /// A text that tells this directory, or the one that is made as `name` in it, from all
+    /// others, here and elsewhere: the record of the job that made it goes by that. `None`
+    /// if the directory remembers the job by itself, for good.
     fn place_on_record(&self, name: Option<&Name>) -> Option<Vec<u8>>;
 
     /// True if what keeps it in mind shows in the directory until

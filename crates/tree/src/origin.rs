@@ -2,12 +2,12 @@
 
 use haul_sys::Dir;
 
-/// Under which name a directory of this machine keeps it in mind: an extended
-/// attribute, where the file system has these.
+/// The extended attribute in which a directory of this machine remembers the job that
+/// made it, where the file system has such attributes.
 pub const ATTRIBUTE: &str = "user.haul.origin";
 
-/// Has `dir` keep in mind that a job of `origin` made it. Where that can't be done
-/// the same words mean a directory in it when they are given again, as to cp.
+/// Has `dir` remember that a job of `origin` made it. Where that can't be done the same
+/// words mean a directory in it when they are given again, as to cp.
 pub(crate) fn remember(dir: &Dir, origin: &[u8; 16]) {
     if let Some(value) = value(dir, origin) {
         let _ = haul_sys::set_attribute(dir, ATTRIBUTE, &value);

@@ -15,9 +15,9 @@ use std::sync::{Mutex, PoisonError};
 /// for memory.
 const HELPERS_MAX: usize = 3;
 
-/// Blocks from the first one that is not on record yet that are worked on, at
-/// most: what a process that dies leaves to be copied again. A little more than
-/// there are threads, so that one that is held up doesn't stop the others.
+/// Blocks that are worked on ahead of the record, at most. A process that dies leaves
+/// them to be copied again. A few more than there are threads, so that a thread that is
+/// held up doesn't stop the others.
 const AHEAD_MAX: u64 = 6;
 
 /// The next block when nothing more is to be done.

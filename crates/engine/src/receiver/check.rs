@@ -1,6 +1,6 @@
-//! Compares instead of copying: tells how each listed entry differs from what
-//! stands at its place, and what stands there and was not listed. Contents are
-//! compared by their hashes, which both sides compute at the same time.
+//! Compares instead of copying: tells how each listed entry differs from the existing
+//! one, and which entries only the destination has. Contents are compared by their
+//! hashes, which both sides compute at the same time.
 
 use super::dirs::{DirState, RecvDir};
 use super::listing::Broken;
@@ -115,7 +115,7 @@ impl Receiver<'_> {
         could_be && node.handle().and_then(|root| root.stat(name, false)).is_ok_and(|m| m.is_none())
     }
 
-    /// How what stands at `name` differs from a file or a link, and what it is.
+    /// The difference of the existing entry `name` from a file or a link, and that entry.
     fn compare(
         &self,
         dir: &RecvDir,
@@ -390,7 +390,7 @@ fn missing_in(dir: &RecvDir) -> Changes {
     Changes::MISSING.with(Changes::ABOVE.only_if(dir.parent.is_some()))
 }
 
-/// True if what stands at the destination is the very object that was listed,
+/// True if the existing entry is the very object that was listed,
 /// perhaps by a peer on the same machine: what is removed there is gone here.
 fn is_itself(node: &Arc<DirNode>, meta: &Meta, entry: &Entry) -> bool {
     let is_same = entry.id.is_some() && entry.id == meta.id;

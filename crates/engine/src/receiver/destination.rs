@@ -38,9 +38,9 @@ pub(crate) struct Destination {
 }
 
 impl Destination {
-    /// Finds the destination of `job` in `tree`. One that is missing and ends
-    /// with a slash is made, with the directories above it, unless the job changes nothing. With `sync` the way
-    /// to it is durable then.
+    /// Finds the destination of `job` in `tree`. One that is missing and ends with a slash
+    /// is made, with the directories above it, unless the job changes nothing. With `sync`
+    /// the way to it is durable then.
     ///
     /// # Errors
     /// [`JobError::Usage`] or [`JobError::Destination`].

@@ -47,8 +47,8 @@ impl Claims {
         links.get(&id).is_some_and(|&names| names >= entries)
     }
 
-    /// An entry brings the object `id` with it. It is not put down as several: the
-    /// number may be that of one which was replaced.
+    /// An entry brings the object `id` with it. The object counts once: its number may be
+    /// that of a file that was replaced.
     pub(crate) fn bring(&self, id: FileId) {
         lock(&self.0).entries.insert(id, 1);
     }

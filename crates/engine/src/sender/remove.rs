@@ -121,9 +121,9 @@ impl Sender<'_> {
         }
     }
 
-    /// Removes the files that have waited, then the directories that `sources` are and those below them, as far as
-    /// they are empty, if the destination has all of them: those of `twins`, where
-    /// both are on this machine. Tells of each source that stays.
+    /// Removes the files that have waited, then the directories that `sources` are and
+    /// those below them, as far as they are empty, if the destination has all of them:
+    /// those of `twins`, where both are on this machine. Tells of each source that stays.
     pub(crate) fn remove_dirs(
         &self,
         tree: &dyn Tree,

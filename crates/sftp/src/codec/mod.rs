@@ -32,8 +32,8 @@ pub(crate) use request::PATH_LEN_MAX;
 /// that one is refused.
 pub const PACKET_LEN_MAX: u32 = 256 << 10;
 
-/// The longest piece of a file in one packet, in bytes: what OpenSSH's server
-/// allows, and it leaves room for what stands around it.
+/// The longest piece of a file in one packet, in bytes: as much as OpenSSH's server
+/// allows. It leaves room for the fields around it.
 pub const CHUNK_LEN_MAX: u32 = 255 << 10;
 
 /// The longest handle of an open file, in bytes (section 6.2 of the draft).

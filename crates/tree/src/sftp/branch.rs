@@ -29,10 +29,10 @@ impl Branch {
         (1..host.sessions().max()).map(|session| Self { session, state: State::Waits })
     }
 
-    /// The file in this session, if it is open by now. The first time that it
-    /// could be, it is asked for. It has to be a file. A session in which the server
-    /// refuses it is done without, and so is one in which it has not this `seal`, if one
-    /// is given: it grows, or is another.
+    /// The file in this session, if it is open by now. The first time that it could be,
+    /// it is asked for. It has to be a file. If the server refuses it in this session, or
+    /// shows another `seal` there, because the file grows or is another, it is read or
+    /// written in the other sessions alone.
     pub(super) fn file(
         &mut self,
         host: &SftpHost,

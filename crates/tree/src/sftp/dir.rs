@@ -47,7 +47,7 @@ pub(super) struct SftpDir {
     pub(super) attrs: Option<Attrs>,
     /// It was made by this job.
     made: Option<Arc<Making>>,
-    /// Bits of its mode that one that is made gets from the one above.
+    /// Bits of its mode that it has inherited, if the job made it.
     inherited: u32,
     pub(super) is_destination: bool,
     /// It was not made or listed by the job: others than those of the job are in
