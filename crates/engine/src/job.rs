@@ -1,5 +1,5 @@
-//! A job in plain words: what to copy, to where, under which rules, and where
-//! the two roles run.
+//! A job in plain words: its sources, its destination, its task and rules, and where the
+//! two roles run.
 
 use haul_model::{Fault, Filter, Side, Task, escape_bytes};
 use haul_net::Connection;
@@ -7,7 +7,7 @@ use haul_sys::{Access, Dir, confine};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Everything that a copy is told.
+/// Everything that a job is told.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Job {
     /// The sources, as paths of the machine where the sender runs. Relative
@@ -22,11 +22,11 @@ pub struct Job {
     pub recursive: bool,
     /// Symbolic links are followed (`-L`, or no `-r`).
     pub follow: bool,
-    /// A directory of this machine for what named FIFOs and devices hold, in files
-    /// without names. Without one they are refused.
+    /// A directory of this machine for the content of named FIFOs and devices, in files
+    /// without names. Without a directory they are refused.
     pub spool: Option<PathBuf>,
-    /// A directory of this machine in which is kept in mind what jobs have made, where
-    /// it can't keep that itself: where the journals of uploads are.
+    /// The directory of this machine for records of the directories that jobs have made,
+    /// where these can't remember that themselves: the one for the journals of uploads.
     pub state: Option<PathBuf>,
     /// The task of both roles.
     pub task: Task,

@@ -47,8 +47,8 @@ pub enum Event<'a> {
     },
 }
 
-/// Figures of a running job, or of jobs that run one after the other; every number
-/// only grows.
+/// Figures of a running job, or of jobs that run one after the other. Totals and sums only
+/// grow, except that a file which is begun once more takes its bytes back.
 #[derive(Debug, Default)]
 pub struct Progress {
     /// Regular files found so far.
