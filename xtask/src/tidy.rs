@@ -60,6 +60,12 @@ const KNOWS_OPTIONS: &[&str] = &["crates/haul/", "crates/testkit/"];
 const OPTIONS_SAID: &[(&str, &str)] =
     &[("--sync promises nothing there", "a warning that names the promise that can't be kept")];
 
+/// Words with which no doc comment opens: it names the thing.
+const DOC_OPENINGS: &[&str] = &["What ", "Whether "];
+
+/// The file whose doc comments are the help of the command line.
+const HELP: &str = "crates/haul/src/args/words.rs";
+
 /// Checks the whole repository.
 pub(crate) fn run() -> Result<()> {
     let root = repo::root();
@@ -72,6 +78,9 @@ pub(crate) fn run() -> Result<()> {
         if is_product(&name) {
             found.extend(check_lengths(&text));
             found.extend(check_threads(&text));
+            if name != HELP {
+                found.extend(check_docs(&text));
+            }
             found.extend(layers::check(&name, &text, &exports));
             if !KNOWS_OPTIONS.iter().any(|dir| name.starts_with(dir)) {
                 found.extend(check_options(&text));
@@ -171,6 +180,21 @@ fn check_threads(text: &str) -> Vec<String> {
             format!("`{bare}` panics where there is no thread: see crates/engine/src/crew.rs")
         })
         .collect()
+}
+
+/// A doc comment names the thing that it is about.
+fn check_docs(text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut is_within = false;
+    for (at, line) in text.lines().enumerate().take_while(|(_, line)| *line != "mod tests {") {
+        let doc = ["///", "//!"].iter().find_map(|start| line.trim_start().strip_prefix(start));
+        let words = doc.unwrap_or_default().trim_start();
+        if !is_within && DOC_OPENINGS.iter().any(|opening| words.starts_with(opening)) {
+            found.push(format!("line {}: the comment does not name the thing: `{words}`", at + 1));
+        }
+        is_within = doc.is_some();
+    }
+    found
 }
 
 /// The options of the command line, and the hints that name them, are the program's.
@@ -288,6 +312,16 @@ mod tests {
         assert_eq!(check_threads(&bare).len(), 1);
         let tested = format!("//! X.\n#[cfg(test)]\nmod tests {{\n{})\n", BARE_THREADS[1]);
         assert!(check_threads(&tested).is_empty());
+    }
+
+    #[test]
+    fn doc_comments_name_the_thing() {
+        let found = check_docs("//! What is here.\n\n/// A.\nstruct A;\n    /// Whether it is.\n");
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(found[1].starts_with("line 5: "), "{found:?}");
+        let good = "//! A.\n//!\n//! What it does.\n\n/// B.\n/// What it is.\n// What?\n";
+        assert!(check_docs(good).is_empty());
+        assert!(check_docs("#[cfg(test)]\nmod tests {\n/// What.\n").is_empty());
     }
 
     #[test]

@@ -147,7 +147,8 @@ pub trait StagedFile: Send + Sync {
         None
     }
 
-    /// What was written, to be read before it is sealed, where that takes no round trips.
+    /// The content that was written, to be read before it is sealed, where that takes no
+    /// round trips.
     fn written(&self) -> io::Result<Option<Box<dyn SourceFile>>> {
         Ok(None)
     }

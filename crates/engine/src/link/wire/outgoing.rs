@@ -88,7 +88,8 @@ pub(crate) struct Outbox {
 }
 
 impl Outbox {
-    /// An outbox, and what the writer empties; whether the writer can splice.
+    /// The queue of outgoing frames, and its end for the writer. `splices` says if the
+    /// writer may splice file content.
     pub(crate) fn new(splices: bool) -> (Arc<Self>, crossbeam_channel::Receiver<OutFrame>) {
         let (frames, waiting) = crossbeam_channel::bounded(OUTBOX_FRAMES_MAX);
         let (frames, cut) = (Mutex::new(Some(frames)), AtomicBool::new(false));
