@@ -79,7 +79,7 @@ impl Receiver<'_> {
                     wants.push(Want { index, how: How::WHOLE_HASH, blocks });
                     return None;
                 }
-                Ok((found, meta)) => match self.settle_name(&dir, found) {
+                Ok((found, meta)) => match self.settle_name(&dir, place, &entry.kind, found) {
                     Ok(()) => {
                         let outcome = outcome_of(found);
                         self.keep_proof(index, &dir, place, &entry, meta, &outcome);
@@ -95,14 +95,28 @@ impl Receiver<'_> {
         Some(outcome)
     }
 
-    /// Makes the name of what has no content to compare durable, where what is
-    /// the same may be removed elsewhere.
-    fn settle_name(&self, dir: &RecvDir, found: Changes) -> Result<(), Fault> {
+    /// Makes what has no content to compare durable, with its name, where what is the
+    /// same may be removed elsewhere.
+    fn settle_name(
+        &self,
+        dir: &RecvDir,
+        name: &Name,
+        kind: &Kind,
+        found: Changes,
+    ) -> Result<(), Fault> {
         let DirState::Open(node) = &dir.state else { return Ok(()) };
         if !self.removes() || found.has(Changes::MISSING) {
             return Ok(());
         }
-        let synced = node.handle().and_then(|handle| handle.sync(None));
+        // Of an empty file mode and time; far away the copy has seen to them.
+        let is_file = matches!(kind, Kind::File { size: 0 }) && !found.has(Changes::KIND);
+        let is_near = !self.costs_round_trips;
+        let synced = node.handle().and_then(|handle| {
+            if is_file && is_near {
+                handle.sync(Some(name))?;
+            }
+            handle.sync(None)
+        });
         synced.map_err(|error| Fault::from_io(Side::Destination, "make it durable", &error))
     }
 

@@ -30,6 +30,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
+/// A failure at this ends the job.
+const NAMES: &str = "make the names in it durable";
+
 /// Files that are held before they are waited for, at most; fewer where the
 /// process may not have as many files open, see [`held_files_max`].
 const HELD_FILES_MAX: u64 = 512;
@@ -363,7 +366,15 @@ impl Receiver<'_> {
     /// Makes a file durable whose content is left as it is: an earlier job,
     /// without `sync`, may have put it there a moment ago, and its mode may be new.
     /// Nothing is done where the whole file system will be.
-    pub(super) fn sync_unchanged(&self, node: &Arc<DirNode>, name: &Name) -> Result<(), Fault> {
+    ///
+    /// The system tells of a failure once, so in a move one ends the job: its second part
+    /// would be told that all is durable, and remove the source.
+    pub(super) fn sync_unchanged(
+        &self,
+        dir: &RecvDir,
+        node: &Arc<DirNode>,
+        name: &Name,
+    ) -> Result<(), Fault> {
         if !self.policy.sync || self.policy.dry_run {
             return Ok(());
         }
@@ -371,7 +382,15 @@ impl Receiver<'_> {
             return Ok(());
         }
         let synced = node.handle().and_then(|handle| handle.sync(Some(name)));
-        synced.map_err(|error| Fault::from_io(Side::Destination, "make the file durable", &error))
+        let what = "make the file durable";
+        match synced {
+            // The job's error tells it, and nothing comes of the file any more.
+            Err(error) if self.policy.moving.is_some() => {
+                self.not_durable(&dir.path_of(Some(name)), what, &error);
+                Ok(())
+            }
+            synced => synced.map_err(|error| Fault::from_io(Side::Destination, what, &error)),
+        }
     }
 
     /// Makes the names in `dir` durable, unless the whole file system will be.
@@ -387,7 +406,7 @@ impl Receiver<'_> {
         {
             let is_below = dir.parent.is_some();
             let path = if is_below { dir.path_of(None) } else { self.dest.clone() };
-            self.not_durable(&path, &error);
+            self.not_durable(&path, NAMES, &error);
         }
     }
 
@@ -400,14 +419,14 @@ impl Receiver<'_> {
         let whole = known.values().flatten().map(|volume| volume.sync_at_last());
         for synced in whole {
             if let Err(error) = synced {
-                self.not_durable(&self.dest, &error);
+                self.not_durable(&self.dest, NAMES, &error);
             }
         }
     }
 
-    /// Ends the job: what it has published may be lost.
-    fn not_durable(&self, path: &[u8], error: &std::io::Error) {
-        let fault = Fault::from_io(Side::Destination, "make the names in it durable", error);
+    /// Ends the job, which could not do `what`: what is there may be lost.
+    fn not_durable(&self, path: &[u8], what: &str, error: &std::io::Error) {
+        let fault = Fault::from_io(Side::Destination, what, error);
         let path = haul_model::escape_bytes(&words::shown(path.to_vec()));
         self.control.fail(JobError::Destination { path, fault });
     }

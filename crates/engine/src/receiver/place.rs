@@ -53,7 +53,8 @@ impl Receiver<'_> {
                             return Ok(Decision::Copy(OnExisting::Replace));
                         }
                         let kept = self.refresh(node, name, entry, existing.as_ref());
-                        if let Err(fault) = kept.and_then(|()| self.sync_unchanged(node, name)) {
+                        if let Err(fault) = kept.and_then(|()| self.sync_unchanged(dir, node, name))
+                        {
                             return Ok(Decision::Settled(Outcome::Failed(fault)));
                         }
                         if let (Some(source), false) = (self.resumable(entry), self.policy.dry_run)

@@ -191,3 +191,43 @@ fn a_mode_that_can_not_be_made_durable_fails_the_file() {
     let run = scene.copy(&["--sync"], &["f"], "to/").run().expect_code(1);
     assert_one_error(&run, "f: ", "Input/output error", "");
 }
+
+/// The system tells of a failure once: a move that was told of one does not count upon
+/// what a later look is told.
+#[test]
+fn what_could_not_be_made_durable_stays_where_it_was() {
+    for way in Way::ALL {
+        let world = World::new();
+        for nth in 1..=4 {
+            let scene = world.scene_called(&format!("{way:?}-{nth}"), way);
+            let Some(mut target) = Target::new(&scene, Names::Posix) else { return };
+            scene.file("src/f", "precious");
+            scene.copy(&["-r", "-q"], &["src"], "to/").run().expect_ok();
+            target.disk.fail_sync(nth);
+            let route = scene.route();
+            let run = scene.transfer("move", &route, &[], &["src"], "to/").run();
+            assert_ne!(run.code, Some(0), "{way:?} {nth}: {run}");
+            assert_eq!(run.err().matches("durable").count(), 1, "{way:?} {nth}: {run}");
+            assert!(scene.exists("src/f"), "{way:?} {nth}: {run}");
+            target.cut(Loss::Everything, 0);
+            assert_eq!(scene.read("src/f"), "precious");
+        }
+    }
+}
+
+#[test]
+fn what_was_there_already_is_moved_when_it_is_durable() {
+    for flags in [&[][..], &["--no-clobber"], &["--update"], &["--force"]] {
+        each_way(|scene| {
+            let Some(mut target) = Target::new(scene, Names::Posix) else { return };
+            make_source(scene);
+            let before = scene.snapshot("src");
+            scene.copy(&["-r"], &["src"], "to/").run().expect_ok();
+            let route = scene.route();
+            scene.transfer("move", &route, flags, &["src"], "to/").run().expect_ok();
+            assert!(!scene.exists("src"), "{flags:?}");
+            target.cut(Loss::Everything, 0);
+            assert_same(&before, &scene.snapshot("to/src"));
+        });
+    }
+}
