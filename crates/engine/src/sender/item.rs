@@ -38,12 +38,17 @@ pub(crate) struct Item {
 }
 
 impl Item {
-    /// Bytes of a file that are not wanted.
-    pub(super) fn left_out(&self) -> u64 {
+    /// The size of a file, 0 for all else.
+    pub(super) fn size(&self) -> u64 {
         match self.kind {
-            Kind::File { size } => self.blocks.left_out(size),
+            Kind::File { size } => size,
             _ => 0,
         }
+    }
+
+    /// Bytes of a file that are not wanted.
+    pub(super) fn left_out(&self) -> u64 {
+        self.blocks.left_out(self.size())
     }
 
     /// The path to show, raw.

@@ -8,7 +8,7 @@ use crate::copy::STEP_LEN;
 use crate::digest::{has_grown, seal_of};
 use crate::link::wire::{Body, OutFrame, Outbox};
 use crate::pool::Pool;
-use haul_model::{ContentHash, Fault, FaultKind, Kind, Side};
+use haul_model::{ContentHash, Fault, FaultKind, Side};
 use haul_proto::{FileEnd, Message, PACK_FILE_MAX, PACK_TARGET, PackBuilder, PackItem};
 use haul_tree::{SourceFile, changed, check_size};
 
@@ -29,7 +29,7 @@ pub(crate) fn run_reader(
     while let Some(item) = next.take().or_else(|| queue.recv().ok()) {
         let sent = if sender.checks() {
             reader.seal_alone(item, &mut scratch)
-        } else if item_len(&item) <= PACK_FILE_MAX {
+        } else if item.size() <= PACK_FILE_MAX {
             reader.pack(item, queue, &mut next, &mut scratch)
         } else {
             reader.large(item, &mut scratch)
@@ -72,7 +72,7 @@ impl Reader<'_, '_> {
                 break;
             }
             match queue.try_recv() {
-                Ok(waiting) if item_len(&waiting) <= PACK_FILE_MAX => item = waiting,
+                Ok(waiting) if waiting.size() <= PACK_FILE_MAX => item = waiting,
                 Ok(waiting) => {
                     *next = Some(waiting);
                     break;
@@ -162,15 +162,8 @@ impl Reader<'_, '_> {
 /// True if it is still the very file that was listed.
 pub(super) fn is_as_listed(item: &Item, source: &dyn SourceFile) -> bool {
     let seal = source.seal();
-    let is_same = (item_len(item), item.mtime) == (seal.size, Some(seal.mtime));
+    let is_same = (item.size(), item.mtime) == (seal.size, Some(seal.mtime));
     is_same && item.ctime.is_none_or(|listed| source.ctime() == Some(listed))
-}
-
-fn item_len(item: &Item) -> u64 {
-    match item.kind {
-        Kind::File { size } => size,
-        _ => 0,
-    }
 }
 
 fn open(item: &Item, follow: bool) -> Result<Box<dyn SourceFile>, Fault> {
