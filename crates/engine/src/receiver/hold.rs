@@ -217,6 +217,10 @@ impl Holding {
     }
 }
 
+fn may_not_be_opened(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::NotFound)
+}
+
 fn make_durable(sealed: &dyn SealedFile) -> Result<(), Fault> {
     let synced = sealed.sync();
     synced.map_err(|error| Fault::from_io(Side::Destination, "make the file durable", &error))
@@ -384,8 +388,9 @@ impl Receiver<'_> {
         let synced = node.handle().and_then(|handle| handle.sync(Some(name)));
         let what = "make the file durable";
         match synced {
-            // The job's error tells it, and nothing comes of the file any more.
-            Err(error) if self.policy.moving.is_some() => {
+            // What can't be opened is not known to be lost.
+            Err(error) if self.policy.moving.is_some() && !may_not_be_opened(&error) => {
+                // The job's error tells it, and nothing comes of the file any more.
                 self.not_durable(&dir.path_of(Some(name)), what, &error);
                 Ok(())
             }

@@ -152,3 +152,18 @@ fn rights_that_can_not_be_tightened_fail_the_entry() {
         scene.copy(&["-r"], &["tree"], "copy/").run().expect_ok();
     });
 }
+
+/// A move begun anew finds copies that nobody may write to, and makes them durable.
+#[test]
+fn what_may_only_be_read_is_moved_where_it_is_there_already() {
+    everywhere_as_nobody(|scene| {
+        scene.file("src/read-only", "1");
+        scene.file("src/other", "2");
+        scene.give_to_nobody("");
+        mode(scene.path("src/read-only"), 0o444);
+        scene.copy(&["-r"], &["src"], "there/").run().expect_ok();
+        let run = scene.transfer("move", &scene.route(), &[], &["src"], "there/").run().expect_ok();
+        assert!(run.out().contains("moved 2"), "{run}");
+        assert_eq!((scene.exists("src"), scene.read("there/src/read-only")), (false, "1".into()));
+    });
+}

@@ -353,7 +353,15 @@ impl TreeDir for SftpDir {
         let client = self.host.client();
         let Some(name) = name.filter(|_| client.has(Extension::Fsync)) else { return Ok(()) };
         let path = self.path_of(name.as_bytes());
-        self.host.io(client.open(&path, OpenFlags::Write, None).and_then(|f| f.sync()))
+        let opened = match self.host.io(client.open(&path, OpenFlags::Write, None)) {
+            // Some servers sync what is open to be read as well.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                self.host.io(client.open(&path, OpenFlags::Read, None))
+            }
+            opened => opened,
+        };
+        let file = opened?;
+        self.host.io(file.sync())
     }
 }
 
