@@ -80,9 +80,15 @@ pub(crate) fn download(
 
 /// Refuses what can't be told in one frame: rules, and `words` bytes besides.
 fn check_len(job: &Job, words: usize) -> Result<(), JobError> {
-    if job.filter.encoded_len_max() + words + JOB_LEN_MAX > FrameType::Job.payload_max() as usize {
-        let message = "too many sources, or rules about what is left out, for one command";
-        return Err(JobError::Usage(message.to_owned()));
+    let max = FrameType::Job.payload_max() as usize;
+    let len = job.filter.encoded_len_max() + words + JOB_LEN_MAX;
+    if len > max {
+        return Err(JobError::Usage(format!(
+            "paths and patterns of one command have {} KiB, and at most {} can be told to a host; \
+             name the directory that they are in, or copy them in parts",
+            len.div_ceil(1024),
+            max / 1024,
+        )));
     }
     Ok(())
 }
@@ -145,5 +151,46 @@ fn conclude(result: Result<Summary, JobError>, closer: Closer) -> Result<Summary
             Ok(summary)
         }
         Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use haul_model::{Action, Filter, Pattern, Rule};
+    use haul_proto::HEADER_LEN;
+
+    /// A filter whose rules take `len` bytes in a message, as far as anybody has to know.
+    fn filter_of(mut len: usize) -> Filter {
+        let mut filter = Filter::default();
+        while len > 0 {
+            let rule = |len: usize| {
+                let pattern = Pattern::new(&vec![b'x'; len]).expect("a pattern");
+                let mut longer = filter.clone();
+                longer.push(Rule { action: Action::Exclude, pattern }).expect("few");
+                longer
+            };
+            let before = filter.encoded_len_max();
+            let besides = rule(1).encoded_len_max() - before - 1;
+            let longest = rule((len - besides).min(Pattern::LEN_MAX));
+            filter = longest;
+            len -= filter.encoded_len_max() - before;
+        }
+        filter
+    }
+
+    #[test]
+    fn what_is_told_to_a_host_fits_into_its_frame() {
+        let max = FrameType::Job.payload_max() as usize;
+        let words = 10_000;
+        let job = Job { filter: filter_of(max - words - JOB_LEN_MAX), ..Job::default() };
+        check_len(&job, words).expect("it fits");
+        let role =
+            Role::Receiver { dest: vec![b'x'; words], into_dir: true, origin: Some([9; 16]) };
+        let request = JobRequest { task: job.task, filter: job.filter.clone(), role };
+        let frame = encode(&Message::Job(request));
+        assert!(frame.len() - HEADER_LEN <= max, "{}", frame.len());
+        let refused = check_len(&job, words + 1).expect_err("too much");
+        assert!(refused.to_string().contains("and at most 512 can be told"), "{refused}");
     }
 }
