@@ -238,6 +238,11 @@ impl State {
     }
 
     fn end(&mut self, receiver: &Receiver<'_>, end: FileEnd) {
+        // Then, and only then, the Sender expects to be asked once more.
+        let has_changed = match &end.result {
+            Ok(seal) => seal.grew,
+            Err(fault) => fault.kind == FaultKind::Changed,
+        };
         let outcome = match (end.result, self.suspect.take()) {
             (Err(fault), _) => Err(super::of_sender(fault)),
             (Ok(seal), _) if seal.grew && receiver.policy.strict_source => Err(changed()),
@@ -246,7 +251,7 @@ impl State {
             (Ok(seal), None) => self.seal(receiver, &seal),
         };
         match outcome {
-            Err(fault) if self.begins_again(receiver, &fault) => {}
+            Err(fault) if has_changed && self.begins_again(receiver, &fault) => {}
             outcome => self.settle(receiver, outcome),
         }
     }

@@ -3,9 +3,9 @@
 use super::*;
 
 /// Longer than what is taken for silence, by far.
-const TAKES: Duration = Duration::from_secs(5);
+const TAKES: Duration = Duration::from_secs(9);
 
-const TIMEOUT: [&str; 2] = ["--timeout", "2"];
+const TIMEOUT: [&str; 2] = ["--timeout", "4"];
 
 /// Large enough for pieces and requests that wait for each other.
 const LEN: u64 = 24 << 20;
