@@ -62,10 +62,6 @@ const IN_MEMORY: &[&str] = &[
     "sftp",
 ];
 
-/// Programs that run beside those that keep the processors busy: each waits for
-/// servers, media and clocks at times.
-const MORE_THAN_PROCESSORS: usize = 1;
-
 /// The programs that `--quick` leaves out.
 const LONG: &[&str] = &[
     "client",
@@ -161,7 +157,7 @@ impl Programs {
         self
     }
 
-    /// Runs all programs, a few more at a time than there are processors, each with
+    /// Runs all programs, as many at a time as there are processors, each with
     /// `args` and what `environment` says; prints what one has said when it has
     /// ended. A program that has not ended after `limit`, counted from the first
     /// one's start, is killed with all that descends from it.
@@ -193,7 +189,7 @@ impl Programs {
             }
         };
         thread::scope(|scope| {
-            for _ in 0..processors + MORE_THAN_PROCESSORS {
+            for _ in 0..processors {
                 scope.spawn(|| {
                     while let Some(program) = lock() {
                         let left = end.saturating_duration_since(Instant::now());
