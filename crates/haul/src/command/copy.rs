@@ -17,7 +17,7 @@ use crate::progress::Screen;
 use crate::report::{Report, Statement};
 use crate::state;
 use haul_engine::{Job, Leg, Monitor, Summary, legs};
-use haul_model::{Task, escape_bytes};
+use haul_model::{Filter, Task, escape_bytes};
 use std::collections::HashMap;
 use std::sync::mpsc;
 use std::thread;
@@ -139,7 +139,7 @@ pub(super) fn prepare(
 /// before anything is done.
 fn plan(copy: &Copy, task: Task) -> Result<Vec<Leg<Place>>, CommandError> {
     refuse_host_to_host(copy)?;
-    check_names(&copy.sources)?;
+    check_names(&copy.sources, &copy.filter)?;
     let like = Job {
         recursive: copy.recursive,
         follow: copy.follow,
@@ -164,8 +164,9 @@ fn refuse_host_to_host(copy: &Copy) -> Result<(), CommandError> {
 
 /// Refuses sources that would arrive under one name: the later would replace
 /// the earlier. Where one has no name, the others must be in the same place, where
-/// they can be compared entry by entry.
-fn check_names(sources: &[Location]) -> Result<(), CommandError> {
+/// they can be compared entry by entry. What rules leave out, whatever it is, does not
+/// arrive.
+fn check_names(sources: &[Location], filter: &Filter) -> Result<(), CommandError> {
     if let Some(whole) = sources.iter().find(|source| source.final_name().is_none())
         && let Some(other) = sources.iter().find(|source| source.place != whole.place)
     {
@@ -177,6 +178,9 @@ fn check_names(sources: &[Location]) -> Result<(), CommandError> {
     let mut names: HashMap<&[u8], &Location> = HashMap::with_capacity(sources.len());
     for source in sources {
         let Some(name) = source.final_name() else { continue };
+        if filter.leaves_out(name, true) && filter.leaves_out(name, false) {
+            continue;
+        }
         if let Some(earlier) = names.insert(name, source) {
             let name = escape_bytes(name);
             return Err(CommandError::usage(format!(

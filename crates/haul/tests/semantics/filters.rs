@@ -74,6 +74,22 @@ fn the_first_pattern_that_matches_decides() {
 }
 
 #[test]
+fn sources_of_one_name_that_are_left_out_are_in_nobodys_way() {
+    everywhere(|scene| {
+        for name in ["one/x", "one/y", "two/x", "two/z"] {
+            scene.file(name, name);
+        }
+        let all = ["one/x", "one/y", "two/x", "two/z"];
+        scene.mkdir("there");
+        scene.copy(&["-r", "--exclude", "x"], &all, "there/").run().expect_ok();
+        assert_eq!(scene.list("there"), ["y", "z"]);
+        // It is for what is a directory, and these are none.
+        let run = scene.copy(&["-r", "--exclude", "x/"], &all, "there/").run().expect_code(2);
+        assert!(run.err().contains("would both arrive as x"), "{run}");
+    });
+}
+
+#[test]
 fn nothing_of_a_directory_that_is_left_out_is_looked_at() {
     everywhere_as_nobody(|scene| {
         scene.file("tree/open", "1");
