@@ -188,7 +188,7 @@ fn a_host_that_is_at_work_for_long_is_not_silent() {
     let world = World::new();
     let scene = world.scene(Way::Upload);
     let large = fs::File::create(scene.path("large")).expect("made");
-    large.set_len(3 << 30).expect("a hole");
+    large.set_len(16 << 30).expect("a hole");
     let location = scene.there(scene.path("large"));
     let hash = scene.haul().args(["hash", "--timeout", "1"]).args(scene.remote()).arg(location);
     let run = hash.limit(LATE_MAX * 6).run().expect_ok();
