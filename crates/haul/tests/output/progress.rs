@@ -37,9 +37,13 @@ fn lines(run: &Outcome) -> Vec<String> {
     lines.map(str::to_owned).collect()
 }
 
+/// Bytes that a host says before it is slow: that it wants all files, and what came of
+/// some.
+const SAID: usize = 13_000;
+
 /// The host is reached by a pipe that holds back what it says, from a part of it on.
 fn slow_host(scene: &mut Scene<'_>, seconds: u32) {
-    let lines = format!("shift\nsh -c \"$*\" | {{ head -c 4000; sleep {seconds}; cat; }}");
+    let lines = format!("shift\nsh -c \"$*\" | {{ head -c {SAID}; sleep {seconds}; cat; }}");
     scene.reach_by(script(&scene.path("slow"), &lines));
 }
 
