@@ -35,6 +35,10 @@ fuzz_target!(|payload: &[u8]| {
                 assert!(rival.entry.id.is_none() && rival.first.id.is_none());
                 assert!(item.cost() >= rival.fault.message.len() as u64);
             }
+            ListItem::Subdirs { names, .. } => {
+                let is_bad = |name: &[u8]| name.is_empty() || name.contains(&b'/') || name == b"..";
+                assert!(!names.iter().any(|name| is_bad(name.as_bytes())));
+            }
             ListItem::DirEnd { .. } => {}
         }
     }
