@@ -356,11 +356,6 @@ impl Subdirs {
     pub(crate) fn names(&self) -> &[Name] {
         &self.names
     }
-
-    /// The name of the one at `at`, if there are so many.
-    pub(crate) fn name(&self, at: usize) -> Option<&Name> {
-        self.names.get(at)
-    }
 }
 
 /// The weight of a directory that was read, among the entries ahead.
@@ -452,7 +447,7 @@ mod tests {
                         );
                     }
                     *at += 1;
-                    let Some(name) = listed.subdirs.name(*at - 1) else {
+                    let Some(name) = listed.subdirs.names().get(*at - 1) else {
                         walk.leave(&listed.subdirs);
                         levels.pop();
                         continue;

@@ -217,7 +217,9 @@ impl Holding {
     }
 }
 
-fn may_not_be_opened(error: &io::Error) -> bool {
+/// True if a file could not be opened because of its rights, or because it is gone: what
+/// has come of its content is not known.
+pub(super) fn may_not_be_opened(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::NotFound)
 }
 

@@ -27,8 +27,7 @@ pub(crate) use listing::Asked;
 pub(crate) use own::Around;
 pub(crate) use reading::{LISTS_MAX, read_for_receiver};
 pub(crate) use small::{run_downloads, run_uploads};
-pub(crate) use work::Work;
-pub(crate) use work::{Tasks, run_worker};
+pub(crate) use work::{Tasks, Work, run_worker};
 
 use crate::control::{Control, Reporter};
 use crate::dirs::{DirNode, OpenDirs};

@@ -3,6 +3,7 @@
 
 use super::compare::{self, Decision};
 use super::dirs::{DirState, RecvDir};
+use super::hold::may_not_be_opened;
 use super::own::{self, is_own};
 use super::work::{self, Making, Work};
 use super::{Pending, Receiver, naming, parent_fault};
@@ -87,10 +88,10 @@ impl Receiver<'_> {
     ) -> io::Result<bool> {
         let Some(existing) = existing.filter(|_| !entry.has_holes) else { return Ok(false) };
         let lost = node.handle()?.lacks_content(name, existing, self.policy.sync);
-        match lost.as_ref().map_err(io::Error::kind) {
+        match lost {
             // What may not be read is not known to have been lost.
-            Err(io::ErrorKind::PermissionDenied | io::ErrorKind::NotFound) => Ok(false),
-            _ => lost,
+            Err(error) if may_not_be_opened(&error) => Ok(false),
+            lost => lost,
         }
     }
 

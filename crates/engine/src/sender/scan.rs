@@ -233,7 +233,7 @@ impl<'s, 'a> Scan<'s, 'a> {
         while let Some(level) = levels.last_mut() {
             let (index, at) = (level.index, level.visited);
             level.visited += 1;
-            let Some(name) = level.subdirs.name(at).cloned() else {
+            let Some(name) = level.subdirs.names().get(at).cloned() else {
                 walk.leave(&level.subdirs);
                 levels.pop();
                 self.earlier.iter_mut().for_each(Earlier::leave);

@@ -1,46 +1,22 @@
 //! `haul check`: the jobs that a copy with the same words would be, compared
 //! instead of copied.
 
-use super::copy::{Ready, Started, prepare, tell_notes, watch_legs};
+use super::copy::{End, carry_out};
 use crate::args::{Check, Copy};
 use crate::error::{CommandError, ExitCode};
-use crate::hosts::Hosts;
 use crate::json::{self, CheckSummaryLine, Line};
 use crate::location::Place;
-use crate::monitor::JobMonitor;
-use crate::progress::Screen;
 use crate::quantity;
-use crate::report::{Show, Statement};
+use crate::report::{Report, Show, Statement};
 use haul_engine::Summary;
 use haul_model::Task;
-use std::time::{Duration, Instant};
 
 /// Compares, and says what came of it.
 pub(super) fn run(check: &Check) -> ExitCode {
-    let started = Instant::now();
-    let (copy, task) = (&check.copy, Task::Check { content: check.content });
-    let screen = Screen::default();
-    let report = &*copy.detail.report(&screen);
-    report.tell(&Started { copy, dry_run: true });
-    tell_notes(copy, report);
-    let figures = |summary, ended_early, code| {
-        let time = started.elapsed();
-        Figures { summary, time, ended_early, code }
-    };
-    let Ready { legs, unmatched, interrupt, .. } =
-        match prepare(copy, task, &screen, report, refuse) {
-            Ok(ready) => ready,
-            Err(error) => {
-                let none = figures(Summary::default(), true, error.kind.exit_code());
-                return report.refused(&error, Some(&none));
-            }
-        };
-    let monitor = JobMonitor::new(report, task, interrupt);
-    let hosts = Hosts::new(copy.reaches.clone(), &screen);
-    let (mut summary, error) = watch_legs(legs, &monitor, &hosts);
-    summary.failed += unmatched;
-    let code = ExitCode::of(error, summary.has_differences() || summary.failed > 0);
-    report.conclude(code, &figures(summary, error.is_some(), code))
+    let is_partial =
+        |summary: &Summary, _: &dyn Report| summary.has_differences() || summary.failed > 0;
+    let task = Task::Check { content: check.content };
+    carry_out(&check.copy, task, refuse, is_partial, Figures)
 }
 
 /// Refuses what a copy takes and a check can't tell apart.
@@ -63,29 +39,23 @@ fn refuse(copy: &Copy) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// The figures of a check.
-struct Figures {
-    summary: Summary,
-    time: Duration,
-    /// Not all was compared.
-    ended_early: bool,
-    code: ExitCode,
-}
+/// The figures of a check; one that ended early has not compared all.
+struct Figures(End);
 
 impl Statement for Figures {
     fn text(&self) -> Vec<u8> {
-        let Summary { skipped: same, different, missing, extra, special, failed, .. } =
-            self.summary;
+        let End { summary, time, ended_early, .. } = self.0;
+        let Summary { skipped: same, different, missing, extra, special, failed, .. } = summary;
         let found = [(different, "different"), (missing, "missing"), (extra, "extra")];
         let found = found.into_iter().filter(|(n, _)| *n > 0);
         let mut parts: Vec<String> =
             found.map(|(n, word)| format!("{word} {}", quantity::count(n))).collect();
-        if self.ended_early {
+        if ended_early {
             parts.push("not all was compared".to_owned());
         } else if parts.is_empty() {
             parts.push("no difference".to_owned());
         }
-        let mut line = format!("{} in {}", parts.join(", "), quantity::duration(self.time));
+        let mut line = format!("{} in {}", parts.join(", "), quantity::duration(time));
         for (n, word) in [(same, "same"), (special, "left out"), (failed, "failed")] {
             if n > 0 {
                 line.push_str(&format!("; {word} {}", quantity::count(n)));
@@ -96,9 +66,9 @@ impl Statement for Figures {
     }
 
     fn json(&self) -> Vec<u8> {
-        let Summary { skipped: same, different, missing, extra, special, failed, .. } =
-            self.summary;
-        let (seconds, exit_code) = (json::seconds(self.time), self.code.number());
+        let End { summary, time, code, .. } = self.0;
+        let Summary { skipped: same, different, missing, extra, special, failed, .. } = summary;
+        let (seconds, exit_code) = (json::seconds(time), code.number());
         let line = CheckSummaryLine {
             same,
             different,
@@ -120,6 +90,7 @@ impl Statement for Figures {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     #[test]
     fn the_last_line_leaves_out_what_is_zero() {
@@ -127,8 +98,8 @@ mod tests {
             let found = Summary { different, missing, extra, ..Summary::default() };
             let summary = Summary { skipped: 1005, failed, ..found };
             let time = Duration::from_millis(410);
-            let figures =
-                Figures { summary, time, ended_early: !to_the_end, code: ExitCode::Success };
+            let (ended_early, code) = (!to_the_end, ExitCode::Success);
+            let figures = Figures(End { summary, time, ended_early, code });
             String::from_utf8(figures.text()).expect("text")
         };
         let lines = line([0; 3], 0, true) + &line([3, 0, 2], 1, true);

@@ -21,22 +21,53 @@ use haul_model::{Filter, Task, escape_bytes};
 use std::collections::HashMap;
 use std::sync::mpsc;
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Copies, and says what came of it.
 pub(super) fn run(copy: &Copy) -> ExitCode {
+    let is_partial =
+        |summary: &Summary, report: &dyn Report| summary.failed > 0 || report.has_failed();
+    carry_out(
+        copy,
+        Task::Copy(copy.policy),
+        |_| Ok(()),
+        is_partial,
+        |end| {
+            let End { summary, time, ended_early, code } = end;
+            Figures { summary, time, dry_run: copy.policy.dry_run, ended_early, code }
+        },
+    )
+}
+
+/// The end of a command that copies or compares.
+#[derive(Clone, Copy)]
+pub(super) struct End {
+    pub(super) summary: Summary,
+    pub(super) time: Duration,
+    /// An error has ended it.
+    pub(super) ended_early: bool,
+    pub(super) code: ExitCode,
+}
+
+/// Runs the jobs with that task that `copy` takes, unless the command has to `refuse` it,
+/// and tells the `figures` at the end. They are not all done if `is_partial` says so.
+pub(super) fn carry_out<F: Statement>(
+    copy: &Copy,
+    task: Task,
+    refuse: impl Fn(&Copy) -> Result<(), CommandError>,
+    is_partial: impl Fn(&Summary, &dyn Report) -> bool,
+    figures: impl Fn(End) -> F,
+) -> ExitCode {
     let started = Instant::now();
-    let task = Task::Copy(copy.policy);
     let screen = Screen::default();
     let report = &*copy.detail.report(&screen);
-    report.tell(&Started { copy, dry_run: copy.policy.dry_run });
+    report.tell(&Started { copy, dry_run: task.keeps_destination() });
     tell_notes(copy, report);
     let figures = |summary, ended_early, code| {
-        let (time, dry_run) = (started.elapsed(), copy.policy.dry_run);
-        Figures { summary, time, dry_run, ended_early, code }
+        figures(End { summary, time: started.elapsed(), ended_early, code })
     };
     let Ready { legs, unmatched, interrupt, .. } =
-        match prepare(copy, task, &screen, report, |_| Ok(())) {
+        match prepare(copy, task, &screen, report, refuse) {
             Ok(ready) => ready,
             Err(error) => {
                 let none = figures(Summary::default(), true, error.kind.exit_code());
@@ -47,7 +78,7 @@ pub(super) fn run(copy: &Copy) -> ExitCode {
     let hosts = Hosts::new(copy.reaches.clone(), &screen);
     let (mut summary, error) = watch_legs(legs, &monitor, &hosts);
     summary.failed += unmatched;
-    let code = ExitCode::of(error, summary.failed > 0 || report.has_failed());
+    let code = ExitCode::of(error, is_partial(&summary, report));
     report.conclude(code, &figures(summary, error.is_some(), code))
 }
 
@@ -77,7 +108,7 @@ impl Statement for Started<'_> {
 }
 
 /// Tells which words of the command do less than in other programs.
-pub(super) fn tell_notes(copy: &Copy, report: &dyn Report) {
+fn tell_notes(copy: &Copy, report: &dyn Report) {
     for note in copy.notes.iter().filter(|_| report.warns()) {
         report.warning(note.word.as_bytes(), note.message);
     }
@@ -138,7 +169,6 @@ pub(super) fn prepare(
 /// The jobs with that task that `copy` takes, with all that can be known to be wrong
 /// before anything is done.
 fn plan(copy: &Copy, task: Task) -> Result<Vec<Leg<Place>>, CommandError> {
-    refuse_host_to_host(copy)?;
     check_names(&copy.sources, &copy.filter)?;
     let like = Job {
         recursive: copy.recursive,
@@ -268,7 +298,8 @@ mod tests {
     /// The steps as `route: sources -> dest`, or the refusal.
     fn planned(words: &[&str]) -> String {
         let copy = copy(words);
-        let legs = match plan(&copy, Task::default()) {
+        let plan = refuse_host_to_host(&copy).and_then(|()| plan(&copy, Task::default()));
+        let legs = match plan {
             Ok(legs) => legs,
             Err(error) => return format!("refused: {error} {:?}\n", error.hints),
         };
