@@ -124,7 +124,7 @@ pub use haul_store::{Cleaned, Fate, remove_unpublished};
 pub use haul_sys::{Memory, effective_user, spare_address_space};
 pub use job::{Job, JobError, Placement, SftpRoute};
 pub use legs::{Leg, Route, Spot, legs};
-pub use monitor::{Event, Monitor, Naming, Progress, Unfinished};
+pub use monitor::{Event, Monitor, Progress, Unfinished};
 pub use moving::{Machines, MoveEvent, MoveJob, MoveMonitor, run_move};
 pub use request::{ListedEntry, RequestError, Requests, Rights};
 pub use run::run;

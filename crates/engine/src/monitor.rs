@@ -1,10 +1,10 @@
 //! Events and figures of a running job. The engine never prints: it counts into
 //! [`Progress`] and hands [`Event`]s to the [`Monitor`] that the caller gave.
 
-use haul_model::{Changes, Fault, Kind, Outcome, Skip, Summary};
+use haul_model::{Changes, Fault, Kind, Naming, Outcome, Skip, Summary};
 use haul_tree::lock;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Something that the monitor may show.
 #[derive(Debug)]
@@ -74,21 +74,9 @@ pub struct Progress {
     pub silent_ms: AtomicU64,
     current: Current,
     unfinished: Mutex<Unfinished>,
-    /// The names that entries get at the destination, as a number of [`Naming`].
-    naming: AtomicU8,
+    /// The names that entries get are [`Naming::Given`].
+    gives_name: AtomicBool,
     pub(crate) tally: Tally,
-}
-
-/// The names that the entries of a job get at the destination.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Naming {
-    /// The other side knows.
-    Unknown,
-    /// Their own, in the destination.
-    Own,
-    /// The one source gets that of the destination.
-    Given,
 }
 
 /// A file of which a part is kept when the job ends now, for a later one to go on with.
@@ -127,25 +115,21 @@ impl Progress {
         lock(&self.unfinished).clone()
     }
 
-    /// The names that entries get at the destination.
+    /// The names that entries get at the destination, once the Receiver has told them.
     pub fn naming(&self) -> Naming {
-        match self.naming.load(Ordering::Relaxed) {
-            naming if naming == Naming::Own as u8 => Naming::Own,
-            naming if naming == Naming::Given as u8 => Naming::Given,
-            _ => Naming::Unknown,
-        }
+        if self.gives_name.load(Ordering::Relaxed) { Naming::Given } else { Naming::Own }
     }
 
     /// A job begins: what was known of the one before it means nothing any more.
     pub fn begin(&self) {
         self.listed_all.store(false, Ordering::Relaxed);
         self.reached.store(false, Ordering::Relaxed);
-        self.set_naming(Naming::Unknown);
+        self.set_naming(Naming::Own);
         *lock(&self.unfinished) = Unfinished::default();
     }
 
     pub(crate) fn set_naming(&self, naming: Naming) {
-        self.naming.store(naming as u8, Ordering::Relaxed);
+        self.gives_name.store(naming == Naming::Given, Ordering::Relaxed);
     }
 
     /// Of the large file with that number so many bytes are there.

@@ -54,6 +54,6 @@ pub use granularity::Granularity;
 pub use hash::{BLOCK_LEN, BlockHash, BlockHasher, BlockTree, ContentHash, ContentHasher};
 pub use host::HostFacts;
 pub use outcome::{Outcome, Skip, Summary};
-pub use path::{MAX_DEPTH, MAX_NAME_LEN, Name, NameError};
+pub use path::{MAX_DEPTH, MAX_NAME_LEN, Name, NameError, Naming};
 pub use policy::{Conflict, Moving, Policy, Remove, Resume, Task};
 pub use ranges::{BlockRange, BlockRanges};

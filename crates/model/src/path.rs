@@ -87,6 +87,15 @@ impl<'de> Deserialize<'de> for Name {
     }
 }
 
+/// The names that the entries of a job get at the destination.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Naming {
+    /// Their own, in the destination.
+    Own,
+    /// The one source gets that of the destination.
+    Given,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,7 +7,7 @@ use crate::{
 };
 use haul_model::{
     Action, Attributes, BlockRanges, ContentHash, Entry, Fault, FaultKind, Filter, Kind, Moving,
-    Name, Outcome, Pattern, Policy, Remove, Rule, Side, Skip, Summary, Task, Timestamp,
+    Name, Naming, Outcome, Pattern, Policy, Remove, Rule, Side, Skip, Summary, Task, Timestamp,
 };
 use proptest::prelude::*;
 
@@ -162,6 +162,7 @@ fn message() -> impl Strategy<Value = Message> {
         (bytes(), ".{0,30}")
             .prop_map(|(path, message)| Message::Warning(Warning { path, message })),
         (bytes(), fault()).prop_map(|(path, fault)| Message::Late(Late { path, fault })),
+        prop_oneof![Just(Naming::Own), Just(Naming::Given)].prop_map(Message::Naming),
         (bytes(), fault())
             .prop_map(|(path, fault)| Message::Abort(Abort::Destination { path, fault })),
     ]

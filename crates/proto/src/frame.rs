@@ -68,11 +68,13 @@ pub enum FrameType {
     Prove = 0x1d,
     /// Receiver answers that.
     Proven = 0x1e,
+    /// Receiver tells which names entries get, before anything else.
+    Naming = 0x1f,
 }
 
 impl FrameType {
     /// Every type.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::Hello,
         Self::Welcome,
         Self::Job,
@@ -94,6 +96,7 @@ impl FrameType {
         Self::Alive,
         Self::Prove,
         Self::Proven,
+        Self::Naming,
     ];
 
     /// The type's byte.

@@ -2,7 +2,8 @@
 
 use crate::Want;
 use haul_model::{
-    BlockHash, ContentHash, Entry, Fault, Filter, Kind, Name, Outcome, Summary, Task, Timestamp,
+    BlockHash, ContentHash, Entry, Fault, Filter, Kind, Name, Naming, Outcome, Summary, Task,
+    Timestamp,
 };
 use serde::de::{Error as _, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -371,6 +372,8 @@ pub enum Message {
     Warning(Warning),
     /// Receiver to sender: an entry that has its outcome failed after all.
     Late(Late),
+    /// Receiver to sender, before anything else: the names that entries get.
+    Naming(Naming),
     /// Receiver to sender, in a comparison: what only the destination has.
     Extras(Vec<Extra>),
     /// Sender to receiver, at the end of a move: what is gone.

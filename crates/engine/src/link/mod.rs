@@ -10,7 +10,7 @@ pub(crate) mod wire;
 pub(crate) use proof::{Proof, may_be_one, same};
 
 use crate::dirs::DirNode;
-use haul_model::{Name, Summary};
+use haul_model::{Name, Naming, Summary};
 use haul_proto::{Extra, Late, ListItem, OutcomeItem, Prove, Proven, Want, Warning};
 use std::sync::Arc;
 
@@ -36,6 +36,9 @@ pub(crate) trait ReceiverPort: Send + Sync {
 
 /// The messages of a Receiver to its Sender.
 pub(crate) trait SenderPort: Send + Sync {
+    /// The names that entries get; in memory both roles have one monitor.
+    fn naming(&self, _naming: Naming) {}
+
     /// These contents shall be sent.
     fn want(&self, wants: Vec<Want>);
 

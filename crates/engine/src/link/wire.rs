@@ -82,6 +82,7 @@ pub(crate) fn read_for_sender(input: impl Read, sender: &dyn SenderPort) -> Resu
 }
 
 fn read_answers(mut input: impl Read, sender: &dyn SenderPort) -> Result<(), ReadEnd> {
+    let mut is_first = true;
     loop {
         let header = read_header(&mut input)?;
         if matches!(header.kind, FrameType::Pack | FrameType::Data) {
@@ -94,6 +95,7 @@ fn read_answers(mut input: impl Read, sender: &dyn SenderPort) -> Result<(), Rea
             Message::Extras(extras) => sender.extras(extras),
             Message::Warning(warning) => sender.warning(warning),
             Message::Late(late) => sender.late(late),
+            Message::Naming(naming) if is_first => sender.naming(naming),
             Message::Proven(proven) if sender.asks_for_proof() => sender.proven(proven),
             Message::Done(summary) => {
                 sender.done(summary);
@@ -104,6 +106,7 @@ fn read_answers(mut input: impl Read, sender: &dyn SenderPort) -> Result<(), Rea
             Message::Abort(abort) => return Err(ReadEnd::Refused(aborted(abort))),
             _ => return Err(unexpected(header.kind)),
         }
+        is_first = false;
     }
 }
 

@@ -32,13 +32,13 @@ pub(crate) use work::{Tasks, Work, run_worker};
 use crate::control::{Control, Reporter};
 use crate::dirs::{DirNode, OpenDirs};
 use crate::link::{Proof, ReceiverPort, SenderPort, SourceHandle};
-use crate::{Event, Job, JobError, Naming};
+use crate::{Event, Job, JobError};
 use check::Hashing;
 use dirs::{DirState, RecvDir};
 use haul_model::words;
 use haul_model::{
-    BlockHash, Entry, Fault, FaultKind, Filter, Kind, Name, Outcome, Policy, Side, Summary, Task,
-    escape_bytes,
+    BlockHash, Entry, Fault, FaultKind, Filter, Kind, Name, Naming, Outcome, Policy, Side, Summary,
+    Task, escape_bytes,
 };
 use haul_proto::{LIST_WINDOW, ListItem, OutcomeItem, Removal, Warning};
 use haul_store::OnExisting;
@@ -158,6 +158,7 @@ impl<'a> Receiver<'a> {
     ) -> io::Result<Arc<Self>> {
         let named = if destination.rename.is_some() { Naming::Given } else { Naming::Own };
         control.monitor().progress().set_naming(named);
+        sender.naming(named);
         let costs_round_trips = destination.root.costs_round_trips();
         let lanes = destination.root.lanes();
         let whole_seconds = destination.whole_seconds;

@@ -29,7 +29,9 @@ use crate::dirs::{DirNode, number_here};
 use crate::link::{ReceiverPort, SenderPort, SourceHandle};
 use crate::{Event, Job, JobError};
 use again::Repeat;
-use haul_model::{BlockRanges, Fault, FileId, Kind, Moving, Outcome, Resume, Side, Summary, Task};
+use haul_model::{
+    BlockRanges, Fault, FileId, Kind, Moving, Naming, Outcome, Resume, Side, Summary, Task,
+};
 use haul_proto::{Extra, LIST_WINDOW, Late, OutcomeItem, Proven, Want, Warning};
 use haul_store::RESUME_LEN_MIN;
 use haul_tree::{Meta, MetaKind, Owner, lock};
@@ -360,6 +362,10 @@ impl SenderPort for Sender<'_> {
                 reporter.extra(path, kind);
             }
         }
+    }
+
+    fn naming(&self, naming: Naming) {
+        self.control.monitor().progress().set_naming(naming);
     }
 
     fn warning(&self, warning: Warning) {

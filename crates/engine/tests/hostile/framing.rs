@@ -3,7 +3,7 @@
 use crate::attack::{RECEIVERS, Victim, receive_from_client, send_to};
 use crate::peer::{block_seal, data, dir_end, file, pack, packed};
 use haul_engine::JobError;
-use haul_model::{Fault, FaultKind, Filter, Side, Task};
+use haul_model::{Fault, FaultKind, Filter, Naming, Side, Task};
 use haul_proto::{Abort, FrameType, Header, Message, encode};
 
 /// Says these bytes to a receiver of this kind.
@@ -22,12 +22,13 @@ const OF_SENDER: [FrameType; 6] = [
 ];
 
 /// The messages that a receiver may send during a job.
-const OF_RECEIVER: [FrameType; 6] = [
+const OF_RECEIVER: [FrameType; 7] = [
     FrameType::Want,
     FrameType::Outcomes,
     FrameType::Done,
     FrameType::Warning,
     FrameType::Late,
+    FrameType::Naming,
     FrameType::Abort,
 ];
 
@@ -106,6 +107,7 @@ fn whole(kind: FrameType) -> Vec<u8> {
         FrameType::Done => Message::Done(haul_engine::Summary::default()),
         FrameType::Warning => Message::Warning(Warning { path: Vec::new(), message: "x".into() }),
         FrameType::Late => Message::Late(Late { path: Vec::new(), fault }),
+        FrameType::Naming => Message::Naming(Naming::Given),
         FrameType::Abort => Message::Abort(Abort::Cancelled),
     })
 }

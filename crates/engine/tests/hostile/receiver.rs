@@ -5,9 +5,9 @@
 use crate::attack::{Attacked, receive_from_client};
 use crate::peer::{Peer, want};
 use crate::place::Place;
-use haul_engine::{Outcome, Skip, Summary};
+use haul_engine::{Monitor, Outcome, Skip, Summary};
 use haul_model::{
-    BLOCK_LEN, BlockRanges, ContentHash, ContentHasher, Entry, Fault, FaultKind, Kind, Side,
+    BLOCK_LEN, BlockRanges, ContentHash, ContentHasher, Entry, Fault, FaultKind, Kind, Naming, Side,
 };
 use haul_proto::{
     FileEnd, FileSeal, FrameType, How, LIST_WINDOW, Late, ListItem, Message, OutcomeItem, PackItem,
@@ -291,6 +291,25 @@ fn a_job_is_not_done_before_everything_has_its_outcome() {
         peer.tell(&done());
     });
     assert!(attacked.result.is_ok(), "{:?}", attacked.result);
+}
+
+#[test]
+fn names_are_told_before_anything_else() {
+    let naming = || Message::Naming(Naming::Given);
+    for earlier in [naming(), Message::Want(Vec::new()), outcomes(ALL.map(skipped))] {
+        let attacked = upload_to(move |peer| {
+            peer.tell(&earlier);
+            peer.tell(&naming());
+        });
+        attacked.assert_refused("where none is expected");
+    }
+    let attacked = upload_to(move |peer| {
+        peer.tell(&naming());
+        peer.tell(&outcomes(ALL.map(skipped)));
+        peer.tell(&Message::Done(Summary::default()));
+    });
+    assert!(attacked.result.is_ok(), "{:?}", attacked.result);
+    assert_eq!(attacked.watch.progress().naming(), Naming::Given);
 }
 
 #[test]

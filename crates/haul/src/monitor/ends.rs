@@ -1,8 +1,8 @@
 //! Where the entries of a job are on both sides, for messages about them.
 
 use crate::location::Place;
-use haul_engine::{Leg, Naming, Route};
-use haul_model::{Side, words};
+use haul_engine::{Leg, Route};
+use haul_model::{Naming, Side, words};
 
 /// The sources and the destination of a job, as the user named them.
 #[derive(Debug, Default)]
@@ -11,8 +11,6 @@ pub(super) struct Ends {
     source_host: Option<String>,
     dest: Vec<u8>,
     dest_host: Option<String>,
-    /// Entries get their own names in the destination, by the words alone.
-    into_dir: bool,
 }
 
 /// A path, and the host that it is on if it isn't here.
@@ -28,12 +26,10 @@ impl Ends {
             Route::Download(place) => (host(place), None),
         };
         let (sources, dest) = (leg.job.sources.clone(), leg.job.dest.clone());
-        let into_dir = leg.job.into_dir || words::split(&dest).slash || sources.len() != 1;
-        Self { sources, source_host, dest, dest_host, into_dir }
+        Self { sources, source_host, dest, dest_host }
     }
 
-    /// Where the entry at `path` is on that side. Which name a host gives to the one source
-    /// it does not tell; then both names are there.
+    /// Where the entry at `path` is on that side.
     pub(super) fn locate(&self, side: Side, path: &[u8], naming: Naming) -> Located {
         match side {
             Side::Source => (self.source_host.clone(), self.source(path)),
@@ -62,8 +58,7 @@ impl Ends {
         match naming {
             _ if self.dest.is_empty() => path.to_vec(),
             Naming::Given => words::join(&self.dest, split_first(path).1),
-            Naming::Unknown if !self.into_dir => [&self.dest, &b": "[..], path].concat(),
-            Naming::Own | Naming::Unknown => words::join(&self.dest, path),
+            Naming::Own => words::join(&self.dest, path),
         }
     }
 }
@@ -80,9 +75,9 @@ fn split_first(path: &[u8]) -> (&[u8], &[u8]) {
 mod tests {
     use super::*;
 
-    fn ends(sources: &[&str], dest: &str, into_dir: bool) -> Ends {
+    fn ends(sources: &[&str], dest: &str) -> Ends {
         let sources = sources.iter().map(|source| source.as_bytes().to_vec()).collect();
-        Ends { sources, dest: dest.into(), into_dir, ..Ends::default() }
+        Ends { sources, dest: dest.into(), ..Ends::default() }
     }
 
     #[test]
@@ -91,21 +86,20 @@ mod tests {
             let (_, path) = ends.locate(side, path.as_bytes(), naming);
             String::from_utf8(path).expect("text")
         };
-        let many = ends(&["/data/src/", "b", "c/."], "to/", true);
+        let many = ends(&["/data/src/", "b", "c/."], "to/");
         let source = |path| line(&many, Side::Source, path, Naming::Own);
         assert_eq!(source("src/d/one"), "/data/src/d/one");
         assert_eq!(source("b"), "b");
         assert_eq!(source("x/y"), "c/x/y");
-        let two = ends(&["a/.", "b/."], "to", true);
+        let two = ends(&["a/.", "b/."], "to");
         assert_eq!(line(&two, Side::Source, "x", Naming::Own), "x");
         let dest = |ends: &Ends, path, naming| line(ends, Side::Destination, path, naming);
         assert_eq!(dest(&many, "src/d/one", Naming::Own), "to/src/d/one");
-        assert_eq!(dest(&ends(&["s"], "/", true), "s", Naming::Own), "/s");
-        assert_eq!(dest(&ends(&["s"], ".", true), "s/x", Naming::Own), "s/x");
-        let one = ends(&["src"], "/ro/new", false);
+        assert_eq!(dest(&ends(&["s"], "/"), "s", Naming::Own), "/s");
+        assert_eq!(dest(&ends(&["s"], "."), "s/x", Naming::Own), "s/x");
+        let one = ends(&["src"], "/ro/new");
         assert_eq!(dest(&one, "src/d/one", Naming::Given), "/ro/new/d/one");
         assert_eq!(dest(&one, "src", Naming::Given), "/ro/new");
         assert_eq!(dest(&one, "src/d", Naming::Own), "/ro/new/src/d");
-        assert_eq!(dest(&one, "src/d", Naming::Unknown), "/ro/new: src/d");
     }
 }

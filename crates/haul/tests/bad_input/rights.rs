@@ -81,7 +81,7 @@ fn a_destination_without_leave_to_write_stays_as_it_is() {
             Way::SftpUpload => "can't make the file: permission denied",
             _ => "can't create a file in the directory: Permission denied",
         };
-        assert_one_error(&run, "a", cause, hint);
+        assert_one_error(&run, "locked/a: ", cause, hint);
         // A whole tree fails with its top, and says so once.
         let run = scene.copy(&["-r"], &["tree"], "locked").run().expect_code(1);
         let cause = match scene.way {
@@ -93,7 +93,12 @@ fn a_destination_without_leave_to_write_stays_as_it_is() {
             let of_top = |error: &String| is_about(error, "tree: can't make the directory: ");
             assert!(said(&run).iter().any(of_top), "{run}");
         } else {
-            assert_one_error(&run, "tree", cause, hint);
+            assert_one_error(&run, "locked/tree: ", cause, hint);
+        }
+        // So does one that gets another name, and that is the name that is told.
+        if scene.way != Way::SftpUpload {
+            let run = scene.copy(&["-r"], &["tree"], "locked/new").run().expect_code(1);
+            assert_one_error(&run, "locked/new: ", cause, hint);
         }
         assert!(run.out().ends_with("; failed 3\n"), "{run}");
         // The destination itself can't be made.

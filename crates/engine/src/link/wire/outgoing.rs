@@ -5,7 +5,7 @@ use crate::control::CANCEL_POLL;
 use crate::link::{ReceiverPort, SenderPort, SourceHandle};
 use crate::pool::Buf;
 use crossbeam_channel::{RecvTimeoutError, SendTimeoutError};
-use haul_model::Summary;
+use haul_model::{Naming, Summary};
 use haul_net::Writer;
 use haul_proto::{
     Extra, FrameType, Late, ListItem, Message, OutcomeItem, Prove, Proven, Want, Warning, encode,
@@ -273,6 +273,10 @@ impl ReceiverPort for RemoteReceiver {
 pub(crate) struct RemoteSender(pub(crate) Arc<Outbox>);
 
 impl SenderPort for RemoteSender {
+    fn naming(&self, naming: Naming) {
+        self.0.tell(&Message::Naming(naming));
+    }
+
     fn want(&self, wants: Vec<Want>) {
         for part in wants.chunks(ANSWERS_PER_FRAME_MAX) {
             self.0.tell(&Message::Want(part.to_vec()));
