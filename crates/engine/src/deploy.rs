@@ -286,7 +286,7 @@ impl<'a> Upload<'a> {
     fn is_program(&self, place: &Place<'_>, path: &[u8]) -> Result<bool, DeployError> {
         let sftp = |error| place.sftp(error);
         let file = self.client.open(path, OpenFlags::Read, None).map_err(sftp)?;
-        Ok(hash_of(&file, self.program.len + 1, &|_| ()).map_err(sftp)? == self.program.hash)
+        Ok(hash_of(&file, self.program.len + 1, &mut |_| ()).map_err(sftp)? == self.program.hash)
     }
 
     fn check_cancelled(&self) -> Result<(), DeployError> {

@@ -22,7 +22,7 @@ pub(crate) fn seal_of(
     count: &mut dyn FnMut(Step),
 ) -> Result<FileSeal, Fault> {
     let seal = file.seal();
-    let hash = hash_of(file, scratch, control, count).map_err(|fault| match fault.kind {
+    let hash = hash(file, scratch, control, count).map_err(|fault| match fault.kind {
         FaultKind::Changed => changed(),
         _ => fault,
     })?;
@@ -81,10 +81,14 @@ pub(crate) fn hash_again(
     file: &dyn SourceFile,
     control: &Control<'_>,
 ) -> Result<ContentHash, Fault> {
-    hash_of(file, &mut Vec::new(), control, &mut |_| ())
+    hash(file, &mut Vec::new(), control, &mut |_| ())
 }
 
-fn hash_of(
+/// The same, with each step told to `count`.
+///
+/// # Errors
+/// As there.
+pub(crate) fn hash(
     file: &dyn SourceFile,
     scratch: &mut Vec<u8>,
     control: &Control<'_>,

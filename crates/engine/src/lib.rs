@@ -120,6 +120,7 @@ pub use clean::{CleanEvent, CleanRules, CleanSummary, Stages, clean};
 pub use deploy::{Change, DeployError, Deployed, Program, Suspect, Undeployed, deploy, undeploy};
 pub use expand::{Expanded, expand, is_pattern};
 pub use haul_model::{Outcome, Skip, Summary};
+pub use haul_proto::Hashing;
 pub use haul_store::{Cleaned, Fate, remove_unpublished};
 pub use haul_sys::{Memory, effective_user, spare_address_space};
 pub use job::{Job, JobError, Placement, SftpRoute};

@@ -18,7 +18,7 @@ use crate::origin;
 use crate::vigil::{Vigil, Watch, sign_after};
 use haul_model::{ContentHash, Entry, Fault, Name};
 use haul_net::{Closer, ConnectError, Connection};
-use haul_proto::{Listed, Marked, Message, Reply, Request};
+use haul_proto::{Hashing, Listed, Marked, Message, Reply, Request};
 use std::io::{self, BufReader};
 use std::path::Path;
 use std::sync::Arc;
@@ -264,20 +264,29 @@ impl Requests {
         }
     }
 
-    /// The BLAKE3 hash of the file at `path`, links followed. The bytes that are hashed
-    /// on this machine are told to `count` on the way.
+    /// The BLAKE3 hash of the file at `path`, links followed. How far it is on the way is
+    /// `told`.
     ///
     /// # Errors
     /// See [`RequestError`].
-    pub fn hash(&mut self, path: &[u8], count: &dyn Fn(u64)) -> Result<ContentHash, RequestError> {
+    pub fn hash(
+        &mut self,
+        path: &[u8],
+        told: &mut dyn FnMut(Hashing),
+    ) -> Result<ContentHash, RequestError> {
         let peer = match &mut self.0 {
-            Answering::Here(_) => return Ok(hash(path, count)?),
-            Answering::Sftp(peer) => return peer.hash(path, count),
+            Answering::Here(_) => return Ok(hash(path, told)?),
+            Answering::Sftp(peer) => return peer.hash(path, told),
             Answering::Agent(peer) => peer,
         };
-        match peer.ask(Request::Hash { path: path.to_vec() })? {
-            Reply::Hash(hash) => Ok(hash),
-            reply => Err(peer.refuse(reply)),
+        let mut reply = peer.ask(Request::Hash { path: path.to_vec() })?;
+        loop {
+            match reply {
+                Reply::Hashing(hashing) => told(hashing),
+                Reply::Hash(hash) => return Ok(hash),
+                reply => return Err(peer.refuse(reply)),
+            }
+            reply = peer.read()?;
         }
     }
 }

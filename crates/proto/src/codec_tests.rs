@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::{
-    Abort, BlockSeal, Extra, FileEnd, FileSeal, How, JobRequest, Late, ListItem, Listed, Marked,
-    OutcomeItem, Prove, Proven, Removal, Reply, Request, Rival, Role, Want, Warning,
+    Abort, BlockSeal, Extra, FileEnd, FileSeal, Hashing, How, JobRequest, Late, ListItem, Listed,
+    Marked, OutcomeItem, Prove, Proven, Removal, Reply, Request, Rival, Role, Want, Warning,
 };
 use haul_model::{
     Action, Attributes, BlockRanges, ContentHash, Entry, Fault, FaultKind, Filter, Kind, Moving,
@@ -124,6 +124,9 @@ fn message() -> impl Strategy<Value = Message> {
         (bytes(), any::<bool>())
             .prop_map(|(path, follow)| Message::Request(Request::Stat { path, follow })),
         bytes().prop_map(|path| Message::Request(Request::Hash { path })),
+        (any::<u64>(), any::<u64>(), any::<u64>()).prop_map(|(size, done, read)| {
+            Message::Reply(Reply::Hashing(Hashing { size, done, read }))
+        }),
         (bytes(), any::<[u8; 16]>())
             .prop_map(|(path, origin)| Message::Request(Request::Made { path, origin })),
         any::<bool>().prop_map(|made| Message::Reply(Reply::Made(made))),

@@ -26,8 +26,8 @@ pub use codec::{
 pub use frame::{FRAME_MAX, FrameError, FrameType, HEADER_LEN, Header};
 pub use handshake::{HandshakeError, Hello, MAGIC, VERSION, Welcome, check_hello, check_welcome};
 pub use message::{
-    Abort, BlockSeal, DATA_MAX, Extra, FileEnd, FileSeal, JobRequest, LIST_WINDOW, Late, ListItem,
-    Listed, Marked, Message, OutcomeItem, PACK_FILE_MAX, PACK_TARGET, PackItem, Prove, Proven,
-    Removal, Reply, Request, Rival, Role, SOURCES_MAX, Warning,
+    Abort, BlockSeal, DATA_MAX, Extra, FileEnd, FileSeal, Hashing, JobRequest, LIST_WINDOW, Late,
+    ListItem, Listed, Marked, Message, OutcomeItem, PACK_FILE_MAX, PACK_TARGET, PackItem, Prove,
+    Proven, Removal, Reply, Request, Rival, Role, SOURCES_MAX, Warning,
 };
 pub use want::{How, Want};

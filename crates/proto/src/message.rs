@@ -317,6 +317,19 @@ pub enum Reply {
     Made(bool),
     /// To `Mark`.
     Mark(Marked),
+    /// To `Hash`, any number of times before `Hash`.
+    Hashing(Hashing),
+}
+
+/// How far the hashing of a file is, in bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hashing {
+    /// The file's length.
+    pub size: u64,
+    /// Bytes that are hashed.
+    pub done: u64,
+    /// Those of them that were read; the others are holes.
+    pub read: u64,
 }
 
 /// The answer to [`Request::Mark`].

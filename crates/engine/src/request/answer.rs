@@ -2,25 +2,29 @@
 
 use crate::Rights;
 use crate::aside;
+use crate::control::{Control, Step};
+use crate::digest;
 use crate::link::wire::{OutFrame, Outbox};
 use crate::mark::{self, Held};
+use crate::monitor::Silent;
 use haul_model::words;
-use haul_model::{ContentHash, ContentHasher, Entry, Fault, Side};
+use haul_model::{ContentHash, Entry, Fault, Side};
 use haul_model::{FaultKind, Name};
-use haul_proto::{Listed, Message, Reply, Request};
+use haul_proto::{Hashing, Listed, Message, Reply, Request};
 use haul_sys::Dir;
-use haul_tree::{LocalDir, Meta, Origin, SourceFile, TreeDir, TreeEntry};
+use haul_tree::{LocalDir, Meta, Origin, TreeDir, TreeEntry};
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 /// Entries in one part of a listing, at most: with names, link targets and
 /// messages as long as they can be, the part stays within its frame's bound.
 const ENTRIES_PER_REPLY_MAX: usize = 32;
 
-/// Bytes that are read at once for hashing.
-const HASH_READ_LEN: usize = 1 << 20;
+/// How often a client is told how far the hashing of a file is, at most.
+const TELL_AFTER: Duration = Duration::from_millis(250);
 
 /// Answers a request of a client that has these rights; an error is one of the output.
 /// The mark that it asks for is in `held`.
@@ -46,7 +50,17 @@ pub(crate) fn answer(
         Request::Stat { path, follow } => {
             stat(words::without_tilde(&path), follow).map(Reply::Entry)
         }
-        Request::Hash { path } => hash(words::without_tilde(&path), &|_| ()).map(Reply::Hash),
+        Request::Hash { path } => {
+            let mut told = Instant::now();
+            hash(words::without_tilde(&path), &mut |hashing| {
+                if hashing.done < hashing.size && told.elapsed() >= TELL_AFTER {
+                    told = Instant::now();
+                    // Where that fails, so does the answer.
+                    let _ = tell(output, Reply::Hashing(hashing));
+                }
+            })
+            .map(Reply::Hash)
+        }
         Request::Made { path, origin } => {
             Ok(Reply::Made(is_of_origin(words::without_tilde(&path), &origin)))
         }
@@ -125,7 +139,8 @@ pub(super) fn list(
     Ok(())
 }
 
-pub(super) fn hash(path: &[u8], count: &dyn Fn(u64)) -> Result<ContentHash, Fault> {
+/// Hashes the file at `path`, and tells how far it is.
+pub(super) fn hash(path: &[u8], told: &mut dyn FnMut(Hashing)) -> Result<ContentHash, Fault> {
     let split = words::split(path);
     let Some(name) = split.name.filter(|_| !split.slash) else {
         return Err(Fault::new(Side::Source, FaultKind::IsDirectory, "it is a directory"));
@@ -135,20 +150,23 @@ pub(super) fn hash(path: &[u8], count: &dyn Fn(u64)) -> Result<ContentHash, Faul
     let file = open_dir(split.parent)
         .and_then(|dir| dir.open_file(&name, true))
         .map_err(|error| source("open", &error))?;
-    hash_of(&*file, count).map_err(|error| source("read", &error))
-}
-
-fn hash_of(file: &dyn SourceFile, count: &dyn Fn(u64)) -> io::Result<ContentHash> {
-    let mut hasher = ContentHasher::new();
-    let mut buffer = vec![0; HASH_READ_LEN];
-    loop {
-        let len = file.read_at(&mut buffer, hasher.len())?;
-        if len == 0 {
-            return Ok(hasher.finish());
+    let mut hashing = Hashing { size: file.seal().size, ..Hashing::default() };
+    let monitor = Silent::default();
+    digest::hash(&*file, &mut Vec::new(), &Control::new(&monitor), &mut |step| {
+        let (len, read) = match step {
+            Step::Passed(len) => (len, 0),
+            Step::Moved(len) | Step::Hashed(len) => (len, len),
+        };
+        hashing.done += len;
+        hashing.read += read;
+        told(hashing);
+    })
+    .map_err(|fault| match fault.kind {
+        FaultKind::Changed => {
+            Fault { message: "it became shorter while it was hashed".into(), ..fault }
         }
-        hasher.update(&buffer[..len]);
-        count(len as u64);
-    }
+        _ => fault,
+    })
 }
 
 fn source(action: &str, error: &io::Error) -> Fault {

@@ -8,7 +8,7 @@ use haul_model::{
     ContentHash, ContentHasher, Entry, Fault, FaultKind, Kind, Name, Side, Timestamp,
 };
 use haul_net::Connection;
-use haul_proto::Listed;
+use haul_proto::{Hashing, Listed};
 use haul_sftp::{
     Attrs, Cause, Client, DirEntry, FileType, OpenFlags, Options, RemoteFile, Session,
     SessionError, SftpError, StartError, StatusCode,
@@ -114,7 +114,7 @@ impl SftpPeer {
     pub(super) fn hash(
         &mut self,
         path: &[u8],
-        count: &dyn Fn(u64),
+        told: &mut dyn FnMut(Hashing),
     ) -> Result<ContentHash, RequestError> {
         let is_dir = || Fault::new(Side::Source, FaultKind::IsDirectory, "it is a directory");
         let split = words::split(path);
@@ -124,7 +124,8 @@ impl SftpPeer {
         let path = sent(path);
         // Opening a FIFO would hold up the server, and all that is asked of it.
         let looked = self.client.stat(path);
-        match looked.map_err(|error| self.failed("open", error.into()))?.file_type() {
+        let attrs = looked.map_err(|error| self.failed("open", error.into()))?;
+        match attrs.file_type() {
             Some(FileType::File) | None => {}
             Some(FileType::Dir) => return Err(is_dir().into()),
             Some(FileType::Symlink | FileType::Special) => {
@@ -134,7 +135,13 @@ impl SftpPeer {
         }
         let file = self.client.open(path, OpenFlags::Read, None);
         let file = file.map_err(|error| self.failed("open", error.into()))?;
-        hash_of(&file, u64::MAX, count).map_err(|error| self.failed("read", error.into()))
+        let mut hashing = Hashing { size: attrs.size.unwrap_or(0), ..Hashing::default() };
+        let mut count = |len| {
+            hashing.done += len;
+            hashing.read += len;
+            told(hashing);
+        };
+        hash_of(&file, u64::MAX, &mut count).map_err(|error| self.failed("read", error.into()))
     }
 
     fn failed(&mut self, action: &str, failed: Failed) -> RequestError {
@@ -170,7 +177,7 @@ pub(crate) fn session_over(session: Option<Session>, host: String, end: SessionE
 pub(crate) fn hash_of(
     file: &RemoteFile,
     end: u64,
-    count: &dyn Fn(u64),
+    count: &mut dyn FnMut(u64),
 ) -> Result<ContentHash, SftpError> {
     let mut content = file.reader(0..end, HASH_WINDOW);
     let mut hasher = ContentHasher::new();

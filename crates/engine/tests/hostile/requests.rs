@@ -65,7 +65,7 @@ fn an_answer_to_another_question_is_refused() {
         let answered = ask(reply(other), |requests| requests.stat(b"/x", false));
         assert_refused(answered, "another question");
     }
-    let answered = ask(reply(Reply::Entry(entry())), |requests| requests.hash(b"/x", &|_| ()));
+    let answered = ask(reply(Reply::Entry(entry())), |requests| requests.hash(b"/x", &mut |_| ()));
     assert_refused(answered, "another question");
     let answered = ask(reply(Reply::Entry(entry())), |requests| requests.list(b"/x", &mut |_| ()));
     assert_refused(answered, "another question");
@@ -77,10 +77,10 @@ fn what_is_no_answer_is_refused() {
         let answered = ask(encode(&message), |requests| requests.stat(b"/x", false));
         assert_refused(answered, "no answer");
     }
-    let answered = ask(data(1, 0, b"x"), |requests| requests.hash(b"/x", &|_| ()));
+    let answered = ask(data(1, 0, b"x"), |requests| requests.hash(b"/x", &mut |_| ()));
     assert_refused(answered, "where a message is expected");
     let header = Header { kind: FrameType::Reply, payload_len: u32::MAX }.encode();
-    assert_refused(ask(header.to_vec(), |requests| requests.hash(b"/x", &|_| ())), "at most");
+    assert_refused(ask(header.to_vec(), |requests| requests.hash(b"/x", &mut |_| ())), "at most");
 }
 
 #[test]

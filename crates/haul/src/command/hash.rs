@@ -5,26 +5,23 @@ use super::{each_path, host};
 use crate::args::Hash;
 use crate::error::ExitCode;
 use crate::json::{HashLine, Line, Path};
-use crate::location::{Location, Place};
+use crate::location::Location;
 use crate::monitor::TICK;
 use crate::progress::Counts;
 use crate::report::{Report, Statement};
+use haul_engine::Hashing;
 use haul_model::ContentHash;
-use std::ffi::OsStr;
-use std::fs;
-use std::os::unix::ffi::OsStrExt;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 /// Prints a line for each file.
 pub(super) fn run(hash: &Hash) -> ExitCode {
     each_path(hash.detail, &hash.paths, &hash.reaches, |requests, location, report| {
-        let hashed = AtomicU64::new(0);
-        let count = |len| {
-            hashed.fetch_add(len, Ordering::Relaxed);
-        };
-        let hash = watched(report, location, &hashed, || requests.hash(&location.path, &count))?;
+        let hashing = Mutex::default();
+        let mut told = |now| *hashing.lock().unwrap_or_else(PoisonError::into_inner) = now;
+        let work = || requests.hash(&location.path, &mut told);
+        let hash = watched(report, location, &hashing, work)?;
         report.tell(&Hashed { location, hash });
         // The next hash may take long.
         report.flush();
@@ -32,31 +29,28 @@ pub(super) fn run(hash: &Hash) -> ExitCode {
     })
 }
 
-/// Does `work`, and shows a person how many bytes it has `hashed`.
+/// Does `work`, and shows a person how far the `hashing` is.
 fn watched<T>(
     report: &dyn Report,
     location: &Location,
-    hashed: &AtomicU64,
+    hashing: &Mutex<Hashing>,
     work: impl FnOnce() -> T,
 ) -> T {
     if !report.draws() {
         return work();
     }
-    let size = match location.place {
-        Place::Here => {
-            fs::metadata(OsStr::from_bytes(&location.path)).map_or(0, |found| found.len())
+    let counts = || {
+        let hashing = *hashing.lock().unwrap_or_else(PoisonError::into_inner);
+        Counts {
+            files_total: 1,
+            bytes_done: hashing.done,
+            bytes_total: hashing.size,
+            bytes_moved: hashing.read,
+            listed_all: true,
+            reached: true,
+            current: location.path.clone(),
+            ..Counts::default()
         }
-        Place::There(_) | Place::Sftp(_) => 0,
-    };
-    let counts = || Counts {
-        files_total: 1,
-        bytes_done: hashed.load(Ordering::Relaxed),
-        bytes_total: size,
-        bytes_moved: hashed.load(Ordering::Relaxed),
-        listed_all: true,
-        reached: true,
-        current: location.path.clone(),
-        ..Counts::default()
     };
     let done = thread::scope(|scope| {
         let (stop, stopped) = mpsc::channel::<()>();

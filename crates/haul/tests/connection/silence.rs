@@ -5,6 +5,7 @@
 use crate::common::*;
 use crate::transfer::{Transfer, is_whole_or_absent};
 use haul_testkit::haul::Outcome;
+use haul_testkit::odd::{Call, OddMount, Quirks};
 use haul_testkit::proc::{self, Signal};
 use haul_testkit::{assert_same, holds_within, tree};
 use std::fs;
@@ -187,10 +188,13 @@ fn a_link_that_is_slow_is_not_silent() {
 fn a_host_that_is_at_work_for_long_is_not_silent() {
     let world = World::new();
     let scene = world.scene(Way::Upload);
-    let large = fs::File::create(scene.path("large")).expect("made");
-    large.set_len(16 << 30).expect("a hole");
-    let location = scene.there(scene.path("large"));
+    // Its disk takes longer for a single read than it may be silent.
+    const TAKES: Duration = Duration::from_secs(4);
+    let Some(disk) = OddMount::new(Quirks::default()) else { return };
+    tree::random_file(disk.join("large"), 3 << 20, 1).expect("a file");
+    disk.delay(Call::Read, TAKES, 1);
+    let location = scene.there(disk.join("large"));
     let hash = scene.haul().args(["hash", "--timeout", "1"]).args(scene.remote()).arg(location);
     let run = hash.limit(LATE_MAX * 6).run().expect_ok();
-    assert!(run.usage.wall > Duration::from_secs(2), "it was done too soon to tell: {run}");
+    assert!(run.usage.wall > TAKES, "it was done too soon to tell: {run}");
 }

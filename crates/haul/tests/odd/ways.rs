@@ -1,6 +1,8 @@
 //! File systems that lack the fast ways: whatever they say, the plain way is gone.
 
 use super::*;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
 use std::process::Command;
 
 #[test]
@@ -46,6 +48,33 @@ fn whatever_a_fast_way_says_the_plain_way_is_gone() {
                 run(Command::new("rm").arg("-r").arg(scene.path(name)));
             }
         }
+    });
+}
+
+#[test]
+fn the_holes_of_a_file_are_not_read_for_its_hash() {
+    each_way_by_pipe(|scene| {
+        let Some(mount) = OddMount::new(Quirks::default()) else { return };
+        const LEN: u64 = 256 << 20;
+        let big = fs::File::create(mount.backing().join("big")).expect("made");
+        big.write_all_at(b"data", LEN / 2).expect("written");
+        big.set_len(LEN).expect("a hole");
+        fs::write(scene.path("dense"), {
+            let mut content = vec![0; LEN as usize];
+            content[LEN as usize / 2..][..4].copy_from_slice(b"data");
+            content
+        })
+        .expect("written");
+        let hash = |path: PathBuf| {
+            let location = match scene.way {
+                Way::Local => path.into_os_string(),
+                _ => scene.there(path),
+            };
+            let run = scene.haul().arg("hash").args(scene.route()).arg(location).run().expect_ok();
+            run.out().split(' ').next().map(str::to_owned)
+        };
+        assert_eq!(hash(mount.join("big")), hash(scene.path("dense")));
+        assert!(mount.calls(Call::Read) < 16, "{} reads", mount.calls(Call::Read));
     });
 }
 

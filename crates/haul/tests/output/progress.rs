@@ -2,8 +2,11 @@
 
 use crate::common::*;
 use haul_testkit::haul::{Haul, Outcome};
+use haul_testkit::odd::{Call, OddMount, Quirks};
+use haul_testkit::tree;
 use std::ffi::OsString;
-use std::fs::File;
+use std::process::Command;
+use std::time::Duration;
 
 /// Columns of the terminal, and after a while.
 const COLUMNS: usize = 60;
@@ -69,19 +72,27 @@ fn it_fits_the_terminal_names_the_file_and_shows_a_silent_host() {
     assert!(lines.last().is_some_and(|line| line.starts_with("copied 2,000 files")), "{lines:#?}");
 }
 
+/// The largest that the kernel reads at once through FUSE, and how long that takes.
+const READ_LEN: u64 = 128 << 10;
+const READ_TAKES: Duration = Duration::from_millis(100);
+
 #[test]
-fn a_check_and_a_hash_show_it_too_while_holes_are_passed() {
+fn a_check_and_a_hash_show_it_too_wherever_the_file_is() {
     let world = World::new();
-    let scene = world.scene(Way::Local);
-    for name in ["big", "copy"] {
-        let file = File::create(scene.path(name)).expect("a file");
-        file.set_len(3 << 30).expect("a hole");
-        file.set_modified(std::time::UNIX_EPOCH).expect("a time");
-    }
-    for (words, done) in
-        [(&["check", "--content", "big", "copy"][..], "no difference"), (&["hash", "big"], "big")]
+    let scene = world.scene(Way::Upload);
+    let Some(disk) = OddMount::new(Quirks::default()) else { return };
+    tree::random_file(disk.join("big"), 48 * READ_LEN, 1).expect("a file");
+    run(Command::new("cp").arg("-p").arg(disk.join("big")).arg(disk.join("copy")));
+    scene.symlink(disk.path(), "slow");
+    disk.delay_each(Call::Read, READ_TAKES);
+    let there = [vec!["hash".into()], scene.remote(), vec![scene.there(disk.join("big"))]].concat();
+    let sftp = ["--rsh".into(), scene.sshd().rsh().into(), "--transport".into(), "sftp".into()];
+    let by_sftp =
+        [vec!["hash".into()], sftp.to_vec(), vec![scene.there(disk.join("big"))]].concat();
+    let check = ["check", "--content", "slow/big", "slow/copy"].map(OsString::from).to_vec();
+    let hash = ["hash", "slow/big"].map(OsString::from).to_vec();
+    for (words, done) in [(check, "no difference"), (hash, "big"), (there, "big"), (by_sftp, "big")]
     {
-        let words: Vec<OsString> = words.iter().map(OsString::from).collect();
         let lines = lines(&on_terminal(&scene, &words));
         let percent = |line: &&String| {
             line.split_once("% ").is_some_and(|(percent, _)| percent != "0" && percent != "100")

@@ -136,8 +136,8 @@ impl Refusals {
         self.state().plan = Some(Plan { call, answered, met, answer, takes });
     }
 
-    pub(super) fn delay(&self, call: Call, takes: Duration, answered: u64) {
-        self.state().plan = Some(Plan { call, answered, met: 1, answer: Ok(()), takes });
+    pub(super) fn delay(&self, call: Call, takes: Duration, answered: u64, met: u64) {
+        self.state().plan = Some(Plan { call, answered, met, answer: Ok(()), takes });
     }
 
     pub(super) fn end(&self) {
