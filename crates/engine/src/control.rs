@@ -26,6 +26,10 @@ pub(crate) trait Lifeline: Send + Sync {
 
     /// The reason, if it has ended.
     fn error(&self) -> Option<JobError>;
+
+    /// A number that changes whenever something moves on it; `None` while nothing is
+    /// waited for.
+    fn signs_awaited(&self) -> Option<u64>;
 }
 
 /// Shared by all threads of a job.
@@ -101,6 +105,7 @@ impl<'a> Control<'a> {
     /// Waits for the end of the job, or for the user's interruption.
     pub(crate) fn wait(&self) -> Result<Summary, JobError> {
         let mut watch = self.peer.as_ref().map(|(vigil, peer)| Watch::new(vigil, peer));
+        let mut awaited = Awaited { signs: None, since: Instant::now() };
         let mut end = lock(&self.end);
         let result = loop {
             if let Some(result) = end.take() {
@@ -115,7 +120,7 @@ impl<'a> Control<'a> {
             if let Some(error) = watch.as_mut().and_then(Watch::silence) {
                 break Err(error);
             }
-            self.tell_of_peer(watch.as_mut());
+            self.tell_of_peer(watch.as_mut(), &mut awaited);
             end = match self.ended.wait_timeout(end, CANCEL_POLL) {
                 Ok((end, _)) => end,
                 Err(poisoned) => poisoned.into_inner().0,
@@ -126,15 +131,33 @@ impl<'a> Control<'a> {
     }
 
     /// Tells the monitor whether the other side is there, and how long it has been silent.
-    fn tell_of_peer(&self, watch: Option<&mut Watch>) {
-        let (reached, quiet) = match watch {
-            Some(watch) => (watch.is_greeted(), watch.quiet()),
-            None => (self.lifeline.is_none(), Duration::ZERO),
+    fn tell_of_peer(&self, watch: Option<&mut Watch>, awaited: &mut Awaited) {
+        let (reached, quiet) = match (watch, &self.lifeline) {
+            (Some(watch), _) => (watch.is_greeted(), watch.quiet()),
+            (None, Some(lifeline)) => (false, awaited.quiet(lifeline.signs_awaited())),
+            (None, None) => (true, Duration::ZERO),
         };
         let progress = self.monitor.progress();
         progress.reached.store(reached, Ordering::Relaxed);
         let quiet = u64::try_from(quiet.as_millis()).unwrap_or(u64::MAX);
         progress.silent_ms.store(quiet, Ordering::Relaxed);
+    }
+}
+
+/// The signs of a connection through which something is waited for, when they changed
+/// last.
+struct Awaited {
+    signs: Option<u64>,
+    since: Instant,
+}
+
+impl Awaited {
+    /// For how long these `signs` have been the same. **To be asked often.**
+    fn quiet(&mut self, signs: Option<u64>) -> Duration {
+        if signs.is_none() || signs != self.signs {
+            *self = Self { signs, since: Instant::now() };
+        }
+        self.since.elapsed()
     }
 }
 

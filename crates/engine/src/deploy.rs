@@ -23,9 +23,9 @@ pub use program::Program;
 use self::host::Shell;
 use self::place::{PRIVATE_MODE, Place};
 use crate::JobError;
-use crate::control::Lifeline;
 use crate::copy::not_moved;
 use crate::request::sftp::{hash_of, session_over};
+use crate::sftp;
 use haul_model::{Attributes, Fault, Name, Side, Timestamp, escape_bytes};
 use haul_net::{DEPLOYED_NAME, Diagnostics, STAGED_PREFIX, SshTarget};
 use haul_sftp::{
@@ -201,7 +201,7 @@ impl<'a> Upload<'a> {
                 Err(error) => Err(failed(place, &path, fault("rename", &error))),
             }
         });
-        let done = done.map_err(|error| lost.error().map_or(error, DeployError::Job));
+        let done = done.map_err(|error| sftp::error_of(&lost).map_or(error, DeployError::Job));
         if done.is_err()
             && let Err(error) = self.client.remove_file(&place.path_of(&name))
         {

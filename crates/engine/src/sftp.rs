@@ -39,15 +39,24 @@ const UPLOAD_BYTES_MAX: usize = 4 << 20;
 /// made ready to be continued; then the session is ended under them.
 const LEAVE_MAX: Duration = Duration::from_secs(5);
 
-impl Lifeline for Lost {
+impl Lifeline for SftpHost {
     fn is_lost(&self) -> bool {
-        self.happened()
+        self.lost().happened()
     }
 
     fn error(&self) -> Option<JobError> {
-        let cause = self.reason()?.clone();
-        Some(JobError::Sftp { host: self.host().to_owned(), cause })
+        error_of(self.lost())
     }
+
+    fn signs_awaited(&self) -> Option<u64> {
+        self.sessions().signs_awaited()
+    }
+}
+
+/// Why the session ended before its time, if it has.
+pub(crate) fn error_of(lost: &Lost) -> Option<JobError> {
+    let cause = lost.reason()?.clone();
+    Some(JobError::Sftp { host: lost.host().to_owned(), cause })
 }
 
 /// Which of the roles works on the host's tree.
@@ -86,7 +95,7 @@ pub(crate) fn run(
             Builder::new().name("joining".to_owned()).spawn_scoped(scope, join)
         };
         let joining = joining.map_err(JobError::Threads)?;
-        let result = run_with(job, far, state, &host, &lost, monitor);
+        let result = run_with(job, far, state, &host, monitor);
         host.sessions().close();
         match result {
             Ok(_) => logins_end.after_a_moment(),
@@ -143,7 +152,6 @@ fn run_with(
     far: Far,
     state: Option<&Path>,
     host: &Arc<SftpHost>,
-    lost: &Arc<Lost>,
     monitor: &dyn Monitor,
 ) -> Result<Summary, JobError> {
     let (source, target): (Box<dyn Tree>, Box<dyn Tree>) = match far {
@@ -152,9 +160,9 @@ fn run_with(
     };
     let destination = find_destination(job, far, state, host, &*source, &*target, monitor);
     // What fails because the session has ended says so.
-    let destination = destination.map_err(|error| lost.error().unwrap_or(error))?;
+    let destination = destination.map_err(|error| host.error().unwrap_or(error))?;
     let made = job.origin.zip(destination_of(job, &destination));
-    let control = Control::over(monitor, Arc::<Lost>::clone(lost));
+    let control = Control::over(monitor, Arc::<SftpHost>::clone(host));
     let removers = if far == Far::Source { REMOVERS } else { 0 };
     let sending = Sending { removers, ..Sending::of(&*source) };
     let receiving = Receiving {

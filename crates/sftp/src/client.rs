@@ -131,6 +131,12 @@ impl Client {
         self.server.allowed().write_len as usize
     }
 
+    /// A number that changes whenever something moves in the session; `None` while nothing
+    /// waits for the server.
+    pub fn signs_awaited(&self) -> Option<u64> {
+        self.shared.signs_awaited()
+    }
+
     /// Ends the session at once, for all who ask in it. Whoever waits is told so.
     pub fn end_session(&self) {
         self.shared.end(SessionError::Stopped);

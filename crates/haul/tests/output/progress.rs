@@ -41,27 +41,38 @@ fn lines(run: &Outcome) -> Vec<String> {
 }
 
 /// Bytes that a host says before it is slow: that it wants all files, and what came of
-/// some.
+/// some. Through SFTP each file has several answers.
 const SAID: usize = 13_000;
+const SAID_BY_SFTP: usize = 150_000;
 
 /// The host is reached by a pipe that holds back what it says, from a part of it on.
 fn slow_host(scene: &mut Scene<'_>, seconds: u32) {
-    let lines = format!("shift\nsh -c \"$*\" | {{ head -c {SAID}; sleep {seconds}; cat; }}");
-    scene.reach_by(script(&scene.path("slow"), &lines));
+    let said = if scene.is_sftp() { SAID_BY_SFTP } else { SAID };
+    let serves = match scene.is_sftp() {
+        true => {
+            let server = haul_testkit::sshd::system_sftp_server().expect("an sftp-server");
+            format!("for word; do [ \"$word\" != -G ] || exit 0; done\n{}", server.display())
+        }
+        false => "shift\nsh -c \"$*\"".to_owned(),
+    };
+    let lines = format!("{serves} | {{ dd bs=1 count={said} status=none; sleep {seconds}; cat; }}");
+    let name = if scene.is_sftp() { "ssh" } else { "slow" };
+    scene.reach_by(script(&scene.path(name), &lines));
 }
 
 #[test]
 fn it_fits_the_terminal_names_the_file_and_shows_a_silent_host() {
-    let world = World::new();
-    let mut scene = world.scene(Way::Upload);
-    slow_host(&mut scene, 9);
+    each_of(&[Way::Upload, Way::SftpUpload], |scene| slow_host(scene, 9), shows_silent_host);
+}
+
+fn shows_silent_host(scene: &Scene<'_>) {
     for number in 0..2000 {
         scene.file(format!("tree/a directory of files/number {number}.txt"), "content");
     }
     let mut words: Vec<OsString> = vec!["copy".into(), "-r".into()];
     words.extend(scene.remote());
     words.extend(["tree".into(), scene.there(scene.path("to/"))]);
-    let run = on_terminal(&scene, &words);
+    let run = on_terminal(scene, &words);
     let lines = lines(&run);
     assert!(lines.iter().all(|line| line.chars().count() <= COLUMNS), "{lines:#?}");
     let silent = lines.iter().find(|line| line.contains("host silent for "));
@@ -74,7 +85,7 @@ fn it_fits_the_terminal_names_the_file_and_shows_a_silent_host() {
 
 /// The largest that the kernel reads at once through FUSE, and how long that takes.
 const READ_LEN: u64 = 128 << 10;
-const READ_TAKES: Duration = Duration::from_millis(100);
+const READ_TAKES: Duration = Duration::from_millis(60);
 
 #[test]
 fn a_check_and_a_hash_show_it_too_wherever_the_file_is() {

@@ -223,6 +223,16 @@ impl Shared {
         table.end.is_none().then_some(waits)
     }
 
+    /// A number that changes whenever something moves on the stream, while requests wait
+    /// for the server.
+    pub(crate) fn signs_awaited(&self) -> Option<u64> {
+        let waits = {
+            let table = self.lock();
+            table.end.is_none() && !table.waiting.is_empty()
+        };
+        (waits && !self.signs.is_at_disk()).then(|| self.signs.moved())
+    }
+
     /// The signs that it gets on.
     pub(super) fn signs(&self) -> &Arc<Signs> {
         &self.signs

@@ -211,6 +211,11 @@ impl SftpHost {
         &self.name
     }
 
+    /// Why its session ended, if it has.
+    pub fn lost(&self) -> &Lost {
+        &self.lost
+    }
+
     /// The sessions with it.
     pub fn sessions(&self) -> &Sessions {
         &self.sessions

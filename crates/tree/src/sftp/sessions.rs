@@ -38,6 +38,13 @@ impl Sessions {
         self.joined.iter().map_while(OnceLock::get)
     }
 
+    /// A number that changes whenever something moves in one of them; `None` while nothing
+    /// waits for the server.
+    pub fn signs_awaited(&self) -> Option<u64> {
+        let awaited = self.joined().filter_map(Client::signs_awaited);
+        awaited.reduce(u64::wrapping_add)
+    }
+
     /// True if more may join.
     pub fn are_coming(&self) -> bool {
         *lock(&self.left) > 0
