@@ -293,6 +293,67 @@ fn a_job_is_not_done_before_everything_has_its_outcome() {
     assert!(attacked.result.is_ok(), "{:?}", attacked.result);
 }
 
+/// Bytes of a file that is longer than all that can be on its way to a peer who does not
+/// listen.
+const LONG_LEN: usize = 64 << 20;
+
+/// Lets a client upload a file that is written to while it is sent, to `script`, which
+/// has heard that it has changed.
+fn upload_changed_to(script: impl FnOnce(&mut Peer) + Send + 'static) -> Attacked {
+    let (tell, path) = std::sync::mpsc::channel();
+    let furnish = move |place: &Place| {
+        furnish(place);
+        fs::write(place.source("b-large"), vec![9; LONG_LEN]).expect("written");
+        tell.send(place.source("b-large")).expect("it listens");
+    };
+    receive_from_client(furnish, move |peer| {
+        peer.await_listing();
+        peer.tell(&want([LARGE]));
+        peer.await_that("some came", |peer| !peer.contents.is_empty());
+        fs::write(path.recv().expect("a path"), vec![8; LONG_LEN]).expect("written");
+        peer.await_that("it ends", |peer| ends(peer).len() == 1);
+        let changed = ends(peer).remove(0).expect_err("it has changed");
+        assert_eq!(changed.kind, FaultKind::Changed);
+        peer.contents.clear();
+        script(peer);
+    })
+}
+
+/// The ends of the large file so far.
+fn ends(peer: &Peer) -> Vec<Result<FileSeal, Fault>> {
+    let ends = peer.messages.iter().filter_map(|message| match message {
+        Message::FileEnd(FileEnd { index: LARGE, result }) => Some(result.clone()),
+        _ => None,
+    });
+    ends.collect()
+}
+
+#[test]
+fn what_has_changed_is_sent_once_more_and_no_third_time() {
+    let attacked = upload_changed_to(|peer| {
+        peer.tell(&want([LARGE]));
+        peer.await_that("it ends again", |peer| ends(peer).len() == 2);
+        assert_eq!(contents(peer)[&LARGE], vec![8; LONG_LEN]);
+        let seal = ends(peer).remove(1).expect("it is what it was");
+        assert_eq!(seal.hash, ContentHash::of(&vec![8; LONG_LEN]));
+        peer.tell(&want([LARGE]));
+    });
+    attacked.assert_refused("one twice");
+    // Nor twice at once, and no part of it that begins behind its end.
+    upload_changed_to(|peer| peer.tell(&want([LARGE, LARGE]))).assert_refused("one twice");
+    let attacked = upload_changed_to(|peer| {
+        let blocks = BlockRanges::try_from(vec![LONG_LEN as u64]).expect("in order");
+        peer.tell(&Message::Want(vec![Want { index: LARGE, how: How::PLAIN, blocks }]));
+    });
+    attacked.assert_refused("more of a file already than there is");
+    // What has its outcome is not wanted any more.
+    let attacked = upload_changed_to(|peer| {
+        peer.tell(&outcomes([skipped(LARGE)]));
+        peer.tell(&want([LARGE]));
+    });
+    attacked.assert_refused("no listed file");
+}
+
 #[test]
 fn names_are_told_before_anything_else() {
     let naming = || Message::Naming(Naming::Given);
