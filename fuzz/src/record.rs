@@ -62,6 +62,17 @@ impl<T: Write> Write for Taped<T> {
     }
 }
 
+/// Patterns of what is left out, each with a path below it.
+const FILTERS: [&str; 7] = [
+    "*.o\na/b.o",
+    "/a/**/z\na/b/c/z",
+    "d/***\nd/e",
+    "[!a-c[:digit:]]?\nd/xy",
+    "a/[]/-]\\*/\na/-*",
+    "*a*a*a*a*a*b\naaaaaaaaaaaaaaaaaaaaaaaa",
+    "**/*?**/x\na/b/c/d/e/x",
+];
+
 fn main() -> Result<(), Box<dyn Error>> {
     let seeds = Path::new(env!("CARGO_MANIFEST_DIR")).join("seeds");
     if seeds.exists() {
@@ -99,6 +110,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     for (name, path) in [("climbs", &b"a/../b"[..]), ("absolute", b"/etc"), ("deep", b"a/b/c")] {
         fs::write(seeds.join("path").join(name), path)?;
+    }
+    fs::create_dir_all(seeds.join("filter"))?;
+    for (number, seed) in FILTERS.iter().enumerate() {
+        fs::write(seeds.join(format!("filter/{number:02}")), seed)?;
     }
     record_sftp(&seeds)?;
     Ok(())
