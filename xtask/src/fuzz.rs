@@ -81,6 +81,14 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if failed.is_empty() { Ok(()) } else { Err(failed.join("\n").into()) }
 }
 
+/// Sees that the targets compile: to build them for fuzzing takes long, and comes last.
+pub(crate) fn check() -> Result<()> {
+    let manifest = repo::root().join("fuzz/Cargo.toml");
+    repo::run(
+        repo::cargo().args(["check", "--quiet", "--all-targets", "--manifest-path"]).arg(manifest),
+    )
+}
+
 /// Builds for an explicit target triple, so that build scripts and procedural
 /// macros, which run on the host, are not instrumented.
 fn build(dir: &Path, targets: &[String]) -> Result<PathBuf> {

@@ -79,6 +79,9 @@ fn all(
     filter: &[OsString],
     environment: &(dyn Fn(&mut Command) + Sync),
 ) -> Result<()> {
+    if args.filter.is_none() {
+        fuzz::check()?;
+    }
     let mut documentation = repo::cargo();
     documentation.args(["test", "--quiet", "--workspace", "--doc", "--"]).args(filter);
     repo::run_within(TEST_LIMIT, &mut documentation)?;
