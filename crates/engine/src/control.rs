@@ -294,6 +294,17 @@ impl<'a> Reporter<'a> {
         self.monitor.event(Event::Extra { path, kind });
     }
 
+    /// In a mirror: what only the destination had at `path` is gone, or would be.
+    pub(crate) fn deleted(&self, path: &[u8], kind: &Kind) {
+        Progress::add(&self.monitor.progress().tally.deleted, 1);
+        self.monitor.event(Event::Deleted { path, kind });
+    }
+
+    /// In a mirror: what only the destination has stays, since enough was removed.
+    pub(crate) fn spared(&self) {
+        Progress::add(&self.monitor.progress().tally.spared, 1);
+    }
+
     /// The figures so far.
     pub(crate) fn summary(&self) -> Summary {
         self.monitor.progress().summary().since(self.before)

@@ -28,6 +28,14 @@ pub enum Event<'a> {
         /// Its kind.
         kind: &'a Kind,
     },
+    /// In a mirror: only the destination had it, and it was removed; in a dry run it would
+    /// be. What is in a directory is told before it.
+    Deleted {
+        /// Its path, as that of an entry would be, raw.
+        path: &'a [u8],
+        /// Its kind.
+        kind: &'a Kind,
+    },
     /// In a move: what the destination has now was removed from the source, or
     /// could not be.
     Removed {
@@ -172,6 +180,9 @@ impl Progress {
             extra: get(&tally.extra),
             failed: get(&tally.failed),
             grown: get(&tally.grown),
+            adjusted: get(&tally.adjusted),
+            deleted: get(&tally.deleted),
+            spared: get(&tally.spared),
             // Those of a move are counted where its parts are put together.
             ..Summary::default()
         }
@@ -192,6 +203,9 @@ pub(crate) struct Tally {
     pub(crate) extra: AtomicU64,
     failed: AtomicU64,
     grown: AtomicU64,
+    adjusted: AtomicU64,
+    pub(crate) deleted: AtomicU64,
+    pub(crate) spared: AtomicU64,
 }
 
 impl Tally {
@@ -200,9 +214,15 @@ impl Tally {
         if *outcome == Outcome::Grew {
             Progress::add(&self.grown, 1);
         }
+        let is_new = |found: &Changes| match kind {
+            Kind::Dir => found.has(Changes::MISSING),
+            _ => found.has(Changes::SENT),
+        };
         let counter = match (outcome, kind) {
+            (Outcome::Synced(found), _) if !is_new(found) => &self.adjusted,
+            (Outcome::Synced(_), Kind::Dir) => &self.dirs_made,
             (Outcome::Copied | Outcome::WouldCopy, Kind::Dir) => &self.dirs_made,
-            (Outcome::Copied | Outcome::WouldCopy | Outcome::Grew, _) => {
+            (Outcome::Copied | Outcome::WouldCopy | Outcome::Grew | Outcome::Synced(_), _) => {
                 if let Kind::File { size } = kind {
                     Progress::add(&self.bytes, *size);
                 }

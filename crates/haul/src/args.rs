@@ -6,6 +6,7 @@ mod familiar;
 mod filter;
 mod help;
 mod remote;
+mod sync;
 mod words;
 
 pub(crate) use deploy::{Action, Deploy};
@@ -17,15 +18,17 @@ use self::words::{
     CheckWords, CommandWords, ConfigWords, CopyWords, DetailWords, MoveWords, Words, switch,
 };
 use crate::config::{Config, Settings};
-use crate::error::CommandError;
+use crate::error::{CommandError, ExitCode};
+use crate::lines::Lines;
 use crate::location::{Location, parse_host};
 use crate::peer::Reaches;
 use crate::report::{Detail, Show};
 use clap::{CommandFactory, Parser};
-use haul_engine::CleanRules;
-use haul_model::{Conflict, Filter, Moving, Policy, Resume};
+use haul_engine::{CleanRules, Summary};
+use haul_model::{Conflict, Filter, Mirror, Moving, Policy, Resume};
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::process;
 
 /// A command, as the program carries it out.
 #[derive(Debug, PartialEq, Eq)]
@@ -34,6 +37,8 @@ pub(crate) enum Command {
     Copy(Copy),
     /// Move files and trees: a copy whose sources are removed.
     Move(Copy),
+    /// Make a tree like another.
+    Sync(Sync),
     /// Compare files and trees.
     Check(Check),
     /// List directories.
@@ -68,6 +73,17 @@ pub(crate) struct Copy {
     pub(crate) reaches: Reaches,
     /// Words that were taken and do less than in other programs.
     pub(crate) notes: Vec<Note>,
+    /// How entries are told of, if the copy makes a mirror.
+    pub(crate) lines: Lines,
+}
+
+/// `haul sync`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Sync {
+    pub(crate) copy: Copy,
+    pub(crate) mirror: Mirror,
+    /// Figures are told at the end.
+    pub(crate) stats: bool,
 }
 
 /// `haul check`: a copy in which nothing is copied.
@@ -151,11 +167,31 @@ pub(crate) fn from_env() -> Result<Command, CommandError> {
     read(&std::env::args_os().collect::<Vec<_>>())
 }
 
+/// `code` as the command has it whose words are those of the command line.
+pub(crate) fn code_of_words(code: ExitCode) -> ExitCode {
+    match is_sync(&std::env::args_os().collect::<Vec<_>>()) {
+        true => code.as_rsync(&Summary::default(), 0),
+        false => code,
+    }
+}
+
+fn is_sync(words: &[OsString]) -> bool {
+    words.get(1).is_some_and(|word| word == "sync")
+}
+
 /// Reads words, of which the first is the program's name.
 fn read(words: &[OsString]) -> Result<Command, CommandError> {
     match Words::try_parse_from(words) {
         Ok(words) => words.into_command(Config::load),
-        Err(error) => Err(explain(error, words).unwrap_or_else(|error| error.exit())),
+        Err(error) => Err(explain(error, words).unwrap_or_else(|error| {
+            let is_of_sync = error.use_stderr() && is_sync(words);
+            // Where nothing can be told any more, the code tells.
+            let _ = error.print();
+            process::exit(match is_of_sync {
+                true => code_of_words(ExitCode::Usage).number().into(),
+                false => error.exit_code(),
+            })
+        })),
     }
 }
 
@@ -177,6 +213,7 @@ impl Words {
         Ok(match self.command {
             CommandWords::Copy(words) => Command::Copy(words.into_copy(&load()?)?),
             CommandWords::Move(words) => Command::Move(words.into_copy(&load()?)?),
+            CommandWords::Sync(words) => Command::Sync(words.into_sync(&load()?)?),
             CommandWords::Check(words) => Command::Check(words.into_check(&load()?)?),
             CommandWords::Ls(words) => {
                 let (paths, reaches) = words.remote.locations(&words.paths, &load()?)?;
@@ -244,6 +281,7 @@ impl CopyWords {
             },
             detail: detail(quiet, verbose, json),
             reaches,
+            lines: Lines::default(),
         })
     }
 }
@@ -272,6 +310,7 @@ impl MoveWords {
             },
             detail: detail(quiet, verbose, json),
             reaches,
+            lines: Lines::default(),
         })
     }
 }
@@ -324,6 +363,7 @@ impl CheckWords {
             policy: Policy::default(),
             detail: detail(self.quiet, self.verbose, self.json),
             reaches,
+            lines: Lines::default(),
         };
         Ok(Check { copy, content: self.content })
     }

@@ -12,6 +12,7 @@ mod ls;
 mod relocate;
 mod serve;
 mod stat;
+mod sync;
 
 use crate::args::Command;
 use crate::error::ExitCode;
@@ -26,6 +27,7 @@ pub(crate) fn run(command: Command) -> ExitCode {
     match command {
         Command::Copy(copy) => copy::run(&copy),
         Command::Move(copy) => relocate::run(&copy),
+        Command::Sync(sync) => sync::run(&sync),
         Command::Check(check) => check::run(&check),
         Command::Ls(ls) => ls::run(&ls),
         Command::Stat(stat) => stat::run(&stat),

@@ -3,7 +3,7 @@
 
 use crate::hint::Hint;
 use crate::location::LocationError;
-use haul_engine::JobError;
+use haul_engine::{JobError, Summary};
 use haul_net::ConnectError;
 use std::error::Error;
 use std::fmt;
@@ -23,9 +23,27 @@ pub(crate) enum ExitCode {
     Destination,
     /// A signal ended the command.
     Interrupted,
+    /// One of rsync's.
+    Rsync(u8),
 }
 
 impl ExitCode {
+    /// The code that rsync has for the same: of a mirror with these figures, of whose
+    /// failures so many are of entries that had vanished.
+    pub(crate) fn as_rsync(self, summary: &Summary, vanished: u64) -> Self {
+        Self::Rsync(match self {
+            Self::Success if summary.spared > 0 => 25,
+            Self::Success => 0,
+            Self::SomeFailed if vanished > 0 && vanished == summary.failed => 24,
+            Self::SomeFailed => 23,
+            Self::Usage => 1,
+            Self::Connection => 12,
+            Self::Destination => 11,
+            Self::Interrupted => 20,
+            Self::Rsync(code) => code,
+        })
+    }
+
     /// That of a command that has run: `error` is the class of the error that ended it
     /// early, `failed` says that a part of it has failed.
     pub(crate) fn of(error: Option<ErrorKind>, failed: bool) -> Self {
@@ -45,6 +63,7 @@ impl ExitCode {
             Self::Connection => 3,
             Self::Destination => 4,
             Self::Interrupted => 130,
+            Self::Rsync(code) => code,
         }
     }
 }

@@ -39,8 +39,11 @@ pub(crate) enum Line<'a> {
     Stage(StageLine<'a>),
     Difference(DifferenceLine<'a>),
     CheckSummary(CheckSummaryLine),
+    Synced(SyncedLine<'a>),
+    Deleted(DeletedLine<'a>),
     Moved(MovedLine<'a>),
     MoveSummary(MoveSummaryLine),
+    SyncSummary(SyncSummaryLine),
     Setting(SettingLine<'a>),
 }
 
@@ -187,12 +190,52 @@ pub(crate) struct CheckSummaryLine {
     pub(crate) exit_code: u8,
 }
 
+/// An entry that is that of the source now, or would be: `haul sync`.
+#[derive(Debug, Serialize)]
+pub(crate) struct SyncedLine<'a> {
+    #[serde(flatten)]
+    pub(crate) path: Path<'a>,
+    pub(crate) kind: KindWord,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) size: Option<u64>,
+    /// Its content was copied, or it was made anew.
+    pub(crate) sent: bool,
+    /// How it differed.
+    pub(crate) differed: Vec<DifferenceWord>,
+}
+
+/// An entry that was removed, since no source has it: `haul sync`.
+#[derive(Debug, Serialize)]
+pub(crate) struct DeletedLine<'a> {
+    #[serde(flatten)]
+    pub(crate) path: Path<'a>,
+    pub(crate) kind: KindWord,
+}
+
 /// A source that is at its destination now: `haul move`.
 #[derive(Debug, Serialize)]
 pub(crate) struct MovedLine<'a> {
     #[serde(flatten)]
     pub(crate) path: Path<'a>,
     pub(crate) renamed: bool,
+}
+
+/// The figures of a mirror.
+#[derive(Debug, Serialize)]
+pub(crate) struct SyncSummaryLine {
+    pub(crate) copied: u64,
+    pub(crate) dirs: u64,
+    pub(crate) adjusted: u64,
+    pub(crate) deleted: u64,
+    pub(crate) spared: u64,
+    pub(crate) skipped: u64,
+    pub(crate) special: u64,
+    pub(crate) failed: u64,
+    pub(crate) bytes: u64,
+    pub(crate) moved: u64,
+    pub(crate) resumed: u64,
+    pub(crate) seconds: f64,
+    pub(crate) exit_code: u8,
 }
 
 /// The figures of a move.

@@ -36,6 +36,7 @@ mod hint;
 mod hosts;
 mod interrupt;
 mod json;
+mod lines;
 mod location;
 mod log;
 mod mistake;
@@ -56,7 +57,7 @@ fn main() -> std::process::ExitCode {
     log::start();
     let code = match args::from_env() {
         Ok(command) => command::run(command),
-        Err(error) => report::end_of_command(&error),
+        Err(error) => args::code_of_words(report::end_of_command(&error)),
     };
     code.into()
 }

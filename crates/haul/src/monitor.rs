@@ -3,15 +3,17 @@
 use crate::error::{CommandError, ErrorKind};
 use crate::interrupt::Interrupt;
 use crate::json::{Found, OutcomeWord};
+use crate::lines::{self, Lines, Told};
 use crate::location::Place;
 use crate::progress::Counts;
 use crate::quantity;
 use crate::report::Report;
 use haul_engine::{
-    Event, Leg, Monitor, MoveEvent, MoveMonitor, Outcome, Progress, Skip, Summary, Unfinished,
+    Event, Leg, Monitor, MoveEvent, MoveMonitor, Outcome, Progress, Route, Skip, Summary,
+    Unfinished,
 };
-use haul_model::{Kind, Task, escape_bytes};
-use std::sync::atomic::{AtomicBool, Ordering};
+use haul_model::{Changes, Fault, FaultKind, Kind, Side, Task, escape_bytes};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -38,6 +40,12 @@ pub(crate) struct JobMonitor<'r> {
     progress: Progress,
     /// The figures of the jobs before this one.
     before: Mutex<Summary>,
+    /// How a mirror tells of entries.
+    lines: Lines,
+    /// Entries of a mirror go to another machine.
+    goes_out: AtomicBool,
+    /// Entries that were gone when they were read.
+    vanished: AtomicU64,
     /// The sources and the destination of the job that runs.
     ends: Mutex<Ends>,
     /// True while a job is running, and may draw.
@@ -53,6 +61,9 @@ impl<'r> JobMonitor<'r> {
             report,
             task,
             interrupt,
+            lines: Lines::default(),
+            goes_out: AtomicBool::new(false),
+            vanished: AtomicU64::new(0),
             progress: Progress::default(),
             before: Mutex::default(),
             ends: Mutex::default(),
@@ -61,10 +72,21 @@ impl<'r> JobMonitor<'r> {
         }
     }
 
+    /// The same, which tells of entries of a mirror by `lines`.
+    pub(crate) fn with_lines(self, lines: Lines) -> Self {
+        Self { lines, ..self }
+    }
+
+    /// The entries of the sources that were gone when they were read. They have failed.
+    pub(crate) fn vanished(&self) -> u64 {
+        self.vanished.load(Ordering::Relaxed)
+    }
+
     /// The job of `leg` begins; `more` if others follow it.
     pub(crate) fn begin(&self, leg: &Leg<Place>, more: bool) {
         self.more_to_come.store(more, Ordering::Relaxed);
         self.progress.begin();
+        self.goes_out.store(matches!(leg.route, Route::Upload(_)), Ordering::Relaxed);
         *self.ends.lock().unwrap_or_else(PoisonError::into_inner) = Ends::of(leg);
         *self.before() = self.progress.summary();
         *self.running() = true;
@@ -131,9 +153,35 @@ impl<'r> JobMonitor<'r> {
         matches!(self.task, Task::Check { .. })
     }
 
+    /// Tells of an entry of a mirror.
+    fn line(&self, path: &[u8], kind: &Kind, fate: lines::Fate) {
+        let goes_out = self.goes_out.load(Ordering::Relaxed);
+        self.report.tell(&Told { lines: &self.lines, path, kind, fate, goes_out });
+    }
+
+    /// The fate by which a mirror tells of an outcome, if it does.
+    fn synced(&self, kind: &Kind, outcome: &Outcome) -> Option<lines::Fate> {
+        self.task.mirrors()?;
+        let found = match outcome {
+            Outcome::Synced(found) => *found,
+            Outcome::Skipped(Skip::Unchanged) => Changes::default(),
+            _ => return None,
+        };
+        let fate = lines::Fate::Synced(found);
+        (!self.report.is_text() || self.lines.tell(kind, fate)).then_some(fate)
+    }
+
     fn entry(&self, path: &[u8], kind: &Kind, outcome: &Outcome) {
-        if !self.report.shows(&self.task, kind, outcome) {
+        if let Some(fate) = self.synced(kind, outcome) {
+            return self.line(path, kind, fate);
+        }
+        if !self.shows(kind, outcome) {
             return;
+        }
+        if let Outcome::Failed(Fault { side: Side::Source, kind: FaultKind::NotFound, .. }) = outcome
+            && !self.ends.lock().unwrap_or_else(PoisonError::into_inner).is_source(path)
+        {
+            self.vanished.fetch_add(1, Ordering::Relaxed);
         }
         let grew = *outcome == Outcome::Grew;
         let fate = |outcome, skip| {
@@ -155,6 +203,10 @@ impl<'r> JobMonitor<'r> {
                 self.report.warning(path, "not compared: it would not be copied");
             }
             Outcome::Skipped(_) if self.checks() => self.report.tell(&Same { path }),
+            Outcome::Synced(_) => {}
+            Outcome::Skipped(Skip::Special) if self.task.mirrors().is_some() => {
+                self.report.warning(path, lines::left_out(kind));
+            }
             Outcome::Skipped(skip) => {
                 fate(OutcomeWord::Skipped, Some(*skip));
                 if *skip == Skip::Special {
@@ -176,16 +228,29 @@ impl Monitor for JobMonitor<'_> {
             Event::Extra { path, kind } if self.checks() && self.report.warns() => {
                 self.report.tell(&Difference { path, kind, found: Found::Extra });
             }
+            Event::Deleted { path, kind }
+                if !self.report.is_text() || self.lines.tell(kind, lines::Fate::Deleted) =>
+            {
+                self.line(path, kind, lines::Fate::Deleted);
+            }
             Event::Warning { path, message } if self.report.warns() => {
                 self.report.warning(path, message);
             }
             // Only a job that removes its sources tells of what was removed.
-            Event::Extra { .. } | Event::Warning { .. } | Event::Removed { .. } => {}
+            Event::Extra { .. }
+            | Event::Deleted { .. }
+            | Event::Warning { .. }
+            | Event::Removed { .. } => {}
         }
     }
 
     fn shows(&self, kind: &Kind, outcome: &Outcome) -> bool {
-        self.report.shows(&self.task, kind, outcome)
+        match (self.task.mirrors(), outcome) {
+            (Some(_), Outcome::Failed(_)) => true,
+            (Some(_), Outcome::Skipped(Skip::Special)) => self.report.warns(),
+            (Some(_), _) => self.synced(kind, outcome).is_some(),
+            (None, _) => self.report.shows(&self.task, kind, outcome),
+        }
     }
 
     fn cancelled(&self) -> bool {

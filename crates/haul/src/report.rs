@@ -96,6 +96,9 @@ pub(crate) trait Report: Sync {
     /// Tells why the command, or one of its jobs, ended early.
     fn command_error(&self, error: &CommandError);
 
+    /// True if it is for people.
+    fn is_text(&self) -> bool;
+
     /// True if the warnings of jobs are told.
     fn warns(&self) -> bool;
 

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 /// A set of differences; never empty in an outcome.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "u16", into = "u16")]
-pub struct Changes(u16);
+#[serde(try_from = "u32", into = "u32")]
+pub struct Changes(u32);
 
 impl Changes {
     /// Nothing is there.
@@ -28,7 +28,10 @@ impl Changes {
     /// A file whose content has another hash.
     pub const CONTENT: Self = Self(0x80);
 
-    const ALL: u16 = 0xff;
+    /// In a mirror: the content was sent, or a link or special file made anew.
+    pub const SENT: Self = Self(0x8000);
+
+    const ALL: u32 = 0x80ff;
 
     /// True if there is none.
     pub const fn is_empty(self) -> bool {
@@ -86,16 +89,16 @@ impl Changes {
     }
 }
 
-impl From<Changes> for u16 {
+impl From<Changes> for u32 {
     fn from(changes: Changes) -> Self {
         changes.0
     }
 }
 
-impl TryFrom<u16> for Changes {
+impl TryFrom<u32> for Changes {
     type Error = &'static str;
 
-    fn try_from(bits: u16) -> Result<Self, Self::Error> {
+    fn try_from(bits: u32) -> Result<Self, Self::Error> {
         if bits & !Self::ALL != 0 {
             return Err("a difference is none that is known");
         }

@@ -21,6 +21,9 @@ pub enum Outcome {
     /// A file was copied as it was when it was opened: its first bytes, as many as it
     /// had then. It has grown since.
     Grew,
+    /// In a mirror: the destination's was another, or missing, and is that of the source
+    /// now; in a dry run it would be.
+    Synced(Changes),
 }
 
 impl Outcome {
@@ -47,6 +50,8 @@ pub enum Skip {
     /// A FIFO, socket or device, or a stage of haul's own that the source's
     /// directory holds: these are not copied.
     Special,
+    /// In a mirror: the rules leave it alone, or the destination's is newer.
+    Ruled,
 }
 
 /// The figures of a job, or of all jobs of a command; of one that ended early, those
@@ -83,6 +88,12 @@ pub struct Summary {
     pub kept: u64,
     /// Files that grew while they were copied; they count as copied, too.
     pub grown: u64,
+    /// In a mirror: entries of which only attributes were set.
+    pub adjusted: u64,
+    /// In a mirror: entries that only the destination had, and that were removed.
+    pub deleted: u64,
+    /// In a mirror: entries that were to be removed, and stay because more were than may be.
+    pub spared: u64,
 }
 
 impl Summary {
@@ -113,6 +124,9 @@ impl Summary {
             moved: both(self.moved, other.moved),
             kept: both(self.kept, other.kept),
             grown: both(self.grown, other.grown),
+            adjusted: both(self.adjusted, other.adjusted),
+            deleted: both(self.deleted, other.deleted),
+            spared: both(self.spared, other.spared),
         }
     }
 }
@@ -145,6 +159,9 @@ mod tests {
             moved: 12,
             kept: 13,
             grown: 14,
+            adjusted: 15,
+            deleted: 16,
+            spared: 17,
         };
         let mut total = one;
         total += one;
@@ -163,6 +180,9 @@ mod tests {
             moved: 24,
             kept: 26,
             grown: 28,
+            adjusted: 30,
+            deleted: 32,
+            spared: 34,
         };
         assert_eq!(total, twice);
         assert_eq!(total.since(one), one);

@@ -21,6 +21,8 @@ pub enum Task {
         /// How much of it has to be at the destination.
         moving: Moving,
     },
+    /// Makes the destination like the sources, by the rules of a copy and its own.
+    Sync(Policy, Mirror),
 }
 
 impl Default for Task {
@@ -30,11 +32,29 @@ impl Default for Task {
 }
 
 impl Task {
-    /// The rules of a copy; `None` for other tasks.
+    /// The rules by which contents are copied; `None` if none are.
     pub fn copies(&self) -> Option<&Policy> {
         match self {
-            Self::Copy(policy) => Some(policy),
+            Self::Copy(policy) | Self::Sync(policy, _) => Some(policy),
             Self::Check { .. } | Self::Remove { .. } => None,
+        }
+    }
+
+    /// The rules of a mirror, if the destination is to become one.
+    pub fn mirrors(&self) -> Option<&Mirror> {
+        match self {
+            Self::Sync(_, mirror) => Some(mirror),
+            Self::Copy(_) | Self::Check { .. } | Self::Remove { .. } => None,
+        }
+    }
+
+    /// True if what only the destination has matters: the names of all that a directory
+    /// has are told before the first of its directories is listed.
+    pub fn finds_extras(&self) -> bool {
+        match self {
+            Self::Copy(_) => false,
+            Self::Check { .. } | Self::Remove { .. } => true,
+            Self::Sync(_, mirror) => mirror.delete.is_some(),
         }
     }
 
@@ -52,7 +72,7 @@ impl Task {
     pub fn removes(&self) -> Option<Remove> {
         match self {
             Self::Remove { rule, .. } => Some(*rule),
-            Self::Copy(_) | Self::Check { .. } => None,
+            Self::Copy(_) | Self::Check { .. } | Self::Sync(..) => None,
         }
     }
 
@@ -60,7 +80,7 @@ impl Task {
     pub fn moving(&self) -> Option<Moving> {
         match self {
             Self::Copy(policy) => policy.moving,
-            Self::Check { .. } => None,
+            Self::Check { .. } | Self::Sync(..) => None,
             Self::Remove { moving, .. } => Some(*moving),
         }
     }
@@ -78,6 +98,54 @@ pub enum Conflict {
     Keep,
     /// Replaced only when it is older than the source (`--update`).
     ReplaceOlder,
+    /// As [`Self::ReplaceChanged`], unless it is newer than the source.
+    ReplaceUnlessNewer,
+}
+
+/// The rules by which a destination becomes like its sources, besides those of the copies
+/// that this takes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mirror {
+    /// Symbolic links are copied; else they are passed over.
+    pub links: bool,
+    /// The proof that a file needs no copy.
+    pub sameness: Sameness,
+    /// Times that are no further apart are one, in whole seconds; `None` compares them to
+    /// the nanosecond.
+    pub window: Option<u32>,
+    /// Nothing is made that the destination has not.
+    pub existing_only: bool,
+    /// Files below this many bytes are left alone.
+    pub size_min: Option<u64>,
+    /// Files above this many bytes are left alone.
+    pub size_max: Option<u64>,
+    /// Directories above a missing destination are made, too.
+    pub makes_path: bool,
+    /// A directory makes way for what is none, though it is not empty.
+    pub makes_way: bool,
+    /// The rules by which what only the destination has is removed.
+    pub delete: Option<Delete>,
+}
+
+/// The proof that a file at the destination is that of the source.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Sameness {
+    /// Its length and its time.
+    #[default]
+    SizeAndTime,
+    /// Its length.
+    Size,
+}
+
+/// The rules by which a mirror removes what the sources do not have.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Delete {
+    /// The most entries that are removed.
+    pub max: Option<u64>,
+    /// Entries that the filter leaves out are removed as well.
+    pub excluded: bool,
+    /// Errors of the sources hold nothing back.
+    pub ignore_errors: bool,
 }
 
 /// How an interrupted copy of a large file is continued.

@@ -6,7 +6,7 @@ use crate::{
     Marked, OutcomeItem, Prove, Proven, Removal, Reply, Request, Rival, Role, Want, Warning,
 };
 use haul_model::{
-    Action, Attributes, BlockRanges, ContentHash, Entry, Fault, FaultKind, Filter, Kind, Moving,
+    Action, Attributes, BlockRanges, Changes, ContentHash, Delete, Entry, Fault, FaultKind, Filter, Kind, Mirror, Moving,
     Name, Naming, Outcome, Pattern, Policy, Remove, Rule, Side, Skip, Summary, Task, Timestamp,
 };
 use proptest::prelude::*;
@@ -56,6 +56,7 @@ fn outcome() -> impl Strategy<Value = Outcome> {
         Just(Outcome::Grew),
         Just(Outcome::WouldCopy),
         Just(Outcome::Skipped(Skip::NotOlder)),
+        Just(Outcome::Synced(Changes::SENT.with(Changes::MISSING))),
         fault().prop_map(Outcome::Failed),
     ]
 }
@@ -158,7 +159,7 @@ fn message() -> impl Strategy<Value = Message> {
             let result = if gone { Ok(()) } else { Err(fault) };
             Message::Removed(vec![Removal::Source { path, kind: entry.kind, result }, Removal::End])
         }),
-        (any::<u64>(), 1..256u16).prop_map(|(index, bits)| Message::Outcomes(vec![OutcomeItem {
+        (any::<u64>(), 1..256u32).prop_map(|(index, bits)| Message::Outcomes(vec![OutcomeItem {
             index,
             outcome: Outcome::Differs(bits.try_into().expect("known bits")),
         }])),
@@ -185,6 +186,12 @@ fn task() -> impl Strategy<Value = Task> {
             })
         }),
         any::<bool>().prop_map(|content| Task::Check { content }),
+        (any::<bool>(), proptest::option::of(any::<u64>())).prop_map(|(links, max)| {
+            let delete = Some(Delete { max, excluded: links, ignore_errors: !links });
+            let window = max.and_then(|max| max.try_into().ok());
+            let mirror = Mirror { links, delete, window, size_min: max, ..Mirror::default() };
+            Task::Sync(Policy::default(), mirror)
+        }),
         (rule, moving()).prop_map(|(rule, moving)| Task::Remove { rule, moving }),
     ]
 }

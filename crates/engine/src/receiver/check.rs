@@ -139,7 +139,7 @@ impl Receiver<'_> {
         let node = match &dir.state {
             DirState::Open(node) => node,
             DirState::Failed => return Err(parent_fault()),
-            DirState::Absent => return Ok((missing_in(dir), None)),
+            DirState::Absent | DirState::Ruled => return Ok((missing_in(dir), None)),
         };
         let looked = (|| {
             let handle = node.handle()?;
@@ -177,7 +177,9 @@ impl Receiver<'_> {
     ) -> Outcome {
         let (mut outcome, state) = match (&parent.state, &name) {
             (DirState::Failed, _) => (Outcome::Failed(parent_fault()), DirState::Failed),
-            (DirState::Absent, _) => (outcome_of(missing_in(parent)), DirState::Absent),
+            (DirState::Absent | DirState::Ruled, _) => {
+                (outcome_of(missing_in(parent)), DirState::Absent)
+            }
             (DirState::Open(node), None) => {
                 let looked = node.handle().and_then(|root| root.stat_self());
                 let outcome = match looked {
@@ -229,7 +231,7 @@ impl Receiver<'_> {
     /// Takes the names of directories that will be listed: they are no extras.
     pub(super) fn take_subdirs(&self, dir: u64, names: &[Name]) -> Result<(), Broken> {
         let dir = self.open_dir_of(dir)?;
-        if !self.checks() || dir.parent.is_none() {
+        if !self.task.finds_extras() || dir.parent.is_none() {
             return Err(Broken("it listed names of directories where none are expected"));
         }
         let mut last = lock(&dir.last_names);
@@ -252,6 +254,9 @@ impl Receiver<'_> {
         let (Some(names), DirState::Open(node)) = (lock(&dir.unlisted).take(), &dir.state) else {
             return;
         };
+        if !self.checks() {
+            return self.delete_extras(dir, names);
+        }
         let mut extras = Vec::new();
         for name in names {
             // What is gone by now is no extra; what can't be looked at is one.
@@ -432,7 +437,7 @@ fn open(
     Ok((found, Some(DirNode::open(parent, name.clone(), false)?)))
 }
 
-fn names_in(node: &Arc<DirNode>) -> io::Result<BTreeSet<Name>> {
+pub(super) fn names_in(node: &Arc<DirNode>) -> io::Result<BTreeSet<Name>> {
     Ok(node.handle()?.entries()?.into_iter().map(|entry| entry.name).collect())
 }
 

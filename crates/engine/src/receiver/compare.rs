@@ -30,8 +30,10 @@ pub(crate) fn file(entry: &Entry, existing: Option<&Meta>, conflict: Conflict) -
         Conflict::Keep => Some(Skip::Exists),
         Conflict::ReplaceAll => None,
         Conflict::ReplaceChanged => unchanged.then_some(Skip::Unchanged),
-        Conflict::ReplaceOlder if unchanged => Some(Skip::Unchanged),
-        Conflict::ReplaceOlder => {
+        Conflict::ReplaceOlder | Conflict::ReplaceUnlessNewer if unchanged => {
+            Some(Skip::Unchanged)
+        }
+        Conflict::ReplaceOlder | Conflict::ReplaceUnlessNewer => {
             is_not_older(existing, entry.attributes.mtime).then_some(Skip::NotOlder)
         }
     };
@@ -117,16 +119,10 @@ fn is_not_older(existing: &Meta, than: Timestamp) -> bool {
 
 /// Why `existing` must not be replaced by `entry`, whatever the policy.
 pub(super) fn refusal(entry: &Entry, existing: &Meta) -> Option<Fault> {
+    if let Some(fault) = one_object(entry, existing) {
+        return Some(fault);
+    }
     let fault = |kind, message: &str| Some(Fault::new(Side::Destination, kind, message));
-    if entry.id.is_some() && entry.id == existing.id {
-        return Some(own::same_file());
-    }
-    if entry.leads_to.is_some() && entry.leads_to == existing.id {
-        return fault(
-            FaultKind::SameFile,
-            "the link leads to this very file, which it would replace",
-        );
-    }
     match existing.kind {
         MetaKind::Dir => {
             fault(FaultKind::IsDirectory, "a directory stands there at the destination")
@@ -137,6 +133,21 @@ pub(super) fn refusal(entry: &Entry, existing: &Meta) -> Option<Fault> {
         ),
         MetaKind::File { .. } | MetaKind::Symlink => None,
     }
+}
+
+/// The fault of an entry that would replace itself.
+pub(super) fn one_object(entry: &Entry, existing: &Meta) -> Option<Fault> {
+    if entry.id.is_some() && entry.id == existing.id {
+        return Some(own::same_file());
+    }
+    if entry.leads_to.is_some() && entry.leads_to == existing.id {
+        return Some(Fault::new(
+            Side::Destination,
+            FaultKind::SameFile,
+            "the link leads to this very file, which it would replace",
+        ));
+    }
+    None
 }
 
 #[cfg(test)]

@@ -26,6 +26,8 @@ pub(crate) struct Destination {
     /// It would have to be made, and this is a dry run: `root` is the
     /// directory above.
     pub(crate) absent: bool,
+    /// This job has made it.
+    pub(crate) is_made: bool,
     /// It is there under a name of its own, which an earlier job may have given
     /// to the one source: without a slash at the end, words don't tell.
     pub(crate) may_be_source: bool,
@@ -47,7 +49,7 @@ impl Destination {
     pub(crate) fn find(tree: &dyn Tree, job: &Job) -> Result<Self, JobError> {
         let path = &*job.dest;
         let dry_run = job.task.keeps_destination();
-        let mut destination = Self::find_or_make(tree, path, job.into_dir, dry_run)?;
+        let mut destination = Self::find_or_make(tree, job, dry_run)?;
         if let Some(origin) = &job.origin {
             destination.find_origin(tree, job, origin)?;
         }
@@ -69,6 +71,7 @@ impl Destination {
             root,
             rename: None,
             absent: false,
+            is_made: false,
             may_be_source: false,
             whole_seconds: false,
             sources_are_here: false,
@@ -111,10 +114,10 @@ impl Destination {
 
     fn find_or_make(
         tree: &dyn Tree,
-        path: &[u8],
-        into_dir: bool,
+        job: &Job,
         dry_run: bool,
     ) -> Result<Self, JobError> {
+        let (path, into_dir) = (&*job.dest, job.into_dir);
         let fails = |fault| JobError::Destination { path: escape_bytes(path), fault };
         let unusable = |action: &str, error: &io::Error| {
             fails(Fault::from_io(Side::Destination, action, error))
@@ -133,7 +136,8 @@ impl Destination {
             return Err(unusable("open the directory", &io::ErrorKind::NotFound.into()));
         };
         if split.slash {
-            return Self::make(tree, path, dry_run);
+            let is_whole_way = job.task.mirrors().is_none_or(|mirror| mirror.makes_path);
+            return Self::make(tree, path, is_whole_way, dry_run);
         }
         let name = Name::new(name).map_err(|error| {
             fails(Fault::new(Side::Destination, FaultKind::TooLong, error.to_string()))
@@ -150,9 +154,10 @@ impl Destination {
         Ok(Self { rename: Some(name), ..Self::of(path, parent) })
     }
 
-    /// The directory at `path`, made with those above it that are missing too. In a dry
-    /// run the nearest directory that is there stands for it.
-    fn make(tree: &dyn Tree, path: &[u8], dry_run: bool) -> Result<Self, JobError> {
+    /// The directory at `path`, made with those above it that are missing too, if
+    /// `is_whole_way` says so. In a dry run the nearest directory that is there stands for
+    /// it.
+    fn make(tree: &dyn Tree, path: &[u8], is_whole_way: bool, dry_run: bool) -> Result<Self, JobError> {
         let fails = |fault| JobError::Destination { path: escape_bytes(path), fault };
         let unusable = |action: &str, error: &io::Error| {
             fails(Fault::from_io(Side::Destination, action, error))
@@ -172,7 +177,9 @@ impl Destination {
             match tree.open(split.parent) {
                 Ok(dir) => break dir,
                 Err(error)
-                    if error.kind() == io::ErrorKind::NotFound && missing.len() < ANCESTORS_MAX =>
+                    if is_whole_way
+                        && error.kind() == io::ErrorKind::NotFound
+                        && missing.len() < ANCESTORS_MAX =>
                 {
                     rest = split.parent;
                 }
@@ -180,7 +187,7 @@ impl Destination {
             }
         };
         if dry_run {
-            return Ok(Self { absent: true, ..Self::of(path, dir) });
+            return Ok(Self { absent: true, is_made: true, ..Self::of(path, dir) });
         }
         for name in missing.iter().rev() {
             dir.make_dir(name, 0o777).map_err(|error| unusable("make the directory", &error))?;
@@ -188,7 +195,7 @@ impl Destination {
                 .open_dir(name, false)
                 .map_err(|error| unusable("open the directory", &error))?;
         }
-        Ok(Self::of(path, dir))
+        Ok(Self { is_made: true, ..Self::of(path, dir) })
     }
 
     /// Makes the names durable that lead to the root on its file system: a

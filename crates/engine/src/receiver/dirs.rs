@@ -62,6 +62,8 @@ pub(crate) enum DirState {
     Failed,
     /// It would be made, if this were no dry run.
     Absent,
+    /// It is not there, and rules leave it at that.
+    Ruled,
 }
 
 impl RecvDir {

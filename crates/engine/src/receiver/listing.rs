@@ -6,7 +6,7 @@ use super::dirs::{DirState, RecvDir};
 use super::{Pending, Receiver, Work, is_stage, of_sender};
 use crate::Job;
 use haul_model::words;
-use haul_model::{BlockRanges, Entry, Kind, MAX_DEPTH, Name, Outcome, Skip};
+use haul_model::{BlockRanges, Entry, Fault, FaultKind, Kind, MAX_DEPTH, Name, Outcome, Skip};
 use haul_proto::{How, ListItem, OutcomeItem, Rival, Want};
 use haul_tree::lock;
 use std::sync::Arc;
@@ -147,7 +147,7 @@ impl Receiver<'_> {
                     let (index, parent) = self.number(dir)?;
                     self.check_fault(dir)?;
                     parent.passed_over(&name);
-                    let outcome = Outcome::Failed(of_sender(fault));
+                    let outcome = self.outcome_of(of_sender(fault));
                     self.reporter.outcome(|| name, &Kind::Special, 0, &outcome);
                     self.close(cost);
                     outcomes.push(OutcomeItem { index, outcome });
@@ -197,39 +197,53 @@ impl Receiver<'_> {
         if self.checks() {
             return self.check_entry(index, dir, name, entry, cost, wants);
         }
+        if let (Some(name), Some(unlisted)) = (&name, lock(&dir.unlisted).as_mut()) {
+            unlisted.remove(name);
+        }
         let outcome = match &entry.kind {
             Kind::Dir => self.take_dir(index, &dir, name.clone(), &entry, cost)?,
             Kind::Special => Outcome::Skipped(Skip::Special),
+            Kind::Symlink { .. } if self.task.mirrors().is_some_and(|mirror| !mirror.links) => {
+                Outcome::Skipped(Skip::Special)
+            }
             kind if dir.parent.is_some() && is_stage(kind, name.as_ref()) => {
                 Outcome::Skipped(Skip::Special)
             }
             Kind::File { .. } => {
                 let name = name.clone().expect("only directories come without a name");
-                match self.decide(&dir, &name, &entry) {
-                    Decision::Settled(outcome) => outcome,
-                    Decision::Copy(_) if self.policy.dry_run => Outcome::WouldCopy,
+                let (decision, found) = self.decide(&dir, &name, &entry);
+                let decision = self.cleared(&dir, &name, decision, found);
+                match decision {
+                    Decision::Settled(outcome) => self.as_synced(outcome, found),
+                    Decision::Copy(_) if self.policy.dry_run => {
+                        self.as_synced(Outcome::WouldCopy, found)
+                    }
                     Decision::Copy(on_existing) => {
                         let file = Pending::new(index, dir, name, entry, on_existing, cost);
-                        return self.want_file(file, wants);
+                        return self.want_file(Pending { found, ..file }, wants);
                     }
                 }
             }
             Kind::Symlink { target } => {
                 let name = name.as_ref().expect("only directories come without a name");
-                match self.decide(&dir, name, &entry) {
-                    Decision::Settled(outcome) => outcome,
-                    Decision::Copy(_) if self.policy.dry_run => Outcome::WouldCopy,
+                let (decision, found) = self.decide(&dir, name, &entry);
+                match decision {
+                    Decision::Settled(outcome) => self.as_synced(outcome, found),
+                    Decision::Copy(_) if self.policy.dry_run => {
+                        self.as_synced(Outcome::WouldCopy, found)
+                    }
                     Decision::Copy(on_existing) if self.costs_round_trips => {
                         dir.expect_change();
                         dir.expect_one();
                         let name = name.clone();
                         let link = Pending::new(index, dir, name, entry, on_existing, cost);
-                        self.give(Work::Link(link));
+                        self.give(Work::Link(Pending { found, ..link }));
                         return None;
                     }
                     Decision::Copy(on_existing) => {
                         dir.expect_change();
-                        self.make_symlink(&dir, name, &entry, target, on_existing)
+                        let made = self.make_symlink(&dir, name, &entry, target, on_existing);
+                        self.as_synced(made, found)
                     }
                 }
             }
@@ -237,6 +251,15 @@ impl Receiver<'_> {
         self.report(|| dir.path_of(entry.name.as_ref()), &entry.kind, 0, &outcome);
         self.close(cost);
         Some(outcome)
+    }
+
+    /// The outcome of what the Sender could not list.
+    fn outcome_of(&self, fault: Fault) -> Outcome {
+        if self.task.mirrors().is_some() && fault.kind == FaultKind::NotRecursive {
+            return Outcome::Skipped(Skip::Special);
+        }
+        self.withhold_deletions(&fault);
+        Outcome::Failed(fault)
     }
 
     /// Asks for what is missing of a file; returns its outcome if it can't be copied.
@@ -343,7 +366,10 @@ impl Receiver<'_> {
         }
         let _name = self.check_name(*dir, &parent, entry)?;
         self.reporter.listed(entry);
-        let outcome = compare::rival(rival, self.policy.conflict);
+        let outcome = match self.task.mirrors() {
+            Some(_) => Outcome::Skipped(Skip::Ruled),
+            None => compare::rival(rival, self.policy.conflict),
+        };
         self.report(|| parent.path_of(entry.name.as_ref()), &entry.kind, 0, &outcome);
         self.close(cost);
         Ok(OutcomeItem { index, outcome })

@@ -10,6 +10,7 @@ mod hold;
 mod incoming;
 mod listing;
 mod live;
+mod mirror;
 mod naming;
 mod own;
 mod place;
@@ -37,7 +38,7 @@ use check::Hashing;
 use dirs::{DirState, RecvDir};
 use haul_model::words;
 use haul_model::{
-    BlockHash, Entry, Fault, FaultKind, Filter, Kind, Name, Naming, Outcome, Policy, Side, Summary,
+    BlockHash, Changes, Entry, Fault, FaultKind, Filter, Kind, Name, Naming, Outcome, Policy, Side, Summary,
     Task, escape_bytes,
 };
 use haul_proto::{LIST_WINDOW, ListItem, OutcomeItem, Removal, Warning};
@@ -48,6 +49,7 @@ use hold::Holding;
 use incoming::{Direct, Incoming, Piece};
 use listing::{Broken, Listing};
 use live::Reading;
+use mirror::Deleting;
 use naming::Merging;
 use proofs::Proofs;
 use std::collections::{HashMap, VecDeque};
@@ -89,6 +91,9 @@ pub(crate) struct Receiver<'a> {
     wanted: Mutex<HashMap<u64, Box<Pending>>>,
     /// Cost of what was listed and has no outcome yet.
     open_cost: AtomicU64,
+    /// The destination was made by this job.
+    is_made: bool,
+    deleting: Deleting,
     /// Files and names that wait to be durable.
     holding: Holding,
     /// Directories that a server gives their mode and time.
@@ -121,6 +126,8 @@ pub(crate) struct Pending {
     cost: u64,
     /// Whole blocks that an earlier job has left of it.
     resumed: u64,
+    /// In a mirror: how what stands in its place differs.
+    found: Changes,
     reading: Reading,
 }
 
@@ -134,8 +141,8 @@ impl Pending {
         on_existing: OnExisting,
         cost: u64,
     ) -> Self {
-        let (resumed, reading) = (0, Reading::default());
-        Self { index, dir, name, entry, on_existing, cost, resumed, reading }
+        let (resumed, found, reading) = (0, Changes::default(), Reading::default());
+        Self { index, dir, name, entry, on_existing, cost, resumed, found, reading }
     }
 }
 
@@ -189,6 +196,8 @@ impl<'a> Receiver<'a> {
             merging: Merging::default(),
             wanted: Mutex::default(),
             open_cost: AtomicU64::new(0),
+            is_made: destination.is_made,
+            deleting: Deleting::default(),
             holding: Holding::default(),
             sealing: Mutex::default(),
             done: AtomicBool::new(false),
@@ -307,7 +316,10 @@ impl<'a> Receiver<'a> {
             outcome => outcome,
         };
         let path = || pending.dir.path_of(pending.entry.name.as_ref());
-        let outcome = pending.reading.outcome(outcome);
+        if let Outcome::Failed(fault) = &outcome {
+            self.withhold_deletions(fault);
+        }
+        let outcome = self.as_synced(pending.reading.outcome(outcome), pending.found);
         self.report(path, &pending.entry.kind, moved, &outcome);
         self.close(pending.cost);
         OutcomeItem { index: pending.index, outcome }

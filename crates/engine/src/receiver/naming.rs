@@ -107,6 +107,7 @@ impl Receiver<'_> {
             // Before it has its name: whoever finds it there knows it.
             claims.bring(id);
         }
+        self.make_way(dir, name, *on_existing)?;
         let outcome =
             self.give_name(ACTION, dir, name, entry, *on_existing, |how| sealed.publish(name, how));
         match outcome {

@@ -8,7 +8,7 @@ use super::own::{self, is_own};
 use super::work::{self, Making, Work};
 use super::{Pending, Receiver, naming, parent_fault};
 use crate::dirs::DirNode;
-use haul_model::{Entry, Fault, FaultKind, Kind, Name, Outcome, Side, Skip};
+use haul_model::{Changes, Entry, Fault, FaultKind, Kind, Name, Outcome, Side, Skip};
 use haul_proto::OutcomeItem;
 use haul_store::{OnExisting, Publication};
 use haul_tree::lock;
@@ -17,25 +17,46 @@ use std::io;
 use std::sync::Arc;
 
 impl Receiver<'_> {
-    /// Decides about a file or a link.
-    pub(super) fn decide(&self, dir: &RecvDir, name: &Name, entry: &Entry) -> Decision {
+    /// Decides about a file or a link. In a mirror, gives also how what stands in its place
+    /// differs.
+    pub(super) fn decide(
+        &self,
+        dir: &RecvDir,
+        name: &Name,
+        entry: &Entry,
+    ) -> (Decision, Changes) {
+        let settled = |outcome, found| (Decision::Settled(outcome), found);
         let node = match &dir.state {
             DirState::Open(node) => node,
-            DirState::Failed => return Decision::Settled(Outcome::Failed(parent_fault())),
-            DirState::Absent => return Decision::Settled(Outcome::WouldCopy),
+            DirState::Failed => {
+                return settled(Outcome::Failed(parent_fault()), Changes::default());
+            }
+            DirState::Absent => {
+                return settled(Outcome::WouldCopy, Changes::MISSING.with(Changes::SENT));
+            }
+            DirState::Ruled => return settled(Outcome::Skipped(Skip::Ruled), Changes::default()),
         };
         let looked = (|| {
             let existing = if dir.fresh { None } else { self.look_at(&*node.handle()?, name)? };
             if let Some(existing) = &existing
                 && !self.is_free(dir, &*node.handle()?, name, existing)?
             {
-                return Ok(Decision::Settled(Outcome::Failed(naming::another())));
+                return Ok(settled(Outcome::Failed(naming::another()), Changes::default()));
             }
             if is_own(entry, existing.as_ref().and_then(|existing| existing.id)) {
-                return Ok(Decision::Settled(Outcome::Failed(own::same_file())));
+                return Ok(settled(Outcome::Failed(own::same_file()), Changes::default()));
             }
             let entry = &*self.as_kept(entry, node, existing.as_ref());
-            Ok(match &entry.kind {
+            if let Some(mirror) = self.task.mirrors() {
+                let (decision, found) =
+                    self.decide_mirrored(mirror, node, name, entry, existing.as_ref())?;
+                let left = Decision::Settled(Outcome::Skipped(Skip::Unchanged));
+                return Ok(match decision == left {
+                    true => (self.leave(dir, node, name, entry, existing.as_ref(), found)?, found),
+                    false => (decision, found),
+                });
+            }
+            let decision = match &entry.kind {
                 Kind::Symlink { .. } => {
                     let existing_target = match &existing {
                         Some(Meta { kind: MetaKind::Symlink, .. }) => {
@@ -49,29 +70,49 @@ impl Receiver<'_> {
                 }
                 _ => {
                     let decision = compare::file(entry, existing.as_ref(), self.policy.conflict);
-                    if decision == Decision::Settled(Outcome::Skipped(Skip::Unchanged)) {
-                        if self.was_lost(node, name, entry, existing.as_ref())? {
-                            return Ok(Decision::Copy(OnExisting::Replace));
-                        }
-                        let kept = self.refresh(node, name, entry, existing.as_ref());
-                        if let Err(fault) = kept.and_then(|()| self.sync_unchanged(dir, node, name))
-                        {
-                            return Ok(Decision::Settled(Outcome::Failed(fault)));
-                        }
-                        if let (Some(source), false) = (self.resumable(entry), self.policy.dry_run)
-                            && node.handle()?.remove_leftovers(name, &source)
-                        {
-                            dir.touch();
-                        }
+                    if decision != Decision::Settled(Outcome::Skipped(Skip::Unchanged)) {
+                        decision
+                    } else if self.was_lost(node, name, entry, existing.as_ref())? {
+                        Decision::Copy(OnExisting::Replace)
+                    } else {
+                        let there = existing.as_ref();
+                        self.leave(dir, node, name, entry, there, Changes::default())?
                     }
-                    decision
                 }
-            })
+            };
+            Ok((decision, Changes::default()))
         })();
         looked.unwrap_or_else(|error: io::Error| {
             let fault = Fault::from_io(Side::Destination, "look at the destination", &error);
-            Decision::Settled(Outcome::Failed(fault))
+            settled(Outcome::Failed(fault), Changes::default())
         })
+    }
+
+    /// Leaves the content of a file, or a link, as it is: gives it the attributes of the
+    /// source that it lacks, and ends what an earlier job has begun.
+    fn leave(
+        &self,
+        dir: &RecvDir,
+        node: &Arc<DirNode>,
+        name: &Name,
+        entry: &Entry,
+        existing: Option<&Meta>,
+        found: Changes,
+    ) -> io::Result<Decision> {
+        let left = self.left_or_adjusted(found);
+        if !matches!(entry.kind, Kind::File { .. }) {
+            return Ok(Decision::Settled(left));
+        }
+        let kept = self.refresh(node, name, entry, existing);
+        if let Err(fault) = kept.and_then(|()| self.sync_unchanged(dir, node, name)) {
+            return Ok(Decision::Settled(Outcome::Failed(fault)));
+        }
+        if let (Some(source), false) = (self.resumable(entry), self.policy.dry_run)
+            && node.handle()?.remove_leftovers(name, &source)
+        {
+            dir.touch();
+        }
+        Ok(Decision::Settled(left))
     }
 
     /// True if a file that looks unchanged has lost content to a cut of the power. A file
@@ -79,7 +120,7 @@ impl Receiver<'_> {
     ///
     /// With `sync` each file is looked into: a medium that failed may have lost it a
     /// moment ago, and the system has told that to somebody else.
-    fn was_lost(
+    pub(super) fn was_lost(
         &self,
         node: &Arc<DirNode>,
         name: &Name,
@@ -124,6 +165,9 @@ impl Receiver<'_> {
         on_existing: OnExisting,
     ) -> Outcome {
         let DirState::Open(node) = &dir.state else { return Outcome::Failed(parent_fault()) };
+        if let Err(fault) = self.make_way(dir, name, on_existing) {
+            return Outcome::Failed(fault);
+        }
         let made = self.give_name("make the link", dir, name, entry, on_existing, |how| {
             let handle = node.handle()?;
             let made = handle.make_symlink(target, name, &entry.attributes, how)?;
@@ -162,9 +206,13 @@ impl Receiver<'_> {
             (DirState::Failed, ..) => (Outcome::Failed(parent_fault()), DirState::Failed, false),
             (_, _, Some(fault)) => (Outcome::Failed(fault), DirState::Failed, false),
             (DirState::Absent, ..) => (Outcome::WouldCopy, DirState::Absent, false),
+            (DirState::Ruled, ..) => (Outcome::Skipped(Skip::Ruled), DirState::Ruled, false),
             (DirState::Open(node), None, None) => {
                 let state = DirState::Open(Arc::clone(node));
-                (Outcome::Skipped(Skip::Unchanged), state, false)
+                let made = self.is_made && self.task.mirrors().is_some();
+                let outcome =
+                    if made { Outcome::Copied } else { Outcome::Skipped(Skip::Unchanged) };
+                (outcome, state, false)
             }
             (DirState::Open(node), Some(name), None) => {
                 match self.open_dir(parent, node, name, entry) {
@@ -173,15 +221,18 @@ impl Receiver<'_> {
                 }
             }
         };
+        let outcome = self.dir_outcome(entry, &state, outcome);
         // What goes right into a directory that stood before leaves that one's
-        // own mode and time alone.
-        let attributes = (name.is_some() && matches!(state, DirState::Open(_)))
+        // own mode and time alone, unless that is to be a mirror.
+        let is_to_be_same = name.is_some() || self.task.mirrors().is_some();
+        let attributes = (is_to_be_same && matches!(state, DirState::Open(_)))
             .then(|| entry.attributes.clone());
         let shown = entry.name.clone();
         let dir = RecvDir::new(Some(Arc::clone(parent)), shown, state, fresh, attributes);
         if !self.policy.dry_run && !dir.is_searchable() {
             dir.open_up();
         }
+        self.expect_extras(&dir);
         lock(&self.listing).open.push((index, Arc::clone(&dir)));
         let made = match &dir.state {
             DirState::Open(node) if fresh => node.handle().ok().and_then(|dir| dir.making()),
@@ -198,7 +249,7 @@ impl Receiver<'_> {
     /// Waits for a directory that is being made, and tells what came of it.
     pub(super) fn end_making(&self, dir: &Arc<RecvDir>, making: Making) {
         let outcome = match (making.made)() {
-            Ok(()) => Outcome::Copied,
+            Ok(()) => self.as_synced(Outcome::Copied, Changes::MISSING),
             Err(_) if self.control.stopped() => return,
             Err(error) => {
                 Outcome::Failed(Fault::from_io(Side::Destination, "make the directory", &error))
@@ -241,45 +292,18 @@ impl Receiver<'_> {
         name: &Name,
         entry: &Entry,
     ) -> Result<(Outcome, DirState, bool), Fault> {
-        let is_root = self.rename.is_some() && above.parent.is_none();
         let fault =
             |action: &str, error: io::Error| Fault::from_io(Side::Destination, action, &error);
         let handle = parent.handle().map_err(|e| fault("open the directory above", e))?;
-        // What stands there is the rule where others have been; asking first would be
-        // one round trip more where each costs one.
-        let found = match above.fresh || self.costs_round_trips && above.is_writable() {
-            true => None,
-            false => match DirNode::open(parent, name.clone(), false) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-                found => Some(found),
-            },
+        let (made, opened) = match self.find_or_make_dir(above, parent, &*handle, name)? {
+            Place::Found(opened) => (false, opened),
+            Place::Made(opened) => (true, opened),
+            Place::Absent => return Ok((Outcome::WouldCopy, DirState::Absent, false)),
+            Place::Ruled => return Ok((Outcome::Skipped(Skip::Ruled), DirState::Ruled, false)),
         };
-        let made = if found.is_some() {
-            false
-        } else if self.policy.dry_run {
-            match handle.stat(name, false).map_err(|e| fault("look at the destination", e))? {
-                None => return Ok((Outcome::WouldCopy, DirState::Absent, false)),
-                Some(_) => false,
-            }
-        } else {
-            above.open_up();
-            let made = match self.origin.as_ref().filter(|_| is_root) {
-                Some(origin) => handle.make_dir_of(name, PRIVATE_DIR_MODE, origin),
-                None => handle.make_dir(name, PRIVATE_DIR_MODE),
-            };
-            match made {
-                Ok(()) => {
-                    above.touch();
-                    true
-                }
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => false,
-                Err(error) => return Err(fault("make the directory", error)),
-            }
-        };
-        let opened = found.unwrap_or_else(|| DirNode::open(parent, name.clone(), false));
         let node = match opened {
             Ok(node) => {
-                if let (true, true, Some(origin)) = (made, is_root, &self.origin)
+                if let (true, true, Some(origin)) = (made, self.becomes_dest(above), &self.origin)
                     && let Ok(handle) = node.handle()
                 {
                     handle.remember_origin(origin);
@@ -310,6 +334,98 @@ impl Receiver<'_> {
         let outcome = if made { Outcome::Copied } else { Outcome::Skipped(Skip::Unchanged) };
         Ok((outcome, DirState::Open(node), made))
     }
+
+    /// True if a directory in `above` becomes the destination itself.
+    fn becomes_dest(&self, above: &RecvDir) -> bool {
+        self.rename.is_some() && above.parent.is_none()
+    }
+
+    /// Opens the directory `name`, or makes it where there is none.
+    fn find_or_make_dir(
+        &self,
+        above: &RecvDir,
+        parent: &Arc<DirNode>,
+        handle: &dyn TreeDir,
+        name: &Name,
+    ) -> Result<Place, Fault> {
+        let fault =
+            |action: &str, error: io::Error| Fault::from_io(Side::Destination, action, &error);
+        let open = || DirNode::open(parent, name.clone(), false);
+        // What stands there is the rule where others have been; asking first would be
+        // one round trip more where each costs one.
+        let found = match above.fresh || self.costs_round_trips && above.is_writable() {
+            true => None,
+            false => match open() {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+                found => Some(found),
+            },
+        };
+        if let Some(found) = found {
+            return self.or_cleared(above, handle, name, found, open);
+        }
+        let is_ruled = self.task.mirrors().is_some_and(|mirror| mirror.existing_only);
+        if self.policy.dry_run || is_ruled {
+            let there = handle.stat(name, false);
+            let is_there = there.map_err(|e| fault("look at the destination", e))?.is_some();
+            return match (is_there, is_ruled) {
+                (true, _) => self.or_cleared(above, handle, name, open(), open),
+                (false, true) => Ok(Place::Ruled),
+                (false, false) => Ok(Place::Absent),
+            };
+        }
+        above.open_up();
+        let made = match self.origin.as_ref().filter(|_| self.becomes_dest(above)) {
+            Some(origin) => handle.make_dir_of(name, PRIVATE_DIR_MODE, origin),
+            None => handle.make_dir(name, PRIVATE_DIR_MODE),
+        };
+        match made {
+            Ok(()) => {
+                above.touch();
+                Ok(Place::Made(open()))
+            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                self.or_cleared(above, handle, name, open(), open)
+            }
+            Err(error) => Err(fault("make the directory", error)),
+        }
+    }
+
+    /// The place that was `found`. In a mirror what is no directory makes way for one.
+    fn or_cleared(
+        &self,
+        above: &RecvDir,
+        handle: &dyn TreeDir,
+        name: &Name,
+        found: io::Result<Arc<DirNode>>,
+        open: impl Fn() -> io::Result<Arc<DirNode>>,
+    ) -> Result<Place, Fault> {
+        let is_none = |error: &io::Error| FaultKind::of(error) == FaultKind::NotDirectory;
+        if self.task.mirrors().is_none() || !found.as_ref().is_err_and(is_none) {
+            return Ok(Place::Found(found));
+        }
+        if self.policy.dry_run {
+            return Ok(Place::Absent);
+        }
+        above.expect_change();
+        let cleared = handle.remove_file(name);
+        let made = cleared.and_then(|()| handle.make_dir(name, PRIVATE_DIR_MODE));
+        made.map_err(|error| {
+            Fault::from_io(Side::Destination, "make way for the directory", &error)
+        })?;
+        Ok(Place::Made(open()))
+    }
+}
+
+/// The place of a directory at the destination.
+enum Place {
+    /// It was there.
+    Found(io::Result<Arc<DirNode>>),
+    /// It is there now.
+    Made(io::Result<Arc<DirNode>>),
+    /// It would be made, if this were no dry run.
+    Absent,
+    /// It is not there, and rules leave it at that.
+    Ruled,
 }
 
 /// The fault where another entry stands in the place of a directory.

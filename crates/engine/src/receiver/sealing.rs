@@ -4,7 +4,7 @@ use super::Receiver;
 use super::dirs::{DirState, RecvDir};
 use crate::dirs::DirNode;
 use haul_model::words;
-use haul_model::{Attributes, Changes, Fault, Kept, Kind, Outcome, Side};
+use haul_model::{Attributes, Changes, Entry, Fault, Kept, Kind, Outcome, Side, Skip};
 use haul_proto::Late;
 use haul_tree::lock;
 use std::io;
@@ -47,6 +47,18 @@ impl Receiver<'_> {
         self.end_sealing(SEALING_MAX);
     }
 
+    /// The outcome of a directory that was opened or made, as a mirror tells it.
+    pub(super) fn dir_outcome(&self, entry: &Entry, state: &DirState, outcome: Outcome) -> Outcome {
+        match (&outcome, state) {
+            (Outcome::Skipped(Skip::Unchanged), DirState::Open(node))
+                if self.task.mirrors().is_some() =>
+            {
+                self.left_or_adjusted(self.changes_of_dir(node, &entry.attributes))
+            }
+            _ => self.as_synced(outcome, Changes::MISSING),
+        }
+    }
+
     /// How the attributes of `node`, as it was opened, differ from `attributes`.
     fn changes_of_dir(&self, node: &Arc<DirNode>, attributes: &Attributes) -> Changes {
         let there = self.in_its_seconds(node.meta().clone());
@@ -78,7 +90,7 @@ impl Receiver<'_> {
     }
 
     /// An entry that has its outcome has failed after all.
-    fn fail_late(&self, path: &[u8], fault: Fault) {
+    pub(super) fn fail_late(&self, path: &[u8], fault: Fault) {
         let late = Late { path: words::shown(path.to_vec()), fault: fault.clone() };
         self.report(|| path.to_vec(), &Kind::Dir, 0, &Outcome::Failed(fault));
         self.sender.late(late);

@@ -54,6 +54,11 @@ impl Receiver<'_> {
         if self.whole_seconds {
             return in_whole_seconds(mtime);
         }
+        if let Some(there) = there
+            && let Some(time) = self.in_its_window(mtime, there.attributes.mtime)
+        {
+            return time;
+        }
         let is_kept = |there: &&Meta| {
             let found = there.attributes.mtime;
             found != mtime

@@ -30,7 +30,7 @@ use crate::link::{ReceiverPort, SenderPort, SourceHandle};
 use crate::{Event, Job, JobError};
 use again::Repeat;
 use haul_model::{
-    BlockRanges, Fault, FileId, Kind, Moving, Naming, Outcome, Resume, Side, Summary, Task,
+    BlockRanges, Changes, Fault, FileId, Kind, Moving, Naming, Outcome, Resume, Side, Summary, Task,
 };
 use haul_proto::{Extra, LIST_WINDOW, Late, OutcomeItem, Proven, Want, Warning};
 use haul_store::RESUME_LEN_MIN;
@@ -242,6 +242,7 @@ impl<'a> Sender<'a> {
         match outcome {
             Outcome::Copied | Outcome::WouldCopy | Outcome::Grew => !self.checks(),
             Outcome::Differs(_) => self.checks(),
+            Outcome::Synced(_) => self.task.mirrors().is_some(),
             Outcome::Skipped(_) | Outcome::Failed(_) => true,
         }
     }
@@ -311,6 +312,9 @@ impl SenderPort for Sender<'_> {
                     let is_file = matches!(item.kind, Kind::File { .. });
                     match outcome.outcome {
                         Outcome::Copied => item.wanted || !is_file,
+                        Outcome::Synced(found) if found.has(Changes::SENT) => {
+                            item.wanted || !is_file || self.task.keeps_destination()
+                        }
                         Outcome::Grew => item.wanted,
                         _ => true,
                     }
@@ -354,12 +358,15 @@ impl SenderPort for Sender<'_> {
     }
 
     fn extras(&self, extras: Vec<Extra>) {
-        if !self.checks() {
+        if !self.task.finds_extras() && self.task.mirrors().is_none() {
             return self.refuse("it told extras where none is expected");
         }
         if let Some(reporter) = self.reporter {
             for Extra { path, kind } in &extras {
-                reporter.extra(path, kind);
+                match self.task.mirrors() {
+                    Some(_) => reporter.deleted(path, kind),
+                    None => reporter.extra(path, kind),
+                }
             }
         }
     }

@@ -14,7 +14,7 @@ use crate::walk::{Listed, Rules, Subdirs, Walk, into_itself, look_up};
 use crate::workers::workers;
 use crate::{Event, Job};
 use haul_model::words;
-use haul_model::{Entry, Fault, FaultKind, FileId, Filter, Kind, MAX_DEPTH, Name, Side};
+use haul_model::{Entry, Fault, FaultKind, FileId, Filter, Kind, MAX_DEPTH, Name, Side, Task};
 use haul_proto::ListItem;
 use haul_tree::{Meta, MetaKind, Owner, Tree, TreeEntry};
 use std::sync::Arc;
@@ -76,7 +76,7 @@ impl<'s, 'a> Scan<'s, 'a> {
             batch_cost: 0,
             batch_since: Instant::now(),
             watches_owners: haul_sys::effective_user() == ROOT
-                && job.task.copies().is_some_and(|policy| policy.moving.is_none()),
+                && matches!(job.task, Task::Copy(policy) if policy.moving.is_none()),
         }
     }
 

@@ -56,7 +56,7 @@ impl Monitor for Watch {
                 let mut outcomes = self.outcomes.lock().expect("nobody panicked");
                 outcomes.insert(shown(path), outcome.clone());
             }
-            Event::Extra { .. } | Event::Removed { .. } => {}
+            Event::Extra { .. } | Event::Deleted { .. } | Event::Removed { .. } => {}
             Event::Warning { path, message } => {
                 let warning = format!("{}: {message}", shown(path));
                 self.warnings.lock().expect("nobody panicked").push(warning);

@@ -119,9 +119,7 @@ fn no_option(error: &clap::Error, command: &str) -> Option<CommandError> {
 /// The error for words whose first is no command.
 fn no_command(first: &str) -> CommandError {
     let hint = match first {
-        "sync" | "rsync" => {
-            "'haul copy -r' copies what is new or has changed; what the source no longer has stays, for nothing is deleted yet"
-        }
+        "rsync" | "mirror" => "'haul sync' takes the words of rsync",
         "rm" | "delete" => "haul removes no files by themselves: use rm, there through ssh",
         _ => "a command comes first, as in: haul copy SOURCE... DEST",
     };
@@ -152,7 +150,7 @@ fn answer_to_option(command: &str, word: &str) -> Option<&'static str> {
         }
         "--delete" | "--del" | "--delete-before" | "--delete-during" | "--delete-delay"
         | "--delete-after" | "--delete-excluded" => {
-            "nothing is deleted at the destination yet: rsync --delete does that until then; 'haul check -r' shows what is extra"
+            "'haul sync -r --delete' does that; 'haul check -r' shows what is extra"
         }
         "-n" | "--dry-run" if moves => {
             "--no-clobber replaces nothing; what would be copied is shown by 'haul copy -rn'"

@@ -68,6 +68,22 @@ Exit codes: 0 all moved, 1 something stays that should not, 2 wrong usage,
 3 no connection, 4 destination unusable, 130 interrupted. After any of them the
 same command goes on with what is left.";
 
+pub(super) const SYNC_USAGE: &str = "haul sync [OPTIONS] SOURCE... DEST";
+
+pub(super) const SYNC_EXAMPLES: &str = "\
+The words mean what they mean to rsync; docs/rsync.md has what differs. A SOURCE
+that ends in \"/\" is what is in the directory, another one is the directory
+itself. A file is replaced at once when its new content is whole and verified.
+
+Examples:
+  haul sync -a photos/ /mnt/backup/photos   what is in photos
+  haul sync -a photos host:backup           the directory: backup/photos
+  haul sync -ain --delete src/ host:dst/    what would change?
+
+Exit codes are those of rsync: 0 all done, 1 wrong usage, 11 DEST unusable,
+12 no connection, 20 interrupted, 23 some entries failed, 24 some had vanished,
+25 more than --max-delete were to be removed.";
+
 pub(super) const CHECK_USAGE: &str = "haul check [OPTIONS] SOURCE... DEST";
 
 pub(super) const CHECK_EXAMPLES: &str = "\

@@ -85,7 +85,22 @@ fn exclude(one: &dyn fmt::Display, other: &str) -> CommandError {
     CommandError::usage(format!("{one} and {other} exclude each other"))
 }
 
+/// The same as other words have said it.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Typed {
+    pub(super) rsh: Option<String>,
+    pub(super) remote_haul: Option<String>,
+    pub(super) timeout: Option<u32>,
+    pub(super) transport: Option<Transport>,
+}
+
 impl RemoteWords {
+    /// The words that say this.
+    pub(super) fn of(typed: Typed) -> Self {
+        let Typed { rsh, remote_haul, timeout, transport } = typed;
+        Self { remote_haul, rsh, transport, timeout: TimeoutWords { timeout } }
+    }
+
     /// The settings of these words.
     fn settings(&self) -> Settings {
         Settings {

@@ -104,7 +104,7 @@ fn words_of_other_programs_are_answered_where_they_are_not_taken() {
         "ls -R host:",
         "-av a b",
         "a host:b",
-        "sync a b",
+        "rsync a b",
         "rsync -av a b",
         "copi a b",
         "help me",

@@ -4,6 +4,7 @@ use super::deploy::{self, DeployWords};
 use super::familiar::FamiliarWords;
 use super::filter::FilterWords;
 use super::help::*;
+use super::sync::SyncWords;
 use super::remote::{ParallelWords, RemoteWords, RequestWords, TransferWords};
 use crate::config::{Given, Settings, typed};
 use clap::{Args, Parser, Subcommand, ValueHint};
@@ -30,6 +31,9 @@ pub(super) enum CommandWords {
     /// Move files and trees
     #[command(visible_alias = "mv", override_usage = MOVE_USAGE, after_help = MOVE_EXAMPLES)]
     Move(MoveWords),
+    /// Make a tree like another, with the words of rsync
+    #[command(override_usage = SYNC_USAGE, after_help = SYNC_EXAMPLES, disable_help_flag = true)]
+    Sync(SyncWords),
     /// Compare files and trees, and show what differs
     #[command(override_usage = CHECK_USAGE, after_help = CHECK_EXAMPLES)]
     Check(CheckWords),

@@ -71,14 +71,21 @@ pub(super) fn carry_out<F: Statement>(
             Ok(ready) => ready,
             Err(error) => {
                 let none = figures(Summary::default(), true, error.kind.exit_code());
-                return report.refused(&error, Some(&none));
+                let code = report.refused(&error, Some(&none));
+                return match task {
+                    Task::Sync(..) => code.as_rsync(&Summary::default(), 0),
+                    _ => code,
+                };
             }
         };
-    let monitor = JobMonitor::new(report, task, interrupt);
+    let monitor = JobMonitor::new(report, task, interrupt).with_lines(copy.lines.clone());
     let hosts = Hosts::new(copy.reaches.clone(), &screen);
     let (mut summary, error) = watch_legs(legs, &monitor, &hosts);
     summary.failed += unmatched;
-    let code = ExitCode::of(error, is_partial(&summary, report));
+    let code = match (ExitCode::of(error, is_partial(&summary, report)), task) {
+        (code, Task::Sync(..)) => code.as_rsync(&summary, monitor.vanished()),
+        (code, _) => code,
+    };
     report.conclude(code, &figures(summary, error.is_some(), code))
 }
 
@@ -263,6 +270,7 @@ fn run_legs(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lines::Lines;
     use crate::peer::Reaches;
     use crate::report::{Detail, Show};
     use haul_engine::Route;
@@ -284,6 +292,7 @@ mod tests {
             detail: Detail::Text(Show::Normal),
             reaches: Reaches::default(),
             notes: Vec::new(),
+            lines: Lines::default(),
         }
     }
 

@@ -95,6 +95,7 @@ pub(crate) enum ReasonWord {
     Exists,
     NotOlder,
     Special,
+    Ruled,
 }
 
 /// The class of an error: of one entry, or of the command.
@@ -156,6 +157,7 @@ impl From<Skip> for ReasonWord {
             Skip::Exists => Self::Exists,
             Skip::NotOlder => Self::NotOlder,
             Skip::Special => Self::Special,
+            Skip::Ruled => Self::Ruled,
         }
     }
 }

@@ -29,6 +29,11 @@ impl Ends {
         Self { sources, source_host, dest, dest_host }
     }
 
+    /// True if `path` is that of a source, as it was named.
+    pub(super) fn is_source(&self, path: &[u8]) -> bool {
+        self.sources.iter().any(|source| source == path)
+    }
+
     /// Where the entry at `path` is on that side.
     pub(super) fn locate(&self, side: Side, path: &[u8], naming: Naming) -> Located {
         match side {

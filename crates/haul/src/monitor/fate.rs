@@ -31,6 +31,7 @@ impl Statement for Fate<'_> {
             Some(Skip::Unchanged) => " (unchanged)",
             Some(Skip::Exists) => " (exists)",
             Some(Skip::NotOlder) => " (not older than the source)",
+            Some(Skip::Ruled) => " (left alone)",
         };
         format!("{word} {}{slash}{reason}\n", escape_bytes(self.path)).into_bytes()
     }

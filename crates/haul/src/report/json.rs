@@ -55,6 +55,10 @@ impl Report for Json {
         self.print(&Line::Error(ErrorLine::of_command(error)));
     }
 
+    fn is_text(&self) -> bool {
+        false
+    }
+
     fn warns(&self) -> bool {
         true
     }

@@ -86,6 +86,10 @@ impl Report for Text {
         self.output().command_error(error);
     }
 
+    fn is_text(&self) -> bool {
+        true
+    }
+
     fn warns(&self) -> bool {
         self.show > Show::Quiet
     }
@@ -101,6 +105,8 @@ impl Report for Text {
             }
             // Files that are moved are told of when they have left their place.
             (_, task) if task.moving().is_some() => false,
+            // The program says by the words of the command which of them are shown.
+            (Outcome::Synced(_), _) => true,
             (Outcome::Copied | Outcome::Grew, Task::Copy(_)) => is_verbose,
             (Outcome::WouldCopy, Task::Copy(policy)) => {
                 is_verbose || policy.dry_run && self.warns()
@@ -117,6 +123,7 @@ impl Report for Text {
             Task::Copy(Policy { moving: None, dry_run, .. }) => {
                 self.show == Show::Verbose || *dry_run && self.warns()
             }
+            Task::Sync(..) => true,
             Task::Copy(_) | Task::Remove { .. } => false,
         };
         tells || self.draws

@@ -301,10 +301,12 @@ impl TreeDir for SftpDir {
     }
 
     fn remove_file(&self, name: &Name) -> io::Result<()> {
+        lock(&self.known).removed.insert(name.clone());
         self.host.io(self.host.client().remove_file(&self.path_of(name.as_bytes())))
     }
 
     fn remove_dir(&self, name: &Name) -> io::Result<()> {
+        lock(&self.known).removed.insert(name.clone());
         self.host.io(self.host.client().remove_dir(&self.path_of(name.as_bytes())))
     }
 

@@ -41,6 +41,8 @@ pub(super) struct Known {
     pub(super) first: Option<Name>,
     /// Directories that this job makes, until they are opened.
     pub(super) made: HashMap<Name, Later>,
+    /// Names that this job has removed: what stood there when all was listed is gone.
+    pub(super) removed: HashSet<Name>,
     /// The server's last answer about a name, before it was wanted.
     pub(super) ahead: Option<(Name, Option<Attrs>)>,
 }
@@ -154,6 +156,9 @@ impl SftpDir {
 
     /// The attributes of `name` itself; `None` if nothing has that name.
     pub(super) fn attrs_of(&self, name: &Name) -> io::Result<Option<Attrs>> {
+        if lock(&self.known).removed.contains(name) {
+            return self.ask(name, false);
+        }
         if self.is_destination {
             if self.asks_by_itself() {
                 let found = self.ask(name, false)?;

@@ -109,7 +109,7 @@ impl Scan<'_, '_> {
     /// Tells the names of the directories in `dir`, which are listed one by one
     /// afterwards, where the Receiver tells what only the destination has.
     pub(super) fn subdirs(&mut self, dir: u64, names: &[Name]) -> Result<(), Stopped> {
-        if !self.sender.checks() {
+        if !self.sender.task.finds_extras() {
             return Ok(());
         }
         names

@@ -1,0 +1,422 @@
+//! The rules of a mirror: about entries that exist at the destination, and about those
+//! that only it has.
+
+use super::compare::{self, Decision};
+use super::dirs::{DirState, RecvDir};
+use super::{Receiver, is_stage};
+use crate::dirs::DirNode;
+use haul_model::words;
+use haul_model::{
+    Changes, Conflict, Delete, Entry, Fault, FaultKind, Kind, Mirror, Name, Outcome, Sameness, Side,
+    Skip, Timestamp,
+};
+use haul_proto::Extra;
+use haul_store::OnExisting;
+use haul_tree::{Meta, MetaKind, TreeEntry, lock};
+use std::collections::BTreeSet;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// Removals that are told at once, at most.
+const TOLD_MAX: usize = 256;
+
+/// How far the removal of what only the destination has may go.
+#[derive(Default)]
+pub(super) struct Deleting {
+    /// Something of the sources could not be read: what looks extra may be missing there
+    /// by that alone.
+    withheld: AtomicBool,
+    /// That was told.
+    is_told: AtomicBool,
+    /// Entries that were removed.
+    count: AtomicU64,
+}
+
+/// Directories on the way down to what is removed, each with what is left to look at.
+struct Level {
+    node: Arc<DirNode>,
+    path: Vec<u8>,
+    left: Vec<TreeEntry>,
+    /// Something in it stays, and so does it.
+    stays: bool,
+}
+
+impl Receiver<'_> {
+    /// `outcome` as a mirror tells it, of an entry that was found to differ by `found`.
+    pub(super) fn as_synced(&self, outcome: Outcome, found: Changes) -> Outcome {
+        match outcome {
+            Outcome::Copied | Outcome::WouldCopy | Outcome::Grew
+                if self.task.mirrors().is_some() =>
+            {
+                Outcome::Synced(found)
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// Decides about a file or a link of a mirror, where `existing` stands in its place.
+    /// Gives also how that differs.
+    pub(super) fn decide_mirrored(
+        &self,
+        mirror: &Mirror,
+        node: &Arc<DirNode>,
+        name: &Name,
+        entry: &Entry,
+        existing: Option<&Meta>,
+    ) -> io::Result<(Decision, Changes)> {
+        let settled = |outcome| Ok((Decision::Settled(outcome), Changes::default()));
+        if is_ruled_out(mirror, entry, existing) {
+            return settled(Outcome::Skipped(Skip::Ruled));
+        }
+        let Some(existing) = existing else {
+            return Ok((Decision::Copy(OnExisting::Keep), Changes::MISSING.with(Changes::SENT)));
+        };
+        if let Some(fault) = compare::one_object(entry, existing) {
+            return settled(Outcome::Failed(fault));
+        }
+        if self.policy.conflict == Conflict::Keep {
+            return settled(Outcome::Skipped(Skip::Exists));
+        }
+        let target = match (&entry.kind, existing.kind) {
+            (Kind::Symlink { .. }, MetaKind::Symlink) => Some(node.handle()?.read_link(name)?),
+            _ => None,
+        };
+        let found = compare::changes(entry, existing, target.as_deref());
+        let replaced = Ok((Decision::Copy(OnExisting::Replace), found.with(Changes::SENT)));
+        if found.has(Changes::KIND) {
+            if existing.kind == MetaKind::Dir && !mirror.makes_way && !is_empty(node, name)? {
+                return settled(Outcome::Failed(Fault::new(
+                    Side::Destination,
+                    FaultKind::IsDirectory,
+                    "a directory that is not empty stands there at the destination",
+                )));
+            }
+            return replaced;
+        }
+        if matches!(entry.kind, Kind::Symlink { .. }) {
+            return if found.has(Changes::TARGET) {
+                replaced
+            } else {
+                Ok((Decision::Settled(Outcome::Skipped(Skip::Unchanged)), found))
+            };
+        }
+        let (mtime, there) = (entry.attributes.mtime, existing.attributes.mtime);
+        if self.policy.conflict == Conflict::ReplaceUnlessNewer && there > mtime {
+            return settled(Outcome::Skipped(Skip::Ruled));
+        }
+        let is_same = match mirror.sameness {
+            Sameness::SizeAndTime => !found.has(Changes::SIZE) && there == mtime,
+            Sameness::Size => !found.has(Changes::SIZE),
+        };
+        let must_be_sent = self.policy.conflict == Conflict::ReplaceAll;
+        if must_be_sent || !is_same || self.was_lost(node, name, entry, Some(existing))? {
+            return replaced;
+        }
+        Ok((Decision::Settled(Outcome::Skipped(Skip::Unchanged)), found))
+    }
+
+    /// The outcome of an entry whose content is left as it is, and that was found to
+    /// differ by `found`.
+    pub(super) fn left_or_adjusted(&self, found: Changes) -> Outcome {
+        match found.is_empty() {
+            true => Outcome::Skipped(Skip::Unchanged),
+            false => Outcome::Synced(found),
+        }
+    }
+
+    /// The time that `there` is taken to have, if that of an entry is `mtime`.
+    pub(super) fn in_its_window(&self, mtime: Timestamp, there: Timestamp) -> Option<Timestamp> {
+        let window = self.task.mirrors()?.window?;
+        (mtime.secs.abs_diff(there.secs) <= u64::from(window)).then_some(there)
+    }
+
+    /// Removes the directory that stands in the place of `name` in `dir`, if one does: the
+    /// file or link that will have its name is whole.
+    pub(super) fn make_way(
+        &self,
+        dir: &RecvDir,
+        name: &Name,
+        on_existing: OnExisting,
+    ) -> Result<(), Fault> {
+        let DirState::Open(node) = &dir.state else { return Ok(()) };
+        if self.task.mirrors().is_none() || on_existing != OnExisting::Replace {
+            return Ok(());
+        }
+        let failed = |error: io::Error| Fault::from_io(Side::Destination, "make way", &error);
+        let there = node.handle().and_then(|handle| handle.stat(name, false)).map_err(failed)?;
+        match there {
+            Some(meta) if meta.kind == MetaKind::Dir => {
+                let mut told = Vec::new();
+                // What makes way is told as what has its place.
+                let gone = self.remove_tree(dir, node, name, false, &mut told);
+                self.tell_deleted(told);
+                gone.map_err(failed)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Where each operation takes a round trip, a directory makes way for a file before
+    /// that is sent: there files get their names many at a time.
+    pub(super) fn cleared(
+        &self,
+        dir: &RecvDir,
+        name: &Name,
+        decision: Decision,
+        found: Changes,
+    ) -> Decision {
+        let Decision::Copy(on_existing) = &decision else { return decision };
+        if !self.costs_round_trips || self.policy.dry_run || !found.has(Changes::KIND) {
+            return decision;
+        }
+        match self.make_way(dir, name, *on_existing) {
+            Ok(()) => decision,
+            Err(fault) => Decision::Settled(Outcome::Failed(fault)),
+        }
+    }
+
+    /// Nothing more is removed, for something of the sources could not be read. What has
+    /// vanished there holds nothing back.
+    pub(super) fn withhold_deletions(&self, fault: &Fault) {
+        let Some(Delete { ignore_errors: false, .. }) = self.deletes() else { return };
+        if fault.side == Side::Source && fault.kind != FaultKind::NotFound {
+            self.deleting.withheld.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn deletes(&self) -> Option<Delete> {
+        self.task.mirrors()?.delete
+    }
+
+    /// Removes what only the destination has in `dir`, by their `names`.
+    pub(super) fn delete_extras(&self, dir: &RecvDir, names: BTreeSet<Name>) {
+        let DirState::Open(node) = &dir.state else { return };
+        let mut told = Vec::new();
+        let look = |name: Name| {
+            let stat = node.handle().and_then(|handle| handle.stat(&name, false));
+            let is_dir = matches!(stat, Ok(Some(Meta { kind: MetaKind::Dir, .. })));
+            (is_dir, name, stat)
+        };
+        // As rsync, the last first, and directories before them.
+        let mut extras: Vec<_> = names.into_iter().map(look).collect();
+        extras.sort_by(|one, other| (one.0, &one.1).cmp(&(other.0, &other.1)));
+        for (_, name, stat) in extras.into_iter().rev() {
+            if self.control.stopped() || self.is_withheld(dir) {
+                break;
+            }
+            let removed = match stat {
+                // It is gone by now.
+                Ok(None) => Ok(()),
+                Ok(Some(meta)) if self.is_spared(dir.path_of(Some(&name)), &name, &meta) => Ok(()),
+                Ok(Some(meta)) if meta.kind == MetaKind::Dir => {
+                    self.remove_tree(dir, node, &name, true, &mut told)
+                }
+                Ok(Some(meta)) => {
+                    let path = dir.path_of(Some(&name));
+                    self.remove_one(dir, node, &name, path, listed(&meta), &mut told)
+                }
+                Err(error) => Err(error),
+            };
+            if let Err(error) = removed {
+                let fault = Fault::from_io(Side::Destination, "remove it", &error);
+                self.fail_late(&dir.path_of(Some(&name)), fault);
+            }
+        }
+        self.tell_deleted(told);
+    }
+
+    /// True if nothing more may be removed; tells that once.
+    fn is_withheld(&self, dir: &RecvDir) -> bool {
+        let withheld = self.deleting.withheld.load(Ordering::Relaxed);
+        if withheld && !self.deleting.is_told.swap(true, Ordering::Relaxed) {
+            self.warn(
+                &dir.path_of(None),
+                "nothing is removed here and in what follows: not all of the source could be read",
+            );
+        }
+        withheld
+    }
+
+    /// True if the entry `name` at `path` is no extra: rules protect it, or it is of
+    /// haul's own at work.
+    fn is_spared(&self, path: Vec<u8>, name: &Name, meta: &Meta) -> bool {
+        let is_dir = meta.kind == MetaKind::Dir;
+        let is_ruled = !self.deletes().is_some_and(|delete| delete.excluded)
+            && !self.filter.is_empty()
+            && self.filter.leaves_out(&path, is_dir);
+        is_ruled || is_stage(&listed(meta), Some(name))
+    }
+
+    /// Removes the directory `name` of `parent`, with what is in it, deepest first. It is
+    /// told and counted itself if it is an extra.
+    ///
+    /// # Errors
+    /// Why it stays. What had to stay by the rules is no error, and keeps it.
+    fn remove_tree(
+        &self,
+        dir: &RecvDir,
+        parent: &Arc<DirNode>,
+        name: &Name,
+        is_extra: bool,
+        told: &mut Vec<Extra>,
+    ) -> io::Result<()> {
+        let mut levels = vec![self.enter_extra(parent, name, dir.path_of(Some(name)))?];
+        let mut names = vec![name.clone()];
+        let mut failure = Ok(());
+        loop {
+            if self.control.stopped() {
+                return Ok(());
+            }
+            let level = levels.last_mut().expect("one at least until it returns");
+            if let Some(TreeEntry { name, .. }) = level.left.pop() {
+                let path = [&*level.path, b"/", name.as_bytes()].concat();
+                let node = Arc::clone(&level.node);
+                let Some(meta) = node.handle()?.stat(&name, false)? else { continue };
+                if self.is_spared(path.clone(), &name, &meta) {
+                    level.stays = true;
+                } else if meta.kind == MetaKind::Dir {
+                    match self.enter_extra(&node, &name, path) {
+                        Ok(below) => {
+                            levels.push(below);
+                            names.push(name);
+                        }
+                        Err(error) => {
+                            level.stays = true;
+                            failure = Err(error);
+                        }
+                    }
+                } else if let Err(error) =
+                    self.remove_one(dir, &node, &name, path, listed(&meta), told)
+                {
+                    level.stays = true;
+                    failure = Err(error);
+                }
+                continue;
+            }
+            let (Some(done), Some(name)) = (levels.pop(), names.pop()) else { return failure };
+            let above = levels.last_mut();
+            let node = above.as_ref().map_or(parent, |above| &above.node);
+            let removed = match done.stays {
+                true => Ok(false),
+                false if above.is_none() && !is_extra => {
+                    return node.handle()?.remove_dir(&name);
+                }
+                false => {
+                    let before = told.len();
+                    let removed =
+                        self.remove_one(dir, node, &name, done.path.clone(), Kind::Dir, told);
+                    removed.map(|()| told.len() > before || self.policy.dry_run)
+                }
+            };
+            let stays = !matches!(removed, Ok(true));
+            if let Err(error) = removed {
+                failure = Err(error);
+            }
+            match above {
+                Some(above) => above.stays |= stays,
+                None => {
+                    if done.stays && failure.is_ok() {
+                        self.warn(&done.path, "the directory is not removed: something in it stays");
+                    }
+                    return failure;
+                }
+            }
+        }
+    }
+
+    /// Reads the directory `name` of `parent`, which is to be removed.
+    fn enter_extra(
+        &self,
+        parent: &Arc<DirNode>,
+        name: &Name,
+        path: Vec<u8>,
+    ) -> io::Result<Level> {
+        let node = DirNode::open(parent, name.clone(), false)?;
+        let (above, here) = (parent.id(), node.id());
+        if above.zip(here).is_some_and(|(above, here)| above.dev != here.dev) {
+            let message = "another file system is mounted there";
+            return Err(io::Error::new(io::ErrorKind::ResourceBusy, message));
+        }
+        let handle = node.handle()?;
+        if !self.policy.dry_run {
+            // A refusal shows itself as soon as something is removed.
+            let _ = handle.make_writable();
+        }
+        let mut left = handle.entries()?;
+        left.sort_by_key(|entry| entry.is_dir == Some(true));
+        Ok(Level { node, path, left, stays: false })
+    }
+
+    /// Removes one entry, which is no directory, or an empty one. It stays if as many were
+    /// removed as may be.
+    fn remove_one(
+        &self,
+        dir: &RecvDir,
+        node: &Arc<DirNode>,
+        name: &Name,
+        path: Vec<u8>,
+        kind: Kind,
+        told: &mut Vec<Extra>,
+    ) -> io::Result<()> {
+        let max = self.deletes().and_then(|delete| delete.max).unwrap_or(u64::MAX);
+        if self.deleting.count.fetch_add(1, Ordering::Relaxed) >= max {
+            self.reporter.spared();
+            return Ok(());
+        }
+        if !self.policy.dry_run {
+            dir.expect_change();
+            let handle = node.handle()?;
+            match kind {
+                Kind::Dir => handle.remove_dir(name)?,
+                _ => handle.remove_file(name)?,
+            }
+        }
+        self.reporter.deleted(&path, &kind);
+        told.push(Extra { path: words::shown(path), kind });
+        if told.len() >= TOLD_MAX {
+            // Two at least are left: whoever counts sees that there is one more.
+            self.sender.extras(told.drain(..TOLD_MAX - 1).collect());
+        }
+        Ok(())
+    }
+
+    fn tell_deleted(&self, told: Vec<Extra>) {
+        if !told.is_empty() {
+            self.sender.extras(told);
+        }
+    }
+
+    /// Keeps in mind what is in `dir`, if what only the destination has is removed.
+    pub(super) fn expect_extras(&self, dir: &RecvDir) {
+        let DirState::Open(node) = &dir.state else { return };
+        if self.deletes().is_none() || dir.fresh {
+            return;
+        }
+        match super::check::names_in(node) {
+            Ok(names) => *lock(&dir.unlisted) = Some(names),
+            Err(error) => {
+                let fault = Fault::from_io(Side::Destination, "read the directory", &error);
+                self.fail_late(&dir.path_of(None), fault);
+            }
+        }
+    }
+}
+
+/// True if the rules leave an entry alone, whatever it is like.
+fn is_ruled_out(mirror: &Mirror, entry: &Entry, existing: Option<&Meta>) -> bool {
+    if existing.is_none() && mirror.existing_only {
+        return true;
+    }
+    let Kind::File { size } = entry.kind else { return false };
+    mirror.size_min.is_some_and(|min| size < min) || mirror.size_max.is_some_and(|max| size > max)
+}
+
+fn is_empty(node: &Arc<DirNode>, name: &Name) -> io::Result<bool> {
+    Ok(node.handle()?.open_dir(name, false)?.entries()?.is_empty())
+}
+
+/// The kind of an entry as it is told.
+fn listed(meta: &Meta) -> Kind {
+    meta.listed_kind(|| Ok(Vec::new())).unwrap_or(Kind::Special)
+}

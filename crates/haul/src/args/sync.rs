@@ -1,0 +1,328 @@
+//! The words of `haul sync`, which are those of rsync. Their order counts: what a later
+//! word says replaces what an earlier one said, and `-a` is the words that it stands for.
+
+mod table;
+
+use super::{Copy, Sync};
+use super::filter::FilterWords;
+use super::help::SYNC_USAGE;
+use super::remote::{RemoteWords, Typed};
+use crate::config::{Config, Transport};
+use crate::error::CommandError;
+use crate::lines::Lines;
+use crate::report::{Detail, Show};
+use clap::{Arg, ArgAction, ArgMatches, Args, FromArgMatches, ValueHint, value_parser};
+use haul_model::{Conflict, Delete, Mirror, Policy, Sameness};
+use std::ffi::{OsStr, OsString};
+use table::{ABSENT, TABLE, Turn, Word};
+
+/// The words, as they are typed.
+#[derive(Debug, Args)]
+pub(super) struct SyncWords {
+    /// The sources and, last, the destination.
+    #[arg(value_name = "SOURCE", required = true, hide = true, value_hint = ValueHint::AnyPath)]
+    paths: Vec<OsString>,
+
+    #[command(flatten)]
+    filter: FilterWords,
+
+    #[command(flatten)]
+    switches: Switches,
+
+    /// Tell events as JSON, one object a line
+    #[arg(long, help_heading = "Telling")]
+    json: bool,
+}
+
+/// Those that are in [`TABLE`], in the order in which they were given.
+#[derive(Debug, Default)]
+struct Switches {
+    given: Vec<(usize, Given)>,
+}
+
+/// One of them.
+#[derive(Debug, Clone)]
+enum Given {
+    On(&'static Word, OsString),
+    Off(&'static Word),
+}
+
+impl Args for Switches {
+    fn augment_args(command: clap::Command) -> clap::Command {
+        let command = TABLE.iter().fold(command, |command, word| {
+            let mut arg = Arg::new(word.long)
+                .long(word.long)
+                .help(word.help)
+                .help_heading(word.heading)
+                .hide(word.help.is_empty())
+                .aliases(word.aliases.iter().copied());
+            arg = match word.turn {
+                Turn::Flag(_) => arg.action(ArgAction::Count),
+                Turn::Value(name, _) => arg
+                    .action(ArgAction::Append)
+                    .value_name(name)
+                    .value_parser(value_parser!(OsString))
+                    .allow_hyphen_values(true),
+            };
+            if let Some(short) = word.short {
+                arg = arg.short(short);
+            }
+            let command = command.arg(arg);
+            if !word.has_opposite {
+                return command;
+            }
+            let mut off = Arg::new(word.off)
+                .long(word.off)
+                .action(ArgAction::Count)
+                .hide(true);
+            if !word.off_short.is_empty() {
+                off = off.alias(word.off_short);
+            }
+            command.arg(off)
+        });
+        ABSENT.iter().fold(command, |command, absent| {
+            let mut arg = Arg::new(absent.long).long(absent.long).hide(true);
+            arg = match absent.takes_value {
+                true => arg.action(ArgAction::Append).value_parser(value_parser!(OsString)),
+                false => arg.action(ArgAction::Count),
+            };
+            if let Some(short) = absent.short {
+                arg = arg.short(short);
+            }
+            command.arg(arg)
+        })
+    }
+
+    fn augment_args_for_update(command: clap::Command) -> clap::Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for Switches {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let mut words = Self::default();
+        words.update_from_arg_matches(matches)?;
+        Ok(words)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        let is_given = |absent: &&table::Absent| match absent.takes_value {
+            true => matches.contains_id(absent.long),
+            false => matches.get_count(absent.long) > 0,
+        };
+        if let Some(absent) = ABSENT.iter().find(is_given) {
+            let error = clap::Error::raw(
+                clap::error::ErrorKind::UnknownArgument,
+                format!("haul sync has no --{}: {}\n", absent.long, absent.instead),
+            );
+            return Err(error);
+        }
+        for word in TABLE {
+            match word.turn {
+                Turn::Flag(_) if matches.get_count(word.long) > 0 => {
+                    let places = matches.indices_of(word.long).into_iter().flatten();
+                    let given = places.map(|at| (at, Given::On(word, OsString::new())));
+                    self.given.extend(given);
+                }
+                Turn::Flag(_) => {}
+                Turn::Value(..) => {
+                    let values = matches.get_many::<OsString>(word.long).into_iter().flatten();
+                    let places = matches.indices_of(word.long).into_iter().flatten();
+                    let given = places.zip(values);
+                    self.given
+                        .extend(given.map(|(at, value)| (at, Given::On(word, value.clone()))));
+                }
+            }
+            if word.has_opposite && matches.get_count(word.off) > 0 {
+                let places = matches.indices_of(word.off).into_iter().flatten();
+                self.given.extend(places.map(|at| (at, Given::Off(word))));
+            }
+        }
+        self.given.sort_by_key(|(at, _)| *at);
+        Ok(())
+    }
+}
+
+/// Everything that the switches say.
+#[derive(Debug, Default)]
+struct Wish {
+    recursive: bool,
+    copy_links: bool,
+    update: bool,
+    ignore_times: bool,
+    ignore_existing: bool,
+    mirror: Mirror,
+    /// Times are compared like this: seconds, or `-1` to the nanosecond.
+    window: i64,
+    deletes: bool,
+    delete: Delete,
+    force: bool,
+    perms: bool,
+    times: bool,
+    owner: bool,
+    group: bool,
+    devices: bool,
+    specials: bool,
+    dry_run: bool,
+    fsync: bool,
+    verbose: u8,
+    quiet: bool,
+    itemize: u8,
+    out_format: Option<OsString>,
+    stats: bool,
+    progress: bool,
+    rsh: Option<String>,
+    remote_haul: Option<String>,
+    timeout: Option<u32>,
+    transport: Option<Transport>,
+}
+
+impl SyncWords {
+    pub(super) fn into_sync(self, config: &Config) -> Result<Sync, CommandError> {
+        let mut wish = Wish::default();
+        for (_, given) in &self.switches.given {
+            match given {
+                Given::On(word, value) => word.apply(&mut wish, true, value)?,
+                Given::Off(word) => word.apply(&mut wish, false, OsStr::new(""))?,
+            }
+        }
+        let typed = Typed {
+            rsh: wish.rsh.clone(),
+            remote_haul: wish.remote_haul.clone(),
+            timeout: wish.timeout,
+            transport: wish.transport,
+        };
+        let (sources, dest, reaches) =
+            RemoteWords::of(typed).sources_and_dest(&self.paths, SYNC_USAGE, config)?;
+        let detail = match (self.json, wish.quiet) {
+            (true, _) => Detail::Json,
+            (_, true) => Detail::Text(Show::Quiet),
+            _ => Detail::Text(Show::Normal),
+        };
+        let mirror = wish.mirror()?;
+        let copy = Copy {
+            sources,
+            dest,
+            reaches,
+            recursive: wish.recursive,
+            follow: wish.copy_links,
+            filter: self.filter.rules()?,
+            policy: wish.policy(),
+            detail,
+            notes: Vec::new(),
+            lines: Lines::new(wish.itemize, wish.verbose, wish.out_format.as_deref())?,
+        };
+        Ok(Sync { copy, mirror, stats: wish.stats || wish.verbose > 0 })
+    }
+}
+
+impl Wish {
+    fn policy(&self) -> Policy {
+        let conflict = match (self.ignore_existing, self.ignore_times, self.update) {
+            (true, ..) => Conflict::Keep,
+            (_, true, _) => Conflict::ReplaceAll,
+            (.., true) => Conflict::ReplaceUnlessNewer,
+            _ => Conflict::ReplaceChanged,
+        };
+        Policy { conflict, dry_run: self.dry_run, sync: self.fsync, ..Policy::default() }
+    }
+
+    fn mirror(&self) -> Result<Mirror, CommandError> {
+        if self.deletes && !self.recursive {
+            return Err(CommandError::usage("--delete does not work without --recursive (-r)"));
+        }
+        Ok(Mirror {
+            window: u32::try_from(self.window).ok(),
+            makes_way: self.force || self.deletes,
+            delete: self.deletes.then_some(self.delete),
+            ..self.mirror
+        })
+    }
+}
+
+impl Word {
+    fn apply(&self, wish: &mut Wish, on: bool, value: &OsStr) -> Result<(), CommandError> {
+        match self.turn {
+            Turn::Flag(turn) => {
+                turn(wish, on);
+                Ok(())
+            }
+            Turn::Value(_, take) => {
+                let taken = if on { take(wish, value) } else { take(wish, OsStr::new("")) };
+                taken.map_err(|why| {
+                    let value = value.to_string_lossy();
+                    CommandError::usage(format!("--{}={value}: {why}", self.long))
+                })
+            }
+        }
+    }
+}
+
+/// Reads a number.
+fn number<T: std::str::FromStr>(value: &OsStr) -> Result<T, &'static str> {
+    value.to_str().and_then(|text| text.parse().ok()).ok_or("it is no such number")
+}
+
+/// Reads a size as rsync does: `10`, `1.5K`, `2MiB`, `3GB`, `4m+1`.
+fn size(value: &OsStr) -> Result<u64, &'static str> {
+    const WRONG: &str = "it is no size: a number, and K, M, G, T, with KB for 1,000 bytes";
+    let text = value.to_str().ok_or(WRONG)?.to_ascii_lowercase();
+    let (text, offset) = match (text.strip_suffix("+1"), text.strip_suffix("-1")) {
+        (Some(text), _) => (text, 1.0),
+        (_, Some(text)) => (text, -1.0),
+        _ => (&*text, 0.0),
+    };
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let number: f64 = number.parse().map_err(|_| WRONG)?;
+    let (power, rest) = match unit.as_bytes() {
+        [] | [b'b'] => (0, ""),
+        [letter, ..] => {
+            let power = b"bkmgtp".iter().position(|unit| unit == letter).ok_or(WRONG)?;
+            (power as i32, &unit[1..])
+        }
+    };
+    let base: f64 = match rest {
+        "" | "ib" => 1024.0,
+        "b" => 1000.0,
+        _ => return Err(WRONG),
+    };
+    let bytes = number.mul_add(base.powi(power), offset);
+    if bytes < 0.0 || bytes >= u64::MAX as f64 {
+        return Err(WRONG);
+    }
+    Ok(bytes as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read_as_rsync_reads_them() {
+        for (text, bytes) in [
+            ("0", 0),
+            ("512", 512),
+            ("512b", 512),
+            ("1k", 1024),
+            ("1.5K", 1536),
+            ("2KB", 2000),
+            ("3MiB", 3 << 20),
+            ("1g", 1 << 30),
+            ("1k-1", 1023),
+            ("1K+1", 1025),
+        ] {
+            assert_eq!(size(OsStr::new(text)), Ok(bytes), "{text}");
+        }
+        for wrong in ["", "k", "1x", "1kk", "-5", "1 k", "1e3"] {
+            assert!(size(OsStr::new(wrong)).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn opposites_have_their_own_words() {
+        for word in TABLE.iter().filter(|word| word.has_opposite) {
+            assert_eq!(word.off, format!("no-{}", word.long));
+        }
+    }
+}

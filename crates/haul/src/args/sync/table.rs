@@ -1,0 +1,300 @@
+//! The words of rsync that `haul sync` has, and those that it has not.
+
+use super::{Sameness, Wish, number, size};
+use crate::config::Transport;
+use clap::ValueEnum;
+use std::ffi::OsStr;
+
+/// A word, and its effect.
+#[derive(Debug)]
+pub(super) struct Word {
+    pub(super) long: &'static str,
+    pub(super) short: Option<char>,
+    pub(super) aliases: &'static [&'static str],
+    /// There is a word with "no-" in front that undoes it.
+    pub(super) has_opposite: bool,
+    pub(super) off: &'static str,
+    pub(super) off_short: &'static str,
+    pub(super) heading: &'static str,
+    /// The help; a word without it is hidden there.
+    pub(super) help: &'static str,
+    pub(super) turn: Turn,
+}
+
+/// The effect of a word.
+#[derive(Debug)]
+pub(super) enum Turn {
+    Flag(fn(&mut Wish, bool)),
+    /// With the name of its value.
+    Value(&'static str, fn(&mut Wish, &OsStr) -> Result<(), &'static str>),
+}
+
+/// A word of rsync that haul has not.
+pub(super) struct Absent {
+    pub(super) long: &'static str,
+    pub(super) short: Option<char>,
+    pub(super) takes_value: bool,
+    /// Advice.
+    pub(super) instead: &'static str,
+}
+
+const SELECTING: &str = "Selecting";
+const COMPARING: &str = "Comparing";
+const KEEPING: &str = "Keeping";
+const DELETING: &str = "Deleting";
+const WRITING: &str = "Writing";
+const TELLING: &str = "Telling";
+const REMOTE: &str = "Remote";
+
+/// A word without a value.
+macro_rules! flag {
+    ($heading:expr, $long:literal, $short:expr, $help:literal, $turn:expr) => {
+        Word {
+            long: $long,
+            short: $short,
+            aliases: &[],
+            has_opposite: false,
+            off: "",
+            off_short: "",
+            heading: $heading,
+            help: $help,
+            turn: Turn::Flag($turn),
+        }
+    };
+}
+
+/// A word without a value that has an opposite.
+macro_rules! switch {
+    ($heading:expr, $long:literal, $short:expr, $off_short:literal, $help:literal, $turn:expr) => {
+        Word {
+            long: $long,
+            short: $short,
+            aliases: &[],
+            has_opposite: true,
+            off: concat!("no-", $long),
+            off_short: $off_short,
+            heading: $heading,
+            help: $help,
+            turn: Turn::Flag($turn),
+        }
+    };
+}
+
+/// A word with a value.
+macro_rules! value {
+    ($heading:expr, $long:literal, $short:expr, $aliases:expr, $name:literal, $help:literal, $take:expr) => {
+        Word {
+            long: $long,
+            short: $short,
+            aliases: $aliases,
+            has_opposite: false,
+            off: "",
+            off_short: "",
+            heading: $heading,
+            help: $help,
+            turn: Turn::Value($name, $take),
+        }
+    };
+}
+
+/// The words, in the order of the help.
+pub(super) const TABLE: &[Word] = &[
+    switch!(SELECTING, "archive", Some('a'), "no-a", "The same as -rlptgoD", |wish, on| {
+        wish.recursive = on;
+        wish.mirror.links = on;
+        (wish.perms, wish.times) = (on, on);
+        (wish.owner, wish.group) = (on, on);
+        (wish.devices, wish.specials) = (on, on);
+    }),
+    switch!(SELECTING, "recursive", Some('r'), "no-r", "Directories with all that is in them", |wish, on| {
+        wish.recursive = on;
+    }),
+    switch!(SELECTING, "links", Some('l'), "no-l", "Symbolic links as links; else they are left out", |wish, on| {
+        wish.mirror.links = on;
+    }),
+    flag!(SELECTING, "copy-links", Some('L'), "What symbolic links point to, in their place", |wish, on| {
+        wish.copy_links = on;
+    }),
+    flag!(SELECTING, "existing", None, "Only what DEST has already", |wish, on| {
+        wish.mirror.existing_only = on;
+    }),
+    flag!(SELECTING, "ignore-existing", None, "Only files that DEST has not", |wish, on| {
+        wish.ignore_existing = on;
+    }),
+    flag!(SELECTING, "update", Some('u'), "Skip files that are newer in DEST", |wish, on| {
+        wish.update = on;
+    }),
+    value!(SELECTING, "min-size", None, &[], "SIZE", "Skip files below this size", |wish, value| {
+        wish.mirror.size_min = Some(size(value)?);
+        Ok(())
+    }),
+    value!(SELECTING, "max-size", None, &[], "SIZE", "Skip files above this size", |wish, value| {
+        wish.mirror.size_max = Some(size(value)?);
+        Ok(())
+    }),
+    flag!(COMPARING, "ignore-times", Some('I'), "Copy files even if size and time agree", |wish, on| {
+        wish.ignore_times = on;
+    }),
+    flag!(COMPARING, "size-only", None, "Skip files of which the size agrees", |wish, on| {
+        wish.mirror.sameness = if on { Sameness::Size } else { Sameness::SizeAndTime };
+    }),
+    value!(COMPARING, "modify-window", Some('@'), &[], "SECONDS", "Times so far apart agree; -1 compares nanoseconds", |wish, value| {
+        wish.window = number(value)?;
+        Ok(())
+    }),
+    switch!(COMPARING, "whole-file", Some('W'), "no-W", "Taken: changed files are copied whole", |_, _| {}),
+    switch!(KEEPING, "perms", Some('p'), "no-p", "Permissions", |wish, on| wish.perms = on),
+    switch!(KEEPING, "times", Some('t'), "no-t", "Modification times", |wish, on| wish.times = on),
+    switch!(KEEPING, "owner", Some('o'), "no-o", "Owners (root only)", |wish, on| wish.owner = on),
+    switch!(KEEPING, "group", Some('g'), "no-g", "Groups", |wish, on| wish.group = on),
+    switch!(KEEPING, "devices", None, "", "Device files (root only)", |wish, on| wish.devices = on),
+    switch!(KEEPING, "specials", None, "", "FIFOs and sockets", |wish, on| wish.specials = on),
+    switch!(KEEPING, "D", Some('D'), "", "The same as --devices --specials", |wish, on| {
+        (wish.devices, wish.specials) = (on, on);
+    }),
+    switch!(KEEPING, "sparse", Some('S'), "no-S", "Taken: holes are always kept", |_, _| {}),
+    flag!(DELETING, "delete", None, "Remove what the sources have not from DEST's directories", |wish, _| {
+        wish.deletes = true;
+    }),
+    flag!(DELETING, "delete-during", None, "The same", |wish, _| wish.deletes = true),
+    flag!(DELETING, "del", None, "", |wish, _| wish.deletes = true),
+    flag!(DELETING, "delete-excluded", None, "And what is left out of the sources", |wish, _| {
+        wish.deletes = true;
+        wish.delete.excluded = true;
+    }),
+    value!(DELETING, "max-delete", None, &[], "N", "Remove no more than N entries", |wish, value| {
+        wish.delete.max = Some(u64::try_from(number::<i64>(value)?).unwrap_or(0));
+        Ok(())
+    }),
+    switch!(DELETING, "force", None, "", "A directory that is not empty makes way for what is none", |wish, on| {
+        wish.force = on;
+    }),
+    flag!(DELETING, "ignore-errors", None, "Remove even if not all of the sources could be read", |wish, on| {
+        wish.delete.ignore_errors = on;
+    }),
+    switch!(WRITING, "dry-run", Some('n'), "no-n", "Change nothing: tell what would be done", |wish, on| {
+        wish.dry_run = on;
+    }),
+    flag!(WRITING, "mkpath", None, "Make the directories above DEST, too", |wish, on| {
+        wish.mirror.makes_path = on;
+    }),
+    flag!(WRITING, "fsync", None, "End only when all would survive a power cut", |wish, on| {
+        wish.fsync = on;
+    }),
+    flag!(TELLING, "verbose", Some('v'), "Tell the names of what is copied, and figures", |wish, _| {
+        wish.verbose = wish.verbose.saturating_add(1);
+    }),
+    flag!(TELLING, "no-verbose", None, "", |wish, _| wish.verbose = 0),
+    flag!(TELLING, "quiet", Some('q'), "Tell errors only", |wish, on| wish.quiet = on),
+    switch!(TELLING, "itemize-changes", Some('i'), "no-i", "Tell what changes of each entry", |wish, on| {
+        wish.itemize = if on { wish.itemize.saturating_add(1) } else { 0 };
+    }),
+    value!(TELLING, "out-format", None, &["log-format"], "FORMAT", "Tell of entries like this: '%i %n%L'", |wish, value| {
+        wish.out_format = Some(value.to_owned());
+        Ok(())
+    }),
+    flag!(TELLING, "stats", None, "Tell figures at the end", |wish, on| wish.stats = on),
+    switch!(TELLING, "progress", None, "", "Taken: a terminal shows progress anyway", |wish, on| {
+        wish.progress = on;
+    }),
+    flag!(TELLING, "human-readable", Some('h'), "Taken: figures are always for people", |_, _| {}),
+    flag!(TELLING, "no-human-readable", None, "", |_, _| {}),
+    flag!(TELLING, "8-bit-output", Some('8'), "", |_, _| {}),
+    value!(REMOTE, "rsh", Some('e'), &[], "COMMAND", "Reach the host with COMMAND instead of ssh", |wish, value| {
+        wish.rsh = Some(text(value)?);
+        Ok(())
+    }),
+    value!(REMOTE, "rsync-path", None, &["remote-haul"], "PATH", "Where haul is on the host", |wish, value| {
+        wish.remote_haul = Some(text(value)?);
+        Ok(())
+    }),
+    value!(REMOTE, "timeout", None, &[], "SECONDS", "Give up a host that is silent for SECONDS", |wish, value| {
+        wish.timeout = Some(number(value)?);
+        Ok(())
+    }),
+    value!(REMOTE, "transport", None, &[], "haul|sftp", "Use the haul of the host, or its SFTP server", |wish, value| {
+        let transport = value.to_str().and_then(|text| Transport::from_str(text, false).ok());
+        wish.transport = Some(transport.ok_or("it is neither haul nor sftp")?);
+        Ok(())
+    }),
+];
+
+fn text(value: &OsStr) -> Result<String, &'static str> {
+    value.to_str().map(str::to_owned).ok_or("it is not UTF-8")
+}
+
+const LATER: &str = "it is not there yet";
+
+const fn absent(long: &'static str, short: Option<char>) -> Absent {
+    Absent { long, short, takes_value: false, instead: LATER }
+}
+
+const fn absent_value(long: &'static str, short: Option<char>) -> Absent {
+    Absent { takes_value: true, ..absent(long, short) }
+}
+
+/// The words of rsync that haul has not, each told as that.
+pub(super) const ABSENT: &[Absent] = &[
+    absent("relative", Some('R')),
+    absent("no-implied-dirs", None),
+    absent("dirs", Some('d')),
+    absent("one-file-system", Some('x')),
+    absent("prune-empty-dirs", Some('m')),
+    absent_value("files-from", None),
+    absent("from0", Some('0')),
+    absent_value("filter", Some('f')),
+    absent("F", Some('F')),
+    absent("cvs-exclude", Some('C')),
+    absent("checksum", Some('c')),
+    absent("copy-dirlinks", Some('k')),
+    absent("keep-dirlinks", Some('K')),
+    absent("safe-links", None),
+    absent("copy-unsafe-links", None),
+    absent("munge-links", None),
+    absent("executability", Some('E')),
+    absent("atimes", Some('U')),
+    absent("crtimes", Some('N')),
+    absent("omit-dir-times", Some('O')),
+    absent("omit-link-times", Some('J')),
+    absent("numeric-ids", None),
+    absent_value("usermap", None),
+    absent_value("groupmap", None),
+    absent_value("chown", None),
+    absent_value("chmod", None),
+    absent("hard-links", Some('H')),
+    absent("acls", Some('A')),
+    absent("xattrs", Some('X')),
+    absent("fake-super", None),
+    absent("delete-before", None),
+    absent("delete-after", None),
+    absent("delete-delay", None),
+    absent("delete-missing-args", None),
+    absent("ignore-missing-args", None),
+    absent("inplace", None),
+    absent("append", None),
+    absent("append-verify", None),
+    absent("partial", None),
+    absent_value("partial-dir", None),
+    absent("P", Some('P')),
+    absent_value("temp-dir", Some('T')),
+    absent("delay-updates", None),
+    absent("backup", Some('b')),
+    absent_value("backup-dir", None),
+    absent_value("suffix", None),
+    absent_value("link-dest", None),
+    absent_value("copy-dest", None),
+    absent_value("compare-dest", None),
+    absent("fuzzy", Some('y')),
+    absent("remove-source-files", None),
+    absent("preallocate", None),
+    absent_value("log-file", None),
+    absent_value("log-file-format", None),
+    absent("list-only", None),
+    absent_value("info", None),
+    absent_value("debug", None),
+    absent_value("contimeout", None),
+    absent_value("bwlimit", None),
+    absent("compress", Some('z')),
+    absent_value("iconv", None),
+    absent_value("password-file", None),
+];

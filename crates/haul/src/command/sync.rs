@@ -1,0 +1,141 @@
+//! `haul sync`: makes a tree like another, with the words of rsync.
+
+use super::copy::{End, carry_out};
+use crate::args::{Copy, Sync};
+use crate::error::{CommandError, ExitCode};
+use crate::json::{Line, SyncSummaryLine, seconds};
+use crate::location::{Location, Place};
+use crate::peer::Peers;
+use crate::progress::Screen;
+use crate::quantity;
+use crate::report::{Report, Show, Statement};
+use haul_engine::Summary;
+use haul_model::{Entry, Kind, Task, words};
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+
+/// Makes the destination like the sources, and says what came of it.
+pub(super) fn run(sync: &Sync) -> ExitCode {
+    let Sync { copy, mirror, stats } = sync;
+    let mut copy = copy.clone();
+    let makes_dir = becomes_dir(&copy);
+    for source in &mut copy.sources {
+        if source.path.ends_with(b"/") {
+            source.path.push(b'.');
+        }
+    }
+    if makes_dir && !copy.dest.path.ends_with(b"/") {
+        copy.dest.path.push(b'/');
+    }
+    let is_partial =
+        |summary: &Summary, report: &dyn Report| summary.failed > 0 || report.has_failed();
+    let (task, refuse) = (Task::Sync(copy.policy, *mirror), |copy: &Copy| refuse(copy, sync));
+    let figures = |end| Figures { end, stats: *stats, dry_run: copy.policy.dry_run };
+    carry_out(&copy, task, refuse, is_partial, figures)
+}
+
+/// True if the destination is a directory for what the sources are, whether it is there or
+/// not: it is the new name of a single file only.
+fn becomes_dir(copy: &Copy) -> bool {
+    let [Location { place, path, .. }] = &*copy.sources else { return true };
+    if path.ends_with(b"/") || words::split(path).name.is_none() {
+        return true;
+    }
+    let here = |path: &[u8]| fs::symlink_metadata(OsStr::from_bytes(path));
+    if *place == Place::Here {
+        return here(path).is_ok_and(|metadata| metadata.is_dir());
+    }
+    let (source, dest) = (&copy.sources[0], &copy.dest);
+    if source.is_pattern() {
+        return true;
+    }
+    // What is there tells by itself, and spares a login.
+    dest.place == Place::Here && here(&dest.path).is_err() && is_dir_there(copy, source)
+}
+
+/// True if the source is a directory of a host. What is wrong with the host shows when
+/// the job begins.
+fn is_dir_there(copy: &Copy, source: &Location) -> bool {
+    let screen = Screen::default();
+    let report = copy.detail.report(&screen);
+    let mut peers = Peers::new(&*report, &screen, copy.reaches.clone().quietly());
+    let entry = peers.at(&source.place).map(|there| there.stat(&source.path, copy.follow));
+    matches!(entry, Ok(Ok(Entry { kind: Kind::Dir, .. })))
+}
+
+/// Refuses what can't be told apart when something is to be removed.
+fn refuse(copy: &Copy, sync: &Sync) -> Result<(), CommandError> {
+    let is_whole = |source: &Location| source.final_name().is_none();
+    if sync.mirror.delete.is_some() && copy.sources.len() > 1 && copy.sources.iter().any(is_whole)
+    {
+        return Err(CommandError::usage(
+            "--delete with several sources of which one goes right into the destination is not there yet",
+        )
+        .with_hint("name one source, or directories without a \"/\" at the end"));
+    }
+    let places: Vec<_> = copy.sources.iter().map(|source| &source.place).collect();
+    if places.windows(2).any(|two| two[0] != two[1]) {
+        return Err(CommandError::usage("all sources have to be on one machine")
+            .with_hint("run one command for each"));
+    }
+    Ok(())
+}
+
+/// The figures of a mirror.
+struct Figures {
+    end: End,
+    stats: bool,
+    dry_run: bool,
+}
+
+impl Statement for Figures {
+    fn text(&self) -> Vec<u8> {
+        let End { summary, time, .. } = self.end;
+        if !self.stats {
+            return Vec::new();
+        }
+        let Summary { copied, dirs_made, adjusted, deleted, bytes, .. } = summary;
+        let parts = [
+            (copied, "copied"),
+            (dirs_made, "directories made"),
+            (adjusted, "adjusted"),
+            (deleted, "removed"),
+            (summary.spared, "spared"),
+            (summary.failed, "failed"),
+        ];
+        let parts = parts.into_iter().filter(|(n, _)| *n > 0);
+        let mut parts: Vec<_> =
+            parts.map(|(n, word)| format!("{} {word}", quantity::count(n))).collect();
+        if parts.is_empty() {
+            parts.push("nothing changed".to_owned());
+        }
+        let would = if self.dry_run { " (dry run)" } else { "" };
+        let (parts, bytes) = (parts.join(", "), quantity::bytes(bytes));
+        format!("{parts}; {bytes} in {}{would}\n", quantity::duration(time)).into_bytes()
+    }
+
+    fn json(&self) -> Vec<u8> {
+        let End { summary, time, code, .. } = self.end;
+        Line::SyncSummary(SyncSummaryLine {
+            copied: summary.copied,
+            dirs: summary.dirs_made,
+            adjusted: summary.adjusted,
+            deleted: summary.deleted,
+            spared: summary.spared,
+            skipped: summary.skipped,
+            special: summary.special,
+            failed: summary.failed,
+            bytes: summary.bytes,
+            moved: summary.bytes_transferred,
+            resumed: summary.bytes_resumed,
+            seconds: seconds(time),
+            exit_code: code.number(),
+        })
+        .to_bytes()
+    }
+
+    fn least(&self) -> Show {
+        Show::Normal
+    }
+}

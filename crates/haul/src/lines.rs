@@ -1,0 +1,301 @@
+//! The lines by which `haul sync` tells of entries: those of rsync.
+
+use crate::error::CommandError;
+use crate::json::{self, DeletedLine, DifferenceWord, Found, Line, Path, SyncedLine};
+use crate::report::Statement;
+use haul_model::{Changes, Kind, escape_bytes, escape_text};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
+/// How entries are told of.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Lines {
+    /// The parts of a line; without any nothing is told.
+    parts: Vec<Part>,
+    /// Entries are told of that only have other attributes now.
+    itemizes: bool,
+    /// Unchanged ones are told of, too.
+    tells_unchanged: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Part {
+    Text(Vec<u8>),
+    /// `%i`.
+    Changes,
+    /// `%n`, and `%f` without a slash behind a directory.
+    Name { slash: bool },
+    /// `%L`.
+    Target,
+    /// `%l`.
+    Len,
+    /// `%o`.
+    Operation,
+}
+
+/// The fate of an entry.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Fate {
+    /// It differed, or was missing, and is that of the source now.
+    Synced(Changes),
+    /// It was removed.
+    Deleted,
+}
+
+/// An entry of which a line tells.
+pub(crate) struct Told<'a> {
+    pub(crate) lines: &'a Lines,
+    pub(crate) path: &'a [u8],
+    pub(crate) kind: &'a Kind,
+    pub(crate) fate: Fate,
+    /// It goes to another machine.
+    pub(crate) goes_out: bool,
+}
+
+/// Why an entry of that kind is left out of a mirror.
+pub(crate) fn left_out(kind: &Kind) -> &'static str {
+    match kind {
+        Kind::Dir | Kind::Special => "skipped: it is a directory, and -r was not given, or no file",
+        Kind::Symlink { .. } => "skipped: it is a symbolic link, and neither -l nor -L was given",
+        Kind::File { .. } => "skipped: it is an unfinished copy of haul's own",
+    }
+}
+
+impl Lines {
+    /// Those for so many words that ask for them, and a format of their own.
+    ///
+    /// # Errors
+    /// When the format has an escape that is not known.
+    pub(crate) fn new(
+        itemize: u8,
+        verbose: u8,
+        format: Option<&OsStr>,
+    ) -> Result<Self, CommandError> {
+        let format = match (format, itemize, verbose) {
+            (Some(format), ..) => format.as_bytes(),
+            (None, 0, 0) => b"",
+            (None, 0, _) => b"%n%L",
+            (None, ..) => b"%i %n%L",
+        };
+        let parts = parts(format)?;
+        let itemizes = parts.contains(&Part::Changes);
+        Ok(Self {
+            itemizes,
+            tells_unchanged: itemizes && (itemize > 1 || verbose > 1),
+            parts,
+        })
+    }
+
+    /// True if an entry with that fate is told of.
+    pub(crate) fn tell(&self, kind: &Kind, fate: Fate) -> bool {
+        match fate {
+            _ if self.parts.is_empty() => false,
+            Fate::Synced(found) if found.is_empty() => self.tells_unchanged,
+            Fate::Synced(found) => {
+                let is_new = found.has(Changes::SENT) || found.has(Changes::MISSING);
+                self.itemizes || is_new || *kind == Kind::Dir
+            }
+            Fate::Deleted => true,
+        }
+    }
+}
+
+/// Reads a format.
+fn parts(format: &[u8]) -> Result<Vec<Part>, CommandError> {
+    let mut parts = Vec::new();
+    let mut text = Vec::new();
+    let mut bytes = format.iter().copied();
+    while let Some(byte) = bytes.next() {
+        if byte != b'%' {
+            text.push(byte);
+            continue;
+        }
+        let part = match bytes.next() {
+            Some(b'%') => {
+                text.push(b'%');
+                continue;
+            }
+            Some(b'i') => Part::Changes,
+            Some(b'n') => Part::Name { slash: true },
+            Some(b'f') => Part::Name { slash: false },
+            Some(b'L') => Part::Target,
+            Some(b'l') => Part::Len,
+            Some(b'o') => Part::Operation,
+            other => {
+                let escape = escape_bytes(&other.into_iter().collect::<Vec<_>>());
+                return Err(CommandError::usage(format!(
+                    "--out-format has %{escape}; haul knows %i, %n, %f, %L, %l, %o and %%"
+                )));
+            }
+        };
+        if !text.is_empty() {
+            parts.push(Part::Text(std::mem::take(&mut text)));
+        }
+        parts.push(part);
+    }
+    if !text.is_empty() {
+        parts.push(Part::Text(text));
+    }
+    Ok(parts)
+}
+
+impl Told<'_> {
+    /// The eleven letters of rsync's `%i`.
+    fn changes(&self) -> String {
+        let Fate::Synced(found) = self.fate else { return "*deleting  ".to_owned() };
+        let is_file = matches!(self.kind, Kind::File { .. });
+        let kind = match self.kind {
+            Kind::File { .. } => 'f',
+            Kind::Dir => 'd',
+            Kind::Symlink { .. } => 'L',
+            Kind::Special => 'S',
+        };
+        let sent = found.has(Changes::SENT);
+        let update = match (sent, is_file) {
+            (true, true) if self.goes_out => '<',
+            (true, true) => '>',
+            (true, false) => 'c',
+            (false, _) if found.has(Changes::MISSING) => 'c',
+            (false, _) => '.',
+        };
+        if found.has(Changes::MISSING) || found.has(Changes::KIND) {
+            return format!("{update}{kind}+++++++++");
+        }
+        if found.is_empty() {
+            return format!("{update}{kind}         ");
+        }
+        let letter = |change: Changes, letter: char| if found.has(change) { letter } else { '.' };
+        let content = if is_file { Changes::CONTENT } else { Changes::TARGET };
+        format!(
+            "{update}{kind}{}{}{}{}.....",
+            letter(content, 'c'),
+            letter(Changes::SIZE, 's'),
+            letter(Changes::TIME, 't'),
+            letter(Changes::MODE, 'p'),
+        )
+    }
+
+    fn name(&self, slash: bool) -> String {
+        let name = escape_bytes(self.path);
+        match (self.kind, slash) {
+            (Kind::Dir, true) => format!("{name}/"),
+            _ => name,
+        }
+    }
+}
+
+impl Statement for Told<'_> {
+    fn text(&self) -> Vec<u8> {
+        let is_deleted = matches!(self.fate, Fate::Deleted);
+        let mut line = Vec::new();
+        if is_deleted && !self.lines.itemizes {
+            line.extend(b"deleting ");
+        }
+        for part in &self.lines.parts {
+            match part {
+                Part::Text(text) => {
+                    line.extend(escape_text(&String::from_utf8_lossy(text)).as_bytes());
+                }
+                Part::Changes => line.extend(self.changes().as_bytes()),
+                Part::Name { slash } => line.extend(self.name(*slash).as_bytes()),
+                Part::Target => {
+                    if let (Kind::Symlink { target }, false) = (self.kind, is_deleted) {
+                        line.extend(format!(" -> {}", escape_bytes(target)).as_bytes());
+                    }
+                }
+                Part::Len => {
+                    let len = json::size(self.kind).unwrap_or_default();
+                    line.extend(len.to_string().as_bytes());
+                }
+                Part::Operation => line.extend(match (is_deleted, self.goes_out) {
+                    (true, _) => &b"del."[..],
+                    (_, true) => b"send",
+                    (_, false) => b"recv",
+                }),
+            }
+        }
+        line.push(b'\n');
+        line
+    }
+
+    fn json(&self) -> Vec<u8> {
+        let (path, kind, size) = (Path::of(self.path), self.kind.into(), json::size(self.kind));
+        let Fate::Synced(found) = self.fate else {
+            return Line::Deleted(DeletedLine { path, kind }).to_bytes();
+        };
+        let (sent, differed) =
+            (found.has(Changes::SENT), DifferenceWord::all_of(Found::Differs(found)));
+        Line::Synced(SyncedLine { path, kind, size, sent, differed }).to_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(lines: &Lines, kind: &Kind, fate: Fate, goes_out: bool) -> String {
+        let told = Told { lines, path: b"a/b\n", kind, fate, goes_out };
+        String::from_utf8(told.text()).expect("text")
+    }
+
+    #[test]
+    fn lines_are_those_of_rsync() {
+        let lines = Lines::new(1, 0, None).expect("a format");
+        let file = Kind::File { size: 5 };
+        let link = Kind::Symlink { target: (*b"to").into() };
+        let new = Fate::Synced(Changes::MISSING.with(Changes::SENT));
+        let grown = Changes::SIZE.with(Changes::TIME).with(Changes::SENT);
+        let shown = [
+            line(&lines, &file, new, false),
+            line(&lines, &file, new, true),
+            line(&lines, &file, Fate::Synced(grown), false),
+            line(&lines, &file, Fate::Synced(Changes::MODE), true),
+            line(&lines, &file, Fate::Synced(Changes::default()), true),
+            line(&lines, &Kind::Dir, Fate::Synced(Changes::MISSING), false),
+            line(&lines, &Kind::Dir, Fate::Synced(Changes::TIME), false),
+            line(&lines, &link, new, false),
+            line(&lines, &link, Fate::Synced(Changes::TARGET.with(Changes::SENT)), false),
+            line(&lines, &Kind::Dir, Fate::Deleted, false),
+        ];
+        insta::assert_snapshot!(shown.concat(), @r"
+        >f+++++++++ a/b\n
+        <f+++++++++ a/b\n
+        >f.st...... a/b\n
+        .f...p..... a/b\n
+        .f          a/b\n
+        cd+++++++++ a/b\n/
+        .d..t...... a/b\n/
+        cL+++++++++ a/b\n -> to
+        cLc........ a/b\n -> to
+        *deleting   a/b\n/
+        ");
+    }
+
+    #[test]
+    fn a_format_has_what_is_known() {
+        let format = |format: &str| Lines::new(0, 0, Some(OsStr::new(format)));
+        let lines = format("%o %l 100%% %f").expect("a format");
+        let file = Kind::File { size: 5 };
+        let new = Fate::Synced(Changes::MISSING.with(Changes::SENT));
+        assert_eq!(line(&lines, &file, new, false), "recv 5 100% a/b\\n\n");
+        assert!(format("%Q").is_err());
+        assert!(format("%").is_err());
+    }
+
+    #[test]
+    fn only_what_was_asked_for_is_told() {
+        let file = Kind::File { size: 5 };
+        let tells = |itemize, verbose, kind: &Kind, found| {
+            Lines::new(itemize, verbose, None).expect("a format").tell(kind, Fate::Synced(found))
+        };
+        let new = Changes::MISSING.with(Changes::SENT);
+        assert!(!tells(0, 0, &file, new));
+        assert!(tells(0, 1, &file, new));
+        assert!(!tells(0, 1, &file, Changes::MODE));
+        assert!(tells(1, 0, &file, Changes::MODE));
+        assert!(tells(0, 1, &Kind::Dir, Changes::TIME));
+        assert!(!tells(1, 0, &file, Changes::default()));
+        assert!(tells(2, 0, &file, Changes::default()));
+        assert!(tells(1, 2, &file, Changes::default()));
+    }
+}

@@ -1,0 +1,135 @@
+//! Runs both programs.
+
+use crate::common::*;
+use haul_testkit::haul::Outcome;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// The trees `src` and `dst` of a scene, and what both programs make of them.
+pub(crate) struct Pair<'s, 'w> {
+    pub(crate) scene: &'s Scene<'w>,
+}
+
+impl<'s, 'w> Pair<'s, 'w> {
+    /// Trees with some of everything that a mirror meets.
+    pub(crate) fn usual(scene: &'s Scene<'w>) -> Self {
+        let name = |name: &str| format!("src/{name}");
+        for (at, dir) in ["", "d/", "d/e/", "z/"].iter().enumerate() {
+            scene.file(name(&format!("{dir}same")), format!("same {at}"));
+            scene.file(name(&format!("{dir}changed")), format!("new {at}"));
+            scene.file(name(&format!("{dir}fresh")), format!("fresh {at}"));
+        }
+        scene.mkdir("dst");
+        run(Command::new("cp").arg("-a").arg(scene.path("src/.")).arg(scene.path("dst")));
+        for dir in ["", "d/", "d/e/", "z/"] {
+            scene.file(format!("dst/{dir}changed"), "old, and longer");
+            scene.file(format!("dst/{dir}extra"), "extra");
+            fs::remove_file(scene.path(format!("dst/{dir}fresh"))).expect("removed");
+        }
+        scene.file("dst/x/y/1", "extra");
+        scene.file("dst/x/2", "extra");
+        scene.file("src/empty/none", "gone at once");
+        fs::remove_file(scene.path("src/empty/none")).expect("removed");
+        scene.symlink("same", "src/link");
+        mode(scene.path("src/d/same"), 0o640);
+        Self::of(scene)
+    }
+
+    /// Trees that `build` has made.
+    pub(crate) fn of(scene: &'s Scene<'w>) -> Self {
+        for tree in ["src", "dst"] {
+            if scene.exists(tree) {
+                give_times(&scene.path(tree), tree, "");
+            }
+        }
+        Self { scene }
+    }
+
+    /// Runs both with `flags`, from `sources` to `dest`, and has them compared; gives what
+    /// haul said. Where rsync prints lines of `-i`, haul prints the same, in any order.
+    pub(crate) fn run(&self, flags: &[&str], sources: &[&str], dest: &str) -> Outcome {
+        let scene = self.scene;
+        let oracle = scene.path("oracle");
+        let _ = fs::remove_dir_all(&oracle);
+        fs::create_dir(&oracle).expect("made");
+        for tree in ["src", "dst"] {
+            if scene.exists(tree) {
+                run(Command::new("cp").arg("-a").arg(scene.path(tree)).arg(&oracle));
+            }
+        }
+        let mut rsync = Command::new("rsync");
+        rsync.current_dir(&oracle).args(flags).args(sources).arg(dest);
+        let expected = rsync.output().expect("rsync is installed");
+        let route = scene.route();
+        let found = scene.transfer("sync", &route, flags, sources, dest).run();
+        assert_eq!(
+            found.code,
+            expected.status.code(),
+            "{flags:?} {sources:?}\nrsync: {expected:?}\nhaul: {found}"
+        );
+        let there = scene.snapshot(dest);
+        let oracle = format!("oracle/{dest}");
+        let keeps_times = flags.iter().any(|flag| {
+            !flag.starts_with("--") && flag.contains(['a', 't'])
+        });
+        let rules = if keeps_times { scene.rules() } else { scene.rules().ignoring_mtimes() };
+        // Directories that stay by a rule, and from which something went, have the time of
+        // that.
+        let covers_root = sources.iter().any(|source| source.ends_with(['/', '.']));
+        let rules = if covers_root { rules } else { rules.ignoring_root() };
+        let has_rules = flags.iter().any(|flag| flag.starts_with("--exclude"));
+        let rules = if has_rules { rules.ignoring_dir_mtimes() } else { rules };
+        let differences = scene.snapshot(&oracle).differences(&there, rules);
+        assert!(differences.is_empty(), "{flags:?} {sources:?}: {differences:?}\nhaul: {found}");
+        if flags.iter().any(|flag| flag.starts_with('-') && flag.contains('i') && flag.len() < 9) {
+            let (mut ours, mut theirs) = (lines(&found.out()), lines_of(&expected));
+            let is_in_order = flags.iter().any(|flag| !flag.starts_with("--") && flag.contains('n'));
+            for lines in [&mut ours, &mut theirs] {
+                if is_in_order {
+                    // Where rsync is with its removals depends on how far it reads ahead.
+                    lines.sort_by_key(|line| !line.starts_with('*'));
+                } else {
+                    lines.sort();
+                }
+            }
+            assert_eq!(ours, theirs, "{flags:?} {sources:?}\nhaul: {found}\nrsync: {expected:?}");
+        }
+        found
+    }
+}
+
+/// Gives what is at `path`, which is called `name` below `tree`, a time in whole seconds:
+/// the same to files of the same content, and to nothing else.
+fn give_times(path: &Path, tree: &str, name: &str) {
+    let metadata = fs::symlink_metadata(path).expect("it is there");
+    let mut seed = name.as_bytes().to_vec();
+    if metadata.is_dir() {
+        for entry in fs::read_dir(path).expect("read") {
+            let entry = entry.expect("read").file_name().into_string().expect("a plain name");
+            give_times(&path.join(&entry), tree, &format!("{name}/{entry}"));
+        }
+        seed.extend(tree.as_bytes());
+    } else if metadata.is_file() {
+        seed.extend(fs::read(path).expect("read"));
+    } else {
+        seed.extend(tree.as_bytes());
+    }
+    let sum = seed.iter().fold(7_u64, |sum, byte| (sum * 31 + u64::from(*byte)) % 9_999_991);
+    let time = format!("@{}", 1_600_000_000 + sum);
+    run(Command::new("touch").args(["-h", "-d", &time]).arg(path));
+}
+
+/// Lines about entries: the mark for what is sent is that for what is received, since
+/// rsync runs on one machine.
+fn lines(text: &str) -> Vec<String> {
+    let is_item = |line: &&str| {
+        line.starts_with(['<', '>', '.', 'c', 'h', '*'])
+            && line.find(' ').is_some_and(|at| at >= 9)
+    };
+    text.lines().filter(is_item).map(|line| line.replacen('<', ">", 1)).collect()
+}
+
+fn lines_of(output: &Output) -> Vec<String> {
+    lines(&String::from_utf8_lossy(&output.stdout))
+}

@@ -1,0 +1,91 @@
+//! What is taken, by the words of the command and the names of its sources.
+
+use crate::common::*;
+use crate::oracle::Pair;
+use std::fs;
+
+#[test]
+fn a_tree_becomes_like_its_source() {
+    everywhere(|scene| {
+        let pair = Pair::usual(scene);
+        pair.run(&["-ain"], &["src/"], "dst");
+        pair.run(&["-ai"], &["src/"], "dst");
+        let second = pair.run(&["-ai"], &["src/"], "dst");
+        assert_eq!(second.out(), "", "{second}");
+    });
+}
+
+#[test]
+fn a_slash_at_the_end_of_a_source_is_what_is_in_it() {
+    everywhere(|scene| {
+        let pair = Pair::usual(scene);
+        for (sources, dest) in [
+            (&["src"][..], "new"),
+            (&["src/"], "other"),
+            (&["src/d/e/same"], "third"),
+            (&["src/d/e/same"], "fourth/"),
+            (&["src/d", "src/z", "src/same"], "fifth"),
+            (&["src/d/", "src/z"], "sixth"),
+            (&["src/."], "seventh/"),
+        ] {
+            pair.run(&["-ai"], sources, dest);
+        }
+    });
+}
+
+#[test]
+fn what_stands_in_the_way_goes_as_it_does_with_rsync() {
+    everywhere(|scene| {
+        let prepare = || {
+            for tree in ["src", "dst"] {
+                let _ = fs::remove_dir_all(scene.path(tree));
+            }
+            scene.file("src/file", "file");
+            scene.file("src/over-empty", "file");
+            scene.file("src/dir/in", "in");
+            scene.file("src/over-link/in", "in");
+            scene.symlink("file", "src/link");
+            scene.file("dst/file/in/it", "it");
+            scene.mkdir("dst/over-empty");
+            scene.file("dst/dir", "a file");
+            scene.symlink("nowhere", "dst/over-link");
+            scene.file("dst/link", "a file");
+        };
+        for flags in [&["-ai"][..], &["-ai", "--force"], &["-ai", "--delete"], &["-ain"]] {
+            prepare();
+            Pair::of(scene).run(flags, &["src/"], "dst");
+        }
+    });
+}
+
+#[test]
+fn rules_about_what_exists_are_those_of_rsync() {
+    everywhere(|scene| {
+        for flags in [
+            &["-ai", "--existing"][..],
+            &["-ai", "--ignore-existing"],
+            &["-ai", "--size-only"],
+            &["-ai", "-I"],
+            &["-aiu"],
+            &["-ai", "--max-size=5"],
+            &["-ai", "--min-size=6"],
+            &["-rpti", "--copy-links"],
+            &["-ai", "--exclude=d", "--exclude", "fresh"],
+            &["-ai", "--no-l"],
+        ] {
+            for tree in ["src", "dst"] {
+                let _ = fs::remove_dir_all(scene.path(tree));
+            }
+            Pair::usual(scene).run(flags, &["src/"], "dst");
+        }
+    });
+}
+
+#[test]
+fn without_r_directories_are_left_out_and_that_is_told() {
+    everywhere(|scene| {
+        let pair = Pair::usual(scene);
+        let run = pair.run(&["-ti"], &["src/d", "src/same"], "dst");
+        assert!(run.err().contains("skipped"), "{run}");
+    });
+}

@@ -1,0 +1,54 @@
+//! What is told, and the exit codes.
+
+use crate::common::*;
+use crate::oracle::Pair;
+
+#[test]
+fn nothing_is_told_unless_it_was_asked_for() {
+    each_way(|scene| {
+        Pair::usual(scene);
+        let route = scene.route();
+        let sync = |flags: &[&str]| scene.transfer("sync", &route, flags, &["src/"], "dst").run();
+        let run = sync(&["-an", "--delete"]).expect_ok();
+        assert_eq!((run.out(), run.err()), (String::new(), String::new()));
+        let run = sync(&["-avn", "--delete"]).expect_ok();
+        assert!(run.out().contains("deleting x/y/1\n") && run.out().contains("\nd/e/changed\n"));
+        assert!(run.out().contains("(dry run)"), "{run}");
+        let run = sync(&["-a", "--out-format=%o %l %n"]).expect_ok();
+        assert!(run.out().contains(" 5 d/changed\n"), "{run}");
+    });
+}
+
+#[test]
+fn words_that_haul_has_not_are_errors() {
+    let world = World::new();
+    let scene = world.scene(Way::Local);
+    scene.file("src/a", "a");
+    for (flags, message) in [
+        (&["-a", "--fuzzy"][..], "has no --fuzzy"),
+        (&["-aH"], "has no --hard-links"),
+        (&["-a", "--link-dest=x"], "has no --link-dest"),
+        (&["--delete"], "does not work without --recursive"),
+        (&["--max-size=x"], "is no size"),
+        (&["--out-format=%Q"], "%Q"),
+    ] {
+        let run = scene.haul().args(["sync"]).args(flags).args(["src/", "dst"]).run();
+        let run = run.expect_code(1);
+        assert!(run.err().contains(message), "{run}");
+        assert!(!scene.exists("dst"));
+    }
+}
+
+#[test]
+fn exit_codes_are_those_of_rsync() {
+    let world = World::new();
+    let scene = world.scene(Way::Local);
+    scene.file("src/a", "a");
+    let pair = Pair::of(&scene);
+    pair.run(&["-a"], &["src/", "missing"], "dst");
+    pair.run(&["-a"], &["src/a"], "dst");
+    let run = scene.haul().args(["sync", "-a", "src/", "x/y/z"]).run();
+    assert_eq!(run.code, Some(11), "{run}");
+    let run = scene.haul().args(["sync", "-a", "--mkpath", "src/", "x/y/z"]).run();
+    run.expect_ok();
+}
