@@ -119,7 +119,6 @@ fn no_option(error: &clap::Error, command: &str) -> Option<CommandError> {
 /// The error for words whose first is no command.
 fn no_command(first: &str) -> CommandError {
     let hint = match first {
-        "rsync" | "mirror" => "'haul sync' takes the words of rsync",
         "rm" | "delete" => "haul removes no files by themselves: use rm, there through ssh",
         _ => "a command comes first, as in: haul copy SOURCE... DEST",
     };

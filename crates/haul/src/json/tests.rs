@@ -85,6 +85,37 @@ fn samples() -> Vec<Line<'static>> {
             reason: None,
             grew: true,
         }),
+        Line::Synced(SyncedLine {
+            path: Path::of(b"photos/a.jpg"),
+            kind: KindWord::File,
+            size: Some(2_097_152),
+            sent: true,
+            differed: DifferenceWord::all_of(Found::Differs(Changes::SIZE.with(Changes::TIME))),
+        }),
+        Line::Synced(SyncedLine {
+            path: Path::of(b"\xff"),
+            kind: KindWord::Dir,
+            size: None,
+            sent: false,
+            differed: Vec::new(),
+        }),
+        Line::Deleted(DeletedLine { path: Path::of(b"photos/old.jpg"), kind: KindWord::File }),
+        Line::Deleted(DeletedLine { path: Path::of(b"\xff"), kind: KindWord::File }),
+        Line::SyncSummary(SyncSummaryLine {
+            copied: 2,
+            dirs: 0,
+            adjusted: 1,
+            deleted: 1,
+            spared: 0,
+            skipped: 1005,
+            special: 0,
+            failed: 0,
+            bytes: 4_194_304,
+            moved: 4_194_304,
+            resumed: 0,
+            seconds: 0.04,
+            exit_code: 0,
+        }),
         Line::Progress(counts.into()),
         Line::Warning(Warning {
             path: Path::of(b"photos/pipe"),
@@ -241,7 +272,7 @@ fn the_document_names_every_word() {
     all.extend(words(&fates.map(FateWord::from)));
     all.extend(words(&[KindWord::File, KindWord::Dir, KindWord::Symlink, KindWord::Special]));
     all.extend(words(&[OutcomeWord::Copied, OutcomeWord::Skipped, OutcomeWord::WouldCopy]));
-    let skips = [Skip::Unchanged, Skip::Exists, Skip::NotOlder, Skip::Special];
+    let skips = [Skip::Unchanged, Skip::Exists, Skip::NotOlder, Skip::Special, Skip::Ruled];
     all.extend(words(&skips.map(ReasonWord::from)));
     let (file, variable) = (OriginWord::File, OriginWord::Environment);
     all.extend(words(&[OriginWord::Default, file, variable, OriginWord::CommandLine]));
