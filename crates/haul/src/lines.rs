@@ -24,7 +24,9 @@ enum Part {
     /// `%i`.
     Changes,
     /// `%n`, and `%f` without a slash behind a directory.
-    Name { slash: bool },
+    Name {
+        slash: bool,
+    },
     /// `%L`.
     Target,
     /// `%l`.
@@ -79,11 +81,7 @@ impl Lines {
         };
         let parts = parts(format)?;
         let itemizes = parts.contains(&Part::Changes);
-        Ok(Self {
-            itemizes,
-            tells_unchanged: itemizes && (itemize > 1 || verbose > 1),
-            parts,
-        })
+        Ok(Self { itemizes, tells_unchanged: itemizes && (itemize > 1 || verbose > 1), parts })
     }
 
     /// True if an entry with that fate is told of.

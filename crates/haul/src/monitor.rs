@@ -178,7 +178,8 @@ impl<'r> JobMonitor<'r> {
         if !self.shows(kind, outcome) {
             return;
         }
-        if let Outcome::Failed(Fault { side: Side::Source, kind: FaultKind::NotFound, .. }) = outcome
+        if let Outcome::Failed(Fault { side: Side::Source, kind: FaultKind::NotFound, .. }) =
+            outcome
             && !self.ends.lock().unwrap_or_else(PoisonError::into_inner).is_source(path)
         {
             self.vanished.fetch_add(1, Ordering::Relaxed);

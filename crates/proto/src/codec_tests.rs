@@ -6,8 +6,9 @@ use crate::{
     Marked, OutcomeItem, Prove, Proven, Removal, Reply, Request, Rival, Role, Want, Warning,
 };
 use haul_model::{
-    Action, Attributes, BlockRanges, Changes, ContentHash, Delete, Entry, Fault, FaultKind, Filter, Kind, Mirror, Moving,
-    Name, Naming, Outcome, Pattern, Policy, Remove, Rule, Side, Skip, Summary, Task, Timestamp,
+    Action, Attributes, BlockRanges, Changes, ContentHash, Delete, Entry, Fault, FaultKind, Filter,
+    Kind, Mirror, Moving, Name, Naming, Outcome, Pattern, Policy, Remove, Rule, Side, Skip,
+    Summary, Task, Timestamp,
 };
 use proptest::prelude::*;
 

@@ -30,9 +30,7 @@ pub(crate) fn file(entry: &Entry, existing: Option<&Meta>, conflict: Conflict) -
         Conflict::Keep => Some(Skip::Exists),
         Conflict::ReplaceAll => None,
         Conflict::ReplaceChanged => unchanged.then_some(Skip::Unchanged),
-        Conflict::ReplaceOlder | Conflict::ReplaceUnlessNewer if unchanged => {
-            Some(Skip::Unchanged)
-        }
+        Conflict::ReplaceOlder | Conflict::ReplaceUnlessNewer if unchanged => Some(Skip::Unchanged),
         Conflict::ReplaceOlder | Conflict::ReplaceUnlessNewer => {
             is_not_older(existing, entry.attributes.mtime).then_some(Skip::NotOlder)
         }

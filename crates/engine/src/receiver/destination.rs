@@ -112,11 +112,7 @@ impl Destination {
         Ok(())
     }
 
-    fn find_or_make(
-        tree: &dyn Tree,
-        job: &Job,
-        dry_run: bool,
-    ) -> Result<Self, JobError> {
+    fn find_or_make(tree: &dyn Tree, job: &Job, dry_run: bool) -> Result<Self, JobError> {
         let (path, into_dir) = (&*job.dest, job.into_dir);
         let fails = |fault| JobError::Destination { path: escape_bytes(path), fault };
         let unusable = |action: &str, error: &io::Error| {
@@ -157,7 +153,12 @@ impl Destination {
     /// The directory at `path`, made with those above it that are missing too, if
     /// `is_whole_way` says so. In a dry run the nearest directory that is there stands for
     /// it.
-    fn make(tree: &dyn Tree, path: &[u8], is_whole_way: bool, dry_run: bool) -> Result<Self, JobError> {
+    fn make(
+        tree: &dyn Tree,
+        path: &[u8],
+        is_whole_way: bool,
+        dry_run: bool,
+    ) -> Result<Self, JobError> {
         let fails = |fault| JobError::Destination { path: escape_bytes(path), fault };
         let unusable = |action: &str, error: &io::Error| {
             fails(Fault::from_io(Side::Destination, action, error))

@@ -7,8 +7,8 @@ use super::{Receiver, is_stage};
 use crate::dirs::DirNode;
 use haul_model::words;
 use haul_model::{
-    Changes, Conflict, Delete, Entry, Fault, FaultKind, Kind, Mirror, Name, Outcome, Sameness, Side,
-    Skip, Timestamp,
+    Changes, Conflict, Delete, Entry, Fault, FaultKind, Kind, Mirror, Name, Outcome, Sameness,
+    Side, Skip, Timestamp,
 };
 use haul_proto::Extra;
 use haul_store::OnExisting;
@@ -317,7 +317,10 @@ impl Receiver<'_> {
                 Some(above) => above.stays |= stays,
                 None => {
                     if done.stays && failure.is_ok() {
-                        self.warn(&done.path, "the directory is not removed: something in it stays");
+                        self.warn(
+                            &done.path,
+                            "the directory is not removed: something in it stays",
+                        );
                     }
                     return failure;
                 }
@@ -326,12 +329,7 @@ impl Receiver<'_> {
     }
 
     /// Reads the directory `name` of `parent`, which is to be removed.
-    fn enter_extra(
-        &self,
-        parent: &Arc<DirNode>,
-        name: &Name,
-        path: Vec<u8>,
-    ) -> io::Result<Level> {
+    fn enter_extra(&self, parent: &Arc<DirNode>, name: &Name, path: Vec<u8>) -> io::Result<Level> {
         let node = DirNode::open(parent, name.clone(), false)?;
         let (above, here) = (parent.id(), node.id());
         if above.zip(here).is_some_and(|(above, here)| above.dev != here.dev) {

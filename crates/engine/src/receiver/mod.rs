@@ -38,8 +38,8 @@ use check::Hashing;
 use dirs::{DirState, RecvDir};
 use haul_model::words;
 use haul_model::{
-    BlockHash, Changes, Entry, Fault, FaultKind, Filter, Kind, Name, Naming, Outcome, Policy, Side, Summary,
-    Task, escape_bytes,
+    BlockHash, Changes, Entry, Fault, FaultKind, Filter, Kind, Name, Naming, Outcome, Policy, Side,
+    Summary, Task, escape_bytes,
 };
 use haul_proto::{LIST_WINDOW, ListItem, OutcomeItem, Removal, Warning};
 use haul_store::OnExisting;

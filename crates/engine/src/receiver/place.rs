@@ -19,12 +19,7 @@ use std::sync::Arc;
 impl Receiver<'_> {
     /// Decides about a file or a link. In a mirror, gives also how what stands in its place
     /// differs.
-    pub(super) fn decide(
-        &self,
-        dir: &RecvDir,
-        name: &Name,
-        entry: &Entry,
-    ) -> (Decision, Changes) {
+    pub(super) fn decide(&self, dir: &RecvDir, name: &Name, entry: &Entry) -> (Decision, Changes) {
         let settled = |outcome, found| (Decision::Settled(outcome), found);
         let node = match &dir.state {
             DirState::Open(node) => node,
@@ -225,8 +220,8 @@ impl Receiver<'_> {
         // What goes right into a directory that stood before leaves that one's
         // own mode and time alone, unless that is to be a mirror.
         let is_to_be_same = name.is_some() || self.task.mirrors().is_some();
-        let attributes = (is_to_be_same && matches!(state, DirState::Open(_)))
-            .then(|| entry.attributes.clone());
+        let attributes =
+            (is_to_be_same && matches!(state, DirState::Open(_))).then(|| entry.attributes.clone());
         let shown = entry.name.clone();
         let dir = RecvDir::new(Some(Arc::clone(parent)), shown, state, fresh, attributes);
         if !self.policy.dry_run && !dir.is_searchable() {

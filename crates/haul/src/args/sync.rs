@@ -3,10 +3,10 @@
 
 mod table;
 
-use super::{Copy, Sync};
 use super::filter::FilterWords;
 use super::help::SYNC_USAGE;
 use super::remote::{RemoteWords, Typed};
+use super::{Copy, Sync};
 use crate::config::{Config, Transport};
 use crate::error::CommandError;
 use crate::lines::Lines;
@@ -71,10 +71,7 @@ impl Args for Switches {
             if !word.has_opposite {
                 return command;
             }
-            let mut off = Arg::new(word.off)
-                .long(word.off)
-                .action(ArgAction::Count)
-                .hide(true);
+            let mut off = Arg::new(word.off).long(word.off).action(ArgAction::Count).hide(true);
             if !word.off_short.is_empty() {
                 off = off.alias(word.off_short);
             }

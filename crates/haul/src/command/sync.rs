@@ -67,8 +67,7 @@ fn is_dir_there(copy: &Copy, source: &Location) -> bool {
 /// Refuses what can't be told apart when something is to be removed.
 fn refuse(copy: &Copy, sync: &Sync) -> Result<(), CommandError> {
     let is_whole = |source: &Location| source.final_name().is_none();
-    if sync.mirror.delete.is_some() && copy.sources.len() > 1 && copy.sources.iter().any(is_whole)
-    {
+    if sync.mirror.delete.is_some() && copy.sources.len() > 1 && copy.sources.iter().any(is_whole) {
         return Err(CommandError::usage(
             "--delete with several sources of which one goes right into the destination is not there yet",
         )

@@ -49,7 +49,10 @@ fn nothing_outside_of_what_is_covered_goes() {
         scene.file("beside/x", "x");
         scene.symlink("../beside", "dst/one/link");
         Pair::of(scene).run(&["-ai", "--delete"], &["src/one", "src/two"], "dst");
-        assert_eq!(scene.list("dst"), ["extra", "one", "one/a", "three", "three/extra", "two", "two/b"]);
+        assert_eq!(
+            scene.list("dst"),
+            ["extra", "one", "one/a", "three", "three/extra", "two", "two/b"]
+        );
         assert!(scene.exists("beside/x"));
     });
 }

@@ -70,9 +70,8 @@ impl<'s, 'w> Pair<'s, 'w> {
         );
         let there = scene.snapshot(dest);
         let oracle = format!("oracle/{dest}");
-        let keeps_times = flags.iter().any(|flag| {
-            !flag.starts_with("--") && flag.contains(['a', 't'])
-        });
+        let keeps_times =
+            flags.iter().any(|flag| !flag.starts_with("--") && flag.contains(['a', 't']));
         let rules = if keeps_times { scene.rules() } else { scene.rules().ignoring_mtimes() };
         // Directories that stay by a rule, and from which something went, have the time of
         // that.
@@ -84,7 +83,8 @@ impl<'s, 'w> Pair<'s, 'w> {
         assert!(differences.is_empty(), "{flags:?} {sources:?}: {differences:?}\nhaul: {found}");
         if flags.iter().any(|flag| flag.starts_with('-') && flag.contains('i') && flag.len() < 9) {
             let (mut ours, mut theirs) = (lines(&found.out()), lines_of(&expected));
-            let is_in_order = flags.iter().any(|flag| !flag.starts_with("--") && flag.contains('n'));
+            let is_in_order =
+                flags.iter().any(|flag| !flag.starts_with("--") && flag.contains('n'));
             for lines in [&mut ours, &mut theirs] {
                 if is_in_order {
                     // Where rsync is with its removals depends on how far it reads ahead.
@@ -124,8 +124,7 @@ fn give_times(path: &Path, tree: &str, name: &str) {
 /// rsync runs on one machine.
 fn lines(text: &str) -> Vec<String> {
     let is_item = |line: &&str| {
-        line.starts_with(['<', '>', '.', 'c', 'h', '*'])
-            && line.find(' ').is_some_and(|at| at >= 9)
+        line.starts_with(['<', '>', '.', 'c', 'h', '*']) && line.find(' ').is_some_and(|at| at >= 9)
     };
     text.lines().filter(is_item).map(|line| line.replacen('<', ">", 1)).collect()
 }

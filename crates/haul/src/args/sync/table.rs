@@ -106,15 +106,35 @@ pub(super) const TABLE: &[Word] = &[
         (wish.owner, wish.group) = (on, on);
         (wish.devices, wish.specials) = (on, on);
     }),
-    switch!(SELECTING, "recursive", Some('r'), "no-r", "Directories with all that is in them", |wish, on| {
-        wish.recursive = on;
-    }),
-    switch!(SELECTING, "links", Some('l'), "no-l", "Symbolic links as links; else they are left out", |wish, on| {
-        wish.mirror.links = on;
-    }),
-    flag!(SELECTING, "copy-links", Some('L'), "What symbolic links point to, in their place", |wish, on| {
-        wish.copy_links = on;
-    }),
+    switch!(
+        SELECTING,
+        "recursive",
+        Some('r'),
+        "no-r",
+        "Directories with all that is in them",
+        |wish, on| {
+            wish.recursive = on;
+        }
+    ),
+    switch!(
+        SELECTING,
+        "links",
+        Some('l'),
+        "no-l",
+        "Symbolic links as links; else they are left out",
+        |wish, on| {
+            wish.mirror.links = on;
+        }
+    ),
+    flag!(
+        SELECTING,
+        "copy-links",
+        Some('L'),
+        "What symbolic links point to, in their place",
+        |wish, on| {
+            wish.copy_links = on;
+        }
+    ),
     flag!(SELECTING, "existing", None, "Only what DEST has already", |wish, on| {
         wish.mirror.existing_only = on;
     }),
@@ -124,25 +144,62 @@ pub(super) const TABLE: &[Word] = &[
     flag!(SELECTING, "update", Some('u'), "Skip files that are newer in DEST", |wish, on| {
         wish.update = on;
     }),
-    value!(SELECTING, "min-size", None, &[], "SIZE", "Skip files below this size", |wish, value| {
-        wish.mirror.size_min = Some(size(value)?);
-        Ok(())
-    }),
-    value!(SELECTING, "max-size", None, &[], "SIZE", "Skip files above this size", |wish, value| {
-        wish.mirror.size_max = Some(size(value)?);
-        Ok(())
-    }),
-    flag!(COMPARING, "ignore-times", Some('I'), "Copy files even if size and time agree", |wish, on| {
-        wish.ignore_times = on;
-    }),
+    value!(
+        SELECTING,
+        "min-size",
+        None,
+        &[],
+        "SIZE",
+        "Skip files below this size",
+        |wish, value| {
+            wish.mirror.size_min = Some(size(value)?);
+            Ok(())
+        }
+    ),
+    value!(
+        SELECTING,
+        "max-size",
+        None,
+        &[],
+        "SIZE",
+        "Skip files above this size",
+        |wish, value| {
+            wish.mirror.size_max = Some(size(value)?);
+            Ok(())
+        }
+    ),
+    flag!(
+        COMPARING,
+        "ignore-times",
+        Some('I'),
+        "Copy files even if size and time agree",
+        |wish, on| {
+            wish.ignore_times = on;
+        }
+    ),
     flag!(COMPARING, "size-only", None, "Skip files of which the size agrees", |wish, on| {
         wish.mirror.sameness = if on { Sameness::Size } else { Sameness::SizeAndTime };
     }),
-    value!(COMPARING, "modify-window", Some('@'), &[], "SECONDS", "Times so far apart agree; -1 compares nanoseconds", |wish, value| {
-        wish.window = number(value)?;
-        Ok(())
-    }),
-    switch!(COMPARING, "whole-file", Some('W'), "no-W", "Taken: changed files are copied whole", |_, _| {}),
+    value!(
+        COMPARING,
+        "modify-window",
+        Some('@'),
+        &[],
+        "SECONDS",
+        "Times so far apart agree; -1 compares nanoseconds",
+        |wish, value| {
+            wish.window = number(value)?;
+            Ok(())
+        }
+    ),
+    switch!(
+        COMPARING,
+        "whole-file",
+        Some('W'),
+        "no-W",
+        "Taken: changed files are copied whole",
+        |_, _| {}
+    ),
     switch!(KEEPING, "perms", Some('p'), "no-p", "Permissions", |wish, on| wish.perms = on),
     switch!(KEEPING, "times", Some('t'), "no-t", "Modification times", |wish, on| wish.times = on),
     switch!(KEEPING, "owner", Some('o'), "no-o", "Owners (root only)", |wish, on| wish.owner = on),
@@ -153,70 +210,164 @@ pub(super) const TABLE: &[Word] = &[
         (wish.devices, wish.specials) = (on, on);
     }),
     switch!(KEEPING, "sparse", Some('S'), "no-S", "Taken: holes are always kept", |_, _| {}),
-    flag!(DELETING, "delete", None, "Remove what the sources have not from DEST's directories", |wish, _| {
-        wish.deletes = true;
-    }),
+    flag!(
+        DELETING,
+        "delete",
+        None,
+        "Remove what the sources have not from DEST's directories",
+        |wish, _| {
+            wish.deletes = true;
+        }
+    ),
     flag!(DELETING, "delete-during", None, "The same", |wish, _| wish.deletes = true),
     flag!(DELETING, "del", None, "", |wish, _| wish.deletes = true),
     flag!(DELETING, "delete-excluded", None, "And what is left out of the sources", |wish, _| {
         wish.deletes = true;
         wish.delete.excluded = true;
     }),
-    value!(DELETING, "max-delete", None, &[], "N", "Remove no more than N entries", |wish, value| {
-        wish.delete.max = Some(u64::try_from(number::<i64>(value)?).unwrap_or(0));
-        Ok(())
-    }),
-    switch!(DELETING, "force", None, "", "A directory that is not empty makes way for what is none", |wish, on| {
-        wish.force = on;
-    }),
-    flag!(DELETING, "ignore-errors", None, "Remove even if not all of the sources could be read", |wish, on| {
-        wish.delete.ignore_errors = on;
-    }),
-    switch!(WRITING, "dry-run", Some('n'), "no-n", "Change nothing: tell what would be done", |wish, on| {
-        wish.dry_run = on;
-    }),
+    value!(
+        DELETING,
+        "max-delete",
+        None,
+        &[],
+        "N",
+        "Remove no more than N entries",
+        |wish, value| {
+            wish.delete.max = Some(u64::try_from(number::<i64>(value)?).unwrap_or(0));
+            Ok(())
+        }
+    ),
+    switch!(
+        DELETING,
+        "force",
+        None,
+        "",
+        "A directory that is not empty makes way for what is none",
+        |wish, on| {
+            wish.force = on;
+        }
+    ),
+    flag!(
+        DELETING,
+        "ignore-errors",
+        None,
+        "Remove even if not all of the sources could be read",
+        |wish, on| {
+            wish.delete.ignore_errors = on;
+        }
+    ),
+    switch!(
+        WRITING,
+        "dry-run",
+        Some('n'),
+        "no-n",
+        "Change nothing: tell what would be done",
+        |wish, on| {
+            wish.dry_run = on;
+        }
+    ),
     flag!(WRITING, "mkpath", None, "Make the directories above DEST, too", |wish, on| {
         wish.mirror.makes_path = on;
     }),
     flag!(WRITING, "fsync", None, "End only when all would survive a power cut", |wish, on| {
         wish.fsync = on;
     }),
-    flag!(TELLING, "verbose", Some('v'), "Tell the names of what is copied, and figures", |wish, _| {
-        wish.verbose = wish.verbose.saturating_add(1);
-    }),
+    flag!(
+        TELLING,
+        "verbose",
+        Some('v'),
+        "Tell the names of what is copied, and figures",
+        |wish, _| {
+            wish.verbose = wish.verbose.saturating_add(1);
+        }
+    ),
     flag!(TELLING, "no-verbose", None, "", |wish, _| wish.verbose = 0),
     flag!(TELLING, "quiet", Some('q'), "Tell errors only", |wish, on| wish.quiet = on),
-    switch!(TELLING, "itemize-changes", Some('i'), "no-i", "Tell what changes of each entry", |wish, on| {
-        wish.itemize = if on { wish.itemize.saturating_add(1) } else { 0 };
-    }),
-    value!(TELLING, "out-format", None, &["log-format"], "FORMAT", "Tell of entries like this: '%i %n%L'", |wish, value| {
-        wish.out_format = Some(value.to_owned());
-        Ok(())
-    }),
+    switch!(
+        TELLING,
+        "itemize-changes",
+        Some('i'),
+        "no-i",
+        "Tell what changes of each entry",
+        |wish, on| {
+            wish.itemize = if on { wish.itemize.saturating_add(1) } else { 0 };
+        }
+    ),
+    value!(
+        TELLING,
+        "out-format",
+        None,
+        &["log-format"],
+        "FORMAT",
+        "Tell of entries like this: '%i %n%L'",
+        |wish, value| {
+            wish.out_format = Some(value.to_owned());
+            Ok(())
+        }
+    ),
     flag!(TELLING, "stats", None, "Tell figures at the end", |wish, on| wish.stats = on),
-    switch!(TELLING, "progress", None, "", "Taken: a terminal shows progress anyway", |wish, on| {
-        wish.progress = on;
-    }),
+    switch!(
+        TELLING,
+        "progress",
+        None,
+        "",
+        "Taken: a terminal shows progress anyway",
+        |wish, on| {
+            wish.progress = on;
+        }
+    ),
     flag!(TELLING, "human-readable", Some('h'), "Taken: figures are always for people", |_, _| {}),
     flag!(TELLING, "no-human-readable", None, "", |_, _| {}),
     flag!(TELLING, "8-bit-output", Some('8'), "", |_, _| {}),
-    value!(REMOTE, "rsh", Some('e'), &[], "COMMAND", "Reach the host with COMMAND instead of ssh", |wish, value| {
-        wish.rsh = Some(text(value)?);
-        Ok(())
-    }),
-    value!(REMOTE, "rsync-path", None, &["remote-haul"], "PATH", "Where haul is on the host", |wish, value| {
-        wish.remote_haul = Some(text(value)?);
-        Ok(())
-    }),
-    value!(REMOTE, "timeout", None, &[], "SECONDS", "Give up a host that is silent for SECONDS", |wish, value| {
-        wish.timeout = Some(number(value)?);
-        Ok(())
-    }),
-    value!(REMOTE, "transport", None, &[], "haul|sftp", "Use the haul of the host, or its SFTP server", |wish, value| {
-        let transport = value.to_str().and_then(|text| Transport::from_str(text, false).ok());
-        wish.transport = Some(transport.ok_or("it is neither haul nor sftp")?);
-        Ok(())
-    }),
+    value!(
+        REMOTE,
+        "rsh",
+        Some('e'),
+        &[],
+        "COMMAND",
+        "Reach the host with COMMAND instead of ssh",
+        |wish, value| {
+            wish.rsh = Some(text(value)?);
+            Ok(())
+        }
+    ),
+    value!(
+        REMOTE,
+        "rsync-path",
+        None,
+        &["remote-haul"],
+        "PATH",
+        "Where haul is on the host",
+        |wish, value| {
+            wish.remote_haul = Some(text(value)?);
+            Ok(())
+        }
+    ),
+    value!(
+        REMOTE,
+        "timeout",
+        None,
+        &[],
+        "SECONDS",
+        "Give up a host that is silent for SECONDS",
+        |wish, value| {
+            wish.timeout = Some(number(value)?);
+            Ok(())
+        }
+    ),
+    value!(
+        REMOTE,
+        "transport",
+        None,
+        &[],
+        "haul|sftp",
+        "Use the haul of the host, or its SFTP server",
+        |wish, value| {
+            let transport = value.to_str().and_then(|text| Transport::from_str(text, false).ok());
+            wish.transport = Some(transport.ok_or("it is neither haul nor sftp")?);
+            Ok(())
+        }
+    ),
 ];
 
 fn text(value: &OsStr) -> Result<String, &'static str> {
