@@ -5,11 +5,10 @@
 
 #[path = "parts/ending.rs"]
 mod ending;
-// Floods need a part of these only.
-#[allow(dead_code)]
+#[allow(dead_code, reason = "floods need a part of it only")]
 #[path = "parts/peer.rs"]
 mod peer;
-#[allow(dead_code)]
+#[allow(dead_code, reason = "floods need a part of it only")]
 #[path = "parts/watch.rs"]
 mod watch;
 

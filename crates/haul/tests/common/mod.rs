@@ -3,8 +3,7 @@
 //! machine behind a real ssh server, or behind a pipe where the test needs to
 //! hold the connection in its hands.
 
-// Each test program uses a part of it.
-#![allow(dead_code)]
+#![allow(dead_code, reason = "each test program uses a part of it")]
 
 mod matrix;
 
