@@ -53,7 +53,7 @@ pub(super) struct SftpDir {
     /// It was not made or listed by the job: others than those of the job are in
     /// it.
     pub(super) is_around: bool,
-    /// See [`TreeDir::expect_looks`].
+    /// See [`Storage::expect_looks`].
     pub(super) is_looked_through: AtomicBool,
     pub(super) known: Mutex<Known>,
 }
