@@ -229,8 +229,8 @@ impl Tally {
                 &self.copied
             }
             (Outcome::Skipped(Skip::Special), _) => &self.special,
-            // That a directory exists is no news.
-            (Outcome::Skipped(_), Kind::Dir) => return,
+            // That a directory exists is no news, nor what rules are not about.
+            (Outcome::Skipped(_), Kind::Dir) | (Outcome::Skipped(Skip::Ruled), _) => return,
             (Outcome::Skipped(_), _) => &self.skipped,
             (Outcome::Failed(_), _) => &self.failed,
             (Outcome::Differs(found), _) if found.has(Changes::MISSING) => &self.missing,

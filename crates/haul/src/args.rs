@@ -11,6 +11,7 @@ mod words;
 
 pub(crate) use deploy::{Action, Deploy};
 pub(crate) use familiar::Note;
+pub(crate) use sync::When;
 
 use self::familiar::{FamiliarWords, explain};
 use self::help::{CHECK_USAGE, COPY_USAGE, COPY_WORDS, MOVE_USAGE};
@@ -82,6 +83,7 @@ pub(crate) struct Copy {
 pub(crate) struct Sync {
     pub(crate) copy: Copy,
     pub(crate) mirror: Mirror,
+    pub(crate) when: When,
     /// Figures are told at the end.
     pub(crate) stats: bool,
 }

@@ -46,6 +46,8 @@ pub(crate) struct JobMonitor<'r> {
     goes_out: AtomicBool,
     /// Entries that were gone when they were read.
     vanished: AtomicU64,
+    /// Others of the sources that could not be read.
+    unread: AtomicU64,
     /// The sources and the destination of the job that runs.
     ends: Mutex<Ends>,
     /// True while a job is running, and may draw.
@@ -64,6 +66,7 @@ impl<'r> JobMonitor<'r> {
             lines: Lines::default(),
             goes_out: AtomicBool::new(false),
             vanished: AtomicU64::new(0),
+            unread: AtomicU64::new(0),
             progress: Progress::default(),
             before: Mutex::default(),
             ends: Mutex::default(),
@@ -80,6 +83,11 @@ impl<'r> JobMonitor<'r> {
     /// The entries of the sources that were gone when they were read. They have failed.
     pub(crate) fn vanished(&self) -> u64 {
         self.vanished.load(Ordering::Relaxed)
+    }
+
+    /// The entries of the sources that could not be read, but for those that had vanished.
+    pub(crate) fn unread(&self) -> u64 {
+        self.unread.load(Ordering::Relaxed)
     }
 
     /// The job of `leg` begins; `more` if others follow it.
@@ -183,6 +191,8 @@ impl<'r> JobMonitor<'r> {
             && !self.ends.lock().unwrap_or_else(PoisonError::into_inner).is_source(path)
         {
             self.vanished.fetch_add(1, Ordering::Relaxed);
+        } else if let Outcome::Failed(Fault { side: Side::Source, .. }) = outcome {
+            self.unread.fetch_add(1, Ordering::Relaxed);
         }
         let grew = *outcome == Outcome::Grew;
         let fate = |outcome, skip| {

@@ -55,5 +55,5 @@ pub use hash::{BLOCK_LEN, BlockHash, BlockHasher, BlockTree, ContentHash, Conten
 pub use host::HostFacts;
 pub use outcome::{Outcome, Skip, Summary};
 pub use path::{MAX_DEPTH, MAX_NAME_LEN, Name, NameError, Naming};
-pub use policy::{Conflict, Delete, Mirror, Moving, Policy, Remove, Resume, Sameness, Task};
+pub use policy::{Conflict, Delete, Mirror, Moving, Part, Policy, Remove, Resume, Sameness, Task};
 pub use ranges::{BlockRange, BlockRanges};

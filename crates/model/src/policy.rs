@@ -125,6 +125,20 @@ pub struct Mirror {
     pub makes_way: bool,
     /// The rules by which what only the destination has is removed.
     pub delete: Option<Delete>,
+    /// The part of the work that this job does.
+    pub part: Part,
+}
+
+/// The part of a mirror's work that one job does.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Part {
+    /// All of it.
+    #[default]
+    All,
+    /// Removing what only the destination has, before another job does all else.
+    RemovesFirst,
+    /// The same, behind another job that has done all else.
+    RemovesLast,
 }
 
 /// The proof that a file at the destination is that of the source.

@@ -200,7 +200,9 @@ impl Receiver<'_> {
         if let (Some(name), Some(unlisted)) = (&name, lock(&dir.unlisted).as_mut()) {
             unlisted.remove(name);
         }
+        let only_removes = self.only_removes();
         let outcome = match &entry.kind {
+            kind if only_removes && *kind != Kind::Dir => Outcome::Skipped(Skip::Ruled),
             Kind::Dir => self.take_dir(index, &dir, name.clone(), &entry, cost)?,
             Kind::Special => Outcome::Skipped(Skip::Special),
             Kind::Symlink { .. } if self.task.mirrors().is_some_and(|mirror| !mirror.links) => {

@@ -7,8 +7,8 @@ use super::{Receiver, is_stage};
 use crate::dirs::DirNode;
 use haul_model::words;
 use haul_model::{
-    Changes, Conflict, Delete, Entry, Fault, FaultKind, Kind, Mirror, Name, Outcome, Sameness,
-    Side, Skip, Timestamp,
+    Attributes, Changes, Conflict, Delete, Entry, Fault, FaultKind, Kind, Mirror, Name, Outcome,
+    Part, Sameness, Side, Skip, Timestamp,
 };
 use haul_proto::Extra;
 use haul_store::OnExisting;
@@ -183,6 +183,23 @@ impl Receiver<'_> {
         if fault.side == Side::Source && fault.kind != FaultKind::NotFound {
             self.deleting.withheld.store(true, Ordering::Relaxed);
         }
+    }
+
+    /// True if the job removes what only the destination has, and does nothing else.
+    pub(super) fn only_removes(&self) -> bool {
+        self.task.mirrors().is_some_and(|mirror| mirror.part != Part::All)
+    }
+
+    /// True if nothing is made that the destination has not.
+    pub(super) fn makes_nothing(&self) -> bool {
+        self.task.mirrors().is_some_and(|mirror| mirror.existing_only || mirror.part != Part::All)
+    }
+
+    /// The attributes that a directory gets when all in it is done. Before all else it
+    /// keeps those that it has: others tell of them.
+    pub(super) fn sealed_with(&self, entry: &Entry) -> Option<Attributes> {
+        let is_first = self.task.mirrors().is_some_and(|mirror| mirror.part == Part::RemovesFirst);
+        (!is_first).then(|| entry.attributes.clone())
     }
 
     fn deletes(&self) -> Option<Delete> {

@@ -220,8 +220,8 @@ impl Receiver<'_> {
         // What goes right into a directory that stood before leaves that one's
         // own mode and time alone, unless that is to be a mirror.
         let is_to_be_same = name.is_some() || self.task.mirrors().is_some();
-        let attributes =
-            (is_to_be_same && matches!(state, DirState::Open(_))).then(|| entry.attributes.clone());
+        let is_open = is_to_be_same && matches!(state, DirState::Open(_));
+        let attributes = if is_open { self.sealed_with(entry) } else { None };
         let shown = entry.name.clone();
         let dir = RecvDir::new(Some(Arc::clone(parent)), shown, state, fresh, attributes);
         if !self.policy.dry_run && !dir.is_searchable() {
@@ -358,7 +358,7 @@ impl Receiver<'_> {
         if let Some(found) = found {
             return self.or_cleared(above, handle, name, found, open);
         }
-        let is_ruled = self.task.mirrors().is_some_and(|mirror| mirror.existing_only);
+        let is_ruled = self.makes_nothing();
         if self.policy.dry_run || is_ruled {
             let there = handle.stat(name, false);
             let is_there = there.map_err(|e| fault("look at the destination", e))?.is_some();
@@ -397,6 +397,9 @@ impl Receiver<'_> {
         let is_none = |error: &io::Error| FaultKind::of(error) == FaultKind::NotDirectory;
         if self.task.mirrors().is_none() || !found.as_ref().is_err_and(is_none) {
             return Ok(Place::Found(found));
+        }
+        if self.only_removes() {
+            return Ok(Place::Ruled);
         }
         if self.policy.dry_run {
             return Ok(Place::Absent);

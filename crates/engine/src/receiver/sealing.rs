@@ -50,6 +50,9 @@ impl Receiver<'_> {
     /// The outcome of a directory that was opened or made, as a mirror tells it.
     pub(super) fn dir_outcome(&self, entry: &Entry, state: &DirState, outcome: Outcome) -> Outcome {
         match (&outcome, state) {
+            (Outcome::Skipped(_) | Outcome::Copied, _) if self.only_removes() => {
+                Outcome::Skipped(Skip::Ruled)
+            }
             (Outcome::Skipped(Skip::Unchanged), DirState::Open(node))
                 if self.task.mirrors().is_some() =>
             {

@@ -76,7 +76,7 @@ impl<'s, 'a> Scan<'s, 'a> {
             batch_cost: 0,
             batch_since: Instant::now(),
             watches_owners: haul_sys::effective_user() == ROOT
-                && matches!(job.task, Task::Copy(policy) if policy.moving.is_none()),
+                && matches!(job.task, Task::Copy(policy) | Task::Sync(policy, _) if policy.moving.is_none()),
         }
     }
 

@@ -45,7 +45,7 @@ const ARCHIVE: Note = Note {
     message: "the same as -r: owners, groups, ACLs, extended attributes and hard links are not kept, and devices are left out",
 };
 
-const COMPRESS: Note =
+pub(super) const COMPRESS: Note =
     Note { word: "-z", message: "haul does not compress yet; -e 'ssh -C' has ssh do it" };
 
 impl FamiliarWords {

@@ -3,10 +3,11 @@
 
 mod table;
 
+use super::familiar::COMPRESS;
 use super::filter::FilterWords;
 use super::help::SYNC_USAGE;
 use super::remote::{RemoteWords, Typed};
-use super::{Copy, Sync};
+use super::{Copy, Note, Sync};
 use crate::config::{Config, Transport};
 use crate::error::CommandError;
 use crate::lines::Lines;
@@ -152,6 +153,7 @@ struct Wish {
     /// Times are compared like this: seconds, or `-1` to the nanosecond.
     window: i64,
     deletes: bool,
+    when: When,
     delete: Delete,
     force: bool,
     perms: bool,
@@ -172,6 +174,19 @@ struct Wish {
     remote_haul: Option<String>,
     timeout: Option<u32>,
     transport: Option<Transport>,
+    compress: bool,
+}
+
+/// The time at which a mirror removes what the sources do not have.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum When {
+    /// In each directory, as soon as all names in it are known.
+    #[default]
+    During,
+    /// Before anything is copied.
+    Before,
+    /// When all is copied.
+    After,
 }
 
 impl SyncWords {
@@ -206,14 +221,19 @@ impl SyncWords {
             filter: self.filter.rules()?,
             policy: wish.policy(),
             detail,
-            notes: Vec::new(),
+            notes: wish.notes(),
             lines: Lines::new(wish.itemize, wish.verbose, wish.out_format.as_deref())?,
         };
-        Ok(Sync { copy, mirror, stats: wish.stats || wish.verbose > 0 })
+        let (when, stats) = (wish.when, wish.stats || wish.verbose > 0);
+        Ok(Sync { copy, mirror, when, stats })
     }
 }
 
 impl Wish {
+    fn notes(&self) -> Vec<Note> {
+        self.compress.then_some(COMPRESS).into_iter().collect()
+    }
+
     fn policy(&self) -> Policy {
         let conflict = match (self.ignore_existing, self.ignore_times, self.update) {
             (true, ..) => Conflict::Keep,

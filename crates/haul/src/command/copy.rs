@@ -17,7 +17,7 @@ use crate::progress::Screen;
 use crate::report::{Report, Statement};
 use crate::state;
 use haul_engine::{Job, Leg, Monitor, Summary, legs};
-use haul_model::{Filter, Task, escape_bytes};
+use haul_model::{Filter, Mirror, Part, Task, escape_bytes};
 use std::collections::HashMap;
 use std::sync::mpsc;
 use std::thread;
@@ -58,6 +58,20 @@ pub(super) fn carry_out<F: Statement>(
     is_partial: impl Fn(&Summary, &dyn Report) -> bool,
     figures: impl Fn(End) -> F,
 ) -> ExitCode {
+    carry_out_in_parts(copy, task, &[task], refuse, is_partial, figures)
+}
+
+/// The same for a task that takes several `parts`, one after the other for each job. What
+/// fails in one doesn't keep the next from being done, unless it removes and something of
+/// the sources could not be read.
+pub(super) fn carry_out_in_parts<F: Statement>(
+    copy: &Copy,
+    task: Task,
+    parts: &[Task],
+    refuse: impl Fn(&Copy) -> Result<(), CommandError>,
+    is_partial: impl Fn(&Summary, &dyn Report) -> bool,
+    figures: impl Fn(End) -> F,
+) -> ExitCode {
     let started = Instant::now();
     let screen = Screen::default();
     let report = &*copy.detail.report(&screen);
@@ -80,6 +94,12 @@ pub(super) fn carry_out<F: Statement>(
         };
     let monitor = JobMonitor::new(report, task, interrupt).with_lines(copy.lines.clone());
     let hosts = Hosts::new(copy.reaches.clone(), &screen);
+    let of_parts = |leg: Leg<Place>| {
+        parts
+            .iter()
+            .map(move |part| Leg { job: Job { task: *part, ..leg.job.clone() }, ..leg.clone() })
+    };
+    let legs = legs.into_iter().flat_map(of_parts).collect();
     let (mut summary, error) = watch_legs(legs, &monitor, &hosts);
     summary.failed += unmatched;
     let code = match (ExitCode::of(error, is_partial(&summary, report)), task) {
@@ -240,6 +260,9 @@ fn run_legs(
     let mut first_error = None;
     let mut legs = legs.into_iter();
     while let Some(leg) = legs.next() {
+        if leg.job.task.mirrors().is_some_and(|mirror| withholds(mirror, monitor)) {
+            continue;
+        }
         monitor.begin(&leg, legs.len() > 0);
         let result = hosts.run(&leg, monitor);
         let told = monitor.end();
@@ -265,6 +288,18 @@ fn run_legs(
         }
     }
     (total, first_error)
+}
+
+/// True if a part of a mirror's work is left out: it only removes, and what the sources
+/// have is not all known.
+fn withholds(mirror: &Mirror, monitor: &JobMonitor<'_>) -> bool {
+    let ignores = mirror.delete.is_some_and(|delete| delete.ignore_errors);
+    let withholds = mirror.part == Part::RemovesLast && monitor.unread() > 0 && !ignores;
+    if withholds && monitor.report().warns() {
+        let message = "nothing is removed: not all of the source could be read";
+        monitor.report().warning(b".", message);
+    }
+    withholds
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! `haul sync`: makes a tree like another, with the words of rsync.
 
-use super::copy::{End, carry_out};
-use crate::args::{Copy, Sync};
+use super::copy::{End, carry_out_in_parts};
+use crate::args::{Copy, Sync, When};
 use crate::error::{CommandError, ExitCode};
 use crate::json::{Line, SyncSummaryLine, seconds};
 use crate::location::{Location, Place};
@@ -10,14 +10,14 @@ use crate::progress::Screen;
 use crate::quantity;
 use crate::report::{Report, Show, Statement};
 use haul_engine::Summary;
-use haul_model::{Entry, Kind, Task, words};
+use haul_model::{Entry, Kind, Mirror, Part, Task, words};
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 
 /// Makes the destination like the sources, and says what came of it.
 pub(super) fn run(sync: &Sync) -> ExitCode {
-    let Sync { copy, mirror, stats } = sync;
+    let Sync { copy, mirror, when, stats } = sync;
     let mut copy = copy.clone();
     let makes_dir = becomes_dir(&copy);
     for source in &mut copy.sources {
@@ -32,7 +32,13 @@ pub(super) fn run(sync: &Sync) -> ExitCode {
         |summary: &Summary, report: &dyn Report| summary.failed > 0 || report.has_failed();
     let (task, refuse) = (Task::Sync(copy.policy, *mirror), |copy: &Copy| refuse(copy, sync));
     let figures = |end| Figures { end, stats: *stats, dry_run: copy.policy.dry_run };
-    carry_out(&copy, task, refuse, is_partial, figures)
+    let part = |part, delete| Task::Sync(copy.policy, Mirror { part, delete, ..*mirror });
+    let parts = match (mirror.delete, when) {
+        (None, _) | (_, When::During) => vec![task],
+        (delete, When::Before) => vec![part(Part::RemovesFirst, delete), part(Part::All, None)],
+        (delete, When::After) => vec![part(Part::All, None), part(Part::RemovesLast, delete)],
+    };
+    carry_out_in_parts(&copy, task, &parts, refuse, is_partial, figures)
 }
 
 /// True if the destination is a directory for what the sources are, whether it is there or

@@ -17,6 +17,22 @@ fn what_the_source_does_not_have_goes() {
 }
 
 #[test]
+fn it_goes_when_it_is_to_go() {
+    everywhere(|scene| {
+        for when in ["--delete-before", "--delete-after", "--delete-delay", "--delete-during"] {
+            for tree in ["src", "dst"] {
+                let _ = fs::remove_dir_all(scene.path(tree));
+            }
+            let pair = Pair::usual(scene);
+            pair.run(&["-ain", when], &["src/"], "dst");
+            pair.run(&["-ai", when], &["src/"], "dst");
+            let second = pair.run(&["-ai", when], &["src/"], "dst");
+            assert_eq!(second.out(), "", "{second}");
+        }
+    });
+}
+
+#[test]
 fn what_rules_leave_out_stays_unless_that_is_to_go() {
     everywhere(|scene| {
         let prepare = || {

@@ -26,6 +26,7 @@ fn words_that_haul_has_not_are_errors() {
     scene.file("src/a", "a");
     for (flags, message) in [
         (&["-a", "--fuzzy"][..], "has no --fuzzy"),
+        (&["-a", "--info=del"], "haul has progress"),
         (&["-aH"], "has no --hard-links"),
         (&["-a", "--link-dest=x"], "has no --link-dest"),
         (&["--delete"], "does not work without --recursive"),

@@ -1,6 +1,6 @@
 //! The words of rsync that `haul sync` has, and those that it has not.
 
-use super::{Sameness, Wish, number, size};
+use super::{Sameness, When, Wish, number, size};
 use crate::config::Transport;
 use clap::ValueEnum;
 use std::ffi::OsStr;
@@ -209,6 +209,8 @@ pub(super) const TABLE: &[Word] = &[
     switch!(KEEPING, "D", Some('D'), "", "The same as --devices --specials", |wish, on| {
         (wish.devices, wish.specials) = (on, on);
     }),
+    switch!(WRITING, "partial", None, "", "Taken: what was interrupted is gone on with", |_, _| {}),
+    flag!(WRITING, "P", Some('P'), "The same as --partial --progress", |_, _| {}),
     switch!(KEEPING, "sparse", Some('S'), "no-S", "Taken: holes are always kept", |_, _| {}),
     flag!(
         DELETING,
@@ -219,7 +221,18 @@ pub(super) const TABLE: &[Word] = &[
             wish.deletes = true;
         }
     ),
-    flag!(DELETING, "delete-during", None, "The same", |wish, _| wish.deletes = true),
+    flag!(DELETING, "delete-during", None, "The same", |wish, _| {
+        (wish.deletes, wish.when) = (true, When::During);
+    }),
+    flag!(DELETING, "delete-before", None, "The same, before anything is copied", |wish, _| {
+        (wish.deletes, wish.when) = (true, When::Before);
+    }),
+    flag!(DELETING, "delete-after", None, "The same, when all is copied", |wish, _| {
+        (wish.deletes, wish.when) = (true, When::After);
+    }),
+    flag!(DELETING, "delete-delay", None, "The same", |wish, _| {
+        (wish.deletes, wish.when) = (true, When::After);
+    }),
     flag!(DELETING, "del", None, "", |wish, _| wish.deletes = true),
     flag!(DELETING, "delete-excluded", None, "And what is left out of the sources", |wish, _| {
         wish.deletes = true;
@@ -316,9 +329,28 @@ pub(super) const TABLE: &[Word] = &[
             wish.progress = on;
         }
     ),
+    value!(
+        TELLING,
+        "info",
+        None,
+        &[],
+        "FLAGS",
+        "Taken are progress, progress2, flist0, name and stats",
+        info
+    ),
     flag!(TELLING, "human-readable", Some('h'), "Taken: figures are always for people", |_, _| {}),
     flag!(TELLING, "no-human-readable", None, "", |_, _| {}),
     flag!(TELLING, "8-bit-output", Some('8'), "", |_, _| {}),
+    switch!(
+        REMOTE,
+        "compress",
+        Some('z'),
+        "no-z",
+        "Taken, and not done: haul does not compress, -e 'ssh -C' does",
+        |wish, on| {
+            wish.compress = on;
+        }
+    ),
     value!(
         REMOTE,
         "rsh",
@@ -374,6 +406,20 @@ fn text(value: &OsStr) -> Result<String, &'static str> {
     value.to_str().map(str::to_owned).ok_or("it is not UTF-8")
 }
 
+/// Takes what `--info` asks for, if haul has it.
+fn info(wish: &mut Wish, value: &OsStr) -> Result<(), &'static str> {
+    for flag in text(value)?.split(',') {
+        match flag.to_ascii_lowercase().as_str() {
+            "progress" | "progress1" | "progress2" | "flist0" | "none" => {}
+            "name" | "name1" => wish.verbose = wish.verbose.max(1),
+            "name2" => wish.verbose = wish.verbose.max(2),
+            "stats" | "stats1" | "stats2" => wish.stats = true,
+            _ => return Err("haul has progress, progress2, flist0, name, stats and none"),
+        }
+    }
+    Ok(())
+}
+
 const LATER: &str = "it is not there yet";
 
 const fn absent(long: &'static str, short: Option<char>) -> Absent {
@@ -416,17 +462,12 @@ pub(super) const ABSENT: &[Absent] = &[
     absent("acls", Some('A')),
     absent("xattrs", Some('X')),
     absent("fake-super", None),
-    absent("delete-before", None),
-    absent("delete-after", None),
-    absent("delete-delay", None),
     absent("delete-missing-args", None),
     absent("ignore-missing-args", None),
     absent("inplace", None),
     absent("append", None),
     absent("append-verify", None),
-    absent("partial", None),
     absent_value("partial-dir", None),
-    absent("P", Some('P')),
     absent_value("temp-dir", Some('T')),
     absent("delay-updates", None),
     absent("backup", Some('b')),
@@ -441,11 +482,9 @@ pub(super) const ABSENT: &[Absent] = &[
     absent_value("log-file", None),
     absent_value("log-file-format", None),
     absent("list-only", None),
-    absent_value("info", None),
     absent_value("debug", None),
     absent_value("contimeout", None),
     absent_value("bwlimit", None),
-    absent("compress", Some('z')),
     absent_value("iconv", None),
     absent_value("password-file", None),
 ];
