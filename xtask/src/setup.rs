@@ -29,6 +29,8 @@ const NEEDS: &[Need] = &[
         package: "btrfs-progs",
         why: "the benchmarks share content on it",
     },
+    Need { program: "getfattr", package: "attr", why: "the tests look at extended attributes" },
+    Need { program: "getfacl", package: "acl", why: "the tests look at access control lists" },
     Need { program: "bindfs", package: "bindfs", why: "the tests see directories in two places" },
     Need { program: "ip", package: "iproute2", why: "the lab's hosts and their link" },
     Need { program: "tc", package: "iproute2", why: "the lab asks it for netem" },

@@ -123,6 +123,7 @@ fn receive(client: Client, job: &Job, on_failure: &dyn Fn()) -> Result<(), JobEr
     };
     // What writes from here on is confined with the rest.
     let line = client.into_line()?;
+    job.expect_accounts()?;
     job.confine_receiver(&root);
     let receiving = Receiving::of(&LocalTree, destination);
     run(job, line, on_failure, |wire| Placed::Receiver(receiving, wire))
@@ -131,6 +132,7 @@ fn receive(client: Client, job: &Job, on_failure: &dyn Fn()) -> Result<(), JobEr
 fn send(client: Client, job: &Job, on_failure: &dyn Fn()) -> Result<(), JobError> {
     // What writes from here on is confined with the rest.
     let line = client.into_line()?;
+    job.expect_accounts()?;
     let confined = match job.task.moving() {
         // What is set aside is renamed, and back, also before anything is copied.
         Some(_) => confine(Access::Moving(&holding(&job.sources))),

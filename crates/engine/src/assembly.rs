@@ -166,6 +166,7 @@ impl<'a> Assembly<'a> {
         let to_receiver = Arc::clone(&link) as Arc<dyn ReceiverPort>;
         let side = SenderSide::new(self, sending, to_receiver, None);
         let sender = Arc::clone(&side.role);
+        sender.expect_kept(receiver.role.keeps());
         if let Some(group) = group {
             sender.expect_group(group);
         }
@@ -208,6 +209,7 @@ impl<'a> Assembly<'a> {
         wire: Option<Wire>,
     ) -> Result<Summary, JobError> {
         let (job, control) = (self.job, self.control);
+        job.expect_accounts()?;
         let (writes, writer) = bounded(0);
         let (works, others) = bounded(0);
         let roles = (

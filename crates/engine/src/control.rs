@@ -3,7 +3,7 @@
 
 use crate::vigil::{Vigil, Watch};
 use crate::{Event, JobError, Monitor, Progress};
-use haul_model::{Entry, Kind, Outcome, Summary};
+use haul_model::{Entry, Kept, Kind, Outcome, Summary};
 use haul_store::RESUME_LEN_MIN;
 use haul_tree::lock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -309,6 +309,13 @@ impl<'a> Reporter<'a> {
     pub(crate) fn summary(&self) -> Summary {
         self.monitor.progress().summary().since(self.before)
     }
+}
+
+/// The words about a tree that keeps, or tells, less than is `asked` for.
+pub(crate) fn lacking(asked: Kept, kept: Kept) -> Option<&'static str> {
+    let lacks = asked.without(kept).without(Kept::LINK_TIMES);
+    let message = "owners, groups, access control lists and extended attributes are neither told nor kept there";
+    (!lacks.is_empty()).then_some(message)
 }
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ use crate::JobError;
 use crate::copy::not_moved;
 use crate::request::sftp::{hash_of, session_over};
 use crate::sftp;
-use haul_model::{Attributes, Fault, Name, Side, Timestamp, escape_bytes};
+use haul_model::{Attributes, Fault, Kept, Name, Side, Timestamp, escape_bytes};
 use haul_net::{DEPLOYED_NAME, Diagnostics, STAGED_PREFIX, SshTarget};
 use haul_sftp::{
     Attrs, Cause, Client, Extension, FileType, OpenFlags, Options, Session, SftpError,
@@ -265,7 +265,9 @@ impl<'a> Upload<'a> {
         // By its age others see that a deployment is at it.
         let now = place.host.facts.now.saturating_add(self.begun.elapsed().as_secs());
         let mtime = Timestamp { secs: now.try_into().unwrap_or(i64::MAX), nanos: 0 };
-        let sealed = verified.seal(&Attributes::new(UNPROVEN_MODE, mtime)).map_err(unwritten)?;
+        let sealed = verified
+            .seal(&Attributes::new(UNPROVEN_MODE, mtime), Kept::OF_COPIES)
+            .map_err(unwritten)?;
         sealed.sync().map_err(unwritten)?;
         Ok(sealed)
     }

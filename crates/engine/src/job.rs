@@ -1,7 +1,7 @@
 //! A job in plain words: its sources, its destination, its task and rules, and where the
 //! two roles run.
 
-use haul_model::{Fault, Filter, Side, Task, escape_bytes};
+use haul_model::{Fault, Filter, Kept, Side, Task, escape_bytes};
 use haul_net::Connection;
 use haul_sys::{Access, Dir, confine};
 use std::path::PathBuf;
@@ -39,6 +39,23 @@ pub struct Job {
 }
 
 impl Job {
+    /// Has the names of users and groups known, if they travel in this job. To be called
+    /// before a thread is confined.
+    pub(crate) fn expect_accounts(&self) -> Result<(), JobError> {
+        if self.names_accounts() {
+            haul_sys::expect_accounts().map_err(JobError::Threads)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// True if the Sender tells the names of users and groups, where it tells of these.
+    pub(crate) fn names_accounts(&self) -> bool {
+        let of_accounts = Kept::OWNER.with(Kept::ACL).with(Kept::SET_ID);
+        let is_numeric = self.task.copies().is_some_and(|policy| policy.numeric_ids);
+        self.task.keeps().has_any(of_accounts) && !is_numeric
+    }
+
     /// Confines this thread, and those that it begins, to what a Receiver in `root` may
     /// do: peers cause what happens there.
     pub(crate) fn confine_receiver(&self, root: &Dir) {

@@ -60,7 +60,7 @@ struct Peer {
 enum Answer {
     /// It greets.
     Welcome,
-    Message(Message),
+    Message(Box<Message>),
 }
 
 /// Answers that were read and not taken, at most.
@@ -314,7 +314,7 @@ impl Peer {
                 if tell.send(next).is_err() || is_end {
                     return;
                 }
-                next = read_message(&mut input).map(Answer::Message);
+                next = read_message(&mut input).map(|message| Answer::Message(Box::new(message)));
             }
         };
         let begin = |name: &str| Builder::new().name(name.to_owned());
@@ -332,8 +332,11 @@ impl Peer {
     }
 
     fn read(&mut self) -> Result<Reply, RequestError> {
-        match self.hear()? {
-            Answer::Message(Message::Reply(reply)) => Ok(reply),
+        let Answer::Message(message) = self.hear()? else {
+            return Err(self.broken(refused("the peer sent what is no answer")).into());
+        };
+        match *message {
+            Message::Reply(reply) => Ok(reply),
             _ => Err(self.broken(refused("the peer sent what is no answer")).into()),
         }
     }

@@ -5,6 +5,7 @@ mod deploy;
 mod familiar;
 mod filter;
 mod help;
+mod kept;
 mod remote;
 mod sync;
 mod words;
@@ -266,11 +267,11 @@ impl CopyWords {
         let (sources, dest, reaches) =
             self.remote.sources_and_dest(&self.paths, COPY_USAGE, config)?;
         Ok(Copy {
-            notes: self.familiar.notes(sources.iter().chain([&dest])),
+            notes: self.familiar.notes(self.kept.archive, sources.iter().chain([&dest])),
             sources,
             dest,
-            recursive: self.recursive || self.familiar.archive,
-            follow: follows(self.dereference, self.recursive, &self.familiar),
+            recursive: self.recursive || self.kept.archive,
+            follow: follows(self.dereference, self.recursive || self.kept.archive, &self.familiar),
             filter: self.filter.rules()?,
             policy: Policy {
                 conflict,
@@ -278,8 +279,10 @@ impl CopyWords {
                 resume,
                 verify: safety.verify.is_some_and(|given| given.value),
                 sync: safety.sync.is_some_and(|given| given.value),
-                moving: None,
                 strict_source: self.strict_source,
+                keeps: self.kept.keeps(),
+                numeric_ids: self.kept.numeric_ids,
+                moving: None,
             },
             detail: detail(quiet, verbose, json),
             reaches,
@@ -296,6 +299,7 @@ impl MoveWords {
         let conflict = conflict(self.force, self.no_clobber, self.update);
         let verify = switch(self.verify, self.no_verify);
         let safety = config.with(Settings { verify, ..Settings::default() }, None);
+        let moving = if self.lossy { Moving::Lossy } else { Moving::Whole };
         Ok(Copy {
             sources,
             dest,
@@ -307,7 +311,8 @@ impl MoveWords {
                 conflict,
                 sync: true,
                 verify: safety.verify.is_some_and(|given| given.value),
-                moving: Some(if self.lossy { Moving::Lossy } else { Moving::Whole }),
+                moving: Some(moving),
+                keeps: moving.keeps(),
                 ..Policy::default()
             },
             detail: detail(quiet, verbose, json),
@@ -337,7 +342,7 @@ impl ConfigWords {
 /// True if links are followed. Without `-r` only what is named is copied, and a named
 /// link stands for what it leads to, as in cp.
 fn follows(dereference: bool, recursive: bool, familiar: &FamiliarWords) -> bool {
-    dereference || !(recursive || familiar.archive || familiar.keeps_links)
+    dereference || !(recursive || familiar.keeps_links)
 }
 
 /// clap lets at most one of them through.
@@ -356,13 +361,13 @@ impl CheckWords {
         let (sources, dest, reaches) =
             self.remote.sources_and_dest(&self.paths, CHECK_USAGE, config)?;
         let copy = Copy {
-            notes: self.familiar.notes(sources.iter().chain([&dest])),
+            notes: self.familiar.notes(self.kept.archive, sources.iter().chain([&dest])),
             sources,
             dest,
-            recursive: self.recursive || self.familiar.archive,
-            follow: follows(self.dereference, self.recursive, &self.familiar),
+            recursive: self.recursive || self.kept.archive,
+            follow: follows(self.dereference, self.recursive || self.kept.archive, &self.familiar),
             filter: self.filter.rules()?,
-            policy: Policy::default(),
+            policy: Policy { keeps: self.kept.keeps(), ..Policy::default() },
             detail: detail(self.quiet, self.verbose, self.json),
             reaches,
             lines: Lines::default(),

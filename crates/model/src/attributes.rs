@@ -1,48 +1,104 @@
 //! The attributes of an entry besides its name and its content, as one value, and the
 //! set of those attributes that somebody is to see to.
 
-use crate::{Changes, Timestamp};
+use crate::{Acl, Changes, Extended, Timestamp, Xattr};
+use serde::{Deserialize, Serialize};
 
-/// Mode bits that are kept: set-user-ID and set-group-ID would lend the new
-/// owner's rights as long as the owner itself is not kept.
+/// Mode bits that are kept without [`Kept::SET_ID`]: set-user-ID and set-group-ID would
+/// lend the new owner's rights as long as the owner itself is not kept.
 pub const KEPT_MODE: u32 = 0o1777;
 
-/// The attributes of an entry.
+/// The bits that lend a file's user and group to whoever runs it.
+pub const SET_ID_MODE: u32 = SET_USER_ID | SET_GROUP_ID;
+const SET_USER_ID: u32 = 0o4000;
+const SET_GROUP_ID: u32 = 0o2000;
+
+/// The attributes of an entry. Those that are `None` are not known, or not kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attributes {
     /// Permission bits with set-ID and sticky bits: the low 12 bits of `st_mode`.
     pub mode: u32,
     /// When the content last changed.
     pub mtime: Timestamp,
+    /// The number of the user who owns it.
+    pub user: Option<u32>,
+    /// The number of the group that it belongs to.
+    pub group: Option<u32>,
+    /// When it was last read.
+    pub atime: Option<Timestamp>,
+    /// Those that few entries have.
+    pub extended: Option<Box<Extended>>,
 }
 
 impl Attributes {
     /// Those that each entry has.
     pub const fn new(mode: u32, mtime: Timestamp) -> Self {
-        Self { mode, mtime }
+        Self { mode, mtime, user: None, group: None, atime: None, extended: None }
     }
 
-    /// The same with those bits of the mode that copies keep, and of the others those
-    /// that `own`, the mode of what gets them, has already.
+    /// Those that a job which keeps `kept` needs to know; the owner also where it decides
+    /// about set-ID bits.
     #[must_use]
-    pub fn over(&self, own: u32) -> Self {
-        Self { mode: (self.mode & KEPT_MODE) | (own & !KEPT_MODE & 0o7777), ..self.clone() }
+    pub fn only(mut self, kept: Kept) -> Self {
+        let lends = self.mode & SET_ID_MODE != 0 && kept.has(Kept::SET_ID);
+        if !kept.has_any(Kept::OWNER) && !lends {
+            (self.user, self.group) = (None, None);
+        }
+        if !kept.has(Kept::ATIMES) {
+            self.atime = None;
+        }
+        self
+    }
+
+    /// The same with those bits of the mode that are kept, and of the others those that
+    /// `own`, the mode of what gets them, has already.
+    #[must_use]
+    pub fn over(&self, own: u32, kept: Kept) -> Self {
+        let bits = kept.mode_bits();
+        Self { mode: (self.mode & bits) | (own & !bits & 0o7777), ..self.clone() }
     }
 
     /// Those of `kept` that an entry with the attributes `there` has otherwise. Of a
-    /// mode only [`KEPT_MODE`] counts.
+    /// mode only [`Kept::mode_bits`] count, and a set-ID bit only where the entry belongs,
+    /// or is given, to the same user or group.
     pub fn changes(&self, there: &Self, kept: Kept) -> Changes {
-        let mode = (self.mode ^ there.mode) & KEPT_MODE != 0;
-        let time = self.mtime != there.mtime;
-        Changes::MODE
-            .only_if(mode && kept.has(Kept::MODE))
-            .with(Changes::TIME.only_if(time && kept.has(Kept::TIMES)))
+        let differs = |one: Option<u32>, other| one.is_some() && other != one;
+        let (user, group) = (differs(self.user, there.user), differs(self.group, there.group));
+        let mut bits = kept.mode_bits();
+        if user && !kept.has(Kept::USER) {
+            bits &= !SET_USER_ID;
+        }
+        if group && !kept.has(Kept::GROUP) {
+            bits &= !SET_GROUP_ID;
+        }
+        let mode = (self.mode ^ there.mode) & bits != 0;
+        let is_so = |kind, is_so, change: Changes| change.only_if(is_so && kept.has(kind));
+        is_so(Kept::MODE, mode, Changes::MODE)
+            .with(is_so(Kept::TIMES, self.mtime != there.mtime, Changes::TIME))
+            .with(is_so(Kept::USER, user, Changes::USER))
+            .with(is_so(Kept::GROUP, group, Changes::GROUP))
+            .with(is_so(Kept::ATIMES, self.atime != there.atime, Changes::ATIME))
+            .with(is_so(Kept::ACL, self.acls() != there.acls(), Changes::ACL))
+            .with(is_so(Kept::XATTRS, self.xattrs() != there.xattrs(), Changes::XATTRS))
+    }
+
+    /// Its extended attributes, in the order of their names.
+    pub fn xattrs(&self) -> &[Xattr] {
+        self.extended.as_ref().map_or(&[], |extended| &extended.xattrs)
+    }
+
+    /// Its access list, and the one that entries in it begin with.
+    pub fn acls(&self) -> (Option<&Acl>, Option<&Acl>) {
+        self.extended
+            .as_ref()
+            .map_or((None, None), |extended| (extended.acl.as_ref(), extended.default_acl.as_ref()))
     }
 }
 
-/// A set of attributes.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Kept(u8);
+/// A set of attributes, and of what else a copy can keep of its sources.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "u32", into = "u32")]
+pub struct Kept(u32);
 
 impl Kept {
     /// None of them.
@@ -51,9 +107,51 @@ impl Kept {
     pub const MODE: Self = Self(0x01);
     /// The time of the last modification.
     pub const TIMES: Self = Self(0x02);
+    /// The user who owns an entry: only root can give it.
+    pub const USER: Self = Self(0x04);
+    /// The group that it belongs to: others than root can give those that they are in.
+    pub const GROUP: Self = Self(0x08);
+    /// The time of the last reading.
+    pub const ATIMES: Self = Self(0x10);
+    /// Extended attributes of users; with root also those of the system that belong to
+    /// the entry.
+    pub const XATTRS: Self = Self(0x20);
+    /// Access control lists.
+    pub const ACL: Self = Self(0x40);
+    /// Set-ID bits, where the copy has the same owner. Of no use without [`Self::MODE`].
+    pub const SET_ID: Self = Self(0x80);
+    /// Devices are made anew.
+    pub const DEVICES: Self = Self(0x100);
+    /// FIFOs and sockets are made anew.
+    pub const SPECIALS: Self = Self(0x200);
+    /// Names of one file become names of one file.
+    pub const LINKS: Self = Self(0x400);
+    /// The time of a symbolic link, also of one that is there already.
+    pub const LINK_TIMES: Self = Self(0x800);
+    /// The time of a directory. Of no use without [`Self::TIMES`].
+    pub const DIR_TIMES: Self = Self(0x1000);
 
-    /// Those that a copy of a file or a directory has.
-    pub const OF_COPIES: Self = Self::MODE.with(Self::TIMES);
+    /// Those that take system calls of their own to be read.
+    pub const EXTENDED: Self = Self::XATTRS.with(Self::ACL);
+
+    /// User and group.
+    pub const OWNER: Self = Self::USER.with(Self::GROUP);
+
+    /// Those that a copy has.
+    pub const OF_COPIES: Self = Self::MODE.with(Self::TIMES).with(Self::DIR_TIMES);
+
+    /// All of them but the time of the last reading, which reading for the copy changes.
+    pub const ALL: Self = Self(Self::KNOWN & !Self::ATIMES.0);
+
+    /// Those that an archive has: all that makes an entry what it was.
+    pub const OF_ARCHIVES: Self = Self::OF_COPIES
+        .with(Self::OWNER)
+        .with(Self::SET_ID)
+        .with(Self::ACL)
+        .with(Self::XATTRS)
+        .with(Self::LINK_TIMES);
+
+    const KNOWN: u32 = 0x1fff;
 
     /// Both sets in one.
     #[must_use]
@@ -61,14 +159,71 @@ impl Kept {
         Self(self.0 | other.0)
     }
 
+    /// Those that are not in `other`.
+    #[must_use]
+    pub const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
+    /// Those that are in both.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
+    /// This set if `is_so`, else none.
+    #[must_use]
+    pub const fn only_if(self, is_so: bool) -> Self {
+        if is_so { self } else { Self::NONE }
+    }
+
     /// True if all of `other` is in this set.
     pub const fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
+    /// True if some of `other` is in this set.
+    pub const fn has_any(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+
     /// True if it has none.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
+    }
+
+    /// The bits of a mode that are kept.
+    pub const fn mode_bits(self) -> u32 {
+        if self.has(Self::SET_ID) { KEPT_MODE | SET_ID_MODE } else { KEPT_MODE }
+    }
+
+    /// Those that a directory gets.
+    #[must_use]
+    pub const fn of_dirs(self) -> Self {
+        if self.has(Self::DIR_TIMES) { self } else { self.without(Self::TIMES) }
+    }
+}
+
+impl Default for Kept {
+    fn default() -> Self {
+        Self::OF_COPIES
+    }
+}
+
+impl From<Kept> for u32 {
+    fn from(kept: Kept) -> Self {
+        kept.0
+    }
+}
+
+impl TryFrom<u32> for Kept {
+    type Error = &'static str;
+
+    fn try_from(bits: u32) -> Result<Self, Self::Error> {
+        if bits & !Self::KNOWN != 0 {
+            return Err("an attribute is none that is known");
+        }
+        Ok(Self(bits))
     }
 }
 
@@ -95,17 +250,50 @@ mod tests {
             (Attributes::new(0o700, later), Kept::NONE, Changes::default()),
         ] {
             assert_eq!(source.changes(&there, kept), found, "{there:?} {kept:?}");
-            let touched = found.attributes();
+            let touched = found.attributes(kept);
             assert!(kept.has(touched) && touched.is_empty() == found.is_empty());
         }
     }
 
     #[test]
     fn bits_that_are_not_kept_are_those_of_what_gets_the_mode() {
-        let over = |mode, own| Attributes::new(mode, TIME).over(own).mode;
+        let over = |mode, own| Attributes::new(mode, TIME).over(own, Kept::OF_COPIES).mode;
         assert_eq!(over(0o6755, 0), 0o755);
         assert_eq!(over(0o1750, 0o2777), 0o3750);
         assert_eq!(over(u32::MAX, 0), 0o1777);
         assert_eq!(over(0o755, u32::MAX), 0o6755);
+        let over = |mode, own| Attributes::new(mode, TIME).over(own, Kept::ALL).mode;
+        assert_eq!(over(0o6755, 0), 0o6755);
+        assert_eq!(over(0o755, 0o2777), 0o755);
+    }
+
+    #[test]
+    fn a_set_id_bit_counts_where_the_owner_is_the_same_or_will_be() {
+        let source = Attributes { user: Some(7), ..Attributes::new(0o4755, TIME) };
+        let there = |user| Attributes { user: Some(user), ..Attributes::new(0o755, TIME) };
+        let lends = Kept::MODE.with(Kept::SET_ID);
+        assert_eq!(source.changes(&there(7), lends), Changes::MODE);
+        assert_eq!(source.changes(&there(8), lends), Changes::default());
+        let both = Changes::MODE.with(Changes::USER);
+        assert_eq!(source.changes(&there(8), lends.with(Kept::USER)), both);
+        assert_eq!(source.changes(&there(7), Kept::MODE), Changes::default());
+    }
+
+    #[test]
+    fn what_is_not_kept_is_forgotten() {
+        let atime = Some(TIME);
+        let all = |mode| Attributes {
+            user: Some(7),
+            group: Some(8),
+            atime,
+            ..Attributes::new(mode, TIME)
+        };
+        assert_eq!(all(0o4755).only(Kept::OF_COPIES), Attributes::new(0o4755, TIME));
+        let owned = Attributes { atime: None, ..all(0o755) };
+        assert_eq!(all(0o755).only(Kept::GROUP), owned);
+        let lent = Attributes { atime: None, ..all(0o2755) };
+        assert_eq!(all(0o2755).only(Kept::SET_ID), lent);
+        assert_eq!(all(0o755).only(Kept::SET_ID), Attributes::new(0o755, TIME));
+        assert_eq!(all(0o755).only(Kept::ATIMES.with(Kept::USER)), all(0o755));
     }
 }

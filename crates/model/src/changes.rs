@@ -28,10 +28,32 @@ impl Changes {
     /// A file whose content has another hash.
     pub const CONTENT: Self = Self(0x80);
 
+    /// Another owner.
+    pub const USER: Self = Self(0x100);
+    /// Another group.
+    pub const GROUP: Self = Self(0x200);
+    /// Another access control list.
+    pub const ACL: Self = Self(0x400);
+    /// Other extended attributes.
+    pub const XATTRS: Self = Self(0x800);
+    /// Another time of the last reading.
+    pub const ATIME: Self = Self(0x1000);
+    /// A file that is not the one that another name of the source's file has become.
+    pub const LINKED: Self = Self(0x2000);
+
+    /// All that are of attributes.
+    pub const OF_ATTRIBUTES: Self = Self::TIME
+        .with(Self::MODE)
+        .with(Self::USER)
+        .with(Self::GROUP)
+        .with(Self::ACL)
+        .with(Self::XATTRS)
+        .with(Self::ATIME);
+
     /// In a mirror: the content was sent, or a link or special file made anew.
     pub const SENT: Self = Self(0x8000);
 
-    const ALL: u32 = 0x80ff;
+    const ALL: u32 = 0xbfff;
 
     /// True if there is none.
     pub const fn is_empty(self) -> bool {
@@ -52,7 +74,7 @@ impl Changes {
 
     /// True if the destination has it, though perhaps with another time or mode.
     pub const fn is_minor(self) -> bool {
-        Self::TIME.with(Self::MODE).has(self)
+        Self::TIME.with(Self::MODE).with(Self::ATIME).has(self)
     }
 
     /// Those that are not in `other`.
@@ -61,12 +83,20 @@ impl Changes {
         Self(self.0 & !other.0)
     }
 
-    /// The attributes that are to be set so that the entry is that of the source, if its
-    /// content is.
-    pub const fn attributes(self) -> Kept {
-        let mode = if self.has(Self::MODE) { Kept::MODE } else { Kept::NONE };
-        let times = if self.has(Self::TIME) { Kept::TIMES } else { Kept::NONE };
-        mode.with(times)
+    /// The attributes, of those that are `kept`, that are to be set so that the entry is
+    /// that of the source, if its content is.
+    pub const fn attributes(self, kept: Kept) -> Kept {
+        // Set-ID bits are a part of the mode, and go with each change of the owner.
+        let lends = self.has_any(Self::MODE.with(Self::USER).with(Self::GROUP));
+        Kept::MODE
+            .only_if(self.has(Self::MODE))
+            .with(Kept::TIMES.only_if(self.has(Self::TIME)))
+            .with(Kept::USER.only_if(self.has(Self::USER)))
+            .with(Kept::GROUP.only_if(self.has(Self::GROUP)))
+            .with(Kept::ACL.only_if(self.has(Self::ACL)))
+            .with(Kept::XATTRS.only_if(self.has(Self::XATTRS)))
+            .with(Kept::ATIMES.only_if(self.has(Self::ATIME)))
+            .with(kept.and(Kept::SET_ID).only_if(lends && kept.has(Kept::MODE)))
     }
 
     /// A word for each of them, for people.
@@ -79,8 +109,19 @@ impl Changes {
             (Self::MODE, "mode"),
             (Self::TARGET, "target"),
             (Self::CONTENT, "content"),
+            (Self::USER, "owner"),
+            (Self::GROUP, "group"),
+            (Self::ACL, "ACL"),
+            (Self::XATTRS, "extended attributes"),
+            (Self::ATIME, "access time"),
+            (Self::LINKED, "hard link"),
         ];
         words.into_iter().filter(move |(one, _)| self.has(*one)).map(|(_, word)| word)
+    }
+
+    /// True if some of `other` is in this set.
+    pub const fn has_any(self, other: Self) -> bool {
+        self.0 & other.0 != 0
     }
 
     /// True if all of `other` is in this set.

@@ -1,6 +1,6 @@
 //! One entry of a tree, as the sender lists it and the receiver compares it.
 
-use crate::{Attributes, Name};
+use crate::{Attributes, Kept, Name};
 use serde::{Deserialize, Serialize};
 
 /// A point in time, in nanoseconds resolution, as file systems keep it.
@@ -57,8 +57,41 @@ pub enum Kind {
         /// Where it points, exactly as stored; never followed by the receiver.
         target: Box<[u8]>,
     },
-    /// A FIFO, socket or device: listed so that it can be reported, not copied.
+    /// A FIFO, socket or device: listed so that it can be reported, and made anew
+    /// if [`Entry::special`] says what it is.
     Special,
+}
+
+/// The kind of a FIFO, socket or device, as a job tells it that makes it anew.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Special {
+    /// A FIFO.
+    Fifo,
+    /// A socket: only its name is made.
+    Socket,
+    /// A device that is written in blocks.
+    Block(Device),
+    /// A device that is written in characters.
+    Char(Device),
+}
+
+/// The number of a device, in the two parts that all systems tell apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Device {
+    /// The driver.
+    pub major: u32,
+    /// The device of that driver.
+    pub minor: u32,
+}
+
+impl Special {
+    /// The attribute by which a job makes it anew.
+    pub const fn kept(self) -> Kept {
+        match self {
+            Self::Fifo | Self::Socket => Kept::SPECIALS,
+            Self::Block(_) | Self::Char(_) => Kept::DEVICES,
+        }
+    }
 }
 
 impl Kind {
@@ -95,6 +128,11 @@ pub struct Entry {
     pub ctime: Option<Timestamp>,
     /// It is a file that has holes, which a copy is to have too.
     pub has_holes: bool,
+    /// A number that all names of one file have, and no other file of the job; 0 if it has
+    /// one name, or that does not matter.
+    pub links: u64,
+    /// The kind of a [`Kind::Special`] that is made anew.
+    pub special: Option<Special>,
     /// The object itself, known only where it was listed.
     pub id: Option<FileId>,
     /// The object that a symbolic link leads to, known only where it was listed.
@@ -111,6 +149,8 @@ impl Entry {
             inode: 0,
             ctime: None,
             has_holes: false,
+            links: 0,
+            special: None,
             id: None,
             leads_to: None,
         }

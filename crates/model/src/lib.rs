@@ -10,6 +10,7 @@
 //! - `entry.rs`: `Entry`, `Kind`, `Timestamp`, whose bound is checked as it is decoded.
 //!   `travelling.rs`: an entry's encoding, with a mask that says which fields it has.
 //! - `attributes.rs`: `Attributes` of an entry, and `Kept`, a set of them.
+//!   `extended.rs`: those that few entries have.
 //! - `hash.rs`: `ContentHash`, and `ContentHasher`, which hashes in blocks of 4 MiB.
 //!   `ranges.rs`: a set of such blocks, as a peer asks for them.
 //! - `granularity.rs`: the units in which file systems keep times.
@@ -31,6 +32,7 @@ mod changes;
 mod entry;
 mod escape;
 mod executable;
+mod extended;
 mod fault;
 mod filter;
 mod granularity;
@@ -43,11 +45,12 @@ mod ranges;
 mod travelling;
 pub mod words;
 
-pub use attributes::{Attributes, KEPT_MODE, Kept};
+pub use attributes::{Attributes, KEPT_MODE, Kept, SET_ID_MODE};
 pub use changes::Changes;
-pub use entry::{Entry, FileId, Kind, Timestamp};
+pub use entry::{Device, Entry, FileId, Kind, Special, Timestamp};
 pub use escape::{escape_beginning, escape_bytes, escape_controls, escape_text, is_unsafe_to_show};
 pub use executable::{EXECUTABLE_HEAD_LEN, Executable, ExecutableError};
+pub use extended::{Acl, AclEntry, AclWho, EXTENDED_LEN_MAX, Extended, Xattr};
 pub use fault::{Fault, FaultKind, Side, is_mounted};
 pub use filter::{Action, Filter, FilterError, Pattern, PatternError, Rule};
 pub use granularity::Granularity;

@@ -1,6 +1,6 @@
 //! The task of a job, and its rules.
 
-use crate::{Outcome, Skip};
+use crate::{Kept, Outcome, Skip};
 use serde::{Deserialize, Serialize};
 
 /// The task of a job, the same for both roles.
@@ -12,6 +12,8 @@ pub enum Task {
     Check {
         /// Contents are compared, too: each side hashes its own.
         content: bool,
+        /// The attributes that are compared.
+        keeps: Kept,
     },
     /// Compares, contents included, and removes each source that the destination has:
     /// the end of a move.
@@ -40,6 +42,15 @@ impl Task {
         }
     }
 
+    /// The attributes that are kept, or compared.
+    pub fn keeps(&self) -> Kept {
+        match self {
+            Self::Copy(policy) | Self::Sync(policy, _) => policy.keeps,
+            Self::Check { keeps, .. } => *keeps,
+            Self::Remove { moving, .. } => moving.keeps(),
+        }
+    }
+
     /// The rules of a mirror, if the destination is to become one.
     pub fn mirrors(&self) -> Option<&Mirror> {
         match self {
@@ -65,7 +76,7 @@ impl Task {
 
     /// True if contents are compared by their hashes.
     pub fn compares_content(&self) -> bool {
-        matches!(self, Self::Check { content: true } | Self::Remove { .. })
+        matches!(self, Self::Check { content: true, .. } | Self::Remove { .. })
     }
 
     /// The outcomes by which a source is removed, if sources are.
@@ -186,6 +197,15 @@ pub enum Moving {
     Lossy,
 }
 
+impl Moving {
+    /// The attributes that both parts of a move keep.
+    pub const fn keeps(self) -> Kept {
+        match self {
+            Self::Whole | Self::Lossy => Kept::OF_COPIES,
+        }
+    }
+}
+
 /// The rule by which a source of a move is removed, once the destination has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Remove {
@@ -227,6 +247,10 @@ pub struct Policy {
     /// A file that changes in any way while it is read fails, also if it only grows
     /// (`--strict-source`).
     pub strict_source: bool,
+    /// The attributes that are kept, and what else of the sources.
+    pub keeps: Kept,
+    /// Users and groups keep their numbers, whatever their names are at the destination.
+    pub numeric_ids: bool,
 }
 
 impl Policy {

@@ -2,7 +2,7 @@
 //! names, in the order of its bits. So a field that an entry lacks takes no room, and
 //! one that a later capability brings has a place.
 
-use crate::{Attributes, Entry};
+use crate::{Attributes, EXTENDED_LEN_MAX, Entry, Extended, Kind};
 use serde::de::{Error, SeqAccess, Visitor};
 use serde::ser::SerializeTuple;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -19,34 +19,74 @@ const CTIME: u32 = 0x08;
 /// [`Entry::has_holes`], by the bit alone.
 const HOLES: u32 = 0x10;
 
+/// The numbers of its user and its group, where they matter.
+const OWNER: u32 = 0x20;
+/// [`Entry::links`], where it is not 0.
+const LINKS: u32 = 0x40;
+/// [`Entry::special`], where it is known.
+const SPECIAL: u32 = 0x80;
+/// Access control lists: its own, and the one that entries in it begin with.
+const ACLS: u32 = 0x100;
+/// Extended attributes.
+const XATTRS: u32 = 0x200;
+/// The time of the last reading, where it matters.
+const ATIME: u32 = 0x400;
+
 /// Fields that each entry has.
 const ALWAYS: u32 = MODE | MTIME;
 
 /// All that may be in a mask.
-const KNOWN: u32 = ALWAYS | INODE | CTIME | HOLES;
+const KNOWN: u32 = ALWAYS | INODE | CTIME | HOLES | OWNER | LINKS | SPECIAL | ACLS | XATTRS | ATIME;
 
 /// Name, kind, mask, and a field for each bit of it but [`HOLES`].
-const PARTS_MAX: usize = 7;
+const PARTS_MAX: usize = 13;
 
 impl Serialize for Entry {
     fn serialize<S: Serializer>(&self, output: S) -> Result<S::Ok, S::Error> {
         let only_if = |bit: u32, is_so: bool| if is_so { bit } else { 0 };
+        let Attributes { mode, mtime, user, group, atime, .. } = &self.attributes;
+        let owner = user.zip(*group);
+        let (xattrs, acls) = (self.attributes.xattrs(), self.attributes.acls());
         let mask = ALWAYS
             | only_if(INODE, self.inode != 0)
             | only_if(CTIME, self.ctime.is_some())
-            | only_if(HOLES, self.has_holes);
+            | only_if(HOLES, self.has_holes)
+            | only_if(OWNER, owner.is_some())
+            | only_if(LINKS, self.links != 0)
+            | only_if(SPECIAL, self.special.is_some())
+            | only_if(ACLS, acls != (None, None))
+            | only_if(XATTRS, !xattrs.is_empty())
+            | only_if(ATIME, atime.is_some());
         let fields = (mask & !HOLES).count_ones() as usize;
         let mut output = output.serialize_tuple(3 + fields)?;
         output.serialize_element(&self.name)?;
         output.serialize_element(&self.kind)?;
         output.serialize_element(&mask)?;
-        output.serialize_element(&self.attributes.mode)?;
-        output.serialize_element(&self.attributes.mtime)?;
+        output.serialize_element(mode)?;
+        output.serialize_element(mtime)?;
         if self.inode != 0 {
             output.serialize_element(&self.inode)?;
         }
         if let Some(ctime) = &self.ctime {
             output.serialize_element(ctime)?;
+        }
+        if let Some(owner) = &owner {
+            output.serialize_element(owner)?;
+        }
+        if self.links != 0 {
+            output.serialize_element(&self.links)?;
+        }
+        if let Some(special) = &self.special {
+            output.serialize_element(special)?;
+        }
+        if mask & ACLS != 0 {
+            output.serialize_element(&acls)?;
+        }
+        if mask & XATTRS != 0 {
+            output.serialize_element(xattrs)?;
+        }
+        if let Some(atime) = atime {
+            output.serialize_element(atime)?;
         }
         output.end()
     }
@@ -54,34 +94,90 @@ impl Serialize for Entry {
 
 impl<'de> Deserialize<'de> for Entry {
     fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
-        struct Parts;
-        impl<'de> Visitor<'de> for Parts {
-            type Value = Entry;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an entry")
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<Entry, A::Error> {
-                let (name, kind) = (next(&mut parts)?, next(&mut parts)?);
-                let mask: u32 = next(&mut parts)?;
-                if mask & ALWAYS != ALWAYS || mask & !KNOWN != 0 {
-                    return Err(A::Error::custom("an entry has fields that are not known"));
-                }
-                let attributes = Attributes::new(next(&mut parts)?, next(&mut parts)?);
-                let mut entry = Entry::new(name, kind, attributes);
-                if mask & INODE != 0 {
-                    entry.inode = next(&mut parts)?;
-                }
-                if mask & CTIME != 0 {
-                    entry.ctime = Some(next(&mut parts)?);
-                }
-                entry.has_holes = mask & HOLES != 0;
-                Ok(entry)
-            }
-        }
         input.deserialize_tuple(PARTS_MAX, Parts)
     }
+}
+
+struct Parts;
+
+impl<'de> Visitor<'de> for Parts {
+    type Value = Entry;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an entry")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<Entry, A::Error> {
+        let (name, kind) = (next(&mut parts)?, next(&mut parts)?);
+        let mask: u32 = next(&mut parts)?;
+        if mask & ALWAYS != ALWAYS || mask & !KNOWN != 0 {
+            return Err(A::Error::custom("an entry has fields that are not known"));
+        }
+        let has = |bit| mask & bit != 0;
+        let attributes = Attributes::new(next(&mut parts)?, next(&mut parts)?);
+        let mut entry = Entry::new(name, kind, attributes);
+        if has(INODE) {
+            entry.inode = next(&mut parts)?;
+        }
+        if has(CTIME) {
+            entry.ctime = Some(next(&mut parts)?);
+        }
+        entry.has_holes = has(HOLES);
+        if has(OWNER) {
+            let (user, group) = next(&mut parts)?;
+            (entry.attributes.user, entry.attributes.group) = (Some(user), Some(group));
+        }
+        if has(LINKS) {
+            entry.links = next(&mut parts)?;
+        }
+        if has(SPECIAL) {
+            entry.special = Some(next(&mut parts)?);
+        }
+        let mut extended = Extended::default();
+        if has(ACLS) {
+            (extended.acl, extended.default_acl) = next(&mut parts)?;
+        }
+        if has(XATTRS) {
+            extended.xattrs = next(&mut parts)?;
+        }
+        if has(ATIME) {
+            entry.attributes.atime = Some(next(&mut parts)?);
+        }
+        if let Some(rule) = rule_against(&entry, &extended) {
+            return Err(A::Error::custom(rule));
+        }
+        entry.attributes.extended = (!extended.is_empty()).then(|| Box::new(extended));
+        Ok(entry)
+    }
+}
+
+/// The rule that an entry with these attributes breaks, if it breaks one.
+fn rule_against(entry: &Entry, extended: &Extended) -> Option<&'static str> {
+    let Extended { xattrs, acl, default_acl } = extended;
+    if extended.len() > EXTENDED_LEN_MAX {
+        return Some("an entry has more attributes than it may");
+    }
+    if !xattrs.is_sorted_by(|one, next| one.name < next.name) {
+        return Some("an entry has extended attributes out of order, or one twice");
+    }
+    if xattrs.iter().any(|xattr| xattr.name.is_empty() || xattr.name.contains(&0)) {
+        return Some("an extended attribute has no name that there can be");
+    }
+    if acl.iter().chain(default_acl).any(|acl| !acl.is_valid()) {
+        return Some("an access control list is none that there can be");
+    }
+    // The system takes that for none.
+    if [entry.attributes.user, entry.attributes.group].contains(&Some(u32::MAX)) {
+        return Some("a user or group has no number that there can be");
+    }
+    let is_file = matches!(entry.kind, Kind::File { .. });
+    if entry.links != 0 && matches!(entry.kind, Kind::Dir) {
+        return Some("a directory has several names");
+    }
+    if entry.special.is_some() && entry.kind != Kind::Special || default_acl.is_some() && is_file {
+        return Some("an entry has what its kind can't have");
+    }
+    None
 }
 
 /// The next part of an entry, which has to be there.

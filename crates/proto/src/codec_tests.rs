@@ -6,9 +6,9 @@ use crate::{
     Marked, OutcomeItem, Prove, Proven, Removal, Reply, Request, Rival, Role, Want, Warning,
 };
 use haul_model::{
-    Action, Attributes, BlockRanges, Changes, ContentHash, Delete, Entry, Fault, FaultKind, Filter,
-    Kind, Mirror, Moving, Name, Naming, Outcome, Pattern, Policy, Remove, Rule, Side, Skip,
-    Summary, Task, Timestamp,
+    Acl, AclEntry, AclWho, Action, Attributes, BlockRanges, Changes, ContentHash, Delete, Device,
+    Entry, Extended, Fault, FaultKind, Filter, Kept, Kind, Mirror, Moving, Name, Naming, Outcome,
+    Pattern, Policy, Remove, Rule, Side, Skip, Special, Summary, Task, Timestamp, Xattr,
 };
 use proptest::prelude::*;
 
@@ -32,13 +32,55 @@ fn kind() -> impl Strategy<Value = Kind> {
 
 fn entry() -> impl Strategy<Value = Entry> {
     let marks = (any::<u64>(), prop::option::of(time()), any::<bool>());
-    (prop::option::of(name()), kind(), 0u32..0o10000, time(), marks).prop_map(
-        |(name, kind, mode, mtime, (inode, ctime, has_holes))| Entry {
-            // Also 0, which is none.
-            inode: inode / 2 * (inode % 2),
-            ctime,
-            has_holes,
-            ..Entry::new(name, kind, Attributes::new(mode, mtime))
+    let base = (prop::option::of(name()), kind(), 0u32..0o10000, time(), marks, special());
+    (base, attributes()).prop_map(
+        |((name, kind, mode, mtime, (inode, ctime, has_holes), special), attributes)| {
+            let attributes = Attributes { mode, mtime, ..attributes };
+            let special = special.filter(|_| kind == Kind::Special);
+            let links = if kind == Kind::Dir { 0 } else { inode / 3 * (inode % 3 / 2) };
+            let entry = Entry::new(name, kind, attributes);
+            // The numbers also as 0, which is none.
+            Entry { inode: inode / 2 * (inode % 2), links, special, ctime, has_holes, ..entry }
+        },
+    )
+}
+
+fn special() -> impl Strategy<Value = Option<Special>> {
+    let device = (any::<u32>(), any::<u32>()).prop_map(|(major, minor)| Device { major, minor });
+    let special = prop_oneof![
+        Just(Special::Fifo),
+        Just(Special::Socket),
+        device.clone().prop_map(Special::Block),
+        device.prop_map(Special::Char),
+    ];
+    prop::option::of(special)
+}
+
+fn attributes() -> impl Strategy<Value = Attributes> {
+    let owner = prop::option::of((0..u32::MAX, 0..u32::MAX));
+    let bytes = || prop::collection::vec(1_u8.., 1..30);
+    let xattrs = prop::collection::btree_map(bytes(), bytes(), 0..3);
+    (owner, prop::option::of(time()), xattrs, prop::option::of(0u32..0o1000)).prop_map(
+        |(owner, atime, xattrs, acl)| {
+            let xattr = |(name, value): (Vec<u8>, Vec<u8>)| Xattr {
+                name: name.into(),
+                value: value.into(),
+            };
+            let acl = acl.map(|mode| {
+                let mut acl = Acl::of_mode(mode);
+                acl.0.push(AclEntry { who: AclWho::User(mode), rights: 5 });
+                acl.0.push(AclEntry { who: AclWho::Mask, rights: 7 });
+                acl
+            });
+            let xattrs = xattrs.into_iter().map(xattr).collect();
+            let extended = Extended { xattrs, acl, default_acl: None };
+            Attributes {
+                user: owner.map(|(user, _)| user),
+                group: owner.map(|(_, group)| group),
+                atime,
+                extended: (!extended.is_empty()).then(|| Box::new(extended)),
+                ..Attributes::new(0, Timestamp { secs: 0, nanos: 0 })
+            }
         },
     )
 }
@@ -183,10 +225,15 @@ fn task() -> impl Strategy<Value = Task> {
                 verify: !sync,
                 strict_source: sync,
                 moving,
+                keeps: if sync { Kept::ALL } else { Kept::default() },
+                numeric_ids: sync,
                 ..Policy::default()
             })
         }),
-        any::<bool>().prop_map(|content| Task::Check { content }),
+        any::<bool>().prop_map(|content| {
+            let keeps = if content { Kept::ALL } else { Kept::default() };
+            Task::Check { content, keeps }
+        }),
         (any::<bool>(), proptest::option::of(any::<u64>())).prop_map(|(links, max)| {
             let delete = Some(Delete { max, excluded: links, ignore_errors: !links });
             let window = max.and_then(|max| max.try_into().ok());
@@ -372,8 +419,9 @@ fn a_difference_that_is_not_known_does_not_decode() {
     let frame = encode(&Message::Outcomes(vec![OutcomeItem { index: 1, outcome }]));
     let (header, payload) = split(&frame);
     assert!(decode(header.kind, payload).is_ok());
-    // The bits are the last varint: two bytes for 0x80, and more for 0x100.
+    // The bits are the last varint: two bytes for 0x80, and three for 0x4000.
     let mut more = payload.to_vec();
-    *more.last_mut().expect("bits") = 2;
+    more.truncate(more.len() - 1);
+    more.extend([0x80, 1]);
     assert!(decode(header.kind, &more).is_err());
 }

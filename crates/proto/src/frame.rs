@@ -16,7 +16,7 @@ const CONTROL_MAX: u32 = 256 << 10;
 
 /// The longest payload of a listing, in bytes. Its smallest items take 3 bytes
 /// here and about a hundred in memory.
-const LIST_MAX: u32 = 128 << 10;
+const LIST_MAX: u32 = 144 << 10;
 
 /// The longest payload of a frame with file content, in bytes: one block and
 /// room for the description in front of it.

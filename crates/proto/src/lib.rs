@@ -4,13 +4,14 @@
 //! # Rooms
 //!
 //! - `frame.rs`: the types of frames and their bounds.
-//! - `handshake.rs`: the greeting. `caps.rs`: capability bits.
+//! - `account.rs`: users and groups. `handshake.rs`: the greeting. `caps.rs`: capability bits.
 //! - `message.rs`: every structure, and the bounds that both sides keep; `want.rs`: what
 //!   a receiver asks for.
 //! - `codec.rs`: postcard; packs and pieces, whose contents are decoded without a copy.
 
 #![forbid(unsafe_code)]
 
+mod account;
 mod caps;
 mod codec;
 mod frame;
@@ -18,6 +19,7 @@ mod handshake;
 mod message;
 mod want;
 
+pub use account::{ACCOUNT_NAME_MAX, ACCOUNTS_MAX, Account};
 pub use caps::Caps;
 pub use codec::{
     DATA_HEAD_MAX, DataView, DecodeError, PackBuilder, PackView, data_head, decode, decode_data,

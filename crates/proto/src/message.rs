@@ -1,6 +1,6 @@
 //! The messages, and the bounds that both sides keep.
 
-use crate::Want;
+use crate::{Account, Want};
 use haul_model::{
     BlockHash, ContentHash, Entry, Fault, Filter, Kind, Name, Naming, Outcome, Summary, Task,
     Timestamp,
@@ -176,6 +176,8 @@ pub enum ListItem {
     /// An entry whose place an earlier source of the same job has. No content of it
     /// is wanted; the receiver tells by the policy what becomes of it.
     Rival(Box<Rival>),
+    /// The name of a user or group whose number an entry behind it has.
+    Account(Account),
 }
 
 /// An entry that would replace what an earlier source of the job has brought.
@@ -202,7 +204,8 @@ impl ListItem {
                 Kind::Symlink { target } => target.len(),
                 _ => 0,
             };
-            entry.name.as_ref().map_or(0, |name| name.as_bytes().len()) + target
+            let extended = entry.attributes.extended.as_ref().map_or(0, |all| 64 + all.len());
+            entry.name.as_ref().map_or(0, |name| name.as_bytes().len()) + target + extended
         };
         let names = match self {
             Self::Entry { entry, .. } => len_of(entry),
@@ -211,7 +214,7 @@ impl ListItem {
                 len_of(entry) + len_of(first) + fault.message.len()
             }
             Self::Fault { name, fault, .. } => name.len() + fault.message.len(),
-            Self::DirEnd { .. } | Self::Subdirs { .. } => return 0,
+            Self::DirEnd { .. } | Self::Subdirs { .. } | Self::Account(_) => return 0,
         };
         64 + names as u64
     }

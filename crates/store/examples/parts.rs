@@ -13,7 +13,7 @@
 //! parts range|hand SOURCE DEST MIB        copies what is behind that offset
 //! ```
 
-use haul_model::{Attributes, BLOCK_LEN, BlockHash, BlockHasher, Name, Timestamp};
+use haul_model::{Attributes, BLOCK_LEN, BlockHash, BlockHasher, Kept, Name, Timestamp};
 use haul_store::{Moved, OnExisting, Pace, SourceId, Stage, Staged, Written};
 use haul_sys::Dir;
 use std::error::Error;
@@ -93,7 +93,9 @@ fn staged(source: &str, dir: &str, pace: &str, mib: u64) -> Result<Duration, Box
     let (stage, _) = Stage::resume_at(dir, &name(), &source_id(len), pace)?;
     fill(&stage, &source, len)?;
     let verified = Moved::shared(stage)?.is_whole(len).map_err(|(_, error)| error)?;
-    verified.seal(&Attributes::new(0o644, TIME))?.publish(&name(), OnExisting::Keep)?;
+    verified
+        .seal(&Attributes::new(0o644, TIME), Kept::OF_COPIES)?
+        .publish(&name(), OnExisting::Keep)?;
     Ok(begin.elapsed())
 }
 
@@ -163,7 +165,7 @@ fn synced(source: &str, dir: &str) -> Result<Duration, Box<dyn Error>> {
             let stage = Stage::create(Arc::clone(&into))?;
             let written = Written::of(stage, &content)?;
             let verified = written.is_whole(content.len() as u64).map_err(|(_, error)| error)?;
-            let mut sealed = verified.seal(&Attributes::new(0o644, TIME))?;
+            let mut sealed = verified.seal(&Attributes::new(0o644, TIME), Kept::OF_COPIES)?;
             sealed.sync()?;
             let name = Name::new(std::os::unix::ffi::OsStrExt::as_bytes(&*file.file_name()))?;
             sealed.publish(&name, OnExisting::Keep)?;

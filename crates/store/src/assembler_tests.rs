@@ -49,7 +49,12 @@ impl Staged for &Memory {
         None
     }
 
-    fn seal(self, _proof: crate::Proof, _: &haul_model::Attributes) -> io::Result<()> {
+    fn seal(
+        self,
+        _proof: crate::Proof,
+        _: &haul_model::Attributes,
+        _: haul_model::Kept,
+    ) -> io::Result<()> {
         Ok(())
     }
 }

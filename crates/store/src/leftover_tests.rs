@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     OnExisting, SourceId, Stage as Begun, Staged, StaleStages, Written, old_name, sent_name,
 };
-use haul_model::{Attributes, BlockHash};
+use haul_model::{Attributes, BlockHash, Kept};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::sync::Arc;
@@ -184,7 +184,7 @@ fn a_stage_is_locked_until_it_has_its_name() {
     let stage = Begun::create_named(Arc::clone(&dir)).expect("begun");
     let verified = Written::of(stage, b"").expect("written").is_whole(0).expect("as long");
     assert_eq!(fates(&dir, false), [Fate::Busy]);
-    let mut sealed = verified.seal(&Attributes::new(0o400, TIME)).expect("sealed");
+    let mut sealed = verified.seal(&Attributes::new(0o400, TIME), Kept::OF_COPIES).expect("sealed");
     sealed.publish(&name("a"), OnExisting::Keep).expect("published");
     assert_eq!(fates(&dir, false), []);
     assert_eq!(count(&temp), 1);

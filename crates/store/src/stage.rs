@@ -212,7 +212,7 @@ impl Staged for Stage {
 
     /// The content is there as far as the file system tells when a file is closed. The
     /// attributes come last, for what is written out only then would change the time.
-    fn seal(self, _proof: Proof, attributes: &Attributes) -> io::Result<Sealed> {
+    fn seal(self, _proof: Proof, attributes: &Attributes, kept: Kept) -> io::Result<Sealed> {
         if !self.dir.is_known()
             && let Err(error) = haul_sys::tell_by_closing(&self.file)
         {
@@ -222,7 +222,7 @@ impl Staged for Stage {
             }
             return Err(error);
         }
-        haul_sys::set_attributes(&self.dir, &self.file, attributes, Kept::OF_COPIES)?;
+        haul_sys::set_attributes(&self.dir, &self.file, attributes, kept)?;
         Ok(Sealed(self))
     }
 }
@@ -333,7 +333,14 @@ fn copy_under_name(dir: &Arc<Dir>, file: &File) -> io::Result<(File, PrivateName
         stage.file.set_len(stat.size)?;
     }
     haul_sys::tell_by_closing(&stage.file)?;
-    haul_sys::set_attributes(dir, &stage.file, &stat.attributes(), Kept::OF_COPIES)?;
+    let extended = haul_sys::extended_of(file, Kept::EXTENDED)?;
+    let (mut attributes, mut kept) = (stat.attributes(), Kept::ALL);
+    attributes.extended = extended;
+    let same = haul_sys::file_stat(&stage.file)?;
+    if (same.uid, same.gid) == (stat.uid, stat.gid) {
+        kept = kept.without(Kept::OWNER);
+    }
+    haul_sys::set_attributes(dir, &stage.file, &attributes, kept)?;
     stage.file.sync_all()?;
     match stage.home {
         Home::Private(temp) => Ok((stage.file, temp)),
@@ -422,8 +429,8 @@ impl Drop for PrivateName {
 }
 
 impl Publication {
-    /// Makes a symbolic link `name` in `dir` that points to `target`, with its
-    /// time set, in one step.
+    /// Makes a symbolic link `name` in `dir` that points to `target`, with those of
+    /// `attributes` that are `kept`, in one step.
     ///
     /// # Errors
     /// Those of `symlinkat` and `renameat`.
@@ -432,12 +439,13 @@ impl Publication {
         target: &[u8],
         name: &Name,
         attributes: &Attributes,
+        kept: Kept,
         on_existing: OnExisting,
     ) -> io::Result<Self> {
         let mut attempts = 0;
         loop {
             let made =
-                with_private_name(dir, |temp| dir.make_symlink(target, temp, attributes.mtime));
+                with_private_name(dir, |temp| dir.make_symlink(target, temp, attributes, kept));
             attempts += 1;
             match made.and_then(|(mut temp, ())| temp.publish(name, on_existing)) {
                 // Somebody has removed it: nothing tells that it is not left behind.

@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::{Mismatch, Mover, Written};
-use haul_model::{Attributes, ContentHash};
+use haul_model::{Attributes, ContentHash, Kept};
 use haul_testkit::content::bytes;
 use haul_testkit::{FileSystem, Mount};
 use std::fs;
@@ -59,7 +59,10 @@ fn name(text: &str) -> Name {
 /// Seals a stage whatever is in it.
 fn seal(stage: Stage, mode: u32) -> io::Result<Sealed> {
     let moved = Mover::new(stage).finish().expect("ended");
-    moved.is_whole(0).expect("nothing was written by it").seal(&Attributes::new(mode, TIME))
+    moved
+        .is_whole(0)
+        .expect("nothing was written by it")
+        .seal(&Attributes::new(mode, TIME), Kept::OF_COPIES)
 }
 
 fn publish(stage: Stage, to: &str, on_existing: OnExisting) -> io::Result<Publication> {
@@ -242,6 +245,7 @@ fn a_symbolic_link_appears_in_one_step_and_keeps_to_the_placement() {
             target,
             &name(to),
             &Attributes::new(0o777, TIME),
+            Kept::TIMES,
             on_existing,
         )
     };
@@ -287,6 +291,7 @@ fn a_link_whose_stage_is_removed_by_others_is_made_anew() {
                 b"b",
                 &name("link"),
                 &Attributes::new(0o777, TIME),
+                Kept::TIMES,
                 OnExisting::Keep,
             );
             let removed = fs::remove_file(place.path("link"));

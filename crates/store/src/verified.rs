@@ -4,7 +4,7 @@
 //! makes a [`Verified`], and only that can be sealed. So nothing else can be published,
 //! nor one stage by the proof of another: that does not compile.
 
-use haul_model::{Attributes, BlockHash, ContentHash};
+use haul_model::{Attributes, BlockHash, ContentHash, Kept};
 use std::fs::File;
 use std::io;
 
@@ -36,11 +36,11 @@ pub trait Staged: Sized {
     /// The open file, where there is one.
     fn handle(&self) -> Option<&File>;
 
-    /// Ends the writing, and gives the file its attributes.
+    /// Ends the writing, and gives the file those of its attributes that are `kept`.
     ///
     /// # Errors
     /// Those of the operations, and of writes that are told of only now.
-    fn seal(self, proof: Proof, attributes: &Attributes) -> io::Result<Self::Sealed>;
+    fn seal(self, proof: Proof, attributes: &Attributes, kept: Kept) -> io::Result<Self::Sealed>;
 }
 
 /// The key to [`Staged::seal`]: [`Verified::seal`] alone makes one.
@@ -201,11 +201,11 @@ impl<S> Verified<S> {
 }
 
 impl<S: Staged> Verified<S> {
-    /// Ends the writing, and gives the file its attributes.
+    /// Ends the writing, and gives the file those of its attributes that are `kept`.
     ///
     /// # Errors
     /// Those of [`Staged::seal`].
-    pub fn seal(self, attributes: &Attributes) -> io::Result<S::Sealed> {
-        self.stage.seal(Proof(()), attributes)
+    pub fn seal(self, attributes: &Attributes, kept: Kept) -> io::Result<S::Sealed> {
+        self.stage.seal(Proof(()), attributes, kept)
     }
 }

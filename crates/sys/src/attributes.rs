@@ -1,7 +1,11 @@
-//! Extended attributes, as far as it matters that an entry has some.
+//! Extended attributes and access control lists: those that an entry has, and setting them
+//! through its open handle.
 
 use crate::Dir;
-use haul_model::Name;
+use crate::limits::effective_user;
+use haul_model::{
+    Acl, AclEntry, AclWho, Attributes, EXTENDED_LEN_MAX, Extended, Kept, Name, Xattr,
+};
 use rustix::io::Errno;
 use std::ffi::OsString;
 use std::io;
@@ -86,4 +90,230 @@ fn listed(list: impl Fn(&mut [u8]) -> Result<usize, Errno>) -> io::Result<Vec<Ve
     };
     let names = names.split(|byte| *byte == 0).filter(|name| !name.is_empty());
     Ok(names.map(<[u8]>::to_vec).collect())
+}
+
+/// The names under which the system has access control lists.
+const ACCESS: &str = "system.posix_acl_access";
+const DEFAULT: &str = "system.posix_acl_default";
+
+/// The beginning of an attribute's name, or all of it, by which it belongs to the entry
+/// and not to the system that it is on. Only root sees those but the first.
+const OWN: [&[u8]; 3] = [b"user.", b"trusted.", b"security.capability"];
+
+/// Attributes with these beginnings are haul's own.
+const OF_HAUL: &[u8] = b"user.haul.";
+
+/// True if a copy keeps the attribute of this name.
+fn is_kept(name: &[u8]) -> bool {
+    let kinds = if effective_user() == 0 { &OWN[..] } else { &OWN[..1] };
+    kinds.iter().any(|kind| name.starts_with(kind)) && !name.starts_with(OF_HAUL)
+}
+
+/// The extended attributes and access control lists of `name` in `dir`, no link followed,
+/// as far as they are in `which`.
+///
+/// # Errors
+/// Those of `llistxattr` and `lgetxattr`; [`io::ErrorKind::FileTooLarge`] where an entry
+/// has more than [`EXTENDED_LEN_MAX`] bytes of them.
+pub fn extended(dir: &Dir, name: &Name, which: Kept) -> io::Result<Option<Box<Extended>>> {
+    let names = attribute_names(dir, Some(name))?;
+    if !names.iter().any(|name| is_of(name, which)) {
+        return Ok(None);
+    }
+    let mut path = format!("/proc/self/fd/{}/", dir.as_fd().as_raw_fd()).into_bytes();
+    path.extend_from_slice(name.as_bytes());
+    let path = OsString::from_vec(path);
+    values(&names, which, &|of, to| rustix::fs::lgetxattr(&path, of, to))
+}
+
+/// The same of an open file.
+///
+/// # Errors
+/// Those of `flistxattr` and `fgetxattr`.
+pub fn extended_of(file: impl AsFd, which: Kept) -> io::Result<Option<Box<Extended>>> {
+    let file = file.as_fd();
+    let names = listed(|names| rustix::fs::flistxattr(file, names))?;
+    values(&names, which, &|of, to| rustix::fs::fgetxattr(file, of, to))
+}
+
+fn is_of(name: &[u8], which: Kept) -> bool {
+    let is_acl = name == ACCESS.as_bytes() || name == DEFAULT.as_bytes();
+    which.has(Kept::ACL) && is_acl || which.has(Kept::XATTRS) && is_kept(name)
+}
+
+type Get<'g> = &'g dyn Fn(&[u8], &mut [u8]) -> Result<usize, Errno>;
+
+fn values(names: &[Vec<u8>], which: Kept, get: Get<'_>) -> io::Result<Option<Box<Extended>>> {
+    let mut found = Extended::default();
+    for name in names.iter().filter(|name| is_of(name, which)) {
+        let mut value = vec![0; EXTENDED_LEN_MAX];
+        match get(name, &mut value) {
+            Ok(len) => value.truncate(len),
+            // It is gone since.
+            Err(Errno::NODATA) => continue,
+            Err(Errno::RANGE | Errno::TOOBIG) => return Err(too_many()),
+            Err(error) => return Err(error.into()),
+        }
+        if name == ACCESS.as_bytes() {
+            found.acl = Some(acl_of(&value)?);
+        } else if name == DEFAULT.as_bytes() {
+            found.default_acl = Some(acl_of(&value)?);
+        } else {
+            let name = name.clone().into();
+            found.xattrs.push(Xattr { name, value: value.into() });
+        }
+        if found.len() > EXTENDED_LEN_MAX {
+            return Err(too_many());
+        }
+    }
+    found.xattrs.sort_unstable();
+    // A list that says what the mode says is none.
+    found.acl.take_if(|acl| acl.0.len() <= 3);
+    Ok((!found.is_empty()).then(|| Box::new(found)))
+}
+
+fn too_many() -> io::Error {
+    let message = format!("it has more than {EXTENDED_LEN_MAX} bytes of extended attributes");
+    io::Error::new(io::ErrorKind::FileTooLarge, message)
+}
+
+/// Gives an open file those of the extended attributes and access control lists of
+/// `attributes` that are in `which`, and takes away others of these kinds.
+pub(crate) fn set_extended(
+    file: impl AsFd,
+    attributes: &Attributes,
+    which: Kept,
+) -> io::Result<()> {
+    let file = file.as_fd();
+    let now = extended_of(file, which)?.unwrap_or_default();
+    if which.has(Kept::ACL) {
+        let (acl, default_acl) = attributes.acls();
+        if acl != now.acl.as_ref() {
+            // A list that is taken away by itself leaves its mask as the group's rights,
+            // which may be more than these are to be.
+            let of_mode = || Acl::of_mode(attributes.mode);
+            set_acl(file, ACCESS, &acl.cloned().unwrap_or_else(of_mode))?;
+        }
+        match default_acl {
+            wanted if wanted == now.default_acl.as_ref() => {}
+            Some(wanted) => set_acl(file, DEFAULT, wanted)?,
+            None => {
+                rustix::fs::fremovexattr(file, DEFAULT).map_err(|error| failed(DEFAULT, error))?
+            }
+        }
+    }
+    if which.has(Kept::XATTRS) {
+        let wanted = attributes.xattrs();
+        for Xattr { name, .. } in &now.xattrs {
+            if !wanted.iter().any(|one| one.name == *name) {
+                rustix::fs::fremovexattr(file, &**name).map_err(|error| failed_at(name, error))?;
+            }
+        }
+        for one in wanted.iter().filter(|one| is_kept(&one.name) && !now.xattrs.contains(one)) {
+            let Xattr { name, value } = one;
+            rustix::fs::fsetxattr(file, &**name, value, rustix::fs::XattrFlags::empty())
+                .map_err(|error| failed_at(name, error))?;
+        }
+    }
+    Ok(())
+}
+
+fn set_acl(file: impl AsFd, name: &str, acl: &Acl) -> io::Result<()> {
+    rustix::fs::fsetxattr(file, name, &bytes_of(acl), rustix::fs::XattrFlags::empty())
+        .map_err(|error| failed(name, error))
+}
+
+fn failed_at(name: &[u8], error: Errno) -> io::Error {
+    failed(&haul_model::escape_bytes(name), error)
+}
+
+fn failed(name: &str, error: Errno) -> io::Error {
+    let what = match name {
+        ACCESS | DEFAULT => "access control lists".to_owned(),
+        name => format!("the extended attribute {name}"),
+    };
+    let error = match error {
+        Errno::OPNOTSUPP | Errno::NOSYS => {
+            let message = format!("the file system does not keep {what}");
+            return io::Error::new(io::ErrorKind::Unsupported, message);
+        }
+        error => io::Error::from(error),
+    };
+    io::Error::new(error.kind(), format!("can't set {what}: {error}"))
+}
+
+/// The version of the system's form of a list (`linux/posix_acl_xattr.h`), in front of
+/// lines of a tag and rights of 16 bits each and a number of 32, all in little-endian order.
+const ACL_VERSION: [u8; 4] = [2, 0, 0, 0];
+const LINE_LEN: usize = 8;
+/// The number of a line that names nobody.
+const NOBODY: u32 = u32::MAX;
+
+fn bytes_of(acl: &Acl) -> Vec<u8> {
+    let mut lines: Vec<_> = acl
+        .0
+        .iter()
+        .map(|line| match line.who {
+            AclWho::Owner => (0x01_u16, NOBODY, line.rights),
+            AclWho::User(id) => (0x02, id, line.rights),
+            AclWho::OwnGroup => (0x04, NOBODY, line.rights),
+            AclWho::Group(id) => (0x08, id, line.rights),
+            AclWho::Mask => (0x10, NOBODY, line.rights),
+            AclWho::Other => (0x20, NOBODY, line.rights),
+        })
+        .collect();
+    // The system wants them in this order.
+    lines.sort_unstable();
+    let mut bytes = ACL_VERSION.to_vec();
+    for (tag, id, rights) in lines {
+        bytes.extend(tag.to_le_bytes());
+        bytes.extend(u16::from(rights).to_le_bytes());
+        bytes.extend(id.to_le_bytes());
+    }
+    bytes
+}
+
+fn acl_of(bytes: &[u8]) -> io::Result<Acl> {
+    let unknown = || {
+        let message = "its access control list has a form that is not known";
+        io::Error::new(io::ErrorKind::InvalidData, message)
+    };
+    let lines = bytes.strip_prefix(&ACL_VERSION).ok_or_else(unknown)?;
+    let (lines, rest) = lines.as_chunks::<LINE_LEN>();
+    if !rest.is_empty() {
+        return Err(unknown());
+    }
+    let line = |&[tag, tag_high, rights, _, id @ ..]: &[u8; LINE_LEN]| {
+        let id = u32::from_le_bytes(id);
+        let who = match u16::from_le_bytes([tag, tag_high]) {
+            0x01 => AclWho::Owner,
+            0x02 => AclWho::User(id),
+            0x04 => AclWho::OwnGroup,
+            0x08 => AclWho::Group(id),
+            0x10 => AclWho::Mask,
+            0x20 => AclWho::Other,
+            _ => return Err(unknown()),
+        };
+        Ok(AclEntry { who, rights: rights & 7 })
+    };
+    lines.iter().map(line).collect::<io::Result<_>>().map(Acl)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_has_the_form_of_the_system() {
+        let mut acl = Acl::of_mode(0o640);
+        acl.0.push(AclEntry { who: AclWho::User(1000), rights: 6 });
+        acl.0.push(AclEntry { who: AclWho::Mask, rights: 6 });
+        let bytes = bytes_of(&acl);
+        assert_eq!(&bytes[..4], ACL_VERSION);
+        // As `getfattr -e hex` shows it of a file with `setfacl -m u:1000:rw`.
+        assert_eq!(&bytes[12..20], [2, 0, 6, 0, 0xe8, 3, 0, 0]);
+        let back = acl_of(&bytes).expect("a list");
+        assert_eq!((bytes_of(&back), back.mode()), (bytes, 0o660));
+        assert!(acl_of(b"").is_err() && acl_of(b"\x02\0\0\0\x01").is_err());
+    }
 }

@@ -4,7 +4,7 @@
 
 use crate::jail;
 use crate::meta::{self, Stat};
-use haul_model::{Name, Timestamp};
+use haul_model::{Attributes, Kept, Name};
 #[cfg(target_os = "linux")]
 use rustix::fs::RawDir;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags};
@@ -257,11 +257,18 @@ impl Dir {
         Ok(rustix::fs::mkdirat(&self.fd, name.as_bytes(), Mode::from_raw_mode(mode as _))?)
     }
 
-    /// Makes a symbolic link under the private name `temp`, with its time set.
+    /// Makes a symbolic link under the private name `temp`, with those of `attributes`
+    /// that are `kept` and that links have.
     ///
     /// # Errors
-    /// Those of `symlinkat` and `utimensat`.
-    pub fn make_symlink(&self, target: &[u8], temp: &str, mtime: Timestamp) -> io::Result<()> {
+    /// Those of `symlinkat`, `fchownat` and `utimensat`.
+    pub fn make_symlink(
+        &self,
+        target: &[u8],
+        temp: &str,
+        attributes: &Attributes,
+        kept: Kept,
+    ) -> io::Result<()> {
         if let Err(error) = rustix::fs::symlinkat(target, &self.fd, temp) {
             if error != Errno::EXIST {
                 // Some file systems fail, and leave something there all the same.
@@ -269,8 +276,8 @@ impl Dir {
             }
             return Err(error.into());
         }
-        meta::set_link_mtime(self, temp.as_bytes(), mtime).inspect_err(|_| {
-            // Without its time it is not what was asked for: it must not stay.
+        meta::set_link_attributes(self, temp.as_bytes(), attributes, kept).inspect_err(|_| {
+            // Without them it is not what was asked for: it must not stay.
             let _ = self.remove_private(temp);
         })
     }

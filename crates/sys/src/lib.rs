@@ -23,7 +23,9 @@
 //! - `known.rs`: file systems whose habits are known. On others haul looks if its wishes
 //!   were carried out.
 //! - `closing.rs`: errors that closing a file tells.
-//! - `meta.rs`: attributes through open handles. `attributes.rs`: extended attributes.
+//! - `meta.rs`: attributes through open handles. `attributes.rs`: extended
+//!   attributes and access control lists.
+//! - `accounts.rs`: users and groups by name and number.
 //! - `confine.rs`: Landlock. `jail.rs`: the directory that `haul serve` may be bound to;
 //!   every path that a user or a peer names, and every link that is followed, goes
 //!   through it.
@@ -34,6 +36,7 @@
 //! - `pattern.rs`: names that match a pattern.
 //! - `schedule.rs`: the turns of a thread.
 
+mod accounts;
 mod attributes;
 mod closing;
 mod confine;
@@ -52,7 +55,10 @@ mod schedule;
 mod sharing;
 mod unnamed;
 
-pub use attributes::{attribute, attribute_names, keeps_attributes, set_attribute};
+pub use accounts::{AccountKind, account_name, account_number, expect_accounts, is_of_group};
+pub use attributes::{
+    attribute, attribute_names, extended, extended_of, keeps_attributes, set_attribute,
+};
 pub use closing::tell_by_closing;
 pub use confine::{Access, confine};
 pub use content::{copy_range, lacks_blocks, next_data, splice_to_pipe};

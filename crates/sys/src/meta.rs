@@ -1,8 +1,8 @@
 //! Metadata of open files, read and written through their handles.
 
-use crate::Dir;
-use haul_model::{Attributes, FileId, Granularity, Kept, Timestamp};
-use rustix::fs::{AtFlags, FileType, Mode, Timespec, Timestamps};
+use crate::{Dir, attributes};
+use haul_model::{Attributes, Device, FileId, Granularity, Kept, SET_ID_MODE, Special, Timestamp};
+use rustix::fs::{AtFlags, FileType, Gid, Mode, Timespec, Timestamps, Uid};
 use std::io;
 use std::os::fd::AsFd;
 
@@ -19,6 +19,8 @@ pub struct Stat {
     pub mode: u32,
     /// When its content last changed.
     pub mtime: Timestamp,
+    /// When it was last read.
+    pub atime: Timestamp,
     /// When anything of it last changed; no user sets this one.
     pub ctime: Timestamp,
     /// Which object it is.
@@ -29,6 +31,8 @@ pub struct Stat {
     pub gid: u32,
     /// How many names it has.
     pub links: u64,
+    /// The device that it stands for, if it does.
+    pub device: Device,
 }
 
 impl Stat {
@@ -41,17 +45,38 @@ impl Stat {
             allocated: raw.st_blocks as u64 * 512,
             mode: u32::from(raw.st_mode) & 0o7777,
             mtime: Timestamp { secs: raw.st_mtime as i64, nanos: raw.st_mtime_nsec as u32 },
+            atime: Timestamp { secs: raw.st_atime as i64, nanos: raw.st_atime_nsec as u32 },
             ctime: Timestamp { secs: raw.st_ctime as i64, nanos: raw.st_ctime_nsec as u32 },
             id: FileId { dev: raw.st_dev as u64, ino: raw.st_ino as u64 },
             uid: raw.st_uid,
             gid: raw.st_gid,
             links: raw.st_nlink as u64,
+            device: Device {
+                major: rustix::fs::major(raw.st_rdev),
+                minor: rustix::fs::minor(raw.st_rdev),
+            },
         }
     }
 
-    /// Its attributes.
+    /// Its attributes, but for those that few entries have.
     pub fn attributes(&self) -> Attributes {
-        Attributes::new(self.mode, self.mtime)
+        Attributes {
+            user: Some(self.uid),
+            group: Some(self.gid),
+            atime: Some(self.atime),
+            ..Attributes::new(self.mode, self.mtime)
+        }
+    }
+
+    /// The kind of a FIFO, socket or device; `None` for all else.
+    pub fn special(&self) -> Option<Special> {
+        Some(match self.file_type {
+            FileType::Fifo => Special::Fifo,
+            FileType::Socket => Special::Socket,
+            FileType::BlockDevice => Special::Block(self.device),
+            FileType::CharacterDevice => Special::Char(self.device),
+            _ => return None,
+        })
     }
 
     /// True if it is a directory.
@@ -119,29 +144,69 @@ pub fn keeps_ctime(_: impl AsFd, _: Timestamp, _: Timestamp) -> bool {
 }
 
 /// Gives an open file or directory, on the file system of `dir`, those of `attributes`
-/// that are in `which`. The order is the same everywhere: owner, ACL and extended
-/// attributes would come first, for they change the mode; then the mode, and last the
-/// times. Bits of the mode that others are not to get are left out before.
+/// that are in `which`. The order is the same everywhere: the owner, whose change takes
+/// rights away; the access lists, which set the bits of the mode with them; extended
+/// attributes; the mode, and last the times. Bits of the mode that others are not to get
+/// are left out before; a set-ID bit, if the file does not belong to the user or group of
+/// `attributes` in the end.
 ///
 /// # Errors
-/// Those of `fchmod` and `futimens`, and of [`keep_mtime`] where the file system is not
-/// known.
+/// Those of `fchown`, `fsetxattr`, `fchmod` and `futimens`, and of [`keep_mtime`] where the
+/// file system is not known.
 pub fn set_attributes(
     dir: &Dir,
     file: impl AsFd,
     attributes: &Attributes,
     which: Kept,
 ) -> io::Result<()> {
-    if which.has(Kept::MODE) {
-        set_mode(&file, attributes.mode)?;
+    let (user, group) = owner_of(attributes, which);
+    if user.is_some() || group.is_some() {
+        rustix::fs::fchown(&file, user, group)
+            .map_err(|error| said("give it to its owner and group", error.into()))?;
     }
-    if !which.has(Kept::TIMES) {
-        return Ok(());
+    if which.has_any(Kept::EXTENDED) {
+        attributes::set_extended(&file, attributes, which)?;
     }
-    if dir.is_known() {
-        return set_mtime(file, attributes.mtime);
+    let lends = attributes.mode & SET_ID_MODE != 0;
+    let sets_again = which.has(Kept::SET_ID) && which.has_any(Kept::OWNER) && lends;
+    if which.has(Kept::MODE) || sets_again {
+        let mode = attributes.mode & if lends { !lent_in_vain(&file, attributes)? } else { !0 };
+        set_mode(&file, mode)?;
     }
-    keep_mtime(file, attributes.mtime)
+    let atime = attributes.atime.filter(|_| which.has(Kept::ATIMES));
+    match (which.has(Kept::TIMES), atime) {
+        (false, None) => Ok(()),
+        (true, None) if dir.is_known() => set_mtime(file, attributes.mtime),
+        (true, None) => keep_mtime(file, attributes.mtime),
+        (sets_mtime, atime) => {
+            let mtime = sets_mtime.then_some(attributes.mtime);
+            Ok(rustix::fs::futimens(file, &times_of(atime, mtime))?)
+        }
+    }
+}
+
+/// The set-ID bits of `attributes` that would lend the rights of somebody else.
+fn lent_in_vain(file: impl AsFd, attributes: &Attributes) -> io::Result<u32> {
+    let now = file_stat(file)?;
+    if now.is_dir() {
+        return Ok(0);
+    }
+    let user = if attributes.user == Some(now.uid) { 0 } else { Mode::SUID.as_raw_mode() };
+    let group = if attributes.group == Some(now.gid) { 0 } else { Mode::SGID.as_raw_mode() };
+    // The field's width differs between systems.
+    #[allow(clippy::useless_conversion)]
+    Ok(u32::from(user | group))
+}
+
+fn owner_of(attributes: &Attributes, which: Kept) -> (Option<Uid>, Option<Gid>) {
+    let user = attributes.user.filter(|_| which.has(Kept::USER)).map(Uid::from_raw);
+    let group = attributes.group.filter(|_| which.has(Kept::GROUP)).map(Gid::from_raw);
+    (user, group)
+}
+
+/// The same error with words that say what has failed.
+fn said(what: &str, error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("can't {what}: {error}"))
 }
 
 /// Sets the low 12 bits of an open file's mode.
@@ -195,6 +260,30 @@ pub fn keep_mtime(file: impl AsFd, mtime: Timestamp) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::Unsupported, message))
 }
 
+/// Gives `name` itself, never what it points to, those of `attributes` in `which` that a
+/// symbolic link has.
+pub(crate) fn set_link_attributes(
+    dir: &Dir,
+    name: &[u8],
+    attributes: &Attributes,
+    which: Kept,
+) -> io::Result<()> {
+    let (user, group) = owner_of(attributes, which);
+    if user.is_some() || group.is_some() {
+        rustix::fs::chownat(dir, name, user, group, AtFlags::SYMLINK_NOFOLLOW)
+            .map_err(|error| said("give it to its owner and group", error.into()))?;
+    }
+    let atime = attributes.atime.filter(|_| which.has(Kept::ATIMES));
+    if let (true, Some(atime)) = (which.has(Kept::TIMES), atime) {
+        let times = times_of(Some(atime), Some(attributes.mtime));
+        return Ok(rustix::fs::utimensat(dir, name, &times, AtFlags::SYMLINK_NOFOLLOW)?);
+    }
+    if which.has(Kept::TIMES) {
+        return set_link_mtime(dir, name, attributes.mtime);
+    }
+    Ok(())
+}
+
 /// Sets the modification time of `name` itself, never of what it points to.
 pub(crate) fn set_link_mtime(dir: &Dir, name: &[u8], mtime: Timestamp) -> io::Result<()> {
     // Who passes over a call that leaves the access time is asked for both.
@@ -203,8 +292,15 @@ pub(crate) fn set_link_mtime(dir: &Dir, name: &[u8], mtime: Timestamp) -> io::Re
 }
 
 fn timestamps(mtime: Timestamp) -> Timestamps {
+    times_of(None, Some(mtime))
+}
+
+fn times_of(atime: Option<Timestamp>, mtime: Option<Timestamp>) -> Timestamps {
     let omitted = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
-    Timestamps { last_access: omitted, ..both(mtime) }
+    let time = |time: Option<Timestamp>| {
+        time.map_or(omitted, |time| Timespec { tv_sec: time.secs, tv_nsec: time.nanos.into() })
+    };
+    Timestamps { last_access: time(atime), last_modification: time(mtime) }
 }
 
 fn both(time: Timestamp) -> Timestamps {

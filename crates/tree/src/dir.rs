@@ -3,7 +3,7 @@
 //! knows nothing of it. Nobody has to know which kind a tree is of.
 
 use crate::{Downloads, Meta, SmallFiles, SourceFile, StagedFile, TreeEntry, Uploads};
-use haul_model::{Attributes, BlockHash, FileId, Granularity, Kept, Name};
+use haul_model::{Attributes, BlockHash, Extended, FileId, Granularity, Kept, Name};
 use haul_store::{Cleaned, Earlier, OnExisting, Publication, SourceId, StaleStages};
 use haul_sys::Dir;
 use std::io;
@@ -91,12 +91,14 @@ pub trait TreeDir: Storage + Unfinished + Origin {
     /// still be on its way then; see [`Storage::making`].
     fn make_dir(&self, name: &Name, mode: u32) -> io::Result<()>;
 
-    /// Makes a symbolic link in one step. Of `attributes` it gets the times.
+    /// Makes a symbolic link in one step, with those of `attributes` that are `kept` and
+    /// that links have here.
     fn make_symlink(
         &self,
         target: &[u8],
         name: &Name,
         attributes: &Attributes,
+        kept: Kept,
         on_existing: OnExisting,
     ) -> io::Result<Publication>;
 
@@ -123,8 +125,8 @@ pub trait TreeDir: Storage + Unfinished + Origin {
     /// Removes the directory `name`, which must be empty.
     fn remove_dir(&self, name: &Name) -> io::Result<()>;
 
-    /// Gives the regular file `name` those of `attributes` that are in `which`, through a
-    /// handle of it, if it is still the object `id`, where objects can be told.
+    /// Gives the regular file `name` those of `attributes` that are in `which` and that
+    /// it has not, through a handle of it, if it is still the object `id`, where objects can be told.
     fn set_file_attributes(
         &self,
         name: &Name,
@@ -258,6 +260,24 @@ pub trait Storage: Send + Sync {
     /// `each` says so.
     fn lacks_content(&self, _name: &Name, _meta: &Meta, _each: bool) -> io::Result<bool> {
         Ok(false)
+    }
+
+    /// The attributes that it can keep.
+    fn keeps(&self) -> Kept {
+        Kept::OF_COPIES
+    }
+
+    /// The extended attributes and access control lists of a file of this name, a link
+    /// followed if that says so, or of the directory itself, as far as they are in `which`.
+    ///
+    /// # Errors
+    /// Also where there are more than fit into a listing.
+    fn extended(
+        &self,
+        _name: Option<(&Name, bool)>,
+        _which: Kept,
+    ) -> io::Result<Option<Box<Extended>>> {
+        Ok(None)
     }
 
     /// The names of the extended attributes of `name`, or of the directory itself, where

@@ -1,7 +1,7 @@
 //! The contract of files: sources that are read, and stages that are written, sealed,
 //! and published.
 
-use haul_model::{Attributes, BlockHash, FileId, Name, Timestamp};
+use haul_model::{Attributes, BlockHash, FileId, Kept, Name, Timestamp};
 use haul_sftp::Chunk;
 use haul_store::{OnExisting, Proof, Publication, Staged};
 use haul_sys::Loss;
@@ -174,11 +174,12 @@ pub trait StagedFile: Send + Sync {
     fn discard(self: Box<Self>);
 
     /// Ends the writing of a content that is whole and right, and gives the
-    /// file its attributes.
+    /// file those of its attributes that are `kept`.
     fn seal(
         self: Box<Self>,
         proof: Proof,
         attributes: &Attributes,
+        kept: Kept,
     ) -> io::Result<Box<dyn SealedFile>>;
 }
 
@@ -201,8 +202,8 @@ impl Staged for Box<dyn StagedFile> {
         (**self).handle()
     }
 
-    fn seal(self, proof: Proof, attributes: &Attributes) -> io::Result<Self::Sealed> {
-        StagedFile::seal(self, proof, attributes)
+    fn seal(self, proof: Proof, attributes: &Attributes, kept: Kept) -> io::Result<Self::Sealed> {
+        StagedFile::seal(self, proof, attributes, kept)
     }
 }
 

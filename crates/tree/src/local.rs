@@ -10,7 +10,7 @@ use crate::{
     Meta, MetaKind, Origin, Outstanding, Owner, SourceFile, StagedFile, Storage, Tree, TreeDir,
     TreeEntry, Unfinished,
 };
-use haul_model::{Attributes, BlockHash, FileId, Granularity, Kept, Name};
+use haul_model::{Attributes, BlockHash, Extended, FileId, Granularity, Kept, Name};
 use haul_store::{
     Cleaned, Earlier, Leftovers, OnExisting, Publication, SourceId, Stage, StaleStages,
 };
@@ -139,9 +139,10 @@ impl TreeDir for LocalDir {
         target: &[u8],
         name: &Name,
         attributes: &Attributes,
+        kept: Kept,
         on_existing: OnExisting,
     ) -> io::Result<Publication> {
-        Publication::of_symlink(&self.0, target, name, attributes, on_existing)
+        Publication::of_symlink(&self.0, target, name, attributes, kept, on_existing)
     }
 
     fn stage(&self) -> io::Result<Box<dyn StagedFile>> {
@@ -179,7 +180,7 @@ impl TreeDir for LocalDir {
             let message = "another file has taken its place";
             return Err(io::Error::new(io::ErrorKind::NotFound, message));
         }
-        haul_sys::set_attributes(&self.0, &file, &attributes.over(0), which)
+        haul_sys::set_attributes(&self.0, &file, &attributes.over(0, which), which)
     }
 
     fn set_attributes(
@@ -187,12 +188,15 @@ impl TreeDir for LocalDir {
         attributes: &Attributes,
         which: Kept,
     ) -> io::Result<Option<Outstanding>> {
-        let now = self.0.stat_self()?;
-        // A set-group-ID bit that the directory inherited stays: it decides
-        // about the group of what is made below.
-        let attributes = attributes.over(now.mode);
+        let mut now = self.0.stat_self()?.attributes();
+        if which.has_any(Kept::EXTENDED) {
+            now.extended = self.extended(None, which)?;
+        }
+        // A set-group-ID bit that the directory inherited stays, unless that of the source
+        // is kept: it decides about the group of what is made below.
+        let attributes = attributes.over(now.mode, which);
         // Another user's directory that is as it should be is no failure.
-        let found = attributes.changes(&now.attributes(), which).attributes();
+        let found = attributes.changes(&now, which).attributes(which);
         haul_sys::set_attributes(&self.0, &*self.0, &attributes, found)?;
         Ok(None)
     }
@@ -229,6 +233,25 @@ impl Storage for LocalDir {
 
     fn takes_any_order(&self) -> bool {
         self.0.is_known()
+    }
+
+    fn keeps(&self) -> Kept {
+        Kept::ALL.with(Kept::ATIMES)
+    }
+
+    fn extended(
+        &self,
+        name: Option<(&Name, bool)>,
+        which: Kept,
+    ) -> io::Result<Option<Box<Extended>>> {
+        match name {
+            Some((name, true)) => {
+                let (file, _) = with_room(|| self.0.open_file(name, true))?;
+                haul_sys::extended_of(file, which)
+            }
+            Some((name, false)) => haul_sys::extended(&self.0, name, which),
+            None => haul_sys::extended_of(&*self.0, which),
+        }
     }
 
     fn attribute_names(&self, name: Option<&Name>) -> io::Result<Vec<Vec<u8>>> {

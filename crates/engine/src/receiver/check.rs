@@ -163,7 +163,7 @@ impl Receiver<'_> {
             return Err(naming::another());
         }
         let entry = self.as_kept(entry, node, Some(&meta));
-        let found = compare::changes(&entry, &meta, target.as_deref());
+        let found = compare::changes(&entry, &meta, target.as_deref(), self.policy.keeps);
         Ok((found, Some(meta)))
     }
 
@@ -188,7 +188,10 @@ impl Receiver<'_> {
                     }
                     // A copy leaves the mode of what stood before alone.
                     Ok(_) if entry.name.is_none() => Outcome::Skipped(Skip::Unchanged),
-                    Ok(meta) => outcome_of(of_dir(entry, &meta)),
+                    Ok(_) => match self.of_dir(entry, node) {
+                        Ok(found) => outcome_of(found),
+                        Err(error) => Outcome::Failed(look(&error)),
+                    },
                     Err(error) => Outcome::Failed(look(&error)),
                 };
                 match outcome {
@@ -196,7 +199,7 @@ impl Receiver<'_> {
                     outcome => (outcome, DirState::Open(Arc::clone(node))),
                 }
             }
-            (DirState::Open(above), Some(name)) => match open(above, name, entry) {
+            (DirState::Open(above), Some(name)) => match self.open(above, name, entry) {
                 Ok((_, Some(node))) if self.removes() && is_itself_dir(&node, entry) => {
                     (Outcome::Failed(same()), DirState::Failed)
                 }
@@ -226,6 +229,31 @@ impl Receiver<'_> {
         }
         lock(&self.listing).open.push((index, dir));
         outcome
+    }
+
+    /// How a directory differs. Its times change with every file in it, and are not told.
+    fn of_dir(&self, entry: &Entry, node: &Arc<DirNode>) -> io::Result<Changes> {
+        let handle = node.handle()?;
+        let meta = self.with_extended(&*handle, None, handle.stat_self()?)?;
+        let found = compare::changes(entry, &meta, None, self.policy.keeps);
+        Ok(found.without(Changes::TIME.with(Changes::ATIME)))
+    }
+
+    /// Compares the directory `name`, and opens it if it is one.
+    fn open(
+        &self,
+        parent: &Arc<DirNode>,
+        name: &Name,
+        entry: &Entry,
+    ) -> io::Result<(Changes, Option<Arc<DirNode>>)> {
+        match parent.handle()?.stat(name, false)? {
+            None => Ok((Changes::MISSING, None)),
+            Some(meta) if meta.kind != MetaKind::Dir => Ok((Changes::KIND, None)),
+            Some(_) => {
+                let node = DirNode::open(parent, name.clone(), false)?;
+                Ok((self.of_dir(entry, &node)?, Some(node)))
+            }
+        }
     }
 
     /// Takes the names of directories that will be listed: they are no extras.
@@ -395,11 +423,6 @@ fn has_content(kind: &Kind, found: Changes) -> bool {
     matches!(kind, Kind::File { size: 1.. }) && !known.iter().any(|one| found.has(*one))
 }
 
-/// How a directory differs. Its time changes with every file in it, and is not told.
-fn of_dir(entry: &Entry, meta: &Meta) -> Changes {
-    compare::changes(entry, meta, None).without(Changes::TIME)
-}
-
 fn outcome_of(found: Changes) -> Outcome {
     if found.is_empty() { Outcome::Skipped(Skip::Unchanged) } else { Outcome::Differs(found) }
 }
@@ -419,22 +442,6 @@ fn is_itself(node: &Arc<DirNode>, meta: &Meta, entry: &Entry) -> bool {
 fn is_itself_dir(node: &Arc<DirNode>, entry: &Entry) -> bool {
     let looked = node.handle().and_then(|handle| handle.stat_self());
     looked.is_ok_and(|meta| is_itself(node, &meta, entry))
-}
-
-/// Compares the directory `name`, and opens it if it is one.
-fn open(
-    parent: &Arc<DirNode>,
-    name: &Name,
-    entry: &Entry,
-) -> io::Result<(Changes, Option<Arc<DirNode>>)> {
-    let Some(meta) = parent.handle()?.stat(name, false)? else {
-        return Ok((Changes::MISSING, None));
-    };
-    let found = of_dir(entry, &meta);
-    if found.has(Changes::KIND) {
-        return Ok((found, None));
-    }
-    Ok((found, Some(DirNode::open(parent, name.clone(), false)?)))
 }
 
 pub(super) fn names_in(node: &Arc<DirNode>) -> io::Result<BTreeSet<Name>> {

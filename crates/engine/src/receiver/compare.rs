@@ -18,14 +18,21 @@ pub(crate) enum Decision {
     Settled(Outcome),
 }
 
+/// The rules by which an entry is compared.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Rules {
+    pub(crate) conflict: Conflict,
+    pub(crate) keeps: Kept,
+}
+
 /// Decides about a file, where `existing` stands at its name.
 pub(crate) fn file(entry: &Entry, existing: Option<&Meta>, conflict: Conflict) -> Decision {
     let Some(existing) = existing else { return Decision::Copy(OnExisting::Keep) };
     if let Some(refusal) = refusal(entry, existing) {
         return Decision::Settled(Outcome::Failed(refusal));
     }
-    // Another mode alone is no reason to copy the content.
-    let unchanged = changes(entry, existing, None).without(Changes::MODE).is_empty();
+    // Other attributes alone are no reason to copy the content.
+    let unchanged = changes(entry, existing, None, Kept::TIMES).is_empty();
     let skip = match conflict {
         Conflict::Keep => Some(Skip::Exists),
         Conflict::ReplaceAll => None,
@@ -46,7 +53,7 @@ pub(crate) fn symlink(
     entry: &Entry,
     existing: Option<&Meta>,
     existing_target: Option<&[u8]>,
-    conflict: Conflict,
+    Rules { conflict, keeps }: Rules,
 ) -> Decision {
     let Some(existing) = existing else { return Decision::Copy(OnExisting::Keep) };
     if let Some(refusal) = refusal(entry, existing) {
@@ -54,7 +61,7 @@ pub(crate) fn symlink(
     }
     let skip = match conflict {
         Conflict::Keep => Some(Skip::Exists),
-        _ if changes(entry, existing, existing_target).is_empty() => Some(Skip::Unchanged),
+        _ if changes(entry, existing, existing_target, keeps).is_empty() => Some(Skip::Unchanged),
         Conflict::ReplaceOlder if is_not_older(existing, entry.attributes.mtime) => {
             Some(Skip::NotOlder)
         }
@@ -68,6 +75,8 @@ pub(crate) fn symlink(
 /// The fate of an entry whose place an earlier source of the job has: nothing that
 /// this job has brought is replaced by it.
 pub(crate) fn rival(rival: &Rival, conflict: Conflict) -> Outcome {
+    // Nothing of it would be kept.
+    let rules = Rules { conflict, keeps: Kept::NONE };
     let Rival { entry, first, is_same, fault, .. } = rival;
     if *is_same {
         return Outcome::Skipped(Skip::Unchanged);
@@ -83,7 +92,7 @@ pub(crate) fn rival(rival: &Rival, conflict: Conflict) -> Outcome {
     let there =
         Meta { kind, attributes, ctime: None, id: None, is_thin: false, owner: None, links: 1 };
     let decision = match &entry.kind {
-        Kind::Symlink { .. } => symlink(entry, Some(&there), target, conflict),
+        Kind::Symlink { .. } => symlink(entry, Some(&there), target, rules),
         _ => file(entry, Some(&there), conflict),
     };
     match decision {
@@ -94,21 +103,32 @@ pub(crate) fn rival(rival: &Rival, conflict: Conflict) -> Outcome {
 
 /// How what exists differs from `entry`, whatever its content; `existing_target`
 /// is where an existing link points. By this checks tell, copies decide, and
-/// attributes are set or left alone.
-///
-/// The time of a link is not kept up.
-pub(crate) fn changes(entry: &Entry, existing: &Meta, existing_target: Option<&[u8]>) -> Changes {
+/// attributes are set or left alone, as far as they are kept.
+pub(crate) fn changes(
+    entry: &Entry,
+    existing: &Meta,
+    existing_target: Option<&[u8]>,
+    keeps: Kept,
+) -> Changes {
     let of = |kept| entry.attributes.changes(&existing.attributes, kept);
     match (&entry.kind, existing.kind) {
         (Kind::File { size }, MetaKind::File { size: there }) => {
-            of(Kept::OF_COPIES).with(Changes::SIZE.only_if(*size != there))
+            of(keeps).with(Changes::SIZE.only_if(*size != there))
         }
-        (Kind::Dir, MetaKind::Dir) => of(Kept::OF_COPIES),
+        (Kind::Dir, MetaKind::Dir) => of(keeps.of_dirs()),
         (Kind::Symlink { target }, MetaKind::Symlink) => {
-            Changes::TARGET.only_if(existing_target != Some(target))
+            let target = Changes::TARGET.only_if(existing_target != Some(target));
+            target.with(of(of_links(keeps)))
         }
         _ => Changes::KIND,
     }
+}
+
+/// The attributes of a link that are kept up. Its time is one only where that is asked for
+/// by itself.
+const fn of_links(keeps: Kept) -> Kept {
+    let times = Kept::TIMES.only_if(keeps.has(Kept::LINK_TIMES) && keeps.has(Kept::TIMES));
+    times.with(keeps.and(Kept::OWNER))
 }
 
 fn is_not_older(existing: &Meta, than: Timestamp) -> bool {
@@ -229,7 +249,8 @@ mod tests {
         let kind = Kind::Symlink { target: (*b"a").into() };
         let entry = Entry { kind, ..source(0, at(7)) };
         let link = there(MetaKind::Symlink, at(1));
-        let decide = |target| symlink(&entry, Some(&link), Some(target), Conflict::default());
+        let rules = Rules { conflict: Conflict::default(), keeps: Kept::OF_COPIES };
+        let decide = |target| symlink(&entry, Some(&link), Some(target), rules);
         assert_eq!(decide(b"a"), skipped(Skip::Unchanged));
         assert_eq!(decide(b"b"), Decision::Copy(OnExisting::Replace));
     }

@@ -153,10 +153,12 @@ impl Receiver<'_> {
                     outcomes.push(OutcomeItem { index, outcome });
                 }
                 ListItem::Subdirs { dir, names } => self.take_subdirs(dir, &names)?,
+                ListItem::Account(account) => self.take_account(&account)?,
                 ListItem::Rival(rival) => outcomes.push(self.take_rival(&rival, cost)?),
                 ListItem::Entry { dir, entry } => {
                     let (index, parent) = self.number(dir)?;
                     let name = self.check_name(dir, &parent, &entry)?;
+                    let entry = self.as_given(entry);
                     if entry.kind == Kind::Dir {
                         // All names in the one above are known.
                         self.tell_extras(&parent);

@@ -82,7 +82,7 @@ impl Receiver<'_> {
             (Kind::Symlink { .. }, MetaKind::Symlink) => Some(node.handle()?.read_link(name)?),
             _ => None,
         };
-        let found = compare::changes(entry, existing, target.as_deref());
+        let found = compare::changes(entry, existing, target.as_deref(), self.policy.keeps);
         let replaced = Ok((Decision::Copy(OnExisting::Replace), found.with(Changes::SENT)));
         if found.has(Changes::KIND) {
             if existing.kind == MetaKind::Dir && !mirror.makes_way && !is_empty(node, name)? {
@@ -95,10 +95,11 @@ impl Receiver<'_> {
             return replaced;
         }
         if matches!(entry.kind, Kind::Symlink { .. }) {
-            return if found.has(Changes::TARGET) {
-                replaced
-            } else {
+            // Its attributes are those that it is made with.
+            return if found.is_empty() {
                 Ok((Decision::Settled(Outcome::Skipped(Skip::Unchanged)), found))
+            } else {
+                replaced
             };
         }
         let (mtime, there) = (entry.attributes.mtime, existing.attributes.mtime);

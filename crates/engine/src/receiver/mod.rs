@@ -6,6 +6,7 @@ mod compare;
 mod destination;
 mod dirs;
 mod filling;
+mod given;
 mod hold;
 mod incoming;
 mod listing;
@@ -36,10 +37,11 @@ use crate::link::{Proof, ReceiverPort, SenderPort, SourceHandle};
 use crate::{Event, Job, JobError};
 use check::Hashing;
 use dirs::{DirState, RecvDir};
+use given::Numbers;
 use haul_model::words;
 use haul_model::{
-    BlockHash, Changes, Entry, Fault, FaultKind, Filter, Kind, Name, Naming, Outcome, Policy, Side,
-    Summary, Task, escape_bytes,
+    BlockHash, Changes, Entry, Fault, FaultKind, Filter, Kept, Kind, Name, Naming, Outcome, Policy,
+    Side, Summary, Task, escape_bytes,
 };
 use haul_proto::{LIST_WINDOW, ListItem, OutcomeItem, Removal, Warning};
 use haul_store::OnExisting;
@@ -60,7 +62,7 @@ use times::Units;
 
 /// Items beyond [`LIST_WINDOW`] that are tolerated: one that is as large as an
 /// item can be.
-const WINDOW_SLACK: u64 = 64 << 10;
+const WINDOW_SLACK: u64 = 128 << 10;
 
 /// The role.
 pub(crate) struct Receiver<'a> {
@@ -70,6 +72,7 @@ pub(crate) struct Receiver<'a> {
     task: Task,
     /// The rules of a copy; those of one that changes nothing where the task is another.
     policy: Policy,
+    numbers: Numbers,
     origin: Option<[u8; 16]>,
     /// See [`Destination::path`].
     dest: Vec<u8>,
@@ -167,13 +170,19 @@ impl<'a> Receiver<'a> {
         control.monitor().progress().set_naming(named);
         sender.naming(named);
         let costs_round_trips = destination.root.costs_round_trips();
+        let keeps = destination.root.keeps();
         let lanes = destination.root.lanes();
         let whole_seconds = destination.whole_seconds;
         let root = DirNode::root(destination.root, None, &Arc::new(OpenDirs::default()))?;
         let state = if destination.absent { DirState::Absent } else { DirState::Open(root) };
         let root = RecvDir::new(None, None, state, false, None);
         let removes = job.task.removes().is_some();
+        if job.task.moving().is_none() {
+            given::tell_lacks(control.monitor(), &destination.path, job.task.keeps(), keeps);
+        }
+        let keeps = given::allowed(job.task.keeps()).and(keeps);
         let compares = Policy { dry_run: true, ..Policy::default() };
+        let policy = Policy { keeps, ..job.task.copies().copied().unwrap_or(compares) };
         let awaits_removals = removes && sender.is_far();
         let gives_proofs = awaits_removals || (removes && destination.sources_are_here);
         Ok(Arc::new(Self {
@@ -181,7 +190,8 @@ impl<'a> Receiver<'a> {
             reporter: Reporter::new(control.monitor()),
             sender,
             task: job.task,
-            policy: job.task.copies().copied().unwrap_or(compares),
+            policy,
+            numbers: Numbers::default(),
             origin: job.origin,
             dest: destination.path,
             may_be_source: destination.may_be_source,
@@ -254,6 +264,11 @@ impl<'a> Receiver<'a> {
         if let Some(tasks) = tasks {
             tasks.give(task);
         }
+    }
+
+    /// The attributes that it keeps, or compares.
+    pub(crate) fn keeps(&self) -> Kept {
+        self.policy.keeps
     }
 
     /// True if the job compares, and takes no content.

@@ -1,14 +1,14 @@
 //! Acts at an entry's place in the destination as soon as it is listed:
 //! files are decided about, directories and links are made.
 
-use super::compare::{self, Decision};
+use super::compare::{self, Decision, Rules};
 use super::dirs::{DirState, RecvDir};
 use super::hold::may_not_be_opened;
 use super::own::{self, is_own};
 use super::work::{self, Making, Work};
 use super::{Pending, Receiver, naming, parent_fault};
 use crate::dirs::DirNode;
-use haul_model::{Changes, Entry, Fault, FaultKind, Kind, Name, Outcome, Side, Skip};
+use haul_model::{Changes, Entry, Fault, FaultKind, Kept, Kind, Name, Outcome, Side, Skip};
 use haul_proto::OutcomeItem;
 use haul_store::{OnExisting, Publication};
 use haul_tree::lock;
@@ -59,9 +59,9 @@ impl Receiver<'_> {
                         }
                         _ => None,
                     };
-                    let conflict = self.policy.conflict;
+                    let rules = Rules { conflict: self.policy.conflict, keeps: self.policy.keeps };
                     let there = existing_target.as_deref();
-                    compare::symlink(entry, existing.as_ref(), there, conflict)
+                    compare::symlink(entry, existing.as_ref(), there, rules)
                 }
                 _ => {
                     let decision = compare::file(entry, existing.as_ref(), self.policy.conflict);
@@ -141,14 +141,15 @@ impl Receiver<'_> {
         existing: Option<&Meta>,
     ) -> Result<(), Fault> {
         let Some(existing) = existing else { return Ok(()) };
-        let which = compare::changes(entry, existing, None).attributes();
+        let keeps = self.policy.keeps;
+        let which = compare::changes(entry, existing, None, keeps).attributes(keeps);
         if which.is_empty() || self.policy.dry_run {
             return Ok(());
         }
         let set = node.handle().and_then(|handle| {
             handle.set_file_attributes(name, existing.id, &entry.attributes, which)
         });
-        set.map_err(|error| Fault::from_io(Side::Destination, "set the file's mode", &error))
+        set.map_err(|error| Fault::from_io(Side::Destination, "set the file's attributes", &error))
     }
 
     pub(super) fn make_symlink(
@@ -165,7 +166,8 @@ impl Receiver<'_> {
         }
         let made = self.give_name("make the link", dir, name, entry, on_existing, |how| {
             let handle = node.handle()?;
-            let made = handle.make_symlink(target, name, &entry.attributes, how)?;
+            let made =
+                handle.make_symlink(target, name, &entry.attributes, self.policy.keeps, how)?;
             if made == Publication::Published
                 && let Some(claims) = dir.claims()
                 && let Some(Meta { id: Some(id), .. }) = handle.stat(name, false)?
@@ -269,7 +271,24 @@ impl Receiver<'_> {
 
     /// The metadata of `name` in `dir`, with its time as both sides can keep it.
     pub(super) fn look_at(&self, dir: &dyn TreeDir, name: &Name) -> io::Result<Option<Meta>> {
-        Ok(dir.stat(name, false)?.map(|meta| self.in_its_seconds(meta)))
+        let Some(meta) = dir.stat(name, false)? else { return Ok(None) };
+        self.with_extended(dir, Some(name), self.in_its_seconds(meta)).map(Some)
+    }
+
+    /// `meta` of `name` in `dir`, or of `dir` itself, with the attributes that few entries
+    /// have, if they are kept.
+    pub(super) fn with_extended(
+        &self,
+        dir: &dyn TreeDir,
+        name: Option<&Name>,
+        mut meta: Meta,
+    ) -> io::Result<Meta> {
+        let keeps = self.policy.keeps;
+        let has_them = matches!(meta.kind, MetaKind::File { .. } | MetaKind::Dir);
+        if has_them && keeps.has_any(Kept::EXTENDED) {
+            meta.attributes.extended = dir.extended(name.map(|name| (name, false)), keeps)?;
+        }
+        Ok(meta)
     }
 
     /// `meta` with its time as both sides can keep it.

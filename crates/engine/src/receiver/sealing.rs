@@ -4,7 +4,7 @@ use super::Receiver;
 use super::dirs::{DirState, RecvDir};
 use crate::dirs::DirNode;
 use haul_model::words;
-use haul_model::{Attributes, Changes, Entry, Fault, Kept, Kind, Outcome, Side, Skip};
+use haul_model::{Attributes, Changes, Entry, Fault, Kind, Outcome, Side, Skip};
 use haul_proto::Late;
 use haul_tree::lock;
 use std::io;
@@ -27,10 +27,14 @@ impl Receiver<'_> {
         if self.policy.dry_run || self.control.stopped() {
             return;
         }
+        let keeps = self.policy.keeps.of_dirs();
         let was_tidied = || node.handle().is_ok_and(|handle| handle.was_tidied());
         let which = match dir.is_touched() || (self.costs_round_trips && was_tidied()) {
-            true => Kept::OF_COPIES,
-            false => self.changes_of_dir(node, attributes).attributes(),
+            true => keeps,
+            false => match self.changes_of_dir(node, attributes) {
+                Ok(found) => found.attributes(keeps),
+                Err(error) => return self.not_sealed(dir, &error),
+            },
         };
         if which.is_empty() {
             return;
@@ -56,18 +60,26 @@ impl Receiver<'_> {
             (Outcome::Skipped(Skip::Unchanged), DirState::Open(node))
                 if self.task.mirrors().is_some() =>
             {
-                self.left_or_adjusted(self.changes_of_dir(node, &entry.attributes))
+                match self.changes_of_dir(node, &entry.attributes) {
+                    Ok(found) => self.left_or_adjusted(found),
+                    Err(error) => Outcome::Failed(Fault::from_io(
+                        Side::Destination,
+                        "look at the directory's attributes",
+                        &error,
+                    )),
+                }
             }
             _ => self.as_synced(outcome, Changes::MISSING),
         }
     }
 
     /// How the attributes of `node`, as it was opened, differ from `attributes`.
-    fn changes_of_dir(&self, node: &Arc<DirNode>, attributes: &Attributes) -> Changes {
+    fn changes_of_dir(&self, node: &Arc<DirNode>, attributes: &Attributes) -> io::Result<Changes> {
         let there = self.in_its_seconds(node.meta().clone());
+        let there = self.with_extended(&*node.handle()?, None, there)?;
         let mtime = self.kept_time(attributes.mtime, node, Some(&there));
         let listed = Attributes { mtime, ..attributes.clone() };
-        listed.changes(&there.attributes, Kept::OF_COPIES)
+        Ok(listed.changes(&there.attributes, self.policy.keeps.of_dirs()))
     }
 
     /// Waits for what comes of setting directories' attributes, until no more
@@ -88,7 +100,7 @@ impl Receiver<'_> {
     }
 
     fn not_sealed(&self, dir: &RecvDir, error: &io::Error) {
-        let fault = Fault::from_io(Side::Destination, "set the directory's mode and time", error);
+        let fault = Fault::from_io(Side::Destination, "set the directory's attributes", error);
         self.fail_late(&dir.path_of(None), fault);
     }
 

@@ -13,7 +13,8 @@ use crate::link::SourceHandle;
 use crate::pool::Buf;
 use crossbeam_channel::RecvTimeoutError;
 use haul_model::{
-    Attributes, BLOCK_LEN, ContentHash, Entry, Fault, FaultKind, Kind, Outcome, Side, Timestamp,
+    Attributes, BLOCK_LEN, ContentHash, Entry, Fault, FaultKind, Kept, Kind, Outcome, Side,
+    Timestamp,
 };
 use haul_proto::{FileEnd, PackItem, PackView};
 use haul_store::{Verified, Written};
@@ -165,7 +166,7 @@ fn take_pack(receiver: &Receiver<'_>, bytes: &[u8], view: PackView) {
         let content = &bytes[range];
         let whole = result.and_then(|(mtime, hash, grew)| {
             pending.reading.has_grown = grew;
-            pending.take_whole(content, mtime, &hash)
+            pending.take_whole(receiver.policy.keeps, content, mtime, &hash)
         });
         let moved = if whole.is_ok() { content.len() as u64 } else { 0 };
         receiver.reporter.transferred(moved);
@@ -238,7 +239,8 @@ fn copy_file(
         Filling::Dense if has_holes(&*source)? => Filling::WithHoles,
         filling => filling,
     };
-    let whole = pending.seal(verified, seal.mtime, filling)?;
+    let keeps = receiver.policy.keeps;
+    let whole = pending.seal(keeps, verified, seal.mtime, filling)?;
     if was_sent && let Err(fault) = pending.look_again(receiver, &*source, || Ok(whole.hash)) {
         whole.sealed.discard();
         return Err(fault);
@@ -303,6 +305,7 @@ impl Pending {
     /// Stages and publishes content that arrived whole.
     fn take_whole(
         &mut self,
+        keeps: Kept,
         content: &[u8],
         mtime: Timestamp,
         hash: &ContentHash,
@@ -315,7 +318,7 @@ impl Pending {
         self.entry.kind = Kind::File { size: content.len() as u64 };
         // It comes without its holes, but a later job knows only that it has some.
         let filling = if self.entry.has_holes { Filling::WithHoles } else { Filling::Dense };
-        self.seal(verified, mtime, filling)
+        self.seal(keeps, verified, mtime, filling)
     }
 
     /// Begins the file as one that shares the content of `source`, where the
@@ -352,6 +355,7 @@ impl Pending {
     /// Ends the writing of a verified stage.
     pub(super) fn seal(
         &self,
+        keeps: Kept,
         verified: Verified<Box<dyn StagedFile>>,
         mtime: Timestamp,
         filling: Filling,
@@ -362,7 +366,7 @@ impl Pending {
         }
         let hash = verified.hash();
         let attributes = Attributes { mtime, ..self.entry.attributes.clone() };
-        let sealed = verified.seal(&attributes);
+        let sealed = verified.seal(&attributes, keeps);
         let sealed = sealed.map_err(|error| destination("finish the file", &error))?;
         Ok(Whole { sealed, hash, durable_first })
     }

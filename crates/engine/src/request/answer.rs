@@ -8,7 +8,7 @@ use crate::link::wire::{OutFrame, Outbox};
 use crate::mark::{self, Held};
 use crate::monitor::Silent;
 use haul_model::words;
-use haul_model::{ContentHash, Entry, Fault, Side};
+use haul_model::{ContentHash, Entry, Fault, Kept, Side};
 use haul_model::{FaultKind, Name};
 use haul_proto::{Hashing, Listed, Message, Reply, Request};
 use haul_sys::Dir;
@@ -101,7 +101,7 @@ pub(super) fn stat(path: &[u8], follow: bool) -> Result<Entry, Fault> {
     let name = split.name.and_then(|name| Name::new(name).ok());
     let inode = meta.id.map_or(0, |id| id.ino);
     let Meta { attributes, id, .. } = meta;
-    Ok(Entry { inode, id, ..Entry::new(name, kind, attributes) })
+    Ok(Entry { inode, id, ..Entry::new(name, kind, attributes.only(Kept::NONE)) })
 }
 
 /// The empty path, as in `host:`, is the working directory.
@@ -125,7 +125,8 @@ pub(super) fn list(
             let kind = meta.listed_kind(|| dir.read_link(&name))?;
             let id = meta.id;
             let inode = id.map_or(0, |id| id.ino);
-            let entry = Entry::new(Some(name.clone()), kind, meta.attributes);
+            let attributes = meta.attributes.only(Kept::NONE);
+            let entry = Entry::new(Some(name.clone()), kind, attributes);
             Ok(Some(Entry { inode, id, ..entry }))
         });
         let listed = match looked {

@@ -7,7 +7,7 @@
 use super::Source;
 use crate::Job;
 use crate::dirs::{DirNode, OpenDirs, open_dirs_max};
-use haul_model::{Entry, Fault, FaultKind, Filter, Kind, Name, Side, escape_bytes, words};
+use haul_model::{Entry, Fault, FaultKind, Filter, Kept, Kind, Name, Side, escape_bytes, words};
 use haul_proto::Rival;
 use haul_tree::{Meta, MetaKind, Tree};
 use std::collections::HashMap;
@@ -232,7 +232,8 @@ impl<'s> Earlier<'s> {
 impl First {
     /// Its entry, as it is told beside one that would replace it.
     fn entry(&self) -> Entry {
-        Entry::new(None, self.kind.clone(), self.meta.attributes.clone())
+        let attributes = self.meta.attributes.clone().only(Kept::NONE);
+        Entry::new(None, self.kind.clone(), attributes)
     }
 
     /// True if it is the very object of `entry`.

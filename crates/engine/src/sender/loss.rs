@@ -1,8 +1,8 @@
-//! The loss of an entry of this machine by a move: attributes that haul does not
-//! keep. Such a source stays where it is, unless the user does without.
+//! The loss of an entry of this machine by a move: attributes that this user, or the
+//! destination, can't keep. Such a source stays where it is, unless the user does without.
 
 use crate::link::Proof;
-use haul_model::{Fault, FaultKind, KEPT_MODE, Name, Side};
+use haul_model::{Fault, FaultKind, Kept, Name, Side};
 use haul_tree::{Meta, MetaKind, Owner, TreeDir};
 use std::io;
 
@@ -10,10 +10,13 @@ use std::io;
 /// on: all that begin so.
 const OWN_ATTRIBUTES: [&str; 3] = ["user.", "trusted.", "security.capability"];
 
+/// The number of the user who sees all attributes, and can give them.
+const ROOT: u32 = 0;
+
 const ACL: &str = "system.posix_acl_";
 
 /// Why the entry `name` of `dir`, or `dir` itself, stays, if it would lose something
-/// by being made anew for `owner`. Other names that it has are not seen here, and a tree
+/// by being made anew for `owner` where all that is `kept` is set afterwards. Other names that it has are not seen here, and a tree
 /// that tells no owners has nothing to lose.
 ///
 /// # Errors
@@ -22,35 +25,41 @@ pub(super) fn loss(
     dir: &dyn TreeDir,
     name: Option<&Name>,
     owner: Owner,
+    kept: Kept,
 ) -> io::Result<Option<Fault>> {
     let meta = match name {
         Some(name) => dir.stat(name, false)?.ok_or(io::ErrorKind::NotFound)?,
         None => dir.stat_self()?,
     };
     let Some(own) = meta.owner else { return Ok(None) };
-    let lost = lost(&meta, own, &dir.attribute_names(name)?, owner);
+    let lost = lost(&meta, own, &dir.attribute_names(name)?, owner, kept);
     Ok((!lost.is_empty()).then(|| fault(&meta, &lost)))
 }
 
 /// In words.
-fn lost(meta: &Meta, own: Owner, names: &[Vec<u8>], owner: Owner) -> Vec<String> {
+fn lost(meta: &Meta, own: Owner, names: &[Vec<u8>], owner: Owner, kept: Kept) -> Vec<String> {
     let mut lost = Vec::new();
-    if own.user != owner.user {
+    if own.user != owner.user && !kept.has(Kept::USER) {
         lost.push(format!("its owner ({})", own.user));
     }
-    if own.group != owner.group {
+    let gives_group = kept.has(Kept::GROUP) && haul_sys::is_of_group(own.group);
+    if own.group != owner.group && !gives_group {
         lost.push(format!("its group ({})", own.group));
     }
-    if meta.kind != MetaKind::Symlink && meta.attributes.mode & !KEPT_MODE & 0o7000 != 0 {
+    if meta.kind != MetaKind::Symlink && meta.attributes.mode & !kept.mode_bits() & 0o7000 != 0 {
         lost.push("its set-ID bits".to_owned());
     }
     let is_own = |name: &&Vec<u8>| **name != haul_tree::ORIGIN_ATTRIBUTE.as_bytes();
     let has =
         |start: &str| names.iter().filter(is_own).any(|name| name.starts_with(start.as_bytes()));
-    if has(ACL) {
+    if has(ACL) && !kept.has(Kept::ACL) {
         lost.push("its ACL".to_owned());
     }
-    if OWN_ATTRIBUTES.into_iter().any(has) {
+    let keeps = |start: &str| {
+        let is_of_user = start == OWN_ATTRIBUTES[0] || haul_sys::effective_user() == ROOT;
+        meta.kind != MetaKind::Symlink && kept.has(Kept::XATTRS) && is_of_user
+    };
+    if OWN_ATTRIBUTES.into_iter().any(|start| has(start) && !keeps(start)) {
         lost.push("its extended attributes".to_owned());
     }
     lost
@@ -101,7 +110,8 @@ mod tests {
         let owner = Owner { user: 1, group: 2 };
         let lost = |mode, names: &[&str], owner| {
             let names: Vec<_> = names.iter().map(|name| name.as_bytes().to_vec()).collect();
-            lost(&meta(mode), Owner { user: 1, group: 2 }, &names, owner).join(", ")
+            lost(&meta(mode), Owner { user: 1, group: 2 }, &names, owner, Kept::OF_COPIES)
+                .join(", ")
         };
         assert_eq!(lost(0o1777, &["security.selinux", "system.nfs4_acl"], owner), "");
         assert_eq!(lost(0o755, &[], Owner { user: 0, ..owner }), "its owner (1)");

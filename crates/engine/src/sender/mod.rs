@@ -7,6 +7,7 @@ mod emptied;
 mod item;
 mod linked;
 mod loss;
+mod names;
 mod pieces;
 mod portions;
 mod read;
@@ -30,7 +31,8 @@ use crate::link::{ReceiverPort, SenderPort, SourceHandle};
 use crate::{Event, Job, JobError};
 use again::Repeat;
 use haul_model::{
-    BlockRanges, Changes, Fault, FileId, Kind, Moving, Naming, Outcome, Resume, Side, Summary, Task,
+    BlockRanges, Changes, Fault, FileId, Kept, Kind, Moving, Naming, Outcome, Resume, Side,
+    Summary, Task,
 };
 use haul_proto::{Extra, LIST_WINDOW, Late, OutcomeItem, Proven, Want, Warning};
 use haul_store::RESUME_LEN_MIN;
@@ -51,6 +53,8 @@ pub(crate) struct Sender<'a> {
     task: Task,
     /// The group of what the Receiver makes, where that is known.
     group: OnceLock<u32>,
+    /// See [`Self::expect_kept`].
+    kept: OnceLock<Kept>,
     /// Files to be removed that have other names.
     linked: Mutex<Linked>,
     in_flight: Mutex<InFlight>,
@@ -106,6 +110,7 @@ impl<'a> Sender<'a> {
             follow: job.follow,
             task: job.task,
             group: OnceLock::new(),
+            kept: OnceLock::new(),
             linked: Mutex::default(),
             in_flight: Mutex::default(),
             room: Condvar::new(),
@@ -223,6 +228,18 @@ impl<'a> Sender<'a> {
         let _ = self.group.set(group);
     }
 
+    /// Tells which attributes the Receiver can keep.
+    pub(crate) fn expect_kept(&self, kept: Kept) {
+        let _ = self.kept.set(kept);
+    }
+
+    /// The attributes that the Receiver keeps, for all that is known: a peer says what
+    /// could not be set, but not that its user can't give files to others.
+    fn kept_there(&self) -> Kept {
+        let unknown = Kept::OWNER.with(Kept::SET_ID);
+        self.kept.get().copied().unwrap_or_else(|| self.task.keeps().without(unknown))
+    }
+
     /// Who will own what it moves, if what would lose something by it is to stay.
     fn keeps_whole_for(&self) -> Option<Owner> {
         (self.task.moving() == Some(Moving::Whole)).then(|| Owner {
@@ -245,6 +262,11 @@ impl<'a> Sender<'a> {
             Outcome::Synced(_) => self.task.mirrors().is_some(),
             Outcome::Skipped(_) | Outcome::Failed(_) => true,
         }
+    }
+
+    /// True if the Receiver is on another machine, or could be.
+    fn is_far(&self) -> bool {
+        matches!(self.queue, Queue::Wire(_))
     }
 
     /// True if symbolic links in the source are followed.

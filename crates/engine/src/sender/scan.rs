@@ -4,17 +4,20 @@
 mod telling;
 
 use super::earlier::Earlier;
+use super::names::Names;
 use super::special::Specials;
 use super::{Sender, Source, loss};
 use crate::aside;
-use crate::control::Reporter;
+use crate::control::{self, Reporter};
 use crate::crew::with_helpers;
 use crate::dirs::{DirNode, OpenDirs};
 use crate::walk::{Listed, Rules, Subdirs, Walk, into_itself, look_up};
 use crate::workers::workers;
 use crate::{Event, Job};
 use haul_model::words;
-use haul_model::{Entry, Fault, FaultKind, FileId, Filter, Kind, MAX_DEPTH, Name, Side, Task};
+use haul_model::{
+    Attributes, Entry, Fault, FaultKind, FileId, Filter, Kept, Kind, MAX_DEPTH, Name, Side, Task,
+};
 use haul_proto::ListItem;
 use haul_tree::{Meta, MetaKind, Owner, Tree, TreeEntry};
 use std::sync::Arc;
@@ -33,6 +36,12 @@ pub(crate) struct Scan<'s, 'a> {
     /// Set where several sources become one directory.
     earlier: Option<Earlier<'s>>,
     filter: &'s Filter,
+    /// The attributes that are told.
+    keeps: Kept,
+    /// Attributes of which nobody was told yet that the sources don't tell them.
+    asks_tree_for: Kept,
+    /// Names of users and groups, where these are told.
+    names: Option<Names>,
     next_index: u64,
     batch: Vec<ListItem>,
     batch_cost: u64,
@@ -71,11 +80,15 @@ impl<'s, 'a> Scan<'s, 'a> {
             // Only copies take another's place.
             earlier: job.task.copies().and_then(|_| Earlier::of(job, tree)),
             filter: &job.filter,
+            keeps: job.task.keeps(),
+            asks_tree_for: job.task.keeps().only_if(job.task.moving().is_none()),
+            names: (sender.is_far() && job.names_accounts()).then(Names::default),
             next_index: 1,
             batch: Vec::new(),
             batch_cost: 0,
             batch_since: Instant::now(),
             watches_owners: haul_sys::effective_user() == ROOT
+                && !job.task.keeps().has(Kept::OWNER)
                 && matches!(job.task, Task::Copy(policy) | Task::Sync(policy, _) if policy.moving.is_none()),
         }
     }
@@ -117,8 +130,23 @@ impl<'s, 'a> Scan<'s, 'a> {
         }
     }
 
+    /// Tells once that the sources' tree does not tell all that is to be kept.
+    fn look_at_tree(&mut self, source: &Source, path: &[u8]) {
+        let asked = std::mem::replace(&mut self.asks_tree_for, Kept::NONE);
+        let (Source::Whole(node) | Source::Named { dir: node, .. }) = source;
+        if asked.is_empty() {
+            return;
+        }
+        if let Ok(handle) = node.handle()
+            && let Some(message) = control::lacking(asked, handle.keeps())
+        {
+            self.sender.control.monitor().event(Event::Warning { path, message });
+        }
+    }
+
     /// Walks a source among others.
     fn found(&mut self, source: Source, path: &[u8]) -> Result<(), Stopped> {
+        self.look_at_tree(&source, path);
         let Some(earlier) = &mut self.earlier else { return self.source(&source, path) };
         if let Err(fault) = earlier.begin(&source, path) {
             return self.fault(0, None, None, Some(path.to_vec()), fault);
@@ -274,7 +302,7 @@ impl<'s, 'a> Scan<'s, 'a> {
             Ok(dir) => dir,
             Err(error) => return Some(Fault::from_io(Side::Source, "open", &error)),
         };
-        let looked = loss::loss(&*dir, name, owner);
+        let looked = loss::loss(&*dir, name, owner, self.sender.kept_there());
         looked.unwrap_or_else(|error| {
             Some(Fault::from_io(Side::Source, "look at its attributes", &error))
         })
@@ -294,11 +322,16 @@ impl<'s, 'a> Scan<'s, 'a> {
         let Meta { attributes, id, .. } = node.meta();
         let inode = self.sender.number_of(&node, node.meta());
         self.look_at_owner(node.meta(), || node.path_of(None));
-        let entry = Entry { inode, id: *id, ..Entry::new(name, Kind::Dir, attributes.clone()) };
+        let (attributes, id) = (attributes.clone(), *id);
+        let (attributes, lacks) = match self.kept_of(&node, None, attributes.clone()) {
+            Ok(kept) => (kept, None),
+            Err(fault) => (attributes.only(Kept::NONE), Some(fault)),
+        };
+        let entry = Entry { inode, id, ..Entry::new(name, Kind::Dir, attributes) };
         let name = entry.name.clone();
         self.entry(parent, &node, None, entry)?;
         self.earlier.iter_mut().for_each(|earlier| earlier.enter(name.as_ref()));
-        if let Some(fault) = fault {
+        for fault in fault.into_iter().chain(lacks) {
             self.fault(index, Some(Arc::clone(&node)), None, None, fault)?;
         }
         let follow = self.sender.follows();
@@ -351,7 +384,17 @@ impl<'s, 'a> Scan<'s, 'a> {
                 };
                 let has_holes = self.has_holes(dir, &name, &meta);
                 let name_there = Some(name.clone());
-                let entry = Entry::new(name_there, kind, meta.attributes);
+                let attributes = match kind {
+                    Kind::File { .. } => self.kept_of(dir, Some((&name, follow)), meta.attributes),
+                    _ => Ok(meta.attributes.only(self.keeps)),
+                };
+                let attributes = match attributes {
+                    Ok(attributes) => attributes,
+                    Err(fault) => {
+                        return self.fault(parent, Some(Arc::clone(dir)), Some(name), None, fault);
+                    }
+                };
+                let entry = Entry::new(name_there, kind, attributes);
                 let entry = Entry { inode, ctime, has_holes, id, leads_to, ..entry };
                 self.entry(parent, dir, Some(name), entry)
             }
@@ -360,6 +403,24 @@ impl<'s, 'a> Scan<'s, 'a> {
                 self.fault(parent, Some(Arc::clone(dir)), Some(name), None, fault)
             }
         }
+    }
+
+    /// Those of `attributes` that the job keeps, with those of `name` in `dir`, or of `dir`
+    /// itself, that take calls of their own; a link is followed if that says so.
+    fn kept_of(
+        &self,
+        dir: &Arc<DirNode>,
+        name: Option<(&Name, bool)>,
+        attributes: Attributes,
+    ) -> Result<Attributes, Fault> {
+        let mut attributes = attributes.only(self.keeps);
+        if self.keeps.has_any(Kept::EXTENDED) {
+            let read = dir.handle().and_then(|dir| dir.extended(name, self.keeps));
+            let what = "read its extended attributes";
+            attributes.extended =
+                read.map_err(|error| Fault::from_io(Side::Source, what, &error))?;
+        }
+        Ok(attributes)
     }
 
     /// True if a file has holes, by all appearance.

@@ -40,7 +40,7 @@ fn checked_by_agent(
     let dest = bytes(&place.dest(""));
     serve(place, |peer| {
         let role = Role::Receiver { dest, into_dir: true, origin: None };
-        peer.ask_for(Task::Check { content: true }, role);
+        peer.ask_for(Task::Check { content: true, keeps: haul_model::Kept::OF_COPIES }, role);
         let files = names.iter().map(|name| file(0, name, CONTENT.len() as u64));
         peer.list(files.chain([dir_end(0)]).collect());
         peer.await_wants(1..=names.len() as u64);
@@ -58,7 +58,7 @@ fn nothing_has_a_rival_in_a_comparison() {
     let dest = bytes(&place.dest(""));
     let attacked = serve(place, |peer| {
         let role = Role::Receiver { dest, into_dir: true, origin: None };
-        peer.ask_for(Task::Check { content: false }, role);
+        peer.ask_for(Task::Check { content: false, keeps: haul_model::Kept::OF_COPIES }, role);
         peer.list(vec![ListItem::Rival(Box::new(rival)), dir_end(0)]);
     });
     attacked.assert_refused("a rival of what has no place");
@@ -141,16 +141,19 @@ fn subdirs(dir: u64, names: &[&str]) -> ListItem {
 
 #[test]
 fn extras_are_told_before_the_first_directory_is_gone_into() {
-    let attacked = tree_checked_by_agent(Task::Check { content: true }, |peer| {
-        peer.list(vec![subdirs(1, &["c", "d"]), dir(1, "c")]);
-        peer.await_that("the extra is told", |peer| {
-            peer.messages.iter().any(|message| match message {
-                Message::Extras(extras) => extras.iter().map(|e| &e.path[..]).eq([b"t/more"]),
-                _ => false,
-            })
-        });
-        peer.list(vec![dir_end(2), dir(1, "d"), dir_end(3), dir_end(1), dir_end(0)]);
-    });
+    let attacked = tree_checked_by_agent(
+        Task::Check { content: true, keeps: haul_model::Kept::OF_COPIES },
+        |peer| {
+            peer.list(vec![subdirs(1, &["c", "d"]), dir(1, "c")]);
+            peer.await_that("the extra is told", |peer| {
+                peer.messages.iter().any(|message| match message {
+                    Message::Extras(extras) => extras.iter().map(|e| &e.path[..]).eq([b"t/more"]),
+                    _ => false,
+                })
+            });
+            peer.list(vec![dir_end(2), dir(1, "d"), dir_end(3), dir_end(1), dir_end(0)]);
+        },
+    );
     attacked.assert_done();
     let told = |message: &&Message| matches!(message, Message::Extras(_));
     assert_eq!(attacked.peer.messages.iter().filter(told).count(), 1);
@@ -158,7 +161,7 @@ fn extras_are_told_before_the_first_directory_is_gone_into() {
 
 #[test]
 fn names_of_directories_come_in_order_and_in_a_comparison() {
-    let check = Task::Check { content: true };
+    let check = Task::Check { content: true, keeps: haul_model::Kept::OF_COPIES };
     let no_order = "the names of directories out of order";
     for (task, items, rule) in [
         (Task::Copy(Policy::default()), vec![subdirs(1, &["d"])], "where none are expected"),
@@ -181,7 +184,7 @@ fn checking_client(script: impl FnOnce(&mut Peer) + Send + 'static) -> Attacked 
         sources: vec![bytes(&place.source(""))],
         dest: b"/there".to_vec(),
         recursive: true,
-        task: Task::Check { content: true },
+        task: Task::Check { content: true, keeps: haul_model::Kept::OF_COPIES },
         ..Job::default()
     };
     run_client(place, job, Placement::Upload, script)

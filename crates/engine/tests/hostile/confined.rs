@@ -287,7 +287,7 @@ fn a_client_that_downloads_through_sftp_works_at_the_destination_alone() {
         };
         assert_eq!(through_sftp(&place, job.clone()), only_dest, "{len}");
         assert_eq!(place.read("a"), content);
-        let task = Task::Check { content: true };
+        let task = Task::Check { content: true, keeps: haul_model::Kept::OF_COPIES };
         assert_eq!(through_sftp(&place, Job { task, ..job }), READS, "{len}");
     }
 }

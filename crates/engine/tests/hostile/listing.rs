@@ -98,6 +98,8 @@ fn nameless(dir: u64, kind: Kind) -> ListItem {
             inode: 0,
             ctime: None,
             has_holes: false,
+            links: 0,
+            special: None,
             id: None,
             leads_to: None,
         },

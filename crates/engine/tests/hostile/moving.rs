@@ -531,7 +531,7 @@ fn a_comparison_tells_of_no_removal() {
         dest: bytes(&place.dest("")),
         into_dir: true,
         recursive: true,
-        task: Task::Check { content: true },
+        task: Task::Check { content: true, keeps: haul_model::Kept::OF_COPIES },
         ..Job::default()
     };
     let attacked = run_client(place, job, Placement::Download, |peer| {

@@ -41,6 +41,8 @@ fn entry() -> Entry {
         inode: 0,
         ctime: None,
         has_holes: false,
+        links: 0,
+        special: None,
         id: None,
         leads_to: None,
     }

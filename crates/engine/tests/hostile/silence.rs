@@ -48,7 +48,9 @@ impl Work {
         };
         let task = match self {
             Self::Upload | Self::Download => Task::default(),
-            Self::CheckUp | Self::CheckDown => Task::Check { content: true },
+            Self::CheckUp | Self::CheckDown => {
+                Task::Check { content: true, keeps: haul_model::Kept::OF_COPIES }
+            }
             Self::MoveDown => Task::Remove { rule: Remove::SameContent, moving: Moving::Whole },
         };
         let job = Job { sources, dest, into_dir: true, task, ..Job::default() };
@@ -257,7 +259,8 @@ fn jobs(place: &Place) -> Vec<(&'static str, Option<Message>)> {
     let job = |task, role: &Role| {
         Some(Message::Job(JobRequest { task, filter: Filter::default(), role: role.clone() }))
     };
-    let (copy, check) = (Task::default(), Task::Check { content: true });
+    let (copy, check) =
+        (Task::default(), Task::Check { content: true, keeps: haul_model::Kept::OF_COPIES });
     let remove = Task::Remove { rule: Remove::SameContent, moving: Moving::Whole };
     vec![
         ("nothing", None),

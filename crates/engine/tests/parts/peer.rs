@@ -253,6 +253,8 @@ pub(crate) fn entry(dir: u64, text: &str, kind: Kind) -> ListItem {
         inode: 7,
         ctime: Some(TIME),
         has_holes: false,
+        links: 0,
+        special: None,
         id: None,
         leads_to: None,
     };
@@ -274,6 +276,8 @@ pub(crate) fn dir(dir: u64, text: &str) -> ListItem {
         inode: 0,
         ctime: None,
         has_holes: false,
+        links: 0,
+        special: None,
         id: None,
         leads_to: None,
     };

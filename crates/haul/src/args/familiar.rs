@@ -13,9 +13,6 @@ const FAMILIAR: &str = "From cp, scp and rsync";
 /// Words of other programs that `haul copy` and `haul check` take.
 #[derive(Debug, Args)]
 pub(super) struct FamiliarWords {
-    /// The same as -r: owners, ACLs, extended attributes and hard links are not kept
-    #[arg(short, long, help_heading = FAMILIAR)]
-    pub(super) archive: bool,
     /// Taken, and done anyway: modes and times are kept
     #[arg(short = 'p', help_heading = FAMILIAR)]
     preserve: bool,
@@ -42,7 +39,7 @@ pub(crate) struct Note {
 
 const ARCHIVE: Note = Note {
     word: "-a",
-    message: "the same as -r: owners, groups, ACLs, extended attributes and hard links are not kept, and devices are left out",
+    message: "hard links become files of their own, and devices, FIFOs and sockets are left out: haul does not keep these yet",
 };
 
 pub(super) const COMPRESS: Note =
@@ -50,9 +47,13 @@ pub(super) const COMPRESS: Note =
 
 impl FamiliarWords {
     /// Notes on what the words do not do, for these places.
-    pub(super) fn notes<'l>(&self, places: impl IntoIterator<Item = &'l Location>) -> Vec<Note> {
+    pub(super) fn notes<'l>(
+        &self,
+        is_archive: bool,
+        places: impl IntoIterator<Item = &'l Location>,
+    ) -> Vec<Note> {
         let travels = || places.into_iter().any(|location| location.place != Place::Here);
-        let archive = self.archive.then_some(ARCHIVE);
+        let archive = is_archive.then_some(ARCHIVE);
         let compress = (self.compress && travels()).then_some(COMPRESS);
         archive.into_iter().chain(compress).collect()
     }
@@ -162,10 +163,13 @@ fn answer_to_option(command: &str, word: &str) -> Option<&'static str> {
             "'haul check --content' compares contents, and --force copies whatever size and time say"
         }
         "--remove-source-files" => "'haul move' removes what has arrived",
-        "-H" | "-A" | "-X" | "-g" | "-D" | "--hard-links" | "--acls" | "--xattrs" | "--owner"
-        | "--group" | "--devices" | "--specials" => {
-            "owners, groups, ACLs, extended attributes, hard links and devices are not kept yet: use cp -a or rsync -aHAX until then"
+        "-A" | "-X" | "--acls" | "--xattrs" | "--owner" | "--group" if moves => {
+            "a move leaves what would lose its owner, ACL or attributes where it is: use haul copy -a"
         }
+        "-H" | "-D" | "--hard-links" | "--devices" | "--specials" => {
+            "hard links and devices are not kept yet: use cp -a or rsync -aH until then"
+        }
+        "-g" => "--group keeps groups",
         "-p" | "-P" | "-l" | "-d" | "--links" | "--times" | "--perms" | "--preserve" | "-S"
         | "--sparse" => "modes, times, links in trees and holes are always kept: leave it out",
         "-t" | "--target-directory" => {

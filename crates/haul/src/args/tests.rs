@@ -4,7 +4,7 @@ use super::*;
 use crate::location::Place;
 use crate::peer::WithoutHaul;
 use clap::CommandFactory;
-use haul_model::{Conflict, Policy};
+use haul_model::{Conflict, Kept, Policy};
 use haul_net::SshTarget;
 
 fn parse(words: &str) -> Result<Command, String> {
@@ -67,7 +67,12 @@ fn words_of_other_programs_are_taken_where_they_mean_something() {
     assert_eq!(words(&copy("copy -rz a host:b")), ["-z"]);
     let quiet = copy("copy -rpPvv --progress a b");
     assert_eq!((words(&quiet), quiet.detail), (Vec::new(), Detail::Text(Show::Verbose)));
-    assert_eq!(Copy { notes: Vec::new(), ..archived }, copy("copy -rv a b"));
+    assert_eq!(archived.policy.keeps, Kept::OF_ARCHIVES);
+    let policy = Policy::default();
+    assert_eq!(Copy { notes: Vec::new(), policy, ..archived }, copy("copy -rv a b"));
+    let some = copy("copy -rAX --group --numeric-ids a b").policy;
+    assert!(some.keeps.has(Kept::ACL.with(Kept::XATTRS).with(Kept::GROUP).with(Kept::SET_ID)));
+    assert!(!some.keeps.has_any(Kept::USER.with(Kept::ATIMES)) && some.numeric_ids);
     let Ok(Command::Check(check)) = parse("check -avzP a host:b") else { panic!("not a check") };
     assert!(check.copy.recursive);
     assert_eq!(words(&check.copy), ["-a", "-z"]);

@@ -4,6 +4,7 @@ use super::deploy::{self, DeployWords};
 use super::familiar::FamiliarWords;
 use super::filter::FilterWords;
 use super::help::*;
+use super::kept::KeptWords;
 use super::remote::{ParallelWords, RemoteWords, RequestWords, TransferWords};
 use super::sync::SyncWords;
 use crate::config::{Given, Settings, typed};
@@ -122,6 +123,9 @@ pub(super) struct CopyWords {
     pub(super) remote: TransferWords,
 
     #[command(flatten)]
+    pub(super) kept: KeptWords,
+
+    #[command(flatten)]
     pub(super) familiar: FamiliarWords,
 }
 
@@ -189,6 +193,9 @@ pub(super) struct CheckWords {
 
     #[command(flatten)]
     pub(super) remote: RemoteWords,
+
+    #[command(flatten)]
+    pub(super) kept: KeptWords,
 
     #[command(flatten)]
     pub(super) familiar: FamiliarWords,

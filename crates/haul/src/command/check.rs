@@ -15,7 +15,7 @@ use haul_model::Task;
 pub(super) fn run(check: &Check) -> ExitCode {
     let is_partial =
         |summary: &Summary, _: &dyn Report| summary.has_differences() || summary.failed > 0;
-    let task = Task::Check { content: check.content };
+    let task = Task::Check { content: check.content, keeps: check.copy.policy.keeps };
     carry_out(&check.copy, task, refuse, is_partial, Figures)
 }
 

@@ -203,7 +203,8 @@ fn jobs(path: &[u8]) -> Vec<(&'static str, Message)> {
     let sources = vec![path.to_vec()];
     let sends = |follow| Role::Sender { sources: sources.clone(), recursive: true, follow };
     let receives = Role::Receiver { dest: path.to_vec(), into_dir: true, origin: None };
-    let (copy, check) = (Task::default(), Task::Check { content: true });
+    let (copy, check) =
+        (Task::default(), Task::Check { content: true, keeps: haul_model::Kept::OF_COPIES });
     let synced = Task::Copy(Policy { sync: true, ..Policy::default() });
     let remove = Task::Remove { rule: Remove::SameContent, moving: Moving::Whole };
     let job = |task, role| Message::Job(JobRequest { task, filter: Filter::default(), role });

@@ -4,6 +4,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod attributes;
 mod filters;
 mod home;
 mod kept;

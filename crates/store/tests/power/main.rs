@@ -13,7 +13,7 @@ mod claims;
 mod cuts;
 mod failed_sync;
 
-use haul_model::{Attributes, BLOCK_LEN, BlockHash, Name, Timestamp};
+use haul_model::{Attributes, BLOCK_LEN, BlockHash, Kept, Name, Timestamp};
 use haul_store::{Moved, OnExisting, Pace, Publication, SourceId, Stage, Staged};
 use haul_sys::Dir;
 use haul_testkit::content::bytes;
@@ -107,7 +107,9 @@ fn write_blocks(stage: &Stage, first: u64, recorded: &mut dyn FnMut(u64)) -> io:
 fn publish(stage: Stage) -> io::Result<Publication> {
     // By the length of its file, as one that shares another's content.
     let verified = Moved::shared(stage)?.is_whole(LEN).expect("all of it is there");
-    verified.seal(&Attributes::new(0o640, TIME))?.publish(&big(), OnExisting::Replace)
+    verified
+        .seal(&Attributes::new(0o640, TIME), Kept::OF_COPIES)?
+        .publish(&big(), OnExisting::Replace)
 }
 
 /// A disk with an old file `big`, mounted; None where that is not allowed.

@@ -2,7 +2,7 @@
 
 use crate::spool::Spooled;
 use crate::{Seal, SealedFile, SourceFile, StagedFile};
-use haul_model::{Attributes, BlockHash, FileId, Name, Timestamp};
+use haul_model::{Attributes, BlockHash, FileId, Kept, Name, Timestamp};
 use haul_store::{OnExisting, Proof, Publication, RESUME_LEN_MIN, Sealed, Stage, Staged};
 use haul_sys::{Loss, Stat};
 use std::fs::File;
@@ -157,8 +157,9 @@ impl StagedFile for LocalStage {
         self: Box<Self>,
         proof: Proof,
         attributes: &Attributes,
+        kept: Kept,
     ) -> io::Result<Box<dyn SealedFile>> {
-        Ok(Box::new(LocalSealed(self.0.seal(proof, &attributes.over(0))?)))
+        Ok(Box::new(LocalSealed(self.0.seal(proof, &attributes.over(0, kept), kept)?)))
     }
 }
 

@@ -48,7 +48,7 @@ pub(super) fn seal_of(attrs: &Attrs) -> io::Result<Seal> {
 /// Those of `attributes` in `which`, as a request sets them. The bits of the mode that are
 /// not kept are left out.
 pub(super) fn attrs_for(attributes: &Attributes, which: Kept) -> Attrs {
-    let Attributes { mode, mtime } = attributes.over(0);
+    let Attributes { mode, mtime, .. } = attributes.over(0, Kept::OF_COPIES);
     Attrs {
         mode: which.has(Kept::MODE).then_some(mode),
         times: which.has(Kept::TIMES).then(|| times_of(mtime)),

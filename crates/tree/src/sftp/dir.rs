@@ -244,6 +244,7 @@ impl TreeDir for SftpDir {
         target: &[u8],
         name: &Name,
         attributes: &Attributes,
+        _kept: Kept,
         on_existing: OnExisting,
     ) -> io::Result<Publication> {
         self.ready()?;

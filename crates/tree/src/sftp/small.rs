@@ -3,7 +3,7 @@
 use super::{SftpDir, SftpHost, times_of};
 use crate::budget::Share;
 use crate::small::{Downloads, Fetched, Get, NotPut, Put, SmallFile, SmallFiles, Uploads};
-use haul_model::{Attributes, Name, Timestamp};
+use haul_model::{Attributes, Kept, Name, Timestamp};
 use haul_sftp::{Cause, Client, Extension, Gets, Got, Puts, SftpError};
 use haul_store::Publication;
 use std::collections::HashMap;
@@ -16,7 +16,7 @@ impl SmallFiles for SftpDir {
     fn put(&self, file: SmallFile<'_>) -> io::Result<Put> {
         self.ready()?;
         let SmallFile { name, content, attributes, on_existing, sync, verify } = file;
-        let Attributes { mode, mtime } = attributes.over(0);
+        let Attributes { mode, mtime, .. } = attributes.over(0, Kept::OF_COPIES);
         let put = haul_sftp::Put {
             key: 0,
             stage: self.path_of(self.host.stage_name().as_bytes()),

@@ -370,12 +370,13 @@ impl StagedFile for SftpStage {
         mut self: Box<Self>,
         _proof: Proof,
         attributes: &Attributes,
+        kept: Kept,
     ) -> io::Result<Box<dyn SealedFile>> {
         let host = Arc::clone(&self.open.host);
         let written = self.written.load(Ordering::Relaxed);
         // What ends with a hole has to be made as long as it is.
         let size = lock(&self.len).filter(|len| *len > written);
-        let attrs = Attrs { size, ..attrs_for(attributes, Kept::OF_COPIES) };
+        let attrs = Attrs { size, ..attrs_for(attributes, kept) };
         let stays_open = host.holds() || *self.stays_open.get_mut();
         let found = if stays_open {
             // What comes through other sessions has to be there before.

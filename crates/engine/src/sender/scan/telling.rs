@@ -34,6 +34,11 @@ impl Scan<'_, '_> {
         if let Some(reporter) = self.reporter {
             reporter.listed(&entry);
         }
+        if let Some(names) = &mut self.names {
+            for account in names.of(&entry.attributes) {
+                self.push(ListItem::Account(account))?;
+            }
+        }
         let item = Item {
             index: self.next_index,
             dir: Some(Arc::clone(dir)),
@@ -141,6 +146,7 @@ impl Scan<'_, '_> {
             ListItem::Subdirs { names, .. } => {
                 names.iter().map(|name| name.as_bytes().len() as u64).sum()
             }
+            ListItem::Account(account) => 8 + account.name.len() as u64,
             listed => listed.cost(),
         };
         self.batch.push(listed);

@@ -1,0 +1,168 @@
+//! Attributes besides modes and times: kept where that is asked for, as rsync keeps them.
+
+use crate::common::*;
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What `getfacl` and `getfattr` tell of all that is in `dir`, with owners and modes.
+fn attributes(dir: &Path) -> String {
+    let told = |program: &str, flags: &[&str]| {
+        let output = Command::new(program).args(flags).current_dir(dir).output();
+        let output = output.expect("the program runs: cargo xtask setup installs it");
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let acls = told("getfacl", &["-R", "-P", "-n", "."]);
+    let xattrs =
+        told("getfattr", &["-R", "-P", "-h", "-d", "-m", "user|trusted", "-e", "hex", "."]);
+    let owners = told("find", &[".", "-printf", "%p %U:%G %m %y\\n"]);
+    let mut lines: Vec<_> = owners.lines().collect();
+    lines.sort_unstable();
+    let mut parts: Vec<_> = acls.split("\n\n").chain(xattrs.split("\n\n")).map(str::trim).collect();
+    parts.sort_unstable();
+    [lines.join("\n"), parts.join("\n\n")].join("\n")
+}
+
+/// When anything of each entry below `dir` last changed.
+fn changes(dir: &Path) -> BTreeMap<PathBuf, (i64, i64)> {
+    let mut found = BTreeMap::new();
+    let mut left = vec![dir.to_owned()];
+    while let Some(path) = left.pop() {
+        let meta = path.symlink_metadata().expect("it is there");
+        if meta.is_dir() {
+            left.extend(fs::read_dir(&path).expect("read").map(|e| e.expect("read").path()));
+        }
+        found.insert(path, (meta.ctime(), meta.ctime_nsec()));
+    }
+    found
+}
+
+fn sh(scene: &Scene<'_>, script: &str) {
+    run(Command::new("sh").args(["-e", "-c", script]).current_dir(scene.path("")));
+}
+
+/// A tree with attributes that a user can give, as far as that user may.
+const OF_USERS: &str = "
+    mkdir -p tree/dir tree/open
+    echo one > tree/one; echo two > tree/two; echo three > tree/dir/three
+    setfacl -m u:1234:rw,g:4321:r tree/one
+    setfacl -m u:1234:--- tree/two
+    setfacl -d -m u:1234:rwx tree/open
+    echo four > tree/open/four
+    setfattr -n user.colour -v blue tree/one
+    setfattr -n user.empty tree/dir
+    setfattr -n user.colour -v red tree/dir/three
+    chmod 750 tree/dir
+    ln -s one tree/link
+";
+
+/// The same with what only root can give.
+const OF_ROOT: &str = "
+    cp /bin/true tree/lends; chown 1234:4321 tree/lends; chmod 6755 tree/lends
+    chown 1234:4321 tree/dir/three
+    chown -h 1234:4321 tree/link
+    mkdir tree/shared; chgrp 4321 tree/shared; chmod 2770 tree/shared
+    setfattr -n trusted.secret -v yes tree/two
+    setfattr -n security.capability -v 0x0100000200200000000000000000000000000000 tree/dir/three
+";
+
+#[test]
+fn an_archive_of_root_has_what_rsync_keeps() {
+    if !is_root() {
+        return;
+    }
+    each_way(|scene| {
+        sh(scene, OF_USERS);
+        sh(scene, OF_ROOT);
+        sh(scene, "rsync -aAX --numeric-ids tree/ rsynced");
+        let expected = attributes(&scene.path("tree"));
+        assert_eq!(attributes(&scene.path("rsynced")), expected, "rsync keeps them");
+        scene.copy(&["-a"], &["tree"], "to/").run().expect_ok();
+        assert_eq!(attributes(&scene.path("to/tree")), expected);
+        // Nothing is written where nothing is to change.
+        let before = changes(&scene.path("to/tree"));
+        scene.copy(&["-a"], &["tree"], "to/").run().expect_ok();
+        assert_eq!(changes(&scene.path("to/tree")), before);
+        scene.transfer("check", &scene.route(), &["-a"], &["tree"], "to/").run().expect_ok();
+
+        // What has changed since is set, and no content is copied for it.
+        sh(
+            scene,
+            "chown 77:88 tree/one; setfacl -b tree/two; setfacl -x u:1234 tree/one
+             setfattr -x user.colour tree/dir/three; setfattr -n user.new -v 1 tree/dir
+             chmod 4755 tree/lends; setfacl -k tree/open; setfacl -m g:5:x tree/dir",
+        );
+        let again = scene.copy(&["-a"], &["tree"], "to/").run().expect_ok();
+        assert!(again.out().starts_with("copied nothing in "), "{again}");
+        assert_eq!(attributes(&scene.path("to/tree")), attributes(&scene.path("tree")));
+    });
+}
+
+#[test]
+fn a_copy_that_is_not_asked_keeps_no_owner_and_no_attribute() {
+    if !is_root() {
+        return;
+    }
+    each_way(|scene| {
+        sh(scene, "mkdir tree; echo one > tree/one; chown 12:34 tree/one; chmod 4755 tree/one");
+        sh(scene, "setfattr -n user.colour -v blue tree/one; setfacl -m u:1234:rw tree/one");
+        scene.copy(&["-r"], &["tree"], "to/").run().expect_ok();
+        let found = attributes(&scene.path("to/tree"));
+        assert!(found.contains("./one 0:0 775 f") && !found.contains("1234"), "{found}");
+        assert!(!found.contains("colour"), "{found}");
+
+        // Each by itself.
+        scene.copy(&["-r", "--group"], &["tree"], "group/").run().expect_ok();
+        assert!(attributes(&scene.path("group/tree")).contains("./one 0:34 775 f"));
+        scene.copy(&["-r", "--owner"], &["tree"], "owner/").run().expect_ok();
+        assert!(attributes(&scene.path("owner/tree")).contains("./one 12:0 4775 f"));
+        scene.copy(&["-rX"], &["tree"], "xattrs/").run().expect_ok();
+        let found = attributes(&scene.path("xattrs/tree"));
+        assert!(found.contains("user.colour") && !found.contains("1234"), "{found}");
+        scene.copy(&["-rA"], &["tree"], "acls/").run().expect_ok();
+        let found = attributes(&scene.path("acls/tree"));
+        assert!(found.contains("user:1234:rw-") && !found.contains("colour"), "{found}");
+    });
+}
+
+#[test]
+fn who_is_not_root_keeps_what_users_can_give() {
+    everywhere_as_nobody(|scene| {
+        sh(scene, OF_USERS);
+        if is_root() {
+            scene.give_to_nobody("tree");
+            sh(scene, "chown 1234:4321 tree/one; chmod 6750 tree/dir/three; chmod a+r tree/one");
+        }
+        scene.copy(&["-a"], &["tree"], "to/").run().expect_ok();
+        let expected = attributes(&scene.path("tree"));
+        let owner = format!("./one {NOBODY}:{NOBODY} ");
+        let expected = expected.replace("./one 1234:4321 ", &owner);
+        let found = attributes(&scene.path("to/tree"));
+        let heads = |text: &str| {
+            let lines = text.lines().filter(|line| !line.starts_with("# "));
+            lines.map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(heads(&found), heads(&expected));
+        let before = changes(&scene.path("to/tree"));
+        scene.copy(&["-a"], &["tree"], "to/").run().expect_ok();
+        assert_eq!(changes(&scene.path("to/tree")), before);
+    });
+}
+
+#[test]
+fn a_directory_that_hands_down_rights_gives_a_copy_no_more_than_its_source_has() {
+    if !is_root() {
+        return;
+    }
+    each_way(|scene| {
+        sh(scene, "mkdir tree; echo secret > tree/secret; chmod 640 tree/secret; mkdir tree/dir");
+        sh(scene, "mkdir to; setfacl -d -m u:1234:rwx,g:4321:rwx to");
+        scene.copy(&["-rA"], &["tree"], "to/").run().expect_ok();
+        let found = attributes(&scene.path("to/tree"));
+        assert_eq!(found, attributes(&scene.path("tree")));
+        assert!(!found.contains("1234"), "{found}");
+    });
+}

@@ -1,0 +1,121 @@
+//! Attributes that few entries have: extended attributes, and access control lists.
+
+use serde::{Deserialize, Serialize};
+
+/// The most that one entry may have of them, in bytes: as much as the system gives of one
+/// extended attribute.
+pub const EXTENDED_LEN_MAX: usize = 64 << 10;
+
+/// Extended attributes and access control lists of an entry.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Extended {
+    /// Extended attributes, in the order of their names.
+    pub xattrs: Vec<Xattr>,
+    /// The access list, where it says more than the mode.
+    pub acl: Option<Acl>,
+    /// The list that entries in a directory begin with.
+    pub default_acl: Option<Acl>,
+}
+
+/// An extended attribute.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Xattr {
+    /// Its name, with the part that says whose it is: `user.a`.
+    pub name: Box<[u8]>,
+    /// Its value.
+    pub value: Box<[u8]>,
+}
+
+/// An access control list as in POSIX.1e, draft 17.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Acl(pub Vec<AclEntry>);
+
+/// One line of an access control list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AclEntry {
+    /// Who may do it.
+    pub who: AclWho,
+    /// Read, write and execute, as in a mode: the low 3 bits.
+    pub rights: u8,
+}
+
+/// Those whom a line of an access control list is about, in the order of the lines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum AclWho {
+    /// The user who owns the entry.
+    Owner,
+    /// The user of this number.
+    User(u32),
+    /// The group that the entry belongs to.
+    OwnGroup,
+    /// The group of this number.
+    Group(u32),
+    /// The most that all but the owner and others may.
+    Mask,
+    /// All others.
+    Other,
+}
+
+impl Extended {
+    /// True if there are none.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Their size in bytes, about.
+    pub fn len(&self) -> usize {
+        /// Of a line in the form of the system.
+        const LINE_LEN: usize = 8;
+        let xattrs = self.xattrs.iter().map(|one| one.name.len() + one.value.len());
+        let acls = self.acl.iter().chain(&self.default_acl).map(|acl| acl.0.len() * LINE_LEN);
+        xattrs.chain(acls).sum()
+    }
+}
+
+impl Acl {
+    /// The list that says what `mode` says.
+    pub fn of_mode(mode: u32) -> Self {
+        let line = |who, shift: u32| AclEntry { who, rights: (mode >> shift & 7) as u8 };
+        Self(vec![line(AclWho::Owner, 6), line(AclWho::OwnGroup, 3), line(AclWho::Other, 0)])
+    }
+
+    /// True if a system could take it: each line of one meaning once, and those that there
+    /// have to be.
+    pub fn is_valid(&self) -> bool {
+        let count = |who| self.0.iter().filter(|line| line.who == who).count();
+        let names = |line: &&AclEntry| matches!(line.who, AclWho::User(_) | AclWho::Group(_));
+        let mask = count(AclWho::Mask);
+        [AclWho::Owner, AclWho::OwnGroup, AclWho::Other].into_iter().all(|who| count(who) == 1)
+            && (mask == 1 || mask == 0 && self.0.iter().filter(names).count() == 0)
+            && self.0.iter().all(|line| line.rights <= 7)
+    }
+
+    /// The bits of the mode that an entry with this list has: those of the group are the
+    /// mask.
+    pub fn mode(&self) -> u32 {
+        let rights = |who| {
+            let of = |line: &&AclEntry| line.who == who;
+            self.0.iter().find(of).map(|line| u32::from(line.rights & 7))
+        };
+        let group = rights(AclWho::Mask).or_else(|| rights(AclWho::OwnGroup));
+        rights(AclWho::Owner).unwrap_or(0) << 6
+            | group.unwrap_or(0) << 3
+            | rights(AclWho::Other).unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_of_a_mode_has_that_mode() {
+        for mode in 0..0o1000 {
+            assert_eq!(Acl::of_mode(mode).mode(), mode);
+        }
+        let mut acl = Acl::of_mode(0o740);
+        acl.0.push(AclEntry { who: AclWho::User(5), rights: 7 });
+        acl.0.push(AclEntry { who: AclWho::Mask, rights: 6 });
+        assert_eq!(acl.mode(), 0o760);
+    }
+}
