@@ -149,6 +149,8 @@ impl Kept {
         .with(Self::SET_ID)
         .with(Self::ACL)
         .with(Self::XATTRS)
+        .with(Self::DEVICES)
+        .with(Self::SPECIALS)
         .with(Self::LINK_TIMES);
 
     const KNOWN: u32 = 0x1fff;

@@ -9,6 +9,7 @@
 //!   published.
 //! - `assembler.rs`: content as it is written, hashed and recorded: a large one in blocks,
 //!   which come in any order from any thread. `pieces.rs`: blocks that come in pieces.
+//! - `making.rs`: links, FIFOs, sockets and devices, which have no content.
 //! - `verified.rs`: the proof that a stage can be sealed, and the stage, in one. It comes
 //!   of what was written alone: the hashes agree, or the whole length of a file of this
 //!   machine was moved.
@@ -32,6 +33,7 @@
 mod assembler;
 mod journal;
 mod leftover;
+mod making;
 mod origins;
 mod pace;
 mod partial;

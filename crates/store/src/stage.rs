@@ -27,7 +27,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// How often a private name is drawn anew when it is taken, or the link under it
 /// is gone before it is renamed.
-const NAME_ATTEMPTS_MAX: usize = 8;
+pub(crate) const NAME_ATTEMPTS_MAX: usize = 8;
 
 /// The fate of a file that has the name already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -372,7 +372,7 @@ fn publish_unnamed(
 
 /// A private name that exists in a directory; removed on drop.
 #[derive(Debug)]
-struct PrivateName {
+pub(crate) struct PrivateName {
     dir: Arc<Dir>,
     name: String,
     published: bool,
@@ -396,7 +396,11 @@ pub fn remove_unpublished() {
 }
 
 impl PrivateName {
-    fn publish(&mut self, name: &Name, on_existing: OnExisting) -> io::Result<Publication> {
+    pub(crate) fn publish(
+        &mut self,
+        name: &Name,
+        on_existing: OnExisting,
+    ) -> io::Result<Publication> {
         let publication = place(&self.dir, &self.name, name, on_existing)?;
         self.published = publication == Publication::Published;
         Ok(publication)
@@ -428,36 +432,7 @@ impl Drop for PrivateName {
     }
 }
 
-impl Publication {
-    /// Makes a symbolic link `name` in `dir` that points to `target`, with those of
-    /// `attributes` that are `kept`, in one step.
-    ///
-    /// # Errors
-    /// Those of `symlinkat` and `renameat`.
-    pub fn of_symlink(
-        dir: &Arc<Dir>,
-        target: &[u8],
-        name: &Name,
-        attributes: &Attributes,
-        kept: Kept,
-        on_existing: OnExisting,
-    ) -> io::Result<Self> {
-        let mut attempts = 0;
-        loop {
-            let made =
-                with_private_name(dir, |temp| dir.make_symlink(target, temp, attributes, kept));
-            attempts += 1;
-            match made.and_then(|(mut temp, ())| temp.publish(name, on_existing)) {
-                // Somebody has removed it: nothing tells that it is not left behind.
-                Err(error)
-                    if error.kind() == io::ErrorKind::NotFound && attempts < NAME_ATTEMPTS_MAX => {}
-                made => return made,
-            }
-        }
-    }
-}
-
-fn with_private_name<T>(
+pub(crate) fn with_private_name<T>(
     dir: &Arc<Dir>,
     create: impl Fn(&str) -> io::Result<T>,
 ) -> io::Result<(PrivateName, T)> {

@@ -4,7 +4,7 @@
 
 use crate::jail;
 use crate::meta::{self, Stat};
-use haul_model::{Attributes, Kept, Name};
+use haul_model::Name;
 #[cfg(target_os = "linux")]
 use rustix::fs::RawDir;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags};
@@ -255,31 +255,6 @@ impl Dir {
     /// Those of `mkdirat`.
     pub fn make_dir(&self, name: &Name, mode: u32) -> io::Result<()> {
         Ok(rustix::fs::mkdirat(&self.fd, name.as_bytes(), Mode::from_raw_mode(mode as _))?)
-    }
-
-    /// Makes a symbolic link under the private name `temp`, with those of `attributes`
-    /// that are `kept` and that links have.
-    ///
-    /// # Errors
-    /// Those of `symlinkat`, `fchownat` and `utimensat`.
-    pub fn make_symlink(
-        &self,
-        target: &[u8],
-        temp: &str,
-        attributes: &Attributes,
-        kept: Kept,
-    ) -> io::Result<()> {
-        if let Err(error) = rustix::fs::symlinkat(target, &self.fd, temp) {
-            if error != Errno::EXIST {
-                // Some file systems fail, and leave something there all the same.
-                let _ = self.remove_private(temp);
-            }
-            return Err(error.into());
-        }
-        meta::set_link_attributes(self, temp.as_bytes(), attributes, kept).inspect_err(|_| {
-            // Without them it is not what was asked for: it must not stay.
-            let _ = self.remove_private(temp);
-        })
     }
 
     /// Creates the private file `temp`, which must not exist, for writing.

@@ -31,6 +31,7 @@
 //!   through it.
 //! - `limits.rs`: open files, the effective user, the ids of this machine and of its start.
 //! - `made_up.rs`: files whose content the kernel makes up.
+//! - `making.rs`: links, FIFOs, sockets and devices.
 //! - `lock.rs`: locks of files.
 //! - `memory.rs`: the allocator, and thrift where address space is little.
 //! - `pattern.rs`: names that match a pattern.
@@ -48,6 +49,7 @@ mod known;
 mod limits;
 mod lock;
 mod made_up;
+mod making;
 mod memory;
 mod meta;
 mod pattern;

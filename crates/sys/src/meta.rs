@@ -1,10 +1,12 @@
 //! Metadata of open files, read and written through their handles.
 
 use crate::{Dir, attributes};
-use haul_model::{Attributes, Device, FileId, Granularity, Kept, SET_ID_MODE, Special, Timestamp};
-use rustix::fs::{AtFlags, FileType, Gid, Mode, Timespec, Timestamps, Uid};
+use haul_model::{
+    Attributes, Device, FileId, Granularity, KEPT_MODE, Kept, SET_ID_MODE, Special, Timestamp,
+};
+use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Timespec, Timestamps, Uid};
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 
 /// The part of `stat` that haul needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -282,6 +284,31 @@ pub(crate) fn set_link_attributes(
         return set_link_mtime(dir, name, attributes.mtime);
     }
     Ok(())
+}
+
+/// Gives the entry `name`, which is of this `kind`, those of `attributes` in `which` that a
+/// FIFO, socket or device has.
+pub(crate) fn set_special_attributes(
+    dir: &Dir,
+    name: &[u8],
+    kind: FileType,
+    attributes: &Attributes,
+    which: Kept,
+) -> io::Result<()> {
+    set_link_attributes(dir, name, attributes, which.without(Kept::TIMES))?;
+    if which.has(Kept::MODE) {
+        // Opened for reading, a FIFO waits and a device may act.
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let held = rustix::fs::openat(dir, name, flags, Mode::empty())?;
+        if file_stat(&held)?.file_type != kind {
+            let message = "something else has taken its place";
+            return Err(io::Error::new(io::ErrorKind::NotFound, message));
+        }
+        let path = format!("/proc/self/fd/{}", held.as_fd().as_raw_fd());
+        let mode = Mode::from_raw_mode((attributes.mode & KEPT_MODE) as _);
+        rustix::fs::chmod(path, mode)?;
+    }
+    set_link_attributes(dir, name, attributes, which.without(Kept::OWNER))
 }
 
 /// Sets the modification time of `name` itself, never of what it points to.

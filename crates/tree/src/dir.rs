@@ -3,7 +3,7 @@
 //! knows nothing of it. Nobody has to know which kind a tree is of.
 
 use crate::{Downloads, Meta, SmallFiles, SourceFile, StagedFile, TreeEntry, Uploads};
-use haul_model::{Attributes, BlockHash, Extended, FileId, Granularity, Kept, Name};
+use haul_model::{Attributes, BlockHash, Extended, FileId, Granularity, Kept, Name, Special};
 use haul_store::{Cleaned, Earlier, OnExisting, Publication, SourceId, StaleStages};
 use haul_sys::Dir;
 use std::io;
@@ -101,6 +101,19 @@ pub trait TreeDir: Storage + Unfinished + Origin {
         kept: Kept,
         on_existing: OnExisting,
     ) -> io::Result<Publication>;
+
+    /// Makes a FIFO, socket or device in one step, with those of `attributes` that are
+    /// `kept`.
+    fn make_special(
+        &self,
+        _special: Special,
+        _name: &Name,
+        _attributes: &Attributes,
+        _kept: Kept,
+        _on_existing: OnExisting,
+    ) -> io::Result<Publication> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
 
     /// Begins a file that is to be published in this directory.
     fn stage(&self) -> io::Result<Box<dyn StagedFile>>;

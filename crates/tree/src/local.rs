@@ -10,7 +10,7 @@ use crate::{
     Meta, MetaKind, Origin, Outstanding, Owner, SourceFile, StagedFile, Storage, Tree, TreeDir,
     TreeEntry, Unfinished,
 };
-use haul_model::{Attributes, BlockHash, Extended, FileId, Granularity, Kept, Name};
+use haul_model::{Attributes, BlockHash, Extended, FileId, Granularity, Kept, Name, Special};
 use haul_store::{
     Cleaned, Earlier, Leftovers, OnExisting, Publication, SourceId, Stage, StaleStages,
 };
@@ -77,6 +77,7 @@ impl From<Stat> for Meta {
             is_thin,
             owner: Some(Owner { user: stat.uid, group: stat.gid }),
             links: stat.links,
+            special: stat.special(),
         }
     }
 }
@@ -143,6 +144,17 @@ impl TreeDir for LocalDir {
         on_existing: OnExisting,
     ) -> io::Result<Publication> {
         Publication::of_symlink(&self.0, target, name, attributes, kept, on_existing)
+    }
+
+    fn make_special(
+        &self,
+        special: Special,
+        name: &Name,
+        attributes: &Attributes,
+        kept: Kept,
+        on_existing: OnExisting,
+    ) -> io::Result<Publication> {
+        Publication::of_special(&self.0, special, name, attributes, kept, on_existing)
     }
 
     fn stage(&self) -> io::Result<Box<dyn StagedFile>> {

@@ -1,6 +1,6 @@
 //! Metadata of an entry.
 
-use haul_model::{Attributes, FileId, Kind, Name, Timestamp};
+use haul_model::{Attributes, FileId, Kind, Name, Special, Timestamp};
 use std::io;
 
 /// An entry of a directory that is listed, with what the listing tells of it.
@@ -34,6 +34,8 @@ pub struct Meta {
     pub owner: Option<Owner>,
     /// How many names it has, as far as that is told.
     pub links: u64,
+    /// The kind of a [`MetaKind::Special`], where that is told.
+    pub special: Option<Special>,
 }
 
 /// The owner of an entry.

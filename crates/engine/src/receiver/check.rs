@@ -53,7 +53,7 @@ impl Receiver<'_> {
             unlisted.remove(name);
         }
         let outcome = match (&entry.kind, &name) {
-            (Kind::Special, _) => Outcome::Skipped(Skip::Special),
+            (Kind::Special, _) if !self.makes(&entry) => Outcome::Skipped(Skip::Special),
             (kind, _) if dir.parent.is_some() && is_stage(kind, name.as_ref()) => {
                 Outcome::Skipped(Skip::Special)
             }

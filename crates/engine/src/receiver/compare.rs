@@ -72,6 +72,31 @@ pub(crate) fn symlink(
     })
 }
 
+/// Decides about a FIFO, socket or device that is made anew.
+pub(crate) fn special(
+    entry: &Entry,
+    existing: Option<&Meta>,
+    Rules { conflict, keeps }: Rules,
+) -> Decision {
+    let Some(existing) = existing else { return Decision::Copy(OnExisting::Keep) };
+    let is_one = || one_object(entry, existing);
+    let in_the_way = || refusal(entry, existing).filter(|_| existing.kind != MetaKind::Special);
+    if let Some(refusal) = is_one().or_else(in_the_way) {
+        return Decision::Settled(Outcome::Failed(refusal));
+    }
+    let skip = match conflict {
+        Conflict::Keep => Some(Skip::Exists),
+        _ if changes(entry, existing, None, keeps).is_empty() => Some(Skip::Unchanged),
+        Conflict::ReplaceOlder if is_not_older(existing, entry.attributes.mtime) => {
+            Some(Skip::NotOlder)
+        }
+        _ => None,
+    };
+    skip.map_or(Decision::Copy(OnExisting::Replace), |skip| {
+        Decision::Settled(Outcome::Skipped(skip))
+    })
+}
+
 /// The fate of an entry whose place an earlier source of the job has: nothing that
 /// this job has brought is replaced by it.
 pub(crate) fn rival(rival: &Rival, conflict: Conflict) -> Outcome {
@@ -89,8 +114,16 @@ pub(crate) fn rival(rival: &Rival, conflict: Conflict) -> Outcome {
         Kind::Special => return failed(),
     };
     let attributes = first.attributes.clone();
-    let there =
-        Meta { kind, attributes, ctime: None, id: None, is_thin: false, owner: None, links: 1 };
+    let there = Meta {
+        kind,
+        attributes,
+        ctime: None,
+        id: None,
+        is_thin: false,
+        owner: None,
+        links: 1,
+        special: None,
+    };
     let decision = match &entry.kind {
         Kind::Symlink { .. } => symlink(entry, Some(&there), target, rules),
         _ => file(entry, Some(&there), conflict),
@@ -119,6 +152,9 @@ pub(crate) fn changes(
         (Kind::Symlink { target }, MetaKind::Symlink) => {
             let target = Changes::TARGET.only_if(existing_target != Some(target));
             target.with(of(of_links(keeps)))
+        }
+        (Kind::Special, MetaKind::Special) if entry.special == existing.special => {
+            of(keeps.without(Kept::EXTENDED))
         }
         _ => Changes::KIND,
     }
@@ -190,6 +226,7 @@ mod tests {
             is_thin: false,
             owner: None,
             links: 1,
+            special: None,
         }
     }
 

@@ -206,7 +206,7 @@ impl Receiver<'_> {
         let outcome = match &entry.kind {
             kind if only_removes && *kind != Kind::Dir => Outcome::Skipped(Skip::Ruled),
             Kind::Dir => self.take_dir(index, &dir, name.clone(), &entry, cost)?,
-            Kind::Special => Outcome::Skipped(Skip::Special),
+            Kind::Special if !self.makes(&entry) => Outcome::Skipped(Skip::Special),
             Kind::Symlink { .. } if self.task.mirrors().is_some_and(|mirror| !mirror.links) => {
                 Outcome::Skipped(Skip::Special)
             }
@@ -228,7 +228,7 @@ impl Receiver<'_> {
                     }
                 }
             }
-            Kind::Symlink { target } => {
+            Kind::Symlink { .. } | Kind::Special => {
                 let name = name.as_ref().expect("only directories come without a name");
                 let (decision, found) = self.decide(&dir, name, &entry);
                 match decision {
@@ -246,7 +246,7 @@ impl Receiver<'_> {
                     }
                     Decision::Copy(on_existing) => {
                         dir.expect_change();
-                        let made = self.make_symlink(&dir, name, &entry, target, on_existing);
+                        let made = self.make(&dir, name, &entry, on_existing);
                         self.as_synced(made, found)
                     }
                 }
@@ -364,7 +364,8 @@ impl Receiver<'_> {
     pub(super) fn take_rival(&self, rival: &Rival, cost: u64) -> Result<OutcomeItem, Broken> {
         let Rival { dir, entry, .. } = rival;
         let (index, parent) = self.number(*dir)?;
-        let has_place = matches!(entry.kind, Kind::File { .. } | Kind::Symlink { .. });
+        let is_made = entry.kind == Kind::Special && entry.special.is_some();
+        let has_place = matches!(entry.kind, Kind::File { .. } | Kind::Symlink { .. }) || is_made;
         if self.checks() || !has_place {
             return Err(Broken("it listed a rival of what has no place"));
         }

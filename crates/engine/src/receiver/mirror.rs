@@ -94,7 +94,7 @@ impl Receiver<'_> {
             }
             return replaced;
         }
-        if matches!(entry.kind, Kind::Symlink { .. }) {
+        if matches!(entry.kind, Kind::Symlink { .. } | Kind::Special) {
             // Its attributes are those that it is made with.
             return if found.is_empty() {
                 Ok((Decision::Settled(Outcome::Skipped(Skip::Unchanged)), found))

@@ -63,6 +63,10 @@ impl Receiver<'_> {
                     let there = existing_target.as_deref();
                     compare::symlink(entry, existing.as_ref(), there, rules)
                 }
+                Kind::Special => {
+                    let rules = Rules { conflict: self.policy.conflict, keeps: self.policy.keeps };
+                    compare::special(entry, existing.as_ref(), rules)
+                }
                 _ => {
                     let decision = compare::file(entry, existing.as_ref(), self.policy.conflict);
                     if decision != Decision::Settled(Outcome::Skipped(Skip::Unchanged)) {
@@ -152,22 +156,37 @@ impl Receiver<'_> {
         set.map_err(|error| Fault::from_io(Side::Destination, "set the file's attributes", &error))
     }
 
-    pub(super) fn make_symlink(
+    /// True if the job makes such an entry anew, and does not pass it over.
+    pub(super) fn makes(&self, entry: &Entry) -> bool {
+        entry.special.is_some_and(|special| self.policy.keeps.has(special.kept()))
+    }
+
+    /// Makes a link, FIFO, socket or device.
+    pub(super) fn make(
         &self,
         dir: &RecvDir,
         name: &Name,
         entry: &Entry,
-        target: &[u8],
         on_existing: OnExisting,
     ) -> Outcome {
         let DirState::Open(node) = &dir.state else { return Outcome::Failed(parent_fault()) };
         if let Err(fault) = self.make_way(dir, name, on_existing) {
             return Outcome::Failed(fault);
         }
-        let made = self.give_name("make the link", dir, name, entry, on_existing, |how| {
+        let action = match entry.kind {
+            Kind::Symlink { .. } => "make the link",
+            _ => "make the FIFO, socket or device",
+        };
+        let (attributes, keeps) = (&entry.attributes, self.policy.keeps);
+        let made = self.give_name(action, dir, name, entry, on_existing, |how| {
             let handle = node.handle()?;
-            let made =
-                handle.make_symlink(target, name, &entry.attributes, self.policy.keeps, how)?;
+            let made = match (&entry.kind, entry.special) {
+                (Kind::Symlink { target }, _) => {
+                    handle.make_symlink(target, name, attributes, keeps, how)?
+                }
+                (_, Some(special)) => handle.make_special(special, name, attributes, keeps, how)?,
+                (_, None) => return Err(io::ErrorKind::Unsupported.into()),
+            };
             if made == Publication::Published
                 && let Some(claims) = dir.claims()
                 && let Some(Meta { id: Some(id), .. }) = handle.stat(name, false)?
@@ -263,9 +282,7 @@ impl Receiver<'_> {
         if self.control.stopped() {
             return;
         }
-        let Kind::Symlink { target } = &link.entry.kind else { return };
-        let outcome =
-            self.make_symlink(&link.dir, &link.name, &link.entry, target, link.on_existing);
+        let outcome = self.make(&link.dir, &link.name, &link.entry, link.on_existing);
         work::tell(self, vec![(link, 0, outcome)]);
     }
 

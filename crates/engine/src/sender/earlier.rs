@@ -21,6 +21,8 @@ const TOLD_LEN: usize = 200;
 pub(super) struct Earlier<'s> {
     tree: &'s dyn Tree,
     follow: bool,
+    /// By this FIFOs, sockets and devices have a place, too.
+    keeps: Kept,
     filter: &'s Filter,
     /// Directories that have no name of their own, in their order.
     wholes: Vec<Layer>,
@@ -76,6 +78,7 @@ impl<'s> Earlier<'s> {
         Some(Self {
             tree,
             follow: *follow,
+            keeps: job.task.keeps(),
             filter,
             wholes: Vec::new(),
             wholes_max: open_dirs_max(haul_sys::open_files_max()) as usize,
@@ -148,7 +151,8 @@ impl<'s> Earlier<'s> {
     pub(super) fn rival(&self, dir: u64, entry: &Entry) -> Option<Box<Rival>> {
         let name = entry.name.as_ref()?;
         // These are not copied.
-        if entry.kind == Kind::Special || haul_store::is_private(name) {
+        let is_passed_over = entry.kind == Kind::Special && entry.special.is_none();
+        if is_passed_over || haul_store::is_private(name) {
             return None;
         }
         let (first, path) = self.first(name, true)?;
@@ -173,7 +177,8 @@ impl<'s> Earlier<'s> {
         let found = |layer: &Layer| {
             let meta = look(&layer.node, name, self.follow).filter(is_it)?;
             // These are not copied.
-            let is_copied = meta.kind != MetaKind::Special
+            let is_made = || meta.special.is_some_and(|special| self.keeps.has(special.kept()));
+            let is_copied = (meta.kind != MetaKind::Special || is_made())
                 && !haul_store::is_private(name)
                 && !layer.node.select(self.filter).leaves_out(name, meta.kind == MetaKind::Dir);
             let kind = is_copied.then(|| kind(&layer.node, name, &meta))?.ok()?;

@@ -395,7 +395,8 @@ impl<'s, 'a> Scan<'s, 'a> {
                     }
                 };
                 let entry = Entry::new(name_there, kind, attributes);
-                let entry = Entry { inode, ctime, has_holes, id, leads_to, ..entry };
+                let special = meta.special.filter(|special| self.keeps.has(special.kept()));
+                let entry = Entry { inode, ctime, has_holes, special, id, leads_to, ..entry };
                 self.entry(parent, dir, Some(name), entry)
             }
             Err(error) => {

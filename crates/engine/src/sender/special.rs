@@ -5,7 +5,7 @@
 use crate::Job;
 use crate::control::Control;
 use crate::dirs::DirNode;
-use haul_model::{Fault, FaultKind, Name, Side};
+use haul_model::{Fault, FaultKind, Kept, Name, Side};
 use haul_tree::{Meta, MetaKind};
 use std::path::Path;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ pub(super) enum Specials<'j> {
     /// They are told as what they are: nothing is copied.
     Told,
     /// They are read into files of this directory, if there is one.
-    Read { into: Option<&'j Path>, recursive: bool, dry_run: bool },
+    Read { into: Option<&'j Path>, recursive: bool, dry_run: bool, keeps: Kept },
 }
 
 impl<'j> Specials<'j> {
@@ -28,6 +28,7 @@ impl<'j> Specials<'j> {
             into: job.spool.as_deref(),
             recursive: job.recursive,
             dry_run: job.task.keeps_destination(),
+            keeps: job.task.keeps(),
         }
     }
 
@@ -40,10 +41,14 @@ impl<'j> Specials<'j> {
         meta: Meta,
         control: &Control<'_>,
     ) -> Result<Meta, Fault> {
-        let Self::Read { into, recursive, dry_run } = self else { return Ok(meta) };
+        let Self::Read { into, recursive, dry_run, keeps } = self else { return Ok(meta) };
         let is_descriptor = meta.kind == MetaKind::Symlink
             && dir.handle().is_ok_and(|dir| dir.leads_to_descriptor(name));
         if meta.kind != MetaKind::Special && !is_descriptor {
+            return Ok(meta);
+        }
+        let is_made_anew = meta.special.is_some_and(|special| keeps.has(special.kept()));
+        if recursive && is_made_anew {
             return Ok(meta);
         }
         let refused = |message: &str| Fault::new(Side::Source, FaultKind::Special, message);

@@ -39,7 +39,7 @@ pub(crate) struct Note {
 
 const ARCHIVE: Note = Note {
     word: "-a",
-    message: "hard links become files of their own, and devices, FIFOs and sockets are left out: haul does not keep these yet",
+    message: "hard links become files of their own: haul does not keep them yet",
 };
 
 pub(super) const COMPRESS: Note =
@@ -166,9 +166,8 @@ fn answer_to_option(command: &str, word: &str) -> Option<&'static str> {
         "-A" | "-X" | "--acls" | "--xattrs" | "--owner" | "--group" if moves => {
             "a move leaves what would lose its owner, ACL or attributes where it is: use haul copy -a"
         }
-        "-H" | "-D" | "--hard-links" | "--devices" | "--specials" => {
-            "hard links and devices are not kept yet: use cp -a or rsync -aH until then"
-        }
+        "-H" | "--hard-links" => "hard links are not kept yet: use cp -a or rsync -aH until then",
+        "-D" => "--devices and --specials make devices, FIFOs and sockets anew",
         "-g" => "--group keeps groups",
         "-p" | "-P" | "-l" | "-d" | "--links" | "--times" | "--perms" | "--preserve" | "-S"
         | "--sparse" => "modes, times, links in trees and holes are always kept: leave it out",

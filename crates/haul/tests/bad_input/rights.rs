@@ -143,8 +143,8 @@ fn rights_that_can_not_be_tightened_fail_the_entry() {
             assert_errors_end(
                 &run,
                 &[
-                    format!("copy/tree/a: can't set the file's mode: {why}"),
-                    format!("copy/tree/sub: can't set the directory's mode and time: {why}"),
+                    format!("copy/tree/a: can't set the file's attributes: {why}"),
+                    format!("copy/tree/sub: can't set the directory's attributes: {why}"),
                 ],
             );
         }

@@ -166,3 +166,73 @@ fn a_directory_that_hands_down_rights_gives_a_copy_no_more_than_its_source_has()
         assert!(!found.contains("1234"), "{found}");
     });
 }
+
+/// A tree with a FIFO and a socket that a user can make.
+const SPECIALS: &str = "
+    mkdir tree; mkfifo -m 640 tree/fifo; touch -d @1500000000.5 tree/fifo
+    python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind(\"tree/socket\")' ||
+        perl -MIO::Socket::UNIX -e 'IO::Socket::UNIX->new(Local => \"tree/socket\", Listen => 1)'
+    echo x > tree/file
+";
+
+/// All that `find` tells of what is in `dir`, with times and the numbers of devices.
+fn listing(dir: &Path) -> String {
+    let script =
+        "find . -mindepth 1 -printf '%p %y %m %U:%G %T@ ' -exec stat -c %t:%T {} \\; | sort";
+    let output = Command::new("sh").args(["-c", script]).current_dir(dir).output();
+    String::from_utf8(output.expect("find runs").stdout).expect("plain names")
+}
+
+#[test]
+fn devices_fifos_and_sockets_are_made_anew() {
+    if !is_root() {
+        return;
+    }
+    each_way(|scene| {
+        sh(scene, SPECIALS);
+        sh(
+            scene,
+            "mknod tree/char c 1 3; mknod tree/block b 7 9; chmod 604 tree/char
+             chown 12:34 tree/block tree/fifo; touch -h -d @1400000000 tree/char tree/block tree/socket",
+        );
+        let expected = listing(&scene.path("tree"));
+        sh(scene, "rsync -a tree/ rsynced");
+        assert_eq!(listing(&scene.path("rsynced")), expected, "rsync makes the same");
+        scene.copy(&["-a"], &["tree"], "to/").run().expect_ok();
+        assert_eq!(listing(&scene.path("to/tree")), expected);
+        let before = changes(&scene.path("to/tree"));
+        let again = scene.copy(&["-a"], &["tree"], "to/").run().expect_ok();
+        assert!(again.out().starts_with("copied nothing in "), "{again}");
+        assert_eq!(changes(&scene.path("to/tree")), before);
+
+        // One that is another by now is replaced, and what is no directory makes way.
+        sh(scene, "rm tree/char; mknod tree/char c 1 5; chmod 600 tree/fifo; rm tree/socket");
+        sh(scene, "mkfifo tree/socket");
+        scene.copy(&["-a"], &["tree"], "to/").run().expect_ok();
+        assert_eq!(listing(&scene.path("to/tree")), listing(&scene.path("tree")));
+        assert_no_strays(&scene.path("to/tree"));
+
+        // Each by itself, and neither without a word.
+        scene.copy(&["-r", "--specials"], &["tree"], "specials/").run().expect_ok();
+        assert_eq!(scene.list("specials/tree"), ["fifo", "file", "socket"]);
+        scene.copy(&["-r", "--devices"], &["tree"], "devices/").run().expect_ok();
+        assert_eq!(scene.list("devices/tree"), ["block", "char", "file"]);
+        scene.copy(&["-r"], &["tree"], "none/").run().expect_ok();
+        assert_eq!(scene.list("none/tree"), ["file"]);
+    });
+}
+
+#[test]
+fn who_is_not_root_makes_fifos_and_sockets() {
+    everywhere_as_nobody(|scene| {
+        sh(scene, SPECIALS);
+        scene.give_to_nobody("tree");
+        if is_root() {
+            sh(scene, "mknod tree/char c 1 3");
+        }
+        scene.copy(&["-a"], &["tree"], "to/").run().expect_ok();
+        let listed = listing(&scene.path("tree"));
+        let made: Vec<_> = listed.lines().filter(|line| !line.starts_with("./char ")).collect();
+        assert_eq!(listing(&scene.path("to/tree")).lines().collect::<Vec<_>>(), made);
+    });
+}

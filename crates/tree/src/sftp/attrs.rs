@@ -30,6 +30,7 @@ pub(super) fn meta_of(attrs: &Attrs) -> io::Result<Meta> {
         is_thin: false,
         owner: None,
         links: 1,
+        special: None,
     })
 }
 

@@ -180,6 +180,7 @@ impl TreeDir for SftpDir {
                 is_thin: false,
                 owner: None,
                 links: 1,
+                special: None,
             },
             None => meta_of(&self.host.io(self.host.client().stat(&self.path))?)?,
         };

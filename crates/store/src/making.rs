@@ -1,0 +1,67 @@
+//! Entries without content that appear in one step: symbolic links, FIFOs, sockets and
+//! devices. None can be locked under its private name.
+
+use crate::stage::{NAME_ATTEMPTS_MAX, with_private_name};
+use crate::{OnExisting, Publication};
+use haul_model::{Attributes, Kept, Name, Special};
+use haul_sys::Dir;
+use std::io;
+use std::sync::Arc;
+
+impl Publication {
+    /// Makes a symbolic link `name` in `dir` that points to `target`, with those of
+    /// `attributes` that are `kept`, in one step.
+    ///
+    /// # Errors
+    /// Those of `symlinkat` and `renameat`.
+    pub fn of_symlink(
+        dir: &Arc<Dir>,
+        target: &[u8],
+        name: &Name,
+        attributes: &Attributes,
+        kept: Kept,
+        on_existing: OnExisting,
+    ) -> io::Result<Self> {
+        Self::of_made(dir, name, on_existing, |temp| {
+            dir.make_symlink(target, temp, attributes, kept)
+        })
+    }
+
+    /// Makes the FIFO, socket or device `name` in `dir`, with those of `attributes` that are
+    /// `kept`, in one step.
+    ///
+    /// # Errors
+    /// Those of `mknodat`, of setting the attributes, and of `renameat`.
+    pub fn of_special(
+        dir: &Arc<Dir>,
+        special: Special,
+        name: &Name,
+        attributes: &Attributes,
+        kept: Kept,
+        on_existing: OnExisting,
+    ) -> io::Result<Self> {
+        Self::of_made(dir, name, on_existing, |temp| {
+            dir.make_special(special, temp, attributes, kept)
+        })
+    }
+
+    /// Gives its name to what `make` makes under a private one, and what can't be locked.
+    fn of_made(
+        dir: &Arc<Dir>,
+        name: &Name,
+        on_existing: OnExisting,
+        make: impl Fn(&str) -> io::Result<()>,
+    ) -> io::Result<Self> {
+        let mut attempts = 0;
+        loop {
+            let made = with_private_name(dir, &make);
+            attempts += 1;
+            match made.and_then(|(mut temp, ())| temp.publish(name, on_existing)) {
+                // Somebody has removed it: nothing tells that it is not left behind.
+                Err(error)
+                    if error.kind() == io::ErrorKind::NotFound && attempts < NAME_ATTEMPTS_MAX => {}
+                made => return made,
+            }
+        }
+    }
+}
