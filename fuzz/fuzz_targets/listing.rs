@@ -3,8 +3,8 @@
 
 #![no_main]
 
-use haul_model::{Kind, MAX_NAME_LEN};
-use haul_proto::{FrameType, ListItem, Message, decode};
+use haul_model::{EXTENDED_LEN_MAX, Kind, MAX_NAME_LEN};
+use haul_proto::{ACCOUNT_NAME_MAX, FrameType, ListItem, Message, decode};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|payload: &[u8]| {
@@ -26,7 +26,9 @@ fuzz_target!(|payload: &[u8]| {
                     Kind::Symlink { target } => target.len(),
                     _ => 0,
                 };
-                assert!(item.cost() >= target as u64);
+                let extended = entry.attributes.extended.as_ref().map_or(0, |all| all.len());
+                assert!(extended <= EXTENDED_LEN_MAX);
+                assert!(item.cost() >= (target + extended) as u64);
             }
             ListItem::Fault { name, fault, .. } => {
                 assert!(item.cost() >= (name.len() + fault.message.len()) as u64);
@@ -39,6 +41,7 @@ fuzz_target!(|payload: &[u8]| {
                 let is_bad = |name: &[u8]| name.is_empty() || name.contains(&b'/') || name == b"..";
                 assert!(!names.iter().any(|name| is_bad(name.as_bytes())));
             }
+            ListItem::Account(account) => assert!(account.name.len() <= ACCOUNT_NAME_MAX),
             ListItem::DirEnd { .. } => {}
         }
     }

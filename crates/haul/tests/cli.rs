@@ -183,7 +183,7 @@ fn archiving_copies_trees_and_says_once_what_is_not_kept() {
     let told = stderr(&run("-avz", "plain"));
     assert_eq!(told.lines().count(), 1, "{told}");
     assert!(
-        told.starts_with("haul: warning: -a: hard links become files of their own, "),
+        told.starts_with("haul: warning: -a: hard links become files of their own: "),
         "{told}"
     );
     assert_eq!(stderr(&run("-aq", "quiet")), "");
