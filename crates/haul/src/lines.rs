@@ -16,6 +16,8 @@ pub(crate) struct Lines {
     itemizes: bool,
     /// Unchanged ones are told of, too.
     tells_unchanged: bool,
+    /// Copies get the times of their sources.
+    keeps_times: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -81,7 +83,13 @@ impl Lines {
         };
         let parts = parts(format)?;
         let itemizes = parts.contains(&Part::Changes);
-        Ok(Self { itemizes, tells_unchanged: itemizes && (itemize > 1 || verbose > 1), parts })
+        let tells_unchanged = itemizes && (itemize > 1 || verbose > 1);
+        Ok(Self { parts, itemizes, tells_unchanged, keeps_times: true })
+    }
+
+    /// The same for a mirror that keeps times, or does not.
+    pub(crate) fn keeping_times(self, keeps_times: bool) -> Self {
+        Self { keeps_times, ..self }
     }
 
     /// True if an entry with that fate is told of.
@@ -164,12 +172,20 @@ impl Told<'_> {
         }
         let letter = |change: Changes, letter: char| if found.has(change) { letter } else { '.' };
         let content = if is_file { Changes::CONTENT } else { Changes::TARGET };
+        let time = match sent && is_file && !self.lines.keeps_times {
+            true => 'T',
+            false => letter(Changes::TIME, 't'),
+        };
         format!(
-            "{update}{kind}{}{}{}{}.....",
+            "{update}{kind}{}{}{time}{}{}{}{}{}{}",
             letter(content, 'c'),
             letter(Changes::SIZE, 's'),
-            letter(Changes::TIME, 't'),
             letter(Changes::MODE, 'p'),
+            letter(Changes::USER, 'o'),
+            letter(Changes::GROUP, 'g'),
+            letter(Changes::ATIME, 'u'),
+            letter(Changes::ACL, 'a'),
+            letter(Changes::XATTRS, 'x'),
         )
     }
 

@@ -1,8 +1,10 @@
 //! The words of `haul sync`, which are those of rsync. Their order counts: what a later
 //! word says replaces what an earlier one said, and `-a` is the words that it stands for.
 
+mod absent;
 mod table;
 
+use self::absent::{ABSENT, Absent};
 use super::familiar::COMPRESS;
 use super::filter::FilterWords;
 use super::help::SYNC_USAGE;
@@ -13,9 +15,9 @@ use crate::error::CommandError;
 use crate::lines::Lines;
 use crate::report::{Detail, Show};
 use clap::{Arg, ArgAction, ArgMatches, Args, FromArgMatches, ValueHint, value_parser};
-use haul_model::{Conflict, Delete, Mirror, Policy, Sameness};
+use haul_model::{Conflict, Delete, Kept, Mirror, Policy, Sameness};
 use std::ffi::{OsStr, OsString};
-use table::{ABSENT, TABLE, Turn, Word};
+use table::{TABLE, Turn, Word};
 
 /// The words, as they are typed.
 #[derive(Debug, Args)]
@@ -104,7 +106,7 @@ impl FromArgMatches for Switches {
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
-        let is_given = |absent: &&table::Absent| match absent.takes_value {
+        let is_given = |absent: &&Absent| match absent.takes_value {
             true => matches.contains_id(absent.long),
             false => matches.get_count(absent.long) > 0,
         };
@@ -160,6 +162,12 @@ struct Wish {
     times: bool,
     owner: bool,
     group: bool,
+    acls: bool,
+    xattrs: bool,
+    atimes: bool,
+    omits_dir_times: bool,
+    omits_link_times: bool,
+    numeric_ids: bool,
     devices: bool,
     specials: bool,
     dry_run: bool,
@@ -222,7 +230,8 @@ impl SyncWords {
             policy: wish.policy(),
             detail,
             notes: wish.notes(),
-            lines: Lines::new(wish.itemize, wish.verbose, wish.out_format.as_deref())?,
+            lines: Lines::new(wish.itemize, wish.verbose, wish.out_format.as_deref())?
+                .keeping_times(wish.times),
         };
         let (when, stats) = (wish.when, wish.stats || wish.verbose > 0);
         Ok(Sync { copy, mirror, when, stats })
@@ -241,7 +250,29 @@ impl Wish {
             (.., true) => Conflict::ReplaceUnlessNewer,
             _ => Conflict::ReplaceChanged,
         };
-        Policy { conflict, dry_run: self.dry_run, sync: self.fsync, ..Policy::default() }
+        Policy {
+            conflict,
+            dry_run: self.dry_run,
+            sync: self.fsync,
+            keeps: self.keeps(),
+            numeric_ids: self.numeric_ids,
+            ..Policy::default()
+        }
+    }
+
+    /// All that is kept; modes are in any case.
+    fn keeps(&self) -> Kept {
+        let times = self.times;
+        Kept::MODE
+            .with(Kept::SET_ID.only_if(self.perms))
+            .with(Kept::TIMES.only_if(times))
+            .with(Kept::DIR_TIMES.only_if(times && !self.omits_dir_times))
+            .with(Kept::LINK_TIMES.only_if(times && !self.omits_link_times))
+            .with(Kept::USER.only_if(self.owner))
+            .with(Kept::GROUP.only_if(self.group))
+            .with(Kept::ACL.only_if(self.acls))
+            .with(Kept::XATTRS.only_if(self.xattrs))
+            .with(Kept::ATIMES.only_if(self.atimes))
     }
 
     fn mirror(&self) -> Result<Mirror, CommandError> {

@@ -78,7 +78,8 @@ impl<'s, 'w> Pair<'s, 'w> {
         let covers_root = sources.iter().any(|source| source.ends_with(['/', '.']));
         let rules = if covers_root { rules } else { rules.ignoring_root() };
         let has_rules = flags.iter().any(|flag| flag.starts_with("--exclude"));
-        let rules = if has_rules { rules.ignoring_dir_mtimes() } else { rules };
+        let omits = flags.iter().any(|flag| !flag.starts_with("--") && flag.contains('O'));
+        let rules = if has_rules || omits { rules.ignoring_dir_mtimes() } else { rules };
         let differences = scene.snapshot(&oracle).differences(&there, rules);
         assert!(differences.is_empty(), "{flags:?} {sources:?}: {differences:?}\nhaul: {found}");
         if flags.iter().any(|flag| flag.starts_with('-') && flag.contains('i') && flag.len() < 9) {

@@ -3,6 +3,7 @@
 use crate::common::*;
 use crate::oracle::Pair;
 use std::fs;
+use std::process::Command;
 
 #[test]
 fn a_tree_becomes_like_its_source() {
@@ -70,6 +71,8 @@ fn rules_about_what_exists_are_those_of_rsync() {
             &["-ai", "--max-size=5"],
             &["-ai", "--min-size=6"],
             &["-rpti", "--copy-links"],
+            &["-rlpi"],
+            &["-rlptiO"],
             &["-ai", "--exclude=d", "--exclude", "fresh"],
             &["-ai", "--no-l"],
         ] {
@@ -78,6 +81,40 @@ fn rules_about_what_exists_are_those_of_rsync() {
             }
             Pair::usual(scene).run(flags, &["src/"], "dst");
         }
+    });
+}
+
+#[test]
+fn owners_attributes_and_access_lists_are_kept() {
+    each_way_by_pipe(|scene| {
+        for name in ["a", "b", "d/c", "same"] {
+            scene.file(format!("src/{name}"), name);
+            scene.file(format!("dst/{name}"), if name == "same" { "same" } else { "other" });
+        }
+        let src = |name: &str| scene.path(format!("src/{name}"));
+        run(Command::new("chown").arg("12345:12346").arg(src("a")).arg(src("d")).arg(src("same")));
+        run(Command::new("setfattr").args(["-n", "user.x", "-v", "1"]).arg(src("b")));
+        run(Command::new("setfacl").args(["-m", "u:12345:rw"]).arg(src("d/c")));
+        mode(src("a"), 0o4755);
+        let pair = Pair::of(scene);
+        let facts = |tree: &str| {
+            let of = |program: &str, args: &[&str]| {
+                let mut command = Command::new(program);
+                let said = command.args(args).current_dir(scene.path(tree)).output();
+                String::from_utf8(said.expect("it runs").stdout).expect("text")
+            };
+            let owners = of("find", &[".", "-printf", "%p %U %G %m\n"]);
+            let mut owners: Vec<_> = owners.lines().map(str::to_owned).collect();
+            owners.sort();
+            (owners, of("getfattr", &["-d", "-R", "."]), of("getfacl", &["-n", "-R", "."]))
+        };
+        for flags in [&["-aiX"][..], &["-aiAX"], &["-aiAXI"], &["-rlptiX"]] {
+            pair.run(flags, &["src/"], "dst");
+            let (ours, theirs) = (facts("dst"), facts("oracle/dst"));
+            assert_eq!(ours, theirs, "{flags:?}");
+        }
+        let second = pair.run(&["-aiAX"], &["src/"], "dst");
+        assert_eq!(second.out(), "", "{second}");
     });
 }
 

@@ -28,6 +28,7 @@ fn words_that_haul_has_not_are_errors() {
         (&["-a", "--fuzzy"][..], "has no --fuzzy"),
         (&["-a", "--info=del"], "haul has progress"),
         (&["-aH"], "has no --hard-links"),
+        (&["-aR"], "has no --relative"),
         (&["-a", "--link-dest=x"], "has no --link-dest"),
         (&["--delete"], "does not work without --recursive"),
         (&["--max-size=x"], "is no size"),

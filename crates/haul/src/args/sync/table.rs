@@ -1,4 +1,4 @@
-//! The words of rsync that `haul sync` has, and those that it has not.
+//! The words of rsync that `haul sync` has.
 
 use super::{Sameness, When, Wish, number, size};
 use crate::config::Transport;
@@ -27,15 +27,6 @@ pub(super) enum Turn {
     Flag(fn(&mut Wish, bool)),
     /// With the name of its value.
     Value(&'static str, fn(&mut Wish, &OsStr) -> Result<(), &'static str>),
-}
-
-/// A word of rsync that haul has not.
-pub(super) struct Absent {
-    pub(super) long: &'static str,
-    pub(super) short: Option<char>,
-    pub(super) takes_value: bool,
-    /// Advice.
-    pub(super) instead: &'static str,
 }
 
 const SELECTING: &str = "Selecting";
@@ -204,6 +195,29 @@ pub(super) const TABLE: &[Word] = &[
     switch!(KEEPING, "times", Some('t'), "no-t", "Modification times", |wish, on| wish.times = on),
     switch!(KEEPING, "owner", Some('o'), "no-o", "Owners (root only)", |wish, on| wish.owner = on),
     switch!(KEEPING, "group", Some('g'), "no-g", "Groups", |wish, on| wish.group = on),
+    switch!(KEEPING, "acls", Some('A'), "no-A", "Access control lists", |wish, on| wish.acls = on),
+    switch!(KEEPING, "xattrs", Some('X'), "no-X", "Extended attributes", |wish, on| {
+        wish.xattrs = on;
+    }),
+    switch!(KEEPING, "atimes", Some('U'), "no-U", "Times of the last reading", |wish, on| {
+        wish.atimes = on;
+    }),
+    switch!(KEEPING, "omit-dir-times", Some('O'), "no-O", "No times of directories", |wish, on| {
+        wish.omits_dir_times = on;
+    }),
+    switch!(KEEPING, "omit-link-times", Some('J'), "no-J", "No times of links", |wish, on| {
+        wish.omits_link_times = on;
+    }),
+    switch!(
+        KEEPING,
+        "numeric-ids",
+        None,
+        "",
+        "Numbers of users and groups, not names",
+        |wish, on| {
+            wish.numeric_ids = on;
+        }
+    ),
     switch!(KEEPING, "devices", None, "", "Device files (root only)", |wish, on| wish.devices = on),
     switch!(KEEPING, "specials", None, "", "FIFOs and sockets", |wish, on| wish.specials = on),
     switch!(KEEPING, "D", Some('D'), "", "The same as --devices --specials", |wish, on| {
@@ -419,72 +433,3 @@ fn info(wish: &mut Wish, value: &OsStr) -> Result<(), &'static str> {
     }
     Ok(())
 }
-
-const LATER: &str = "it is not there yet";
-
-const fn absent(long: &'static str, short: Option<char>) -> Absent {
-    Absent { long, short, takes_value: false, instead: LATER }
-}
-
-const fn absent_value(long: &'static str, short: Option<char>) -> Absent {
-    Absent { takes_value: true, ..absent(long, short) }
-}
-
-/// The words of rsync that haul has not, each told as that.
-pub(super) const ABSENT: &[Absent] = &[
-    absent("relative", Some('R')),
-    absent("no-implied-dirs", None),
-    absent("dirs", Some('d')),
-    absent("one-file-system", Some('x')),
-    absent("prune-empty-dirs", Some('m')),
-    absent_value("files-from", None),
-    absent("from0", Some('0')),
-    absent_value("filter", Some('f')),
-    absent("F", Some('F')),
-    absent("cvs-exclude", Some('C')),
-    absent("checksum", Some('c')),
-    absent("copy-dirlinks", Some('k')),
-    absent("keep-dirlinks", Some('K')),
-    absent("safe-links", None),
-    absent("copy-unsafe-links", None),
-    absent("munge-links", None),
-    absent("executability", Some('E')),
-    absent("atimes", Some('U')),
-    absent("crtimes", Some('N')),
-    absent("omit-dir-times", Some('O')),
-    absent("omit-link-times", Some('J')),
-    absent("numeric-ids", None),
-    absent_value("usermap", None),
-    absent_value("groupmap", None),
-    absent_value("chown", None),
-    absent_value("chmod", None),
-    absent("hard-links", Some('H')),
-    absent("acls", Some('A')),
-    absent("xattrs", Some('X')),
-    absent("fake-super", None),
-    absent("delete-missing-args", None),
-    absent("ignore-missing-args", None),
-    absent("inplace", None),
-    absent("append", None),
-    absent("append-verify", None),
-    absent_value("partial-dir", None),
-    absent_value("temp-dir", Some('T')),
-    absent("delay-updates", None),
-    absent("backup", Some('b')),
-    absent_value("backup-dir", None),
-    absent_value("suffix", None),
-    absent_value("link-dest", None),
-    absent_value("copy-dest", None),
-    absent_value("compare-dest", None),
-    absent("fuzzy", Some('y')),
-    absent("remove-source-files", None),
-    absent("preallocate", None),
-    absent_value("log-file", None),
-    absent_value("log-file-format", None),
-    absent("list-only", None),
-    absent_value("debug", None),
-    absent_value("contimeout", None),
-    absent_value("bwlimit", None),
-    absent_value("iconv", None),
-    absent_value("password-file", None),
-];
