@@ -332,29 +332,44 @@ impl<S: Staged> Assembler<S> {
 }
 
 impl Order {
-    /// Records the blocks that are next.
+    /// Records the blocks that are next. One that can't be recorded is not there: it can be
+    /// begun anew, over what was written of it.
     fn record_waiting(&mut self, stage: &impl Staged) -> Result<(), NotAssembled> {
         while let Some((hash, len)) = self.waiting.remove(&self.recorded.len()) {
-            if !self.len.is_multiple_of(BLOCK_LEN) {
-                return Err(NotAssembled::OutOfOrder);
+            if let Err(error) = self.record(stage, hash, len) {
+                self.stale.insert(self.recorded.len());
+                return Err(error);
             }
             self.len += len;
-            if len == BLOCK_LEN {
-                self.extend(stage).map_err(NotAssembled::Write)?;
-                stage.record(hash).map_err(NotAssembled::Record)?;
-            }
             self.recorded.push(hash);
         }
         Ok(())
     }
 
-    /// Makes the stage as long as what is recorded, which may end with a hole, so that all
-    /// of it is there to be read. If anybody writes behind that, the stage is longer
-    /// anyway, or will be.
-    fn extend(&mut self, stage: &impl Staged) -> io::Result<()> {
-        if self.data_end < self.len && self.open.is_empty() && self.waiting.is_empty() {
-            stage.set_len(self.len)?;
-            self.data_end = self.len;
+    /// Puts the next block on record, `len` bytes long.
+    fn record(
+        &mut self,
+        stage: &impl Staged,
+        hash: BlockHash,
+        len: u64,
+    ) -> Result<(), NotAssembled> {
+        if !self.len.is_multiple_of(BLOCK_LEN) {
+            return Err(NotAssembled::OutOfOrder);
+        }
+        if len < BLOCK_LEN {
+            return Ok(());
+        }
+        self.extend(stage, self.len + len).map_err(NotAssembled::Write)?;
+        stage.record(hash).map_err(NotAssembled::Record)
+    }
+
+    /// Makes the stage as long as what is on record then, `len` bytes, which may end with a
+    /// hole, so that all of it is there to be read. If anybody writes behind that, the stage
+    /// is longer anyway, or will be.
+    fn extend(&mut self, stage: &impl Staged, len: u64) -> io::Result<()> {
+        if self.data_end < len && self.open.is_empty() && self.waiting.is_empty() {
+            stage.set_len(len)?;
+            self.data_end = len;
         }
         Ok(())
     }

@@ -20,6 +20,17 @@ const PIECE_LEN: usize = 1 << 20;
 struct Memory {
     bytes: Mutex<Vec<u8>>,
     records: Mutex<Vec<BlockHash>>,
+    /// The next request to keep a record, or to set the length, fails.
+    fails: AtomicBool,
+}
+
+impl Memory {
+    fn try_it(&self) -> io::Result<()> {
+        match self.fails.swap(false, Ordering::SeqCst) {
+            true => Err(io::ErrorKind::StorageFull.into()),
+            false => Ok(()),
+        }
+    }
 }
 
 impl Staged for &Memory {
@@ -36,11 +47,13 @@ impl Staged for &Memory {
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
+        self.try_it()?;
         self.bytes.lock().expect("sound").resize(len as usize, 0);
         Ok(())
     }
 
     fn record(&self, block: BlockHash) -> io::Result<()> {
+        self.try_it()?;
         self.records.lock().expect("sound").push(block);
         Ok(())
     }
@@ -289,4 +302,51 @@ fn a_stage_that_is_continued_needs_no_second_look_at_what_is_there() {
             written.is_sent_tail(&tail.finish_tail()).map_err(|(_, e)| e).expect("the tail");
         }
     }
+}
+
+#[test]
+fn a_block_that_can_not_be_put_on_record_is_not_there_and_can_be_begun_anew() {
+    // The record of a block with data fails, and the length of one that is a hole.
+    for hole in [0, 1] {
+        let content = content(hole, 5);
+        let stage = Memory::default();
+        let into = Assembler::new(&stage, [], 64);
+        let all = BLOCKS as u64 + 1;
+        assert!(send(&into, &content, 0, usize::MAX));
+        stage.fails.store(true, Ordering::SeqCst);
+        let mut block = into.begin(1).expect("begun");
+        // What is there by mistake is written over, holes too.
+        match hole {
+            1 => into.pass(&mut block, BLOCK_LEN).expect("passed"),
+            _ => into.write(&mut block, &vec![9; BLOCK_LEN as usize]).expect("written"),
+        }
+        let ended = into.end(block, None);
+        assert!(
+            matches!(ended, Err(NotAssembled::Record(_) | NotAssembled::Write(_))),
+            "{ended:?}"
+        );
+        assert_eq!((into.recorded(), into.has(1)), (1, false));
+        for index in 1..=BLOCKS {
+            assert!(send(&into, &content, index, usize::MAX), "block {index}");
+        }
+        assert_eq!(into.recorded(), all);
+        assert!(into.finish(content.len() as u64).is_ok(), "it is whole");
+        assert!(*stage.bytes.lock().expect("sound") == content);
+        assert_eq!(stage.records.lock().expect("sound").len(), BLOCKS);
+    }
+}
+
+#[test]
+fn a_content_whose_last_block_is_not_on_record_is_incomplete() {
+    let content = content(0, 5);
+    let stage = Memory::default();
+    let into = Assembler::new(&stage, [], 64);
+    let part = part(&content, 1);
+    assert!(send(&into, &content, 0, usize::MAX));
+    stage.fails.store(true, Ordering::SeqCst);
+    let mut block = into.begin(1).expect("begun");
+    into.write(&mut block, part).expect("written");
+    into.end(block, None).expect_err("the record fails");
+    let Err((_, error)) = into.finish(2 * BLOCK_LEN) else { panic!("it is taken for whole") };
+    assert!(matches!(error, NotAssembled::Incomplete), "{error}");
 }
