@@ -174,6 +174,14 @@ impl Mount {
         Self::image_in(TempDir::new()?, kind, size_bytes)
     }
 
+    /// Where the image lies.
+    ///
+    /// # Panics
+    /// When it has none.
+    pub fn image_path(&self) -> PathBuf {
+        self.backing.as_ref().expect("a file system in an image").path().join(IMAGE)
+    }
+
     /// The same with the image on this file system, which may have less room
     /// than the image claims: what is written then fails when it is written out.
     pub fn image_on(&self, kind: FileSystem, size_bytes: u64) -> io::Result<Mount> {

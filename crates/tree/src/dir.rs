@@ -293,6 +293,13 @@ pub trait Storage: Send + Sync {
         Ok(None)
     }
 
+    /// Has the system forget what it has in memory of the regular file `name`, so that
+    /// reading it tells what its medium holds. What is still to be written stays, and so
+    /// does what a program has mapped. Nothing happens where that can't be asked for.
+    fn forget_cached(&self, _name: &Name) -> io::Result<()> {
+        Ok(())
+    }
+
     /// The names of the extended attributes of `name`, or of the directory itself, where
     /// they are told.
     fn attribute_names(&self, _name: Option<&Name>) -> io::Result<Vec<Vec<u8>>> {

@@ -298,6 +298,12 @@ impl Storage for LocalDir {
         Ok(Loss::of(&file) == Loss::Hole && haul_sys::lacks_blocks(&file, stat.size))
     }
 
+    fn forget_cached(&self, name: &Name) -> io::Result<()> {
+        let (file, _) = with_room(|| self.0.open_file(name, false))?;
+        haul_sys::drop_cached(&file, 0..0);
+        Ok(())
+    }
+
     fn tells_names_apart(&self) -> bool {
         self.0.tells_names_apart()
     }

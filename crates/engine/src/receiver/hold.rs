@@ -374,8 +374,10 @@ impl Receiver<'_> {
     /// Nothing is done where the whole file system will be.
     ///
     /// The system tells of a failure once, so in a move one ends the job: its second part
-    /// would be told that all is durable, and remove the source.
-    pub(super) fn sync_unchanged(
+    /// would be told that all is durable, and remove the source. It may have told that to
+    /// an earlier move, too, or to anybody else, and still has in memory what its medium
+    /// lost. So the second part is made to read the file from there.
+    pub(super) fn sync_left(
         &self,
         dir: &RecvDir,
         node: &Arc<DirNode>,
@@ -384,19 +386,25 @@ impl Receiver<'_> {
         if !self.policy.sync || self.policy.dry_run {
             return Ok(());
         }
-        if self.holding.file_system(node).is_some_and(|(_, volume)| volume.will_cover()) {
-            return Ok(());
-        }
-        let synced = node.handle().and_then(|handle| handle.sync(Some(name)));
+        let is_moving = self.policy.moving.is_some();
+        let left = || {
+            let handle = node.handle()?;
+            // What fails to be written from now on shows when all of it is synced.
+            let volume = self.holding.file_system(node);
+            if !volume.is_some_and(|(_, volume)| volume.will_cover()) {
+                handle.sync(Some(name))?;
+            }
+            if is_moving { handle.forget_cached(name) } else { Ok(()) }
+        };
         let what = "make the file durable";
-        match synced {
+        match left() {
             // What can't be opened is not known to be lost.
-            Err(error) if self.policy.moving.is_some() && !may_not_be_opened(&error) => {
+            Err(error) if is_moving && !may_not_be_opened(&error) => {
                 // The job's error tells it, and nothing comes of the file any more.
                 self.not_durable(&dir.path_of(Some(name)), what, &error);
                 Ok(())
             }
-            synced => synced.map_err(|error| Fault::from_io(Side::Destination, what, &error)),
+            left => left.map_err(|error| Fault::from_io(Side::Destination, what, &error)),
         }
     }
 

@@ -70,7 +70,7 @@ impl Receiver<'_> {
                 _ => {
                     let decision = compare::file(entry, existing.as_ref(), self.policy.conflict);
                     if decision != Decision::Settled(Outcome::Skipped(Skip::Unchanged)) {
-                        decision
+                        self.keep(dir, node, name, existing.as_ref(), decision)
                     } else if self.was_lost(node, name, entry, existing.as_ref())? {
                         Decision::Copy(OnExisting::Replace)
                     } else {
@@ -85,6 +85,27 @@ impl Receiver<'_> {
             let fault = Fault::from_io(Side::Destination, "look at the destination", &error);
             settled(Outcome::Failed(fault), Changes::default())
         })
+    }
+
+    /// The decision about a file, but for a failure to make durable what is kept: a move
+    /// may find that it is the same, and remove its source.
+    fn keep(
+        &self,
+        dir: &RecvDir,
+        node: &Arc<DirNode>,
+        name: &Name,
+        existing: Option<&Meta>,
+        decision: Decision,
+    ) -> Decision {
+        let is_file = existing.is_some_and(|meta| matches!(meta.kind, MetaKind::File { .. }));
+        let is_kept = matches!(decision, Decision::Settled(Outcome::Skipped(_)));
+        if !(self.policy.moving.is_some() && is_file && is_kept) {
+            return decision;
+        }
+        match self.sync_left(dir, node, name) {
+            Ok(()) => decision,
+            Err(fault) => Decision::Settled(Outcome::Failed(fault)),
+        }
     }
 
     /// Leaves the content of a file, or a link, as it is: gives it the attributes of the
@@ -103,7 +124,7 @@ impl Receiver<'_> {
             return Ok(Decision::Settled(left));
         }
         let kept = self.refresh(node, name, entry, existing);
-        if let Err(fault) = kept.and_then(|()| self.sync_unchanged(dir, node, name)) {
+        if let Err(fault) = kept.and_then(|()| self.sync_left(dir, node, name)) {
             return Ok(Decision::Settled(Outcome::Failed(fault)));
         }
         if let (Some(source), false) = (self.resumable(entry), self.policy.dry_run)

@@ -142,3 +142,58 @@ fn what_was_lost_before_is_moved_only_when_it_is_there() {
         assert_eq!(missing(scene, &medium.disk.join("src")), 0);
     });
 }
+
+/// Forgets what the medium holds of the content of `file`: its image has no storage there
+/// any more, and needs new room to be written.
+fn lose_storage(medium: &Medium, file: &Path) {
+    let said = Command::new("filefrag").args(["-v", "-b4096"]).arg(file).output();
+    let said = String::from_utf8(said.expect("filefrag").stdout).expect("text");
+    let numbers = |line: &str| -> Vec<u64> {
+        let words = line.split(|c: char| !c.is_ascii_digit()).filter(|word| !word.is_empty());
+        words.filter_map(|word| word.parse().ok()).collect()
+    };
+    let extents = said.lines().map(numbers).filter(|numbers| numbers.len() >= 6);
+    let mut lost = 0;
+    for extent in extents {
+        // Its number, where it begins and ends in the file and on the medium, its length.
+        let (start, len) = (extent[3] * 4096, extent[5] * 4096);
+        let range = [format!("-o{start}"), format!("-l{len}")];
+        run(Command::new("fallocate").arg("-p").args(range).arg(medium.disk.image_path()));
+        lost += len;
+    }
+    assert_eq!(lost, fs::metadata(file).expect("there").len(), "{said}");
+}
+
+#[test]
+fn what_was_written_over_in_vain_is_not_taken_for_moved_the_next_time() {
+    for flags in [&["-q"][..], &["-q", "--no-clobber"]] {
+        each_way_by_pipe(|scene| {
+            let Some(medium) = Medium::new(FileSystem::Xfs) else { return };
+            let there = medium.disk.join("f");
+            tree::random_file(&there, 8 << 20, 1).expect("a file");
+            medium.sync();
+            lose_storage(&medium, &there);
+            tree::random_file(scene.path("f"), 8 << 20, 2).expect("a file");
+            let content = fs::read(scene.path("f")).expect("read");
+            medium.fail_after(0);
+            // In place, as many programs do.
+            let file = fs::OpenOptions::new().write(true).open(&there).expect("opened");
+            std::os::unix::fs::FileExt::write_all_at(&file, &content, 0).expect("in memory");
+            let time = fs::metadata(scene.path("f")).and_then(|f| f.modified()).expect("a time");
+            file.set_modified(time).expect("set");
+            drop(file);
+            medium.sync();
+            medium.work_again();
+            assert!(fs::read(&there).expect("read") == content, "the system knows of the loss");
+            let dest = medium.disk.join("");
+            let move_it = || scene.transfer("move", &scene.route(), flags, &["f"], &dest).run();
+            let run = move_it().expect_code(4);
+            assert!(run.err().contains("durable"), "{run}");
+            // The system has told it, and tells it no more.
+            let run = move_it().expect_code(if flags.len() == 1 { 1 } else { 0 });
+            let medium = medium.mount_again();
+            let is_there = fs::read(medium.disk.join("f")).expect("read") == content;
+            assert!(!is_there && scene.exists("f"), "{flags:?}: {run}");
+        });
+    }
+}

@@ -248,3 +248,29 @@ fn a_directory_that_is_mounted_in_both_places_is_not_moved_onto_itself() {
         }
     }
 }
+
+#[test]
+fn what_was_kept_on_the_host_is_durable_before_its_source_goes() {
+    let world = World::new();
+    let mut scene = world.scene(Way::SftpUpload);
+    let server = haul_testkit::sshd::system_sftp_server().expect("an sftp-server");
+    let lines = format!(
+        "for word; do [ \"$word\" != -G ] || exit 0; done\nexec {} -e -l VERBOSE 2>> {}",
+        server.display(),
+        scene.path("log").display()
+    );
+    scene.reach_by(script(&scene.path("ssh"), &lines));
+    for (at, flags) in [&["-q"][..], &["-q", "--no-clobber"], &["-q", "-u"]].iter().enumerate() {
+        let (tree, copy) = (format!("tree-{at}"), format!("to/tree-{at}/same"));
+        scene.file(format!("{tree}/same"), "x");
+        scene.mkdir("to");
+        run(std::process::Command::new("cp")
+            .args(["-a", &tree, "to/"])
+            .current_dir(scene.path("")));
+        scene.transfer("move", &scene.route(), flags, &[&tree], "to").run().expect_ok();
+        assert!(!scene.exists(&tree), "{flags:?}");
+        let synced = format!("fsync \"{}\"", scene.path(copy).display());
+        let log = scene.read("log");
+        assert!(log.contains(&synced), "{flags:?}: {log}");
+    }
+}
