@@ -68,7 +68,8 @@
 //!   `request/sftp.rs` through a host's SFTP server.
 //! - `expand.rs`: the paths that a pattern stands for.
 //! - `moving/`: a move, and the machines that it needs; `moving/course.rs`: its steps;
-//!   `moving/removing.rs`: how its removing is told. `legs.rs`: its jobs, one for each
+//!   `moving/not_copied.rs`: what failed, and stays; `moving/removing.rs`: how its
+//!   removing is told. `legs.rs`: its jobs, one for each
 //!   machine.
 //! - `relocate.rs`: renames sources. `aside.rs`: sources that are set aside in the moment
 //!   before they are removed.
@@ -126,6 +127,6 @@ pub use haul_sys::{Memory, effective_user, spare_address_space};
 pub use job::{Job, JobError, Placement, SftpRoute};
 pub use legs::{Leg, Route, Spot, legs};
 pub use monitor::{Event, Monitor, Progress, Unfinished};
-pub use moving::{Machines, MoveEvent, MoveJob, MoveMonitor, run_move};
+pub use moving::{Machines, MoveEvent, MoveJob, MoveMonitor, NotCopied, run_move};
 pub use request::{ListedEntry, RequestError, Requests, Rights};
 pub use run::run;

@@ -1,7 +1,7 @@
 //! The steps of a move.
 
 use super::removing::{Removed, Removing};
-use super::{Machines, MoveEvent, MoveJob, MoveMonitor};
+use super::{Machines, MoveEvent, MoveJob, MoveMonitor, NotCopied};
 use crate::itself::{Near, is_onto_itself};
 use crate::legs::origin_of;
 use crate::relocate::{Relocated, find_source, relocate};
@@ -26,7 +26,8 @@ pub fn run_move<M: Machines>(
     monitor: &dyn MoveMonitor,
 ) -> (Summary, Result<(), M::Error>) {
     let figures = Summary::default();
-    let mut course = Course { job, machines, monitor, figures, copy_failed: 0, dirs: Vec::new() };
+    let (dirs, not_copied) = (Vec::new(), NotCopied::default());
+    let mut course = Course { job, machines, monitor, figures, not_copied, dirs };
     let result = course.run();
     course.machines.hang_up();
     (course.figures, result)
@@ -39,7 +40,7 @@ struct Course<'m, M: Machines> {
     monitor: &'m dyn MoveMonitor,
     figures: Summary,
     /// Entries that could not be copied, and were told.
-    copy_failed: u64,
+    not_copied: NotCopied,
     /// The sources to be copied that are directories, as they were before.
     dirs: Vec<FoundDir<M::Host>>,
 }
@@ -88,12 +89,14 @@ impl<M: Machines> Course<'_, M> {
         // Before a copy replaces what it is the copy of.
         self.refuse_itself(&rest, true)?;
         let copies = legs(&rest.sources, &rest.dest, &self.like(Task::Copy(job.policy)));
-        self.copy_failed = self.machines.copy(copies)?.failed;
+        let copied = self.machines.copy(copies, &self.not_copied)?;
+        self.figures.failed += copied.failed;
+        self.not_copied.tell(self.monitor);
         self.refuse_itself(&rest, false)?;
+        rest.sources.retain(|source| !self.not_copied.has_source(&source.path));
         self.leave_exchanged(&mut rest.sources)?;
         self.machines.hang_up();
         if rest.sources.is_empty() {
-            self.figures.failed += self.copy_failed;
             return Ok(());
         }
         self.remove(&rest)
@@ -310,15 +313,18 @@ impl<M: Machines> Course<'_, M> {
         let moving = policy.moving.unwrap_or(Moving::Whole);
         let is_dir = |source: &Spot<M::Host>| self.dirs.iter().any(|dir| dir.source == *source);
         let (mut sources, mut dest) = (rest.sources.clone(), rest.dest.clone());
-        if !rest.into && sources.iter().any(is_dir) {
+        let is_nameless = !rest.into && sources.iter().any(is_dir);
+        if is_nameless {
             // The directory has become the destination: what is in it is compared
             // with what is in that.
             sources[0].path.extend_from_slice(b"/.");
             dest.path.push(b'/');
         }
-        let mut removals = legs(&sources, &dest, &self.like(Task::Remove { rule, moving }));
+        let filter = self.not_copied.rules(is_nameless);
+        let like = Job { filter, ..self.like(Task::Remove { rule, moving }) };
+        let mut removals = legs(&sources, &dest, &like);
         let origin = origin_of(&rest.sources, &rest.dest.path);
-        let removing = Removing::new(self.monitor, self.copy_failed > 0, rule);
+        let removing = Removing::new(self.monitor, rule);
         for leg in &mut removals {
             leg.job.origin = origin;
             if let Err(error) = self.machines.remove(leg, &removing) {
@@ -331,8 +337,7 @@ impl<M: Machines> Course<'_, M> {
         let Removed { moved, kept, failed, left_dirs } = removing.end();
         self.figures.moved += moved;
         self.figures.kept += kept;
-        // What failed to be copied differs for that, and counts once.
-        self.figures.failed += self.copy_failed.max(failed);
+        self.figures.failed += failed;
         let all_gone = self.figures.failed == 0 && self.figures.kept == 0;
         self.tell_left(&left_dirs, all_gone);
         Ok(())

@@ -2,11 +2,13 @@
 //! they can; the others are copied, compared with their copies by content, and removed.
 
 mod course;
+mod not_copied;
 mod removing;
 #[cfg(test)]
 mod tests;
 
 pub use self::course::run_move;
+pub use self::not_copied::NotCopied;
 
 use crate::{JobError, Leg, Monitor, Requests, Spot};
 use haul_model::{Fault, Policy, Summary};
@@ -46,11 +48,16 @@ pub trait Machines {
     /// Closes the connections for requests: a job comes next, or the end.
     fn hang_up(&mut self);
 
-    /// Copies, one leg after the other, and tells of it.
+    /// Copies, one leg after the other, and tells of it. What fails is told to
+    /// `not_copied` as well: see [`NotCopied::watch`].
     ///
     /// # Errors
     /// When a leg as a whole has failed: nothing is removed then.
-    fn copy(&mut self, legs: Vec<Leg<Self::Host>>) -> Result<Summary, Self::Error>;
+    fn copy(
+        &mut self,
+        legs: Vec<Leg<Self::Host>>,
+        not_copied: &NotCopied,
+    ) -> Result<Summary, Self::Error>;
 
     /// Runs the leg that removes sources.
     ///

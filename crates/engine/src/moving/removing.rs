@@ -26,19 +26,16 @@ pub(super) struct Removed {
 pub(super) struct Removing<'m> {
     monitor: &'m dyn MoveMonitor,
     progress: Progress,
-    /// Missing and unreadable entries were told when they were to be copied.
-    was_told: bool,
     /// Entries of the destination that differ were to be left.
     keeps: bool,
     removed: Mutex<Removed>,
 }
 
 impl<'m> Removing<'m> {
-    /// One that tells `monitor`. Where copying has failed, `was_told` says that what is
-    /// not at the destination is known.
-    pub(super) fn new(monitor: &'m dyn MoveMonitor, was_told: bool, rule: Remove) -> Self {
+    /// One that tells `monitor`.
+    pub(super) fn new(monitor: &'m dyn MoveMonitor, rule: Remove) -> Self {
         let (progress, removed) = (Progress::default(), Mutex::default());
-        Self { monitor, progress, was_told, keeps: rule == Remove::Same, removed }
+        Self { monitor, progress, keeps: rule == Remove::Same, removed }
     }
 
     /// Its outcome.
@@ -46,24 +43,22 @@ impl<'m> Removing<'m> {
         self.removed.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn stays(&self, path: &[u8], fault: &Fault, was_told: bool) {
+    fn stays(&self, path: &[u8], fault: &Fault) {
         lock(&self.removed).failed += 1;
-        if !(was_told && self.was_told) {
-            self.monitor.tell(MoveEvent::Failed { path, fault });
-        }
+        self.monitor.tell(MoveEvent::Failed { path, fault });
     }
 
     fn entry(&self, path: &[u8], kind: &Kind, outcome: &Outcome) {
         let source = |kind, message: &str| Fault::new(Side::Source, kind, message);
         match outcome {
-            Outcome::Failed(fault) => self.stays(path, fault, true),
+            Outcome::Failed(fault) => self.stays(path, fault),
             Outcome::Skipped(Skip::Special) => {
                 let message = "it stays: a FIFO, socket, device or unfinished copy is not copied";
-                self.stays(path, &source(FaultKind::Special, message), false);
+                self.stays(path, &source(FaultKind::Special, message));
             }
             Outcome::Differs(found) if found.has(Changes::MISSING) => {
                 let message = "it stays: the destination does not have it";
-                self.stays(path, &source(FaultKind::NotFound, message), true);
+                self.stays(path, &source(FaultKind::NotFound, message));
             }
             Outcome::Differs(_) if self.keeps && *kind != Kind::Dir => {
                 lock(&self.removed).kept += 1;
@@ -72,7 +67,7 @@ impl<'m> Removing<'m> {
                 let words: Vec<_> = found.words().collect();
                 let words = words.join(", ");
                 let message = format!("it stays: what the destination has is another ({words})");
-                self.stays(path, &source(FaultKind::Changed, &message), false);
+                self.stays(path, &source(FaultKind::Changed, &message));
             }
             _ => {}
         }

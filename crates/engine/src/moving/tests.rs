@@ -29,11 +29,16 @@ impl Machines for Here {
         self.requests = None;
     }
 
-    fn copy(&mut self, legs: Vec<Leg<String>>) -> Result<Summary, JobError> {
+    fn copy(
+        &mut self,
+        legs: Vec<Leg<String>>,
+        not_copied: &NotCopied,
+    ) -> Result<Summary, JobError> {
         let mut total = Summary::default();
         for leg in legs {
             assert_eq!(leg.route, Route::Local);
-            total += run(&leg.job, Placement::Local, &Silent::default())?;
+            let silent = Silent::default();
+            total += run(&leg.job, Placement::Local, &not_copied.watch(&silent))?;
         }
         (self.after_copy)()?;
         Ok(total)
@@ -160,6 +165,26 @@ fn a_source_stays_if_the_destination_has_something_else_by_then() {
     assert!(told[0].starts_with("failed x: it stays"), "{told:?}");
     assert!(told[0].contains("size"), "{told:?}");
     assert_eq!(told[1], "moved y false");
+    assert!(temp.path().join("a/tree/x").exists() && !temp.path().join("a/tree/y").exists());
+}
+
+#[test]
+fn a_source_that_could_not_be_copied_stays_if_the_destination_has_the_same_by_then() {
+    let temp = merging();
+    let (source, there) = (temp.path().join("a/tree/x"), temp.path().join("b/tree/x"));
+    fs::create_dir(&there).unwrap();
+    let put_same = move || {
+        fs::remove_dir(&there).unwrap();
+        fs::copy(&source, &there).unwrap();
+        let time = fs::metadata(&source).unwrap().modified().unwrap();
+        fs::File::open(&there).unwrap().set_modified(time).unwrap();
+        Ok(())
+    };
+    let (figures, result, told) = move_tree(temp.path(), put_same, || {});
+    result.unwrap();
+    assert_eq!(figures, Summary { moved: 1, failed: 1, ..Summary::default() });
+    // The copy has told of the other.
+    assert_eq!(told, ["moved y false"]);
     assert!(temp.path().join("a/tree/x").exists() && !temp.path().join("a/tree/y").exists());
 }
 

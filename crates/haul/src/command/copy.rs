@@ -100,7 +100,7 @@ pub(super) fn carry_out_in_parts<F: Statement>(
             .map(move |part| Leg { job: Job { task: *part, ..leg.job.clone() }, ..leg.clone() })
     };
     let legs = legs.into_iter().flat_map(of_parts).collect();
-    let (mut summary, error) = watch_legs(legs, &monitor, &hosts);
+    let (mut summary, error) = watch_legs(legs, &monitor, &monitor, &hosts);
     summary.failed += unmatched;
     let code = match (ExitCode::of(error, is_partial(&summary, report)), task) {
         (code, Task::Sync(..)) => code.as_rsync(&summary, monitor.vanished()),
@@ -141,11 +141,12 @@ fn tell_notes(copy: &Copy, report: &dyn Report) {
     }
 }
 
-/// Runs the jobs while the monitor shows how far they are; gives their figures
-/// and the class of the error that decides the exit code.
+/// Runs the jobs, which tell `watch`, while the monitor shows how far they are; gives
+/// their figures and the class of the error that decides the exit code.
 pub(super) fn watch_legs(
     legs: Vec<Leg<Place>>,
     monitor: &JobMonitor<'_>,
+    watch: &dyn Monitor,
     hosts: &Hosts,
 ) -> (Summary, Option<ErrorKind>) {
     thread::scope(|scope| {
@@ -155,7 +156,7 @@ pub(super) fn watch_legs(
             // Without a thread nothing is shown on the way, and all at the end.
             let _ = thread::Builder::new().name("ticks".to_owned()).spawn_scoped(scope, tick);
         }
-        let done = run_legs(legs, monitor, hosts);
+        let done = run_legs(legs, monitor, watch, hosts);
         drop(stop);
         done
     })
@@ -254,6 +255,7 @@ fn check_names(sources: &[Location], filter: &Filter) -> Result<(), CommandError
 fn run_legs(
     legs: Vec<Leg<Place>>,
     monitor: &JobMonitor<'_>,
+    watch: &dyn Monitor,
     hosts: &Hosts,
 ) -> (Summary, Option<ErrorKind>) {
     let mut total = Summary::default();
@@ -264,7 +266,7 @@ fn run_legs(
             continue;
         }
         monitor.begin(&leg, legs.len() > 0);
-        let result = hosts.run(&leg, monitor);
+        let result = hosts.run(&leg, watch);
         let told = monitor.end();
         let error = match result {
             Ok(summary) => {

@@ -12,7 +12,7 @@ use crate::monitor::JobMonitor;
 use crate::peer::Peers;
 use crate::progress::Screen;
 use crate::state;
-use haul_engine::{Leg, Machines, Monitor, MoveJob, Requests, Summary, run_move};
+use haul_engine::{Leg, Machines, Monitor, MoveJob, NotCopied, Requests, Summary, run_move};
 use haul_model::{Task, words};
 use std::time::Instant;
 
@@ -106,8 +106,13 @@ impl Machines for Reached<'_> {
         self.peers = None;
     }
 
-    fn copy(&mut self, legs: Vec<Leg<Place>>) -> Result<Summary, CommandError> {
-        let (summary, error) = watch_legs(legs, self.monitor, self.hosts);
+    fn copy(
+        &mut self,
+        legs: Vec<Leg<Place>>,
+        not_copied: &NotCopied,
+    ) -> Result<Summary, CommandError> {
+        let watch = not_copied.watch(self.monitor);
+        let (summary, error) = watch_legs(legs, self.monitor, &watch, self.hosts);
         match error {
             None => Ok(summary),
             // What it was is told.
