@@ -72,6 +72,42 @@ const EXCEPTIONS: &[Exception] = &[
         reason: "the server says that it has set the time, and is not asked again",
         fails_soon: true,
     },
+    Exception {
+        scenario: "whole::a_file_that_would_lose_something_stays_and_is_not_copied",
+        ways: &[Way::SftpDownload],
+        reason: "the protocol doesn't tell what else a source has",
+        fails_soon: true,
+    },
+    Exception {
+        scenario: "whole::a_directory_that_would_lose_something_stays_with_all_that_is_in_it",
+        ways: &[Way::SftpDownload],
+        reason: "the protocol doesn't tell what else a source has",
+        fails_soon: true,
+    },
+    Exception {
+        scenario: "whole::names_of_one_file_that_would_become_two_files_stay",
+        ways: &[Way::SftpDownload],
+        reason: "the protocol doesn't tell of other names",
+        fails_soon: true,
+    },
+    Exception {
+        scenario: "a_file_on_which_another_is_mounted_stays_and_that_is_told",
+        ways: &[Way::SftpDownload],
+        reason: "the server says no more than that it failed",
+        fails_soon: true,
+    },
+    Exception {
+        scenario: "interrupted::a_killed_move_to_a_new_name_goes_on_under_that_name",
+        ways: &[Way::SftpUpload],
+        reason: "what was on its way when it was killed goes with a later upload, not with the next",
+        fails_soon: false,
+    },
+    Exception {
+        scenario: "interrupted::a_move_that_is_interrupted_loses_nothing_and_goes_on",
+        ways: &[Way::SftpUpload],
+        reason: "what was on its way when it was killed goes with a later upload, not with the next",
+        fails_soon: false,
+    },
 ];
 
 const SECOND_NS: i128 = 1_000_000_000;

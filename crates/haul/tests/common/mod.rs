@@ -164,6 +164,12 @@ pub(crate) struct Scene<'w> {
 }
 
 impl Scene<'_> {
+    /// Another of this way, in the directory `name` beside it.
+    pub(crate) fn another(&self, name: &str) -> Self {
+        let scene = self.world.scene_called(name, self.way);
+        Self { rsh: self.rsh.clone(), program: self.program.clone(), nobody: self.nobody, ..scene }
+    }
+
     /// The path of `name`, which may be one from the root. A slash or dots at its
     /// end stay.
     pub(crate) fn path(&self, name: impl AsRef<OsStr>) -> PathBuf {

@@ -5,7 +5,7 @@ use super::{Stage, To, each_target};
 use haul_testkit::campaign;
 use haul_testkit::content::Stream;
 use haul_testkit::proc::{self, Signal};
-use haul_testkit::{Compare, assert_same_with, snapshot, tree};
+use haul_testkit::{assert_same_with, snapshot, tree};
 use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -123,7 +123,7 @@ fn a_move_that_is_interrupted_loses_nothing_and_goes_on() {
             assert!(!stage.scene.exists("tree"), "round {round}: {:?}", stage.to);
             let after = snapshot(stage.there("to/tree")).expect("it is there");
             // What went before it was interrupted gave its directory another time.
-            assert_same_with(&before, &after, Compare::everything().ignoring_dir_mtimes());
+            assert_same_with(&before, &after, stage.scene.rules().ignoring_dir_mtimes());
             fs::remove_dir_all(stage.there("to/tree")).expect("removed");
         }
         assert!(caught > 0, "no move was caught in its middle");
@@ -154,7 +154,7 @@ fn a_killed_move_to_a_new_name_goes_on_under_that_name() {
             }
             assert!(!stage.scene.exists("tree"), "{:?}", stage.to);
             let after = snapshot(stage.there("renamed")).expect("it is there");
-            assert_same_with(&before, &after, Compare::everything().ignoring_dir_mtimes());
+            assert_same_with(&before, &after, stage.scene.rules().ignoring_dir_mtimes());
             fs::remove_dir_all(stage.there("renamed")).expect("removed");
         }
     });

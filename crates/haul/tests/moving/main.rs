@@ -12,8 +12,7 @@ mod whole;
 
 use common::*;
 use haul_testkit::haul::Outcome;
-use haul_testkit::{Compare, Haul, Mount, assert_same, assert_same_with, nasty, snapshot, tree};
-use std::ffi::OsString;
+use haul_testkit::{Compare, Haul, Mount, assert_same_with, nasty, snapshot, tree};
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
@@ -36,24 +35,26 @@ struct Stage<'s, 'w> {
     _mount: Option<Mount>,
 }
 
-/// Runs `test` for each; `to/` is an empty directory at the destination.
-fn each_target(test: impl Fn(&Stage<'_, '_>)) {
-    for to in [To::Here, To::Elsewhere, To::Host, To::FromHost] {
-        let world = World::new();
-        let mut scene = world.scene(match to {
-            To::Here | To::Elsewhere => Way::Local,
-            To::Host => Way::Upload,
-            To::FromHost => Way::Download,
-        });
-        scene.reach_by_pipe();
-        let mount = if to == To::Elsewhere { Mount::tmpfs(64 << 20) } else { None };
-        if to == To::Elsewhere && mount.is_none() {
-            continue;
+/// Runs `test` for each, through SFTP too; `to/` is an empty directory at the destination.
+fn each_target(test: impl Fn(&Stage<'_, '_>) + Sync) {
+    everywhere_by_pipe(|scene| {
+        let stage = |scene, to, mount: Option<Mount>, root: PathBuf| {
+            fs::create_dir_all(root.join("to")).expect("a directory");
+            test(&Stage { scene, to, root, _mount: mount });
+        };
+        let to = match scene.way {
+            Way::Local => To::Here,
+            Way::Upload | Way::SftpUpload => To::Host,
+            Way::Download | Way::SftpDownload => To::FromHost,
+        };
+        stage(scene, to, None, scene.path("root"));
+        if to == To::Here
+            && let Some(mount) = Mount::tmpfs(64 << 20)
+        {
+            let root = mount.path().to_path_buf();
+            stage(&scene.another("elsewhere"), To::Elsewhere, Some(mount), root);
         }
-        let root = mount.as_ref().map_or(scene.path("root"), |mount| mount.path().to_path_buf());
-        fs::create_dir_all(root.join("to")).expect("a directory");
-        test(&Stage { scene: &scene, to, root, _mount: mount });
-    }
+    });
 }
 
 impl Stage<'_, '_> {
@@ -65,17 +66,7 @@ impl Stage<'_, '_> {
         let mut at = self.root.clone().into_os_string();
         at.push("/");
         at.push(dest);
-        let (remote, dest) = match self.to {
-            To::Host => (self.scene.remote(), self.scene.there(at)),
-            To::FromHost => (self.scene.remote(), at),
-            To::Here | To::Elsewhere => (Vec::new(), at),
-        };
-        let sources = sources.iter().map(|source| match self.to {
-            To::FromHost => self.scene.there(self.scene.path(source)),
-            _ => self.scene.path(source).into_os_string(),
-        });
-        let sources: Vec<OsString> = sources.collect();
-        self.scene.haul().arg("move").args(flags).args(remote).arg("--").args(sources).arg(dest)
+        self.scene.transfer("move", &self.scene.route(), flags, sources, at)
     }
 
     fn there(&self, name: &str) -> PathBuf {
@@ -99,12 +90,25 @@ fn a_tree_is_there_and_gone_here() {
         for (dest, at) in [("to", "to/tree"), ("made/", "made/tree"), ("renamed", "renamed")] {
             a_tree(stage.scene);
             let before = stage.scene.snapshot("tree");
-            let run = stage.run(&[], &["tree"], dest).expect_ok();
-            assert!(run.out().starts_with("moved "), "{run}");
-            assert_eq!(run.err(), "");
+            let run = stage.run(&["-v"], &["tree"], dest).expect_ok();
+            let (lines, moved) = match stage.to {
+                // It is one step.
+                To::Here => ("tree", "moved 1 in "),
+                _ => ("dir/deep/c", "moved 5 in "),
+            };
+            assert!(run.out().lines().any(|line| line.ends_with(lines)), "{run}");
+            assert!(run.out().contains(moved), "{run}");
+            // What such a host can't make durable is told each time.
+            let promises_less = |line: &&str| {
+                stage.scene.way == Way::SftpUpload && line.contains("with their names")
+            };
+            assert_eq!(run.err().lines().find(|line| !promises_less(line)), None, "{run}");
             assert!(!stage.scene.exists("tree"), "{:?}: {run}", stage.to);
-            assert_same(&before, &snapshot(stage.there(at)).expect("it is there"));
+            let there = snapshot(stage.there(at)).expect("it is there");
+            assert_same_with(&before, &there, stage.scene.rules());
         }
+        assert_no_strays(&stage.root);
+        assert_no_strays(&stage.scene.path(""));
     });
 }
 
@@ -131,6 +135,7 @@ fn files_are_renamed_replaced_or_kept_as_the_flags_say() {
             let expected = if is_replaced { "new" } else { "there before" };
             assert_eq!(fs::read(&old).expect("read"), expected.as_bytes(), "{flags:?}");
             assert_eq!(run.out().contains("kept 1"), !is_replaced, "{run}");
+            assert_eq!(run.out().contains("moved 1"), is_replaced, "{run}");
         }
         nasty::set_mtime(&old, 5, 0).expect("a time");
         stage.run(&["-u"], &["f"], "to").expect_ok();
@@ -154,17 +159,25 @@ fn directories_that_both_have_are_filled() {
 }
 
 #[test]
-fn what_is_there_with_the_same_size_and_time_but_another_content_stays() {
+fn what_is_kept_there_or_has_the_same_size_and_time_but_another_content_stays() {
     each_target(|stage| {
         // Entry by entry, also on one file system.
         stage.scene.file("tree/f", "good");
         stage.scene.file("tree/g", "also");
         fs::create_dir_all(stage.there("to/tree")).expect("made");
+        fs::write(stage.there("to/tree/f"), "other").expect("written");
+        let run = stage.run(&["--no-clobber"], &["tree"], "to").expect_ok();
+        assert!(run.out().contains("kept 1"), "{run}");
+        assert_eq!(
+            (stage.scene.list("tree"), stage.scene.read("tree/f")),
+            (vec!["f".into()], "good".into())
+        );
+        assert_eq!(fs::read(stage.there("to/tree/f")).expect("read"), b"other");
         fs::write(stage.there("to/tree/f"), "evil").expect("written");
         let stat = fs::metadata(stage.scene.path("tree/f")).expect("there");
         nasty::set_mtime(stage.there("to/tree/f"), stat.mtime(), stat.mtime_nsec() as u32)
             .expect("a time");
-        let run = stage.run(&[], &["tree"], "to").expect_code(1);
+        let run = stage.run(&["-q"], &["tree"], "to").expect_code(1);
         assert_one_error(&run, "tree/f: it stays", "is another (content", "");
         assert_eq!(stage.scene.list("tree"), ["f"]);
         assert_eq!(fs::read(stage.there("to/tree/g")).expect("read"), b"also");
@@ -298,7 +311,7 @@ fn a_file_on_which_another_is_mounted_stays_and_that_is_told() {
         fs::create_dir_all(stage.there("to/tree/mine")).expect("made");
         let place = scene.path("tree/f");
         let Some(_mounted) = Mount::bind_at(&scene.path("shown"), &place) else { return };
-        let run = stage.run(&[], &["tree"], "to").expect_code(1);
+        let run = stage.run(&["-q"], &["tree"], "to").expect_code(1);
         let said = "a file system may be mounted on it";
         assert_one_error(&run, "tree/f: can't remove it", said, "");
         assert_eq!(scene.list("tree"), ["f"], "{:?}", stage.to);

@@ -27,7 +27,7 @@ const CASES: &[Case] = &[
 
 /// Where it takes a copy to move something: the source is on a file system with
 /// attributes and ACLs, and root moves it.
-fn each_copying_target(test: impl Fn(&Stage<'_, '_>)) {
+fn each_copying_target(test: impl Fn(&Stage<'_, '_>) + Sync) {
     each_target(|stage| {
         let probe = stage.scene.file("probe", "");
         for (what, give, _) in CASES {
@@ -49,13 +49,13 @@ fn a_file_that_would_lose_something_stays_and_is_not_copied() {
         for (name, give, said) in CASES {
             scene.file("tree/dir/plain", "x");
             give(&scene.file("tree/dir/rich", "y")).expect("given");
-            let run = stage.run(&[], &["tree"], "to").expect_code(1);
+            let run = stage.run(&["-q"], &["tree"], "to").expect_code(1);
             assert_one_error(&run, "tree/dir/rich: it stays: ", said, "--lossy moves it");
             assert_eq!(scene.list("tree"), ["dir", "dir/rich"], "{name} {:?}", stage.to);
             assert!(stage.there("to/tree/dir/plain").exists());
             assert!(!stage.there("to/tree/dir/rich").exists());
             // The same for a source that is named.
-            let run = stage.run(&[], &["tree/dir/rich"], "to").expect_code(1);
+            let run = stage.run(&["-q"], &["tree/dir/rich"], "to").expect_code(1);
             assert_one_error(&run, "rich: it stays: ", said, "--lossy moves it");
             stage.run(&["--lossy"], &["tree"], "to").expect_ok();
             assert!(!scene.exists("tree"), "{name} {:?}", stage.to);
@@ -65,7 +65,7 @@ fn a_file_that_would_lose_something_stays_and_is_not_copied() {
         // What has all of it says so in one line.
         let all = scene.file("all", "x");
         CASES.iter().for_each(|(_, give, _)| give(&all).expect("given"));
-        let run = stage.run(&[], &["all"], "to").expect_code(1);
+        let run = stage.run(&["-q"], &["all"], "to").expect_code(1);
         let said = "its owner (12) and its group (12) and its set-ID bits and its ACL";
         assert_one_error(&run, "all: it stays: ", said, "");
         stage.run(&["--lossy"], &["all"], "to").expect_ok();
@@ -89,7 +89,7 @@ fn a_directory_that_would_lose_something_stays_with_all_that_is_in_it() {
             scene.file("tree/plain", "x");
             scene.file("tree/rich/f", "y");
             give(&scene.path("tree/rich")).expect("given");
-            let run = stage.run(&[], &["tree"], "to").expect_code(1);
+            let run = stage.run(&["-q"], &["tree"], "to").expect_code(1);
             let path = "tree/rich: it stays with all that is in it: ";
             assert_one_error(&run, path, said, "--lossy moves it");
             assert_eq!(scene.list("tree"), ["rich", "rich/f"], "{:?}", stage.to);
@@ -135,7 +135,7 @@ fn a_file_whose_copy_belongs_to_somebody_else_stays() {
         haul_testkit::nasty::set_mtime(stage.scene.path("f"), 5, 0).expect("a time");
         haul_testkit::nasty::set_mtime(stage.there("to/f"), 5, 0).expect("a time");
         chown(stage.there("to/f"), Some(12), Some(12)).expect("given");
-        let run = stage.run(&[], &["f"], "to").expect_code(1);
+        let run = stage.run(&["-q"], &["f"], "to").expect_code(1);
         assert_one_error(&run, "f: it stays: ", "are 0:0, and those of the destination's", "");
         assert!(stage.scene.exists("f"));
         stage.run(&["--lossy"], &["f"], "to").expect_ok();

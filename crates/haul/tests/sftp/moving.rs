@@ -4,10 +4,9 @@ use crate::common::*;
 use crate::{by_sftp, rules, strays};
 use haul_testkit::haul::Outcome;
 use haul_testkit::proc::{self, Signal};
-use haul_testkit::{Mount, assert_same_with, nasty, tree};
+use haul_testkit::{Mount, assert_same_with, tree};
 use std::ffi::OsString;
 use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
 /// How soon a move has to get on.
@@ -20,66 +19,6 @@ fn haul(scene: &Scene<'_>, flags: &[&str], source: &str, dest: &str) -> haul_tes
 
 fn from_host(scene: &Scene<'_>, flags: &[&str], source: &str, dest: &str) -> Outcome {
     haul(scene, flags, source, dest).run()
-}
-
-fn a_tree(scene: &Scene<'_>) {
-    scene.file("tree/a", "aaaa");
-    scene.file("tree/empty", "");
-    scene.file("tree/dir/large", vec![7; 5 << 20]);
-    scene.mkdir("tree/hollow/deeper");
-    scene.symlink("a", "tree/link");
-    scene.symlink("nowhere", "tree/dangling");
-}
-
-#[test]
-fn a_tree_is_here_and_gone_there() {
-    let world = World::new();
-    let scene = world.scene(Way::Download);
-    scene.mkdir("to");
-    for (dest, at) in [("to", "to/tree"), ("made/", "made/tree"), ("renamed", "renamed")] {
-        a_tree(&scene);
-        let before = scene.snapshot("tree");
-        let run = from_host(&scene, &["-v"], "tree", dest).expect_ok();
-        assert!(run.out().contains("dir/large\n"), "{run}");
-        assert!(run.out().contains("moved 5 in "), "{run}");
-        assert_eq!(run.err(), "");
-        assert!(!scene.exists("tree"), "{run}");
-        assert_same_with(&before, &scene.snapshot(at), rules());
-    }
-    scene.file("f", "one");
-    from_host(&scene, &[], "f", "other").expect_ok();
-    assert!(!scene.exists("f") && scene.read("other") == "one");
-    scene.symlink("tree", "link");
-    let run = from_host(&scene, &[], "link/", "to").expect_code(1);
-    assert!(run.err().contains("it is no directory"), "{run}");
-    from_host(&scene, &[], "link", "to").expect_ok();
-    assert!(!scene.exists("link") && scene.exists("to/link"));
-    let run = from_host(&scene, &[], "missing", "to").expect_code(1);
-    assert!(run.err().contains("missing: "), "{run}");
-    assert_eq!(strays(&scene.path("")).len(), 0);
-}
-
-#[test]
-fn what_is_kept_here_or_is_another_stays_there() {
-    let world = World::new();
-    let scene = world.scene(Way::Download);
-    a_tree(&scene);
-    scene.file("to/tree/a", "other");
-    let run = from_host(&scene, &["--no-clobber"], "tree", "to").expect_ok();
-    assert!(run.out().contains("kept 1"), "{run}");
-    assert_eq!(scene.list("tree"), ["a"]);
-    assert_eq!((scene.read("tree/a"), scene.read("to/tree/a")), ("aaaa".into(), "other".into()));
-    // The same size and time, and another content.
-    scene.file("to/tree/a", "evil");
-    let time = fs::metadata(scene.path("tree/a")).expect("there").mtime();
-    for side in ["tree/a", "to/tree/a"] {
-        nasty::set_mtime(scene.path(side), time, 0).expect("a time");
-    }
-    let run = from_host(&scene, &[], "tree", "to").expect_code(1);
-    assert_one_error(&run, "tree/a: it stays", "is another (content", "");
-    assert_eq!((scene.read("tree/a"), scene.read("to/tree/a")), ("aaaa".into(), "evil".into()));
-    from_host(&scene, &["--force"], "tree", "to").expect_ok();
-    assert!(!scene.exists("tree") && scene.read("to/tree/a") == "aaaa");
 }
 
 #[test]
