@@ -152,7 +152,9 @@ fn lose_storage(medium: &Medium, file: &Path) {
         let words = line.split(|c: char| !c.is_ascii_digit()).filter(|word| !word.is_empty());
         words.filter_map(|word| word.parse().ok()).collect()
     };
-    let extents = said.lines().map(numbers).filter(|numbers| numbers.len() >= 6);
+    // Lines of words may have numbers as well, in a path for one.
+    let is_extent = |line: &&str| line.trim_start().starts_with(|c: char| c.is_ascii_digit());
+    let extents = said.lines().filter(is_extent).map(numbers);
     let mut lost = 0;
     for extent in extents {
         // Its number, where it begins and ends in the file and on the medium, its length.
