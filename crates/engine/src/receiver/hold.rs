@@ -374,9 +374,8 @@ impl Receiver<'_> {
     /// Nothing is done where the whole file system will be.
     ///
     /// The system tells of a failure once, so in a move one ends the job: its second part
-    /// would be told that all is durable, and remove the source. It may have told that to
-    /// an earlier move, too, or to anybody else, and still has in memory what its medium
-    /// lost. So the second part is made to read the file from there.
+    /// would be told that all is durable, and remove the source. An earlier move may have
+    /// been told, or anybody. So the second part is made to read the file from its medium.
     pub(super) fn sync_left(
         &self,
         dir: &RecvDir,
@@ -386,7 +385,7 @@ impl Receiver<'_> {
         if !self.policy.sync || self.policy.dry_run {
             return Ok(());
         }
-        let is_moving = self.policy.moving.is_some();
+        let (is_moving, what) = (self.policy.moving.is_some(), "make the file durable");
         let left = || {
             let handle = node.handle()?;
             // What fails to be written from now on shows when all of it is synced.
@@ -396,7 +395,6 @@ impl Receiver<'_> {
             }
             if is_moving { handle.forget_cached(name) } else { Ok(()) }
         };
-        let what = "make the file durable";
         match left() {
             // What can't be opened is not known to be lost.
             Err(error) if is_moving && !may_not_be_opened(&error) => {
