@@ -18,6 +18,7 @@ mod joining;
 mod listing;
 mod metadata;
 mod moving;
+mod owners;
 #[path = "../parts/peer.rs"]
 mod peer;
 #[path = "../parts/place.rs"]
