@@ -98,7 +98,7 @@ mod tests {
     #[test]
     fn a_package_that_several_programs_need_is_named_once() {
         let needs: Vec<_> = NEEDS.iter().collect();
-        let all = ["b3sum", "bindfs", "btrfs-progs", "e2fsprogs", "g++", "iproute2"];
+        let all = ["acl", "attr", "b3sum", "bindfs", "btrfs-progs", "e2fsprogs", "g++", "iproute2"];
         let more =
             ["openssh-client", "openssh-server", "rclone", "rsync", "util-linux", "xfsprogs"];
         assert_eq!(packages(&needs), [&all[..], &more].concat());

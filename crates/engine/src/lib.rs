@@ -42,8 +42,9 @@
 //! - `compare.rs`: the decision about an existing entry; `own.rs`: entries that a peer on
 //!   this machine lists and that are the destination's own; `times.rs`: how exactly the
 //!   destination keeps times. `check.rs`: a job that compares and copies nothing.
-//! - `place.rs`: what happens at an entry's place when it is listed. `naming.rs`: names,
-//!   given so that none takes another's.
+//! - `place.rs`: an entry at its place when it is listed; `subdir.rs`: a directory;
+//!   `mirror.rs`: both in a mirror, and what goes there. `naming.rs`: names, given so that
+//!   none takes another's.
 //! - `work.rs`: workers, for local files and packs. `filling.rs`: how a file gets into
 //!   its stage. `incoming.rs`: a file in pieces. `small.rs`: small files through SFTP,
 //!   many at a time.

@@ -33,7 +33,7 @@ pub fn run(job: &Job, placement: Placement, monitor: &dyn Monitor) -> Result<Sum
 
 fn run_local(job: &Job, monitor: &dyn Monitor) -> Result<Summary, JobError> {
     let mut destination = Destination::find(&LocalTree, job)?;
-    destination.sources_are_here = true;
+    destination.expect_sources(&LocalTree, job);
     // What is only compared may be compared with a part of itself.
     let around_dest = if job.task.copies().is_none() { Vec::new() } else { destination.lineage() };
     let twins = Twins::new(&destination.root, destination.rename.as_ref(), job)

@@ -65,7 +65,7 @@ impl Task {
         match self {
             Self::Copy(_) => false,
             Self::Check { .. } | Self::Remove { .. } => true,
-            Self::Sync(_, mirror) => mirror.delete.is_some(),
+            Self::Sync(_, mirror) => mirror.delete.is_some() && mirror.part != Part::AllElse,
         }
     }
 
@@ -109,8 +109,6 @@ pub enum Conflict {
     Keep,
     /// Replaced only when it is older than the source (`--update`).
     ReplaceOlder,
-    /// As [`Self::ReplaceChanged`], unless it is newer than the source.
-    ReplaceUnlessNewer,
 }
 
 /// The rules by which a destination becomes like its sources, besides those of the copies
@@ -119,6 +117,8 @@ pub enum Conflict {
 pub struct Mirror {
     /// Symbolic links are copied; else they are passed over.
     pub links: bool,
+    /// Files are left alone that are newer than the source.
+    pub skips_newer: bool,
     /// The proof that a file needs no copy.
     pub sameness: Sameness,
     /// Times that are no further apart are one, in whole seconds; `None` compares them to
@@ -146,10 +146,19 @@ pub enum Part {
     /// All of it.
     #[default]
     All,
+    /// All but removing what only the destination has, which another job does.
+    AllElse,
     /// Removing what only the destination has, before another job does all else.
     RemovesFirst,
     /// The same, behind another job that has done all else.
     RemovesLast,
+}
+
+impl Part {
+    /// True if something is removed, and nothing else is done.
+    pub fn only_removes(self) -> bool {
+        matches!(self, Self::RemovesFirst | Self::RemovesLast)
+    }
 }
 
 /// The proof that a file at the destination is that of the source.

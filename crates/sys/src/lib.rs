@@ -78,7 +78,9 @@ pub use limits::{
 pub use lock::try_lock;
 pub use made_up::{is_made_up, is_readable_within, memory_file};
 pub use memory::{Memory, spare_address_space};
-pub use meta::{Stat, file_stat, keep_mtime, keeps_ctime, set_attributes, set_mode, set_mtime};
+pub use meta::{
+    Stat, file_stat, is_mount_point, keep_mtime, keeps_ctime, set_attributes, set_mode, set_mtime,
+};
 pub use pattern::name_matches;
 pub use schedule::wait_for_turns;
 pub use sharing::clone_file;

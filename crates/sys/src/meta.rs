@@ -105,6 +105,21 @@ pub fn file_stat(file: impl AsFd) -> io::Result<Stat> {
     Ok(Stat::from_raw(&rustix::fs::fstat(file)?))
 }
 
+/// True if something is mounted on a directory, also a part of its own file system, where
+/// the system tells that.
+#[cfg(target_os = "linux")]
+pub fn is_mount_point(dir: &Dir) -> bool {
+    use rustix::fs::{StatxAttributes, StatxFlags, statx};
+    let stat = statx(dir, c"", AtFlags::EMPTY_PATH, StatxFlags::empty());
+    stat.is_ok_and(|stat| stat.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
+}
+
+/// As on Linux; here the device tells.
+#[cfg(not(target_os = "linux"))]
+pub fn is_mount_point(_: &Dir) -> bool {
+    false
+}
+
 /// True if the time of the last change, `ctime`, of a file on the file system of
 /// `file` is what its name says: the system's own time of every change, which
 /// nobody sets. Some have nothing of the kind, and tell the modification time,

@@ -308,7 +308,7 @@ impl<M: Machines> Course<'_, M> {
         // Where existing files are kept, what stands there may be another's.
         let rule = match policy.conflict {
             Conflict::ReplaceChanged | Conflict::ReplaceAll => Remove::SameContent,
-            Conflict::Keep | Conflict::ReplaceOlder | Conflict::ReplaceUnlessNewer => Remove::Same,
+            Conflict::Keep | Conflict::ReplaceOlder => Remove::Same,
         };
         let moving = policy.moving.unwrap_or(Moving::Whole);
         let is_dir = |source: &Spot<M::Host>| self.dirs.iter().any(|dir| dir.source == *source);

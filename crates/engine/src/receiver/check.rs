@@ -269,11 +269,7 @@ impl Receiver<'_> {
             }
             last.subdir = Some(name.clone());
         }
-        if let Some(unlisted) = lock(&dir.unlisted).as_mut() {
-            for name in names {
-                unlisted.remove(name);
-            }
-        }
+        names.iter().for_each(|name| dir.has_listed(name));
         Ok(())
     }
 

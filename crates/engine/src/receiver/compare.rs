@@ -37,8 +37,8 @@ pub(crate) fn file(entry: &Entry, existing: Option<&Meta>, conflict: Conflict) -
         Conflict::Keep => Some(Skip::Exists),
         Conflict::ReplaceAll => None,
         Conflict::ReplaceChanged => unchanged.then_some(Skip::Unchanged),
-        Conflict::ReplaceOlder | Conflict::ReplaceUnlessNewer if unchanged => Some(Skip::Unchanged),
-        Conflict::ReplaceOlder | Conflict::ReplaceUnlessNewer => {
+        Conflict::ReplaceOlder if unchanged => Some(Skip::Unchanged),
+        Conflict::ReplaceOlder => {
             is_not_older(existing, entry.attributes.mtime).then_some(Skip::NotOlder)
         }
     };

@@ -4,7 +4,7 @@
 use super::Around;
 use crate::{Job, JobError, origin};
 use haul_model::words;
-use haul_model::{Fault, FaultKind, FileId, Name, Side, escape_bytes};
+use haul_model::{Fault, FaultKind, FileId, Mirror, Name, Side, escape_bytes};
 use haul_tree::{Tree, TreeDir};
 use std::io;
 use std::sync::Arc;
@@ -35,6 +35,9 @@ pub(crate) struct Destination {
     pub(crate) whole_seconds: bool,
     /// The sources are on this machine, too, and so is the Sender.
     pub(crate) sources_are_here: bool,
+    /// Directories that hold a source, or are one, where that can be told: none of them is
+    /// an extra.
+    pub(crate) holds_sources: Vec<FileId>,
     /// Objects that none of the sources of a peer may be.
     pub(crate) around: Around,
 }
@@ -75,6 +78,7 @@ impl Destination {
             may_be_source: false,
             whole_seconds: false,
             sources_are_here: false,
+            holds_sources: Vec::new(),
             around: Around::default(),
         }
     }
@@ -238,16 +242,40 @@ impl Destination {
     /// The directory itself and all above it: none of these can be copied into
     /// it. Empty where it is not on this machine.
     pub(crate) fn lineage(&self) -> Vec<FileId> {
-        let mut lineage = Vec::new();
-        let mut dir = self.root.system_handle();
-        while let Ok(here) = dir {
-            let Ok(stat) = here.stat_self() else { break };
-            if lineage.last() == Some(&stat.id) || lineage.len() >= ANCESTORS_MAX {
-                break;
-            }
-            lineage.push(stat.id);
-            dir = here.open_parent();
-        }
-        lineage
+        lineage(&*self.root)
     }
+
+    /// The sources of `job` are in this `tree`, too: what holds one is not removed.
+    pub(crate) fn expect_sources(&mut self, tree: &dyn Tree, job: &Job) {
+        self.sources_are_here = true;
+        let removes = |mirror: &Mirror| mirror.delete.is_some() || mirror.makes_way;
+        if !job.task.mirrors().is_some_and(removes) {
+            return;
+        }
+        for source in &job.sources {
+            let split = words::split(source);
+            // One that can't be opened is told as that.
+            let Ok(dir) = tree.open(source).or_else(|_| tree.open(split.parent)) else { continue };
+            self.holds_sources.extend(lineage(&*dir));
+            let file = split.name.and_then(|name| Name::new(name).ok());
+            let file =
+                file.and_then(|name| tree.open(split.parent).ok()?.stat(&name, false).ok()?);
+            self.holds_sources.extend(file.and_then(|file| file.id));
+        }
+    }
+}
+
+/// A directory and all above it; empty where it is not on this machine.
+fn lineage(dir: &dyn TreeDir) -> Vec<FileId> {
+    let mut lineage = Vec::new();
+    let mut dir = dir.system_handle();
+    while let Ok(here) = dir {
+        let Ok(stat) = here.stat_self() else { break };
+        if lineage.last() == Some(&stat.id) || lineage.len() >= ANCESTORS_MAX {
+            break;
+        }
+        lineage.push(stat.id);
+        dir = here.open_parent();
+    }
+    lineage
 }

@@ -33,6 +33,9 @@ pub(crate) struct RecvDir {
     /// In a check: what is there and was not listed yet, where that is to be
     /// told.
     pub(crate) unlisted: Mutex<Option<BTreeSet<Name>>>,
+    /// Where what was not listed is to go, and two names may be one: the names that were
+    /// listed, and that nothing there had as they are spelled.
+    pub(crate) listed: Mutex<Option<Vec<Name>>>,
     /// See [`Self::claims`].
     claims: OnceLock<Option<Claims>>,
     /// Stages of earlier jobs, looked for when the first file is published.
@@ -86,6 +89,7 @@ impl RecvDir {
             pending: AtomicU64::new(1),
             last_names: Mutex::default(),
             unlisted: Mutex::default(),
+            listed: Mutex::default(),
             claims: OnceLock::new(),
             stale: OnceLock::new(),
             opened_up: Once::new(),
@@ -101,6 +105,17 @@ impl RecvDir {
     /// One entry has its outcome; `true` if it was the last.
     pub(crate) fn settle_one(&self) -> bool {
         self.pending.fetch_sub(1, Ordering::AcqRel) == 1
+    }
+
+    /// The name is that of an entry, and of no extra.
+    pub(crate) fn has_listed(&self, name: &Name) {
+        let is_there = lock(&self.unlisted).as_mut().is_some_and(|names| names.remove(name));
+        if is_there {
+            return;
+        }
+        if let Some(listed) = lock(&self.listed).as_mut() {
+            listed.push(name.clone());
+        }
     }
 
     /// An entry with the path `shown` can't be listed: what the destination has

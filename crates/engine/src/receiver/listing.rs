@@ -199,9 +199,7 @@ impl Receiver<'_> {
         if self.checks() {
             return self.check_entry(index, dir, name, entry, cost, wants);
         }
-        if let (Some(name), Some(unlisted)) = (&name, lock(&dir.unlisted).as_mut()) {
-            unlisted.remove(name);
-        }
+        name.iter().for_each(|name| dir.has_listed(name));
         let only_removes = self.only_removes();
         let outcome = match &entry.kind {
             kind if only_removes && *kind != Kind::Dir => Outcome::Skipped(Skip::Ruled),

@@ -3,9 +3,9 @@
 
 use super::compare::{self, Decision};
 use super::dirs::{DirState, RecvDir};
-use super::{Receiver, is_stage};
+use super::{Receiver, is_stage, naming};
 use crate::dirs::DirNode;
-use haul_model::words;
+use haul_model::words::{self, may_be_one_name};
 use haul_model::{
     Attributes, Changes, Conflict, Delete, Entry, Fault, FaultKind, Kind, Mirror, Name, Outcome,
     Part, Sameness, Side, Skip, Timestamp,
@@ -103,7 +103,7 @@ impl Receiver<'_> {
             };
         }
         let (mtime, there) = (entry.attributes.mtime, existing.attributes.mtime);
-        if self.policy.conflict == Conflict::ReplaceUnlessNewer && there > mtime {
+        if mirror.skips_newer && there > mtime {
             return settled(Outcome::Skipped(Skip::Ruled));
         }
         let is_same = match mirror.sameness {
@@ -141,12 +141,21 @@ impl Receiver<'_> {
         on_existing: OnExisting,
     ) -> Result<(), Fault> {
         let DirState::Open(node) = &dir.state else { return Ok(()) };
-        if self.task.mirrors().is_none() || on_existing != OnExisting::Replace {
+        let Some(mirror) = self.task.mirrors().filter(|_| on_existing == OnExisting::Replace)
+        else {
             return Ok(());
-        }
+        };
         let failed = |error: io::Error| Fault::from_io(Side::Destination, "make way", &error);
         let there = node.handle().and_then(|handle| handle.stat(name, false)).map_err(failed)?;
         match there {
+            Some(Meta { kind: MetaKind::Dir, id: Some(id), .. })
+                if dir.claims().is_some_and(|claims| claims.has(id)) =>
+            {
+                Err(naming::another())
+            }
+            Some(meta) if meta.kind == MetaKind::Dir && !mirror.makes_way => {
+                node.handle().and_then(|handle| handle.remove_dir(name)).map_err(failed)
+            }
             Some(meta) if meta.kind == MetaKind::Dir => {
                 let mut told = Vec::new();
                 // What makes way is told as what has its place.
@@ -188,12 +197,12 @@ impl Receiver<'_> {
 
     /// True if the job removes what only the destination has, and does nothing else.
     pub(super) fn only_removes(&self) -> bool {
-        self.task.mirrors().is_some_and(|mirror| mirror.part != Part::All)
+        self.task.mirrors().is_some_and(|mirror| mirror.part.only_removes())
     }
 
     /// True if nothing is made that the destination has not.
     pub(super) fn makes_nothing(&self) -> bool {
-        self.task.mirrors().is_some_and(|mirror| mirror.existing_only || mirror.part != Part::All)
+        self.only_removes() || self.task.mirrors().is_some_and(|mirror| mirror.existing_only)
     }
 
     /// The attributes that a directory gets when all in it is done. Before all else it
@@ -226,13 +235,17 @@ impl Receiver<'_> {
             let removed = match stat {
                 // It is gone by now.
                 Ok(None) => Ok(()),
+                Ok(Some(meta)) if self.is_source(&meta) => Err(a_source()),
+                Ok(Some(meta)) if !self.is_extra(dir, node, &name, &meta) => Err(io::Error::other(
+                    "it may be another entry of this job: the destination takes the two names for one",
+                )),
                 Ok(Some(meta)) if self.is_spared(dir.path_of(Some(&name)), &name, &meta) => Ok(()),
                 Ok(Some(meta)) if meta.kind == MetaKind::Dir => {
                     self.remove_tree(dir, node, &name, true, &mut told)
                 }
                 Ok(Some(meta)) => {
                     let path = dir.path_of(Some(&name));
-                    self.remove_one(dir, node, &name, path, listed(&meta), &mut told)
+                    self.remove_one(dir, node, &name, path, listed(&meta), &mut told).map(drop)
                 }
                 Err(error) => Err(error),
             };
@@ -242,6 +255,11 @@ impl Receiver<'_> {
             }
         }
         self.tell_deleted(told);
+    }
+
+    /// True if it is a source of the job, or holds one.
+    fn is_source(&self, meta: &Meta) -> bool {
+        meta.id.is_some_and(|id| self.holds_sources.contains(&id))
     }
 
     /// True if nothing more may be removed; tells that once.
@@ -254,6 +272,26 @@ impl Receiver<'_> {
             );
         }
         withheld
+    }
+
+    /// False if `name` may lead to what an entry of the job has brought or found under
+    /// another name, in a directory that takes both for one.
+    fn is_extra(&self, dir: &RecvDir, node: &Arc<DirNode>, name: &Name, meta: &Meta) -> bool {
+        let Ok(handle) = node.handle() else { return false };
+        let listed = lock(&dir.listed);
+        if handle.tells_objects() {
+            let is_claimed = |id| dir.claims().is_some_and(|claims| claims.has(id));
+            let leads_to_it = |listed: &Name| {
+                let found = handle.stat(listed, false);
+                found.is_ok_and(|found| found.is_some_and(|found| found.id == meta.id))
+            };
+            let may_be_listed = listed.iter().flatten().any(leads_to_it);
+            return !may_be_listed && !meta.id.is_some_and(is_claimed);
+        }
+        let is_like = |listed: &&Name| may_be_one_name(listed.as_bytes(), name.as_bytes());
+        // Two that are both spelled there are two.
+        let mut alike = listed.iter().flatten().filter(is_like);
+        alike.all(|listed| handle.spells(listed).unwrap_or(false))
     }
 
     /// True if the entry `name` at `path` is no extra: rules protect it, or it is of
@@ -283,15 +321,18 @@ impl Receiver<'_> {
         let mut names = vec![name.clone()];
         let mut failure = Ok(());
         loop {
-            if self.control.stopped() {
-                return Ok(());
+            if self.control.stopped() || (is_extra && self.is_withheld(dir)) {
+                return failure;
             }
             let level = levels.last_mut().expect("one at least until it returns");
             if let Some(TreeEntry { name, .. }) = level.left.pop() {
                 let path = [&*level.path, b"/", name.as_bytes()].concat();
                 let node = Arc::clone(&level.node);
                 let Some(meta) = node.handle()?.stat(&name, false)? else { continue };
-                if self.is_spared(path.clone(), &name, &meta) {
+                if self.is_source(&meta) {
+                    level.stays = true;
+                    failure = Err(a_source());
+                } else if self.is_spared(path.clone(), &name, &meta) {
                     level.stays = true;
                 } else if meta.kind == MetaKind::Dir {
                     match self.enter_extra(&node, &name, path) {
@@ -304,11 +345,14 @@ impl Receiver<'_> {
                             failure = Err(error);
                         }
                     }
-                } else if let Err(error) =
-                    self.remove_one(dir, &node, &name, path, listed(&meta), told)
-                {
-                    level.stays = true;
-                    failure = Err(error);
+                } else {
+                    match self.remove_one(dir, &node, &name, path, listed(&meta), told) {
+                        Ok(is_gone) => level.stays |= !is_gone,
+                        Err(error) => {
+                            level.stays = true;
+                            failure = Err(error);
+                        }
+                    }
                 }
                 continue;
             }
@@ -320,12 +364,7 @@ impl Receiver<'_> {
                 false if above.is_none() && !is_extra => {
                     return node.handle()?.remove_dir(&name);
                 }
-                false => {
-                    let before = told.len();
-                    let removed =
-                        self.remove_one(dir, node, &name, done.path.clone(), Kind::Dir, told);
-                    removed.map(|()| told.len() > before || self.policy.dry_run)
-                }
+                false => self.remove_one(dir, node, &name, done.path.clone(), Kind::Dir, told),
             };
             let stays = !matches!(removed, Ok(true));
             if let Err(error) = removed {
@@ -350,9 +389,14 @@ impl Receiver<'_> {
     fn enter_extra(&self, parent: &Arc<DirNode>, name: &Name, path: Vec<u8>) -> io::Result<Level> {
         let node = DirNode::open(parent, name.clone(), false)?;
         let (above, here) = (parent.id(), node.id());
-        if above.zip(here).is_some_and(|(above, here)| above.dev != here.dev) {
+        let is_mounted =
+            node.handle()?.system_handle().is_ok_and(|dir| haul_sys::is_mount_point(&dir));
+        if is_mounted || above.zip(here).is_some_and(|(above, here)| above.dev != here.dev) {
             let message = "another file system is mounted there";
             return Err(io::Error::new(io::ErrorKind::ResourceBusy, message));
+        }
+        if self.is_source(node.meta()) {
+            return Err(a_source());
         }
         let handle = node.handle()?;
         if !self.policy.dry_run {
@@ -364,8 +408,8 @@ impl Receiver<'_> {
         Ok(Level { node, path, left, stays: false })
     }
 
-    /// Removes one entry, which is no directory, or an empty one. It stays if as many were
-    /// removed as may be.
+    /// Removes one entry, which is no directory, or an empty one. False if it stays, since
+    /// as many were removed as may be.
     fn remove_one(
         &self,
         dir: &RecvDir,
@@ -374,11 +418,11 @@ impl Receiver<'_> {
         path: Vec<u8>,
         kind: Kind,
         told: &mut Vec<Extra>,
-    ) -> io::Result<()> {
+    ) -> io::Result<bool> {
         let max = self.deletes().and_then(|delete| delete.max).unwrap_or(u64::MAX);
         if self.deleting.count.fetch_add(1, Ordering::Relaxed) >= max {
             self.reporter.spared();
-            return Ok(());
+            return Ok(false);
         }
         if !self.policy.dry_run {
             dir.expect_change();
@@ -391,10 +435,9 @@ impl Receiver<'_> {
         self.reporter.deleted(&path, &kind);
         told.push(Extra { path: words::shown(path), kind });
         if told.len() >= TOLD_MAX {
-            // Two at least are left: whoever counts sees that there is one more.
-            self.sender.extras(told.drain(..TOLD_MAX - 1).collect());
+            self.sender.extras(std::mem::take(told));
         }
-        Ok(())
+        Ok(true)
     }
 
     fn tell_deleted(&self, told: Vec<Extra>) {
@@ -406,11 +449,17 @@ impl Receiver<'_> {
     /// Keeps in mind what is in `dir`, if what only the destination has is removed.
     pub(super) fn expect_extras(&self, dir: &RecvDir) {
         let DirState::Open(node) = &dir.state else { return };
-        if self.deletes().is_none() || dir.fresh {
+        if !self.task.finds_extras() || dir.fresh {
             return;
         }
         match super::check::names_in(node) {
-            Ok(names) => *lock(&dir.unlisted) = Some(names),
+            Ok(names) => {
+                let tells_apart = node
+                    .handle()
+                    .is_ok_and(|handle| handle.tells_objects() && handle.tells_names_apart());
+                *lock(&dir.listed) = (!tells_apart).then(Vec::new);
+                *lock(&dir.unlisted) = Some(names);
+            }
             Err(error) => {
                 let fault = Fault::from_io(Side::Destination, "read the directory", &error);
                 self.fail_late(&dir.path_of(None), fault);
@@ -426,6 +475,10 @@ fn is_ruled_out(mirror: &Mirror, entry: &Entry, existing: Option<&Meta>) -> bool
     }
     let Kind::File { size } = entry.kind else { return false };
     mirror.size_min.is_some_and(|min| size < min) || mirror.size_max.is_some_and(|max| size > max)
+}
+
+fn a_source() -> io::Error {
+    io::Error::other("it is a source of this command, or holds one")
 }
 
 fn is_empty(node: &Arc<DirNode>, name: &Name) -> io::Result<bool> {

@@ -21,6 +21,7 @@ mod reading;
 mod resume;
 mod sealing;
 mod small;
+mod subdir;
 mod times;
 mod work;
 
@@ -40,8 +41,8 @@ use dirs::{DirState, RecvDir};
 use given::Numbers;
 use haul_model::words;
 use haul_model::{
-    BlockHash, Changes, Entry, Fault, FaultKind, Filter, Kept, Kind, Name, Naming, Outcome, Policy,
-    Side, Summary, Task, escape_bytes,
+    BlockHash, Changes, Entry, Fault, FaultKind, FileId, Filter, Kept, Kind, Name, Naming, Outcome,
+    Policy, Side, Summary, Task, escape_bytes,
 };
 use haul_proto::{LIST_WINDOW, ListItem, OutcomeItem, Removal, Warning};
 use haul_store::OnExisting;
@@ -96,6 +97,8 @@ pub(crate) struct Receiver<'a> {
     open_cost: AtomicU64,
     /// The destination was made by this job.
     is_made: bool,
+    /// See [`Destination::holds_sources`].
+    holds_sources: Vec<FileId>,
     deleting: Deleting,
     /// Files and names that wait to be durable.
     holding: Holding,
@@ -207,6 +210,7 @@ impl<'a> Receiver<'a> {
             wanted: Mutex::default(),
             open_cost: AtomicU64::new(0),
             is_made: destination.is_made,
+            holds_sources: destination.holds_sources,
             deleting: Deleting::default(),
             holding: Holding::default(),
             sealing: Mutex::default(),

@@ -47,6 +47,11 @@ impl Claims {
         links.get(&id).is_some_and(|&names| names >= entries)
     }
 
+    /// True if the object `id` is an entry's.
+    pub(super) fn has(&self, id: FileId) -> bool {
+        lock(&self.0).entries.contains_key(&id)
+    }
+
     /// An entry brings the object `id` with it. The object counts once: its number may be
     /// that of a file that was replaced.
     pub(crate) fn bring(&self, id: FileId) {

@@ -244,10 +244,9 @@ impl Wish {
     }
 
     fn policy(&self) -> Policy {
-        let conflict = match (self.ignore_existing, self.ignore_times, self.update) {
-            (true, ..) => Conflict::Keep,
-            (_, true, _) => Conflict::ReplaceAll,
-            (.., true) => Conflict::ReplaceUnlessNewer,
+        let conflict = match (self.ignore_existing, self.ignore_times) {
+            (true, _) => Conflict::Keep,
+            (_, true) => Conflict::ReplaceAll,
             _ => Conflict::ReplaceChanged,
         };
         Policy {
@@ -273,6 +272,8 @@ impl Wish {
             .with(Kept::ACL.only_if(self.acls))
             .with(Kept::XATTRS.only_if(self.xattrs))
             .with(Kept::ATIMES.only_if(self.atimes))
+            .with(Kept::DEVICES.only_if(self.devices))
+            .with(Kept::SPECIALS.only_if(self.specials))
     }
 
     fn mirror(&self) -> Result<Mirror, CommandError> {
@@ -281,6 +282,7 @@ impl Wish {
         }
         Ok(Mirror {
             window: u32::try_from(self.window).ok(),
+            skips_newer: self.update,
             makes_way: self.force || self.deletes,
             delete: self.deletes.then_some(self.delete),
             ..self.mirror

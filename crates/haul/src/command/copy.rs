@@ -95,9 +95,12 @@ pub(super) fn carry_out_in_parts<F: Statement>(
     let monitor = JobMonitor::new(report, task, interrupt).with_lines(copy.lines.clone());
     let hosts = Hosts::new(copy.reaches.clone(), &screen);
     let of_parts = |leg: Leg<Place>| {
-        parts
-            .iter()
-            .map(move |part| Leg { job: Job { task: *part, ..leg.job.clone() }, ..leg.clone() })
+        parts.iter().map(move |part| {
+            // A mirror is made of what its words name, whoever made it before.
+            let origin = leg.job.origin.filter(|_| part.mirrors().is_none());
+            let job = Job { task: *part, origin, ..leg.job.clone() };
+            Leg { job, ..leg.clone() }
+        })
     };
     let legs = legs.into_iter().flat_map(of_parts).collect();
     let (mut summary, error) = watch_legs(legs, &monitor, &monitor, &hosts);
@@ -262,7 +265,9 @@ fn run_legs(
     let mut first_error = None;
     let mut legs = legs.into_iter();
     while let Some(leg) = legs.next() {
-        if leg.job.task.mirrors().is_some_and(|mirror| withholds(mirror, monitor)) {
+        let has_failed = first_error.is_some();
+        let is_withheld = |mirror: &Mirror| withholds(mirror, has_failed, monitor);
+        if leg.job.task.mirrors().is_some_and(is_withheld) {
             continue;
         }
         monitor.begin(&leg, legs.len() > 0);
@@ -294,9 +299,10 @@ fn run_legs(
 
 /// True if a part of a mirror's work is left out: it only removes, and what the sources
 /// have is not all known.
-fn withholds(mirror: &Mirror, monitor: &JobMonitor<'_>) -> bool {
+fn withholds(mirror: &Mirror, has_failed: bool, monitor: &JobMonitor<'_>) -> bool {
     let ignores = mirror.delete.is_some_and(|delete| delete.ignore_errors);
-    let withholds = mirror.part == Part::RemovesLast && monitor.unread() > 0 && !ignores;
+    let withholds =
+        mirror.part == Part::RemovesLast && (has_failed || monitor.unread() > 0 && !ignores);
     if withholds && monitor.report().warns() {
         let message = "nothing is removed: not all of the source could be read";
         monitor.report().warning(b".", message);

@@ -35,8 +35,10 @@ pub(super) fn run(sync: &Sync) -> ExitCode {
     let part = |part, delete| Task::Sync(copy.policy, Mirror { part, delete, ..*mirror });
     let parts = match (mirror.delete, when) {
         (None, _) | (_, When::During) => vec![task],
-        (delete, When::Before) => vec![part(Part::RemovesFirst, delete), part(Part::All, None)],
-        (delete, When::After) => vec![part(Part::All, None), part(Part::RemovesLast, delete)],
+        (delete, When::Before) => {
+            vec![part(Part::RemovesFirst, delete), part(Part::AllElse, delete)]
+        }
+        (delete, When::After) => vec![part(Part::AllElse, delete), part(Part::RemovesLast, delete)],
     };
     carry_out_in_parts(&copy, task, &parts, refuse, is_partial, figures)
 }
@@ -48,7 +50,10 @@ fn becomes_dir(copy: &Copy) -> bool {
     if path.ends_with(b"/") || words::split(path).name.is_none() {
         return true;
     }
-    let here = |path: &[u8]| fs::symlink_metadata(OsStr::from_bytes(path));
+    let here = |path: &[u8]| match copy.follow {
+        true => fs::metadata(OsStr::from_bytes(path)),
+        false => fs::symlink_metadata(OsStr::from_bytes(path)),
+    };
     if *place == Place::Here {
         return here(path).is_ok_and(|metadata| metadata.is_dir());
     }

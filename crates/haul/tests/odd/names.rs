@@ -224,3 +224,40 @@ fn two_names_that_stand_for_one_file_are_not_both_taken() {
         }
     });
 }
+
+#[test]
+fn a_mirror_removes_nothing_that_it_has_under_another_spelling() {
+    for (there, here) in [("README", "readme"), ("cafe\u{301}", "caf\u{e9}")] {
+        let names = if there == "README" { Names::FoldCase } else { Names::Compose };
+        each_way_to(&Quirks { names, ..Quirks::default() }, |scene, mount| {
+            for (dir, content) in [("changed", "old, and longer"), ("same", "new")] {
+                scene.file(format!("src/{dir}/{here}"), "new");
+                scene.file(format!("src/{dir}/d{here}/in"), "in");
+                fs::create_dir_all(mount.join(format!("{dir}/d{there}"))).expect("made");
+                fs::write(mount.join(format!("{dir}/{there}")), content).expect("written");
+                fs::write(mount.join(format!("{dir}/d{there}/in")), "in").expect("written");
+                fs::write(mount.join(format!("{dir}/extra")), "extra").expect("written");
+                let ours = scene.path(format!("src/{dir}/{here}"));
+                for path in [ours, mount.join(format!("{dir}/{there}"))] {
+                    nasty::set_mtime(path, 5, 0).expect("set");
+                }
+            }
+            for when in ["--delete", "--delete-before", "--delete-after"] {
+                let route = if scene.way == Way::Local { Vec::new() } else { scene.remote() };
+                let flags = ["-rlpt", when];
+                let run = scene.transfer("sync", &route, &flags, &["src/"], "to/").run();
+                for dir in ["changed", "same"] {
+                    let read = |name: &str| {
+                        fs::read_to_string(mount.join(format!("{dir}/{name}"))).unwrap_or_default()
+                    };
+                    let content = read(here);
+                    assert!(content == "new" || content == "old, and longer", "{dir}: {run}");
+                    assert_eq!(read(&format!("d{here}/in")), "in", "{dir}: {run}");
+                    // Where objects can't be told, what may be another's stays.
+                    let is_gone = !mount.join(format!("{dir}/extra")).exists();
+                    assert!(is_gone || scene.way == Way::SftpUpload, "{run}");
+                }
+            }
+        });
+    }
+}

@@ -3,6 +3,7 @@
 use crate::common::*;
 use crate::oracle::Pair;
 use std::fs;
+use std::process::Command;
 
 #[test]
 fn what_the_source_does_not_have_goes() {
@@ -105,5 +106,73 @@ fn an_error_of_the_source_holds_back_what_comes_after_it() {
         run.expect_code(23);
         assert!(scene.exists("dst/a/closed/kept") && !scene.exists("dst/b/kept"));
         mode(scene.path("src/a/closed"), 0o700);
+    });
+}
+
+#[test]
+fn a_source_that_is_in_the_destination_stays() {
+    let world = World::new();
+    let scene = world.scene(Way::Local);
+    scene.file("dst/deep/src/a", "a");
+    scene.file("dst/deep/beside", "x");
+    scene.file("dst/extra/x", "x");
+    let sync = scene.haul().args(["sync", "-a", "--delete", "dst/deep/src/", "dst"]).run();
+    let run = sync.expect_code(23);
+    assert!(run.err().contains("it is a source of this command, or holds one"), "{run}");
+    assert_eq!(scene.read("dst/deep/src/a"), "a");
+    assert_eq!(scene.read("dst/a"), "a");
+    assert!(!scene.exists("dst/extra"));
+}
+
+#[test]
+fn many_are_removed_and_all_are_told() {
+    each_way_by_pipe(|scene| {
+        scene.file("src/a", "a");
+        for n in 0..700 {
+            scene.file(format!("dst/x/{}/{n}", n % 3), "x");
+        }
+        let run = Pair::of(scene).run(&["-ai", "--delete"], &["src/"], "dst");
+        assert_eq!(run.out().matches("*deleting").count(), 704);
+        assert_eq!(scene.list("dst"), ["a"]);
+    });
+}
+
+#[test]
+fn a_source_that_is_not_there_holds_nothing_back() {
+    everywhere(|scene| {
+        scene.file("src/one/a", "a");
+        scene.file("dst/one/extra", "extra");
+        Pair::of(scene).run(&["-ai", "--delete"], &["src/missing", "src/one"], "dst");
+        assert!(!scene.exists("dst/one/extra"));
+    });
+}
+
+#[test]
+fn what_an_earlier_copy_has_named_is_no_mirror_of_its_own() {
+    each_way(|scene| {
+        scene.file("data/a", "a");
+        scene.copy(&["-r"], &["data"], "backup").run().expect_ok();
+        scene.file("backup/own", "own");
+        let route = scene.route();
+        let run = scene.transfer("sync", &route, &["-r", "--delete"], &["data"], "backup").run();
+        run.expect_ok();
+        assert_eq!(scene.list("backup"), ["a", "data", "data/a", "own"]);
+    });
+}
+
+#[test]
+fn what_is_mounted_in_the_destination_stays_with_what_is_in_it() {
+    each_way_by_pipe(|scene| {
+        scene.file("src/a", "a");
+        scene.file("precious/x", "x");
+        scene.mkdir("dst/deep/extra");
+        run(Command::new("mount")
+            .arg("--bind")
+            .args([scene.path("precious"), scene.path("dst/deep/extra")]));
+        let route = scene.route();
+        let run_it = scene.transfer("sync", &route, &["-a", "--delete"], &["src/"], "dst").run();
+        run(Command::new("umount").arg(scene.path("dst/deep/extra")));
+        assert!(scene.exists("precious/x"), "{run_it}");
+        run_it.expect_code(23);
     });
 }

@@ -52,7 +52,13 @@ fn what_stands_in_the_way_goes_as_it_does_with_rsync() {
             scene.symlink("nowhere", "dst/over-link");
             scene.file("dst/link", "a file");
         };
-        for flags in [&["-ai"][..], &["-ai", "--force"], &["-ai", "--delete"], &["-ain"]] {
+        for flags in [
+            &["-ai"][..],
+            &["-ai", "--force"],
+            &["-ai", "--delete"],
+            &["-ai", "--delete-after"],
+            &["-ain"],
+        ] {
             prepare();
             Pair::of(scene).run(flags, &["src/"], "dst");
         }
@@ -68,6 +74,7 @@ fn rules_about_what_exists_are_those_of_rsync() {
             &["-ai", "--size-only"],
             &["-ai", "-I"],
             &["-aiu"],
+            &["-aiuI"],
             &["-ai", "--max-size=5"],
             &["-ai", "--min-size=6"],
             &["-rpti", "--copy-links"],
@@ -87,6 +94,8 @@ fn rules_about_what_exists_are_those_of_rsync() {
 #[test]
 fn owners_attributes_and_access_lists_are_kept() {
     each_way_by_pipe(|scene| {
+        scene.mkdir("src/d");
+        run(Command::new("mkfifo").arg(scene.path("src/d/fifo")));
         for name in ["a", "b", "d/c", "same"] {
             scene.file(format!("src/{name}"), name);
             scene.file(format!("dst/{name}"), if name == "same" { "same" } else { "other" });

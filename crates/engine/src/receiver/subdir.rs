@@ -1,0 +1,193 @@
+//! Finds the place of a directory at the destination: opens the one that is there, or
+//! makes it.
+
+use super::dirs::{DirState, RecvDir};
+use super::own::{self, is_own};
+use super::{Receiver, naming};
+use crate::dirs::DirNode;
+use haul_model::{Conflict, Entry, Fault, FaultKind, Name, Outcome, Side, Skip};
+use haul_tree::{Meta, MetaKind, PRIVATE_DIR_MODE, TreeDir};
+use std::io;
+use std::sync::Arc;
+
+impl Receiver<'_> {
+    /// Opens the directory `name`, or makes it; tells its outcome, and if it was made.
+    pub(super) fn open_dir(
+        &self,
+        above: &RecvDir,
+        parent: &Arc<DirNode>,
+        name: &Name,
+        entry: &Entry,
+    ) -> Result<(Outcome, DirState, bool), Fault> {
+        let fault =
+            |action: &str, error: io::Error| Fault::from_io(Side::Destination, action, &error);
+        let handle = parent.handle().map_err(|e| fault("open the directory above", e))?;
+        let (made, opened) = match self.find_or_make_dir(above, parent, &*handle, name)? {
+            Place::Found(opened) => (false, opened),
+            Place::Made(opened) => (true, opened),
+            Place::Absent => return Ok((Outcome::WouldCopy, DirState::Absent, false)),
+            Place::Ruled => return Ok((Outcome::Skipped(Skip::Ruled), DirState::Ruled, false)),
+        };
+        let node = match opened {
+            Ok(node) => {
+                if let (true, true, Some(origin)) = (made, self.becomes_dest(above), &self.origin)
+                    && let Ok(handle) = node.handle()
+                {
+                    handle.remember_origin(origin);
+                }
+                node
+            }
+            Err(error) if FaultKind::of(&error) == FaultKind::NotDirectory => {
+                return Err(in_the_way(&*handle, name));
+            }
+            Err(error) => return Err(fault("open the directory", error)),
+        };
+        if above.fresh && !made && !handle.tells_names_apart() {
+            return Err(naming::another());
+        }
+        if (entry.id.is_some() && entry.id == node.id()) || is_own(entry, node.id()) {
+            return Err(own::same_directory());
+        }
+        let is_spelled = || match self.task.finds_extras() && !handle.tells_objects() {
+            true => handle.spells(name),
+            false => self.is_spelled(&*handle, name),
+        };
+        if !made && !is_spelled().map_err(|e| fault("read the directory", e))? {
+            return Err(naming::another());
+        }
+        if let (Some(claims), Some(id)) = (above.claims(), node.id()) {
+            if made {
+                claims.bring(id);
+            } else if !claims.find(id, &*handle) {
+                return Err(naming::another());
+            }
+        }
+        let outcome = if made { Outcome::Copied } else { Outcome::Skipped(Skip::Unchanged) };
+        Ok((outcome, DirState::Open(node), made))
+    }
+
+    /// True if a directory in `above` becomes the destination itself.
+    fn becomes_dest(&self, above: &RecvDir) -> bool {
+        self.rename.is_some() && above.parent.is_none()
+    }
+
+    /// Opens the directory `name`, or makes it where there is none.
+    fn find_or_make_dir(
+        &self,
+        above: &RecvDir,
+        parent: &Arc<DirNode>,
+        handle: &dyn TreeDir,
+        name: &Name,
+    ) -> Result<Place, Fault> {
+        let fault =
+            |action: &str, error: io::Error| Fault::from_io(Side::Destination, action, &error);
+        let open = || DirNode::open(parent, name.clone(), false);
+        // What stands there is the rule where others have been; asking first would be
+        // one round trip more where each costs one.
+        let found = match above.fresh || self.costs_round_trips && above.is_writable() {
+            true => None,
+            false => match open() {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+                found => Some(found),
+            },
+        };
+        if let Some(found) = found {
+            return self.or_cleared(above, handle, name, found, open);
+        }
+        let is_ruled = self.makes_nothing();
+        if self.policy.dry_run || is_ruled {
+            let there = handle.stat(name, false);
+            let is_there = there.map_err(|e| fault("look at the destination", e))?.is_some();
+            return match (is_there, is_ruled) {
+                (true, _) => self.or_cleared(above, handle, name, open(), open),
+                (false, true) => Ok(Place::Ruled),
+                (false, false) => Ok(Place::Absent),
+            };
+        }
+        above.open_up();
+        let made = match self.origin.as_ref().filter(|_| self.becomes_dest(above)) {
+            Some(origin) => handle.make_dir_of(name, PRIVATE_DIR_MODE, origin),
+            None => handle.make_dir(name, PRIVATE_DIR_MODE),
+        };
+        match made {
+            Ok(()) => {
+                above.touch();
+                Ok(Place::Made(open()))
+            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                self.or_cleared(above, handle, name, open(), open)
+            }
+            Err(error) => Err(fault("make the directory", error)),
+        }
+    }
+
+    /// The place that was `found`. In a mirror what is no directory makes way for one.
+    fn or_cleared(
+        &self,
+        above: &RecvDir,
+        handle: &dyn TreeDir,
+        name: &Name,
+        found: io::Result<Arc<DirNode>>,
+        open: impl Fn() -> io::Result<Arc<DirNode>>,
+    ) -> Result<Place, Fault> {
+        let is_none = |error: &io::Error| FaultKind::of(error) == FaultKind::NotDirectory;
+        if self.task.mirrors().is_none() || !found.as_ref().is_err_and(is_none) {
+            return Ok(Place::Found(found));
+        }
+        if self.only_removes() || self.policy.conflict == Conflict::Keep {
+            return Ok(Place::Ruled);
+        }
+        // What this job has brought makes no way.
+        let there = handle.stat(name, false);
+        let is_free = there.and_then(|there| match there {
+            Some(there) => self.is_free(above, handle, name, &there),
+            None => Ok(true),
+        });
+        let is_own = above.fresh && !handle.tells_names_apart();
+        if is_own
+            || !is_free.map_err(|error| {
+                Fault::from_io(Side::Destination, "look at the destination", &error)
+            })?
+        {
+            return Err(naming::another());
+        }
+        if self.policy.dry_run {
+            return Ok(Place::Absent);
+        }
+        above.expect_change();
+        let cleared = handle.remove_file(name);
+        let made = cleared.and_then(|()| handle.make_dir(name, PRIVATE_DIR_MODE));
+        made.map_err(|error| {
+            Fault::from_io(Side::Destination, "make way for the directory", &error)
+        })?;
+        Ok(Place::Made(open()))
+    }
+}
+
+/// The place of a directory at the destination.
+enum Place {
+    /// It was there.
+    Found(io::Result<Arc<DirNode>>),
+    /// It is there now.
+    Made(io::Result<Arc<DirNode>>),
+    /// It would be made, if this were no dry run.
+    Absent,
+    /// It is not there, and rules leave it at that.
+    Ruled,
+}
+
+/// The fault where another entry stands in the place of a directory.
+fn in_the_way(parent: &dyn TreeDir, name: &Name) -> Fault {
+    match parent.stat(name, false) {
+        Ok(Some(Meta { kind: MetaKind::Symlink, .. })) => Fault::new(
+            Side::Destination,
+            FaultKind::Link,
+            "a symbolic link stands there at the destination, where a directory is needed",
+        ),
+        _ => Fault::new(
+            Side::Destination,
+            FaultKind::NotDirectory,
+            "a file stands there at the destination, where a directory is needed",
+        ),
+    }
+}
