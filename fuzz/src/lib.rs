@@ -45,7 +45,10 @@ pub fn job(sources: Vec<Vec<u8>>, dest: &Path) -> Job {
 
 /// The same job as a comparison of contents.
 pub fn comparison(sources: Vec<Vec<u8>>, dest: &Path) -> Job {
-    Job { task: Task::Check { content: true, keeps: haul_model::Kept::OF_COPIES }, ..job(sources, dest) }
+    Job {
+        task: Task::Check { content: true, keeps: haul_model::Kept::OF_COPIES },
+        ..job(sources, dest)
+    }
 }
 
 /// The same job as the end of a move, which removes the sources.

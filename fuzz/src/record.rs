@@ -73,6 +73,14 @@ const FILTERS: [&str; 7] = [
     "**/*?**/x\na/b/c/d/e/x",
 ];
 
+/// Files with rules, each behind the byte that says how it is written.
+const RULES: [&str; 4] = [
+    " - *.o\n+ /a/**\n# none\nP x\n!\n-,!/sp y\n",
+    " merge,e- more\n: ../.rules\ndir-merge,nw- .x\n:C\n-C\n",
+    "!*.o core\n! keep/",
+    "\"- a + b\tH_c",
+];
+
 fn main() -> Result<(), Box<dyn Error>> {
     let seeds = Path::new(env!("CARGO_MANIFEST_DIR")).join("seeds");
     if seeds.exists() {
@@ -114,6 +122,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     fs::create_dir_all(seeds.join("filter"))?;
     for (number, seed) in FILTERS.iter().enumerate() {
         fs::write(seeds.join(format!("filter/{number:02}")), seed)?;
+    }
+    fs::create_dir_all(seeds.join("rules"))?;
+    for (number, seed) in RULES.iter().enumerate() {
+        fs::write(seeds.join(format!("rules/{number:02}")), seed)?;
     }
     record_sftp(&seeds)?;
     Ok(())

@@ -36,10 +36,11 @@ const LEFTOVERS: &[&str] = &[
 /// Which of our crates a crate may use. The arrows point one way.
 const ARROWS: &[(&str, &[&str])] = &[
     ("haul", &["engine", "net", "model"]),
-    ("engine", &["proto", "net", "tree", "sftp", "store", "sys", "model"]),
+    ("engine", &["proto", "delta", "net", "tree", "sftp", "store", "sys", "model"]),
     ("tree", &["sftp", "store", "sys", "model"]),
     ("store", &["sys", "model"]),
     ("proto", &["model"]),
+    ("delta", &[]),
     ("sys", &["model"]),
     ("model", &[]),
     ("net", &["model"]),

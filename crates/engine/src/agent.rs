@@ -54,6 +54,7 @@ pub fn serve(
 pub fn stay_below(root: &Path, rights: Rights) -> std::io::Result<()> {
     // It is read where nothing can be opened afterwards.
     haul_sys::boot_id();
+    haul_sys::umask();
     haul_sys::enter_jail(root, rights == Rights::Write)
 }
 
@@ -76,7 +77,7 @@ pub fn serve_with(
     let vigil = Vigil::new(closer.patience());
     let input = listen(reader, &vigil);
     let line = Line { input, output, vigil, killer: closer.killer() };
-    let Some(Begun { client, job: JobRequest { task, filter, role } }) =
+    let Some(Begun { client, job: JobRequest { task, filter, altered, rate, role } }) =
         conversation::begin(line, rights)?
     else {
         return Ok(());
@@ -90,14 +91,26 @@ pub fn serve_with(
         return client.into_line().map(|_| ());
     }
     match role {
-        Role::Receiver { dest, into_dir, origin } => {
+        Role::Receiver { dest, into_dir, origin, bases, backup } => {
             let dest = words::without_tilde(&dest).to_vec();
-            let job = Job { dest, into_dir, origin, task, filter, ..Job::default() };
+            let job = Job {
+                dest,
+                into_dir,
+                origin,
+                bases,
+                backup,
+                task,
+                filter,
+                altered,
+                rate,
+                ..Job::default()
+            };
             receive(client, &job, on_failure)
         }
         Role::Sender { sources, recursive, follow } => {
             let sources = sources.iter().map(|path| words::without_tilde(path).to_vec()).collect();
-            let job = Job { sources, recursive, follow, task, filter, ..Job::default() };
+            let job =
+                Job { sources, recursive, follow, task, filter, altered, rate, ..Job::default() };
             send(client, &job, on_failure)
         }
     }
@@ -106,15 +119,14 @@ pub fn serve_with(
 fn receive(client: Client, job: &Job, on_failure: &dyn Fn()) -> Result<(), JobError> {
     let found = Destination::find(&LocalTree, job).and_then(|mut found| {
         found.expect_peer();
-        let root = found.root.system_handle();
         let fault = |e| Fault::from_io(Side::Destination, "open the directory", &e);
-        let root = root.map_err(|error| JobError::Destination {
+        let dirs = found.handles().map_err(|error| JobError::Destination {
             path: haul_model::escape_bytes(&job.dest),
             fault: fault(error),
         })?;
-        Ok((found, root))
+        Ok((found, dirs))
     });
-    let (destination, root) = match found {
+    let (destination, dirs) = match found {
         Ok(found) => found,
         Err(error) => {
             client.tell(&Message::Abort(abort(&error)));
@@ -124,7 +136,7 @@ fn receive(client: Client, job: &Job, on_failure: &dyn Fn()) -> Result<(), JobEr
     // What writes from here on is confined with the rest.
     let line = client.into_line()?;
     job.expect_accounts()?;
-    job.confine_receiver(&root);
+    job.confine_receiver(&dirs);
     let receiving = Receiving::of(&LocalTree, destination);
     run(job, line, on_failure, |wire| Placed::Receiver(receiving, wire))
 }

@@ -112,9 +112,9 @@ pub(crate) struct Receiving<'a> {
     pub(crate) destination: Destination,
     /// The sources that may be listed, where this side has asked for them.
     pub(crate) asked: Option<Asked>,
-    /// All threads but the writer are confined to what a Receiver in this directory may
+    /// All threads but the writer are confined to what a Receiver in these directories may
     /// do: a peer can cause what happens in them.
-    pub(crate) confined_to: Option<Dir>,
+    pub(crate) confined_to: Option<Vec<Dir>>,
     /// Threads that work on files.
     pub(crate) workers: usize,
     /// Tasks that may wait for them. A bound is only for a tree without round trips,
@@ -136,6 +136,9 @@ impl<'a> Assembly<'a> {
     /// # Errors
     /// Why it has ended early.
     pub(crate) fn run(&self, placed: Placed<'a>) -> Result<Summary, JobError> {
+        if let Some(rate) = self.job.rate {
+            self.control.keep_pace(rate);
+        }
         match placed {
             Placed::Both(sending, receiving) => self.run_both(&sending, receiving),
             Placed::Sender(sending, wire) => {
@@ -222,8 +225,8 @@ impl<'a> Assembly<'a> {
             let (wire, write) = wire.map(|wire| wire.begin_writer(crew, writes)).unzip();
             let begin = move || begin_roles(crew, job, sender, receiver, wire, &works);
             match confined_to {
-                Some(root) => crew.begin("confined", move || {
-                    job.confine_receiver(&root);
+                Some(dirs) => crew.begin("confined", move || {
+                    job.confine_receiver(&dirs);
                     begin();
                 }),
                 None => begin(),

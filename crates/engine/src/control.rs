@@ -1,13 +1,15 @@
 //! The course of a running job on this side: whether it goes on, how it ended,
 //! and what is told about it.
 
+use crate::pace::Pace;
 use crate::vigil::{Vigil, Watch};
 use crate::{Event, JobError, Monitor, Progress};
 use haul_model::{Entry, Kept, Kind, Outcome, Summary};
 use haul_store::RESUME_LEN_MIN;
 use haul_tree::lock;
+use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 /// How often a waiting thread looks whether the user has interrupted.
@@ -39,6 +41,8 @@ pub(crate) struct Control<'a> {
     lifeline: Option<Arc<dyn Lifeline>>,
     /// The peer at the other end of a wire may fall silent, and what it is called.
     peer: Option<(Arc<Vigil>, String)>,
+    /// See [`Self::keep_pace`].
+    pace: OnceLock<Pace>,
     end: Mutex<Option<Result<Summary, JobError>>>,
     ended: Condvar,
 }
@@ -46,7 +50,8 @@ pub(crate) struct Control<'a> {
 impl<'a> Control<'a> {
     pub(crate) fn new(monitor: &'a dyn Monitor) -> Self {
         let (stop, end, ended) = (AtomicBool::new(false), Mutex::new(None), Condvar::new());
-        Self { monitor, stop, lifeline: None, peer: None, end, ended }
+        let pace = OnceLock::new();
+        Self { monitor, stop, lifeline: None, peer: None, pace, end, ended }
     }
 
     /// The same for a job that ends when its `lifeline` is lost.
@@ -57,6 +62,24 @@ impl<'a> Control<'a> {
     /// The same for a job with a `peer`, which ends when that is silent.
     pub(crate) fn with(monitor: &'a dyn Monitor, vigil: &Arc<Vigil>, peer: &str) -> Self {
         Self { peer: Some((Arc::clone(vigil), peer.to_owned())), ..Self::new(monitor) }
+    }
+
+    /// Bounds the bytes of content that the job moves in a second.
+    pub(crate) fn keep_pace(&self, rate: NonZeroU64) {
+        // A job has one.
+        let _ = self.pace.set(Pace::of(rate));
+    }
+
+    /// The most bytes that are to be moved at once.
+    pub(crate) fn step(&self) -> usize {
+        self.pace.get().map_or(usize::MAX, Pace::step)
+    }
+
+    /// Waits until `len` bytes that were moved are within the bound, or the job ends.
+    pub(crate) fn pace(&self, len: u64) {
+        if let Some(pace) = self.pace.get() {
+            pace.wait(len, || !self.stopped());
+        }
     }
 
     pub(crate) fn monitor(&self) -> &'a dyn Monitor {
@@ -168,15 +191,23 @@ pub(crate) enum Step {
     Moved(u64),
     /// A hole of this length was passed: it is done, and nothing was moved.
     Passed(u64),
+    /// So much content was taken from an old version of the file: it is done, and nothing
+    /// was moved.
+    Matched(u64),
     /// So much content was hashed, to be compared.
     Hashed(u64),
 }
 
 impl Step {
+    /// Its length in bytes, if it was taken from an old version.
+    pub(crate) fn matched(self) -> u64 {
+        if let Self::Matched(len) = self { len } else { 0 }
+    }
+
     /// Its length in bytes.
     pub(crate) fn len(self) -> u64 {
         match self {
-            Self::Moved(len) | Self::Passed(len) | Self::Hashed(len) => len,
+            Self::Moved(len) | Self::Passed(len) | Self::Matched(len) | Self::Hashed(len) => len,
         }
     }
 }
@@ -220,6 +251,11 @@ impl<'a> Reporter<'a> {
         match step {
             Step::Moved(len) => self.transferred(len),
             Step::Passed(len) => Progress::add(&self.monitor.progress().bytes_done, len),
+            Step::Matched(len) => {
+                let progress = self.monitor.progress();
+                Progress::add(&progress.tally.bytes_matched, len);
+                Progress::add(&progress.bytes_done, len);
+            }
             Step::Hashed(len) => {
                 let progress = self.monitor.progress();
                 Progress::add(&progress.bytes_hashed, len);
@@ -251,6 +287,11 @@ impl<'a> Reporter<'a> {
         let progress = self.monitor.progress();
         progress.bytes_done.fetch_sub(len, Ordering::Relaxed);
         progress.tally.bytes_resumed.fetch_sub(len, Ordering::Relaxed);
+    }
+
+    /// `len` bytes that were taken from an old version are of no use.
+    pub(crate) fn not_matched(&self, len: u64) {
+        self.monitor.progress().tally.bytes_matched.fetch_sub(len, Ordering::Relaxed);
     }
 
     /// A file's content is transferred from its start once more: of the first time,
@@ -314,7 +355,19 @@ impl<'a> Reporter<'a> {
 /// The words about a tree that keeps, or tells, less than is `asked` for.
 pub(crate) fn lacking(asked: Kept, kept: Kept) -> Option<&'static str> {
     let lacks = asked.without(kept).without(Kept::LINK_TIMES);
-    let message = "owners, groups, access control lists and extended attributes are neither told nor kept there";
+    if lacks == Kept::LINKS {
+        return Some(
+            "hard links are neither told nor kept there: each name gets a file of its own",
+        );
+    }
+    let message = match lacks.has(Kept::LINKS) {
+        true => {
+            "owners, groups, access control lists, extended attributes and hard links are neither told nor kept there"
+        }
+        false => {
+            "owners, groups, access control lists and extended attributes are neither told nor kept there"
+        }
+    };
     (!lacks.is_empty()).then_some(message)
 }
 

@@ -2,12 +2,13 @@
 //! its handle while it is in use, and opens it again when the handle had to
 //! make room for others.
 
-use haul_model::{ContentHash, FileId, Filter, Name, Timestamp};
+use crate::rules::{self, Unruly};
+use haul_model::{Asking, ContentHash, FileId, Filter, Name, Scope, Subject, Timestamp};
 use haul_store::RESUME_LEN_MIN;
 use haul_tree::{Meta, MetaKind, Spare, TreeDir, add_spare, lock};
 use std::collections::VecDeque;
 use std::io;
-use std::sync::{Arc, Mutex, Once, Weak};
+use std::sync::{Arc, Mutex, Once, OnceLock, Weak};
 
 /// Handles that are kept open for directories at rest, in each role, at most; see
 /// [`open_dirs_max`].
@@ -35,6 +36,10 @@ pub(crate) struct DirNode {
     meta: Meta,
     handle: Mutex<Option<Arc<dyn TreeDir>>>,
     open: Arc<OpenDirs>,
+    /// Of a source: the rules of files above a root.
+    above: OnceLock<Scope>,
+    /// The same with those of files in it.
+    scope: OnceLock<Scope>,
 }
 
 /// How a directory is reached.
@@ -45,9 +50,9 @@ enum Place {
     Below { parent: Arc<DirNode>, name: Name, follow: bool },
 }
 
-/// The filter as it applies to one directory: the rules, if there are any, and its path
-/// within the job with a slash behind.
-pub(crate) struct Selection<'f>(Option<(&'f Filter, Vec<u8>)>);
+/// The filter as it applies to one directory of a source: the rules, if there are any, and
+/// its path within the job with a slash behind.
+pub(crate) struct Selection<'f>(Option<(&'f Filter, Scope, Vec<u8>)>);
 
 /// The directories whose handles are open.
 pub(crate) struct OpenDirs {
@@ -74,6 +79,8 @@ impl DirNode {
             meta: handle.stat_self()?,
             handle: Mutex::new(Some(handle)),
             open: Arc::clone(open),
+            above: OnceLock::new(),
+            scope: OnceLock::new(),
         }))
     }
 
@@ -87,6 +94,8 @@ impl DirNode {
             meta: handle.stat_self()?,
             handle: Mutex::new(Some(handle)),
             open: Arc::clone(&parent.open),
+            above: OnceLock::new(),
+            scope: OnceLock::new(),
             place: Place::Below { parent: Arc::clone(parent), name, follow },
         });
         node.open.add(&node);
@@ -130,6 +139,14 @@ impl DirNode {
     /// The object that it is.
     pub(crate) fn id(&self) -> Option<FileId> {
         self.meta.id
+    }
+
+    /// The directory above, and its name there; `None` for a root.
+    pub(crate) fn place(&self) -> Option<(&Arc<Self>, &Name)> {
+        match &self.place {
+            Place::Root { .. } => None,
+            Place::Below { parent, name, .. } => Some((parent, name)),
+        }
     }
 
     /// Its metadata when it was first opened.
@@ -210,30 +227,79 @@ impl DirNode {
         if parts.is_empty() { b".".to_vec() } else { parts.join(&b'/') }
     }
 
-    /// `filter`, as it applies to its entries.
-    pub(crate) fn select<'f>(&self, filter: &'f Filter) -> Selection<'f> {
-        if filter.is_empty() {
-            return Selection(None);
-        }
+    /// The path within the job of what is in it: empty, or with a slash behind.
+    pub(crate) fn front(&self) -> Vec<u8> {
         let mut path = match self.path_of(None) {
             // The root itself has no name.
-            root if root == b"." => Vec::new(),
+            root if root == b"." => return Vec::new(),
             path => path,
         };
-        if !path.is_empty() {
-            path.push(b'/');
+        path.push(b'/');
+        path
+    }
+
+    /// This root is in a directory with the rules `above`.
+    pub(crate) fn begin_in(&self, above: Scope) {
+        let _ = self.above.set(above);
+    }
+
+    /// The rules for what is in this root are these, and no files in it are read.
+    pub(crate) fn begin_with(&self, scope: Scope) {
+        let _ = self.scope.set(scope);
+    }
+
+    fn read_rules(self: &Arc<Self>, filter: &Filter, above: &Scope) -> Result<Scope, Unruly> {
+        let handle = self.handle().map_err(|error| Unruly::of_dir(&error))?;
+        rules::enter(filter, above, &*handle, &self.front())
+    }
+
+    fn scope(self: &Arc<Self>, filter: &Filter) -> Result<Scope, Unruly> {
+        if let Some(scope) = self.scope.get() {
+            return Ok(scope.clone());
         }
-        Selection(Some((filter, path)))
+        let above = match &self.place {
+            Place::Root { .. } => self.above.get().cloned().unwrap_or_default(),
+            Place::Below { parent, .. } => parent.scope(filter)?,
+        };
+        let scope = self.read_rules(filter, &above)?;
+        Ok(self.scope.get_or_init(|| scope).clone())
+    }
+
+    /// `filter`, as it applies to its entries, with the files with rules in it and above.
+    ///
+    /// # Errors
+    /// When these can't be taken.
+    pub(crate) fn select<'f>(
+        self: &Arc<Self>,
+        filter: &'f Filter,
+    ) -> Result<Selection<'f>, Unruly> {
+        if filter.is_empty() {
+            return Ok(Selection(None));
+        }
+        let scope = match filter.needs_whole_paths() {
+            true => self.scope(filter)?,
+            false => Scope::default(),
+        };
+        Ok(Selection(Some((filter, scope, self.front()))))
     }
 }
 
 impl Selection<'_> {
+    /// The same without the rules of files: a source that is named asks none.
+    pub(crate) fn without_files(mut self) -> Self {
+        if let Some((_, scope, _)) = &mut self.0 {
+            *scope = Scope::at(scope.root());
+        }
+        self
+    }
+
     /// True if the entry `name` is left out.
     pub(crate) fn leaves_out(&mut self, name: &Name, is_dir: bool) -> bool {
-        let Some((filter, path)) = &mut self.0 else { return false };
+        let Some((filter, scope, path)) = &mut self.0 else { return false };
         let dir_len = path.len();
         path.extend_from_slice(name.as_bytes());
-        let is_out = filter.leaves_out(path, is_dir);
+        let subject = Subject { path, is_dir, asking: Asking::Sender, is_going: false };
+        let is_out = filter.leaves_out(&subject, scope);
         path.truncate(dir_len);
         is_out
     }

@@ -1,9 +1,10 @@
 //! A job in plain words: its sources, its destination, its task and rules, and where the
 //! two roles run.
 
-use haul_model::{Fault, Filter, Kept, Side, Task, escape_bytes};
+use haul_model::{Altered, Backup, Fault, Filter, Kept, Side, Task, escape_bytes};
 use haul_net::Connection;
 use haul_sys::{Access, Dir, confine};
+use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -32,17 +33,26 @@ pub struct Job {
     pub task: Task,
     /// The rules that leave out parts of the sources.
     pub filter: Filter,
+    /// Attributes that entries get in place of those of the sources.
+    pub altered: Altered,
     /// A number for the one source and the destination's name, if the job may make its
     /// destination. A directory that an earlier job with the same number has made is
     /// the new name again, and nothing to copy into.
     pub origin: Option<[u8; 16]>,
+    /// The directories of a mirror's [`Bases`](haul_model::Bases), as paths of the machine
+    /// where the receiver runs. Relative ones start in the destination.
+    pub bases: Vec<Vec<u8>>,
+    /// Where what a mirror replaces or removes is kept, if it is; a path of that machine.
+    pub backup: Option<Backup>,
+    /// Bytes of content that may be moved in a second.
+    pub rate: Option<NonZeroU64>,
 }
 
 impl Job {
     /// Has the names of users and groups known, if they travel in this job. To be called
     /// before a thread is confined.
     pub(crate) fn expect_accounts(&self) -> Result<(), JobError> {
-        if self.names_accounts() {
+        if self.names_accounts() || !self.altered.is_empty() {
             haul_sys::expect_accounts().map_err(JobError::Threads)
         } else {
             Ok(())
@@ -56,11 +66,12 @@ impl Job {
         self.task.keeps().has_any(of_accounts) && !is_numeric
     }
 
-    /// Confines this thread, and those that it begins, to what a Receiver in `root` may
-    /// do: peers cause what happens there.
-    pub(crate) fn confine_receiver(&self, root: &Dir) {
+    /// Confines this thread, and those that it begins, to what a Receiver in `dirs` may
+    /// do, which are the destination and what it uses besides: peers cause what happens
+    /// there.
+    pub(crate) fn confine_receiver(&self, dirs: &[Dir]) {
         let confined = confine(match self.task.copies() {
-            Some(_) => Access::Below(root),
+            Some(_) => Access::Below(dirs),
             None => Access::ReadOnly,
         });
         // Not in the macro, which does nothing with its words unless they are logged.

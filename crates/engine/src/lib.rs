@@ -76,6 +76,7 @@
 //!   before they are removed.
 //! - `itself.rs`: refuses a move that would find itself at its destination; `mark.rs`:
 //!   the marks that a peer asks for to find out.
+//! - `pace.rs`: a bound on the bytes that a job moves in a second.
 //! - `origin.rs`: the number of a directory that a job made as a new name.
 //! - `clean.rs`: removes what copies have left.
 //! - `deploy.rs`: puts haul onto a host, through an SFTP session and a shell that becomes
@@ -105,11 +106,13 @@ mod mark;
 mod monitor;
 mod moving;
 mod origin;
+mod pace;
 mod pool;
 mod receiver;
 mod relocate;
 mod remote;
 mod request;
+mod rules;
 mod run;
 mod sender;
 mod sftp;

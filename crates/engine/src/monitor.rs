@@ -173,6 +173,7 @@ impl Progress {
             bytes: get(&tally.bytes),
             bytes_transferred: get(&self.bytes_transferred),
             bytes_resumed: get(&tally.bytes_resumed),
+            bytes_matched: get(&tally.bytes_matched),
             skipped: get(&tally.skipped),
             special: get(&tally.special),
             different: get(&tally.different),
@@ -196,6 +197,7 @@ pub(crate) struct Tally {
     dirs_made: AtomicU64,
     bytes: AtomicU64,
     pub(crate) bytes_resumed: AtomicU64,
+    pub(crate) bytes_matched: AtomicU64,
     skipped: AtomicU64,
     special: AtomicU64,
     different: AtomicU64,
@@ -215,10 +217,12 @@ impl Tally {
             Progress::add(&self.grown, 1);
         }
         let is_new = |found: &Changes| match kind {
-            Kind::Dir => found.has(Changes::MISSING),
-            _ => found.has(Changes::SENT),
+            Kind::Dir => found.has_any(Changes::MISSING.with(Changes::LOCAL)),
+            _ => found.has_any(Changes::SENT.with(Changes::LOCAL)),
         };
         let counter = match (outcome, kind) {
+            (Outcome::Linked { first, .. }, _) if first.is_empty() => &self.skipped,
+            (Outcome::Linked { .. }, _) => &self.copied,
             (Outcome::Synced(found), _) if !is_new(found) => &self.adjusted,
             (Outcome::Synced(_), Kind::Dir) => &self.dirs_made,
             (Outcome::Copied | Outcome::WouldCopy, Kind::Dir) => &self.dirs_made,

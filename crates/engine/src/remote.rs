@@ -9,6 +9,7 @@ use crate::link::wire::Outbox;
 use crate::receiver::{Asked, Destination};
 use crate::vigil::Vigil;
 use crate::{Monitor, Summary};
+use haul_model::Backup;
 use haul_net::{Closer, ConnectError, Connection};
 use haul_proto::{FrameType, JobRequest, Message, Role, encode};
 use haul_tree::LocalTree;
@@ -42,9 +43,12 @@ pub(crate) fn upload(
     connection: Connection,
     monitor: &dyn Monitor,
 ) -> Result<Summary, JobError> {
-    check_len(job, job.dest.len())?;
-    let role =
-        Role::Receiver { dest: job.dest.clone(), into_dir: job.into_dir, origin: job.origin };
+    let bases: usize = job.bases.iter().map(|path| path.len() + 5).sum();
+    let backup = job.backup.as_ref().map_or(0, Backup::encoded_len_max);
+    let words = bases + backup + job.dest.len();
+    check_len(job, words)?;
+    let Job { dest, into_dir, origin, bases, backup, .. } = job.clone();
+    let role = Role::Receiver { dest, into_dir, origin, bases, backup };
     let (agent, wire) = Agent::greet(connection, job, role);
     let reporter = Reporter::new(monitor);
     let sending = Sending { reporter: Some(&reporter), ..Sending::of(&LocalTree) };
@@ -62,14 +66,14 @@ pub(crate) fn download(
 ) -> Result<Summary, JobError> {
     let mut destination = Destination::find(&LocalTree, job)?;
     destination.expect_peer();
-    let root = destination.root.system_handle().map_err(|e| JobError::unusable(&job.dest, &e))?;
+    let dirs = destination.handles().map_err(|e| JobError::unusable(&job.dest, &e))?;
     let words: usize = job.sources.iter().map(|path| path.len() + 5).sum();
     check_len(job, words)?;
     let (sources, recursive, follow) = (job.sources.clone(), job.recursive, job.follow);
     let (agent, wire) = Agent::greet(connection, job, Role::Sender { sources, recursive, follow });
     let receiving = Receiving {
         asked: Some(Asked::of(job)),
-        confined_to: Some(root),
+        confined_to: Some(dirs),
         ..Receiving::of(&LocalTree, destination)
     };
     let control = Control::with(monitor, &agent.vigil, &agent.name);
@@ -81,7 +85,8 @@ pub(crate) fn download(
 /// Refuses what can't be told in one frame: rules, and `words` bytes besides.
 fn check_len(job: &Job, words: usize) -> Result<(), JobError> {
     let max = FrameType::Job.payload_max() as usize;
-    let len = job.filter.encoded_len_max() + words + JOB_LEN_MAX;
+    let rules = job.filter.encoded_len_max() + job.altered.encoded_len_max();
+    let len = rules + words + JOB_LEN_MAX;
     if len > max {
         return Err(JobError::Usage(format!(
             "paths and patterns of one command have {} KiB, and at most {} can be told to a host; \
@@ -102,7 +107,8 @@ impl Agent {
         let patience = closer.patience();
         let vigil = Vigil::new(patience);
         let mut bytes = hello(patience);
-        let request = JobRequest { task: job.task, filter: job.filter.clone(), role };
+        let (filter, altered) = (job.filter.clone(), job.altered.clone());
+        let request = JobRequest { task: job.task, filter, altered, rate: job.rate, role };
         bytes.extend_from_slice(&encode(&Message::Job(request)));
         let silence_max = patience.silence_max;
         let greeting = Greeting { bytes, vigil: Arc::clone(&vigil), silence_max };
@@ -167,7 +173,7 @@ mod tests {
             let rule = |len: usize| {
                 let pattern = Pattern::new(&vec![b'x'; len]).expect("a pattern");
                 let mut longer = filter.clone();
-                longer.push(Rule { action: Action::Exclude, pattern }).expect("few");
+                longer.push(Rule::new(Action::Exclude, pattern)).expect("few");
                 longer
             };
             let before = filter.encoded_len_max();
@@ -185,9 +191,15 @@ mod tests {
         let words = 10_000;
         let job = Job { filter: filter_of(max - words - JOB_LEN_MAX), ..Job::default() };
         check_len(&job, words).expect("it fits");
-        let role =
-            Role::Receiver { dest: vec![b'x'; words], into_dir: true, origin: Some([9; 16]) };
-        let request = JobRequest { task: job.task, filter: job.filter.clone(), role };
+        let role = Role::Receiver {
+            dest: vec![b'x'; words],
+            into_dir: true,
+            origin: Some([9; 16]),
+            bases: Vec::new(),
+            backup: None,
+        };
+        let (filter, altered) = (job.filter.clone(), job.altered.clone());
+        let request = JobRequest { task: job.task, filter, altered, rate: job.rate, role };
         let frame = encode(&Message::Job(request));
         assert!(frame.len() - HEADER_LEN <= max, "{}", frame.len());
         let refused = check_len(&job, words + 1).expect_err("too much");

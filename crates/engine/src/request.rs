@@ -300,7 +300,7 @@ impl Peer {
         let write = move || {
             let (hello, sign_after) = (hello(patience), sign_after(patience.silence_max));
             // When it breaks, the reader is told why.
-            let _ = run_writer(&mut writer, &frames, hello, sign_after);
+            let _ = run_writer(&mut writer, &frames, hello, sign_after, None);
         };
         let (tell, answers) = crossbeam_channel::bounded(ANSWERS_MAX);
         let (watch, peer) = (Watch::new(&vigil, &name), name.clone());

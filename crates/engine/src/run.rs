@@ -6,6 +6,7 @@ use crate::receiver::Destination;
 use crate::sender::Twins;
 use crate::sftp::Far;
 use crate::{Job, JobError, Monitor, Placement, Summary, remote, sftp};
+use haul_model::Mirror;
 use haul_tree::LocalTree;
 
 /// Tasks that may wait for each worker.
@@ -22,6 +23,7 @@ const TASKS_PER_WORKER: usize = 4;
 pub fn run(job: &Job, placement: Placement, monitor: &dyn Monitor) -> Result<Summary, JobError> {
     JobError::of_open_files()?;
     haul_sys::boot_id();
+    haul_sys::umask();
     match placement {
         Placement::Local => run_local(job, monitor),
         Placement::Upload(connection) => remote::upload(job, connection, monitor),
@@ -41,7 +43,9 @@ fn run_local(job: &Job, monitor: &dyn Monitor) -> Result<Summary, JobError> {
     let sending =
         Sending { around_dest: &around_dest, twins: Some(&twins), ..Sending::of(&LocalTree) };
     let mut receiving = Receiving::of(&LocalTree, destination);
-    receiving.tasks_max = Some(receiving.workers * TASKS_PER_WORKER);
+    // Else workers ask for contents themselves, and must not wait for each other.
+    let asks_at_once = !job.task.mirrors().is_some_and(Mirror::asks_late);
+    receiving.tasks_max = asks_at_once.then_some(receiving.workers * TASKS_PER_WORKER);
     let control = Control::new(monitor);
     Assembly { job, control: &control, way: &() }.run(Placed::Both(sending, receiving))
 }

@@ -72,6 +72,15 @@ pub(crate) fn run(
     route: SftpRoute,
     monitor: &dyn Monitor,
 ) -> Result<Summary, JobError> {
+    if (job.backup.is_some() || !job.bases.is_empty()) && far == Far::Destination {
+        let message =
+            "through SFTP no backups are made, and nothing is looked for besides the destination";
+        return Err(JobError::Usage(message.to_owned()));
+    }
+    if job.rate.is_some() {
+        let message = "through SFTP the rate can't be bounded";
+        return Err(JobError::Usage(message.to_owned()));
+    }
     let peer = route.connections.first().map(|one| one.closer.peer().to_owned());
     let peer = peer.unwrap_or_default();
     let mut options = match far {
@@ -167,7 +176,7 @@ fn run_with(
     let sending = Sending { removers, ..Sending::of(&*source) };
     let receiving = Receiving {
         // A server can cause something to be written.
-        confined_to: destination.root.system_handle().ok(),
+        confined_to: destination.handles().ok(),
         workers: WORKERS,
         ..Receiving::of(&*target, destination)
     };

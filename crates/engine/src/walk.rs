@@ -5,14 +5,16 @@
 //! for one that is being read, and reads one that nobody has begun. So it needs no
 //! helper, and waits for nothing that does not make progress.
 
+mod bounds;
+
 use crate::aside;
 use crate::control::{CANCEL_POLL, Control};
-use crate::dirs::DirNode;
-use haul_model::{Fault, FaultKind, FileId, Filter, Name, Side};
+use crate::dirs::{DirNode, Selection};
+use haul_model::{Fault, FaultKind, FileId, Filter, Name, Side, Walking};
 use haul_tree::{Meta, MetaKind, TreeEntry, lock};
 use std::collections::{HashMap, HashSet};
 use std::io;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 
 /// Entries of directories that were read and not needed yet, beyond which none is begun.
 const ENTRIES_AHEAD_MAX: usize = 8192;
@@ -28,6 +30,8 @@ const LOOKED_AT_MAX: usize = 2048;
 pub(crate) struct Walk<'w> {
     rules: Rules<'w>,
     state: Mutex<State>,
+    /// The file system of the directory in which the walk begins, where that is known.
+    system: OnceLock<Option<u64>>,
     /// Something is to be read ahead.
     coming: Condvar,
     /// The directory that the walk waits for was read.
@@ -46,6 +50,8 @@ pub(crate) struct Rules<'w> {
     pub(crate) around_dest: &'w [FileId],
     /// The rules; of a directory that they leave out nothing is read.
     pub(crate) filter: &'w Filter,
+    /// The rules about directories.
+    pub(crate) walking: Walking,
 }
 
 /// The subdirectories of one directory, by their names in the order of the walk.
@@ -62,6 +68,8 @@ pub(crate) struct Listed {
     pub(crate) entries: Vec<LookedAt>,
     /// Why it could not be read.
     pub(crate) fault: Option<Fault>,
+    /// By the rules nothing in it was looked at.
+    pub(crate) is_closed: bool,
     pub(crate) subdirs: Arc<Subdirs>,
 }
 
@@ -100,11 +108,13 @@ type Key = (u64, usize);
 
 impl<'w> Walk<'w> {
     pub(crate) fn new(rules: Rules<'w>) -> Self {
-        Self { rules, state: Mutex::default(), coming: Condvar::new(), read_one: Condvar::new() }
+        let (coming, read_one) = (Condvar::new(), Condvar::new());
+        Self { rules, state: Mutex::default(), system: OnceLock::new(), coming, read_one }
     }
 
     /// Reads the directory `node`, in which the walk begins.
     pub(crate) fn begin(&self, node: Arc<DirNode>) -> Listed {
+        let _ = self.system.set(node.id().map(|id| id.dev));
         let listed = self.list(node);
         self.expect(&mut lock(&self.state), None, &listed.subdirs);
         listed
@@ -224,27 +234,36 @@ impl<'w> Walk<'w> {
             .map_err(|error| Fault::from_io(Side::Source, "open the directory", &error))?;
         match self.rules.obstacle(above, &node) {
             Some(fault) => Err(fault),
+            None if self.is_closed(&node) => Ok(self.closed(node)),
             None => Ok(self.list(node)),
         }
     }
 
     /// Reads the directory `node`, and looks at what is in it.
     fn list(&self, node: Arc<DirNode>) -> Listed {
-        let read = self.entries(&node).and_then(|entries| self.look_at(&node, entries));
+        let unread = |error| Fault::from_io(Side::Source, "read the directory", &error);
+        let read = self.entries(&node).map_err(unread).and_then(|entries| {
+            let rules = node.select(self.rules.filter);
+            let mut selection = rules.map_err(|unruly| unruly.fault(Side::Source))?;
+            self.look_at(&node, entries, &mut selection).map_err(unread)
+        });
         let (entries, names, fault) = match read {
             Ok((entries, names)) => (entries, names, None),
-            Err(error) => {
-                let fault = Fault::from_io(Side::Source, "read the directory", &error);
-                (Vec::new(), Vec::new(), Some(fault))
-            }
+            Err(fault) => (Vec::new(), Vec::new(), Some(fault)),
         };
+        Listed { fault, entries, ..self.listed(node, names, false) }
+    }
+
+    /// A directory with directories of these names, and nothing else so far.
+    fn listed(&self, node: Arc<DirNode>, names: Vec<Name>, is_closed: bool) -> Listed {
         let above = Arc::clone(&node);
         let number = {
             let mut state = lock(&self.state);
             state.next_number += 1;
             state.next_number
         };
-        Listed { node, entries, fault, subdirs: Arc::new(Subdirs { above, names, number }) }
+        let subdirs = Arc::new(Subdirs { above, names, number });
+        Listed { node, entries: Vec::new(), fault: None, is_closed, subdirs }
     }
 
     /// Looks at the entries of `node`; gives the names of its directories apart.
@@ -255,10 +274,10 @@ impl<'w> Walk<'w> {
         &self,
         node: &Arc<DirNode>,
         found: Vec<TreeEntry>,
+        selection: &mut Selection<'_>,
     ) -> io::Result<(Vec<LookedAt>, Vec<Name>)> {
         let follow = self.rules.follow;
         let (mut entries, mut names) = (Vec::with_capacity(found.len()), Vec::new());
-        let mut selection = node.select(self.rules.filter);
         for (at, mut entry) in found.into_iter().enumerate() {
             // What a link leads to shows when it is looked at.
             let is_known = entry.is_dir.filter(|is_dir| *is_dir || !follow);
@@ -266,7 +285,9 @@ impl<'w> Walk<'w> {
                 continue;
             }
             if entry.is_dir == Some(true) {
-                names.push(entry.name);
+                if self.takes_dir(node, &entry.name) {
+                    names.push(entry.name);
+                }
                 continue;
             }
             let is_told = |meta: &Meta| !(follow && meta.kind == MetaKind::Symlink);
@@ -284,6 +305,7 @@ impl<'w> Walk<'w> {
                 continue;
             }
             match looked {
+                Ok(_) if is_dir && !self.takes_dir(node, &entry.name) => {}
                 Ok(_) if is_dir => names.push(entry.name),
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied && !follow => {
                     return Err(error);
@@ -387,107 +409,4 @@ pub(crate) fn into_itself() -> Fault {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::crew::with_helpers;
-    use crate::dirs::OpenDirs;
-    use crate::monitor::Silent;
-    use haul_tree::{LocalTree, Tree};
-    use proptest::prelude::*;
-    use std::fs;
-    use std::os::unix::ffi::OsStrExt;
-    use std::path::{Path, PathBuf};
-    use std::sync::LazyLock;
-
-    static FILTER: LazyLock<Filter> = LazyLock::new(Filter::default);
-    static SILENT: LazyLock<Silent> = LazyLock::new(Silent::default);
-
-    /// The directories and files below `path` as a walk lists them, found by recursion.
-    fn by_recursion(path: &Path, shown: &mut Vec<PathBuf>) {
-        let mut entries: Vec<_> =
-            fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()).collect();
-        entries.sort_by(|one, other| one.as_os_str().as_bytes().cmp(other.as_os_str().as_bytes()));
-        let (dirs, files): (Vec<_>, Vec<_>) = entries.into_iter().partition(|path| path.is_dir());
-        shown.extend(files);
-        for dir in dirs {
-            shown.push(dir.clone());
-            by_recursion(&dir, shown);
-        }
-    }
-
-    fn by_walk(root: &Path, helpers: usize) -> Vec<PathBuf> {
-        let control = Control::new(&*SILENT);
-        let rules = Rules {
-            control: &control,
-            follow: false,
-            restores: false,
-            around_dest: &[],
-            filter: &FILTER,
-        };
-        let walk = Walk::new(rules);
-        let dir = LocalTree.open(root.as_os_str().as_bytes()).unwrap();
-        let node = DirNode::root(dir, None, &Arc::new(OpenDirs::default())).unwrap();
-        let path = |node: &DirNode, name: &Name| {
-            let below = node.path_of(Some(name));
-            root.join(std::ffi::OsStr::from_bytes(&below))
-        };
-        let mut shown = Vec::new();
-        with_helpers(
-            &control,
-            "walk",
-            helpers,
-            || walk.help(),
-            || {
-                let _end = walk.end_on_drop();
-                let mut levels = vec![(walk.begin(node), 0)];
-                while let Some((listed, at)) = levels.last_mut() {
-                    if *at == 0 {
-                        shown.extend(
-                            listed.entries.iter().map(|(e, _)| path(&listed.node, &e.name)),
-                        );
-                    }
-                    *at += 1;
-                    let Some(name) = listed.subdirs.names().get(*at - 1) else {
-                        walk.leave(&listed.subdirs);
-                        levels.pop();
-                        continue;
-                    };
-                    shown.push(path(&listed.node, name));
-                    let next = walk.take(&listed.subdirs, *at - 1).unwrap();
-                    levels.push((next, 0));
-                }
-            },
-        );
-        shown
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(24))]
-        #[test]
-        fn every_entry_comes_once_and_in_order_however_many_help(
-            paths in prop::collection::btree_set("[ab]{1,2}(/[a-c]{1,2}){0,4}", 1..60),
-            helpers in 0_usize..5,
-        ) {
-            let temp = tempfile::tempdir().unwrap();
-            for path in &paths {
-                let path = temp.path().join(path);
-                fs::create_dir_all(&path).unwrap();
-                fs::write(path.join("file"), "").unwrap();
-            }
-            let mut expected = Vec::new();
-            by_recursion(temp.path(), &mut expected);
-            prop_assert_eq!(by_walk(temp.path(), helpers), expected);
-        }
-    }
-
-    #[test]
-    fn more_directories_than_are_read_ahead_come_in_order() {
-        let temp = tempfile::tempdir().unwrap();
-        for n in 0..DIRS_AHEAD_MAX * 5 {
-            fs::create_dir_all(temp.path().join(format!("{:03}/{n:03}/x", n / 7))).unwrap();
-        }
-        let mut expected = Vec::new();
-        by_recursion(temp.path(), &mut expected);
-        assert_eq!(by_walk(temp.path(), 3), expected);
-    }
-}
+mod tests;

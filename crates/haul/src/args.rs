@@ -27,8 +27,9 @@ use crate::peer::Reaches;
 use crate::report::{Detail, Show};
 use clap::{CommandFactory, Parser};
 use haul_engine::{CleanRules, Summary};
-use haul_model::{Conflict, Filter, Mirror, Moving, Policy, Resume};
+use haul_model::{Altered, Backup, Conflict, Filter, Mirror, Moving, Policy, Resume, Style};
 use std::ffi::OsString;
+use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::process;
 
@@ -70,6 +71,8 @@ pub(crate) struct Copy {
     pub(crate) follow: bool,
     /// The rules that leave out parts of the sources.
     pub(crate) filter: Filter,
+    /// Attributes that entries get in place of those of the sources.
+    pub(crate) altered: Altered,
     pub(crate) policy: Policy,
     pub(crate) detail: Detail,
     pub(crate) reaches: Reaches,
@@ -77,6 +80,12 @@ pub(crate) struct Copy {
     pub(crate) notes: Vec<Note>,
     /// How entries are told of, if the copy makes a mirror.
     pub(crate) lines: Lines,
+    /// The directories that a mirror looks into besides the destination.
+    pub(crate) bases: Vec<Vec<u8>>,
+    /// The backups that a mirror makes.
+    pub(crate) backup: Option<Backup>,
+    /// Bytes of content that may be moved in a second.
+    pub(crate) rate: Option<NonZeroU64>,
 }
 
 /// `haul sync`.
@@ -267,12 +276,13 @@ impl CopyWords {
         let (sources, dest, reaches) =
             self.remote.sources_and_dest(&self.paths, COPY_USAGE, config)?;
         Ok(Copy {
-            notes: self.familiar.notes(self.kept.archive, sources.iter().chain([&dest])),
+            notes: self.familiar.notes(sources.iter().chain([&dest])),
             sources,
             dest,
             recursive: self.recursive || self.kept.archive,
             follow: follows(self.dereference, self.recursive || self.kept.archive, &self.familiar),
-            filter: self.filter.rules()?,
+            filter: self.filter.rules(Style::default())?,
+            altered: Altered::default(),
             policy: Policy {
                 conflict,
                 dry_run: self.dry_run,
@@ -287,6 +297,9 @@ impl CopyWords {
             detail: detail(quiet, verbose, json),
             reaches,
             lines: Lines::default(),
+            bases: Vec::new(),
+            backup: None,
+            rate: None,
         })
     }
 }
@@ -307,6 +320,7 @@ impl MoveWords {
             recursive: true,
             follow: false,
             filter: Filter::default(),
+            altered: Altered::default(),
             policy: Policy {
                 conflict,
                 sync: true,
@@ -318,6 +332,9 @@ impl MoveWords {
             detail: detail(quiet, verbose, json),
             reaches,
             lines: Lines::default(),
+            bases: Vec::new(),
+            backup: None,
+            rate: None,
         })
     }
 }
@@ -361,16 +378,20 @@ impl CheckWords {
         let (sources, dest, reaches) =
             self.remote.sources_and_dest(&self.paths, CHECK_USAGE, config)?;
         let copy = Copy {
-            notes: self.familiar.notes(self.kept.archive, sources.iter().chain([&dest])),
+            notes: self.familiar.notes(sources.iter().chain([&dest])),
             sources,
             dest,
             recursive: self.recursive || self.kept.archive,
             follow: follows(self.dereference, self.recursive || self.kept.archive, &self.familiar),
-            filter: self.filter.rules()?,
+            filter: self.filter.rules(Style::default())?,
+            altered: Altered::default(),
             policy: Policy { keeps: self.kept.keeps(), ..Policy::default() },
             detail: detail(self.quiet, self.verbose, self.json),
             reaches,
             lines: Lines::default(),
+            bases: Vec::new(),
+            backup: None,
+            rate: None,
         };
         Ok(Check { copy, content: self.content })
     }

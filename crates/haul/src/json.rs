@@ -70,6 +70,9 @@ pub(crate) struct FileLine<'a> {
     pub(crate) reason: Option<ReasonWord>,
     #[serde(skip_serializing_if = "is_false")]
     pub(crate) grew: bool,
+    /// The path to whose file it was linked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) linked_to: Option<Cow<'a, str>>,
 }
 
 /// How far the copy is.
@@ -202,6 +205,9 @@ pub(crate) struct SyncedLine<'a> {
     pub(crate) sent: bool,
     /// How it differed.
     pub(crate) differed: Vec<DifferenceWord>,
+    /// The path to whose file it was linked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) linked_to: Option<Cow<'a, str>>,
 }
 
 /// An entry that was removed, since no source has it: `haul sync`.
@@ -234,6 +240,7 @@ pub(crate) struct SyncSummaryLine {
     pub(crate) bytes: u64,
     pub(crate) moved: u64,
     pub(crate) resumed: u64,
+    pub(crate) matched: u64,
     pub(crate) seconds: f64,
     pub(crate) exit_code: u8,
 }

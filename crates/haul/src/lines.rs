@@ -37,11 +37,17 @@ enum Part {
     Operation,
 }
 
+/// Changes that are no reason to tell of an entry: it is what it was, in another place.
+const UNTOLD: Changes = Changes::LOCAL.with(Changes::LINKED);
+
 /// The fate of an entry.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Fate {
+pub(crate) enum Fate<'a> {
     /// It differed, or was missing, and is that of the source now.
     Synced(Changes),
+    /// It differed like this, or was missing, and is a further name of the file at that
+    /// path now; without one it was before.
+    Linked(Changes, &'a [u8]),
     /// It was removed.
     Deleted,
 }
@@ -51,7 +57,7 @@ pub(crate) struct Told<'a> {
     pub(crate) lines: &'a Lines,
     pub(crate) path: &'a [u8],
     pub(crate) kind: &'a Kind,
-    pub(crate) fate: Fate,
+    pub(crate) fate: Fate<'a>,
     /// It goes to another machine.
     pub(crate) goes_out: bool,
 }
@@ -93,10 +99,12 @@ impl Lines {
     }
 
     /// True if an entry with that fate is told of.
-    pub(crate) fn tell(&self, kind: &Kind, fate: Fate) -> bool {
+    pub(crate) fn tell(&self, kind: &Kind, fate: Fate<'_>) -> bool {
         match fate {
             _ if self.parts.is_empty() => false,
-            Fate::Synced(found) if found.is_empty() => self.tells_unchanged,
+            Fate::Linked(_, []) => self.tells_unchanged,
+            Fate::Linked(..) => true,
+            Fate::Synced(found) if found.without(UNTOLD).is_empty() => self.tells_unchanged,
             Fate::Synced(found) => {
                 let is_new = found.has(Changes::SENT) || found.has(Changes::MISSING);
                 self.itemizes || is_new || *kind == Kind::Dir
@@ -148,7 +156,11 @@ fn parts(format: &[u8]) -> Result<Vec<Part>, CommandError> {
 impl Told<'_> {
     /// The eleven letters of rsync's `%i`.
     fn changes(&self) -> String {
-        let Fate::Synced(found) = self.fate else { return "*deleting  ".to_owned() };
+        let (found, is_linked) = match self.fate {
+            Fate::Synced(found) => (found, false),
+            Fate::Linked(found, _) => (found, true),
+            Fate::Deleted => return "*deleting  ".to_owned(),
+        };
         let is_file = matches!(self.kind, Kind::File { .. });
         let kind = match self.kind {
             Kind::File { .. } => 'f',
@@ -158,6 +170,9 @@ impl Told<'_> {
         };
         let sent = found.has(Changes::SENT);
         let update = match (sent, is_file) {
+            _ if is_linked => 'h',
+            _ if found.has(Changes::LOCAL.with(Changes::LINKED)) => 'h',
+            _ if found.has(Changes::LOCAL) => 'c',
             (true, true) if self.goes_out => '<',
             (true, true) => '>',
             (true, false) => 'c',
@@ -167,12 +182,12 @@ impl Told<'_> {
         if found.has(Changes::MISSING) || found.has(Changes::KIND) {
             return format!("{update}{kind}+++++++++");
         }
-        if found.is_empty() {
+        if found.without(UNTOLD).is_empty() {
             return format!("{update}{kind}         ");
         }
         let letter = |change: Changes, letter: char| if found.has(change) { letter } else { '.' };
         let content = if is_file { Changes::CONTENT } else { Changes::TARGET };
-        let time = match sent && is_file && !self.lines.keeps_times {
+        let time = match (sent || is_linked) && is_file && !self.lines.keeps_times {
             true => 'T',
             false => letter(Changes::TIME, 't'),
         };
@@ -213,7 +228,9 @@ impl Statement for Told<'_> {
                 Part::Changes => line.extend(self.changes().as_bytes()),
                 Part::Name { slash } => line.extend(self.name(*slash).as_bytes()),
                 Part::Target => {
-                    if let (Kind::Symlink { target }, false) = (self.kind, is_deleted) {
+                    if let Fate::Linked(_, first @ [_, ..]) = self.fate {
+                        line.extend(format!(" => {}", escape_bytes(first)).as_bytes());
+                    } else if let (Kind::Symlink { target }, false) = (self.kind, is_deleted) {
                         line.extend(format!(" -> {}", escape_bytes(target)).as_bytes());
                     }
                 }
@@ -234,12 +251,15 @@ impl Statement for Told<'_> {
 
     fn json(&self) -> Vec<u8> {
         let (path, kind, size) = (Path::of(self.path), self.kind.into(), json::size(self.kind));
-        let Fate::Synced(found) = self.fate else {
-            return Line::Deleted(DeletedLine { path, kind }).to_bytes();
+        let (found, first) = match self.fate {
+            Fate::Synced(found) => (found, None),
+            Fate::Linked(found, first) => (found, Some(first).filter(|first| !first.is_empty())),
+            Fate::Deleted => return Line::Deleted(DeletedLine { path, kind }).to_bytes(),
         };
+        let linked_to = first.map(String::from_utf8_lossy);
         let (sent, differed) =
             (found.has(Changes::SENT), DifferenceWord::all_of(Found::Differs(found)));
-        Line::Synced(SyncedLine { path, kind, size, sent, differed }).to_bytes()
+        Line::Synced(SyncedLine { path, kind, size, sent, differed, linked_to }).to_bytes()
     }
 }
 
@@ -247,7 +267,7 @@ impl Statement for Told<'_> {
 mod tests {
     use super::*;
 
-    fn line(lines: &Lines, kind: &Kind, fate: Fate, goes_out: bool) -> String {
+    fn line(lines: &Lines, kind: &Kind, fate: Fate<'_>, goes_out: bool) -> String {
         let told = Told { lines, path: b"a/b\n", kind, fate, goes_out };
         String::from_utf8(told.text()).expect("text")
     }

@@ -162,20 +162,20 @@ impl<'r> JobMonitor<'r> {
     }
 
     /// Tells of an entry of a mirror.
-    fn line(&self, path: &[u8], kind: &Kind, fate: lines::Fate) {
+    fn line(&self, path: &[u8], kind: &Kind, fate: lines::Fate<'_>) {
         let goes_out = self.goes_out.load(Ordering::Relaxed);
         self.report.tell(&Told { lines: &self.lines, path, kind, fate, goes_out });
     }
 
     /// The fate by which a mirror tells of an outcome, if it does.
-    fn synced(&self, kind: &Kind, outcome: &Outcome) -> Option<lines::Fate> {
+    fn synced<'o>(&self, kind: &Kind, outcome: &'o Outcome) -> Option<lines::Fate<'o>> {
         self.task.mirrors()?;
-        let found = match outcome {
-            Outcome::Synced(found) => *found,
-            Outcome::Skipped(Skip::Unchanged) => Changes::default(),
+        let fate = match outcome {
+            Outcome::Synced(found) => lines::Fate::Synced(*found),
+            Outcome::Linked { found, first } => lines::Fate::Linked(*found, first),
+            Outcome::Skipped(Skip::Unchanged) => lines::Fate::Synced(Changes::default()),
             _ => return None,
         };
-        let fate = lines::Fate::Synced(found);
         (!self.report.is_text() || self.lines.tell(kind, fate)).then_some(fate)
     }
 
@@ -188,15 +188,21 @@ impl<'r> JobMonitor<'r> {
         }
         if let Outcome::Failed(Fault { side: Side::Source, kind: FaultKind::NotFound, .. }) =
             outcome
-            && !self.ends.lock().unwrap_or_else(PoisonError::into_inner).is_source(path)
         {
-            self.vanished.fetch_add(1, Ordering::Relaxed);
+            // A source that was never there is no reason to hold anything back, either.
+            if !self.ends.lock().unwrap_or_else(PoisonError::into_inner).is_source(path) {
+                self.vanished.fetch_add(1, Ordering::Relaxed);
+            }
         } else if let Outcome::Failed(Fault { side: Side::Source, .. }) = outcome {
             self.unread.fetch_add(1, Ordering::Relaxed);
         }
         let grew = *outcome == Outcome::Grew;
+        let linked_to = match outcome {
+            Outcome::Linked { first, .. } => Some(&**first),
+            _ => None,
+        };
         let fate = |outcome, skip| {
-            self.report.tell(&Fate { path, kind, outcome, skip, grew });
+            self.report.tell(&Fate { path, kind, outcome, skip, grew, linked_to });
         };
         match outcome {
             Outcome::Failed(fault) => {
@@ -206,6 +212,10 @@ impl<'r> JobMonitor<'r> {
                 self.report.entry_fault(path, host, &there, fault);
             }
             Outcome::Copied | Outcome::Grew => fate(OutcomeWord::Copied, None),
+            Outcome::Linked { .. } if self.task.keeps_destination() => {
+                fate(OutcomeWord::WouldCopy, None);
+            }
+            Outcome::Linked { .. } => fate(OutcomeWord::Copied, None),
             Outcome::WouldCopy => fate(OutcomeWord::WouldCopy, None),
             Outcome::Differs(found) => {
                 self.report.tell(&Difference { path, kind, found: Found::Differs(*found) });

@@ -180,23 +180,7 @@ fn archiving_copies_trees_and_says_once_what_is_not_kept() {
         assert!(std::path::Path::new(&dest).join("below/file").exists(), "{flags}");
         output
     };
-    let told = stderr(&run("-avz", "plain"));
-    assert_eq!(told.lines().count(), 1, "{told}");
-    assert!(
-        told.starts_with("haul: warning: -a: hard links become files of their own: "),
-        "{told}"
-    );
+    assert_eq!(stderr(&run("-avz", "plain")), "");
     assert_eq!(stderr(&run("-aq", "quiet")), "");
     assert_eq!(stderr(&run("-rpP", "kept anyway")), "");
-}
-
-#[test]
-fn archiving_is_told_to_scripts_as_a_warning() {
-    let dir = scratch("archive-json");
-    std::fs::create_dir(dir.join("tree")).expect("a directory");
-    let [tree, dest] = ["tree", "dest"].map(|name| dir.join(name).into_os_string());
-    let output = haul([OsStr::new("copy"), OsStr::new("-a"), OsStr::new("--json"), &tree, &dest]);
-    let lines = String::from_utf8(output.stdout).expect("JSON is UTF-8");
-    let warned = lines.lines().filter(|line| line.starts_with(r#"{"type":"warning","path":"-a","#));
-    assert_eq!(warned.count(), 1, "{lines}");
 }

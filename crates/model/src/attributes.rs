@@ -40,7 +40,8 @@ impl Attributes {
     /// about set-ID bits.
     #[must_use]
     pub fn only(mut self, kept: Kept) -> Self {
-        let lends = self.mode & SET_ID_MODE != 0 && kept.has(Kept::SET_ID);
+        let asks_owner = kept.has(Kept::SET_ID) && !kept.has(Kept::LENT);
+        let lends = self.mode & SET_ID_MODE != 0 && asks_owner;
         if !kept.has_any(Kept::OWNER) && !lends {
             (self.user, self.group) = (None, None);
         }
@@ -60,15 +61,16 @@ impl Attributes {
 
     /// Those of `kept` that an entry with the attributes `there` has otherwise. Of a
     /// mode only [`Kept::mode_bits`] count, and a set-ID bit only where the entry belongs,
-    /// or is given, to the same user or group.
+    /// or is given, to the same user or group, or with [`Kept::LENT`].
     pub fn changes(&self, there: &Self, kept: Kept) -> Changes {
         let differs = |one: Option<u32>, other| one.is_some() && other != one;
         let (user, group) = (differs(self.user, there.user), differs(self.group, there.group));
         let mut bits = kept.mode_bits();
-        if user && !kept.has(Kept::USER) {
+        let is_lent = kept.has(Kept::LENT);
+        if user && !is_lent && !kept.has(Kept::USER) {
             bits &= !SET_USER_ID;
         }
-        if group && !kept.has(Kept::GROUP) {
+        if group && !is_lent && !kept.has(Kept::GROUP) {
             bits &= !SET_GROUP_ID;
         }
         let mode = (self.mode ^ there.mode) & bits != 0;
@@ -130,6 +132,8 @@ impl Kept {
     pub const LINK_TIMES: Self = Self(0x800);
     /// The time of a directory. Of no use without [`Self::TIMES`].
     pub const DIR_TIMES: Self = Self(0x1000);
+    /// Set-ID bits, whoever the owner is. Of no use without [`Self::SET_ID`].
+    pub const LENT: Self = Self(0x2000);
 
     /// Those that take system calls of their own to be read.
     pub const EXTENDED: Self = Self::XATTRS.with(Self::ACL);
@@ -149,11 +153,12 @@ impl Kept {
         .with(Self::SET_ID)
         .with(Self::ACL)
         .with(Self::XATTRS)
+        .with(Self::LINKS)
         .with(Self::DEVICES)
         .with(Self::SPECIALS)
         .with(Self::LINK_TIMES);
 
-    const KNOWN: u32 = 0x1fff;
+    const KNOWN: u32 = 0x3fff;
 
     /// Both sets in one.
     #[must_use]

@@ -53,7 +53,10 @@ impl Changes {
     /// In a mirror: the content was sent, or a link or special file made anew.
     pub const SENT: Self = Self(0x8000);
 
-    const ALL: u32 = 0xbfff;
+    /// In a mirror: it was made, and from what the destination's machine has elsewhere.
+    pub const LOCAL: Self = Self(0x4000);
+
+    const ALL: u32 = 0xffff;
 
     /// True if there is none.
     pub const fn is_empty(self) -> bool {
@@ -96,7 +99,7 @@ impl Changes {
             .with(Kept::ACL.only_if(self.has(Self::ACL)))
             .with(Kept::XATTRS.only_if(self.has(Self::XATTRS)))
             .with(Kept::ATIMES.only_if(self.has(Self::ATIME)))
-            .with(kept.and(Kept::SET_ID).only_if(lends && kept.has(Kept::MODE)))
+            .with(kept.and(Kept::SET_ID.with(Kept::LENT)).only_if(lends && kept.has(Kept::MODE)))
     }
 
     /// A word for each of them, for people.

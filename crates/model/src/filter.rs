@@ -2,29 +2,75 @@
 //! rsync: the first rule whose pattern matches an entry decides about it, and what no
 //! rule matches takes part. Of a directory that is left out nothing is looked at.
 
+mod lines;
 mod pattern;
+mod scope;
 
+pub use lines::{Line, Lines, Merge, RuleError, Style, cvs_defaults};
 pub use pattern::{Pattern, PatternError};
+pub use scope::Scope;
 
+use crate::Name;
 use serde::{Deserialize, Serialize};
 
-/// Bytes of a rule in a message besides its pattern, at most.
-const RULE_LEN_MAX: usize = 4;
+/// Bytes of a rule in a message besides its pattern or its name, at most.
+const RULE_LEN_MAX: usize = 32;
 
 /// Rules, in the order in which they are asked.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "Vec<Rule>", into = "Vec<Rule>")]
+#[serde(try_from = "Vec<Item>", into = "Vec<Item>")]
 pub struct Filter {
-    rules: Vec<Rule>,
+    items: Vec<Item>,
 }
 
-/// One of them.
+/// A rule, or the place of rules that are in the trees themselves.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Item {
+    /// A rule.
+    Rule(Rule),
+    /// Files with rules.
+    Files(RuleFiles),
+}
+
+/// A rule.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rule {
     /// The fate of an entry that matches.
     pub action: Action,
     /// The entries that it is about.
     pub pattern: Pattern,
+    /// The sides on which it is asked.
+    pub sides: Sides,
+    /// It is about the entries that the pattern does not match.
+    pub negated: bool,
+    /// The whole path of an entry is matched, from the root of its file system on.
+    pub absolute: bool,
+    /// It is not asked about what is in a directory that goes.
+    pub perishable: bool,
+}
+
+/// Files of a name that may be in each directory, with rules about it and all below.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RuleFiles {
+    /// Their name.
+    pub name: Name,
+    /// The highest directory that is looked at.
+    pub start: Start,
+    /// The rules are not about what is in the directories below.
+    pub is_for_one: bool,
+    /// How they are read.
+    pub style: Style,
+}
+
+/// The highest directory in which files with rules are looked for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Start {
+    /// The first of the job.
+    First,
+    /// So many directories above that.
+    Above(u16),
+    /// The directory at this path, if the first of the job is below it.
+    At(Box<[u8]>),
 }
 
 /// The fate of an entry.
@@ -36,54 +82,221 @@ pub enum Action {
     Exclude,
 }
 
+/// A side of a job that asks rules: the Sender about what it lists, the Receiver about
+/// what it removes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asking {
+    /// Nothing is listed that is left out.
+    Sender,
+    /// Nothing is removed that is left out.
+    Receiver,
+}
+
+/// The sides on which a rule is asked.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Sides {
+    /// Both.
+    #[default]
+    Both,
+    /// The Sender's: hide and show.
+    Sender,
+    /// The Receiver's: protect and risk.
+    Receiver,
+}
+
+impl Sides {
+    fn has(self, asking: Asking) -> bool {
+        match asking {
+            Asking::Sender => self != Self::Receiver,
+            Asking::Receiver => self != Self::Sender,
+        }
+    }
+}
+
+/// An entry about which rules are asked.
+#[derive(Debug, Clone, Copy)]
+pub struct Subject<'s> {
+    /// Its path within the job, without a slash in front: what a named source brings
+    /// begins with its name.
+    pub path: &'s [u8],
+    /// It is a directory.
+    pub is_dir: bool,
+    /// The side that asks.
+    pub asking: Asking,
+    /// The directory that it is in goes.
+    pub is_going: bool,
+}
+
 /// Why there can't be such rules.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FilterError {
     /// There are too many.
     #[error("more than {} rules about what is left out", Filter::RULES_MAX)]
     TooMany,
+    /// There are too many kinds of files with rules.
+    #[error("more than {} names of files with rules", Filter::FILES_MAX)]
+    TooManyFiles,
     /// One is no rule.
     #[error(transparent)]
     Pattern(#[from] PatternError),
+}
+
+impl Rule {
+    /// A rule of both sides that is nothing special.
+    pub fn new(action: Action, pattern: Pattern) -> Self {
+        let (negated, absolute, perishable) = (false, false, false);
+        Self { action, pattern, sides: Sides::Both, negated, absolute, perishable }
+    }
+
+    /// True if it is asked about this.
+    fn is_about(&self, subject: &Subject<'_>) -> bool {
+        self.sides.has(subject.asking) && !(self.perishable && subject.is_going)
+    }
+
+    /// True if it takes effect on what has that path.
+    fn takes(&self, path: &[u8], is_dir: bool) -> bool {
+        self.pattern.matches(path, is_dir) != self.negated
+    }
 }
 
 impl Filter {
     /// The most rules that there may be.
     pub const RULES_MAX: usize = 64 << 10;
 
+    /// The most names of files with rules that there may be: each is looked for in each
+    /// directory.
+    pub const FILES_MAX: usize = 16;
+
+    /// Bytes of one file with rules, at most.
+    pub const FILE_LEN_MAX: u64 = 1 << 20;
+
     /// Adds a rule behind the others.
     ///
     /// # Errors
     /// When there are [`Self::RULES_MAX`] already.
     pub fn push(&mut self, rule: Rule) -> Result<(), FilterError> {
-        if self.rules.len() >= Self::RULES_MAX {
-            return Err(FilterError::TooMany);
+        self.add(Item::Rule(rule))
+    }
+
+    /// Adds files with rules behind the others; those that are there already stay where
+    /// they are.
+    ///
+    /// # Errors
+    /// When there are [`Self::FILES_MAX`] already.
+    pub fn push_files(&mut self, files: RuleFiles) -> Result<(), FilterError> {
+        if self.files().any(|there| *there == files) {
+            return Ok(());
         }
-        self.rules.push(rule);
-        Ok(())
+        self.add(Item::Files(files))
+    }
+
+    fn add(&mut self, item: Item) -> Result<(), FilterError> {
+        let is_files = matches!(item, Item::Files(_));
+        self.items.push(item);
+        let checked = match is_files {
+            true => check(&self.items),
+            false if self.items.len() > Self::RULES_MAX => Err(FilterError::TooMany),
+            false => Ok(()),
+        };
+        if checked.is_err() {
+            self.items.pop();
+        }
+        checked
     }
 
     /// Forgets all rules.
     pub fn clear(&mut self) {
-        self.rules.clear();
+        self.items.clear();
     }
 
     /// The most bytes that the rules take in a message.
     pub fn encoded_len_max(&self) -> usize {
-        self.rules.iter().map(|rule| rule.pattern.as_bytes().len() + RULE_LEN_MAX).sum()
+        let len = |item: &Item| match item {
+            Item::Rule(rule) => rule.pattern.as_bytes().len(),
+            Item::Files(RuleFiles { name, start, .. }) => {
+                let start = if let Start::At(path) = start { path.len() } else { 0 };
+                name.as_bytes().len() + start
+            }
+        };
+        self.items.iter().map(|item| len(item) + RULE_LEN_MAX).sum()
     }
 
     /// True if there are no rules: all takes part.
     pub fn is_empty(&self) -> bool {
-        self.rules.is_empty()
+        self.items.is_empty()
     }
 
-    /// True if the entry at `path` is left out, if the directories above it are not.
-    /// The path is that within the job, without a slash in front: what a named source
-    /// brings begins with its name.
-    pub fn leaves_out(&self, path: &[u8], is_dir: bool) -> bool {
-        let first = self.rules.iter().find(|rule| rule.pattern.matches(path, is_dir));
-        first.is_some_and(|rule| rule.action == Action::Exclude)
+    /// The files with rules that are looked for, in their order.
+    pub fn files(&self) -> impl Iterator<Item = &RuleFiles> {
+        self.items.iter().filter_map(|item| match item {
+            Item::Files(files) => Some(files),
+            Item::Rule(_) => None,
+        })
+    }
+
+    /// True if rules are about whole paths, or about what is above the job.
+    pub fn needs_whole_paths(&self) -> bool {
+        self.items.iter().any(|item| match item {
+            Item::Rule(rule) => rule.absolute,
+            // There may be such rules in them.
+            Item::Files(_) => true,
+        })
+    }
+
+    /// True if the entry is left out by these rules and those of `scope`, if the
+    /// directories above it are not.
+    pub fn leaves_out(&self, subject: &Subject<'_>, scope: &Scope) -> bool {
+        let mut files = 0..;
+        let first = self.items.iter().find_map(|item| match item {
+            Item::Rule(rule) => {
+                let is_it = rule.is_about(subject) && scope.takes(rule, subject, None);
+                is_it.then_some(rule.action)
+            }
+            Item::Files(_) => scope.decide(files.next()?, subject),
+        });
+        first == Some(Action::Exclude)
+    }
+
+    /// True if the Sender leaves out what has this path; `None` where only who has the
+    /// sources can tell.
+    pub fn hides(&self, path: &[u8], is_dir: bool) -> Option<bool> {
+        let subject = Subject { path, is_dir, asking: Asking::Sender, is_going: false };
+        for item in &self.items {
+            match item {
+                Item::Rule(rule) if !rule.is_about(&subject) => {}
+                Item::Rule(Rule { absolute: true, .. }) | Item::Files(_) => return None,
+                Item::Rule(rule) if rule.takes(path, is_dir) => {
+                    return Some(rule.action == Action::Exclude);
+                }
+                Item::Rule(_) => {}
+            }
+        }
+        Some(false)
+    }
+}
+
+fn check(items: &[Item]) -> Result<(), FilterError> {
+    if items.len() > Filter::RULES_MAX {
+        return Err(FilterError::TooMany);
+    }
+    if items.iter().filter(|item| matches!(item, Item::Files(_))).count() > Filter::FILES_MAX {
+        return Err(FilterError::TooManyFiles);
+    }
+    Ok(())
+}
+
+impl TryFrom<Vec<Item>> for Filter {
+    type Error = FilterError;
+
+    fn try_from(items: Vec<Item>) -> Result<Self, FilterError> {
+        check(&items)?;
+        Ok(Self { items })
+    }
+}
+
+impl From<Filter> for Vec<Item> {
+    fn from(filter: Filter) -> Self {
+        filter.items
     }
 }
 
@@ -91,68 +304,10 @@ impl TryFrom<Vec<Rule>> for Filter {
     type Error = FilterError;
 
     fn try_from(rules: Vec<Rule>) -> Result<Self, FilterError> {
-        if rules.len() > Self::RULES_MAX {
-            return Err(FilterError::TooMany);
-        }
-        Ok(Self { rules })
-    }
-}
-
-impl From<Filter> for Vec<Rule> {
-    fn from(filter: Filter) -> Self {
-        filter.rules
+        rules.into_iter().map(Item::Rule).collect::<Vec<_>>().try_into()
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn filter(rules: &[&str]) -> Filter {
-        let mut filter = Filter::default();
-        for rule in rules {
-            let (action, pattern) = match rule.split_at(2) {
-                ("+ ", pattern) => (Action::Include, pattern),
-                (_, pattern) => (Action::Exclude, pattern),
-            };
-            let pattern = Pattern::new(pattern.as_bytes()).expect("a pattern");
-            filter.push(Rule { action, pattern }).expect("few");
-        }
-        filter
-    }
-
-    #[test]
-    fn the_first_rule_that_matches_decides() {
-        let rules = filter(&["+ *.c", "- a.*", "+ *.txt", "- /d/"]);
-        for (path, is_dir, left_out) in [
-            ("a.c", false, false),
-            ("a.txt", false, true),
-            ("b.txt", false, false),
-            ("b.o", false, false),
-            ("d", true, true),
-            ("d", false, false),
-            ("e/d", true, false),
-        ] {
-            assert_eq!(rules.leaves_out(path.as_bytes(), is_dir), left_out, "{path} {is_dir}");
-        }
-        let only_c = filter(&["+ */", "+ *.c", "- *"]);
-        assert!(!only_c.leaves_out(b"src", true));
-        assert!(!only_c.leaves_out(b"src/a.c", false));
-        assert!(only_c.leaves_out(b"src/a.o", false));
-        assert!(!Filter::default().leaves_out(b"anything", false));
-    }
-
-    #[test]
-    fn there_are_not_more_rules_than_allowed() {
-        let rule =
-            || Rule { action: Action::Include, pattern: Pattern::new(b"x").expect("a pattern") };
-        let mut filter = Filter::default();
-        for _ in 0..Filter::RULES_MAX {
-            filter.push(rule()).expect("room");
-        }
-        assert_eq!(filter.push(rule()), Err(FilterError::TooMany));
-        let rules = Vec::from(filter);
-        assert!(Filter::try_from(rules.clone()).is_ok());
-        assert!(Filter::try_from([rules, vec![rule()]].concat()).is_err());
-    }
-}
+#[path = "filter_tests.rs"]
+mod tests;

@@ -11,12 +11,14 @@
 //!   `travelling.rs`: an entry's encoding, with a mask that says which fields it has.
 //! - `attributes.rs`: `Attributes` of an entry, and `Kept`, a set of them.
 //!   `extended.rs`: those that few entries have.
+//!   `altered.rs`: attributes that entries get in place of those of the sources.
 //! - `hash.rs`: `ContentHash`, and `ContentHasher`, which hashes in blocks of 4 MiB.
 //!   `ranges.rs`: a set of such blocks, as a peer asks for them.
 //! - `granularity.rs`: the units in which file systems keep times.
 //! - `policy.rs`: `Task`, the one thing that a job is told to do: to copy, to compare, or
 //!   to remove what the destination has, each with its own rules.
-//! - `filter.rs`: rules that leave out parts of a tree; `filter/pattern.rs`: their
+//! - `filter.rs`: rules that leave out parts of a tree; `filter/lines.rs`: how they are
+//!   written; `filter/scope.rs`: those of files in the trees; `filter/pattern.rs`: their
 //!   patterns, as in rsync.
 //! - `outcome.rs`: the fate of an entry, and the figures of a job (`Summary`).
 //!   `changes.rs`: the result of a comparison. `fault.rs`: the fault of one entry, in
@@ -27,6 +29,7 @@
 
 #![forbid(unsafe_code)]
 
+mod altered;
 mod attributes;
 mod changes;
 mod entry;
@@ -45,18 +48,28 @@ mod ranges;
 mod travelling;
 pub mod words;
 
+pub use altered::{
+    AccountMap, Altered, MapError, MapFrom, MapRule, MapTo, ModeChange, ModeChanges, ModeError,
+    ModeOf, ModeStep,
+};
 pub use attributes::{Attributes, KEPT_MODE, Kept, SET_ID_MODE};
 pub use changes::Changes;
-pub use entry::{Device, Entry, FileId, Kind, Special, Timestamp};
+pub use entry::{Device, Entry, FileId, Kind, LINK_GROUPS_MAX, Special, Timestamp};
 pub use escape::{escape_beginning, escape_bytes, escape_controls, escape_text, is_unsafe_to_show};
 pub use executable::{EXECUTABLE_HEAD_LEN, Executable, ExecutableError};
 pub use extended::{Acl, AclEntry, AclWho, EXTENDED_LEN_MAX, Extended, Xattr};
 pub use fault::{Fault, FaultKind, Side, is_mounted};
-pub use filter::{Action, Filter, FilterError, Pattern, PatternError, Rule};
+pub use filter::{
+    Action, Asking, Filter, FilterError, Item as FilterItem, Line, Lines, Merge, Pattern,
+    PatternError, Rule, RuleError, RuleFiles, Scope, Sides, Start, Style, Subject, cvs_defaults,
+};
 pub use granularity::Granularity;
 pub use hash::{BLOCK_LEN, BlockHash, BlockHasher, BlockTree, ContentHash, ContentHasher};
 pub use host::HostFacts;
 pub use outcome::{Outcome, Skip, Summary};
 pub use path::{MAX_DEPTH, MAX_NAME_LEN, Name, NameError, Naming};
-pub use policy::{Conflict, Delete, Mirror, Moving, Part, Policy, Remove, Resume, Sameness, Task};
+pub use policy::{
+    Backup, Bases, Conflict, Delete, Mirror, Missing, Moving, Part, Policy, Remove, Resume,
+    Sameness, Systems, Task, Walking,
+};
 pub use ranges::{BlockRange, BlockRanges};

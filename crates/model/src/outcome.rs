@@ -24,6 +24,14 @@ pub enum Outcome {
     /// In a mirror: the destination's was another, or missing, and is that of the source
     /// now; in a dry run it would be.
     Synced(Changes),
+    /// It is a further name of a file that the destination has; in a dry run it would be.
+    Linked {
+        /// How what stood in its place differed.
+        found: Changes,
+        /// The path of the name to which it was linked, for showing; empty if it was
+        /// linked before.
+        first: Box<[u8]>,
+    },
 }
 
 impl Outcome {
@@ -68,6 +76,9 @@ pub struct Summary {
     pub bytes_transferred: u64,
     /// Bytes that an interrupted copy had transferred before, and that were used.
     pub bytes_resumed: u64,
+    /// Bytes that the destination had in the old version of a file, and that were taken
+    /// from there.
+    pub bytes_matched: u64,
     /// Files and links that were left as they are; in a check, that are the same.
     pub skipped: u64,
     /// FIFOs, sockets, devices and stages of haul's own that were passed over
@@ -115,6 +126,7 @@ impl Summary {
             bytes: both(self.bytes, other.bytes),
             bytes_transferred: both(self.bytes_transferred, other.bytes_transferred),
             bytes_resumed: both(self.bytes_resumed, other.bytes_resumed),
+            bytes_matched: both(self.bytes_matched, other.bytes_matched),
             skipped: both(self.skipped, other.skipped),
             special: both(self.special, other.special),
             failed: both(self.failed, other.failed),
@@ -162,6 +174,7 @@ mod tests {
             adjusted: 15,
             deleted: 16,
             spared: 17,
+            bytes_matched: 18,
         };
         let mut total = one;
         total += one;
@@ -183,6 +196,7 @@ mod tests {
             adjusted: 30,
             deleted: 32,
             spared: 34,
+            bytes_matched: 36,
         };
         assert_eq!(total, twice);
         assert_eq!(total.since(one), one);

@@ -76,7 +76,12 @@ impl Task {
 
     /// True if contents are compared by their hashes.
     pub fn compares_content(&self) -> bool {
-        matches!(self, Self::Check { content: true, .. } | Self::Remove { .. })
+        match self {
+            Self::Check { content, .. } => *content,
+            Self::Remove { .. } => true,
+            Self::Sync(_, mirror) => mirror.sameness == Sameness::Content,
+            Self::Copy(_) => false,
+        }
     }
 
     /// The outcomes by which a source is removed, if sources are.
@@ -136,8 +141,101 @@ pub struct Mirror {
     pub makes_way: bool,
     /// The rules by which what only the destination has is removed.
     pub delete: Option<Delete>,
+    /// The most entries that are removed, for whatever reason.
+    pub delete_max: Option<u64>,
+    /// Of a changed file only the difference goes over a wire.
+    pub delta: bool,
+    /// The blocks by which that is found have so many bytes, if they can; else about as
+    /// many as there are.
+    pub block_len: Option<u32>,
     /// The part of the work that this job does.
     pub part: Part,
+    /// Where modes are not kept: files can be executed, or can't, as in the source.
+    pub executability: bool,
+    /// The use of the directories that are looked into for what the destination has not.
+    pub bases: Option<Bases>,
+    /// The rules by which the sources are walked.
+    pub walking: Walking,
+}
+
+impl Mirror {
+    /// True if contents may be asked for after others were compared or copied: it shows
+    /// late that they are needed.
+    pub fn asks_late(&self) -> bool {
+        self.sameness == Sameness::Content || self.bases.is_some()
+    }
+}
+
+/// Where what a mirror replaces or removes is kept.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Backup {
+    /// The directory that it is moved to, which stands for the destination; a relative one
+    /// starts in that. Without it, it stays where it was.
+    pub dir: Option<Vec<u8>>,
+    /// The end that its name gets.
+    pub suffix: Vec<u8>,
+}
+
+impl Backup {
+    /// Bytes that it takes in a frame, at most.
+    pub fn encoded_len_max(&self) -> usize {
+        self.dir.as_ref().map_or(0, Vec::len) + self.suffix.len() + 16
+    }
+}
+
+/// The use that a mirror makes of directories besides the destination: of what is the
+/// same there, by the rules for what is in the destination.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Bases {
+    /// It is left out of the destination.
+    Compare,
+    /// The destination gets a copy of it.
+    Copy,
+    /// The destination gets a hard link to it.
+    Link,
+}
+
+impl Bases {
+    /// The most directories.
+    pub const MAX: usize = 20;
+}
+
+/// The rules by which the sources of a mirror are walked.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Walking {
+    /// Directories come without anything in them, but for sources without a name.
+    pub only_dirs: bool,
+    /// Directories in which, at any depth, nothing but directories is are left out.
+    pub prunes_empty: bool,
+    /// The file systems that are walked.
+    pub systems: Systems,
+    /// The fate of named sources that are not there.
+    pub missing: Missing,
+}
+
+/// The file systems that a walk goes through.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Systems {
+    /// All.
+    #[default]
+    All,
+    /// Those of the sources. A directory where another is mounted comes without anything
+    /// in it.
+    OfSources,
+    /// Those of the sources, without such directories.
+    OfSourcesAlone,
+}
+
+/// The fate of named sources that are not there.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Missing {
+    /// They fail.
+    #[default]
+    Fails,
+    /// Nothing is told of them.
+    PassedOver,
+    /// The destination's entries of their names are removed.
+    Removed,
 }
 
 /// The part of a mirror's work that one job does.
@@ -169,15 +267,13 @@ pub enum Sameness {
     SizeAndTime,
     /// Its length.
     Size,
+    /// Its length and the hash of its content: both sides read it.
+    Content,
 }
 
 /// The rules by which a mirror removes what the sources do not have.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Delete {
-    /// The most entries that are removed.
-    pub max: Option<u64>,
-    /// Entries that the filter leaves out are removed as well.
-    pub excluded: bool,
     /// Errors of the sources hold nothing back.
     pub ignore_errors: bool,
 }

@@ -49,6 +49,8 @@ pub fn encode(message: &Message) -> Vec<u8> {
         Message::BlockSeal(seal) => frame(FrameType::BlockSeal, seal),
         Message::Warning(warning) => frame(FrameType::Warning, warning),
         Message::Late(late) => frame(FrameType::Late, late),
+        Message::Signature(signature) => frame(FrameType::Signature, signature),
+        Message::Reuse(reuse) => frame(FrameType::Reuse, reuse),
         Message::Naming(naming) => frame(FrameType::Naming, naming),
         Message::Abort(abort) => frame(FrameType::Abort, abort),
     }
@@ -96,6 +98,8 @@ pub fn decode(kind: FrameType, payload: &[u8]) -> Result<Message, DecodeError> {
         FrameType::BlockSeal => Message::BlockSeal(value(kind, payload)?),
         FrameType::Warning => Message::Warning(value(kind, payload)?),
         FrameType::Late => Message::Late(value(kind, payload)?),
+        FrameType::Signature => Message::Signature(value(kind, payload)?),
+        FrameType::Reuse => Message::Reuse(value(kind, payload)?),
         FrameType::Naming => Message::Naming(value(kind, payload)?),
         FrameType::Abort => Message::Abort(value(kind, payload)?),
         FrameType::Hello

@@ -3,12 +3,15 @@
 use super::*;
 use crate::{
     Abort, BlockSeal, Extra, FileEnd, FileSeal, Hashing, How, JobRequest, Late, ListItem, Listed,
-    Marked, OutcomeItem, Prove, Proven, Removal, Reply, Request, Rival, Role, Want, Warning,
+    Marked, OutcomeItem, Prove, Proven, Removal, Reply, Request, Reuse, Rival, Role, Signature,
+    Want, Warning,
 };
 use haul_model::{
-    Acl, AclEntry, AclWho, Action, Attributes, BlockRanges, Changes, ContentHash, Delete, Device,
-    Entry, Extended, Fault, FaultKind, Filter, Kept, Kind, Mirror, Moving, Name, Naming, Outcome,
-    Pattern, Policy, Remove, Rule, Side, Skip, Special, Summary, Task, Timestamp, Xattr,
+    AccountMap, Acl, AclEntry, AclWho, Action, Altered, Attributes, Backup, Bases, BlockRanges,
+    Changes, ContentHash, Delete, Device, Entry, Extended, Fault, FaultKind, Filter, FilterItem,
+    Kept, Kind, Mirror, Missing, ModeChanges, Moving, Name, Naming, Outcome, Pattern, Policy,
+    Remove, Rule, RuleFiles, Side, Sides, Skip, Special, Start, Style, Summary, Systems, Task,
+    Timestamp, Walking, Xattr,
 };
 use proptest::prelude::*;
 
@@ -100,6 +103,8 @@ fn outcome() -> impl Strategy<Value = Outcome> {
         Just(Outcome::WouldCopy),
         Just(Outcome::Skipped(Skip::NotOlder)),
         Just(Outcome::Synced(Changes::SENT.with(Changes::MISSING))),
+        prop::collection::vec(any::<u8>(), 0..30)
+            .prop_map(|first| Outcome::Linked { found: Changes::SIZE, first: first.into() }),
         fault().prop_map(Outcome::Failed),
     ]
 }
@@ -107,17 +112,50 @@ fn outcome() -> impl Strategy<Value = Outcome> {
 fn filter() -> impl Strategy<Value = Filter> {
     let pattern = prop::collection::vec(any::<u8>(), 1..10);
     let action = prop_oneof![Just(Action::Include), Just(Action::Exclude)];
-    let rule = (action, pattern).prop_map(|(action, pattern)| Rule {
-        action,
-        pattern: Pattern::new(&pattern).expect("short"),
+    let sides = prop_oneof![Just(Sides::Both), Just(Sides::Sender), Just(Sides::Receiver)];
+    let rule = (action, pattern, sides, any::<[bool; 3]>()).prop_map(
+        |(action, pattern, sides, [negated, absolute, perishable])| {
+            let pattern = Pattern::new(&pattern).expect("short");
+            let rule = Rule { action, pattern, sides, negated, absolute, perishable };
+            FilterItem::Rule(rule)
+        },
+    );
+    let start = prop_oneof![
+        Just(Start::First),
+        any::<u16>().prop_map(Start::Above),
+        prop::collection::vec(any::<u8>(), 0..9).prop_map(|path| Start::At(path.into())),
+    ];
+    let files = (name(), start, any::<[bool; 5]>()).prop_map(|(name, start, bits)| {
+        let [is_for_one, splits_words, clears, absolute, is_sided] = bits;
+        let sides = is_sided.then_some(Sides::Sender);
+        let style = Style { splits_words, clears, absolute, sides, ..Style::default() };
+        FilterItem::Files(RuleFiles { name, start, is_for_one, style })
     });
-    prop::collection::vec(rule, 0..4).prop_map(|rules| rules.try_into().expect("few"))
+    let item = prop_oneof![rule, files];
+    prop::collection::vec(item, 0..6).prop_map(|items| items.try_into().expect("few"))
+}
+
+fn altered() -> impl Strategy<Value = Altered> {
+    let mode = prop_oneof!["[DF]?[ugoa]{0,3}[-+=][rwxXst]{0,4}", "[DF]?[0-7]{1,4}"];
+    let modes = prop::collection::vec(mode, 0..4).prop_map(|words| {
+        let mut changes = ModeChanges::default();
+        words.iter().for_each(|word| changes.add(word.as_bytes()).expect("words"));
+        changes
+    });
+    let map = prop_oneof![
+        Just(AccountMap::default()),
+        "[a-z*?]{0,6}:[a-z0-9]{1,4}(,[0-9]{1,4}-[0-9]{1,4}:[a-z]{1,6}){0,3}"
+            .prop_map(|words| AccountMap::parse(words.as_bytes()).expect("rules")),
+    ];
+    (modes, map.clone(), map).prop_map(|(modes, users, groups)| Altered { modes, users, groups })
 }
 
 fn list_item() -> impl Strategy<Value = ListItem> {
     prop_oneof![
         (any::<u64>(), entry()).prop_map(|(dir, entry)| ListItem::Entry { dir, entry }),
         any::<u64>().prop_map(|dir| ListItem::DirEnd { dir }),
+        any::<u64>().prop_map(|dir| ListItem::Closed { dir }),
+        name().prop_map(ListItem::Missing),
         (any::<u64>(), prop::collection::vec(name(), 0..5))
             .prop_map(|(dir, names)| ListItem::Subdirs { dir, names }),
         (any::<u64>(), prop::collection::vec(any::<u8>(), 0..20), fault())
@@ -138,7 +176,10 @@ fn message() -> impl Strategy<Value = Message> {
             (any::<u64>(), any::<bool>(), prop::collection::btree_set(any::<u64>(), 0..6))
                 .prop_map(|(index, is_whole, bounds)| Want {
                     index,
-                    how: How::whole_hash_if(is_whole),
+                    how: match index % 2 {
+                        0 => How::whole_hash_if(is_whole),
+                        _ => How::whole_hash_if(is_whole).with_delta(),
+                    },
                     blocks: Vec::from_iter(bounds).try_into().expect("in order"),
                 }),
             0..20
@@ -193,11 +234,12 @@ fn message() -> impl Strategy<Value = Message> {
         }),
         (bytes(), entry())
             .prop_map(|(path, entry)| Message::Extras(vec![Extra { path, kind: entry.kind }])),
-        (task(), filter(), role()).prop_map(|(task, filter, role)| Message::Job(JobRequest {
-            task,
-            filter,
-            role
-        })),
+        (task(), filter(), altered(), any::<u64>(), role()).prop_map(
+            |(task, filter, altered, rate, role)| {
+                let rate = std::num::NonZeroU64::new(rate / 2);
+                Message::Job(JobRequest { task, filter, altered, rate, role })
+            }
+        ),
         (bytes(), entry(), fault(), any::<bool>()).prop_map(|(path, entry, fault, gone)| {
             let result = if gone { Ok(()) } else { Err(fault) };
             Message::Removed(vec![Removal::Source { path, kind: entry.kind, result }, Removal::End])
@@ -210,6 +252,15 @@ fn message() -> impl Strategy<Value = Message> {
             .prop_map(|(path, message)| Message::Warning(Warning { path, message })),
         (bytes(), fault()).prop_map(|(path, fault)| Message::Late(Late { path, fault })),
         prop_oneof![Just(Naming::Own), Just(Naming::Given)].prop_map(Message::Naming),
+        (any::<[u64; 2]>(), any::<u32>(), any::<u8>(), any::<[u8; 32]>()).prop_map(
+            |([index, old_size], block_len, strong_len, key)| Message::Signature(
+                Signature::Begin { index, old_size, block_len, strong_len, key }
+            )
+        ),
+        (any::<u64>(), bytes())
+            .prop_map(|(index, sums)| Message::Signature(Signature::Sums { index, sums })),
+        (any::<[u64; 3]>(), any::<u32>())
+            .prop_map(|([index, at, from], len)| Message::Reuse(Reuse { index, at, from, len })),
         (bytes(), fault())
             .prop_map(|(path, fault)| Message::Abort(Abort::Destination { path, fault })),
     ]
@@ -235,9 +286,27 @@ fn task() -> impl Strategy<Value = Task> {
             Task::Check { content, keeps }
         }),
         (any::<bool>(), proptest::option::of(any::<u64>())).prop_map(|(links, max)| {
-            let delete = Some(Delete { max, excluded: links, ignore_errors: !links });
+            let delete = Some(Delete { ignore_errors: !links });
             let window = max.and_then(|max| max.try_into().ok());
-            let mirror = Mirror { links, delete, window, size_min: max, ..Mirror::default() };
+            let bases = links.then_some(Bases::Link);
+            let walking = Walking {
+                only_dirs: links,
+                prunes_empty: !links,
+                systems: if links { Systems::OfSources } else { Systems::OfSourcesAlone },
+                missing: if links { Missing::PassedOver } else { Missing::Removed },
+            };
+            let mirror = Mirror {
+                links,
+                delete,
+                delete_max: max,
+                window,
+                size_min: max,
+                walking,
+                delta: links,
+                block_len: window,
+                bases,
+                ..Mirror::default()
+            };
             Task::Sync(Policy::default(), mirror)
         }),
         (rule, moving()).prop_map(|(rule, moving)| Task::Remove { rule, moving }),
@@ -250,11 +319,13 @@ fn role() -> impl Strategy<Value = Role> {
     prop_oneof![
         (prop::collection::vec(bytes(), 0..9), any::<bool>())
             .prop_map(|(sources, follow)| Role::Sender { sources, recursive: !follow, follow }),
-        (bytes(), any::<bool>(), origin).prop_map(|(dest, into_dir, origin)| Role::Receiver {
-            dest,
-            into_dir,
-            origin
-        }),
+        (bytes(), any::<bool>(), origin, prop::collection::vec(bytes(), 0..=Bases::MAX)).prop_map(
+            |(dest, into_dir, origin, bases)| {
+                let dir = bases.first().cloned();
+                let backup = into_dir.then(|| Backup { dir, suffix: b"~".to_vec() });
+                Role::Receiver { dest, into_dir, origin, bases, backup }
+            }
+        ),
     ]
 }
 
@@ -419,9 +490,9 @@ fn a_difference_that_is_not_known_does_not_decode() {
     let frame = encode(&Message::Outcomes(vec![OutcomeItem { index: 1, outcome }]));
     let (header, payload) = split(&frame);
     assert!(decode(header.kind, payload).is_ok());
-    // The bits are the last varint: two bytes for 0x80, and three for 0x4000.
+    // The bits are the last varint: two bytes for 0x80, and three for 0x1_0000.
     let mut more = payload.to_vec();
     more.truncate(more.len() - 1);
-    more.extend([0x80, 1]);
+    more.extend([0x80, 4]);
     assert!(decode(header.kind, &more).is_err());
 }

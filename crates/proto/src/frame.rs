@@ -70,11 +70,15 @@ pub enum FrameType {
     Proven = 0x1e,
     /// Receiver tells which names entries get, before anything else.
     Naming = 0x1f,
+    /// Receiver tells the sums of a file that it has in another version.
+    Signature = 0x20,
+    /// Sender tells that a part of a file is in the receiver's old one.
+    Reuse = 0x21,
 }
 
 impl FrameType {
     /// Every type.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 24] = [
         Self::Hello,
         Self::Welcome,
         Self::Job,
@@ -97,6 +101,8 @@ impl FrameType {
         Self::Prove,
         Self::Proven,
         Self::Naming,
+        Self::Signature,
+        Self::Reuse,
     ];
 
     /// The type's byte.

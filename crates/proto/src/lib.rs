@@ -5,8 +5,8 @@
 //!
 //! - `frame.rs`: the types of frames and their bounds.
 //! - `account.rs`: users and groups. `handshake.rs`: the greeting. `caps.rs`: capability bits.
-//! - `message.rs`: every structure, and the bounds that both sides keep; `want.rs`: what
-//!   a receiver asks for.
+//! - `listing.rs`: what a sender lists. `message.rs`: every other structure, and the bounds that both sides keep; `want.rs`: what
+//!   a receiver asks for; `delta.rs`: what it has of a file already.
 //! - `codec.rs`: postcard; packs and pieces, whose contents are decoded without a copy.
 
 #![forbid(unsafe_code)]
@@ -14,8 +14,10 @@
 mod account;
 mod caps;
 mod codec;
+mod delta;
 mod frame;
 mod handshake;
+mod listing;
 mod message;
 mod want;
 
@@ -25,11 +27,13 @@ pub use codec::{
     DATA_HEAD_MAX, DataView, DecodeError, PackBuilder, PackView, data_head, decode, decode_data,
     decode_data_start, decode_pack, encode, frame_bytes,
 };
+pub use delta::{Reuse, SIGNED_MAX, SUMS_LEN_MAX, SUMS_PER_FRAME_MAX, Signature};
 pub use frame::{FRAME_MAX, FrameError, FrameType, HEADER_LEN, Header};
 pub use handshake::{HandshakeError, Hello, MAGIC, VERSION, Welcome, check_hello, check_welcome};
+pub use listing::{ListItem, Rival};
 pub use message::{
     Abort, BlockSeal, DATA_MAX, Extra, FileEnd, FileSeal, Hashing, JobRequest, LIST_WINDOW, Late,
-    ListItem, Listed, Marked, Message, OutcomeItem, PACK_FILE_MAX, PACK_TARGET, PackItem, Prove,
-    Proven, Removal, Reply, Request, Rival, Role, SOURCES_MAX, Warning,
+    Listed, Marked, Message, OutcomeItem, PACK_FILE_MAX, PACK_TARGET, PackItem, Prove, Proven,
+    Removal, Reply, Request, Role, SOURCES_MAX, Warning,
 };
 pub use want::{How, Want};

@@ -1,13 +1,14 @@
 //! The messages, and the bounds that both sides keep.
 
-use crate::{Account, Want};
+use crate::{ListItem, Reuse, Signature, Want};
 use haul_model::{
-    BlockHash, ContentHash, Entry, Fault, Filter, Kind, Name, Naming, Outcome, Summary, Task,
-    Timestamp,
+    Altered, Backup, Bases, BlockHash, ContentHash, Entry, Fault, Filter, Kind, Name, Naming,
+    Outcome, Summary, Task, Timestamp,
 };
 use serde::de::{Error as _, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt;
+use std::num::NonZeroU64;
 
 /// Longest content of one [`crate::FrameType::Data`] frame, in bytes.
 pub const DATA_MAX: usize = 4 << 20;
@@ -32,7 +33,7 @@ pub enum Role {
     /// Send these: paths on the agent's machine.
     Sender {
         /// The sources, at most [`SOURCES_MAX`].
-        #[serde(deserialize_with = "few_sources")]
+        #[serde(deserialize_with = "few::<_, SOURCES_MAX>")]
         sources: Vec<Vec<u8>>,
         /// True if directories may be walked.
         recursive: bool,
@@ -48,32 +49,38 @@ pub enum Role {
         /// A number for the source and the destination's name: a directory that a job
         /// with the same number has made is the new name again.
         origin: Option<[u8; 16]>,
+        /// The directories of a mirror's [`Bases`], at most [`Bases::MAX`]; a relative
+        /// one starts in the destination.
+        #[serde(deserialize_with = "few::<_, { Bases::MAX }>")]
+        bases: Vec<Vec<u8>>,
+        /// The backups of a mirror, if it makes any.
+        backup: Option<Backup>,
     },
 }
 
-/// Reads sources one by one: those without a byte would take 24 times the
+/// Reads at most `MAX` paths one by one: those without a byte would take 24 times the
 /// memory of their frame.
-fn few_sources<'de, D: Deserializer<'de>>(input: D) -> Result<Vec<Vec<u8>>, D::Error> {
-    struct Sources;
-    impl<'de> Visitor<'de> for Sources {
+fn few<'de, D: Deserializer<'de>, const MAX: usize>(input: D) -> Result<Vec<Vec<u8>>, D::Error> {
+    struct Paths<const MAX: usize>;
+    impl<'de, const MAX: usize> Visitor<'de> for Paths<MAX> {
         type Value = Vec<Vec<u8>>;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            write!(f, "at most {SOURCES_MAX} sources")
+            write!(f, "at most {MAX} paths")
         }
 
         fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
-            let mut sources = Vec::new();
-            while let Some(source) = seq.next_element()? {
-                if sources.len() == SOURCES_MAX {
-                    return Err(A::Error::invalid_length(SOURCES_MAX + 1, &self));
+            let mut paths = Vec::new();
+            while let Some(path) = seq.next_element()? {
+                if paths.len() == MAX {
+                    return Err(A::Error::invalid_length(MAX + 1, &self));
                 }
-                sources.push(source);
+                paths.push(path);
             }
-            Ok(sources)
+            Ok(paths)
         }
     }
-    input.deserialize_seq(Sources)
+    input.deserialize_seq(Paths::<MAX>)
 }
 
 /// The client starts a job.
@@ -85,6 +92,10 @@ pub struct JobRequest {
     pub task: Task,
     /// The rules that leave out parts of the sources.
     pub filter: Filter,
+    /// Attributes that entries get in place of those of the sources.
+    pub altered: Altered,
+    /// Bytes of content that may be sent in a second.
+    pub rate: Option<NonZeroU64>,
     /// The agent's part in it.
     pub role: Role,
 }
@@ -132,92 +143,6 @@ pub struct Extra {
     pub path: Vec<u8>,
     /// Its kind; a link's target is left out.
     pub kind: Kind,
-}
-
-/// One item of a listing.
-///
-/// Entries and faults are numbered in the order of their sending, from 1; a
-/// directory's number is also its name in the `dir` fields. 0 is the root.
-/// Within a directory, first come all entries that are no directories, in
-/// ascending order of their names, then in a comparison the names of the directories
-/// ([`ListItem::Subdirs`]), then the directories in that order, each followed at once
-/// by its own content and its [`ListItem::DirEnd`].
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum ListItem {
-    /// An entry of the directory `dir`.
-    Entry {
-        /// Number of the directory.
-        dir: u64,
-        /// The entry.
-        entry: Entry,
-    },
-    /// Something in `dir` that can't be listed.
-    Fault {
-        /// Number of the directory.
-        dir: u64,
-        /// Its name, or a source's path as the user gave it; for showing only.
-        name: Vec<u8>,
-        /// The fault.
-        fault: Fault,
-    },
-    /// The directory's last entry was listed.
-    DirEnd {
-        /// Number of the directory.
-        dir: u64,
-    },
-    /// Names of directories in `dir` that will be listed. In a comparison those of all
-    /// come before the first of them is.
-    Subdirs {
-        /// Number of the directory.
-        dir: u64,
-        /// Their names, in ascending order, also behind those of an item before.
-        names: Vec<Name>,
-    },
-    /// An entry whose place an earlier source of the same job has. No content of it
-    /// is wanted; the receiver tells by the policy what becomes of it.
-    Rival(Box<Rival>),
-    /// The name of a user or group whose number an entry behind it has.
-    Account(Account),
-}
-
-/// An entry that would replace what an earlier source of the job has brought.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Rival {
-    /// Number of the directory.
-    pub dir: u64,
-    /// The entry: a file or a symbolic link.
-    pub entry: Entry,
-    /// The entry that was listed first, without its name.
-    pub first: Entry,
-    /// Both are one object.
-    pub is_same: bool,
-    /// The entry's fault, if it would replace the first.
-    pub fault: Fault,
-}
-
-impl ListItem {
-    /// The item's share of [`LIST_WINDOW`]: about the bytes of memory that an entry under
-    /// way takes on either side.
-    pub fn cost(&self) -> u64 {
-        let len_of = |entry: &Entry| {
-            let target = match &entry.kind {
-                Kind::Symlink { target } => target.len(),
-                _ => 0,
-            };
-            let extended = entry.attributes.extended.as_ref().map_or(0, |all| 64 + all.len());
-            entry.name.as_ref().map_or(0, |name| name.as_bytes().len()) + target + extended
-        };
-        let names = match self {
-            Self::Entry { entry, .. } => len_of(entry),
-            Self::Rival(rival) => {
-                let Rival { entry, first, fault, .. } = &**rival;
-                len_of(entry) + len_of(first) + fault.message.len()
-            }
-            Self::Fault { name, fault, .. } => name.len() + fault.message.len(),
-            Self::DirEnd { .. } | Self::Subdirs { .. } | Self::Account(_) => return 0,
-        };
-        64 + names as u64
-    }
 }
 
 /// One file in a pack.
@@ -375,6 +300,10 @@ pub enum Message {
     List(Vec<ListItem>),
     /// Receiver to sender: what to send.
     Want(Vec<Want>),
+    /// Receiver to sender: what it has of a file in another version.
+    Signature(Signature),
+    /// Sender to receiver: a part of a file is in the receiver's old one.
+    Reuse(Reuse),
     /// Sender to receiver: a block of a file was sent.
     BlockSeal(BlockSeal),
     /// Sender to receiver: the whole content of a file was sent in pieces, or

@@ -11,7 +11,8 @@ pub struct Want {
     /// Wishes besides the blocks.
     pub how: How,
     /// The blocks that are wanted. If they are not all, they are wanted of the file
-    /// exactly as it was listed. A comparison wants none.
+    /// exactly as it was listed. Of none the hash of the whole
+    /// content is wanted.
     pub blocks: BlockRanges,
 }
 
@@ -26,6 +27,9 @@ impl How {
     /// The hash shall be that of the whole content: the sender reads what it doesn't
     /// send, too.
     pub const WHOLE_HASH: Self = Self(0x01);
+    /// Of what the receiver has in its old file, whose sums it has told, it need only be
+    /// told where that is.
+    pub const DELTA: Self = Self(0x04);
 
     /// [`Self::WHOLE_HASH`] if `is_wanted`.
     pub const fn whole_hash_if(is_wanted: bool) -> Self {
@@ -38,11 +42,24 @@ impl How {
     }
 }
 
+impl How {
+    /// This, and [`Self::DELTA`].
+    #[must_use]
+    pub const fn with_delta(self) -> Self {
+        Self(self.0 | Self::DELTA.0)
+    }
+
+    /// True if only what differs is wanted.
+    pub const fn wants_delta(self) -> bool {
+        self.0 & Self::DELTA.0 != 0
+    }
+}
+
 impl TryFrom<u8> for How {
     type Error = &'static str;
 
     fn try_from(bits: u8) -> Result<Self, Self::Error> {
-        if bits & !Self::WHOLE_HASH.0 != 0 {
+        if bits & !(Self::WHOLE_HASH.0 | Self::DELTA.0) != 0 {
             return Err("a wish for what is not known");
         }
         Ok(Self(bits))

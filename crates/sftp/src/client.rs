@@ -178,6 +178,15 @@ impl Client {
         self.done(&Request::Remove { path }, path)
     }
 
+    /// Gives the file `of` the further name `name`, which must be free. Needs
+    /// [`Extension::HardLink`].
+    pub fn make_hard_link(&self, of: &[u8], name: &[u8]) -> Result<()> {
+        check_path(of).map_err(|cause| {
+            SftpError::new(&Request::HardLink { from: of, to: name }, of, cause)
+        })?;
+        self.done(&Request::HardLink { from: of, to: name }, name)
+    }
+
     /// Makes a symbolic link that points to `target`; an error if the name is
     /// taken.
     pub fn make_symlink(&self, target: &[u8], link: &[u8]) -> Result<()> {

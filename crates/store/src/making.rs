@@ -1,9 +1,9 @@
-//! Entries without content that appear in one step: symbolic links, FIFOs, sockets and
-//! devices. None can be locked under its private name.
+//! Entries without content of their own that appear in one step: symbolic links, FIFOs,
+//! sockets, devices, and further names of files. None can be locked under its private name.
 
 use crate::stage::{NAME_ATTEMPTS_MAX, with_private_name};
 use crate::{OnExisting, Publication};
-use haul_model::{Attributes, Kept, Name, Special};
+use haul_model::{Attributes, FileId, Kept, Name, Special};
 use haul_sys::Dir;
 use std::io;
 use std::sync::Arc;
@@ -43,6 +43,36 @@ impl Publication {
         Self::of_made(dir, name, on_existing, |temp| {
             dir.make_special(special, temp, attributes, kept)
         })
+    }
+
+    /// Gives what is called `of` in `from`, which must be the object `id` if that is known,
+    /// the further name `name` in `dir`, in one step.
+    ///
+    /// # Errors
+    /// Those of `linkat` and `renameat`; [`io::ErrorKind::NotFound`] if it is another
+    /// object.
+    pub fn of_hard_link(
+        dir: &Arc<Dir>,
+        from: &Dir,
+        of: &Name,
+        id: Option<FileId>,
+        name: &Name,
+        on_existing: OnExisting,
+    ) -> io::Result<Self> {
+        if on_existing == OnExisting::Keep {
+            // A hard link never replaces.
+            return match dir.make_hard_link(from, of, id, name.as_bytes()) {
+                Ok(()) => Ok(Self::Published),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(Self::Kept),
+                Err(error) => Err(error),
+            };
+        }
+        let (mut temp, ()) =
+            with_private_name(dir, |temp| dir.make_hard_link(from, of, id, temp.as_bytes()))?;
+        let published = temp.publish(name, on_existing)?;
+        // A name that is replaced by one of the same object leaves both where they are.
+        temp.remove_rest();
+        Ok(published)
     }
 
     /// Gives its name to what `make` makes under a private one, and what can't be locked.

@@ -405,6 +405,12 @@ impl PrivateName {
         self.published = publication == Publication::Published;
         Ok(publication)
     }
+
+    /// Removes the private name, if it is still there.
+    pub(crate) fn remove_rest(&self) {
+        // It is gone, but in rare cases.
+        let _ = self.dir.remove_private(&self.name);
+    }
 }
 
 /// Renames the private name `temp` to `name`.

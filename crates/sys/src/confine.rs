@@ -12,8 +12,8 @@ pub enum Access<'a> {
     /// Read everywhere, and rename and remove what is below these directories; those
     /// that can't be opened are left out. What is made there can't be written to.
     Moving(&'a [&'a Path]),
-    /// Read and write below this directory, nothing elsewhere.
-    Below(&'a Dir),
+    /// Read and write below these directories, nothing elsewhere.
+    Below(&'a [Dir]),
 }
 
 /// Confines the calling thread and every thread that it starts later. Returns
@@ -69,9 +69,9 @@ mod system {
                     ruleset.add_rule(PathBeneath::new(dir, moves))
                 })?
             }
-            Access::Below(dir) => {
-                ruleset.add_rule(PathBeneath::new(dir.as_fd(), AccessFs::from_all(RULES)))?
-            }
+            Access::Below(dirs) => dirs.iter().try_fold(ruleset, |ruleset, dir| {
+                ruleset.add_rule(PathBeneath::new(dir.as_fd(), AccessFs::from_all(RULES)))
+            })?,
         };
         Ok(ruleset.restrict_self()?.ruleset)
     }

@@ -37,6 +37,29 @@ pub fn effective_group() -> u32 {
     rustix::process::getegid().as_raw()
 }
 
+/// The rights that this process takes from what it makes without saying how: the low 9 bits
+/// of its umask.
+///
+/// Asked once; ask before other threads make files, where the system tells nobody.
+pub fn umask() -> u32 {
+    static UMASK: OnceLock<u32> = OnceLock::new();
+    *UMASK.get_or_init(|| {
+        told_umask().unwrap_or_else(|| {
+            let umask = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
+            rustix::process::umask(umask);
+            // The field's width differs between systems.
+            #[allow(clippy::useless_conversion)]
+            u32::from(umask.as_raw_mode())
+        }) & 0o777
+    })
+}
+
+fn told_umask() -> Option<u32> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let umask = status.lines().find_map(|line| line.strip_prefix("Umask:"))?;
+    u32::from_str_radix(umask.trim(), 8).ok()
+}
+
 /// The name of this machine.
 pub fn node_name() -> Vec<u8> {
     rustix::system::uname().nodename().to_bytes().to_vec()

@@ -1,11 +1,12 @@
 //! Entries that are no files and no directories, made under private names with their
-//! attributes: symbolic links, FIFOs, sockets and devices.
+//! attributes: symbolic links, FIFOs, sockets, devices, and further names of
+//! others.
 
 use crate::Dir;
 use crate::dir::private_mode;
-use crate::meta;
-use haul_model::{Attributes, Device, Kept, Special};
-use rustix::fs::FileType;
+use crate::meta::{self, Stat};
+use haul_model::{Attributes, Device, FileId, Kept, Name, Special};
+use rustix::fs::{AtFlags, FileType};
 use rustix::io::Errno;
 use std::io;
 
@@ -33,6 +34,30 @@ impl Dir {
             // Without them it is not what was asked for: it must not stay.
             let _ = self.remove_private(temp);
         })
+    }
+
+    /// Gives what is called `of` in `from` the further name `name` in this directory, which
+    /// must be free; no link is followed.
+    ///
+    /// # Errors
+    /// Those of `linkat`; [`io::ErrorKind::NotFound`] if it is not the object `id`, where
+    /// that is known.
+    pub fn make_hard_link(
+        &self,
+        from: &Self,
+        of: &Name,
+        id: Option<FileId>,
+        name: &[u8],
+    ) -> io::Result<()> {
+        rustix::fs::linkat(from, of.as_bytes(), self, name, AtFlags::empty())?;
+        let Some(id) = id else { return Ok(()) };
+        let raw = rustix::fs::statat(self, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        if Stat::from_raw(&raw).id == id {
+            return Ok(());
+        }
+        let _ = rustix::fs::unlinkat(self, name, AtFlags::empty());
+        let message = "another file has taken the place of its first name";
+        Err(io::Error::new(io::ErrorKind::NotFound, message))
     }
 
     /// Makes a FIFO, socket or device under the private name `temp`, with those of

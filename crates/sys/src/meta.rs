@@ -165,7 +165,7 @@ pub fn keeps_ctime(_: impl AsFd, _: Timestamp, _: Timestamp) -> bool {
 /// rights away; the access lists, which set the bits of the mode with them; extended
 /// attributes; the mode, and last the times. Bits of the mode that others are not to get
 /// are left out before; a set-ID bit, if the file does not belong to the user or group of
-/// `attributes` in the end.
+/// `attributes` in the end, and they are not kept whoever owns it.
 ///
 /// # Errors
 /// Those of `fchown`, `fsetxattr`, `fchmod` and `futimens`, and of [`keep_mtime`] where the
@@ -187,8 +187,9 @@ pub fn set_attributes(
     let lends = attributes.mode & SET_ID_MODE != 0;
     let sets_again = which.has(Kept::SET_ID) && which.has_any(Kept::OWNER) && lends;
     if which.has(Kept::MODE) || sets_again {
-        let mode = attributes.mode & if lends { !lent_in_vain(&file, attributes)? } else { !0 };
-        set_mode(&file, mode)?;
+        let is_asked = lends && !which.has(Kept::LENT);
+        let vain = if is_asked { lent_in_vain(&file, attributes)? } else { 0 };
+        set_mode(&file, attributes.mode & !vain)?;
     }
     let atime = attributes.atime.filter(|_| which.has(Kept::ATIMES));
     match (which.has(Kept::TIMES), atime) {

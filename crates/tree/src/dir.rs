@@ -27,6 +27,13 @@ pub trait Tree: Send + Sync {
         self.open(path)
     }
 
+    /// The path of the directory `path` from the root of its file system on, as words tell
+    /// it: links in it need not be followed.
+    ///
+    /// # Errors
+    /// Those of the system, or of the server, that is asked.
+    fn whole_path(&self, path: &[u8]) -> io::Result<Vec<u8>>;
+
     /// True if it reads directories before they are needed by itself.
     fn lists_ahead(&self) -> bool {
         false
@@ -115,6 +122,19 @@ pub trait TreeDir: Storage + Unfinished + Origin {
         Err(io::ErrorKind::Unsupported.into())
     }
 
+    /// Gives what is called `of` in `from`, a directory of the same tree, the further name
+    /// `name` here in one step, if it is the object `id`, where objects can be told.
+    fn make_hard_link(
+        &self,
+        _from: &dyn TreeDir,
+        _of: &Name,
+        _id: Option<FileId>,
+        _name: &Name,
+        _on_existing: OnExisting,
+    ) -> io::Result<Publication> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     /// Begins a file that is to be published in this directory.
     fn stage(&self) -> io::Result<Box<dyn StagedFile>>;
 
@@ -167,6 +187,11 @@ pub trait TreeDir: Storage + Unfinished + Origin {
 
 /// How the storage of a directory behaves, and what it tells and can do besides.
 pub trait Storage: Send + Sync {
+    /// The path of `name` at the machine that the tree is on, where it has nothing but paths.
+    fn path_there(&self, _name: &Name) -> Option<Vec<u8>> {
+        None
+    }
+
     /// True if each operation takes a round trip to another machine.
     fn costs_round_trips(&self) -> bool {
         false

@@ -17,8 +17,8 @@ use haul_store::{
 use haul_sys::{Dir, Loss, Stat};
 use std::ffi::OsStr;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 /// Files from this length on, in bytes, are always opened to see whether they lack
@@ -38,6 +38,19 @@ impl Tree for LocalTree {
     fn open(&self, path: &[u8]) -> io::Result<Arc<dyn TreeDir>> {
         let dir = with_room(|| Dir::open(Path::new(OsStr::from_bytes(path))))?;
         Ok(Arc::new(LocalDir::new(dir)))
+    }
+
+    fn whole_path(&self, path: &[u8]) -> io::Result<Vec<u8>> {
+        let path = if path.is_empty() { b"." } else { path };
+        let whole = std::path::absolute(OsStr::from_bytes(path))?;
+        let mut clean = PathBuf::new();
+        for part in whole.components() {
+            match part {
+                Component::ParentDir => drop(clean.pop()),
+                part => clean.push(part),
+            }
+        }
+        Ok(clean.into_os_string().into_vec())
     }
 }
 
@@ -155,6 +168,18 @@ impl TreeDir for LocalDir {
         on_existing: OnExisting,
     ) -> io::Result<Publication> {
         Publication::of_special(&self.0, special, name, attributes, kept, on_existing)
+    }
+
+    fn make_hard_link(
+        &self,
+        from: &dyn TreeDir,
+        of: &Name,
+        id: Option<FileId>,
+        name: &Name,
+        on_existing: OnExisting,
+    ) -> io::Result<Publication> {
+        let from = with_room(|| from.system_handle())?;
+        Publication::of_hard_link(&self.0, &from, of, id, name, on_existing)
     }
 
     fn stage(&self) -> io::Result<Box<dyn StagedFile>> {

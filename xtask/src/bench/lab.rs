@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::measure::Bench;
 use super::report::{LAB, Report};
 use super::tool::Tool;
-use super::workload::{Data, Direction, NO_BOUND, Through, Workload};
+use super::workload::{Before, Data, Direction, NO_BOUND, Through, Word, Workload};
 use super::{Args, Space, conclude};
 use crate::Result;
 use crate::lab::{Lab, Link, Plan, Rate, Share};
@@ -33,7 +33,8 @@ const TRIALS: [Trial; 2] = [
                 title: "2,000 files of 16 KiB, upload, 200 Mbit/s, 50 ms",
                 data: Data::Small,
                 direction: Direction::Upload,
-                again: false,
+                before: Before::Nothing,
+                word: Word::Copy,
                 through: Through::Haul,
                 against: &[(Tool::Rsync, NO_BOUND)],
                 once: &[],
@@ -43,7 +44,8 @@ const TRIALS: [Trial; 2] = [
                 title: "2,000 files of 16 KiB, download, 200 Mbit/s, 50 ms",
                 data: Data::Small,
                 direction: Direction::Download,
-                again: false,
+                before: Before::Nothing,
+                word: Word::Copy,
                 through: Through::Haul,
                 against: &[(Tool::Rsync, NO_BOUND)],
                 once: &[],
@@ -53,7 +55,8 @@ const TRIALS: [Trial; 2] = [
                 title: "2,000 files of 16 KiB, upload through SFTP, 200 Mbit/s, 50 ms",
                 data: Data::Small,
                 direction: Direction::Upload,
-                again: false,
+                before: Before::Nothing,
+                word: Word::Copy,
                 through: Through::Sftp(1),
                 against: &[(Tool::Scp, 0.02), (Tool::Rsync, 1.3)],
                 once: &[Tool::Scp],
@@ -63,7 +66,8 @@ const TRIALS: [Trial; 2] = [
                 title: "2,000 files of 16 KiB, download through SFTP, 200 Mbit/s, 50 ms",
                 data: Data::Small,
                 direction: Direction::Download,
-                again: false,
+                before: Before::Nothing,
+                word: Word::Copy,
                 through: Through::Sftp(1),
                 against: &[(Tool::Scp, 0.02), (Tool::Rsync, 1.3)],
                 once: &[Tool::Scp],
@@ -81,7 +85,8 @@ const TRIALS: [Trial; 2] = [
                 title: "one 128 MiB file, upload, 1 Gbit/s, 100 ms",
                 data: Data::Part,
                 direction: Direction::Upload,
-                again: false,
+                before: Before::Nothing,
+                word: Word::Copy,
                 through: Through::Haul,
                 against: &[(Tool::Scp, NO_BOUND), (Tool::Rsync, NO_BOUND)],
                 once: &[],
@@ -91,7 +96,8 @@ const TRIALS: [Trial; 2] = [
                 title: "one 128 MiB file, download, 1 Gbit/s, 100 ms",
                 data: Data::Part,
                 direction: Direction::Download,
-                again: false,
+                before: Before::Nothing,
+                word: Word::Copy,
                 through: Through::Haul,
                 against: &[(Tool::Scp, NO_BOUND), (Tool::Rsync, NO_BOUND)],
                 once: &[],
@@ -101,7 +107,8 @@ const TRIALS: [Trial; 2] = [
                 title: "one 128 MiB file, upload through SFTP (--parallel 4), 1 Gbit/s, 100 ms",
                 data: Data::Part,
                 direction: Direction::Upload,
-                again: false,
+                before: Before::Nothing,
+                word: Word::Copy,
                 through: Through::Sftp(4),
                 against: &[(Tool::Scp, 0.50)],
                 once: &[],
@@ -111,7 +118,8 @@ const TRIALS: [Trial; 2] = [
                 title: "one 128 MiB file, download through SFTP (--parallel 4), 1 Gbit/s, 100 ms",
                 data: Data::Part,
                 direction: Direction::Download,
-                again: false,
+                before: Before::Nothing,
+                word: Word::Copy,
                 through: Through::Sftp(4),
                 against: &[(Tool::Scp, 0.50)],
                 once: &[],

@@ -15,7 +15,7 @@ use haul_testkit::snapshot::{Compare, Snapshot, snapshot};
 use haul_testkit::tree::{self, Made};
 
 use super::tool::{Job, Tool};
-use super::workload::{Data, Scale, Through, Workload};
+use super::workload::{Before, Data, Scale, Through, Word, Workload};
 use crate::Result;
 
 /// No run takes this long. The longest, scp of 2,000 files over a link of 50 ms,
@@ -78,7 +78,8 @@ impl<'a> Bench<'a> {
             client_rss_bytes: None,
             agent_rss_bytes: None,
         };
-        if workload.again {
+        let empties = workload.before == Before::Nothing;
+        if !empties {
             for &tool in &tools {
                 self.empty(tool)?;
                 self.copy(workload, tool, Watch::new(LIMIT))?;
@@ -92,9 +93,7 @@ impl<'a> Bench<'a> {
                 if once && round != 1 {
                     continue;
                 }
-                if !workload.again {
-                    self.empty(tool)?;
-                }
+                self.prepare(workload, tool)?;
                 let mut watch = Watch::new(LIMIT);
                 if warming_up {
                     watch = watch.sampling(SAMPLE_EVERY).agents_below(self.sshd.pid());
@@ -109,7 +108,7 @@ impl<'a> Bench<'a> {
                     measured.client_rss_bytes = usage.peak_rss_bytes;
                     measured.agent_rss_bytes = usage.agent_peak_rss_bytes;
                 }
-                if !workload.again {
+                if empties {
                     self.remove(tool)?;
                 }
             }
@@ -119,6 +118,17 @@ impl<'a> Bench<'a> {
             self.remove(tool)?;
         }
         Ok(measured)
+    }
+
+    /// Gives the tool the destination that the workload has before each run.
+    fn prepare(&self, workload: &Workload, tool: Tool) -> Result<()> {
+        match workload.before {
+            Before::Nothing => self.empty(tool),
+            Before::Same => Ok(()),
+            Before::Stale => {
+                Ok(workload.data.make_stale(&self.into(tool).join(workload.data.name()))?)
+            }
+        }
     }
 
     /// Makes a source once.
@@ -145,6 +155,7 @@ impl<'a> Bench<'a> {
             into: &into,
             is_tree: workload.data.is_tree(),
             direction: workload.direction,
+            word: workload.word,
             through: workload.through,
         });
         let said = self.space.join("said");
@@ -182,7 +193,11 @@ impl<'a> Bench<'a> {
             let rules = match tool {
                 // That protocol has whole seconds.
                 Tool::Haul if workload.through != Through::Haul => Compare::content_only(),
-                Tool::Haul => Compare::everything().ignoring_dir_mtimes(),
+                Tool::Haul if workload.word == Word::Copy => {
+                    Compare::everything().ignoring_dir_mtimes()
+                }
+                // Times of directories, too: what was unchanged has not been touched.
+                Tool::Haul => Compare::everything(),
                 _ => Compare::content_only(),
             };
             if let Some(first) = source.snapshot.differences(&snapshot(&copy)?, rules).first() {

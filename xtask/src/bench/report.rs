@@ -10,7 +10,7 @@ use super::chart;
 use super::machine;
 use super::measure::Measured;
 use super::question::{Question, Table};
-use super::workload::{NO_BOUND, Workload};
+use super::workload::{NO_BOUND, Word, Workload};
 use crate::Result;
 
 /// The marks around the part of the page that a kind of run writes.
@@ -81,7 +81,10 @@ impl Report {
         let Some(((_, haul), rivals)) = measured.seconds.split_first() else { return };
         for ((tool, rival), (_, bound)) in rivals.iter().zip(workload.against) {
             let ratios = haul.iter().zip(rival).map(|(haul, rival)| haul / rival).collect();
-            let mut name = tool.title(workload.data.is_tree()).to_owned();
+            let mut name = match workload.word {
+                Word::Copy => tool.title(workload.data.is_tree()).to_owned(),
+                Word::Sync(options) => format!("{} {}", tool.name(), options.join(" ")),
+            };
             if workload.once.contains(tool) {
                 name.push_str(" (one round)");
             }

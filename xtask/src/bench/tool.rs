@@ -7,7 +7,7 @@ use std::process::Command;
 
 use haul_testkit::Sshd;
 
-use super::workload::{Direction, Through};
+use super::workload::{Direction, Through, Word};
 
 /// What can copy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,6 +28,7 @@ pub(crate) struct Job<'a> {
     pub(crate) into: &'a Path,
     pub(crate) is_tree: bool,
     pub(crate) direction: Direction,
+    pub(crate) word: Word,
     pub(crate) through: Through,
 }
 
@@ -59,7 +60,10 @@ impl Tool {
         let mut command = match self {
             Tool::Haul => {
                 let mut haul = Command::new(job.haul);
-                haul.args(["copy", "-q"]);
+                match job.word {
+                    Word::Copy => haul.args(["copy", "-q"]),
+                    Word::Sync(options) => haul.arg("sync").args(options),
+                };
                 if job.direction != Direction::Local {
                     haul.arg("--rsh").arg(job.sshd.rsh());
                     match job.through {
@@ -79,12 +83,16 @@ impl Tool {
             }
             Tool::Rsync => {
                 let mut rsync = Command::new("rsync");
-                rsync.arg("-a").arg("-e").arg(job.sshd.rsh());
+                match job.word {
+                    Word::Copy => rsync.arg("-a"),
+                    Word::Sync(options) => rsync.args(options),
+                };
+                rsync.arg("-e").arg(job.sshd.rsh());
                 rsync
             }
             Tool::Tar => return tar(job),
         };
-        if job.is_tree && self != Tool::Rsync {
+        if job.is_tree && self != Tool::Rsync && job.word == Word::Copy {
             command.arg("-r");
         }
         command.args([job.from(), job.to()]);

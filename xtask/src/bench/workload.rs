@@ -1,6 +1,7 @@
 //! What is copied, in which direction, against which tools, and how fast haul
 //! must be: the table that the benchmarks answer.
 
+use std::fs;
 use std::io;
 use std::path::Path;
 
@@ -16,8 +17,10 @@ pub(crate) struct Workload {
     pub(crate) title: &'static str,
     pub(crate) data: Data,
     pub(crate) direction: Direction,
-    /// The destination has the files already.
-    pub(crate) again: bool,
+    /// What the destination has.
+    pub(crate) before: Before,
+    /// Which of haul's words does it.
+    pub(crate) word: Word,
     /// What haul finds on the host.
     pub(crate) through: Through,
     /// The other tools, each with the share of its time that haul may take.
@@ -33,6 +36,25 @@ pub(crate) enum Through {
     Haul,
     /// Its SFTP server alone, over that many connections.
     Sftp(u8),
+}
+
+/// What the destination has before each run.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Before {
+    Nothing,
+    /// All of the source.
+    Same,
+    /// What [`Data::make_stale`] makes of it.
+    Stale,
+}
+
+/// What haul is asked for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Word {
+    /// `haul copy`.
+    Copy,
+    /// `haul sync`, with these options, which rsync is given too.
+    Sync(&'static [&'static str]),
 }
 
 /// In place of a bound: what is only measured.
@@ -79,7 +101,8 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         title: "one 1 GiB file, here to here",
         data: Data::One,
         direction: Direction::Local,
-        again: false,
+        before: Before::Nothing,
+        word: Word::Copy,
         through: Through::Haul,
         against: &[(Tool::Cp, 1.1)],
         once: &[],
@@ -89,7 +112,8 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         title: "10,000 files of 64 KiB, here to here",
         data: Data::Many,
         direction: Direction::Local,
-        again: false,
+        before: Before::Nothing,
+        word: Word::Copy,
         through: Through::Haul,
         against: &[(Tool::Cp, 0.75)],
         once: &[],
@@ -99,7 +123,8 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         title: "one 1 GiB file, upload",
         data: Data::One,
         direction: Direction::Upload,
-        again: false,
+        before: Before::Nothing,
+        word: Word::Copy,
         through: Through::Haul,
         against: &[(Tool::Scp, 0.70)],
         once: &[],
@@ -109,7 +134,8 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         title: "one 1 GiB file, download",
         data: Data::One,
         direction: Direction::Download,
-        again: false,
+        before: Before::Nothing,
+        word: Word::Copy,
         through: Through::Haul,
         against: &[(Tool::Scp, 0.70)],
         once: &[],
@@ -119,7 +145,8 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         title: "10,000 files of 64 KiB, upload",
         data: Data::Many,
         direction: Direction::Upload,
-        again: false,
+        before: Before::Nothing,
+        word: Word::Copy,
         through: Through::Haul,
         against: &[(Tool::Scp, 0.30), (Tool::Tar, 0.85)],
         once: &[],
@@ -129,7 +156,8 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         title: "10,000 files of 64 KiB, download",
         data: Data::Many,
         direction: Direction::Download,
-        again: false,
+        before: Before::Nothing,
+        word: Word::Copy,
         through: Through::Haul,
         against: &[(Tool::Scp, 0.30), (Tool::Tar, 0.85)],
         once: &[],
@@ -139,7 +167,8 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         title: "1,008 mixed files, upload",
         data: Data::Mixed,
         direction: Direction::Upload,
-        again: false,
+        before: Before::Nothing,
+        word: Word::Copy,
         through: Through::Haul,
         against: &[(Tool::Rsync, 0.70)],
         once: &[],
@@ -149,7 +178,8 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         title: "the same again, unchanged",
         data: Data::Mixed,
         direction: Direction::Upload,
-        again: true,
+        before: Before::Same,
+        word: Word::Copy,
         through: Through::Haul,
         against: &[(Tool::Rsync, 0.88)],
         once: &[],
@@ -159,7 +189,8 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         title: "100,000 files in 2,000 directories, unchanged, here to here",
         data: Data::Tree,
         direction: Direction::Local,
-        again: true,
+        before: Before::Same,
+        word: Word::Copy,
         through: Through::Haul,
         against: &[(Tool::Rsync, 0.45)],
         once: &[],
@@ -169,7 +200,8 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         title: "100,000 files in 2,000 directories, unchanged, upload",
         data: Data::Tree,
         direction: Direction::Upload,
-        again: true,
+        before: Before::Same,
+        word: Word::Copy,
         through: Through::Haul,
         against: &[(Tool::Rsync, 0.62)],
         once: &[],
@@ -179,7 +211,8 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         title: "one 1 GiB file, upload through SFTP",
         data: Data::One,
         direction: Direction::Upload,
-        again: false,
+        before: Before::Nothing,
+        word: Word::Copy,
         through: Through::Sftp(1),
         against: &[(Tool::Scp, 0.70)],
         once: &[],
@@ -189,7 +222,8 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         title: "one 1 GiB file, upload through SFTP (--parallel 2)",
         data: Data::One,
         direction: Direction::Upload,
-        again: false,
+        before: Before::Nothing,
+        word: Word::Copy,
         through: Through::Sftp(2),
         against: &[(Tool::Scp, 0.70)],
         once: &[],
@@ -199,7 +233,8 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         title: "one 1 GiB file, download through SFTP",
         data: Data::One,
         direction: Direction::Download,
-        again: false,
+        before: Before::Nothing,
+        word: Word::Copy,
         through: Through::Sftp(1),
         against: &[(Tool::Scp, 0.70)],
         once: &[],
@@ -209,7 +244,8 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         title: "one 1 GiB file, download through SFTP (--parallel 2)",
         data: Data::One,
         direction: Direction::Download,
-        again: false,
+        before: Before::Nothing,
+        word: Word::Copy,
         through: Through::Sftp(2),
         against: &[(Tool::Scp, 0.70)],
         once: &[],
@@ -219,7 +255,8 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         title: "10,000 files of 64 KiB, upload through SFTP",
         data: Data::Many,
         direction: Direction::Upload,
-        again: false,
+        before: Before::Nothing,
+        word: Word::Copy,
         through: Through::Sftp(1),
         against: &[(Tool::Scp, 0.40)],
         once: &[],
@@ -229,9 +266,54 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         title: "10,000 files of 64 KiB, download through SFTP",
         data: Data::Many,
         direction: Direction::Download,
-        again: false,
+        before: Before::Nothing,
+        word: Word::Copy,
         through: Through::Sftp(1),
         against: &[(Tool::Scp, 0.40)],
+        once: &[],
+    },
+    Workload {
+        name: "sync-first",
+        title: "haul sync: 10,000 files of 64 KiB, here to here",
+        data: Data::Many,
+        direction: Direction::Local,
+        before: Before::Nothing,
+        word: Word::Sync(&["-a"]),
+        through: Through::Haul,
+        against: &[(Tool::Rsync, 0.35)],
+        once: &[],
+    },
+    Workload {
+        name: "sync-again",
+        title: "haul sync: 100,000 files, unchanged, here to here",
+        data: Data::Tree,
+        direction: Direction::Local,
+        before: Before::Same,
+        word: Word::Sync(&["-a"]),
+        through: Through::Haul,
+        against: &[(Tool::Rsync, 0.45)],
+        once: &[],
+    },
+    Workload {
+        name: "sync-again-up",
+        title: "haul sync: 100,000 files, unchanged, upload",
+        data: Data::Tree,
+        direction: Direction::Upload,
+        before: Before::Same,
+        word: Word::Sync(&["-a"]),
+        through: Through::Haul,
+        against: &[(Tool::Rsync, 0.62)],
+        once: &[],
+    },
+    Workload {
+        name: "sync-changed-up",
+        title: "haul sync: 1,008 mixed files, 100 changed, upload",
+        data: Data::Mixed,
+        direction: Direction::Upload,
+        before: Before::Stale,
+        word: Word::Sync(&["-a", "--delete"]),
+        through: Through::Haul,
+        against: &[(Tool::Rsync, NO_BOUND)],
         once: &[],
     },
 ];
@@ -281,6 +363,24 @@ impl Data {
     /// True if copying it takes `-r`.
     pub(crate) fn is_tree(self) -> bool {
         !matches!(self, Data::One | Data::Part)
+    }
+
+    /// Makes the files of a copy at `path` those of an earlier day. Only the mixed
+    /// files have such: the 100 of a directory have other contents, of half the
+    /// length, and there are 8 that the source lacks.
+    pub(crate) fn make_stale(self, path: &Path) -> io::Result<()> {
+        const STALE_BYTES: u64 = 2 << 10;
+        if self != Data::Mixed {
+            return Err(io::Error::other("only the mixed files have an earlier day"));
+        }
+        let small = path.join("small");
+        for (seed, entry) in (100..).zip(fs::read_dir(small.join("dir-000"))?) {
+            tree::random_file(entry?.path(), STALE_BYTES, seed)?;
+        }
+        for more in 0..8 {
+            tree::random_file(small.join(format!("more-{more}")), STALE_BYTES, more)?;
+        }
+        Ok(())
     }
 
     /// Makes it at `path`.

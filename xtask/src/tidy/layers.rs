@@ -13,7 +13,8 @@ const ENGINE: &str = "crates/engine/src";
 
 /// The modules, the lowest layer first.
 const LAYERS: &[&[&str]] = &[
-    &["aside", "dirs", "job", "mark", "monitor", "origin", "workers"],
+    &["rules"],
+    &["aside", "dirs", "job", "mark", "monitor", "origin", "pace", "workers"],
     &["vigil"],
     &["control"],
     &["crew", "pool"],

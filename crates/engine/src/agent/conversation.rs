@@ -97,7 +97,7 @@ fn talk(line: Line, rights: Rights, mark: Held) -> Result<Option<Begun>, JobErro
     let (back, written) = crossbeam_channel::bounded(1);
     let writer = Builder::new().name("writer".to_owned()).spawn(move || {
         let sign_after = sign_after(silence_max);
-        let end = wire::run_writer(&mut output, &frames, Vec::new(), sign_after);
+        let end = wire::run_writer(&mut output, &frames, Vec::new(), sign_after, None);
         drop(frames);
         let _ = back.send(end.map(|()| output));
     });

@@ -151,7 +151,7 @@ fn tell_client(outbox: &Outbox, removals: &[Removal]) {
 /// The Receiver.
 pub(super) struct ReceiverSide<'a> {
     pub(super) role: Arc<Receiver<'a>>,
-    pub(super) confined_to: Option<Dir>,
+    pub(super) confined_to: Option<Vec<Dir>>,
     tree: &'a dyn Tree,
     /// The tree of a Sender in this process.
     source: Option<&'a dyn Tree>,

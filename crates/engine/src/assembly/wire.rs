@@ -85,7 +85,8 @@ impl Wire {
         let (control, peer) = (crew.control(), input.peer.clone());
         let write = move || {
             let _at_work = at_work;
-            let sent = run_writer(&mut output, &frames, greeting, sign_after(silence_max));
+            let sent =
+                run_writer(&mut output, &frames, greeting, sign_after(silence_max), Some(control));
             drop((frames, output));
             if let Err(error) = sent {
                 // The peer may have said why before.

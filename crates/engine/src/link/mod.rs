@@ -11,7 +11,7 @@ pub(crate) use proof::{Proof, may_be_one, same};
 
 use crate::dirs::DirNode;
 use haul_model::{Name, Naming, Summary};
-use haul_proto::{Extra, Late, ListItem, OutcomeItem, Prove, Proven, Want, Warning};
+use haul_proto::{Extra, Late, ListItem, OutcomeItem, Prove, Proven, Signature, Want, Warning};
 use std::sync::Arc;
 
 /// The messages of a Sender to its Receiver.
@@ -41,6 +41,9 @@ pub(crate) trait SenderPort: Send + Sync {
 
     /// These contents shall be sent.
     fn want(&self, wants: Vec<Want>);
+
+    /// The sums of a file's old version; only over a wire.
+    fn signature(&self, _signature: Signature) {}
 
     /// The fate of these.
     fn outcomes(&self, outcomes: Vec<OutcomeItem>);
@@ -85,6 +88,8 @@ pub(crate) struct SourceHandle {
     pub(crate) dir: Arc<DirNode>,
     /// Its name there.
     pub(crate) name: Name,
+    /// Its hash is asked for, and not its content.
+    pub(crate) hashes: bool,
     /// How long it was when it was listed, in bytes.
     pub(crate) size: u64,
     /// True if it may be a symbolic link.

@@ -91,6 +91,7 @@ fn read_answers(mut input: impl Read, sender: &dyn SenderPort) -> Result<(), Rea
         let payload = read_payload(&mut input, header)?;
         match decode(header.kind, &payload).map_err(refused)? {
             Message::Want(wants) => sender.want(wants),
+            Message::Signature(signature) => sender.signature(signature),
             Message::Outcomes(outcomes) => sender.outcomes(outcomes),
             Message::Extras(extras) => sender.extras(extras),
             Message::Warning(warning) => sender.warning(warning),

@@ -4,14 +4,12 @@
 
 use super::dirs::{DirState, RecvDir};
 use super::listing::Broken;
-use super::{Pending, Receiver, compare, is_stage, naming, of_sender, parent_fault};
-use crate::control::Step;
-use crate::digest::{changed, seal_of};
+use super::{Pending, Receiver, compare, is_stage, naming, parent_fault};
 use crate::dirs::DirNode;
-use crate::link::{SourceHandle, same};
+use crate::link::same;
 use haul_model::words;
-use haul_model::{BlockRanges, Changes, Entry, Fault, Kind, Name, Outcome, Side, Skip};
-use haul_proto::{Extra, FileEnd, FileSeal, How, Want};
+use haul_model::{Changes, Entry, Fault, Kind, Name, Outcome, Side, Skip};
+use haul_proto::{Extra, Want};
 use haul_store::OnExisting;
 use haul_tree::lock;
 use haul_tree::{Meta, MetaKind};
@@ -21,21 +19,6 @@ use std::sync::Arc;
 
 /// Extras that are told at once, at most.
 const EXTRAS_MAX: usize = 256;
-
-/// A file whose content is being compared.
-pub(super) struct Hashing {
-    pending: Pending,
-    /// How it differs otherwise.
-    found: Changes,
-    own: Option<Result<FileSeal, Fault>>,
-    /// True if a peer has told its hash, which may still be on its way to a worker.
-    is_told: bool,
-    of_source: Option<Result<FileSeal, Fault>>,
-    /// Which object was hashed, where that has to be proven.
-    hashed: Option<Meta>,
-    /// Bytes of it that were counted as done while the destination's were hashed.
-    counted: u64,
-}
 
 impl Receiver<'_> {
     /// Compares one entry; returns its outcome unless hashes have to come first.
@@ -49,9 +32,7 @@ impl Receiver<'_> {
         wants: &mut Vec<Want>,
     ) -> Option<Outcome> {
         let name = name.filter(|name| !self.is_root(&dir, name, &entry));
-        if let (Some(name), Some(unlisted)) = (&name, lock(&dir.unlisted).as_mut()) {
-            unlisted.remove(name);
-        }
+        name.iter().for_each(|name| dir.has_listed(name));
         let outcome = match (&entry.kind, &name) {
             (Kind::Special, _) if !self.makes(&entry) => Outcome::Skipped(Skip::Special),
             (kind, _) if dir.parent.is_some() && is_stage(kind, name.as_ref()) => {
@@ -61,22 +42,9 @@ impl Receiver<'_> {
             (_, None) => unreachable!("only directories come without a name"),
             (kind, Some(place)) => match self.compare(&dir, place, &entry) {
                 Ok((found, _)) if self.task.compares_content() && has_content(kind, found) => {
-                    dir.expect_one();
                     let name = place.clone();
                     let pending = Pending::new(index, dir, name, entry, OnExisting::Keep, cost);
-                    let hashing = Hashing {
-                        pending,
-                        found,
-                        own: None,
-                        is_told: false,
-                        of_source: None,
-                        hashed: None,
-                        counted: 0,
-                    };
-                    lock(&self.hashing).insert(index, hashing);
-                    self.give(super::Work::Hash(index));
-                    let blocks = BlockRanges::none();
-                    wants.push(Want { index, how: How::WHOLE_HASH, blocks });
+                    self.hash_both(Pending { found, ..pending }, wants);
                     return None;
                 }
                 Ok((found, meta)) => match self.settle_name(&dir, place, &entry.kind, found) {
@@ -164,6 +132,11 @@ impl Receiver<'_> {
         }
         let entry = self.as_kept(entry, node, Some(&meta));
         let found = compare::changes(&entry, &meta, target.as_deref(), self.policy.keeps);
+        let tells_objects = node.handle().is_ok_and(|handle| handle.tells_objects());
+        let found = match tells_objects {
+            true => found.with(self.compare_object(&entry, &meta)),
+            false => found,
+        };
         Ok((found, Some(meta)))
     }
 
@@ -286,7 +259,7 @@ impl Receiver<'_> {
             // What is gone by now is no extra; what can't be looked at is one.
             let kind = match node.handle().and_then(|handle| handle.stat(&name, false)) {
                 Ok(None) => continue,
-                Ok(Some(meta)) => meta.listed_kind(|| Ok(Vec::new())).unwrap_or(Kind::Special),
+                Ok(Some(meta)) => told_kind(&meta),
                 Err(_) => Kind::Special,
             };
             let is_left_out = || self.leaves_out(dir, Some(&name), kind == Kind::Dir);
@@ -304,113 +277,6 @@ impl Receiver<'_> {
             self.sender.extras(extras);
         }
     }
-
-    /// Hashes the destination's file of a comparison.
-    pub(super) fn hash_own(&self, index: u64, scratch: &mut Vec<u8>) {
-        let place = lock(&self.hashing).get(&index).map(|hashing| {
-            let Pending { dir, name, entry, .. } = &hashing.pending;
-            (Arc::clone(dir), name.clone(), entry.name.clone())
-        });
-        let Some((dir, name, listed)) = place else { return };
-        let DirState::Open(node) = &dir.state else { return };
-        let (mut hashed, mut counted) = (None, 0);
-        let mut count = |step: Step| {
-            counted += step.len();
-            self.reporter.came_by(step);
-            self.reporter.at(|| dir.path_of(listed.as_ref()));
-        };
-        let own = node
-            .handle()
-            .and_then(|dir| dir.open_file(&name, false))
-            .map_err(|error| Fault::from_io(Side::Source, "open", &error))
-            .and_then(|file| {
-                let seal = seal_of(&*file, scratch, self.control, &mut count)?;
-                if let (true, Some(file)) = (self.gives_proofs, file.handle()) {
-                    hashed = haul_sys::file_stat(file).ok().map(Meta::from);
-                }
-                if let (true, Some(file)) = (self.removes(), file.handle()) {
-                    // What is told to be the same may be removed elsewhere. A copy
-                    // of an earlier job may never have been made durable.
-                    file.sync_all()
-                        .and_then(|()| node.handle()?.sync(None))
-                        .map_err(|error| Fault::from_io(Side::Source, "make it durable", &error))?;
-                }
-                Ok(seal)
-            })
-            .map_err(|fault| Fault { side: Side::Destination, ..fault });
-        self.meet(index, |hashing| {
-            hashing.own = Some(own);
-            hashing.hashed = hashed;
-            hashing.counted = counted;
-        });
-    }
-
-    /// Hashes files of this machine that are compared with the destination's.
-    pub(super) fn hash_sources(&self, files: Vec<SourceHandle>, scratch: &mut Vec<u8>) {
-        for file in files {
-            if self.control.stopped() {
-                return;
-            }
-            let result = file
-                .dir
-                .handle()
-                .and_then(|dir| dir.open_file(&file.name, file.follow))
-                .map_err(|error| Fault::from_io(Side::Source, "open", &error))
-                .and_then(|source| seal_of(&*source, scratch, self.control, &mut |_| {}));
-            self.take_seal(FileEnd { index: file.index, result });
-        }
-    }
-
-    /// Admits a hash that has come over a wire, to be taken with
-    /// [`Self::take_seal`]; `false` if the job has failed by that, since none was
-    /// asked for, or it was told before.
-    pub(crate) fn admit_seal(&self, index: u64) -> bool {
-        let is_asked = lock(&self.hashing)
-            .get_mut(&index)
-            .is_some_and(|hashing| !std::mem::replace(&mut hashing.is_told, true));
-        if !is_asked {
-            self.refuse("it sent the hash of a file that was not asked for");
-        }
-        is_asked
-    }
-
-    /// Takes what the Sender says of a file that is compared.
-    pub(super) fn take_seal(&self, end: FileEnd) {
-        let result = end.result.map_err(of_sender);
-        self.meet(end.index, |hashing| hashing.of_source = Some(result));
-    }
-
-    /// Puts down what is known of a file, and settles it when both hashes are.
-    fn meet(&self, index: u64, put: impl FnOnce(&mut Hashing)) {
-        let whole = {
-            let mut hashing = lock(&self.hashing);
-            let Some(one) = hashing.get_mut(&index) else { return };
-            put(one);
-            let is_whole = one.own.is_some() && one.of_source.is_some();
-            if is_whole { hashing.remove(&index) } else { None }
-        };
-        let Some(whole) = whole else { return };
-        let Hashing { pending, found, own, of_source, hashed, counted, .. } = whole;
-        let (Some(own), Some(of_source)) = (own, of_source) else { return };
-        if self.control.stopped() {
-            // It was cut short; that is no fault of the file.
-            return;
-        }
-        let listed = (pending.entry.size(), pending.entry.attributes.mtime);
-        let outcome = match (of_source, own) {
-            (Err(fault), _) | (_, Err(fault)) => Outcome::Failed(fault),
-            (Ok(source), _) if (source.size, source.mtime) != listed => Outcome::Failed(changed()),
-            (Ok(source), Ok(own)) => {
-                outcome_of(found.with(Changes::CONTENT.only_if(source.hash != own.hash)))
-            }
-        };
-        let dir = pending.dir();
-        let Pending { index, name, entry, .. } = &pending;
-        self.keep_proof(*index, &dir, name, entry, hashed, &outcome);
-        let item = self.finish(pending, counted, outcome);
-        self.tell_outcomes(vec![item]);
-        self.release(dir);
-    }
 }
 
 /// True if contents of an entry that differs so otherwise are to be compared.
@@ -419,7 +285,7 @@ fn has_content(kind: &Kind, found: Changes) -> bool {
     matches!(kind, Kind::File { size: 1.. }) && !known.iter().any(|one| found.has(*one))
 }
 
-fn outcome_of(found: Changes) -> Outcome {
+pub(super) fn outcome_of(found: Changes) -> Outcome {
     if found.is_empty() { Outcome::Skipped(Skip::Unchanged) } else { Outcome::Differs(found) }
 }
 
@@ -438,6 +304,11 @@ fn is_itself(node: &Arc<DirNode>, meta: &Meta, entry: &Entry) -> bool {
 fn is_itself_dir(node: &Arc<DirNode>, entry: &Entry) -> bool {
     let looked = node.handle().and_then(|handle| handle.stat_self());
     looked.is_ok_and(|meta| is_itself(node, &meta, entry))
+}
+
+/// The kind of an entry as it is told.
+pub(super) fn told_kind(meta: &Meta) -> Kind {
+    meta.listed_kind(|| Ok(Vec::new())).unwrap_or(Kind::Special)
 }
 
 pub(super) fn names_in(node: &Arc<DirNode>) -> io::Result<BTreeSet<Name>> {

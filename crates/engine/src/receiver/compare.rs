@@ -1,6 +1,7 @@
 //! Decides about a listed entry, given the existing entry at the destination: the
 //! one place where that is decided, for every kind of job.
 
+use super::dirs::Base;
 use super::{of_sender, own};
 use haul_model::{
     Changes, Conflict, Entry, Fault, FaultKind, Kept, Kind, Outcome, Side, Skip, Timestamp,
@@ -14,6 +15,12 @@ use haul_tree::{Meta, MetaKind};
 pub(crate) enum Decision {
     /// Copy it, and put it there like this.
     Copy(OnExisting),
+    /// Compare its content first.
+    Hash,
+    /// Copy its content from the entry of the same name in this directory of a base.
+    Based(Base),
+    /// Make it a hard link to that, or else copy it.
+    Linked(Base, OnExisting),
     /// Nothing; this is its outcome.
     Settled(Outcome),
 }
@@ -53,40 +60,36 @@ pub(crate) fn symlink(
     entry: &Entry,
     existing: Option<&Meta>,
     existing_target: Option<&[u8]>,
-    Rules { conflict, keeps }: Rules,
+    rules: Rules,
 ) -> Decision {
     let Some(existing) = existing else { return Decision::Copy(OnExisting::Keep) };
     if let Some(refusal) = refusal(entry, existing) {
         return Decision::Settled(Outcome::Failed(refusal));
     }
-    let skip = match conflict {
-        Conflict::Keep => Some(Skip::Exists),
-        _ if changes(entry, existing, existing_target, keeps).is_empty() => Some(Skip::Unchanged),
-        Conflict::ReplaceOlder if is_not_older(existing, entry.attributes.mtime) => {
-            Some(Skip::NotOlder)
-        }
-        _ => None,
-    };
-    skip.map_or(Decision::Copy(OnExisting::Replace), |skip| {
-        Decision::Settled(Outcome::Skipped(skip))
-    })
+    made_anew(entry, existing, existing_target, rules)
 }
 
 /// Decides about a FIFO, socket or device that is made anew.
-pub(crate) fn special(
-    entry: &Entry,
-    existing: Option<&Meta>,
-    Rules { conflict, keeps }: Rules,
-) -> Decision {
+pub(crate) fn special(entry: &Entry, existing: Option<&Meta>, rules: Rules) -> Decision {
     let Some(existing) = existing else { return Decision::Copy(OnExisting::Keep) };
     let is_one = || one_object(entry, existing);
     let in_the_way = || refusal(entry, existing).filter(|_| existing.kind != MetaKind::Special);
     if let Some(refusal) = is_one().or_else(in_the_way) {
         return Decision::Settled(Outcome::Failed(refusal));
     }
+    made_anew(entry, existing, None, rules)
+}
+
+/// Decides about what is made anew if anything of it differs.
+fn made_anew(
+    entry: &Entry,
+    existing: &Meta,
+    existing_target: Option<&[u8]>,
+    Rules { conflict, keeps }: Rules,
+) -> Decision {
     let skip = match conflict {
         Conflict::Keep => Some(Skip::Exists),
-        _ if changes(entry, existing, None, keeps).is_empty() => Some(Skip::Unchanged),
+        _ if changes(entry, existing, existing_target, keeps).is_empty() => Some(Skip::Unchanged),
         Conflict::ReplaceOlder if is_not_older(existing, entry.attributes.mtime) => {
             Some(Skip::NotOlder)
         }

@@ -2,9 +2,9 @@
 //! that the one source shall get.
 
 use super::Around;
-use crate::{Job, JobError, origin};
+use crate::{Job, JobError, origin, rules};
 use haul_model::words;
-use haul_model::{Fault, FaultKind, FileId, Mirror, Name, Side, escape_bytes};
+use haul_model::{Fault, FaultKind, FileId, Mirror, Name, Scope, Side, escape_bytes};
 use haul_tree::{Tree, TreeDir};
 use std::io;
 use std::sync::Arc;
@@ -38,8 +38,16 @@ pub(crate) struct Destination {
     /// Directories that hold a source, or are one, where that can be told: none of them is
     /// an extra.
     pub(crate) holds_sources: Vec<FileId>,
+    /// The directories of a mirror's bases.
+    pub(crate) bases: Vec<Arc<dyn TreeDir>>,
+    /// The directory of its backups, if they have one of their own.
+    pub(crate) backups: Option<Arc<dyn TreeDir>>,
+    /// Those of the bases that could not be opened.
+    pub(crate) missing_bases: Vec<Vec<u8>>,
     /// Objects that none of the sources of a peer may be.
     pub(crate) around: Around,
+    /// The rules of files above it, where something may be removed.
+    pub(crate) scope: Scope,
 }
 
 impl Destination {
@@ -57,6 +65,16 @@ impl Destination {
             destination.find_origin(tree, job, origin)?;
         }
         destination.whole_seconds = tree.keeps_whole_seconds();
+        let removes = |mirror: &Mirror| mirror.delete.is_some() || mirror.makes_way;
+        if job.task.mirrors().is_some_and(removes) {
+            let begun = rules::begin(&job.filter, tree, path, true);
+            destination.scope = begun.map_err(|unruly| {
+                let fault = unruly.fault(Side::Destination);
+                JobError::Destination { path: escape_bytes(path), fault }
+            })?;
+        }
+        destination.open_bases(tree, job);
+        destination.open_backups(tree, job, dry_run)?;
         if job.task.copies().is_some_and(|policy| policy.sync) && !dry_run {
             destination.sync_above().map_err(|error| {
                 let action = "make the names of the directories above it durable";
@@ -79,7 +97,11 @@ impl Destination {
             whole_seconds: false,
             sources_are_here: false,
             holds_sources: Vec::new(),
+            bases: Vec::new(),
+            missing_bases: Vec::new(),
+            backups: None,
             around: Around::default(),
+            scope: Scope::default(),
         }
     }
 
@@ -226,6 +248,47 @@ impl Destination {
             dir = above.open_parent();
         }
         Ok(())
+    }
+
+    /// Opens the directories of a mirror's bases; one that can't be is told as that.
+    fn open_bases(&mut self, tree: &dyn Tree, job: &Job) {
+        for base in &job.bases {
+            let path = self.path_beside(job, base);
+            match tree.open(&path) {
+                Ok(dir) => self.bases.push(dir),
+                Err(_) => self.missing_bases.push(path),
+            }
+        }
+    }
+
+    /// The path of a directory besides the destination; a relative one starts in that.
+    fn path_beside(&self, job: &Job, path: &[u8]) -> Vec<u8> {
+        let split = words::split(&job.dest);
+        let start = if self.rename.is_some() { split.parent } else { &*job.dest };
+        if path.starts_with(b"/") { path.to_vec() } else { words::join(start, path) }
+    }
+
+    /// Opens the directory of a mirror's backups, or makes it, unless this is a dry run.
+    fn open_backups(&mut self, tree: &dyn Tree, job: &Job, dry_run: bool) -> Result<(), JobError> {
+        let Some(dir) = job.backup.as_ref().and_then(|backup| backup.dir.as_ref()) else {
+            return Ok(());
+        };
+        let path = [&*self.path_beside(job, dir), b"/"].concat();
+        self.backups = match tree.open(&path) {
+            Ok(dir) => Some(dir),
+            Err(_) if dry_run => None,
+            Err(_) => Some(Self::make(tree, &path, true, dry_run)?.root),
+        };
+        Ok(())
+    }
+
+    /// Handles of the directories in which the Receiver works.
+    ///
+    /// # Errors
+    /// Those of opening them.
+    pub(crate) fn handles(&self) -> io::Result<Vec<haul_sys::Dir>> {
+        let dirs = [&self.root].into_iter().chain(&self.backups).chain(&self.bases);
+        dirs.map(|dir| dir.system_handle()).collect()
     }
 
     /// The group that the root gives to what is made in it.

@@ -3,10 +3,11 @@
 
 use super::naming::Claims;
 use crate::dirs::DirNode;
-use haul_model::{Attributes, Name};
+use haul_model::{Attributes, Name, Scope};
 use haul_store::StaleStages;
 use haul_tree::{PRIVATE_DIR_MODE, lock};
 use std::collections::BTreeSet;
+use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Once, OnceLock};
 
@@ -36,10 +37,16 @@ pub(crate) struct RecvDir {
     /// Where what was not listed is to go, and two names may be one: the names that were
     /// listed, and that nothing there had as they are spelled.
     pub(crate) listed: Mutex<Option<Vec<Name>>>,
+    /// The rules of files, where something may be removed.
+    scope: OnceLock<Scope>,
+    /// See [`Self::bases`].
+    bases: OnceLock<Vec<Arc<DirNode>>>,
     /// See [`Self::claims`].
     claims: OnceLock<Option<Claims>>,
     /// Stages of earlier jobs, looked for when the first file is published.
     stale: OnceLock<StaleStages>,
+    /// See [`Self::mode_of_new`].
+    mode_of_new: OnceLock<u32>,
     /// See [`Self::open_up`].
     opened_up: Once,
     /// See [`Self::touch`].
@@ -69,6 +76,24 @@ pub(crate) enum DirState {
     Ruled,
 }
 
+/// A directory of a base that has the entry that was looked for.
+#[derive(Clone)]
+pub(crate) struct Base(pub(super) Arc<DirNode>);
+
+impl fmt::Debug for Base {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Base")
+    }
+}
+
+impl PartialEq for Base {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Base {}
+
 impl RecvDir {
     pub(crate) fn new(
         parent: Option<Arc<RecvDir>>,
@@ -90,8 +115,11 @@ impl RecvDir {
             last_names: Mutex::default(),
             unlisted: Mutex::default(),
             listed: Mutex::default(),
+            scope: OnceLock::new(),
+            bases: OnceLock::new(),
             claims: OnceLock::new(),
             stale: OnceLock::new(),
+            mode_of_new: OnceLock::new(),
             opened_up: Once::new(),
             touched: AtomicBool::new(fresh),
         })
@@ -105,6 +133,32 @@ impl RecvDir {
     /// One entry has its outcome; `true` if it was the last.
     pub(crate) fn settle_one(&self) -> bool {
         self.pending.fetch_sub(1, Ordering::AcqRel) == 1
+    }
+
+    /// The rules of files for what is in it are these.
+    pub(crate) fn begin_with(&self, scope: Scope) {
+        let _ = self.scope.set(scope);
+    }
+
+    /// The rules of files for what is in it: those of the directory above where nobody has
+    /// looked.
+    pub(crate) fn scope(&self) -> Scope {
+        let mut dir = Some(self);
+        while let Some(here) = dir {
+            if let Some(scope) = here.scope.get() {
+                return scope.clone();
+            }
+            dir = here.parent.as_deref();
+        }
+        Scope::default()
+    }
+
+    /// The path within the job of what is in it: empty, or with a slash behind.
+    pub(crate) fn front(&self) -> Vec<u8> {
+        match self.path_of(None) {
+            root if root == b"." => Vec::new(),
+            path => [&*path, b"/"].concat(),
+        }
     }
 
     /// The name is that of an entry, and of no extra.
@@ -130,6 +184,23 @@ impl RecvDir {
         }
     }
 
+    /// Sets the bases of a root.
+    pub(crate) fn set_bases(&self, bases: Vec<Arc<DirNode>>) {
+        // Nobody has asked yet.
+        let _ = self.bases.set(bases);
+    }
+
+    /// The directories of a mirror's bases that stand for this one. One that can't be
+    /// opened has nothing that could be used.
+    pub(crate) fn bases(&self) -> &[Arc<DirNode>] {
+        self.bases.get_or_init(|| {
+            let above = self.parent.as_ref().map_or(&[][..], |parent| parent.bases());
+            let Some(name) = &self.shown else { return above.to_vec() };
+            let opened = above.iter().map(|base| DirNode::open(base, name.clone(), false));
+            opened.filter_map(Result::ok).collect()
+        })
+    }
+
     /// The objects in it that belong to entries of the job, where its file system
     /// may take several names for one. In a directory that the job made none are
     /// needed.
@@ -140,6 +211,13 @@ impl RecvDir {
             (!self.fresh && !tells_apart).then(Claims::default)
         };
         self.claims.get_or_init(needed).as_ref()
+    }
+
+    /// The most rights that its new entries get where the sources' modes are not kept.
+    pub(crate) fn mode_of_new(&self) -> u32 {
+        let DirState::Open(node) = &self.state else { return 0 };
+        // One that can't be opened gets no entries.
+        *self.mode_of_new.get_or_init(|| node.handle().map_or(0, |dir| super::modes::of_new(&*dir)))
     }
 
     /// False if its owner may not make entries in it.

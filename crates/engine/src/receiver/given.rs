@@ -3,44 +3,143 @@
 
 use super::Receiver;
 use super::listing::Broken;
+use crate::Job;
 use crate::control;
 use crate::monitor::{Event, Monitor};
-use haul_model::{AclWho, Attributes, Entry, Kept, Kind, SET_ID_MODE};
+use haul_model::{
+    AccountMap, AclWho, Altered, Attributes, Entry, Kept, Kind, MapTo, SET_ID_MODE, escape_text,
+};
 use haul_proto::{ACCOUNTS_MAX, Account};
 use haul_sys::AccountKind;
 use haul_tree::lock;
 use std::collections::HashMap;
 use std::sync::Mutex;
 
-/// This machine's numbers of users and groups that the Sender has told the names of, by the
-/// Sender's.
-#[derive(Default)]
-pub(super) struct Numbers(Mutex<HashMap<(AccountKind, u32), u32>>);
+/// This machine's numbers of users and groups, by the Sender's.
+pub(super) struct Numbers {
+    altered: Altered,
+    /// Names have no meaning: numbers stay unless they are to become others.
+    is_numeric: bool,
+    /// The Sender tells the names of accounts, which mean nothing here.
+    is_far: bool,
+    /// Those whose names the Sender has told.
+    told: Mutex<HashMap<(AccountKind, u32), u32>>,
+    /// Those of which it has told nothing, as far as they are to become others.
+    found: Mutex<HashMap<(AccountKind, u32), u32>>,
+}
 
 /// The number of the user and of the group that are the same everywhere.
 const ROOT: u32 = 0;
 
-impl Receiver<'_> {
-    /// Learns the name of a user or group of the Sender's.
-    pub(super) fn take_account(&self, account: &Account) -> Result<(), Broken> {
-        let kind = kind_of(account.is_group);
+impl Numbers {
+    /// Those of a job.
+    pub(super) fn of(job: &Job, is_far: bool) -> Self {
+        let is_numeric = job.task.copies().is_some_and(|policy| policy.numeric_ids);
+        let (told, found) = (Mutex::default(), Mutex::default());
+        Self { altered: job.altered.clone(), is_numeric, is_far, told, found }
+    }
+
+    /// Names of accounts that others are to become, and that are none here.
+    pub(super) fn unknown(&self) -> Vec<String> {
+        let Altered { users, groups, .. } = &self.altered;
+        let of = |kind, map: &AccountMap| {
+            let unknown = |to: &&MapTo| number_of(kind, to).is_none();
+            let name = |to: &MapTo| match to {
+                MapTo::Name(name) => format!("{} {}", word_for(kind), escape_text(name)),
+                MapTo::Number(number) => number.to_string(),
+            };
+            map.targets().filter(unknown).map(name).collect::<Vec<_>>()
+        };
+        [of(AccountKind::User, users), of(AccountKind::Group, groups)].concat()
+    }
+
+    /// The number that an account becomes by the words of the job, if it does.
+    fn altered(&self, kind: AccountKind, number: u32, name: &[u8]) -> Option<u32> {
+        let map = self.map(kind);
+        // Its name is told to nobody, and is the same everywhere.
+        let root = || haul_sys::account_name(kind, ROOT).unwrap_or_default().into_bytes();
+        let of_root = if number == ROOT && !self.is_numeric { root() } else { Vec::new() };
+        let name = if number == ROOT { &*of_root } else { name };
+        map.find(number, name, move |to| number_of(kind, to))
+    }
+
+    fn map(&self, kind: AccountKind) -> &AccountMap {
+        match kind {
+            AccountKind::User => &self.altered.users,
+            AccountKind::Group => &self.altered.groups,
+        }
+    }
+
+    /// Learns the name of an account of the Sender's.
+    fn tell(&self, kind: AccountKind, number: u32, name: &[u8]) -> Result<(), Broken> {
+        let altered = self.altered(kind, number, name);
         // A name that is none here keeps its number, as in rsync.
-        let here = std::str::from_utf8(&account.name)
-            .ok()
-            .and_then(|name| haul_sys::account_number(kind, name))
-            .unwrap_or(account.number);
-        let mut numbers = lock(&self.numbers.0);
-        if numbers.len() >= ACCOUNTS_MAX {
+        let named = || haul_sys::account_number(kind, std::str::from_utf8(name).ok()?);
+        let mut told = lock(&self.told);
+        if told.len() >= ACCOUNTS_MAX {
             return Err(Broken("it named more users and groups than it may"));
         }
-        if account.number != ROOT && !self.policy.numeric_ids {
-            numbers.insert((kind, account.number), here);
+        let is_own = number == ROOT || self.is_numeric;
+        if let Some(here) = altered.or_else(|| if is_own { None } else { named() }) {
+            told.insert((kind, number), here);
         }
         Ok(())
     }
 
+    /// The number here of an account of the Sender's.
+    fn here(&self, kind: AccountKind, number: u32) -> u32 {
+        if let Some(here) = lock(&self.told).get(&(kind, number)) {
+            return *here;
+        }
+        if self.map(kind).is_empty() {
+            return number;
+        }
+        if let Some(here) = lock(&self.found).get(&(kind, number)) {
+            return *here;
+        }
+        let has_name = !self.is_far && !self.is_numeric;
+        let name = if has_name { haul_sys::account_name(kind, number) } else { None };
+        let here = self.altered(kind, number, name.unwrap_or_default().as_bytes());
+        let here = here.unwrap_or(number);
+        let mut found = lock(&self.found);
+        if found.len() < ACCOUNTS_MAX {
+            found.insert((kind, number), here);
+        }
+        here
+    }
+}
+
+/// The number of an account of this machine.
+fn number_of(kind: AccountKind, account: &MapTo) -> Option<u32> {
+    match account {
+        MapTo::Name(name) => haul_sys::account_number(kind, name),
+        MapTo::Number(number) => Some(*number),
+    }
+}
+
+fn word_for(kind: AccountKind) -> &'static str {
+    match kind {
+        AccountKind::User => "user",
+        AccountKind::Group => "group",
+    }
+}
+
+impl Receiver<'_> {
+    /// Learns the name of a user or group of the Sender's.
+    pub(super) fn take_account(&self, account: &Account) -> Result<(), Broken> {
+        self.numbers.tell(kind_of(account.is_group), account.number, &account.name)
+    }
+
+    /// Tells which accounts that others are to become are none here.
+    pub(super) fn tell_unknown(&self) {
+        for name in self.numbers.unknown() {
+            let message = format!("there is no {name} here: nothing is given to it");
+            self.warn(&self.dest, &message);
+        }
+    }
+
     fn number_here(&self, kind: AccountKind, number: u32) -> u32 {
-        lock(&self.numbers.0).get(&(kind, number)).copied().unwrap_or(number)
+        self.numbers.here(kind, number)
     }
 
     /// `entry` with the attributes that it can be given here.
@@ -52,7 +151,7 @@ impl Receiver<'_> {
             // As in rsync: others than root give what they can.
             *group = group.filter(|group| haul_sys::is_of_group(*group));
         }
-        if entry.kind != Kind::Dir {
+        if entry.kind != Kind::Dir && !self.policy.keeps.has(Kept::LENT) {
             // Nobody is to lend the rights of somebody else.
             let lent = |is_known, bit| if is_known { 0 } else { bit };
             *mode &= !(SET_ID_MODE & lent(user.is_some(), 0o4000));

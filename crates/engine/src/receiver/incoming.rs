@@ -10,10 +10,10 @@ use crate::control::Step;
 use crate::copy::{Blocks, STEP_LEN, not_assembled};
 use crate::pool::Buf;
 use haul_model::{BLOCK_LEN, Fault, FaultKind, Kind, Side};
-use haul_proto::{BlockSeal, DataView, FileEnd, FileSeal};
+use haul_proto::{BlockSeal, DataView, FileEnd, FileSeal, Reuse};
 use haul_store::{AHEAD_MAX, Assembler, NotAssembled, Pieces};
 use haul_tree::lock;
-use haul_tree::{StagedFile, changed};
+use haul_tree::{SourceFile, StagedFile, changed};
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard};
 
@@ -24,6 +24,8 @@ const PIECES_MAX: usize = 4096;
 pub(crate) struct Incoming {
     queue: Mutex<Queue>,
     state: Mutex<State>,
+    /// The length of the old version whose sums were told, in bytes.
+    old_size: Option<u64>,
 }
 
 #[derive(Default)]
@@ -37,6 +39,8 @@ struct Queue {
 pub(crate) enum Piece {
     /// Some of its content; `DataView` says where.
     Data(Buf, DataView),
+    /// Some of it is in the old version.
+    Reuse(Reuse),
     /// A block was sent, and this is its hash.
     Seal(BlockSeal),
     /// All was sent.
@@ -53,6 +57,9 @@ struct State {
     resumed: u64,
     /// Bytes of it that were counted as done.
     counted: u64,
+    /// The old version, as soon as something is taken from it, and how many bytes were.
+    old: Option<Box<dyn SourceFile>>,
+    matched: u64,
     /// Something of it was never written.
     has_holes: bool,
     /// The problem with a block that arrived: nothing more is taken.
@@ -61,17 +68,30 @@ struct State {
 
 impl Incoming {
     pub(crate) fn new(pending: Pending) -> Self {
-        let resumed = pending.resumed;
+        let (resumed, old_size) = (pending.resumed, pending.old_size);
         let state = State {
             pending: Some(pending),
             into: None,
             pieces: Pieces::default(),
             resumed,
             counted: resumed * BLOCK_LEN,
+            old: None,
+            matched: 0,
             has_holes: false,
             suspect: None,
         };
-        Self { queue: Mutex::default(), state: Mutex::new(state) }
+        Self { queue: Mutex::default(), state: Mutex::new(state), old_size }
+    }
+
+    /// True if the old version has such a part, as it was when its sums were told.
+    pub(crate) fn allows(&self, reuse: &Reuse) -> bool {
+        let Reuse { at, from, len, .. } = *reuse;
+        let is_within =
+            |start: u64, max: u64| start.checked_add(u64::from(len)).is_some_and(|end| end <= max);
+        let is_piece = (1..=BLOCK_LEN).contains(&u64::from(len));
+        is_piece
+            && is_within(at, i64::MAX as u64)
+            && self.old_size.is_some_and(|size| is_within(from, size))
     }
 
     /// Queues a piece; `true` if a worker must be called.
@@ -91,7 +111,8 @@ impl Incoming {
     /// The file, for the thread that reads the connection to go on with, if no
     /// worker has it and writing it is not to wait for the medium.
     pub(crate) fn directly<'f>(&'f self, receiver: &'f Receiver<'_>) -> Option<Direct<'f>> {
-        if receiver.policy.verify || receiver.policy.sync {
+        // What comes between is read from a disk.
+        if receiver.policy.verify || receiver.policy.sync || self.old_size.is_some() {
             return None;
         }
         if std::mem::replace(&mut lock(&self.queue).scheduled, true) {
@@ -125,6 +146,7 @@ impl Incoming {
                         at += part.len() as u64;
                     }
                 }
+                Some(Piece::Reuse(reuse)) => state.take_old(receiver, &reuse),
                 Some(Piece::Seal(seal)) => state.check_block(receiver, &seal),
                 Some(Piece::End(end)) => state.end(receiver, end),
             }
@@ -190,6 +212,35 @@ impl State {
         self.came_by(receiver, Step::Moved(content.len() as u64));
     }
 
+    /// Takes content from the old version. Where that is not what it was, nothing more is
+    /// taken.
+    fn take_old(&mut self, receiver: &Receiver<'_>, reuse: &Reuse) {
+        let mut part = vec![0; STEP_LEN.min(reuse.len as usize)];
+        let mut taken = 0;
+        while taken < u64::from(reuse.len) {
+            let Some(pending) = self.pending.as_ref().filter(|_| self.suspect.is_none()) else {
+                return;
+            };
+            if self.old.is_none() {
+                self.old = receiver.open_old(pending);
+            }
+            let len = part.len().min((u64::from(reuse.len) - taken) as usize);
+            let part = &mut part[..len];
+            let read = self.old.as_ref().map(|old| old.read_at(part, reuse.from + taken));
+            if !matches!(read, Some(Ok(read)) if read == len) {
+                let message = "the old version was replaced while it was read";
+                self.suspect = Some(Fault::new(Side::Destination, FaultKind::Corrupt, message));
+                return;
+            }
+            if let Err(fault) = self.write(receiver, part, reuse.at + taken) {
+                return self.settle(receiver, Err(fault));
+            }
+            taken += len as u64;
+            self.matched += len as u64;
+            self.came_by(receiver, Step::Matched(len as u64));
+        }
+    }
+
     fn write(&mut self, receiver: &Receiver<'_>, content: &[u8], offset: u64) -> Result<(), Fault> {
         self.assemble(receiver, |pieces, into| pieces.take(into, content, offset))
     }
@@ -243,6 +294,7 @@ impl State {
             Ok(seal) => seal.grew,
             Err(fault) => fault.kind == FaultKind::Changed,
         };
+        let is_fault_of_sender = end.result.is_err();
         let outcome = match (end.result, self.suspect.take()) {
             (Err(fault), _) => Err(super::of_sender(fault)),
             (Ok(seal), _) if seal.grew && receiver.policy.strict_source => Err(changed()),
@@ -252,6 +304,7 @@ impl State {
         };
         match outcome {
             Err(fault) if has_changed && self.begins_again(receiver, &fault) => {}
+            Err(fault) if !is_fault_of_sender && self.takes_whole(receiver, &fault) => {}
             outcome => self.settle(receiver, outcome),
         }
     }
@@ -260,6 +313,23 @@ impl State {
     fn begins_again(&mut self, receiver: &Receiver<'_>, fault: &Fault) -> bool {
         let counted = self.counted;
         let again = self.pending.take_if(|file| receiver.begins_again(file, fault, counted));
+        let Some(pending) = again else { return false };
+        receiver.reporter.not_matched(self.matched);
+        if let Some(into) = self.into.take() {
+            into.into_stage().discard();
+        }
+        receiver.want_again(pending);
+        true
+    }
+
+    /// True if the file is asked for once more, and whole, since the difference did not make
+    /// it.
+    fn takes_whole(&mut self, receiver: &Receiver<'_>, fault: &Fault) -> bool {
+        if !matches!(fault.kind, FaultKind::Corrupt | FaultKind::Changed) {
+            return false;
+        }
+        let (counted, matched) = (self.counted, self.matched);
+        let again = self.pending.take_if(|file| receiver.takes_whole(file, counted, matched));
         let Some(pending) = again else { return false };
         if let Some(into) = self.into.take() {
             into.into_stage().discard();

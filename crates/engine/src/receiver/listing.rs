@@ -1,13 +1,14 @@
 //! The listing as it arrives: where it stands, and what may be in it. A Sender
 //! far away can list no more than the job covers, and must account for all of it.
 
-use super::compare::{self, Decision};
-use super::dirs::{DirState, RecvDir};
-use super::{Pending, Receiver, Work, is_stage, of_sender};
+use super::compare;
+use super::dirs::RecvDir;
+use super::{Pending, Receiver, is_stage, of_sender};
 use crate::Job;
 use haul_model::words;
-use haul_model::{BlockRanges, Entry, Fault, FaultKind, Kind, MAX_DEPTH, Name, Outcome, Skip};
-use haul_proto::{How, ListItem, OutcomeItem, Rival, Want};
+use haul_model::{Entry, Fault, FaultKind, Kind, MAX_DEPTH, Missing, Name, Outcome, Skip};
+use haul_proto::{ListItem, OutcomeItem, Rival, Want};
+use haul_store::OnExisting;
 use haul_tree::lock;
 use std::sync::Arc;
 
@@ -61,13 +62,16 @@ impl Asked {
         let removes = job.task.removes().is_some();
         // A rule may be about directories alone, and what it is shows there.
         let leaves_out = |name: &Name| {
-            [true, false].iter().any(|is_dir| job.filter.leaves_out(name.as_bytes(), *is_dir))
+            let kinds = [true, false];
+            kinds.iter().any(|is_dir| job.filter.hides(name.as_bytes(), *is_dir) != Some(false))
         };
+        let walking = job.task.mirrors().map(|mirror| mirror.walking).unwrap_or_default();
+        let is_lax = walking.prunes_empty || walking.missing != Missing::Fails;
         let source = |path: &Vec<u8>| {
             let path = words::without_tilde(path);
             let name = words::travel_name(path).ok()?;
             let slash = words::split(path).slash && !removes;
-            let may_be_left_out = name.as_ref().is_some_and(leaves_out);
+            let may_be_left_out = name.as_ref().is_some_and(|name| is_lax || leaves_out(name));
             Some(AskedSource { name, slash, may_be_left_out })
         };
         let sources: Vec<_> = job.sources.iter().filter_map(source).collect();
@@ -102,6 +106,15 @@ impl Asked {
         let at = at.ok_or(Broken("it listed a name that was not asked for"))?;
         let source = self.sources.swap_remove(at);
         // It is not left out, so it makes no room for another of which nothing is told.
+        self.left_out_max -= usize::from(source.may_be_left_out);
+        self.answer()
+    }
+
+    /// Takes `name` as that of a source that is not there.
+    pub(super) fn take_missing(&mut self, name: &Name) -> Result<(), Broken> {
+        let at = self.sources.iter().position(|source| source.name.as_ref() == Some(name));
+        let at = at.ok_or(Broken("it listed a name that was not asked for"))?;
+        let source = self.sources.swap_remove(at);
         self.left_out_max -= usize::from(source.may_be_left_out);
         self.answer()
     }
@@ -154,6 +167,8 @@ impl Receiver<'_> {
                 }
                 ListItem::Subdirs { dir, names } => self.take_subdirs(dir, &names)?,
                 ListItem::Account(account) => self.take_account(&account)?,
+                ListItem::Closed { dir } => self.close_dir(dir)?,
+                ListItem::Missing(name) => self.take_missing(&name)?,
                 ListItem::Rival(rival) => outcomes.push(self.take_rival(&rival, cost)?),
                 ListItem::Entry { dir, entry } => {
                     let (index, parent) = self.number(dir)?;
@@ -211,48 +226,27 @@ impl Receiver<'_> {
             kind if dir.parent.is_some() && is_stage(kind, name.as_ref()) => {
                 Outcome::Skipped(Skip::Special)
             }
-            Kind::File { .. } => {
-                let name = name.clone().expect("only directories come without a name");
-                let (decision, found) = self.decide(&dir, &name, &entry);
-                let decision = self.cleared(&dir, &name, decision, found);
-                match decision {
-                    Decision::Settled(outcome) => self.as_synced(outcome, found),
-                    Decision::Copy(_) if self.policy.dry_run => {
-                        self.as_synced(Outcome::WouldCopy, found)
-                    }
-                    Decision::Copy(on_existing) => {
-                        let file = Pending::new(index, dir, name, entry, on_existing, cost);
-                        return self.want_file(Pending { found, ..file }, wants);
-                    }
-                }
-            }
-            Kind::Symlink { .. } | Kind::Special => {
-                let name = name.as_ref().expect("only directories come without a name");
-                let (decision, found) = self.decide(&dir, name, &entry);
-                match decision {
-                    Decision::Settled(outcome) => self.as_synced(outcome, found),
-                    Decision::Copy(_) if self.policy.dry_run => {
-                        self.as_synced(Outcome::WouldCopy, found)
-                    }
-                    Decision::Copy(on_existing) if self.costs_round_trips => {
-                        dir.expect_change();
-                        dir.expect_one();
-                        let name = name.clone();
-                        let link = Pending::new(index, dir, name, entry, on_existing, cost);
-                        self.give(Work::Link(Pending { found, ..link }));
-                        return None;
-                    }
-                    Decision::Copy(on_existing) => {
-                        dir.expect_change();
-                        let made = self.make(&dir, name, &entry, on_existing);
-                        self.as_synced(made, found)
-                    }
-                }
+            _ => {
+                let name = name.expect("only directories come without a name");
+                let one = Pending::new(index, dir, name, entry, OnExisting::Keep, cost);
+                return match self.has_other_names(&one.entry) {
+                    true => self.take_name(one, |one| self.take_one(one, wants)),
+                    false => self.take_one(one, wants),
+                };
             }
         };
         self.report(|| dir.path_of(entry.name.as_ref()), &entry.kind, 0, &outcome);
         self.close(cost);
         Some(outcome)
+    }
+
+    /// Decides about an entry with a name of its own; returns its outcome if it has one
+    /// already.
+    fn take_one(&self, one: Pending, wants: &mut Vec<Want>) -> Option<Outcome> {
+        match one.entry.kind {
+            Kind::File { .. } => self.take_file(one, wants),
+            _ => self.take_made(one),
+        }
     }
 
     /// The outcome of what the Sender could not list.
@@ -262,31 +256,6 @@ impl Receiver<'_> {
         }
         self.withhold_deletions(&fault);
         Outcome::Failed(fault)
-    }
-
-    /// Asks for what is missing of a file; returns its outcome if it can't be copied.
-    fn want_file(&self, mut file: Pending, wants: &mut Vec<Want>) -> Option<Outcome> {
-        let Pending { index, dir, name, entry, .. } = &file;
-        dir.expect_change();
-        if let DirState::Open(node) = &dir.state {
-            self.expect_writing(node);
-        }
-        dir.expect_one();
-        let resumed = match self.find_resumed(dir, name, entry) {
-            Ok(blocks) => blocks,
-            Err(fault) => {
-                dir.settle_one();
-                let outcome = Outcome::Failed(fault);
-                self.report(|| dir.path_of(entry.name.as_ref()), &entry.kind, 0, &outcome);
-                self.close(file.cost);
-                return Some(outcome);
-            }
-        };
-        let how = How::whole_hash_if(resumed > 0 && self.proves(entry));
-        wants.push(Want { index: *index, how, blocks: BlockRanges::from(resumed) });
-        file.resumed = resumed;
-        lock(&self.wanted).insert(file.index, Box::new(file));
-        None
     }
 
     /// The number of the next entry, and the directory that it is in.
@@ -318,6 +287,7 @@ impl Receiver<'_> {
         }
         if let Some(asked) = &self.asked {
             lock(asked).check_kind(entry)?;
+            self.check_depth()?;
             if self.leaves_out(parent, entry.name.as_ref(), entry.kind == Kind::Dir) {
                 return Err(Broken("it listed what was to be left out"));
             }
@@ -351,10 +321,11 @@ impl Receiver<'_> {
         Ok(self.rename.clone())
     }
 
-    /// True if rules leave out what `name` in `dir` is.
+    /// True if the Sender has to leave out what `name` in `dir` is, for all that is known
+    /// here: not what rules of its own files say.
     pub(super) fn leaves_out(&self, dir: &RecvDir, name: Option<&Name>, is_dir: bool) -> bool {
         // Its path is made only where somebody needs it.
-        let is_out = || self.filter.leaves_out(&dir.path_of(name), is_dir);
+        let is_out = || self.filter.hides(&dir.path_of(name), is_dir) == Some(true);
         name.is_some() && !self.filter.is_empty() && is_out()
     }
 

@@ -58,6 +58,21 @@ impl Receiver<'_> {
         self.reporter.begins_again(counted, pending.resumed * BLOCK_LEN);
         pending.reading.is_second = true;
         pending.resumed = 0;
+        pending.old_size = None;
+        true
+    }
+
+    /// True if a file is begun once more, and sent whole then, because its difference from
+    /// the old version did not make it: that has changed meanwhile, or sums are those of
+    /// other blocks. So much was `counted`, and `matched` of it.
+    pub(super) fn takes_whole(&self, pending: &mut Pending, counted: u64, matched: u64) -> bool {
+        if pending.old_size.take().is_none() || self.control.stopped() {
+            return false;
+        }
+        self.reporter.begins_again(counted, pending.resumed * BLOCK_LEN);
+        self.reporter.not_matched(matched);
+        pending.reading.is_second = true;
+        pending.resumed = 0;
         true
     }
 

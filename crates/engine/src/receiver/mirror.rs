@@ -1,14 +1,17 @@
 //! The rules of a mirror: about entries that exist at the destination, and about those
 //! that only it has.
 
-use super::compare::{self, Decision};
+mod bounds;
+mod spared;
+
+use super::check::told_kind;
+use super::compare::Decision;
 use super::dirs::{DirState, RecvDir};
-use super::{Receiver, is_stage, naming};
+use super::{Receiver, naming};
 use crate::dirs::DirNode;
 use haul_model::words::{self, may_be_one_name};
 use haul_model::{
-    Attributes, Changes, Conflict, Delete, Entry, Fault, FaultKind, Kind, Mirror, Name, Outcome,
-    Part, Sameness, Side, Skip, Timestamp,
+    Attributes, Changes, Delete, Entry, Fault, FaultKind, Kind, Name, Outcome, Part, Scope, Side,
 };
 use haul_proto::Extra;
 use haul_store::OnExisting;
@@ -38,6 +41,8 @@ struct Level {
     node: Arc<DirNode>,
     path: Vec<u8>,
     left: Vec<TreeEntry>,
+    /// The rules of files for what is in it.
+    scope: Scope,
     /// Something in it stays, and so does it.
     stays: bool,
 }
@@ -53,83 +58,6 @@ impl Receiver<'_> {
             }
             outcome => outcome,
         }
-    }
-
-    /// Decides about a file or a link of a mirror, where `existing` stands in its place.
-    /// Gives also how that differs.
-    pub(super) fn decide_mirrored(
-        &self,
-        mirror: &Mirror,
-        node: &Arc<DirNode>,
-        name: &Name,
-        entry: &Entry,
-        existing: Option<&Meta>,
-    ) -> io::Result<(Decision, Changes)> {
-        let settled = |outcome| Ok((Decision::Settled(outcome), Changes::default()));
-        if is_ruled_out(mirror, entry, existing) {
-            return settled(Outcome::Skipped(Skip::Ruled));
-        }
-        let Some(existing) = existing else {
-            return Ok((Decision::Copy(OnExisting::Keep), Changes::MISSING.with(Changes::SENT)));
-        };
-        if let Some(fault) = compare::one_object(entry, existing) {
-            return settled(Outcome::Failed(fault));
-        }
-        if self.policy.conflict == Conflict::Keep {
-            return settled(Outcome::Skipped(Skip::Exists));
-        }
-        let target = match (&entry.kind, existing.kind) {
-            (Kind::Symlink { .. }, MetaKind::Symlink) => Some(node.handle()?.read_link(name)?),
-            _ => None,
-        };
-        let found = compare::changes(entry, existing, target.as_deref(), self.policy.keeps);
-        let replaced = Ok((Decision::Copy(OnExisting::Replace), found.with(Changes::SENT)));
-        if found.has(Changes::KIND) {
-            if existing.kind == MetaKind::Dir && !mirror.makes_way && !is_empty(node, name)? {
-                return settled(Outcome::Failed(Fault::new(
-                    Side::Destination,
-                    FaultKind::IsDirectory,
-                    "a directory that is not empty stands there at the destination",
-                )));
-            }
-            return replaced;
-        }
-        if matches!(entry.kind, Kind::Symlink { .. } | Kind::Special) {
-            // Its attributes are those that it is made with.
-            return if found.is_empty() {
-                Ok((Decision::Settled(Outcome::Skipped(Skip::Unchanged)), found))
-            } else {
-                replaced
-            };
-        }
-        let (mtime, there) = (entry.attributes.mtime, existing.attributes.mtime);
-        if mirror.skips_newer && there > mtime {
-            return settled(Outcome::Skipped(Skip::Ruled));
-        }
-        let is_same = match mirror.sameness {
-            Sameness::SizeAndTime => !found.has(Changes::SIZE) && there == mtime,
-            Sameness::Size => !found.has(Changes::SIZE),
-        };
-        let must_be_sent = self.policy.conflict == Conflict::ReplaceAll;
-        if must_be_sent || !is_same || self.was_lost(node, name, entry, Some(existing))? {
-            return replaced;
-        }
-        Ok((Decision::Settled(Outcome::Skipped(Skip::Unchanged)), found))
-    }
-
-    /// The outcome of an entry whose content is left as it is, and that was found to
-    /// differ by `found`.
-    pub(super) fn left_or_adjusted(&self, found: Changes) -> Outcome {
-        match found.is_empty() {
-            true => Outcome::Skipped(Skip::Unchanged),
-            false => Outcome::Synced(found),
-        }
-    }
-
-    /// The time that `there` is taken to have, if that of an entry is `mtime`.
-    pub(super) fn in_its_window(&self, mtime: Timestamp, there: Timestamp) -> Option<Timestamp> {
-        let window = self.task.mirrors()?.window?;
-        (mtime.secs.abs_diff(there.secs) <= u64::from(window)).then_some(there)
     }
 
     /// Removes the directory that stands in the place of `name` in `dir`, if one does: the
@@ -163,7 +91,10 @@ impl Receiver<'_> {
                 self.tell_deleted(told);
                 gone.map_err(failed)
             }
-            _ => Ok(()),
+            Some(_) => self
+                .back_up(node, name)
+                .map_err(|error| Fault::from_io(Side::Destination, "back it up", &error)),
+            None => Ok(()),
         }
     }
 
@@ -189,7 +120,7 @@ impl Receiver<'_> {
     /// Nothing more is removed, for something of the sources could not be read. What has
     /// vanished there holds nothing back.
     pub(super) fn withhold_deletions(&self, fault: &Fault) {
-        let Some(Delete { ignore_errors: false, .. }) = self.deletes() else { return };
+        let Some(Delete { ignore_errors: false }) = self.deletes() else { return };
         if fault.side == Side::Source && fault.kind != FaultKind::NotFound {
             self.deleting.withheld.store(true, Ordering::Relaxed);
         }
@@ -220,6 +151,10 @@ impl Receiver<'_> {
     pub(super) fn delete_extras(&self, dir: &RecvDir, names: BTreeSet<Name>) {
         let DirState::Open(node) = &dir.state else { return };
         let mut told = Vec::new();
+        let scope = dir.scope();
+        let is_spared = |name: &Name, meta: &Meta| {
+            self.is_spared(&scope, &dir.path_of(Some(name)), name, meta, false)
+        };
         let look = |name: Name| {
             let stat = node.handle().and_then(|handle| handle.stat(&name, false));
             let is_dir = matches!(stat, Ok(Some(Meta { kind: MetaKind::Dir, .. })));
@@ -239,13 +174,13 @@ impl Receiver<'_> {
                 Ok(Some(meta)) if !self.is_extra(dir, node, &name, &meta) => Err(io::Error::other(
                     "it may be another entry of this job: the destination takes the two names for one",
                 )),
-                Ok(Some(meta)) if self.is_spared(dir.path_of(Some(&name)), &name, &meta) => Ok(()),
+                Ok(Some(meta)) if is_spared(&name, &meta) => Ok(()),
                 Ok(Some(meta)) if meta.kind == MetaKind::Dir => {
                     self.remove_tree(dir, node, &name, true, &mut told)
                 }
                 Ok(Some(meta)) => {
                     let path = dir.path_of(Some(&name));
-                    self.remove_one(dir, node, &name, path, listed(&meta), &mut told).map(drop)
+                    self.remove_one(dir, node, &name, path, told_kind(&meta), &mut told).map(drop)
                 }
                 Err(error) => Err(error),
             };
@@ -294,16 +229,6 @@ impl Receiver<'_> {
         alike.all(|listed| handle.spells(listed).unwrap_or(false))
     }
 
-    /// True if the entry `name` at `path` is no extra: rules protect it, or it is of
-    /// haul's own at work.
-    fn is_spared(&self, path: Vec<u8>, name: &Name, meta: &Meta) -> bool {
-        let is_dir = meta.kind == MetaKind::Dir;
-        let is_ruled = !self.deletes().is_some_and(|delete| delete.excluded)
-            && !self.filter.is_empty()
-            && self.filter.leaves_out(&path, is_dir);
-        is_ruled || is_stage(&listed(meta), Some(name))
-    }
-
     /// Removes the directory `name` of `parent`, with what is in it, deepest first. It is
     /// told and counted itself if it is an extra.
     ///
@@ -317,7 +242,8 @@ impl Receiver<'_> {
         is_extra: bool,
         told: &mut Vec<Extra>,
     ) -> io::Result<()> {
-        let mut levels = vec![self.enter_extra(parent, name, dir.path_of(Some(name)))?];
+        let first = self.enter_extra(parent, &dir.scope(), name, dir.path_of(Some(name)))?;
+        let mut levels = vec![first];
         let mut names = vec![name.clone()];
         let mut failure = Ok(());
         loop {
@@ -332,10 +258,10 @@ impl Receiver<'_> {
                 if self.is_source(&meta) {
                     level.stays = true;
                     failure = Err(a_source());
-                } else if self.is_spared(path.clone(), &name, &meta) {
+                } else if self.is_spared(&level.scope, &path, &name, &meta, true) {
                     level.stays = true;
                 } else if meta.kind == MetaKind::Dir {
-                    match self.enter_extra(&node, &name, path) {
+                    match self.enter_extra(&node, &level.scope, &name, path) {
                         Ok(below) => {
                             levels.push(below);
                             names.push(name);
@@ -346,8 +272,9 @@ impl Receiver<'_> {
                         }
                     }
                 } else {
-                    match self.remove_one(dir, &node, &name, path, listed(&meta), told) {
-                        Ok(is_gone) => level.stays |= !is_gone,
+                    match self.remove_one(dir, &node, &name, path, told_kind(&meta), told) {
+                        // Its backup may be beside it.
+                        Ok(is_gone) => level.stays |= !is_gone || self.backs_up_beside(),
                         Err(error) => {
                             level.stays = true;
                             failure = Err(error);
@@ -386,12 +313,18 @@ impl Receiver<'_> {
     }
 
     /// Reads the directory `name` of `parent`, which is to be removed.
-    fn enter_extra(&self, parent: &Arc<DirNode>, name: &Name, path: Vec<u8>) -> io::Result<Level> {
+    fn enter_extra(
+        &self,
+        parent: &Arc<DirNode>,
+        above: &Scope,
+        name: &Name,
+        path: Vec<u8>,
+    ) -> io::Result<Level> {
         let node = DirNode::open(parent, name.clone(), false)?;
-        let (above, here) = (parent.id(), node.id());
+        let (outer, here) = (parent.id(), node.id());
         let is_mounted =
             node.handle()?.system_handle().is_ok_and(|dir| haul_sys::is_mount_point(&dir));
-        if is_mounted || above.zip(here).is_some_and(|(above, here)| above.dev != here.dev) {
+        if is_mounted || outer.zip(here).is_some_and(|(outer, here)| outer.dev != here.dev) {
             let message = "another file system is mounted there";
             return Err(io::Error::new(io::ErrorKind::ResourceBusy, message));
         }
@@ -405,7 +338,8 @@ impl Receiver<'_> {
         }
         let mut left = handle.entries()?;
         left.sort_by_key(|entry| entry.is_dir == Some(true));
-        Ok(Level { node, path, left, stays: false })
+        let scope = self.scope_of(&*handle, above, &[&*path, b"/"].concat())?;
+        Ok(Level { node, path, left, scope, stays: false })
     }
 
     /// Removes one entry, which is no directory, or an empty one. False if it stays, since
@@ -419,7 +353,7 @@ impl Receiver<'_> {
         kind: Kind,
         told: &mut Vec<Extra>,
     ) -> io::Result<bool> {
-        let max = self.deletes().and_then(|delete| delete.max).unwrap_or(u64::MAX);
+        let max = self.task.mirrors().and_then(|mirror| mirror.delete_max).unwrap_or(u64::MAX);
         if self.deleting.count.fetch_add(1, Ordering::Relaxed) >= max {
             self.reporter.spared();
             return Ok(false);
@@ -429,7 +363,10 @@ impl Receiver<'_> {
             let handle = node.handle()?;
             match kind {
                 Kind::Dir => handle.remove_dir(name)?,
-                _ => handle.remove_file(name)?,
+                _ => {
+                    self.back_up(node, name)?;
+                    handle.remove_file(name)?;
+                }
             }
         }
         self.reporter.deleted(&path, &kind);
@@ -445,47 +382,8 @@ impl Receiver<'_> {
             self.sender.extras(told);
         }
     }
-
-    /// Keeps in mind what is in `dir`, if what only the destination has is removed.
-    pub(super) fn expect_extras(&self, dir: &RecvDir) {
-        let DirState::Open(node) = &dir.state else { return };
-        if !self.task.finds_extras() || dir.fresh {
-            return;
-        }
-        match super::check::names_in(node) {
-            Ok(names) => {
-                let tells_apart = node
-                    .handle()
-                    .is_ok_and(|handle| handle.tells_objects() && handle.tells_names_apart());
-                *lock(&dir.listed) = (!tells_apart).then(Vec::new);
-                *lock(&dir.unlisted) = Some(names);
-            }
-            Err(error) => {
-                let fault = Fault::from_io(Side::Destination, "read the directory", &error);
-                self.fail_late(&dir.path_of(None), fault);
-            }
-        }
-    }
-}
-
-/// True if the rules leave an entry alone, whatever it is like.
-fn is_ruled_out(mirror: &Mirror, entry: &Entry, existing: Option<&Meta>) -> bool {
-    if existing.is_none() && mirror.existing_only {
-        return true;
-    }
-    let Kind::File { size } = entry.kind else { return false };
-    mirror.size_min.is_some_and(|min| size < min) || mirror.size_max.is_some_and(|max| size > max)
 }
 
 fn a_source() -> io::Error {
     io::Error::other("it is a source of this command, or holds one")
-}
-
-fn is_empty(node: &Arc<DirNode>, name: &Name) -> io::Result<bool> {
-    Ok(node.handle()?.open_dir(name, false)?.entries()?.is_empty())
-}
-
-/// The kind of an entry as it is told.
-fn listed(meta: &Meta) -> Kind {
-    meta.listed_kind(|| Ok(Vec::new())).unwrap_or(Kind::Special)
 }

@@ -1,17 +1,24 @@
 //! The Receiver: holds the destination, and so it alone compares, asks for what
 //! is missing, and publishes.
 
+mod backing;
+mod bases;
 mod check;
 mod compare;
+mod deciding;
 mod destination;
+mod differing;
 mod dirs;
 mod filling;
 mod given;
+mod hashing;
 mod hold;
 mod incoming;
+mod linking;
 mod listing;
 mod live;
 mod mirror;
+mod modes;
 mod naming;
 mod own;
 mod place;
@@ -22,6 +29,7 @@ mod resume;
 mod sealing;
 mod small;
 mod subdir;
+mod taking;
 mod times;
 mod work;
 
@@ -36,20 +44,23 @@ use crate::control::{Control, Reporter};
 use crate::dirs::{DirNode, OpenDirs};
 use crate::link::{Proof, ReceiverPort, SenderPort, SourceHandle};
 use crate::{Event, Job, JobError};
-use check::Hashing;
+use backing::Backing;
+use differing::Signing;
 use dirs::{DirState, RecvDir};
 use given::Numbers;
+use hashing::Hashing;
 use haul_model::words;
 use haul_model::{
     BlockHash, Changes, Entry, Fault, FaultKind, FileId, Filter, Kept, Kind, Name, Naming, Outcome,
     Policy, Side, Summary, Task, escape_bytes,
 };
-use haul_proto::{LIST_WINDOW, ListItem, OutcomeItem, Removal, Warning};
+use haul_proto::{LIST_WINDOW, ListItem, OutcomeItem, Warning};
 use haul_store::OnExisting;
 use haul_tree::lock;
 use haul_tree::{Outstanding, StagedFile};
 use hold::Holding;
 use incoming::{Direct, Incoming, Piece};
+use linking::Groups;
 use listing::{Broken, Listing};
 use live::Reading;
 use mirror::Deleting;
@@ -74,6 +85,7 @@ pub(crate) struct Receiver<'a> {
     /// The rules of a copy; those of one that changes nothing where the task is another.
     policy: Policy,
     numbers: Numbers,
+    groups: Groups,
     origin: Option<[u8; 16]>,
     /// See [`Destination::path`].
     dest: Vec<u8>,
@@ -93,6 +105,8 @@ pub(crate) struct Receiver<'a> {
     /// See [`Merging`].
     merging: Merging,
     wanted: Mutex<HashMap<u64, Box<Pending>>>,
+    /// See [`Signing`].
+    signing: Signing,
     /// Cost of what was listed and has no outcome yet.
     open_cost: AtomicU64,
     /// The destination was made by this job.
@@ -100,6 +114,8 @@ pub(crate) struct Receiver<'a> {
     /// See [`Destination::holds_sources`].
     holds_sources: Vec<FileId>,
     deleting: Deleting,
+    /// Where what is replaced or removed is kept.
+    backing: Option<Backing>,
     /// Files and names that wait to be durable.
     holding: Holding,
     /// Directories that a server gives their mode and time.
@@ -135,6 +151,10 @@ pub(crate) struct Pending {
     /// In a mirror: how what stands in its place differs.
     found: Changes,
     reading: Reading,
+    /// Its content is taken from a base.
+    is_based: bool,
+    /// The length of the old version whose sums were told, in bytes.
+    old_size: Option<u64>,
 }
 
 impl Pending {
@@ -148,7 +168,20 @@ impl Pending {
         cost: u64,
     ) -> Self {
         let (resumed, found, reading) = (0, Changes::default(), Reading::default());
-        Self { index, dir, name, entry, on_existing, cost, resumed, found, reading }
+        let (is_based, old_size) = (false, None);
+        Self {
+            index,
+            dir,
+            name,
+            entry,
+            on_existing,
+            cost,
+            resumed,
+            found,
+            reading,
+            is_based,
+            old_size,
+        }
     }
 }
 
@@ -175,26 +208,31 @@ impl<'a> Receiver<'a> {
         let costs_round_trips = destination.root.costs_round_trips();
         let keeps = destination.root.keeps();
         let lanes = destination.root.lanes();
-        let whole_seconds = destination.whole_seconds;
         let root = DirNode::root(destination.root, None, &Arc::new(OpenDirs::default()))?;
         let state = if destination.absent { DirState::Absent } else { DirState::Open(root) };
         let root = RecvDir::new(None, None, state, false, None);
+        root.begin_with(destination.scope);
+        root.set_bases(bases::roots(destination.bases)?);
+        bases::tell_missing(destination.missing_bases, control.monitor(), &*sender);
+        let backing = Backing::of(job.backup.as_ref(), destination.backups)?;
         let removes = job.task.removes().is_some();
         if job.task.moving().is_none() {
             given::tell_lacks(control.monitor(), &destination.path, job.task.keeps(), keeps);
         }
-        let keeps = given::allowed(job.task.keeps()).and(keeps);
+        let keeps = modes::given(&job.task, given::allowed(job.task.keeps())).and(keeps);
         let compares = Policy { dry_run: true, ..Policy::default() };
         let policy = Policy { keeps, ..job.task.copies().copied().unwrap_or(compares) };
         let awaits_removals = removes && sender.is_far();
+        let is_far = sender.is_far();
         let gives_proofs = awaits_removals || (removes && destination.sources_are_here);
-        Ok(Arc::new(Self {
+        let receiver = Arc::new(Self {
             control,
             reporter: Reporter::new(control.monitor()),
             sender,
             task: job.task,
             policy,
-            numbers: Numbers::default(),
+            numbers: Numbers::of(job, is_far),
+            groups: Groups::default(),
             origin: job.origin,
             dest: destination.path,
             may_be_source: destination.may_be_source,
@@ -208,10 +246,12 @@ impl<'a> Receiver<'a> {
             listing: Mutex::new(Listing::of(root)),
             merging: Merging::default(),
             wanted: Mutex::default(),
+            signing: Signing::default(),
             open_cost: AtomicU64::new(0),
             is_made: destination.is_made,
             holds_sources: destination.holds_sources,
             deleting: Deleting::default(),
+            backing,
             holding: Holding::default(),
             sealing: Mutex::default(),
             done: AtomicBool::new(false),
@@ -220,9 +260,11 @@ impl<'a> Receiver<'a> {
             tasks: Mutex::new(Some(tasks)),
             costs_round_trips,
             lanes,
-            whole_seconds,
+            whole_seconds: destination.whole_seconds,
             units: Units::default(),
-        }))
+        });
+        receiver.tell_unknown();
+        Ok(receiver)
     }
 
     /// Counts items that have arrived against the window, before they are kept.
@@ -295,27 +337,6 @@ impl<'a> Receiver<'a> {
         self.awaits_removals
     }
 
-    /// Takes what the Sender tells of its sources.
-    pub(crate) fn take_removals(&self, removals: Vec<Removal>) {
-        for removal in removals {
-            match removal {
-                Removal::Source { path, kind, result } => {
-                    let result = result.map_err(of_sender);
-                    let result = result.as_ref().copied();
-                    let monitor = self.control.monitor();
-                    monitor.event(Event::Removed { path: &path, kind: &kind, result });
-                }
-                Removal::End => {
-                    let Some(summary) = lock(&self.settled).take() else {
-                        return self.refuse("it has removed all before all was compared");
-                    };
-                    self.done.store(true, Ordering::Release);
-                    return self.control.finish(Ok(summary));
-                }
-            }
-        }
-    }
-
     /// Lets the workers end when they have done what is there.
     pub(crate) fn close_tasks(&self) {
         lock(&self.tasks).take();
@@ -351,26 +372,6 @@ impl<'a> Receiver<'a> {
         if self.resumable(entry).is_some() {
             self.reporter.keeps(index, bytes, path);
         }
-    }
-
-    /// The fault of a full file system, with what a file needs and what there is.
-    fn with_room(&self, fault: Fault, pending: &Pending, moved: u64) -> Fault {
-        let DirState::Open(node) = &pending.dir.state else { return fault };
-        let handle = node.handle().and_then(|dir| dir.system_handle());
-        let Some(free) = handle.ok().and_then(|dir| haul_sys::free_bytes(&dir)) else {
-            return fault;
-        };
-        let mut message = format!(
-            "{}: the file has {} bytes, and there is room for {free}",
-            fault.message,
-            pending.entry.size()
-        );
-        if moved > 0 && self.resumable(&pending.entry).is_some() {
-            message.push_str(&format!(
-                "; the {moved} bytes of it that are there are kept, to go on with, and take up room"
-            ));
-        }
-        Fault { message, ..fault }
     }
 
     /// The path of an entry at the destination, in the user's words for that.
@@ -468,7 +469,7 @@ impl ReceiverPort for Receiver<'_> {
     fn files(&self, files: Vec<SourceHandle>) {
         let tasks = lock(&self.tasks).clone();
         if let Some(tasks) = tasks {
-            tasks.give_files(files, self.checks());
+            tasks.give_files(files);
         }
     }
 

@@ -2,6 +2,7 @@
 //! files are decided about, directories and links are made.
 
 use super::compare::{self, Decision, Rules};
+use super::deciding::left_or_adjusted;
 use super::dirs::{DirState, RecvDir};
 use super::hold::may_not_be_opened;
 use super::own::{self, is_own};
@@ -18,17 +19,32 @@ use std::sync::Arc;
 
 impl Receiver<'_> {
     /// Decides about a file or a link. In a mirror, gives also how what stands in its place
-    /// differs.
-    pub(super) fn decide(&self, dir: &RecvDir, name: &Name, entry: &Entry) -> (Decision, Changes) {
+    /// differs. The entry gets the mode that it has here from now on, and what is left as it
+    /// is, the attributes that it lacks.
+    pub(super) fn decide(
+        &self,
+        dir: &RecvDir,
+        name: &Name,
+        entry: &mut Entry,
+    ) -> (Decision, Changes) {
+        self.decide_about(dir, name, entry, true)
+    }
+
+    /// The same; what is left as it is gets its attributes if it `stays` where it is.
+    pub(super) fn decide_about(
+        &self,
+        dir: &RecvDir,
+        name: &Name,
+        entry: &mut Entry,
+        stays: bool,
+    ) -> (Decision, Changes) {
         let settled = |outcome, found| (Decision::Settled(outcome), found);
         let node = match &dir.state {
             DirState::Open(node) => node,
             DirState::Failed => {
                 return settled(Outcome::Failed(parent_fault()), Changes::default());
             }
-            DirState::Absent => {
-                return settled(Outcome::WouldCopy, Changes::MISSING.with(Changes::SENT));
-            }
+            DirState::Absent => return self.decide_in_absent(dir, name, entry),
             DirState::Ruled => return settled(Outcome::Skipped(Skip::Ruled), Changes::default()),
         };
         let looked = (|| {
@@ -41,12 +57,13 @@ impl Receiver<'_> {
             if is_own(entry, existing.as_ref().and_then(|existing| existing.id)) {
                 return Ok(settled(Outcome::Failed(own::same_file()), Changes::default()));
             }
+            self.give_mode(entry, dir, existing.as_ref());
             let entry = &*self.as_kept(entry, node, existing.as_ref());
             if let Some(mirror) = self.task.mirrors() {
                 let (decision, found) =
-                    self.decide_mirrored(mirror, node, name, entry, existing.as_ref())?;
+                    self.decide_mirrored(mirror, (dir, node), name, entry, existing.as_ref())?;
                 let left = Decision::Settled(Outcome::Skipped(Skip::Unchanged));
-                return Ok(match decision == left {
+                return Ok(match stays && existing.is_some() && decision == left {
                     true => (self.leave(dir, node, name, entry, existing.as_ref(), found)?, found),
                     false => (decision, found),
                 });
@@ -73,6 +90,8 @@ impl Receiver<'_> {
                         self.keep(dir, node, name, existing.as_ref(), decision)
                     } else if self.was_lost(node, name, entry, existing.as_ref())? {
                         Decision::Copy(OnExisting::Replace)
+                    } else if !stays {
+                        decision
                     } else {
                         let there = existing.as_ref();
                         self.leave(dir, node, name, entry, there, Changes::default())?
@@ -110,7 +129,7 @@ impl Receiver<'_> {
 
     /// Leaves the content of a file, or a link, as it is: gives it the attributes of the
     /// source that it lacks, and ends what an earlier job has begun.
-    fn leave(
+    pub(super) fn leave(
         &self,
         dir: &RecvDir,
         node: &Arc<DirNode>,
@@ -119,7 +138,7 @@ impl Receiver<'_> {
         existing: Option<&Meta>,
         found: Changes,
     ) -> io::Result<Decision> {
-        let left = self.left_or_adjusted(found);
+        let left = left_or_adjusted(found);
         if !matches!(entry.kind, Kind::File { .. }) {
             return Ok(Decision::Settled(left));
         }
@@ -258,18 +277,28 @@ impl Receiver<'_> {
                 }
             }
         };
-        let outcome = self.dir_outcome(entry, &state, outcome);
+        let is_new = fresh || outcome == Outcome::Copied;
+        let entry = &self.with_dir_mode(entry, parent, &state, is_new);
+        let mut outcome = self.dir_outcome(parent, entry, &state, outcome);
         // What goes right into a directory that stood before leaves that one's
         // own mode and time alone, unless that is to be a mirror.
         let is_to_be_same = name.is_some() || self.task.mirrors().is_some();
         let is_open = is_to_be_same && matches!(state, DirState::Open(_));
         let attributes = if is_open { self.sealed_with(entry) } else { None };
         let shown = entry.name.clone();
-        let dir = RecvDir::new(Some(Arc::clone(parent)), shown, state, fresh, attributes);
+        let of = |state, attributes| {
+            RecvDir::new(Some(Arc::clone(parent)), shown.clone(), state, fresh, attributes)
+        };
+        let mut dir = of(state, attributes);
         if !self.policy.dry_run && !dir.is_searchable() {
             dir.open_up();
         }
-        self.expect_extras(&dir);
+        if let Err(fault) = self.expect_extras(&dir) {
+            // The one above waits for one of the two.
+            parent.settle_one();
+            dir = of(DirState::Failed, None);
+            outcome = Outcome::Failed(fault);
+        }
         lock(&self.listing).open.push((index, Arc::clone(&dir)));
         let made = match &dir.state {
             DirState::Open(node) if fresh => node.handle().ok().and_then(|dir| dir.making()),

@@ -1,15 +1,17 @@
 //! The destination's copies of sources that the Sender is about to remove: remembered
 //! from their outcome on until the Sender asks for it, so that it can be proven at the
-//! moment of the removal.
+//! moment of the removal. And what the Sender tells of the removals.
 
-use super::Receiver;
 use super::dirs::{DirState, RecvDir};
+use super::{Receiver, of_sender};
+use crate::Event;
 use crate::link::Proof;
 use haul_model::{Entry, Fault, FaultKind, Name, Outcome, Side};
-use haul_proto::{Prove, Proven};
+use haul_proto::{Prove, Proven, Removal};
 use haul_tree::{Meta, lock};
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// Proofs that are kept for a Sender at the other end of a wire, at most: some 20 MiB.
 /// The entries of a listing window are half as many, and those that wait for the end
@@ -21,6 +23,27 @@ const PROOFS_MAX: usize = 128 << 10;
 pub(super) type Proofs = HashMap<u64, Option<Proof>>;
 
 impl Receiver<'_> {
+    /// Takes what the Sender tells of its sources.
+    pub(crate) fn take_removals(&self, removals: Vec<Removal>) {
+        for removal in removals {
+            match removal {
+                Removal::Source { path, kind, result } => {
+                    let result = result.map_err(of_sender);
+                    let result = result.as_ref().copied();
+                    let monitor = self.control.monitor();
+                    monitor.event(Event::Removed { path: &path, kind: &kind, result });
+                }
+                Removal::End => {
+                    let Some(summary) = lock(&self.settled).take() else {
+                        return self.refuse("it has removed all before all was compared");
+                    };
+                    self.done.store(true, Ordering::Release);
+                    return self.control.finish(Ok(summary));
+                }
+            }
+        }
+    }
+
     /// Keeps in mind what was found to be the same as the source `entry` that is now to
     /// be removed. The Sender takes it, or asks for it, when it has heard the outcome.
     pub(super) fn keep_proof(

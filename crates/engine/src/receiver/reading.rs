@@ -5,7 +5,10 @@ use super::{Direct, Incoming, Piece, Receiver, Work};
 use crate::copy::STEP_LEN;
 use crate::link::wire::{ReadEnd, aborted, read_header, read_payload, refused, unexpected};
 use crate::pool::Pool;
-use haul_proto::{DataView, FrameType, ListItem, Message, decode, decode_data_start, decode_pack};
+use haul_proto::{
+    BlockSeal, DataView, FrameType, ListItem, Message, Reuse, decode, decode_data_start,
+    decode_pack,
+};
 use std::collections::HashMap;
 use std::io::Read;
 use std::sync::Arc;
@@ -46,8 +49,10 @@ fn read_contents(
     let mut part = vec![0; STEP_LEN];
     loop {
         let header = read_header(&mut input)?;
-        let is_content =
-            matches!(header.kind, FrameType::Pack | FrameType::Data | FrameType::BlockSeal);
+        let is_content = matches!(
+            header.kind,
+            FrameType::Pack | FrameType::Data | FrameType::BlockSeal | FrameType::Reuse
+        );
         if is_content && receiver.checks() {
             return Err(unexpected(header.kind));
         }
@@ -85,12 +90,13 @@ fn read_contents(
             }
             Message::BlockSeal(seal) => {
                 let file = open_incoming(&mut incoming, receiver, seal.index)?;
-                match file.directly(receiver) {
-                    Some(mut file) => file.check_block(&seal),
-                    None => hand_on(receiver, Arc::clone(&file), Piece::Seal(seal)),
-                }
+                check_block(receiver, file, seal);
             }
-            Message::FileEnd(end) if receiver.checks() => {
+            Message::Reuse(reuse) => {
+                let file = open_incoming(&mut incoming, receiver, reuse.index)?;
+                take_reuse(receiver, file, reuse)?;
+            }
+            Message::FileEnd(end) if receiver.checks() || receiver.is_hashing(end.index) => {
                 if !receiver.admit_seal(end.index) {
                     return Ok(());
                 }
@@ -99,6 +105,7 @@ fn read_contents(
             Message::FileEnd(end) => {
                 let file = open_incoming(&mut incoming, receiver, end.index)?;
                 incoming.remove(&end.index);
+                receiver.end_signed(end.index);
                 hand_on(receiver, file, Piece::End(end));
             }
             Message::Removed(removed) if receiver.awaits_removals() => {
@@ -128,6 +135,21 @@ fn take_directly(
         file.take(next, view.offset + (read - view.content.start) as u64);
         read += next.len();
     }
+    Ok(())
+}
+
+fn check_block(receiver: &Receiver<'_>, file: Arc<Incoming>, seal: BlockSeal) {
+    if let Some(mut file) = file.directly(receiver) {
+        return file.check_block(&seal);
+    }
+    hand_on(receiver, file, Piece::Seal(seal));
+}
+
+fn take_reuse(receiver: &Receiver<'_>, file: Arc<Incoming>, reuse: Reuse) -> Result<(), ReadEnd> {
+    if !file.allows(&reuse) {
+        return Err(refused("the peer told of a part of a file that is not there"));
+    }
+    hand_on(receiver, file, Piece::Reuse(reuse));
     Ok(())
 }
 

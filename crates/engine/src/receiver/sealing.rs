@@ -1,6 +1,7 @@
 //! Set last: the attributes of directories, when all in them is done.
 
 use super::Receiver;
+use super::deciding::left_or_adjusted;
 use super::dirs::{DirState, RecvDir};
 use crate::dirs::DirNode;
 use haul_model::words;
@@ -27,7 +28,7 @@ impl Receiver<'_> {
         if self.policy.dry_run || self.control.stopped() {
             return;
         }
-        let keeps = self.policy.keeps.of_dirs();
+        let keeps = self.kept_of_dirs();
         let was_tidied = || node.handle().is_ok_and(|handle| handle.was_tidied());
         let which = match dir.is_touched() || (self.costs_round_trips && was_tidied()) {
             true => keeps,
@@ -52,7 +53,13 @@ impl Receiver<'_> {
     }
 
     /// The outcome of a directory that was opened or made, as a mirror tells it.
-    pub(super) fn dir_outcome(&self, entry: &Entry, state: &DirState, outcome: Outcome) -> Outcome {
+    pub(super) fn dir_outcome(
+        &self,
+        parent: &RecvDir,
+        entry: &Entry,
+        state: &DirState,
+        outcome: Outcome,
+    ) -> Outcome {
         match (&outcome, state) {
             (Outcome::Skipped(_) | Outcome::Copied, _) if self.only_removes() => {
                 Outcome::Skipped(Skip::Ruled)
@@ -61,7 +68,7 @@ impl Receiver<'_> {
                 if self.task.mirrors().is_some() =>
             {
                 match self.changes_of_dir(node, &entry.attributes) {
-                    Ok(found) => self.left_or_adjusted(found),
+                    Ok(found) => left_or_adjusted(found),
                     Err(error) => Outcome::Failed(Fault::from_io(
                         Side::Destination,
                         "look at the directory's attributes",
@@ -69,17 +76,21 @@ impl Receiver<'_> {
                     )),
                 }
             }
-            _ => self.as_synced(outcome, Changes::MISSING),
+            _ => self.as_synced(outcome, self.changes_of_made(parent, entry)),
         }
     }
 
     /// How the attributes of `node`, as it was opened, differ from `attributes`.
-    fn changes_of_dir(&self, node: &Arc<DirNode>, attributes: &Attributes) -> io::Result<Changes> {
+    pub(super) fn changes_of_dir(
+        &self,
+        node: &Arc<DirNode>,
+        attributes: &Attributes,
+    ) -> io::Result<Changes> {
         let there = self.in_its_seconds(node.meta().clone());
         let there = self.with_extended(&*node.handle()?, None, there)?;
         let mtime = self.kept_time(attributes.mtime, node, Some(&there));
         let listed = Attributes { mtime, ..attributes.clone() };
-        Ok(listed.changes(&there.attributes, self.policy.keeps.of_dirs()))
+        Ok(listed.changes(&there.attributes, self.kept_of_dirs()))
     }
 
     /// Waits for what comes of setting directories' attributes, until no more

@@ -92,14 +92,14 @@ impl Receiver<'_> {
             },
         };
         if let Some(found) = found {
-            return self.or_cleared(above, handle, name, found, open);
+            return self.or_cleared(above, parent, handle, name, found, open);
         }
         let is_ruled = self.makes_nothing();
         if self.policy.dry_run || is_ruled {
             let there = handle.stat(name, false);
             let is_there = there.map_err(|e| fault("look at the destination", e))?.is_some();
             return match (is_there, is_ruled) {
-                (true, _) => self.or_cleared(above, handle, name, open(), open),
+                (true, _) => self.or_cleared(above, parent, handle, name, open(), open),
                 (false, true) => Ok(Place::Ruled),
                 (false, false) => Ok(Place::Absent),
             };
@@ -115,7 +115,7 @@ impl Receiver<'_> {
                 Ok(Place::Made(open()))
             }
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                self.or_cleared(above, handle, name, open(), open)
+                self.or_cleared(above, parent, handle, name, open(), open)
             }
             Err(error) => Err(fault("make the directory", error)),
         }
@@ -125,6 +125,7 @@ impl Receiver<'_> {
     fn or_cleared(
         &self,
         above: &RecvDir,
+        parent: &Arc<DirNode>,
         handle: &dyn TreeDir,
         name: &Name,
         found: io::Result<Arc<DirNode>>,
@@ -155,7 +156,7 @@ impl Receiver<'_> {
             return Ok(Place::Absent);
         }
         above.expect_change();
-        let cleared = handle.remove_file(name);
+        let cleared = self.back_up(parent, name).and_then(|()| handle.remove_file(name));
         let made = cleared.and_then(|()| handle.make_dir(name, PRIVATE_DIR_MODE));
         made.map_err(|error| {
             Fault::from_io(Side::Destination, "make way for the directory", &error)

@@ -4,6 +4,7 @@
 use super::dirs::{DirState, RecvDir};
 use super::filling::{Copying, Filled, given_up};
 use super::hold::{Filling, HOLD_MAX, Whole};
+use super::linking::First;
 use super::small::{Fetched, SMALL_MAX};
 use super::{Incoming, Pending, Receiver};
 use crate::control::Step;
@@ -26,6 +27,8 @@ use std::sync::Arc;
 pub(crate) enum Work {
     /// Files of this machine, to be opened and copied.
     Files(Vec<SourceHandle>),
+    /// The sums of this file's old version are to be told.
+    Sign(Box<Pending>),
     /// Small files that arrived whole.
     Pack(Buf, PackView),
     /// Pieces have arrived for this file.
@@ -37,7 +40,9 @@ pub(crate) enum Work {
     /// A small file that was fetched.
     Content(Fetched),
     /// A symbolic link is to be made at a far destination.
-    Link(Pending),
+    Link(Box<Pending>),
+    /// This is to become a further name of a file at a far destination.
+    Name(Box<(First, Pending)>),
     /// This directory is on its way.
     Made(Arc<RecvDir>, Making),
 }
@@ -70,10 +75,10 @@ impl Tasks {
         let _ = self.all.send(task);
     }
 
-    pub(super) fn give_files(&self, files: Vec<SourceHandle>, to_compare: bool) {
+    pub(super) fn give_files(&self, files: Vec<SourceHandle>) {
         let Some(small) = &self.small else { return self.give(Work::Files(files)) };
         for file in files {
-            if file.size <= SMALL_MAX && !to_compare {
+            if file.size <= SMALL_MAX && !file.hashes {
                 // As above.
                 let _ = small.send(file);
             } else {
@@ -108,14 +113,19 @@ pub(crate) fn run_worker(receiver: &Receiver<'_>, tasks: &crossbeam_channel::Rec
             return;
         }
         match task {
-            Ok(Work::Files(files)) if receiver.checks() => receiver.hash_sources(files, &mut part),
             Ok(Work::Hash(index)) => receiver.hash_own(index, &mut part),
+            Ok(Work::Sign(file)) => receiver.sign(file),
             Ok(Work::Sealed(end)) => receiver.take_seal(end),
-            Ok(Work::Files(files)) => take_files(receiver, files, &mut scratch),
+            Ok(Work::Files(files)) => {
+                let (hashed, copied) = files.into_iter().partition(|file| file.hashes);
+                receiver.hash_sources(hashed, &mut part);
+                take_files(receiver, copied, &mut scratch);
+            }
             Ok(Work::Pack(bytes, view)) => take_pack(receiver, &bytes, view),
             Ok(Work::Pieces(incoming)) => incoming.work(receiver),
             Ok(Work::Content(fetched)) => receiver.take_fetched(fetched),
-            Ok(Work::Link(link)) => receiver.take_link(link),
+            Ok(Work::Link(link)) => receiver.take_link(*link),
+            Ok(Work::Name(name)) => receiver.take_other_name(&name.0, name.1),
             Ok(Work::Made(dir, making)) => receiver.end_making(&dir, making),
             Err(RecvTimeoutError::Timeout) => receiver.publish_held(),
             Err(RecvTimeoutError::Disconnected) => return,
@@ -136,6 +146,12 @@ fn take_files(receiver: &Receiver<'_>, files: Vec<SourceHandle>, scratch: &mut c
             && receiver.begins_again(&mut pending, fault, counted)
         {
             copied = copy_file(receiver, &mut pending, &file, scratch, &mut counted);
+        }
+        if let Err(fault) = &copied
+            && receiver.asks_after_all(&mut pending, fault)
+        {
+            receiver.want_now(pending, counted);
+            continue;
         }
         if copied.is_err() && receiver.control.stopped() {
             // It was cut short; that is no fault of the file.
@@ -179,11 +195,22 @@ fn take_pack(receiver: &Receiver<'_>, bytes: &[u8], view: PackView) {
 pub(super) fn tell(receiver: &Receiver<'_>, settled: Vec<Settled>) {
     let mut outcomes = Vec::with_capacity(settled.len());
     let mut dirs = Vec::with_capacity(settled.len());
+    let mut firsts = Vec::new();
     for (pending, moved, outcome) in settled {
-        dirs.push(pending.dir());
-        outcomes.push(receiver.finish(pending, moved, outcome));
+        let dir = pending.dir();
+        let first = receiver
+            .has_other_names(&pending.entry)
+            .then(|| (pending.entry.links, Arc::clone(&dir), pending.name.clone()));
+        dirs.push(dir);
+        let item = receiver.finish(pending, moved, outcome);
+        firsts.extend(first.map(|first| (first, item.outcome.clone())));
+        outcomes.push(item);
     }
     receiver.tell_outcomes(outcomes);
+    // Before the directories count them, and get their modes.
+    for ((group, dir, name), outcome) in firsts {
+        receiver.end_first(group, dir, name, &outcome);
+    }
     for dir in dirs {
         receiver.release(dir);
     }
@@ -204,14 +231,18 @@ fn copy_file(
     let resumed = pending.continue_from(receiver, &*source)?;
     *counted = pending.resumed * BLOCK_LEN;
     let (dir, index, entry) = (Arc::clone(&pending.dir), pending.index, pending.entry.clone());
+    let is_based = pending.is_based;
     let mut count = |step: Step| {
         *counted += step.len();
         receiver.reporter.came_by(step);
         receiver.has_come_to(&dir, index, &entry, *counted);
+        if let (Step::Moved(len), false) = (step, is_based) {
+            receiver.control.pace(len);
+        }
     };
     let as_listed = is_as_listed(&*source, &pending.entry, resumed.is_some());
     let by_blocks = as_listed && !source.is_mostly_holes();
-    let is_resumable = receiver.resumable(&pending.entry).is_some();
+    let is_resumable = receiver.resumable(&pending.entry).is_some() && !pending.is_based;
     let in_lanes = !is_resumable && receiver.lanes > 1 && seal.size > 2 * BLOCK_LEN;
     let hashes = receiver.policy.verify || pending.reading.is_second;
     let copying = Copying { receiver, source: &*source, size: seal.size, hashes };
@@ -240,7 +271,8 @@ fn copy_file(
         filling => filling,
     };
     let keeps = receiver.policy.keeps;
-    let whole = pending.seal(keeps, verified, seal.mtime, filling)?;
+    let mtime = if pending.is_based { pending.entry.attributes.mtime } else { seal.mtime };
+    let whole = pending.seal(keeps, verified, mtime, filling)?;
     if was_sent && let Err(fault) = pending.look_again(receiver, &*source, || Ok(whole.hash)) {
         whole.sealed.discard();
         return Err(fault);
@@ -255,6 +287,28 @@ pub(super) fn is_as_listed(source: &dyn SourceFile, listed: &Entry, is_continued
     let is_same = (seal.size, seal.mtime) == (listed.size(), listed.attributes.mtime);
     let is_there = |ctime| source.ctime() == Some(ctime);
     is_same && (!is_continued || listed.ctime.is_none_or(is_there))
+}
+
+impl Receiver<'_> {
+    /// The fault of a full file system, with what a file needs and what there is.
+    pub(super) fn with_room(&self, fault: Fault, pending: &Pending, moved: u64) -> Fault {
+        let DirState::Open(node) = &pending.dir.state else { return fault };
+        let handle = node.handle().and_then(|dir| dir.system_handle());
+        let Some(free) = handle.ok().and_then(|dir| haul_sys::free_bytes(&dir)) else {
+            return fault;
+        };
+        let mut message = format!(
+            "{}: the file has {} bytes, and there is room for {free}",
+            fault.message,
+            pending.entry.size()
+        );
+        if moved > 0 && self.resumable(&pending.entry).is_some() {
+            message.push_str(&format!(
+                "; the {moved} bytes of it that are there are kept, to go on with, and take up room"
+            ));
+        }
+        Fault { message, ..fault }
+    }
 }
 
 impl Pending {

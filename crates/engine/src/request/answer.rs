@@ -156,7 +156,7 @@ pub(super) fn hash(path: &[u8], told: &mut dyn FnMut(Hashing)) -> Result<Content
     digest::hash(&*file, &mut Vec::new(), &Control::new(&monitor), &mut |step| {
         let (len, read) = match step {
             Step::Passed(len) => (len, 0),
-            Step::Moved(len) | Step::Hashed(len) => (len, len),
+            Step::Moved(len) | Step::Matched(len) | Step::Hashed(len) => (len, len),
         };
         hashing.done += len;
         hashing.read += read;

@@ -1,4 +1,5 @@
-//! Contents that are sent once more: of files that changed while they were sent.
+//! Contents that are sent once more: of files that changed while they were sent, and of
+//! those whose difference did not make them.
 
 use super::{Item, Sender};
 use haul_model::Kind;
@@ -10,7 +11,8 @@ pub(super) enum Repeat {
     /// It is not.
     #[default]
     No,
-    /// It has changed while it was sent: the Receiver may ask for it again.
+    /// It has changed while it was sent, or its difference was: the Receiver may ask for it
+    /// again.
     Offered,
     /// It has asked.
     Asked,
@@ -22,7 +24,7 @@ impl Sender<'_> {
         self.task.copies().is_some_and(|policy| policy.strict_source)
     }
 
-    /// Lets the Receiver ask once more for a file that has changed while it was sent.
+    /// Lets the Receiver ask once more for a file.
     pub(super) fn offer_again(&self, index: u64) {
         if let Some(item) = lock(&self.in_flight).items.get_mut(&index)
             && item.repeat == Repeat::No
@@ -40,12 +42,15 @@ impl Sender<'_> {
         }
     }
 
-    /// The Receiver asks for a file that it has asked for before.
+    /// The Receiver asks for a file that it has asked for before, if only for its hash.
     pub(super) fn begin_again(&self, item: &mut Item) {
-        item.repeat = Repeat::Asked;
+        if item.wanted {
+            item.repeat = Repeat::Asked;
+        }
         let (counted, resumed) = (std::mem::take(&mut item.counted), item.left_out());
         if let Some(reporter) = self.reporter {
             reporter.begins_again(counted, resumed);
+            reporter.not_matched(std::mem::take(&mut item.matched));
         }
     }
 }

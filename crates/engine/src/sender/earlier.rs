@@ -180,7 +180,7 @@ impl<'s> Earlier<'s> {
             let is_made = || meta.special.is_some_and(|special| self.keeps.has(special.kept()));
             let is_copied = (meta.kind != MetaKind::Special || is_made())
                 && !haul_store::is_private(name)
-                && !layer.node.select(self.filter).leaves_out(name, meta.kind == MetaKind::Dir);
+                && !self.leaves_out(layer, name, meta.kind == MetaKind::Dir);
             let kind = is_copied.then(|| kind(&layer.node, name, &meta))?.ok()?;
             Some((layer.number, First { path: join(&layer.path, name), meta, kind }))
         };
@@ -195,6 +195,13 @@ impl<'s> Earlier<'s> {
         firsts.min_by_key(|(number, _)| *number).map(|(_, first)| (first, path))
     }
 
+    /// True if rules leave out what `name` is in the directory of an earlier source. Of
+    /// one whose rules are not known nothing is listed.
+    fn leaves_out(&self, layer: &Layer, name: &Name, is_dir: bool) -> bool {
+        let selected = layer.node.select(self.filter);
+        selected.map_or(true, |mut selection| selection.leaves_out(name, is_dir))
+    }
+
     /// The directories of earlier sources in the root of the destination.
     fn root(&self) -> Layers {
         Layers { dirs: self.wholes.clone(), is_root: true, path: self.path.clone() }
@@ -203,7 +210,7 @@ impl<'s> Earlier<'s> {
     /// Their directories below the directory `name` of one.
     fn below(&self, layers: &Layers, name: &Name) -> Layers {
         let open = |layer: &Layer| {
-            if layer.node.select(self.filter).leaves_out(name, true) {
+            if self.leaves_out(layer, name, true) {
                 return None;
             }
             let node = DirNode::open(&layer.node, name.clone(), self.follow).ok()?;

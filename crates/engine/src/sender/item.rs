@@ -30,11 +30,15 @@ pub(crate) struct Item {
     pub(crate) shown: Option<Vec<u8>>,
     /// Its cost in the listing's window.
     pub(super) cost: u64,
-    /// It was asked for.
+    /// Its hash was asked for.
+    pub(super) hashed: bool,
+    /// Its content was asked for.
     pub(super) wanted: bool,
     pub(super) repeat: Repeat,
     /// Bytes of it that progress counts.
     pub(super) counted: u64,
+    /// Those of them that the Receiver had in an old version.
+    pub(super) matched: u64,
 }
 
 impl Item {

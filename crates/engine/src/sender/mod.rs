@@ -2,6 +2,7 @@
 //! Receiver wants. It never waits for an answer per file.
 
 mod again;
+mod differences;
 mod earlier;
 mod emptied;
 mod item;
@@ -16,6 +17,7 @@ mod remover;
 mod scan;
 mod source;
 mod special;
+mod wants;
 
 pub(crate) use emptied::{Twins, is_not_empty, mounted};
 pub(crate) use item::Item;
@@ -31,10 +33,9 @@ use crate::link::{ReceiverPort, SenderPort, SourceHandle};
 use crate::{Event, Job, JobError};
 use again::Repeat;
 use haul_model::{
-    BlockRanges, Changes, Fault, FileId, Kept, Kind, Moving, Naming, Outcome, Resume, Side,
-    Summary, Task,
+    Changes, Fault, FileId, Kept, Kind, Moving, Naming, Outcome, Resume, Side, Summary, Task,
 };
-use haul_proto::{Extra, LIST_WINDOW, Late, OutcomeItem, Proven, Want, Warning};
+use haul_proto::{Extra, LIST_WINDOW, Late, OutcomeItem, Proven, Signature, Want, Warning};
 use haul_store::RESUME_LEN_MIN;
 use haul_tree::{Meta, MetaKind, Owner, lock};
 use linked::Linked;
@@ -42,6 +43,7 @@ use portions::portions;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
+use wants::Signed;
 
 /// The role.
 pub(crate) struct Sender<'a> {
@@ -58,6 +60,8 @@ pub(crate) struct Sender<'a> {
     /// Files to be removed that have other names.
     linked: Mutex<Linked>,
     in_flight: Mutex<InFlight>,
+    /// See [`Signed`].
+    signed: Signed,
     room: Condvar,
     queue: Queue,
     /// Where what was heard goes in a move whose sources others remove: its user
@@ -113,6 +117,7 @@ impl<'a> Sender<'a> {
             kept: OnceLock::new(),
             linked: Mutex::default(),
             in_flight: Mutex::default(),
+            signed: Signed::default(),
             room: Condvar::new(),
             queue: queue.map_or(Queue::Handles, |queue| Queue::Wire(Mutex::new(Some(queue)))),
             heard,
@@ -182,6 +187,7 @@ impl<'a> Sender<'a> {
         if let Some(item) = lock(&self.in_flight).items.get_mut(&index) {
             reporter.at(|| item.path());
             item.counted += step.len();
+            item.matched += step.matched();
             let keeps = self.task.copies().is_some_and(|policy| policy.resume != Resume::Never);
             if keeps && matches!(item.kind, Kind::File { size: RESUME_LEN_MIN.. }) {
                 reporter.keeps(index, item.counted, || item.path());
@@ -260,6 +266,7 @@ impl<'a> Sender<'a> {
             Outcome::Copied | Outcome::WouldCopy | Outcome::Grew => !self.checks(),
             Outcome::Differs(_) => self.checks(),
             Outcome::Synced(_) => self.task.mirrors().is_some(),
+            Outcome::Linked { .. } => !self.checks() && self.task.keeps().has(Kept::LINKS),
             Outcome::Skipped(_) | Outcome::Failed(_) => true,
         }
     }
@@ -282,24 +289,32 @@ impl SenderPort for Sender<'_> {
             let mut in_flight = lock(&self.in_flight);
             for want in wants {
                 let item = in_flight.items.get_mut(&want.index);
-                // Only a file has content, and it is sent once.
+                let hashes = want.blocks.is_empty();
+                // Only a file has content, which is hashed once, and sent once.
                 let fits = |item: &Item| {
-                    let is_new = !item.wanted || item.repeat == Repeat::Offered;
+                    let is_new = match hashes {
+                        true => !item.hashed && !item.wanted,
+                        false => !item.wanted || item.repeat == Repeat::Offered,
+                    };
                     matches!(item.kind, Kind::File { .. }) && is_new
                 };
                 let Some(item) = item.filter(|item| fits(item)) else {
                     return self.refuse("it asked for what is no listed file, or for one twice");
                 };
-                if let Some(rule) = self.rule_against(item, &want.blocks) {
+                if let Some(rule) = self.rule_against(item, &want) {
                     return self.refuse(rule);
                 }
-                if item.wanted {
+                if !want.how.wants_delta() {
+                    self.signed.forget(want.index);
+                }
+                if item.wanted || item.hashed {
                     self.begin_again(item);
                 }
-                item.wanted = true;
+                item.hashed |= hashes;
+                item.wanted |= !hashes;
                 item.blocks = want.blocks;
                 item.how = want.how;
-                let there = if self.checks() { 0 } else { item.left_out() };
+                let there = if hashes { 0 } else { item.left_out() };
                 if let (Some(reporter), 1..) = (self.reporter, there) {
                     reporter.resumed(there);
                     item.counted += there;
@@ -320,6 +335,10 @@ impl SenderPort for Sender<'_> {
         }
     }
 
+    fn signature(&self, signature: Signature) {
+        self.take_sums(signature);
+    }
+
     fn outcomes(&self, outcomes: Vec<OutcomeItem>) {
         let mut settled = Vec::with_capacity(outcomes.len());
         {
@@ -329,6 +348,7 @@ impl SenderPort for Sender<'_> {
                     return self.refuse("it told an outcome that such a job has not");
                 }
                 let item = in_flight.items.remove(&outcome.index);
+                self.signed.forget(outcome.index);
                 // A file can't be there that was not even asked for.
                 let fits = |item: &Item| {
                     let is_file = matches!(item.kind, Kind::File { .. });
@@ -338,6 +358,7 @@ impl SenderPort for Sender<'_> {
                             item.wanted || !is_file || self.task.keeps_destination()
                         }
                         Outcome::Grew => item.wanted,
+                        Outcome::Linked { .. } => item.kind != Kind::Dir,
                         _ => true,
                     }
                 };
@@ -465,21 +486,12 @@ impl SenderPort for Sender<'_> {
 }
 
 impl Sender<'_> {
-    /// The rule that the Receiver breaks by asking for these blocks of a file.
-    fn rule_against(&self, item: &Item, blocks: &BlockRanges) -> Option<&'static str> {
-        let Kind::File { size } = item.kind else { return None };
-        if self.checks() != blocks.is_empty() {
-            return Some("it asked for content in a comparison, or for none in a copy");
-        }
-        let begins_within = blocks.begin_within(size);
-        (!begins_within).then_some("it has more of a file already than there is")
-    }
-
     fn handle(&self, item: Item) -> Option<SourceHandle> {
         let Kind::File { size } = item.kind else { return None };
         Some(SourceHandle {
             size,
             index: item.index,
+            hashes: item.blocks.is_empty(),
             dir: item.dir?,
             name: item.name?,
             follow: self.follow,

@@ -10,9 +10,10 @@ use std::collections::HashSet;
 pub(super) struct Names(HashSet<(AccountKind, u32)>);
 
 impl Names {
-    /// The names that belong to `attributes` and were not told before. Beyond
-    /// [`ACCOUNTS_MAX`], and where there is no name, the number is all that is told.
-    pub(super) fn of(&mut self, attributes: &Attributes) -> Vec<Account> {
+    /// The names that belong to `attributes` and were not told before; `None` if there are
+    /// more than [`ACCOUNTS_MAX`] users and groups. Where there is no name, the number is all
+    /// that is told.
+    pub(super) fn of(&mut self, attributes: &Attributes) -> Option<Vec<Account>> {
         let Attributes { user, group, .. } = attributes;
         let owner = user.iter().map(|user| (AccountKind::User, *user));
         let owner = owner.chain(group.iter().map(|group| (AccountKind::Group, *group)));
@@ -23,16 +24,36 @@ impl Names {
             AclWho::Group(group) => Some((AccountKind::Group, group)),
             _ => None,
         });
-        owner.chain(listed).filter_map(|(kind, number)| self.account(kind, number)).collect()
+        let new = owner.chain(listed).filter(|account| self.0.insert(*account));
+        let told = new.filter_map(|(kind, number)| account(kind, number)).collect();
+        (self.0.len() <= ACCOUNTS_MAX).then_some(told)
     }
+}
 
-    fn account(&mut self, kind: AccountKind, number: u32) -> Option<Account> {
-        if self.0.len() >= ACCOUNTS_MAX || !self.0.insert((kind, number)) {
-            return None;
-        }
-        let name = haul_sys::account_name(kind, number)?.into_bytes();
-        let is_group = kind == AccountKind::Group;
-        let account = Account { is_group, number, name: name.into() };
-        (account.name.len() <= ACCOUNT_NAME_MAX).then_some(account)
+/// The name of a user or group, if it has one that can be told.
+fn account(kind: AccountKind, number: u32) -> Option<Account> {
+    let name = haul_sys::account_name(kind, number)?.into_bytes();
+    let is_group = kind == AccountKind::Group;
+    let account = Account { is_group, number, name: name.into() };
+    (account.name.len() <= ACCOUNT_NAME_MAX).then_some(account)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use haul_model::Timestamp;
+
+    #[test]
+    fn no_user_is_told_without_its_name_because_there_are_many() {
+        let mut names = Names::default();
+        let mut of = |user| {
+            let time = Timestamp { secs: 0, nanos: 0 };
+            names.of(&Attributes { user: Some(user), ..Attributes::new(0o644, time) })
+        };
+        // Numbers that nobody has.
+        let first = 1 << 30;
+        assert!((0..ACCOUNTS_MAX as u32).all(|at| of(first + at) == Some(Vec::new())));
+        assert_eq!(of(first), Some(Vec::new()));
+        assert_eq!(of(first + ACCOUNTS_MAX as u32), None);
     }
 }

@@ -2,11 +2,13 @@
 //! block vouched for by its hash.
 
 use super::Item;
+use super::differences::Search;
 use super::read::{Reader, is_as_listed, read};
 use crate::control::Step;
 use crate::copy;
 use crate::digest::hash_again;
 use crate::link::wire::{Body, OutFrame};
+use haul_delta::Matcher;
 use haul_model::{BLOCK_LEN, BlockRange, ContentHash, ContentHasher, Fault, FaultKind, Side};
 use haul_proto::{BlockSeal, FileSeal, Message, data_head};
 use haul_tree::{SourceFile, changed, is_longer};
@@ -16,24 +18,26 @@ use std::sync::Arc;
 ///
 /// A quarter of a block: large enough that a frame costs nothing, small enough
 /// that it is still in the processor's cache when it is hashed and sent.
-const PIECE_LEN: u64 = 1 << 20;
+pub(super) const PIECE_LEN: u64 = 1 << 20;
 
 /// A file that is being sent.
-struct Pieces<'p, 'r, 'a> {
-    reader: &'p Reader<'r, 'a>,
-    item: &'p Item,
-    source: Arc<dyn SourceFile>,
+pub(super) struct Pieces<'p, 'r, 'a> {
+    pub(super) reader: &'p Reader<'r, 'a>,
+    pub(super) item: &'p Item,
+    pub(super) source: Arc<dyn SourceFile>,
     /// All that was sent, and, where the hash of the whole is wanted, the rest.
-    hasher: ContentHasher,
+    pub(super) hasher: ContentHasher,
     /// The next block to vouch for.
     next_block: u64,
     /// Content goes from the file into the pipe.
     splices: bool,
     part: &'p mut [u8],
+    /// Only what differs is sent.
+    search: Option<Search>,
 }
 
 /// `None` where the job ends; a fault where the file can't be sent.
-type Sent<T = ()> = Option<Result<T, Fault>>;
+pub(super) type Sent<T = ()> = Option<Result<T, Fault>>;
 
 impl Reader<'_, '_> {
     /// Sends the wanted blocks of a file, by way of `part`.
@@ -54,8 +58,21 @@ impl Reader<'_, '_> {
         let splices =
             self.outbox.splices() && source.handle().is_some_and(haul_sys::remembers_reads);
         let hasher = ContentHasher::new();
-        let pieces = Pieces { reader: self, item, source, hasher, next_block: 0, splices, part };
-        pieces.send()
+        let (next_block, search) = (0, None);
+        let mut pieces =
+            Pieces { reader: self, item, source, hasher, next_block, splices, part, search };
+        if !item.how.wants_delta() {
+            return pieces.send();
+        }
+        let Some(signature) = self.sender.signed.take(item.index) else {
+            // Its outcome was told meanwhile.
+            return Some(Err(given_up()));
+        };
+        let shape = *signature.shape();
+        pieces.search = Some(Search::new(Matcher::new(signature), shape.block_len()));
+        let sent = pieces.send();
+        self.sender.signed.release(&shape);
+        sent
     }
 }
 
@@ -117,7 +134,7 @@ impl Pieces<'_, '_, '_> {
                 Err(error) => return Some(Err(read(&error))),
             };
             let sent = match self.tell_hole(data.start)? {
-                Ok(()) => self.send_data(data.end)?,
+                Ok(()) => self.send_what_is_there(data.end)?,
                 Err(fault) => Err(fault),
             };
             if let Err(fault) = sent {
@@ -125,6 +142,14 @@ impl Pieces<'_, '_, '_> {
             }
         }
         Some(Ok(()))
+    }
+
+    /// Sends what there is up to `end`, or tells what the Receiver has of it.
+    fn send_what_is_there(&mut self, end: u64) -> Sent {
+        let Some(mut search) = self.search.take() else { return self.send_data(end) };
+        let sent = self.send_differences(&mut search, end);
+        self.search = Some(search);
+        sent
     }
 
     /// Sends what there is up to `end`.
@@ -173,7 +198,7 @@ impl Pieces<'_, '_, '_> {
     }
 
     /// Vouches for the block that is whole by now, if there is one.
-    fn seal_block(&mut self) -> Option<()> {
+    pub(super) fn seal_block(&mut self) -> Option<()> {
         if let Some(hash) = self.hasher.block(self.next_block) {
             let seal = BlockSeal { index: self.item.index, block: self.next_block, hash };
             self.reader.outbox.send(OutFrame::message(&Message::BlockSeal(seal)))?;
@@ -222,6 +247,6 @@ fn hash_part(
 }
 
 /// The receiver gave a file up; it knows why.
-fn given_up() -> Fault {
+pub(super) fn given_up() -> Fault {
     Fault::new(Side::Destination, FaultKind::Io, "it was given up")
 }

@@ -27,7 +27,7 @@ pub(crate) fn run_reader(
     let mut next = None;
     let mut scratch = Vec::new();
     while let Some(item) = next.take().or_else(|| queue.recv().ok()) {
-        let sent = if sender.checks() {
+        let sent = if item.blocks.is_empty() {
             reader.seal_alone(item, &mut scratch)
         } else if item.size() <= PACK_FILE_MAX {
             reader.pack(item, queue, &mut next, &mut scratch)
@@ -72,7 +72,9 @@ impl Reader<'_, '_> {
                 break;
             }
             match queue.try_recv() {
-                Ok(waiting) if waiting.size() <= PACK_FILE_MAX => item = waiting,
+                Ok(waiting) if waiting.size() <= PACK_FILE_MAX && !waiting.blocks.is_empty() => {
+                    item = waiting;
+                }
                 Ok(waiting) => {
                     *next = Some(waiting);
                     break;
@@ -151,7 +153,8 @@ impl Reader<'_, '_> {
             Ok(seal) => !seal.grew,
             Err(fault) => fault.kind != FaultKind::Changed,
         };
-        if !is_final {
+        // The old version may have changed meanwhile, or sums be those of others.
+        if !is_final || item.how.wants_delta() {
             self.sender.offer_again(item.index);
         }
         let end = Message::FileEnd(FileEnd { index: item.index, result });

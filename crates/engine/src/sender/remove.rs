@@ -79,7 +79,7 @@ impl Sender<'_> {
     /// when all in them is gone.
     pub(super) fn judge(&self, item: &Item, outcome: &Outcome) -> Verdict {
         let proof = self.receiver.proof(item.index);
-        let is_proven = item.wanted || !matches!(item.kind, Kind::File { size: 1.. });
+        let is_proven = item.hashed || !matches!(item.kind, Kind::File { size: 1.. });
         if !is_proven || !self.may_go(item, outcome) {
             return Verdict::Stays;
         }

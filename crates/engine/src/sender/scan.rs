@@ -1,8 +1,12 @@
 //! Walks the sources and lists what it finds, in the order that the protocol
 //! asks for: in each directory the files first, then directory by directory.
 
+mod bounds;
+mod linked;
 mod telling;
 
+use self::linked::Groups;
+use self::telling::too_deep;
 use super::earlier::Earlier;
 use super::names::Names;
 use super::special::Specials;
@@ -10,13 +14,14 @@ use super::{Sender, Source, loss};
 use crate::aside;
 use crate::control::{self, Reporter};
 use crate::crew::with_helpers;
-use crate::dirs::{DirNode, OpenDirs};
+use crate::dirs::{DirNode, OpenDirs, Selection};
 use crate::walk::{Listed, Rules, Subdirs, Walk, into_itself, look_up};
 use crate::workers::workers;
 use crate::{Event, Job};
 use haul_model::words;
 use haul_model::{
-    Attributes, Entry, Fault, FaultKind, FileId, Filter, Kept, Kind, MAX_DEPTH, Name, Side, Task,
+    Attributes, Entry, Fault, FaultKind, FileId, Filter, Kept, Kind, MAX_DEPTH, ModeChanges, Name,
+    Side, Task, Walking,
 };
 use haul_proto::ListItem;
 use haul_tree::{Meta, MetaKind, Owner, Tree, TreeEntry};
@@ -36,10 +41,15 @@ pub(crate) struct Scan<'s, 'a> {
     /// Set where several sources become one directory.
     earlier: Option<Earlier<'s>>,
     filter: &'s Filter,
+    walking: Walking,
     /// The attributes that are told.
     keeps: Kept,
+    /// Changes of modes, before these are told.
+    modes: &'s ModeChanges,
     /// Attributes of which nobody was told yet that the sources don't tell them.
     asks_tree_for: Kept,
+    /// Files of several names, with the numbers by which they are told.
+    groups: Groups,
     /// Names of users and groups, where these are told.
     names: Option<Names>,
     next_index: u64,
@@ -80,8 +90,11 @@ impl<'s, 'a> Scan<'s, 'a> {
             // Only copies take another's place.
             earlier: job.task.copies().and_then(|_| Earlier::of(job, tree)),
             filter: &job.filter,
+            walking: job.task.mirrors().map_or_else(Walking::default, |mirror| mirror.walking),
             keeps: job.task.keeps(),
+            modes: &job.altered.modes,
             asks_tree_for: job.task.keeps().only_if(job.task.moving().is_none()),
+            groups: Groups::default(),
             names: (sender.is_far() && job.names_accounts()).then(Names::default),
             next_index: 1,
             batch: Vec::new(),
@@ -147,6 +160,9 @@ impl<'s, 'a> Scan<'s, 'a> {
     /// Walks a source among others.
     fn found(&mut self, source: Source, path: &[u8]) -> Result<(), Stopped> {
         self.look_at_tree(&source, path);
+        if let Err(unruly) = self.begin_rules(&source, path) {
+            return self.fault(0, None, None, Some(path.to_vec()), unruly.fault(Side::Source));
+        }
         let Some(earlier) = &mut self.earlier else { return self.source(&source, path) };
         if let Err(fault) = earlier.begin(&source, path) {
             return self.fault(0, None, None, Some(path.to_vec()), fault);
@@ -187,9 +203,13 @@ impl<'s, 'a> Scan<'s, 'a> {
         });
         let meta = match looked {
             Ok(meta) => meta,
+            Err(fault) if fault.kind == FaultKind::NotFound && self.forgives_missing() => {
+                return self.missing(name);
+            }
             Err(fault) => return self.fault(0, Some(dir), Some(name), shown(), fault),
         };
-        if self.filter.leaves_out(name.as_bytes(), meta.kind == MetaKind::Dir) {
+        let selected = dir.select(self.filter).map(Selection::without_files);
+        if selected.is_ok_and(|mut all| all.leaves_out(&name, meta.kind == MetaKind::Dir)) {
             return Ok(());
         }
         if meta.kind != MetaKind::Dir {
@@ -227,6 +247,7 @@ impl<'s, 'a> Scan<'s, 'a> {
         if let Some(fault) = obstacle {
             return self.fault(parent, Some(node), None, Some(path.to_vec()), fault);
         }
+        self.look_at_systems(&node, path);
         self.sender.walks(path, &node);
         let walk = Walk::new(Rules {
             control: self.sender.control,
@@ -234,7 +255,11 @@ impl<'s, 'a> Scan<'s, 'a> {
             restores: self.sender.restores(),
             around_dest: self.around_dest,
             filter: self.filter,
+            walking: self.walking,
         });
+        if name.is_some() && self.prunes(&walk, &node) {
+            return Ok(());
+        }
         let helpers = if self.tree.lists_ahead() { 0 } else { workers() };
         with_helpers(
             self.sender.control,
@@ -257,7 +282,11 @@ impl<'s, 'a> Scan<'s, 'a> {
         node: Arc<DirNode>,
         name: Option<Name>,
     ) -> Result<(), Stopped> {
-        let mut levels = vec![self.enter(parent, walk.begin(node), name)?];
+        let listed = match name.is_some() && self.walking.only_dirs {
+            true => walk.closed(node),
+            false => walk.begin(node),
+        };
+        let mut levels = vec![self.enter(parent, listed, name)?];
         while let Some(level) = levels.last_mut() {
             let (index, at) = (level.index, level.visited);
             level.visited += 1;
@@ -317,7 +346,7 @@ impl<'s, 'a> Scan<'s, 'a> {
 
     /// Lists a directory itself and all in it that is no directory.
     fn enter(&mut self, parent: u64, listed: Listed, name: Option<Name>) -> Result<Level, Stopped> {
-        let Listed { node, entries, fault, subdirs } = listed;
+        let Listed { node, entries, fault, is_closed, subdirs } = listed;
         let index = self.next_index;
         let Meta { attributes, id, .. } = node.meta();
         let inode = self.sender.number_of(&node, node.meta());
@@ -325,12 +354,15 @@ impl<'s, 'a> Scan<'s, 'a> {
         let (attributes, id) = (attributes.clone(), *id);
         let (attributes, lacks) = match self.kept_of(&node, None, attributes.clone()) {
             Ok(kept) => (kept, None),
-            Err(fault) => (attributes.only(Kept::NONE), Some(fault)),
+            Err(fault) => (self.told(attributes, true).only(Kept::NONE), Some(fault)),
         };
         let entry = Entry { inode, id, ..Entry::new(name, Kind::Dir, attributes) };
         let name = entry.name.clone();
         self.entry(parent, &node, None, entry)?;
         self.earlier.iter_mut().for_each(|earlier| earlier.enter(name.as_ref()));
+        if is_closed && self.sender.task.finds_extras() {
+            self.push(ListItem::Closed { dir: index })?;
+        }
         for fault in fault.into_iter().chain(lacks) {
             self.fault(index, Some(Arc::clone(&node)), None, None, fault)?;
         }
@@ -386,7 +418,8 @@ impl<'s, 'a> Scan<'s, 'a> {
                 let name_there = Some(name.clone());
                 let attributes = match kind {
                     Kind::File { .. } => self.kept_of(dir, Some((&name, follow)), meta.attributes),
-                    _ => Ok(meta.attributes.only(self.keeps)),
+                    Kind::Symlink { .. } => Ok(meta.attributes.only(self.keeps)),
+                    _ => Ok(self.told(meta.attributes, false).only(self.keeps)),
                 };
                 let attributes = match attributes {
                     Ok(attributes) => attributes,
@@ -396,7 +429,15 @@ impl<'s, 'a> Scan<'s, 'a> {
                 };
                 let entry = Entry::new(name_there, kind, attributes);
                 let special = meta.special.filter(|special| self.keeps.has(special.kept()));
-                let entry = Entry { inode, ctime, has_holes, special, id, leads_to, ..entry };
+                let Some(links) = self
+                    .groups
+                    .number(id.filter(|_| meta.links > 1 && self.keeps.has(Kept::LINKS)))
+                else {
+                    let fault = linked::too_many();
+                    return self.fault(parent, Some(Arc::clone(dir)), Some(name), None, fault);
+                };
+                let entry =
+                    Entry { inode, ctime, has_holes, links, special, id, leads_to, ..entry };
                 self.entry(parent, dir, Some(name), entry)
             }
             Err(error) => {
@@ -404,6 +445,14 @@ impl<'s, 'a> Scan<'s, 'a> {
                 self.fault(parent, Some(Arc::clone(dir)), Some(name), None, fault)
             }
         }
+    }
+
+    /// `attributes` with the mode that the job tells of such an entry.
+    fn told(&self, mut attributes: Attributes, is_dir: bool) -> Attributes {
+        if !self.modes.is_empty() {
+            attributes.mode = self.modes.apply(attributes.mode, is_dir, haul_sys::umask());
+        }
+        attributes
     }
 
     /// Those of `attributes` that the job keeps, with those of `name` in `dir`, or of `dir`
@@ -414,7 +463,7 @@ impl<'s, 'a> Scan<'s, 'a> {
         name: Option<(&Name, bool)>,
         attributes: Attributes,
     ) -> Result<Attributes, Fault> {
-        let mut attributes = attributes.only(self.keeps);
+        let mut attributes = self.told(attributes, name.is_none()).only(self.keeps);
         if self.keeps.has_any(Kept::EXTENDED) {
             let read = dir.handle().and_then(|dir| dir.extended(name, self.keeps));
             let what = "read its extended attributes";
@@ -448,9 +497,4 @@ impl<'s, 'a> Scan<'s, 'a> {
 
 fn not_recursive() -> Fault {
     Fault::new(Side::Source, FaultKind::NotRecursive, "it is a directory, and is left out")
-}
-
-fn too_deep() -> Fault {
-    let message = format!("the tree is deeper than {MAX_DEPTH} directories");
-    Fault::new(Side::Source, FaultKind::TooLong, message)
 }

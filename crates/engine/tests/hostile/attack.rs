@@ -103,6 +103,17 @@ pub(crate) fn send_into(
     policy: Policy,
     script: impl FnOnce(&mut Peer) + Send + 'static,
 ) -> Attacked {
+    send_by(victim, place, asked, Task::Copy(policy), script)
+}
+
+/// The same in a job of any kind.
+pub(crate) fn send_by(
+    victim: Victim,
+    place: Place,
+    asked: &[&str],
+    task: Task,
+    script: impl FnOnce(&mut Peer) + Send + 'static,
+) -> Attacked {
     match victim {
         Victim::Client => {
             let sources = asked.iter().map(|name| format!("/there/{name}").into_bytes());
@@ -111,7 +122,7 @@ pub(crate) fn send_into(
                 dest: bytes(&place.dest("")),
                 into_dir: true,
                 recursive: true,
-                task: Task::Copy(policy),
+                task,
                 ..Job::default()
             };
             run_client(place, job, Placement::Download, |peer| {
@@ -123,8 +134,14 @@ pub(crate) fn send_into(
             let dest = bytes(&place.dest(""));
             serve(place, move |peer| {
                 peer.ask_for(
-                    Task::Copy(policy),
-                    Role::Receiver { dest, into_dir: true, origin: None },
+                    task,
+                    Role::Receiver {
+                        dest,
+                        into_dir: true,
+                        origin: None,
+                        bases: Vec::new(),
+                        backup: None,
+                    },
                 );
                 script(peer);
             })
@@ -137,9 +154,19 @@ pub(crate) fn receive_from_client(
     prepare: impl FnOnce(&Place),
     script: impl FnOnce(&mut Peer) + Send + 'static,
 ) -> Attacked {
+    receive_by(Task::default(), prepare, script)
+}
+
+/// The same in a job of any kind.
+pub(crate) fn receive_by(
+    task: Task,
+    prepare: impl FnOnce(&Place),
+    script: impl FnOnce(&mut Peer) + Send + 'static,
+) -> Attacked {
     let place = Place::new();
     prepare(&place);
     let job = Job {
+        task,
         sources: vec![bytes(&place.source("")), b"missing".to_vec()],
         dest: b"/there".to_vec(),
         into_dir: true,

@@ -107,7 +107,13 @@ fn a_destination_that_can_not_be_is_told() {
         below_nothing,
     ] {
         let attacked = serve(Place::new(), |peer| {
-            peer.ask(Role::Receiver { dest, into_dir: false, origin: None });
+            peer.ask(Role::Receiver {
+                dest,
+                into_dir: false,
+                origin: None,
+                bases: Vec::new(),
+                backup: None,
+            });
         });
         match abort_of(&attacked) {
             Abort::Destination { path, fault } => {
@@ -126,7 +132,13 @@ fn several_sources_do_not_share_one_name() {
     let place = Place::new();
     let dest = bytes(&place.dest("new"));
     let attacked = serve(place, move |peer| {
-        peer.ask(Role::Receiver { dest, into_dir: false, origin: None });
+        peer.ask(Role::Receiver {
+            dest,
+            into_dir: false,
+            origin: None,
+            bases: Vec::new(),
+            backup: None,
+        });
         peer.list(vec![file(0, "a", 1), file(0, "b", 1), dir_end(0)]);
     });
     attacked.assert_refused("several sources for one name");
@@ -140,7 +152,8 @@ fn a_dry_run_changes_nothing_whatever_is_sent() {
     let dest = bytes(&place.dest(""));
     let policy = Policy { dry_run: true, ..Policy::default() };
     let attacked = serve(place, move |peer| {
-        let role = Role::Receiver { dest, into_dir: true, origin: None };
+        let role =
+            Role::Receiver { dest, into_dir: true, origin: None, bases: Vec::new(), backup: None };
         peer.ask_for(Task::Copy(policy), role);
         let dir = crate::peer::dir(0, "d");
         let link = crate::peer::link(0, "l", "x");
@@ -160,7 +173,13 @@ fn a_destination_that_is_a_link_is_followed_because_it_was_named() {
     symlink("real", place.dest("link")).expect("linked");
     let dest = bytes(&place.dest("link"));
     let attacked = serve(place, move |peer| {
-        peer.ask(Role::Receiver { dest, into_dir: true, origin: None });
+        peer.ask(Role::Receiver {
+            dest,
+            into_dir: true,
+            origin: None,
+            bases: Vec::new(),
+            backup: None,
+        });
         peer.list(vec![file(0, "a", 1), dir_end(0)]);
         peer.await_wants([1]);
         peer.raw(&crate::peer::pack([crate::peer::packed(1, b"x")], b"x"));
@@ -206,7 +225,13 @@ impl AsFd for Counted {
 fn an_agent_leaves_no_thread_behind_though_its_client_stays() {
     let place = furnished();
     let (sources, dest) = (source_of(&place), bytes(&place.dest("")));
-    let receiver = || Role::Receiver { dest: dest.clone(), into_dir: true, origin: None };
+    let receiver = || Role::Receiver {
+        dest: dest.clone(),
+        into_dir: true,
+        origin: None,
+        bases: Vec::new(),
+        backup: None,
+    };
     let done = |peer: &mut Peer| {
         peer.ask(receiver());
         peer.list(vec![dir_end(0)]);

@@ -16,6 +16,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
@@ -49,7 +50,9 @@ impl Trial {
 
     fn run(&self) {
         let can_write = |dir: &PathBuf| {
-            let path = dir.join("tried");
+            // Several threads try at the same time.
+            static TRIED: AtomicU64 = AtomicU64::new(0);
+            let path = dir.join(format!("tried-{}", TRIED.fetch_add(1, Ordering::Relaxed)));
             let is_made = fs::write(&path, "x").is_ok();
             if is_made {
                 fs::remove_file(path).expect("removed");
@@ -155,7 +158,13 @@ fn an_agent_that_receives_works_at_the_destination_alone() {
     let place = Place::new();
     let dest = bytes(&place.dest(""));
     let could = serve(&place, |peer| {
-        peer.ask(Role::Receiver { dest, into_dir: true, origin: None });
+        peer.ask(Role::Receiver {
+            dest,
+            into_dir: true,
+            origin: None,
+            bases: Vec::new(),
+            backup: None,
+        });
         peer.list(vec![file(0, "a", 4), dir_end(0)]);
         peer.await_wants([1]);
         peer.raw(&pack([packed(1, b"text")], b"text"));

@@ -85,7 +85,7 @@ fn what_was_to_be_left_out_is_not_taken() {
     let rules = || {
         let pattern = Pattern::new(b"x").expect("a pattern");
         let only_dirs = Pattern::new(b"/d/").expect("a pattern");
-        let rules = [pattern, only_dirs].map(|pattern| Rule { action: Action::Exclude, pattern });
+        let rules = [pattern, only_dirs].map(|pattern| Rule::new(Action::Exclude, pattern));
         let filter = rules.to_vec().try_into().expect("few");
         Job { recursive: true, filter, ..Job::default() }
     };

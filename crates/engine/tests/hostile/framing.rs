@@ -3,7 +3,7 @@
 use crate::attack::{RECEIVERS, Victim, receive_from_client, send_to};
 use crate::peer::{block_seal, data, dir_end, file, pack, packed};
 use haul_engine::JobError;
-use haul_model::{Fault, FaultKind, Filter, Naming, Side, Task};
+use haul_model::{Altered, Fault, FaultKind, Filter, Naming, Side, Task};
 use haul_proto::{Abort, FrameType, Header, Message, encode};
 
 /// Says these bytes to a receiver of this kind.
@@ -12,23 +12,25 @@ fn say(victim: Victim, bytes: Vec<u8>) -> crate::attack::Attacked {
 }
 
 /// The messages that a sender may send during a job.
-const OF_SENDER: [FrameType; 6] = [
+const OF_SENDER: [FrameType; 7] = [
     FrameType::List,
     FrameType::Pack,
     FrameType::Data,
     FrameType::BlockSeal,
+    FrameType::Reuse,
     FrameType::FileEnd,
     FrameType::Abort,
 ];
 
 /// The messages that a receiver may send during a job.
-const OF_RECEIVER: [FrameType; 7] = [
+const OF_RECEIVER: [FrameType; 8] = [
     FrameType::Want,
     FrameType::Outcomes,
     FrameType::Done,
     FrameType::Warning,
     FrameType::Late,
     FrameType::Naming,
+    FrameType::Signature,
     FrameType::Abort,
 ];
 
@@ -77,8 +79,8 @@ fn a_frame_of_the_other_role_ends_the_job() {
 /// A frame of this type that could stand somewhere.
 fn whole(kind: FrameType) -> Vec<u8> {
     use haul_proto::{
-        FileEnd, Hello, JobRequest, Late, Prove, Proven, Removal, Reply, Request, Role, Warning,
-        frame_bytes,
+        FileEnd, Hello, JobRequest, Late, Prove, Proven, Removal, Reply, Request, Reuse, Role,
+        Signature, Warning, frame_bytes,
     };
     let role = Role::Sender { sources: vec![b"/".to_vec()], recursive: true, follow: true };
     let fault = Fault::new(Side::Source, FaultKind::Io, "x");
@@ -90,9 +92,13 @@ fn whole(kind: FrameType) -> Vec<u8> {
         FrameType::Alive => return frame_bytes(kind, &[]),
         FrameType::Pack => return pack([packed(1, b"x")], b"x"),
         FrameType::Data => return data(1, 0, b"x"),
-        FrameType::Job => {
-            Message::Job(JobRequest { task: Task::default(), filter: Filter::default(), role })
-        }
+        FrameType::Job => Message::Job(JobRequest {
+            task: Task::default(),
+            filter: Filter::default(),
+            altered: Altered::default(),
+            rate: None,
+            role,
+        }),
         FrameType::Removed => Message::Removed(vec![Removal::End]),
         FrameType::Prove => Message::Prove(vec![Prove { index: 1, aside: None }]),
         FrameType::Proven => Message::Proven(vec![Proven { index: 1, result: Ok(()) }]),
@@ -108,6 +114,8 @@ fn whole(kind: FrameType) -> Vec<u8> {
         FrameType::Warning => Message::Warning(Warning { path: Vec::new(), message: "x".into() }),
         FrameType::Late => Message::Late(Late { path: Vec::new(), fault }),
         FrameType::Naming => Message::Naming(Naming::Given),
+        FrameType::Signature => Message::Signature(Signature::Sums { index: 1, sums: Vec::new() }),
+        FrameType::Reuse => Message::Reuse(Reuse { index: 1, at: 0, from: 0, len: 1 }),
         FrameType::Abort => Message::Abort(Abort::Cancelled),
     })
 }

@@ -10,6 +10,7 @@ mod client;
 mod confined;
 mod content;
 mod coverage;
+mod delta;
 #[path = "../parts/ending.rs"]
 mod ending;
 mod framing;
@@ -30,5 +31,6 @@ mod requests;
 mod resuming;
 mod sftp;
 mod silence;
+mod walking;
 #[path = "../parts/watch.rs"]
 mod watch;

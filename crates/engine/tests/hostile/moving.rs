@@ -488,7 +488,10 @@ fn moved_to(script: impl FnOnce(&mut Peer) + Send + 'static) -> Attacked {
     let dest = bytes(&place.dest(""));
     serve(place, move |peer| {
         let task = Task::Remove { rule: Remove::Same, moving: Moving::Lossy };
-        peer.ask_for(task, Role::Receiver { dest, into_dir: true, origin: None });
+        peer.ask_for(
+            task,
+            Role::Receiver { dest, into_dir: true, origin: None, bases: Vec::new(), backup: None },
+        );
         peer.list(vec![file(0, "nil", 0), file(0, "missing", 0), dir_end(0)]);
         peer.await_that("it is done", is_done);
         script(peer);

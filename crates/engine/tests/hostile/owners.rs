@@ -31,7 +31,8 @@ fn sent(policy: Policy, items: Vec<ListItem>) -> Attacked {
     let dest = bytes(&place.dest(""));
     let count = items.iter().filter(|item| matches!(item, ListItem::Entry { .. })).count();
     serve(place, move |peer| {
-        let role = Role::Receiver { dest, into_dir: true, origin: None };
+        let role =
+            Role::Receiver { dest, into_dir: true, origin: None, bases: Vec::new(), backup: None };
         peer.ask_for(Task::Copy(policy), role);
         peer.list(items);
         peer.list(vec![dir_end(0)]);
@@ -99,7 +100,8 @@ fn a_peer_that_names_users_without_end_is_left() {
     let place = Place::new();
     let dest = bytes(&place.dest(""));
     let attacked = serve(place, move |peer| {
-        let role = Role::Receiver { dest, into_dir: true, origin: None };
+        let role =
+            Role::Receiver { dest, into_dir: true, origin: None, bases: Vec::new(), backup: None };
         peer.ask_for(Task::Copy(policy), role);
         let numbers: Vec<u32> = (1..ACCOUNTS_MAX as u32 + 300).collect();
         for some in numbers.chunks(256) {

@@ -202,7 +202,7 @@ fn a_copy_wants_content() {
         let blocks = BlockRanges::none();
         peer.tell(&Message::Want(vec![Want { index: LARGE, how: How::WHOLE_HASH, blocks }]));
     });
-    attacked.assert_refused("for none in a copy");
+    attacked.assert_refused("a hash where contents are not compared");
     assert!(attacked.peer.contents.is_empty());
 }
 

@@ -5,7 +5,7 @@ use crate::peer::{Peer, data, dir_end, entry, file, pack, packed};
 use crate::place::Place;
 use crate::watch::Watch;
 use haul_engine::{Job, JobError, Placement, Requests};
-use haul_model::{Filter, Kind, Moving, Remove, Task};
+use haul_model::{Altered, Filter, Kind, Moving, Remove, Task};
 use haul_net::{ConnectError, Connection, Patience};
 use haul_proto::{Caps, FrameType, Hello, JobRequest, Message, Request, Role, frame_bytes};
 use std::fs;
@@ -228,10 +228,13 @@ fn signs_of_life_may_stand_between_all_frames() {
         peer.raw(&alive);
         peer.tell(&Message::Request(Request::Stat { path: b"/".to_vec(), follow: true }));
         peer.raw(&alive);
-        let role = Role::Receiver { dest, into_dir: true, origin: None };
+        let role =
+            Role::Receiver { dest, into_dir: true, origin: None, bases: Vec::new(), backup: None };
         peer.tell(&Message::Job(JobRequest {
             task: Task::default(),
             filter: Filter::default(),
+            altered: Altered::default(),
+            rate: None,
             role,
         }));
         peer.raw(&alive);
@@ -255,9 +258,16 @@ fn jobs(place: &Place) -> Vec<(&'static str, Option<Message>)> {
     let sources = vec![bytes(&place.source("a"))];
     let sends = Role::Sender { sources, recursive: true, follow: false };
     let dest = bytes(&place.dest(""));
-    let receives = Role::Receiver { dest, into_dir: true, origin: None };
+    let receives =
+        Role::Receiver { dest, into_dir: true, origin: None, bases: Vec::new(), backup: None };
     let job = |task, role: &Role| {
-        Some(Message::Job(JobRequest { task, filter: Filter::default(), role: role.clone() }))
+        Some(Message::Job(JobRequest {
+            task,
+            filter: Filter::default(),
+            altered: Altered::default(),
+            rate: None,
+            role: role.clone(),
+        }))
     };
     let (copy, check) =
         (Task::default(), Task::Check { content: true, keeps: haul_model::Kept::OF_COPIES });
@@ -310,7 +320,13 @@ fn an_agent_leaves_a_client_that_takes_nothing_any_more() {
     let hello = Hello::ours(Caps::OURS, SILENCE_SECONDS, "script");
     peer.frame(FrameType::Hello, &hello.encode());
     let role = Role::Sender { sources, recursive: false, follow: false };
-    peer.tell(&Message::Job(JobRequest { task: Task::default(), filter: Filter::default(), role }));
+    peer.tell(&Message::Job(JobRequest {
+        task: Task::default(),
+        filter: Filter::default(),
+        altered: Altered::default(),
+        rate: None,
+        role,
+    }));
     peer.hear_greeting();
     peer.await_listing();
     peer.tell(&crate::peer::want([1]));

@@ -3,8 +3,8 @@
 
 use crate::ending::connection;
 use haul_model::{
-    Attributes, BLOCK_LEN, BlockHash, BlockRanges, ContentHash, Entry, Fault, Filter, Kind, Name,
-    Outcome, Task, Timestamp,
+    Altered, Attributes, BLOCK_LEN, BlockHash, BlockRanges, ContentHash, Entry, Fault, Filter,
+    Kind, Name, Outcome, Task, Timestamp,
 };
 use haul_net::Connection;
 use haul_proto::{
@@ -99,7 +99,13 @@ impl Peer {
     /// Greets as a client, and begins a job.
     pub(crate) fn ask_for(&mut self, task: Task, role: Role) {
         self.frame(FrameType::Hello, &Hello::ours(Caps::OURS, 60, "script").encode());
-        self.tell(&Message::Job(JobRequest { task, filter: Filter::default(), role }));
+        self.tell(&Message::Job(JobRequest {
+            task,
+            filter: Filter::default(),
+            altered: Altered::default(),
+            rate: None,
+            role,
+        }));
         self.hear_greeting();
     }
 

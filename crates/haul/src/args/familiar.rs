@@ -37,25 +37,15 @@ pub(crate) struct Note {
     pub(crate) message: &'static str,
 }
 
-const ARCHIVE: Note = Note {
-    word: "-a",
-    message: "hard links become files of their own: haul does not keep them yet",
-};
-
 pub(super) const COMPRESS: Note =
     Note { word: "-z", message: "haul does not compress yet; -e 'ssh -C' has ssh do it" };
 
 impl FamiliarWords {
     /// Notes on what the words do not do, for these places.
-    pub(super) fn notes<'l>(
-        &self,
-        is_archive: bool,
-        places: impl IntoIterator<Item = &'l Location>,
-    ) -> Vec<Note> {
+    pub(super) fn notes<'l>(&self, places: impl IntoIterator<Item = &'l Location>) -> Vec<Note> {
         let travels = || places.into_iter().any(|location| location.place != Place::Here);
-        let archive = is_archive.then_some(ARCHIVE);
         let compress = (self.compress && travels()).then_some(COMPRESS);
-        archive.into_iter().chain(compress).collect()
+        compress.into_iter().collect()
     }
 
     /// Refuses `-P` in front of a number, where scp has the port.
@@ -143,7 +133,7 @@ fn answer_to_option(command: &str, word: &str) -> Option<&'static str> {
             "a move takes all of a tree: name the parts that are to be moved, or copy with --exclude"
         }
         "--filter" | "-f" | "-F" if !moves => {
-            "--exclude, --include, --exclude-from and --include-from say what is left out; merge files and the like are not there yet"
+            "--exclude, --include, --exclude-from and --include-from say what is left out; 'haul sync' has --filter"
         }
         "--filter" | "--files-from" | "--cvs-exclude" => {
             "name the parts that are wanted, or use rsync until there is such an option"
@@ -166,7 +156,6 @@ fn answer_to_option(command: &str, word: &str) -> Option<&'static str> {
         "-A" | "-X" | "--acls" | "--xattrs" | "--owner" | "--group" if moves => {
             "a move leaves what would lose its owner, ACL or attributes where it is: use haul copy -a"
         }
-        "-H" | "--hard-links" => "hard links are not kept yet: use cp -a or rsync -aH until then",
         "-D" => "--devices and --specials make devices, FIFOs and sockets anew",
         "-g" => "--group keeps groups",
         "-p" | "-P" | "-l" | "-d" | "--links" | "--times" | "--perms" | "--preserve" | "-S"
@@ -190,7 +179,7 @@ fn answer_to_option(command: &str, word: &str) -> Option<&'static str> {
         "-b" | "--backup" | "--inplace" | "--append" => {
             "a file is always replaced in one step, and its old content is gone then: leave it out"
         }
-        "-W" | "--whole-file" => "changed files are always copied whole: leave it out",
+        "-W" | "--whole-file" => "haul copy always copies changed files whole: leave it out",
         "--stats" | "--human-readable" => "the last line has the figures: leave it out",
         _ => return None,
     })

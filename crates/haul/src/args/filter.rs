@@ -3,7 +3,8 @@
 
 use crate::error::CommandError;
 use clap::{Arg, ArgAction, ArgMatches, FromArgMatches, ValueHint, value_parser};
-use haul_model::{Action, Fault, Filter, Pattern, Rule, Side, escape_bytes};
+use haul_model::escape_bytes;
+use haul_model::{Action, Fault, Filter, Line, Lines, Pattern, Rule, Side, Style, cvs_defaults};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read};
@@ -12,71 +13,129 @@ use std::os::unix::ffi::OsStrExt;
 /// The heading of these words in the help.
 const HEADING: &str = "What to leave out";
 
-/// Bytes of a file with patterns, at most.
-const FILE_LEN_MAX: u64 = 1 << 20;
+/// Files with rules that name others, one inside the other, at most.
+const NESTED_MAX: usize = 16;
 
-/// The words, in the order in which they were given.
+/// The words, in the order in which they were given; the `ALL` of rsync, or those that are
+/// patterns.
 #[derive(Debug, Default)]
-pub(super) struct FilterWords {
+pub(super) struct FilterWords<const ALL: bool = false> {
     given: Vec<(Form, OsString)>,
 }
 
-/// One of the four words.
+/// One of the words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Form {
     name: &'static str,
-    /// The action of patterns that don't say it themselves.
-    action: Action,
-    /// The patterns are in a file.
-    from_file: bool,
+    short: Option<char>,
+    takes: Takes,
     value: &'static str,
     help: &'static str,
 }
 
-const FORMS: [Form; 4] = [
+/// The value of a word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Takes {
+    /// A pattern, for this action if it doesn't say it itself.
+    Pattern(Action),
+    /// A file with such patterns.
+    File(Action),
+    /// A rule with its prefix.
+    Rule,
+    /// Nothing: it stands for other words.
+    Nothing,
+}
+
+/// The word that stands for rules of its own: one when it is given first, another later.
+const SHORTHAND: &str = "F";
+
+/// The word for the rules of CVS, which stand behind all others.
+const CVS: &str = "cvs-exclude";
+
+const FORMS: [Form; 7] = [
     Form {
         name: "exclude",
-        action: Action::Exclude,
-        from_file: false,
+        short: None,
+        takes: Takes::Pattern(Action::Exclude),
         value: "PATTERN",
         help: "Leave out what matches, as rsync does: '*.o', 'cache/', '/top/only'",
     },
     Form {
         name: "include",
-        action: Action::Include,
-        from_file: false,
+        short: None,
+        takes: Takes::Pattern(Action::Include),
         value: "PATTERN",
         help: "Don't leave out what matches: of all patterns the first that matches decides",
     },
     Form {
         name: "exclude-from",
-        action: Action::Exclude,
-        from_file: true,
+        short: None,
+        takes: Takes::File(Action::Exclude),
         value: "FILE",
         help: "Leave out what matches one of the patterns in FILE, one a line",
     },
     Form {
         name: "include-from",
-        action: Action::Include,
-        from_file: true,
+        short: None,
+        takes: Takes::File(Action::Include),
         value: "FILE",
         help: "Don't leave out what matches one of the patterns in FILE",
     },
+    Form {
+        name: "filter",
+        short: Some('f'),
+        takes: Takes::Rule,
+        value: "RULE",
+        help: "A rule with its prefix: '- *.o', 'protect keep', 'merge FILE', ': .rules'",
+    },
+    Form {
+        name: SHORTHAND,
+        short: Some('F'),
+        takes: Takes::Nothing,
+        value: "",
+        help: "Rules are in files .rsync-filter; twice: and these are left out themselves",
+    },
+    Form {
+        name: CVS,
+        short: Some('C'),
+        takes: Takes::Nothing,
+        value: "",
+        help: "Leave out what CVS does, also by .cvsignore",
+    },
 ];
 
-impl clap::Args for FilterWords {
+/// The rules that [`SHORTHAND`] stands for.
+const SHORTHANDS: [&[u8]; 2] = [b"dir-merge /.rsync-filter", b"exclude .rsync-filter"];
+
+impl<const ALL: bool> FilterWords<ALL> {
+    fn forms() -> &'static [Form] {
+        if ALL { &FORMS } else { &FORMS[..4] }
+    }
+}
+
+impl<const ALL: bool> clap::Args for FilterWords<ALL> {
     fn augment_args(command: clap::Command) -> clap::Command {
-        FORMS.iter().fold(command, |command, form| {
+        Self::forms().iter().fold(command, |command, form| {
+            let mut arg = Arg::new(form.name).long(form.name).help(form.help).help_heading(HEADING);
+            if let Some(short) = form.short {
+                arg = arg.short(short);
+            }
+            let hint = match form.takes {
+                Takes::Nothing => {
+                    // Counted it would have but one place.
+                    let arg = arg.action(ArgAction::Append).num_args(0);
+                    return command
+                        .arg(arg.default_missing_value("").value_parser(value_parser!(OsString)));
+                }
+                Takes::File(_) => ValueHint::FilePath,
+                Takes::Pattern(_) | Takes::Rule => ValueHint::Other,
+            };
             command.arg(
-                Arg::new(form.name)
-                    .long(form.name)
-                    .value_name(form.value)
+                arg.value_name(form.value)
                     .action(ArgAction::Append)
                     .value_parser(value_parser!(OsString))
                     .allow_hyphen_values(true)
-                    .value_hint(if form.from_file { ValueHint::FilePath } else { ValueHint::Other })
-                    .help(form.help)
-                    .help_heading(HEADING),
+                    .value_hint(hint),
             )
         })
     }
@@ -86,7 +145,7 @@ impl clap::Args for FilterWords {
     }
 }
 
-impl FromArgMatches for FilterWords {
+impl<const ALL: bool> FromArgMatches for FilterWords<ALL> {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let mut words = Self::default();
         words.update_from_arg_matches(matches)?;
@@ -95,70 +154,166 @@ impl FromArgMatches for FilterWords {
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
         let of_form = |form: Form| {
-            let values = matches.get_many::<OsString>(form.name).into_iter().flatten();
             let places = matches.indices_of(form.name).into_iter().flatten();
+            let values = matches.get_many::<OsString>(form.name).into_iter().flatten();
             places.zip(values).map(move |(place, value)| (place, form, value.clone()))
         };
-        let mut given: Vec<_> = FORMS.into_iter().flat_map(of_form).collect();
+        let mut given: Vec<_> = Self::forms().iter().copied().flat_map(of_form).collect();
         given.sort_by_key(|(place, ..)| *place);
         self.given.extend(given.into_iter().map(|(_, form, value)| (form, value)));
         Ok(())
     }
 }
 
-impl FilterWords {
-    /// The rules.
+impl<const ALL: bool> FilterWords<ALL> {
+    /// The rules, in which those that don't say it themselves are for the sides of `style`.
     ///
     /// # Errors
-    /// A usage error that names the word, or the file and its line.
-    pub(super) fn rules(&self) -> Result<Filter, CommandError> {
-        let mut filter = Filter::default();
+    /// A usage error that names the word, or the file and its rule.
+    pub(super) fn rules(&self, style: Style) -> Result<Filter, CommandError> {
+        let mut found = Found { filter: Filter::default(), style };
+        let mut shorthands = 0;
         for (form, value) in &self.given {
-            if form.from_file {
-                form.read_file(value, &mut filter)?;
-            } else {
-                let bytes = value.as_bytes();
-                let at = || format!("--{} '{}'", form.name, escape_bytes(bytes));
-                form.add(bytes, &mut filter).map_err(|why| wrong(&at(), &why))?;
+            let bytes = value.as_bytes();
+            let at = || format!("--{} '{}'", form.name, escape_bytes(bytes));
+            match form.takes {
+                Takes::Pattern(action) => {
+                    found.add(action, bytes).map_err(|why| wrong(&at(), &why))?;
+                }
+                Takes::File(action) => {
+                    let shown = format!("--{} {}", form.name, escape_bytes(bytes));
+                    found.read_patterns(action, value, &shown)?;
+                }
+                Takes::Rule => found.take_word(bytes, &at())?,
+                Takes::Nothing if form.name == SHORTHAND => {
+                    if let Some(rule) = SHORTHANDS.get(shorthands) {
+                        found.take_word(rule, SHORTHAND)?;
+                    }
+                    shorthands += 1;
+                }
+                Takes::Nothing => {}
             }
         }
-        Ok(filter)
+        if self.given.iter().any(|(form, _)| form.name == CVS) {
+            found.take_word(b":C", CVS)?;
+            found.take_word(b"-C", CVS)?;
+        }
+        Ok(found.filter)
     }
 }
 
-impl Form {
-    /// Adds the rules in a file, or in standard input if its name is `-`.
-    fn read_file(self, path: &OsStr, filter: &mut Filter) -> Result<(), CommandError> {
-        let shown = format!("--{} {}", self.name, escape_bytes(path.as_bytes()));
-        let unreadable = |error| Fault::from_io(Side::Source, "read it", &error).message;
-        let content = read(path).map_err(|error| wrong(&shown, &unreadable(error)))?;
-        for (number, line) in (1..).zip(content.split(|byte| *byte == b'\n')) {
+/// The rules so far.
+struct Found {
+    filter: Filter,
+    style: Style,
+}
+
+impl Found {
+    /// Adds the patterns in a file, or in standard input if its name is `-`.
+    fn read_patterns(
+        &mut self,
+        action: Action,
+        path: &OsStr,
+        shown: &str,
+    ) -> Result<(), CommandError> {
+        let content = read(path).map_err(|error| unreadable(shown, &error))?;
+        let is_end = |byte: &u8| match self.style.zeros {
+            true => *byte == 0,
             // A carriage return ends a line, too, and is in no pattern.
-            for line in line.split(|byte| *byte == b'\r') {
-                if line.is_empty() || matches!(line[0], b';' | b'#') {
-                    continue;
-                }
+            false => matches!(byte, b'\n' | b'\r'),
+        };
+        let lines: Vec<_> = content.split(is_end).collect();
+        for (number, line) in (1..).zip(lines) {
+            if !line.is_empty() && !matches!(line[0], b';' | b'#') {
                 let at = || format!("{shown}:{number}");
-                self.add(line, filter).map_err(|why| wrong(&at(), &why))?;
+                self.add(action, line).map_err(|why| wrong(&at(), &why))?;
             }
         }
         Ok(())
     }
 
     /// Adds the rule that `words` are.
-    fn add(self, words: &[u8], filter: &mut Filter) -> Result<(), String> {
+    fn add(&mut self, action: Action, words: &[u8]) -> Result<(), String> {
         let (action, pattern) = match words {
             b"!" => {
-                filter.clear();
+                self.filter.clear();
                 return Ok(());
             }
             [b'+', b' ', pattern @ ..] => (Action::Include, pattern),
             [b'-', b' ', pattern @ ..] => (Action::Exclude, pattern),
-            pattern => (self.action, pattern),
+            pattern => (action, pattern),
         };
         let pattern = Pattern::new(pattern).map_err(|error| error.to_string())?;
-        filter.push(Rule { action, pattern }).map_err(|error| error.to_string())
+        let rule = Rule { sides: self.style.plain, ..Rule::new(action, pattern) };
+        self.filter.push(rule).map_err(|error| error.to_string())
     }
+
+    /// Adds the rule that a word of the command line, `at`, is.
+    fn take_word(&mut self, word: &[u8], at: &str) -> Result<(), CommandError> {
+        let lines = Lines::of_word(word, self.style);
+        for line in lines.map_err(|why| wrong(at, &why.to_string()))? {
+            self.take(line, at, 0)?;
+        }
+        Ok(())
+    }
+
+    /// Adds what stands at `at`, in the last of so many files that name each other.
+    fn take(&mut self, line: Line, at: &str, nested: usize) -> Result<(), CommandError> {
+        let added = match line {
+            Line::Rule(rule) => self.filter.push(rule),
+            Line::Files(files) => self.filter.push_files(files),
+            Line::Clear => {
+                self.filter.clear();
+                Ok(())
+            }
+            Line::Merge(_) if nested >= NESTED_MAX => {
+                return Err(wrong(at, "too many files name each other"));
+            }
+            Line::Merge(merge) => {
+                let path = OsStr::from_bytes(&merge.path);
+                let content = read(path).map_err(|error| unreadable(at, &error))?;
+                let name = escape_bytes(&merge.path);
+                return self.take_all(&content, merge.style, &name, nested + 1);
+            }
+            Line::Cvs(style) => return self.take_cvs(style, nested + 1),
+        };
+        added.map_err(|why| wrong(at, &why.to_string()))
+    }
+
+    fn take_all(
+        &mut self,
+        text: &[u8],
+        style: Style,
+        name: &str,
+        nested: usize,
+    ) -> Result<(), CommandError> {
+        for (number, line) in (1..).zip(Lines::of(text, style)) {
+            let at = format!("{name}: rule {number}");
+            self.take(line.map_err(|why| wrong(&at, &why.to_string()))?, &at, nested)?;
+        }
+        Ok(())
+    }
+
+    /// Adds the rules of CVS: those that are known by heart, and the user's own.
+    fn take_cvs(&mut self, style: Style, nested: usize) -> Result<(), CommandError> {
+        for line in cvs_defaults(style) {
+            self.take(line.expect("they are rules"), CVS, nested)?;
+        }
+        if let Some(home) = std::env::home_dir() {
+            let path = home.join(".cvsignore");
+            match read(path.as_os_str()) {
+                Ok(text) => self.take_all(&text, style, "~/.cvsignore", nested)?,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(unreadable("~/.cvsignore", &error)),
+            }
+        }
+        let own = std::env::var_os("CVSIGNORE").unwrap_or_default();
+        self.take_all(own.as_bytes(), style, "CVSIGNORE", nested)
+    }
+}
+
+fn unreadable(at: &str, error: &io::Error) -> CommandError {
+    wrong(at, &Fault::from_io(Side::Source, "read it", error).message)
 }
 
 fn wrong(at: &str, why: &str) -> CommandError {
@@ -171,9 +326,9 @@ fn read(path: &OsStr) -> io::Result<Vec<u8>> {
         b"-" => Box::new(io::stdin()),
         _ => Box::new(File::open(path)?),
     };
-    input.take(FILE_LEN_MAX + 1).read_to_end(&mut content)?;
-    if content.len() as u64 > FILE_LEN_MAX {
-        let message = format!("it has more than {} KiB", FILE_LEN_MAX >> 10);
+    input.take(Filter::FILE_LEN_MAX + 1).read_to_end(&mut content)?;
+    if content.len() as u64 > Filter::FILE_LEN_MAX {
+        let message = format!("it has more than {} KiB", Filter::FILE_LEN_MAX >> 10);
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
     }
     Ok(content)

@@ -9,8 +9,8 @@ const KEPT: &str = "What to keep";
 /// Words of `haul copy` and `haul check`, with the meanings that rsync gives them.
 #[derive(Debug, Args)]
 pub(super) struct KeptWords {
-    /// As -r, and keep owners, groups, set-ID bits, ACLs, extended attributes, devices, FIFOs
-    /// and sockets
+    /// As -r, and keep owners, groups, set-ID bits, ACLs, extended attributes, hard links,
+    /// devices, FIFOs and sockets
     #[arg(short, long, help_heading = KEPT)]
     pub(super) archive: bool,
     /// Keep owners, as root
@@ -25,6 +25,9 @@ pub(super) struct KeptWords {
     /// Keep extended attributes: those of users, and with root those of the system
     #[arg(short = 'X', long, help_heading = KEPT)]
     xattrs: bool,
+    /// Keep hard links: names of one file are names of one file
+    #[arg(short = 'H', long, help_heading = KEPT)]
+    hard_links: bool,
     /// Make devices anew, as root; else they are left out
     #[arg(long, help_heading = KEPT)]
     devices: bool,
@@ -51,6 +54,7 @@ impl KeptWords {
             .with(group)
             .with(Kept::ACL.only_if(self.acls))
             .with(Kept::XATTRS.only_if(self.xattrs))
+            .with(Kept::LINKS.only_if(self.hard_links))
             .with(Kept::DEVICES.only_if(self.devices))
             .with(Kept::SPECIALS.only_if(self.specials))
             .with(Kept::ATIMES.only_if(self.atimes))

@@ -2,9 +2,10 @@
 //! word says replaces what an earlier one said, and `-a` is the words that it stands for.
 
 mod absent;
+mod given;
 mod table;
 
-use self::absent::{ABSENT, Absent};
+use self::absent::{ABSENT, Absent, refuse_daemon};
 use super::familiar::COMPRESS;
 use super::filter::FilterWords;
 use super::help::SYNC_USAGE;
@@ -15,8 +16,12 @@ use crate::error::CommandError;
 use crate::lines::Lines;
 use crate::report::{Detail, Show};
 use clap::{Arg, ArgAction, ArgMatches, Args, FromArgMatches, ValueHint, value_parser};
-use haul_model::{Conflict, Delete, Kept, Mirror, Policy, Sameness};
+use haul_model::{
+    Altered, Backup, Bases, Conflict, Delete, Kept, Mirror, Policy, Sameness, Sides, Style, Walking,
+};
 use std::ffi::{OsStr, OsString};
+use std::num::NonZeroU64;
+use std::os::unix::ffi::OsStrExt;
 use table::{TABLE, Turn, Word};
 
 /// The words, as they are typed.
@@ -27,7 +32,7 @@ pub(super) struct SyncWords {
     paths: Vec<OsString>,
 
     #[command(flatten)]
-    filter: FilterWords,
+    filter: FilterWords<true>,
 
     #[command(flatten)]
     switches: Switches,
@@ -52,7 +57,7 @@ enum Given {
 
 impl Args for Switches {
     fn augment_args(command: clap::Command) -> clap::Command {
-        let command = TABLE.iter().fold(command, |command, word| {
+        let command = TABLE.iter().copied().flatten().fold(command, |command, word| {
             let mut arg = Arg::new(word.long)
                 .long(word.long)
                 .help(word.help)
@@ -117,12 +122,15 @@ impl FromArgMatches for Switches {
             );
             return Err(error);
         }
-        for word in TABLE {
+        for word in TABLE.iter().copied().flatten() {
             match word.turn {
                 Turn::Flag(_) if matches.get_count(word.long) > 0 => {
-                    let places = matches.indices_of(word.long).into_iter().flatten();
-                    let given = places.map(|at| (at, Given::On(word, OsString::new())));
-                    self.given.extend(given);
+                    // Only the last has its place.
+                    let last = matches.indices_of(word.long).into_iter().flatten().last();
+                    for _ in 0..matches.get_count(word.long) {
+                        let given = Given::On(word, OsString::new());
+                        self.given.extend(last.map(|at| (at, given)));
+                    }
                 }
                 Turn::Flag(_) => {}
                 Turn::Value(..) => {
@@ -151,12 +159,21 @@ struct Wish {
     update: bool,
     ignore_times: bool,
     ignore_existing: bool,
+    checksum: bool,
+    whole_file: bool,
     mirror: Mirror,
+    bases: Vec<(Bases, OsString)>,
+    backup: bool,
+    rate: Option<NonZeroU64>,
+    backup_dir: Option<OsString>,
+    suffix: Option<OsString>,
     /// Times are compared like this: seconds, or `-1` to the nanosecond.
     window: i64,
     deletes: bool,
     when: When,
     delete: Delete,
+    deletes_excluded: bool,
+    from_zeros: bool,
     force: bool,
     perms: bool,
     times: bool,
@@ -164,6 +181,11 @@ struct Wish {
     group: bool,
     acls: bool,
     xattrs: bool,
+    executability: bool,
+    hard_links: bool,
+    altered: Altered,
+    /// The words that have said which users, and which groups, become others.
+    mapped: [Option<&'static str>; 2],
     atimes: bool,
     omits_dir_times: bool,
     omits_link_times: bool,
@@ -212,6 +234,7 @@ impl SyncWords {
             timeout: wish.timeout,
             transport: wish.transport,
         };
+        refuse_daemon(&self.paths)?;
         let (sources, dest, reaches) =
             RemoteWords::of(typed).sources_and_dest(&self.paths, SYNC_USAGE, config)?;
         let detail = match (self.json, wish.quiet) {
@@ -220,18 +243,23 @@ impl SyncWords {
             _ => Detail::Text(Show::Normal),
         };
         let mirror = wish.mirror()?;
+        let bases = wish.bases.iter().map(|(_, path)| path.as_bytes().to_vec()).collect();
         let copy = Copy {
             sources,
             dest,
             reaches,
-            recursive: wish.recursive,
+            recursive: wish.recursive || wish.mirror.walking.only_dirs,
             follow: wish.copy_links,
-            filter: self.filter.rules()?,
+            filter: self.filter.rules(wish.style())?,
             policy: wish.policy(),
+            altered: wish.altered.clone(),
             detail,
             notes: wish.notes(),
             lines: Lines::new(wish.itemize, wish.verbose, wish.out_format.as_deref())?
                 .keeping_times(wish.times),
+            bases,
+            backup: wish.backup()?,
+            rate: wish.rate,
         };
         let (when, stats) = (wish.when, wish.stats || wish.verbose > 0);
         Ok(Sync { copy, mirror, when, stats })
@@ -241,6 +269,12 @@ impl SyncWords {
 impl Wish {
     fn notes(&self) -> Vec<Note> {
         self.compress.then_some(COMPRESS).into_iter().collect()
+    }
+
+    /// Rules that don't say it are not about what is removed if that is to go, too.
+    fn style(&self) -> Style {
+        let plain = if self.deletes_excluded { Sides::Sender } else { Sides::Both };
+        Style { plain, zeros: self.from_zeros, ..Style::default() }
     }
 
     fn policy(&self) -> Policy {
@@ -259,32 +293,78 @@ impl Wish {
         }
     }
 
-    /// All that is kept; modes are in any case.
+    /// All that is kept.
     fn keeps(&self) -> Kept {
         let times = self.times;
-        Kept::MODE
-            .with(Kept::SET_ID.only_if(self.perms))
+        // As with rsync: backups beside what they are of change the times of directories.
+        let backs_up_beside = self.backup && self.backup_dir.is_none();
+        let perms = Kept::MODE.with(Kept::SET_ID).with(Kept::LENT);
+        perms
+            .only_if(self.perms || self.acls)
             .with(Kept::TIMES.only_if(times))
-            .with(Kept::DIR_TIMES.only_if(times && !self.omits_dir_times))
+            .with(Kept::DIR_TIMES.only_if(times && !self.omits_dir_times && !backs_up_beside))
             .with(Kept::LINK_TIMES.only_if(times && !self.omits_link_times))
-            .with(Kept::USER.only_if(self.owner))
-            .with(Kept::GROUP.only_if(self.group))
+            .with(Kept::USER.only_if(self.owner || !self.altered.users.is_empty()))
+            .with(Kept::GROUP.only_if(self.group || !self.altered.groups.is_empty()))
             .with(Kept::ACL.only_if(self.acls))
             .with(Kept::XATTRS.only_if(self.xattrs))
             .with(Kept::ATIMES.only_if(self.atimes))
+            .with(Kept::LINKS.only_if(self.hard_links))
             .with(Kept::DEVICES.only_if(self.devices))
             .with(Kept::SPECIALS.only_if(self.specials))
     }
 
+    /// The backups, with the suffix that rsync gives them.
+    fn backup(&self) -> Result<Option<Backup>, CommandError> {
+        if !self.backup && self.backup_dir.is_none() {
+            return Ok(None);
+        }
+        let dir = self.backup_dir.as_ref().map(|dir| dir.as_bytes().to_vec());
+        let usual: &[u8] = if dir.is_some() { b"" } else { b"~" };
+        let suffix = self.suffix.as_ref().map_or(usual, |suffix| suffix.as_bytes()).to_vec();
+        if suffix.contains(&b'/') {
+            return Err(CommandError::usage("--suffix must have no \"/\""));
+        }
+        if suffix.is_empty() && dir.is_none() {
+            return Err(CommandError::usage("--suffix must not be empty without --backup-dir"));
+        }
+        Ok(Some(Backup { dir, suffix }))
+    }
+
+    fn how_bases_are_used(&self) -> Result<Option<Bases>, CommandError> {
+        let Some((first, _)) = self.bases.first() else { return Ok(None) };
+        if self.bases.iter().any(|(how, _)| how != first) {
+            let message = "--compare-dest, --copy-dest and --link-dest exclude each other";
+            return Err(CommandError::usage(message));
+        }
+        if self.bases.len() > Bases::MAX {
+            let message = format!("there may be {} directories to look into", Bases::MAX);
+            return Err(CommandError::usage(message));
+        }
+        if self.checksum {
+            let message =
+                "--checksum with --compare-dest, --copy-dest or --link-dest is not there yet";
+            return Err(CommandError::usage(message));
+        }
+        Ok(Some(*first))
+    }
+
     fn mirror(&self) -> Result<Mirror, CommandError> {
-        if self.deletes && !self.recursive {
-            return Err(CommandError::usage("--delete does not work without --recursive (-r)"));
+        let only_dirs = self.mirror.walking.only_dirs && !self.recursive;
+        if self.deletes && !self.recursive && !only_dirs {
+            let message = "--delete does not work without --recursive (-r) or --dirs (-d)";
+            return Err(CommandError::usage(message));
         }
         Ok(Mirror {
+            walking: Walking { only_dirs, ..self.mirror.walking },
             window: u32::try_from(self.window).ok(),
             skips_newer: self.update,
+            bases: self.how_bases_are_used()?,
+            sameness: if self.checksum { Sameness::Content } else { self.mirror.sameness },
+            executability: self.executability,
             makes_way: self.force || self.deletes,
             delete: self.deletes.then_some(self.delete),
+            delta: !self.whole_file,
             ..self.mirror
         })
     }
@@ -311,6 +391,15 @@ impl Word {
 /// Reads a number.
 fn number<T: std::str::FromStr>(value: &OsStr) -> Result<T, &'static str> {
     value.to_str().and_then(|text| text.parse().ok()).ok_or("it is no such number")
+}
+
+/// Reads a rate as rsync does, in KiB per second unless there is a unit; 0 is none.
+fn rate(value: &OsStr) -> Result<Option<NonZeroU64>, &'static str> {
+    let mut value = value.to_owned();
+    if value.as_bytes().last().is_some_and(u8::is_ascii_digit) {
+        value.push("k");
+    }
+    Ok(NonZeroU64::new(size(&value)?))
 }
 
 /// Reads a size as rsync does: `10`, `1.5K`, `2MiB`, `3GB`, `4m+1`.
@@ -370,8 +459,19 @@ mod tests {
     }
 
     #[test]
+    fn rates_are_read_as_rsync_reads_them() {
+        for (text, bytes) in
+            [("100", 102_400), ("1.5", 1536), ("2m", 2 << 20), ("500kb", 500_000), ("700b", 700)]
+        {
+            assert_eq!(rate(OsStr::new(text)), Ok(NonZeroU64::new(bytes)), "{text}");
+        }
+        assert_eq!(rate(OsStr::new("0")), Ok(None));
+        assert!(rate(OsStr::new("fast")).is_err());
+    }
+
+    #[test]
     fn opposites_have_their_own_words() {
-        for word in TABLE.iter().filter(|word| word.has_opposite) {
+        for word in TABLE.iter().copied().flatten().filter(|word| word.has_opposite) {
             assert_eq!(word.off, format!("no-{}", word.long));
         }
     }

@@ -14,6 +14,7 @@ use crate::location::Location;
 use crate::location::Place::{self, Here};
 use crate::monitor::JobMonitor;
 use crate::progress::Screen;
+use crate::quantity;
 use crate::report::{Report, Statement};
 use crate::state;
 use haul_engine::{Job, Leg, Monitor, Summary, legs};
@@ -105,6 +106,10 @@ pub(super) fn carry_out_in_parts<F: Statement>(
     let legs = legs.into_iter().flat_map(of_parts).collect();
     let (mut summary, error) = watch_legs(legs, &monitor, &monitor, &hosts);
     summary.failed += unmatched;
+    if summary.spared > 0 && report.warns() {
+        let spared = quantity::counted(summary.spared, "entry stays", "entries stay");
+        report.warning(b".", &format!("{spared}: as many were removed as may be"));
+    }
     let code = match (ExitCode::of(error, is_partial(&summary, report)), task) {
         (code, Task::Sync(..)) => code.as_rsync(&summary, monitor.vanished()),
         (code, _) => code,
@@ -206,6 +211,10 @@ fn plan(copy: &Copy, task: Task) -> Result<Vec<Leg<Place>>, CommandError> {
         follow: copy.follow,
         task,
         filter: copy.filter.clone(),
+        altered: copy.altered.clone(),
+        bases: copy.bases.clone(),
+        backup: copy.backup.clone(),
+        rate: copy.rate,
         state: state::journals(),
         spool: Some(std::env::temp_dir()),
         ..Job::default()
@@ -221,6 +230,14 @@ fn refuse_host_to_host(copy: &Copy) -> Result<(), CommandError> {
         )),
         false => Ok(()),
     }
+}
+
+/// `leg` of a command by which so many entries are `deleted` already.
+fn with_removals_left(mut leg: Leg<Place>, deleted: u64) -> Leg<Place> {
+    if let Task::Sync(_, Mirror { delete_max: Some(max), .. }) = &mut leg.job.task {
+        *max = max.saturating_sub(deleted);
+    }
+    leg
 }
 
 /// Refuses sources that would arrive under one name: the later would replace
@@ -239,7 +256,7 @@ fn check_names(sources: &[Location], filter: &Filter) -> Result<(), CommandError
     let mut names: HashMap<&[u8], &Location> = HashMap::with_capacity(sources.len());
     for source in sources {
         let Some(name) = source.final_name() else { continue };
-        if filter.leaves_out(name, true) && filter.leaves_out(name, false) {
+        if [true, false].iter().all(|is_dir| filter.hides(name, *is_dir) == Some(true)) {
             continue;
         }
         if let Some(earlier) = names.insert(name, source) {
@@ -270,6 +287,7 @@ fn run_legs(
         if leg.job.task.mirrors().is_some_and(is_withheld) {
             continue;
         }
+        let leg = with_removals_left(leg, total.deleted);
         monitor.begin(&leg, legs.len() > 0);
         let result = hosts.run(&leg, watch);
         let told = monitor.end();
@@ -317,7 +335,7 @@ mod tests {
     use crate::peer::Reaches;
     use crate::report::{Detail, Show};
     use haul_engine::Route;
-    use haul_model::{Filter, Policy};
+    use haul_model::{Altered, Filter, Policy};
     use std::ffi::OsStr;
 
     fn copy(words: &[&str]) -> Copy {
@@ -331,11 +349,15 @@ mod tests {
             recursive: false,
             follow: false,
             filter: Filter::default(),
+            altered: Altered::default(),
             policy: Policy::default(),
             detail: Detail::Text(Show::Normal),
             reaches: Reaches::default(),
             notes: Vec::new(),
             lines: Lines::default(),
+            bases: Vec::new(),
+            backup: None,
+            rate: None,
         }
     }
 

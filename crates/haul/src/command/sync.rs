@@ -122,7 +122,11 @@ impl Statement for Figures {
         }
         let would = if self.dry_run { " (dry run)" } else { "" };
         let (parts, bytes) = (parts.join(", "), quantity::bytes(bytes));
-        format!("{parts}; {bytes} in {}{would}\n", quantity::duration(time)).into_bytes()
+        let matched = match summary.bytes_matched {
+            0 => String::new(),
+            matched => format!("; {} were there already", quantity::bytes(matched)),
+        };
+        format!("{parts}; {bytes} in {}{matched}{would}\n", quantity::duration(time)).into_bytes()
     }
 
     fn json(&self) -> Vec<u8> {
@@ -139,6 +143,7 @@ impl Statement for Figures {
             bytes: summary.bytes,
             moved: summary.bytes_transferred,
             resumed: summary.bytes_resumed,
+            matched: summary.bytes_matched,
             seconds: seconds(time),
             exit_code: code.number(),
         })

@@ -68,6 +68,7 @@ fn samples() -> Vec<Line<'static>> {
             outcome: OutcomeWord::Copied,
             reason: None,
             grew: false,
+            linked_to: None,
         }),
         Line::File(FileLine {
             path: Path::of(b"photos/\xff.jpg"),
@@ -76,6 +77,7 @@ fn samples() -> Vec<Line<'static>> {
             outcome: OutcomeWord::Skipped,
             reason: Some(Skip::Unchanged.into()),
             grew: false,
+            linked_to: None,
         }),
         Line::File(FileLine {
             path: Path::of(b"log"),
@@ -84,6 +86,7 @@ fn samples() -> Vec<Line<'static>> {
             outcome: OutcomeWord::Copied,
             reason: None,
             grew: true,
+            linked_to: Some("log.1".into()),
         }),
         Line::Synced(SyncedLine {
             path: Path::of(b"photos/a.jpg"),
@@ -91,6 +94,7 @@ fn samples() -> Vec<Line<'static>> {
             size: Some(2_097_152),
             sent: true,
             differed: DifferenceWord::all_of(Found::Differs(Changes::SIZE.with(Changes::TIME))),
+            linked_to: None,
         }),
         Line::Synced(SyncedLine {
             path: Path::of(b"\xff"),
@@ -98,6 +102,7 @@ fn samples() -> Vec<Line<'static>> {
             size: None,
             sent: false,
             differed: Vec::new(),
+            linked_to: Some("log".into()),
         }),
         Line::Deleted(DeletedLine { path: Path::of(b"photos/old.jpg"), kind: KindWord::File }),
         Line::Deleted(DeletedLine { path: Path::of(b"\xff"), kind: KindWord::File }),
@@ -113,6 +118,7 @@ fn samples() -> Vec<Line<'static>> {
             bytes: 4_194_304,
             moved: 4_194_304,
             resumed: 0,
+            matched: 0,
             seconds: 0.04,
             exit_code: 0,
         }),

@@ -13,6 +13,8 @@ pub(super) struct Fate<'a> {
     pub(super) skip: Option<Skip>,
     /// It was copied as it was when it was opened, and has grown since.
     pub(super) grew: bool,
+    /// It is a further name of this file.
+    pub(super) linked_to: Option<&'a [u8]>,
 }
 
 impl Statement for Fate<'_> {
@@ -23,6 +25,10 @@ impl Statement for Fate<'_> {
             OutcomeWord::WouldCopy => "would copy",
         };
         let slash = if *self.kind == Kind::Dir { "/" } else { "" };
+        if let Some(first) = self.linked_to {
+            let (path, first) = (escape_bytes(self.path), escape_bytes(first));
+            return format!("{word} {path} (the same file as {first})\n").into_bytes();
+        }
         let reason = match self.skip {
             None if self.grew => " (as it was when it was opened; it has grown since)",
             None => "",
@@ -39,7 +45,8 @@ impl Statement for Fate<'_> {
     fn json(&self) -> Vec<u8> {
         let (path, kind, size) = (Path::of(self.path), self.kind.into(), json::size(self.kind));
         let (outcome, reason, grew) = (self.outcome, self.skip.map(Into::into), self.grew);
-        Line::File(FileLine { path, kind, size, outcome, reason, grew }).to_bytes()
+        let linked_to = self.linked_to.map(String::from_utf8_lossy);
+        Line::File(FileLine { path, kind, size, outcome, reason, grew, linked_to }).to_bytes()
     }
 }
 
@@ -59,14 +66,16 @@ mod tests {
 
     #[test]
     fn lines_for_people_are_escaped() {
-        let line =
-            |path, kind, outcome, skip| Fate { path, kind, outcome, skip, grew: false }.text();
+        let line = |path, kind, outcome, skip| {
+            Fate { path, kind, outcome, skip, grew: false, linked_to: None }.text()
+        };
         let grown = Fate {
             path: b"log",
             kind: &FILE,
             outcome: OutcomeWord::Copied,
             skip: None,
             grew: true,
+            linked_to: None,
         };
         let lines = [
             line(b"a/b\n", &FILE, OutcomeWord::Copied, None),

@@ -107,6 +107,9 @@ impl Report for Text {
             (_, task) if task.moving().is_some() => false,
             // The program says by the words of the command which of them are shown.
             (Outcome::Synced(_), _) => true,
+            (Outcome::Linked { .. }, Task::Copy(policy)) => {
+                is_verbose || policy.dry_run && self.warns()
+            }
             (Outcome::Copied | Outcome::Grew, Task::Copy(_)) => is_verbose,
             (Outcome::WouldCopy, Task::Copy(policy)) => {
                 is_verbose || policy.dry_run && self.warns()

@@ -88,8 +88,10 @@ fn what_is_damaged_on_its_way_is_not_run_and_taken_back() {
     let running = host.deploy(&[]).spawn().expect("it starts");
     assert!(running.until(SOON, || staged(&host).is_some()), "it uploads");
     let path = staged(&host).expect("a file");
-    let file = fs::OpenOptions::new().write(true).open(&path).expect("a file");
-    file.write_all_at(b"x", PASSES / 8).expect("written");
+    let file = fs::OpenOptions::new().read(true).write(true).open(&path).expect("a file");
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, PASSES / 8).expect("read");
+    file.write_all_at(&[!byte[0]], PASSES / 8).expect("written");
     drop(file);
     fs::write(world.path().join("go"), "").expect("a file");
     let run = running.wait().expect("it ends").expect_code(4);

@@ -1,7 +1,7 @@
 //! Clients that speak the protocol by themselves, and keep no rule of it.
 
 use crate::common::*;
-use haul_model::{BlockRanges, Filter, Moving, Policy, Remove, Task};
+use haul_model::{Altered, BlockRanges, Filter, Moving, Policy, Remove, Task};
 use haul_proto::{
     Caps, FrameType, HEADER_LEN, Header, Hello, How, JobRequest, Marked, Message, Reply, Request,
     Role, Want, decode, encode, frame_bytes,
@@ -202,12 +202,26 @@ fn no_request_reaches_what_is_outside() {
 fn jobs(path: &[u8]) -> Vec<(&'static str, Message)> {
     let sources = vec![path.to_vec()];
     let sends = |follow| Role::Sender { sources: sources.clone(), recursive: true, follow };
-    let receives = Role::Receiver { dest: path.to_vec(), into_dir: true, origin: None };
+    let receives = Role::Receiver {
+        dest: path.to_vec(),
+        into_dir: true,
+        origin: None,
+        bases: Vec::new(),
+        backup: None,
+    };
     let (copy, check) =
         (Task::default(), Task::Check { content: true, keeps: haul_model::Kept::OF_COPIES });
     let synced = Task::Copy(Policy { sync: true, ..Policy::default() });
     let remove = Task::Remove { rule: Remove::SameContent, moving: Moving::Whole };
-    let job = |task, role| Message::Job(JobRequest { task, filter: Filter::default(), role });
+    let job = |task, role| {
+        Message::Job(JobRequest {
+            task,
+            filter: Filter::default(),
+            altered: Altered::default(),
+            rate: None,
+            role,
+        })
+    };
     vec![
         ("download", job(copy, sends(false))),
         ("download, followed", job(copy, sends(true))),

@@ -7,7 +7,7 @@ use std::process::Command;
 
 #[test]
 fn what_the_source_does_not_have_goes() {
-    everywhere(|scene| {
+    everywhere_by_pipe(|scene| {
         let pair = Pair::usual(scene);
         pair.run(&["-ain", "--delete"], &["src/"], "dst");
         pair.run(&["-ai", "--delete"], &["src/"], "dst");
@@ -19,7 +19,7 @@ fn what_the_source_does_not_have_goes() {
 
 #[test]
 fn it_goes_when_it_is_to_go() {
-    everywhere(|scene| {
+    everywhere_by_pipe(|scene| {
         for when in ["--delete-before", "--delete-after", "--delete-delay", "--delete-during"] {
             for tree in ["src", "dst"] {
                 let _ = fs::remove_dir_all(scene.path(tree));
@@ -35,7 +35,7 @@ fn it_goes_when_it_is_to_go() {
 
 #[test]
 fn what_rules_leave_out_stays_unless_that_is_to_go() {
-    everywhere(|scene| {
+    everywhere_by_pipe(|scene| {
         let prepare = || {
             for tree in ["src", "dst"] {
                 let _ = fs::remove_dir_all(scene.path(tree));
@@ -57,7 +57,7 @@ fn what_rules_leave_out_stays_unless_that_is_to_go() {
 
 #[test]
 fn nothing_outside_of_what_is_covered_goes() {
-    everywhere(|scene| {
+    everywhere_by_pipe(|scene| {
         scene.file("src/one/a", "a");
         scene.file("src/two/b", "b");
         for name in ["one/extra", "two/extra", "three/extra", "extra"] {
@@ -76,12 +76,13 @@ fn nothing_outside_of_what_is_covered_goes() {
 
 #[test]
 fn no_more_is_removed_than_may_be() {
-    everywhere(|scene| {
+    everywhere_by_pipe(|scene| {
         scene.file("src/a", "a");
         for n in 0..5 {
             scene.file(format!("dst/extra{n}"), "x");
         }
-        Pair::of(scene).run(&["-ai", "--delete", "--max-delete=3"], &["src/"], "dst");
+        let run = Pair::of(scene).run(&["-ai", "--delete", "--max-delete=3"], &["src/"], "dst");
+        assert!(run.err().contains("2 entries stay: as many were removed as may be"), "{run}");
         assert_eq!(scene.list("dst").len(), 3);
     });
 }
@@ -139,11 +140,13 @@ fn many_are_removed_and_all_are_told() {
 
 #[test]
 fn a_source_that_is_not_there_holds_nothing_back() {
-    everywhere(|scene| {
+    everywhere_by_pipe(|scene| {
         scene.file("src/one/a", "a");
-        scene.file("dst/one/extra", "extra");
-        Pair::of(scene).run(&["-ai", "--delete"], &["src/missing", "src/one"], "dst");
-        assert!(!scene.exists("dst/one/extra"));
+        for when in ["--delete", "--delete-before", "--delete-after", "--delete-delay"] {
+            scene.file("dst/one/extra", "extra");
+            Pair::of(scene).run(&["-ai", when], &["src/missing", "src/one"], "dst");
+            assert!(!scene.exists("dst/one/extra"), "{when}");
+        }
     });
 }
 
@@ -174,5 +177,76 @@ fn what_is_mounted_in_the_destination_stays_with_what_is_in_it() {
         run(Command::new("umount").arg(scene.path("dst/deep/extra")));
         assert!(scene.exists("precious/x"), "{run_it}");
         run_it.expect_code(23);
+    });
+}
+
+#[test]
+fn no_more_is_removed_in_all_parts_of_a_command_than_may_be() {
+    each_way_by_pipe(|scene| {
+        for when in ["--delete", "--delete-before", "--delete-after", "--delete-delay"] {
+            for tree in ["src", "dst"] {
+                let _ = fs::remove_dir_all(scene.path(tree));
+            }
+            scene.file("src/x", "a file now");
+            for at in 0..3 {
+                scene.file(format!("dst/x/{at}"), "makes way");
+                scene.file(format!("dst/extra-{at}"), "extra");
+            }
+            let (route, flags) = (scene.route(), ["-a", when, "--max-delete=3"]);
+            let run = scene.transfer("sync", &route, &flags, &["src/"], "dst").run();
+            assert!(matches!(run.code, Some(23 | 25)), "{run}");
+            let left = ["extra-0", "extra-1", "extra-2", "x/0", "x/1", "x/2"];
+            let left = left.iter().filter(|name| scene.exists(format!("dst/{name}"))).count();
+            assert!(left >= 3, "{when}: {left}");
+        }
+    });
+}
+
+#[test]
+fn rules_protect_what_a_missing_source_is_called() {
+    each_way_by_pipe(|scene| {
+        scene.mkdir("src");
+        scene.file("dst/y", "protected");
+        for rule in ["--filter=P y", "--exclude=y"] {
+            let pair = Pair::with_times(scene);
+            pair.run(&["-ai", "--delete-missing-args", rule], &["src/y"], "dst");
+            assert_eq!(scene.read("dst/y"), "protected");
+        }
+        Pair::with_times(scene).run(&["-ai", "--delete-missing-args"], &["src/y"], "dst");
+        assert!(!scene.exists("dst/y"));
+    });
+}
+
+#[test]
+fn where_rules_can_not_be_read_nothing_is_removed_or_copied() {
+    each_way_by_pipe(|scene| {
+        let prepare = || {
+            for tree in ["src", "dst"] {
+                let _ = fs::remove_dir_all(scene.path(tree));
+            }
+            scene.file("src/a/b/new", "new");
+            scene.file("src/c", "beside it");
+            scene.file("dst/a/b/extra", "extra");
+            scene.file("dst/a/extra", "extra");
+        };
+        let bad = |scene: &Scene<'_>| {
+            let route = scene.route();
+            let run = scene.transfer("sync", &route, &["-a", "-F", "--delete"], &["src/"], "dst");
+            let run = run.run().expect_code(23);
+            assert!(run.err().contains(".rsync-filter"), "{run}");
+            assert!(scene.exists("dst/a/b/extra") && scene.exists("dst/a/extra"), "{run}");
+            assert!(!scene.exists("dst/a/b/new"), "{run}");
+        };
+        prepare();
+        scene.file("dst/a/.rsync-filter", "P x\nno rule\n");
+        bad(scene);
+        assert_eq!(scene.read("dst/c"), "beside it");
+        prepare();
+        scene.file("rules", "P extra\n");
+        scene.symlink("../../rules", "dst/a/.rsync-filter");
+        bad(scene);
+        prepare();
+        scene.symlink("../../rules", "src/a/.rsync-filter");
+        bad(scene);
     });
 }

@@ -4,7 +4,16 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod backups;
+mod bases;
+mod comparing;
 mod deleting;
+mod differences;
+mod keeping;
+mod linking;
 mod oracle;
+mod pace;
+mod ruling;
 mod selecting;
 mod telling;
+mod walking;

@@ -9,6 +9,7 @@ use std::process::{Command, Output};
 /// The trees `src` and `dst` of a scene, and what both programs make of them.
 pub(crate) struct Pair<'s, 'w> {
     pub(crate) scene: &'s Scene<'w>,
+    files: Vec<String>,
 }
 
 impl<'s, 'w> Pair<'s, 'w> {
@@ -43,7 +44,28 @@ impl<'s, 'w> Pair<'s, 'w> {
                 give_times(&scene.path(tree), tree, "");
             }
         }
-        Self { scene }
+        Self::with_times(scene)
+    }
+
+    /// Trees with the times that they have.
+    pub(crate) fn with_times(scene: &'s Scene<'w>) -> Self {
+        Self { scene, files: Vec::new() }
+    }
+
+    /// The same with files beside the trees, which both programs are told of.
+    pub(crate) fn with_files(mut self, files: &[&str]) -> Self {
+        self.files = files.iter().map(|&file| file.to_owned()).collect();
+        self
+    }
+
+    /// Path, owner, group and mode of all in `tree`.
+    pub(crate) fn owners(&self, tree: &str) -> Vec<String> {
+        let mut find = Command::new("find");
+        find.args([".", "-printf", "%p %U %G %m\n"]).current_dir(self.scene.path(tree));
+        let found = String::from_utf8(find.output().expect("it runs").stdout).expect("text");
+        let mut lines: Vec<_> = found.lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
     }
 
     /// Runs both with `flags`, from `sources` to `dest`, and has them compared; gives what
@@ -53,7 +75,10 @@ impl<'s, 'w> Pair<'s, 'w> {
         let oracle = scene.path("oracle");
         let _ = fs::remove_dir_all(&oracle);
         fs::create_dir(&oracle).expect("made");
-        for tree in ["src", "dst"] {
+        for tree in ["src", "dst", "prev", "older", "kept"]
+            .into_iter()
+            .chain(self.files.iter().map(String::as_str))
+        {
             if scene.exists(tree) {
                 run(Command::new("cp").arg("-a").arg(scene.path(tree)).arg(&oracle));
             }
@@ -77,15 +102,21 @@ impl<'s, 'w> Pair<'s, 'w> {
         // that.
         let covers_root = sources.iter().any(|source| source.ends_with(['/', '.']));
         let rules = if covers_root { rules } else { rules.ignoring_root() };
-        let has_rules = flags.iter().any(|flag| flag.starts_with("--exclude"));
-        let omits = flags.iter().any(|flag| !flag.starts_with("--") && flag.contains('O'));
+        let has_rules = flags.iter().any(|flag| {
+            flag.starts_with("--exclude")
+                || flag.starts_with("--filter")
+                || is_short(flag, 'F')
+                || is_short(flag, 'C')
+        });
+        let omits = flags.iter().any(|flag| !flag.starts_with("--") && flag.contains(['O', 'b']));
         let rules = if has_rules || omits { rules.ignoring_dir_mtimes() } else { rules };
         let differences = scene.snapshot(&oracle).differences(&there, rules);
         assert!(differences.is_empty(), "{flags:?} {sources:?}: {differences:?}\nhaul: {found}");
         if flags.iter().any(|flag| flag.starts_with('-') && flag.contains('i') && flag.len() < 9) {
             let (mut ours, mut theirs) = (lines(&found.out()), lines_of(&expected));
-            let is_in_order =
-                flags.iter().any(|flag| !flag.starts_with("--") && flag.contains('n'));
+            let has =
+                |letter| flags.iter().any(|flag| !flag.starts_with("--") && flag.contains(letter));
+            let is_in_order = has('n') && !has('c');
             for lines in [&mut ours, &mut theirs] {
                 if is_in_order {
                     // Where rsync is with its removals depends on how far it reads ahead.
@@ -98,6 +129,11 @@ impl<'s, 'w> Pair<'s, 'w> {
         }
         found
     }
+}
+
+/// True if `flag` is short words, one of which is `letter`.
+fn is_short(flag: &str, letter: char) -> bool {
+    !flag.starts_with("--") && flag.contains(letter)
 }
 
 /// Gives what is at `path`, which is called `name` below `tree`, a time in whole seconds:

@@ -77,6 +77,8 @@ fn rules_about_what_exists_are_those_of_rsync() {
             &["-aiuI"],
             &["-ai", "--max-size=5"],
             &["-ai", "--min-size=6"],
+            &["-ain", "--min-size=6"],
+            &["-ain", "--max-size=6"],
             &["-rpti", "--copy-links"],
             &["-rlpi"],
             &["-rlptiO"],
@@ -112,10 +114,11 @@ fn owners_attributes_and_access_lists_are_kept() {
                 let said = command.args(args).current_dir(scene.path(tree)).output();
                 String::from_utf8(said.expect("it runs").stdout).expect("text")
             };
-            let owners = of("find", &[".", "-printf", "%p %U %G %m\n"]);
-            let mut owners: Vec<_> = owners.lines().map(str::to_owned).collect();
-            owners.sort();
-            (owners, of("getfattr", &["-d", "-R", "."]), of("getfacl", &["-n", "-R", "."]))
+            (
+                pair.owners(tree),
+                of("getfattr", &["-d", "-R", "."]),
+                of("getfacl", &["-n", "-R", "."]),
+            )
         };
         for flags in [&["-aiX"][..], &["-aiAX"], &["-aiAXI"], &["-rlptiX"]] {
             pair.run(flags, &["src/"], "dst");

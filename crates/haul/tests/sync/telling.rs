@@ -27,9 +27,7 @@ fn words_that_haul_has_not_are_errors() {
     for (flags, message) in [
         (&["-a", "--fuzzy"][..], "has no --fuzzy"),
         (&["-a", "--info=del"], "haul has progress"),
-        (&["-aH"], "has no --hard-links"),
         (&["-aR"], "has no --relative"),
-        (&["-a", "--link-dest=x"], "has no --link-dest"),
         (&["--delete"], "does not work without --recursive"),
         (&["--max-size=x"], "is no size"),
         (&["--out-format=%Q"], "%Q"),
@@ -53,4 +51,23 @@ fn exit_codes_are_those_of_rsync() {
     assert_eq!(run.code, Some(11), "{run}");
     let run = scene.haul().args(["sync", "-a", "--mkpath", "src/", "x/y/z"]).run();
     run.expect_ok();
+}
+
+#[test]
+fn a_daemon_of_rsync_s_is_not_reached() {
+    let world = World::new();
+    let scene = world.scene(Way::Local);
+    scene.file("src/a", "a");
+    for (source, dest) in [
+        ("rsync://host/module", "dst"),
+        ("host::module/path", "dst"),
+        ("src/", "user@host::module"),
+        ("src/", "rsync://user@host:873/module/"),
+    ] {
+        let run = scene.haul().args(["sync", "-a", source, dest]).run().expect_code(1);
+        assert!(run.err().contains("reaches no daemon of rsync's"), "{run}");
+        assert!(run.err().contains("HOST:PATH"), "{run}");
+    }
+    scene.haul().args(["sync", "-a", "src/", "./odd::name"]).run().expect_ok();
+    assert_eq!(scene.read("odd::name/a"), "a");
 }

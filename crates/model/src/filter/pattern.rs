@@ -115,6 +115,11 @@ impl Pattern {
         &self.written
     }
 
+    /// True if it begins with a slash: it is matched from the start of a path on.
+    pub fn is_anchored(&self) -> bool {
+        self.anchor == Anchor::Start
+    }
+
     /// True if the entry at `path` matches, which has no slash in front.
     pub fn matches(&self, path: &[u8], is_dir: bool) -> bool {
         if self.only_dirs && !is_dir {

@@ -23,12 +23,20 @@ pub enum Extension {
     Lsetstat,
     /// The server's limits.
     Limits,
+    /// Further names of files.
+    HardLink,
 }
 
 impl Extension {
     /// Every extension.
-    pub const ALL: [Self; 5] =
-        [Self::PosixRename, Self::Fsync, Self::Statvfs, Self::Lsetstat, Self::Limits];
+    pub const ALL: [Self; 6] = [
+        Self::PosixRename,
+        Self::Fsync,
+        Self::Statvfs,
+        Self::Lsetstat,
+        Self::Limits,
+        Self::HardLink,
+    ];
 
     /// Its name on the wire.
     pub fn name(self) -> &'static str {
@@ -38,6 +46,7 @@ impl Extension {
             Self::Statvfs => "statvfs@openssh.com",
             Self::Lsetstat => "lsetstat@openssh.com",
             Self::Limits => "limits@openssh.com",
+            Self::HardLink => "hardlink@openssh.com",
         }
     }
 

@@ -115,6 +115,11 @@ pub enum Request<'a> {
         from: &'a [u8],
         to: &'a [u8],
     },
+    /// `to` becomes a further name of `from`.
+    HardLink {
+        from: &'a [u8],
+        to: &'a [u8],
+    },
     Fsync {
         handle: &'a [u8],
     },
@@ -204,6 +209,7 @@ impl Request<'_> {
             }
             Self::Rename { from, to }
             | Self::PosixRename { from, to }
+            | Self::HardLink { from, to }
             // The draft has the link first. OpenSSH's server has the target
             // first, by a mistake that it has kept, and so have the others.
             | Self::Symlink { target: from, link: to } => {
@@ -218,6 +224,7 @@ impl Request<'_> {
     pub fn extension(&self) -> Option<Extension> {
         Some(match self {
             Self::PosixRename { .. } => Extension::PosixRename,
+            Self::HardLink { .. } => Extension::HardLink,
             Self::Fsync { .. } => Extension::Fsync,
             Self::Statvfs { .. } => Extension::Statvfs,
             Self::Lsetstat { .. } => Extension::Lsetstat,
@@ -280,7 +287,7 @@ impl Request<'_> {
             Self::Realpath { .. } => "resolve",
             Self::Readlink { .. } => "read the link",
             Self::Rename { .. } | Self::PosixRename { .. } => "rename",
-            Self::Symlink { .. } => "make the link",
+            Self::Symlink { .. } | Self::HardLink { .. } => "make the link",
             Self::Fsync { .. } => "make durable",
             Self::Statvfs { .. } => "look at the file system of",
             Self::Limits => "ask for the limits of",

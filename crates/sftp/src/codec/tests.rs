@@ -83,6 +83,7 @@ proptest! {
             Request::Rename { from: path, to },
             Request::Symlink { target: path, link: to },
             Request::PosixRename { from: path, to },
+            Request::HardLink { from: path, to },
             Request::Fsync { handle },
             Request::Lsetstat { path, attrs },
             Request::Limits,

@@ -212,7 +212,7 @@ fn where_rclone_differs() {
         let bench = rclone(cached);
         let client = bench.client();
         let has: Vec<_> = Extension::ALL.into_iter().filter(|e| client.has(*e)).collect();
-        assert_eq!(has, [Extension::PosixRename, Extension::Statvfs]);
+        assert_eq!(has, [Extension::PosixRename, Extension::Statvfs, Extension::HardLink]);
         assert_eq!((client.read_len(), client.limits().open_handles), (32 << 10, 0));
 
         // Announced, and not there.

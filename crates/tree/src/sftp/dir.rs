@@ -1,8 +1,8 @@
 //! A directory of a host, and what is done in it.
 
 use super::attrs::{attrs_for, is_whole, meta_of};
-use super::host::must_stay;
 use super::known::{Known, There};
+use super::links;
 use super::making::Making;
 use super::source::SftpSource;
 use super::stage::{self, SftpStage};
@@ -20,9 +20,6 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
-
-/// How often a link is staged whose stage is taken away.
-const LINK_ATTEMPTS_MAX: u32 = 8;
 
 /// Where the links of one directory point, as far as all of that is asked ahead, in
 /// bytes.
@@ -249,52 +246,21 @@ impl TreeDir for SftpDir {
         on_existing: OnExisting,
     ) -> io::Result<Publication> {
         self.ready()?;
-        let client = self.host.client();
-        let path = self.path_of(name.as_bytes());
-        let set_time = |path: &[u8]| {
-            if client.has(Extension::Lsetstat) {
-                // A time that can't be set is no reason to have no link.
-                let attrs = attrs_for(attributes, Kept::TIMES);
-                if let Err(error) = client.set_link_attrs(path, attrs) {
-                    self.host.look_at(&error);
-                }
-            }
-        };
-        if on_existing != OnExisting::Replace {
-            let made = client.make_symlink(target, &path);
-            match made {
-                Ok(()) => {
-                    set_time(&path);
-                    return Ok(Publication::Published);
-                }
-                Err(error) => {
-                    self.host.look_at(&error);
-                    if self.ask(name, false)?.is_none() {
-                        return self.host.wrote(&self.path, Err(error));
-                    }
-                    return Ok(Publication::Kept);
-                }
-            }
-        }
-        let mut attempts = 0;
-        loop {
-            attempts += 1;
-            let temp = self.path_of(self.host.stage_name().as_bytes());
-            self.host.wrote(&self.path, client.make_symlink(target, &temp))?;
-            set_time(&temp);
-            let published = self.host.publish(&temp, &self.path, name, OnExisting::Replace);
-            if published.is_ok() || published.as_ref().is_err_and(must_stay) {
-                return published;
-            }
-            // A link can't be locked: whoever cleans there may have taken it for
-            // one that was left behind.
-            let is_gone = || matches!(self.host.has_name(&temp), Ok(false));
-            if attempts == LINK_ATTEMPTS_MAX || !is_gone() {
-                // What is wrong was told by the first error.
-                let _ = client.remove_file(&temp);
-                return published;
-            }
-        }
+        let is_there = || Ok(self.ask(name, false)?.is_some());
+        links::symbolic(&self.host, &self.path, target, name, attributes, on_existing, &is_there)
+    }
+
+    fn make_hard_link(
+        &self,
+        from: &dyn TreeDir,
+        of: &Name,
+        _id: Option<FileId>,
+        name: &Name,
+        on_existing: OnExisting,
+    ) -> io::Result<Publication> {
+        self.ready()?;
+        let of = from.path_there(of).ok_or(io::ErrorKind::Unsupported)?;
+        links::hard(&self.host, &self.path, &of, name, on_existing)
     }
 
     fn stage(&self) -> io::Result<Box<dyn StagedFile>> {
@@ -370,6 +336,16 @@ impl TreeDir for SftpDir {
 }
 
 impl Storage for SftpDir {
+    fn keeps(&self) -> Kept {
+        // Names of one file are told by no server.
+        let links = self.is_destination && self.host.client().has(Extension::HardLink);
+        Kept::OF_COPIES.with(Kept::LINKS.only_if(links))
+    }
+
+    fn path_there(&self, name: &Name) -> Option<Vec<u8>> {
+        Some(self.path_of(name.as_bytes()))
+    }
+
     fn costs_round_trips(&self) -> bool {
         true
     }

@@ -11,6 +11,7 @@ mod branch;
 mod dir;
 mod host;
 mod known;
+mod links;
 mod making;
 mod same;
 mod sessions;
@@ -118,6 +119,10 @@ impl Tree for SftpTree {
 
     fn open_around(&self, path: &[u8], name: &Name) -> io::Result<Arc<dyn TreeDir>> {
         Ok(Arc::new(self.open_with(path, name)?))
+    }
+
+    fn whole_path(&self, path: &[u8]) -> io::Result<Vec<u8>> {
+        Ok(self.host.io(self.host.client().real_path(as_asked(path)))?.into_vec())
     }
 
     fn lists_ahead(&self) -> bool {

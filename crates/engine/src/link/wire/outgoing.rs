@@ -1,15 +1,15 @@
 //! Frames on their way out: a queue that ports and workers fill, and the writer that
 //! drains it.
 
-use crate::control::CANCEL_POLL;
+use crate::control::{CANCEL_POLL, Control};
 use crate::link::{ReceiverPort, SenderPort, SourceHandle};
 use crate::pool::Buf;
 use crossbeam_channel::{RecvTimeoutError, SendTimeoutError};
-use haul_model::{Naming, Summary};
+use haul_model::{Naming, Outcome, Summary};
 use haul_net::Writer;
 use haul_proto::{
-    Extra, FrameType, Late, ListItem, Message, OutcomeItem, Prove, Proven, Want, Warning, encode,
-    frame_bytes,
+    Extra, FrameType, Late, ListItem, Message, OutcomeItem, Prove, Proven, Signature, Want,
+    Warning, encode, frame_bytes,
 };
 use haul_tree::{SourceFile, lock};
 use std::io::{self, IoSlice, Write};
@@ -148,13 +148,17 @@ impl Outbox {
 
 /// Sends `greeting`, and what is queued, until the outbox is closed or the peer is
 /// gone. When there was nothing to send for as long as `sign_after` says, the peer
-/// is told that this side is there.
+/// is told that this side is there. Content is sent at the pace of the job that `control`
+/// stands for.
 pub(crate) fn run_writer(
     output: &mut Writer,
     frames: &crossbeam_channel::Receiver<OutFrame>,
     greeting: Vec<u8>,
     sign_after: Option<Duration>,
+    control: Option<&Control<'_>>,
 ) -> io::Result<()> {
+    let step = control.map_or(usize::MAX, Control::step);
+    let pace = |len: usize| control.into_iter().for_each(|control| control.pace(len as u64));
     let mut gathered = greeting;
     // Until when what is gathered may wait; `None` if it must not.
     let mut patience = None;
@@ -188,11 +192,29 @@ pub(crate) fn run_writer(
         };
         gathered.extend_from_slice(&frame.head);
         match &frame.body {
-            Some(Body::Bytes(bytes)) => write_both(output, &gathered, bytes)?,
+            Some(Body::Bytes(bytes)) if bytes.len() > step => {
+                output.write_all(&gathered)?;
+                for part in bytes.chunks(step) {
+                    output.write_all(part)?;
+                    output.flush()?;
+                    pace(part.len());
+                }
+            }
+            Some(Body::Bytes(bytes)) => {
+                write_both(output, &gathered, bytes)?;
+                pace(bytes.len());
+            }
             Some(Body::Range { source, offset, len }) => {
                 output.write_all(&gathered)?;
                 output.flush()?;
-                send_range(output, &**source, *offset, *len)?;
+                let (mut offset, mut left) = (*offset, *len);
+                while left > 0 {
+                    let part = left.min(step);
+                    send_range(output, &**source, offset, part)?;
+                    pace(part);
+                    offset += part as u64;
+                    left -= part;
+                }
             }
             None if gathered.len() > GATHER_LEN => output.write_all(&gathered)?,
             None => continue,
@@ -283,8 +305,14 @@ impl SenderPort for RemoteSender {
         }
     }
 
+    fn signature(&self, signature: Signature) {
+        self.0.tell(&Message::Signature(signature));
+    }
+
     fn outcomes(&self, outcomes: Vec<OutcomeItem>) {
-        for part in outcomes.chunks(ANSWERS_PER_FRAME_MAX) {
+        let has_paths = outcomes.iter().any(|one| matches!(one.outcome, Outcome::Linked { .. }));
+        let max = if has_paths { EXTRAS_PER_FRAME_MAX } else { ANSWERS_PER_FRAME_MAX };
+        for part in outcomes.chunks(max) {
             self.0.tell(&Message::Outcomes(part.to_vec()));
         }
     }

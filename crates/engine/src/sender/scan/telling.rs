@@ -1,10 +1,11 @@
 //! Tells the Receiver what the walk finds, in batches.
 
 use super::{Earlier, Scan, Stopped};
+use crate::JobError;
 use crate::dirs::DirNode;
 use crate::sender::Item;
 use crate::sender::again::Repeat;
-use haul_model::{BlockRanges, Entry, Fault, Kind, Name, words};
+use haul_model::{BlockRanges, Entry, Fault, FaultKind, Kind, MAX_DEPTH, Name, Side, words};
 use haul_proto::{How, ListItem};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,6 +24,9 @@ const NAMES_MAX: usize = 128;
 /// A slow directory's entries don't wait longer than this to be told.
 const BATCH_AGE_MAX: Duration = Duration::from_millis(20);
 
+/// The end of a job whose accounts are more than can be told.
+const TOO_MANY: &str = "the sources have more than 65,536 users and groups, which is more than can be told by name: keep their numbers instead";
+
 impl Scan<'_, '_> {
     pub(super) fn entry(
         &mut self,
@@ -35,7 +39,11 @@ impl Scan<'_, '_> {
             reporter.listed(&entry);
         }
         if let Some(names) = &mut self.names {
-            for account in names.of(&entry.attributes) {
+            let Some(accounts) = names.of(&entry.attributes) else {
+                self.sender.control.fail(JobError::Usage(TOO_MANY.to_owned()));
+                return Err(Stopped);
+            };
+            for account in accounts {
                 self.push(ListItem::Account(account))?;
             }
         }
@@ -51,9 +59,11 @@ impl Scan<'_, '_> {
             how: How::PLAIN,
             shown: None,
             cost: 0,
+            hashed: false,
             wanted: false,
             repeat: Repeat::No,
             counted: 0,
+            matched: 0,
         };
         if parent == 0 {
             self.earlier.iter_mut().for_each(Earlier::listed);
@@ -105,9 +115,11 @@ impl Scan<'_, '_> {
             how: How::PLAIN,
             shown: Some(shown),
             cost: 0,
+            hashed: false,
             wanted: false,
             repeat: Repeat::No,
             counted: 0,
+            matched: 0,
         }
     }
 
@@ -164,4 +176,9 @@ impl Scan<'_, '_> {
             self.sender.receiver.list(batch);
         }
     }
+}
+
+pub(super) fn too_deep() -> Fault {
+    let message = format!("the tree is deeper than {MAX_DEPTH} directories");
+    Fault::new(Side::Source, FaultKind::TooLong, message)
 }

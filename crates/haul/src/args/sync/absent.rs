@@ -1,5 +1,25 @@
 //! The words of rsync that `haul sync` has not.
 
+use crate::error::CommandError;
+use haul_model::escape_bytes;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+
+/// Refuses a path that means a daemon of rsync's: `rsync://host/module`, `host::module`.
+pub(super) fn refuse_daemon(paths: &[OsString]) -> Result<(), CommandError> {
+    for path in paths {
+        let bytes = path.as_bytes();
+        let host = &bytes[..bytes.iter().position(|byte| *byte == b'/').unwrap_or(bytes.len())];
+        let has_module = host.windows(2).any(|two| two == b"::") && !host.contains(&b'[');
+        if bytes.starts_with(b"rsync://") || has_module {
+            let message = format!("{}: haul reaches no daemon of rsync's", escape_bytes(bytes));
+            let hint = "name a path of the host, HOST:PATH, which goes through ssh; a path here that looks like this begins with \"./\"";
+            return Err(CommandError::usage(message).with_hint(hint));
+        }
+    }
+    Ok(())
+}
+
 /// A word of rsync that haul has not.
 pub(super) struct Absent {
     pub(super) long: &'static str,
@@ -23,42 +43,19 @@ const fn absent_value(long: &'static str, short: Option<char>) -> Absent {
 pub(super) const ABSENT: &[Absent] = &[
     absent("relative", Some('R')),
     absent("no-implied-dirs", None),
-    absent("dirs", Some('d')),
-    absent("one-file-system", Some('x')),
-    absent("prune-empty-dirs", Some('m')),
     absent_value("files-from", None),
-    absent("from0", Some('0')),
-    absent_value("filter", Some('f')),
-    absent("F", Some('F')),
-    absent("cvs-exclude", Some('C')),
-    absent("checksum", Some('c')),
     absent("copy-dirlinks", Some('k')),
     absent("keep-dirlinks", Some('K')),
     absent("safe-links", None),
     absent("copy-unsafe-links", None),
     absent("munge-links", None),
-    absent("executability", Some('E')),
     absent("crtimes", Some('N')),
-    absent_value("usermap", None),
-    absent_value("groupmap", None),
-    absent_value("chown", None),
-    absent_value("chmod", None),
-    absent("hard-links", Some('H')),
     absent("fake-super", None),
-    absent("delete-missing-args", None),
-    absent("ignore-missing-args", None),
     absent("inplace", None),
     absent("append", None),
     absent("append-verify", None),
-    absent_value("partial-dir", None),
     absent_value("temp-dir", Some('T')),
     absent("delay-updates", None),
-    absent("backup", Some('b')),
-    absent_value("backup-dir", None),
-    absent_value("suffix", None),
-    absent_value("link-dest", None),
-    absent_value("copy-dest", None),
-    absent_value("compare-dest", None),
     absent("fuzzy", Some('y')),
     absent("remove-source-files", None),
     absent("preallocate", None),
@@ -66,8 +63,6 @@ pub(super) const ABSENT: &[Absent] = &[
     absent_value("log-file-format", None),
     absent("list-only", None),
     absent_value("debug", None),
-    absent_value("contimeout", None),
-    absent_value("bwlimit", None),
     absent_value("iconv", None),
     absent_value("password-file", None),
 ];

@@ -1,8 +1,8 @@
 //! The words of rsync that `haul sync` has.
 
+use super::given;
 use super::{Sameness, When, Wish, number, size};
-use crate::config::Transport;
-use clap::ValueEnum;
+use haul_model::Bases;
 use std::ffi::OsStr;
 
 /// A word, and its effect.
@@ -34,8 +34,9 @@ const COMPARING: &str = "Comparing";
 const KEEPING: &str = "Keeping";
 const DELETING: &str = "Deleting";
 const WRITING: &str = "Writing";
-const TELLING: &str = "Telling";
-const REMOTE: &str = "Remote";
+
+/// The longest blocks that rsync takes, in bytes.
+const BLOCK_SIZE_MAX: u32 = 128 << 10;
 
 /// A word without a value.
 macro_rules! flag {
@@ -88,8 +89,15 @@ macro_rules! value {
     };
 }
 
+// Behind the macros that it takes.
+mod telling;
+mod walking;
+
 /// The words, in the order of the help.
-pub(super) const TABLE: &[Word] = &[
+pub(super) const TABLE: &[&[Word]] = &[WORDS, walking::WORDS, telling::WORDS];
+
+/// Those that say what is done.
+const WORDS: &[Word] = &[
     switch!(SELECTING, "archive", Some('a'), "no-a", "The same as -rlptgoD", |wish, on| {
         wish.recursive = on;
         wish.mirror.links = on;
@@ -171,6 +179,16 @@ pub(super) const TABLE: &[Word] = &[
     flag!(COMPARING, "size-only", None, "Skip files of which the size agrees", |wish, on| {
         wish.mirror.sameness = if on { Sameness::Size } else { Sameness::SizeAndTime };
     }),
+    switch!(
+        COMPARING,
+        "checksum",
+        Some('c'),
+        "no-c",
+        "Skip files of which size and content agree: both sides read them",
+        |wish, on| {
+            wish.checksum = on;
+        }
+    ),
     value!(
         COMPARING,
         "modify-window",
@@ -188,10 +206,74 @@ pub(super) const TABLE: &[Word] = &[
         "whole-file",
         Some('W'),
         "no-W",
-        "Taken: changed files are copied whole",
-        |_, _| {}
+        "Send changed files whole, not only what differs",
+        |wish, on| {
+            wish.whole_file = on;
+        }
     ),
+    value!(
+        COMPARING,
+        "block-size",
+        Some('B'),
+        &[],
+        "SIZE",
+        "Find what differs by blocks of this size",
+        |wish, value| {
+            let len = u32::try_from(size(value)?).ok().filter(|len| *len <= BLOCK_SIZE_MAX);
+            let len = len.ok_or("it is more than 128 KiB")?;
+            wish.mirror.block_len = (len > 0).then_some(len);
+            Ok(())
+        }
+    ),
+    switch!(KEEPING, "hard-links", Some('H'), "no-H", "Names of one file as such", |wish, on| {
+        wish.hard_links = on;
+    }),
     switch!(KEEPING, "perms", Some('p'), "no-p", "Permissions", |wish, on| wish.perms = on),
+    flag!(
+        KEEPING,
+        "executability",
+        Some('E'),
+        "Without -p: files can be executed as in the source, or can't",
+        |wish, on| {
+            wish.executability = on;
+        }
+    ),
+    value!(
+        KEEPING,
+        "chmod",
+        None,
+        &[],
+        "MODES",
+        "Change modes of the sources: 'Du=rwx,Fgo-w'",
+        given::chmod
+    ),
+    value!(
+        KEEPING,
+        "chown",
+        None,
+        &[],
+        "USER:GROUP",
+        "The owner and the group of all that is copied",
+        given::chown
+    ),
+    value!(
+        KEEPING,
+        "usermap",
+        None,
+        &[],
+        "FROM:TO,...",
+        "Users that become others: names, numbers, patterns",
+        given::usermap
+    ),
+    value!(
+        KEEPING,
+        "groupmap",
+        None,
+        &[],
+        "FROM:TO,...",
+        "Groups that become others",
+        given::groupmap
+    ),
     switch!(KEEPING, "times", Some('t'), "no-t", "Modification times", |wish, on| wish.times = on),
     switch!(KEEPING, "owner", Some('o'), "no-o", "Owners (root only)", |wish, on| wish.owner = on),
     switch!(KEEPING, "group", Some('g'), "no-g", "Groups", |wish, on| wish.group = on),
@@ -224,6 +306,7 @@ pub(super) const TABLE: &[Word] = &[
         (wish.devices, wish.specials) = (on, on);
     }),
     switch!(WRITING, "partial", None, "", "Taken: what was interrupted is gone on with", |_, _| {}),
+    value!(WRITING, "partial-dir", None, &[], "DIR", "Taken, as --partial", |_, _| Ok(())),
     flag!(WRITING, "P", Some('P'), "The same as --partial --progress", |_, _| {}),
     switch!(KEEPING, "sparse", Some('S'), "no-S", "Taken: holes are always kept", |_, _| {}),
     flag!(
@@ -250,7 +333,7 @@ pub(super) const TABLE: &[Word] = &[
     flag!(DELETING, "del", None, "", |wish, _| wish.deletes = true),
     flag!(DELETING, "delete-excluded", None, "And what is left out of the sources", |wish, _| {
         wish.deletes = true;
-        wish.delete.excluded = true;
+        wish.deletes_excluded = true;
     }),
     value!(
         DELETING,
@@ -260,7 +343,7 @@ pub(super) const TABLE: &[Word] = &[
         "N",
         "Remove no more than N entries",
         |wish, value| {
-            wish.delete.max = Some(u64::try_from(number::<i64>(value)?).unwrap_or(0));
+            wish.mirror.delete_max = Some(u64::try_from(number::<i64>(value)?).unwrap_or(0));
             Ok(())
         }
     ),
@@ -285,6 +368,76 @@ pub(super) const TABLE: &[Word] = &[
     ),
     switch!(
         WRITING,
+        "backup",
+        Some('b'),
+        "no-b",
+        "Keep what is replaced or removed",
+        |wish, on| {
+            wish.backup = on;
+        }
+    ),
+    value!(
+        WRITING,
+        "backup-dir",
+        None,
+        &[],
+        "DIR",
+        "Keep it in DIR, on DEST's machine",
+        |wish, value| {
+            wish.backup_dir = Some(value.to_owned());
+            Ok(())
+        }
+    ),
+    value!(
+        WRITING,
+        "suffix",
+        None,
+        &[],
+        "SUFFIX",
+        "The end of its name: ~ unless there is a DIR",
+        |wish, value| {
+            wish.suffix = Some(value.to_owned());
+            Ok(())
+        }
+    ),
+    value!(
+        WRITING,
+        "compare-dest",
+        None,
+        &[],
+        "DIR",
+        "Leave out files that are the same in DIR",
+        |wish, value| {
+            wish.bases.push((Bases::Compare, value.to_owned()));
+            Ok(())
+        }
+    ),
+    value!(
+        WRITING,
+        "copy-dest",
+        None,
+        &[],
+        "DIR",
+        "Copy files from DIR, on DEST's machine, that are the same there",
+        |wish, value| {
+            wish.bases.push((Bases::Copy, value.to_owned()));
+            Ok(())
+        }
+    ),
+    value!(
+        WRITING,
+        "link-dest",
+        None,
+        &[],
+        "DIR",
+        "Make files hard links to those in DIR that are the same",
+        |wish, value| {
+            wish.bases.push((Bases::Link, value.to_owned()));
+            Ok(())
+        }
+    ),
+    switch!(
+        WRITING,
         "dry-run",
         Some('n'),
         "no-n",
@@ -299,137 +452,8 @@ pub(super) const TABLE: &[Word] = &[
     flag!(WRITING, "fsync", None, "End only when all would survive a power cut", |wish, on| {
         wish.fsync = on;
     }),
-    flag!(
-        TELLING,
-        "verbose",
-        Some('v'),
-        "Tell the names of what is copied, and figures",
-        |wish, _| {
-            wish.verbose = wish.verbose.saturating_add(1);
-        }
-    ),
-    flag!(TELLING, "no-verbose", None, "", |wish, _| wish.verbose = 0),
-    flag!(TELLING, "quiet", Some('q'), "Tell errors only", |wish, on| wish.quiet = on),
-    switch!(
-        TELLING,
-        "itemize-changes",
-        Some('i'),
-        "no-i",
-        "Tell what changes of each entry",
-        |wish, on| {
-            wish.itemize = if on { wish.itemize.saturating_add(1) } else { 0 };
-        }
-    ),
-    value!(
-        TELLING,
-        "out-format",
-        None,
-        &["log-format"],
-        "FORMAT",
-        "Tell of entries like this: '%i %n%L'",
-        |wish, value| {
-            wish.out_format = Some(value.to_owned());
-            Ok(())
-        }
-    ),
-    flag!(TELLING, "stats", None, "Tell figures at the end", |wish, on| wish.stats = on),
-    switch!(
-        TELLING,
-        "progress",
-        None,
-        "",
-        "Taken: a terminal shows progress anyway",
-        |wish, on| {
-            wish.progress = on;
-        }
-    ),
-    value!(
-        TELLING,
-        "info",
-        None,
-        &[],
-        "FLAGS",
-        "Taken are progress, progress2, flist0, name and stats",
-        info
-    ),
-    flag!(TELLING, "human-readable", Some('h'), "Taken: figures are always for people", |_, _| {}),
-    flag!(TELLING, "no-human-readable", None, "", |_, _| {}),
-    flag!(TELLING, "8-bit-output", Some('8'), "", |_, _| {}),
-    switch!(
-        REMOTE,
-        "compress",
-        Some('z'),
-        "no-z",
-        "Taken, and not done: haul does not compress, -e 'ssh -C' does",
-        |wish, on| {
-            wish.compress = on;
-        }
-    ),
-    value!(
-        REMOTE,
-        "rsh",
-        Some('e'),
-        &[],
-        "COMMAND",
-        "Reach the host with COMMAND instead of ssh",
-        |wish, value| {
-            wish.rsh = Some(text(value)?);
-            Ok(())
-        }
-    ),
-    value!(
-        REMOTE,
-        "rsync-path",
-        None,
-        &["remote-haul"],
-        "PATH",
-        "Where haul is on the host",
-        |wish, value| {
-            wish.remote_haul = Some(text(value)?);
-            Ok(())
-        }
-    ),
-    value!(
-        REMOTE,
-        "timeout",
-        None,
-        &[],
-        "SECONDS",
-        "Give up a host that is silent for SECONDS",
-        |wish, value| {
-            wish.timeout = Some(number(value)?);
-            Ok(())
-        }
-    ),
-    value!(
-        REMOTE,
-        "transport",
-        None,
-        &[],
-        "haul|sftp",
-        "Use the haul of the host, or its SFTP server",
-        |wish, value| {
-            let transport = value.to_str().and_then(|text| Transport::from_str(text, false).ok());
-            wish.transport = Some(transport.ok_or("it is neither haul nor sftp")?);
-            Ok(())
-        }
-    ),
 ];
 
-fn text(value: &OsStr) -> Result<String, &'static str> {
+pub(super) fn text(value: &OsStr) -> Result<String, &'static str> {
     value.to_str().map(str::to_owned).ok_or("it is not UTF-8")
-}
-
-/// Takes what `--info` asks for, if haul has it.
-fn info(wish: &mut Wish, value: &OsStr) -> Result<(), &'static str> {
-    for flag in text(value)?.split(',') {
-        match flag.to_ascii_lowercase().as_str() {
-            "progress" | "progress1" | "progress2" | "flist0" | "none" => {}
-            "name" | "name1" => wish.verbose = wish.verbose.max(1),
-            "name2" => wish.verbose = wish.verbose.max(2),
-            "stats" | "stats1" | "stats2" => wish.stats = true,
-            _ => return Err("haul has progress, progress2, flist0, name, stats and none"),
-        }
-    }
-    Ok(())
 }

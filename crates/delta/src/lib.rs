@@ -1,0 +1,33 @@
+//! The difference between two versions of a file that are on two machines, found without
+//! bringing them together: the algorithm of rsync (Tridgell and Mackerras, "The rsync
+//! algorithm", 1996). Bytes in, steps out; no I/O.
+//!
+//! Whoever has the old file cuts it into blocks and tells a short sum of each: a
+//! [`Signature`]. Whoever has the new one looks for these blocks in it at every offset
+//! ([`Matcher`]), and tells where they are; the rest is sent as it is.
+//!
+//! Each sum is a rolling one, which is cheap at every offset, and a few bytes of a
+//! BLAKE3 under a key that is fresh each time, so that nobody can make files whose blocks
+//! are taken for each other. A few bytes are no proof: **the whole must be verified by a
+//! hash of its own**, and sent without this where that differs.
+//!
+//! # Rooms
+//!
+//! - `shape.rs`: how a file is cut, and how long its sums are.
+//! - `rolling.rs`: the sum that rolls. `signature.rs`: the sums of a file.
+//! - `table.rs`: finds the blocks that have a sum. `matcher.rs`: the search.
+
+#![forbid(unsafe_code)]
+
+mod matcher;
+mod rolling;
+mod shape;
+mod signature;
+mod table;
+
+pub use matcher::{Matcher, Step};
+pub use shape::Shape;
+pub use signature::{Key, Signature, TooLong};
+
+#[cfg(test)]
+mod tests;

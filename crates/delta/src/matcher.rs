@@ -1,0 +1,193 @@
+//! The search for blocks of the old file in the new one, at every offset, in one pass.
+
+use crate::rolling::{self, Roller};
+use crate::signature::Signature;
+use crate::table::Table;
+
+/// Bytes that may be hashed in vain, on top of as many as were searched: a peer could make
+/// up sums that agree everywhere and never match. It is searched no further then.
+const VAIN_LEN_MAX: u64 = 64 << 20;
+
+/// A step in the new file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// So many bytes that the old file has from `from` on.
+    Reuse {
+        /// The offset there, in bytes.
+        from: u64,
+        /// How many, in bytes: a block's.
+        len: usize,
+    },
+    /// So many bytes that are new.
+    Literal(usize),
+    /// Not known before more of them are there.
+    More,
+}
+
+/// Searches a new file.
+#[derive(Debug)]
+pub struct Matcher {
+    signature: Signature,
+    table: Table,
+    roller: Roller,
+    /// How many blocks have the full length.
+    whole: usize,
+    /// The block that is looked for first: what follows in the old file follows in the new.
+    expected: usize,
+    /// Bytes of what is there that are new.
+    passed: usize,
+    /// The sum of the window behind these, and whether it was looked up in vain.
+    window: Option<(u32, bool)>,
+    /// Bytes that were searched, and that were hashed for nothing.
+    searched: u64,
+    in_vain: u64,
+    has_given_up: bool,
+}
+
+impl Matcher {
+    /// A search for the blocks of a signature, which is whole.
+    pub fn new(signature: Signature) -> Self {
+        assert!(signature.is_whole(), "a search needs all sums");
+        let shape = signature.shape();
+        let whole = (shape.old_len() / shape.block_len() as u64) as usize;
+        let table = Table::of(&signature, whole);
+        let roller = Roller::new(shape.block_len());
+        Self {
+            signature,
+            table,
+            roller,
+            whole,
+            expected: 0,
+            passed: 0,
+            window: None,
+            searched: 0,
+            in_vain: 0,
+            has_given_up: false,
+        }
+    }
+
+    /// Tells about the beginning of `bytes`, which are the next of the new file, and with
+    /// which it ends if `is_end`. The next call is about the bytes behind those that were
+    /// told about; after [`Step::More`] about the same, and more of them. Whoever has twice
+    /// as many as a block has is always told something.
+    ///
+    /// `bytes` is not empty.
+    pub fn next(&mut self, bytes: &[u8], is_end: bool) -> Step {
+        let len = self.signature.shape().block_len();
+        loop {
+            let rest = &bytes[self.passed..];
+            if rest.len() < len {
+                return if is_end { self.next_at_end(bytes) } else { self.pass_or_wait() };
+            }
+            let (sum, is_looked_up) = match self.window {
+                Some(window) => window,
+                None => (rolling::sum(&rest[..len]), false),
+            };
+            let found = if is_looked_up { None } else { self.find(sum, &rest[..len]) };
+            match found {
+                Some(_) if self.passed > 0 => {
+                    // It is found again: that costs less than remembering it.
+                    self.window = Some((sum, false));
+                    return self.pass(self.passed);
+                }
+                Some(block) => return self.reuse(block, len),
+                None => self.window = Some((sum, true)),
+            }
+            if rest.len() == len {
+                return if is_end { self.next_at_end(bytes) } else { self.pass_or_wait() };
+            }
+            self.roll(sum, rest, len);
+        }
+    }
+
+    /// Moves the window on until its sum may be that of a block, or there are no more bytes.
+    fn roll(&mut self, mut sum: u32, rest: &[u8], len: usize) {
+        if self.has_given_up {
+            self.passed += rest.len() - len;
+            self.window = Some((sum, true));
+            return;
+        }
+        let (roller, table) = (self.roller, &self.table);
+        let mut bytes = rest.iter().zip(&rest[len..]);
+        let is_looked_up = !bytes.any(|(out, into)| {
+            sum = roller.roll(sum, *out, *into);
+            table.may_have(sum) && table.with(sum).next().is_some()
+        });
+        let rolled = rest.len() - len - bytes.len();
+        self.passed += rolled;
+        self.searched += rolled as u64;
+        self.window = Some((sum, is_looked_up));
+    }
+
+    /// The block of the old file that has these bytes, whose rolling sum is `sum`.
+    fn find(&mut self, sum: u32, window: &[u8]) -> Option<usize> {
+        let expected = self.expected;
+        let is_expected = expected < self.whole && self.signature.weak(expected) == sum;
+        if !is_expected && !self.table.may_have(sum) {
+            return None;
+        }
+        if !is_expected && self.table.with(sum).next().is_none() {
+            return None;
+        }
+        let strong = self.signature.key().strong(window);
+        let matches = |block: &usize| strong.starts_with(self.signature.strong(*block));
+        let found = Some(expected).filter(|_| is_expected).filter(matches);
+        let found = found.or_else(|| self.table.with(sum).find(matches));
+        if found.is_none() {
+            self.in_vain += window.len() as u64;
+            self.has_given_up |= self.in_vain > self.searched + VAIN_LEN_MAX;
+        }
+        found
+    }
+
+    /// The same where less than a block is left.
+    fn next_at_end(&mut self, bytes: &[u8]) -> Step {
+        self.window = None;
+        let shape = self.signature.shape();
+        let (last, blocks) = (self.whole, shape.blocks());
+        let len = (shape.old_len() - shape.block(last).start) as usize;
+        if last < blocks
+            && let Some(at) = bytes.len().checked_sub(len)
+        {
+            let tail = &bytes[at..];
+            let is_last = rolling::sum(tail) == self.signature.weak(last)
+                && self.signature.key().strong(tail).starts_with(self.signature.strong(last));
+            return match is_last {
+                true if at == 0 => self.reuse(last, len),
+                true => self.pass(at),
+                false => self.pass(bytes.len()),
+            };
+        }
+        self.pass(bytes.len())
+    }
+
+    /// Bytes that were hashed in vain.
+    #[cfg(test)]
+    pub(crate) fn vain_len(&self) -> u64 {
+        self.in_vain
+    }
+
+    fn reuse(&mut self, block: usize, len: usize) -> Step {
+        self.expected = block + 1;
+        self.searched += len as u64;
+        (self.passed, self.window) = (0, None);
+        Step::Reuse { from: self.signature.shape().block(block).start, len }
+    }
+
+    /// Tells what was passed, or asks for more.
+    fn pass_or_wait(&mut self) -> Step {
+        match self.passed {
+            0 => Step::More,
+            passed => self.pass(passed),
+        }
+    }
+
+    /// Tells that `len` bytes are new. The window stays where it is, if it is behind them.
+    fn pass(&mut self, len: usize) -> Step {
+        if len != self.passed {
+            self.window = None;
+        }
+        self.passed = 0;
+        Step::Literal(len)
+    }
+}

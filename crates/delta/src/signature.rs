@@ -1,0 +1,99 @@
+//! The sums of an old file's blocks.
+
+use crate::rolling;
+use crate::shape::{Shape, WEAK_LEN};
+
+/// The key of a signature's strong sums, which nobody may know before the files are made.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Key([u8; Key::LEN]);
+
+impl Key {
+    /// Its length in bytes.
+    pub const LEN: usize = 32;
+
+    /// The bytes.
+    pub fn as_bytes(&self) -> &[u8; Self::LEN] {
+        &self.0
+    }
+
+    /// Puts the sum of a block of a file of this `shape` behind `sums`.
+    pub fn sum(&self, shape: &Shape, block: &[u8], sums: &mut Vec<u8>) {
+        sums.extend_from_slice(&rolling::sum(block).to_le_bytes());
+        sums.extend_from_slice(&self.strong(block)[..usize::from(shape.strong_len())]);
+    }
+
+    pub(crate) fn strong(&self, block: &[u8]) -> [u8; 32] {
+        *blake3::keyed_hash(&self.0, block).as_bytes()
+    }
+}
+
+impl From<[u8; Key::LEN]> for Key {
+    fn from(bytes: [u8; Key::LEN]) -> Self {
+        Self(bytes)
+    }
+}
+
+/// Its bytes are nobody's business.
+impl std::fmt::Debug for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Key")
+    }
+}
+
+/// More sums came than there are blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TooLong;
+
+/// The sums of an old file, as they arrive.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Signature {
+    shape: Shape,
+    key: Key,
+    sums: Vec<u8>,
+}
+
+impl Signature {
+    /// A signature that has no sum yet.
+    pub fn new(shape: Shape, key: Key) -> Self {
+        Self { shape, key, sums: Vec::new() }
+    }
+
+    /// Takes the next bytes of the sums.
+    ///
+    /// # Errors
+    /// [`TooLong`] if these are more than there are.
+    pub fn take(&mut self, sums: &[u8]) -> Result<(), TooLong> {
+        if sums.len() > self.shape.sums_len() - self.sums.len() {
+            return Err(TooLong);
+        }
+        self.sums.extend_from_slice(sums);
+        Ok(())
+    }
+
+    /// True if all sums are there.
+    pub fn is_whole(&self) -> bool {
+        self.sums.len() == self.shape.sums_len()
+    }
+
+    /// The cut of the old file.
+    pub fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    pub(crate) fn key(&self) -> &Key {
+        &self.key
+    }
+
+    /// The rolling sum of a block.
+    pub(crate) fn weak(&self, block: usize) -> u32 {
+        let at = block * self.shape.sum_len();
+        let weak = self.sums[at..].first_chunk::<WEAK_LEN>();
+        u32::from_le_bytes(*weak.expect("the signature is whole"))
+    }
+
+    /// The strong sum of a block.
+    pub(crate) fn strong(&self, block: usize) -> &[u8] {
+        let at = block * self.shape.sum_len();
+        &self.sums[at + WEAK_LEN..at + self.shape.sum_len()]
+    }
+}

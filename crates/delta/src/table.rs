@@ -1,0 +1,72 @@
+//! The blocks of a signature by their rolling sums.
+
+use crate::signature::Signature;
+
+/// Bits for each block in the map of sums that there are: about one sum in so many that is
+/// not there looks as if it were.
+const BITS_PER_BLOCK: usize = 32;
+
+/// The largest map, in bits, as a power of two: 4 MiB.
+const MAP_BITS_MAX: u32 = 25;
+
+/// The whole blocks of a signature; of those with the same sum only the first.
+#[derive(Debug)]
+pub(crate) struct Table {
+    /// One bit for each value that the upper bits of a sum can have.
+    map: Vec<u64>,
+    map_shift: u32,
+    /// Sums with their blocks, in ascending order.
+    blocks: Vec<(u32, u32)>,
+    /// For each value of fewer upper bits: where its sums begin in `blocks`.
+    starts: Vec<u32>,
+    start_shift: u32,
+}
+
+impl Table {
+    /// A table of the first `whole` blocks of a signature.
+    pub(crate) fn of(signature: &Signature, whole: usize) -> Self {
+        let mut blocks: Vec<_> =
+            (0..whole).map(|block| (signature.weak(block), block as u32)).collect();
+        let strong = |block: u32| signature.strong(block as usize);
+        blocks.sort_unstable_by(|one, other| {
+            one.0
+                .cmp(&other.0)
+                .then_with(|| strong(one.1).cmp(strong(other.1)))
+                .then(one.1.cmp(&other.1))
+        });
+        blocks.dedup_by(|next, kept| next.0 == kept.0 && strong(next.1) == strong(kept.1));
+        let map_bits = (whole * BITS_PER_BLOCK).max(64).next_power_of_two().ilog2();
+        let map_bits = map_bits.min(MAP_BITS_MAX);
+        let start_bits = whole.max(2).next_power_of_two().ilog2();
+        let (map_shift, start_shift) = (u32::BITS - map_bits, u32::BITS - start_bits);
+        let mut map = vec![0; (1 << map_bits) / 64];
+        let mut starts = vec![0; (1 << start_bits) + 1];
+        for (sum, _) in &blocks {
+            let bit = (sum >> map_shift) as usize;
+            map[bit / 64] |= 1 << (bit % 64);
+            starts[(sum >> start_shift) as usize + 1] += 1;
+        }
+        for at in 1..starts.len() {
+            starts[at] += starts[at - 1];
+        }
+        Self { map, map_shift, blocks, starts, start_shift }
+    }
+
+    /// False if no block has this sum.
+    #[inline(always)]
+    pub(crate) fn may_have(&self, sum: u32) -> bool {
+        let bit = (sum >> self.map_shift) as usize;
+        self.map[bit / 64] >> (bit % 64) & 1 != 0
+    }
+
+    /// The blocks with this sum.
+    pub(crate) fn with(&self, sum: u32) -> impl Iterator<Item = usize> {
+        let at = (sum >> self.start_shift) as usize;
+        let near = &self.blocks[self.starts[at] as usize..self.starts[at + 1] as usize];
+        let from = near.partition_point(|(found, _)| *found < sum);
+        near[from..]
+            .iter()
+            .take_while(move |(found, _)| *found == sum)
+            .map(|(_, block)| *block as usize)
+    }
+}

@@ -1,0 +1,247 @@
+//! Whole differences against the new file itself.
+
+use crate::{Key, Matcher, Shape, Signature, Step};
+use proptest::prelude::*;
+
+/// A difference, and what it needs.
+#[derive(Debug, Default)]
+struct Delta {
+    /// The new file, put together from the old one and the literals.
+    content: Vec<u8>,
+    literal: usize,
+    reused: usize,
+}
+
+fn sign(old: &[u8], shape: Shape, key: Key) -> Signature {
+    let mut sums = Vec::new();
+    old.chunks(shape.block_len()).for_each(|block| key.sum(&shape, block, &mut sums));
+    let mut signature = Signature::new(shape, key);
+    assert!(!signature.is_whole());
+    for part in sums.chunks(7) {
+        signature.take(part).unwrap();
+    }
+    assert!(signature.is_whole());
+    signature
+}
+
+/// The difference, found in a window of `window` bytes, twice a block's at least, that is
+/// filled by at most `step` bytes at a time.
+fn search(mut matcher: Matcher, old: &[u8], new: &[u8], window: usize, step: usize) -> Delta {
+    let mut delta = Delta::default();
+    let (mut start, mut end) = (0, 0);
+    while start < new.len() {
+        match matcher.next(&new[start..end], end == new.len()) {
+            Step::More => {
+                assert!(end - start < window && end < new.len());
+                end = (end + step).min(start + window).min(new.len());
+            }
+            Step::Literal(len) => {
+                assert!(len > 0);
+                delta.content.extend_from_slice(&new[start..start + len]);
+                (start, delta.literal) = (start + len, delta.literal + len);
+            }
+            Step::Reuse { from, len } => {
+                delta.content.extend_from_slice(&old[from as usize..from as usize + len]);
+                (start, delta.reused) = (start + len, delta.reused + len);
+            }
+        }
+        if start == end {
+            end = (end + step).min(new.len());
+        }
+    }
+    delta
+}
+
+fn delta(old: &[u8], new: &[u8], block_len: u32) -> Delta {
+    let shape = Shape::new(old.len() as u64, block_len, 5).unwrap();
+    let matcher = Matcher::new(sign(old, shape, Key::from([7; 32])));
+    let block_len = block_len as usize;
+    let delta = search(matcher, old, new, 2 * block_len + 100, block_len + 3);
+    assert!(delta.content == new);
+    delta
+}
+
+/// Bytes that repeat nowhere.
+fn noise(len: usize, seed: u64) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&seed.to_le_bytes());
+    hasher.finalize_xof().fill(&mut bytes);
+    bytes
+}
+
+#[test]
+fn what_is_the_same_is_reused_to_the_last_byte() {
+    for len in [1, 63, 64, 65, 640, 700, 12_345] {
+        let old = noise(len, 1);
+        assert_eq!(delta(&old, &old, 64).literal, 0, "{len}");
+    }
+}
+
+#[test]
+fn an_insertion_costs_no_more_than_itself_and_a_block() {
+    let old = noise(100_000, 1);
+    for at in [0, 1, 511, 512, 50_000, 99_999, 100_000] {
+        let mut new = old.clone();
+        new.splice(at..at, noise(33, 2));
+        assert!(delta(&old, &new, 512).literal <= 33 + 2 * 512, "{at}");
+        assert!(delta(&new, &old, 512).literal <= 2 * 512, "{at}: deleted");
+    }
+}
+
+#[test]
+fn blocks_are_found_wherever_they_are() {
+    let old = noise(10 * 256, 1);
+    let mut new: Vec<u8> = old.rchunks(256).flatten().copied().collect();
+    assert_eq!(delta(&old, &new, 256).literal, 0);
+    new.extend_from_slice(&old);
+    assert_eq!(delta(&old, &new, 256).literal, 0);
+}
+
+#[test]
+fn nothing_in_common_is_all_literal() {
+    let delta = delta(&noise(5_000, 1), &noise(7_000, 2), 64);
+    assert_eq!((delta.literal, delta.reused), (7_000, 0));
+}
+
+#[test]
+fn zeros_are_found_in_zeros() {
+    let old = vec![0; 10_000];
+    assert!(delta(&old, &vec![0; 30_001], 512).literal < 512);
+    assert!(delta(&old, &vec![0; 300], 512).literal <= 300);
+    let mut new = vec![0; 20_000];
+    new[10_000] = 1;
+    assert!(delta(&old, &new, 512).literal <= 2 * 512);
+}
+
+#[test]
+fn shapes_have_bounds() {
+    for (old, block, strong) in [(0, 64, 2), (1, 63, 2), (1, 0, 2), (1, 64, 1), (1, 64, 17)] {
+        assert_eq!(Shape::new(old, block, strong), None, "{old} {block} {strong}");
+    }
+    assert_eq!(Shape::new(u64::MAX, Shape::BLOCK_LEN_MAX, 5), None);
+    assert_eq!(Shape::new(1, Shape::BLOCK_LEN_MAX + 1, 5), None);
+    assert_eq!(Shape::new(64 * (Shape::BLOCKS_MAX + 1), 64, 5), None);
+    assert!(Shape::new(64 * Shape::BLOCKS_MAX, 64, 5).is_some());
+    assert_eq!(Shape::of(0, 1, None), None);
+    assert_eq!(Shape::of(u64::MAX, 1, None), None);
+    // As many bytes as rsync's.
+    let gib = Shape::of(1 << 30, 1 << 30, None).unwrap();
+    assert_eq!((gib.block_len(), gib.sum_len(), gib.sums_len()), (32_768, 7, 229_376));
+    assert_eq!(gib.block(1), 32_768..65_536);
+    let odd = Shape::of(1_000_001, 5, Some(1_000)).unwrap();
+    assert_eq!((odd.blocks(), odd.block(1_000)), (1_001, 1_000_000..1_000_001));
+    assert!(Shape::of(1 << 30, 1, Some(1)).unwrap().blocks() as u64 <= Shape::BLOCKS_MAX);
+}
+
+#[test]
+fn more_sums_than_blocks_are_refused() {
+    let shape = Shape::new(100, 64, 2).unwrap();
+    let mut signature = Signature::new(shape, Key::from([0; 32]));
+    signature.take(&[0; 11]).unwrap();
+    assert!(signature.take(&[0; 2]).is_err());
+    signature.take(&[0]).unwrap();
+    assert!(signature.is_whole());
+}
+
+/// Sums that a peer made up: each offset of the new file looks like a block.
+#[test]
+fn false_alarms_are_bounded() {
+    let shape = Shape::new(64 << 10, 64 << 10, 2).unwrap();
+    let mut signature = Signature::new(shape, Key::from([0; 32]));
+    signature.take(&[0; 6]).unwrap();
+    let new = vec![0; 4 << 20];
+    let mut matcher = Matcher::new(signature);
+    let mut at = 0;
+    while at < new.len() {
+        match matcher.next(&new[at..], true) {
+            Step::Literal(len) => at += len,
+            step => panic!("{step:?}"),
+        }
+    }
+    // Each offset would be 256 GiB.
+    assert!(matcher.vain_len() < 80 << 20);
+}
+
+/// Edits of a file.
+#[derive(Debug, Clone)]
+enum Edit {
+    Insert(usize, Vec<u8>),
+    Delete(usize, usize),
+    Replace(usize, Vec<u8>),
+    Double(usize, usize),
+}
+
+fn edit() -> impl Strategy<Value = Edit> {
+    let bytes = || prop::collection::vec(0_u8..3, 0..80);
+    let at = 0_usize..3_000;
+    prop_oneof![
+        (at.clone(), bytes()).prop_map(|(at, bytes)| Edit::Insert(at, bytes)),
+        (at.clone(), 0_usize..500).prop_map(|(at, len)| Edit::Delete(at, len)),
+        (at.clone(), bytes()).prop_map(|(at, bytes)| Edit::Replace(at, bytes)),
+        (at, 0_usize..500).prop_map(|(at, len)| Edit::Double(at, len)),
+    ]
+}
+
+fn edited(old: &[u8], edits: &[Edit]) -> Vec<u8> {
+    let mut new = old.to_vec();
+    for edit in edits {
+        let range = |at: usize, len: usize| {
+            let at = at.min(new.len());
+            at..(at + len).min(new.len())
+        };
+        let (range, bytes) = match edit {
+            Edit::Insert(at, bytes) => (range(*at, 0), bytes.clone()),
+            Edit::Delete(at, len) => (range(*at, *len), Vec::new()),
+            Edit::Replace(at, bytes) => (range(*at, bytes.len()), bytes.clone()),
+            Edit::Double(at, len) => {
+                let range = range(*at, *len);
+                (range.start..range.start, new[range].to_vec())
+            }
+        };
+        new.splice(range, bytes);
+    }
+    new
+}
+
+proptest! {
+    /// Bytes of few kinds, so that blocks repeat and sums collide in part.
+    #[test]
+    fn any_new_file_comes_out(
+        old in prop::collection::vec(0_u8..3, 1..3_000),
+        edits in prop::collection::vec(edit(), 0..6),
+        block_len in 64_u32..200,
+        more in 0_usize..300,
+        step in 1_usize..400,
+    ) {
+        let new = edited(&old, &edits);
+        let shape = Shape::new(old.len() as u64, block_len, 6).unwrap();
+        let matcher = Matcher::new(sign(&old, shape, Key::from([3; 32])));
+        let delta = search(matcher, &old, &new, 2 * block_len as usize + more, step);
+        prop_assert!(delta.content == new);
+        prop_assert_eq!(delta.literal + delta.reused, new.len());
+    }
+
+    /// Against a search that compares every block at every offset.
+    #[test]
+    fn no_less_is_found_than_by_comparing(
+        old in prop::collection::vec(0_u8..2, 1..600),
+        edits in prop::collection::vec(edit(), 0..4),
+    ) {
+        let new = edited(&old, &edits);
+        let blocks: Vec<_> = old.chunks_exact(64).collect();
+        let (mut at, mut literal) = (0, 0);
+        let tail = old.chunks_exact(64).remainder();
+        while at < new.len() {
+            let rest = &new[at..];
+            if rest.len() >= 64 && blocks.contains(&&rest[..64]) {
+                at += 64;
+            } else if rest == tail {
+                break;
+            } else {
+                (at, literal) = (at + 1, literal + 1);
+            }
+        }
+        prop_assert_eq!(delta(&old, &new, 64).literal, literal);
+    }
+}

@@ -1,0 +1,173 @@
+//! Backups: what a mirror replaces or removes gets another name, and has both until the
+//! first is replaced in its turn.
+
+use super::Receiver;
+use crate::copy;
+use crate::dirs::{DirNode, OpenDirs};
+use haul_model::{Backup, Fault, FileId, Kept, Name, Side};
+use haul_store::{Moved, Mover, OnExisting, Publication};
+use haul_tree::{Meta, MetaKind, PRIVATE_DIR_MODE, TreeDir, lock};
+use std::io;
+use std::sync::{Arc, Mutex};
+
+/// Where backups go.
+pub(super) struct Backing {
+    /// The directory that stands for the destination; without one they are beside what
+    /// they are of.
+    root: Option<Arc<DirNode>>,
+    /// The end of their names.
+    suffix: Vec<u8>,
+    /// The directory that was needed last, and the one for its backups.
+    last: Mutex<Option<(Arc<DirNode>, Arc<DirNode>)>>,
+}
+
+impl Backing {
+    /// The backups of a job, if it makes any: below `root`, or beside what they are of.
+    ///
+    /// # Errors
+    /// Those of looking at `root`.
+    pub(super) fn of(
+        backup: Option<&Backup>,
+        root: Option<Arc<dyn TreeDir>>,
+    ) -> io::Result<Option<Self>> {
+        let Some(Backup { suffix, .. }) = backup else { return Ok(None) };
+        let open = Arc::new(OpenDirs::default());
+        let root = root.map(|root| DirNode::root(root, None, &open)).transpose()?;
+        Ok(Some(Self { root, suffix: suffix.clone(), last: Mutex::default() }))
+    }
+
+    /// True if what has that name and is that object is a backup, or has backups in it.
+    pub(super) fn is_one(&self, name: &Name, meta: &Meta) -> bool {
+        match &self.root {
+            Some(root) => meta.id.is_some() && meta.id == root.id(),
+            None => name.as_bytes().ends_with(&self.suffix),
+        }
+    }
+
+    /// The directory for the backups of what is in `node`, made like that if it is missing.
+    fn dir_for(&self, node: &Arc<DirNode>) -> io::Result<Arc<DirNode>> {
+        let Some(root) = &self.root else { return Ok(Arc::clone(node)) };
+        let mut last = lock(&self.last);
+        if let Some((of, dir)) = &*last
+            && Arc::ptr_eq(of, node)
+        {
+            return Ok(Arc::clone(dir));
+        }
+        let mut way = Vec::new();
+        let mut here = node;
+        while let Some((above, name)) = here.place() {
+            way.push((name, here));
+            here = above;
+        }
+        let mut dir = Arc::clone(root);
+        for (name, like) in way.into_iter().rev() {
+            dir = open_or_make(&dir, name, like)?;
+        }
+        *last = Some((Arc::clone(node), Arc::clone(&dir)));
+        Ok(dir)
+    }
+}
+
+/// Opens the directory `name` of `above`, or makes it with the rights that `like` gives, and
+/// with its owner where that can be done.
+fn open_or_make(
+    above: &Arc<DirNode>,
+    name: &Name,
+    like: &Arc<DirNode>,
+) -> io::Result<Arc<DirNode>> {
+    /// The rights of the owner that it takes to make backups in it.
+    const USABLE: u32 = 0o700;
+    match DirNode::open(above, name.clone(), false) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        opened => return opened,
+    }
+    let made = above.handle()?.make_dir(name, PRIVATE_DIR_MODE);
+    let dir = DirNode::open(above, name.clone(), false)?;
+    if made.is_ok() {
+        let mut attributes = like.meta().attributes.clone();
+        attributes.mode |= USABLE;
+        attributes.extended = like.handle()?.extended(None, Kept::ACL)?;
+        let owner = Kept::OWNER.only_if(haul_sys::effective_user() == 0);
+        let acl = Kept::ACL.only_if(attributes.extended.is_some());
+        let kept = Kept::MODE.with(Kept::SET_ID).with(owner).with(acl);
+        dir.handle()?.set_attributes(&attributes, kept)?;
+    }
+    Ok(dir)
+}
+
+impl Receiver<'_> {
+    /// Gives the entry `name` of `node`, which is no directory and will be replaced or
+    /// removed, the name of its backup, too, if there are to be backups.
+    ///
+    /// # Errors
+    /// Why it has none: it must stay then.
+    pub(super) fn back_up(&self, node: &Arc<DirNode>, name: &Name) -> io::Result<()> {
+        let Some(backing) = self.backing.as_ref().filter(|_| !self.policy.dry_run) else {
+            return Ok(());
+        };
+        let new = [name.as_bytes(), &backing.suffix].concat();
+        let new = Name::new(&new)
+            .map_err(|error| io::Error::new(io::ErrorKind::InvalidFilename, error.to_string()))?;
+        let (from, into) = (node.handle()?, backing.dir_for(node)?);
+        let to = into.handle()?;
+        let is_itself = |there: Option<FileId>, id| there.is_some() && there == id;
+        let Some(meta) = from.stat(name, false)? else { return Ok(()) };
+        if is_itself(into.id(), node.id()) && new == *name {
+            return Err(io::Error::other("its backup would have its own name"));
+        }
+        match to.make_hard_link(&*from, name, None, &new, OnExisting::Replace) {
+            Ok(Publication::Published | Publication::Kept) => {}
+            Err(error) if is_refused(&error) && matches!(meta.kind, MetaKind::File { .. }) => {
+                self.copy_backup(&*from, name, &meta, &*to, &new).map_err(io::Error::other)?;
+            }
+            Err(error) => return Err(error),
+        }
+        if self.policy.sync {
+            to.sync(None)?;
+        }
+        Ok(())
+    }
+
+    /// True if backups are beside what they are of.
+    pub(super) fn backs_up_beside(&self) -> bool {
+        self.backing.as_ref().is_some_and(|backing| backing.root.is_none())
+    }
+
+    /// Copies a file to where it can't be linked.
+    fn copy_backup(
+        &self,
+        from: &dyn TreeDir,
+        name: &Name,
+        meta: &Meta,
+        to: &dyn TreeDir,
+        new: &Name,
+    ) -> Result<(), Fault> {
+        let failed = |error: io::Error| Fault::from_io(Side::Destination, "back it up", &error);
+        let source = from.open_file(name, false).map_err(failed)?;
+        let mut into = Mover::new(to.stage().map_err(failed)?);
+        let scratch = &mut copy::Scratch::default();
+        let copied = copy::content(&*source, &mut into, scratch, self.control, &mut |_| {});
+        if let Err(fault) = copied {
+            into.into_stage().discard();
+            return Err(Fault { side: Side::Destination, ..fault });
+        }
+        let moved: Moved<_> = into.finish().map_err(failed)?;
+        let verified = moved.is_whole(source.seal().size).map_err(|(stage, _)| {
+            stage.discard();
+            failed(io::Error::other("it changed while it was copied"))
+        })?;
+        let keeps = self.policy.keeps.with(Kept::MODE).with(Kept::TIMES);
+        let mut sealed = verified.seal(&meta.attributes, keeps).map_err(failed)?;
+        if self.policy.sync {
+            sealed.sync().map_err(failed)?;
+        }
+        sealed.publish(new, OnExisting::Replace).map_err(failed)?;
+        Ok(())
+    }
+}
+
+/// True if a hard link is what can't be had, and a copy may be.
+fn is_refused(error: &io::Error) -> bool {
+    use io::ErrorKind::{CrossesDevices, PermissionDenied, TooManyLinks, Unsupported};
+    matches!(error.kind(), CrossesDevices | PermissionDenied | TooManyLinks | Unsupported)
+}

@@ -1,0 +1,232 @@
+//! Directories of the receiving machine besides the destination, in which a mirror looks
+//! for what the destination has not: what is the same there is not sent.
+
+use super::compare::{self, Decision};
+use super::dirs::{Base, DirState, RecvDir};
+use super::{Pending, Receiver, Work, parent_fault};
+use crate::dirs::{DirNode, OpenDirs};
+use crate::link::{SenderPort, SourceHandle};
+use crate::{Event, Monitor};
+use haul_model::words;
+use haul_model::{
+    Bases, Changes, Entry, Fault, FaultKind, Kind, Mirror, Name, Outcome, Side, Skip,
+};
+use haul_proto::Warning;
+use haul_store::{OnExisting, Publication};
+use haul_tree::{Meta, MetaKind, TreeDir, lock};
+use std::io;
+use std::sync::Arc;
+
+/// The directories of bases at the root of a job.
+pub(super) fn roots(bases: Vec<Arc<dyn TreeDir>>) -> io::Result<Vec<Arc<DirNode>>> {
+    let open = Arc::new(OpenDirs::default());
+    bases.into_iter().map(|base| DirNode::root(base, None, &open)).collect()
+}
+
+/// Tells of directories that can't be opened.
+pub(super) fn tell_missing(missing: Vec<Vec<u8>>, monitor: &dyn Monitor, sender: &dyn SenderPort) {
+    for path in missing {
+        let message = "it can't be opened, and nothing is looked for in it";
+        monitor.event(Event::Warning { path: &path, message });
+        sender.warning(Warning { path: words::shown(path), message: message.to_owned() });
+    }
+}
+
+impl Receiver<'_> {
+    /// Decides about a file that the destination has as `existing`: if a base has it whole,
+    /// it becomes a hard link to that, as with rsync.
+    pub(super) fn decide_to_link(
+        &self,
+        mirror: &Mirror,
+        dir: &RecvDir,
+        name: &Name,
+        entry: &Entry,
+        existing: &Meta,
+    ) -> io::Result<Option<(Decision, Changes)>> {
+        let is_file = matches!(existing.kind, MetaKind::File { .. });
+        if mirror.bases != Some(Bases::Link) || !is_file {
+            return Ok(None);
+        }
+        let Some((Decision::Linked(base, _), found)) =
+            self.decide_by_bases(mirror, dir, name, entry)?
+        else {
+            return Ok(None);
+        };
+        let there = base.0.handle()?.stat(name, false)?;
+        let is_it = there.is_some_and(|there| there.id.is_some() && there.id == existing.id);
+        Ok((!is_it).then_some((Decision::Linked(base, OnExisting::Replace), found)))
+    }
+
+    /// Decides about an entry that the destination has not, if a base has it: with the
+    /// first base in which all is the same, or else the first with the same content.
+    pub(super) fn decide_by_bases(
+        &self,
+        mirror: &Mirror,
+        dir: &RecvDir,
+        name: &Name,
+        entry: &Entry,
+    ) -> io::Result<Option<(Decision, Changes)>> {
+        let Some(how) = mirror.bases else { return Ok(None) };
+        let (mut best, mut other) = (None, None);
+        for base in dir.bases() {
+            let handle = base.handle()?;
+            let Some(there) = self.look_at(&*handle, name)? else { continue };
+            let target = match (&entry.kind, there.kind) {
+                (Kind::Symlink { .. }, MetaKind::Symlink) => Some(handle.read_link(name)?),
+                _ => None,
+            };
+            let entry = self.as_kept(entry, base, Some(&there));
+            let found = compare::changes(&entry, &there, target.as_deref(), self.policy.keeps);
+            if found.has(Changes::KIND) {
+                continue;
+            }
+            if !self.is_in_base(mirror, base, name, &entry, &there, found)? {
+                other = other.or(Some(found));
+                continue;
+            }
+            if found.is_empty() {
+                best = Some((base, found));
+                break;
+            }
+            best = best.or(Some((base, found)));
+        }
+        let Some((base, found)) = best else {
+            // It is told how it differs from what looks most like an earlier state of it.
+            let sent = |found: Changes| found.with(Changes::SENT);
+            return Ok(other.map(|found| (Decision::Copy(OnExisting::Keep), sent(found))));
+        };
+        let is_file = matches!(entry.kind, Kind::File { .. });
+        let (decision, found) = match how {
+            Bases::Compare if found.is_empty() => {
+                (Decision::Settled(Outcome::Skipped(Skip::Unchanged)), found)
+            }
+            Bases::Link if found.is_empty() => {
+                let found = Changes::LOCAL.with(Changes::LINKED);
+                (Decision::Linked(Base(Arc::clone(base)), OnExisting::Keep), found)
+            }
+            _ if is_file => (Decision::Based(Base(Arc::clone(base))), found.with(Changes::LOCAL)),
+            // What is no file has nothing to be copied.
+            _ => (Decision::Copy(OnExisting::Keep), found.with(Changes::LOCAL)),
+        };
+        Ok(Some((decision, found)))
+    }
+
+    /// True if the entry `there` of a base can stand for `entry`, from which it differs by
+    /// `found`.
+    fn is_in_base(
+        &self,
+        mirror: &Mirror,
+        base: &Arc<DirNode>,
+        name: &Name,
+        entry: &Entry,
+        there: &Meta,
+        found: Changes,
+    ) -> io::Result<bool> {
+        if !matches!(entry.kind, Kind::File { .. }) {
+            return Ok(found.is_empty());
+        }
+        let is_same = self.looks_the_same(mirror, entry, there, found);
+        Ok(is_same && !self.was_lost(base, name, entry, Some(there))?)
+    }
+
+    /// The changes by which a directory is told that is made, where a base has one.
+    pub(super) fn changes_of_made(&self, parent: &RecvDir, entry: &Entry) -> Changes {
+        let open = |base: &Arc<DirNode>| match &entry.name {
+            Some(name) => DirNode::open(base, name.clone(), false),
+            None => Ok(Arc::clone(base)),
+        };
+        let mut first = None;
+        for base in parent.bases() {
+            let opened = open(base);
+            let Ok(found) = opened.and_then(|node| self.changes_of_dir(&node, &entry.attributes))
+            else {
+                continue;
+            };
+            if found.is_empty() {
+                return Changes::LOCAL;
+            }
+            first = first.or(Some(found.with(Changes::LOCAL)));
+        }
+        first.unwrap_or(Changes::MISSING)
+    }
+
+    /// Makes an entry a hard link to that of a base; `None` if that can't be done.
+    pub(super) fn link_to_base(
+        &self,
+        dir: &RecvDir,
+        name: &Name,
+        base: &Base,
+        on_existing: OnExisting,
+    ) -> Option<Outcome> {
+        let DirState::Open(node) = &dir.state else {
+            return Some(Outcome::Failed(parent_fault()));
+        };
+        dir.expect_change();
+        let linked = (|| {
+            let (handle, from) = (node.handle()?, base.0.handle()?);
+            // What looks the same is not replaced by it.
+            let look = |dir: &dyn TreeDir| {
+                let there = dir.stat(name, false)?;
+                Ok::<_, io::Error>(there.map(|there| (there.kind, there.attributes.mtime)))
+            };
+            if on_existing == OnExisting::Replace && look(&*handle)? != look(&*from)? {
+                self.back_up(node, name)?;
+            }
+            let linked = handle.make_hard_link(&*from, name, None, name, on_existing)?;
+            if linked == Publication::Published {
+                if let Some(claims) = dir.claims()
+                    && let Some(Meta { id: Some(id), .. }) = handle.stat(name, false)?
+                {
+                    claims.bring(id);
+                }
+                dir.remove_stale(name);
+            }
+            Ok::<_, io::Error>(linked)
+        })();
+        match linked {
+            Ok(Publication::Published) => {
+                let synced = self.sync_left(dir, node, name);
+                Some(synced.map_or_else(Outcome::Failed, |()| Outcome::Copied))
+            }
+            Ok(Publication::Kept) => None,
+            Err(error) if super::work::stops_all(&error) => {
+                let action = "make a hard link to what is there already";
+                Some(Outcome::Failed(Fault::from_io(Side::Destination, action, &error)))
+            }
+            Err(_) => None,
+        }
+    }
+
+    /// Has a worker copy a file from a base.
+    pub(super) fn copy_from_base(&self, pending: Pending, Base(base): Base) {
+        let Pending { index, dir, name, entry, .. } = &pending;
+        dir.expect_change();
+        if let DirState::Open(node) = &dir.state {
+            self.expect_writing(node);
+        }
+        dir.expect_one();
+        let file = SourceHandle {
+            index: *index,
+            hashes: false,
+            dir: base,
+            name: name.clone(),
+            size: entry.size(),
+            follow: false,
+        };
+        let index = *index;
+        lock(&self.wanted).insert(index, Box::new(Pending { is_based: true, ..pending }));
+        self.give(Work::Files(vec![file]));
+    }
+
+    /// True if a file that could not be copied from a base is asked for after all. What is
+    /// wrong with the destination is no reason.
+    pub(super) fn asks_after_all(&self, pending: &mut Pending, fault: &Fault) -> bool {
+        let is_of_base = pending.is_based && fault.side == Side::Source;
+        if is_of_base && !self.control.stopped() && fault.kind != FaultKind::NoSpace {
+            pending.is_based = false;
+            pending.found = Changes::MISSING.with(Changes::SENT);
+            return true;
+        }
+        false
+    }
+}

@@ -1,0 +1,159 @@
+//! Decides about files and links of a mirror, by what stands in their place.
+
+use super::Receiver;
+use super::compare::{self, Decision};
+use super::dirs::RecvDir;
+use crate::dirs::DirNode;
+use haul_model::{
+    Changes, Conflict, Entry, Fault, FaultKind, Kind, Mirror, Name, Outcome, Sameness, Side, Skip,
+    Timestamp,
+};
+use haul_store::OnExisting;
+use haul_tree::{Meta, MetaKind};
+use std::io;
+use std::sync::Arc;
+
+impl Receiver<'_> {
+    /// Decides about a file or a link of a mirror, where `existing` stands in its place.
+    /// Gives also how that differs.
+    pub(super) fn decide_mirrored(
+        &self,
+        mirror: &Mirror,
+        (dir, node): (&RecvDir, &Arc<DirNode>),
+        name: &Name,
+        entry: &Entry,
+        existing: Option<&Meta>,
+    ) -> io::Result<(Decision, Changes)> {
+        let settled = |outcome| Ok((Decision::Settled(outcome), Changes::default()));
+        if is_ruled_out(mirror, entry, existing) {
+            return settled(Outcome::Skipped(Skip::Ruled));
+        }
+        let Some(existing) = existing else {
+            if let Some(decided) = self.decide_by_bases(mirror, dir, name, entry)? {
+                return Ok(decided);
+            }
+            return Ok((Decision::Copy(OnExisting::Keep), Changes::MISSING.with(Changes::SENT)));
+        };
+        if let Some(fault) = compare::one_object(entry, existing) {
+            return settled(Outcome::Failed(fault));
+        }
+        if self.policy.conflict == Conflict::Keep {
+            return settled(Outcome::Skipped(Skip::Exists));
+        }
+        let target = match (&entry.kind, existing.kind) {
+            (Kind::Symlink { .. }, MetaKind::Symlink) => Some(node.handle()?.read_link(name)?),
+            _ => None,
+        };
+        let found = compare::changes(entry, existing, target.as_deref(), self.policy.keeps);
+        let replaced =
+            |found: Changes| Ok((Decision::Copy(OnExisting::Replace), found.with(Changes::SENT)));
+        if let Some(linked) = self.decide_to_link(mirror, dir, name, entry, existing)? {
+            return Ok(linked);
+        }
+        if found.has(Changes::KIND) {
+            if existing.kind == MetaKind::Dir && !mirror.makes_way && !is_empty(node, name)? {
+                return settled(Outcome::Failed(Fault::new(
+                    Side::Destination,
+                    FaultKind::IsDirectory,
+                    "a directory that is not empty stands there at the destination",
+                )));
+            }
+            return replaced(found);
+        }
+        if matches!(entry.kind, Kind::Symlink { .. } | Kind::Special) {
+            // Its attributes are those that it is made with.
+            return if found.is_empty() {
+                Ok((Decision::Settled(Outcome::Skipped(Skip::Unchanged)), found))
+            } else {
+                replaced(found)
+            };
+        }
+        let (mtime, there) = (entry.attributes.mtime, existing.attributes.mtime);
+        if mirror.skips_newer && there > mtime {
+            return settled(Outcome::Skipped(Skip::Ruled));
+        }
+        if mirror.sameness == Sameness::Content {
+            if found.has(Changes::SIZE) {
+                // Another length is other content.
+                return replaced(found.with(Changes::CONTENT));
+            }
+            if entry.size() > 0 {
+                return Ok((Decision::Hash, found));
+            }
+        }
+        let is_same = self.looks_the_same(mirror, entry, existing, found);
+        if !is_same || self.was_lost(node, name, entry, Some(existing))? {
+            return replaced(found);
+        }
+        Ok((Decision::Settled(Outcome::Skipped(Skip::Unchanged)), found))
+    }
+
+    /// Decides about an entry of a directory that would have to be made.
+    pub(super) fn decide_in_absent(
+        &self,
+        dir: &RecvDir,
+        name: &Name,
+        entry: &Entry,
+    ) -> (Decision, Changes) {
+        let copied = Decision::Settled(Outcome::WouldCopy);
+        let new = (copied, Changes::MISSING.with(Changes::SENT));
+        let Some(mirror) = self.task.mirrors() else { return new };
+        if is_ruled_out(mirror, entry, None) {
+            return (Decision::Settled(Outcome::Skipped(Skip::Ruled)), Changes::default());
+        }
+        match self.decide_by_bases(mirror, dir, name, entry) {
+            Ok(decided) => decided.unwrap_or(new),
+            Err(error) => {
+                let fault = Fault::from_io(Side::Destination, "look at the destination", &error);
+                (Decision::Settled(Outcome::Failed(fault)), Changes::default())
+            }
+        }
+    }
+
+    /// True if a file that is `existing`, and differs from `entry` by `found`, has its
+    /// content, for all that can be told without looking at that.
+    pub(super) fn looks_the_same(
+        &self,
+        mirror: &Mirror,
+        entry: &Entry,
+        existing: &Meta,
+        found: Changes,
+    ) -> bool {
+        let has_time = existing.attributes.mtime == entry.attributes.mtime;
+        let counts = self.policy.conflict != Conflict::ReplaceAll;
+        !found.has(Changes::SIZE)
+            && match mirror.sameness {
+                Sameness::SizeAndTime => has_time && counts,
+                Sameness::Size => true,
+                Sameness::Content => entry.size() == 0,
+            }
+    }
+
+    /// The time that `there` is taken to have, if that of an entry is `mtime`.
+    pub(super) fn in_its_window(&self, mtime: Timestamp, there: Timestamp) -> Option<Timestamp> {
+        let window = self.task.mirrors()?.window?;
+        (mtime.secs.abs_diff(there.secs) <= u64::from(window)).then_some(there)
+    }
+}
+
+/// The outcome of an entry whose content is left as it is, and that was found to differ
+/// by `found`.
+pub(super) fn left_or_adjusted(found: Changes) -> Outcome {
+    match found.is_empty() {
+        true => Outcome::Skipped(Skip::Unchanged),
+        false => Outcome::Synced(found),
+    }
+}
+
+/// True if the rules leave an entry alone, whatever it is like.
+fn is_ruled_out(mirror: &Mirror, entry: &Entry, existing: Option<&Meta>) -> bool {
+    if existing.is_none() && mirror.existing_only {
+        return true;
+    }
+    let Kind::File { size } = entry.kind else { return false };
+    mirror.size_min.is_some_and(|min| size < min) || mirror.size_max.is_some_and(|max| size > max)
+}
+
+pub(super) fn is_empty(node: &Arc<DirNode>, name: &Name) -> io::Result<bool> {
+    Ok(node.handle()?.open_dir(name, false)?.entries()?.is_empty())
+}

@@ -1,0 +1,246 @@
+//! Contents that are compared by their hashes, which both sides compute at the same
+//! time: in checks, and in mirrors where neither length nor time is a proof.
+
+use super::check::outcome_of;
+use super::compare::Decision;
+use super::dirs::DirState;
+use super::{Pending, Receiver, Work, of_sender, parent_fault, work};
+use crate::control::Step;
+use crate::digest::{changed, seal_of};
+use crate::link::SourceHandle;
+use haul_model::{BlockRanges, Changes, Fault, Outcome, Side};
+use haul_proto::{FileEnd, FileSeal, How, OutcomeItem, Want};
+use haul_tree::{Meta, lock};
+use std::sync::Arc;
+
+/// A file whose content is being compared.
+pub(super) struct Hashing {
+    pending: Pending,
+    own: Option<Result<FileSeal, Fault>>,
+    /// True if a peer has told its hash, which may still be on its way to a worker.
+    is_told: bool,
+    of_source: Option<Result<FileSeal, Fault>>,
+    /// Which object was hashed, where that has to be proven.
+    hashed: Option<Meta>,
+    /// Bytes of it that were counted as done while the destination's were hashed.
+    counted: u64,
+}
+
+impl Receiver<'_> {
+    /// Has both sides hash a file, of which is known how it differs otherwise.
+    pub(super) fn hash_both(&self, pending: Pending, wants: &mut Vec<Want>) {
+        let index = pending.index;
+        pending.dir.expect_one();
+        let hashing = Hashing {
+            pending,
+            own: None,
+            is_told: false,
+            of_source: None,
+            hashed: None,
+            counted: 0,
+        };
+        lock(&self.hashing).insert(index, hashing);
+        self.give(Work::Hash(index));
+        wants.push(Want { index, how: How::WHOLE_HASH, blocks: BlockRanges::none() });
+    }
+
+    /// True if a peer is to tell the hash of a file, and has not.
+    pub(super) fn is_hashing(&self, index: u64) -> bool {
+        lock(&self.hashing).get(&index).is_some_and(|hashing| !hashing.is_told)
+    }
+
+    /// Hashes the destination's file of a comparison.
+    pub(super) fn hash_own(&self, index: u64, scratch: &mut Vec<u8>) {
+        let place = lock(&self.hashing).get(&index).map(|hashing| {
+            let Pending { dir, name, entry, .. } = &hashing.pending;
+            (Arc::clone(dir), name.clone(), entry.name.clone())
+        });
+        let Some((dir, name, listed)) = place else { return };
+        let DirState::Open(node) = &dir.state else { return };
+        let (mut hashed, mut counted) = (None, 0);
+        let mut count = |step: Step| {
+            counted += step.len();
+            self.reporter.came_by(step);
+            self.reporter.at(|| dir.path_of(listed.as_ref()));
+        };
+        let own = node
+            .handle()
+            .and_then(|dir| dir.open_file(&name, false))
+            .map_err(|error| Fault::from_io(Side::Source, "open", &error))
+            .and_then(|file| {
+                let seal = seal_of(&*file, scratch, self.control, &mut count)?;
+                if let (true, Some(file)) = (self.gives_proofs, file.handle()) {
+                    hashed = haul_sys::file_stat(file).ok().map(Meta::from);
+                }
+                if let (true, Some(file)) = (self.removes(), file.handle()) {
+                    // What is told to be the same may be removed elsewhere. A copy
+                    // of an earlier job may never have been made durable.
+                    file.sync_all()
+                        .and_then(|()| node.handle()?.sync(None))
+                        .map_err(|error| Fault::from_io(Side::Source, "make it durable", &error))?;
+                }
+                Ok(seal)
+            })
+            .map_err(|fault| Fault { side: Side::Destination, ..fault });
+        self.meet(index, |hashing| {
+            hashing.own = Some(own);
+            hashing.hashed = hashed;
+            hashing.counted = counted;
+        });
+    }
+
+    /// Hashes files of this machine that are compared with the destination's.
+    pub(super) fn hash_sources(&self, files: Vec<SourceHandle>, scratch: &mut Vec<u8>) {
+        for file in files {
+            if self.control.stopped() {
+                return;
+            }
+            let result = file
+                .dir
+                .handle()
+                .and_then(|dir| dir.open_file(&file.name, file.follow))
+                .map_err(|error| Fault::from_io(Side::Source, "open", &error))
+                .and_then(|source| seal_of(&*source, scratch, self.control, &mut |_| {}));
+            self.take_seal(FileEnd { index: file.index, result });
+        }
+    }
+
+    /// Admits a hash that has come over a wire, to be taken with
+    /// [`Self::take_seal`]; `false` if the job has failed by that, since none was
+    /// asked for, or it was told before.
+    pub(crate) fn admit_seal(&self, index: u64) -> bool {
+        let is_asked = lock(&self.hashing)
+            .get_mut(&index)
+            .is_some_and(|hashing| !std::mem::replace(&mut hashing.is_told, true));
+        if !is_asked {
+            self.refuse("it sent the hash of a file that was not asked for");
+        }
+        is_asked
+    }
+
+    /// Takes what the Sender says of a file that is compared.
+    pub(super) fn take_seal(&self, end: FileEnd) {
+        let result = end.result.map_err(of_sender);
+        self.meet(end.index, |hashing| hashing.of_source = Some(result));
+    }
+
+    /// Puts down what is known of a file, and settles it when both hashes are.
+    fn meet(&self, index: u64, put: impl FnOnce(&mut Hashing)) {
+        let whole = {
+            let mut hashing = lock(&self.hashing);
+            let Some(one) = hashing.get_mut(&index) else { return };
+            put(one);
+            let is_whole = one.own.is_some() && one.of_source.is_some();
+            if is_whole { hashing.remove(&index) } else { None }
+        };
+        let Some(Hashing { pending, own, of_source, hashed, counted, .. }) = whole else { return };
+        let (Some(own), Some(of_source)) = (own, of_source) else { return };
+        if self.control.stopped() {
+            // It was cut short; that is no fault of the file.
+            return;
+        }
+        if self.checks() {
+            self.end_check(pending, of_source, own, hashed, counted);
+        } else {
+            self.end_hashing(pending, of_source, own, counted);
+        }
+    }
+
+    /// Tells what a check has found about a file.
+    fn end_check(
+        &self,
+        pending: Pending,
+        of_source: Result<FileSeal, Fault>,
+        own: Result<FileSeal, Fault>,
+        hashed: Option<Meta>,
+        counted: u64,
+    ) {
+        let outcome = match (of_source, own) {
+            (Err(fault), _) | (_, Err(fault)) => Outcome::Failed(fault),
+            (Ok(source), _) if !pending.is_as_listed(&source) => Outcome::Failed(changed()),
+            (Ok(source), Ok(own)) => {
+                let content = Changes::CONTENT.only_if(source.hash != own.hash);
+                outcome_of(pending.found.with(content))
+            }
+        };
+        let dir = pending.dir();
+        let Pending { index, name, entry, .. } = &pending;
+        self.keep_proof(*index, &dir, name, entry, hashed, &outcome);
+        let item = self.finish(pending, counted, outcome);
+        self.tell_outcomes(vec![item]);
+        self.release(dir);
+    }
+
+    /// Leaves a file of a mirror as it is if its content is that of the source, and else
+    /// asks for that.
+    fn end_hashing(
+        &self,
+        mut pending: Pending,
+        of_source: Result<FileSeal, Fault>,
+        own: Result<FileSeal, Fault>,
+        counted: u64,
+    ) {
+        let outcome = match (of_source, own) {
+            (Err(fault), _) => Outcome::Failed(fault),
+            // What can't be read here is replaced, and what has changed there is, too.
+            (Ok(source), own) => {
+                let is_same = own.is_ok_and(|own| own.hash == source.hash);
+                let is_left = is_same && pending.is_as_listed(&source);
+                if !is_left {
+                    pending.found = pending.found.with(Changes::CONTENT).with(Changes::SENT);
+                }
+                match self.leave_hashed(&pending, is_left) {
+                    Decision::Settled(outcome) => outcome,
+                    _ => return self.want_now(pending, counted),
+                }
+            }
+        };
+        work::tell(self, vec![(pending, counted, outcome)]);
+    }
+
+    /// Decides about a file of a mirror whose content `is_same`.
+    fn leave_hashed(&self, pending: &Pending, is_same: bool) -> Decision {
+        let Pending { dir, name, entry, found, on_existing, .. } = pending;
+        let DirState::Open(node) = &dir.state else {
+            return Decision::Settled(Outcome::Failed(parent_fault()));
+        };
+        match is_same {
+            false if self.policy.dry_run => Decision::Settled(Outcome::WouldCopy),
+            false => Decision::Copy(*on_existing),
+            true => {
+                let looked = node.handle().and_then(|handle| self.look_at(&*handle, name));
+                let left = looked.and_then(|there| {
+                    let entry = self.as_kept(entry, node, there.as_ref());
+                    self.leave(dir, node, name, &entry, there.as_ref(), *found)
+                });
+                left.unwrap_or_else(|error| {
+                    let action = "look at the destination";
+                    let fault = Fault::from_io(Side::Destination, action, &error);
+                    Decision::Settled(Outcome::Failed(fault))
+                })
+            }
+        }
+    }
+
+    /// Asks for the content of a file that was waited for otherwise so far.
+    pub(super) fn want_now(&self, pending: Pending, counted: u64) {
+        self.reporter.begins_again(counted, 0);
+        let (dir, mut wants) = (pending.dir(), Vec::new());
+        let index = pending.index;
+        if let Some(outcome) = self.want_file(pending, &mut wants) {
+            self.tell_outcomes(vec![OutcomeItem { index, outcome }]);
+        }
+        if !wants.is_empty() {
+            self.sender.want(wants);
+        }
+        // It was waited for twice.
+        self.release(dir);
+    }
+}
+
+impl Pending {
+    /// True if the source was hashed as it was listed.
+    fn is_as_listed(&self, source: &FileSeal) -> bool {
+        (source.size, source.mtime) == (self.entry.size(), self.entry.attributes.mtime)
+    }
+}

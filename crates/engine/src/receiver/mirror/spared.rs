@@ -1,0 +1,85 @@
+//! Entries that a mirror does not remove: rules protect them, those of files in the destination's
+//! own directories among them.
+
+use crate::receiver::check::told_kind;
+use crate::receiver::dirs::{DirState, RecvDir};
+use crate::receiver::{Receiver, check, is_stage};
+use crate::rules;
+use haul_model::{Asking, Fault, Name, Scope, Side, Subject};
+use haul_tree::{Meta, MetaKind, TreeDir, lock};
+use std::io;
+
+impl Receiver<'_> {
+    /// True if the entry `name` at `path` is no extra: rules protect it, it is a backup, or
+    /// it is of haul's own at work.
+    pub(super) fn is_spared(
+        &self,
+        scope: &Scope,
+        path: &[u8],
+        name: &Name,
+        meta: &Meta,
+        is_going: bool,
+    ) -> bool {
+        let is_dir = meta.kind == MetaKind::Dir;
+        let subject = Subject { path, is_dir, asking: Asking::Receiver, is_going };
+        let is_backup = || self.backing.as_ref().is_some_and(|backing| backing.is_one(name, meta));
+        self.filter.leaves_out(&subject, scope)
+            || is_stage(&told_kind(meta), Some(name))
+            || is_backup()
+    }
+
+    /// The rules for what is in `dir`, with those of files in it.
+    pub(super) fn scope_of(
+        &self,
+        dir: &dyn TreeDir,
+        above: &Scope,
+        front: &[u8],
+    ) -> io::Result<Scope> {
+        match self.filter.needs_whole_paths() {
+            true => rules::enter(&self.filter, above, dir, front)
+                .map_err(|unruly| io::Error::other(unruly.fault(Side::Destination).message)),
+            false => Ok(Scope::default()),
+        }
+    }
+
+    /// True if directories make way with all that is in them.
+    pub(super) fn makes_way(&self) -> bool {
+        self.task.mirrors().is_some_and(|mirror| mirror.makes_way)
+    }
+
+    /// Keeps in mind what is in `dir`, if what only the destination has is removed.
+    ///
+    /// # Errors
+    /// If its rules are not known: nothing can be done in it.
+    pub(in crate::receiver) fn expect_extras(&self, dir: &RecvDir) -> Result<(), Fault> {
+        let DirState::Open(node) = &dir.state else { return Ok(()) };
+        let (finds, makes_way) = (self.task.finds_extras(), self.makes_way());
+        if dir.fresh || !(finds || makes_way) || self.is_elsewhere(dir) {
+            return Ok(());
+        }
+        // As they are before anything is copied.
+        let above = dir.parent.as_ref().map(|above| above.scope()).unwrap_or_default();
+        let scope = node.handle().and_then(|handle| self.scope_of(&*handle, &above, &dir.front()));
+        dir.begin_with(
+            scope
+                .map_err(|error| Fault::from_io(Side::Destination, "read the directory", &error))?,
+        );
+        if !finds {
+            return Ok(());
+        }
+        match check::names_in(node) {
+            Ok(names) => {
+                let tells_apart = node
+                    .handle()
+                    .is_ok_and(|handle| handle.tells_objects() && handle.tells_names_apart());
+                *lock(&dir.listed) = (!tells_apart).then(Vec::new);
+                *lock(&dir.unlisted) = Some(names);
+            }
+            Err(error) => {
+                let fault = Fault::from_io(Side::Destination, "read the directory", &error);
+                self.fail_late(&dir.path_of(None), fault);
+            }
+        }
+        Ok(())
+    }
+}

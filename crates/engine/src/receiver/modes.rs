@@ -1,0 +1,134 @@
+//! The modes of entries where those of the sources are not kept: an existing entry keeps
+//! its own, and a new one gets as much of its source's as the destination allows.
+
+use super::Receiver;
+use super::dirs::{DirState, RecvDir};
+use haul_model::{Attributes, Entry, Kept, Kind, Task};
+use haul_tree::{Meta, MetaKind, TreeDir};
+
+/// The bits of a mode that say who may do what.
+const RIGHTS: u32 = 0o777;
+/// Those by which somebody may execute a file.
+const EXECUTES: u32 = 0o111;
+/// Those by which somebody may read a file.
+const READS: u32 = 0o444;
+const SET_USER_ID: u32 = 0o4000;
+const SET_GROUP_ID: u32 = 0o2000;
+
+/// The attributes that are set where `kept` is to be kept: all that is made needs a mode, also
+/// where that is not its source's.
+pub(super) fn given(task: &Task, kept: Kept) -> Kept {
+    match is_own(task) {
+        true => kept.with(Kept::MODE).with(Kept::SET_ID),
+        false => kept,
+    }
+}
+
+/// True if entries get modes of their own, and not those of the sources.
+fn is_own(task: &Task) -> bool {
+    task.copies().is_some_and(|policy| !policy.keeps.has(Kept::MODE))
+}
+
+/// The most that new entries of `dir` may get: its default access list says it, or else the
+/// umask of this process.
+pub(super) fn of_new(dir: &dyn TreeDir) -> u32 {
+    let extended = dir.extended(None, Kept::ACL).ok().flatten();
+    let default = extended.and_then(|extended| extended.default_acl);
+    default.map_or(RIGHTS & !haul_sys::umask(), |acl| acl.mode())
+}
+
+impl Receiver<'_> {
+    /// The attributes that a directory gets, as far as they are kept.
+    pub(super) fn kept_of_dirs(&self) -> Kept {
+        let keeps = self.policy.keeps.of_dirs();
+        // It inherits such a bit from the one above.
+        if is_own(&self.task) { keeps.without(Kept::SET_ID) } else { keeps }
+    }
+
+    /// Gives `entry` the mode that it gets in `dir`, where `existing` stands in its place.
+    pub(super) fn give_mode(&self, entry: &mut Entry, dir: &RecvDir, existing: Option<&Meta>) {
+        if !is_own(&self.task) {
+            return;
+        }
+        let is_one_kind = |there: &&Meta| match entry.kind {
+            Kind::File { .. } => matches!(there.kind, MetaKind::File { .. }),
+            Kind::Dir => there.kind == MetaKind::Dir,
+            Kind::Symlink { .. } => there.kind == MetaKind::Symlink,
+            Kind::Special => there.kind == MetaKind::Special,
+        };
+        let Some(there) = existing.filter(is_one_kind) else {
+            entry.attributes.mode &= dir.mode_of_new();
+            return;
+        };
+        let mut mode = there.attributes.mode;
+        let is_file = matches!(entry.kind, Kind::File { .. });
+        if is_file && self.task.mirrors().is_some_and(|mirror| mirror.executability) {
+            mode = with_executability(mode, entry.attributes.mode);
+        }
+        entry.attributes.mode = mode;
+        if is_file {
+            keep_lent(&mut entry.attributes, &there.attributes, self.policy.keeps);
+        }
+    }
+
+    /// The entry of a directory with the mode that it gets in `above`, where its place has
+    /// become `state`, which was made if it is `fresh`.
+    pub(super) fn with_dir_mode(
+        &self,
+        entry: &Entry,
+        above: &RecvDir,
+        state: &DirState,
+        fresh: bool,
+    ) -> Entry {
+        let mut entry = entry.clone();
+        let there = match state {
+            DirState::Open(node) if !fresh => Some(node.meta()),
+            _ => None,
+        };
+        self.give_mode(&mut entry, above, there);
+        entry
+    }
+}
+
+/// `mode`, and with it those who may read may execute if those of `source` may, else nobody.
+fn with_executability(mode: u32, source: u32) -> u32 {
+    match (source & EXECUTES != 0, mode & EXECUTES != 0) {
+        (false, _) => mode & !EXECUTES,
+        (true, false) => mode | (mode & READS) >> 2,
+        (true, true) => mode,
+    }
+}
+
+/// Set-ID bits of an existing file stay if what replaces it has the same owner.
+fn keep_lent(given: &mut Attributes, there: &Attributes, keeps: Kept) {
+    let kinds = [
+        (Kept::USER, &mut given.user, there.user, SET_USER_ID),
+        (Kept::GROUP, &mut given.group, there.group, SET_GROUP_ID),
+    ];
+    for (kind, given_id, there, bit) in kinds {
+        if !keeps.has(kind) {
+            *given_id = there;
+        } else if *given_id != there {
+            given.mode &= !bit;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_may_read_may_execute_where_the_source_can_be_executed() {
+        for (mode, source, expected) in [
+            (0o644, 0o700, 0o755),
+            (0o640, 0o001, 0o750),
+            (0o200, 0o755, 0o200),
+            (0o710, 0o755, 0o710),
+            (0o755, 0o644, 0o644),
+            (0o644, 0o644, 0o644),
+        ] {
+            assert_eq!(with_executability(mode, source), expected, "{mode:o} {source:o}");
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Takes entries that are no directories as they are listed: settles them at once, makes
+//! them, asks for what is missing of them, or has a worker see to it.
+
+use super::compare::Decision;
+use super::dirs::DirState;
+use super::{Pending, Receiver, Work};
+use haul_model::{Changes, Outcome};
+use haul_proto::Want;
+use haul_store::OnExisting;
+use haul_tree::lock;
+
+impl Receiver<'_> {
+    /// Decides about a file; returns its outcome if it has one already.
+    pub(super) fn take_file(&self, mut file: Pending, wants: &mut Vec<Want>) -> Option<Outcome> {
+        let (decision, found) = self.decide(&file.dir, &file.name, &mut file.entry);
+        let decision = self.cleared(&file.dir, &file.name, decision, found);
+        let file = Pending { found, ..file };
+        match decision {
+            Decision::Settled(outcome) => self.settle_listed(&file, outcome),
+            Decision::Hash => {
+                self.hash_both(Pending { on_existing: OnExisting::Replace, ..file }, wants);
+                None
+            }
+            _ if self.policy.dry_run => self.settle_listed(&file, Outcome::WouldCopy),
+            Decision::Copy(on_existing) => self.want_file(Pending { on_existing, ..file }, wants),
+            Decision::Based(base) => {
+                self.copy_from_base(file, base);
+                None
+            }
+            Decision::Linked(base, on_existing) => {
+                let linked = self.link_to_base(&file.dir, &file.name, &base, on_existing);
+                if let Some(outcome) = linked {
+                    return self.settle_listed(&file, outcome);
+                }
+                let file = Pending { found: Changes::LOCAL, on_existing, ..file };
+                self.copy_from_base(file, base);
+                None
+            }
+        }
+    }
+
+    /// Decides about a link, FIFO, socket or device, and makes it; returns its outcome if
+    /// it has one already.
+    pub(super) fn take_made(&self, mut listed: Pending) -> Option<Outcome> {
+        let (decision, found) = self.decide(&listed.dir, &listed.name, &mut listed.entry);
+        let listed = Pending { found, ..listed };
+        let Pending { dir, name, entry, .. } = &listed;
+        let outcome = match decision {
+            Decision::Settled(outcome) => outcome,
+            Decision::Hash | Decision::Based(_) => unreachable!("only files have content"),
+            _ if self.policy.dry_run => Outcome::WouldCopy,
+            Decision::Linked(base, on_existing) => {
+                let or_made = || self.make(dir, name, entry, on_existing);
+                self.link_to_base(dir, name, &base, on_existing).unwrap_or_else(or_made)
+            }
+            Decision::Copy(on_existing) if self.costs_round_trips => {
+                dir.expect_change();
+                dir.expect_one();
+                self.give(Work::Link(Box::new(Pending { on_existing, ..listed })));
+                return None;
+            }
+            Decision::Copy(on_existing) => {
+                dir.expect_change();
+                self.make(dir, name, entry, on_existing)
+            }
+        };
+        self.settle_listed(&listed, outcome)
+    }
+
+    /// An entry has its outcome as it is listed.
+    pub(super) fn settle_listed(&self, listed: &Pending, outcome: Outcome) -> Option<Outcome> {
+        let Pending { dir, entry, found, cost, .. } = listed;
+        let outcome = self.as_synced(outcome, *found);
+        self.report(|| dir.path_of(entry.name.as_ref()), &entry.kind, 0, &outcome);
+        self.close(*cost);
+        Some(outcome)
+    }
+
+    /// Asks for what is missing of a file; returns its outcome if it can't be copied.
+    pub(super) fn want_file(&self, mut file: Pending, wants: &mut Vec<Want>) -> Option<Outcome> {
+        let Pending { dir, name, entry, .. } = &file;
+        dir.expect_change();
+        if let DirState::Open(node) = &dir.state {
+            self.expect_writing(node);
+        }
+        dir.expect_one();
+        let resumed = match self.find_resumed(dir, name, entry) {
+            Ok(blocks) => blocks,
+            Err(fault) => {
+                dir.settle_one();
+                let outcome = Outcome::Failed(fault);
+                self.report(|| dir.path_of(entry.name.as_ref()), &entry.kind, 0, &outcome);
+                self.close(file.cost);
+                return Some(outcome);
+            }
+        };
+        file.resumed = resumed;
+        if self.wants_difference(&file) {
+            self.sign_in_turn(file);
+            return None;
+        }
+        wants.push(self.want_of(&file));
+        lock(&self.wanted).insert(file.index, Box::new(file));
+        None
+    }
+}

@@ -1,0 +1,246 @@
+//! Files with rules in the trees themselves: each side reads those of its own tree, as it
+//! comes to their directories.
+
+use haul_model::{Fault, FaultKind, Filter, Line, Lines, Merge, Name, Rule, RuleFiles, Scope};
+use haul_model::{RuleError, Side, Start, Style, cvs_defaults, escape_bytes};
+use haul_tree::{Meta, MetaKind, Tree, TreeDir};
+use std::io;
+
+/// Files that name further files, one inside the other, at most.
+const NESTED_MAX: usize = 8;
+
+/// Files with rules can't be taken.
+pub(crate) struct Unruly {
+    /// The file.
+    name: Option<Name>,
+    why: String,
+    kind: FaultKind,
+}
+
+impl Unruly {
+    /// Nothing in the directory can be looked at.
+    pub(crate) fn of_dir(error: &io::Error) -> Self {
+        let why = Fault::from_io(Side::Source, "open the directory", error).message;
+        Self { name: None, why, kind: FaultKind::of(error) }
+    }
+
+    fn new(name: &Name, kind: FaultKind, why: impl Into<String>) -> Self {
+        Self { name: Some(name.clone()), why: why.into(), kind }
+    }
+
+    fn of(name: &Name, error: &io::Error) -> Self {
+        let why = Fault::from_io(Side::Source, "read it", error).message;
+        Self::new(name, FaultKind::of(error), why)
+    }
+
+    fn in_line(name: &Name, number: usize, error: RuleError) -> Self {
+        Self::new(name, FaultKind::Io, format!("rule {number}: {error}"))
+    }
+
+    /// The fault of the directory, on that side.
+    pub(crate) fn fault(&self, side: Side) -> Fault {
+        let file = self.name.as_ref().map(|name| escape_bytes(name.as_bytes()) + ": ");
+        let file = file.unwrap_or_default();
+        Fault::new(side, self.kind, format!("its rules are not known: {file}{}", self.why))
+    }
+}
+
+/// The rules of `filter` and of the files above for the job whose paths begin in the
+/// directory at `path` of `tree`; with those of that directory itself if `with_first`
+/// says so, where directories above are looked at.
+pub(crate) fn begin(
+    filter: &Filter,
+    tree: &dyn Tree,
+    path: &[u8],
+    with_first: bool,
+) -> Result<Scope, Unruly> {
+    if !filter.needs_whole_paths() {
+        return Ok(Scope::default());
+    }
+    // What can't be told is the path of nothing, and has nothing above it.
+    let Ok(whole) = tree.whole_path(path) else { return Ok(Scope::default()) };
+    let mut root: Vec<u8> = whole.split(|byte| *byte == b'/').filter(|name| !name.is_empty()).fold(
+        Vec::new(),
+        |mut root, name| {
+            root.extend_from_slice(name);
+            root.push(b'/');
+            root
+        },
+    );
+    let mut scope = Scope::at(&root);
+    if !with_first {
+        let above = root.iter().rev().skip(1).position(|byte| *byte == b'/');
+        root.truncate(above.map_or(0, |at| root.len() - 1 - at));
+    }
+    let ends: Vec<_> = [0]
+        .into_iter()
+        .chain(root.iter().enumerate().filter_map(|(at, byte)| (*byte == b'/').then_some(at + 1)))
+        .collect();
+    let depth = scope.root().iter().filter(|byte| **byte == b'/').count();
+    for (level, end) in ends.into_iter().enumerate() {
+        let dir = &root[..end];
+        let is_looked_at = |files: &RuleFiles| match &files.start {
+            Start::First => false,
+            Start::Above(levels) => level + usize::from(*levels) >= depth,
+            Start::At(start) => is_at_or_below(dir, start),
+        };
+        if !filter.files().any(is_looked_at) {
+            continue;
+        }
+        let Ok(opened) = tree.open(&[b"/", dir].concat()) else { continue };
+        if level > 0 {
+            scope = scope.below();
+        }
+        read_files(filter, is_looked_at, &mut scope, &*opened, Err(dir))?;
+    }
+    Ok(scope)
+}
+
+/// True if `dir`, written as that of [`Scope::at`], is the directory at `start`, or below.
+fn is_at_or_below(dir: &[u8], start: &[u8]) -> bool {
+    let names = |path| <[u8]>::split(path, |byte| *byte == b'/').filter(|name| !name.is_empty());
+    let mut dir = names(dir);
+    names(start).all(|name| dir.next() == Some(name))
+}
+
+/// The rules for what is in `dir`, which is at `path` within the job and in one with the
+/// rules `above`.
+pub(crate) fn enter(
+    filter: &Filter,
+    above: &Scope,
+    dir: &dyn TreeDir,
+    path: &[u8],
+) -> Result<Scope, Unruly> {
+    let mut scope = above.below();
+    read_files(filter, |_| true, &mut scope, dir, Ok(path))?;
+    Ok(scope)
+}
+
+fn read_files(
+    filter: &Filter,
+    is_looked_at: impl Fn(&RuleFiles) -> bool,
+    scope: &mut Scope,
+    dir: &dyn TreeDir,
+    path: Result<&[u8], &[u8]>,
+) -> Result<(), Unruly> {
+    for (at, files) in filter.files().enumerate().filter(|(_, files)| is_looked_at(files)) {
+        let Some(text) = read(dir, &files.name).map_err(|error| Unruly::of(&files.name, &error))?
+        else {
+            continue;
+        };
+        let mut found = Found::default();
+        found.take(dir, &files.name, &text, files.style, 0)?;
+        let Found { rules, clears } = found;
+        if !scope.put((at, files), rules, clears, path, Filter::RULES_MAX) {
+            let why =
+                format!("with those above it there are more than {} rules", Filter::RULES_MAX);
+            return Err(Unruly::new(&files.name, FaultKind::TooLong, why));
+        }
+    }
+    Ok(())
+}
+
+/// The rules of a file.
+#[derive(Default)]
+struct Found {
+    rules: Vec<Rule>,
+    /// Those of the directories above are forgotten.
+    clears: bool,
+}
+
+impl Found {
+    /// Takes the rules in `text`, which is that of the file `name` in `dir`.
+    fn take(
+        &mut self,
+        dir: &dyn TreeDir,
+        name: &Name,
+        text: &[u8],
+        style: Style,
+        nested: usize,
+    ) -> Result<(), Unruly> {
+        for (number, line) in (1..).zip(Lines::of(text, style)) {
+            match line.map_err(|error| Unruly::in_line(name, number, error))? {
+                Line::Rule(rule) => self.rules.push(rule),
+                Line::Clear => {
+                    self.rules.clear();
+                    self.clears = true;
+                }
+                Line::Cvs(style) => {
+                    let rules = cvs_defaults(style).filter_map(|line| match line {
+                        Ok(Line::Rule(rule)) => Some(rule),
+                        _ => None,
+                    });
+                    self.rules.extend(rules);
+                }
+                Line::Merge(merge) => self.merge(dir, name, &merge, nested)?,
+                Line::Files(_) => {
+                    let why = format!(
+                        "rule {number}: a file of a directory can't have others looked for"
+                    );
+                    return Err(Unruly::new(name, FaultKind::Io, why));
+                }
+            }
+            if self.rules.len() > Filter::RULES_MAX {
+                let why = format!("it has more than {} rules", Filter::RULES_MAX);
+                return Err(Unruly::new(name, FaultKind::TooLong, why));
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the rules of a file beside the one that names it.
+    fn merge(
+        &mut self,
+        dir: &dyn TreeDir,
+        by: &Name,
+        merge: &Merge,
+        nested: usize,
+    ) -> Result<(), Unruly> {
+        let refused = |why: &str| Unruly::new(by, FaultKind::Io, why);
+        let Ok(name) = Name::new(&merge.path) else {
+            return Err(refused("it names a file that is not beside it"));
+        };
+        if nested >= NESTED_MAX {
+            return Err(refused("too many files name each other"));
+        }
+        match read(dir, &name) {
+            Ok(Some(text)) => self.take(dir, &name, &text, merge.style, nested + 1),
+            Ok(None) => Err(Unruly::of(&name, &io::ErrorKind::NotFound.into())),
+            Err(error) => Err(Unruly::of(&name, &error)),
+        }
+    }
+}
+
+/// The file `name` in `dir`; `None` if there is none.
+///
+/// # Errors
+/// Also where something else has the name: no link is followed, and rules that can't be
+/// read may protect something.
+fn read(dir: &dyn TreeDir, name: &Name) -> io::Result<Option<Vec<u8>>> {
+    let size = match dir.stat(name, false)? {
+        None => return Ok(None),
+        Some(Meta { kind: MetaKind::File { size }, .. }) => size,
+        Some(_) => return Err(io::Error::other("it is a link, or no regular file")),
+    };
+    let too_long = || {
+        let message = format!("it has more than {} KiB", Filter::FILE_LEN_MAX >> 10);
+        Err(io::Error::new(io::ErrorKind::FileTooLarge, message))
+    };
+    if size > Filter::FILE_LEN_MAX {
+        return too_long();
+    }
+    let file = dir.open_file(name, false)?;
+    let mut text = vec![0; Filter::FILE_LEN_MAX as usize + 1];
+    let mut len = 0;
+    while len < text.len() {
+        match file.read_at(&mut text[len..], len as u64)? {
+            0 => break,
+            read => len += read,
+        }
+    }
+    if len as u64 > Filter::FILE_LEN_MAX {
+        return too_long();
+    }
+    text.truncate(len);
+    Ok(Some(text))
+}

@@ -1,0 +1,118 @@
+//! The rules for what a Receiver asks for, and the sums of what it has of a file already.
+
+use super::{Item, Sender};
+use haul_delta::{Key, Shape, Signature};
+use haul_model::Kind;
+use haul_proto::{PACK_FILE_MAX, SIGNED_MAX, SUMS_LEN_MAX, Signature as Told, Want};
+use haul_tree::lock;
+use std::collections::HashMap;
+use std::sync::Mutex;
+
+/// The sums that were told of files that are not sent to their end.
+#[derive(Default)]
+pub(super) struct Signed(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    /// Those that nobody reads by yet.
+    by_index: HashMap<u64, Signature>,
+    /// How many there are in all, and how long they are when they are whole, in bytes.
+    count: usize,
+    sums_len: usize,
+}
+
+impl State {
+    fn begin(&mut self, index: u64, signature: Signature) -> Result<(), &'static str> {
+        let sums_len = signature.shape().sums_len();
+        if self.count >= SIGNED_MAX || self.sums_len + sums_len > SUMS_LEN_MAX {
+            return Err("it told the sums of too much at once");
+        }
+        if self.by_index.insert(index, signature).is_some() {
+            return Err("it told the sums of a file twice");
+        }
+        self.count += 1;
+        self.sums_len += sums_len;
+        Ok(())
+    }
+
+    fn go_on(&mut self, index: u64, sums: &[u8]) -> Result<(), &'static str> {
+        let signature = self.by_index.get_mut(&index);
+        let signature = signature.ok_or("it told sums that it has not begun to tell")?;
+        signature.take(sums).map_err(|_| "it told more sums than there are blocks")
+    }
+
+    fn release(&mut self, shape: &Shape) {
+        self.count -= 1;
+        self.sums_len -= shape.sums_len();
+    }
+}
+
+impl Signed {
+    /// The sums of a file, for the worker that sends it. They count until [`Self::release`].
+    pub(super) fn take(&self, index: u64) -> Option<Signature> {
+        lock(&self.0).by_index.remove(&index)
+    }
+
+    /// Sums that were taken are of no more use.
+    pub(super) fn release(&self, shape: &Shape) {
+        lock(&self.0).release(shape);
+    }
+
+    /// Forgets the sums of a file by which nobody will read it.
+    pub(super) fn forget(&self, index: u64) {
+        let mut state = lock(&self.0);
+        if let Some(signature) = state.by_index.remove(&index) {
+            state.release(signature.shape());
+        }
+    }
+
+    fn are_whole(&self, index: u64) -> bool {
+        lock(&self.0).by_index.get(&index).is_some_and(Signature::is_whole)
+    }
+}
+
+impl Sender<'_> {
+    /// Takes what the Receiver tells of its old version of a file.
+    pub(super) fn take_sums(&self, told: Told) {
+        let index = told.index();
+        let may_differ = lock(&self.in_flight).items.get(&index).is_some_and(|item| {
+            !item.wanted && matches!(item.kind, Kind::File { size } if size > PACK_FILE_MAX)
+        });
+        if !may_differ || !self.task.mirrors().is_some_and(|mirror| mirror.delta) {
+            return self.refuse("it told sums of what is not sent by its difference");
+        }
+        let taken = match told {
+            Told::Begin { old_size, block_len, strong_len, key, .. } => {
+                match Shape::new(old_size, block_len, strong_len) {
+                    Some(shape) => {
+                        let signature = Signature::new(shape, Key::from(key));
+                        lock(&self.signed.0).begin(index, signature)
+                    }
+                    None => Err("it told sums of a kind that there is not"),
+                }
+            }
+            Told::Sums { sums, .. } => lock(&self.signed.0).go_on(index, &sums),
+        };
+        if let Err(rule) = taken {
+            self.refuse(rule);
+        }
+    }
+
+    /// The rule that the Receiver breaks by this wish for a file.
+    pub(super) fn rule_against(&self, item: &Item, want: &Want) -> Option<&'static str> {
+        let Kind::File { size } = item.kind else { return None };
+        match want.blocks.is_empty() {
+            true if !self.task.compares_content() => {
+                return Some("it asked for a hash where contents are not compared");
+            }
+            false if self.checks() => return Some("it asked for content in a comparison"),
+            _ => {}
+        }
+        if !want.blocks.begin_within(size) {
+            return Some("it has more of a file already than there is");
+        }
+        let is_known = !want.blocks.is_empty() && !item.wanted && self.signed.are_whole(item.index);
+        (want.how.wants_delta() && !is_known)
+            .then_some("it asked for the difference to a file whose sums it has not told")
+    }
+}

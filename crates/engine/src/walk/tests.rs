@@ -1,0 +1,103 @@
+//! Tests of the walk: the order of what it finds, whoever reads ahead.
+
+use super::*;
+use crate::crew::with_helpers;
+use crate::dirs::OpenDirs;
+use crate::monitor::Silent;
+use haul_tree::{LocalTree, Tree};
+use proptest::prelude::*;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+
+static FILTER: LazyLock<Filter> = LazyLock::new(Filter::default);
+static SILENT: LazyLock<Silent> = LazyLock::new(Silent::default);
+
+/// The directories and files below `path` as a walk lists them, found by recursion.
+fn by_recursion(path: &Path, shown: &mut Vec<PathBuf>) {
+    let mut entries: Vec<_> =
+        fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()).collect();
+    entries.sort_by(|one, other| one.as_os_str().as_bytes().cmp(other.as_os_str().as_bytes()));
+    let (dirs, files): (Vec<_>, Vec<_>) = entries.into_iter().partition(|path| path.is_dir());
+    shown.extend(files);
+    for dir in dirs {
+        shown.push(dir.clone());
+        by_recursion(&dir, shown);
+    }
+}
+
+fn by_walk(root: &Path, helpers: usize) -> Vec<PathBuf> {
+    let control = Control::new(&*SILENT);
+    let rules = Rules {
+        control: &control,
+        follow: false,
+        restores: false,
+        around_dest: &[],
+        filter: &FILTER,
+        walking: Walking::default(),
+    };
+    let walk = Walk::new(rules);
+    let dir = LocalTree.open(root.as_os_str().as_bytes()).unwrap();
+    let node = DirNode::root(dir, None, &Arc::new(OpenDirs::default())).unwrap();
+    let path = |node: &DirNode, name: &Name| {
+        let below = node.path_of(Some(name));
+        root.join(std::ffi::OsStr::from_bytes(&below))
+    };
+    let mut shown = Vec::new();
+    with_helpers(
+        &control,
+        "walk",
+        helpers,
+        || walk.help(),
+        || {
+            let _end = walk.end_on_drop();
+            let mut levels = vec![(walk.begin(node), 0)];
+            while let Some((listed, at)) = levels.last_mut() {
+                if *at == 0 {
+                    shown.extend(listed.entries.iter().map(|(e, _)| path(&listed.node, &e.name)));
+                }
+                *at += 1;
+                let Some(name) = listed.subdirs.names().get(*at - 1) else {
+                    walk.leave(&listed.subdirs);
+                    levels.pop();
+                    continue;
+                };
+                shown.push(path(&listed.node, name));
+                let next = walk.take(&listed.subdirs, *at - 1).unwrap();
+                levels.push((next, 0));
+            }
+        },
+    );
+    shown
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+    #[test]
+    fn every_entry_comes_once_and_in_order_however_many_help(
+        paths in prop::collection::btree_set("[ab]{1,2}(/[a-c]{1,2}){0,4}", 1..60),
+        helpers in 0_usize..5,
+    ) {
+        let temp = tempfile::tempdir().unwrap();
+        for path in &paths {
+            let path = temp.path().join(path);
+            fs::create_dir_all(&path).unwrap();
+            fs::write(path.join("file"), "").unwrap();
+        }
+        let mut expected = Vec::new();
+        by_recursion(temp.path(), &mut expected);
+        prop_assert_eq!(by_walk(temp.path(), helpers), expected);
+    }
+}
+
+#[test]
+fn more_directories_than_are_read_ahead_come_in_order() {
+    let temp = tempfile::tempdir().unwrap();
+    for n in 0..DIRS_AHEAD_MAX * 5 {
+        fs::create_dir_all(temp.path().join(format!("{:03}/{n:03}/x", n / 7))).unwrap();
+    }
+    let mut expected = Vec::new();
+    by_recursion(temp.path(), &mut expected);
+    assert_eq!(by_walk(temp.path(), 3), expected);
+}

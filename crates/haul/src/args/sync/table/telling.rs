@@ -1,0 +1,156 @@
+//! The words about what is told, and about hosts.
+
+use super::super::{Wish, number, rate};
+use super::{Turn, Word, text};
+use crate::config::Transport;
+use clap::ValueEnum;
+use std::ffi::OsStr;
+
+const TELLING: &str = "Telling";
+const REMOTE: &str = "Remote";
+
+/// In the order of the help.
+pub(super) const WORDS: &[Word] = &[
+    flag!(
+        TELLING,
+        "verbose",
+        Some('v'),
+        "Tell the names of what is copied, and figures",
+        |wish, _| {
+            wish.verbose = wish.verbose.saturating_add(1);
+        }
+    ),
+    flag!(TELLING, "no-verbose", None, "", |wish, _| wish.verbose = 0),
+    flag!(TELLING, "quiet", Some('q'), "Tell errors only", |wish, on| wish.quiet = on),
+    switch!(
+        TELLING,
+        "itemize-changes",
+        Some('i'),
+        "no-i",
+        "Tell what changes of each entry",
+        |wish, on| {
+            wish.itemize = if on { wish.itemize.saturating_add(1) } else { 0 };
+        }
+    ),
+    value!(
+        TELLING,
+        "out-format",
+        None,
+        &["log-format"],
+        "FORMAT",
+        "Tell of entries like this: '%i %n%L'",
+        |wish, value| {
+            wish.out_format = Some(value.to_owned());
+            Ok(())
+        }
+    ),
+    flag!(TELLING, "stats", None, "Tell figures at the end", |wish, on| wish.stats = on),
+    switch!(
+        TELLING,
+        "progress",
+        None,
+        "",
+        "Taken: a terminal shows progress anyway",
+        |wish, on| {
+            wish.progress = on;
+        }
+    ),
+    value!(
+        TELLING,
+        "info",
+        None,
+        &[],
+        "FLAGS",
+        "Taken are progress, progress2, flist0, name and stats",
+        info
+    ),
+    flag!(TELLING, "human-readable", Some('h'), "Taken: figures are always for people", |_, _| {}),
+    flag!(TELLING, "no-human-readable", None, "", |_, _| {}),
+    flag!(TELLING, "8-bit-output", Some('8'), "", |_, _| {}),
+    switch!(
+        REMOTE,
+        "compress",
+        Some('z'),
+        "no-z",
+        "Taken, and not done: haul does not compress, -e 'ssh -C' does",
+        |wish, on| {
+            wish.compress = on;
+        }
+    ),
+    value!(
+        REMOTE,
+        "rsh",
+        Some('e'),
+        &[],
+        "COMMAND",
+        "Reach the host with COMMAND instead of ssh",
+        |wish, value| {
+            wish.rsh = Some(text(value)?);
+            Ok(())
+        }
+    ),
+    value!(
+        REMOTE,
+        "rsync-path",
+        None,
+        &["remote-haul"],
+        "PATH",
+        "Where haul is on the host",
+        |wish, value| {
+            wish.remote_haul = Some(text(value)?);
+            Ok(())
+        }
+    ),
+    value!(
+        REMOTE,
+        "timeout",
+        None,
+        &[],
+        "SECONDS",
+        "Give up a host that is silent for SECONDS",
+        |wish, value| {
+            wish.timeout = Some(number(value)?);
+            Ok(())
+        }
+    ),
+    value!(
+        REMOTE,
+        "transport",
+        None,
+        &[],
+        "haul|sftp",
+        "Use the haul of the host, or its SFTP server",
+        |wish, value| {
+            let transport = value.to_str().and_then(|text| Transport::from_str(text, false).ok());
+            wish.transport = Some(transport.ok_or("it is neither haul nor sftp")?);
+            Ok(())
+        }
+    ),
+    value!(
+        REMOTE,
+        "bwlimit",
+        None,
+        &[],
+        "RATE",
+        "Move no more than RATE KiB of content a second",
+        |wish, value| {
+            wish.rate = rate(value)?;
+            Ok(())
+        }
+    ),
+    value!(REMOTE, "contimeout", None, &[], "SECONDS", "", |_, _| Ok(())),
+];
+
+/// Takes what `--info` asks for, if haul has it.
+fn info(wish: &mut Wish, value: &OsStr) -> Result<(), &'static str> {
+    for flag in text(value)?.split(',') {
+        match flag.to_ascii_lowercase().as_str() {
+            "progress" | "progress1" | "progress2" | "flist0" | "none" => {}
+            "name" | "name1" => wish.verbose = wish.verbose.max(1),
+            "name2" => wish.verbose = wish.verbose.max(2),
+            "stats" | "stats1" | "stats2" => wish.stats = true,
+            _ => return Err("haul has progress, progress2, flist0, name, stats and none"),
+        }
+    }
+    Ok(())
+}

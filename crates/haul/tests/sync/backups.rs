@@ -1,0 +1,161 @@
+//! What is replaced or removed, and kept.
+
+use crate::common::*;
+use crate::oracle::Pair;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+
+/// The ways in which the haul of the destination's machine takes part.
+fn with_haul_there(scenario: impl Fn(&Scene<'_>) + Sync) {
+    everywhere_by_pipe(|scene| {
+        if scene.way != Way::SftpUpload {
+            scenario(scene);
+        }
+    });
+}
+
+/// Trees of which much is replaced and removed.
+fn prepare<'s, 'w>(scene: &'s Scene<'w>) -> Pair<'s, 'w> {
+    for tree in ["src", "dst", "kept"] {
+        let _ = fs::remove_dir_all(scene.path(tree));
+    }
+    let _ = Pair::usual(scene);
+    scene.symlink("nowhere", "dst/d/link-that-goes");
+    scene.file("dst/file-for-dir", "was a file");
+    scene.file("src/file-for-dir/in", "now a directory");
+    scene.file("dst/old~/sub/in", "in a directory that is called as a backup");
+    scene.mkdir("dst/d/n~");
+    scene.mkdir("kept");
+    mode(scene.path("dst/d"), 0o711);
+    mode(scene.path("src/d"), 0o711);
+    Pair::of(scene)
+}
+
+#[test]
+fn what_is_replaced_or_removed_is_kept() {
+    with_haul_there(|scene| {
+        for flags in [
+            &["-ai", "-b"][..],
+            &["-aib", "--suffix=.old"],
+            &["-ai", "--backup-dir=../kept"],
+            &["-ai", "--backup-dir=../kept", "--suffix=.old"],
+            &["-ai", "-b", "--delete"],
+            &["-ai", "--backup-dir=../kept", "--delete"],
+            &["-ai", "--backup-dir=../kept", "--delete-after", "--suffix=~"],
+            &["-aib", "-n"],
+            &["-ain", "--backup-dir=../kept", "--delete"],
+        ] {
+            let pair = prepare(scene);
+            pair.run(flags, &["src/"], "dst");
+            let (ours, theirs) = (scene.snapshot("kept"), scene.snapshot("oracle/kept"));
+            let differences = theirs.differences(&ours, scene.rules().ignoring_dir_mtimes());
+            assert!(differences.is_empty(), "{flags:?}: {differences:?}");
+        }
+    });
+}
+
+#[test]
+fn a_second_run_keeps_what_the_first_has_kept() {
+    with_haul_there(|scene| {
+        let pair = prepare(scene);
+        let flags = ["-ai", "-b", "--delete"];
+        pair.run(&flags, &["src/"], "dst");
+        let run = pair.run(&flags, &["src/"], "dst");
+        assert_eq!(scene.read("dst/changed~"), "old, and longer");
+        assert!(!run.out().contains("changed"), "{run}");
+        // The newest goes over the older.
+        scene.file("src/changed", "newer, and much longer than before");
+        let pair = Pair::with_times(scene);
+        pair.run(&flags, &["src/"], "dst");
+        assert_eq!(scene.read("dst/changed~"), "new 0");
+    });
+}
+
+#[test]
+fn backups_in_the_destination_are_no_extras() {
+    each_way(|scene| {
+        let _ = prepare(scene);
+        let route = scene.route();
+        let sync = || {
+            let flags = ["-a", "--delete", "--backup-dir=kept"];
+            scene.transfer("sync", &route, &flags, &["src/"], "dst").run().expect_ok()
+        };
+        sync();
+        assert_eq!(scene.read("dst/kept/x/y/1"), "extra");
+        sync();
+        assert_eq!(scene.read("dst/kept/changed"), "old, and longer");
+        assert_eq!(scene.read("dst/kept/x/y/1"), "extra");
+    });
+}
+
+#[test]
+fn a_backup_elsewhere_is_a_copy() {
+    let world = World::new();
+    let scene = world.scene(Way::Local);
+    scene.file("src/a", "new content");
+    scene.file("dst/a", "old content");
+    mode(scene.path("dst/a"), 0o640);
+    let old = fs::metadata(scene.path("dst/a")).expect("there").mtime_nsec();
+    let elsewhere = tempfile::tempdir_in("/dev/shm").expect("another file system");
+    let flag = format!("--backup-dir={}", elsewhere.path().display());
+    scene.haul().args(["sync", "-a", &flag, "src/", "dst"]).run().expect_ok();
+    let backup = elsewhere.path().join("a");
+    assert_eq!(fs::read(&backup).expect("read"), b"old content");
+    let metadata = fs::metadata(&backup).expect("there");
+    assert_eq!((metadata.mode() & 0o777, metadata.mtime_nsec()), (0o640, old));
+    assert_eq!(scene.read("dst/a"), "new content");
+}
+
+#[test]
+fn what_can_not_be_kept_stays() {
+    let world = World::new();
+    let scene = world.scene(Way::Local);
+    let long = "x".repeat(255);
+    scene.file(format!("src/{long}"), "new content");
+    scene.file(format!("dst/{long}"), "old");
+    scene.file("dst/extra", "extra");
+    scene.symlink("elsewhere", "dst/link");
+    scene.symlink("here", "src/link");
+    let run = scene.haul().args(["sync", "-ab", "--delete", "src/", "dst"]).run();
+    let run = run.expect_code(23);
+    assert!(run.err().contains("back it up"), "{run}");
+    assert_eq!(scene.read(format!("dst/{long}")), "old");
+    assert_eq!(scene.read("dst/extra~"), "extra");
+    let kept = fs::read_link(scene.path("dst/link~")).expect("a link");
+    assert_eq!(kept.to_str(), Some("elsewhere"));
+}
+
+#[test]
+fn who_could_not_read_it_can_not_read_its_backup() {
+    let world = World::new();
+    let scene = world.scene(Way::Local);
+    scene.file("src/private/a", "new");
+    scene.file("dst/private/a", "old, and secret");
+    for tree in ["src", "dst"] {
+        let dir = scene.path(format!("{tree}/private"));
+        std::os::unix::fs::chown(&dir, Some(1000), Some(1001)).expect("given");
+        mode(&dir, 0o2750);
+    }
+    scene.haul().args(["sync", "-a", "--backup-dir=../kept", "src/", "dst"]).run().expect_ok();
+    assert_eq!(scene.read("kept/private/a"), "old, and secret");
+    let kept = fs::metadata(scene.path("kept/private")).expect("there");
+    assert_eq!((kept.mode() & 0o7777, kept.uid(), kept.gid()), (0o2750, 1000, 1001));
+}
+
+#[test]
+fn what_is_the_same_in_a_base_is_no_reason_for_a_backup() {
+    let world = World::new();
+    let scene = world.scene(Way::Local);
+    for tree in ["src", "dst", "prev"] {
+        scene.file(format!("{tree}/same"), "same");
+        scene.file(format!("{tree}/other"), if tree == "dst" { "older" } else { "other" });
+    }
+    let pair = Pair::of(&scene);
+    let _ = fs::remove_dir_all(scene.path("prev"));
+    run(std::process::Command::new("cp").arg("-a").arg(scene.path("src")).arg(scene.path("prev")));
+    pair.run(&["-ai", "--link-dest=../prev", "-n"], &["src/"], "dst");
+    let flags = ["-a", "-b", "--link-dest=../prev"];
+    scene.haul().arg("sync").args(flags).args(["src/", "dst"]).run().expect_ok();
+    assert!(!scene.exists("dst/same~"));
+    assert_eq!(scene.read("dst/other~"), "older");
+}

@@ -1,0 +1,137 @@
+//! Directories besides the destination, in which what it has not is looked for.
+
+use crate::common::*;
+use crate::oracle::Pair;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::process::Command;
+
+/// A source, and an earlier state of it in `prev`.
+fn prepare(scene: &Scene<'_>) {
+    for tree in ["src", "dst", "prev", "older"] {
+        let _ = fs::remove_dir_all(scene.path(tree));
+    }
+    for dir in ["", "d/", "d/e/"] {
+        scene.file(format!("src/{dir}same"), format!("the same in {dir}"));
+        scene.file(format!("src/{dir}changed"), format!("new in {dir}"));
+        scene.file(format!("src/{dir}other-mode"), format!("the same, with a mode, in {dir}"));
+        scene.file(format!("src/{dir}other-time"), format!("the same, at a time, in {dir}"));
+    }
+    scene.file("src/large", vec![7; 3 << 20]);
+    scene.file("src/empty", "");
+    scene.symlink("same", "src/link");
+    scene.symlink("same", "src/other-link");
+    Pair::of(scene);
+    for tree in ["prev", "older"] {
+        run(Command::new("cp").arg("-a").arg(scene.path("src")).arg(scene.path(tree)));
+    }
+    scene.file("src/fresh", "fresh");
+    scene.file("src/new/in", "fresh below");
+    for dir in ["", "d/", "d/e/"] {
+        scene.file(format!("prev/{dir}changed"), "old");
+        scene.file(format!("prev/{dir}gone"), "extra");
+        mode(scene.path(format!("prev/{dir}other-mode")), 0o600);
+        let other = scene.path(format!("prev/{dir}other-time"));
+        run(Command::new("touch").args(["-d", "@1500000000"]).arg(other));
+    }
+    fs::remove_file(scene.path("prev/other-link")).expect("removed");
+    scene.symlink("elsewhere", "prev/other-link");
+    run(Command::new("touch")
+        .args(["-h", "-r"])
+        .arg(scene.path("src/other-link"))
+        .arg(scene.path("prev/other-link")));
+    run(Command::new("touch").args(["-d", "@1300000000"]).arg(scene.path("prev/d/e")));
+    run(Command::new("touch")
+        .args(["-d", "@1650000000"])
+        .arg(scene.path("src/fresh"))
+        .arg(scene.path("src/new/in")));
+    run(Command::new("touch")
+        .args(["-d", "@1650000001"])
+        .arg(scene.path("src"))
+        .arg(scene.path("src/new")));
+}
+
+/// The ways in which the haul of the destination's machine takes part.
+fn with_haul_there(scenario: impl Fn(&Scene<'_>) + Sync) {
+    everywhere_by_pipe(|scene| {
+        if scene.way != Way::SftpUpload {
+            scenario(scene);
+        }
+    });
+}
+
+#[test]
+fn what_a_base_has_is_not_sent() {
+    with_haul_there(|scene| {
+        for how in ["--link-dest", "--copy-dest", "--compare-dest"] {
+            let flag = format!("{how}=../prev");
+            for flags in [&["-ain"][..], &["-ai"], &["-aii"], &["-rpti"], &["-ai", "--size-only"]] {
+                prepare(scene);
+                let flags = [flags, &[&*flag]].concat();
+                scene.mkdir("dst");
+                Pair::with_times(scene).run(&flags, &["src/"], "dst");
+            }
+        }
+    });
+}
+
+#[test]
+fn the_first_base_that_has_it_whole_is_taken() {
+    with_haul_there(|scene| {
+        prepare(scene);
+        Pair::with_times(scene).run(
+            &["-ai", "--link-dest=../prev", "--link-dest=../older", "--delete"],
+            &["src/"],
+            "new",
+        );
+        let inode = |path: &str| fs::symlink_metadata(scene.path(path)).expect("there").ino();
+        assert_eq!(inode("new/same"), inode("prev/same"));
+        assert_eq!(inode("new/d/e/other-mode"), inode("older/d/e/other-mode"));
+        assert_eq!(inode("new/link"), inode("prev/link"));
+        assert_ne!(inode("new/fresh"), inode("src/fresh"));
+        // Nothing is linked to what differs, and what was there stays.
+        assert_eq!(scene.read("prev/changed"), "old");
+        assert_eq!(scene.read("new/changed"), "new in ");
+    });
+}
+
+#[test]
+fn a_base_that_is_missing_is_told() {
+    with_haul_there(|scene| {
+        prepare(scene);
+        let run = Pair::with_times(scene).run(&["-ai", "--link-dest=../missing"], &["src/"], "dst");
+        assert!(run.err().contains("missing: it can't be opened"), "{run}");
+    });
+}
+
+#[test]
+fn what_is_in_the_destination_is_compared_with_that_alone() {
+    with_haul_there(|scene| {
+        prepare(scene);
+        scene.file("dst/same", "another");
+        scene.file("dst/d/changed", "old");
+        scene.file("dst/extra", "extra");
+        Pair::with_times(scene).run(&["-ai", "--link-dest=../prev", "--delete"], &["src/"], "dst");
+        assert_eq!(scene.read("prev/same"), "the same in ");
+    });
+}
+
+#[test]
+fn bases_of_two_kinds_exclude_each_other() {
+    let world = World::new();
+    let scene = world.scene(Way::Local);
+    scene.file("src/a", "a");
+    for (flags, message) in [
+        (&["--link-dest=x", "--copy-dest=y"][..], "exclude each other"),
+        (&["-c", "--link-dest=x"], "not there yet"),
+    ] {
+        let run = scene.haul().args(["sync", "-a"]).args(flags).args(["src/", "dst"]).run();
+        assert!(run.expect_code(1).err().contains(message));
+        assert!(!scene.exists("dst"));
+    }
+    let world = World::new();
+    let scene = world.scene(Way::SftpUpload);
+    scene.file("src/a", "a");
+    let run = scene.transfer("sync", &scene.route(), &["-a", "--link-dest=x"], &["src/"], "dst");
+    assert!(run.run().err().contains("nothing is looked for besides"));
+}

@@ -1,0 +1,90 @@
+//! By what a file is known to be that of the source.
+
+use crate::common::*;
+use crate::oracle::Pair;
+use std::fs;
+use std::process::Command;
+
+/// Trees in which contents and times tell different things.
+fn prepare(scene: &Scene<'_>) {
+    for tree in ["src", "dst"] {
+        let _ = fs::remove_dir_all(scene.path(tree));
+        for (name, content) in [
+            ("same", "the same"),
+            ("other-time", "the same, at another time"),
+            ("other-mode", "the same with another mode"),
+            ("empty", ""),
+            ("d/same", "the same below"),
+        ] {
+            scene.file(format!("{tree}/{name}"), content);
+        }
+        scene.file(format!("{tree}/other-content"), format!("content of {tree}"));
+        scene.file(format!("{tree}/large"), vec![tree.as_bytes()[0]; 3 << 20]);
+        scene.file(
+            format!("{tree}/other-length"),
+            tree.repeat(tree.len() + tree.matches('d').count()),
+        );
+    }
+    scene.file("src/missing", "missing");
+    Pair::of(scene);
+    for (name, time) in [
+        ("src/other-content", "@1600000000"),
+        ("dst/other-content", "@1600000000"),
+        ("dst/other-time", "@1500000000"),
+        ("dst/empty", "@1400000000"),
+    ] {
+        run(Command::new("touch").args(["-d", time]).arg(scene.path(name)));
+    }
+    mode(scene.path("dst/other-mode"), 0o600);
+}
+
+#[test]
+fn contents_tell_where_that_is_asked_for() {
+    everywhere_by_pipe(|scene| {
+        for flags in [
+            &["-aic"][..],
+            &["-rpic"],
+            &["-rpicI"],
+            &["-aic", "--no-c"],
+            &["-aciu"],
+            &["-aiI", "--size-only"],
+        ] {
+            prepare(scene);
+            let pair = Pair::with_times(scene);
+            pair.run(&[flags, &["-n"]].concat(), &["src/"], "dst");
+            pair.run(flags, &["src/"], "dst");
+            let second = pair.run(flags, &["src/"], "dst");
+            if flags == ["-aic"] {
+                assert_eq!(second.out(), "", "{second}");
+            }
+        }
+    });
+}
+
+#[test]
+fn nothing_is_sent_or_told_of_what_has_the_same_content() {
+    each_way(|scene| {
+        scene.file("src/a", "content");
+        scene.file("dst/a", "CONTENT");
+        Pair::of(scene);
+        fs::remove_file(scene.path("dst/a")).expect("removed");
+        scene.file("dst/a", "content");
+        let route = scene.route();
+        let run = scene.transfer("sync", &route, &["-rci"], &["src/"], "dst").run().expect_ok();
+        assert_eq!(run.out(), "", "{run}");
+    });
+}
+
+#[test]
+fn many_that_differ_are_all_sent() {
+    each_way(|scene| {
+        for at in 0..1500 {
+            scene.file(format!("src/{at}"), format!("new {at}"));
+            scene.file(format!("dst/{at}"), format!("old {at}"));
+        }
+        let route = scene.route();
+        let run = scene.transfer("sync", &route, &["-rpc", "--stats"], &["src/"], "dst").run();
+        assert!(run.expect_ok().out().starts_with("1,500 copied"));
+        assert_eq!(scene.read("dst/1499"), "new 1499");
+    });
+}

@@ -1,0 +1,224 @@
+//! The modes and owners that entries get.
+
+use crate::common::*;
+use crate::oracle::Pair;
+use std::fs;
+use std::process::Command;
+
+fn again(scene: &Scene<'_>) {
+    for tree in ["src", "dst", "new", "fresh"] {
+        let _ = fs::remove_dir_all(scene.path(tree));
+    }
+}
+
+/// Files and directories of many modes, some of which the destination has with others.
+fn many_modes(scene: &Scene<'_>) {
+    again(scene);
+    let modes = [0o644, 0o755, 0o710, 0o200];
+    for (at, of_source) in modes.into_iter().enumerate() {
+        mode(scene.file(format!("src/new{at}"), "new"), of_source);
+        mode(scene.file(format!("src/in/new{at}"), "new"), of_source);
+        mode(scene.mkdir(format!("src/dir{at}")), of_source | 0o500);
+        for (to, of_dest) in modes.into_iter().enumerate() {
+            let (same, other) = (format!("same{at}{to}"), format!("other{at}{to}"));
+            mode(scene.file(format!("src/{same}"), &same), of_source);
+            mode(scene.file(format!("dst/{same}"), &same), of_dest);
+            mode(scene.file(format!("src/{other}"), &other), of_source);
+            mode(scene.file(format!("dst/{other}"), "it differs"), of_dest);
+        }
+        mode(scene.mkdir(format!("dst/dir{at}")), modes[modes.len() - 1 - at] | 0o500);
+    }
+    scene.symlink("new0", "src/link");
+    scene.symlink("new1", "dst/new0");
+    mode(scene.path("src"), 0o751);
+}
+
+#[test]
+fn entries_have_modes_of_their_own_unless_those_of_the_source_are_kept() {
+    everywhere_by_pipe(|scene| {
+        for (flags, makes) in [
+            (&["-rlti"][..], true),
+            (&["-rltiE"], true),
+            (&["-ai", "--no-p"], true),
+            (&["-rltiEp"], true),
+            (&["-rti", "--existing"], false),
+        ] {
+            many_modes(scene);
+            let pair = Pair::of(scene);
+            pair.run(&[flags, &["-in"]].concat(), &["src/"], "dst");
+            pair.run(flags, &["src/"], "dst");
+            let second = pair.run(flags, &["src/"], "dst");
+            assert_eq!(second.out(), "", "{second}");
+            if makes {
+                pair.run(flags, &["src/"], "new");
+                pair.run(flags, &["src"], "fresh");
+            }
+        }
+    });
+}
+
+#[test]
+fn what_is_new_gets_what_the_default_list_of_its_directory_says() {
+    each_way_by_pipe(|scene| {
+        for list in ["d:u::rwx,d:g::rx,d:o::---", "d:u::rwx,d:g::rx,d:u:12345:rwx,d:o::r"] {
+            many_modes(scene);
+            run(Command::new("setfacl").args(["-R", "-m", list]).arg(scene.path("dst")));
+            let pair = Pair::of(scene);
+            pair.run(&["-rlti"], &["src/"], "dst");
+            let acls = |tree: &str| {
+                let mut getfacl = Command::new("getfacl");
+                getfacl.args(["-n", "-R", "."]).current_dir(scene.path(tree));
+                String::from_utf8(getfacl.output().expect("it runs").stdout).expect("text")
+            };
+            assert_eq!(acls("dst"), acls("oracle/dst"));
+        }
+    });
+}
+
+#[test]
+fn the_mask_of_the_side_that_receives_takes_rights_away() {
+    let masked = |scene: &mut Scene<'_>| {
+        scene.reach_by_pipe();
+        let lines = format!("umask 027\nexec '{HAUL}' \"$@\"");
+        scene.run_as(script(&scene.path("masked"), &lines));
+    };
+    each_of(&Way::ALL, masked, |scene| {
+        mode(scene.file("src/open", "x"), 0o666);
+        mode(scene.file("src/kept", "x"), 0o666);
+        mode(scene.file("dst/kept", "other"), 0o606);
+        mode(scene.mkdir("src/dir"), 0o3777);
+        let route = scene.route();
+        scene.transfer("sync", &route, &["-rt"], &["src/"], "dst").run().expect_ok();
+        let modes = ["open", "kept", "dir"].map(|name| mode_of(scene.path("dst").join(name)));
+        assert_eq!(modes.map(|mode| format!("{mode:o}")), ["640", "606", "750"]);
+    });
+}
+
+#[test]
+fn bits_that_lend_rights_are_kept_with_the_permissions_whoever_the_owner_is() {
+    each_way_by_pipe(|scene| {
+        for flags in [&["-rlpti"][..], &["-ai"], &["-rlti"], &["-rptgi"]] {
+            again(scene);
+            for (name, bits) in [("suid", 0o4755), ("sgid", 0o2711), ("both", 0o6755)] {
+                let new = scene.file(format!("src/{name}"), name);
+                let same = scene.file(format!("src/same-{name}"), name);
+                for path in [&new, &same] {
+                    run(Command::new("chown").arg("12345:12346").arg(path));
+                    mode(path, bits);
+                }
+                mode(scene.file(format!("dst/same-{name}"), name), 0o644);
+            }
+            mode(scene.file("src/own", "new"), 0o755);
+            mode(scene.file("dst/own", "old, and longer"), 0o6755);
+            mode(scene.mkdir("src/dir"), 0o7755);
+            mode(scene.mkdir("dst/dir"), 0o755);
+            let pair = Pair::of(scene);
+            pair.run(flags, &["src/"], "dst");
+            assert_eq!(pair.owners("dst"), pair.owners("oracle/dst"), "{flags:?}");
+            let second = pair.run(flags, &["src/"], "dst");
+            assert_eq!(second.out(), "", "{second}");
+        }
+    });
+}
+
+#[test]
+fn what_is_replaced_lends_no_rights_of_another_owner() {
+    each_way_by_pipe(|scene| {
+        scene.file("src/a", "new");
+        let there = scene.file("dst/a", "old, and longer");
+        run(Command::new("chown").arg("12345:12346").arg(&there));
+        mode(&there, 0o6755);
+        let route = scene.route();
+        scene.transfer("sync", &route, &["-rt"], &["src/"], "dst").run().expect_ok();
+        assert_eq!(mode_of(&there), 0o755);
+    });
+}
+
+#[test]
+fn modes_are_changed_before_anything_is_compared() {
+    everywhere_by_pipe(|scene| {
+        for flags in [
+            &["-rlpti", "--chmod=Du=rwx,Dgo=rx,Fu=rw,Fgo=r"][..],
+            &["-rlpti", "--chmod=D2755,F640"],
+            &["-rlti", "--chmod=ugo=rwX"],
+            &["-rlti", "--chmod=go-rwx", "--chmod=F+x"],
+            &["-rltEi", "--chmod=F+X,Fu-x"],
+            &["-ai", "--chmod=+t,-w"],
+        ] {
+            if scene.is_sftp() && flags.iter().any(|flag| flag.contains("D2755")) {
+                continue;
+            }
+            many_modes(scene);
+            let pair = Pair::of(scene);
+            pair.run(&[flags, &["-in"]].concat(), &["src/"], "dst");
+            pair.run(flags, &["src/"], "dst");
+            assert_eq!(pair.owners("dst"), pair.owners("oracle/dst"), "{flags:?}");
+            let second = pair.run(flags, &["src/"], "dst");
+            assert_eq!(second.out(), "", "{second}");
+        }
+    });
+}
+
+#[test]
+fn users_and_groups_become_others_by_the_words_of_rsync() {
+    each_way_by_pipe(|scene| {
+        for flags in [
+            &["-rlpti", "--chown=daemon:bin"][..],
+            &["-rlpti", "--chown=:2"],
+            &["-ai", "--chown=12345"],
+            &["-ai", "--usermap=root:daemon,12345:sys,*:bin", "--groupmap=:3,*:4"],
+            &["-ai", "--usermap=0-1:7,12000-13000:8", "--groupmap=d*:5,12346:0"],
+            &["-ai", "--usermap=:9", "--groupmap=root:1"],
+            &["-ai", "--numeric-ids", "--usermap=*:9,daemon:1", "--groupmap=12346:daemon"],
+            &["-ai", "--usermap=12345:no-such-user,12345:6", "--groupmap=*:no-such-group"],
+            &["-aAi", "--usermap=12345:777", "--groupmap=12346:778"],
+        ] {
+            again(scene);
+            for (name, owner) in
+                [("root", "0:0"), ("daemon", "1:1"), ("bin", "2:2"), ("nameless", "12345:12346")]
+            {
+                for path in [
+                    scene.file(format!("src/{name}"), name),
+                    scene.mkdir(format!("src/{name}-dir")),
+                    scene.symlink("x", format!("src/{name}-link")),
+                ] {
+                    run(Command::new("chown").args(["-h", owner]).arg(path));
+                }
+                scene.file(format!("dst/{name}"), name);
+            }
+            run(Command::new("setfacl").args(["-m", "u:12345:r"]).arg(scene.path("src/daemon")));
+            let pair = Pair::of(scene);
+            let first = pair.run(flags, &["src/"], "dst");
+            assert_eq!(pair.owners("dst"), pair.owners("oracle/dst"), "{flags:?}");
+            let names_none = flags.iter().any(|flag| flag.contains("no-such"));
+            assert_eq!(names_none, first.err().contains("there is no user no-such-user"));
+            let second = pair.run(flags, &["src/"], "dst");
+            assert_eq!(second.out(), "", "{second}");
+        }
+    });
+}
+
+#[test]
+fn words_about_owners_and_modes_that_rsync_refuses_are_refused() {
+    let world = World::new();
+    let scene = world.scene(Way::Local);
+    scene.file("src/a", "a");
+    scene.file("dst/b", "b");
+    let pair = Pair::of(&scene);
+    for flags in [
+        &["-r", "--chmod=u+q"][..],
+        &["-r", "--chmod="],
+        &["-r", "--usermap=a"],
+        &["-r", "--usermap=a:"],
+        &["-r", "--groupmap=1-2-3:a"],
+        &["-r", "--usermap=0:1", "--usermap=2:3"],
+        &["-r", "--chown=1", "--chown=2"],
+        &["-r", "--chown=1", "--usermap=2:3"],
+        &["-r", "--usermap=2:3", "--chown=1"],
+        &["-r", "--chown=:", "--usermap=2:3"],
+        &["-r", "--chown="],
+        &["-r", "--chown=1", "--chown=:2"],
+    ] {
+        pair.run(flags, &["src"], "dst");
+    }
+}

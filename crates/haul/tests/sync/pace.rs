@@ -1,0 +1,29 @@
+//! No more than so much is moved in a second.
+
+use crate::common::*;
+use std::time::{Duration, Instant};
+
+#[test]
+fn content_comes_no_faster_than_it_may() {
+    everywhere_by_pipe(|scene| {
+        if matches!(scene.way, Way::SftpUpload | Way::SftpDownload) {
+            let route = scene.route();
+            scene.file("src/a", "a");
+            let run = scene.transfer("sync", &route, &["-a", "--bwlimit=1m"], &["src/"], "dst");
+            assert!(run.run().err().contains("the rate can't be bounded"));
+            return;
+        }
+        // One that travels by itself, and some that travel together.
+        scene.file("src/large", vec![7; 1 << 20]);
+        (0..32).for_each(|at| drop(scene.file(format!("src/{at}"), vec![at; 32 << 10])));
+        let route = scene.route();
+        let sync = scene.transfer("sync", &route, &["-a", "--bwlimit=1m"], &["src/"], "dst");
+        let begin = Instant::now();
+        let run = sync.run().expect_ok();
+        let time = begin.elapsed();
+        // 2 MiB, and a moment of credit.
+        assert!(time > Duration::from_millis(1800), "{run}");
+        assert!(time < Duration::from_secs(20), "{run}");
+        assert_eq!(scene.snapshot("src").differences(&scene.snapshot("dst"), scene.rules()), []);
+    });
+}

@@ -1,0 +1,212 @@
+//! What rules leave out on one side or the other, and the files that they are in.
+
+use crate::common::*;
+use crate::oracle::Pair;
+use std::fs;
+
+/// Trees in which rules find something: the names say what they are for.
+fn trees(scene: &Scene<'_>) {
+    for tree in ["src", "dst"] {
+        let _ = fs::remove_dir_all(scene.path(tree));
+    }
+    for name in ["a", "a.o", "keep.o", "d/a.o", "d/keep", "d/e/a.bak", "d/e/f/a.o", "CVS/x", "tags"]
+    {
+        scene.file(format!("src/{name}"), name);
+        scene.file(format!("dst/{name}"), format!("old {name}"));
+    }
+    for name in ["x", "x.o", "d/x.o", "d/x.bak", "gone/x.o", "gone/deep/x", "gone/keep", "d/e/x"] {
+        scene.file(format!("dst/{name}"), name);
+    }
+}
+
+/// Runs both with each of the rules, with and without removals.
+fn each(scene: &Scene<'_>, rules: &[&[&str]]) {
+    for rules in rules {
+        for deletes in [&["-ai"][..], &["-ai", "--delete"], &["-ai", "--delete-excluded"]] {
+            trees(scene);
+            let words: Vec<String> = rules.iter().map(|rule| format!("--filter={rule}")).collect();
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            Pair::of(scene).run(&[deletes, &words].concat(), &["src/"], "dst");
+        }
+    }
+}
+
+#[test]
+fn rules_are_for_the_sides_that_they_name() {
+    everywhere_by_pipe(|scene| {
+        each(
+            scene,
+            &[
+                &["- *.o"],
+                &["hide *.o", "protect x"],
+                &["H *.o", "P *.bak"],
+                &["S keep.o", "-s *.o", "-r gone/"],
+                &["R gone/deep/", "P **/x", "exclude,! */"],
+                &["-p *.o"],
+                &["-_*.o", "!", "- *.bak"],
+            ],
+        );
+    });
+}
+
+#[test]
+fn whole_paths_are_those_of_each_side() {
+    each_way_by_pipe(|scene| {
+        each(scene, &[&["-/ src/d/keep", "-/ dst/gone"], &["-/ d/e/*", "+/ /**/x", "- x"]]);
+    });
+}
+
+#[test]
+fn files_name_rules_and_further_files() {
+    everywhere_by_pipe(|scene| {
+        scene.file("rules", "# none\n- *.o\n\nmerge more\n");
+        scene.file("more", "P x\n+ d/\n");
+        scene.file("words", "*.bak keep\n\t#x");
+        let rules = [&[". rules"][..], &["merge,- words"], &[".w- words"], &[".es more", "- *.o"]];
+        for rules in rules {
+            trees(scene);
+            let words: Vec<String> = rules.iter().map(|rule| format!("--filter={rule}")).collect();
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            let flags = [&["-ai", "--delete"], &*words].concat();
+            Pair::of(scene).with_files(&["rules", "more", "words"]).run(&flags, &["src/"], "dst");
+        }
+    });
+}
+
+#[test]
+fn directories_have_rules_of_their_own() {
+    everywhere_by_pipe(|scene| {
+        let prepare = || {
+            trees(scene);
+            scene.file("src/.rules", "- *.o\n- /d/keep\n");
+            scene.file("src/d/.rules", "+ a.o\n- /e/f/\n");
+            scene.file("src/d/e/.rules", "!\n- *.bak");
+            scene.file("dst/.rules", "P x.o\nP /d/x.bak\n");
+            scene.file("dst/gone/.rules", "P keep\n");
+        };
+        for rules in [
+            &["--filter=: .rules"][..],
+            &["--filter=:e .rules"],
+            &["--filter=:n .rules", "--filter=- f"],
+            &["--filter=:s .rules", "--filter=- x"],
+            &["--filter=dir-merge,- .rules"],
+            &["-F"],
+            &["-FF"],
+        ] {
+            for deletes in [
+                &["-ai"][..],
+                &["-ai", "--delete"],
+                &["-ai", "--delete-after"],
+                &["-ai", "--delete-excluded"],
+            ] {
+                // With a side of their own, rules in them must not name one.
+                if rules[0].contains("s .") && deletes.len() > 1 {
+                    continue;
+                }
+                prepare();
+                if rules[0].starts_with("-F") || rules[0].contains(",-") {
+                    for (tree, dirs) in [("src", &["", "d/", "d/e/"][..]), ("dst", &["", "gone/"])]
+                    {
+                        for dir in dirs {
+                            let from = scene.path(format!("{tree}/{dir}.rules"));
+                            let to = scene.path(format!("{tree}/{dir}.rsync-filter"));
+                            if rules[0].starts_with("-F") {
+                                fs::rename(from, to).expect("renamed");
+                            } else {
+                                fs::write(from, "*.o\n/d/keep\n").expect("written");
+                            }
+                        }
+                    }
+                }
+                Pair::of(scene).run(&[deletes, rules].concat(), &["src/"], "dst");
+                prepare();
+                Pair::of(scene).run(&[deletes, rules].concat(), &["src/d", "src/CVS"], "dst");
+            }
+        }
+    });
+}
+
+#[test]
+fn rules_above_the_job_are_found() {
+    everywhere_by_pipe(|scene| {
+        let prepare = || {
+            trees(scene);
+            scene.file("src/.rsync-filter", "- *.o\n- /d/e/f\n");
+            scene.file("dst/.rsync-filter", "P x\n");
+        };
+        for (sources, dest) in
+            [(["src/d"], "dst"), (["src/d/"], "dst/d"), (["src/d/e/"], "dst/gone")]
+        {
+            prepare();
+            Pair::of(scene).run(&["-aiF", "--delete"], &sources, dest);
+            prepare();
+            Pair::of(scene).run(&["-ai", "--filter=: ../.rsync-filter"], &sources, dest);
+        }
+    });
+}
+
+#[test]
+fn what_cvs_ignores_is_left_out() {
+    everywhere_by_pipe(|scene| {
+        let prepare = || {
+            trees(scene);
+            scene.file("src/.cvsignore", "a  d\n");
+            scene.file("src/d/.cvsignore", "!\nkeep");
+        };
+        for flags in [
+            &["-aiC"][..],
+            &["-aiC", "--delete"],
+            &["-aiC", "--delete-excluded"],
+            &["-ai", "--filter=-C", "--delete"],
+            &["-ai", "--filter=:C", "--filter=- x", "--delete"],
+            &["-aiC", "--include=*.o"],
+        ] {
+            prepare();
+            Pair::of(scene).run(flags, &["src/"], "dst");
+        }
+    });
+}
+
+#[test]
+fn a_file_with_rules_that_is_none_fails_its_directory() {
+    everywhere_by_pipe(|scene| {
+        scene.file("src/a", "a");
+        scene.file("src/d/.rules", "nonsense\n");
+        scene.file("src/d/b", "b");
+        scene.file("dst/extra", "x");
+        scene.file("dst/d/extra", "x");
+        let route = scene.route();
+        let flags = ["-a", "--delete", "--filter=: .rules"];
+        let run = scene.transfer("sync", &route, &flags, &["src/"], "dst").run();
+        let run = run.expect_code(23);
+        assert!(run.err().contains("its rules are not known: .rules: rule 1"), "{run}");
+        assert!(!run.err().contains("nonsense"), "{run}");
+        assert!(scene.exists("dst/a") && !scene.exists("dst/d/b"));
+        assert!(scene.exists("dst/d/extra"), "{run}");
+        // Nor is anything removed or copied where the destination's own rules are none.
+        scene.file("src/d/.rules", "- none\n");
+        scene.file("dst/d/.rules", "nonsense\n");
+        let run = scene.transfer("sync", &route, &flags, &["src/"], "dst").run();
+        let run = run.expect_code(23);
+        assert!(scene.exists("dst/d/extra") && !scene.exists("dst/d/b"), "{run}");
+        assert!(!scene.exists("dst/extra"), "{run}");
+    });
+}
+
+#[test]
+fn a_rule_that_is_none_is_a_mistake() {
+    let world = World::new();
+    let scene = world.scene(Way::Local);
+    scene.file("src/a", "a");
+    scene.file("rules", "- a\nnonsense\n");
+    for (rule, why) in [
+        ("nonsense", "it is no rule"),
+        ("-x a", "no modifier 'x'"),
+        (". rules", "rules: rule 2: it is no rule"),
+        (". missing", "No such file"),
+    ] {
+        let run = scene.haul().args(["sync", "-a", "-f", rule, "src/", "dst"]).run();
+        let run = run.expect_code(1);
+        assert!(run.err().contains(why), "{rule}: {run}");
+    }
+}

@@ -1,0 +1,149 @@
+//! How the sources are walked: not into what is mounted, not where nothing is, and not
+//! below directories that are wanted alone.
+
+use crate::common::*;
+use crate::oracle::Pair;
+use std::fs;
+use std::process::Command;
+
+/// Trees with directories in which nothing is.
+fn trees(scene: &Scene<'_>) {
+    for tree in ["src", "dst"] {
+        let _ = fs::remove_dir_all(scene.path(tree));
+    }
+    for name in ["a", "d/b", "d/e/c", "z/deep/er/x.o"] {
+        scene.file(format!("src/{name}"), name);
+    }
+    for dir in ["empty/deep/er", "d/void", "z/none"] {
+        scene.mkdir(format!("src/{dir}"));
+    }
+    for name in ["a", "old", "d/old", "empty/deep/old", "z/none/old", "gone/old"] {
+        scene.file(format!("dst/{name}"), format!("old {name}"));
+    }
+}
+
+#[test]
+fn empty_directories_are_pruned() {
+    everywhere_by_pipe(|scene| {
+        for flags in [
+            &["-aim"][..],
+            &["-aim", "--delete"],
+            &["-aim", "--delete-after"],
+            &["-aim", "--delete", "--exclude=*.o"],
+            &["-aim", "--no-m"],
+            &["-ainm", "--delete"],
+        ] {
+            trees(scene);
+            Pair::of(scene).run(flags, &["src/"], "dst");
+            trees(scene);
+            Pair::of(scene).run(flags, &["src/a", "src/d", "src/empty"], "dst");
+        }
+    });
+}
+
+#[test]
+fn directories_come_alone() {
+    everywhere_by_pipe(|scene| {
+        for flags in [
+            &["-lptgoDid"][..],
+            &["-lptgoDid", "--delete"],
+            &["-lptgoDid", "--delete-before"],
+            &["-lptgoDidm"],
+            &["-aid", "--delete"],
+            &["-lptgoDidn", "--delete"],
+        ] {
+            for sources in [&["src/"][..], &["src/a", "src/d", "src/empty"], &["src/d/"]] {
+                trees(scene);
+                Pair::of(scene).run(flags, sources, "dst");
+            }
+        }
+    });
+}
+
+#[test]
+fn sources_that_are_not_there_are_passed_over_or_removed() {
+    everywhere_by_pipe(|scene| {
+        let sources = ["src/a", "src/gone", "src/old", "src/nowhere"];
+        for flags in [
+            &["-ai", "--ignore-missing-args"][..],
+            &["-ai", "--delete-missing-args"],
+            &["-ai", "--delete-missing-args", "--force"],
+            &["-ai", "--delete-missing-args", "--delete"],
+            &["-ain", "--delete-missing-args", "--force"],
+            &["-ai", "--delete-missing-args", "--max-delete=0"],
+        ] {
+            trees(scene);
+            Pair::of(scene).run(flags, &sources, "dst");
+        }
+        trees(scene);
+        Pair::of(scene).run(&["-ai", "--ignore-missing-args"], &["src/nowhere", "src/no"], "dst");
+        assert!(scene.exists("dst/old"));
+    });
+}
+
+#[test]
+fn what_is_mounted_is_left_alone_on_both_sides() {
+    each_way_by_pipe(|scene| {
+        for flags in [
+            &["-a", "-x", "--delete"][..],
+            &["-a", "-xx", "--delete"],
+            &["-a", "-xm"],
+            &["-a", "-xx", "-m"],
+        ] {
+            trees(scene);
+            scene.mkdir("src/d/mounted");
+            scene.file("dst/d/mounted/kept", "kept");
+            let mount = |path: &str| {
+                run(Command::new("mount").args(["-t", "tmpfs", "none"]).arg(scene.path(path)));
+            };
+            mount("src/d/mounted");
+            scene.file("src/d/mounted/x", "x");
+            // Both programs have the same sources.
+            let rsync = scene.path("theirs");
+            let _ = fs::remove_dir_all(&rsync);
+            run(Command::new("cp").arg("-a").arg(scene.path("dst")).arg(&rsync));
+            let mut theirs = Command::new("rsync");
+            theirs.args(flags).arg(scene.path("src/")).arg(&rsync);
+            let theirs = theirs.output().expect("rsync is installed");
+            let route = scene.route();
+            let ours = scene.transfer("sync", &route, flags, &["src/"], "dst").run();
+            run(Command::new("umount").arg(scene.path("src/d/mounted")));
+            assert_eq!(ours.code, theirs.status.code(), "{flags:?}: {ours}\n{theirs:?}");
+            assert_eq!(scene.list("dst"), scene.list("theirs"), "{flags:?}: {ours}");
+        }
+    });
+}
+
+#[test]
+fn what_is_mounted_at_the_destination_keeps_what_is_in_it() {
+    each_way_by_pipe(|scene| {
+        trees(scene);
+        run(Command::new("mount").args(["-t", "tmpfs", "none"]).arg(scene.path("dst/d")));
+        scene.file("dst/d/own", "own");
+        scene.mkdir("dst/d/e");
+        scene.file("dst/d/e/own", "own");
+        let route = scene.route();
+        let flags = ["-a", "-x", "--delete"];
+        let ours = scene.transfer("sync", &route, &flags, &["src/"], "dst").run();
+        let there = scene.list("dst");
+        run(Command::new("umount").arg(scene.path("dst/d")));
+        let has = |name: &str| there.iter().any(|there| there == name);
+        assert!(has("d/own") && has("d/e/own") && has("d/b") && !has("gone"), "{ours}: {there:?}");
+    });
+}
+
+#[test]
+fn rules_in_files_may_end_with_zeros() {
+    everywhere_by_pipe(|scene| {
+        scene.file("rules", "- x\ny\0- *.o\0\0# none\0P old");
+        scene.file("patterns", "*.o\0b\0");
+        for flags in [
+            &["-ai0", "--delete", "--filter=. rules"][..],
+            &["-ai", "--from0", "--exclude-from=patterns"],
+        ] {
+            trees(scene);
+            let pair = Pair::of(scene).with_files(&["rules", "patterns"]);
+            pair.run(flags, &["src/"], "dst");
+        }
+    });
+}

@@ -1,0 +1,223 @@
+//! Users, or groups, that become others, in the words of rsync: `0-99:nobody,wayne:admin,*:1`.
+
+use crate::Pattern;
+use serde::{Deserialize, Serialize};
+
+/// Bytes of a rule in a message besides its names, at most.
+const RULE_LEN_MAX: usize = 20;
+
+/// Rules, in the order in which they are asked: the first that matches counts.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Vec<MapRule>", into = "Vec<MapRule>")]
+pub struct AccountMap(Vec<MapRule>);
+
+/// One of them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MapRule {
+    /// The accounts of the sources' side that it is about.
+    pub from: MapFrom,
+    /// The account of the destination's side that these become.
+    pub to: MapTo,
+}
+
+/// Accounts of the sources' side.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum MapFrom {
+    /// The one of this name; an empty one is that of accounts without a name.
+    Name(Box<[u8]>),
+    /// Those whose name matches.
+    Wild(Pattern),
+    /// Those of these numbers, both included.
+    Numbers(u32, u32),
+}
+
+/// An account of the destination's side.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum MapTo {
+    /// The one of this name.
+    Name(Box<str>),
+    /// The one of this number.
+    Number(u32),
+}
+
+/// Why words are no such rules.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum MapError {
+    /// A rule has no colon.
+    #[error("there is no colon between an account and the one that it becomes")]
+    NoColon,
+    /// Nothing is behind a colon.
+    #[error("there is no name behind a colon")]
+    NoName,
+    /// A number is none.
+    #[error("a number of an account is none, or out of range")]
+    Number,
+    /// A name is no text, or too long.
+    #[error("a name of an account can't be one")]
+    Name,
+    /// There are too many.
+    #[error("it has more than {} rules", AccountMap::RULES_MAX)]
+    TooMany,
+}
+
+impl AccountMap {
+    /// The most rules that there may be.
+    pub const RULES_MAX: usize = 16 << 10;
+
+    /// Reads rules that are separated by commas.
+    ///
+    /// # Errors
+    /// See [`MapError`].
+    pub fn parse(words: &[u8]) -> Result<Self, MapError> {
+        let rules = words.split(|byte| *byte == b',').map(MapRule::parse);
+        rules.collect::<Result<Vec<_>, _>>()?.try_into()
+    }
+
+    /// The map by which all become the account `to`, a name or a number.
+    ///
+    /// # Errors
+    /// See [`MapError`].
+    pub fn all_to(to: &[u8]) -> Result<Self, MapError> {
+        let all = Pattern::new(b"*").map_err(|_| MapError::Name)?;
+        Ok(Self(vec![MapRule { from: MapFrom::Wild(all), to: MapTo::parse(to)? }]))
+    }
+
+    /// The account that the one of this number becomes, whose name is empty if it has
+    /// none; `None` if no rule is about it. Accounts whose name is `known` to be none here
+    /// are passed over.
+    pub fn find<'m>(
+        &'m self,
+        number: u32,
+        name: &[u8],
+        known: impl Fn(&MapTo) -> Option<u32> + 'm,
+    ) -> Option<u32> {
+        let is_it = |rule: &MapRule| match &rule.from {
+            MapFrom::Name(of) => **of == *name,
+            MapFrom::Wild(pattern) => pattern.matches(name, false),
+            MapFrom::Numbers(low, high) => (*low..=*high).contains(&number),
+        };
+        self.0.iter().filter(|rule| is_it(rule)).find_map(|rule| known(&rule.to))
+    }
+
+    /// The accounts that others become.
+    pub fn targets(&self) -> impl Iterator<Item = &MapTo> {
+        self.0.iter().map(|rule| &rule.to)
+    }
+
+    /// True if there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The most bytes that they take in a message.
+    pub fn encoded_len_max(&self) -> usize {
+        let len = |rule: &MapRule| {
+            let from = match &rule.from {
+                MapFrom::Name(name) => name.len(),
+                MapFrom::Wild(pattern) => pattern.as_bytes().len(),
+                MapFrom::Numbers(..) => 0,
+            };
+            let MapTo::Name(name) = &rule.to else { return from };
+            from + name.len()
+        };
+        self.0.iter().map(|rule| len(rule) + RULE_LEN_MAX).sum()
+    }
+}
+
+impl MapRule {
+    fn parse(word: &[u8]) -> Result<Self, MapError> {
+        let colon = word.iter().position(|byte| *byte == b':').ok_or(MapError::NoColon)?;
+        let (from, to) = (&word[..colon], &word[colon + 1..]);
+        let from = match from.first() {
+            Some(b'0'..=b'9') => {
+                let text = std::str::from_utf8(from).map_err(|_| MapError::Number)?;
+                let (low, high) = text.split_once('-').unwrap_or((text, text));
+                MapFrom::Numbers(number(low)?, number(high)?)
+            }
+            _ if from.iter().any(|byte| b"*[?".contains(byte)) => {
+                MapFrom::Wild(Pattern::new(from).map_err(|_| MapError::Name)?)
+            }
+            _ => MapFrom::Name(from.into()),
+        };
+        Ok(Self { from, to: MapTo::parse(to)? })
+    }
+}
+
+impl MapTo {
+    fn parse(to: &[u8]) -> Result<Self, MapError> {
+        let text = std::str::from_utf8(to).map_err(|_| MapError::Name)?;
+        match text.bytes().all(|byte| byte.is_ascii_digit()) {
+            _ if text.is_empty() => Err(MapError::NoName),
+            true => Ok(Self::Number(number(text)?)),
+            false => Ok(Self::Name(text.into())),
+        }
+    }
+}
+
+/// The system takes the highest number for none.
+fn number(text: &str) -> Result<u32, MapError> {
+    text.parse().ok().filter(|number| *number != u32::MAX).ok_or(MapError::Number)
+}
+
+impl TryFrom<Vec<MapRule>> for AccountMap {
+    type Error = MapError;
+
+    fn try_from(rules: Vec<MapRule>) -> Result<Self, MapError> {
+        if rules.len() > Self::RULES_MAX {
+            return Err(MapError::TooMany);
+        }
+        if rules.iter().any(|rule| rule.to == MapTo::Number(u32::MAX)) {
+            return Err(MapError::Number);
+        }
+        Ok(Self(rules))
+    }
+}
+
+impl From<AccountMap> for Vec<MapRule> {
+    fn from(map: AccountMap) -> Self {
+        map.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_rule_about_an_account_counts() {
+        let map = AccountMap::parse(b"0-99:7,wayne:8,w*:9,:10,200:gone,*:11").expect("rules");
+        let known = |to: &MapTo| match to {
+            MapTo::Number(number) => Some(*number),
+            MapTo::Name(_) => None,
+        };
+        for (number, name, expected) in [
+            (0, "root", 7),
+            (99, "", 7),
+            (100, "wayne", 8),
+            (100, "wade", 9),
+            (100, "", 10),
+            (200, "x", 11),
+        ] {
+            assert_eq!(map.find(number, name.as_bytes(), known), Some(expected), "{number} {name}");
+        }
+        let few = AccountMap::parse(b"5:6").expect("a rule");
+        assert_eq!(few.find(7, b"x", known), None);
+        assert_eq!(AccountMap::all_to(b"12").expect("a rule").find(7, b"", known), Some(12));
+    }
+
+    #[test]
+    fn other_words_are_none() {
+        for (words, error) in [
+            ("a", MapError::NoColon),
+            ("a:b,c", MapError::NoColon),
+            ("a:", MapError::NoName),
+            ("1-2-3:a", MapError::Number),
+            ("1x:a", MapError::Number),
+            ("1-:a", MapError::Number),
+            ("a:4294967295", MapError::Number),
+        ] {
+            assert_eq!(AccountMap::parse(words.as_bytes()), Err(error), "{words}");
+        }
+        assert_eq!(AccountMap::all_to(b""), Err(MapError::NoName));
+    }
+}

@@ -1,0 +1,257 @@
+//! Changes of modes, in the words of `chmod` with the additions of rsync: `Du+x,Fgo-w,a+rX`.
+
+use serde::{Deserialize, Serialize};
+
+/// The most changes of one job.
+const CHANGES_MAX: usize = 1024;
+
+/// Bytes of a change in a message, at most.
+const CHANGE_LEN_MAX: usize = 24;
+
+const EXECUTES: u32 = 0o111;
+const SET_USER_ID: u32 = 0o4000;
+const ALL_BITS: u32 = 0o7777;
+
+/// Changes, in the order in which they are made.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Vec<ModeChange>", into = "Vec<ModeChange>")]
+pub struct ModeChanges(Vec<ModeChange>);
+
+/// One of them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModeChange {
+    /// The entries that it is about.
+    pub of: ModeOf,
+    /// Its effect.
+    pub step: ModeStep,
+    /// Bits by which it names owner, group and others: `0o100`, `0o010` and `0o001`.
+    /// Where it names nobody, all of them are meant, but for what the umask takes away.
+    pub who: u32,
+    /// Rights of each of those: the low 3 bits; of [`ModeStep::Replace`] all 12 bits.
+    pub rights: u32,
+    /// Set-ID bits and the sticky bit.
+    pub special: u32,
+    /// Set-ID bits of those whom it names.
+    pub special_of: u32,
+    /// The right to execute is given to directories alone, and to what somebody may
+    /// execute.
+    pub keeps_executable: bool,
+}
+
+/// The entries that a change is about.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ModeOf {
+    /// All of them but symbolic links.
+    #[default]
+    All,
+    /// Directories.
+    Dirs,
+    /// All but directories and symbolic links.
+    Files,
+}
+
+/// The effect of a change.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ModeStep {
+    /// `+`.
+    #[default]
+    Add,
+    /// `-`.
+    Remove,
+    /// `=`.
+    Set,
+    /// An octal number.
+    Replace,
+}
+
+/// Why words are no change of modes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ModeError {
+    /// They are none that rsync knows.
+    #[error("it is no list of modes like Du=rwx,Fgo-w or D755,F644")]
+    Unknown,
+    /// There are too many.
+    #[error("it has more than {CHANGES_MAX} changes of modes")]
+    TooMany,
+}
+
+impl ModeChanges {
+    /// Adds those that `words` say, separated by commas.
+    ///
+    /// # Errors
+    /// See [`ModeError`].
+    pub fn add(&mut self, words: &[u8]) -> Result<(), ModeError> {
+        for word in words.split(|byte| *byte == b',') {
+            if self.0.len() >= CHANGES_MAX {
+                return Err(ModeError::TooMany);
+            }
+            self.0.push(ModeChange::parse(word).ok_or(ModeError::Unknown)?);
+        }
+        Ok(())
+    }
+
+    /// `mode` after them, where nobody gets what `umask` takes away without being named.
+    pub fn apply(&self, mode: u32, is_dir: bool, umask: u32) -> u32 {
+        let was_executable = mode & EXECUTES != 0;
+        let is_about = |change: &&ModeChange| match change.of {
+            ModeOf::All => true,
+            ModeOf::Dirs => is_dir,
+            ModeOf::Files => !is_dir,
+        };
+        self.0.iter().filter(is_about).fold(mode & ALL_BITS, |mode, change| {
+            let (clears, sets) = change.bits(umask);
+            let is_spared = change.keeps_executable && !was_executable && !is_dir;
+            (mode & !clears) | if is_spared { sets & !EXECUTES } else { sets }
+        })
+    }
+
+    /// True if there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The most bytes that they take in a message.
+    pub fn encoded_len_max(&self) -> usize {
+        self.0.len() * CHANGE_LEN_MAX
+    }
+}
+
+impl ModeChange {
+    fn parse(word: &[u8]) -> Option<Self> {
+        let is_who = |byte: &u8| b"DFugoa".contains(byte);
+        let at = word.iter().position(|byte| !is_who(byte))?;
+        let (whom, rest) = word.split_at(at);
+        let mut change = Self::default();
+        for byte in whom {
+            let (who, special) = match (byte, change.of) {
+                (b'D', ModeOf::All | ModeOf::Dirs) => {
+                    change.of = ModeOf::Dirs;
+                    (0, 0)
+                }
+                (b'F', ModeOf::All | ModeOf::Files) => {
+                    change.of = ModeOf::Files;
+                    (0, 0)
+                }
+                (b'u', _) => (0o100, SET_USER_ID),
+                (b'g', _) => (0o010, 0o2000),
+                (b'o', _) => (0o001, 0),
+                (b'a', _) => (0o111, 0),
+                _ => return None,
+            };
+            change.who |= who;
+            change.special_of |= special;
+        }
+        if rest[0].is_ascii_digit() {
+            // Any number of digits, as long as it is a mode.
+            let digit = |sum: u32, byte: &u8| {
+                let digit = (b'0'..=b'7').contains(byte).then(|| u32::from(byte - b'0'))?;
+                let sum = sum * 8 + digit;
+                (sum <= ALL_BITS).then_some(sum)
+            };
+            let rights = rest.iter().try_fold(0, digit).filter(|_| change.who == 0)?;
+            return Some(Self { step: ModeStep::Replace, rights, ..change });
+        }
+        change.step = match rest[0] {
+            b'+' => ModeStep::Add,
+            b'-' => ModeStep::Remove,
+            b'=' => ModeStep::Set,
+            _ => return None,
+        };
+        for byte in &rest[1..] {
+            match byte {
+                b'r' => change.rights |= 4,
+                b'w' => change.rights |= 2,
+                b'x' => change.rights |= 1,
+                b'X' => {
+                    change.rights |= 1;
+                    change.keeps_executable = true;
+                }
+                b's' if change.special_of == 0 => change.special |= SET_USER_ID,
+                b's' => change.special |= change.special_of,
+                b't' => change.special |= 0o1000,
+                _ => return None,
+            }
+        }
+        Some(change)
+    }
+
+    /// The bits that it clears, and those that it sets then.
+    fn bits(&self, umask: u32) -> (u32, u32) {
+        let rights = self.rights & 7;
+        let (who, named) = match self.who & EXECUTES {
+            0 => (EXECUTES, (EXECUTES * rights) & !umask),
+            who => (who, who * rights),
+        };
+        let named = (named | self.special) & ALL_BITS;
+        match self.step {
+            ModeStep::Add => (0, named),
+            ModeStep::Remove => (named, 0),
+            ModeStep::Set => {
+                let special = if self.special == 0 { 0 } else { self.special_of };
+                ((who * 7) | special, named)
+            }
+            ModeStep::Replace => (ALL_BITS, self.rights & ALL_BITS),
+        }
+    }
+}
+
+impl TryFrom<Vec<ModeChange>> for ModeChanges {
+    type Error = ModeError;
+
+    fn try_from(changes: Vec<ModeChange>) -> Result<Self, ModeError> {
+        if changes.len() > CHANGES_MAX {
+            return Err(ModeError::TooMany);
+        }
+        Ok(Self(changes))
+    }
+}
+
+impl From<ModeChanges> for Vec<ModeChange> {
+    fn from(changes: ModeChanges) -> Self {
+        changes.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_change_modes_as_they_say() {
+        for (words, mode, is_dir, expected) in [
+            ("u+x", 0o644, false, 0o744),
+            ("+w", 0o444, false, 0o644),
+            ("a+w", 0o444, false, 0o666),
+            ("go-rwx", 0o777, false, 0o700),
+            ("=r", 0o777, false, 0o444),
+            ("D755,F644", 0o700, true, 0o755),
+            ("D755,F644", 0o700, false, 0o644),
+            ("ugo=rwX", 0o640, false, 0o666),
+            ("ugo=rwX", 0o740, false, 0o777),
+            ("ugo=rwX", 0o600, true, 0o777),
+            ("Dg+s,ug+w,Fo-w,+X", 0o555, true, 0o2775),
+            ("ug+s", 0o755, false, 0o6755),
+            ("+s", 0o755, false, 0o4755),
+            ("u=s", 0o4755, false, 0o4055),
+            ("g=rx", 0o2775, false, 0o2755),
+            ("+t", 0o755, true, 0o1755),
+            ("u-x,u+X", 0o744, false, 0o744),
+        ] {
+            let mut changes = ModeChanges::default();
+            changes.add(words.as_bytes()).expect(words);
+            let found = changes.apply(mode, is_dir, 0o022);
+            assert_eq!(format!("{found:o}"), format!("{expected:o}"), "{words} {mode:o}");
+        }
+    }
+
+    #[test]
+    fn other_words_are_none() {
+        for words in ["", "u", "u+q", "u+x,", "DF+x", "u755", "77777", "8", "x", "D", "u+x,,g+x"] {
+            assert!(ModeChanges::default().add(words.as_bytes()).is_err(), "{words}");
+        }
+        let many = vec!["u+x"; CHANGES_MAX].join(",");
+        let mut changes = ModeChanges::default();
+        changes.add(many.as_bytes()).expect("as many as may be");
+        assert_eq!(changes.add(b"u+x"), Err(ModeError::TooMany));
+    }
+}

@@ -1,0 +1,206 @@
+//! Tests of rules: which decides, and how they are written.
+
+use super::*;
+
+fn filter(rules: &[&str]) -> Filter {
+    let mut filter = Filter::default();
+    for rule in rules {
+        for line in Lines::of_word(rule.as_bytes(), Style::default()).expect("a rule") {
+            match line {
+                Line::Rule(rule) => filter.push(rule).expect("few"),
+                Line::Files(files) => filter.push_files(files).expect("few"),
+                Line::Clear => filter.clear(),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    filter
+}
+
+fn hides(filter: &Filter, path: &str, is_dir: bool) -> bool {
+    let path = path.as_bytes();
+    let subject = Subject { path, is_dir, asking: Asking::Sender, is_going: false };
+    filter.leaves_out(&subject, &Scope::default())
+}
+
+fn protects(filter: &Filter, path: &str, is_going: bool) -> bool {
+    let path = path.as_bytes();
+    let subject = Subject { path, is_dir: false, asking: Asking::Receiver, is_going };
+    filter.leaves_out(&subject, &Scope::default())
+}
+
+#[test]
+fn the_first_rule_that_matches_decides() {
+    let rules = filter(&["+ *.c", "- a.*", "+ *.txt", "- /d/"]);
+    for (path, is_dir, left_out) in [
+        ("a.c", false, false),
+        ("a.txt", false, true),
+        ("b.txt", false, false),
+        ("b.o", false, false),
+        ("d", true, true),
+        ("d", false, false),
+        ("e/d", true, false),
+    ] {
+        assert_eq!(hides(&rules, path, is_dir), left_out, "{path} {is_dir}");
+        assert_eq!(rules.hides(path.as_bytes(), is_dir), Some(left_out), "{path} {is_dir}");
+    }
+    let only_c = filter(&["+ */", "+ *.c", "- *"]);
+    assert!(!hides(&only_c, "src", true));
+    assert!(!hides(&only_c, "src/a.c", false));
+    assert!(hides(&only_c, "src/a.o", false));
+    assert!(!hides(&Filter::default(), "anything", false));
+}
+
+#[test]
+fn each_side_asks_its_own_rules() {
+    let rules =
+        filter(&["S *.show", "H *.o", "P *.keep", "-p *.bak", "R risk.*", "-,r *.r", "- *.b"]);
+    for (path, hidden, kept, kept_in_what_goes) in [
+        ("a.o", true, false, false),
+        ("a.show", false, false, false),
+        ("a.keep", false, true, true),
+        ("a.bak", true, true, false),
+        ("a.r", false, true, true),
+        ("a.b", true, true, true),
+        ("risk.b", true, false, false),
+    ] {
+        assert_eq!(hides(&rules, path, false), hidden, "{path}");
+        assert_eq!(protects(&rules, path, false), kept, "{path}");
+        assert_eq!(protects(&rules, path, true), kept_in_what_goes, "{path}");
+    }
+}
+
+#[test]
+fn a_rule_may_be_about_what_does_not_match() {
+    let rules = filter(&["-! */"]);
+    assert!(hides(&rules, "a", false));
+    assert!(!hides(&rules, "a", true));
+}
+
+#[test]
+fn whole_paths_begin_at_the_root_of_a_side() {
+    let rules = filter(&["-/ /home/me/secret", "-/ me/b"]);
+    let scope = Scope::at(b"home/me/");
+    let is_out = |path: &[u8]| {
+        let subject = Subject { path, is_dir: false, asking: Asking::Sender, is_going: false };
+        rules.leaves_out(&subject, &scope)
+    };
+    assert!(is_out(b"secret") && is_out(b"b"));
+    assert!(!is_out(b"me/secret") && !is_out(b"x/b"));
+    assert_eq!(rules.hides(b"secret", false), None);
+}
+
+#[test]
+fn rules_of_files_are_about_their_directory_and_what_is_below() {
+    let rules = filter(&["+ top", ": .rules", "- *.o"]);
+    let files = rules.files().next().expect("one").clone();
+    let put = |scope: &mut Scope, text: &str, dir| {
+        let lines: Result<Vec<_>, _> = Lines::of(text.as_bytes(), files.style).collect();
+        let rule = |line| if let Line::Rule(rule) = line { Some(rule) } else { None };
+        let found = lines.expect("rules").into_iter().filter_map(rule).collect();
+        assert!(scope.put((0, &files), found, text.starts_with('!'), dir, 5));
+    };
+    let mut upper = Scope::at(b"home/x/");
+    put(&mut upper, "- /x/above", Err(b"home/"));
+    put(&mut upper, "- top\n- /a/in\n- b", Ok(b""));
+    let mut lower = upper.below();
+    put(&mut lower, "# none\n+ /b", Ok(b"a/"));
+    let is_out = |scope: &Scope, path: &[u8]| {
+        let subject = Subject { path, is_dir: false, asking: Asking::Sender, is_going: false };
+        rules.leaves_out(&subject, scope)
+    };
+    for (path, out) in [("top", false), ("above", true), ("b", true), ("a/in", true), ("b.o", true)]
+    {
+        assert_eq!(is_out(&upper, path.as_bytes()), out, "{path}");
+    }
+    for (path, out) in [("a/b", false), ("a/c/b", true), ("a/in", true), ("a/b.o", true)] {
+        assert_eq!(is_out(&lower, path.as_bytes()), out, "{path}");
+    }
+    let mut cleared = lower.clone();
+    put(&mut cleared, "!\n- c", Ok(b"a/"));
+    assert!(!is_out(&cleared, b"a/in") && is_out(&cleared, b"a/c"));
+    assert!(!lower.put(
+        (0, &files),
+        vec![Rule::new(Action::Include, Pattern::new(b"x").unwrap())],
+        false,
+        Ok(b"a/"),
+        4
+    ));
+    assert_eq!(rules.hides(b"top", false), Some(false));
+    assert_eq!(rules.hides(b"else", false), None);
+}
+
+#[test]
+fn what_is_no_rule_is_told_as_that() {
+    let read = |text: &str| Lines::of_word(text.as_bytes(), Style::default());
+    for (text, why) in [
+        ("foo", RuleError::Unknown),
+        ("excludes x", RuleError::Unknown),
+        ("-", RuleError::Short),
+        ("- ", RuleError::Short),
+        ("merge", RuleError::Short),
+        (":", RuleError::Short),
+        ("!x", RuleError::Modifier(b'x')),
+        ("clear x", RuleError::Long),
+        ("Hs x", RuleError::Modifier(b's')),
+        ("HC", RuleError::Modifier(b'C')),
+        ("-n x", RuleError::Modifier(b'n')),
+        (": a/b", RuleError::Name),
+        (": ../../", RuleError::Name),
+    ] {
+        assert_eq!(read(text), Err(why), "{text}");
+    }
+    for text in
+        ["-_foo", "exclude,! foo", "H,/ foo", "P! foo", ":C", "-,C", "clear", ":en-sp/ x", ". -"]
+    {
+        assert!(read(text).is_ok(), "{text}");
+    }
+}
+
+#[test]
+fn words_are_rules_where_they_are_asked_for() {
+    let style = Style { splits_words: true, ..Style::default() };
+    let read = |text: &str, style| {
+        let lines: Result<Vec<_>, _> = Lines::of(text.as_bytes(), style).collect();
+        let told = |line: Line| match line {
+            Line::Rule(rule) => {
+                format!("{:?} {}", rule.action, String::from_utf8_lossy(rule.pattern.as_bytes()))
+            }
+            other => format!("{other:?}"),
+        };
+        lines.expect("rules").into_iter().map(told).collect::<Vec<_>>()
+    };
+    assert_eq!(read("- foo + bar\n\t-_#x ", style), ["Exclude foo", "Include bar", "Exclude #x"]);
+    let cvs = style.of_cvs();
+    assert_eq!(read("*.o !\n- x", cvs), ["Exclude *.o", "Clear", "Exclude -", "Exclude x"]);
+    assert_eq!(read("- a b\r\n\n; no\n+ c", Style::default()), ["Exclude a b", "Include c"]);
+    let zeros = Style { zeros: true, ..Style::default() };
+    assert_eq!(read("- a\nb\0+ c", zeros), ["Exclude a\nb", "Include c"]);
+    assert!(cvs_defaults(cvs).all(|line| matches!(line, Ok(Line::Rule(rule)) if rule.perishable)));
+}
+
+#[test]
+fn there_are_not_more_rules_than_allowed() {
+    let rule = || Rule::new(Action::Include, Pattern::new(b"x").expect("a pattern"));
+    let mut filter = Filter::default();
+    for _ in 0..Filter::RULES_MAX {
+        filter.push(rule()).expect("room");
+    }
+    assert_eq!(filter.push(rule()), Err(FilterError::TooMany));
+    let rules = Vec::from(filter);
+    assert!(Filter::try_from(rules.clone()).is_ok());
+    assert!(Filter::try_from([rules, vec![Item::Rule(rule())]].concat()).is_err());
+    let named = |n: usize| {
+        let Ok(mut lines) = Lines::of_word(format!(": .{n}").as_bytes(), Style::default()) else {
+            panic!("a rule");
+        };
+        let Some(Line::Files(files)) = lines.pop() else { panic!("files") };
+        files
+    };
+    let mut filter = Filter::default();
+    for n in 0..Filter::FILES_MAX {
+        filter.push_files(named(n)).expect("room");
+        filter.push_files(named(n)).expect("it is there");
+    }
+    assert_eq!(filter.push_files(named(99)), Err(FilterError::TooManyFiles));
+}

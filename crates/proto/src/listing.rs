@@ -1,0 +1,103 @@
+//! The items of a listing.
+
+use crate::Account;
+use haul_model::{Entry, Fault, Kind, Name};
+use serde::{Deserialize, Serialize};
+
+/// One item of a listing.
+///
+/// Entries and faults are numbered in the order of their sending, from 1; a
+/// directory's number is also its name in the `dir` fields. 0 is the root.
+/// Within a directory, first come all entries that are no directories, in
+/// ascending order of their names, then in a comparison the names of the directories
+/// ([`ListItem::Subdirs`]), then the directories in that order, each followed at once
+/// by its own content and its [`ListItem::DirEnd`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ListItem {
+    /// An entry of the directory `dir`.
+    Entry {
+        /// Number of the directory.
+        dir: u64,
+        /// The entry.
+        entry: Entry,
+    },
+    /// Something in `dir` that can't be listed.
+    Fault {
+        /// Number of the directory.
+        dir: u64,
+        /// Its name, or a source's path as the user gave it; for showing only.
+        name: Vec<u8>,
+        /// The fault.
+        fault: Fault,
+    },
+    /// The directory's last entry was listed.
+    DirEnd {
+        /// Number of the directory.
+        dir: u64,
+    },
+    /// Names of directories in `dir` that will be listed. In a comparison those of all
+    /// come before the first of them is.
+    Subdirs {
+        /// Number of the directory.
+        dir: u64,
+        /// Their names, in ascending order, also behind those of an item before.
+        names: Vec<Name>,
+    },
+    /// An entry whose place an earlier source of the same job has. No content of it
+    /// is wanted; the receiver tells by the policy what becomes of it.
+    Rival(Box<Rival>),
+    /// The name of a user or group whose number an entry behind it has.
+    Account(Account),
+    /// Nothing of what is in the directory, which was listed last, is told.
+    Closed {
+        /// Number of the directory.
+        dir: u64,
+    },
+    /// A source that is not there, and that the destination shall not have either.
+    Missing(Name),
+}
+
+/// An entry that would replace what an earlier source of the job has brought.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rival {
+    /// Number of the directory.
+    pub dir: u64,
+    /// The entry: a file or a symbolic link.
+    pub entry: Entry,
+    /// The entry that was listed first, without its name.
+    pub first: Entry,
+    /// Both are one object.
+    pub is_same: bool,
+    /// The entry's fault, if it would replace the first.
+    pub fault: Fault,
+}
+
+impl ListItem {
+    /// The item's share of [`LIST_WINDOW`](crate::LIST_WINDOW): about the bytes of memory that an entry under
+    /// way takes on either side.
+    pub fn cost(&self) -> u64 {
+        let len_of = |entry: &Entry| {
+            let target = match &entry.kind {
+                Kind::Symlink { target } => target.len(),
+                _ => 0,
+            };
+            let extended = entry.attributes.extended.as_ref().map_or(0, |all| 64 + all.len());
+            entry.name.as_ref().map_or(0, |name| name.as_bytes().len()) + target + extended
+        };
+        let names = match self {
+            Self::Entry { entry, .. } => len_of(entry),
+            Self::Rival(rival) => {
+                let Rival { entry, first, fault, .. } = &**rival;
+                len_of(entry) + len_of(first) + fault.message.len()
+            }
+            Self::Fault { name, fault, .. } => name.len() + fault.message.len(),
+            // They are no entries, and have no outcome.
+            Self::DirEnd { .. }
+            | Self::Subdirs { .. }
+            | Self::Account(_)
+            | Self::Closed { .. }
+            | Self::Missing(_) => return 0,
+        };
+        64 + names as u64
+    }
+}

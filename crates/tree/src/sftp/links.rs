@@ -1,0 +1,89 @@
+//! Symbolic links, and further names of files, at a host.
+
+use super::attrs::attrs_for;
+use super::host::must_stay;
+use super::{SftpHost, join};
+use haul_model::{Attributes, Kept, Name};
+use haul_sftp::Extension;
+use haul_store::{OnExisting, Publication};
+use std::io;
+
+/// How often a link is staged whose stage is taken away.
+const LINK_ATTEMPTS_MAX: u32 = 8;
+
+/// Makes a symbolic link `name` in the directory `dir`, with the time of `attributes`.
+pub(super) fn symbolic(
+    host: &SftpHost,
+    dir: &[u8],
+    target: &[u8],
+    name: &Name,
+    attributes: &Attributes,
+    on_existing: OnExisting,
+    is_there: &dyn Fn() -> io::Result<bool>,
+) -> io::Result<Publication> {
+    let client = host.client();
+    let path = join(dir, name.as_bytes());
+    let set_time = |path: &[u8]| {
+        if client.has(Extension::Lsetstat) {
+            // A time that can't be set is no reason to have no link.
+            let attrs = attrs_for(attributes, Kept::TIMES);
+            if let Err(error) = client.set_link_attrs(path, attrs) {
+                host.look_at(&error);
+            }
+        }
+    };
+    if on_existing != OnExisting::Replace {
+        let made = client.make_symlink(target, &path);
+        match made {
+            Ok(()) => {
+                set_time(&path);
+                return Ok(Publication::Published);
+            }
+            Err(error) => {
+                host.look_at(&error);
+                if !is_there()? {
+                    return host.wrote(dir, Err(error));
+                }
+                return Ok(Publication::Kept);
+            }
+        }
+    }
+    let mut attempts = 0;
+    loop {
+        attempts += 1;
+        let temp = join(dir, host.stage_name().as_bytes());
+        host.wrote(dir, client.make_symlink(target, &temp))?;
+        set_time(&temp);
+        let published = host.publish(&temp, dir, name, OnExisting::Replace);
+        if published.is_ok() || published.as_ref().is_err_and(must_stay) {
+            return published;
+        }
+        // A link can't be locked: whoever cleans there may have taken it for
+        // one that was left behind.
+        let is_gone = || matches!(host.has_name(&temp), Ok(false));
+        if attempts == LINK_ATTEMPTS_MAX || !is_gone() {
+            // What is wrong was told by the first error.
+            let _ = client.remove_file(&temp);
+            return published;
+        }
+    }
+}
+
+/// Gives the file at the path `of` the further name `name` in the directory `dir`.
+pub(super) fn hard(
+    host: &SftpHost,
+    dir: &[u8],
+    of: &[u8],
+    name: &Name,
+    on_existing: OnExisting,
+) -> io::Result<Publication> {
+    let client = host.client();
+    let temp = join(dir, host.stage_name().as_bytes());
+    host.wrote(dir, client.make_hard_link(of, &temp))?;
+    let published = host.publish(&temp, dir, name, on_existing);
+    let is_placed = matches!(published, Ok(Publication::Published));
+    if !is_placed && !published.as_ref().is_err_and(must_stay) {
+        let _ = client.remove_file(&temp);
+    }
+    published
+}
