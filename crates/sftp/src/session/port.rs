@@ -53,7 +53,8 @@ impl Port {
 
     /// Asks, and calls it `tag`. Waits for room in the session, not for the
     /// answer. What is asked may stay queued until [`Self::next`] or
-    /// [`Self::flush`], so that many requests leave in one write.
+    /// [`Self::flush`], so that many requests leave in one write. After an error
+    /// nothing was asked, and nothing comes.
     pub(crate) fn send(
         &mut self,
         tag: u64,
@@ -94,8 +95,6 @@ impl Port {
 
     /// The next answer, if it is there.
     pub(crate) fn try_next(&mut self) -> Option<(u64, Result<Answer>)> {
-        // What could not be sent is answered too when the session ends, and that
-        // was told already.
         if self.outstanding == 0 {
             return None;
         }
@@ -138,6 +137,56 @@ impl Drop for Port {
             // Others may wait for the room that these take. A session that has
             // ended has told everyone.
             let _ = self.flush();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::Options;
+    use haul_net::Connection;
+    use std::io::{self, Write};
+
+    struct Broken;
+
+    impl Write for Broken {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(io::ErrorKind::BrokenPipe.into())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn what_was_asked_and_not_sent_is_answered_once_and_under_its_own_tag() {
+        // The answers of a session's end come in no order: several times, for each.
+        for _ in 0..16 {
+            let Connection { writer, closer, .. } = Connection::from_parts(io::empty(), Broken);
+            let shared = Shared::new(writer, closer.killer(), Options::default());
+            let mut port = Port::new(&shared);
+            let mut sent = Vec::new();
+            for tag in 0..8 {
+                let request = Request::Write { handle: b"h", offset: 0, len: 1 << 16 };
+                if tag < 7 {
+                    let request = Request::Lstat { path: b"/queued" };
+                    port.send(tag, &request, Payload::NONE).expect("it is queued");
+                    sent.push(tag);
+                } else if port.send(tag, &request, Payload::Bytes(&[0; 1 << 16])).is_ok() {
+                    sent.push(tag);
+                }
+            }
+            let mut answered = Vec::new();
+            while let Some((tag, answer)) = port.next() {
+                assert!(answer.is_err());
+                answered.push(tag);
+            }
+            answered.sort_unstable();
+            assert_eq!(answered, sent);
+            assert!(port.send(9, &Request::Lstat { path: b"/late" }, Payload::NONE).is_err());
+            assert!(port.next().is_none(), "what was not asked has no answer");
         }
     }
 }

@@ -88,6 +88,10 @@ impl Shared {
 
     /// Sends a request as soon as there is room for it; it may stay queued until
     /// [`Self::flush`]. `is_slow` says that a server may be at it for minutes.
+    ///
+    /// An error means that nothing was asked. If what was asked can't be sent, the
+    /// session ends, and the reason is the answer: whoever counts answers must not miss
+    /// that one, nor take it for another's.
     pub(super) fn submit(
         &self,
         inbox: Option<&Arc<Inbox>>,
@@ -132,7 +136,10 @@ impl Shared {
             },
         );
         drop(table);
-        self.outbox.send(payload, |out| request.encode(id, out)).map_err(|error| self.fail(error))
+        if let Err(error) = self.outbox.send(payload, |out| request.encode(id, out)) {
+            self.end(error);
+        }
+        Ok(())
     }
 
     /// Sends what is queued.
