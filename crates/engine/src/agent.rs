@@ -107,10 +107,24 @@ pub fn serve_with(
             };
             receive(client, &job, on_failure)
         }
-        Role::Sender { sources, recursive, follow } => {
-            let sources = sources.iter().map(|path| words::without_tilde(path).to_vec()).collect();
-            let job =
-                Job { sources, recursive, follow, task, filter, altered, rate, ..Job::default() };
+        Role::Sender { sources, base, recursive, follow } => {
+            let whole = |path: &Vec<u8>| words::without_tilde(path).to_vec();
+            let sources = match base {
+                Some(_) => sources,
+                None => sources.iter().map(whole).collect(),
+            };
+            let base = base.as_ref().map(whole);
+            let job = Job {
+                sources,
+                base,
+                recursive,
+                follow,
+                task,
+                filter,
+                altered,
+                rate,
+                ..Job::default()
+            };
             send(client, &job, on_failure)
         }
     }

@@ -4,6 +4,7 @@
 use haul_model::{Altered, Backup, Fault, Filter, Kept, Side, Task, escape_bytes};
 use haul_net::Connection;
 use haul_sys::{Access, Dir, confine};
+use std::borrow::Cow;
 use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,6 +15,9 @@ pub struct Job {
     /// The sources, as paths of the machine where the sender runs. Relative
     /// ones start in the working directory (here) or home directory (there).
     pub sources: Vec<Vec<u8>>,
+    /// The directory in which all sources of a mirror begin, if they are a list of paths in
+    /// it: none leads out of it, unless links are followed.
+    pub base: Option<Vec<u8>>,
     /// The destination, a path of the machine where the receiver runs.
     pub dest: Vec<u8>,
     /// The destination must be a directory: several sources, or a job that is
@@ -64,6 +68,14 @@ impl Job {
         let of_accounts = Kept::OWNER.with(Kept::ACL).with(Kept::SET_ID);
         let is_numeric = self.task.copies().is_some_and(|policy| policy.numeric_ids);
         self.task.keeps().has_any(of_accounts) && !is_numeric
+    }
+
+    /// The sources as paths of their own.
+    pub(crate) fn source_paths(&self) -> impl Iterator<Item = Cow<'_, [u8]>> {
+        self.sources.iter().map(|path| match &self.base {
+            Some(base) => Cow::Owned([&**base, b"/", path].concat()),
+            None => Cow::Borrowed(&**path),
+        })
     }
 
     /// Confines this thread, and those that it begins, to what a Receiver in `dirs` may

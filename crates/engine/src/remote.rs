@@ -11,7 +11,7 @@ use crate::vigil::Vigil;
 use crate::{Monitor, Summary};
 use haul_model::Backup;
 use haul_net::{Closer, ConnectError, Connection};
-use haul_proto::{FrameType, JobRequest, Message, Role, encode};
+use haul_proto::{FrameType, JobRequest, Message, Role, SOURCES_MAX, encode};
 use haul_tree::LocalTree;
 use std::sync::Arc;
 use std::time::Duration;
@@ -67,10 +67,17 @@ pub(crate) fn download(
     let mut destination = Destination::find(&LocalTree, job)?;
     destination.expect_peer();
     let dirs = destination.handles().map_err(|e| JobError::unusable(&job.dest, &e))?;
-    let words: usize = job.sources.iter().map(|path| path.len() + 5).sum();
+    let words: usize = job.sources.iter().chain(&job.base).map(|path| path.len() + 5).sum();
     check_len(job, words)?;
-    let (sources, recursive, follow) = (job.sources.clone(), job.recursive, job.follow);
-    let (agent, wire) = Agent::greet(connection, job, Role::Sender { sources, recursive, follow });
+    if job.sources.len() > SOURCES_MAX {
+        return Err(JobError::Usage(format!(
+            "{} paths are named, and at most {SOURCES_MAX} can be told to a host",
+            job.sources.len()
+        )));
+    }
+    let (sources, base) = (job.sources.clone(), job.base.clone());
+    let role = Role::Sender { sources, base, recursive: job.recursive, follow: job.follow };
+    let (agent, wire) = Agent::greet(connection, job, role);
     let receiving = Receiving {
         asked: Some(Asked::of(job)),
         confined_to: Some(dirs),
@@ -203,6 +210,6 @@ mod tests {
         let frame = encode(&Message::Job(request));
         assert!(frame.len() - HEADER_LEN <= max, "{}", frame.len());
         let refused = check_len(&job, words + 1).expect_err("too much");
-        assert!(refused.to_string().contains("and at most 512 can be told"), "{refused}");
+        assert!(refused.to_string().contains("and at most 4096 can be told"), "{refused}");
     }
 }

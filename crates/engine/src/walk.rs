@@ -6,6 +6,9 @@
 //! helper, and waits for nothing that does not make progress.
 
 mod bounds;
+mod merged;
+
+pub(crate) use merged::{Depth, Layer, Merged, NamedFile, Spot};
 
 use crate::aside;
 use crate::control::{CANCEL_POLL, Control};
@@ -14,7 +17,7 @@ use haul_model::{Fault, FaultKind, FileId, Filter, Name, Side, Walking};
 use haul_tree::{Meta, MetaKind, TreeEntry, lock};
 use std::collections::{HashMap, HashSet};
 use std::io;
-use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 /// Entries of directories that were read and not needed yet, beyond which none is begun.
 const ENTRIES_AHEAD_MAX: usize = 8192;
@@ -30,8 +33,6 @@ const LOOKED_AT_MAX: usize = 2048;
 pub(crate) struct Walk<'w> {
     rules: Rules<'w>,
     state: Mutex<State>,
-    /// The file system of the directory in which the walk begins, where that is known.
-    system: OnceLock<Option<u64>>,
     /// Something is to be read ahead.
     coming: Condvar,
     /// The directory that the walk waits for was read.
@@ -52,30 +53,49 @@ pub(crate) struct Rules<'w> {
     pub(crate) filter: &'w Filter,
     /// The rules about directories.
     pub(crate) walking: Walking,
+    /// Directories on the way to a source have their attributes told.
+    pub(crate) tells_ways: bool,
 }
 
-/// The subdirectories of one directory, by their names in the order of the walk.
+/// The subdirectories of one place, by their names in the order of the walk.
 pub(crate) struct Subdirs {
-    above: Arc<DirNode>,
+    merged: Merged,
     names: Vec<Name>,
+    /// The layers that have each of them; where nothing was merged, that is the only one.
+    from: Vec<Vec<usize>>,
     number: u64,
 }
 
-/// A directory that was read.
+/// A place that was looked at.
 pub(crate) struct Listed {
-    pub(crate) node: Arc<DirNode>,
-    /// Its entries but for the subdirectories.
-    pub(crate) entries: Vec<LookedAt>,
-    /// Why it could not be read.
-    pub(crate) fault: Option<Fault>,
-    /// By the rules nothing in it was looked at.
+    /// The directory whose attributes count; `None` where sources have places in one that
+    /// is none of them.
+    pub(crate) node: Option<Arc<DirNode>>,
+    /// It is on the way to a source, and nothing is told of it but its name.
+    pub(crate) is_way: bool,
+    /// The entries but for the subdirectories.
+    pub(crate) entries: Vec<Found>,
+    /// The names of sources that are not there, and shall not be at the destination.
+    pub(crate) missing: Vec<Name>,
+    /// Why it could not be read, or not all of it.
+    pub(crate) faults: Vec<Fault>,
+    /// By the rules not all that is in it was looked at.
     pub(crate) is_closed: bool,
     pub(crate) subdirs: Arc<Subdirs>,
 }
 
-/// An entry with its metadata, or why that is not known; `None` where nobody has looked
-/// yet.
-pub(crate) type LookedAt = (TreeEntry, Option<Result<Meta, Fault>>);
+/// An entry of a directory.
+pub(crate) struct Found {
+    /// The directory.
+    pub(crate) dir: Arc<DirNode>,
+    pub(crate) entry: TreeEntry,
+    /// Its metadata, or why that is not known; `None` where nobody has looked yet.
+    pub(crate) looked: Option<Result<Meta, Fault>>,
+    /// Links are followed.
+    pub(crate) follow: bool,
+    /// It is a source itself.
+    pub(crate) is_named: bool,
+}
 
 /// A directory, or why it can't be walked.
 type Read = Result<Listed, Fault>;
@@ -109,13 +129,12 @@ type Key = (u64, usize);
 impl<'w> Walk<'w> {
     pub(crate) fn new(rules: Rules<'w>) -> Self {
         let (coming, read_one) = (Condvar::new(), Condvar::new());
-        Self { rules, state: Mutex::default(), system: OnceLock::new(), coming, read_one }
+        Self { rules, state: Mutex::default(), coming, read_one }
     }
 
-    /// Reads the directory `node`, in which the walk begins.
-    pub(crate) fn begin(&self, node: Arc<DirNode>) -> Listed {
-        let _ = self.system.set(node.id().map(|id| id.dev));
-        let listed = self.list(node);
+    /// Looks at the place in which the walk begins.
+    pub(crate) fn begin(&self, merged: Merged) -> Listed {
+        let listed = self.list(merged);
         self.expect(&mut lock(&self.state), None, &listed.subdirs);
         listed
     }
@@ -229,55 +248,34 @@ impl<'w> Walk<'w> {
     }
 
     fn read(&self, subdirs: &Subdirs, at: usize) -> Read {
-        let (above, name) = (&subdirs.above, subdirs.names[at].clone());
-        let node = DirNode::open(above, name, self.rules.follow)
-            .map_err(|error| Fault::from_io(Side::Source, "open the directory", &error))?;
-        match self.rules.obstacle(above, &node) {
-            Some(fault) => Err(fault),
-            None if self.is_closed(&node) => Ok(self.closed(node)),
-            None => Ok(self.list(node)),
-        }
+        let (merged, mut faults) = self.enter(subdirs, at)?;
+        let mut listed = self.list(merged);
+        listed.faults.append(&mut faults);
+        Ok(listed)
     }
 
-    /// Reads the directory `node`, and looks at what is in it.
-    fn list(&self, node: Arc<DirNode>) -> Listed {
-        let unread = |error| Fault::from_io(Side::Source, "read the directory", &error);
-        let read = self.entries(&node).map_err(unread).and_then(|entries| {
-            let rules = node.select(self.rules.filter);
-            let mut selection = rules.map_err(|unruly| unruly.fault(Side::Source))?;
-            self.look_at(&node, entries, &mut selection).map_err(unread)
-        });
-        let (entries, names, fault) = match read {
-            Ok((entries, names)) => (entries, names, None),
-            Err(fault) => (Vec::new(), Vec::new(), Some(fault)),
-        };
-        Listed { fault, entries, ..self.listed(node, names, false) }
+    fn next_number(&self) -> u64 {
+        let mut state = lock(&self.state);
+        state.next_number += 1;
+        state.next_number
     }
 
-    /// A directory with directories of these names, and nothing else so far.
-    fn listed(&self, node: Arc<DirNode>, names: Vec<Name>, is_closed: bool) -> Listed {
-        let above = Arc::clone(&node);
-        let number = {
-            let mut state = lock(&self.state);
-            state.next_number += 1;
-            state.next_number
-        };
-        let subdirs = Arc::new(Subdirs { above, names, number });
-        Listed { node, entries: Vec::new(), fault: None, is_closed, subdirs }
-    }
-
-    /// Looks at the entries of `node`; gives the names of its directories apart.
+    /// Looks at the entries `found` in `layer`; gives the names of its directories apart.
     ///
     /// # Errors
     /// When the directory may be read and not be searched.
     fn look_at(
         &self,
-        node: &Arc<DirNode>,
+        layer: &Layer,
         found: Vec<TreeEntry>,
         selection: &mut Selection<'_>,
-    ) -> io::Result<(Vec<LookedAt>, Vec<Name>)> {
-        let follow = self.rules.follow;
+    ) -> io::Result<(Vec<Found>, Vec<Name>)> {
+        let (node, follow) = (&layer.node, self.rules.follow);
         let (mut entries, mut names) = (Vec::with_capacity(found.len()), Vec::new());
+        let of = |entry, looked| {
+            let dir = Arc::clone(node);
+            Found { dir, entry, looked, follow, is_named: false }
+        };
         for (at, mut entry) in found.into_iter().enumerate() {
             // What a link leads to shows when it is looked at.
             let is_known = entry.is_dir.filter(|is_dir| *is_dir || !follow);
@@ -285,7 +283,7 @@ impl<'w> Walk<'w> {
                 continue;
             }
             if entry.is_dir == Some(true) {
-                if self.takes_dir(node, &entry.name) {
+                if self.takes_dir(layer, &entry.name) {
                     names.push(entry.name);
                 }
                 continue;
@@ -293,7 +291,7 @@ impl<'w> Walk<'w> {
             let is_told = |meta: &Meta| !(follow && meta.kind == MetaKind::Symlink);
             let told = entry.meta.take().filter(is_told);
             if told.is_none() && at >= LOOKED_AT_MAX && entry.is_dir == Some(false) && !follow {
-                entries.push((entry, None));
+                entries.push(of(entry, None));
                 continue;
             }
             let looked = match told {
@@ -305,12 +303,12 @@ impl<'w> Walk<'w> {
                 continue;
             }
             match looked {
-                Ok(_) if is_dir && !self.takes_dir(node, &entry.name) => {}
+                Ok(_) if is_dir && !self.takes_dir(layer, &entry.name) => {}
                 Ok(_) if is_dir => names.push(entry.name),
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied && !follow => {
                     return Err(error);
                 }
-                looked => entries.push((entry, Some(found_or_fault(looked, follow)))),
+                looked => entries.push(of(entry, Some(found_or_fault(looked, follow)))),
             }
         }
         Ok((entries, names))
@@ -369,9 +367,9 @@ impl State {
 }
 
 impl Subdirs {
-    /// The directory that they are in.
-    pub(crate) fn above(&self) -> &Arc<DirNode> {
-        &self.above
+    /// The directory that they are in, as far as there is one.
+    pub(crate) fn above(&self) -> Option<&Arc<DirNode>> {
+        self.merged.layers.first().map(|layer| &layer.node)
     }
 
     /// Their names.

@@ -86,6 +86,8 @@ pub(crate) struct Copy {
     pub(crate) backup: Option<Backup>,
     /// Bytes of content that may be moved in a second.
     pub(crate) rate: Option<NonZeroU64>,
+    /// Of the one source of a mirror, the paths below it that take part, if not all.
+    pub(crate) list: Option<Vec<Vec<u8>>>,
 }
 
 /// `haul sync`.
@@ -300,6 +302,7 @@ impl CopyWords {
             bases: Vec::new(),
             backup: None,
             rate: None,
+            list: None,
         })
     }
 }
@@ -335,6 +338,7 @@ impl MoveWords {
             bases: Vec::new(),
             backup: None,
             rate: None,
+            list: None,
         })
     }
 }
@@ -392,6 +396,7 @@ impl CheckWords {
             bases: Vec::new(),
             backup: None,
             rate: None,
+            list: None,
         };
         Ok(Check { copy, content: self.content })
     }

@@ -137,6 +137,8 @@ pub struct Entry {
     pub links: u64,
     /// The kind of a [`Kind::Special`] that is made anew.
     pub special: Option<Special>,
+    /// It is a directory on the way to a source, and nothing is told of it but its name.
+    pub is_way: bool,
     /// The object itself, known only where it was listed.
     pub id: Option<FileId>,
     /// The object that a symbolic link leads to, known only where it was listed.
@@ -155,6 +157,7 @@ impl Entry {
             has_holes: false,
             links: 0,
             special: None,
+            is_way: false,
             id: None,
             leads_to: None,
         }

@@ -43,6 +43,7 @@ mod hash;
 mod host;
 mod outcome;
 mod path;
+mod place;
 mod policy;
 mod ranges;
 mod travelling;
@@ -68,8 +69,9 @@ pub use hash::{BLOCK_LEN, BlockHash, BlockHasher, BlockTree, ContentHash, Conten
 pub use host::HostFacts;
 pub use outcome::{Outcome, Skip, Summary};
 pub use path::{MAX_DEPTH, MAX_NAME_LEN, Name, NameError, Naming};
+pub use place::{Place, PlaceError};
 pub use policy::{
-    Backup, Bases, Conflict, Delete, Mirror, Missing, Moving, Part, Policy, Remove, Resume,
-    Sameness, Systems, Task, Walking,
+    Backup, Bases, Conflict, Delete, Mirror, Missing, Moving, Part, Policy, Relative, Remove,
+    Resume, Sameness, Systems, Task, Walking,
 };
 pub use ranges::{BlockRange, BlockRanges};

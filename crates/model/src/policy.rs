@@ -211,6 +211,21 @@ pub struct Walking {
     pub systems: Systems,
     /// The fate of named sources that are not there.
     pub missing: Missing,
+    /// The paths that sources keep at the destination.
+    pub relative: Relative,
+}
+
+/// The part of a source's path that is made at the destination, too.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Relative {
+    /// Its last name.
+    #[default]
+    No,
+    /// All of it, or all behind `/./`, with the attributes that its directories have.
+    Yes,
+    /// The same. A directory on the way to a source is made if it is missing, and is left as
+    /// it is otherwise.
+    WithoutWay,
 }
 
 /// The file systems that a walk goes through.

@@ -31,14 +31,20 @@ const ACLS: u32 = 0x100;
 const XATTRS: u32 = 0x200;
 /// The time of the last reading, where it matters.
 const ATIME: u32 = 0x400;
+/// [`Entry::is_way`], by the bit alone.
+const WAY: u32 = 0x800;
 
 /// Fields that each entry has.
 const ALWAYS: u32 = MODE | MTIME;
 
 /// All that may be in a mask.
-const KNOWN: u32 = ALWAYS | INODE | CTIME | HOLES | OWNER | LINKS | SPECIAL | ACLS | XATTRS | ATIME;
+const KNOWN: u32 =
+    ALWAYS | INODE | CTIME | HOLES | OWNER | LINKS | SPECIAL | ACLS | XATTRS | ATIME | WAY;
 
-/// Name, kind, mask, and a field for each bit of it but [`HOLES`].
+/// Bits that have no field.
+const BARE: u32 = HOLES | WAY;
+
+/// Name, kind, mask, and a field for each bit of it but [`BARE`].
 const PARTS_MAX: usize = 13;
 
 impl Serialize for Entry {
@@ -56,8 +62,9 @@ impl Serialize for Entry {
             | only_if(SPECIAL, self.special.is_some())
             | only_if(ACLS, acls != (None, None))
             | only_if(XATTRS, !xattrs.is_empty())
-            | only_if(ATIME, atime.is_some());
-        let fields = (mask & !HOLES).count_ones() as usize;
+            | only_if(ATIME, atime.is_some())
+            | only_if(WAY, self.is_way);
+        let fields = (mask & !BARE).count_ones() as usize;
         let mut output = output.serialize_tuple(3 + fields)?;
         output.serialize_element(&self.name)?;
         output.serialize_element(&self.kind)?;
@@ -123,6 +130,7 @@ impl<'de> Visitor<'de> for Parts {
             entry.ctime = Some(next(&mut parts)?);
         }
         entry.has_holes = has(HOLES);
+        entry.is_way = has(WAY);
         if has(OWNER) {
             let (user, group) = next(&mut parts)?;
             (entry.attributes.user, entry.attributes.group) = (Some(user), Some(group));
@@ -173,6 +181,9 @@ fn rule_against(entry: &Entry, extended: &Extended) -> Option<&'static str> {
     let is_file = matches!(entry.kind, Kind::File { .. });
     if entry.links != 0 && matches!(entry.kind, Kind::Dir) {
         return Some("a directory has several names");
+    }
+    if entry.is_way && entry.kind != Kind::Dir {
+        return Some("what is no directory is on a way");
     }
     if entry.special.is_some() && entry.kind != Kind::Special || default_acl.is_some() && is_file {
         return Some("an entry has what its kind can't have");

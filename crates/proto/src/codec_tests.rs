@@ -10,8 +10,8 @@ use haul_model::{
     AccountMap, Acl, AclEntry, AclWho, Action, Altered, Attributes, Backup, Bases, BlockRanges,
     Changes, ContentHash, Delete, Device, Entry, Extended, Fault, FaultKind, Filter, FilterItem,
     Kept, Kind, Mirror, Missing, ModeChanges, Moving, Name, Naming, Outcome, Pattern, Policy,
-    Remove, Rule, RuleFiles, Side, Sides, Skip, Special, Start, Style, Summary, Systems, Task,
-    Timestamp, Walking, Xattr,
+    Relative, Remove, Rule, RuleFiles, Side, Sides, Skip, Special, Start, Style, Summary, Systems,
+    Task, Timestamp, Walking, Xattr,
 };
 use proptest::prelude::*;
 
@@ -41,9 +41,12 @@ fn entry() -> impl Strategy<Value = Entry> {
             let attributes = Attributes { mode, mtime, ..attributes };
             let special = special.filter(|_| kind == Kind::Special);
             let links = if kind == Kind::Dir { 0 } else { inode / 3 * (inode % 3 / 2) };
+            let kind_is_dir = kind == Kind::Dir;
             let entry = Entry::new(name, kind, attributes);
             // The numbers also as 0, which is none.
-            Entry { inode: inode / 2 * (inode % 2), links, special, ctime, has_holes, ..entry }
+            let is_way = kind_is_dir && has_holes;
+            let inode = inode / 2 * (inode % 2);
+            Entry { inode, links, special, is_way, ctime, has_holes, ..entry }
         },
     )
 }
@@ -155,7 +158,7 @@ fn list_item() -> impl Strategy<Value = ListItem> {
         (any::<u64>(), entry()).prop_map(|(dir, entry)| ListItem::Entry { dir, entry }),
         any::<u64>().prop_map(|dir| ListItem::DirEnd { dir }),
         any::<u64>().prop_map(|dir| ListItem::Closed { dir }),
-        name().prop_map(ListItem::Missing),
+        (any::<u64>(), name()).prop_map(|(dir, name)| ListItem::Missing { dir, name }),
         (any::<u64>(), prop::collection::vec(name(), 0..5))
             .prop_map(|(dir, names)| ListItem::Subdirs { dir, names }),
         (any::<u64>(), prop::collection::vec(any::<u8>(), 0..20), fault())
@@ -294,6 +297,7 @@ fn task() -> impl Strategy<Value = Task> {
                 prunes_empty: !links,
                 systems: if links { Systems::OfSources } else { Systems::OfSourcesAlone },
                 missing: if links { Missing::PassedOver } else { Missing::Removed },
+                relative: if links { Relative::Yes } else { Relative::WithoutWay },
             };
             let mirror = Mirror {
                 links,
@@ -317,8 +321,10 @@ fn role() -> impl Strategy<Value = Role> {
     let bytes = || prop::collection::vec(any::<u8>(), 0..30);
     let origin = proptest::option::of(any::<[u8; 16]>());
     prop_oneof![
-        (prop::collection::vec(bytes(), 0..9), any::<bool>())
-            .prop_map(|(sources, follow)| Role::Sender { sources, recursive: !follow, follow }),
+        (prop::collection::vec(bytes(), 0..9), any::<bool>()).prop_map(|(sources, follow)| {
+            let base = sources.first().cloned().filter(|_| follow);
+            Role::Sender { sources, base, recursive: !follow, follow }
+        }),
         (bytes(), any::<bool>(), origin, prop::collection::vec(bytes(), 0..=Bases::MAX)).prop_map(
             |(dest, into_dir, origin, bases)| {
                 let dir = bases.first().cloned();

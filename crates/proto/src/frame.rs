@@ -116,7 +116,7 @@ impl FrameType {
             Self::Hello | Self::Welcome => 4 << 10,
             Self::Pack | Self::Data => CONTENT_MAX,
             // The sources of a job. The smallest take 2 bytes here and 56 in memory.
-            Self::Job => 512 << 10,
+            Self::Job => 4 << 20,
             Self::List => LIST_MAX,
             Self::Alive => 0,
             _ => CONTROL_MAX,

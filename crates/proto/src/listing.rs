@@ -54,7 +54,12 @@ pub enum ListItem {
         dir: u64,
     },
     /// A source that is not there, and that the destination shall not have either.
-    Missing(Name),
+    Missing {
+        /// Number of the directory that has its place.
+        dir: u64,
+        /// Its name.
+        name: Name,
+    },
 }
 
 /// An entry that would replace what an earlier source of the job has brought.
@@ -96,7 +101,7 @@ impl ListItem {
             | Self::Subdirs { .. }
             | Self::Account(_)
             | Self::Closed { .. }
-            | Self::Missing(_) => return 0,
+            | Self::Missing { .. } => return 0,
         };
         64 + names as u64
     }

@@ -35,6 +35,8 @@ pub enum Role {
         /// The sources, at most [`SOURCES_MAX`].
         #[serde(deserialize_with = "few::<_, SOURCES_MAX>")]
         sources: Vec<Vec<u8>>,
+        /// The directory that they are in and must not lead out of, if they are a list.
+        base: Option<Vec<u8>>,
         /// True if directories may be walked.
         recursive: bool,
         /// True if symbolic links are followed.

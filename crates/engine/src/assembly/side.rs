@@ -77,7 +77,7 @@ impl<'a> SenderSide<'a> {
         let at_work = at_work.cloned();
         crew.begin("scan", move || {
             let _at_work = at_work;
-            Scan::new(&role, tree, job, around_dest).run(&job.sources);
+            Scan::new(&role, tree, job, around_dest).run(job);
         });
     }
 

@@ -6,6 +6,7 @@ use crate::{Job, JobError, origin, rules};
 use haul_model::words;
 use haul_model::{Fault, FaultKind, FileId, Mirror, Name, Scope, Side, escape_bytes};
 use haul_tree::{Tree, TreeDir};
+use std::collections::HashSet;
 use std::io;
 use std::sync::Arc;
 
@@ -37,7 +38,7 @@ pub(crate) struct Destination {
     pub(crate) sources_are_here: bool,
     /// Directories that hold a source, or are one, where that can be told: none of them is
     /// an extra.
-    pub(crate) holds_sources: Vec<FileId>,
+    pub(crate) holds_sources: HashSet<FileId>,
     /// The directories of a mirror's bases.
     pub(crate) bases: Vec<Arc<dyn TreeDir>>,
     /// The directory of its backups, if they have one of their own.
@@ -96,7 +97,7 @@ impl Destination {
             may_be_source: false,
             whole_seconds: false,
             sources_are_here: false,
-            holds_sources: Vec::new(),
+            holds_sources: HashSet::new(),
             bases: Vec::new(),
             missing_bases: Vec::new(),
             backups: None,
@@ -315,10 +316,10 @@ impl Destination {
         if !job.task.mirrors().is_some_and(removes) {
             return;
         }
-        for source in &job.sources {
-            let split = words::split(source);
+        for source in job.source_paths() {
+            let split = words::split(&source);
             // One that can't be opened is told as that.
-            let Ok(dir) = tree.open(source).or_else(|_| tree.open(split.parent)) else { continue };
+            let Ok(dir) = tree.open(&source).or_else(|_| tree.open(split.parent)) else { continue };
             self.holds_sources.extend(lineage(&*dir));
             let file = split.name.and_then(|name| Name::new(name).ok());
             let file =

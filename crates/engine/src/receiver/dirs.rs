@@ -3,7 +3,7 @@
 
 use super::naming::Claims;
 use crate::dirs::DirNode;
-use haul_model::{Attributes, Name, Scope};
+use haul_model::{Attributes, Kept, Name, Scope};
 use haul_store::StaleStages;
 use haul_tree::{PRIVATE_DIR_MODE, lock};
 use std::collections::BTreeSet;
@@ -51,6 +51,8 @@ pub(crate) struct RecvDir {
     opened_up: Once,
     /// See [`Self::touch`].
     touched: AtomicBool,
+    /// See [`Self::become_way`].
+    is_way: AtomicBool,
 }
 
 /// The last names that were listed in a directory, in the order in which these come.
@@ -122,6 +124,7 @@ impl RecvDir {
             mode_of_new: OnceLock::new(),
             opened_up: Once::new(),
             touched: AtomicBool::new(fresh),
+            is_way: AtomicBool::new(false),
         })
     }
 
@@ -277,6 +280,28 @@ impl RecvDir {
         {
             handle.remove_stale(name, &self.stale);
         }
+    }
+
+    /// The names by which it was listed, from the root on.
+    pub(crate) fn names(&self) -> Vec<&Name> {
+        let mut names: Vec<&Name> = Vec::new();
+        let mut dir = Some(self);
+        while let Some(here) = dir {
+            names.extend(&here.shown);
+            dir = here.parent.as_deref();
+        }
+        names.reverse();
+        names
+    }
+
+    /// It is on the way to a source: of its attributes it gets a mode, if it was made.
+    pub(crate) fn become_way(&self) {
+        self.is_way.store(true, Ordering::Relaxed);
+    }
+
+    /// The kinds of attributes that it gets of those that are kept.
+    pub(crate) fn given(&self, kept: Kept) -> Kept {
+        if self.is_way.load(Ordering::Relaxed) { Kept::MODE } else { kept }
     }
 
     /// The path to show for `name` in this directory, raw.

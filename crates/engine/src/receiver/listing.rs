@@ -4,9 +4,7 @@
 use super::compare;
 use super::dirs::RecvDir;
 use super::{Pending, Receiver, is_stage, of_sender};
-use crate::Job;
-use haul_model::words;
-use haul_model::{Entry, Fault, FaultKind, Kind, MAX_DEPTH, Missing, Name, Outcome, Skip};
+use haul_model::{Entry, Fault, FaultKind, Kind, MAX_DEPTH, Name, Outcome, Skip};
 use haul_proto::{ListItem, OutcomeItem, Rival, Want};
 use haul_store::OnExisting;
 use haul_tree::lock;
@@ -28,107 +26,6 @@ impl Listing {
     /// One that begins in `root`.
     pub(super) fn of(root: Arc<RecvDir>) -> Self {
         Self { next_index: 1, open: vec![(0, root)] }
-    }
-}
-
-/// The sources that a job has asked a far Sender for.
-pub(crate) struct Asked {
-    /// Sources that were not listed yet, but for those that have no name under
-    /// which anything could be listed.
-    sources: Vec<AskedSource>,
-    /// Sources of which nothing was told yet.
-    unanswered: usize,
-    /// Those in `sources` of which nothing may ever be told: rules may leave them out.
-    left_out_max: usize,
-    /// Directories may be listed, with what is in them.
-    recursive: bool,
-    /// Symbolic links are followed, and none is listed.
-    follow: bool,
-}
-
-/// A source that was asked for.
-struct AskedSource {
-    /// The name under which it travels, if it has one.
-    name: Option<Name>,
-    /// It ended with a slash: what a link leads to is meant.
-    slash: bool,
-    /// Rules leave it out, if it is of the kind that they are about.
-    may_be_left_out: bool,
-}
-
-impl Asked {
-    /// The sources that `job` asks for.
-    pub(crate) fn of(job: &Job) -> Self {
-        let removes = job.task.removes().is_some();
-        // A rule may be about directories alone, and what it is shows there.
-        let leaves_out = |name: &Name| {
-            let kinds = [true, false];
-            kinds.iter().any(|is_dir| job.filter.hides(name.as_bytes(), *is_dir) != Some(false))
-        };
-        let walking = job.task.mirrors().map(|mirror| mirror.walking).unwrap_or_default();
-        let is_lax = walking.prunes_empty || walking.missing != Missing::Fails;
-        let source = |path: &Vec<u8>| {
-            let path = words::without_tilde(path);
-            let name = words::travel_name(path).ok()?;
-            let slash = words::split(path).slash && !removes;
-            let may_be_left_out = name.as_ref().is_some_and(|name| is_lax || leaves_out(name));
-            Some(AskedSource { name, slash, may_be_left_out })
-        };
-        let sources: Vec<_> = job.sources.iter().filter_map(source).collect();
-        Self {
-            left_out_max: sources.iter().filter(|source| source.may_be_left_out).count(),
-            sources,
-            unanswered: job.sources.len(),
-            // At the end of a move directories are walked, and no link is followed.
-            recursive: job.recursive || removes,
-            follow: job.follow && !removes,
-        }
-    }
-
-    /// Checks that there can be such a thing in the job at all.
-    fn check_kind(&self, entry: &Entry) -> Result<(), Broken> {
-        match entry.kind {
-            Kind::Dir if !self.recursive => {
-                Err(Broken("it listed a directory where none was asked for"))
-            }
-            Kind::Symlink { .. } if self.follow => {
-                Err(Broken("it listed a symbolic link where links are followed"))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Takes an entry as one of the sources.
-    fn take(&mut self, entry: &Entry) -> Result<(), Broken> {
-        let is_link = matches!(entry.kind, Kind::Symlink { .. });
-        let is_it = |source: &AskedSource| source.name == entry.name && !(source.slash && is_link);
-        let at = self.sources.iter().position(is_it);
-        let at = at.ok_or(Broken("it listed a name that was not asked for"))?;
-        let source = self.sources.swap_remove(at);
-        // It is not left out, so it makes no room for another of which nothing is told.
-        self.left_out_max -= usize::from(source.may_be_left_out);
-        self.answer()
-    }
-
-    /// Takes `name` as that of a source that is not there.
-    pub(super) fn take_missing(&mut self, name: &Name) -> Result<(), Broken> {
-        let at = self.sources.iter().position(|source| source.name.as_ref() == Some(name));
-        let at = at.ok_or(Broken("it listed a name that was not asked for"))?;
-        let source = self.sources.swap_remove(at);
-        self.left_out_max -= usize::from(source.may_be_left_out);
-        self.answer()
-    }
-
-    /// True if all sources are accounted for.
-    fn may_end(&self) -> bool {
-        self.unanswered <= self.left_out_max
-    }
-
-    /// One of the sources has its entry, or its fault.
-    fn answer(&mut self) -> Result<(), Broken> {
-        let left = self.unanswered.checked_sub(1);
-        self.unanswered = left.ok_or(Broken("it told of more than was asked for"))?;
-        Ok(())
     }
 }
 
@@ -158,7 +55,7 @@ impl Receiver<'_> {
                 }
                 ListItem::Fault { dir, name, fault } => {
                     let (index, parent) = self.number(dir)?;
-                    self.check_fault(dir)?;
+                    self.check_fault(dir, &name)?;
                     parent.passed_over(&name);
                     let outcome = self.outcome_of(of_sender(fault));
                     self.reporter.outcome(|| name, &Kind::Special, 0, &outcome);
@@ -168,11 +65,11 @@ impl Receiver<'_> {
                 ListItem::Subdirs { dir, names } => self.take_subdirs(dir, &names)?,
                 ListItem::Account(account) => self.take_account(&account)?,
                 ListItem::Closed { dir } => self.close_dir(dir)?,
-                ListItem::Missing(name) => self.take_missing(&name)?,
+                ListItem::Missing { dir, name } => self.take_missing(dir, &name)?,
                 ListItem::Rival(rival) => outcomes.push(self.take_rival(&rival, cost)?),
                 ListItem::Entry { dir, entry } => {
                     let (index, parent) = self.number(dir)?;
-                    let name = self.check_name(dir, &parent, &entry)?;
+                    let (name, is_closed) = self.check_name(dir, &parent, &entry)?;
                     let entry = self.as_given(entry);
                     if entry.kind == Kind::Dir {
                         // All names in the one above are known.
@@ -182,6 +79,9 @@ impl Receiver<'_> {
                         self.take_entry(index, parent, name, entry, cost, &mut wants)
                     {
                         outcomes.push(OutcomeItem { index, outcome });
+                    }
+                    if is_closed {
+                        *lock(&self.open_dir_of(index)?.unlisted) = None;
                     }
                 }
             }
@@ -275,24 +175,30 @@ impl Receiver<'_> {
         Ok(Arc::clone(open))
     }
 
-    /// The name that an entry gets, if the job covers it and it is in order.
+    /// The name that an entry gets, if the job covers it and it is in order; and true if
+    /// nothing is an extra that the destination has in it.
     pub(super) fn check_name(
         &self,
         dir: u64,
         parent: &RecvDir,
         entry: &Entry,
-    ) -> Result<Option<Name>, Broken> {
+    ) -> Result<(Option<Name>, bool), Broken> {
+        let mut is_closed = false;
         if entry.kind == Kind::Dir && lock(&self.listing).open.len() > MAX_DEPTH {
             return Err(Broken("it listed a tree deeper than 2048 directories"));
         }
+        if entry.name.is_none() && (entry.kind != Kind::Dir || dir != 0) {
+            return Err(Broken("it listed an entry without a name"));
+        }
         if let Some(asked) = &self.asked {
-            lock(asked).check_kind(entry)?;
-            self.check_depth()?;
-            if self.leaves_out(parent, entry.name.as_ref(), entry.kind == Kind::Dir) {
+            let taken = lock(asked).take(dir, parent, entry)?;
+            is_closed = taken.is_closed;
+            let is_dir = entry.kind == Kind::Dir;
+            if taken.is_ruled && self.leaves_out(parent, entry.name.as_ref(), is_dir) {
                 return Err(Broken("it listed what was to be left out"));
             }
         }
-        if dir != 0 {
+        if dir != 0 || self.lists_once(entry) {
             let name = entry.name.clone().ok_or(Broken("it listed an entry without a name"))?;
             let mut names = lock(&parent.last_names);
             // What is no directory comes first.
@@ -302,23 +208,22 @@ impl Receiver<'_> {
                 return Err(Broken("it listed a directory out of order, or a name twice"));
             }
             *last = Some(name.clone());
-            return Ok(Some(name));
-        }
-        if entry.name.is_none() && entry.kind != Kind::Dir {
-            return Err(Broken("it listed an entry without a name"));
-        }
-        if let Some(asked) = &self.asked {
-            lock(asked).take(entry)?;
+            return Ok((Some(name), is_closed));
         }
         if self.rename.is_none() {
-            return Ok(entry.name.clone());
+            return Ok((entry.name.clone(), is_closed));
         }
         let mut last = lock(&parent.last_names);
         if last.file.is_some() {
             return Err(Broken("it listed several sources for one name"));
         }
         last.file.clone_from(&self.rename);
-        Ok(self.rename.clone())
+        Ok((self.rename.clone(), is_closed))
+    }
+
+    /// True if nothing but `entry` may have its name among the sources of the job.
+    fn lists_once(&self, entry: &Entry) -> bool {
+        self.task.mirrors().is_some() && self.rename.is_none() && entry.name.is_some()
     }
 
     /// True if the Sender has to leave out what `name` in `dir` is, for all that is known
@@ -350,11 +255,8 @@ impl Receiver<'_> {
     }
 
     /// A fault in `dir` may be listed.
-    pub(super) fn check_fault(&self, dir: u64) -> Result<(), Broken> {
-        match &self.asked {
-            Some(asked) if dir == 0 => lock(asked).answer(),
-            _ => Ok(()),
-        }
+    pub(super) fn check_fault(&self, dir: u64, name: &[u8]) -> Result<(), Broken> {
+        self.asked.as_ref().map_or(Ok(()), |asked| lock(asked).take_fault(dir, name))
     }
 
     /// The listing may end: all that was asked for is accounted for.

@@ -1,6 +1,7 @@
 //! The Receiver: holds the destination, and so it alone compares, asks for what
 //! is missing, and publishes.
 
+mod asked;
 mod backing;
 mod bases;
 mod check;
@@ -33,8 +34,8 @@ mod taking;
 mod times;
 mod work;
 
+pub(crate) use asked::Asked;
 pub(crate) use destination::Destination;
-pub(crate) use listing::Asked;
 pub(crate) use own::Around;
 pub(crate) use reading::{LISTS_MAX, read_for_receiver};
 pub(crate) use small::{run_downloads, run_uploads};
@@ -66,7 +67,7 @@ use live::Reading;
 use mirror::Deleting;
 use naming::Merging;
 use proofs::Proofs;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -112,7 +113,7 @@ pub(crate) struct Receiver<'a> {
     /// The destination was made by this job.
     is_made: bool,
     /// See [`Destination::holds_sources`].
-    holds_sources: Vec<FileId>,
+    holds_sources: HashSet<FileId>,
     deleting: Deleting,
     /// Where what is replaced or removed is kept.
     backing: Option<Backing>,

@@ -86,6 +86,9 @@ impl Receiver<'_> {
             _ => None,
         };
         self.give_mode(&mut entry, above, there);
+        if entry.is_way {
+            entry.attributes.mode &= above.mode_of_new();
+        }
         entry
     }
 }

@@ -283,11 +283,17 @@ impl Receiver<'_> {
         // What goes right into a directory that stood before leaves that one's
         // own mode and time alone, unless that is to be a mirror.
         let is_to_be_same = name.is_some() || self.task.mirrors().is_some();
-        let is_open = is_to_be_same && matches!(state, DirState::Open(_));
+        let is_given = is_to_be_same && (fresh || !entry.is_way);
+        let is_open = is_given && matches!(state, DirState::Open(_));
         let attributes = if is_open { self.sealed_with(entry) } else { None };
         let shown = entry.name.clone();
         let of = |state, attributes| {
-            RecvDir::new(Some(Arc::clone(parent)), shown.clone(), state, fresh, attributes)
+            let dir =
+                RecvDir::new(Some(Arc::clone(parent)), shown.clone(), state, fresh, attributes);
+            if entry.is_way {
+                dir.become_way();
+            }
+            dir
         };
         let mut dir = of(state, attributes);
         if !self.policy.dry_run && !dir.is_searchable() {
@@ -306,7 +312,8 @@ impl Receiver<'_> {
         };
         if let Some(made) = made {
             dir.expect_one();
-            self.give(Work::Made(dir, Making { index, cost, made }));
+            let is_way = entry.is_way;
+            self.give(Work::Made(dir, Making { index, cost, made, is_way }));
             return None;
         }
         Some(outcome)
@@ -315,6 +322,7 @@ impl Receiver<'_> {
     /// Waits for a directory that is being made, and tells what came of it.
     pub(super) fn end_making(&self, dir: &Arc<RecvDir>, making: Making) {
         let outcome = match (making.made)() {
+            Ok(()) if making.is_way => Outcome::Skipped(Skip::Unchanged),
             Ok(()) => self.as_synced(Outcome::Copied, Changes::MISSING),
             Err(_) if self.control.stopped() => return,
             Err(error) => {

@@ -28,7 +28,7 @@ impl Receiver<'_> {
         if self.policy.dry_run || self.control.stopped() {
             return;
         }
-        let keeps = self.kept_of_dirs();
+        let keeps = dir.given(self.kept_of_dirs());
         let was_tidied = || node.handle().is_ok_and(|handle| handle.was_tidied());
         let which = match dir.is_touched() || (self.costs_round_trips && was_tidied()) {
             true => keeps,
@@ -61,6 +61,11 @@ impl Receiver<'_> {
         outcome: Outcome,
     ) -> Outcome {
         match (&outcome, state) {
+            (Outcome::Copied | Outcome::WouldCopy | Outcome::Skipped(Skip::Unchanged), _)
+                if entry.is_way =>
+            {
+                Outcome::Skipped(Skip::Unchanged)
+            }
             (Outcome::Skipped(_) | Outcome::Copied, _) if self.only_removes() => {
                 Outcome::Skipped(Skip::Ruled)
             }

@@ -22,12 +22,13 @@ impl Receiver<'_> {
         let fault =
             |action: &str, error: io::Error| Fault::from_io(Side::Destination, action, &error);
         let handle = parent.handle().map_err(|e| fault("open the directory above", e))?;
-        let (made, opened) = match self.find_or_make_dir(above, parent, &*handle, name)? {
-            Place::Found(opened) => (false, opened),
-            Place::Made(opened) => (true, opened),
-            Place::Absent => return Ok((Outcome::WouldCopy, DirState::Absent, false)),
-            Place::Ruled => return Ok((Outcome::Skipped(Skip::Ruled), DirState::Ruled, false)),
-        };
+        let (made, opened) =
+            match self.find_or_make_dir(above, parent, &*handle, name, entry.is_way)? {
+                Place::Found(opened) => (false, opened),
+                Place::Made(opened) => (true, opened),
+                Place::Absent => return Ok((Outcome::WouldCopy, DirState::Absent, false)),
+                Place::Ruled => return Ok((Outcome::Skipped(Skip::Ruled), DirState::Ruled, false)),
+            };
         let node = match opened {
             Ok(node) => {
                 if let (true, true, Some(origin)) = (made, self.becomes_dest(above), &self.origin)
@@ -78,10 +79,16 @@ impl Receiver<'_> {
         parent: &Arc<DirNode>,
         handle: &dyn TreeDir,
         name: &Name,
+        is_way: bool,
     ) -> Result<Place, Fault> {
         let fault =
             |action: &str, error: io::Error| Fault::from_io(Side::Destination, action, &error);
         let open = || DirNode::open(parent, name.clone(), false);
+        // On the way to a source all stays as it is.
+        let or_cleared = |found| match is_way {
+            true => Ok(Place::Found(found)),
+            false => self.or_cleared(above, parent, handle, name, found, open),
+        };
         // What stands there is the rule where others have been; asking first would be
         // one round trip more where each costs one.
         let found = match above.fresh || self.costs_round_trips && above.is_writable() {
@@ -92,14 +99,14 @@ impl Receiver<'_> {
             },
         };
         if let Some(found) = found {
-            return self.or_cleared(above, parent, handle, name, found, open);
+            return or_cleared(found);
         }
         let is_ruled = self.makes_nothing();
         if self.policy.dry_run || is_ruled {
             let there = handle.stat(name, false);
             let is_there = there.map_err(|e| fault("look at the destination", e))?.is_some();
             return match (is_there, is_ruled) {
-                (true, _) => self.or_cleared(above, parent, handle, name, open(), open),
+                (true, _) => or_cleared(open()),
                 (false, true) => Ok(Place::Ruled),
                 (false, false) => Ok(Place::Absent),
             };
@@ -114,9 +121,7 @@ impl Receiver<'_> {
                 above.touch();
                 Ok(Place::Made(open()))
             }
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                self.or_cleared(above, parent, handle, name, open(), open)
-            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => or_cleared(open()),
             Err(error) => Err(fault("make the directory", error)),
         }
     }

@@ -92,6 +92,7 @@ impl Tasks {
 pub(crate) struct Making {
     pub(super) index: u64,
     pub(super) cost: u64,
+    pub(super) is_way: bool,
     pub(super) made: Outstanding,
 }
 

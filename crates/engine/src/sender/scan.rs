@@ -1,8 +1,11 @@
 //! Walks the sources and lists what it finds, in the order that the protocol
 //! asks for: in each directory the files first, then directory by directory.
 
+mod beneath;
 mod bounds;
+mod kept;
 mod linked;
+mod places;
 mod telling;
 
 use self::linked::Groups;
@@ -10,21 +13,21 @@ use self::telling::too_deep;
 use super::earlier::Earlier;
 use super::names::Names;
 use super::special::Specials;
-use super::{Sender, Source, loss};
+use super::{Sender, Source};
 use crate::aside;
 use crate::control::{self, Reporter};
 use crate::crew::with_helpers;
 use crate::dirs::{DirNode, OpenDirs, Selection};
-use crate::walk::{Listed, Rules, Subdirs, Walk, into_itself, look_up};
+use crate::walk::{Depth, Found, Listed, Merged, Rules, Subdirs, Walk, into_itself, look_up};
 use crate::workers::workers;
 use crate::{Event, Job};
 use haul_model::words;
 use haul_model::{
     Attributes, Entry, Fault, FaultKind, FileId, Filter, Kept, Kind, MAX_DEPTH, ModeChanges, Name,
-    Side, Task, Walking,
+    Relative, Side, Task, Timestamp, Walking,
 };
 use haul_proto::ListItem;
-use haul_tree::{Meta, MetaKind, Owner, Tree, TreeEntry};
+use haul_tree::{Meta, MetaKind, Tree, TreeEntry};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -62,6 +65,9 @@ pub(crate) struct Scan<'s, 'a> {
 
 /// The number of the user, and of the group, who may give files to others.
 const ROOT: u32 = 0;
+
+/// The mode of a directory on the way to a source of which nothing is told.
+const MODE_OF_WAYS: u32 = 0o777;
 
 /// The job ends before the walk does.
 struct Stopped;
@@ -106,33 +112,14 @@ impl<'s, 'a> Scan<'s, 'a> {
         }
     }
 
-    /// Tells root once that what is copied gets another owner. Others can keep none, and
-    /// know it.
-    fn look_at_owner(&mut self, meta: &Meta, path: impl FnOnce() -> Vec<u8>) {
-        let Some(Owner { user, group }) = meta.owner.filter(|_| self.watches_owners) else {
-            return;
+    /// Walks the sources of `job` and lists everything, or leaves when the job has ended.
+    pub(crate) fn run(mut self, job: &Job) {
+        let walked = match job.task.mirrors() {
+            Some(_) => self.places(job),
+            None => self.one_by_one(&job.sources),
         };
-        if (user, group) != (ROOT, ROOT) {
-            self.watches_owners = false;
-            let message = format!(
-                "it belongs to user {user} and group {group}: owners and groups are not kept, here and in what follows"
-            );
-            let monitor = self.sender.control.monitor();
-            monitor.event(Event::Warning { path: &path(), message: &message });
-        }
-    }
-
-    /// Walks `sources` and lists everything, or leaves when the job has ended.
-    pub(crate) fn run(mut self, sources: &[Vec<u8>]) {
-        let open = Arc::new(OpenDirs::default());
-        for path in sources {
-            let walked = match Source::find(self.tree, path, self.sender.removes(), &open) {
-                Ok(source) => self.found(source, path),
-                Err(fault) => self.fault(0, None, None, Some(path.clone()), fault),
-            };
-            if walked.is_err() {
-                return;
-            }
+        if walked.is_err() {
+            return;
         }
         if let Some(reporter) = self.reporter {
             reporter.listed_all();
@@ -143,10 +130,20 @@ impl<'s, 'a> Scan<'s, 'a> {
         }
     }
 
+    /// Walks each of `sources` by itself.
+    fn one_by_one(&mut self, sources: &[Vec<u8>]) -> Result<(), Stopped> {
+        let open = Arc::new(OpenDirs::default());
+        sources.iter().try_for_each(|path| {
+            match Source::find(self.tree, path, self.sender.removes(), &open) {
+                Ok(source) => self.found(source, path),
+                Err(fault) => self.fault(0, None, None, Some(path.clone()), fault),
+            }
+        })
+    }
+
     /// Tells once that the sources' tree does not tell all that is to be kept.
-    fn look_at_tree(&mut self, source: &Source, path: &[u8]) {
+    fn look_at_tree(&mut self, node: &Arc<DirNode>, path: &[u8]) {
         let asked = std::mem::replace(&mut self.asks_tree_for, Kept::NONE);
-        let (Source::Whole(node) | Source::Named { dir: node, .. }) = source;
         if asked.is_empty() {
             return;
         }
@@ -159,7 +156,8 @@ impl<'s, 'a> Scan<'s, 'a> {
 
     /// Walks a source among others.
     fn found(&mut self, source: Source, path: &[u8]) -> Result<(), Stopped> {
-        self.look_at_tree(&source, path);
+        let (Source::Whole(node) | Source::Named { dir: node, .. }) = &source;
+        self.look_at_tree(node, path);
         if let Err(unruly) = self.begin_rules(&source, path) {
             return self.fault(0, None, None, Some(path.to_vec()), unruly.fault(Side::Source));
         }
@@ -203,9 +201,6 @@ impl<'s, 'a> Scan<'s, 'a> {
         });
         let meta = match looked {
             Ok(meta) => meta,
-            Err(fault) if fault.kind == FaultKind::NotFound && self.forgives_missing() => {
-                return self.missing(name);
-            }
             Err(fault) => return self.fault(0, Some(dir), Some(name), shown(), fault),
         };
         let selected = dir.select(self.filter).map(Selection::without_files);
@@ -247,8 +242,19 @@ impl<'s, 'a> Scan<'s, 'a> {
         if let Some(fault) = obstacle {
             return self.fault(parent, Some(node), None, Some(path.to_vec()), fault);
         }
-        self.look_at_systems(&node, path);
         self.sender.walks(path, &node);
+        self.with_walk(|scan, walk| {
+            let listed = walk.begin(Merged::of(node, Depth::Open));
+            let level = scan.enter(parent, listed, name)?;
+            scan.descend(walk, level)
+        })
+    }
+
+    /// Has `work` walk, with helpers that read ahead.
+    fn with_walk(
+        &mut self,
+        work: impl FnOnce(&mut Self, &Walk<'_>) -> Result<(), Stopped>,
+    ) -> Result<(), Stopped> {
         let walk = Walk::new(Rules {
             control: self.sender.control,
             follow: self.sender.follows(),
@@ -256,10 +262,8 @@ impl<'s, 'a> Scan<'s, 'a> {
             around_dest: self.around_dest,
             filter: self.filter,
             walking: self.walking,
+            tells_ways: self.tells_ways(),
         });
-        if name.is_some() && self.prunes(&walk, &node) {
-            return Ok(());
-        }
         let helpers = if self.tree.lists_ahead() { 0 } else { workers() };
         with_helpers(
             self.sender.control,
@@ -268,25 +272,20 @@ impl<'s, 'a> Scan<'s, 'a> {
             || walk.help(),
             || {
                 let _end = walk.end_on_drop();
-                self.walk(&walk, parent, node, name)
+                work(self, &walk)
             },
         )
     }
 
-    /// Lists what `walk` comes to, from `node` on; without recursion, since a tree may
-    /// be deeper than a stack.
-    fn walk(
-        &mut self,
-        walk: &Walk<'_>,
-        parent: u64,
-        node: Arc<DirNode>,
-        name: Option<Name>,
-    ) -> Result<(), Stopped> {
-        let listed = match name.is_some() && self.walking.only_dirs {
-            true => walk.closed(node),
-            false => walk.begin(node),
-        };
-        let mut levels = vec![self.enter(parent, listed, name)?];
+    /// True if directories on the way to a source have their attributes told.
+    fn tells_ways(&self) -> bool {
+        self.walking.relative != Relative::WithoutWay
+    }
+
+    /// Lists what `walk` comes to below `first`; without recursion, since a tree may be
+    /// deeper than a stack.
+    fn descend(&mut self, walk: &Walk<'_>, first: Level) -> Result<(), Stopped> {
+        let mut levels = vec![first];
         while let Some(level) = levels.last_mut() {
             let (index, at) = (level.index, level.visited);
             level.visited += 1;
@@ -294,17 +293,21 @@ impl<'s, 'a> Scan<'s, 'a> {
                 walk.leave(&level.subdirs);
                 levels.pop();
                 self.earlier.iter_mut().for_each(Earlier::leave);
-                self.push(ListItem::DirEnd { dir: index })?;
+                // That of the job comes behind all sources.
+                if index != 0 {
+                    self.push(ListItem::DirEnd { dir: index })?;
+                }
                 continue;
             };
-            let above = Arc::clone(level.subdirs.above());
+            let above = level.subdirs.above().cloned();
             if levels.len() >= MAX_DEPTH {
-                self.fault(index, Some(above), Some(name), None, too_deep())?;
+                self.fault(index, above, Some(name), None, too_deep())?;
                 continue;
             }
             let subdirs = &levels.last().expect("it was just looked at").subdirs;
             let listed = walk.take(subdirs, at).and_then(|listed| {
-                match self.loss(&listed.node, None).or_else(|| self.in_place_of(&name)) {
+                let loss = listed.node.as_ref().and_then(|node| self.loss(node, None));
+                match loss.or_else(|| self.in_place_of(&name)) {
                     Some(fault) => {
                         walk.leave(&listed.subdirs);
                         Err(fault)
@@ -317,24 +320,13 @@ impl<'s, 'a> Scan<'s, 'a> {
                     let level = self.enter(index, listed, Some(name))?;
                     levels.push(level);
                 }
-                Err(fault) => self.fault(index, Some(above), Some(name), None, fault)?,
+                Err(fault) => {
+                    let shown = above.is_none().then(|| name.as_bytes().to_vec());
+                    self.fault(index, above, Some(name), shown, fault)?;
+                }
             }
         }
         Ok(())
-    }
-
-    /// Why what `name` is in `node`, or `node` itself, stays where it is, if a move
-    /// would lose something of it.
-    fn loss(&self, node: &Arc<DirNode>, name: Option<&Name>) -> Option<Fault> {
-        let owner = self.sender.keeps_whole_for()?;
-        let dir = match node.handle() {
-            Ok(dir) => dir,
-            Err(error) => return Some(Fault::from_io(Side::Source, "open", &error)),
-        };
-        let looked = loss::loss(&*dir, name, owner, self.sender.kept_there());
-        looked.unwrap_or_else(|error| {
-            Some(Fault::from_io(Side::Source, "look at its attributes", &error))
-        })
     }
 
     /// The fault of the directory `name`, if an earlier source has something else in
@@ -346,42 +338,65 @@ impl<'s, 'a> Scan<'s, 'a> {
 
     /// Lists a directory itself and all in it that is no directory.
     fn enter(&mut self, parent: u64, listed: Listed, name: Option<Name>) -> Result<Level, Stopped> {
-        let Listed { node, entries, fault, is_closed, subdirs } = listed;
-        let index = self.next_index;
+        let node = Arc::clone(listed.node.as_ref().expect("only the destination itself is none"));
+        let (index, is_way) = (self.next_index, listed.is_way && !self.tells_ways());
         let Meta { attributes, id, .. } = node.meta();
-        let inode = self.sender.number_of(&node, node.meta());
+        // What is only on the way to a source may well hold the destination.
+        let (inode, id) = match listed.is_way {
+            true => (0, None),
+            false => (self.sender.number_of(&node, node.meta()), *id),
+        };
         self.look_at_owner(node.meta(), || node.path_of(None));
-        let (attributes, id) = (attributes.clone(), *id);
+        let attributes = attributes.clone();
         let (attributes, lacks) = match self.kept_of(&node, None, attributes.clone()) {
+            _ if is_way => (Attributes::new(MODE_OF_WAYS, Timestamp { secs: 0, nanos: 0 }), None),
             Ok(kept) => (kept, None),
             Err(fault) => (self.told(attributes, true).only(Kept::NONE), Some(fault)),
         };
-        let entry = Entry { inode, id, ..Entry::new(name, Kind::Dir, attributes) };
+        let entry = Entry { inode, id, is_way, ..Entry::new(name, Kind::Dir, attributes) };
         let name = entry.name.clone();
         self.entry(parent, &node, None, entry)?;
         self.earlier.iter_mut().for_each(|earlier| earlier.enter(name.as_ref()));
-        if is_closed && self.sender.task.finds_extras() {
+        if listed.is_closed && self.sender.task.finds_extras() {
             self.push(ListItem::Closed { dir: index })?;
         }
-        for fault in fault.into_iter().chain(lacks) {
-            self.fault(index, Some(Arc::clone(&node)), None, None, fault)?;
+        if let Some(fault) = lacks {
+            self.fault(index, Some(node), None, None, fault)?;
         }
-        let follow = self.sender.follows();
-        for (TreeEntry { name, target, .. }, looked) in entries {
-            match looked.unwrap_or_else(|| look_up(&node, &name, follow)) {
+        self.fill(index, listed)
+    }
+
+    /// Lists all in a directory, which has this number, that is no directory.
+    fn fill(&mut self, index: u64, listed: Listed) -> Result<Level, Stopped> {
+        let Listed { node, entries, missing, faults, subdirs, .. } = listed;
+        for fault in faults {
+            self.fault(index, node.clone(), None, None, fault)?;
+        }
+        for Found { dir, entry: TreeEntry { name, target, .. }, looked, follow, is_named } in
+            entries
+        {
+            let looked = looked.unwrap_or_else(|| look_up(&dir, &name, follow));
+            let looked = looked.and_then(|meta| match is_named {
+                true => self.specials.resolve(&dir, &name, meta, self.sender.control),
+                false => Ok(meta),
+            });
+            match looked {
                 // It was none when the directory was read.
                 Ok(Meta { kind: MetaKind::Dir, .. }) => {
                     let message = "a directory has taken its place";
                     let fault = Fault::new(Side::Source, FaultKind::Changed, message);
-                    self.fault(index, Some(Arc::clone(&node)), Some(name), None, fault)?
+                    self.fault(index, Some(dir), Some(name), None, fault)?
                 }
-                Ok(meta) => self.file(index, &node, name, follow, meta, target)?,
-                Err(fault) => {
-                    self.fault(index, Some(Arc::clone(&node)), Some(name), None, fault)?
-                }
+                Ok(meta) => self.file(index, &dir, name, follow, meta, target)?,
+                Err(fault) => self.fault(index, Some(dir), Some(name), None, fault)?,
             }
         }
-        self.subdirs(index, subdirs.names())?;
+        for name in missing {
+            self.push(ListItem::Missing { dir: index, name })?;
+        }
+        if index != 0 {
+            self.subdirs(index, subdirs.names())?;
+        }
         Ok(Level { index, subdirs, visited: 0 })
     }
 
@@ -445,44 +460,6 @@ impl<'s, 'a> Scan<'s, 'a> {
                 self.fault(parent, Some(Arc::clone(dir)), Some(name), None, fault)
             }
         }
-    }
-
-    /// `attributes` with the mode that the job tells of such an entry.
-    fn told(&self, mut attributes: Attributes, is_dir: bool) -> Attributes {
-        if !self.modes.is_empty() {
-            attributes.mode = self.modes.apply(attributes.mode, is_dir, haul_sys::umask());
-        }
-        attributes
-    }
-
-    /// Those of `attributes` that the job keeps, with those of `name` in `dir`, or of `dir`
-    /// itself, that take calls of their own; a link is followed if that says so.
-    fn kept_of(
-        &self,
-        dir: &Arc<DirNode>,
-        name: Option<(&Name, bool)>,
-        attributes: Attributes,
-    ) -> Result<Attributes, Fault> {
-        let mut attributes = self.told(attributes, name.is_none()).only(self.keeps);
-        if self.keeps.has_any(Kept::EXTENDED) {
-            let read = dir.handle().and_then(|dir| dir.extended(name, self.keeps));
-            let what = "read its extended attributes";
-            attributes.extended =
-                read.map_err(|error| Fault::from_io(Side::Source, what, &error))?;
-        }
-        Ok(attributes)
-    }
-
-    /// True if a file has holes, by all appearance.
-    fn has_holes(&self, dir: &Arc<DirNode>, name: &Name, meta: &Meta) -> bool {
-        if !meta.is_thin {
-            return false;
-        }
-        // One that is compressed takes little storage, and some file systems tell of
-        // none; neither is a hole. What is wrong with one that can't be opened shows
-        // when it is read.
-        let opened = dir.handle().and_then(|dir| dir.open_file(name, self.sender.follows()));
-        opened.and_then(|file| file.has_holes()).unwrap_or(true)
     }
 
     /// The object that a symbolic link leads to, if that could be at the destination.

@@ -36,6 +36,7 @@ fn by_walk(root: &Path, helpers: usize) -> Vec<PathBuf> {
         around_dest: &[],
         filter: &FILTER,
         walking: Walking::default(),
+        tells_ways: true,
     };
     let walk = Walk::new(rules);
     let dir = LocalTree.open(root.as_os_str().as_bytes()).unwrap();
@@ -52,10 +53,11 @@ fn by_walk(root: &Path, helpers: usize) -> Vec<PathBuf> {
         || walk.help(),
         || {
             let _end = walk.end_on_drop();
-            let mut levels = vec![(walk.begin(node), 0)];
+            let mut levels = vec![(walk.begin(Merged::of(node, Depth::Open)), 0)];
             while let Some((listed, at)) = levels.last_mut() {
                 if *at == 0 {
-                    shown.extend(listed.entries.iter().map(|(e, _)| path(&listed.node, &e.name)));
+                    let entries = listed.entries.iter();
+                    shown.extend(entries.map(|found| path(&found.dir, &found.entry.name)));
                 }
                 *at += 1;
                 let Some(name) = listed.subdirs.names().get(*at - 1) else {
@@ -63,7 +65,7 @@ fn by_walk(root: &Path, helpers: usize) -> Vec<PathBuf> {
                     levels.pop();
                     continue;
                 };
-                shown.push(path(&listed.node, name));
+                shown.push(path(listed.node.as_ref().unwrap(), name));
                 let next = walk.take(&listed.subdirs, *at - 1).unwrap();
                 levels.push((next, 0));
             }

@@ -21,7 +21,7 @@ fn download_with(
     script: impl FnOnce(&mut Peer) + Send + 'static,
 ) -> Attacked {
     serve(place, |peer| {
-        peer.ask(Role::Sender { sources, recursive: true, follow: false });
+        peer.ask(Role::Sender { sources, base: None, recursive: true, follow: false });
         peer.await_listing();
         script(peer);
     })
@@ -244,7 +244,12 @@ fn an_agent_leaves_no_thread_behind_though_its_client_stays() {
         peer.list(vec![dir_end(7)]);
     };
     let not_understood = |peer: &mut Peer| {
-        peer.ask(Role::Sender { sources: sources.clone(), recursive: true, follow: false });
+        peer.ask(Role::Sender {
+            sources: sources.clone(),
+            base: None,
+            recursive: true,
+            follow: false,
+        });
         peer.await_listing();
         peer.tell(&want([u64::MAX]));
     };

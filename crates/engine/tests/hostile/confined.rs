@@ -197,7 +197,7 @@ fn an_agent_that_sends_writes_nowhere() {
     fs::write(place.source("a"), "text").expect("written");
     let sources = vec![bytes(&place.source("a"))];
     let could = serve(&place, |peer| {
-        peer.ask(Role::Sender { sources, recursive: false, follow: false });
+        peer.ask(Role::Sender { sources, base: None, recursive: false, follow: false });
         peer.await_listing();
         peer.tell(&want([1]));
         peer.await_that("it is sent", |peer| !peer.contents.is_empty());
@@ -216,7 +216,7 @@ fn an_agent_that_removes_makes_nothing() {
     let sources = vec![bytes(&place.source("a"))];
     let could = serve(&place, |peer| {
         let task = Task::Remove { rule: Remove::SameContent, moving: Moving::Whole };
-        peer.ask_for(task, Role::Sender { sources, recursive: true, follow: false });
+        peer.ask_for(task, Role::Sender { sources, base: None, recursive: true, follow: false });
         peer.await_listing();
         peer.leave();
     });

@@ -173,10 +173,10 @@ fn a_block_that_is_not_the_one_that_was_sent_is_seen() {
     }
 }
 
-/// The numbers of what the client lists: a directory with so many large files and a
-/// small one in front.
-const SMALL: u64 = 2;
-const LARGE: u64 = 3;
+/// The numbers of what the client lists: a source that is missing, and a directory with so
+/// many large files and a small one in front.
+const SMALL: u64 = 3;
+const LARGE: u64 = 4;
 
 fn receive_difference(script: impl FnOnce(&mut Peer) + Send + 'static) -> Attacked {
     let furnish = |place: &Place| {
@@ -217,7 +217,7 @@ fn sums_that_can_not_be_are_refused() {
         ("has not begun to tell", vec![sums(LARGE, 6)]),
         ("more sums than there are blocks", vec![begin(LARGE, 4096, 4096, 2), sums(LARGE, 7)]),
         ("not sent by its difference", vec![begin(SMALL, LEN, 4096, 2)]),
-        ("not sent by its difference", vec![begin(1, LEN, 4096, 2)]),
+        ("not sent by its difference", vec![begin(2, LEN, 4096, 2)]),
         ("not sent by its difference", vec![begin(99_999, LEN, 4096, 2)]),
     ];
     for (rule, messages) in cases {
@@ -257,7 +257,7 @@ fn a_difference_is_not_wanted_without_its_sums() {
     let furnish = |place: &Place| fs::write(place.source("b"), content()).expect("written");
     let attacked = receive_by(Task::Sync(Policy::default(), Mirror::default()), furnish, |peer| {
         peer.await_listing();
-        peer.tell(&begin(2, LEN, 4096, 2));
+        peer.tell(&begin(SMALL, LEN, 4096, 2));
     });
     attacked.assert_refused("not sent by its difference");
 }

@@ -82,7 +82,8 @@ fn whole(kind: FrameType) -> Vec<u8> {
         FileEnd, Hello, JobRequest, Late, Prove, Proven, Removal, Reply, Request, Reuse, Role,
         Signature, Warning, frame_bytes,
     };
-    let role = Role::Sender { sources: vec![b"/".to_vec()], recursive: true, follow: true };
+    let role =
+        Role::Sender { sources: vec![b"/".to_vec()], base: None, recursive: true, follow: true };
     let fault = Fault::new(Side::Source, FaultKind::Io, "x");
     encode(&match kind {
         FrameType::Hello | FrameType::Welcome => {

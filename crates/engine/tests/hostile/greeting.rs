@@ -163,7 +163,12 @@ fn a_client_that_does_not_greet_is_refused_and_told_so() {
 fn a_client_of_another_version_hears_ours_before_it_is_refused() {
     let attacked = agent_meets(|peer| {
         peer.frame(FrameType::Hello, &hello(9, 0));
-        let role = Role::Sender { sources: vec![b"/etc".to_vec()], recursive: true, follow: true };
+        let role = Role::Sender {
+            sources: vec![b"/etc".to_vec()],
+            base: None,
+            recursive: true,
+            follow: true,
+        };
         peer.tell(&Message::Job(JobRequest {
             task: Task::default(),
             filter: Filter::default(),

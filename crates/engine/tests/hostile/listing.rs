@@ -100,6 +100,7 @@ fn nameless(dir: u64, kind: Kind) -> ListItem {
             has_holes: false,
             links: 0,
             special: None,
+            is_way: false,
             id: None,
             leads_to: None,
         },

@@ -43,7 +43,7 @@ fn moved_from(
     let attacked = serve(place, move |peer| {
         let sources = vec![bytes(&source)];
         let task = Task::Remove { rule, moving: Moving::Whole };
-        peer.ask_for(task, Role::Sender { sources, recursive: true, follow: false });
+        peer.ask_for(task, Role::Sender { sources, base: None, recursive: true, follow: false });
         peer.await_that("all is listed", |peer| {
             peer.messages.iter().any(|message| match message {
                 Message::List(items) => items.contains(&dir_end(0)),
@@ -520,7 +520,7 @@ fn an_agent_stays_and_proves_until_its_client_has_removed_all() {
     let sources = vec![bytes(&place.source("f"))];
     let attacked = serve(place, move |peer| {
         let task = Task::Remove { rule: Remove::Same, moving: Moving::Lossy };
-        peer.ask_for(task, Role::Sender { sources, recursive: true, follow: true });
+        peer.ask_for(task, Role::Sender { sources, base: None, recursive: true, follow: true });
     });
     attacked.assert_refused("what links lead to");
     assert!(attacked.place.source("f").exists());

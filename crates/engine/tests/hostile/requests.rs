@@ -43,6 +43,7 @@ fn entry() -> Entry {
         has_holes: false,
         links: 0,
         special: None,
+        is_way: false,
         id: None,
         leads_to: None,
     }

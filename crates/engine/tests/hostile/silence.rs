@@ -256,7 +256,7 @@ fn a_sign_of_life_is_no_greeting() {
 /// What a client says before it falls silent.
 fn jobs(place: &Place) -> Vec<(&'static str, Option<Message>)> {
     let sources = vec![bytes(&place.source("a"))];
-    let sends = Role::Sender { sources, recursive: true, follow: false };
+    let sends = Role::Sender { sources, base: None, recursive: true, follow: false };
     let dest = bytes(&place.dest(""));
     let receives =
         Role::Receiver { dest, into_dir: true, origin: None, bases: Vec::new(), backup: None };
@@ -319,7 +319,7 @@ fn an_agent_leaves_a_client_that_takes_nothing_any_more() {
     let mut peer = Peer::at(here);
     let hello = Hello::ours(Caps::OURS, SILENCE_SECONDS, "script");
     peer.frame(FrameType::Hello, &hello.encode());
-    let role = Role::Sender { sources, recursive: false, follow: false };
+    let role = Role::Sender { sources, base: None, recursive: false, follow: false };
     peer.tell(&Message::Job(JobRequest {
         task: Task::default(),
         filter: Filter::default(),

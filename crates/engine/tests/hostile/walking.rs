@@ -1,15 +1,20 @@
 //! Agents that tell more, or less, of sources than the rules about the walk allow.
 
 use crate::attack::{Attacked, run_client};
-use crate::peer::{dir, dir_end, file};
+use crate::peer::{dir, dir_end, entry, file, link};
 use crate::place::Place;
 use haul_engine::{Job, Placement};
-use haul_model::{Delete, Mirror, Missing, Name, Policy, Task, Walking};
+use haul_model::{Delete, Kind, Mirror, Missing, Name, Policy, Relative, Task, Walking};
 use haul_proto::ListItem;
 use std::fs;
 
 /// Lists `items` to a client that mirrors `a` and `b` by these rules, and has both.
 fn list_to(walking: Walking, items: Vec<ListItem>) -> Attacked {
+    list_of(&["a", "b"], walking, items)
+}
+
+/// The same to one that mirrors these sources.
+fn list_of(sources: &[&str], walking: Walking, items: Vec<ListItem>) -> Attacked {
     let place = Place::new();
     fs::create_dir_all(place.dest("a")).expect("made");
     fs::write(place.dest("a/own"), "own").expect("written");
@@ -17,7 +22,7 @@ fn list_to(walking: Walking, items: Vec<ListItem>) -> Attacked {
     let mirror =
         Mirror { delete: Some(Delete::default()), makes_way: true, walking, ..Mirror::default() };
     let job = Job {
-        sources: vec![b"a".to_vec(), b"b".to_vec()],
+        sources: sources.iter().map(|source| source.as_bytes().to_vec()).collect(),
         dest: place.dest("").into_os_string().into_encoded_bytes(),
         into_dir: true,
         recursive: true,
@@ -31,7 +36,8 @@ fn list_to(walking: Walking, items: Vec<ListItem>) -> Attacked {
 }
 
 fn missing(name: &str) -> ListItem {
-    ListItem::Missing(Name::new(name.as_bytes()).expect("a name"))
+    let name = Name::new(name.as_bytes()).expect("a name");
+    ListItem::Missing { dir: 0, name }
 }
 
 #[test]
@@ -75,4 +81,77 @@ fn what_is_closed_keeps_what_is_in_it_and_gets_nothing() {
     ] {
         list_to(alone, items).assert_refused(rule);
     }
+}
+
+/// A directory that is on the way to a source.
+fn way(dir: u64, name: &str) -> ListItem {
+    match entry(dir, name, Kind::Dir) {
+        ListItem::Entry { dir, entry } => {
+            ListItem::Entry { dir, entry: haul_model::Entry { is_way: true, ..entry } }
+        }
+        _ => unreachable!("it is an entry"),
+    }
+}
+
+#[test]
+fn only_places_of_sources_and_the_ways_to_them_are_taken() {
+    let relative = Walking { relative: Relative::Yes, ..Walking::default() };
+    let sources = ["x/./a/c", "a/d/e/"];
+    for (items, rule) in [
+        (vec![file(0, "a", 1)], "not asked for"),
+        (vec![dir(0, "b")], "not asked for"),
+        (vec![dir(0, "c")], "not asked for"),
+        (vec![dir(0, "a"), file(1, "b", 1)], "not asked for"),
+        (vec![dir(0, "a"), dir(1, "b")], "not asked for"),
+        (vec![dir(0, "a"), file(1, "d", 1)], "not asked for"),
+        (vec![dir(0, "a"), dir(1, "d"), link(2, "e", "/")], "not asked for"),
+        (vec![dir(0, "a"), dir(1, "d"), file(2, "x", 1)], "not asked for"),
+        (vec![dir(0, "a"), dir_end(1), dir(0, "a")], "or a name twice"),
+        (vec![dir(0, "a"), way(1, "c")], "told nothing of a source"),
+        (vec![dir(0, "a"), dir_end(1), dir_end(0)], "all that was asked for"),
+    ] {
+        list_of(&sources, relative, items).assert_refused(rule);
+    }
+}
+
+#[test]
+fn nothing_is_removed_on_the_way_to_a_source_whatever_the_peer_leaves_unsaid() {
+    for relative in [Relative::Yes, Relative::WithoutWay] {
+        let walking = Walking { relative, missing: Missing::PassedOver, ..Walking::default() };
+        let on_way = || if relative == Relative::Yes { dir(0, "a") } else { way(0, "a") };
+        let attacked = list_of(&["a/c"], walking, vec![on_way(), dir_end(1), dir_end(0)]);
+        attacked.assert_done();
+        assert!(attacked.place.has("a/own") && attacked.place.has("b"));
+    }
+    let walking =
+        Walking { relative: Relative::Yes, missing: Missing::PassedOver, ..Walking::default() };
+    let root = ListItem::Entry {
+        dir: 0,
+        entry: match dir(0, "x") {
+            ListItem::Entry { entry, .. } => haul_model::Entry { name: None, ..entry },
+            _ => unreachable!("it is an entry"),
+        },
+    };
+    let attacked = list_of(&["./a/c"], walking, vec![root.clone(), dir_end(1), dir_end(0)]);
+    attacked.assert_done();
+    assert!(attacked.place.has("a/own") && attacked.place.has("b"));
+    list_of(&["a/c"], walking, vec![root]).assert_refused("not asked for");
+    let alone = Walking { only_dirs: true, missing: Missing::PassedOver, ..Walking::default() };
+    let attacked = list_to(alone, vec![dir(0, "a"), dir_end(1), dir_end(0)]);
+    attacked.assert_done();
+    assert!(attacked.place.has("a/own"));
+}
+
+#[test]
+fn a_place_of_several_sources_is_told_once() {
+    for items in [
+        vec![dir(0, "a"), dir_end(1), dir(0, "a")],
+        vec![file(0, "b", 1), dir(0, "b")].into_iter().chain([dir_end(2), dir(0, "b")]).collect(),
+    ] {
+        let sources = ["x/a", "y/a", "x/b", "y/b"];
+        list_of(&sources, Walking::default(), items).assert_refused("not asked for");
+    }
+    let items = vec![file(0, "b", 1), dir(0, "a"), dir_end(2), dir_end(0)];
+    let attacked = list_of(&["x/a", "y/a", "b"], Walking::default(), items);
+    assert!(!attacked.place.has("a/own"));
 }

@@ -261,6 +261,7 @@ pub(crate) fn entry(dir: u64, text: &str, kind: Kind) -> ListItem {
         has_holes: false,
         links: 0,
         special: None,
+        is_way: false,
         id: None,
         leads_to: None,
     };
@@ -284,6 +285,7 @@ pub(crate) fn dir(dir: u64, text: &str) -> ListItem {
         has_holes: false,
         links: 0,
         special: None,
+        is_way: false,
         id: None,
         leads_to: None,
     };

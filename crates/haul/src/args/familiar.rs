@@ -135,6 +135,9 @@ fn answer_to_option(command: &str, word: &str) -> Option<&'static str> {
         "--filter" | "-f" | "-F" if !moves => {
             "--exclude, --include, --exclude-from and --include-from say what is left out; 'haul sync' has --filter"
         }
+        "--files-from" | "--relative" | "--no-implied-dirs" if !moves => {
+            "name the parts that are wanted; 'haul sync' has it"
+        }
         "--filter" | "--files-from" | "--cvs-exclude" => {
             "name the parts that are wanted, or use rsync until there is such an option"
         }

@@ -3,9 +3,12 @@
 
 mod absent;
 mod given;
+mod list;
+mod reading;
 mod table;
 
 use self::absent::{ABSENT, Absent, refuse_daemon};
+use self::reading::{number, rate, size};
 use super::familiar::COMPRESS;
 use super::filter::FilterWords;
 use super::help::SYNC_USAGE;
@@ -14,10 +17,12 @@ use super::{Copy, Note, Sync};
 use crate::config::{Config, Transport};
 use crate::error::CommandError;
 use crate::lines::Lines;
+use crate::location::Location;
 use crate::report::{Detail, Show};
 use clap::{Arg, ArgAction, ArgMatches, Args, FromArgMatches, ValueHint, value_parser};
 use haul_model::{
-    Altered, Backup, Bases, Conflict, Delete, Kept, Mirror, Policy, Sameness, Sides, Style, Walking,
+    Altered, Backup, Bases, Conflict, Delete, Kept, Mirror, Place, PlaceError, Policy, Relative,
+    Sameness, Sides, Style, Walking,
 };
 use std::ffi::{OsStr, OsString};
 use std::num::NonZeroU64;
@@ -154,7 +159,12 @@ impl FromArgMatches for Switches {
 /// Everything that the switches say.
 #[derive(Debug, Default)]
 struct Wish {
-    recursive: bool,
+    recursive: Recursion,
+    dirs: Option<bool>,
+    relative: Option<bool>,
+    /// Of paths that are kept, directories on the way get no attributes.
+    leaves_ways: bool,
+    files_from: Option<OsString>,
     copy_links: bool,
     update: bool,
     ignore_times: bool,
@@ -207,6 +217,16 @@ struct Wish {
     compress: bool,
 }
 
+/// The words by which directories are taken with all that is in them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Recursion {
+    #[default]
+    No,
+    /// The one that stands for others: a list of paths is taken without.
+    OfArchive,
+    Yes,
+}
+
 /// The time at which a mirror removes what the sources do not have.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum When {
@@ -242,13 +262,21 @@ impl SyncWords {
             (_, true) => Detail::Text(Show::Quiet),
             _ => Detail::Text(Show::Normal),
         };
+        let list = wish.list(&sources)?;
         let mirror = wish.mirror()?;
+        for source in sources.iter().filter(|_| list.is_none()) {
+            if let Err(error @ PlaceError::Parent) =
+                Place::of(&source.path, None, mirror.walking.relative)
+            {
+                return Err(CommandError::usage(format!("{source}: {error}")));
+            }
+        }
         let bases = wish.bases.iter().map(|(_, path)| path.as_bytes().to_vec()).collect();
         let copy = Copy {
             sources,
             dest,
             reaches,
-            recursive: wish.recursive || wish.mirror.walking.only_dirs,
+            recursive: wish.is_recursive() || mirror.walking.only_dirs,
             follow: wish.copy_links,
             filter: self.filter.rules(wish.style())?,
             policy: wish.policy(),
@@ -260,6 +288,7 @@ impl SyncWords {
             bases,
             backup: wish.backup()?,
             rate: wish.rate,
+            list,
         };
         let (when, stats) = (wish.when, wish.stats || wish.verbose > 0);
         Ok(Sync { copy, mirror, when, stats })
@@ -267,6 +296,25 @@ impl SyncWords {
 }
 
 impl Wish {
+    /// True if directories are taken with all that is in them.
+    fn is_recursive(&self) -> bool {
+        match self.recursive {
+            Recursion::No => false,
+            Recursion::OfArchive => self.files_from.is_none(),
+            Recursion::Yes => true,
+        }
+    }
+
+    /// The paths of a list, if there is one.
+    fn list(&self, sources: &[Location]) -> Result<Option<Vec<Vec<u8>>>, CommandError> {
+        let Some(file) = &self.files_from else { return Ok(None) };
+        if sources.len() != 1 {
+            let message = "with --files-from there is one source: the directory of the paths";
+            return Err(CommandError::usage(message));
+        }
+        list::read(file, self.from_zeros).map(Some)
+    }
+
     fn notes(&self) -> Vec<Note> {
         self.compress.then_some(COMPRESS).into_iter().collect()
     }
@@ -350,13 +398,19 @@ impl Wish {
     }
 
     fn mirror(&self) -> Result<Mirror, CommandError> {
-        let only_dirs = self.mirror.walking.only_dirs && !self.recursive;
-        if self.deletes && !self.recursive && !only_dirs {
+        let (recursive, has_list) = (self.is_recursive(), self.files_from.is_some());
+        let only_dirs = self.dirs.unwrap_or(has_list) && !recursive;
+        let relative = match (self.relative.unwrap_or(has_list), self.leaves_ways) {
+            (false, _) => Relative::No,
+            (true, false) => Relative::Yes,
+            (true, true) => Relative::WithoutWay,
+        };
+        if self.deletes && !recursive && !only_dirs {
             let message = "--delete does not work without --recursive (-r) or --dirs (-d)";
             return Err(CommandError::usage(message));
         }
         Ok(Mirror {
-            walking: Walking { only_dirs, ..self.mirror.walking },
+            walking: Walking { only_dirs, relative, ..self.mirror.walking },
             window: u32::try_from(self.window).ok(),
             skips_newer: self.update,
             bases: self.how_bases_are_used()?,
@@ -388,86 +442,9 @@ impl Word {
     }
 }
 
-/// Reads a number.
-fn number<T: std::str::FromStr>(value: &OsStr) -> Result<T, &'static str> {
-    value.to_str().and_then(|text| text.parse().ok()).ok_or("it is no such number")
-}
-
-/// Reads a rate as rsync does, in KiB per second unless there is a unit; 0 is none.
-fn rate(value: &OsStr) -> Result<Option<NonZeroU64>, &'static str> {
-    let mut value = value.to_owned();
-    if value.as_bytes().last().is_some_and(u8::is_ascii_digit) {
-        value.push("k");
-    }
-    Ok(NonZeroU64::new(size(&value)?))
-}
-
-/// Reads a size as rsync does: `10`, `1.5K`, `2MiB`, `3GB`, `4m+1`.
-fn size(value: &OsStr) -> Result<u64, &'static str> {
-    const WRONG: &str = "it is no size: a number, and K, M, G, T, with KB for 1,000 bytes";
-    let text = value.to_str().ok_or(WRONG)?.to_ascii_lowercase();
-    let (text, offset) = match (text.strip_suffix("+1"), text.strip_suffix("-1")) {
-        (Some(text), _) => (text, 1.0),
-        (_, Some(text)) => (text, -1.0),
-        _ => (&*text, 0.0),
-    };
-    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let number: f64 = number.parse().map_err(|_| WRONG)?;
-    let (power, rest) = match unit.as_bytes() {
-        [] | [b'b'] => (0, ""),
-        [letter, ..] => {
-            let power = b"bkmgtp".iter().position(|unit| unit == letter).ok_or(WRONG)?;
-            (power as i32, &unit[1..])
-        }
-    };
-    let base: f64 = match rest {
-        "" | "ib" => 1024.0,
-        "b" => 1000.0,
-        _ => return Err(WRONG),
-    };
-    let bytes = number.mul_add(base.powi(power), offset);
-    if bytes < 0.0 || bytes >= u64::MAX as f64 {
-        return Err(WRONG);
-    }
-    Ok(bytes as u64)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sizes_are_read_as_rsync_reads_them() {
-        for (text, bytes) in [
-            ("0", 0),
-            ("512", 512),
-            ("512b", 512),
-            ("1k", 1024),
-            ("1.5K", 1536),
-            ("2KB", 2000),
-            ("3MiB", 3 << 20),
-            ("1g", 1 << 30),
-            ("1k-1", 1023),
-            ("1K+1", 1025),
-        ] {
-            assert_eq!(size(OsStr::new(text)), Ok(bytes), "{text}");
-        }
-        for wrong in ["", "k", "1x", "1kk", "-5", "1 k", "1e3"] {
-            assert!(size(OsStr::new(wrong)).is_err(), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn rates_are_read_as_rsync_reads_them() {
-        for (text, bytes) in
-            [("100", 102_400), ("1.5", 1536), ("2m", 2 << 20), ("500kb", 500_000), ("700b", 700)]
-        {
-            assert_eq!(rate(OsStr::new(text)), Ok(NonZeroU64::new(bytes)), "{text}");
-        }
-        assert_eq!(rate(OsStr::new("0")), Ok(None));
-        assert!(rate(OsStr::new("fast")).is_err());
-    }
 
     #[test]
     fn opposites_have_their_own_words() {

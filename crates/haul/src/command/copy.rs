@@ -205,7 +205,10 @@ pub(super) fn prepare(
 /// The jobs with that task that `copy` takes, with all that can be known to be wrong
 /// before anything is done.
 fn plan(copy: &Copy, task: Task) -> Result<Vec<Leg<Place>>, CommandError> {
-    check_names(&copy.sources, &copy.filter)?;
+    // Those of a mirror become one.
+    if task.mirrors().is_none() {
+        check_names(&copy.sources, &copy.filter)?;
+    }
     let like = Job {
         recursive: copy.recursive,
         follow: copy.follow,
@@ -220,7 +223,11 @@ fn plan(copy: &Copy, task: Task) -> Result<Vec<Leg<Place>>, CommandError> {
         ..Job::default()
     };
     let sources: Vec<_> = copy.sources.iter().map(Location::spot).collect();
-    Ok(legs(&sources, &copy.dest.spot(), &like))
+    let mut legs = legs(&sources, &copy.dest.spot(), &like);
+    if let (Some(list), [leg]) = (&copy.list, &mut *legs) {
+        leg.job.base = Some(std::mem::replace(&mut leg.job.sources, list.clone()).concat());
+    }
+    Ok(legs)
 }
 
 fn refuse_host_to_host(copy: &Copy) -> Result<(), CommandError> {
@@ -358,6 +365,7 @@ mod tests {
             bases: Vec::new(),
             backup: None,
             rate: None,
+            list: None,
         }
     }
 

@@ -10,7 +10,7 @@ use crate::progress::Screen;
 use crate::quantity;
 use crate::report::{Report, Show, Statement};
 use haul_engine::Summary;
-use haul_model::{Entry, Kind, Mirror, Part, Task, words};
+use haul_model::{Entry, Kind, Mirror, Part, Place as SourcePlace, Relative, Task, words};
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -19,8 +19,10 @@ use std::os::unix::ffi::OsStrExt;
 pub(super) fn run(sync: &Sync) -> ExitCode {
     let Sync { copy, mirror, when, stats } = sync;
     let mut copy = copy.clone();
-    let makes_dir = becomes_dir(&copy);
-    for source in &mut copy.sources {
+    let keeps_paths = mirror.walking.relative != Relative::No;
+    let makes_dir =
+        alone(&copy, mirror.walking.relative).is_none_or(|one| becomes_dir(&copy, &one));
+    for source in copy.sources.iter_mut().filter(|_| !keeps_paths) {
         if source.path.ends_with(b"/") {
             source.path.push(b'.');
         }
@@ -30,7 +32,7 @@ pub(super) fn run(sync: &Sync) -> ExitCode {
     }
     let is_partial =
         |summary: &Summary, report: &dyn Report| summary.failed > 0 || report.has_failed();
-    let (task, refuse) = (Task::Sync(copy.policy, *mirror), |copy: &Copy| refuse(copy, sync));
+    let task = Task::Sync(copy.policy, *mirror);
     let figures = |end| Figures { end, stats: *stats, dry_run: copy.policy.dry_run };
     let part = |part, delete| Task::Sync(copy.policy, Mirror { part, delete, ..*mirror });
     let parts = match (mirror.delete, when) {
@@ -43,10 +45,30 @@ pub(super) fn run(sync: &Sync) -> ExitCode {
     carry_out_in_parts(&copy, task, &parts, refuse, is_partial, figures)
 }
 
-/// True if the destination is a directory for what the sources are, whether it is there or
+/// The one source, if it may become the destination itself: no other does, and nothing is
+/// on the way to it.
+fn alone(copy: &Copy, relative: Relative) -> Option<Location> {
+    let [source] = &*copy.sources else { return None };
+    if copy.list.is_none() && relative == Relative::No {
+        return Some(source.clone());
+    }
+    let place = match copy.list.as_deref() {
+        Some([path]) => SourcePlace::of(path, Some(&source.path), relative),
+        Some(_) => return None,
+        None => SourcePlace::of(&source.path, None, relative),
+    };
+    match place.ok()? {
+        SourcePlace { start, names, slash: false, dot: false, .. } if names.len() == 1 => {
+            Some(source.beside(words::join(&start, names[0].as_bytes())))
+        }
+        _ => None,
+    }
+}
+
+/// True if the destination is a directory for what `source` is, whether it is there or
 /// not: it is the new name of a single file only.
-fn becomes_dir(copy: &Copy) -> bool {
-    let [Location { place, path, .. }] = &*copy.sources else { return true };
+fn becomes_dir(copy: &Copy, source: &Location) -> bool {
+    let Location { place, path, .. } = source;
     if path.ends_with(b"/") || words::split(path).name.is_none() {
         return true;
     }
@@ -57,7 +79,7 @@ fn becomes_dir(copy: &Copy) -> bool {
     if *place == Place::Here {
         return here(path).is_ok_and(|metadata| metadata.is_dir());
     }
-    let (source, dest) = (&copy.sources[0], &copy.dest);
+    let dest = &copy.dest;
     if source.is_pattern() {
         return true;
     }
@@ -75,19 +97,16 @@ fn is_dir_there(copy: &Copy, source: &Location) -> bool {
     matches!(entry, Ok(Ok(Entry { kind: Kind::Dir, .. })))
 }
 
-/// Refuses what can't be told apart when something is to be removed.
-fn refuse(copy: &Copy, sync: &Sync) -> Result<(), CommandError> {
-    let is_whole = |source: &Location| source.final_name().is_none();
-    if sync.mirror.delete.is_some() && copy.sources.len() > 1 && copy.sources.iter().any(is_whole) {
-        return Err(CommandError::usage(
-            "--delete with several sources of which one goes right into the destination is not there yet",
-        )
-        .with_hint("name one source, or directories without a \"/\" at the end"));
-    }
+/// Refuses sources that are not on one machine.
+fn refuse(copy: &Copy) -> Result<(), CommandError> {
     let places: Vec<_> = copy.sources.iter().map(|source| &source.place).collect();
     if places.windows(2).any(|two| two[0] != two[1]) {
         return Err(CommandError::usage("all sources have to be on one machine")
             .with_hint("run one command for each"));
+    }
+    if copy.list.is_some() && copy.sources.len() != 1 {
+        let message = "the paths of a list are in one directory, and the pattern matches several";
+        return Err(CommandError::usage(message));
     }
     Ok(())
 }

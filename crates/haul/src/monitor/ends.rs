@@ -2,12 +2,15 @@
 
 use crate::location::Place;
 use haul_engine::{Leg, Route};
-use haul_model::{Naming, Side, words};
+use haul_model::{Name, Naming, Place as SourcePlace, Relative, Side, words};
 
 /// The sources and the destination of a job, as the user named them.
 #[derive(Debug, Default)]
 pub(super) struct Ends {
     sources: Vec<Vec<u8>>,
+    /// See [`haul_engine::Job::base`].
+    base: Option<Vec<u8>>,
+    relative: Relative,
     source_host: Option<String>,
     dest: Vec<u8>,
     dest_host: Option<String>,
@@ -26,7 +29,9 @@ impl Ends {
             Route::Download(place) => (host(place), None),
         };
         let (sources, dest) = (leg.job.sources.clone(), leg.job.dest.clone());
-        Self { sources, source_host, dest, dest_host }
+        let relative = leg.job.task.mirrors().map(|mirror| mirror.walking.relative);
+        let (base, relative) = (leg.job.base.clone(), relative.unwrap_or_default());
+        Self { sources, base, relative, source_host, dest, dest_host }
     }
 
     /// True if `path` is that of a source, as it was named.
@@ -45,7 +50,13 @@ impl Ends {
     fn source(&self, path: &[u8]) -> Vec<u8> {
         // What was not found is told as it was named.
         if self.sources.iter().any(|source| source == path) {
-            return path.to_vec();
+            return match &self.base {
+                Some(base) => words::join(base, path),
+                None => path.to_vec(),
+            };
+        }
+        if self.base.is_some() || self.relative != Relative::No {
+            return self.kept(path);
         }
         let (name, below) = split_first(path);
         let named = |source: &&Vec<u8>| words::split(source).name == Some(name);
@@ -56,6 +67,24 @@ impl Ends {
         match (nameless.next(), nameless.next()) {
             (Some(source), None) => words::join(words::without_dot(source), path),
             _ => path.to_vec(),
+        }
+    }
+
+    /// The same where sources keep their paths: that of the first whose place is there or
+    /// above it.
+    fn kept(&self, path: &[u8]) -> Vec<u8> {
+        let start = |source: &Vec<u8>| {
+            let place = SourcePlace::of(source, self.base.as_deref(), self.relative).ok()?;
+            let names = place.names.iter().map(Name::as_bytes).collect::<Vec<_>>().join(&b'/');
+            let is_in = |outer: &[u8], inner: &[u8]| {
+                inner.strip_prefix(outer).is_some_and(|rest| matches!(rest, [] | [b'/', ..]))
+            };
+            let is_it = names.is_empty() || is_in(&names, path) || is_in(path, &names);
+            is_it.then_some(place.start)
+        };
+        match self.sources.iter().find_map(start) {
+            Some(start) => words::join(&start, path),
+            None => path.to_vec(),
         }
     }
 

@@ -201,7 +201,8 @@ fn no_request_reaches_what_is_outside() {
 /// Every job that names `path`.
 fn jobs(path: &[u8]) -> Vec<(&'static str, Message)> {
     let sources = vec![path.to_vec()];
-    let sends = |follow| Role::Sender { sources: sources.clone(), recursive: true, follow };
+    let sends =
+        |follow| Role::Sender { sources: sources.clone(), base: None, recursive: true, follow };
     let receives = Role::Receiver {
         dest: path.to_vec(),
         into_dir: true,

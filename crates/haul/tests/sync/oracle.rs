@@ -100,7 +100,9 @@ impl<'s, 'w> Pair<'s, 'w> {
         let rules = if keeps_times { scene.rules() } else { scene.rules().ignoring_mtimes() };
         // Directories that stay by a rule, and from which something went, have the time of
         // that.
-        let covers_root = sources.iter().any(|source| source.ends_with(['/', '.']));
+        let keeps_paths = |flag: &&str| is_short(flag, 'R') || flag.starts_with("--files-from");
+        let covers_root = !flags.iter().any(keeps_paths)
+            && sources.iter().any(|source| source.ends_with(['/', '.']));
         let rules = if covers_root { rules } else { rules.ignoring_root() };
         let has_rules = flags.iter().any(|flag| {
             flag.starts_with("--exclude")
@@ -108,7 +110,9 @@ impl<'s, 'w> Pair<'s, 'w> {
                 || is_short(flag, 'F')
                 || is_short(flag, 'C')
         });
-        let omits = flags.iter().any(|flag| !flag.starts_with("--") && flag.contains(['O', 'b']));
+        let omits = flags
+            .iter()
+            .any(|flag| is_short(flag, 'O') || is_short(flag, 'b') || *flag == "--no-implied-dirs");
         let rules = if has_rules || omits { rules.ignoring_dir_mtimes() } else { rules };
         let differences = scene.snapshot(&oracle).differences(&there, rules);
         assert!(differences.is_empty(), "{flags:?} {sources:?}: {differences:?}\nhaul: {found}");

@@ -12,10 +12,6 @@ use haul_proto::Extra;
 use haul_tree::{MetaKind, lock};
 use std::io;
 
-/// Directories that are open where directories come without what is in them, at most: the
-/// destination, and a source without a name.
-const CLOSED_DEPTH_MAX: usize = 2;
-
 impl Receiver<'_> {
     fn walking(&self) -> Walking {
         self.task.mirrors().map(|mirror| mirror.walking).unwrap_or_default()
@@ -29,15 +25,6 @@ impl Receiver<'_> {
         }
         *lock(&dir.unlisted) = None;
         Ok(())
-    }
-
-    /// Nothing may be listed in a directory that is to come without what is in it.
-    pub(in crate::receiver) fn check_depth(&self) -> Result<(), Broken> {
-        let is_deep = || lock(&self.listing).open.len() > CLOSED_DEPTH_MAX;
-        match self.walking().only_dirs && is_deep() {
-            true => Err(Broken("it listed what is in a directory that was to come without")),
-            false => Ok(()),
-        }
     }
 
     /// True if the walk does not go into the directory at this place of the destination,
@@ -58,45 +45,45 @@ impl Receiver<'_> {
     }
 
     /// Removes what has the name of a source that is not there.
-    pub(in crate::receiver) fn take_missing(&self, name: &Name) -> Result<(), Broken> {
-        let root = self.open_dir_of(0)?;
+    pub(in crate::receiver) fn take_missing(&self, dir: u64, name: &Name) -> Result<(), Broken> {
+        let dir = self.open_dir_of(dir)?;
         if self.walking().missing != Missing::Removed {
             return Err(Broken("it told of a missing source where that is a fault"));
         }
         if let Some(asked) = &self.asked {
-            lock(asked).take_missing(name)?;
+            lock(asked).take_missing(&dir, name)?;
         }
         let is_own = |part| matches!(part, Part::All | Part::AllElse);
         if self.rename.is_none() && self.task.mirrors().is_some_and(|mirror| is_own(mirror.part)) {
             let mut told = Vec::new();
-            let removed = self.remove_missing(&root, name, &mut told);
+            let removed = self.remove_missing(&dir, name, &mut told);
             self.tell_deleted(told);
             if let Err(error) = removed {
                 let fault = Fault::from_io(Side::Destination, "remove it", &error);
-                self.fail_late(&root.path_of(Some(name)), fault);
+                self.fail_late(&dir.path_of(Some(name)), fault);
             }
         }
         Ok(())
     }
 
-    fn remove_missing(&self, root: &RecvDir, name: &Name, told: &mut Vec<Extra>) -> io::Result<()> {
-        let DirState::Open(node) = &root.state else { return Ok(()) };
+    fn remove_missing(&self, dir: &RecvDir, name: &Name, told: &mut Vec<Extra>) -> io::Result<()> {
+        let DirState::Open(node) = &dir.state else { return Ok(()) };
         let Some(meta) = node.handle()?.stat(name, false)? else { return Ok(()) };
         if self.is_source(&meta) {
             return Err(a_source());
         }
-        if self.is_spared(&root.scope(), &root.path_of(Some(name)), name, &meta, false) {
+        if self.is_spared(&dir.scope(), &dir.path_of(Some(name)), name, &meta, false) {
             return Ok(());
         }
         if meta.kind != MetaKind::Dir {
-            let path = root.path_of(Some(name));
-            return self.remove_one(root, node, name, path, told_kind(&meta), told).map(drop);
+            let path = dir.path_of(Some(name));
+            return self.remove_one(dir, node, name, path, told_kind(&meta), told).map(drop);
         }
         if !self.makes_way() && !is_empty(node, name)? {
             let message = "the directory is not removed: something is in it";
-            self.warn(&root.path_of(Some(name)), message);
+            self.warn(&dir.path_of(Some(name)), message);
             return Ok(());
         }
-        self.remove_tree(root, node, name, true, told)
+        self.remove_tree(dir, node, name, true, told)
     }
 }

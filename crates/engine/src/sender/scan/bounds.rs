@@ -1,15 +1,12 @@
-//! Rules about sources as a whole: those of files above them, and what is done about one
-//! that is not there or has nothing in it.
+//! Rules about sources as a whole: those of files above them, and where other file systems
+//! begin.
 
-use super::{Scan, Stopped};
+use super::Scan;
 use crate::Event;
 use crate::dirs::DirNode;
 use crate::rules::{self, Unruly};
 use crate::sender::Source;
-use crate::walk::Walk;
-use haul_model::{Missing, Name, Systems, words};
-use haul_proto::ListItem;
-use std::sync::Arc;
+use haul_model::{Systems, words};
 
 impl Scan<'_, '_> {
     /// Takes up the rules of files above a source.
@@ -27,25 +24,6 @@ impl Scan<'_, '_> {
             }
         }
         Ok(())
-    }
-
-    /// True if a named source that is not there is no fault.
-    pub(super) fn forgives_missing(&self) -> bool {
-        self.walking.missing != Missing::Fails
-    }
-
-    /// The source `name` is not there.
-    pub(super) fn missing(&mut self, name: Name) -> Result<(), Stopped> {
-        match self.walking.missing {
-            Missing::Removed => self.push(ListItem::Missing(name)),
-            Missing::PassedOver | Missing::Fails => Ok(()),
-        }
-    }
-
-    /// True if the source in `node`, which has a name, is left out, since nothing is in it
-    /// but directories.
-    pub(super) fn prunes(&self, walk: &Walk<'_>, node: &Arc<DirNode>) -> bool {
-        self.walking.prunes_empty && (self.walking.only_dirs || !walk.has_files(node))
     }
 
     /// Tells if nobody knows where another file system begins.

@@ -41,9 +41,6 @@ const fn absent_value(long: &'static str, short: Option<char>) -> Absent {
 
 /// The words of rsync that haul has not, each told as that.
 pub(super) const ABSENT: &[Absent] = &[
-    absent("relative", Some('R')),
-    absent("no-implied-dirs", None),
-    absent_value("files-from", None),
     absent("copy-dirlinks", Some('k')),
     absent("keep-dirlinks", Some('K')),
     absent("safe-links", None),

@@ -1,7 +1,7 @@
 //! The words of rsync that `haul sync` has.
 
 use super::given;
-use super::{Sameness, When, Wish, number, size};
+use super::{Recursion, Sameness, When, Wish, number, size};
 use haul_model::Bases;
 use std::ffi::OsStr;
 
@@ -99,7 +99,11 @@ pub(super) const TABLE: &[&[Word]] = &[WORDS, walking::WORDS, telling::WORDS];
 /// Those that say what is done.
 const WORDS: &[Word] = &[
     switch!(SELECTING, "archive", Some('a'), "no-a", "The same as -rlptgoD", |wish, on| {
-        wish.recursive = on;
+        wish.recursive = match (on, wish.recursive) {
+            (true, Recursion::No) => Recursion::OfArchive,
+            (true, recursive) => recursive,
+            (false, _) => Recursion::No,
+        };
         wish.mirror.links = on;
         (wish.perms, wish.times) = (on, on);
         (wish.owner, wish.group) = (on, on);
@@ -112,7 +116,7 @@ const WORDS: &[Word] = &[
         "no-r",
         "Directories with all that is in them",
         |wish, on| {
-            wish.recursive = on;
+            wish.recursive = if on { Recursion::Yes } else { Recursion::No };
         }
     ),
     switch!(

@@ -11,7 +11,41 @@ pub(super) const WORDS: &[Word] = &[
         "no-d",
         "Directories without what is in them",
         |wish, on| {
-            wish.mirror.walking.only_dirs = on;
+            wish.dirs = Some(on);
+        }
+    ),
+    switch!(
+        SELECTING,
+        "relative",
+        Some('R'),
+        "no-R",
+        "Sources keep their paths below DEST; a/./b/c keeps b/c",
+        |wish, on| {
+            wish.relative = Some(on);
+        }
+    ),
+    flag!(
+        SELECTING,
+        "no-implied-dirs",
+        None,
+        "Of such a path only the end gets attributes; what leads to it is made if need be",
+        |wish, _| {
+            wish.leaves_ways = true;
+        }
+    ),
+    flag!(SELECTING, "implied-dirs", None, "", |wish, _| {
+        wish.leaves_ways = false;
+    }),
+    value!(
+        SELECTING,
+        "files-from",
+        None,
+        &[],
+        "FILE",
+        "Only the paths in FILE, one a line, below SOURCE; - is standard input. With it come -R and -d, and -a is without -r",
+        |wish, value| {
+            wish.files_from = Some(value.to_owned());
+            Ok(())
         }
     ),
     switch!(
@@ -65,7 +99,7 @@ pub(super) const WORDS: &[Word] = &[
         "from0",
         Some('0'),
         "no-0",
-        "Rules in files end with a byte 0, not with their line",
+        "Rules and paths in files end with a byte 0, not with their line",
         |wish, on| {
             wish.from_zeros = on;
         }

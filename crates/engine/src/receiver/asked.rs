@@ -1,0 +1,306 @@
+//! The sources that a job has asked a far Sender for, as the names that may be listed: on
+//! the way to a source, of a source itself, and below it. Where several become one, each
+//! place is listed once.
+
+use super::dirs::RecvDir;
+use super::listing::Broken;
+use crate::Job;
+use haul_model::words;
+use haul_model::{Entry, Kind, Missing, Name, Place, Relative};
+use std::collections::BTreeMap;
+
+/// The sources of a job.
+pub(crate) struct Asked {
+    root: Point,
+    /// Sources of which nothing was told yet.
+    unanswered: usize,
+    /// Those of them of which nothing may ever be told: rules may leave them out.
+    left_out_max: usize,
+    /// Directories may be listed, with what is in them.
+    recursive: bool,
+    /// Symbolic links are followed, and none is listed.
+    follow: bool,
+    /// Sources of one place become one.
+    merges: bool,
+    /// Directories come without what is in them, but for sources that mean it.
+    only_dirs: bool,
+    /// The directory of a list: a fault of its own is one of all in it.
+    base: Option<Vec<u8>>,
+    /// A source of which all others are a part may be listed alone.
+    begins: bool,
+    /// How the listing has begun.
+    begun: Begun,
+    /// The directory of the last entry below all places, and how much of it may be listed.
+    last: Option<(u64, Cover)>,
+}
+
+/// A place at the destination.
+#[derive(Default)]
+struct Point {
+    below: BTreeMap<Name, Point>,
+    /// Sources that have this place, and were not listed.
+    left: usize,
+    /// Those of them that may be left out.
+    may_be_left_out: usize,
+    /// There were such.
+    is_end: bool,
+    /// One of them may be a link.
+    may_be_link: bool,
+    /// One of them is what is in a directory.
+    is_open: bool,
+}
+
+/// The beginning of a listing.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Begun {
+    No,
+    /// With what all others are a part of.
+    Whole,
+    /// With something else.
+    Apart,
+}
+
+/// How much of what is in a directory may be listed.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Cover {
+    /// The places in it.
+    Nothing,
+    /// Directories come without what is in them.
+    Once,
+    All,
+}
+
+/// The part that an entry has in the listing.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    /// It is a source, or in one.
+    Covered,
+    /// It is on the way to a source.
+    Way,
+}
+
+/// An entry that was asked for.
+pub(super) struct Taken {
+    /// Rules may not leave it out.
+    pub(super) is_ruled: bool,
+    /// It is a directory, and what is in it was not asked for, but for places of sources:
+    /// nothing that the destination has there is an extra, whatever the Sender says.
+    pub(super) is_closed: bool,
+}
+
+const UNASKED: Broken = Broken("it listed a name that was not asked for");
+
+impl Asked {
+    /// The sources that `job` asks for.
+    pub(crate) fn of(job: &Job) -> Self {
+        let removes = job.task.removes().is_some();
+        // A rule may be about directories alone, and what it is shows there.
+        let leaves_out = |place: &Place| {
+            let path = place.names.iter().map(Name::as_bytes).collect::<Vec<_>>().join(&b'/');
+            [true, false].iter().any(|is_dir| job.filter.hides(&path, *is_dir) != Some(false))
+        };
+        let walking = job.task.mirrors().map(|mirror| mirror.walking).unwrap_or_default();
+        let is_lax = walking.prunes_empty || walking.missing != Missing::Fails;
+        let mut asked = Self {
+            root: Point::default(),
+            unanswered: job.sources.len(),
+            left_out_max: 0,
+            // At the end of a move directories are walked, and no link is followed.
+            recursive: job.recursive || removes,
+            follow: job.follow && !removes,
+            merges: job.task.mirrors().is_some(),
+            only_dirs: walking.only_dirs,
+            base: job.base.clone(),
+            begins: false,
+            begun: Begun::No,
+            last: None,
+        };
+        let base = job.base.as_deref().map(words::without_tilde);
+        let mut begins = false;
+        for path in &job.sources {
+            let path = if base.is_some() { path } else { words::without_tilde(path) };
+            // One that has no place can only fail.
+            let Ok(place) = Place::of(path, base, walking.relative) else { continue };
+            let point = place
+                .names
+                .iter()
+                .fold(&mut asked.root, |point, name| point.below.entry(name.clone()).or_default());
+            let slash = place.slash && !removes;
+            begins |= place.dot;
+            point.left += 1;
+            point.is_end = true;
+            point.may_be_link |= !slash;
+            point.is_open |= slash;
+            if !place.names.is_empty() && (is_lax || leaves_out(&place)) {
+                point.may_be_left_out += 1;
+                asked.left_out_max += 1;
+            }
+        }
+        asked.begins = begins && walking.relative == Relative::Yes;
+        asked
+    }
+
+    /// Takes an entry of the directory `above`, which has the number `dir`.
+    pub(super) fn take(
+        &mut self,
+        dir: u64,
+        above: &RecvDir,
+        entry: &Entry,
+    ) -> Result<Taken, Broken> {
+        if self.follow && matches!(entry.kind, Kind::Symlink { .. }) {
+            return Err(Broken("it listed a symbolic link where links are followed"));
+        }
+        let part = self.take_place(dir, above, entry)?;
+        if entry.kind == Kind::Dir && !self.recursive && part == Part::Covered {
+            return Err(Broken("it listed a directory where none was asked for"));
+        }
+        if entry.is_way && part == Part::Covered {
+            return Err(Broken("it told nothing of a source"));
+        }
+        let is_closed = self.merges && entry.kind == Kind::Dir && self.is_closed(dir, above, entry);
+        Ok(Taken { is_ruled: part == Part::Covered, is_closed })
+    }
+
+    /// True if nothing in that directory of `above` was asked for, but for places.
+    fn is_closed(&self, dir: u64, above: &RecvDir, entry: &Entry) -> bool {
+        if let Some((last, cover)) = self.last
+            && last == dir
+        {
+            return cover != Cover::All;
+        }
+        let names: Vec<&Name> = above.names().into_iter().chain(&entry.name).collect();
+        self.cover(&names).0 == Cover::Nothing
+    }
+
+    fn take_place(&mut self, dir: u64, above: &RecvDir, entry: &Entry) -> Result<Part, Broken> {
+        let Some(name) = &entry.name else {
+            // All the others are in it.
+            if self.merges && self.begun != Begun::No {
+                return Err(Broken("it listed a source beside the one that has all others in it"));
+            }
+            self.begun = Begun::Whole;
+            if self.begins && self.root.left == 0 {
+                return Ok(Part::Way);
+            }
+            self.answer(&[])?;
+            return Ok(Part::Covered);
+        };
+        if dir != 0 && !self.merges {
+            return Ok(Part::Covered);
+        }
+        if dir == 0 && self.merges {
+            if self.begun == Begun::Whole {
+                return Err(Broken("it listed a source beside the one that has all others in it"));
+            }
+            self.begun = Begun::Apart;
+        }
+        if let Some((last, cover)) = self.last
+            && last == dir
+        {
+            return self.covered(cover);
+        }
+        let names = above.names();
+        let (cover, point) = self.cover(&names);
+        let Some(here) = point.and_then(|point| point.below.get(name)) else {
+            if point.is_none_or(|point| point.below.is_empty()) {
+                self.last = Some((dir, cover));
+            }
+            return match dir {
+                0 => Err(UNASKED),
+                _ => self.covered(cover),
+            };
+        };
+        let is_dir = entry.kind == Kind::Dir;
+        if !here.is_end && cover == Cover::Nothing {
+            return if is_dir { Ok(Part::Way) } else { Err(UNASKED) };
+        }
+        let is_link = matches!(entry.kind, Kind::Symlink { .. });
+        if is_link && !here.may_be_link && cover == Cover::Nothing {
+            return Err(UNASKED);
+        }
+        let is_on_way = is_dir && !here.below.is_empty();
+        if here.is_end {
+            let names: Vec<&Name> = names.into_iter().chain([name]).collect();
+            match self.answer(&names) {
+                // It is there in another source as well.
+                Err(_) if cover != Cover::Nothing => {}
+                answered => answered?,
+            }
+        }
+        Ok(if is_on_way { Part::Way } else { Part::Covered })
+    }
+
+    fn covered(&self, cover: Cover) -> Result<Part, Broken> {
+        match cover {
+            Cover::Nothing if self.only_dirs => {
+                Err(Broken("it listed what is in a directory that was to come without"))
+            }
+            Cover::Nothing => Err(UNASKED),
+            Cover::Once | Cover::All => Ok(Part::Covered),
+        }
+    }
+
+    /// How much of what is in the directory at the end of these names may be listed, and
+    /// the place that it is, if it is one.
+    fn cover(&self, names: &[&Name]) -> (Cover, Option<&Point>) {
+        let of = |point: &Point| match (point.is_end, self.only_dirs, point.is_open) {
+            (false, ..) | (true, true, false) => Cover::Nothing,
+            (true, true, true) => Cover::Once,
+            (true, false, _) => Cover::All,
+        };
+        let mut point = Some(&self.root);
+        let mut cover = of(&self.root);
+        for name in names {
+            point = point.and_then(|point| point.below.get(*name));
+            let inherited = if cover == Cover::All { Cover::All } else { Cover::Nothing };
+            cover = inherited.max(point.map_or(Cover::Nothing, of));
+        }
+        (cover, point)
+    }
+
+    /// The sources that have the place at the end of these names are listed.
+    fn answer(&mut self, names: &[&Name]) -> Result<(), Broken> {
+        let found = names.iter().try_fold(&mut self.root, |point, name| point.below.get_mut(*name));
+        let point = found.filter(|point| point.left > 0).ok_or(UNASKED)?;
+        let answered = if self.merges { point.left } else { 1 };
+        point.left -= answered;
+        // It is not left out, so it makes no room for another of which nothing is told.
+        let in_room =
+            if self.merges { point.may_be_left_out } else { point.may_be_left_out.min(1) };
+        point.may_be_left_out -= in_room;
+        self.left_out_max -= in_room;
+        self.told(answered)
+    }
+
+    /// Takes `name` of `above` as that of a source that is not there.
+    pub(super) fn take_missing(&mut self, above: &RecvDir, name: &Name) -> Result<(), Broken> {
+        let names: Vec<&Name> = above.names().into_iter().chain([name]).collect();
+        self.answer(&names)
+    }
+
+    /// Takes the fault of what is called `name` in the directory `dir`.
+    pub(super) fn take_fault(&mut self, dir: u64, name: &[u8]) -> Result<(), Broken> {
+        match self.merges {
+            true if dir == 0 && self.base.as_deref() == Some(name) => self.unanswered = 0,
+            // Of sources in one place each may have its own.
+            true => self.unanswered = self.unanswered.saturating_sub(1),
+            false if dir == 0 => return self.told(1),
+            false => {}
+        }
+        Ok(())
+    }
+
+    /// True if all sources are accounted for.
+    pub(super) fn may_end(&self) -> bool {
+        self.unanswered <= self.left_out_max
+    }
+
+    fn told(&mut self, answers: usize) -> Result<(), Broken> {
+        self.unanswered = match self.unanswered.checked_sub(answers) {
+            Some(left) => left,
+            None if self.merges => 0,
+            None => return Err(Broken("it told of more than was asked for")),
+        };
+        Ok(())
+    }
+}

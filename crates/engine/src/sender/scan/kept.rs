@@ -1,0 +1,79 @@
+//! The attributes of an entry that are told, and those that nobody keeps.
+
+use super::{ROOT, Scan};
+use crate::Event;
+use crate::dirs::DirNode;
+use crate::sender::loss;
+use haul_model::{Attributes, Fault, Kept, Name, Side};
+use haul_tree::{Meta, Owner};
+use std::sync::Arc;
+
+impl Scan<'_, '_> {
+    /// Tells root once that what is copied gets another owner. Others can keep none, and
+    /// know it.
+    pub(super) fn look_at_owner(&mut self, meta: &Meta, path: impl FnOnce() -> Vec<u8>) {
+        let Some(Owner { user, group }) = meta.owner.filter(|_| self.watches_owners) else {
+            return;
+        };
+        if (user, group) != (ROOT, ROOT) {
+            self.watches_owners = false;
+            let message = format!(
+                "it belongs to user {user} and group {group}: owners and groups are not kept, here and in what follows"
+            );
+            let monitor = self.sender.control.monitor();
+            monitor.event(Event::Warning { path: &path(), message: &message });
+        }
+    }
+
+    /// Why what `name` is in `node`, or `node` itself, stays where it is, if a move
+    /// would lose something of it.
+    pub(super) fn loss(&self, node: &Arc<DirNode>, name: Option<&Name>) -> Option<Fault> {
+        let owner = self.sender.keeps_whole_for()?;
+        let dir = match node.handle() {
+            Ok(dir) => dir,
+            Err(error) => return Some(Fault::from_io(Side::Source, "open", &error)),
+        };
+        let looked = loss::loss(&*dir, name, owner, self.sender.kept_there());
+        looked.unwrap_or_else(|error| {
+            Some(Fault::from_io(Side::Source, "look at its attributes", &error))
+        })
+    }
+
+    /// `attributes` with the mode that the job tells of such an entry.
+    pub(super) fn told(&self, mut attributes: Attributes, is_dir: bool) -> Attributes {
+        if !self.modes.is_empty() {
+            attributes.mode = self.modes.apply(attributes.mode, is_dir, haul_sys::umask());
+        }
+        attributes
+    }
+
+    /// Those of `attributes` that the job keeps, with those of `name` in `dir`, or of `dir`
+    /// itself, that take calls of their own; a link is followed if that says so.
+    pub(super) fn kept_of(
+        &self,
+        dir: &Arc<DirNode>,
+        name: Option<(&Name, bool)>,
+        attributes: Attributes,
+    ) -> Result<Attributes, Fault> {
+        let mut attributes = self.told(attributes, name.is_none()).only(self.keeps);
+        if self.keeps.has_any(Kept::EXTENDED) {
+            let read = dir.handle().and_then(|dir| dir.extended(name, self.keeps));
+            let what = "read its extended attributes";
+            attributes.extended =
+                read.map_err(|error| Fault::from_io(Side::Source, what, &error))?;
+        }
+        Ok(attributes)
+    }
+
+    /// True if a file has holes, by all appearance.
+    pub(super) fn has_holes(&self, dir: &Arc<DirNode>, name: &Name, meta: &Meta) -> bool {
+        if !meta.is_thin {
+            return false;
+        }
+        // One that is compressed takes little storage, and some file systems tell of
+        // none; neither is a hole. What is wrong with one that can't be opened shows
+        // when it is read.
+        let opened = dir.handle().and_then(|dir| dir.open_file(name, self.sender.follows()));
+        opened.and_then(|file| file.has_holes()).unwrap_or(true)
+    }
+}

@@ -1,0 +1,285 @@
+//! The sources of a mirror: each is looked for first, and gets its place; then all are
+//! walked as one tree, in which every name is listed once.
+
+use super::beneath::Beneath;
+use super::{Scan, Stopped, not_recursive};
+use crate::Job;
+use crate::dirs::{DirNode, OpenDirs, Selection};
+use crate::rules;
+use crate::walk::{Depth, Layer, Merged, NamedFile, Spot, into_itself, look_up};
+use haul_model::{Fault, FaultKind, Missing, Name, Place, PlaceError, Side};
+use haul_tree::MetaKind;
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+
+/// The places that were found, and the directories in which paths begin.
+struct Places {
+    root: Spot,
+    starts: HashMap<(Vec<u8>, bool), (usize, Arc<DirNode>)>,
+    open: Arc<OpenDirs>,
+    /// The directory that no source may lead out of, if there is one.
+    base: Option<Beneath>,
+}
+
+/// A source, found.
+enum End {
+    Dir(Arc<DirNode>, Depth),
+    File(NamedFile),
+    /// It is not there, and shall not be at the destination.
+    Missing,
+    /// Nothing comes of it.
+    Nothing,
+}
+
+impl Scan<'_, '_> {
+    /// Finds the places of all sources, and walks them.
+    pub(super) fn places(&mut self, job: &Job) -> Result<(), Stopped> {
+        let open = Arc::new(OpenDirs::default());
+        let mut places = Places {
+            root: Spot::default(),
+            starts: HashMap::new(),
+            base: None,
+            open: Arc::clone(&open),
+        };
+        if let Some(base) = &job.base {
+            match self.tree.open(base).and_then(|dir| DirNode::root(dir, None, &open)) {
+                Ok(node) => places.base = Some(Beneath::new(node, self.sender.follows())),
+                Err(error) => {
+                    let fault = not_begun(&error);
+                    return self.fault(0, None, None, Some(base.clone()), fault);
+                }
+            }
+        }
+        for (number, path) in job.sources.iter().enumerate() {
+            if self.sender.control.stopped() {
+                return Err(Stopped);
+            }
+            if let Err(fault) = self.find_place(&mut places, number, path, job) {
+                self.fault(0, None, None, Some(path.clone()), fault)?;
+            }
+        }
+        let Places { mut root, .. } = places;
+        let mut layers = std::mem::take(&mut root.dirs);
+        layers.sort_by_key(|layer| layer.number);
+        if layers.is_empty() && root.below.is_empty() {
+            return Ok(());
+        }
+        let spot = (!root.below.is_empty()).then(|| Arc::new(root));
+        self.with_walk(|scan, walk| {
+            let listed = walk.begin(Merged { layers, spot });
+            let level = match listed.node {
+                Some(_) => scan.enter(0, listed, None)?,
+                None => scan.fill(0, listed)?,
+            };
+            scan.descend(walk, level)
+        })
+    }
+
+    /// Finds the source `path`, and gives it its place.
+    fn find_place(
+        &mut self,
+        places: &mut Places,
+        number: usize,
+        path: &[u8],
+        job: &Job,
+    ) -> Result<(), Fault> {
+        let place =
+            Place::of(path, job.base.as_deref(), self.walking.relative).map_err(|error| {
+                let kind = match error {
+                    PlaceError::Parent => FaultKind::Link,
+                    PlaceError::Name(_) | PlaceError::Deep => FaultKind::TooLong,
+                };
+                Fault::new(Side::Source, kind, error.to_string())
+            })?;
+        let (start, first) = self.start_of(places, &place)?;
+        if place.dot && self.recursive && self.tells_ways() {
+            places.begin_at(start, number, &first);
+        }
+        let Some((last, names)) = place.names.split_last() else {
+            self.look_at_tree(&first, path);
+            let node = self.recursed(first, path)?;
+            places.put(start, number, &[], &[], End::Dir(node, Depth::Open));
+            return Ok(());
+        };
+        let ways = match places.ways(start, &first, names) {
+            Ok(ways) => ways,
+            Err(fault) => {
+                let is_missing = fault.kind == FaultKind::NotFound;
+                let is_passed = is_missing && self.walking.missing == Missing::PassedOver;
+                return if is_passed { Ok(()) } else { Err(fault) };
+            }
+        };
+        let above = ways.last().unwrap_or(&first);
+        self.look_at_tree(above, path);
+        let end = self.find_end(places, above, last, &place, number, path)?;
+        if !matches!(end, End::Nothing) {
+            places.put(start, number, &place.names, &ways, end);
+        }
+        Ok(())
+    }
+
+    /// Looks at the source `name` in `above`.
+    fn find_end(
+        &mut self,
+        places: &Places,
+        above: &Arc<DirNode>,
+        name: &Name,
+        place: &Place,
+        number: usize,
+        path: &[u8],
+    ) -> Result<End, Fault> {
+        let follow = place.slash || self.sender.follows();
+        let meta = match look_up(above, name, follow) {
+            Ok(meta) => meta,
+            // Of a name that is mistyped no link is spoken.
+            Err(fault) if fault.kind == FaultKind::NotFound => {
+                return match (self.walking.missing, look_up(above, name, false)) {
+                    (Missing::PassedOver, _) => Ok(End::Nothing),
+                    (Missing::Removed, Err(_)) => Ok(End::Missing),
+                    (_, there) => Err(there.err().unwrap_or(fault)),
+                };
+            }
+            Err(fault) => return Err(fault),
+        };
+        let selected = above.select(self.filter).map(Selection::without_files);
+        if selected.is_ok_and(|mut all| all.leaves_out(name, meta.kind == MetaKind::Dir)) {
+            return Ok(End::Nothing);
+        }
+        // A slash behind what is no directory means nothing, but that no link is meant.
+        if meta.kind != MetaKind::Dir
+            && place.slash
+            && look_up(above, name, false)?.kind == MetaKind::Symlink
+        {
+            return Err(Fault::new(Side::Source, FaultKind::NotDirectory, "it is not a directory"));
+        }
+        if meta.kind != MetaKind::Dir {
+            return Ok(End::File(NamedFile { number, dir: Arc::clone(above), follow, meta }));
+        }
+        if !self.recursive {
+            return Err(not_recursive());
+        }
+        let node = match &places.base {
+            Some(base) => base.open(above, name, place.slash)?,
+            None => DirNode::open(above, name.clone(), follow)
+                .map_err(|error| Fault::from_io(Side::Source, "open the directory", &error))?,
+        };
+        let node = self.recursed(node, path)?;
+        let is_alone = self.walking.only_dirs && !place.slash;
+        Ok(End::Dir(node, if is_alone { Depth::Closed } else { Depth::Open }))
+    }
+
+    /// The directory `node`, which is a source, if it can be walked.
+    fn recursed(&self, node: Arc<DirNode>, path: &[u8]) -> Result<Arc<DirNode>, Fault> {
+        if !self.recursive {
+            return Err(not_recursive());
+        }
+        if node.id().is_some_and(|id| self.around_dest.contains(&id)) {
+            return Err(into_itself());
+        }
+        self.look_at_systems(&node, path);
+        self.sender.walks(path, &node);
+        Ok(node)
+    }
+
+    /// The directory in which the path of a source begins, and its number.
+    fn start_of(&self, places: &mut Places, place: &Place) -> Result<(usize, Arc<DirNode>), Fault> {
+        let is_whole = place.names.is_empty();
+        let key = (place.start.clone(), is_whole);
+        if let Some((number, node)) = places.starts.get(&key) {
+            return Ok((*number, Arc::clone(node)));
+        }
+        let dir = match (&places.base, place.names.as_slice()) {
+            (Some(base), _) => base.find(&place.inner)?.handle(),
+            (None, [name]) => self.tree.open_around(&place.start, name),
+            (None, _) => self.tree.open(&place.start),
+        };
+        let dir = dir.and_then(|dir| DirNode::root(dir, None, &places.open));
+        let node = dir.map_err(|error| not_begun(&error))?;
+        if self.filter.needs_whole_paths() {
+            let begun = rules::begin(self.filter, self.tree, &place.start, !is_whole);
+            let scope = begun.map_err(|unruly| unruly.fault(Side::Source))?;
+            if is_whole { node.begin_in(scope) } else { node.begin_with(scope) }
+        }
+        let number = places.starts.len();
+        places.starts.insert(key, (number, Arc::clone(&node)));
+        Ok((number, node))
+    }
+}
+
+/// The fault of a source whose path can't even be begun. One that is not there may be on a
+/// file system that is not mounted: it has not vanished.
+fn not_begun(error: &io::Error) -> Fault {
+    match Fault::from_io(Side::Source, "open", error) {
+        fault if fault.kind == FaultKind::NotFound => Fault { kind: FaultKind::Parent, ..fault },
+        fault => fault,
+    }
+}
+
+impl Places {
+    /// The directories on the way with these `names`, from the directory `first`, which has
+    /// that number.
+    fn ways(
+        &self,
+        start: usize,
+        first: &Arc<DirNode>,
+        names: &[Name],
+    ) -> Result<Vec<Arc<DirNode>>, Fault> {
+        let mut ways: Vec<Arc<DirNode>> = Vec::with_capacity(names.len());
+        let mut spot = Some(&self.root);
+        for name in names {
+            spot = spot.and_then(|spot| spot.below.get(name)).map(|spot| &**spot);
+            let known = spot.and_then(|spot| spot.dirs.iter().find(|layer| layer.start == start));
+            let above = ways.last().unwrap_or(first);
+            let node = match (known, &self.base) {
+                (Some(layer), _) => Arc::clone(&layer.node),
+                (None, Some(base)) => base.open(above, name, true)?,
+                (None, None) => DirNode::open(above, name.clone(), true)
+                    .map_err(|error| Fault::from_io(Side::Source, "open the directory", &error))?,
+            };
+            ways.push(node);
+        }
+        Ok(ways)
+    }
+
+    /// The directory `first`, where the path of a source begins, counts for the destination
+    /// itself, if it is the first such.
+    fn begin_at(&mut self, start: usize, number: usize, first: &Arc<DirNode>) {
+        let dirs = &mut self.root.dirs;
+        if !dirs.iter().any(|layer| layer.depth == Depth::Way) {
+            dirs.push(Layer::first(number, start, Arc::clone(first), Depth::Way));
+        }
+    }
+
+    /// Puts the source number `number` at the end of the way with these `names`, whose
+    /// directories are `ways`.
+    fn put(
+        &mut self,
+        start: usize,
+        number: usize,
+        names: &[Name],
+        ways: &[Arc<DirNode>],
+        end: End,
+    ) {
+        let mut spot = &mut self.root;
+        for (at, name) in names.iter().enumerate() {
+            let below = spot.below.entry(name.clone()).or_default();
+            spot = Arc::get_mut(below).expect("nobody walks it yet");
+            let is_known = spot.dirs.iter().any(|layer| layer.start == start);
+            if let Some(node) = ways.get(at).filter(|_| !is_known) {
+                spot.dirs.push(Layer::first(number, start, Arc::clone(node), Depth::Way));
+            }
+        }
+        match end {
+            End::Dir(node, depth) => match spot.dirs.iter_mut().find(|l| l.start == start) {
+                Some(layer) => layer.depth = layer.depth.max(depth),
+                None => spot.dirs.push(Layer::first(number, start, node, depth)),
+            },
+            End::File(file) => {
+                spot.file.get_or_insert(file);
+            }
+            End::Missing => spot.is_missing = true,
+            End::Nothing => {}
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! Directories of several sources that become one at the destination, and the sources that
+//! have a place in it. Of what has one name there the first stays, in the order of the
+//! sources; a directory comes before what is none, and directories become one.
+
+use super::{Found, Listed, Rules, Subdirs, Walk, found_or_fault};
+use crate::dirs::DirNode;
+use haul_model::{Fault, Name, Side, Systems};
+use haul_tree::{Meta, TreeEntry};
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+
+/// The directories of sources that have one place.
+#[derive(Default)]
+pub(crate) struct Merged {
+    /// In the order of the sources.
+    pub(crate) layers: Vec<Layer>,
+    /// The sources that are named and have their place there, or below.
+    pub(crate) spot: Option<Arc<Spot>>,
+}
+
+/// A directory of a source.
+#[derive(Clone)]
+pub(crate) struct Layer {
+    /// The number of the source.
+    pub(crate) number: usize,
+    /// The number of the directory in which the source's path begins.
+    pub(crate) start: usize,
+    pub(crate) node: Arc<DirNode>,
+    pub(crate) depth: Depth,
+    /// The file system of the source, where that is known.
+    system: Option<u64>,
+}
+
+/// How much of a directory is walked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Depth {
+    /// Nothing: it is on the way to a source.
+    Way,
+    /// Nothing: it comes alone.
+    Closed,
+    /// Nothing: another file system is mounted there.
+    Mounted,
+    /// All that is in it. The rules of the walk say how much of its directories.
+    Open,
+}
+
+/// A place of sources that are named, or one on the way to such.
+#[derive(Default)]
+pub(crate) struct Spot {
+    /// The places in it.
+    pub(crate) below: BTreeMap<Name, Arc<Spot>>,
+    /// The directories that have it, one for each start.
+    pub(crate) dirs: Vec<Layer>,
+    /// The first source that has it and is no directory.
+    pub(crate) file: Option<NamedFile>,
+    /// A source that would have it is not there, and shall not be at the destination.
+    pub(crate) is_missing: bool,
+}
+
+/// A source that is no directory.
+pub(crate) struct NamedFile {
+    /// Its number.
+    pub(crate) number: usize,
+    /// The directory that holds it.
+    pub(crate) dir: Arc<DirNode>,
+    /// Links are followed.
+    pub(crate) follow: bool,
+    pub(crate) meta: Meta,
+}
+
+impl Layer {
+    /// The directory `node`, where the walk of a source begins.
+    pub(crate) fn first(number: usize, start: usize, node: Arc<DirNode>, depth: Depth) -> Self {
+        let system = node.id().map(|id| id.dev);
+        Self { number, start, node, depth, system }
+    }
+
+    /// True if that is another file system than the one of the source.
+    pub(super) fn is_elsewhere(&self, system: Option<u64>) -> bool {
+        self.system.zip(system).is_some_and(|(first, system)| first != system)
+    }
+
+    /// The directory `node` in this one.
+    pub(super) fn below(&self, node: Arc<DirNode>, rules: &Rules<'_>) -> Self {
+        let is_mounted =
+            rules.walking.systems != Systems::All && self.is_elsewhere(node.id().map(|id| id.dev));
+        let depth = match rules.walking.only_dirs {
+            _ if is_mounted => Depth::Mounted,
+            true => Depth::Closed,
+            false => Depth::Open,
+        };
+        Self { node, depth, ..self.clone() }
+    }
+}
+
+impl Merged {
+    /// The directory `node` alone.
+    pub(crate) fn of(node: Arc<DirNode>, depth: Depth) -> Self {
+        Self { layers: vec![Layer::first(0, 0, node, depth)], spot: None }
+    }
+
+    /// The directory whose attributes count, and true if it is on the way to a source.
+    fn first(&self) -> Option<(&Arc<DirNode>, bool)> {
+        let layer = self.layers.first()?;
+        let is_way = self.layers.iter().all(|layer| layer.depth == Depth::Way);
+        Some((&layer.node, is_way))
+    }
+
+    /// True if what is in it is not known.
+    fn is_closed(&self) -> bool {
+        let depths = || self.layers.iter().map(|layer| layer.depth);
+        depths().any(|depth| depth == Depth::Mounted) || depths().all(|depth| depth != Depth::Open)
+    }
+}
+
+/// The entries of one name in a place.
+#[derive(Default)]
+struct Slot {
+    /// The first that is no directory, with the number of its source.
+    file: Option<(usize, Found)>,
+    /// The layers in which it is a directory, by their numbers among these.
+    from: Vec<usize>,
+    /// A source that is a directory has the place, or one on the way to a source.
+    is_spot: bool,
+}
+
+impl Walk<'_> {
+    /// Finds out what is in `merged`.
+    pub(super) fn list(&self, merged: Merged) -> Listed {
+        let is_plain = merged.spot.is_none() && merged.layers.len() == 1;
+        match merged.layers.first() {
+            Some(layer) if is_plain && layer.depth == Depth::Open => match self.read_layer(layer) {
+                Ok((entries, names)) => {
+                    Listed { entries, ..self.listed(merged, names, Vec::new()) }
+                }
+                Err(fault) => {
+                    Listed { faults: vec![fault], ..self.listed(merged, Vec::new(), Vec::new()) }
+                }
+            },
+            _ if is_plain => self.listed(merged, Vec::new(), Vec::new()),
+            _ => self.merge(merged),
+        }
+    }
+
+    fn merge(&self, merged: Merged) -> Listed {
+        let mut slots: BTreeMap<Name, Slot> = BTreeMap::new();
+        let mut faults = Vec::new();
+        let is_open = |layer: &&Layer| layer.depth == Depth::Open;
+        for (at, layer) in merged.layers.iter().enumerate().filter(|(_, layer)| is_open(layer)) {
+            match self.read_layer(layer) {
+                Ok((entries, names)) => {
+                    for found in entries {
+                        let slot = slots.entry(found.entry.name.clone()).or_default();
+                        slot.file.get_or_insert((layer.number, found));
+                    }
+                    for name in names {
+                        slots.entry(name).or_default().from.push(at);
+                    }
+                }
+                Err(fault) => faults.push(fault),
+            }
+        }
+        for (name, spot) in merged.spot.iter().flat_map(|spot| &spot.below) {
+            if self.rules.walking.prunes_empty && !self.has_files_at(spot) {
+                continue;
+            }
+            let slot = slots.entry(name.clone()).or_default();
+            slot.is_spot = !spot.dirs.is_empty();
+            if let Some(file) = &spot.file
+                && slot.file.as_ref().is_none_or(|(number, _)| file.number < *number)
+            {
+                slot.file = Some((file.number, file.found(name)));
+            }
+        }
+        let (mut entries, mut names, mut from) = (Vec::new(), Vec::new(), Vec::new());
+        let mut missing = Vec::new();
+        for (name, slot) in slots {
+            match slot.file {
+                _ if slot.is_spot || !slot.from.is_empty() => {
+                    names.push(name);
+                    from.push(slot.from);
+                }
+                Some((_, found)) => entries.push(found),
+                None => missing.push(name),
+            }
+        }
+        Listed { entries, faults, missing, ..self.listed(merged, names, from) }
+    }
+
+    /// `merged` with directories of these names, and nothing else so far.
+    fn listed(&self, merged: Merged, names: Vec<Name>, from: Vec<Vec<usize>>) -> Listed {
+        let (node, is_way) = match merged.first() {
+            Some((node, is_way)) => (Some(Arc::clone(node)), is_way),
+            None => (None, false),
+        };
+        let is_closed = merged.is_closed();
+        let number = self.next_number();
+        let subdirs = Arc::new(Subdirs { merged, names, from, number });
+        Listed {
+            node,
+            is_way,
+            entries: Vec::new(),
+            missing: Vec::new(),
+            faults: Vec::new(),
+            is_closed,
+            subdirs,
+        }
+    }
+
+    /// The directories that have the name number `at` of `subdirs`, and why others that do
+    /// can't be walked.
+    ///
+    /// # Errors
+    /// Why none of them can be.
+    pub(super) fn enter(
+        &self,
+        subdirs: &Subdirs,
+        at: usize,
+    ) -> Result<(Merged, Vec<Fault>), Fault> {
+        let Subdirs { merged, names, from, .. } = subdirs;
+        let name = &names[at];
+        let spot = merged.spot.as_ref().and_then(|spot| spot.below.get(name));
+        let (mut layers, mut faults) = (Vec::new(), Vec::new());
+        for at in from.get(at).map_or(&[0][..], |from| from) {
+            let above = &merged.layers[*at];
+            let opened = DirNode::open(&above.node, name.clone(), self.rules.follow)
+                .map_err(|error| Fault::from_io(Side::Source, "open the directory", &error))
+                .and_then(|node| match self.rules.obstacle(&above.node, &node) {
+                    Some(fault) => Err(fault),
+                    None => Ok(above.below(node, &self.rules)),
+                });
+            match opened {
+                Ok(layer) => layers.push(layer),
+                Err(fault) => faults.push(fault),
+            }
+        }
+        layers.extend(spot.iter().flat_map(|spot| &spot.dirs).cloned());
+        if layers.is_empty() {
+            return Err(faults.pop().expect("it has the name of something"));
+        }
+        // Where they are equal, the one that is on the way counts: it is the same.
+        layers.sort_by_key(|layer| layer.number);
+        if !self.rules.tells_ways && layers.iter().any(|layer| layer.depth != Depth::Way) {
+            layers.retain(|layer| layer.depth != Depth::Way);
+        }
+        let has_below = |spot: &&Arc<Spot>| !spot.below.is_empty();
+        Ok((Merged { layers, spot: spot.filter(has_below).cloned() }, faults))
+    }
+
+    fn read_layer(&self, layer: &Layer) -> Result<(Vec<Found>, Vec<Name>), Fault> {
+        let node = &layer.node;
+        let unread = |error| Fault::from_io(Side::Source, "read the directory", &error);
+        let entries = self.entries(node).map_err(unread)?;
+        let rules = node.select(self.rules.filter);
+        let mut selection = rules.map_err(|unruly| unruly.fault(Side::Source))?;
+        self.look_at(layer, entries, &mut selection).map_err(unread)
+    }
+
+    /// True if something has its place there, or below, that is no directory.
+    fn has_files_at(&self, spot: &Spot) -> bool {
+        spot.file.is_some()
+            || spot.is_missing
+            || spot.dirs.iter().any(|layer| layer.depth == Depth::Open && self.has_files(layer))
+            || spot.below.values().any(|spot| self.has_files_at(spot))
+    }
+}
+
+impl NamedFile {
+    fn found(&self, name: &Name) -> Found {
+        let entry = TreeEntry { name: name.clone(), is_dir: Some(false), meta: None, target: None };
+        Found {
+            dir: Arc::clone(&self.dir),
+            entry,
+            looked: Some(found_or_fault(io::Result::Ok(Some(self.meta.clone())), self.follow)),
+            follow: self.follow,
+            is_named: true,
+        }
+    }
+}

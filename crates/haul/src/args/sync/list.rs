@@ -1,0 +1,106 @@
+//! The file of `--files-from`: paths below the one source, each with the meaning that rsync
+//! gives it.
+
+use crate::error::CommandError;
+use crate::location::{Location, Place};
+use haul_model::{Fault, Side, escape_bytes};
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
+
+/// The length of a list, in bytes, at most: it is kept in memory.
+const LIST_LEN_MAX: u64 = 64 << 20;
+
+/// Reads the list at `path`, or standard input if that is `-`. Its paths end with their
+/// lines, or with a byte 0.
+///
+/// # Errors
+/// A usage error if it can't be read, or is on a host.
+pub(super) fn read(path: &OsStr, zeros: bool) -> Result<Vec<Vec<u8>>, CommandError> {
+    let shown = escape_bytes(path.as_bytes());
+    let is_there = path.as_bytes().starts_with(b":")
+        || Location::parse(path).is_ok_and(|location| location.place != Place::Here);
+    if is_there {
+        let message = format!("--files-from={shown}: the list has to be on this machine");
+        return Err(CommandError::usage(message)
+            .with_hint("ssh HOST cat FILE | haul sync --files-from=- ... takes one of a host"));
+    }
+    let text = read_text(path).map_err(|error| {
+        let why = Fault::from_io(Side::Source, "read it", &error).message;
+        CommandError::usage(format!("--files-from={shown}: {why}"))
+    })?;
+    Ok(paths(&text, zeros))
+}
+
+fn read_text(path: &OsStr) -> io::Result<Vec<u8>> {
+    let input: Box<dyn Read> = match path.as_bytes() {
+        b"-" => Box::new(io::stdin()),
+        _ => Box::new(File::open(path)?),
+    };
+    let mut text = Vec::new();
+    input.take(LIST_LEN_MAX + 1).read_to_end(&mut text)?;
+    if text.len() as u64 > LIST_LEN_MAX {
+        let message = format!("it has more than {} MiB", LIST_LEN_MAX >> 20);
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
+    }
+    Ok(text)
+}
+
+/// The paths in `text`, without comments.
+fn paths(text: &[u8], zeros: bool) -> Vec<Vec<u8>> {
+    let is_end = |byte: &u8| if zeros { *byte == 0 } else { matches!(byte, b'\n' | b'\r') };
+    let lines = text.split(is_end).filter(|line| !matches!(line, [] | [b'#' | b';', ..]));
+    lines.map(inside).collect()
+}
+
+/// `path` as one that never leaves the directory that it is in: slashes in front go, and
+/// with each `..` what is in front of it.
+fn inside(path: &[u8]) -> Vec<u8> {
+    let mut parts: Vec<&[u8]> = Vec::new();
+    for part in path.split(|byte| *byte == b'/').filter(|part| !part.is_empty()) {
+        match part {
+            b".." => drop(parts.pop()),
+            part => parts.push(part),
+        }
+    }
+    if parts.is_empty() {
+        return b".".to_vec();
+    }
+    let is_open = path.ends_with(b"/") || path.ends_with(b"/..");
+    let end: &[u8] = if is_open { b"/" } else { b"" };
+    [&parts.join(&b'/'), end].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_stay_below_their_directory() {
+        let cases: [(&[u8], &[u8]); 12] = [
+            (b"a/b", b"a/b"),
+            (b"/a//b/", b"a/b/"),
+            (b"../a", b"a"),
+            (b"a/../../../b", b"b"),
+            (b"a/b/../c", b"a/c"),
+            (b"a/./b", b"a/./b"),
+            (b"a/./../b", b"a/b"),
+            (b"a/b/..", b"a/"),
+            (b"..", b"."),
+            (b"/", b"."),
+            (b".", b"."),
+            (b"a/.", b"a/."),
+        ];
+        for (path, expected) in cases {
+            assert_eq!(inside(path), expected, "{}", path.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn lines_are_paths_but_for_comments() {
+        let text = b"# no\n; no\n\na b\r\n #c\nlast";
+        assert_eq!(paths(text, false), [&b"a b"[..], b" #c", b"last"]);
+        assert_eq!(paths(b"#no\0a\nb\0\0c", true), [&b"a\nb"[..], b"c"]);
+    }
+}

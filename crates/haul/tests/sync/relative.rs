@@ -1,0 +1,222 @@
+//! Sources that keep their paths, and lists of such.
+
+use crate::common::*;
+use crate::oracle::Pair;
+use std::fs;
+
+/// A source with some depth, and a destination with a part of it and more.
+fn build(scene: &Scene<'_>) {
+    for tree in ["src", "dst"] {
+        let _ = fs::remove_dir_all(scene.path(tree));
+    }
+    for name in ["a/h", "a/b/g", "a/b/c/f", "real/in/z", "top"] {
+        scene.file(format!("src/{name}"), name);
+    }
+    scene.mkdir("src/empty/er");
+    scene.symlink("real", "src/ln");
+    scene.symlink("h", "src/a/to-h");
+    mode(scene.path("src/a"), 0o710);
+    mode(scene.path("src/a/b"), 0o701);
+    for name in ["x", "a/x", "a/b/x", "a/b/c/q/x", "real/x", "a/h"] {
+        scene.file(format!("dst/{name}"), "of the destination");
+    }
+}
+
+#[test]
+fn sources_keep_their_paths() {
+    everywhere_by_pipe(|scene| {
+        for (flags, sources) in [
+            (&["-aiR"][..], &["src/./a/b/c"][..]),
+            (&["-aiR"], &["src/./a/b/c/f", "src/./a/h"]),
+            (&["-aiR"], &["src/a/./b/c/f", "src/./a/b/"]),
+            (&["-aiR"], &["src/./a/b/.", "src/./top"]),
+            (&["-aiR"], &["src/a/b/./", "src/./top"]),
+            (&["-aiR"], &["src/./ln/in/z", "src/./a/to-h"]),
+            (&["-aiR"], &["src/./ln"]),
+            (&["-aiR"], &["src/a/././b/g", "src/././top"]),
+            (&["-aiR"], &["src/././nope"]),
+            (&["-aiR"], &["src/././top", "src/a/./"]),
+            (&["-aiR"], &["src/./a/nope", "src/./nope/x", "src/./a/h", "src/./top/x"]),
+            (&["-aiR"], &["src/./a/h/", "src/./top"]),
+            (&["-tiR"], &["src/./a/b/c/f", "src/./a/b/c", "src/./a/h"]),
+            (&["-dtiR"], &["src/./a/b/", "src/./empty"]),
+            (&["-dtiR"], &["src/./a/b"]),
+            (&["-aimR"], &["src/./a/b/c", "src/./empty"]),
+            (&["-aiR", "--exclude=a"], &["src/./a/h", "src/./real"]),
+            (&["-aiR", "--exclude=h"], &["src/./a/h", "src/./real"]),
+            (&["-aiR", "--exclude=/a/b"], &["src/./a/b/c", "src/./a"]),
+            (&["-aiR", "--existing"], &["src/./a/b/c/f", "src/./real/in"]),
+            (&["-aiR", "--ignore-missing-args"], &["src/./a/nope", "src/./top"]),
+            (&["-aiR", "--delete-missing-args"], &["src/./a/x", "src/./a/b/g"]),
+        ] {
+            for dry in [true, false] {
+                build(scene);
+                let flags: Vec<_> = flags.iter().copied().chain(dry.then_some("-n")).collect();
+                Pair::of(scene).run(&flags, sources, "dst");
+                // Where only one of several is there, rsync gives it the new name.
+                if !dry && !sources.iter().any(|source| source.contains("nope")) {
+                    Pair::of(scene).run(&flags, sources, "new");
+                    fs::remove_dir_all(scene.path("new")).ok();
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn what_leads_to_a_source_may_be_left_as_it_is() {
+    everywhere_by_pipe(|scene| {
+        for sources in [
+            &["src/./a/b/c/f", "src/./real/"][..],
+            &["src/./a/b", "src/./a/h"],
+            &["src/././top", "src/./ln/in/z"],
+            &["src/./a/nope", "src/./top"],
+        ] {
+            let is_whole = !sources.iter().any(|source| source.contains("nope"));
+            for dest in ["dst"].into_iter().chain(is_whole.then_some("new")) {
+                build(scene);
+                mode(scene.path("dst/a"), 0o777);
+                let pair = Pair::of(scene);
+                if dest == "dst" {
+                    pair.run(&["-ainR", "--no-implied-dirs"], sources, dest);
+                }
+                pair.run(&["-aiR", "--no-implied-dirs"], sources, dest);
+                let _ = fs::remove_dir_all(scene.path("new"));
+            }
+            build(scene);
+            Pair::of(scene).run(&["-aiR", "--no-implied-dirs", "--delete"], sources, "dst");
+        }
+    });
+}
+
+#[test]
+fn only_in_directories_that_are_taken_whole_is_anything_removed() {
+    everywhere_by_pipe(|scene| {
+        for flags in [
+            &["-aiR", "--delete"][..],
+            &["-aiR", "--delete-after"],
+            &["-aiR", "--delete-before"],
+            &["-ainR", "--delete"],
+            &["-dlptiR", "--delete"],
+        ] {
+            for sources in [
+                &["src/./a/b"][..],
+                &["src/./a/b/"],
+                &["src/./a/b/c", "src/./a/b/g"],
+                &["src/./real", "src/./a/b/c/f"],
+                &["src/a/./b", "src/./a/b/c"],
+                &["src/././a/b/c"],
+                &["src/./", "src/a/./b"],
+            ] {
+                build(scene);
+                Pair::of(scene).run(flags, sources, "dst");
+            }
+        }
+    });
+}
+
+#[test]
+fn a_list_says_what_is_taken() {
+    everywhere_by_pipe(|scene| {
+        let list = scene.path("list");
+        let from = format!("--files-from={}", list.display());
+        for text in [
+            "a/b/c\na/h\n",
+            "a/b/\n",
+            "/a/b\n../top\na/../../a/./b/g\n",
+            "# no\n; no\n\na/h\r\nnope\na/nope\nnope/x\n",
+            ".\n",
+            "./a/h\na\n",
+            "a/h\na/h\na/b/..\n",
+            "ln/in/z\nln\n",
+            "ln/\n",
+            "",
+        ] {
+            fs::write(&list, text).expect("written");
+            for flags in [
+                &["-ai"][..],
+                &["-air"],
+                &["-ain"],
+                &["-ai", "--no-d"],
+                &["-ai", "--no-R"],
+                &["-ai", "--no-implied-dirs"],
+                &["-ai", "--delete"],
+                &["-air", "--delete"],
+                &["-aiL"],
+            ] {
+                if scene.is_sftp() && text.contains("ln/") && !flags.contains(&"-aiL") {
+                    continue;
+                }
+                build(scene);
+                let flags: Vec<_> = flags.iter().copied().chain([&*from]).collect();
+                Pair::of(scene).run(&flags, &["src"], "dst");
+            }
+        }
+        fs::write(&list, "a/h\0# no\0top\0").expect("written");
+        build(scene);
+        Pair::of(scene).run(&["-ai0", &from], &["src/"], "new");
+    });
+}
+
+#[test]
+fn no_path_of_a_list_leads_out_of_its_directory() {
+    everywhere_by_pipe(|scene| {
+        build(scene);
+        scene.file("outside/secret", "secret");
+        scene.symlink("../outside", "src/out");
+        scene.symlink(scene.path("outside"), "src/whole");
+        scene.symlink("../../outside", "src/a/deep");
+        let list = scene.path("list");
+        fs::write(&list, "out/secret\nwhole/secret\na/deep/secret\nout/\nout/./secret\ntop\n")
+            .expect("written");
+        let from = format!("--files-from={}", list.display());
+        let flags = ["-air", &from];
+        let run = scene.transfer("sync", &scene.route(), &flags, &["src"], "dst").run();
+        assert_eq!(run.code, Some(23), "{run}");
+        assert!(run.err().contains("leads out of the directory"), "{run}");
+        assert!(scene.exists("dst/top"), "{run}");
+        let found = scene.list("dst").concat();
+        assert!(!found.contains("secret"), "{found}");
+    });
+}
+
+#[test]
+fn a_link_at_the_destination_is_no_way_out() {
+    everywhere_by_pipe(|scene| {
+        build(scene);
+        scene.mkdir("outside");
+        for flags in [&["-aiR"][..], &["-aiR", "--no-implied-dirs"], &["-aiR", "--delete"]] {
+            let _ = fs::remove_dir_all(scene.path("dst"));
+            scene.mkdir("dst");
+            scene.symlink(scene.path("outside"), "dst/a");
+            let run = scene.transfer("sync", &scene.route(), flags, &["src/./a/b/g"], "dst").run();
+            let leaves = flags.contains(&"--no-implied-dirs");
+            assert_eq!(run.code, Some(if leaves { 23 } else { 0 }), "{run}");
+            assert_eq!(scene.exists("dst/a/b/g"), !leaves, "{run}");
+            assert!(scene.list("outside").is_empty(), "{run}");
+        }
+    });
+}
+
+#[test]
+fn lists_that_can_not_be_taken_are_refused() {
+    each_way_by_pipe(|scene| {
+        build(scene);
+        let list = scene.file("list", "top\n");
+        let from = format!("--files-from={}", list.display());
+        for (flags, sources, cause) in [
+            (&["-a", &*from][..], &["src", "dst"][..], "there is one source"),
+            (&["-a", "--files-from=nowhere"], &["src"], "No such file"),
+            (&["-a", "--files-from=host:list"], &["src"], "has to be on this machine"),
+            (&["-a", "--files-from=:list"], &["src"], "has to be on this machine"),
+            (&["-aR"], &["src/../src/top"], "must not have \"..\""),
+        ] {
+            let run = scene.transfer("sync", &scene.route(), flags, sources, "new").run();
+            assert_eq!(run.code, Some(1), "{run}");
+            assert!(run.err().contains(cause), "{run}");
+            assert!(!scene.exists("new"), "{run}");
+        }
+        let run = scene.transfer("sync", &scene.route(), &["-a", &from], &["nowhere"], "dst").run();
+        assert_eq!(run.code, Some(23), "{run}");
+    });
+}
