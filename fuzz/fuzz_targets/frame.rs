@@ -5,7 +5,7 @@
 #![no_main]
 
 use haul_proto::{
-    DATA_HEAD_MAX, FrameType, HEADER_LEN, Header, PackBuilder, data_head, decode, decode_data,
+    DATA_HEAD_MAX, FrameType, HEADER_LEN, Header, PackBuilder, Unwrapper, data_head, decode, decode_data,
     decode_data_start, decode_pack, encode,
 };
 use libfuzzer_sys::fuzz_target;
@@ -23,6 +23,7 @@ fuzz_target!(|stream: &[u8]| {
         match header.kind {
             FrameType::Data => data(payload),
             FrameType::Pack => pack(payload),
+            FrameType::Wrapped => wrapped(payload),
             kind => message(kind, payload),
         }
         rest = next;
@@ -34,6 +35,18 @@ fn message(kind: FrameType, payload: &[u8]) {
     let frame = encode(&message);
     let again = decode(kind, payload_of(kind, &frame)).expect("it was written by us");
     assert_eq!(again, message);
+}
+
+fn wrapped(payload: &[u8]) {
+    let mut unwrapper = Unwrapper::new();
+    let Ok((header, plain)) = unwrapper.unwrap(payload) else { return };
+    assert_eq!(header.payload_len as usize, plain.len());
+    assert!(header.payload_len <= header.kind.payload_max());
+    match header.kind {
+        FrameType::Data => data(plain),
+        FrameType::Pack => pack(plain),
+        kind => message(kind, plain),
+    }
 }
 
 fn data(payload: &[u8]) {

@@ -7,7 +7,7 @@
 pub mod sftp;
 
 use haul_engine::{Event, Job, Monitor, Progress};
-use haul_model::{BLOCK_LEN, BlockHash, Moving, Name, Remove, Task, Timestamp};
+use haul_model::{Compression, BLOCK_LEN, BlockHash, Moving, Name, Remove, Task, Timestamp};
 use haul_net::Connection;
 use haul_proto::{Caps, FrameType, HEADER_LEN, Header, Hello, frame_bytes};
 use haul_store::{SourceId, Stage, Staged};
@@ -39,6 +39,8 @@ pub fn job(sources: Vec<Vec<u8>>, dest: &Path) -> Job {
         dest: dest.as_os_str().as_bytes().to_vec(),
         into_dir: true,
         recursive: true,
+        // Frames as they are have more to change in them.
+        compression: Compression::None,
         ..Job::default()
     }
 }

@@ -16,7 +16,7 @@ use crate::{Job, JobError, Rights, Summary};
 use haul_model::words;
 use haul_model::{Fault, Side, Task};
 use haul_net::{ConnectError, Connection, Killer};
-use haul_proto::{Abort, JobRequest, Message, Role};
+use haul_proto::{Abort, Caps, JobRequest, Message, Role};
 use haul_sys::{Access, confine};
 use haul_tree::LocalTree;
 use std::collections::BTreeSet;
@@ -76,12 +76,9 @@ pub fn serve_with(
     let Connection { reader, writer: output, closer } = connection;
     let vigil = Vigil::new(closer.patience());
     let input = listen(reader, &vigil);
-    let line = Line { input, output, vigil, killer: closer.killer() };
-    let Some(Begun { client, job: JobRequest { task, filter, altered, rate, role } }) =
-        conversation::begin(line, rights)?
-    else {
-        return Ok(());
-    };
+    let line = Line { input, output, vigil, killer: closer.killer(), caps: Caps::NONE };
+    let Some(Begun { client, job }) = conversation::begin(line, rights)? else { return Ok(()) };
+    let JobRequest { task, filter, altered, rate, compression, role } = job;
     if let Err(error) = JobError::of_open_files() {
         client.tell(&Message::Abort(abort(&error)));
         return client.into_line().and(Err(error));
@@ -103,6 +100,7 @@ pub fn serve_with(
                 filter,
                 altered,
                 rate,
+                compression,
                 ..Job::default()
             };
             receive(client, &job, on_failure)
@@ -123,6 +121,7 @@ pub fn serve_with(
                 filter,
                 altered,
                 rate,
+                compression,
                 ..Job::default()
             };
             send(client, &job, on_failure)
@@ -177,8 +176,8 @@ fn run<'a>(
     on_failure: &'a dyn Fn(),
     place: impl FnOnce(Wire) -> Placed<'a>,
 ) -> Result<(), JobError> {
-    let Line { input, output, vigil, killer } = line;
-    let wire = Wire::of_agent(input, output, CLIENT, vigil.max());
+    let Line { input, output, vigil, killer, caps } = line;
+    let wire = Wire::of_agent(input, output, CLIENT, caps, vigil.max());
     let silent = Silent::default();
     let control = Control::with(&silent, &vigil, CLIENT);
     let outbox = Arc::clone(&wire.outbox);

@@ -142,7 +142,8 @@ impl<'a> Assembly<'a> {
         match placed {
             Placed::Both(sending, receiving) => self.run_both(&sending, receiving),
             Placed::Sender(sending, wire) => {
-                let port = Arc::new(RemoteReceiver(Arc::clone(&wire.outbox)));
+                wire.outbox.squeeze.wish(self.job.compression);
+                let port = Arc::new(RemoteReceiver::new(Arc::clone(&wire.outbox)));
                 let sender = SenderSide::new(self, &sending, port, Some(&wire.outbox));
                 self.run_threads(Some(sender), None, Some(wire))
             }

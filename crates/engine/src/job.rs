@@ -1,7 +1,7 @@
 //! A job in plain words: its sources, its destination, its task and rules, and where the
 //! two roles run.
 
-use haul_model::{Altered, Backup, Fault, Filter, Kept, Side, Task, escape_bytes};
+use haul_model::{Altered, Backup, Compression, Fault, Filter, Kept, Side, Task, escape_bytes};
 use haul_net::Connection;
 use haul_sys::{Access, Dir, confine};
 use std::borrow::Cow;
@@ -50,6 +50,8 @@ pub struct Job {
     pub backup: Option<Backup>,
     /// Bytes of content that may be moved in a second.
     pub rate: Option<NonZeroU64>,
+    /// The way in which listings and contents are compressed on a wire.
+    pub compression: Compression,
 }
 
 impl Job {

@@ -115,7 +115,8 @@ impl Agent {
         let vigil = Vigil::new(patience);
         let mut bytes = hello(patience);
         let (filter, altered) = (job.filter.clone(), job.altered.clone());
-        let request = JobRequest { task: job.task, filter, altered, rate: job.rate, role };
+        let (task, rate, compression) = (job.task, job.rate, job.compression);
+        let request = JobRequest { task, filter, altered, rate, compression, role };
         bytes.extend_from_slice(&encode(&Message::Job(request)));
         let silence_max = patience.silence_max;
         let greeting = Greeting { bytes, vigil: Arc::clone(&vigil), silence_max };
@@ -206,7 +207,8 @@ mod tests {
             backup: None,
         };
         let (filter, altered) = (job.filter.clone(), job.altered.clone());
-        let request = JobRequest { task: job.task, filter, altered, rate: job.rate, role };
+        let (task, rate, compression) = (job.task, job.rate, job.compression);
+        let request = JobRequest { task, filter, altered, rate, compression, role };
         let frame = encode(&Message::Job(request));
         assert!(frame.len() - HEADER_LEN <= max, "{}", frame.len());
         let refused = check_len(&job, words + 1).expect_err("too much");

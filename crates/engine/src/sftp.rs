@@ -9,7 +9,7 @@ use crate::receiver::Destination;
 use crate::sender::Source;
 use crate::{Event, Job, JobError, Monitor, SftpRoute, Summary};
 use haul_model::words;
-use haul_model::{Fault, FaultKind, Name, Side, escape_bytes};
+use haul_model::{Compression, Fault, FaultKind, Name, Side, escape_bytes};
 use haul_sftp::{Client, Extension, Options, Session, SessionError};
 use haul_store::Journals;
 use haul_tree::each_beside;
@@ -75,6 +75,10 @@ pub(crate) fn run(
     if (job.backup.is_some() || !job.bases.is_empty()) && far == Far::Destination {
         let message =
             "through SFTP no backups are made, and nothing is looked for besides the destination";
+        return Err(JobError::Usage(message.to_owned()));
+    }
+    if !matches!(job.compression, Compression::Auto | Compression::None) {
+        let message = "through SFTP nothing can be compressed: that is for ssh to do there";
         return Err(JobError::Usage(message.to_owned()));
     }
     if job.rate.is_some() {

@@ -225,7 +225,7 @@ fn no_claim_and_no_flood_costs_more_than_is_allowed() {
         let input = there.try_clone().expect("a second handle");
         let agent = thread::spawn(move || haul_engine::serve(input, there));
         let mut peer = Peer::at(here);
-        peer.frame(FrameType::Hello, &Hello::ours(Caps::OURS, 60, "script").encode());
+        peer.frame(FrameType::Hello, &Hello::ours(Caps::NONE, 60, "script").encode());
         peer.hear_greeting();
         // A comparison, a sender's role, and half a million sources without a name.
         let count = [0xa0, 0xc2, 0x1e];

@@ -11,7 +11,6 @@ mod sync;
 mod words;
 
 pub(crate) use deploy::{Action, Deploy};
-pub(crate) use familiar::Note;
 pub(crate) use sync::When;
 
 use self::familiar::{FamiliarWords, explain};
@@ -27,7 +26,9 @@ use crate::peer::Reaches;
 use crate::report::{Detail, Show};
 use clap::{CommandFactory, Parser};
 use haul_engine::{CleanRules, Summary};
-use haul_model::{Altered, Backup, Conflict, Filter, Mirror, Moving, Policy, Resume, Style};
+use haul_model::{
+    Altered, Backup, Compression, Conflict, Filter, Mirror, Moving, Policy, Resume, Style,
+};
 use std::ffi::OsString;
 use std::num::NonZeroU64;
 use std::path::PathBuf;
@@ -76,8 +77,6 @@ pub(crate) struct Copy {
     pub(crate) policy: Policy,
     pub(crate) detail: Detail,
     pub(crate) reaches: Reaches,
-    /// Words that were taken and do less than in other programs.
-    pub(crate) notes: Vec<Note>,
     /// How entries are told of, if the copy makes a mirror.
     pub(crate) lines: Lines,
     /// The directories that a mirror looks into besides the destination.
@@ -88,6 +87,8 @@ pub(crate) struct Copy {
     pub(crate) rate: Option<NonZeroU64>,
     /// Of the one source of a mirror, the paths below it that take part, if not all.
     pub(crate) list: Option<Vec<Vec<u8>>>,
+    /// The way in which what travels is compressed.
+    pub(crate) compression: Compression,
 }
 
 /// `haul sync`.
@@ -278,7 +279,6 @@ impl CopyWords {
         let (sources, dest, reaches) =
             self.remote.sources_and_dest(&self.paths, COPY_USAGE, config)?;
         Ok(Copy {
-            notes: self.familiar.notes(sources.iter().chain([&dest])),
             sources,
             dest,
             recursive: self.recursive || self.kept.archive,
@@ -303,6 +303,7 @@ impl CopyWords {
             backup: None,
             rate: None,
             list: None,
+            compression: self.remote.compression(),
         })
     }
 }
@@ -319,7 +320,6 @@ impl MoveWords {
         Ok(Copy {
             sources,
             dest,
-            notes: Vec::new(),
             recursive: true,
             follow: false,
             filter: Filter::default(),
@@ -339,6 +339,7 @@ impl MoveWords {
             backup: None,
             rate: None,
             list: None,
+            compression: self.remote.compression(),
         })
     }
 }
@@ -382,7 +383,6 @@ impl CheckWords {
         let (sources, dest, reaches) =
             self.remote.sources_and_dest(&self.paths, CHECK_USAGE, config)?;
         let copy = Copy {
-            notes: self.familiar.notes(sources.iter().chain([&dest])),
             sources,
             dest,
             recursive: self.recursive || self.kept.archive,
@@ -397,6 +397,7 @@ impl CheckWords {
             backup: None,
             rate: None,
             list: None,
+            compression: Compression::Auto,
         };
         Ok(Check { copy, content: self.content })
     }

@@ -20,6 +20,7 @@
 //! - `filter.rs`: rules that leave out parts of a tree; `filter/lines.rs`: how they are
 //!   written; `filter/scope.rs`: those of files in the trees; `filter/pattern.rs`: their
 //!   patterns, as in rsync.
+//! - `compression.rs`: the way in which content is compressed on a wire.
 //! - `outcome.rs`: the fate of an entry, and the figures of a job (`Summary`).
 //!   `changes.rs`: the result of a comparison. `fault.rs`: the fault of one entry, in
 //!   a form that travels, and if it ends the job.
@@ -32,6 +33,7 @@
 mod altered;
 mod attributes;
 mod changes;
+mod compression;
 mod entry;
 mod escape;
 mod executable;
@@ -55,6 +57,7 @@ pub use altered::{
 };
 pub use attributes::{Attributes, KEPT_MODE, Kept, SET_ID_MODE};
 pub use changes::Changes;
+pub use compression::{Compression, CompressionError};
 pub use entry::{Device, Entry, FileId, Kind, LINK_GROUPS_MAX, Special, Timestamp};
 pub use escape::{escape_beginning, escape_bytes, escape_controls, escape_text, is_unsafe_to_show};
 pub use executable::{EXECUTABLE_HEAD_LEN, Executable, ExecutableError};

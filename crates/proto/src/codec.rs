@@ -105,6 +105,7 @@ pub fn decode(kind: FrameType, payload: &[u8]) -> Result<Message, DecodeError> {
         FrameType::Hello
         | FrameType::Welcome
         | FrameType::Alive
+        | FrameType::Wrapped
         | FrameType::Pack
         | FrameType::Data => {
             return Err(DecodeError::Unexpected(kind));

@@ -8,10 +8,10 @@ use crate::{
 };
 use haul_model::{
     AccountMap, Acl, AclEntry, AclWho, Action, Altered, Attributes, Backup, Bases, BlockRanges,
-    Changes, ContentHash, Delete, Device, Entry, Extended, Fault, FaultKind, Filter, FilterItem,
-    Kept, Kind, Mirror, Missing, ModeChanges, Moving, Name, Naming, Outcome, Pattern, Policy,
-    Relative, Remove, Rule, RuleFiles, Side, Sides, Skip, Special, Start, Style, Summary, Systems,
-    Task, Timestamp, Walking, Xattr,
+    Changes, Compression, ContentHash, Delete, Device, Entry, Extended, Fault, FaultKind, Filter,
+    FilterItem, Kept, Kind, Mirror, Missing, ModeChanges, Moving, Name, Naming, Outcome, Pattern,
+    Policy, Relative, Remove, Rule, RuleFiles, Side, Sides, Skip, Special, Start, Style, Summary,
+    Systems, Task, Timestamp, Walking, Xattr,
 };
 use proptest::prelude::*;
 
@@ -237,10 +237,10 @@ fn message() -> impl Strategy<Value = Message> {
         }),
         (bytes(), entry())
             .prop_map(|(path, entry)| Message::Extras(vec![Extra { path, kind: entry.kind }])),
-        (task(), filter(), altered(), any::<u64>(), role()).prop_map(
-            |(task, filter, altered, rate, role)| {
+        (task(), filter(), altered(), any::<u64>(), compression(), role()).prop_map(
+            |(task, filter, altered, rate, compression, role)| {
                 let rate = std::num::NonZeroU64::new(rate / 2);
-                Message::Job(JobRequest { task, filter, altered, rate, role })
+                Message::Job(JobRequest { task, filter, altered, rate, compression, role })
             }
         ),
         (bytes(), entry(), fault(), any::<bool>()).prop_map(|(path, entry, fault, gone)| {
@@ -267,6 +267,11 @@ fn message() -> impl Strategy<Value = Message> {
         (bytes(), fault())
             .prop_map(|(path, fault)| Message::Abort(Abort::Destination { path, fault })),
     ]
+}
+
+fn compression() -> impl Strategy<Value = Compression> {
+    let some = &[Compression::Auto, Compression::None, Compression::Lz4];
+    prop_oneof![proptest::sample::select(&some[..]), any::<u8>().prop_map(Compression::Zstd)]
 }
 
 fn task() -> impl Strategy<Value = Task> {

@@ -36,6 +36,8 @@ pub enum FrameType {
     Request = 0x04,
     /// Agent's answer to a request, or a part of it.
     Reply = 0x05,
+    /// A frame of another type, compressed.
+    Wrapped = 0x06,
     /// Either side says that it is there, when it has had nothing else to say.
     Alive = 0x08,
     /// Sender lists entries.
@@ -78,7 +80,7 @@ pub enum FrameType {
 
 impl FrameType {
     /// Every type.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 25] = [
         Self::Hello,
         Self::Welcome,
         Self::Job,
@@ -103,6 +105,7 @@ impl FrameType {
         Self::Naming,
         Self::Signature,
         Self::Reuse,
+        Self::Wrapped,
     ];
 
     /// The type's byte.
@@ -114,7 +117,7 @@ impl FrameType {
     pub fn payload_max(self) -> u32 {
         match self {
             Self::Hello | Self::Welcome => 4 << 10,
-            Self::Pack | Self::Data => CONTENT_MAX,
+            Self::Pack | Self::Data | Self::Wrapped => CONTENT_MAX,
             // The sources of a job. The smallest take 2 bytes here and 56 in memory.
             Self::Job => 4 << 20,
             Self::List => LIST_MAX,

@@ -7,6 +7,7 @@
 //! - `account.rs`: users and groups. `handshake.rs`: the greeting. `caps.rs`: capability bits.
 //! - `listing.rs`: what a sender lists. `message.rs`: every other structure, and the bounds that both sides keep; `want.rs`: what
 //!   a receiver asks for; `delta.rs`: what it has of a file already.
+//! - `wrapped.rs`: frames that are compressed.
 //! - `codec.rs`: postcard; packs and pieces, whose contents are decoded without a copy.
 
 #![forbid(unsafe_code)]
@@ -20,6 +21,7 @@ mod handshake;
 mod listing;
 mod message;
 mod want;
+mod wrapped;
 
 pub use account::{ACCOUNT_NAME_MAX, ACCOUNTS_MAX, Account};
 pub use caps::Caps;
@@ -37,3 +39,4 @@ pub use message::{
     Removal, Reply, Request, Role, SOURCES_MAX, Warning,
 };
 pub use want::{How, Want};
+pub use wrapped::{Codec, UnwrapError, Unwrapper, WRAP_HEAD_LEN, Wrapped, Wrapper};

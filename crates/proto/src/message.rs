@@ -2,8 +2,8 @@
 
 use crate::{ListItem, Reuse, Signature, Want};
 use haul_model::{
-    Altered, Backup, Bases, BlockHash, ContentHash, Entry, Fault, Filter, Kind, Name, Naming,
-    Outcome, Summary, Task, Timestamp,
+    Altered, Backup, Bases, BlockHash, Compression, ContentHash, Entry, Fault, Filter, Kind, Name,
+    Naming, Outcome, Summary, Task, Timestamp,
 };
 use serde::de::{Error as _, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -98,6 +98,8 @@ pub struct JobRequest {
     pub altered: Altered,
     /// Bytes of content that may be sent in a second.
     pub rate: Option<NonZeroU64>,
+    /// The way in which the sender compresses.
+    pub compression: Compression,
     /// The agent's part in it.
     pub role: Role,
 }

@@ -13,6 +13,10 @@ use super::workload::{Direction, Through, Word};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Tool {
     Haul,
+    /// haul, which is told not to compress.
+    Plain,
+    /// haul, which is told to compress with zstd.
+    Zstd,
     Cp,
     Scp,
     /// `tar c` piped through ssh into `tar x`.
@@ -37,6 +41,8 @@ impl Tool {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Tool::Haul => "haul",
+            Tool::Plain => "haul-plain",
+            Tool::Zstd => "haul-zstd",
             Tool::Cp => "cp",
             Tool::Scp => "scp",
             Tool::Tar => "tar",
@@ -50,6 +56,8 @@ impl Tool {
             Tool::Cp if is_tree => "cp -r",
             Tool::Scp if is_tree => "scp -r",
             Tool::Tar => "tar through ssh",
+            Tool::Plain => "haul --compress none",
+            Tool::Zstd => "haul --compress zstd",
             Tool::Rsync => "rsync -a",
             _ => self.name(),
         }
@@ -58,11 +66,16 @@ impl Tool {
     /// The command that does the job.
     pub(crate) fn command(self, job: &Job) -> Command {
         let mut command = match self {
-            Tool::Haul => {
+            Tool::Haul | Tool::Plain | Tool::Zstd => {
                 let mut haul = Command::new(job.haul);
                 match job.word {
                     Word::Copy => haul.args(["copy", "-q"]),
                     Word::Sync(options) => haul.arg("sync").args(options),
+                };
+                match self {
+                    Tool::Plain => haul.args(["--compress", "none"]),
+                    Tool::Zstd => haul.args(["--compress", "zstd"]),
+                    _ => &mut haul,
                 };
                 if job.direction != Direction::Local {
                     haul.arg("--rsh").arg(job.sshd.rsh());

@@ -1,13 +1,16 @@
 //! What is copied, in which direction, against which tools, and how fast haul
 //! must be: the table that the benchmarks answer.
 
+use std::ffi::OsStr;
 use std::fs;
-use std::io;
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use haul_testkit::tree::{self, Made};
 
 use super::tool::Tool;
+use crate::repo;
 
 /// One row of the table, or two where two tools are compared with.
 pub(crate) struct Workload {
@@ -69,6 +72,10 @@ pub(crate) enum Data {
     Many,
     /// 1,008 files, most of them small.
     Mixed,
+    /// One large file of source text.
+    Text,
+    /// One file of source text that a link takes a while to carry.
+    Source,
     /// One random file that a link takes a while to carry.
     Part,
     /// Files of 16 KiB, as many as a link takes a while to carry.
@@ -138,6 +145,17 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         word: Word::Copy,
         through: Through::Haul,
         against: &[(Tool::Scp, 0.70)],
+        once: &[],
+    },
+    Workload {
+        name: "up-text-1g",
+        title: "1 GiB of source text in one file, upload",
+        data: Data::Text,
+        direction: Direction::Upload,
+        before: Before::Nothing,
+        word: Word::Copy,
+        through: Through::Haul,
+        against: &[(Tool::Plain, 1.05), (Tool::Zstd, 1.05)],
         once: &[],
     },
     Workload {
@@ -354,6 +372,8 @@ impl Data {
             Data::One => "one",
             Data::Many => "many",
             Data::Mixed => "mixed",
+            Data::Text => "text",
+            Data::Source => "source",
             Data::Part => "part",
             Data::Small => "small",
             Data::Tree => "tree",
@@ -362,7 +382,7 @@ impl Data {
 
     /// True if copying it takes `-r`.
     pub(crate) fn is_tree(self) -> bool {
-        !matches!(self, Data::One | Data::Part)
+        !matches!(self, Data::One | Data::Part | Data::Text | Data::Source)
     }
 
     /// Makes the files of a copy at `path` those of an earlier day. Only the mixed
@@ -398,6 +418,8 @@ impl Data {
             Data::One => one(scale.one_bytes, 1),
             Data::Many => tree::many(path, scale.many_files, FILE_BYTES, DIRS, 2),
             Data::Mixed => tree::mixed(path, 3),
+            Data::Text => text(path, scale.one_bytes),
+            Data::Source => text(path, scale.part_bytes / 2),
             Data::Part => one(scale.part_bytes, 4),
             Data::Small => tree::many(path, scale.small_files, SMALL_BYTES, DIRS, 5),
             Data::Tree => {
@@ -406,4 +428,23 @@ impl Data {
             }
         }
     }
+}
+
+/// Makes a file of `bytes` out of the repository's own sources, over and over. They are
+/// together longer than what is compressed at once.
+fn text(path: &Path, bytes: u64) -> io::Result<Made> {
+    let mut sources = Vec::new();
+    let root = repo::root().join("crates");
+    for (file, _) in haul_testkit::snapshot(&root)?.files() {
+        sources.extend(fs::read(root.join(OsStr::from_bytes(file)))?);
+    }
+    let mut out = io::BufWriter::new(fs::File::create(path)?);
+    let mut left = bytes;
+    while left > 0 {
+        let part = &sources[..sources.len().min(left as usize)];
+        out.write_all(part)?;
+        left -= part.len() as u64;
+    }
+    out.flush()?;
+    Ok(Made { files: 1, dirs: 0, bytes })
 }

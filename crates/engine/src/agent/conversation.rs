@@ -14,7 +14,8 @@ use crate::{JobError, Rights};
 use haul_model::Task;
 use haul_net::{ConnectError, Killer, Writer};
 use haul_proto::{
-    Abort, FrameType, Header, Hello, JobRequest, Message, Role, check_hello, encode, frame_bytes,
+    Abort, Caps, FrameType, Header, Hello, JobRequest, Message, Role, check_hello, encode,
+    frame_bytes,
 };
 use haul_tree::lock;
 use std::io::{self, BufRead, Read, Write};
@@ -29,6 +30,7 @@ pub(super) struct Client {
     written: crossbeam_channel::Receiver<io::Result<Writer>>,
     vigil: Arc<Vigil>,
     killer: Killer,
+    caps: Caps,
     /// The requests that it may make.
     rights: Rights,
     /// It goes when all was said, however that ends.
@@ -42,6 +44,8 @@ pub(super) struct Line {
     pub(super) vigil: Arc<Vigil>,
     /// Lets go of both.
     pub(super) killer: Killer,
+    /// In force, once greetings were said.
+    pub(super) caps: Caps,
 }
 
 /// A job that a client has begun.
@@ -81,7 +85,7 @@ pub(super) fn begin(line: Line, rights: Rights) -> Result<Option<Begun>, JobErro
 }
 
 fn talk(line: Line, rights: Rights, mark: Held) -> Result<Option<Begun>, JobError> {
-    let Line { mut input, mut output, vigil, killer } = line;
+    let Line { mut input, mut output, vigil, killer, .. } = line;
     let hello = match greet(&mut input, &mut output) {
         Ok(hello) => hello,
         Err(ReadEnd::Refused(error)) => {
@@ -102,7 +106,8 @@ fn talk(line: Line, rights: Rights, mark: Held) -> Result<Option<Begun>, JobErro
         let _ = back.send(end.map(|()| output));
     });
     writer.map_err(JobError::Threads)?;
-    let mut client = Client { input, outbox, written, vigil, killer, rights, mark };
+    let caps = hello.caps;
+    let mut client = Client { input, outbox, written, vigil, killer, caps, rights, mark };
     match client.hear_job() {
         Ok(Some(job)) => Ok(Some(Begun { client, job })),
         Ok(None) => client.into_line().map(|_| None),
@@ -174,7 +179,7 @@ impl Client {
     /// # Errors
     /// When the client takes nothing any more.
     pub(super) fn into_line(self) -> Result<Line, JobError> {
-        let Self { input, outbox, written, vigil, killer, .. } = self;
+        let Self { input, outbox, written, vigil, killer, caps, .. } = self;
         outbox.close();
         let output = match vigil.max() {
             Some(max) => written.recv_timeout(max).map_err(|_| {
@@ -186,6 +191,6 @@ impl Client {
             None => written.recv().unwrap_or_else(|_| Err(io::ErrorKind::BrokenPipe.into())),
         };
         let output = output.map_err(|error| super::lost(&error))?;
-        Ok(Line { input, output, vigil, killer })
+        Ok(Line { input, output, vigil, killer, caps })
     }
 }

@@ -4,10 +4,11 @@ use super::Writing;
 use crate::control::Control;
 use crate::crew::Crew;
 use crate::link::greeting::welcome;
-use crate::link::wire::{OutFrame, Outbox, READ_AHEAD, ReadEnd, run_writer};
+use crate::link::wire::{Frames, Outbox, READ_AHEAD, ReadEnd, run_writer};
 use crate::vigil::{Listening, Vigil, sign_after};
 use crossbeam_channel::Sender as Giver;
 use haul_net::Writer;
+use haul_proto::Caps;
 use std::io::{BufReader, Read};
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +19,7 @@ pub(crate) type FromPeer = BufReader<Listening<Box<dyn Read + Send>>>;
 /// One end of a wire.
 pub(crate) struct Wire {
     pub(crate) outbox: Arc<Outbox>,
-    frames: crossbeam_channel::Receiver<OutFrame>,
+    frames: Frames,
     output: Writer,
     input: Input,
     /// Sent first.
@@ -34,6 +35,7 @@ pub(crate) struct Input {
     peer: String,
     /// Set until the peer has greeted: from then on it may be silent for so long.
     greets: Option<(Arc<Vigil>, Option<Duration>)>,
+    outbox: Arc<Outbox>,
 }
 
 /// The greeting of a client, which its agent returns.
@@ -54,22 +56,32 @@ impl Wire {
         let Greeting { bytes, vigil, silence_max } = greeting;
         let stream = listen(reader, &vigil);
         let greets = Some((vigil, silence_max));
-        Self::new(Input { stream, peer: peer.to_owned(), greets }, output, bytes, silence_max)
+        Self::new(stream, peer, greets, output, bytes, silence_max)
     }
 
-    /// That of an agent, when all greetings were said.
+    /// That of an agent, when all greetings were said, and `caps` are in force.
     pub(crate) fn of_agent(
         stream: FromPeer,
         output: Writer,
         peer: &str,
+        caps: Caps,
         silence_max: Option<Duration>,
     ) -> Self {
-        let input = Input { stream, peer: peer.to_owned(), greets: None };
-        Self::new(input, output, Vec::new(), silence_max)
+        let wire = Self::new(stream, peer, None, output, Vec::new(), silence_max);
+        wire.outbox.squeeze.allow(caps);
+        wire
     }
 
-    fn new(input: Input, output: Writer, greeting: Vec<u8>, silence_max: Option<Duration>) -> Self {
+    fn new(
+        stream: FromPeer,
+        peer: &str,
+        greets: Option<(Arc<Vigil>, Option<Duration>)>,
+        output: Writer,
+        greeting: Vec<u8>,
+        silence_max: Option<Duration>,
+    ) -> Self {
         let (outbox, frames) = Outbox::new(output.pipe().is_some());
+        let input = Input { stream, peer: peer.to_owned(), greets, outbox: Arc::clone(&outbox) };
         Self { outbox, frames, output, input, greeting, silence_max }
     }
 
@@ -113,9 +125,10 @@ impl Input {
     ) {
         let greeted = match self.greets {
             None => Ok(()),
-            Some((vigil, silence_max)) => {
-                welcome(&mut self.stream, &self.peer).map(|_| vigil.greeted(silence_max))
-            }
+            Some((vigil, silence_max)) => welcome(&mut self.stream, &self.peer).map(|caps| {
+                self.outbox.squeeze.allow(caps);
+                vigil.greeted(silence_max);
+            }),
         };
         if let Err(end) = greeted.and_then(|()| read(self.stream)) {
             end.report(control, &self.peer);

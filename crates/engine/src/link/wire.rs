@@ -1,10 +1,15 @@
 //! The link over a connection: frames as they are read, and the reader that decodes
 //! them for a Sender, by its trait. A Receiver has its own (`receiver/reading.rs`);
-//! [`outgoing`] has the ports that encode what they are told, and the writer.
+//! [`outgoing`] has the ports that encode what they are told, and the writer; [`squeeze`]
+//! says how frames are compressed.
 
 mod outgoing;
+mod squeeze;
 
-pub(crate) use outgoing::{Body, OutFrame, Outbox, RemoteReceiver, RemoteSender, run_writer};
+pub(crate) use outgoing::{
+    Body, Frames, OutFrame, Outbox, RemoteReceiver, RemoteSender, run_writer,
+};
+pub(crate) use squeeze::{Effort, Squeezer};
 
 use super::SenderPort;
 use crate::JobError;

@@ -6,11 +6,12 @@ use crate::copy::STEP_LEN;
 use crate::link::wire::{ReadEnd, aborted, read_header, read_payload, refused, unexpected};
 use crate::pool::Pool;
 use haul_proto::{
-    BlockSeal, DataView, FrameType, ListItem, Message, Reuse, decode, decode_data_start,
-    decode_pack,
+    BlockSeal, DataView, FrameType, Header, ListItem, Message, Reuse, Unwrapper, decode,
+    decode_data_start, decode_pack,
 };
 use std::collections::HashMap;
 use std::io::Read;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,17 +39,49 @@ pub(crate) fn read_for_receiver(
     }
 }
 
+/// The conversation, as far as it has come.
+struct Reading<'r, 'a> {
+    receiver: &'r Receiver<'a>,
+    lists: &'r crossbeam_channel::Sender<Vec<ListItem>>,
+    pool: &'r Pool,
+    /// Files that arrive in pieces.
+    incoming: HashMap<u64, Arc<Incoming>>,
+    part: Vec<u8>,
+}
+
+/// Set when the job has ended, and nothing more is to be read.
+type Ended = ControlFlow<()>;
+
 fn read_contents(
     mut input: impl Read,
     receiver: &Receiver<'_>,
     lists: &crossbeam_channel::Sender<Vec<ListItem>>,
     pool: &Pool,
 ) -> Result<(), ReadEnd> {
-    let control = receiver.control;
-    let mut incoming: HashMap<u64, Arc<Incoming>> = HashMap::new();
-    let mut part = vec![0; STEP_LEN];
+    let (incoming, part) = (HashMap::new(), vec![0; STEP_LEN]);
+    let mut reading = Reading { receiver, lists, pool, incoming, part };
+    let (mut unwrapper, mut wrapped) = (Unwrapper::default(), Vec::new());
     loop {
         let header = read_header(&mut input)?;
+        let taken = match header.kind {
+            FrameType::Wrapped => {
+                wrapped.resize(header.payload_len as usize, 0);
+                input.read_exact(&mut wrapped)?;
+                let (header, mut payload) = unwrapper.unwrap(&wrapped).map_err(refused)?;
+                reading.take(header, &mut payload)?
+            }
+            _ => reading.take(header, &mut input)?,
+        };
+        if taken.is_break() {
+            return Ok(());
+        }
+    }
+}
+
+impl Reading<'_, '_> {
+    /// Takes the frame behind `header`, whose payload is to be read from `input`.
+    fn take(&mut self, header: Header, input: &mut impl Read) -> Result<Ended, ReadEnd> {
+        let (receiver, control) = (self.receiver, self.receiver.control);
         let is_content = matches!(
             header.kind,
             FrameType::Pack | FrameType::Data | FrameType::BlockSeal | FrameType::Reuse
@@ -56,55 +89,73 @@ fn read_contents(
         if is_content && receiver.checks() {
             return Err(unexpected(header.kind));
         }
-        let len = header.payload_len as usize;
-        if header.kind == FrameType::Pack {
-            let Some(mut payload) = pool.take(len, control) else { return Ok(()) };
-            input.read_exact(&mut payload)?;
-            let view = decode_pack(&payload).map_err(refused)?;
-            receiver.give(Work::Pack(payload, view));
-            continue;
-        }
-        if header.kind == FrameType::Data {
-            let start = &mut part[..len.min(STEP_LEN)];
-            input.read_exact(start)?;
-            let view = decode_data_start(start, len).map_err(refused)?;
-            let file = open_incoming(&mut incoming, receiver, view.index)?;
-            if let Some(direct) = file.directly(receiver) {
-                take_directly(&mut input, direct, view, len, &mut part)?;
-                continue;
+        match header.kind {
+            FrameType::Pack => {
+                let len = header.payload_len as usize;
+                let Some(mut payload) = self.pool.take(len, control) else {
+                    return Ok(Ended::Break(()));
+                };
+                input.read_exact(&mut payload)?;
+                let view = decode_pack(&payload).map_err(refused)?;
+                receiver.give(Work::Pack(payload, view));
+                Ok(Ended::Continue(()))
             }
-            let Some(mut payload) = pool.take(len, control) else { return Ok(()) };
-            payload[..start.len()].copy_from_slice(start);
-            input.read_exact(&mut payload[start.len()..])?;
-            hand_on(receiver, file, Piece::Data(payload, view));
-            continue;
+            FrameType::Data => self.take_data(header.payload_len as usize, input),
+            _ => {
+                let payload = read_payload(input, header)?;
+                self.take_message(decode(header.kind, &payload).map_err(refused)?, header.kind)
+            }
         }
-        let payload = read_payload(&mut input, header)?;
-        match decode(header.kind, &payload).map_err(refused)? {
+    }
+
+    /// Takes a piece of a file.
+    fn take_data(&mut self, len: usize, input: &mut impl Read) -> Result<Ended, ReadEnd> {
+        let receiver = self.receiver;
+        let start = &mut self.part[..len.min(STEP_LEN)];
+        input.read_exact(start)?;
+        let view = decode_data_start(start, len).map_err(refused)?;
+        let file = open_incoming(&mut self.incoming, receiver, view.index)?;
+        if let Some(direct) = file.directly(receiver) {
+            take_directly(input, direct, view, len, &mut self.part)?;
+            return Ok(Ended::Continue(()));
+        }
+        let Some(mut payload) = self.pool.take(len, receiver.control) else {
+            return Ok(Ended::Break(()));
+        };
+        payload[..start.len()].copy_from_slice(start);
+        input.read_exact(&mut payload[start.len()..])?;
+        hand_on(receiver, file, Piece::Data(payload, view));
+        Ok(Ended::Continue(()))
+    }
+
+    /// Takes what came in a frame of that `kind`.
+    fn take_message(&mut self, message: Message, kind: FrameType) -> Result<Ended, ReadEnd> {
+        let receiver = self.receiver;
+        match message {
             Message::List(items) => {
                 if !receiver.admit_list(&items) {
-                    return Ok(());
+                    return Ok(Ended::Break(()));
                 }
                 // Refused only when the job has ended.
-                let _ = lists.send(items);
+                let _ = self.lists.send(items);
             }
             Message::BlockSeal(seal) => {
-                let file = open_incoming(&mut incoming, receiver, seal.index)?;
+                let file = open_incoming(&mut self.incoming, receiver, seal.index)?;
                 check_block(receiver, file, seal);
             }
             Message::Reuse(reuse) => {
-                let file = open_incoming(&mut incoming, receiver, reuse.index)?;
+                let file = open_incoming(&mut self.incoming, receiver, reuse.index)?;
                 take_reuse(receiver, file, reuse)?;
             }
             Message::FileEnd(end) if receiver.checks() || receiver.is_hashing(end.index) => {
                 if !receiver.admit_seal(end.index) {
-                    return Ok(());
+                    return Ok(Ended::Break(()));
                 }
                 receiver.give(Work::Sealed(end));
             }
             Message::FileEnd(end) => {
-                let file = open_incoming(&mut incoming, receiver, end.index)?;
-                incoming.remove(&end.index);
+                let file = open_incoming(&mut self.incoming, receiver, end.index)?;
+                self.incoming.remove(&end.index);
                 receiver.end_signed(end.index);
                 hand_on(receiver, file, Piece::End(end));
             }
@@ -114,8 +165,9 @@ fn read_contents(
             // Not by a worker: all of them may be hashing for hours.
             Message::Prove(asked) if receiver.awaits_removals() => receiver.prove(asked),
             Message::Abort(abort) => return Err(ReadEnd::Refused(aborted(abort))),
-            _ => return Err(unexpected(header.kind)),
+            _ => return Err(unexpected(kind)),
         }
+        Ok(Ended::Continue(()))
     }
 }
 

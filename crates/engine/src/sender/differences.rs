@@ -68,7 +68,7 @@ impl Pieces<'_, '_, '_> {
     }
 
     fn send_literal(&mut self, mut bytes: &[u8]) -> Option<()> {
-        let super::read::Reader { sender, outbox, pool, control } = self.reader;
+        let super::read::Reader { sender, pool, control, .. } = self.reader;
         while !bytes.is_empty() {
             let at = self.hasher.len();
             let len = ((PIECE_LEN - at % PIECE_LEN) as usize).min(bytes.len());
@@ -77,7 +77,8 @@ impl Pieces<'_, '_, '_> {
             let mut body = pool.take(len, control)?;
             body.copy_from_slice(now);
             let head = data_head(self.item.index, at, len);
-            outbox.send(OutFrame::content(head, Body::Bytes(body)))?;
+            let effort = self.reader.effort(Some(self.item.index));
+            self.reader.send_content(effort, head, Body::Bytes(body))?;
             sender.came_by(self.item.index, Progress::Moved(len as u64));
             self.seal_block()?;
             bytes = later;

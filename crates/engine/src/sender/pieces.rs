@@ -154,14 +154,15 @@ impl Pieces<'_, '_, '_> {
 
     /// Sends what there is up to `end`.
     fn send_data(&mut self, end: u64) -> Sent {
-        let Reader { sender, outbox, pool, control } = self.reader;
+        let Reader { sender, pool, control, .. } = self.reader;
         while self.hasher.len() < end {
             if !sender.is_awaited(self.item.index) {
                 return Some(Err(given_up()));
             }
-            let at = self.hasher.len();
+            let (index, at) = (self.item.index, self.hasher.len());
             let len = (PIECE_LEN - at % PIECE_LEN).min(end - at) as usize;
-            let (body, hashed) = if self.splices {
+            let effort = self.reader.effort(Some(index));
+            let (body, hashed) = if self.splices && effort.is_none() {
                 let hashed = self.hash(len);
                 (Body::Range { source: Arc::clone(&self.source), offset: at, len }, hashed)
             } else {
@@ -174,9 +175,8 @@ impl Pieces<'_, '_, '_> {
             if let Err(fault) = hashed {
                 return Some(Err(fault));
             }
-            let head = data_head(self.item.index, at, len);
-            outbox.send(OutFrame::content(head, body))?;
-            sender.came_by(self.item.index, Step::Moved(len as u64));
+            self.reader.send_content(effort, data_head(index, at, len), body)?;
+            sender.came_by(index, Step::Moved(len as u64));
             self.seal_block()?;
         }
         Some(Ok(()))

@@ -6,11 +6,12 @@ use super::{Item, Sender};
 use crate::control::{Control, Step};
 use crate::copy::STEP_LEN;
 use crate::digest::{has_grown, seal_of};
-use crate::link::wire::{Body, OutFrame, Outbox};
+use crate::link::wire::{Body, Effort, OutFrame, Outbox, Squeezer};
 use crate::pool::Pool;
 use haul_model::{ContentHash, Fault, FaultKind, Side};
 use haul_proto::{FileEnd, Message, PACK_FILE_MAX, PACK_TARGET, PackBuilder, PackItem};
 use haul_tree::{SourceFile, changed, check_size};
+use std::cell::RefCell;
 
 /// Room for a pack's contents: the last file may begin just below the mark.
 const PACK_LEN_MAX: usize = PACK_TARGET + PACK_FILE_MAX as usize;
@@ -23,7 +24,7 @@ pub(crate) fn run_reader(
     pool: &Pool,
     control: &Control<'_>,
 ) {
-    let reader = Reader { sender, outbox, pool, control };
+    let reader = Reader { sender, outbox, pool, control, squeezer: RefCell::default() };
     let mut next = None;
     let mut scratch = Vec::new();
     while let Some(item) = next.take().or_else(|| queue.recv().ok()) {
@@ -45,6 +46,7 @@ pub(super) struct Reader<'r, 'a> {
     pub(super) outbox: &'r Outbox,
     pub(super) pool: &'r Pool,
     pub(super) control: &'r Control<'a>,
+    pub(super) squeezer: RefCell<Squeezer>,
 }
 
 impl Reader<'_, '_> {
@@ -85,9 +87,27 @@ impl Reader<'_, '_> {
         if !pack.is_empty() {
             let len = pack.content_len();
             bytes.truncate(len);
-            self.outbox.send(OutFrame::content(pack.head(), Body::Bytes(bytes)))?;
+            self.send_content(self.effort(None), pack.head(), Body::Bytes(bytes))?;
         }
         grown.into_iter().try_for_each(|item| self.large(item, scratch))
+    }
+
+    /// How the next content is compressed, of this file or of several; `None` if it is not.
+    pub(super) fn effort(&self, file: Option<u64>) -> Option<Effort> {
+        self.outbox.effort().filter(|_| self.squeezer.borrow_mut().may_shrink(file))
+    }
+
+    /// Sends content behind its `head`. `None` if the job ends.
+    pub(super) fn send_content(
+        &self,
+        effort: Option<Effort>,
+        head: Vec<u8>,
+        body: Body,
+    ) -> Option<()> {
+        self.outbox.send(match effort {
+            Some(effort) => self.squeezer.borrow_mut().content(effort, head, body),
+            None => OutFrame::content(head, body),
+        })
     }
 
     /// Reads a small file as [`Self::small`], once more if it has changed meanwhile.

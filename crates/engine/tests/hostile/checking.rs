@@ -197,7 +197,7 @@ fn checking_client(script: impl FnOnce(&mut Peer) + Send + 'static) -> Attacked 
 fn nothing_is_copied_in_a_comparison() {
     let attacked = checking_client(|peer| {
         peer.hear_greeting();
-        peer.frame(FrameType::Welcome, &Hello::ours(Caps::OURS, 60, "script").encode());
+        peer.frame(FrameType::Welcome, &Hello::ours(Caps::NONE, 60, "script").encode());
         let outcome = OutcomeItem { index: 1, outcome: Outcome::Copied };
         peer.tell(&Message::Outcomes(vec![outcome]));
     });
@@ -221,7 +221,7 @@ fn moved_to(script: impl FnOnce(&mut Peer, &Path) + Send + 'static) -> Vec<&'sta
     let source = place.source("");
     let attacked = run_client(place, job, Placement::Upload, move |peer| {
         peer.hear_greeting();
-        peer.frame(FrameType::Welcome, &Hello::ours(Caps::OURS, 60, "script").encode());
+        peer.frame(FrameType::Welcome, &Hello::ours(Caps::NONE, 60, "script").encode());
         peer.await_that("all is listed", |peer| {
             peer.messages.iter().any(|message| match message {
                 Message::List(items) => items.contains(&dir_end(0)),

@@ -3,8 +3,8 @@
 use crate::attack::{RECEIVERS, Victim, receive_from_client, send_to};
 use crate::peer::{block_seal, data, dir_end, file, pack, packed};
 use haul_engine::JobError;
-use haul_model::{Altered, Fault, FaultKind, Filter, Naming, Side, Task};
-use haul_proto::{Abort, FrameType, Header, Message, encode};
+use haul_model::{Altered, Compression, Fault, FaultKind, Filter, Naming, Side, Task};
+use haul_proto::{Abort, Codec, FrameType, HEADER_LEN, Header, Message, Wrapper, encode};
 
 /// Says these bytes to a receiver of this kind.
 fn say(victim: Victim, bytes: Vec<u8>) -> crate::attack::Attacked {
@@ -64,7 +64,7 @@ fn an_unknown_type_ends_the_job() {
 fn a_frame_of_the_other_role_ends_the_job() {
     for kind in FrameType::ALL.into_iter().filter(|kind| *kind != FrameType::Alive) {
         let whole = whole(kind);
-        if !OF_SENDER.contains(&kind) {
+        if !OF_SENDER.contains(&kind) && kind != FrameType::Wrapped {
             for victim in RECEIVERS {
                 say(victim, whole.clone()).assert_refused("where none is expected");
             }
@@ -91,6 +91,7 @@ fn whole(kind: FrameType) -> Vec<u8> {
             return frame_bytes(kind, &hello.encode());
         }
         FrameType::Alive => return frame_bytes(kind, &[]),
+        FrameType::Wrapped => return wrapped(&data(1, 0, &[0; 1000])),
         FrameType::Pack => return pack([packed(1, b"x")], b"x"),
         FrameType::Data => return data(1, 0, b"x"),
         FrameType::Job => Message::Job(JobRequest {
@@ -98,6 +99,7 @@ fn whole(kind: FrameType) -> Vec<u8> {
             filter: Filter::default(),
             altered: Altered::default(),
             rate: None,
+            compression: Compression::None,
             role,
         }),
         FrameType::Removed => Message::Removed(vec![Removal::End]),
@@ -134,6 +136,66 @@ fn a_payload_that_can_not_be_read_ends_the_job() {
     for kind in OF_RECEIVER {
         let frame = haul_proto::frame_bytes(kind, b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff");
         receive_from_client(|_| {}, move |peer| peer.raw(&frame)).assert_refused("the peer sent a");
+    }
+}
+
+/// `frame`, compressed.
+fn wrapped(frame: &[u8]) -> Vec<u8> {
+    let wrapped = Wrapper::new().wrap(Codec::Zstd, 1, frame, &[]).expect("it shrinks");
+    [&wrapped.head[..], &wrapped.content].concat()
+}
+
+#[test]
+fn compressed_frames_that_are_none_end_the_job() {
+    let list = encode(&Message::List((0..200).map(|_| file(0, "a", 1)).collect()));
+    let good = wrapped(&list);
+    let changed = |at: usize, byte: u8| {
+        let mut frame = good.clone();
+        frame[HEADER_LEN + at] = byte;
+        frame
+    };
+    let shorter = haul_proto::frame_bytes(FrameType::Wrapped, &good[HEADER_LEN..good.len() - 1]);
+    let none = haul_proto::frame_bytes(FrameType::Wrapped, &good[HEADER_LEN..][..5]);
+    let nested = haul_proto::frame_bytes(
+        FrameType::Wrapped,
+        &[&[FrameType::Wrapped.byte()][..], &good[HEADER_LEN + 1..]].concat(),
+    );
+    for (frame, words) in [
+        (changed(0, FrameType::Abort.byte()), "never compressed"),
+        (nested, "never compressed"),
+        (changed(1, 0x7f), "unknown codec"),
+        // Another codec than it was.
+        (changed(1, Codec::Lz4.byte()), "can't be decompressed"),
+        (changed(2, good[HEADER_LEN + 2] ^ 1), "can't be decompressed"),
+        (changed(5, 1), "at most"),
+        (shorter, "can't be decompressed"),
+        (none, "without its description"),
+        // What is inside is judged as if it had come by itself.
+        (wrapped(&data(1, 0, &[0; 1000])), "the peer"),
+    ] {
+        for victim in RECEIVERS {
+            say(victim, frame.clone()).assert_refused(words);
+        }
+        let attacked = receive_from_client(|_| {}, move |peer| peer.raw(&frame));
+        attacked.assert_refused("where none is expected");
+    }
+}
+
+#[test]
+fn compressed_contents_are_taken() {
+    for victim in RECEIVERS {
+        let attacked = send_to(
+            victim,
+            &["a"],
+            |_| {},
+            |peer| {
+                peer.list(vec![file(0, "a", 1000), dir_end(0)]);
+                peer.await_wants([1]);
+                peer.raw(&wrapped(&pack([packed(1, &[b'7'; 1000])], &[b'7'; 1000])));
+            },
+        );
+        attacked.assert_done();
+        assert_eq!(attacked.place.read("a"), "7".repeat(1000));
     }
 }
 

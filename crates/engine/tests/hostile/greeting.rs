@@ -5,7 +5,7 @@ use crate::peer::{Peer, dir_end, file, pack, packed};
 use crate::place::Place;
 use crate::watch::Watch;
 use haul_engine::{Job, JobError, Placement};
-use haul_model::{Altered, Filter, Task};
+use haul_model::{Altered, Compression, Filter, Task};
 use haul_proto::{
     Caps, FRAME_MAX, FrameType, Header, Hello, JobRequest, Message, Request, Role, VERSION,
 };
@@ -174,6 +174,7 @@ fn a_client_of_another_version_hears_ours_before_it_is_refused() {
             filter: Filter::default(),
             altered: Altered::default(),
             rate: None,
+            compression: Compression::None,
             role,
         }));
         let welcome = peer.hear_greeting();

@@ -5,7 +5,7 @@ use crate::peer::{Peer, data, dir_end, entry, file, pack, packed};
 use crate::place::Place;
 use crate::watch::Watch;
 use haul_engine::{Job, JobError, Placement, Requests};
-use haul_model::{Altered, Filter, Kind, Moving, Remove, Task};
+use haul_model::{Altered, Compression, Filter, Kind, Moving, Remove, Task};
 use haul_net::{ConnectError, Connection, Patience};
 use haul_proto::{Caps, FrameType, Hello, JobRequest, Message, Request, Role, frame_bytes};
 use std::fs;
@@ -116,7 +116,7 @@ fn assert_silent(result: &Result<(), JobError>) {
 
 fn greet(peer: &mut Peer) {
     peer.hear_greeting();
-    peer.frame(FrameType::Welcome, &Hello::ours(Caps::OURS, 60, "script").encode());
+    peer.frame(FrameType::Welcome, &Hello::ours(Caps::NONE, 60, "script").encode());
 }
 
 #[test]
@@ -212,7 +212,7 @@ fn signs_of_life_may_stand_between_all_frames() {
     let told = alive.clone();
     let (result, _) = against(Work::Download, move |peer| {
         peer.hear_greeting();
-        peer.frame(FrameType::Welcome, &Hello::ours(Caps::OURS, 60, "script").encode());
+        peer.frame(FrameType::Welcome, &Hello::ours(Caps::NONE, 60, "script").encode());
         peer.raw(&told);
         peer.raw(&told);
         peer.list(vec![file(0, "a", 1), dir_end(0)]);
@@ -224,7 +224,7 @@ fn signs_of_life_may_stand_between_all_frames() {
     let place = Place::new();
     let dest = bytes(&place.dest(""));
     let attacked = serve(place, move |peer| {
-        peer.frame(FrameType::Hello, &Hello::ours(Caps::OURS, 60, "script").encode());
+        peer.frame(FrameType::Hello, &Hello::ours(Caps::NONE, 60, "script").encode());
         peer.raw(&alive);
         peer.tell(&Message::Request(Request::Stat { path: b"/".to_vec(), follow: true }));
         peer.raw(&alive);
@@ -235,6 +235,7 @@ fn signs_of_life_may_stand_between_all_frames() {
             filter: Filter::default(),
             altered: Altered::default(),
             rate: None,
+            compression: Compression::None,
             role,
         }));
         peer.raw(&alive);
@@ -266,6 +267,7 @@ fn jobs(place: &Place) -> Vec<(&'static str, Option<Message>)> {
             filter: Filter::default(),
             altered: Altered::default(),
             rate: None,
+            compression: Compression::None,
             role: role.clone(),
         }))
     };
@@ -290,7 +292,7 @@ fn an_agent_leaves_a_client_that_is_silent() {
         let (name, job) = jobs(&place).swap_remove(number);
         let begin = Instant::now();
         let attacked = serve(place, move |peer| {
-            let hello = Hello::ours(Caps::OURS, SILENCE_SECONDS, "script");
+            let hello = Hello::ours(Caps::NONE, SILENCE_SECONDS, "script");
             peer.frame(FrameType::Hello, &hello.encode());
             if let Some(job) = job {
                 peer.tell(&job);
@@ -317,7 +319,7 @@ fn an_agent_leaves_a_client_that_takes_nothing_any_more() {
     let (here, there) = std::os::unix::net::UnixStream::pair().expect("a socket pair");
     let agent = within(move || haul_engine::serve(there.try_clone().expect("a handle"), there));
     let mut peer = Peer::at(here);
-    let hello = Hello::ours(Caps::OURS, SILENCE_SECONDS, "script");
+    let hello = Hello::ours(Caps::NONE, SILENCE_SECONDS, "script");
     peer.frame(FrameType::Hello, &hello.encode());
     let role = Role::Sender { sources, base: None, recursive: false, follow: false };
     peer.tell(&Message::Job(JobRequest {
@@ -325,6 +327,7 @@ fn an_agent_leaves_a_client_that_takes_nothing_any_more() {
         filter: Filter::default(),
         altered: Altered::default(),
         rate: None,
+        compression: Compression::None,
         role,
     }));
     peer.hear_greeting();
@@ -340,7 +343,7 @@ fn an_agent_leaves_a_client_that_takes_nothing_any_more() {
 fn an_agent_stays_with_a_client_that_may_be_silent_for_ever() {
     let place = furnished();
     let attacked = serve(place, move |peer| {
-        peer.frame(FrameType::Hello, &Hello::ours(Caps::OURS, 0, "script").encode());
+        peer.frame(FrameType::Hello, &Hello::ours(Caps::NONE, 0, "script").encode());
         peer.hear_greeting();
         thread::sleep(SILENCE * 4);
         peer.tell(&Message::Request(Request::Stat { path: b"/".to_vec(), follow: true }));

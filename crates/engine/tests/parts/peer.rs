@@ -3,8 +3,8 @@
 
 use crate::ending::connection;
 use haul_model::{
-    Altered, Attributes, BLOCK_LEN, BlockHash, BlockRanges, ContentHash, Entry, Fault, Filter,
-    Kind, Name, Outcome, Task, Timestamp,
+    Altered, Attributes, BLOCK_LEN, BlockHash, BlockRanges, Compression, ContentHash, Entry, Fault,
+    Filter, Kind, Name, Outcome, Task, Timestamp,
 };
 use haul_net::Connection;
 use haul_proto::{
@@ -98,12 +98,13 @@ impl Peer {
 
     /// Greets as a client, and begins a job.
     pub(crate) fn ask_for(&mut self, task: Task, role: Role) {
-        self.frame(FrameType::Hello, &Hello::ours(Caps::OURS, 60, "script").encode());
+        self.frame(FrameType::Hello, &Hello::ours(Caps::NONE, 60, "script").encode());
         self.tell(&Message::Job(JobRequest {
             task,
             filter: Filter::default(),
             altered: Altered::default(),
             rate: None,
+            compression: Compression::None,
             role,
         }));
         self.hear_greeting();
@@ -112,7 +113,7 @@ impl Peer {
     /// Hears a client's greeting and what it asks for, and greets as an agent.
     pub(crate) fn answer(&mut self) -> JobRequest {
         self.hear_greeting();
-        self.frame(FrameType::Welcome, &Hello::ours(Caps::OURS, 60, "script").encode());
+        self.frame(FrameType::Welcome, &Hello::ours(Caps::NONE, 60, "script").encode());
         assert!(self.hear());
         match self.messages.pop() {
             Some(Message::Job(job)) => job,

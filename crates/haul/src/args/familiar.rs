@@ -2,7 +2,6 @@
 //! that are not.
 
 use crate::error::CommandError;
-use crate::location::{Location, Place};
 use clap::Args;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use std::ffi::OsString;
@@ -23,31 +22,12 @@ pub(super) struct FamiliarWords {
     /// Taken, and done anyway
     #[arg(long, alias = "progress", hide = true)]
     partial: bool,
-    /// Taken, and not done: haul does not compress, -e 'ssh -C' does
-    #[arg(short = 'z', long, help_heading = FAMILIAR)]
-    compress: bool,
+    /// Taken, and done anyway: what travels is compressed where that pays
+    #[arg(short = 'z', help_heading = FAMILIAR)]
+    squeeze: bool,
 }
-
-/// Something that a word is taken for and does not do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Note {
-    /// The word.
-    pub(crate) word: &'static str,
-    /// The sentence about it.
-    pub(crate) message: &'static str,
-}
-
-pub(super) const COMPRESS: Note =
-    Note { word: "-z", message: "haul does not compress yet; -e 'ssh -C' has ssh do it" };
 
 impl FamiliarWords {
-    /// Notes on what the words do not do, for these places.
-    pub(super) fn notes<'l>(&self, places: impl IntoIterator<Item = &'l Location>) -> Vec<Note> {
-        let travels = || places.into_iter().any(|location| location.place != Place::Here);
-        let compress = (self.compress && travels()).then_some(COMPRESS);
-        compress.into_iter().collect()
-    }
-
     /// Refuses `-P` in front of a number, where scp has the port.
     ///
     /// # Errors
@@ -169,7 +149,7 @@ fn answer_to_option(command: &str, word: &str) -> Option<&'static str> {
         "-T" | "--no-target-directory" => {
             "'dir/.' is what is in a directory: haul copy -r SOURCE/. DEST"
         }
-        "-C" | "-z" | "--compress" => "haul does not compress yet; -e 'ssh -C' has ssh do it",
+        "-C" | "-z" | "--compress" => "what travels is compressed where that pays: leave it out",
         "-i" => "nothing is asked; a key for ssh goes into -e 'ssh -i KEY'",
         "-o" | "-F" | "-J" | "-4" | "-6" | "--port" => {
             "what is meant for ssh goes into -e, such as: -e 'ssh -p 2222 -J JUMP'"

@@ -5,6 +5,7 @@ use crate::error::CommandError;
 use crate::location::{Location, Place};
 use crate::peer::{Reach, Reaches, WithoutHaul};
 use clap::Args;
+use haul_model::Compression;
 use haul_net::{Patience, SILENCE_SECONDS, SshTarget};
 use std::ffi::OsString;
 use std::fmt;
@@ -55,6 +56,10 @@ pub(super) struct TransferWords {
     remote: RemoteWords,
     #[command(flatten)]
     parallel: ParallelWords,
+    /// Compress what travels: auto (where that pays), none, lz4, zstd or zstd:LEVEL
+    #[arg(long, value_name = "HOW", help_heading = "Remote", default_value = "auto")]
+    #[arg(hide_default_value = true)]
+    compress: Compression,
     /// Put haul onto a host that has none, then go on with it
     #[arg(long, conflicts_with_all = ["remote_haul", "transport"], help_heading = "Remote")]
     deploy: bool,
@@ -228,6 +233,11 @@ impl RemoteWords {
 }
 
 impl TransferWords {
+    /// The way in which what travels is compressed.
+    pub(super) fn compression(&self) -> Compression {
+        self.compress
+    }
+
     /// As [`RemoteWords::sources_and_dest`].
     pub(super) fn sources_and_dest(
         &self,

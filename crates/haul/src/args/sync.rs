@@ -9,11 +9,10 @@ mod table;
 
 use self::absent::{ABSENT, Absent, refuse_daemon};
 use self::reading::{number, rate, size};
-use super::familiar::COMPRESS;
 use super::filter::FilterWords;
 use super::help::SYNC_USAGE;
 use super::remote::{RemoteWords, Typed};
-use super::{Copy, Note, Sync};
+use super::{Copy, Sync};
 use crate::config::{Config, Transport};
 use crate::error::CommandError;
 use crate::lines::Lines;
@@ -21,8 +20,8 @@ use crate::location::Location;
 use crate::report::{Detail, Show};
 use clap::{Arg, ArgAction, ArgMatches, Args, FromArgMatches, ValueHint, value_parser};
 use haul_model::{
-    Altered, Backup, Bases, Conflict, Delete, Kept, Mirror, Place, PlaceError, Policy, Relative,
-    Sameness, Sides, Style, Walking,
+    Altered, Backup, Bases, Compression, Conflict, Delete, Kept, Mirror, Place, PlaceError, Policy,
+    Relative, Sameness, Sides, Style, Walking,
 };
 use std::ffi::{OsStr, OsString};
 use std::num::NonZeroU64;
@@ -214,7 +213,7 @@ struct Wish {
     remote_haul: Option<String>,
     timeout: Option<u32>,
     transport: Option<Transport>,
-    compress: bool,
+    compression: Compression,
 }
 
 /// The words by which directories are taken with all that is in them.
@@ -282,13 +281,13 @@ impl SyncWords {
             policy: wish.policy(),
             altered: wish.altered.clone(),
             detail,
-            notes: wish.notes(),
             lines: Lines::new(wish.itemize, wish.verbose, wish.out_format.as_deref())?
                 .keeping_times(wish.times),
             bases,
             backup: wish.backup()?,
             rate: wish.rate,
             list,
+            compression: wish.compression,
         };
         let (when, stats) = (wish.when, wish.stats || wish.verbose > 0);
         Ok(Sync { copy, mirror, when, stats })
@@ -313,10 +312,6 @@ impl Wish {
             return Err(CommandError::usage(message));
         }
         list::read(file, self.from_zeros).map(Some)
-    }
-
-    fn notes(&self) -> Vec<Note> {
-        self.compress.then_some(COMPRESS).into_iter().collect()
     }
 
     /// Rules that don't say it are not about what is removed if that is to go, too.

@@ -62,21 +62,18 @@ fn words_of_other_programs_are_taken_where_they_mean_something() {
     let archived = copy("copy -avz a b");
     assert!(archived.recursive);
     assert_eq!(archived.detail, Detail::Text(Show::Verbose));
-    let words = |copy: &Copy| copy.notes.iter().map(|note| note.word).collect::<Vec<_>>();
-    assert!(words(&archived).is_empty(), "nothing travels that could be compressed");
-    assert_eq!(words(&copy("copy -rz a host:b")), ["-z"]);
+    assert_eq!(copy("copy -rz a host:b"), copy("copy -r a host:b"));
     let quiet = copy("copy -rpPvv --progress a b");
-    assert_eq!((words(&quiet), quiet.detail), (Vec::new(), Detail::Text(Show::Verbose)));
+    assert_eq!(quiet.detail, Detail::Text(Show::Verbose));
     assert_eq!(archived.policy.keeps, Kept::OF_ARCHIVES);
     let policy = Policy::default();
-    assert_eq!(Copy { notes: Vec::new(), policy, ..archived }, copy("copy -rv a b"));
+    assert_eq!(Copy { policy, ..archived }, copy("copy -rv a b"));
     assert!(copy("copy -rH a b").policy.keeps.has(Kept::LINKS));
     let some = copy("copy -rAX --group --numeric-ids a b").policy;
     assert!(some.keeps.has(Kept::ACL.with(Kept::XATTRS).with(Kept::GROUP).with(Kept::SET_ID)));
     assert!(!some.keeps.has_any(Kept::USER.with(Kept::ATIMES)) && some.numeric_ids);
     let Ok(Command::Check(check)) = parse("check -avzP a host:b") else { panic!("not a check") };
     assert!(check.copy.recursive);
-    assert_eq!(words(&check.copy), ["-z"]);
     // A later word stands for an earlier one, as in scripts that add to others' words.
     let given_twice = parse("copy --timeout 5 --timeout 6 a b");
     assert_eq!(given_twice, parse("copy --timeout 6 a b"));
@@ -309,5 +306,26 @@ fn help_is_short_and_grouped() {
     insta::assert_snapshot!("help", help(None));
     for name in ["copy", "ls", "stat", "hash", "deploy", "config"] {
         insta::assert_snapshot!(format!("help_{name}"), help(Some(name)));
+    }
+}
+
+#[test]
+fn what_travels_is_compressed_as_the_last_word_says() {
+    use haul_model::Compression;
+    let how = |line: &str| match parse(line) {
+        Ok(Command::Copy(copy) | Command::Move(copy)) => copy.compression,
+        Ok(Command::Sync(sync)) => sync.copy.compression,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(how("copy a h:b"), Compression::Auto);
+    assert_eq!(how("copy --compress none a h:b"), Compression::None);
+    assert_eq!(how("move --compress zstd:9 a h:b"), Compression::Zstd(9));
+    assert_eq!(how("sync -az a h:b"), Compression::Auto);
+    assert_eq!(how("sync --zc=lz4 a h:b"), Compression::Lz4);
+    assert_eq!(how("sync --zl=7 a h:b"), Compression::Zstd(7));
+    assert_eq!(how("sync -z --no-compress a h:b"), Compression::None);
+    assert_eq!(how("sync --no-z --compress-choice zstd a h:b"), Compression::Zstd(3));
+    for wrong in ["copy --compress zlib a h:b", "sync --zc=zlibx a h:b", "sync --zl=20 a h:b"] {
+        assert!(parse(wrong).is_err(), "{wrong}");
     }
 }

@@ -77,7 +77,6 @@ pub(super) fn carry_out_in_parts<F: Statement>(
     let screen = Screen::default();
     let report = &*copy.detail.report(&screen);
     report.tell(&Started { copy, dry_run: task.keeps_destination() });
-    tell_notes(copy, report);
     let figures = |summary, ended_early, code| {
         figures(End { summary, time: started.elapsed(), ended_early, code })
     };
@@ -139,13 +138,6 @@ impl Statement for Started<'_> {
             dry_run: self.dry_run,
         };
         Line::Start(start).to_bytes()
-    }
-}
-
-/// Tells which words of the command do less than in other programs.
-fn tell_notes(copy: &Copy, report: &dyn Report) {
-    for note in copy.notes.iter().filter(|_| report.warns()) {
-        report.warning(note.word.as_bytes(), note.message);
     }
 }
 
@@ -218,6 +210,7 @@ fn plan(copy: &Copy, task: Task) -> Result<Vec<Leg<Place>>, CommandError> {
         bases: copy.bases.clone(),
         backup: copy.backup.clone(),
         rate: copy.rate,
+        compression: copy.compression,
         state: state::journals(),
         spool: Some(std::env::temp_dir()),
         ..Job::default()
@@ -360,12 +353,12 @@ mod tests {
             policy: Policy::default(),
             detail: Detail::Text(Show::Normal),
             reaches: Reaches::default(),
-            notes: Vec::new(),
             lines: Lines::default(),
             bases: Vec::new(),
             backup: None,
             rate: None,
             list: None,
+            compression: haul_model::Compression::default(),
         }
     }
 

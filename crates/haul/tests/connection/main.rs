@@ -5,6 +5,7 @@
 mod common;
 
 mod broken;
+mod compressed;
 mod interrupted;
 mod refused;
 mod remote_haul;

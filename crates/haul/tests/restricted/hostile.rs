@@ -1,7 +1,7 @@
 //! Clients that speak the protocol by themselves, and keep no rule of it.
 
 use crate::common::*;
-use haul_model::{Altered, BlockRanges, Filter, Moving, Policy, Remove, Task};
+use haul_model::{Altered, BlockRanges, Compression, Filter, Moving, Policy, Remove, Task};
 use haul_proto::{
     Caps, FrameType, HEADER_LEN, Header, Hello, How, JobRequest, Marked, Message, Reply, Request,
     Role, Want, decode, encode, frame_bytes,
@@ -220,6 +220,7 @@ fn jobs(path: &[u8]) -> Vec<(&'static str, Message)> {
             filter: Filter::default(),
             altered: Altered::default(),
             rate: None,
+            compression: Compression::None,
             role,
         })
     };

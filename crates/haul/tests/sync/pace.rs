@@ -1,6 +1,7 @@
 //! No more than so much is moved in a second.
 
 use crate::common::*;
+use haul_testkit::tree;
 use std::time::{Duration, Instant};
 
 #[test]
@@ -14,8 +15,12 @@ fn content_comes_no_faster_than_it_may() {
             return;
         }
         // One that travels by itself, and some that travel together.
-        scene.file("src/large", vec![7; 1 << 20]);
-        (0..32).for_each(|at| drop(scene.file(format!("src/{at}"), vec![at; 32 << 10])));
+        let make = |name: String, len: u64, seed| {
+            tree::random_file(scene.path(format!("src/{name}")), len, seed).expect("a file");
+        };
+        scene.mkdir("src");
+        make("large".to_owned(), 1 << 20, 0);
+        (1..=32).for_each(|seed| make(seed.to_string(), 32 << 10, seed));
         let route = scene.route();
         let sync = scene.transfer("sync", &route, &["-a", "--bwlimit=1m"], &["src/"], "dst");
         let begin = Instant::now();

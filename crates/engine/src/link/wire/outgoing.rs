@@ -1,6 +1,7 @@
 //! Frames on their way out: a queue that ports and workers fill, and the writer that
 //! drains it.
 
+use super::squeeze::{Effort, Left, Squeeze, Squeezer};
 use crate::control::{CANCEL_POLL, Control};
 use crate::link::{ReceiverPort, SenderPort, SourceHandle};
 use crate::pool::Buf;
@@ -53,6 +54,11 @@ impl OutFrame {
         Self { head: encode(message), body: None, patient }
     }
 
+    /// A frame that is encoded already.
+    pub(super) fn whole(head: Vec<u8>) -> Self {
+        Self { head, body: None, patient: false }
+    }
+
     /// A frame that says that this side is there.
     fn alive() -> Self {
         Self { head: frame_bytes(FrameType::Alive, &[]), body: None, patient: false }
@@ -68,6 +74,13 @@ impl OutFrame {
 pub(crate) enum Body {
     /// Bytes in memory.
     Bytes(Buf),
+    /// The same, compressed.
+    Squeezed {
+        /// The bytes that it shrank to.
+        bytes: Vec<u8>,
+        /// Its own length, in bytes.
+        len: usize,
+    },
     /// A range of a file of this machine, to be spliced.
     Range {
         /// The file.
@@ -79,10 +92,30 @@ pub(crate) enum Body {
     },
 }
 
+impl Body {
+    /// It has left, and `took` that time.
+    fn left(&self, took: Duration) -> Left {
+        let (len, squeezed) = match self {
+            Self::Bytes(bytes) => (bytes.len(), None),
+            Self::Squeezed { bytes, len } => (*len, Some(bytes.len())),
+            Self::Range { len, .. } => (*len, None),
+        };
+        Left { len, squeezed, took }
+    }
+}
+
+/// The writer's end of the queue.
+pub(crate) struct Frames {
+    waiting: crossbeam_channel::Receiver<OutFrame>,
+    squeeze: Arc<Squeeze>,
+}
+
 /// Takes frames for the writer; closed when the job has nothing more to say.
 pub(crate) struct Outbox {
     frames: Mutex<Option<crossbeam_channel::Sender<OutFrame>>>,
     splices: bool,
+    /// How frames are compressed.
+    pub(crate) squeeze: Arc<Squeeze>,
     /// Nobody waits for room any more.
     cut: AtomicBool,
 }
@@ -90,15 +123,23 @@ pub(crate) struct Outbox {
 impl Outbox {
     /// The queue of outgoing frames, and its end for the writer. `splices` says if the
     /// writer may splice file content.
-    pub(crate) fn new(splices: bool) -> (Arc<Self>, crossbeam_channel::Receiver<OutFrame>) {
+    pub(crate) fn new(splices: bool) -> (Arc<Self>, Frames) {
         let (frames, waiting) = crossbeam_channel::bounded(OUTBOX_FRAMES_MAX);
         let (frames, cut) = (Mutex::new(Some(frames)), AtomicBool::new(false));
-        (Arc::new(Self { frames, splices, cut }), waiting)
+        let squeeze = Arc::new(Squeeze::default());
+        let queue = Frames { waiting, squeeze: Arc::clone(&squeeze) };
+        (Arc::new(Self { frames, splices, squeeze, cut }), queue)
     }
 
     /// True if ranges of files may be sent as [`Body::Range`].
     pub(crate) fn splices(&self) -> bool {
         self.splices
+    }
+
+    /// How the next frame is compressed, if it is to be.
+    pub(crate) fn effort(&self) -> Option<Effort> {
+        let waiting = lock(&self.frames).as_ref().map_or(0, crossbeam_channel::Sender::len);
+        self.squeeze.effort(waiting)
     }
 
     /// Queues a frame, as soon as there is room; `None` if the writer is gone, or
@@ -152,14 +193,16 @@ impl Outbox {
 /// stands for.
 pub(crate) fn run_writer(
     output: &mut Writer,
-    frames: &crossbeam_channel::Receiver<OutFrame>,
+    frames: &Frames,
     greeting: Vec<u8>,
     sign_after: Option<Duration>,
     control: Option<&Control<'_>>,
 ) -> io::Result<()> {
     let step = control.map_or(usize::MAX, Control::step);
     let pace = |len: usize| control.into_iter().for_each(|control| control.pace(len as u64));
+    let Frames { waiting: frames, squeeze } = frames;
     let mut gathered = greeting;
+    let mut left = Instant::now();
     // Until when what is gathered may wait; `None` if it must not.
     let mut patience = None;
     loop {
@@ -192,17 +235,9 @@ pub(crate) fn run_writer(
         };
         gathered.extend_from_slice(&frame.head);
         match &frame.body {
-            Some(Body::Bytes(bytes)) if bytes.len() > step => {
-                output.write_all(&gathered)?;
-                for part in bytes.chunks(step) {
-                    output.write_all(part)?;
-                    output.flush()?;
-                    pace(part.len());
-                }
-            }
-            Some(Body::Bytes(bytes)) => {
-                write_both(output, &gathered, bytes)?;
-                pace(bytes.len());
+            Some(Body::Bytes(bytes)) => send_bytes(output, &gathered, bytes, step, &pace)?,
+            Some(Body::Squeezed { bytes, .. }) => {
+                send_bytes(output, &gathered, bytes, step, &pace)?;
             }
             Some(Body::Range { source, offset, len }) => {
                 output.write_all(&gathered)?;
@@ -220,7 +255,34 @@ pub(crate) fn run_writer(
             None => continue,
         }
         gathered.clear();
+        if let Some(body) = &frame.body {
+            let now = Instant::now();
+            let took = now.duration_since(std::mem::replace(&mut left, now));
+            squeeze.sent(body.left(took), frames.len());
+        }
     }
+}
+
+/// Sends `bytes` behind `head`, at most `step` of them at once.
+fn send_bytes(
+    output: &mut Writer,
+    head: &[u8],
+    bytes: &[u8],
+    step: usize,
+    pace: &impl Fn(usize),
+) -> io::Result<()> {
+    if bytes.len() <= step {
+        write_both(output, head, bytes)?;
+        pace(bytes.len());
+        return Ok(());
+    }
+    output.write_all(head)?;
+    for part in bytes.chunks(step) {
+        output.write_all(part)?;
+        output.flush()?;
+        pace(part.len());
+    }
+    Ok(())
 }
 
 /// Sends `len` bytes of a file from `offset` on. What is missing because the
@@ -273,11 +335,25 @@ fn write_both(output: &mut impl Write, mut head: &[u8], mut body: &[u8]) -> io::
 }
 
 /// The Receiver at the other end.
-pub(crate) struct RemoteReceiver(pub(crate) Arc<Outbox>);
+pub(crate) struct RemoteReceiver {
+    outbox: Arc<Outbox>,
+    squeezer: Mutex<Squeezer>,
+}
+
+impl RemoteReceiver {
+    /// The one that is reached through `outbox`.
+    pub(crate) fn new(outbox: Arc<Outbox>) -> Self {
+        Self { outbox, squeezer: Mutex::default() }
+    }
+}
 
 impl ReceiverPort for RemoteReceiver {
     fn list(&self, items: Vec<ListItem>) {
-        self.0.tell(&Message::List(items));
+        let message = Message::List(items);
+        self.outbox.send(match self.outbox.effort() {
+            Some(effort) => lock(&self.squeezer).message(effort, encode(&message)),
+            None => OutFrame::message(&message),
+        });
     }
 
     fn files(&self, _: Vec<SourceHandle>) {
@@ -286,7 +362,7 @@ impl ReceiverPort for RemoteReceiver {
 
     fn prove(&self, asked: Vec<Prove>) {
         for part in asked.chunks(ANSWERS_PER_FRAME_MAX) {
-            self.0.tell(&Message::Prove(part.to_vec()));
+            self.outbox.tell(&Message::Prove(part.to_vec()));
         }
     }
 }

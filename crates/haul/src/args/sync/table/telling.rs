@@ -4,6 +4,7 @@ use super::super::{Wish, number, rate};
 use super::{Turn, Word, text};
 use crate::config::Transport;
 use clap::ValueEnum;
+use haul_model::Compression;
 use std::ffi::OsStr;
 
 const TELLING: &str = "Telling";
@@ -72,9 +73,36 @@ pub(super) const WORDS: &[Word] = &[
         "compress",
         Some('z'),
         "no-z",
-        "Taken, and not done: haul does not compress, -e 'ssh -C' does",
+        "Taken, and done anyway where it pays",
         |wish, on| {
-            wish.compress = on;
+            wish.compression = if on { Compression::Auto } else { Compression::None };
+        }
+    ),
+    value!(
+        REMOTE,
+        "compress-choice",
+        None,
+        &["zc"],
+        "HOW",
+        "Compress what travels: auto (where that pays), none, lz4, zstd or zstd:LEVEL",
+        |wish, value| {
+            let how = value.to_str().and_then(|text| text.parse().ok());
+            wish.compression = how.ok_or("it is none of auto, none, lz4, zstd and zstd:LEVEL")?;
+            Ok(())
+        }
+    ),
+    value!(
+        REMOTE,
+        "compress-level",
+        None,
+        &["zl"],
+        "LEVEL",
+        "Compress what travels with zstd at LEVEL, from 1 to 19",
+        |wish, value| {
+            let level = value.to_str().and_then(|text| text.parse().ok());
+            let level = level.filter(|level| Compression::LEVELS.contains(level));
+            wish.compression = Compression::Zstd(level.ok_or("it is no level from 1 to 19")?);
+            Ok(())
         }
     ),
     value!(

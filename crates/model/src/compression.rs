@@ -1,0 +1,68 @@
+//! The way in which the content of a job is compressed on a wire.
+
+use serde::{Deserialize, Serialize};
+use std::str::FromStr;
+
+/// The way in which listings and contents are compressed on a wire.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Compression {
+    /// As well as there is time for, while the link takes less than is ready for it.
+    #[default]
+    Auto,
+    /// Not at all.
+    None,
+    /// With LZ4, whatever the link takes.
+    Lz4,
+    /// With Zstandard at this level, [`Self::LEVELS`], whatever the link takes.
+    Zstd(u8),
+}
+
+/// Words that name no way to compress.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("it is none of auto, none, lz4, zstd, and zstd:LEVEL with a level from 1 to 19")]
+pub struct CompressionError;
+
+impl Compression {
+    /// The levels of Zstandard that can be asked for. Those above take hundreds of MiB.
+    pub const LEVELS: std::ops::RangeInclusive<u8> = 1..=19;
+
+    /// The level where none is given.
+    pub const LEVEL: u8 = 3;
+}
+
+impl FromStr for Compression {
+    type Err = CompressionError;
+
+    fn from_str(words: &str) -> Result<Self, Self::Err> {
+        match words {
+            "auto" => Ok(Self::Auto),
+            "none" => Ok(Self::None),
+            "lz4" => Ok(Self::Lz4),
+            "zstd" => Ok(Self::Zstd(Self::LEVEL)),
+            _ => words
+                .strip_prefix("zstd:")
+                .and_then(|level| level.parse().ok())
+                .filter(|level| Self::LEVELS.contains(level))
+                .map(Self::Zstd)
+                .ok_or(CompressionError),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_name_a_way_and_its_level() {
+        let read = |words: &str| words.parse::<Compression>();
+        assert_eq!(read("auto"), Ok(Compression::Auto));
+        assert_eq!(read("none"), Ok(Compression::None));
+        assert_eq!(read("lz4"), Ok(Compression::Lz4));
+        assert_eq!(read("zstd"), Ok(Compression::Zstd(3)));
+        assert_eq!(read("zstd:19"), Ok(Compression::Zstd(19)));
+        for other in ["", "zlib", "zstd:", "zstd:0", "zstd:20", "zstd:x", "lz4:1", "ZSTD"] {
+            assert_eq!(read(other), Err(CompressionError), "{other}");
+        }
+    }
+}
