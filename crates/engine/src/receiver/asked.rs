@@ -214,16 +214,17 @@ impl Asked {
         if !here.is_end && cover == Cover::Nothing {
             return if is_dir { Ok(Part::Way) } else { Err(UNASKED) };
         }
+        // Another source that becomes one with it may have it, too.
+        let is_shared = self.merges && cover != Cover::Nothing;
         let is_link = matches!(entry.kind, Kind::Symlink { .. });
-        if is_link && !here.may_be_link && cover == Cover::Nothing {
+        if is_link && !here.may_be_link && !is_shared {
             return Err(UNASKED);
         }
         let is_on_way = is_dir && !here.below.is_empty();
         if here.is_end {
             let names: Vec<&Name> = names.into_iter().chain([name]).collect();
             match self.answer(&names) {
-                // It is there in another source as well.
-                Err(_) if cover != Cover::Nothing => {}
+                Err(_) if is_shared => {}
                 answered => answered?,
             }
         }

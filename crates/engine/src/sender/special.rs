@@ -1,11 +1,11 @@
 //! Named sources that are no regular files: a FIFO or a device is read to its end,
-//! as `cp` does, and so is what a descriptor (`/dev/fd/3`) leads to. In trees such
-//! entries are passed over.
+//! as `cp` does, and so is what a descriptor (`/dev/fd/3`) leads to. In trees, and in
+//! mirrors, such entries are passed over.
 
 use crate::Job;
 use crate::control::Control;
 use crate::dirs::DirNode;
-use haul_model::{Fault, FaultKind, Kept, Name, Side};
+use haul_model::{Fault, FaultKind, Kept, Name, Side, Task};
 use haul_tree::{Meta, MetaKind};
 use std::path::Path;
 use std::sync::Arc;
@@ -21,7 +21,8 @@ pub(super) enum Specials<'j> {
 
 impl<'j> Specials<'j> {
     pub(super) fn of(job: &'j Job) -> Self {
-        if job.task.copies().is_none_or(|policy| policy.moving.is_some()) {
+        let is_copy = matches!(job.task, Task::Copy(policy) if policy.moving.is_none());
+        if !is_copy {
             return Self::Told;
         }
         Self::Read {

@@ -87,6 +87,22 @@ fn a_client_takes_only_names_that_it_asked_for() {
     }
 }
 
+#[test]
+fn a_source_is_listed_once_beside_one_without_a_name() {
+    for items in [
+        vec![file(0, "b", 1), file(0, "b", 1)],
+        vec![nameless(0, Kind::Dir), dir_end(1), file(0, "b", 1), file(0, "b", 1)],
+        vec![nameless(0, Kind::Dir), dir_end(1), nameless(0, Kind::Dir)],
+        vec![file(0, "c", 1)],
+    ] {
+        let attacked = send_to(Victim::Client, &["a/.", "b"], |_| {}, move |peer| peer.list(items));
+        attacked.assert_refused("not asked for");
+    }
+    let items = vec![link(0, "b", "/")];
+    let attacked = send_to(Victim::Client, &["a/.", "b/"], |_| {}, move |peer| peer.list(items));
+    attacked.assert_refused("not asked for");
+}
+
 /// An entry that stands for the root itself.
 fn nameless(dir: u64, kind: Kind) -> ListItem {
     ListItem::Entry {

@@ -151,7 +151,8 @@ fn a_place_of_several_sources_is_told_once() {
         let sources = ["x/a", "y/a", "x/b", "y/b"];
         list_of(&sources, Walking::default(), items).assert_refused("not asked for");
     }
-    let items = vec![file(0, "b", 1), dir(0, "a"), dir_end(2), dir_end(0)];
+    let items = vec![link(0, "b", "x"), dir(0, "a"), dir_end(2), dir_end(0)];
     let attacked = list_of(&["x/a", "y/a", "b"], Walking::default(), items);
+    attacked.assert_done();
     assert!(!attacked.place.has("a/own"));
 }

@@ -102,3 +102,37 @@ fn a_source_that_can_not_be_read_holds_back_all_removals() {
         }
     });
 }
+
+#[test]
+fn rules_backups_and_bases_apply_to_several_sources_as_to_one() {
+    each_way_by_pipe(|scene| {
+        for (flags, sources) in [
+            (&["-aib", "--delete"][..], &["src/one/", "src/two/"][..]),
+            (&["-ai", "--backup-dir=../kept", "--delete"], &["src/two/", "src/one/d"]),
+            (&["-aibR", "--delete"], &["src/./one/d"]),
+            (&["-aix", "--delete"], &["src/one/", "src/two/"]),
+            (&["-aiRF", "--delete"], &["src/./one/d", "src/./two"]),
+            (&["-ai", "--filter=P extra", "--delete"], &["src/one/", "src/two/d"]),
+            (&["-aiu", "--existing"], &["src/one/", "src/two/"]),
+            (&["-ai", "--ignore-existing"], &["src/one/", "src/two/"]),
+            (&["-rlptiO"], &["src/one/", "src/two/"]),
+        ] {
+            build(scene);
+            scene.file("src/one/.rsync-filter", "- only-*\n");
+            scene.file("src/two/d/.rsync-filter", "- other\n");
+            Pair::of(scene).run(flags, sources, "dst");
+        }
+    });
+}
+
+#[test]
+fn a_fifo_that_is_named_is_passed_over_as_any_other() {
+    each_way_by_pipe(|scene| {
+        build(scene);
+        run(std::process::Command::new("mkfifo").arg(scene.path("src/fifo")));
+        let pair = Pair::of(scene);
+        pair.run(&["-rti"], &["src/fifo", "src/one"], "dst");
+        pair.run(&["-tiR"], &["src/./fifo", "src/./one/other"], "dst");
+        pair.run(&["-ai"], &["src/fifo", "src/one"], "dst");
+    });
+}

@@ -54,11 +54,17 @@ pub(super) const ABSENT: &[Absent] = &[
     absent_value("temp-dir", Some('T')),
     absent("delay-updates", None),
     absent("fuzzy", Some('y')),
-    absent("remove-source-files", None),
+    Absent {
+        instead: "it is not there yet; 'haul move' removes what has arrived",
+        ..absent("remove-source-files", None)
+    },
     absent("preallocate", None),
     absent_value("log-file", None),
     absent_value("log-file-format", None),
-    absent("list-only", None),
+    Absent {
+        instead: "it is not there yet; -ain lists what would be copied, and 'haul ls -l' a directory",
+        ..absent("list-only", None)
+    },
     absent_value("debug", None),
     absent_value("iconv", None),
     absent_value("password-file", None),
