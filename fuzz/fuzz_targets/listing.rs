@@ -42,7 +42,10 @@ fuzz_target!(|payload: &[u8]| {
                 assert!(!names.iter().any(|name| is_bad(name.as_bytes())));
             }
             ListItem::Account(account) => assert!(account.name.len() <= ACCOUNT_NAME_MAX),
-            ListItem::DirEnd { .. } | ListItem::Closed { .. } | ListItem::Missing { .. } => {}
+            ListItem::DirEnd { .. }
+            | ListItem::Closed { .. }
+            | ListItem::Missing { .. }
+            | ListItem::Mover { .. } => {}
         }
     }
 });

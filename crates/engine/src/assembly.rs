@@ -161,7 +161,6 @@ impl<'a> Assembly<'a> {
         sending: &Sending<'a>,
         receiving: Receiving<'a>,
     ) -> Result<Summary, JobError> {
-        let group = receiving.destination.inherited_group();
         let link = Arc::new(MemoryLink::default());
         let to_sender = Arc::clone(&link) as Arc<dyn SenderPort>;
         let Some(receiver) = self.receiver(receiving, Some(sending.tree), to_sender) else {
@@ -170,10 +169,6 @@ impl<'a> Assembly<'a> {
         let to_receiver = Arc::clone(&link) as Arc<dyn ReceiverPort>;
         let side = SenderSide::new(self, sending, to_receiver, None);
         let sender = Arc::clone(&side.role);
-        sender.expect_kept(receiver.role.keeps());
-        if let Some(group) = group {
-            sender.expect_group(group);
-        }
         link.connect(&sender, &receiver.role);
         let summary = self.run_threads(Some(side), Some(receiver), None)?;
         if self.job.task.removes().is_some() && sending.removers > 0 && !sender.is_empty() {

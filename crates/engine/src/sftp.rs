@@ -214,6 +214,7 @@ fn find_destination(
 ) -> Result<Destination, JobError> {
     let mut destination = Destination::find(target, job)?;
     destination.whole_seconds |= source.keeps_whole_seconds();
+    destination.tells_little = far == Far::Source;
     if far == Far::Destination {
         let made = destination.root.making().map_or(Ok(()), |made| made());
         made.map_err(|error| JobError::unusable(&job.dest, &error))?;

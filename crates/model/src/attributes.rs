@@ -134,6 +134,9 @@ impl Kept {
     pub const DIR_TIMES: Self = Self(0x1000);
     /// Set-ID bits, whoever the owner is. Of no use without [`Self::SET_ID`].
     pub const LENT: Self = Self(0x2000);
+    /// Owners, access control lists and extended attributes that can't be set, or read, are
+    /// done without.
+    pub const AS_POSSIBLE: Self = Self(0x4000);
 
     /// Those that take system calls of their own to be read.
     pub const EXTENDED: Self = Self::XATTRS.with(Self::ACL);
@@ -145,7 +148,7 @@ impl Kept {
     pub const OF_COPIES: Self = Self::MODE.with(Self::TIMES).with(Self::DIR_TIMES);
 
     /// All of them but the time of the last reading, which reading for the copy changes.
-    pub const ALL: Self = Self(Self::KNOWN & !Self::ATIMES.0);
+    pub const ALL: Self = Self(Self::KNOWN & !Self::ATIMES.0 & !Self::AS_POSSIBLE.0);
 
     /// Those that an archive has: all that makes an entry what it was.
     pub const OF_ARCHIVES: Self = Self::OF_COPIES
@@ -158,7 +161,7 @@ impl Kept {
         .with(Self::SPECIALS)
         .with(Self::LINK_TIMES);
 
-    const KNOWN: u32 = 0x3fff;
+    const KNOWN: u32 = 0x7fff;
 
     /// Both sets in one.
     #[must_use]

@@ -91,7 +91,7 @@ impl Changes {
     pub const fn attributes(self, kept: Kept) -> Kept {
         // Set-ID bits are a part of the mode, and go with each change of the owner.
         let lends = self.has_any(Self::MODE.with(Self::USER).with(Self::GROUP));
-        Kept::MODE
+        let set = Kept::MODE
             .only_if(self.has(Self::MODE))
             .with(Kept::TIMES.only_if(self.has(Self::TIME)))
             .with(Kept::USER.only_if(self.has(Self::USER)))
@@ -99,7 +99,8 @@ impl Changes {
             .with(Kept::ACL.only_if(self.has(Self::ACL)))
             .with(Kept::XATTRS.only_if(self.has(Self::XATTRS)))
             .with(Kept::ATIMES.only_if(self.has(Self::ATIME)))
-            .with(kept.and(Kept::SET_ID.with(Kept::LENT)).only_if(lends && kept.has(Kept::MODE)))
+            .with(kept.and(Kept::SET_ID.with(Kept::LENT)).only_if(lends && kept.has(Kept::MODE)));
+        set.with(kept.and(Kept::AS_POSSIBLE).only_if(!set.is_empty()))
     }
 
     /// A word for each of them, for people.

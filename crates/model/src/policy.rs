@@ -47,7 +47,7 @@ impl Task {
         match self {
             Self::Copy(policy) | Self::Sync(policy, _) => policy.keeps,
             Self::Check { keeps, .. } => *keeps,
-            Self::Remove { moving, .. } => moving.keeps(),
+            Self::Remove { moving, .. } => moving.compares(),
         }
     }
 
@@ -311,17 +311,26 @@ pub enum Resume {
 /// How much of an entry has to be at the destination before a move removes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Moving {
-    /// All of it: what has something that haul does not keep stays where it is.
+    /// All of it: what has something that the destination can't hold stays where it is.
     Whole,
-    /// All that haul keeps (`--lossy`).
+    /// Its content, and of the rest what the destination holds (`--lossy`).
     Lossy,
 }
 
 impl Moving {
-    /// The attributes that both parts of a move keep.
+    /// The attributes that the first part of a move keeps.
     pub const fn keeps(self) -> Kept {
         match self {
-            Self::Whole | Self::Lossy => Kept::OF_COPIES,
+            Self::Whole => Kept::OF_ARCHIVES,
+            Self::Lossy => Kept::OF_ARCHIVES.without(Kept::LINKS).with(Kept::AS_POSSIBLE),
+        }
+    }
+
+    /// Those that are compared before a source is removed.
+    pub const fn compares(self) -> Kept {
+        match self {
+            Self::Whole => Kept::OF_ARCHIVES,
+            Self::Lossy => Kept::OF_COPIES.with(Kept::DEVICES).with(Kept::SPECIALS),
         }
     }
 }

@@ -159,6 +159,7 @@ fn list_item() -> impl Strategy<Value = ListItem> {
         any::<u64>().prop_map(|dir| ListItem::DirEnd { dir }),
         any::<u64>().prop_map(|dir| ListItem::Closed { dir }),
         (any::<u64>(), name()).prop_map(|(dir, name)| ListItem::Missing { dir, name }),
+        any::<(u32, u32)>().prop_map(|(user, group)| ListItem::Mover { user, group }),
         (any::<u64>(), prop::collection::vec(name(), 0..5))
             .prop_map(|(dir, names)| ListItem::Subdirs { dir, names }),
         (any::<u64>(), prop::collection::vec(any::<u8>(), 0..20), fault())

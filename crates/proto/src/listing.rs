@@ -60,6 +60,14 @@ pub enum ListItem {
         /// Its name.
         name: Name,
     },
+    /// Who moves the sources: the first item of a move in which what would lose something
+    /// stays. What is this user's own may become the receiver's own.
+    Mover {
+        /// The number of the user.
+        user: u32,
+        /// The number of that user's group.
+        group: u32,
+    },
 }
 
 /// An entry that would replace what an earlier source of the job has brought.
@@ -101,7 +109,8 @@ impl ListItem {
             | Self::Subdirs { .. }
             | Self::Account(_)
             | Self::Closed { .. }
-            | Self::Missing { .. } => return 0,
+            | Self::Missing { .. }
+            | Self::Mover { .. } => return 0,
         };
         64 + names as u64
     }

@@ -3,6 +3,7 @@
 
 use crate::Dir;
 use crate::limits::effective_user;
+use crate::not_kept::{self, NotKept};
 use haul_model::{
     Acl, AclEntry, AclWho, Attributes, EXTENDED_LEN_MAX, Extended, Kept, Name, Xattr,
 };
@@ -185,6 +186,7 @@ pub(crate) fn set_extended(
     which: Kept,
 ) -> io::Result<()> {
     let file = file.as_fd();
+    let as_possible = |set| not_kept::as_possible(which, set);
     let now = extended_of(file, which)?.unwrap_or_default();
     if which.has(Kept::ACL) {
         let (acl, default_acl) = attributes.acls();
@@ -192,13 +194,14 @@ pub(crate) fn set_extended(
             // A list that is taken away by itself leaves its mask as the group's rights,
             // which may be more than these are to be.
             let of_mode = || Acl::of_mode(attributes.mode);
-            set_acl(file, ACCESS, &acl.cloned().unwrap_or_else(of_mode))?;
+            as_possible(set_acl(file, ACCESS, &acl.cloned().unwrap_or_else(of_mode)))?;
         }
         match default_acl {
             wanted if wanted == now.default_acl.as_ref() => {}
-            Some(wanted) => set_acl(file, DEFAULT, wanted)?,
+            Some(wanted) => as_possible(set_acl(file, DEFAULT, wanted))?,
             None => {
-                rustix::fs::fremovexattr(file, DEFAULT).map_err(|error| failed(DEFAULT, error))?
+                let removed = rustix::fs::fremovexattr(file, DEFAULT);
+                as_possible(removed.map_err(|error| failed(DEFAULT, error)))?;
             }
         }
     }
@@ -206,13 +209,14 @@ pub(crate) fn set_extended(
         let wanted = attributes.xattrs();
         for Xattr { name, .. } in &now.xattrs {
             if !wanted.iter().any(|one| one.name == *name) {
-                rustix::fs::fremovexattr(file, &**name).map_err(|error| failed_at(name, error))?;
+                let removed = rustix::fs::fremovexattr(file, &**name);
+                as_possible(removed.map_err(|error| failed_at(name, error)))?;
             }
         }
         for one in wanted.iter().filter(|one| is_kept(&one.name) && !now.xattrs.contains(one)) {
             let Xattr { name, value } = one;
-            rustix::fs::fsetxattr(file, &**name, value, rustix::fs::XattrFlags::empty())
-                .map_err(|error| failed_at(name, error))?;
+            let set = rustix::fs::fsetxattr(file, &**name, value, rustix::fs::XattrFlags::empty());
+            as_possible(set.map_err(|error| failed_at(name, error)))?;
         }
     }
     Ok(())
@@ -235,11 +239,16 @@ fn failed(name: &str, error: Errno) -> io::Error {
     let error = match error {
         Errno::OPNOTSUPP | Errno::NOSYS => {
             let message = format!("the file system does not keep {what}");
-            return io::Error::new(io::ErrorKind::Unsupported, message);
+            return NotKept::error(io::ErrorKind::Unsupported, message);
+        }
+        // Of one entry, however much room there is.
+        Errno::NOSPC | Errno::TOOBIG | Errno::RANGE => {
+            let message = format!("the file system has no room for {what}");
+            return NotKept::error(io::ErrorKind::Unsupported, message);
         }
         error => io::Error::from(error),
     };
-    io::Error::new(error.kind(), format!("can't set {what}: {error}"))
+    NotKept::error(error.kind(), format!("can't set {what}: {error}"))
 }
 
 /// The version of the system's form of a list (`linux/posix_acl_xattr.h`), in front of

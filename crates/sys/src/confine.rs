@@ -62,7 +62,11 @@ mod system {
         let ruleset = match access {
             Access::ReadOnly => reading(ruleset)?,
             Access::Moving(dirs) => {
-                let makes = AccessFs::MakeReg | AccessFs::MakeDir | AccessFs::MakeSym;
+                // What has its name changed is made under the new one.
+                let devices = AccessFs::MakeChar | AccessFs::MakeBlock;
+                let specials = AccessFs::MakeFifo | AccessFs::MakeSock | devices;
+                let plain = AccessFs::MakeReg | AccessFs::MakeDir | AccessFs::MakeSym;
+                let makes = plain | specials;
                 let moves = AccessFs::RemoveFile | AccessFs::RemoveDir | makes;
                 let mut opened = dirs.iter().filter_map(|dir| Dir::open(dir).ok());
                 opened.try_fold(reading(ruleset)?, |ruleset, dir| {

@@ -52,6 +52,7 @@ mod made_up;
 mod making;
 mod memory;
 mod meta;
+mod not_kept;
 mod pattern;
 mod schedule;
 mod sharing;
@@ -81,6 +82,7 @@ pub use memory::{Memory, spare_address_space};
 pub use meta::{
     Stat, file_stat, is_mount_point, keep_mtime, keeps_ctime, set_attributes, set_mode, set_mtime,
 };
+pub use not_kept::NotKept;
 pub use pattern::name_matches;
 pub use schedule::wait_for_turns;
 pub use sharing::clone_file;

@@ -1,5 +1,6 @@
 //! Metadata of open files, read and written through their handles.
 
+use crate::not_kept::{self, NotKept};
 use crate::{Dir, attributes};
 use haul_model::{
     Attributes, Device, FileId, Granularity, KEPT_MODE, Kept, SET_ID_MODE, Special, Timestamp,
@@ -178,8 +179,7 @@ pub fn set_attributes(
 ) -> io::Result<()> {
     let (user, group) = owner_of(attributes, which);
     if user.is_some() || group.is_some() {
-        rustix::fs::fchown(&file, user, group)
-            .map_err(|error| said("give it to its owner and group", error.into()))?;
+        give(which, user, group, |user, group| rustix::fs::fchown(&file, user, group))?;
     }
     if which.has_any(Kept::EXTENDED) {
         attributes::set_extended(&file, attributes, which)?;
@@ -222,9 +222,27 @@ fn owner_of(attributes: &Attributes, which: Kept) -> (Option<Uid>, Option<Gid>) 
     (user, group)
 }
 
-/// The same error with words that say what has failed.
-fn said(what: &str, error: io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("can't {what}: {error}"))
+/// Has `chown` give an entry to a user and a group; to the group alone where that is all
+/// that is possible, and enough.
+fn give(
+    which: Kept,
+    user: Option<Uid>,
+    group: Option<Gid>,
+    chown: impl Fn(Option<Uid>, Option<Gid>) -> rustix::io::Result<()>,
+) -> io::Result<()> {
+    let chown = |user, group| {
+        chown(user, group).map_err(|error| {
+            let error = io::Error::from(error);
+            let message = format!("can't give it to its owner and group: {error}");
+            NotKept::error(error.kind(), message)
+        })
+    };
+    match chown(user, group) {
+        Err(_) if which.has(Kept::AS_POSSIBLE) && user.is_some() && group.is_some() => {
+            not_kept::as_possible(which, chown(None, group))
+        }
+        given => not_kept::as_possible(which, given),
+    }
 }
 
 /// Sets the low 12 bits of an open file's mode.
@@ -288,8 +306,9 @@ pub(crate) fn set_link_attributes(
 ) -> io::Result<()> {
     let (user, group) = owner_of(attributes, which);
     if user.is_some() || group.is_some() {
-        rustix::fs::chownat(dir, name, user, group, AtFlags::SYMLINK_NOFOLLOW)
-            .map_err(|error| said("give it to its owner and group", error.into()))?;
+        give(which, user, group, |user, group| {
+            rustix::fs::chownat(dir, name, user, group, AtFlags::SYMLINK_NOFOLLOW)
+        })?;
     }
     let atime = attributes.atime.filter(|_| which.has(Kept::ATIMES));
     if let (true, Some(atime)) = (which.has(Kept::TIMES), atime) {

@@ -84,6 +84,13 @@ impl Mount {
         Ok(mount)
     }
 
+    /// A file system in memory that has no extended attributes and no access control lists.
+    pub fn try_ramfs() -> io::Result<Mount> {
+        let mount = Self::nowhere()?;
+        run("mount", &["-t", "ramfs", "haul-test"], mount.path())?;
+        Ok(mount)
+    }
+
     /// Shows the directory `shown` in a second place. None as for [`Self::tmpfs`].
     #[track_caller]
     pub fn bind(shown: &Path) -> Option<Mount> {

@@ -273,7 +273,7 @@ impl Storage for LocalDir {
     }
 
     fn keeps(&self) -> Kept {
-        Kept::ALL.with(Kept::ATIMES)
+        Kept::ALL.with(Kept::ATIMES).with(Kept::AS_POSSIBLE)
     }
 
     fn extended(

@@ -5,7 +5,7 @@
 use crate::dirs::DirNode;
 use haul_model::words::may_be_one_name;
 use haul_model::{Fault, FaultKind, FileId, Name, Side};
-use haul_tree::{Meta, MetaKind, Owner, TreeDir};
+use haul_tree::{Meta, MetaKind, TreeDir};
 use std::io;
 use std::sync::Arc;
 
@@ -50,11 +50,6 @@ impl Proof {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Err(gone()),
             Err(error) => Err(Fault::from_io(Side::Destination, "look at the destination", &error)),
         }
-    }
-
-    /// Who owns it now, if it is there and that is told.
-    pub(crate) fn owner(&self) -> Option<Owner> {
-        self.dir.handle().ok()?.stat(&self.name, false).ok()??.owner
     }
 
     /// Has a mount find the file, which may tell what it remembers of it, and not

@@ -66,8 +66,20 @@ impl<'m> Removing<'m> {
             Outcome::Differs(found) if !outcome.is_there() => {
                 let words: Vec<_> = found.words().collect();
                 let words = words.join(", ");
-                let message = format!("it stays: what the destination has is another ({words})");
-                self.stays(path, &source(FaultKind::Changed, &message));
+                // The content is the same, and of the rest not all could be kept.
+                let attributes = Changes::OF_ATTRIBUTES.with(Changes::LINKED);
+                let is_lossy = found.without(attributes).is_empty();
+                let fault = match is_lossy {
+                    true => source(
+                        FaultKind::Lossy,
+                        &format!("it stays: what the destination has of it differs ({words})"),
+                    ),
+                    false => source(
+                        FaultKind::Changed,
+                        &format!("it stays: what the destination has is another ({words})"),
+                    ),
+                };
+                self.stays(path, &fault);
             }
             _ => {}
         }

@@ -132,12 +132,12 @@ impl Receiver<'_> {
         }
         let entry = self.as_kept(entry, node, Some(&meta));
         let found = compare::changes(&entry, &meta, target.as_deref(), self.policy.keeps);
+        if let Some(fault) = self.lent_less(&entry, &meta).filter(|_| !found.has(Changes::KIND)) {
+            return Err(fault);
+        }
         let tells_objects = node.handle().is_ok_and(|handle| handle.tells_objects());
-        let found = match tells_objects {
-            true => found.with(self.compare_object(&entry, &meta)),
-            false => found,
-        };
-        Ok((found, Some(meta)))
+        let id = meta.id.filter(|_| tells_objects && self.has_other_names(&entry));
+        Ok((found.with(self.compare_object(&entry, id)), Some(meta)))
     }
 
     /// Compares a directory, and opens it for the listing.
@@ -159,8 +159,11 @@ impl Receiver<'_> {
                     Ok(meta) if self.removes() && is_itself(node, &meta, entry) => {
                         Outcome::Failed(same())
                     }
-                    // A copy leaves the mode of what stood before alone.
-                    Ok(_) if entry.name.is_none() => Outcome::Skipped(Skip::Unchanged),
+                    // A copy leaves the mode of what stood before alone. In a move it is
+                    // the new name of the source.
+                    Ok(_) if entry.name.is_none() && !self.removes() => {
+                        Outcome::Skipped(Skip::Unchanged)
+                    }
                     Ok(_) => match self.of_dir(entry, node) {
                         Ok(found) => outcome_of(found),
                         Err(error) => Outcome::Failed(look(&error)),
@@ -192,6 +195,9 @@ impl Receiver<'_> {
         };
         let dir = RecvDir::new(Some(Arc::clone(parent)), entry.name.clone(), state, false, None);
         if let DirState::Open(node) = &dir.state {
+            if let Some(fault) = self.lent_less(entry, node.meta()) {
+                outcome = Outcome::Failed(fault);
+            }
             match names_in(node) {
                 Ok(names) => *lock(&dir.unlisted) = Some(names),
                 Err(error) => {

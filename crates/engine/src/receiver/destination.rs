@@ -4,7 +4,7 @@
 use super::Around;
 use crate::{Job, JobError, origin, rules};
 use haul_model::words;
-use haul_model::{Fault, FaultKind, FileId, Mirror, Name, Scope, Side, escape_bytes};
+use haul_model::{Fault, FaultKind, FileId, Kept, Mirror, Name, Scope, Side, Task, escape_bytes};
 use haul_tree::{Tree, TreeDir};
 use std::collections::HashSet;
 use std::io;
@@ -12,9 +12,6 @@ use std::sync::Arc;
 
 /// Directories above a destination that are looked at, at most.
 const ANCESTORS_MAX: usize = haul_model::MAX_DEPTH * 2;
-
-/// The bit of a directory's mode that has what is made in it get its group.
-const SET_GROUP_ID: u32 = 0o2000;
 
 /// A destination, found and opened.
 pub(crate) struct Destination {
@@ -34,6 +31,8 @@ pub(crate) struct Destination {
     pub(crate) may_be_source: bool,
     /// This tree, or that of the sources, keeps times in whole seconds.
     pub(crate) whole_seconds: bool,
+    /// The sources tell no more than what a copy keeps: in a move all else is as it is made.
+    pub(crate) tells_little: bool,
     /// The sources are on this machine, too, and so is the Sender.
     pub(crate) sources_are_here: bool,
     /// Directories that hold a source, or are one, where that can be told: none of them is
@@ -96,6 +95,7 @@ impl Destination {
             is_made: false,
             may_be_source: false,
             whole_seconds: false,
+            tells_little: false,
             sources_are_here: false,
             holds_sources: HashSet::new(),
             bases: Vec::new(),
@@ -292,10 +292,13 @@ impl Destination {
         dirs.map(|dir| dir.system_handle()).collect()
     }
 
-    /// The group that the root gives to what is made in it.
-    pub(crate) fn inherited_group(&self) -> Option<u32> {
-        let meta = self.root.stat_self().ok()?;
-        (meta.attributes.mode & SET_GROUP_ID != 0).then_some(meta.owner?.group)
+    /// The attributes that entries of a job of this kind can have here.
+    pub(crate) fn keeps_in(&self, task: &Task) -> Kept {
+        let keeps = self.root.keeps();
+        match self.tells_little && task.moving().is_some() {
+            true => keeps.and(Kept::OF_COPIES),
+            false => keeps,
+        }
     }
 
     /// The sources will be told by a peer, who may be on this machine.

@@ -138,14 +138,16 @@ impl Receiver<'_> {
         }
     }
 
-    fn number_here(&self, kind: AccountKind, number: u32) -> u32 {
+    pub(super) fn number_here(&self, kind: AccountKind, number: u32) -> u32 {
         self.numbers.here(kind, number)
     }
 
     /// `entry` with the attributes that it can be given here.
     pub(super) fn as_given(&self, mut entry: Entry) -> Entry {
         let Attributes { mode, user, group, extended, .. } = &mut entry.attributes;
-        *user = user.map(|user| self.number_here(AccountKind::User, user));
+        let user_here =
+            |user| self.own_user(user).unwrap_or_else(|| self.number_here(AccountKind::User, user));
+        *user = user.map(user_here);
         *group = group.map(|group| self.number_here(AccountKind::Group, group));
         if self.policy.keeps.has(Kept::GROUP) {
             // As in rsync: others than root give what they can.

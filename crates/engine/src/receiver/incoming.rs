@@ -373,7 +373,7 @@ impl State {
         // What was resumed is not looked at, and the Sender knows.
         let has_holes = self.has_holes || pending.entry.has_holes;
         let filling = if has_holes { Filling::WithHoles } else { Filling::Dense };
-        pending.seal(receiver.policy.keeps, verified, seal.mtime, filling)
+        pending.seal(&receiver.policy, verified, seal.mtime, filling)
     }
 
     fn settle(&mut self, receiver: &Receiver<'_>, whole: Result<Whole, Fault>) {

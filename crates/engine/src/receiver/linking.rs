@@ -11,7 +11,7 @@ use haul_model::{
     escape_bytes, words,
 };
 use haul_store::OnExisting;
-use haul_tree::{Meta, lock};
+use haul_tree::lock;
 use std::collections::HashMap;
 use std::collections::hash_map;
 use std::io;
@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex};
 pub(super) struct Groups {
     known: Mutex<HashMap<u64, Group>>,
     /// In a comparison: the object that the first name of each leads to.
-    objects: Mutex<HashMap<u64, FileId>>,
+    objects: Mutex<HashMap<u64, Option<FileId>>>,
 }
 
 /// Names of one file.
@@ -167,20 +167,28 @@ impl Receiver<'_> {
         work::tell(self, settled);
     }
 
-    /// The difference of an entry of several names whose name leads to `there`, if it is not
-    /// what its first name leads to.
-    pub(super) fn compare_object(&self, entry: &Entry, there: &Meta) -> Changes {
-        let Some(id) = there.id.filter(|_| self.has_other_names(entry)) else {
+    /// The difference of an entry of several names whose name leads to the object `there`,
+    /// if it is not what its first name leads to. Where that can't be told, nothing is found
+    /// to differ, but that further names are not proven to be one file where they are to be
+    /// removed.
+    pub(super) fn compare_object(&self, entry: &Entry, there: Option<FileId>) -> Changes {
+        let needs_proof = self.removes() && self.task.keeps().has(Kept::LINKS);
+        if entry.links == 0 || there.is_none() && !needs_proof {
             return Changes::default();
-        };
+        }
         let mut objects = lock(&self.groups.objects);
         let is_full = objects.len() >= LINK_GROUPS_MAX;
-        let first = match objects.entry(entry.links) {
+        match objects.entry(entry.links) {
             // The Sender keeps to the bound.
-            hash_map::Entry::Vacant(_) if is_full => return Changes::default(),
-            group => *group.or_insert(id),
-        };
-        Changes::LINKED.only_if(first != id)
+            hash_map::Entry::Vacant(_) if is_full => Changes::LINKED.only_if(needs_proof),
+            hash_map::Entry::Vacant(group) => {
+                group.insert(there);
+                Changes::default()
+            }
+            hash_map::Entry::Occupied(first) => {
+                Changes::LINKED.only_if(there.is_none() || *first.get() != there)
+            }
+        }
     }
 
     /// The name that has come about by `outcome`. One may be the same as in a base, and not

@@ -7,7 +7,7 @@ use super::{Pending, Receiver, is_stage, of_sender};
 use haul_model::{Entry, Fault, FaultKind, Kind, MAX_DEPTH, Name, Outcome, Skip};
 use haul_proto::{ListItem, OutcomeItem, Rival, Want};
 use haul_store::OnExisting;
-use haul_tree::lock;
+use haul_tree::{Owner, lock};
 use std::sync::Arc;
 
 /// The Sender broke a rule of the conversation.
@@ -66,18 +66,22 @@ impl Receiver<'_> {
                 ListItem::Account(account) => self.take_account(&account)?,
                 ListItem::Closed { dir } => self.close_dir(dir)?,
                 ListItem::Missing { dir, name } => self.take_missing(dir, &name)?,
+                ListItem::Mover { user, group } => self.take_mover(Owner { user, group })?,
                 ListItem::Rival(rival) => outcomes.push(self.take_rival(&rival, cost)?),
                 ListItem::Entry { dir, entry } => {
                     let (index, parent) = self.number(dir)?;
                     let (name, is_closed) = self.check_name(dir, &parent, &entry)?;
+                    let lost = self.loss(&entry);
                     let entry = self.as_given(entry);
                     if entry.kind == Kind::Dir {
                         // All names in the one above are known.
                         self.tell_extras(&parent);
                     }
-                    if let Some(outcome) =
-                        self.take_entry(index, parent, name, entry, cost, &mut wants)
-                    {
+                    let outcome = match lost {
+                        Some(fault) => self.leave_behind(index, parent, name, entry, cost, fault),
+                        None => self.take_entry(index, parent, name, entry, cost, &mut wants),
+                    };
+                    if let Some(outcome) = outcome {
                         outcomes.push(OutcomeItem { index, outcome });
                     }
                     if is_closed {

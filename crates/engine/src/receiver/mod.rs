@@ -18,6 +18,7 @@ mod incoming;
 mod linking;
 mod listing;
 mod live;
+mod losing;
 mod mirror;
 mod modes;
 mod naming;
@@ -52,7 +53,7 @@ use given::Numbers;
 use hashing::Hashing;
 use haul_model::words;
 use haul_model::{
-    BlockHash, Changes, Entry, Fault, FaultKind, FileId, Filter, Kept, Kind, Name, Naming, Outcome,
+    BlockHash, Changes, Entry, Fault, FaultKind, FileId, Filter, Kind, Name, Naming, Outcome,
     Policy, Side, Summary, Task, escape_bytes,
 };
 use haul_proto::{LIST_WINDOW, ListItem, OutcomeItem, Warning};
@@ -64,6 +65,7 @@ use incoming::{Direct, Incoming, Piece};
 use linking::Groups;
 use listing::{Broken, Listing};
 use live::Reading;
+use losing::Losing;
 use mirror::Deleting;
 use naming::Merging;
 use proofs::Proofs;
@@ -86,6 +88,8 @@ pub(crate) struct Receiver<'a> {
     /// The rules of a copy; those of one that changes nothing where the task is another.
     policy: Policy,
     numbers: Numbers,
+    /// See [`Losing`].
+    losing: Losing,
     groups: Groups,
     origin: Option<[u8; 16]>,
     /// See [`Destination::path`].
@@ -207,7 +211,7 @@ impl<'a> Receiver<'a> {
         control.monitor().progress().set_naming(named);
         sender.naming(named);
         let costs_round_trips = destination.root.costs_round_trips();
-        let keeps = destination.root.keeps();
+        let keeps = destination.keeps_in(&job.task);
         let lanes = destination.root.lanes();
         let root = DirNode::root(destination.root, None, &Arc::new(OpenDirs::default()))?;
         let state = if destination.absent { DirState::Absent } else { DirState::Open(root) };
@@ -220,7 +224,10 @@ impl<'a> Receiver<'a> {
         if job.task.moving().is_none() {
             given::tell_lacks(control.monitor(), &destination.path, job.task.keeps(), keeps);
         }
-        let keeps = modes::given(&job.task, given::allowed(job.task.keeps())).and(keeps);
+        let gives = given::allowed(job.task.keeps()).and(keeps);
+        // A proof is of all that can be looked at, if it can be given here or not.
+        let proves = if removes { job.task.keeps() } else { modes::given(&job.task, gives) };
+        let keeps = proves.and(keeps);
         let compares = Policy { dry_run: true, ..Policy::default() };
         let policy = Policy { keeps, ..job.task.copies().copied().unwrap_or(compares) };
         let awaits_removals = removes && sender.is_far();
@@ -233,6 +240,7 @@ impl<'a> Receiver<'a> {
             task: job.task,
             policy,
             numbers: Numbers::of(job, is_far),
+            losing: Losing::of(&job.task, gives),
             groups: Groups::default(),
             origin: job.origin,
             dest: destination.path,
@@ -311,11 +319,6 @@ impl<'a> Receiver<'a> {
         if let Some(tasks) = tasks {
             tasks.give(task);
         }
-    }
-
-    /// The attributes that it keeps, or compares.
-    pub(crate) fn keeps(&self) -> Kept {
-        self.policy.keeps
     }
 
     /// True if the job compares, and takes no content.

@@ -9,7 +9,7 @@
 //! listing has the spelling of what has the name.
 
 use super::dirs::{DirState, RecvDir};
-use super::{Pending, Receiver, compare, parent_fault};
+use super::{Pending, Receiver, compare, losing, parent_fault};
 use haul_model::{Conflict, Entry, Fault, FaultKind, FileId, Name, Outcome, Side, Skip};
 use haul_store::{OnExisting, Publication};
 use haul_tree::lock;
@@ -143,7 +143,7 @@ impl Receiver<'_> {
         on_existing: OnExisting,
         mut publish: impl FnMut(OnExisting) -> io::Result<Publication>,
     ) -> Result<Option<Outcome>, Fault> {
-        let failed = |error: io::Error| Fault::from_io(Side::Destination, action, &error);
+        let failed = |error: io::Error| losing::not_kept(self.policy.moving, action, &error);
         if publish(on_existing).map_err(failed)? == Publication::Published {
             return Ok(Some(Outcome::Copied));
         }

@@ -7,7 +7,7 @@ use super::dirs::{DirState, RecvDir};
 use super::hold::may_not_be_opened;
 use super::own::{self, is_own};
 use super::work::{self, Making, Work};
-use super::{Pending, Receiver, naming, parent_fault};
+use super::{Pending, Receiver, losing, naming, parent_fault};
 use crate::dirs::DirNode;
 use haul_model::{Changes, Entry, Fault, Kept, Kind, Name, Outcome, Side, Skip};
 use haul_proto::OutcomeItem;
@@ -193,7 +193,8 @@ impl Receiver<'_> {
         let set = node.handle().and_then(|handle| {
             handle.set_file_attributes(name, existing.id, &entry.attributes, which)
         });
-        set.map_err(|error| Fault::from_io(Side::Destination, "set the file's attributes", &error))
+        let action = "set the file's attributes";
+        set.map_err(|error| losing::not_kept(self.policy.moving, action, &error))
     }
 
     /// True if the job makes such an entry anew, and does not pass it over.

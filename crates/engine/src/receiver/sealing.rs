@@ -3,6 +3,7 @@
 use super::Receiver;
 use super::deciding::left_or_adjusted;
 use super::dirs::{DirState, RecvDir};
+use super::losing;
 use crate::dirs::DirNode;
 use haul_model::words;
 use haul_model::{Attributes, Changes, Entry, Fault, Kind, Outcome, Side, Skip};
@@ -116,7 +117,8 @@ impl Receiver<'_> {
     }
 
     fn not_sealed(&self, dir: &RecvDir, error: &io::Error) {
-        let fault = Fault::from_io(Side::Destination, "set the directory's attributes", error);
+        let action = "set the directory's attributes";
+        let fault = losing::not_kept(self.policy.moving, action, error);
         self.fail_late(&dir.path_of(None), fault);
     }
 

@@ -230,7 +230,7 @@ impl Receiver<'_> {
             };
             let verified = whole.map_err(|_| changed())?;
             pending.entry.kind = Kind::File { size: len };
-            pending.seal(self.policy.keeps, verified, file.mtime, Filling::Dense)
+            pending.seal(&self.policy, verified, file.mtime, Filling::Dense)
         })();
         if written.is_ok() {
             self.reporter.transferred(len);

@@ -6,7 +6,7 @@ use super::filling::{Copying, Filled, given_up};
 use super::hold::{Filling, HOLD_MAX, Whole};
 use super::linking::First;
 use super::small::{Fetched, SMALL_MAX};
-use super::{Incoming, Pending, Receiver};
+use super::{Incoming, Pending, Receiver, losing};
 use crate::control::Step;
 use crate::copy;
 use crate::digest;
@@ -14,7 +14,7 @@ use crate::link::SourceHandle;
 use crate::pool::Buf;
 use crossbeam_channel::RecvTimeoutError;
 use haul_model::{
-    Attributes, BLOCK_LEN, ContentHash, Entry, Fault, FaultKind, Kept, Kind, Outcome, Side,
+    Attributes, BLOCK_LEN, ContentHash, Entry, Fault, FaultKind, Kind, Outcome, Policy, Side,
     Timestamp,
 };
 use haul_proto::{FileEnd, PackItem, PackView};
@@ -183,7 +183,7 @@ fn take_pack(receiver: &Receiver<'_>, bytes: &[u8], view: PackView) {
         let content = &bytes[range];
         let whole = result.and_then(|(mtime, hash, grew)| {
             pending.reading.has_grown = grew;
-            pending.take_whole(receiver.policy.keeps, content, mtime, &hash)
+            pending.take_whole(&receiver.policy, content, mtime, &hash)
         });
         let moved = if whole.is_ok() { content.len() as u64 } else { 0 };
         receiver.reporter.transferred(moved);
@@ -271,9 +271,8 @@ fn copy_file(
         Filling::Dense if has_holes(&*source)? => Filling::WithHoles,
         filling => filling,
     };
-    let keeps = receiver.policy.keeps;
     let mtime = if pending.is_based { pending.entry.attributes.mtime } else { seal.mtime };
-    let whole = pending.seal(keeps, verified, mtime, filling)?;
+    let whole = pending.seal(&receiver.policy, verified, mtime, filling)?;
     if was_sent && let Err(fault) = pending.look_again(receiver, &*source, || Ok(whole.hash)) {
         whole.sealed.discard();
         return Err(fault);
@@ -360,7 +359,7 @@ impl Pending {
     /// Stages and publishes content that arrived whole.
     fn take_whole(
         &mut self,
-        keeps: Kept,
+        policy: &Policy,
         content: &[u8],
         mtime: Timestamp,
         hash: &ContentHash,
@@ -373,7 +372,7 @@ impl Pending {
         self.entry.kind = Kind::File { size: content.len() as u64 };
         // It comes without its holes, but a later job knows only that it has some.
         let filling = if self.entry.has_holes { Filling::WithHoles } else { Filling::Dense };
-        self.seal(keeps, verified, mtime, filling)
+        self.seal(policy, verified, mtime, filling)
     }
 
     /// Begins the file as one that shares the content of `source`, where the
@@ -410,7 +409,7 @@ impl Pending {
     /// Ends the writing of a verified stage.
     pub(super) fn seal(
         &self,
-        keeps: Kept,
+        policy: &Policy,
         verified: Verified<Box<dyn StagedFile>>,
         mtime: Timestamp,
         filling: Filling,
@@ -421,8 +420,9 @@ impl Pending {
         }
         let hash = verified.hash();
         let attributes = Attributes { mtime, ..self.entry.attributes.clone() };
-        let sealed = verified.seal(&attributes, keeps);
-        let sealed = sealed.map_err(|error| destination("finish the file", &error))?;
+        let sealed = verified.seal(&attributes, policy.keeps);
+        let sealed =
+            sealed.map_err(|error| losing::not_kept(policy.moving, "finish the file", &error))?;
         Ok(Whole { sealed, hash, durable_first })
     }
 }

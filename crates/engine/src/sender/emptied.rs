@@ -6,7 +6,7 @@ use crate::aside::Aside;
 use crate::dirs::{DirNode, OpenDirs};
 use crate::link::{Proof, same};
 use haul_model::words;
-use haul_model::{Fault, FaultKind, FileId, MAX_DEPTH, Name, Side, is_mounted};
+use haul_model::{Fault, FaultKind, FileId, Filter, MAX_DEPTH, Name, Side, is_mounted};
 use haul_tree::{LocalTree, Mark, Tree, TreeDir, TreeEntry};
 use std::io;
 use std::sync::Arc;
@@ -63,7 +63,8 @@ impl Twins {
 /// Removes the directory at `path` of `tree` and those below it, deepest first, as
 /// far as they are empty; `false` if something is in them. One that has no name of
 /// its own, or is gone, is no matter. Each is proven to be another than that of its
-/// `twin`, where both are on this machine.
+/// `twin`, where both are on this machine. Those that `filter` leaves out of the job were
+/// compared with nothing, and stay.
 ///
 /// # Errors
 /// Why an empty one can't be removed; what is no longer the directory `walked` is
@@ -73,7 +74,9 @@ pub(crate) fn remove_empty(
     path: &[u8],
     walked: Option<FileId>,
     twin: Option<Twin>,
+    filter: &Filter,
 ) -> Result<bool, Fault> {
+    let is_nameless = words::without_dot(path).len() < path.len();
     let split = words::split(words::without_dot(path));
     let Some(Ok(name)) = split.name.map(Name::new) else { return Ok(true) };
     let root = tree.open(split.parent).map_err(|error| failed(&error))?;
@@ -81,7 +84,14 @@ pub(crate) fn remove_empty(
     let root = root.map_err(|error| failed(&error))?;
     match DirNode::open(&root, name.clone(), false) {
         Ok(node) if node.id() != walked => Err(exchanged()),
-        Ok(node) => remove_below(&root, node, name, twin),
+        Ok(node) => {
+            let is_left_out = |path: Vec<u8>| {
+                // In the job, paths may begin below it.
+                let own = if is_nameless { name.as_bytes().len() + 1 } else { 0 };
+                !filter.is_empty() && filter.hides(&path[own..], true) != Some(false)
+            };
+            remove_below(&root, node, name.clone(), twin, &is_left_out)
+        }
         Err(error) => match FaultKind::of(&error) {
             FaultKind::NotFound => Ok(true),
             FaultKind::NotDirectory | FaultKind::Link => Err(exchanged()),
@@ -184,6 +194,7 @@ fn remove_below(
     node: Arc<DirNode>,
     name: Name,
     twin: Option<Twin>,
+    is_left_out: &dyn Fn(Vec<u8>) -> bool,
 ) -> Result<bool, Fault> {
     let mut is_empty = true;
     let first = Level::enter(root, node, name, twin);
@@ -192,7 +203,7 @@ fn remove_below(
         let depth = levels.len();
         let Some(level) = levels.last_mut() else { break };
         if let Some(TreeEntry { name, is_dir, .. }) = level.entries.next() {
-            if is_dir == Some(false) {
+            if is_dir == Some(false) || is_left_out(level.node.path_of(Some(&name))) {
                 level.is_bare = false;
                 continue;
             }

@@ -1,52 +1,97 @@
-//! Files to be removed that have other names. Those among the sources would become
-//! files of their own, which is known when all have been seen: until then they wait.
+//! Files to be removed that have other names. All names of one that are among the sources go,
+//! once all of them can, or none does: so what stays is still what it was, and a later move
+//! makes them names of one file again.
 
 use super::{Item, loss};
+use crate::Job;
 use crate::link::Proof;
 use haul_model::words;
 use haul_model::{Fault, FileId};
 use haul_proto::Removal;
 use std::collections::HashMap;
 
-/// Names that wait, at most: some 10 MiB. Further ones stay where they are.
+/// Names that wait, at most: some 10 MiB. Of files with names besides, none goes.
 const WAITING_MAX: usize = 32 << 10;
 
-/// Those that wait, by what they are names of.
-#[derive(Default)]
+/// A name that goes, with the proof that it can where there is one here.
+pub(super) type Going = (Item, Option<Proof>);
+
+/// Those that wait for the others, by what they are names of.
 pub(super) struct Linked {
-    names: HashMap<FileId, Vec<Waiting>>,
+    names: HashMap<FileId, Names>,
     len: usize,
+    /// Sources were left out that could not be copied, and may be among the other names.
+    leaves_out: bool,
+    /// There were too many, and not all that stay are known.
+    is_full: bool,
 }
 
-/// One name.
-struct Waiting {
-    item: Item,
-    proof: Option<Proof>,
+/// The names of one file.
+#[derive(Default)]
+struct Names {
+    waiting: Vec<Going>,
+    /// One of them stays.
+    stays: bool,
+}
+
+/// The fate of a name that may go.
+pub(super) enum Met {
+    /// It waits.
+    Waits,
+    /// It was the last of them, and all go.
+    All(Vec<Going>),
+    /// It stays.
+    Stays,
 }
 
 impl Linked {
-    /// Has a file wait; the removal is told if there are too many.
-    pub(super) fn add(&mut self, id: FileId, item: &Item, proof: Option<Proof>) -> Option<Removal> {
-        if self.len >= WAITING_MAX {
-            return told(item, Err(loss::linked()));
-        }
-        self.len += 1;
-        self.names.entry(id).or_default().push(Waiting { item: item.clone(), proof });
-        None
+    /// None yet, in a job that removes.
+    pub(super) fn of(job: &Job) -> Self {
+        let leaves_out = !job.filter.is_empty();
+        Self { names: HashMap::new(), len: 0, leaves_out, is_full: false }
     }
 
-    /// Those of which no other name was seen; tells of the others.
-    pub(super) fn into_single(self, tell: &mut dyn FnMut(Removal)) -> Vec<(Item, Option<Proof>)> {
-        let mut single = Vec::new();
-        for mut names in self.names.into_values() {
-            if let [_] = names[..] {
-                single.extend(names.pop().map(|Waiting { item, proof }| (item, proof)));
+    /// Has one of the `links` names of a file wait.
+    pub(super) fn add(&mut self, id: FileId, links: u64, name: Going) -> Met {
+        self.is_full |= self.len >= WAITING_MAX;
+        let names = self.names.entry(id).or_default();
+        if self.is_full || names.stays {
+            names.stays = true;
+            return Met::Stays;
+        }
+        names.waiting.push(name);
+        self.len += 1;
+        if (names.waiting.len() as u64) < links {
+            return Met::Waits;
+        }
+        let all = std::mem::take(&mut names.waiting);
+        self.len -= all.len();
+        self.names.remove(&id);
+        Met::All(all)
+    }
+
+    /// A name of this file stays, and with it the others.
+    pub(super) fn keep(&mut self, id: FileId) {
+        self.is_full |= self.names.len() >= WAITING_MAX;
+        if !self.is_full {
+            self.names.entry(id).or_default().stays = true;
+        }
+    }
+
+    /// Those that go though they have other names, which are not among the sources; tells of
+    /// the others.
+    pub(super) fn take_going(&mut self, tell: &mut dyn FnMut(Removal)) -> Vec<Going> {
+        let mut going = Vec::new();
+        for Names { waiting, stays } in std::mem::take(&mut self.names).into_values() {
+            if !(stays || self.leaves_out || self.is_full) {
+                going.extend(waiting);
+                continue;
             }
-            for Waiting { item, .. } in names {
+            for (item, _) in waiting {
                 told(&item, Err(loss::linked())).into_iter().for_each(&mut *tell);
             }
         }
-        single
+        going
     }
 }
 

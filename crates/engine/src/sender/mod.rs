@@ -33,16 +33,17 @@ use crate::link::{ReceiverPort, SenderPort, SourceHandle};
 use crate::{Event, Job, JobError};
 use again::Repeat;
 use haul_model::{
-    Changes, Fault, FileId, Kept, Kind, Moving, Naming, Outcome, Resume, Side, Summary, Task,
+    Changes, Fault, FileId, Filter, Kept, Kind, Moving, Naming, Outcome, Resume, Side, Summary,
+    Task,
 };
 use haul_proto::{Extra, LIST_WINDOW, Late, OutcomeItem, Proven, Signature, Want, Warning};
 use haul_store::RESUME_LEN_MIN;
-use haul_tree::{Meta, MetaKind, Owner, lock};
+use haul_tree::{Meta, MetaKind, lock};
 use linked::Linked;
 use portions::portions;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, OnceLock};
+use std::sync::{Arc, Condvar, Mutex};
 use wants::Signed;
 
 /// The role.
@@ -53,10 +54,7 @@ pub(crate) struct Sender<'a> {
     receiver: Arc<dyn ReceiverPort + 'a>,
     follow: bool,
     task: Task,
-    /// The group of what the Receiver makes, where that is known.
-    group: OnceLock<u32>,
-    /// See [`Self::expect_kept`].
-    kept: OnceLock<Kept>,
+    filter: Filter,
     /// Files to be removed that have other names.
     linked: Mutex<Linked>,
     in_flight: Mutex<InFlight>,
@@ -113,9 +111,8 @@ impl<'a> Sender<'a> {
             receiver,
             follow: job.follow,
             task: job.task,
-            group: OnceLock::new(),
-            kept: OnceLock::new(),
-            linked: Mutex::default(),
+            filter: job.filter.clone(),
+            linked: Mutex::new(Linked::of(job)),
             in_flight: Mutex::default(),
             signed: Signed::default(),
             room: Condvar::new(),
@@ -228,30 +225,9 @@ impl<'a> Sender<'a> {
         }
     }
 
-    /// Tells which group what the Receiver makes will have, where it is not that of
-    /// this process.
-    pub(crate) fn expect_group(&self, group: u32) {
-        let _ = self.group.set(group);
-    }
-
-    /// Tells which attributes the Receiver can keep.
-    pub(crate) fn expect_kept(&self, kept: Kept) {
-        let _ = self.kept.set(kept);
-    }
-
-    /// The attributes that the Receiver keeps, for all that is known: a peer says what
-    /// could not be set, but not that its user can't give files to others.
-    fn kept_there(&self) -> Kept {
-        let unknown = Kept::OWNER.with(Kept::SET_ID);
-        self.kept.get().copied().unwrap_or_else(|| self.task.keeps().without(unknown))
-    }
-
-    /// Who will own what it moves, if what would lose something by it is to stay.
-    fn keeps_whole_for(&self) -> Option<Owner> {
-        (self.task.moving() == Some(Moving::Whole)).then(|| Owner {
-            user: haul_sys::effective_user(),
-            group: self.group.get().copied().unwrap_or_else(haul_sys::effective_group),
-        })
+    /// True if what would lose something by being moved is to stay.
+    fn keeps_whole(&self) -> bool {
+        self.task.moving() == Some(Moving::Whole)
     }
 
     /// True if it puts back what a killed move has set aside: before a move copies
@@ -366,7 +342,8 @@ impl SenderPort for Sender<'_> {
                     return self.refuse("it told an outcome of what was not listed or not sent");
                 };
                 // What could not be looked at may be a directory, too.
-                let may_be_dir = matches!(item.kind, Kind::Dir | Kind::Special);
+                let is_fault = matches!(outcome.outcome, Outcome::Failed(_));
+                let may_be_dir = item.kind == Kind::Dir || item.kind == Kind::Special && is_fault;
                 if may_be_dir && !outcome.outcome.is_there() {
                     self.keeps_dirs.store(true, Ordering::Relaxed);
                 }
@@ -389,9 +366,7 @@ impl SenderPort for Sender<'_> {
         self.room.notify_all();
         if self.rule().is_some() {
             for (item, outcome) in &settled {
-                if let Some(removal) = self.remove_source(item, outcome) {
-                    self.tell_removal(removal);
-                }
+                self.remove_source(item, outcome, &mut |removal| self.tell_removal(removal));
             }
         }
         let Some(reporter) = self.reporter else { return };

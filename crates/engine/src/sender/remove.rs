@@ -2,6 +2,7 @@
 //! source, unless it is not what it was when it was listed.
 
 use super::emptied::{Twins, remove_empty};
+use super::linked::{Going, Met};
 use super::{Item, Sender, linked, loss};
 use crate::Event;
 use crate::aside::Aside;
@@ -10,10 +11,10 @@ use crate::dirs::DirNode;
 use crate::link::{Proof, may_be_one};
 use crossbeam_channel::RecvTimeoutError;
 use haul_model::words;
-use haul_model::{Fault, FaultKind, Kind, Name, Outcome, Remove, Side, Summary};
+use haul_model::{Fault, FaultKind, FileId, Kind, Name, Outcome, Remove, Side, Summary};
 use haul_proto::{Proven, Removal};
 use haul_tree::lock;
-use haul_tree::{Meta, Owner, Tree, TreeDir};
+use haul_tree::{Meta, Tree, TreeDir};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -39,6 +40,8 @@ pub(super) enum Verdict {
     Waits,
     /// It goes, if the proof holds where there is one here.
     Goes(Option<Proof>),
+    /// It goes, and the other names of the same file.
+    AllGo(Vec<Going>),
 }
 
 /// Removes what may be removed by what was `heard`, where the sources are far away and
@@ -55,9 +58,7 @@ pub(crate) fn run_removers(sender: &Sender<'_>, heard: &crossbeam_channel::Recei
             return;
         }
         if let Heard::Outcome(item, outcome) = next {
-            if let Some(removal) = sender.remove_source(&item, &outcome) {
-                sender.tell_removal(removal);
-            }
+            sender.remove_source(&item, &outcome, &mut |removal| sender.tell_removal(removal));
             sender.make_room(item.cost);
         }
     }
@@ -81,37 +82,52 @@ impl Sender<'_> {
         let proof = self.receiver.proof(item.index);
         let is_proven = item.hashed || !matches!(item.kind, Kind::File { size: 1.. });
         if !is_proven || !self.may_go(item, outcome) {
+            if let Some((id, _)) = self.other_names(item) {
+                lock(&self.linked).keep(id);
+            }
             return Verdict::Stays;
         }
-        let Some((meta, owner)) = self.meta_of_whole(item) else { return Verdict::Goes(proof) };
-        if let Some(fault) = loss::other_owner(owner, proof.as_ref()) {
-            return linked::told(item, Err(fault)).map_or(Verdict::Stays, Verdict::Told);
-        }
-        let Some(id) = meta.id.filter(|_| meta.links != 1) else { return Verdict::Goes(proof) };
-        lock(&self.linked).add(id, item, proof).map_or(Verdict::Waits, Verdict::Told)
-    }
-
-    /// Removes a file or link whose outcome allows it, and tells what came of it.
-    pub(super) fn remove_source(&self, item: &Item, outcome: &Outcome) -> Option<Removal> {
-        match self.judge(item, outcome) {
-            Verdict::Stays | Verdict::Waits => None,
-            Verdict::Told(removal) => Some(removal),
-            Verdict::Goes(proof) => {
-                let result = remove_file(item, proof);
-                // If the job ends, that is no fault of the file.
-                let is_fault = result.is_ok() || !self.control.stopped();
-                is_fault.then(|| linked::told(item, result)).flatten()
+        let Some((id, links)) = self.other_names(item) else { return Verdict::Goes(proof) };
+        match lock(&self.linked).add(id, links, (item.clone(), proof)) {
+            Met::Waits => Verdict::Waits,
+            Met::All(all) => Verdict::AllGo(all),
+            Met::Stays => {
+                linked::told(item, Err(loss::linked())).map_or(Verdict::Stays, Verdict::Told)
             }
         }
     }
 
-    /// The entry and its owner, if that is told, and it must not lose anything.
-    fn meta_of_whole(&self, item: &Item) -> Option<(Meta, Owner)> {
-        self.keeps_whole_for()?;
+    /// Removes a file or link whose outcome allows it, and tells what came of it.
+    pub(super) fn remove_source(
+        &self,
+        item: &Item,
+        outcome: &Outcome,
+        tell: &mut dyn FnMut(Removal),
+    ) {
+        let mut remove = |item: &Item, proof| {
+            let result = remove_file(item, proof);
+            // If the job ends, that is no fault of the file.
+            if result.is_ok() || !self.control.stopped() {
+                linked::told(item, result).into_iter().for_each(&mut *tell);
+            }
+        };
+        match self.judge(item, outcome) {
+            Verdict::Stays | Verdict::Waits => {}
+            Verdict::Told(removal) => tell(removal),
+            Verdict::Goes(proof) => remove(item, proof),
+            Verdict::AllGo(all) => all.into_iter().for_each(|(item, proof)| remove(&item, proof)),
+        }
+    }
+
+    /// The object that a source is, and the number of its names, if it has others and must
+    /// not lose anything.
+    fn other_names(&self, item: &Item) -> Option<(FileId, u64)> {
+        if !self.keeps_whole() || item.kind == Kind::Dir {
+            return None;
+        }
         let (dir, name) = (item.dir.as_ref()?.handle().ok()?, item.name.as_ref()?);
         let meta = dir.stat(name, false).ok()??;
-        let owner = meta.owner?;
-        Some((meta, owner))
+        Some((meta.id?, meta.links)).filter(|_| meta.links != 1)
     }
 
     /// The source at `path` is the directory `node`, and will be listed.
@@ -147,7 +163,9 @@ impl Sender<'_> {
             }
             let Some(&walked) = lock(&self.walked).get(source) else { continue };
             let twin = twins.map_or(Ok(None), |twins| twins.of(source));
-            let fault = match twin.and_then(|twin| remove_empty(tree, source, walked, twin)) {
+            let removed =
+                twin.and_then(|twin| remove_empty(tree, source, walked, twin, &self.filter));
+            let fault = match removed {
                 Ok(true) => continue,
                 Ok(false) => {
                     let message = "something is in it that was not moved; it stays";
@@ -160,10 +178,9 @@ impl Sender<'_> {
         }
     }
 
-    /// Those that have waited and have no other name among the sources; tells of the
-    /// others.
-    pub(super) fn take_linked(&self, tell: &mut dyn FnMut(Removal)) -> Vec<(Item, Option<Proof>)> {
-        std::mem::take(&mut *lock(&self.linked)).into_single(tell)
+    /// Those that have waited for other names, and go; tells of the others.
+    pub(super) fn take_linked(&self, tell: &mut dyn FnMut(Removal)) -> Vec<Going> {
+        lock(&self.linked).take_going(tell)
     }
 
     /// Tells the user, who is on this side.

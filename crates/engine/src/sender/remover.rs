@@ -125,6 +125,11 @@ impl<'r, 'a> Remover<'r, 'a> {
     fn judge(&mut self, mut item: Item, outcome: &Outcome) {
         match self.sender.judge(&item, outcome) {
             Verdict::Goes(_) => return self.begin(item),
+            Verdict::AllGo(all) => {
+                // They leave the window now, or have done so.
+                let go = |(item, _)| Next::Remove(Item { cost: 0, ..item });
+                all.into_iter().map(go).for_each(|next| self.later.push_front(next));
+            }
             // It is asked about in the end.
             Verdict::Waits => {}
             Verdict::Told(removal) => {

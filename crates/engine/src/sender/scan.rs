@@ -114,10 +114,10 @@ impl<'s, 'a> Scan<'s, 'a> {
 
     /// Walks the sources of `job` and lists everything, or leaves when the job has ended.
     pub(crate) fn run(mut self, job: &Job) {
-        let walked = match job.task.mirrors() {
+        let walked = self.tell_mover().and_then(|()| match job.task.mirrors() {
             Some(_) => self.places(job),
             None => self.one_by_one(&job.sources),
-        };
+        });
         if walked.is_err() {
             return;
         }

@@ -1,9 +1,9 @@
 //! Owners that a peer tells: taken by their names, and only what may be given.
 
 use crate::attack::{Attacked, bytes, serve};
-use crate::peer::{TIME, dir_end, name, pack, packed};
+use crate::peer::{TIME, dir, dir_end, name, pack, packed};
 use crate::place::Place;
-use haul_model::{Attributes, Entry, Kept, Kind, Policy, Task};
+use haul_model::{Attributes, Entry, Kept, Kind, Moving, Policy, Task};
 use haul_proto::{ACCOUNTS_MAX, Account, ListItem, Role};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -109,4 +109,30 @@ fn a_peer_that_names_users_without_end_is_left() {
         }
     });
     attacked.assert_refused("it named more users and groups than it may");
+}
+
+#[test]
+fn who_moves_is_told_first_and_once_and_in_a_move_that_loses_nothing() {
+    let moving = |moving| {
+        let moving: Option<Moving> = moving;
+        let keeps = moving.map_or(Kept::OF_COPIES, Moving::keeps);
+        Policy { keeps, moving, ..Policy::default() }
+    };
+    let mover = || ListItem::Mover { user: FREE, group: FREE };
+    for (policy, items) in [
+        (moving(None), vec![mover()]),
+        (moving(Some(Moving::Lossy)), vec![mover()]),
+        (moving(Some(Moving::Whole)), vec![mover(), mover()]),
+        (moving(Some(Moving::Whole)), vec![dir(0, "d"), mover()]),
+    ] {
+        let place = Place::new();
+        let dest = bytes(&place.dest(""));
+        let attacked = serve(place, move |peer| {
+            let (bases, backup) = (Vec::new(), None);
+            let role = Role::Receiver { dest, into_dir: true, origin: None, bases, backup };
+            peer.ask_for(Task::Copy(policy), role);
+            peer.list(items);
+        });
+        attacked.assert_refused("it told who moves the sources");
+    }
 }

@@ -54,9 +54,9 @@ what it means to \"haul copy\". On one file system sources just get new names.
 Elsewhere they are copied and made durable, then both sides hash what they have,
 and each source file is removed whose content DEST has, unless it changed since.
 What failed stays, and so do the directories that it is in. A directory that
-DEST has already is filled, not replaced. What is copied loses owner and group
-(unless they are yours), set-ID bits, ACLs, extended attributes and hard links:
-what has some of these stays, and is told, unless --lossy is given.
+DEST has already is filled, not replaced. Owners, groups, set-ID bits, ACLs,
+extended attributes, hard links and devices come along: what has some of these
+that DEST can't hold stays, and is told, unless --lossy is given.
 
 Examples:
   haul move photos /mnt/backup/             to another disk

@@ -151,7 +151,8 @@ pub(super) struct MoveWords {
     /// Undoes verify.
     #[arg(long, overrides_with = "verify", hide = true)]
     pub(super) no_verify: bool,
-    /// Move also what has an owner, attributes or hard links that would be lost
+    /// Move also what has an owner or attributes that DEST can't hold, without these,
+    /// and make hard links files of their own
     #[arg(long, help_heading = "Safety")]
     pub(super) lossy: bool,
 

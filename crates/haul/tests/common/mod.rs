@@ -403,6 +403,39 @@ pub(crate) fn run(command: &mut Command) {
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
+/// What `getfacl` and `getfattr` tell of all that is in `dir`, with owners and modes, but for
+/// haul's own.
+pub(crate) fn attributes(dir: &Path) -> String {
+    let told = |program: &str, flags: &[&str]| {
+        let output = Command::new(program).args(flags).current_dir(dir).output();
+        let output = output.expect("the program runs: cargo xtask setup installs it");
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let acls = told("getfacl", &["-R", "-P", "-n", "."]);
+    let xattrs =
+        told("getfattr", &["-R", "-P", "-h", "-d", "-m", "user|trusted", "-e", "hex", "."]);
+    let owners = told("find", &[".", "-printf", "%p %U:%G %m %y\\n"]);
+    let mut lines: Vec<_> = owners.lines().collect();
+    lines.sort_unstable();
+    // Without any attribute a name says nothing.
+    let part = |part: &str| {
+        let lines = part.trim().lines().filter(|line| !line.starts_with("user.haul."));
+        let lines: Vec<_> = lines.collect();
+        (lines.len() > 1).then(|| lines.join("\n"))
+    };
+    let mut parts: Vec<_> =
+        acls.split("\n\n").chain(xattrs.split("\n\n")).filter_map(part).collect();
+    parts.sort_unstable();
+    [lines.join("\n"), parts.join("\n\n")].join("\n")
+}
+
+/// Runs a script in the scene's directory.
+#[track_caller]
+pub(crate) fn sh(scene: &Scene<'_>, script: &str) {
+    run(Command::new("sh").args(["-e", "-c", script]).current_dir(scene.path("")));
+}
+
 pub(crate) fn is_root() -> bool {
     // A process's own directory in /proc belongs to its effective user.
     fs::metadata("/proc/self").expect("a mounted /proc").uid() == 0

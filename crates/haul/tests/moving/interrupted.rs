@@ -1,13 +1,15 @@
 //! Moves that are killed or interrupted in their middle: at each moment every
 //! file is whole in one of the two places, and the same command does the rest.
 
+use super::common::is_root;
 use super::{Stage, To, each_target};
 use haul_testkit::campaign;
 use haul_testkit::content::Stream;
 use haul_testkit::proc::{self, Signal};
 use haul_testkit::{assert_same_with, snapshot, tree};
 use std::fs;
-use std::path::PathBuf;
+use std::os::unix::fs::{MetadataExt, chown};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// How soon a move has to get on.
@@ -35,6 +37,9 @@ enum Victim {
 /// Small files of the tree: enough for a move to be caught among them.
 const FILES: u64 = 150;
 
+/// Files of two names in that tree.
+const NAMES: u32 = 40;
+
 /// A file and what is in it.
 type File = (String, Vec<u8>);
 
@@ -44,6 +49,9 @@ fn make_tree(stage: &Stage<'_, '_>, seed: u64) -> Vec<File> {
     tree::many(&root, FILES, 2_000, 3, seed).expect("a tree");
     tree::random_file(root.join("big"), 5 << 20, seed).expect("a file");
     fs::write(root.join("empty"), "").expect("a file");
+    if !scene.is_sftp() {
+        make_names(&root);
+    }
     let source = scene.snapshot("tree");
     let path = |path: &[u8]| String::from_utf8(path.to_vec()).expect("the test's own names");
     let paths: Vec<String> = source.files().map(|(name, _)| path(name)).collect();
@@ -52,6 +60,40 @@ fn make_tree(stage: &Stage<'_, '_>, seed: u64) -> Vec<File> {
         (name, content)
     };
     paths.into_iter().map(read).collect()
+}
+
+/// Files of two names in `root`, with owners of their own.
+fn make_names(root: &Path) {
+    for of in ["names", "names/other"] {
+        fs::create_dir_all(root.join(of)).expect("a directory");
+    }
+    for number in 0..NAMES {
+        let (one, other) = names_of(root, number);
+        fs::write(&one, number.to_string()).expect("a file");
+        fs::hard_link(&one, other).expect("a name");
+        if is_root() {
+            chown(one, Some(1000 + number), Some(2000 + number)).expect("given");
+        }
+    }
+}
+
+/// Both names of such a file.
+fn names_of(root: &Path, number: u32) -> (PathBuf, PathBuf) {
+    (root.join(format!("names/{number}")), root.join(format!("names/other/{number}")))
+}
+
+/// Panics unless such files have come along as what they were.
+#[track_caller]
+fn assert_names(stage: &Stage<'_, '_>, root: &Path) {
+    let numbers = if stage.scene.is_sftp() { 0 } else { NAMES };
+    for number in 0..numbers {
+        let (one, other) = names_of(root, number);
+        let (one, other) = (fs::metadata(one).expect("there"), fs::metadata(other).expect("there"));
+        assert_eq!((one.ino(), one.nlink()), (other.ino(), 2), "{number} {:?}", stage.to);
+        if is_root() {
+            assert_eq!((one.uid(), one.gid()), (1000 + number, 2000 + number), "{:?}", stage.to);
+        }
+    }
 }
 
 /// Panics unless each file is whole at its source or, if it is not there any
@@ -133,6 +175,7 @@ fn a_move_that_is_interrupted_loses_nothing_and_goes_on() {
             let after = snapshot(stage.there("to/tree")).expect("it is there");
             // What went before it was interrupted gave its directory another time.
             assert_same_with(&before, &after, stage.scene.rules().ignoring_dir_mtimes());
+            assert_names(stage, &stage.there("to/tree"));
             fs::remove_dir_all(stage.there("to/tree")).expect("removed");
         }
         assert!(caught > 0, "no move was caught in its middle");
@@ -165,6 +208,7 @@ fn a_killed_move_to_a_new_name_goes_on_under_that_name() {
             clean(stage, "renamed");
             let after = snapshot(stage.there("renamed")).expect("it is there");
             assert_same_with(&before, &after, stage.scene.rules().ignoring_dir_mtimes());
+            assert_names(stage, &stage.there("renamed"));
             fs::remove_dir_all(stage.there("renamed")).expect("removed");
         }
     });

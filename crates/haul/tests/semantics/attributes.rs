@@ -7,25 +7,6 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What `getfacl` and `getfattr` tell of all that is in `dir`, with owners and modes.
-fn attributes(dir: &Path) -> String {
-    let told = |program: &str, flags: &[&str]| {
-        let output = Command::new(program).args(flags).current_dir(dir).output();
-        let output = output.expect("the program runs: cargo xtask setup installs it");
-        assert!(output.status.success(), "{output:?}");
-        String::from_utf8_lossy(&output.stdout).into_owned()
-    };
-    let acls = told("getfacl", &["-R", "-P", "-n", "."]);
-    let xattrs =
-        told("getfattr", &["-R", "-P", "-h", "-d", "-m", "user|trusted", "-e", "hex", "."]);
-    let owners = told("find", &[".", "-printf", "%p %U:%G %m %y\\n"]);
-    let mut lines: Vec<_> = owners.lines().collect();
-    lines.sort_unstable();
-    let mut parts: Vec<_> = acls.split("\n\n").chain(xattrs.split("\n\n")).map(str::trim).collect();
-    parts.sort_unstable();
-    [lines.join("\n"), parts.join("\n\n")].join("\n")
-}
-
 /// When anything of each entry below `dir` last changed.
 fn changes(dir: &Path) -> BTreeMap<PathBuf, (i64, i64)> {
     let mut found = BTreeMap::new();
@@ -38,10 +19,6 @@ fn changes(dir: &Path) -> BTreeMap<PathBuf, (i64, i64)> {
         found.insert(path, (meta.ctime(), meta.ctime_nsec()));
     }
     found
-}
-
-fn sh(scene: &Scene<'_>, script: &str) {
-    run(Command::new("sh").args(["-e", "-c", script]).current_dir(scene.path("")));
 }
 
 /// A tree with attributes that a user can give, as far as that user may.

@@ -1,10 +1,11 @@
 //! The attributes of an entry that are told, and those that nobody keeps.
 
-use super::{ROOT, Scan};
+use super::{ROOT, Scan, Stopped};
 use crate::Event;
 use crate::dirs::DirNode;
 use crate::sender::loss;
 use haul_model::{Attributes, Fault, Kept, Name, Side};
+use haul_proto::ListItem;
 use haul_tree::{Meta, Owner};
 use std::sync::Arc;
 
@@ -25,15 +26,26 @@ impl Scan<'_, '_> {
         }
     }
 
+    /// Tells who moves the sources, where they must not lose anything by it.
+    pub(super) fn tell_mover(&mut self) -> Result<(), Stopped> {
+        if !self.sender.keeps_whole() {
+            return Ok(());
+        }
+        let (user, group) = (haul_sys::effective_user(), haul_sys::effective_group());
+        self.push(ListItem::Mover { user, group })
+    }
+
     /// Why what `name` is in `node`, or `node` itself, stays where it is, if a move
     /// would lose something of it.
     pub(super) fn loss(&self, node: &Arc<DirNode>, name: Option<&Name>) -> Option<Fault> {
-        let owner = self.sender.keeps_whole_for()?;
+        if !self.sender.keeps_whole() {
+            return None;
+        }
         let dir = match node.handle() {
             Ok(dir) => dir,
             Err(error) => return Some(Fault::from_io(Side::Source, "open", &error)),
         };
-        let looked = loss::loss(&*dir, name, owner, self.sender.kept_there());
+        let looked = loss::loss(&*dir, name);
         looked.unwrap_or_else(|error| {
             Some(Fault::from_io(Side::Source, "look at its attributes", &error))
         })
@@ -59,8 +71,10 @@ impl Scan<'_, '_> {
         if self.keeps.has_any(Kept::EXTENDED) {
             let read = dir.handle().and_then(|dir| dir.extended(name, self.keeps));
             let what = "read its extended attributes";
-            attributes.extended =
-                read.map_err(|error| Fault::from_io(Side::Source, what, &error))?;
+            attributes.extended = match read {
+                Err(_) if self.keeps.has(Kept::AS_POSSIBLE) => None,
+                read => read.map_err(|error| Fault::from_io(Side::Source, what, &error))?,
+            };
         }
         Ok(attributes)
     }
