@@ -38,7 +38,7 @@ fn message(kind: FrameType, payload: &[u8]) {
 }
 
 fn wrapped(payload: &[u8]) {
-    let mut unwrapper = Unwrapper::new();
+    let mut unwrapper = Unwrapper::default();
     let Ok((header, plain)) = unwrapper.unwrap(payload) else { return };
     assert_eq!(header.payload_len as usize, plain.len());
     assert!(header.payload_len <= header.kind.payload_max());

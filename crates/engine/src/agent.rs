@@ -87,22 +87,11 @@ pub fn serve_with(
         client.tell(&Message::Abort(Abort::Usage(reason.to_owned())));
         return client.into_line().map(|_| ());
     }
+    let job = Job { task, filter, altered, rate, compression, ..Job::default() };
     match role {
         Role::Receiver { dest, into_dir, origin, bases, backup } => {
             let dest = words::without_tilde(&dest).to_vec();
-            let job = Job {
-                dest,
-                into_dir,
-                origin,
-                bases,
-                backup,
-                task,
-                filter,
-                altered,
-                rate,
-                compression,
-                ..Job::default()
-            };
+            let job = Job { dest, into_dir, origin, bases, backup, ..job };
             receive(client, &job, on_failure)
         }
         Role::Sender { sources, base, recursive, follow } => {
@@ -112,18 +101,7 @@ pub fn serve_with(
                 None => sources.iter().map(whole).collect(),
             };
             let base = base.as_ref().map(whole);
-            let job = Job {
-                sources,
-                base,
-                recursive,
-                follow,
-                task,
-                filter,
-                altered,
-                rate,
-                compression,
-                ..Job::default()
-            };
+            let job = Job { sources, base, recursive, follow, ..job };
             send(client, &job, on_failure)
         }
     }

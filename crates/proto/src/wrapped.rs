@@ -71,19 +71,15 @@ pub struct Wrapped {
     pub content: Vec<u8>,
 }
 
-/// Compresses frames, one after the other.
+/// Compresses frames, one after the other. It takes memory when it is first needed.
+#[derive(Default)]
 pub struct Wrapper {
-    /// Made when it is first needed, with the level that it has.
+    /// With the level that it has.
     zstd: Option<(zstd::bulk::Compressor<'static>, i32)>,
     plain: Vec<u8>,
 }
 
 impl Wrapper {
-    /// One that has no memory yet.
-    pub fn new() -> Self {
-        Self { zstd: None, plain: Vec::new() }
-    }
-
     /// Wraps the frame that consists of `head`, which begins with its header, and `body`.
     /// `level` is for Zstandard, see [`zstd::compression_level_range`]. `None` if that
     /// would save less than a twentieth of it, or the frame's type is never compressed.
@@ -153,30 +149,20 @@ impl Wrapper {
     }
 }
 
-impl Default for Wrapper {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl fmt::Debug for Wrapper {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Wrapper").finish_non_exhaustive()
     }
 }
 
-/// Decompresses frames, one after the other.
+/// Decompresses frames, one after the other. It takes memory when it is first needed.
+#[derive(Default)]
 pub struct Unwrapper {
     zstd: Option<zstd::bulk::Decompressor<'static>>,
     plain: Vec<u8>,
 }
 
 impl Unwrapper {
-    /// One that has no memory yet.
-    pub fn new() -> Self {
-        Self { zstd: None, plain: Vec::new() }
-    }
-
     /// The header and the payload of the frame inside.
     ///
     /// # Errors
@@ -219,12 +205,6 @@ impl Unwrapper {
     }
 }
 
-impl Default for Unwrapper {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl fmt::Debug for Unwrapper {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Unwrapper").finish_non_exhaustive()
@@ -253,7 +233,8 @@ mod tests {
 
     #[test]
     fn a_frame_is_the_same_behind_either_codec() {
-        let (body, mut wrapper, mut unwrapper) = (text(1 << 20), Wrapper::new(), Unwrapper::new());
+        let (body, mut wrapper, mut unwrapper) =
+            (text(1 << 20), Wrapper::default(), Unwrapper::default());
         let head = data_head(7, 1 << 20, body.len());
         for (codec, level) in
             [(Codec::Lz4, 0), (Codec::Zstd, 1), (Codec::Zstd, 9), (Codec::Zstd, 1)]
@@ -279,7 +260,7 @@ mod tests {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             *byte = (state >> 56) as u8;
         }
-        let mut wrapper = Wrapper::new();
+        let mut wrapper = Wrapper::default();
         for codec in Codec::ALL {
             let mut wrap = |body: &[u8]| wrapper.wrap(codec, 1, &data_head(1, 0, body.len()), body);
             assert_eq!(wrap(&noise), None);
@@ -296,18 +277,22 @@ mod tests {
             let head = frame_bytes(kind, &text(kind.payload_max().min(4000) as usize));
             let wraps = matches!(kind, FrameType::List | FrameType::Pack | FrameType::Data);
             for codec in Codec::ALL {
-                assert_eq!(Wrapper::new().wrap(codec, 1, &head, &[]).is_some(), wraps, "{kind:?}");
+                assert_eq!(
+                    Wrapper::default().wrap(codec, 1, &head, &[]).is_some(),
+                    wraps,
+                    "{kind:?}"
+                );
             }
             let inside = lz4_flex::block::compress(b"text");
             let read = payload(kind.byte(), Codec::Lz4.byte(), 4, &inside);
             let expected = if wraps { Ok(()) } else { Err(UnwrapError::Type(kind.byte())) };
-            assert_eq!(Unwrapper::new().unwrap(&read).map(|_| ()), expected);
+            assert_eq!(Unwrapper::default().unwrap(&read).map(|_| ()), expected);
         }
     }
 
     #[test]
     fn bombs_and_damaged_frames_are_refused_within_their_bound() {
-        let mut unwrapper = Unwrapper::new();
+        let mut unwrapper = Unwrapper::default();
         let bomb = vec![0; 64 << 20];
         let list = FrameType::List.byte();
         for codec in Codec::ALL {

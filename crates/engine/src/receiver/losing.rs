@@ -4,6 +4,7 @@
 use super::Receiver;
 use super::dirs::{DirState, RecvDir};
 use super::listing::Broken;
+use crate::link::would_lose;
 use haul_model::{
     Entry, Fault, FaultKind, Kept, Kind, Moving, Name, Outcome, SET_ID_MODE, Side, Special, Task,
 };
@@ -76,14 +77,7 @@ impl Receiver<'_> {
             };
             return Some(Fault::new(Side::Source, FaultKind::Special, message));
         }
-        let lost = self.lost(entry);
-        if lost.is_empty() {
-            return None;
-        }
-        let all = if entry.kind == Kind::Dir { " with all that is in it" } else { "" };
-        let lost = lost.join(" and ");
-        let message = format!("it stays{all}: {lost} would be lost");
-        Some(Fault::new(Side::Source, FaultKind::Lossy, message))
+        would_lose(entry.kind == Kind::Dir, &self.lost(entry))
     }
 
     /// In words.

@@ -2,6 +2,7 @@
 //! Receiver, which judges the others. Such a source stays where it is, unless the user does
 //! without.
 
+use crate::link::would_lose;
 use haul_model::{Fault, FaultKind, Name, Side};
 use haul_tree::{MetaKind, TreeDir};
 use std::io;
@@ -27,7 +28,7 @@ pub(super) fn loss(dir: &dyn TreeDir, name: Option<&Name>) -> io::Result<Option<
     };
     let is_root = haul_sys::effective_user() == ROOT;
     let lost = lost(kind, &dir.attribute_names(name)?, is_root);
-    Ok((!lost.is_empty()).then(|| fault(kind, &lost)))
+    Ok(would_lose(kind == MetaKind::Dir, &lost))
 }
 
 /// In words.
@@ -45,12 +46,6 @@ fn lost(kind: MetaKind, names: &[Vec<u8>], is_root: bool) -> Vec<&'static str> {
         lost.push("its extended attributes");
     }
     lost
-}
-
-fn fault(kind: MetaKind, lost: &[&str]) -> Fault {
-    let all = if kind == MetaKind::Dir { " with all that is in it" } else { "" };
-    let lost = lost.join(" and ");
-    Fault::new(Side::Source, FaultKind::Lossy, format!("it stays{all}: {lost} would be lost"))
 }
 
 /// The fault of an entry that has several names in what is moved, of which not all can be

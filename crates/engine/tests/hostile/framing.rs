@@ -141,7 +141,7 @@ fn a_payload_that_can_not_be_read_ends_the_job() {
 
 /// `frame`, compressed.
 fn wrapped(frame: &[u8]) -> Vec<u8> {
-    let wrapped = Wrapper::new().wrap(Codec::Zstd, 1, frame, &[]).expect("it shrinks");
+    let wrapped = Wrapper::default().wrap(Codec::Zstd, 1, frame, &[]).expect("it shrinks");
     [&wrapped.head[..], &wrapped.content].concat()
 }
 
