@@ -131,17 +131,11 @@ fn matching(
 
 /// Those of `paths` that are there.
 fn existing(requests: &mut Requests, paths: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>, RequestError> {
-    let mut existing = Vec::new();
-    for path in paths {
-        match requests.stat(&path, false) {
-            Ok(_) => existing.push(path),
-            Err(RequestError::Fault(fault)) if is_absent(&fault) => {}
-            // The job says why.
-            Err(RequestError::Fault(_)) => existing.push(path),
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(existing)
+    let looked = requests.look_at_each(&paths)?;
+    // Of one that can't be looked at the job says why.
+    let may_be_there = |looked: Result<(), Fault>| looked.err().is_none_or(|it| !is_absent(&it));
+    let found = paths.into_iter().zip(looked);
+    Ok(found.filter_map(|(path, looked)| may_be_there(looked).then_some(path)).collect())
 }
 
 fn is_absent(fault: &Fault) -> bool {

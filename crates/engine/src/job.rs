@@ -3,6 +3,7 @@
 
 use haul_model::{Altered, Backup, Compression, Fault, Filter, Kept, Side, Task, escape_bytes};
 use haul_net::Connection;
+use haul_sftp::Session;
 use haul_sys::{Access, Dir, confine};
 use std::borrow::Cow;
 use std::num::NonZeroU64;
@@ -93,26 +94,14 @@ impl Job {
     }
 }
 
-/// Where the roles run.
-pub enum Placement {
-    /// Both here.
-    Local,
-    /// The receiver runs in the agent at the other end.
-    Upload(Connection),
-    /// The sender runs in the agent at the other end.
-    Download(Connection),
-    /// Both here; the destination is on a host without haul.
-    SftpUpload(SftpRoute),
-    /// Both here; the sources are on a host without haul.
-    SftpDownload(SftpRoute),
-}
-
 /// The way to a host's SFTP server.
 pub struct SftpRoute {
     /// Connections to it, one at least. The job begins with the first session that
     /// stands, the others join it, and one that fails is told as a warning; the
     /// content of large files takes all of them.
     pub connections: Vec<Connection>,
+    /// A session by which requests were answered. With it no connections are needed.
+    pub standing: Option<Session>,
     /// The directory on this machine where the journals of uploads are kept; it is
     /// made if it is missing. One that can't be used, or is not the user's alone,
     /// is told as a warning. Without one, uploads are not continued.

@@ -126,11 +126,12 @@ pub use deploy::{Change, DeployError, Deployed, Program, Suspect, Undeployed, de
 pub use expand::{Expanded, expand, is_pattern};
 pub use haul_model::{Outcome, Skip, Summary};
 pub use haul_proto::Hashing;
+pub use haul_sftp::Session as SftpSession;
 pub use haul_store::{Cleaned, Fate, remove_unpublished};
 pub use haul_sys::{Memory, effective_user, spare_address_space};
-pub use job::{Job, JobError, Placement, SftpRoute};
+pub use job::{Job, JobError, SftpRoute};
 pub use legs::{Leg, Route, Spot, legs};
 pub use monitor::{Event, Monitor, Progress, Unfinished};
-pub use moving::{Machines, MoveEvent, MoveJob, MoveMonitor, NotCopied, run_move};
-pub use request::{ListedEntry, RequestError, Requests, Rights};
-pub use run::run;
+pub use moving::{At, Machines, MoveEvent, MoveJob, MoveMonitor, NotCopied, run_move};
+pub use request::{Greeted, ListedEntry, RequestError, Requests, Rights, Standing};
+pub use run::{Placement, run};

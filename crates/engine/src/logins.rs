@@ -87,13 +87,21 @@ impl Shared {
 }
 
 impl Logins {
-    /// Begins a session over each of `connections`, of which there is one at least.
-    pub(crate) fn begin(connections: Vec<Connection>, options: Options) -> Self {
-        let count = connections.len();
+    /// Begins a session over each of `connections`, of which there is one at least unless
+    /// one stands already.
+    pub(crate) fn begin(
+        standing: Option<Session>,
+        connections: Vec<Connection>,
+        options: Options,
+    ) -> Self {
+        let count = connections.len() + usize::from(standing.is_some());
         let killers = connections.iter().map(|it| Some(it.closer.killer())).collect();
         let (tell, news) = crossbeam_channel::unbounded();
         let shared =
             Arc::new(Shared { killers: Mutex::new(killers), changed: Condvar::new(), tell });
+        if let Some(session) = standing {
+            let _ = shared.tell.send(News::Begun(Ok(session)));
+        }
         for (index, connection) in connections.into_iter().enumerate() {
             let host = connection.closer.peer().to_owned();
             let starting = Arc::clone(&shared);

@@ -7,6 +7,7 @@ use crate::job::{Job, JobError};
 use crate::link::greeting::hello;
 use crate::link::wire::Outbox;
 use crate::receiver::{Asked, Destination};
+use crate::request::Greeted;
 use crate::vigil::Vigil;
 use crate::{Monitor, Summary};
 use haul_model::Backup;
@@ -29,6 +30,25 @@ const ASKED_MAX: Duration = Duration::from_secs(1);
 /// Bytes of a Job frame besides paths and rules, at most.
 const JOB_LEN_MAX: usize = 128;
 
+/// The way to an agent.
+pub(crate) enum Line {
+    New(Connection),
+    /// The agent has greeted.
+    Standing(Greeted),
+}
+
+impl From<Connection> for Line {
+    fn from(connection: Connection) -> Self {
+        Self::New(connection)
+    }
+}
+
+impl From<Greeted> for Line {
+    fn from(greeted: Greeted) -> Self {
+        Self::Standing(greeted)
+    }
+}
+
 /// The agent at the other end of a connection.
 struct Agent {
     name: String,
@@ -38,18 +58,14 @@ struct Agent {
 }
 
 /// The receiver runs in the agent.
-pub(crate) fn upload(
-    job: &Job,
-    connection: Connection,
-    monitor: &dyn Monitor,
-) -> Result<Summary, JobError> {
+pub(crate) fn upload(job: &Job, line: Line, monitor: &dyn Monitor) -> Result<Summary, JobError> {
     let bases: usize = job.bases.iter().map(|path| path.len() + 5).sum();
     let backup = job.backup.as_ref().map_or(0, Backup::encoded_len_max);
     let words = bases + backup + job.dest.len();
     check_len(job, words)?;
     let Job { dest, into_dir, origin, bases, backup, .. } = job.clone();
     let role = Role::Receiver { dest, into_dir, origin, bases, backup };
-    let (agent, wire) = Agent::greet(connection, job, role);
+    let (agent, wire) = Agent::tell(line, job, role);
     let reporter = Reporter::new(monitor);
     let sending = Sending { reporter: Some(&reporter), ..Sending::of(&LocalTree) };
     let control = Control::with(monitor, &agent.vigil, &agent.name);
@@ -59,11 +75,7 @@ pub(crate) fn upload(
 }
 
 /// The sender runs in the agent.
-pub(crate) fn download(
-    job: &Job,
-    connection: Connection,
-    monitor: &dyn Monitor,
-) -> Result<Summary, JobError> {
+pub(crate) fn download(job: &Job, line: Line, monitor: &dyn Monitor) -> Result<Summary, JobError> {
     let mut destination = Destination::find(&LocalTree, job)?;
     destination.expect_peer();
     let dirs = destination.handles().map_err(|e| JobError::unusable(&job.dest, &e))?;
@@ -77,7 +89,7 @@ pub(crate) fn download(
     }
     let (sources, base) = (job.sources.clone(), job.base.clone());
     let role = Role::Sender { sources, base, recursive: job.recursive, follow: job.follow };
-    let (agent, wire) = Agent::greet(connection, job, role);
+    let (agent, wire) = Agent::tell(line, job, role);
     let receiving = Receiving {
         asked: Some(Asked::of(job)),
         confined_to: Some(dirs),
@@ -106,22 +118,29 @@ fn check_len(job: &Job, words: usize) -> Result<(), JobError> {
 }
 
 impl Agent {
-    /// The agent behind `connection`, which is greeted and told its `role` in `job` in
-    /// one go: a job costs no round trip before it starts.
-    fn greet(connection: Connection, job: &Job, role: Role) -> (Self, Wire) {
-        let Connection { reader, writer, closer } = connection;
-        let name = closer.peer().to_owned();
-        let patience = closer.patience();
-        let vigil = Vigil::new(patience);
-        let mut bytes = hello(patience);
+    /// The agent behind `line`, which is told its `role` in `job`, and greeted in one go
+    /// with that: a job costs no round trip before it starts.
+    fn tell(line: Line, job: &Job, role: Role) -> (Self, Wire) {
         let (filter, altered) = (job.filter.clone(), job.altered.clone());
         let (task, rate, compression) = (job.task, job.rate, job.compression);
         let request = JobRequest { task, filter, altered, rate, compression, role };
-        bytes.extend_from_slice(&encode(&Message::Job(request)));
-        let silence_max = patience.silence_max;
-        let greeting = Greeting { bytes, vigil: Arc::clone(&vigil), silence_max };
-        let wire = Wire::of_client(reader, writer, &name, greeting);
-        let outbox = Arc::clone(&wire.outbox);
+        let request = encode(&Message::Job(request));
+        let (wire, vigil, closer) = match line {
+            Line::New(Connection { reader, writer, closer }) => {
+                let patience = closer.patience();
+                let (vigil, silence_max) = (Vigil::new(patience), patience.silence_max);
+                let bytes = [hello(patience), request].concat();
+                let greeting = Greeting { bytes, vigil: Arc::clone(&vigil), silence_max };
+                (Wire::of_client(reader, writer, closer.peer(), greeting), vigil, closer)
+            }
+            Line::Standing(Greeted { input, output, vigil, closer, caps }) => {
+                let silence_max = vigil.max();
+                let peer = closer.peer();
+                let wire = Wire::of_client_again(input, output, peer, caps, request, silence_max);
+                (wire, vigil, closer)
+            }
+        };
+        let (name, outbox) = (closer.peer().to_owned(), Arc::clone(&wire.outbox));
         (Self { name, closer, vigil, outbox }, wire)
     }
 }

@@ -3,26 +3,24 @@
 //! peer.
 
 mod answer;
+mod peer;
 pub(crate) mod sftp;
 
 pub(crate) use answer::answer;
+pub use peer::Greeted;
 
 use self::answer::{hash, is_of_origin, list, stat};
+use self::peer::Peer;
 use self::sftp::SftpPeer;
 use crate::JobError;
 use crate::aside;
-use crate::link::greeting::{hello, read_message, welcome};
-use crate::link::wire::{Outbox, ReadEnd, refused, run_writer};
 use crate::mark::{self, Held};
 use crate::origin;
-use crate::vigil::{Vigil, Watch, sign_after};
 use haul_model::{ContentHash, Entry, Fault, Name};
-use haul_net::{Closer, ConnectError, Connection};
-use haul_proto::{Hashing, Listed, Marked, Message, Reply, Request};
-use std::io::{self, BufReader};
+use haul_net::Connection;
+use haul_proto::{Hashing, Listed, Marked, Reply, Request};
+use haul_sftp::Session;
 use std::path::Path;
-use std::sync::Arc;
-use std::thread::Builder;
 
 /// The requests that a client may make.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,28 +44,17 @@ enum Answering {
     Sftp(SftpPeer),
 }
 
-/// One thread writes to it, and says that this side is there while nothing is
-/// asked; another reads.
-struct Peer {
-    outbox: Arc<Outbox>,
-    answers: crossbeam_channel::Receiver<Result<Answer, ReadEnd>>,
-    watch: Watch,
-    closer: Option<Closer>,
-    name: String,
-}
-
-/// A message of a peer.
-enum Answer {
-    /// It greets.
-    Welcome,
-    Message(Box<Message>),
-}
-
-/// Answers that were read and not taken, at most.
-const ANSWERS_MAX: usize = 2;
-
 /// An entry of a directory; or the name of one that can't be looked at, and why.
 pub type ListedEntry = Result<Entry, (Vec<u8>, Fault)>;
+
+/// The way to a host where requests were answered: a job goes on over it without another
+/// login.
+pub enum Standing {
+    /// haul there has answered.
+    Agent(Greeted),
+    /// The SFTP server there has.
+    Sftp(Session),
+}
 
 /// Why a request has no answer.
 #[derive(Debug, thiserror::Error)]
@@ -91,11 +78,7 @@ impl Requests {
     /// # Errors
     /// When the peer does not greet, or speaks another version.
     pub fn remote(connection: Connection) -> Result<Self, JobError> {
-        let mut peer = Peer::start(connection);
-        match peer.hear()? {
-            Answer::Welcome => Ok(Self(Answering::Agent(peer))),
-            Answer::Message(_) => unreachable!("the greeting is read first"),
-        }
+        Peer::start(connection).map(|peer| Self(Answering::Agent(peer)))
     }
 
     /// Requests to the SFTP server at the other end of `connection`, of a host
@@ -111,6 +94,42 @@ impl Requests {
     /// True if they are answered on this machine, without a peer.
     pub(crate) fn are_here(&self) -> bool {
         matches!(self.0, Answering::Here(_))
+    }
+
+    /// The way to the host, for a job; `None` if this machine has answered, or the
+    /// connection is of no more use.
+    pub fn into_standing(self) -> Option<Standing> {
+        match self.0 {
+            Answering::Here(_) => None,
+            Answering::Agent(peer) => peer.into_greeted().map(Standing::Agent),
+            Answering::Sftp(peer) => peer.into_session().map(Standing::Sftp),
+        }
+    }
+
+    /// Sees what is at each of `paths`, links not followed; the reason where nothing can be
+    /// seen. They are asked about at the same time.
+    ///
+    /// # Errors
+    /// When the connection fails.
+    pub(crate) fn look_at_each(
+        &mut self,
+        paths: &[Vec<u8>],
+    ) -> Result<Vec<Result<(), Fault>>, JobError> {
+        let peer = match &mut self.0 {
+            Answering::Here(_) => {
+                return Ok(paths.iter().map(|path| stat(path, false).map(drop)).collect());
+            }
+            Answering::Sftp(peer) => return peer.look_at_each(paths),
+            Answering::Agent(peer) => peer,
+        };
+        let ask = |path: &Vec<u8>| Request::Stat { path: path.clone(), follow: false };
+        peer.ask_each(paths.iter().map(ask), |peer, reply| match reply {
+            Reply::Entry(_) => Ok(Ok(())),
+            reply => match peer.refuse(reply) {
+                RequestError::Fault(fault) => Ok(Err(fault)),
+                RequestError::Job(error) => Err(error),
+            },
+        })
     }
 
     /// The entry at `path`; a symbolic link is followed if `follow` says so.
@@ -287,87 +306,6 @@ impl Requests {
                 reply => return Err(peer.refuse(reply)),
             }
             reply = peer.read()?;
-        }
-    }
-}
-
-impl Peer {
-    fn start(connection: Connection) -> Self {
-        let Connection { reader, mut writer, closer } = connection;
-        let (name, patience) = (closer.peer().to_owned(), closer.patience());
-        let vigil = Vigil::new(patience);
-        let (outbox, frames) = Outbox::new(false);
-        let write = move || {
-            let (hello, sign_after) = (hello(patience), sign_after(patience.silence_max));
-            // When it breaks, the reader is told why.
-            let _ = run_writer(&mut writer, &frames, hello, sign_after, None);
-        };
-        let (tell, answers) = crossbeam_channel::bounded(ANSWERS_MAX);
-        let (watch, peer) = (Watch::new(&vigil, &name), name.clone());
-        let refused = tell.clone();
-        let read = move || {
-            let mut input = BufReader::new(vigil.listen(reader));
-            let mut next = welcome(&mut input, &peer).map(|_| Answer::Welcome);
-            vigil.greeted(patience.silence_max);
-            loop {
-                let is_end = next.is_err();
-                if tell.send(next).is_err() || is_end {
-                    return;
-                }
-                next = read_message(&mut input).map(|message| Answer::Message(Box::new(message)));
-            }
-        };
-        let begin = |name: &str| Builder::new().name(name.to_owned());
-        let begun = begin("writer").spawn(write).and_then(|_| begin("reader").spawn(read));
-        if let Err(error) = begun {
-            // It is what the first question is answered with.
-            let _ = refused.send(Err(ReadEnd::Refused(JobError::Threads(error))));
-        }
-        Self { outbox, answers, watch, closer: Some(closer), name }
-    }
-
-    fn ask(&mut self, request: Request) -> Result<Reply, RequestError> {
-        self.outbox.tell(&Message::Request(request));
-        self.read()
-    }
-
-    fn read(&mut self) -> Result<Reply, RequestError> {
-        let Answer::Message(message) = self.hear()? else {
-            return Err(self.broken(refused("the peer sent what is no answer")).into());
-        };
-        match *message {
-            Message::Reply(reply) => Ok(reply),
-            _ => Err(self.broken(refused("the peer sent what is no answer")).into()),
-        }
-    }
-
-    /// The next message of the peer.
-    fn hear(&mut self) -> Result<Answer, JobError> {
-        let heard = self.watch.receive(&self.answers)?;
-        heard
-            .unwrap_or_else(|_| Err(io::Error::from(io::ErrorKind::BrokenPipe).into()))
-            .map_err(|end| self.broken(end))
-    }
-
-    /// An answer that is no answer to what was asked.
-    fn refuse(&mut self, reply: Reply) -> RequestError {
-        match reply {
-            Reply::Fault(fault) => fault.into(),
-            _ => self.broken(refused("the peer answered another question")).into(),
-        }
-    }
-
-    fn broken(&mut self, end: ReadEnd) -> JobError {
-        match (end, self.closer.take()) {
-            (ReadEnd::Refused(error), _) => error,
-            (ReadEnd::Lost(_), Some(closer)) => {
-                // The peer sees the end, and ends itself.
-                self.outbox.close();
-                closer.explain().into()
-            }
-            (ReadEnd::Lost(error), None) => {
-                ConnectError::Lost { host: self.name.clone(), detail: error.to_string() }.into()
-            }
         }
     }
 }

@@ -5,9 +5,26 @@ use crate::control::Control;
 use crate::receiver::Destination;
 use crate::sender::Twins;
 use crate::sftp::Far;
-use crate::{Job, JobError, Monitor, Placement, Summary, remote, sftp};
+use crate::{Greeted, Job, JobError, Monitor, SftpRoute, Summary, remote, sftp};
 use haul_model::Mirror;
+use haul_net::Connection;
 use haul_tree::LocalTree;
+
+/// Where the roles run.
+pub enum Placement {
+    /// Both here.
+    Local,
+    /// The receiver runs in the agent at the other end.
+    Upload(Connection),
+    /// The sender runs in the agent at the other end.
+    Download(Connection),
+    /// As [`Self::Download`], over a connection by which requests were answered.
+    DownloadOver(Greeted),
+    /// Both here; the destination is on a host without haul.
+    SftpUpload(SftpRoute),
+    /// Both here; the sources are on a host without haul.
+    SftpDownload(SftpRoute),
+}
 
 /// Tasks that may wait for each worker.
 const TASKS_PER_WORKER: usize = 4;
@@ -26,8 +43,9 @@ pub fn run(job: &Job, placement: Placement, monitor: &dyn Monitor) -> Result<Sum
     haul_sys::umask();
     match placement {
         Placement::Local => run_local(job, monitor),
-        Placement::Upload(connection) => remote::upload(job, connection, monitor),
-        Placement::Download(connection) => remote::download(job, connection, monitor),
+        Placement::Upload(connection) => remote::upload(job, connection.into(), monitor),
+        Placement::Download(connection) => remote::download(job, connection.into(), monitor),
+        Placement::DownloadOver(greeted) => remote::download(job, greeted.into(), monitor),
         Placement::SftpUpload(route) => sftp::run(job, Far::Destination, route, monitor),
         Placement::SftpDownload(route) => sftp::run(job, Far::Source, route, monitor),
     }

@@ -85,15 +85,15 @@ pub(crate) fn run(
         let message = "through SFTP the rate can't be bounded";
         return Err(JobError::Usage(message.to_owned()));
     }
-    let peer = route.connections.first().map(|one| one.closer.peer().to_owned());
-    let peer = peer.unwrap_or_default();
+    let new = route.connections.first().map(|one| one.closer.peer());
+    let peer = route.standing.as_ref().map(Session::peer).or(new).unwrap_or_default().to_owned();
     let mut options = match far {
         Far::Source => Options::default(),
         Far::Destination => Options { bytes_max: UPLOAD_BYTES_MAX, ..Options::default() },
     };
     options.silence_max = route.silence_max;
     std::thread::scope(|scope| {
-        let mut logins = Logins::begin(route.connections, options);
+        let mut logins = Logins::begin(route.standing, route.connections, options);
         let logins_end = logins.end_on_drop();
         let first = logins.first(monitor)?;
         let lost = Lost::new(&peer);

@@ -4,10 +4,12 @@
 use crate::command::deploy;
 use crate::error::CommandError;
 use crate::location::Place;
-use crate::peer::{self, Reaches, WithoutHaul};
+use crate::peer::{self, Peers, Reaches, WayThere, WithoutHaul};
 use crate::progress::Screen;
 use crate::state;
-use haul_engine::{Event, Job, JobError, Leg, Monitor, Placement, Route, SftpRoute, Summary};
+use haul_engine::{
+    Event, Job, JobError, Leg, Monitor, Placement, Route, SftpRoute, SftpSession, Standing, Summary,
+};
 use haul_net::{ConnectError, SshTarget};
 use std::sync::{Mutex, PoisonError};
 
@@ -17,12 +19,31 @@ pub(crate) struct Hosts {
     reaches: Reaches,
     /// Those that turned out to have no haul.
     lacking: Mutex<Vec<SshTarget>>,
+    /// The way to the place of the first job, if somebody was asked there.
+    standing: Mutex<Option<(Place, WayThere)>>,
 }
 
 impl Hosts {
     /// None is known yet; what ssh has to say is shown on `screen`.
     pub(crate) fn new(reaches: Reaches, screen: &Screen) -> Self {
-        Self { screen: screen.clone(), reaches, lacking: Mutex::default() }
+        let (lacking, standing) = (Mutex::default(), Mutex::default());
+        Self { screen: screen.clone(), reaches, lacking, standing }
+    }
+
+    /// The same, where `peers` were asked: the first of `legs` goes on over the connection
+    /// to its place.
+    pub(crate) fn after(self, peers: Peers<'_>, legs: &[Leg<Place>]) -> Self {
+        let first = legs.first().and_then(|leg| match &leg.route {
+            Route::Download(place) => Some(place.clone()).zip(peers.into_way(place)),
+            Route::Local | Route::Upload(_) => None,
+        });
+        Self { standing: Mutex::new(first), ..self }
+    }
+
+    /// The way to `place`, if somebody was asked there just now.
+    fn take_standing(&self, place: &Place) -> Option<WayThere> {
+        let standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner).take();
+        standing.filter(|(asked, _)| asked == place).map(|(_, way)| way)
     }
 
     /// Where ssh shows what it has to say.
@@ -59,11 +80,27 @@ impl Hosts {
         monitor: &dyn Monitor,
     ) -> Result<Summary, CommandError> {
         let Leg { job, route } = leg;
+        let (standing, is_sftp_only) = match self.take_standing(place) {
+            Some(WayThere { standing: Standing::Agent(greeted), .. }) => {
+                return Ok(haul_engine::run(job, Placement::DownloadOver(greeted), monitor)?);
+            }
+            Some(WayThere { standing: Standing::Sftp(session), is_sftp_only }) => {
+                (Some(session), is_sftp_only)
+            }
+            None => (None, false),
+        };
         match place {
             Place::Here => Ok(haul_engine::run(job, Placement::Local, monitor)?),
-            Place::Sftp(target) => Ok(self.run_sftp(job, route, target, monitor)?),
+            Place::Sftp(target) => Ok(self.run_sftp(job, route, target, standing, monitor)?),
             Place::There(target) if self.lacks_haul(target) => {
-                Ok(self.run_sftp(job, route, target, monitor)?)
+                Ok(self.run_sftp(job, route, target, standing, monitor)?)
+            }
+            // That there is no haul was found out where it was asked.
+            Place::There(target)
+                if standing.is_some() && (is_sftp_only || !self.reaches.of(target).deploy) =>
+            {
+                self.tell_lacks_haul(target, is_sftp_only, monitor);
+                Ok(self.run_sftp(job, route, target, standing, monitor)?)
             }
             Place::There(target) => {
                 let missing = match self.run_agent(job, route, target, monitor) {
@@ -123,30 +160,32 @@ impl Hosts {
         missing: ConnectError,
         monitor: &dyn Monitor,
     ) -> Result<Summary, CommandError> {
-        let connections = match self.connect(target) {
+        let connections = match self.connect(target, 0) {
             Ok(connections) => connections,
             Err(neither) => return Err(neither_helps(missing.into(), &neither)),
         };
-        let host = target.display();
-        monitor.event(Event::Warning {
-            path: host.as_bytes(),
-            message: &match missing {
-                // No program can be started there.
-                ConnectError::SftpOnly { .. } => {
-                    "it allows SFTP alone: going on through that".into()
-                }
-                _ => format!(
-                    "no haul there: going on through SFTP; \"haul deploy {host}\" makes it faster"
-                ),
-            },
-        });
-        self.lacking.lock().unwrap_or_else(PoisonError::into_inner).push(target.clone());
-        match self.go_through(job, route, connections, monitor) {
+        let is_sftp_only = matches!(missing, ConnectError::SftpOnly { .. });
+        self.tell_lacks_haul(target, is_sftp_only, monitor);
+        match self.go_through(job, route, connections, None, monitor) {
             Err(JobError::Connection(neither)) if neither.lacks_sftp() => {
                 Err(neither_helps(missing.into(), &JobError::from(neither)))
             }
             ran => Ok(ran?),
         }
+    }
+
+    /// Keeps in mind, and tells, that there is no haul at a host, or no program can be
+    /// started there.
+    fn tell_lacks_haul(&self, target: &SshTarget, is_sftp_only: bool, monitor: &dyn Monitor) {
+        let host = target.display();
+        let message = match is_sftp_only {
+            true => "it allows SFTP alone: going on through that".to_owned(),
+            false => format!(
+                "no haul there: going on through SFTP; \"haul deploy {host}\" makes it faster"
+            ),
+        };
+        monitor.event(Event::Warning { path: host.as_bytes(), message: &message });
+        self.lacking.lock().unwrap_or_else(PoisonError::into_inner).push(target.clone());
     }
 
     fn lacks_haul(&self, target: &SshTarget) -> bool {
@@ -158,15 +197,23 @@ impl Hosts {
         job: &Job,
         route: &Route<Place>,
         target: &SshTarget,
+        standing: Option<SftpSession>,
         monitor: &dyn Monitor,
     ) -> Result<Summary, JobError> {
-        self.go_through(job, route, self.connect(target)?, monitor)
+        let connections = self.connect(target, u8::from(standing.is_some()))?;
+        self.go_through(job, route, connections, standing, monitor)
     }
 
-    /// Connects to the SFTP server of a host, as often as the user wants.
-    fn connect(&self, target: &SshTarget) -> Result<Vec<haul_net::Connection>, JobError> {
+    /// Connects to the SFTP server of a host, as often as the user wants, where so many
+    /// connections stand.
+    fn connect(
+        &self,
+        target: &SshTarget,
+        standing: u8,
+    ) -> Result<Vec<haul_net::Connection>, JobError> {
         let connect = |_| peer::connect_sftp(target, &self.screen);
-        Ok((0..self.reaches.of(target).parallel.get()).map(connect).collect::<Result<_, _>>()?)
+        let parallel = self.reaches.of(target).parallel.get();
+        Ok((standing..parallel).map(connect).collect::<Result<_, _>>()?)
     }
 
     fn go_through(
@@ -174,6 +221,7 @@ impl Hosts {
         job: &Job,
         route: &Route<Place>,
         connections: Vec<haul_net::Connection>,
+        standing: Option<SftpSession>,
         monitor: &dyn Monitor,
     ) -> Result<Summary, JobError> {
         let changes_host = matches!(route, Route::Upload(_)) && !job.task.keeps_destination();
@@ -184,7 +232,7 @@ impl Hosts {
                 message: "neither it nor HOME is an absolute path, so there is no place for journals: interrupted uploads of large files can't be gone on with, and what a killed one leaves stays at the host; set one of them",
             });
         }
-        let route_there = SftpRoute { connections, journals, silence_max: None };
+        let route_there = SftpRoute { connections, standing, journals, silence_max: None };
         let placement = match route {
             Route::Download(_) => Placement::SftpDownload(route_there),
             Route::Local | Route::Upload(_) => Placement::SftpUpload(route_there),

@@ -9,7 +9,7 @@ use crate::progress::Counts;
 use crate::quantity;
 use crate::report::Report;
 use haul_engine::{
-    Event, Leg, Monitor, MoveEvent, MoveMonitor, Outcome, Progress, Route, Skip, Summary,
+    At, Event, Leg, Monitor, MoveEvent, MoveMonitor, Outcome, Progress, Route, Skip, Summary,
     Unfinished,
 };
 use haul_model::{Changes, Fault, FaultKind, Kind, Side, Task, escape_bytes};
@@ -24,7 +24,7 @@ mod fate;
 mod moved;
 
 use self::compared::{Difference, Same};
-use self::ends::Ends;
+use self::ends::{Ends, Located};
 use self::fate::{Fate, passed_over};
 use self::moved::Moved;
 
@@ -95,7 +95,7 @@ impl<'r> JobMonitor<'r> {
         self.more_to_come.store(more, Ordering::Relaxed);
         self.progress.begin();
         self.goes_out.store(matches!(leg.route, Route::Upload(_)), Ordering::Relaxed);
-        *self.ends.lock().unwrap_or_else(PoisonError::into_inner) = Ends::of(leg);
+        self.locate_by(leg);
         *self.before() = self.progress.summary();
         *self.running() = true;
     }
@@ -141,6 +141,22 @@ impl<'r> JobMonitor<'r> {
     /// The report, to say something beside events.
     pub(crate) fn report(&self) -> &'r dyn Report {
         self.report
+    }
+
+    /// Faults of entries are those of the job of `leg` from now on.
+    pub(crate) fn locate_by(&self, leg: &Leg<Place>) {
+        *self.ends.lock().unwrap_or_else(PoisonError::into_inner) = Ends::of(leg);
+    }
+
+    /// Where the thing is that a fault on that side is about.
+    fn place_of(&self, path: &[u8], at: At<'_>, side: Side) -> Located {
+        match at {
+            At::Named { host, path } => (host.map(str::to_owned), path.to_vec()),
+            At::Entry(naming) => {
+                let ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
+                ends.locate(side, path, naming)
+            }
+        }
     }
 
     fn before(&self) -> MutexGuard<'_, Summary> {
@@ -284,8 +300,14 @@ impl MoveMonitor for JobMonitor<'_> {
     fn tell(&self, event: MoveEvent<'_>) {
         match event {
             MoveEvent::Moved { path, renamed } => self.report.tell(&Moved { path, renamed }),
-            MoveEvent::Failed { path, fault } => self.report.fault(None, path, fault),
-            MoveEvent::NotRemoved { path, fault } => self.report.not_removed(path, fault),
+            MoveEvent::Failed { path, at, fault } => {
+                let (host, there) = self.place_of(path, at, fault.side);
+                self.report.entry_fault(path, host, &there, fault);
+            }
+            MoveEvent::NotRemoved { path, at, fault } => {
+                let (host, there) = self.place_of(path, at, fault.side);
+                self.report.not_removed(path, host, &there, fault);
+            }
             MoveEvent::Warning { path, message } => self.report.warning(path, message),
         }
     }

@@ -4,7 +4,7 @@ use crate::error::CommandError;
 use crate::location::Place;
 use crate::progress::Screen;
 use crate::report::{Report, remote_line};
-use haul_engine::{JobError, Requests};
+use haul_engine::{JobError, Requests, Standing};
 use haul_model::Task;
 use haul_net::{ConnectError, Connection, Diagnostics, SshTarget};
 use std::num::NonZeroU8;
@@ -116,45 +116,80 @@ pub(crate) struct Peers<'r> {
     report: &'r dyn Report,
     screen: Screen,
     reaches: Reaches,
-    open: Vec<(Place, Requests)>,
+    /// The task of the job that comes next, if one does.
+    task: Option<Task>,
+    open: Vec<Open>,
+}
+
+/// A place that requests have gone to.
+struct Open {
+    place: Place,
+    requests: Requests,
+    /// The host starts no program.
+    is_sftp_only: bool,
+}
+
+/// The way to a host that was asked.
+pub(crate) struct WayThere {
+    pub(crate) standing: Standing,
+    /// The host starts no program.
+    pub(crate) is_sftp_only: bool,
 }
 
 impl<'r> Peers<'r> {
     /// No connection yet. What ssh has to say is shown on `screen`, which belongs to
     /// `report`.
     pub(crate) fn new(report: &'r dyn Report, screen: &Screen, reaches: Reaches) -> Self {
-        Self { report, screen: screen.clone(), reaches, open: Vec::new() }
+        Self { report, screen: screen.clone(), reaches, task: None, open: Vec::new() }
+    }
+
+    /// The same, over connections that a job with that task can go on with.
+    pub(crate) fn before(self, task: Task) -> Self {
+        Self { task: Some(task), ..self }
+    }
+
+    /// The way to `place`, for the job that comes next, if somebody was asked there. The
+    /// others are left.
+    pub(crate) fn into_way(self, place: &Place) -> Option<WayThere> {
+        let Open { requests, is_sftp_only, .. } =
+            self.open.into_iter().find(|open| open.place == *place)?;
+        let standing = requests.into_standing()?;
+        Some(WayThere { standing, is_sftp_only })
     }
 
     /// Requests to `place`, over the connection that stands or a new one.
     pub(crate) fn at(&mut self, place: &Place) -> Result<&mut Requests, CommandError> {
-        let index = match self.open.iter().position(|(open, _)| open == place) {
+        let index = match self.open.iter().position(|open| open.place == *place) {
             Some(index) => index,
             None => {
-                let requests = match place {
-                    Place::Here => Requests::local(),
+                let (requests, is_sftp_only) = match place {
+                    Place::Here => (Requests::local(), false),
                     Place::There(target) => {
                         self.agent(target).map_err(|e| self.reaches.explained(target, e))?
                     }
                     Place::Sftp(target) => {
-                        self.sftp(target).map_err(|e| self.reaches.explained(target, e.into()))?
+                        let requests = self.sftp(target);
+                        let explained = |e: JobError| self.reaches.explained(target, e.into());
+                        (requests.map_err(explained)?, false)
                     }
                 };
-                self.open.push((place.clone(), requests));
+                self.open.push(Open { place: place.clone(), requests, is_sftp_only });
                 self.open.len() - 1
             }
         };
-        Ok(&mut self.open[index].1)
+        Ok(&mut self.open[index].requests)
     }
 
-    /// Requests to the haul of a host, or to its SFTP server if it has none.
-    fn agent(&self, target: &SshTarget) -> Result<Requests, CommandError> {
-        let missing = match haul_net::connect_briefly(target, diagnostics(&self.screen))
-            .map_err(JobError::from)
-            .and_then(Requests::remote)
-        {
+    /// Requests to the haul of a host, or to its SFTP server if it has none; and true if the
+    /// host starts no program.
+    fn agent(&self, target: &SshTarget) -> Result<(Requests, bool), CommandError> {
+        let connected = match self.task {
+            Some(task) => connect(target, task, &self.screen),
+            None => haul_net::connect_briefly(target, diagnostics(&self.screen)),
+        };
+        let missing = match connected.map_err(JobError::from).and_then(Requests::remote) {
             Err(JobError::Connection(error)) if error.lacks_haul() => error,
-            answer => return Ok(answer?),
+            answer => return Ok((answer?, false)),
         };
         let without_haul = self.reaches.of(target).without_haul;
         if without_haul == WithoutHaul::Fail {
@@ -167,7 +202,7 @@ impl<'r> Peers<'r> {
                     let message = "no haul there: going on through SFTP";
                     self.report.warning(host.as_bytes(), message);
                 }
-                Ok(requests)
+                Ok((requests, matches!(missing, ConnectError::SftpOnly { .. })))
             }
             // That would have been of help; it is not what is wrong.
             Err(neither) => {

@@ -87,8 +87,9 @@ pub(crate) trait Report: Sync {
     /// here, failed.
     fn entry_fault(&self, path: &[u8], host: Option<String>, there: &[u8], fault: &Fault);
 
-    /// Tells that the source at `path` can't be removed.
-    fn not_removed(&self, path: &[u8], fault: &Fault);
+    /// Tells that the source at `path`, which is at `there` on `host` if it isn't here,
+    /// can't be removed.
+    fn not_removed(&self, path: &[u8], host: Option<String>, there: &[u8], fault: &Fault);
 
     /// Tells something that is no failure.
     fn warning(&self, path: &[u8], message: &str);

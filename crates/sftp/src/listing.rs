@@ -27,9 +27,9 @@ const READS_FIRST: usize = 2;
 /// second.
 const READS_MAX: usize = 8;
 
-/// Links that are asked about at once, at most. With a round trip of 50 ms it
+/// Paths that are asked about at once, at most. With a round trip of 50 ms it
 /// makes 5,000 a second.
-const LINKS_MAX: usize = 256;
+const AT_ONCE_MAX: usize = 256;
 
 /// An entry of a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -110,14 +110,45 @@ impl Client {
         &self,
         count: usize,
         path_of: impl Fn(usize) -> Vec<u8>,
-        mut each: impl FnMut(usize, Result<Box<[u8]>>) -> bool,
+        each: impl FnMut(usize, Result<Box<[u8]>>) -> bool,
+    ) {
+        let taken = |answer| match answer {
+            Answer::Path(target) => Ok(target),
+            other => Err(other),
+        };
+        self.ask_each(count, path_of, |path| Request::Readlink { path }, taken, each);
+    }
+
+    /// The attributes at each of `count` paths, links not followed; told as by
+    /// [`Self::read_links`].
+    pub fn lstat_each(
+        &self,
+        count: usize,
+        path_of: impl Fn(usize) -> Vec<u8>,
+        each: impl FnMut(usize, Result<Attrs>) -> bool,
+    ) {
+        let taken = |answer| match answer {
+            Answer::Attrs(attrs) => Ok(attrs),
+            other => Err(other),
+        };
+        self.ask_each(count, path_of, |path| Request::Lstat { path }, taken, each);
+    }
+
+    /// Asks about each of `count` paths, about [`AT_ONCE_MAX`] of them at the same time.
+    fn ask_each<T>(
+        &self,
+        count: usize,
+        path_of: impl Fn(usize) -> Vec<u8>,
+        request: impl for<'p> Fn(&'p [u8]) -> Request<'p>,
+        taken: impl Fn(Answer) -> std::result::Result<T, Answer>,
+        mut each: impl FnMut(usize, Result<T>) -> bool,
     ) {
         let mut port = self.port();
         let (mut next, mut asked, mut is_wanted) = (0, 0, true);
         loop {
-            while is_wanted && next < count && asked < LINKS_MAX {
+            while is_wanted && next < count && asked < AT_ONCE_MAX {
                 let path = path_of(next);
-                let request = Request::Readlink { path: &path };
+                let request = request(&path);
                 let sent = self.check(&request, &path).and_then(|()| {
                     port.send(next as u64, &request, Payload::NONE).map_err(Cause::from)
                 });
@@ -131,20 +162,19 @@ impl Client {
             }
             let Some((number, answer)) = port.next() else { return };
             asked -= 1;
-            let path = || path_of(number as usize);
-            let failed = |cause| {
-                let path = path();
-                SftpError::new(&Request::Readlink { path: &path }, &path, cause)
-            };
-            let target = match answer.map_err(Cause::from).and_then(succeeded) {
-                Ok(Answer::Path(target)) => Ok(target),
-                Ok(other) => {
-                    let path = path();
-                    Err(unexpected(&Request::Readlink { path: &path }, &path, other))
+            let failed = |cause: std::result::Result<Answer, Cause>| {
+                let path = path_of(number as usize);
+                let request = request(&path);
+                match cause {
+                    Ok(other) => unexpected(&request, &path, other),
+                    Err(cause) => SftpError::new(&request, &path, cause),
                 }
-                Err(cause) => Err(failed(cause)),
             };
-            is_wanted &= each(number as usize, target);
+            let found = match answer.map_err(Cause::from).and_then(succeeded) {
+                Ok(answer) => taken(answer).map_err(|other| failed(Ok(other))),
+                Err(cause) => Err(failed(Err(cause))),
+            };
+            is_wanted &= each(number as usize, found);
         }
     }
 

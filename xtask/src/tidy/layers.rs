@@ -21,7 +21,8 @@ const LAYERS: &[&[&str]] = &[
     &["copy", "walk"],
     &["digest", "link"],
     &["receiver", "sender"],
-    &["assembly", "clean", "legs", "logins", "relocate", "request"],
+    &["assembly", "clean", "legs", "logins", "relocate"],
+    &["request"],
     &["agent", "expand", "itself", "remote", "sftp"],
     &["deploy", "moving", "run"],
 ];

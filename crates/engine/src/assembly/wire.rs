@@ -59,6 +59,21 @@ impl Wire {
         Self::new(stream, peer, greets, output, bytes, silence_max)
     }
 
+    /// That of a client whose agent has greeted, when `caps` are in force; it begins with
+    /// `request`.
+    pub(crate) fn of_client_again(
+        stream: FromPeer,
+        output: Writer,
+        peer: &str,
+        caps: Caps,
+        request: Vec<u8>,
+        silence_max: Option<Duration>,
+    ) -> Self {
+        let wire = Self::new(stream, peer, None, output, request, silence_max);
+        wire.outbox.squeeze.allow(caps);
+        wire
+    }
+
     /// That of an agent, when all greetings were said, and `caps` are in force.
     pub(crate) fn of_agent(
         stream: FromPeer,

@@ -1,16 +1,18 @@
 //! The steps of a move.
 
 use super::removing::{Removed, Removing};
-use super::{Machines, MoveEvent, MoveJob, MoveMonitor, NotCopied};
+use super::{At, Machines, MoveEvent, MoveJob, MoveMonitor, NotCopied};
 use crate::itself::{Near, is_onto_itself};
 use crate::legs::origin_of;
 use crate::relocate::{Relocated, find_source, relocate};
 use crate::{Job, JobError, RequestError, Requests, Spot, legs};
 use haul_model::{
-    Conflict, Entry, Fault, FaultKind, Kind, Moving, Outcome, Remove, Side, Summary, Task, words,
+    Conflict, Entry, Fault, FaultKind, Kind, Moving, Naming, Outcome, Remove, Side, Summary, Task,
+    words,
 };
 use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::fmt;
 use std::fs::File;
 use std::os::unix::ffi::OsStringExt;
 
@@ -69,7 +71,7 @@ impl<M: Machines> Course<'_, M> {
             None => {
                 let found = self.find()?;
                 let renamed = self.rename(&found)?;
-                (self.tell_renamed(found, renamed.outcomes), renamed.into)
+                (self.tell_renamed(found, renamed.outcomes, renamed.into), renamed.into)
             }
             Some(_) => {
                 let is_directory = self.is_directory()?;
@@ -107,16 +109,35 @@ impl<M: Machines> Course<'_, M> {
         Job { recursive: true, task, state: self.job.state.clone(), ..Job::default() }
     }
 
-    /// Tells that a source stays, for `fault`.
-    fn fails(&mut self, path: &[u8], fault: &Fault) {
+    /// Tells that a source stays, for `fault`, which is about the source.
+    fn fails(&mut self, source: &Spot<M::Host>, fault: &Fault) {
         self.figures.failed += 1;
-        self.monitor.tell(MoveEvent::Failed { path, fault });
+        let (path, host) = (&*source.path, host_of(source));
+        let at = At::Named { host: host.as_deref(), path };
+        self.monitor.tell(MoveEvent::Failed { path, at, fault });
     }
 
     /// Tells that a source can't be removed, for `fault`.
-    fn stays(&mut self, path: &[u8], fault: &Fault) {
+    fn stays(&mut self, path: &[u8], at: At<'_>, fault: &Fault) {
         self.figures.failed += 1;
-        self.monitor.tell(MoveEvent::NotRemoved { path, fault });
+        self.monitor.tell(MoveEvent::NotRemoved { path, at, fault });
+    }
+
+    /// Tells that a source can't get its new name here, for `fault`.
+    fn is_not_renamed(&mut self, source: &Spot<M::Host>, into: bool, fault: &Fault) {
+        let dest = &self.job.dest.path;
+        let there = match words::split(&source.path).name {
+            Some(name) if into => words::join(dest, name),
+            _ => words::split(dest).whole.to_vec(),
+        };
+        let path = &*source.path;
+        let at = match fault.side {
+            Side::Source => path,
+            Side::Destination => &there,
+        };
+        self.figures.failed += 1;
+        let at = At::Named { host: None, path: at };
+        self.monitor.tell(MoveEvent::Failed { path, at, fault });
     }
 
     /// The destination can't be used, for `fault`.
@@ -150,7 +171,9 @@ impl<M: Machines> Course<'_, M> {
                 Ok(now) if is_same_dir(before, &now) => {}
                 Ok(_) => {
                     let message = "another has taken its place since it was copied, and stays";
-                    self.stays(path, &Fault::new(Side::Source, FaultKind::Changed, message));
+                    let fault = Fault::new(Side::Source, FaultKind::Changed, message);
+                    let host = host_of(source);
+                    self.stays(path, At::Named { host: host.as_deref(), path }, &fault);
                     sources.retain(|one| one != source);
                 }
                 // The comparison will tell.
@@ -177,19 +200,20 @@ impl<M: Machines> Course<'_, M> {
         relocate(&paths, &destination, job.policy.conflict)
     }
 
-    /// Tells what came of the renaming of `sources`, of those that are here; gives those
-    /// that have to be copied.
+    /// Tells what came of the renaming of `sources`, of those that are here, `into` the
+    /// destination or to its name; gives those that have to be copied.
     fn tell_renamed(
         &mut self,
         mut sources: Vec<Spot<M::Host>>,
         outcomes: Vec<Option<Outcome>>,
+        into: bool,
     ) -> Vec<Spot<M::Host>> {
         let mut outcomes = outcomes.into_iter();
         sources.retain(|source| {
             let outcome = if source.host.is_none() { outcomes.next().flatten() } else { None };
             match outcome {
                 None => return true,
-                Some(Outcome::Failed(fault)) => self.fails(&source.path, &fault),
+                Some(Outcome::Failed(fault)) => self.is_not_renamed(source, into, &fault),
                 Some(Outcome::Skipped(_)) => self.figures.kept += 1,
                 Some(_) => {
                     self.figures.moved += 1;
@@ -225,7 +249,7 @@ impl<M: Machines> Course<'_, M> {
                 Err(RequestError::Fault(fault)) => fault,
                 Err(RequestError::Job(error)) => return Err(error.into()),
             };
-            self.fails(&source.path, &fault);
+            self.fails(source, &fault);
         }
         // No connection stands idle while sources are renamed.
         self.machines.hang_up();
@@ -238,7 +262,7 @@ impl<M: Machines> Course<'_, M> {
         found.retain(|source| match find_source(&source.path) {
             Ok(()) => true,
             Err(fault) => {
-                self.fails(&source.path, &fault);
+                self.fails(source, &fault);
                 false
             }
         });
@@ -328,30 +352,37 @@ impl<M: Machines> Course<'_, M> {
         for leg in &mut removals {
             leg.job.origin = origin;
             if let Err(error) = self.machines.remove(leg, &removing) {
+                let naming = removing.naming();
                 let Removed { moved, left_dirs, .. } = removing.end();
                 self.figures.moved += moved;
-                self.tell_left(&left_dirs, false);
+                self.tell_left(&left_dirs, naming, false);
                 return Err(error);
             }
         }
+        let naming = removing.naming();
         let Removed { moved, kept, failed, left_dirs } = removing.end();
         self.figures.moved += moved;
         self.figures.kept += kept;
         self.figures.failed += failed;
         let all_gone = self.figures.failed == 0 && self.figures.kept == 0;
-        self.tell_left(&left_dirs, all_gone);
+        self.tell_left(&left_dirs, naming, all_gone);
         Ok(())
     }
 
     /// Tells of sources that are directories and stay: of those that something is
     /// in only if all that was to go is gone.
-    fn tell_left(&mut self, left: &[(Vec<u8>, Fault)], all_gone: bool) {
+    fn tell_left(&mut self, left: &[(Vec<u8>, Fault)], naming: Naming, all_gone: bool) {
         for (path, fault) in left {
             if all_gone || fault.kind != FaultKind::Changed {
-                self.stays(path, fault);
+                self.stays(path, At::Entry(naming), fault);
             }
         }
     }
+}
+
+/// The name of the host that `spot` is on, if it is not here.
+fn host_of<H: fmt::Display>(spot: &Spot<H>) -> Option<String> {
+    spot.host.as_ref().map(H::to_string)
 }
 
 /// The entry at `path`; what a killed move has set aside gets its name back first.

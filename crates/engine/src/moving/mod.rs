@@ -11,7 +11,7 @@ pub use self::course::run_move;
 pub use self::not_copied::NotCopied;
 
 use crate::{JobError, Leg, Monitor, Requests, Spot};
-use haul_model::{Fault, Policy, Summary};
+use haul_model::{Fault, Naming, Policy, Summary};
 use std::fmt;
 use std::path::PathBuf;
 
@@ -80,6 +80,8 @@ pub enum MoveEvent<'a> {
     Failed {
         /// Its path, raw.
         path: &'a [u8],
+        /// The place that the fault is about.
+        at: At<'a>,
         /// Why.
         fault: &'a Fault,
     },
@@ -87,6 +89,8 @@ pub enum MoveEvent<'a> {
     NotRemoved {
         /// Its path, raw.
         path: &'a [u8],
+        /// The place that the fault is about.
+        at: At<'a>,
         /// Why.
         fault: &'a Fault,
     },
@@ -97,6 +101,21 @@ pub enum MoveEvent<'a> {
         /// The words.
         message: &'a str,
     },
+}
+
+/// The place that a fault is about.
+#[derive(Debug, Clone, Copy)]
+pub enum At<'a> {
+    /// On that host, or here.
+    Named {
+        /// Its name, safe to show.
+        host: Option<&'a str>,
+        /// The path there, raw, as the user's words make it.
+        path: &'a [u8],
+    },
+    /// The entry of the event, on the fault's side of the job that removes: the last of
+    /// [`Machines::remove`].
+    Entry(Naming),
 }
 
 /// Is told how a move goes. Called from several threads at once.

@@ -1,8 +1,8 @@
 //! Tells how sources are removed, in the words of a move.
 
-use super::{MoveEvent, MoveMonitor};
+use super::{At, MoveEvent, MoveMonitor};
 use crate::{Event, Monitor, Progress};
-use haul_model::{Changes, Fault, FaultKind, Kind, Outcome, Remove, Side, Skip};
+use haul_model::{Changes, Fault, FaultKind, Kind, Naming, Outcome, Remove, Side, Skip};
 use haul_tree::lock;
 use std::sync::{Mutex, PoisonError};
 
@@ -45,7 +45,16 @@ impl<'m> Removing<'m> {
 
     fn stays(&self, path: &[u8], fault: &Fault) {
         lock(&self.removed).failed += 1;
-        self.monitor.tell(MoveEvent::Failed { path, fault });
+        self.monitor.tell(MoveEvent::Failed { path, at: self.at(), fault });
+    }
+
+    /// How its entries are named at the destination.
+    pub(super) fn naming(&self) -> Naming {
+        self.progress.naming()
+    }
+
+    fn at(&self) -> At<'_> {
+        At::Entry(self.naming())
     }
 
     fn entry(&self, path: &[u8], kind: &Kind, outcome: &Outcome) {
@@ -93,7 +102,7 @@ impl<'m> Removing<'m> {
         }
         removed.failed += 1;
         drop(removed);
-        self.monitor.tell(MoveEvent::NotRemoved { path, fault });
+        self.monitor.tell(MoveEvent::NotRemoved { path, at: self.at(), fault });
     }
 }
 

@@ -63,8 +63,8 @@ impl MoveMonitor for Told {
         };
         self.0.lock().unwrap().push(match event {
             MoveEvent::Moved { path, renamed } => format!("moved {} {renamed}", shown(path)),
-            MoveEvent::Failed { path, fault } => format!("failed {}: {fault}", shown(path)),
-            MoveEvent::NotRemoved { path, fault } => format!("left {}: {fault}", shown(path)),
+            MoveEvent::Failed { path, fault, .. } => format!("failed {}: {fault}", shown(path)),
+            MoveEvent::NotRemoved { path, fault, .. } => format!("left {}: {fault}", shown(path)),
             MoveEvent::Warning { message, .. } => format!("warning: {message}"),
         });
     }

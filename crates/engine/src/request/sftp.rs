@@ -81,6 +81,31 @@ impl SftpPeer {
             .map_err(|failed| self.failed("look at it", failed))
     }
 
+    /// The session, if it stands.
+    pub(super) fn into_session(self) -> Option<Session> {
+        self.session.filter(Session::is_open)
+    }
+
+    pub(super) fn look_at_each(
+        &mut self,
+        paths: &[Vec<u8>],
+    ) -> Result<Vec<Result<(), Fault>>, JobError> {
+        let mut looked: Vec<_> = paths.iter().map(|_| Ok(())).collect();
+        let path_of = |number: usize| sent(&paths[number]).to_vec();
+        self.client.clone().lstat_each(paths.len(), path_of, |number, attrs| {
+            looked[number] = attrs.map(drop);
+            true
+        });
+        let looked = looked.into_iter().map(|looked| match looked {
+            Ok(()) => Ok(Ok(())),
+            Err(error) => match self.failed("look at it", error.into()) {
+                RequestError::Fault(fault) => Ok(Err(fault)),
+                RequestError::Job(error) => Err(error),
+            },
+        });
+        looked.collect()
+    }
+
     pub(super) fn list(
         &mut self,
         path: &[u8],

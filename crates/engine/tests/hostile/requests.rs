@@ -4,7 +4,7 @@
 use crate::attack::{Attacked, bytes, serve};
 use crate::peer::{Peer, TIME, data, dir_end, want};
 use crate::place::Place;
-use haul_engine::{JobError, RequestError, Requests};
+use haul_engine::{JobError, RequestError, Requests, expand};
 use haul_model::{Attributes, Entry, Fault, FaultKind, Kind, Name, Side};
 use haul_proto::{Caps, FrameType, Header, Hello, Listed, Marked, Message, Reply, Request, encode};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
@@ -106,6 +106,46 @@ fn a_fault_is_the_paths_and_the_connection_stays_of_use() {
         requests.stat(b"/x", false)
     });
     assert_eq!(answered.expect("an answer"), entry());
+}
+
+/// Directories that match a pattern in [`many_paths_are_asked_about_at_the_same_time`].
+const DIRS: usize = 100;
+
+#[test]
+fn many_paths_are_asked_about_at_the_same_time() {
+    let (connection, mut peer) = Peer::of_client();
+    let reply = |reply| Message::Reply(reply);
+    let absent = || {
+        let fault = Fault::new(Side::Source, FaultKind::NotFound, "nothing is there");
+        Message::Reply(Reply::Fault(fault))
+    };
+    let agent = thread::spawn(move || {
+        peer.hear_greeting();
+        peer.frame(FrameType::Welcome, &Hello::ours(Caps::OURS, 60, "script").encode());
+        peer.await_that("it looks for the pattern", |peer| peer.messages.len() == 1);
+        peer.tell(&absent());
+        peer.await_that("it lists", |peer| peer.messages.len() == 2);
+        for number in 0..DIRS {
+            let name = Name::new(format!("d{number:02}").as_bytes()).expect("a name");
+            let entry = Entry { name: Some(name), ..entry() };
+            peer.tell(&reply(Reply::Entries(vec![Listed::Entry(entry)])));
+        }
+        peer.tell(&reply(Reply::End));
+        // Nothing is answered before all is asked.
+        peer.await_that("it asks about all", |peer| peer.messages.len() == 2 + DIRS);
+        for number in 0..DIRS {
+            let is_there = number % 10 == 7;
+            peer.tell(&if is_there { reply(Reply::Entry(entry())) } else { absent() });
+        }
+        peer.hear_out();
+    });
+    let mut requests = Requests::remote(connection).expect("it greets");
+    let found = expand(&mut requests, b"/d*/x").expect("answers");
+    let found: Vec<_> = found.paths.iter().map(|path| String::from_utf8_lossy(path)).collect();
+    let expected: Vec<_> = (0..DIRS).step_by(10).map(|at| format!("/d{:02}/x", at + 7)).collect();
+    assert_eq!(found, expected);
+    drop(requests);
+    agent.join().expect("the script does not panic");
 }
 
 /// Asks a real agent these, one after the other, and returns its answers.

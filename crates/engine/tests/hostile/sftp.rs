@@ -74,7 +74,7 @@ fn run_job(place: &Place, way: Way, odd: &Oddities, job: Job) -> Ran {
     let journals = Some(place.outside("journals"));
     // One that only differs may be slow on a machine that is busy.
     let silence_max = odd.fault.map(|_| SILENCE_MAX);
-    let route = SftpRoute { connections, journals, silence_max };
+    let route = SftpRoute { standing: None, connections, journals, silence_max };
     let placement = match way {
         Way::Up => Placement::SftpUpload(route),
         Way::Down => Placement::SftpDownload(route),
@@ -326,7 +326,7 @@ fn a_move_that_is_interrupted_while_it_removes_says_so() {
     job.task = Task::Remove { rule: Remove::SameContent, moving: Moving::Lossy };
     let (_server, from, to) = OddSftp::serve(&place.source(""), gathering).expect("served");
     let connections = vec![Connection::from_parts(from, to)];
-    let route = SftpRoute { connections, journals: None, silence_max: None };
+    let route = SftpRoute { standing: None, connections, journals: None, silence_max: None };
     let result = haul_engine::run(&job, Placement::SftpDownload(route), &Impatient::default());
     assert!(matches!(result, Err(JobError::Interrupted)), "{result:?}");
     assert!(names.iter().any(|name| name.exists()), "all was removed");

@@ -53,12 +53,13 @@ impl Link {
             Self::SftpUpload(sessions) => {
                 let (connections, servers) = by_sftp(sessions, sftp_server);
                 let journals = Some(journals.to_owned());
-                let route = SftpRoute { connections, journals, silence_max: None };
+                let route = SftpRoute { standing: None, connections, journals, silence_max: None };
                 return (Placement::SftpUpload(route), Some(servers));
             }
             Self::SftpDownload(sessions) => {
                 let (connections, servers) = by_sftp(sessions, sftp_server);
-                let route = SftpRoute { connections, journals: None, silence_max: None };
+                let route =
+                    SftpRoute { standing: None, connections, journals: None, silence_max: None };
                 return (Placement::SftpDownload(route), Some(servers));
             }
         };

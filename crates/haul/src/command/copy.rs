@@ -13,6 +13,7 @@ use crate::json::{Line, SCHEMA, Start};
 use crate::location::Location;
 use crate::location::Place::{self, Here};
 use crate::monitor::JobMonitor;
+use crate::peer::Peers;
 use crate::progress::Screen;
 use crate::quantity;
 use crate::report::{Report, Statement};
@@ -80,7 +81,7 @@ pub(super) fn carry_out_in_parts<F: Statement>(
     let figures = |summary, ended_early, code| {
         figures(End { summary, time: started.elapsed(), ended_early, code })
     };
-    let Ready { legs, unmatched, interrupt, .. } =
+    let Ready { legs, unmatched, interrupt, peers, .. } =
         match prepare(copy, task, &screen, report, refuse) {
             Ok(ready) => ready,
             Err(error) => {
@@ -93,7 +94,7 @@ pub(super) fn carry_out_in_parts<F: Statement>(
             }
         };
     let monitor = JobMonitor::new(report, task, interrupt).with_lines(copy.lines.clone());
-    let hosts = Hosts::new(copy.reaches.clone(), &screen);
+    let hosts = Hosts::new(copy.reaches.clone(), &screen).after(peers, &legs);
     let of_parts = |leg: Leg<Place>| {
         parts.iter().map(move |part| {
             // A mirror is made of what its words name, whoever made it before.
@@ -163,13 +164,15 @@ pub(super) fn watch_legs(
 }
 
 /// A command that copies or compares, and that can begin.
-pub(super) struct Ready {
+pub(super) struct Ready<'r> {
     /// Its words, without patterns.
     pub(super) copy: Copy,
     /// Patterns of which nothing is copied, and that were told.
     pub(super) unmatched: u64,
     pub(super) legs: Vec<Leg<Place>>,
     pub(super) interrupt: Interrupt,
+    /// Those who were asked what patterns match.
+    pub(super) peers: Peers<'r>,
 }
 
 /// Makes `copy` ready: replaces patterns, has the command `refuse` what it can't do, and
@@ -177,21 +180,23 @@ pub(super) struct Ready {
 ///
 /// # Errors
 /// When a host can't be asked for what a pattern matches, or the words are refused.
-pub(super) fn prepare(
+pub(super) fn prepare<'r>(
     copy: &Copy,
     task: Task,
     screen: &Screen,
-    report: &dyn Report,
+    report: &'r dyn Report,
     refuse: impl Fn(&Copy) -> Result<(), CommandError>,
-) -> Result<Ready, CommandError> {
+) -> Result<Ready<'r>, CommandError> {
     // What the words alone can tell comes before any connection.
     refuse(copy)?;
     refuse_host_to_host(copy)?;
-    let (copy, unmatched) = expand::sources(copy, screen, report)?;
+    // What a host lacks the copy tells.
+    let mut peers = Peers::new(report, screen, copy.reaches.clone().quietly()).before(task);
+    let (copy, unmatched) = expand::sources(copy, &mut peers, report)?;
     let listening = Interrupt::listen();
     refuse(&copy)?;
     let legs = plan(&copy, task)?;
-    Ok(Ready { copy, unmatched, legs, interrupt: listening? })
+    Ok(Ready { copy, unmatched, legs, interrupt: listening?, peers })
 }
 
 /// The jobs with that task that `copy` takes, with all that can be known to be wrong

@@ -6,27 +6,24 @@ use crate::args::Copy;
 use crate::error::CommandError;
 use crate::location::Location;
 use crate::peer::Peers;
-use crate::progress::Screen;
 use crate::report::Report;
 use haul_engine::{Expanded, RequestError, expand};
 use haul_model::{Fault, FaultKind, Side};
 
 /// `copy` without patterns in its sources, and the number of failures: of each that was
-/// told its source is left out.
+/// told its source is left out. `peers` are asked.
 ///
 /// # Errors
 /// When a host can't be asked.
 pub(super) fn sources(
     copy: &Copy,
-    screen: &Screen,
+    peers: &mut Peers<'_>,
     report: &dyn Report,
 ) -> Result<(Copy, u64), CommandError> {
-    // What a host lacks the copy tells.
-    let mut peers = Peers::new(report, screen, copy.reaches.clone().quietly());
     let mut expanded = Copy { sources: Vec::with_capacity(copy.sources.len()), ..copy.clone() };
     let mut failed = 0;
     for source in &copy.sources {
-        let (paths, missed) = paths(source, &mut peers, report)?;
+        let (paths, missed) = paths(source, peers, report)?;
         expanded.sources.extend(paths);
         failed += missed;
     }

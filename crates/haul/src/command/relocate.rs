@@ -24,7 +24,7 @@ pub(super) fn run(copy: &Copy) -> ExitCode {
     let report = &*copy.detail.report(&screen);
     report.tell(&Started { copy, dry_run: copy.policy.dry_run });
     let figures = |summary, code| Figures { summary, time: started.elapsed(), code };
-    let Ready { copy, unmatched, interrupt, .. } =
+    let Ready { copy, unmatched, interrupt, peers, .. } =
         match prepare(copy, task, &screen, report, refuse) {
             Ok(ready) => ready,
             Err(error) => {
@@ -47,7 +47,7 @@ pub(super) fn run(copy: &Copy) -> ExitCode {
     };
     let monitor = JobMonitor::new(report, task, interrupt);
     let hosts = Hosts::new(copy.reaches.clone(), &screen);
-    let mut reached = Reached { copy, hosts: &hosts, monitor: &monitor, peers: None };
+    let mut reached = Reached { copy, hosts: &hosts, monitor: &monitor, peers: Some(peers) };
     let (mut summary, result) = run_move(&job, &mut reached, &monitor);
     summary.failed += unmatched;
     let error = result.err();
@@ -121,6 +121,7 @@ impl Machines for Reached<'_> {
     }
 
     fn remove(&mut self, leg: &Leg<Place>, monitor: &dyn Monitor) -> Result<(), CommandError> {
+        self.monitor.locate_by(leg);
         match self.hosts.run(leg, monitor) {
             Ok(_) => Ok(()),
             Err(_) if monitor.cancelled() => Err(CommandError::interrupted()),

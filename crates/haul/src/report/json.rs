@@ -43,7 +43,7 @@ impl Report for Json {
         self.fault(None, path, fault);
     }
 
-    fn not_removed(&self, path: &[u8], fault: &Fault) {
+    fn not_removed(&self, path: &[u8], _: Option<String>, _: &[u8], fault: &Fault) {
         self.fault(None, path, fault);
     }
 

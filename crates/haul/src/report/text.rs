@@ -67,14 +67,14 @@ impl Report for Text {
         self.fault(host, there, fault);
     }
 
-    fn not_removed(&self, path: &[u8], fault: &Fault) {
+    fn not_removed(&self, _: &[u8], host: Option<String>, there: &[u8], fault: &Fault) {
         let hint = match fault.kind {
             FaultKind::PermissionDenied => {
                 Some("you need write permission on the directory above it")
             }
             _ => fault.hint(),
         };
-        self.fault_with(None, path, fault, hint);
+        self.fault_with(host, there, fault, hint);
     }
 
     fn warning(&self, path: &[u8], message: &str) {

@@ -5,6 +5,7 @@
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
+pub(crate) mod logins;
 mod matrix;
 
 use haul_testkit::haul::Outcome;

@@ -72,6 +72,18 @@ impl Stage<'_, '_> {
     fn there(&self, name: &str) -> PathBuf {
         self.root.join(name)
     }
+
+    /// A path at the destination as errors tell it.
+    fn told_there(&self, name: &str) -> String {
+        let host = if self.to == To::Host { "haul-test:" } else { "" };
+        format!("{host}{}", self.there(name).display())
+    }
+
+    /// A path of a source as errors tell it.
+    fn told_source(&self, name: &str) -> String {
+        let host = if self.to == To::FromHost { "haul-test:" } else { "" };
+        format!("{host}{}", self.scene.path(name).display())
+    }
 }
 
 fn a_tree(scene: &Scene<'_>) {
@@ -200,6 +212,26 @@ fn what_fails_stays_with_its_directories() {
         assert!(run.out().contains("moved 1 in ") && run.out().contains("; failed 1"), "{run}");
         let run = stage.run(&[], &["missing"], "to").expect_code(1);
         assert!(run.err().contains("missing: "), "{run}");
+    });
+}
+
+#[test]
+fn an_error_names_the_whole_path_on_its_own_side() {
+    each_target(|stage| {
+        stage.scene.file("f", "x");
+        stage.scene.file("g", "y");
+        fs::create_dir_all(stage.there("to/f/is a directory")).expect("made");
+        let run = stage.run(&[], &["f", "missing"], "to").expect_code(1);
+        let errors = errors(&run);
+        let stands = format!("{}: a directory stands there", stage.told_there("to/f"));
+        let missing = format!("{}: ", stage.told_source("missing"));
+        assert_eq!(errors.len(), 2, "{run}");
+        assert!(errors.iter().any(|error| error.starts_with(&stands)), "{stands}\n{run}");
+        assert!(errors.iter().any(|error| error.starts_with(&missing)), "{missing}\n{run}");
+        // The same where the one source gets another name.
+        let run = stage.run(&[], &["g"], "to/f/is a directory/no/g").expect_code(4);
+        let above = stage.told_there("to/f/is a directory/no/g");
+        assert!(run.err().starts_with(&format!("haul: {above}: ")), "{above}\n{run}");
     });
 }
 
@@ -428,8 +460,13 @@ fn what_changes_on_the_host_after_it_was_copied_stays_there() {
     changing_before(3, &mut scene, &change);
     scene.mkdir("to");
     let run = from_host(&scene, &[], "tree", "to").expect_code(1);
-    assert!(run.err().contains("tree/f: it stays: what the destination has is another"), "{run}");
-    assert!(run.err().contains("tree/new: it stays: the destination does not have it"), "{run}");
+    for said in [
+        "f: it stays: what the destination has is another",
+        "new: it stays: the destination does not have it",
+    ] {
+        let said = format!("haul: haul-test:{}/{said}", tree.display());
+        assert!(run.err().contains(&said), "{said}\n{run}");
+    }
     assert_eq!(scene.list("tree"), ["dir", "dir/nil", "f", "new"]);
     assert_eq!(
         (scene.read("to/tree/f"), scene.read("to/tree/gone")),
@@ -526,7 +563,9 @@ fn what_can_not_be_removed_on_the_host_stays_and_is_told() {
         haul.arg(scene.there(mount.join("dir"))).arg("to/").run()
     };
     let run = move_it().expect_code(1);
-    assert!(run.err().contains("dir/f: can't remove it: Read-only"), "{run}");
+    let said =
+        format!("haul: haul-test:{}/dir/f: can't remove it: Read-only", mount.path().display());
+    assert!(run.err().contains(&said), "{said}\n{run}");
     assert_eq!(scene.read("to/dir/f"), "x");
     mount.remount_writable().expect("writable");
     move_it().expect_ok();

@@ -1,5 +1,6 @@
 //! Patterns in the paths of hosts: what they stand for, with haul there and without.
 
+use crate::common::logins::{count_logins, logins};
 use crate::common::*;
 use haul_testkit::haul::Outcome;
 
@@ -96,6 +97,26 @@ fn requests_take_patterns() {
         let [first, second] = ["a:\n.3.gz\n1.gz\n2.gz\nx.txt\n", "b:\n4.gz\n"];
         assert!(listed.contains(&format!("/logs/{first}")), "{listed}");
         assert!(listed.ends_with(&format!("/logs/{second}")), "{listed}");
+    });
+}
+
+#[test]
+fn a_pattern_costs_no_login() {
+    each_of(&[Way::Download, Way::SftpDownload], count_logins, |scene| {
+        logs(scene);
+        let run = |command: &str, flags: &[&str], sources: &[&str]| {
+            scene.transfer(command, &scene.remote(), flags, sources, "there").run().expect_ok();
+            logins(scene)
+        };
+        assert_eq!(run("copy", &[], &["logs/a/*.gz", "logs/?/4*"]), 1);
+        assert_eq!(scene.list("there"), ["1.gz", "2.gz", "4.gz"]);
+        assert_eq!(run("check", &[], &["logs/a/*.gz"]), 1);
+        if scene.is_sftp() {
+            assert_eq!(run("copy", &["--parallel", "3", "-f"], &["logs/a/*.gz"]), 3);
+        }
+        let plain = run("move", &[], &["logs/a/1.gz"]);
+        assert_eq!(run("move", &[], &["logs/a/2*"]), plain);
+        assert!(!scene.exists("logs/a/2.gz"));
     });
 }
 

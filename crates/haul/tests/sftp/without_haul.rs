@@ -1,5 +1,6 @@
 //! What is done where no haul is found on a host.
 
+use crate::common::logins::{counting, logins};
 use crate::common::*;
 use haul_testkit::{Haul, Sshd, SshdBuilder, fixture};
 use std::path::Path;
@@ -103,4 +104,26 @@ fn without_haul_and_without_sftp_the_missing_haul_is_the_error() {
         run.err().contains("  hint: SFTP is of no help either: haul-test offers no sftp\n"),
         "{run}"
     );
+}
+
+#[test]
+fn a_pattern_has_the_host_asked_for_haul_once() {
+    let world = World::new();
+    let scene = world.scene(Way::Download);
+    let Some(server) = bare(&scene, quick_sshd()) else { return };
+    for name in ["1.gz", "2.gz", "3.txt"] {
+        scene.file(format!("logs/{name}"), name);
+    }
+    scene.mkdir("there");
+    let rsh = counting(&scene, &server.rsh());
+    let copy = |flags: &[&str]| {
+        let remote = ["--rsh".as_ref(), rsh.as_os_str()];
+        scene.copy_by(&remote, flags, &["logs/*.gz"], "there").run()
+    };
+    let run = copy(&[]).expect_ok();
+    assert_eq!(run.err().matches("no haul there: going on through SFTP; ").count(), 1, "{run}");
+    assert_eq!((scene.list("there"), logins(&scene)), (vec!["1.gz".into(), "2.gz".into()], 2));
+    // As often as the user wants, one of them being that by which it was asked.
+    copy(&["-f", "--parallel", "3"]).expect_ok();
+    assert_eq!(logins(&scene), 4);
 }

@@ -161,6 +161,11 @@ impl Session {
         &self.client
     }
 
+    /// The host's name for messages.
+    pub fn peer(&self) -> &str {
+        self.closer.as_ref().map(Closer::peer).unwrap_or_default()
+    }
+
     /// True if the session has ended before its time.
     pub fn has_ended(&self) -> bool {
         self.client.shared().has_ended()

@@ -1,0 +1,210 @@
+//! A connection to an agent that answers requests, until a job takes it.
+
+use super::RequestError;
+use crate::JobError;
+use crate::assembly::{FromPeer, listen};
+use crate::link::greeting::{hello, read_message, welcome};
+use crate::link::wire::{Outbox, ReadEnd, refused, run_writer};
+use crate::vigil::{Vigil, Watch, sign_after};
+use crossbeam_channel::{Receiver, Sender};
+use haul_net::{Closer, ConnectError, Connection, Writer};
+use haul_proto::{Caps, Message, Reply, Request};
+use std::io;
+use std::sync::Arc;
+use std::thread::Builder;
+use std::time::Duration;
+
+/// Requests that are on their way at the same time, at most, and so answers that were read
+/// and not taken.
+const AT_ONCE_MAX: usize = 128;
+
+/// An agent. One thread writes to it, and says that this side is there while nothing is
+/// asked; another reads as many messages as are awaited, and none ahead.
+pub(super) struct Peer {
+    outbox: Arc<Outbox>,
+    /// Takes one for each message that is to be read.
+    awaited: Sender<()>,
+    answers: Receiver<Result<Answer, ReadEnd>>,
+    watch: Watch,
+    vigil: Arc<Vigil>,
+    closer: Option<Closer>,
+    name: String,
+    caps: Caps,
+    /// Where the two threads give back their streams in the end.
+    streams: (Receiver<FromPeer>, Receiver<Writer>),
+}
+
+/// A message of a peer.
+enum Answer {
+    /// It greets.
+    Welcome(Caps),
+    Message(Box<Message>),
+}
+
+/// A connection to an agent that has greeted, and has answered all that it was asked.
+pub struct Greeted {
+    pub(crate) input: FromPeer,
+    pub(crate) output: Writer,
+    pub(crate) vigil: Arc<Vigil>,
+    pub(crate) closer: Closer,
+    /// In force.
+    pub(crate) caps: Caps,
+}
+
+impl Peer {
+    /// Greets the agent at the other end of `connection`.
+    ///
+    /// # Errors
+    /// When it does not greet, or speaks another version.
+    pub(super) fn start(connection: Connection) -> Result<Self, JobError> {
+        let Connection { reader, mut writer, closer } = connection;
+        let (name, patience) = (closer.peer().to_owned(), closer.patience());
+        let vigil = Vigil::new(patience);
+        let (outbox, frames) = Outbox::new(false);
+        let (give_writer, writers) = crossbeam_channel::bounded(1);
+        let write = move || {
+            let (hello, sign_after) = (hello(patience), sign_after(patience.silence_max));
+            // When it breaks, the reader is told why.
+            if run_writer(&mut writer, &frames, hello, sign_after, None).is_ok() {
+                let _ = give_writer.send(writer);
+            }
+        };
+        let (awaited, awaits) = crossbeam_channel::bounded(AT_ONCE_MAX);
+        let (tell, answers) = crossbeam_channel::bounded(AT_ONCE_MAX);
+        let (give_reader, readers) = crossbeam_channel::bounded(1);
+        let (watch, peer) = (Watch::new(&vigil, &name), name.clone());
+        let (refused, heard) = (tell.clone(), Arc::clone(&vigil));
+        let read = move || {
+            let mut input = listen(reader, &heard);
+            let mut is_greeted = false;
+            for () in awaits {
+                let next = if is_greeted {
+                    read_message(&mut input).map(|message| Answer::Message(Box::new(message)))
+                } else {
+                    let caps = welcome(&mut input, &peer);
+                    heard.greeted(patience.silence_max);
+                    is_greeted = true;
+                    caps.map(Answer::Welcome)
+                };
+                let is_end = next.is_err();
+                if tell.send(next).is_err() || is_end {
+                    return;
+                }
+            }
+            let _ = give_reader.send(input);
+        };
+        let begin = |name: &str| Builder::new().name(name.to_owned());
+        let begun = begin("writer").spawn(write).and_then(|_| begin("reader").spawn(read));
+        if let Err(error) = begun {
+            // It is what the first question is answered with.
+            let _ = refused.send(Err(ReadEnd::Refused(JobError::Threads(error))));
+        }
+        let (closer, caps, streams) = (Some(closer), Caps::NONE, (readers, writers));
+        let mut peer = Self { outbox, awaited, answers, watch, vigil, closer, name, caps, streams };
+        match peer.hear()? {
+            Answer::Welcome(caps) => peer.caps = caps,
+            Answer::Message(_) => unreachable!("the greeting is read first"),
+        }
+        Ok(peer)
+    }
+
+    pub(super) fn ask(&mut self, request: Request) -> Result<Reply, RequestError> {
+        self.outbox.tell(&Message::Request(request));
+        self.read()
+    }
+
+    /// Asks all of `requests`, many at the same time, and gives what `take` makes of the
+    /// replies, in their order. Each has one message as its reply.
+    ///
+    /// # Errors
+    /// When the connection fails, and that of `take`.
+    pub(super) fn ask_each<T>(
+        &mut self,
+        requests: impl Iterator<Item = Request>,
+        mut take: impl FnMut(&mut Self, Reply) -> Result<T, JobError>,
+    ) -> Result<Vec<T>, JobError> {
+        let (mut taken, mut on_their_way) = (Vec::new(), 0);
+        for request in requests {
+            if on_their_way == AT_ONCE_MAX {
+                let reply = self.take_reply()?;
+                taken.push(take(self, reply)?);
+                on_their_way -= 1;
+            }
+            // A peer that takes nothing is told of where its reply is waited for.
+            let patience = self.vigil.max().unwrap_or(Duration::MAX);
+            self.outbox.tell_within(&Message::Request(request), patience);
+            let _ = self.awaited.send(());
+            on_their_way += 1;
+        }
+        for _ in 0..on_their_way {
+            let reply = self.take_reply()?;
+            taken.push(take(self, reply)?);
+        }
+        Ok(taken)
+    }
+
+    pub(super) fn read(&mut self) -> Result<Reply, RequestError> {
+        // A reader that has ended has said why.
+        let _ = self.awaited.send(());
+        Ok(self.take_reply()?)
+    }
+
+    /// The next reply, which is awaited.
+    fn take_reply(&mut self) -> Result<Reply, JobError> {
+        match self.take()? {
+            Answer::Message(message) => match *message {
+                Message::Reply(reply) => Ok(reply),
+                _ => Err(self.broken(refused("the peer sent what is no answer"))),
+            },
+            Answer::Welcome(_) => Err(self.broken(refused("the peer sent what is no answer"))),
+        }
+    }
+
+    /// The next message of the peer.
+    fn hear(&mut self) -> Result<Answer, JobError> {
+        let _ = self.awaited.send(());
+        self.take()
+    }
+
+    fn take(&mut self) -> Result<Answer, JobError> {
+        let heard = self.watch.receive(&self.answers)?;
+        heard
+            .unwrap_or_else(|_| Err(io::Error::from(io::ErrorKind::BrokenPipe).into()))
+            .map_err(|end| self.broken(end))
+    }
+
+    /// An answer that is no answer to what was asked.
+    pub(super) fn refuse(&mut self, reply: Reply) -> RequestError {
+        match reply {
+            Reply::Fault(fault) => fault.into(),
+            _ => self.broken(refused("the peer answered another question")).into(),
+        }
+    }
+
+    fn broken(&mut self, end: ReadEnd) -> JobError {
+        match (end, self.closer.take()) {
+            (ReadEnd::Refused(error), _) => error,
+            (ReadEnd::Lost(_), Some(closer)) => {
+                // The peer sees the end, and ends itself.
+                self.outbox.close();
+                closer.explain().into()
+            }
+            (ReadEnd::Lost(error), None) => {
+                ConnectError::Lost { host: self.name.clone(), detail: error.to_string() }.into()
+            }
+        }
+    }
+
+    /// The connection, on which nothing is being said any more; `None` if it is of no more
+    /// use.
+    pub(super) fn into_greeted(self) -> Option<Greeted> {
+        let Self { outbox, awaited, vigil, closer, caps, streams: (readers, writers), .. } = self;
+        // Nothing is awaited: the reader waits for this, and the writer has sent all.
+        drop(awaited);
+        outbox.close();
+        let patience = vigil.max().unwrap_or(Duration::MAX);
+        let input = readers.recv_timeout(patience).ok()?;
+        let output = writers.recv_timeout(patience).ok()?;
+        Some(Greeted { input, output, vigil, closer: closer?, caps })
+    }
+}
