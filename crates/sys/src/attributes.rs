@@ -2,6 +2,7 @@
 //! through its open handle.
 
 use crate::Dir;
+use crate::held::Target;
 use crate::limits::effective_user;
 use crate::not_kept::{self, NotKept};
 use haul_model::{
@@ -132,9 +133,12 @@ pub fn extended(dir: &Dir, name: &Name, which: Kept) -> io::Result<Option<Box<Ex
 /// # Errors
 /// Those of `flistxattr` and `fgetxattr`.
 pub fn extended_of(file: impl AsFd, which: Kept) -> io::Result<Option<Box<Extended>>> {
-    let file = file.as_fd();
-    let names = listed(|names| rustix::fs::flistxattr(file, names))?;
-    values(&names, which, &|of, to| rustix::fs::fgetxattr(file, of, to))
+    extended_at(Target::Open(file.as_fd()), which)
+}
+
+fn extended_at(target: Target<'_>, which: Kept) -> io::Result<Option<Box<Extended>>> {
+    let names = listed(|names| target.list_xattrs(names))?;
+    values(&names, which, &|of, to| target.xattr(of, to))
 }
 
 fn is_of(name: &[u8], which: Kept) -> bool {
@@ -178,29 +182,28 @@ fn too_many() -> io::Error {
     io::Error::new(io::ErrorKind::FileTooLarge, message)
 }
 
-/// Gives an open file those of the extended attributes and access control lists of
+/// Gives an entry those of the extended attributes and access control lists of
 /// `attributes` that are in `which`, and takes away others of these kinds.
 pub(crate) fn set_extended(
-    file: impl AsFd,
+    target: Target<'_>,
     attributes: &Attributes,
     which: Kept,
 ) -> io::Result<()> {
-    let file = file.as_fd();
     let as_possible = |set| not_kept::as_possible(which, set);
-    let now = extended_of(file, which)?.unwrap_or_default();
+    let now = extended_at(target, which)?.unwrap_or_default();
     if which.has(Kept::ACL) {
         let (acl, default_acl) = attributes.acls();
         if acl != now.acl.as_ref() {
             // A list that is taken away by itself leaves its mask as the group's rights,
             // which may be more than these are to be.
             let of_mode = || Acl::of_mode(attributes.mode);
-            as_possible(set_acl(file, ACCESS, &acl.cloned().unwrap_or_else(of_mode)))?;
+            as_possible(set_acl(target, ACCESS, &acl.cloned().unwrap_or_else(of_mode)))?;
         }
         match default_acl {
             wanted if wanted == now.default_acl.as_ref() => {}
-            Some(wanted) => as_possible(set_acl(file, DEFAULT, wanted))?,
+            Some(wanted) => as_possible(set_acl(target, DEFAULT, wanted))?,
             None => {
-                let removed = rustix::fs::fremovexattr(file, DEFAULT);
+                let removed = target.remove_xattr(DEFAULT.as_bytes());
                 as_possible(removed.map_err(|error| failed(DEFAULT, error)))?;
             }
         }
@@ -209,22 +212,21 @@ pub(crate) fn set_extended(
         let wanted = attributes.xattrs();
         for Xattr { name, .. } in &now.xattrs {
             if !wanted.iter().any(|one| one.name == *name) {
-                let removed = rustix::fs::fremovexattr(file, &**name);
+                let removed = target.remove_xattr(name);
                 as_possible(removed.map_err(|error| failed_at(name, error)))?;
             }
         }
         for one in wanted.iter().filter(|one| is_kept(&one.name) && !now.xattrs.contains(one)) {
             let Xattr { name, value } = one;
-            let set = rustix::fs::fsetxattr(file, &**name, value, rustix::fs::XattrFlags::empty());
+            let set = target.set_xattr(name, value);
             as_possible(set.map_err(|error| failed_at(name, error)))?;
         }
     }
     Ok(())
 }
 
-fn set_acl(file: impl AsFd, name: &str, acl: &Acl) -> io::Result<()> {
-    rustix::fs::fsetxattr(file, name, &bytes_of(acl), rustix::fs::XattrFlags::empty())
-        .map_err(|error| failed(name, error))
+fn set_acl(target: Target<'_>, name: &str, acl: &Acl) -> io::Result<()> {
+    target.set_xattr(name.as_bytes(), &bytes_of(acl)).map_err(|error| failed(name, error))
 }
 
 fn failed_at(name: &[u8], error: Errno) -> io::Error {

@@ -24,7 +24,7 @@
 //!   were carried out.
 //! - `closing.rs`: errors that closing a file tells.
 //! - `meta.rs`: attributes through open handles. `attributes.rs`: extended
-//!   attributes and access control lists.
+//!   attributes and access control lists. `held.rs`: entries that are not opened for it.
 //! - `accounts.rs`: users and groups by name and number.
 //! - `confine.rs`: Landlock. `jail.rs`: the directory that `haul serve` may be bound to;
 //!   every path that a user or a peer names, and every link that is followed, goes
@@ -44,6 +44,7 @@ mod confine;
 mod content;
 mod dir;
 mod durability;
+mod held;
 mod jail;
 mod known;
 mod limits;
@@ -70,6 +71,7 @@ pub use durability::{
     DIRECT_ALIGN, Loss, drop_cached, is_cached, read_cached, read_directly, start_write_back,
     write_out_at,
 };
+pub use held::Held;
 pub use jail::enter as enter_jail;
 pub use known::remembers_reads;
 pub use limits::{

@@ -1,13 +1,12 @@
 //! Metadata of open files, read and written through their handles.
 
+use crate::held::Target;
 use crate::not_kept::{self, NotKept};
 use crate::{Dir, attributes};
-use haul_model::{
-    Attributes, Device, FileId, Granularity, KEPT_MODE, Kept, SET_ID_MODE, Special, Timestamp,
-};
-use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Timespec, Timestamps, Uid};
+use haul_model::{Attributes, Device, FileId, Granularity, Kept, SET_ID_MODE, Special, Timestamp};
+use rustix::fs::{AtFlags, FileType, Gid, Mode, Timespec, Timestamps, Uid};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 
 /// The part of `stat` that haul needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -177,43 +176,53 @@ pub fn set_attributes(
     attributes: &Attributes,
     which: Kept,
 ) -> io::Result<()> {
+    set_attributes_of(dir, Target::Open(file.as_fd()), attributes, which)
+}
+
+/// The same for an entry that may only be held.
+pub(crate) fn set_attributes_of(
+    dir: &Dir,
+    target: Target<'_>,
+    attributes: &Attributes,
+    which: Kept,
+) -> io::Result<()> {
     let (user, group) = owner_of(attributes, which);
     if user.is_some() || group.is_some() {
-        give(which, user, group, |user, group| rustix::fs::fchown(&file, user, group))?;
+        give(which, user, group, |user, group| target.chown(user, group))?;
     }
     if which.has_any(Kept::EXTENDED) {
-        attributes::set_extended(&file, attributes, which)?;
+        attributes::set_extended(target, attributes, which)?;
     }
     let lends = attributes.mode & SET_ID_MODE != 0;
     let sets_again = which.has(Kept::SET_ID) && which.has_any(Kept::OWNER) && lends;
     if which.has(Kept::MODE) || sets_again {
         let is_asked = lends && !which.has(Kept::LENT);
-        let vain = if is_asked { lent_in_vain(&file, attributes)? } else { 0 };
-        set_mode(&file, attributes.mode & !vain)?;
+        let vain = if is_asked { lent_in_vain(&target.stat()?, attributes) } else { 0 };
+        target.chmod(attributes.mode & !vain)?;
     }
     let atime = attributes.atime.filter(|_| which.has(Kept::ATIMES));
     match (which.has(Kept::TIMES), atime) {
         (false, None) => Ok(()),
-        (true, None) if dir.is_known() => set_mtime(file, attributes.mtime),
-        (true, None) => keep_mtime(file, attributes.mtime),
+        (true, None) if dir.is_known() => Ok(target.set_times(&timestamps(attributes.mtime))?),
+        (true, None) => keep_mtime_of(target, attributes.mtime),
         (sets_mtime, atime) => {
             let mtime = sets_mtime.then_some(attributes.mtime);
-            Ok(rustix::fs::futimens(file, &times_of(atime, mtime))?)
+            Ok(target.set_times(&times_of(atime, mtime))?)
         }
     }
 }
 
-/// The set-ID bits of `attributes` that would lend the rights of somebody else.
-fn lent_in_vain(file: impl AsFd, attributes: &Attributes) -> io::Result<u32> {
-    let now = file_stat(file)?;
+/// The set-ID bits of `attributes` by which an entry that is `now` like that would lend the
+/// rights of somebody else.
+fn lent_in_vain(now: &Stat, attributes: &Attributes) -> u32 {
     if now.is_dir() {
-        return Ok(0);
+        return 0;
     }
     let user = if attributes.user == Some(now.uid) { 0 } else { Mode::SUID.as_raw_mode() };
     let group = if attributes.group == Some(now.gid) { 0 } else { Mode::SGID.as_raw_mode() };
     // The field's width differs between systems.
     #[allow(clippy::useless_conversion)]
-    Ok(u32::from(user | group))
+    u32::from(user | group)
 }
 
 fn owner_of(attributes: &Attributes, which: Kept) -> (Option<Uid>, Option<Gid>) {
@@ -272,23 +281,26 @@ pub fn set_mtime(file: impl AsFd, mtime: Timestamp) -> io::Result<()> {
 /// Those of `futimens` and `fstat`; [`io::ErrorKind::Unsupported`] where no time
 /// that is set takes.
 pub fn keep_mtime(file: impl AsFd, mtime: Timestamp) -> io::Result<()> {
+    keep_mtime_of(Target::Open(file.as_fd()), mtime)
+}
+
+fn keep_mtime_of(target: Target<'_>, mtime: Timestamp) -> io::Result<()> {
     /// In the range of every file system, in whole units of each: in 2001.
     const TAKEN: Timestamp = Timestamp { secs: 1_000_000_000, nanos: 0 };
-    let file = file.as_fd();
     let has_taken = |time| -> io::Result<bool> {
-        Ok(Granularity::between(time, file_stat(file)?.mtime).is_some())
+        Ok(Granularity::between(time, target.stat()?.mtime).is_some())
     };
-    set_mtime(file, mtime)?;
+    target.set_times(&timestamps(mtime))?;
     if has_taken(mtime)? {
         return Ok(());
     }
-    rustix::fs::futimens(file, &both(mtime))?;
+    target.set_times(&both(mtime))?;
     if has_taken(mtime)? {
         return Ok(());
     }
-    rustix::fs::futimens(file, &both(TAKEN))?;
+    target.set_times(&both(TAKEN))?;
     let takes_any = has_taken(TAKEN)?;
-    rustix::fs::futimens(file, &both(mtime))?;
+    target.set_times(&both(mtime))?;
     if takes_any {
         return Ok(());
     }
@@ -330,20 +342,13 @@ pub(crate) fn set_special_attributes(
     attributes: &Attributes,
     which: Kept,
 ) -> io::Result<()> {
-    set_link_attributes(dir, name, attributes, which.without(Kept::TIMES))?;
-    if which.has(Kept::MODE) {
-        // Opened for reading, a FIFO waits and a device may act.
-        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let held = rustix::fs::openat(dir, name, flags, Mode::empty())?;
-        if file_stat(&held)?.file_type != kind {
-            let message = "something else has taken its place";
-            return Err(io::Error::new(io::ErrorKind::NotFound, message));
-        }
-        let path = format!("/proc/self/fd/{}", held.as_fd().as_raw_fd());
-        let mode = Mode::from_raw_mode((attributes.mode & KEPT_MODE) as _);
-        rustix::fs::chmod(path, mode)?;
+    // Opened for reading, a FIFO waits and a device may act.
+    let (held, stat) = dir.hold(name)?;
+    if stat.file_type != kind {
+        let message = "something else has taken its place";
+        return Err(io::Error::new(io::ErrorKind::NotFound, message));
     }
-    set_link_attributes(dir, name, attributes, which.without(Kept::OWNER))
+    held.set_attributes(dir, &attributes.over(0, which), which.without(Kept::EXTENDED))
 }
 
 /// Sets the modification time of `name` itself, never of what it points to.

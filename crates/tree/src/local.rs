@@ -212,12 +212,12 @@ impl TreeDir for LocalDir {
         attributes: &Attributes,
         which: Kept,
     ) -> io::Result<()> {
-        let (file, stat) = with_room(|| self.0.open_file(name, false))?;
+        let (file, stat) = with_room(|| self.0.hold_file(name))?;
         if id.is_some_and(|id| id != stat.id) {
             let message = "another file has taken its place";
             return Err(io::Error::new(io::ErrorKind::NotFound, message));
         }
-        haul_sys::set_attributes(&self.0, &file, &attributes.over(0, which), which)
+        file.set_attributes(&self.0, &attributes.over(0, which), which)
     }
 
     fn set_attributes(

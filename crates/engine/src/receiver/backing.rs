@@ -156,7 +156,14 @@ impl Receiver<'_> {
             stage.discard();
             failed(io::Error::other("it changed while it was copied"))
         })?;
-        let keeps = self.policy.keeps.with(Kept::MODE).with(Kept::TIMES);
+        let mut keeps = self.policy.keeps.with(Kept::MODE).with(Kept::TIMES);
+        if haul_sys::effective_user() != 0 {
+            // A file of another user, of which nobody else may make links, has become one of
+            // this user: it lends no rights of anybody.
+            let is_given = meta.attributes.group.is_some_and(haul_sys::is_of_group);
+            let given = Kept::GROUP.only_if(keeps.has(Kept::GROUP) && is_given);
+            keeps = keeps.without(Kept::OWNER).without(Kept::LENT).with(given);
+        }
         let mut sealed = verified.seal(&meta.attributes, keeps).map_err(failed)?;
         if self.policy.sync {
             sealed.sync().map_err(failed)?;

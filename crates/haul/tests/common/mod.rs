@@ -281,12 +281,17 @@ impl Scene<'_> {
 
     /// haul without any word, in the scene's directory.
     pub(crate) fn haul(&self) -> Haul {
+        self.program(&self.program)
+    }
+
+    /// Another program, as the user that haul runs as, in the scene's directory.
+    pub(crate) fn program(&self, program: impl AsRef<OsStr>) -> Haul {
         let haul = if self.nobody && is_root() {
             let user = [format!("--reuid={NOBODY}"), format!("--regid={NOBODY}")];
-            let haul = Haul::new("setpriv").args(user).arg("--clear-groups").arg(&self.program);
+            let haul = Haul::new("setpriv").args(user).arg("--clear-groups").arg(program);
             haul.home(self.path("home"))
         } else {
-            Haul::new(&self.program)
+            Haul::new(Path::new(program.as_ref()))
         };
         haul.cwd(&self.dir)
     }

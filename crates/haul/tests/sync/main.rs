@@ -13,6 +13,7 @@ mod keeping;
 mod linking;
 mod merging;
 mod oracle;
+mod owning;
 mod pace;
 mod relative;
 mod ruling;

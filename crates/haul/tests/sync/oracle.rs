@@ -3,8 +3,9 @@
 use crate::common::*;
 use haul_testkit::haul::Outcome;
 use std::fs;
+use std::os::unix::fs::{MetadataExt, chown};
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Command;
 
 /// The trees `src` and `dst` of a scene, and what both programs make of them.
 pub(crate) struct Pair<'s, 'w> {
@@ -83,21 +84,24 @@ impl<'s, 'w> Pair<'s, 'w> {
                 run(Command::new("cp").arg("-a").arg(scene.path(tree)).arg(&oracle));
             }
         }
-        let mut rsync = Command::new("rsync");
-        rsync.current_dir(&oracle).args(flags).args(sources).arg(dest);
-        let expected = rsync.output().expect("rsync is installed");
+        // Each program works in a directory of its user.
+        let beside = fs::metadata(scene.path("")).expect("it is there");
+        chown(&oracle, Some(beside.uid()), Some(beside.gid())).expect("given");
+        let rsync = scene.program("rsync").cwd(&oracle).args(flags).args(sources).arg(dest);
+        let expected = rsync.run();
         let route = scene.route();
         let found = scene.transfer("sync", &route, flags, sources, dest).run();
         assert_eq!(
-            found.code,
-            expected.status.code(),
-            "{flags:?} {sources:?}\nrsync: {expected:?}\nhaul: {found}"
+            found.code, expected.code,
+            "{flags:?} {sources:?}\nrsync: {expected}\nhaul: {found}"
         );
-        let there = scene.snapshot(dest);
-        let oracle = format!("oracle/{dest}");
         let keeps_times =
             flags.iter().any(|flag| !flag.starts_with("--") && flag.contains(['a', 't']));
-        let rules = if keeps_times { scene.rules() } else { scene.rules().ignoring_mtimes() };
+        let omits_some = flags.iter().any(|flag| is_short(flag, 'J'));
+        let rules = match keeps_times && !omits_some {
+            true => scene.rules(),
+            false => scene.rules().ignoring_mtimes(),
+        };
         // Directories that stay by a rule, and from which something went, have the time of
         // that.
         let keeps_paths = |flag: &&str| is_short(flag, 'R') || flag.starts_with("--files-from");
@@ -114,10 +118,16 @@ impl<'s, 'w> Pair<'s, 'w> {
             .iter()
             .any(|flag| is_short(flag, 'O') || is_short(flag, 'b') || *flag == "--no-implied-dirs");
         let rules = if has_rules || omits { rules.ignoring_dir_mtimes() } else { rules };
-        let differences = scene.snapshot(&oracle).differences(&there, rules);
+        let oracle = format!("oracle/{dest}");
+        let is_made = scene.exists(&oracle);
+        assert_eq!(scene.exists(dest), is_made, "{flags:?} {sources:?}: {dest}\nhaul: {found}");
+        let differences = match is_made {
+            true => scene.snapshot(&oracle).differences(&scene.snapshot(dest), rules),
+            false => Vec::new(),
+        };
         assert!(differences.is_empty(), "{flags:?} {sources:?}: {differences:?}\nhaul: {found}");
         if flags.iter().any(|flag| flag.starts_with('-') && flag.contains('i') && flag.len() < 9) {
-            let (mut ours, mut theirs) = (lines(&found.out()), lines_of(&expected));
+            let (mut ours, mut theirs) = (lines(&found.out()), lines(&expected.out()));
             let has =
                 |letter| flags.iter().any(|flag| !flag.starts_with("--") && flag.contains(letter));
             let is_in_order = has('n') && !has('c');
@@ -129,7 +139,7 @@ impl<'s, 'w> Pair<'s, 'w> {
                     lines.sort();
                 }
             }
-            assert_eq!(ours, theirs, "{flags:?} {sources:?}\nhaul: {found}\nrsync: {expected:?}");
+            assert_eq!(ours, theirs, "{flags:?} {sources:?}\nhaul: {found}\nrsync: {expected}");
         }
         found
     }
@@ -168,8 +178,4 @@ fn lines(text: &str) -> Vec<String> {
         line.starts_with(['<', '>', '.', 'c', 'h', '*']) && line.find(' ').is_some_and(|at| at >= 9)
     };
     text.lines().filter(is_item).map(|line| line.replacen('<', ">", 1)).collect()
-}
-
-fn lines_of(output: &Output) -> Vec<String> {
-    lines(&String::from_utf8_lossy(&output.stdout))
 }

@@ -1,0 +1,217 @@
+//! Entries held for their attributes alone, by a handle through which nothing can be read:
+//! files that their owner may not read, and what does something when it is opened, as FIFOs
+//! and devices do.
+
+use crate::Dir;
+use crate::meta::{self, Stat};
+use haul_model::{Attributes, Kept, Name};
+use rustix::fs::{CWD, Gid, Mode, OFlags, Timestamps, Uid, XattrFlags};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+/// An entry that is held for its attributes.
+#[derive(Debug)]
+pub struct Held(Handle);
+
+/// The handle by which attributes are read and set.
+#[derive(Debug)]
+enum Handle {
+    /// The file is open.
+    Open(File),
+    /// The entry is at the path by which the system leads to this handle, whatever becomes
+    /// of its name. The system calls for attributes take no such handle themselves.
+    Led(OwnedFd, String),
+}
+
+/// The system calls for attributes, on an open file or an entry that is held.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Target<'t> {
+    Open(BorrowedFd<'t>),
+    /// The handle, and the path by which the system leads to it.
+    Led(BorrowedFd<'t>, &'t str),
+}
+
+impl Dir {
+    /// Holds the regular file `name` for its attributes, no link followed: also if this
+    /// process may not read it.
+    ///
+    /// # Errors
+    /// Those of [`Dir::open_file`].
+    pub fn hold_file(&self, name: &Name) -> io::Result<(Held, Stat)> {
+        let refused = match self.open_file(name, false) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => error,
+            opened => return opened.map(|(file, stat)| (Held(Handle::Open(file)), stat)),
+        };
+        match self.hold(name.as_bytes()) {
+            Ok((held, stat)) if stat.is_file() => Ok((held, stat)),
+            _ => Err(refused),
+        }
+    }
+
+    /// Holds whatever `name` is, no link followed, without opening it.
+    ///
+    /// # Errors
+    /// Those of `openat`; [`io::ErrorKind::Unsupported`] where the system leads to no handle.
+    pub(crate) fn hold(&self, name: &[u8]) -> io::Result<(Held, Stat)> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let held = rustix::fs::openat(self, name, flags, Mode::empty())?;
+        let stat = meta::file_stat(&held)?;
+        let path = format!("/proc/self/fd/{}", held.as_raw_fd());
+        match rustix::fs::stat(&path) {
+            Ok(led) if Stat::from_raw(&led).id == stat.id => {
+                Ok((Held(Handle::Led(held, path)), stat))
+            }
+            _ => {
+                let message = "the system leads to no open files: is /proc mounted?";
+                Err(io::Error::new(io::ErrorKind::Unsupported, message))
+            }
+        }
+    }
+}
+
+impl Held {
+    /// Gives the entry, on the file system of `dir`, those of `attributes` that are in
+    /// `which`, as [`crate::set_attributes`] does.
+    ///
+    /// # Errors
+    /// Those of [`crate::set_attributes`].
+    pub fn set_attributes(
+        &self,
+        dir: &Dir,
+        attributes: &Attributes,
+        which: Kept,
+    ) -> io::Result<()> {
+        let target = match &self.0 {
+            Handle::Open(file) => Target::Open(file.as_fd()),
+            Handle::Led(fd, path) => Target::Led(fd.as_fd(), path),
+        };
+        meta::set_attributes_of(dir, target, attributes, which)
+    }
+}
+
+type Done = rustix::io::Result<()>;
+
+impl Target<'_> {
+    pub(crate) fn stat(self) -> io::Result<Stat> {
+        match self {
+            Self::Open(fd) | Self::Led(fd, _) => meta::file_stat(fd),
+        }
+    }
+
+    pub(crate) fn chown(self, user: Option<Uid>, group: Option<Gid>) -> Done {
+        match self {
+            Self::Open(fd) => rustix::fs::fchown(fd, user, group),
+            Self::Led(_, path) => rustix::fs::chown(path, user, group),
+        }
+    }
+
+    pub(crate) fn chmod(self, mode: u32) -> Done {
+        let mode = Mode::from_raw_mode((mode & 0o7777) as _);
+        match self {
+            Self::Open(fd) => rustix::fs::fchmod(fd, mode),
+            Self::Led(_, path) => rustix::fs::chmod(path, mode),
+        }
+    }
+
+    pub(crate) fn set_times(self, times: &Timestamps) -> Done {
+        match self {
+            Self::Open(fd) => rustix::fs::futimens(fd, times),
+            Self::Led(_, path) => {
+                rustix::fs::utimensat(CWD, path, times, rustix::fs::AtFlags::empty())
+            }
+        }
+    }
+
+    pub(crate) fn list_xattrs(self, names: &mut [u8]) -> rustix::io::Result<usize> {
+        match self {
+            Self::Open(fd) => rustix::fs::flistxattr(fd, names),
+            Self::Led(_, path) => rustix::fs::listxattr(path, names),
+        }
+    }
+
+    pub(crate) fn xattr(self, name: &[u8], value: &mut [u8]) -> rustix::io::Result<usize> {
+        match self {
+            Self::Open(fd) => rustix::fs::fgetxattr(fd, name, value),
+            Self::Led(_, path) => rustix::fs::getxattr(path, name, value),
+        }
+    }
+
+    pub(crate) fn set_xattr(self, name: &[u8], value: &[u8]) -> Done {
+        match self {
+            Self::Open(fd) => rustix::fs::fsetxattr(fd, name, value, XattrFlags::empty()),
+            Self::Led(_, path) => rustix::fs::setxattr(path, name, value, XattrFlags::empty()),
+        }
+    }
+
+    pub(crate) fn remove_xattr(self, name: &[u8]) -> Done {
+        match self {
+            Self::Open(fd) => rustix::fs::fremovexattr(fd, name),
+            Self::Led(_, path) => rustix::fs::removexattr(path, name),
+        }
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+    use haul_model::{Acl, AclEntry, AclWho, Extended, Special, Timestamp};
+
+    const TIME: Timestamp = Timestamp { secs: 1_234_567_890, nanos: 7 };
+
+    fn name(name: &str) -> Name {
+        Name::new(name.as_bytes()).expect("a name")
+    }
+
+    /// With rights that tests of other users don't have, all files can be opened: here one is
+    /// held as what can't be.
+    #[test]
+    fn what_is_not_opened_is_given_all_attributes() {
+        let path = tempfile::tempdir().expect("a directory");
+        std::fs::write(path.path().join("file"), "content").expect("written");
+        let dir = Dir::open(path.path()).expect("opened");
+        let (held, before) = dir.hold(b"file").expect("held");
+        let line = |who, rights| AclEntry { who, rights };
+        let acl = Acl(vec![
+            line(AclWho::Owner, 4),
+            line(AclWho::User(12_345), 2),
+            line(AclWho::OwnGroup, 1),
+            line(AclWho::Mask, 6),
+            line(AclWho::Other, 0),
+        ]);
+        let extended = Extended { acl: Some(acl), ..Extended::default() };
+        let attributes = Attributes {
+            atime: Some(TIME),
+            user: Some(before.uid),
+            group: Some(before.gid),
+            extended: Some(Box::new(extended.clone())),
+            ..Attributes::new(0o460, TIME)
+        };
+        let which = Kept::ALL.without(Kept::XATTRS).with(Kept::ATIMES);
+        held.set_attributes(&dir, &attributes, which).expect("set");
+        let now = dir.stat(&name("file")).expect("it is there");
+        assert_eq!((now.id, now.mode, now.mtime, now.atime), (before.id, 0o460, TIME, TIME));
+        let kept = crate::extended(&dir, &name("file"), Kept::ACL).expect("told");
+        assert_eq!(kept.as_deref(), Some(&extended));
+        // It is that file, whatever has its name now.
+        std::fs::rename(path.path().join("file"), path.path().join("else")).expect("renamed");
+        std::fs::write(path.path().join("file"), "another").expect("written");
+        let mode = Attributes::new(0o711, TIME);
+        held.set_attributes(&dir, &mode, Kept::MODE).expect("set");
+        assert_eq!(dir.stat(&name("else")).expect("it is there").mode, 0o711);
+        assert_ne!(dir.stat(&name("file")).expect("it is there").mode, 0o711);
+    }
+
+    #[test]
+    fn what_is_no_regular_file_is_not_held_as_one() {
+        let path = tempfile::tempdir().expect("a directory");
+        let dir = Dir::open(path.path()).expect("opened");
+        let attributes = Attributes::new(0o600, TIME);
+        dir.make_special(Special::Fifo, "fifo", &attributes, Kept::MODE).expect("made");
+        std::os::unix::fs::symlink("fifo", path.path().join("link")).expect("made");
+        assert!(dir.hold_file(&name("fifo")).is_err());
+        assert!(dir.hold_file(&name("link")).is_err());
+        let (_, link) = dir.hold(b"link").expect("held");
+        assert!(link.is_symlink());
+    }
+}
