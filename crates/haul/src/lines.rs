@@ -18,6 +18,8 @@ pub(crate) struct Lines {
     tells_unchanged: bool,
     /// Copies get the times of their sources.
     keeps_times: bool,
+    /// Links do, too.
+    keeps_link_times: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -90,12 +92,12 @@ impl Lines {
         let parts = parts(format)?;
         let itemizes = parts.contains(&Part::Changes);
         let tells_unchanged = itemizes && (itemize > 1 || verbose > 1);
-        Ok(Self { parts, itemizes, tells_unchanged, keeps_times: true })
+        Ok(Self { parts, itemizes, tells_unchanged, keeps_times: true, keeps_link_times: true })
     }
 
-    /// The same for a mirror that keeps times, or does not.
-    pub(crate) fn keeping_times(self, keeps_times: bool) -> Self {
-        Self { keeps_times, ..self }
+    /// The same for a mirror that keeps times, those of links, too, or does not.
+    pub(crate) fn keeping_times(self, keeps_times: bool, keeps_link_times: bool) -> Self {
+        Self { keeps_times, keeps_link_times, ..self }
     }
 
     /// True if an entry with that fate is told of.
@@ -187,9 +189,11 @@ impl Told<'_> {
         }
         let letter = |change: Changes, letter: char| if found.has(change) { letter } else { '.' };
         let content = if is_file { Changes::CONTENT } else { Changes::TARGET };
-        let time = match (sent || is_linked) && is_file && !self.lines.keeps_times {
-            true => 'T',
-            false => letter(Changes::TIME, 't'),
+        let is_link_anew = matches!(self.kind, Kind::Symlink { .. }) && found.has(content);
+        let time = match (sent || is_linked) && is_file || is_link_anew {
+            true if !self.lines.keeps_times => 'T',
+            true if is_link_anew && !self.lines.keeps_link_times => 't',
+            _ => letter(Changes::TIME, 't'),
         };
         format!(
             "{update}{kind}{}{}{time}{}{}{}{}{}{}",

@@ -218,7 +218,12 @@ impl Receiver<'_> {
             Kind::Symlink { .. } => "make the link",
             _ => "make the FIFO, socket or device",
         };
-        let (attributes, keeps) = (&entry.attributes, self.policy.keeps);
+        let (attributes, mut keeps) = (&entry.attributes, self.policy.keeps);
+        if entry.special.is_none() && self.task.mirrors().is_some() && !keeps.has(Kept::LINK_TIMES)
+        {
+            // Of a copy a new link has its source's time all the same.
+            keeps = keeps.without(Kept::TIMES);
+        }
         let made = self.give_name(action, dir, name, entry, on_existing, |how| {
             let handle = node.handle()?;
             let made = match (&entry.kind, entry.special) {

@@ -282,7 +282,7 @@ impl SyncWords {
             altered: wish.altered.clone(),
             detail,
             lines: Lines::new(wish.itemize, wish.verbose, wish.out_format.as_deref())?
-                .keeping_times(wish.times),
+                .keeping_times(wish.times, !wish.omits_link_times),
             bases,
             backup: wish.backup()?,
             rate: wish.rate,

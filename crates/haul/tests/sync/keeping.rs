@@ -4,6 +4,7 @@ use crate::common::*;
 use crate::oracle::Pair;
 use std::fs;
 use std::process::Command;
+use std::time::{Duration, SystemTime};
 
 fn again(scene: &Scene<'_>) {
     for tree in ["src", "dst", "new", "fresh"] {
@@ -221,4 +222,69 @@ fn words_about_owners_and_modes_that_rsync_refuses_are_refused() {
     ] {
         pair.run(flags, &["src"], "dst");
     }
+}
+
+#[test]
+fn links_have_the_time_at_which_they_are_made_where_theirs_is_not_kept() {
+    each_way_by_pipe(|scene| {
+        for flags in [&["-ai"][..], &["-aJi"], &["-rli"], &["-rlJi"], &["-aOi"], &["-aJpi"]] {
+            again(scene);
+            scene.mkdir("src/d");
+            scene.mkdir("dst/d");
+            scene.symlink("new", "src/new");
+            scene.symlink("d/new", "src/d/new");
+            scene.symlink("same", "src/same");
+            scene.symlink("same", "dst/same");
+            scene.symlink("other", "src/changed");
+            scene.symlink("one", "dst/changed");
+            scene.symlink("other", "src/d/changed-with-its-time");
+            scene.symlink("one", "dst/d/changed-with-its-time");
+            let pair = Pair::of(scene);
+            for tree in ["src", "dst"] {
+                for link in ["same", "d/changed-with-its-time"] {
+                    let link = scene.path(format!("{tree}/{link}"));
+                    run(Command::new("touch").args(["-h", "-d", "@1500000000"]).arg(link));
+                }
+            }
+            pair.run(&[flags, &["-n"]].concat(), &["src/"], "dst");
+            let before = SystemTime::now() - Duration::from_secs(2);
+            pair.run(flags, &["src/"], "dst");
+            let keeps = flags[0].contains('a') && !flags[0].contains('J');
+            for tree in ["dst", "oracle/dst"] {
+                for link in ["new", "d/new", "changed"] {
+                    let path = scene.path(format!("{tree}/{link}"));
+                    let time = fs::symlink_metadata(path).expect("there").modified();
+                    let is_new = time.expect("it has one") >= before;
+                    assert_eq!(is_new, !keeps, "{flags:?}: {tree}/{link}");
+                }
+            }
+            let second = pair.run(flags, &["src/"], "dst");
+            assert_eq!(second.out(), "", "{second}");
+        }
+    });
+}
+
+#[test]
+fn what_is_no_file_has_its_bits_that_lend_rights() {
+    each_way_by_pipe(|scene| {
+        for flags in [&["-a"][..], &["-rptD"], &["-rlD"], &["-rpD", "--chmod=u-s"]] {
+            again(scene);
+            for (name, bits) in [("suid", 0o4755), ("sgid", 0o2710), ("sticky", 0o1644)] {
+                let fifo = scene.path(format!("src/{name}"));
+                fs::create_dir_all(scene.path("src")).expect("made");
+                run(Command::new("mkfifo").arg(&fifo));
+                run(Command::new("chown").arg("12345:12346").arg(&fifo));
+                mode(&fifo, bits);
+                let node = scene.path(format!("src/{name}-device"));
+                run(Command::new("mknod").arg(&node).args(["c", "1", "3"]));
+                mode(&node, bits);
+            }
+            scene.mkdir("dst");
+            let pair = Pair::of(scene);
+            pair.run(flags, &["src/"], "dst");
+            assert_eq!(pair.owners("dst"), pair.owners("oracle/dst"), "{flags:?}");
+            let second = pair.run(&[flags, &["-i"]].concat(), &["src/"], "dst");
+            assert_eq!(second.out(), "", "{second}");
+        }
+    });
 }
