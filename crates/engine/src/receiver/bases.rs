@@ -75,6 +75,7 @@ impl Receiver<'_> {
                 (Kind::Symlink { .. }, MetaKind::Symlink) => Some(handle.read_link(name)?),
                 _ => None,
             };
+            let entry = &self.with_mode(entry, dir, &there);
             let entry = self.as_kept(entry, base, Some(&there));
             let found = compare::changes(&entry, &there, target.as_deref(), self.policy.keeps);
             if found.has(Changes::KIND) {
@@ -138,10 +139,11 @@ impl Receiver<'_> {
         let mut first = None;
         for base in parent.bases() {
             let opened = open(base);
-            let Ok(found) = opened.and_then(|node| self.changes_of_dir(&node, &entry.attributes))
-            else {
-                continue;
-            };
+            let found = opened.and_then(|node| {
+                let entry = self.with_mode(entry, parent, node.meta());
+                self.changes_of_dir(&node, &entry.attributes)
+            });
+            let Ok(found) = found else { continue };
             if found.is_empty() {
                 return Changes::LOCAL;
             }

@@ -60,7 +60,9 @@ impl Destination {
     pub(crate) fn find(tree: &dyn Tree, job: &Job) -> Result<Self, JobError> {
         let path = &*job.dest;
         let dry_run = job.task.keeps_destination();
-        let mut destination = Self::find_or_make(tree, job, dry_run)?;
+        // Where nothing is, nothing has to be removed: another job makes it, and tells of it.
+        let removes = job.task.mirrors().is_some_and(|mirror| mirror.part.only_removes());
+        let mut destination = Self::find_or_make(tree, job, dry_run || removes)?;
         if let Some(origin) = &job.origin {
             destination.find_origin(tree, job, origin)?;
         }
@@ -74,7 +76,7 @@ impl Destination {
             })?;
         }
         destination.open_bases(tree, job);
-        destination.open_backups(tree, job, dry_run)?;
+        destination.open_backups(tree, job, dry_run || destination.absent)?;
         if job.task.copies().is_some_and(|policy| policy.sync) && !dry_run {
             destination.sync_above().map_err(|error| {
                 let action = "make the names of the directories above it durable";

@@ -5,6 +5,7 @@ use super::Receiver;
 use super::dirs::{DirState, RecvDir};
 use haul_model::{Attributes, Entry, Kept, Kind, Task};
 use haul_tree::{Meta, MetaKind, TreeDir};
+use std::borrow::Cow;
 
 /// The bits of a mode that say who may do what.
 const RIGHTS: u32 = 0o777;
@@ -69,6 +70,21 @@ impl Receiver<'_> {
         if is_file {
             keep_lent(&mut entry.attributes, &there.attributes, self.policy.keeps);
         }
+    }
+
+    /// `entry` with the mode that it would get in `dir` if `there` stood in its place.
+    pub(super) fn with_mode<'e>(
+        &self,
+        entry: &'e Entry,
+        dir: &RecvDir,
+        there: &Meta,
+    ) -> Cow<'e, Entry> {
+        if !is_own(&self.task) {
+            return Cow::Borrowed(entry);
+        }
+        let mut entry = entry.clone();
+        self.give_mode(&mut entry, dir, Some(there));
+        Cow::Owned(entry)
     }
 
     /// The entry of a directory with the mode that it gets in `above`, where its place has

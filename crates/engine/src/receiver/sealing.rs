@@ -67,7 +67,9 @@ impl Receiver<'_> {
             {
                 Outcome::Skipped(Skip::Unchanged)
             }
-            (Outcome::Skipped(_) | Outcome::Copied, _) if self.only_removes() => {
+            (Outcome::Skipped(_) | Outcome::Copied | Outcome::WouldCopy, _)
+                if self.only_removes() =>
+            {
                 Outcome::Skipped(Skip::Ruled)
             }
             (Outcome::Skipped(Skip::Unchanged), DirState::Open(node))

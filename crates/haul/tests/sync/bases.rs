@@ -76,6 +76,24 @@ fn what_a_base_has_is_not_sent() {
 }
 
 #[test]
+fn a_mode_that_is_not_kept_is_that_of_the_base() {
+    with_haul_there(|scene| {
+        for how in ["--link-dest", "--copy-dest", "--compare-dest"] {
+            let flag = format!("{how}=../prev");
+            for flags in [&["-rlti"][..], &["-rltiE"]] {
+                prepare(scene);
+                mode(scene.path("prev/d/same"), 0o755);
+                let flags = [flags, &[&*flag]].concat();
+                scene.mkdir("dst");
+                let pair = Pair::with_times(scene);
+                pair.run(&[&flags[..], &["-n"]].concat(), &["src/"], "dst");
+                pair.run(&flags, &["src/"], "dst");
+            }
+        }
+    });
+}
+
+#[test]
 fn the_first_base_that_has_it_whole_is_taken() {
     with_haul_there(|scene| {
         prepare(scene);

@@ -34,6 +34,30 @@ fn it_goes_when_it_is_to_go() {
 }
 
 #[test]
+fn a_destination_that_is_missing_is_told_once() {
+    everywhere_by_pipe(|scene| {
+        scene.file("src/a", "a");
+        scene.file("src/d/b", "b");
+        let pair = Pair::of(scene);
+        for when in ["--delete-before", "--delete-after", "--delete-during"] {
+            for (flags, dest) in [
+                (&["-ai"][..], "new"),
+                (&["-ai"], "new/"),
+                (&["-ai", "-b", "--backup-dir=../kept"], "new"),
+            ] {
+                if scene.way == Way::SftpUpload && flags.contains(&"-b") {
+                    continue;
+                }
+                let _ = fs::remove_dir_all(scene.path("new"));
+                pair.run(&[flags, &["-n", when]].concat(), &["src/"], dest);
+                assert!(!scene.exists("new"));
+                pair.run(&[flags, &[when]].concat(), &["src/"], dest);
+            }
+        }
+    });
+}
+
+#[test]
 fn what_rules_leave_out_stays_unless_that_is_to_go() {
     everywhere_by_pipe(|scene| {
         let prepare = || {
