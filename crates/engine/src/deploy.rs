@@ -248,7 +248,7 @@ impl<'a> Upload<'a> {
         let failed = |fault| failed(place, &place.path_of(name), fault);
         let unwritten = |error: io::Error| failed(fault("write", &error));
         let sessions = Sessions::new(self.client.clone(), 0);
-        let stage = SftpHost::new(sessions, lost, None, false).stage(place.dir(), name);
+        let stage = SftpHost::new(sessions, lost, None, false, false).stage(place.dir(), name);
         let stage = stage.map_err(unwritten)?;
         let mut into = Mover::new(stage);
         while into.at() < *len {

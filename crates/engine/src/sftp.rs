@@ -9,7 +9,7 @@ use crate::receiver::Destination;
 use crate::sender::Source;
 use crate::{Event, Job, JobError, Monitor, SftpRoute, Summary};
 use haul_model::words;
-use haul_model::{Compression, Fault, FaultKind, Name, Side, escape_bytes};
+use haul_model::{Compression, Fault, FaultKind, Moving, Name, Side, escape_bytes};
 use haul_sftp::{Client, Extension, Options, Session, SessionError};
 use haul_store::Journals;
 use haul_tree::each_beside;
@@ -101,7 +101,7 @@ pub(crate) fn run(
         let journals = state.and_then(|path| open_journals(path, monitor));
         let holds = job.task.copies().is_some_and(|policy| policy.sync || policy.verify);
         let sessions = Sessions::new(first.client().clone(), logins.left());
-        let host = SftpHost::new(sessions, &lost, journals, holds);
+        let host = SftpHost::new(sessions, &lost, journals, holds, needs_times(job));
         let joining = {
             let host = Arc::clone(&host);
             let join = move || logins.join(&host, monitor);
@@ -186,10 +186,19 @@ fn run_with(
     };
     let assembly = Assembly { job, control: &control, way: &**host };
     let result = assembly.run(Placed::Both(sending, receiving));
+    if host.has_lost_times() && !needs_times(job) {
+        let message = "the server does not take the times that files are given: each shows when it was copied there, and the next copy takes all of them again, unless it is to replace only what is older than its source";
+        monitor.event(Event::Warning { path: &job.dest, message });
+    }
     if let (Ok(Summary { failed: 0, .. }), Some((origin, made))) = (&result, made) {
         forget_origin(job, &origin, made);
     }
     result
+}
+
+/// True if files whose times are not taken fail: their sources have them.
+fn needs_times(job: &Job) -> bool {
+    job.task.moving() == Some(Moving::Whole)
 }
 
 /// Threads that wait for answers leave when the sessions end.

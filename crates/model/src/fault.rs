@@ -107,6 +107,12 @@ impl fmt::Display for Fault {
 
 impl std::error::Error for Fault {}
 
+/// The error of an entry in a directory that could not be made. The directory's own fault
+/// says why.
+#[derive(Debug, thiserror::Error)]
+#[error("the directory above it failed")]
+pub struct ParentFailed;
+
 impl FaultKind {
     /// The class of an operating system error.
     pub fn of(error: &std::io::Error) -> Self {
@@ -121,6 +127,7 @@ impl FaultKind {
             E::IsADirectory => Self::IsDirectory,
             E::NotADirectory => Self::NotDirectory,
             _ if error.raw_os_error() == Some(ELOOP) => Self::Link,
+            _ if error.get_ref().is_some_and(|error| error.is::<ParentFailed>()) => Self::Parent,
             _ => Self::Io,
         }
     }
@@ -169,6 +176,14 @@ mod tests {
         assert!(fault.message.ends_with(": a file system may be mounted on it"), "{fault}");
         let own = std::io::ErrorKind::ResourceBusy.into();
         assert_eq!(Fault::from_io(Side::Destination, "write", &own).kind, FaultKind::Busy);
+    }
+
+    #[test]
+    fn what_is_in_a_directory_that_failed_has_failed_with_it() {
+        let error = std::io::Error::other(ParentFailed);
+        assert_eq!(Fault::from_io(Side::Destination, "make it", &error).kind, FaultKind::Parent);
+        let other = std::io::Error::other("the directory above it failed");
+        assert_eq!(FaultKind::of(&other), FaultKind::Io);
     }
 
     #[test]

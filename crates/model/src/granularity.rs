@@ -17,6 +17,9 @@ impl Granularity {
     /// Whole seconds: ext4 with small inodes, SFTP, HFS+.
     pub const SECOND: Self = Self { nanos: 1_000_000_000 };
 
+    /// Even seconds: FAT.
+    pub const TWO_SECONDS: Self = Self { nanos: 2_000_000_000 };
+
     /// The units in use, finest first. NTFS and SMB have 100 ns; UDF, and
     /// programs that pass times on in the old calls, 1 us; exFAT 10 ms; FAT 2 s.
     pub const ALL: [Self; 7] = [
@@ -26,7 +29,7 @@ impl Granularity {
         Self { nanos: 1_000_000 },
         Self { nanos: 10_000_000 },
         Self::SECOND,
-        Self { nanos: 2_000_000_000 },
+        Self::TWO_SECONDS,
     ];
 
     /// `time` as it is kept.

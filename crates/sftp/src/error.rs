@@ -95,6 +95,9 @@ pub enum Cause {
         /// The number of bytes that the server has.
         found: u64,
     },
+    /// The server shows another time of a file than it was given.
+    #[error("the server does not take the time that it is given")]
+    Time,
     /// The content that the server has is another than was written.
     #[error("what is read back is not what was written")]
     Differs,
@@ -190,7 +193,7 @@ impl SftpError {
     pub fn io_kind(&self) -> io::ErrorKind {
         match self.cause.innermost() {
             Cause::Status(status) => status.code.io_kind(),
-            Cause::Missing(_) => io::ErrorKind::Unsupported,
+            Cause::Missing(_) | Cause::Time => io::ErrorKind::Unsupported,
             Cause::Path(_) | Cause::WriteOnly => io::ErrorKind::InvalidInput,
             Cause::EntryName(_) | Cause::TooManyEntries(_) | Cause::LongTarget(_) => {
                 io::ErrorKind::InvalidData

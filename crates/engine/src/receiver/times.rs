@@ -9,21 +9,25 @@
 
 use super::Receiver;
 use crate::dirs::DirNode;
-use haul_model::{Entry, Granularity, Timestamp};
+use haul_model::{Entry, FileId, Granularity, Timestamp};
 use haul_tree::lock;
 use haul_tree::{Meta, TreeDir, in_whole_seconds};
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::sync::{Arc, Mutex};
 
 /// Entries of a directory whose times are looked at, at most.
 const WITNESSES_MAX: usize = 32;
 
-/// The units in which file systems keep times, by device, as far as anybody had to
-/// know.
+/// Different times of modification that show the unit, at least, where no times of changes
+/// are told: those of so many even seconds are hardly there by chance.
+const WITNESSES_MIN: usize = 16;
+
+/// The units in which file systems keep times, as far as anybody had to know: by device,
+/// or by directory where none is told.
 #[derive(Default)]
-pub(super) struct Units(Mutex<HashMap<u64, Granularity>>);
+pub(super) struct Units(Mutex<HashMap<FileId, Granularity>>);
 
 impl Receiver<'_> {
     /// `entry` with its time as both sides can keep it, where `there` stands at its
@@ -51,9 +55,7 @@ impl Receiver<'_> {
         node: &Arc<DirNode>,
         there: Option<&Meta>,
     ) -> Timestamp {
-        if self.whole_seconds {
-            return in_whole_seconds(mtime);
-        }
+        let mtime = if self.whole_seconds { in_whole_seconds(mtime) } else { mtime };
         if let Some(there) = there
             && let Some(time) = self.in_its_window(mtime, there.attributes.mtime)
         {
@@ -70,9 +72,12 @@ impl Receiver<'_> {
 
     /// The unit in which the file system of `there` keeps times, an entry of `node`.
     fn unit_of(&self, node: &Arc<DirNode>, there: &Meta) -> Granularity {
-        let Some(device) = there.id.map(|id| id.dev) else { return Granularity::FINEST };
-        let mut units = lock(&self.units.0);
-        *units.entry(device).or_insert_with(|| {
+        let of_system = there.id.map(|id| FileId { ino: 0, ..id });
+        let Some(place) = of_system.or_else(|| node.id()) else { return Granularity::FINEST };
+        if let Some(unit) = lock(&self.units.0).get(&place) {
+            return *unit;
+        }
+        let find = || {
             let Ok(handle) = node.handle() else { return Granularity::FINEST };
             let tried = match self.policy.dry_run {
                 true => None,
@@ -80,18 +85,21 @@ impl Receiver<'_> {
             };
             let found = tried.or_else(|| unit_seen(&*handle, there).ok());
             found.unwrap_or(Granularity::FINEST)
-        })
+        };
+        // It may take round trips; two that find the same do no harm.
+        let unit = find();
+        lock(&self.units.0).insert(place, unit);
+        unit
     }
 }
 
 /// The coarsest unit that explains the times of `there`, and of others in `dir`.
 fn unit_seen(dir: &dyn TreeDir, there: &Meta) -> io::Result<Granularity> {
-    let Some(changed) = there.ctime else { return Ok(Granularity::FINEST) };
-    let mut times = vec![changed];
+    let mut times: BTreeSet<Timestamp> = there.ctime.into_iter().collect();
     let mut add = |meta: Meta| {
         if meta.id.map(|id| id.dev) == there.id.map(|id| id.dev) {
             times.extend(meta.ctime);
-            times.push(meta.attributes.mtime);
+            times.insert(meta.attributes.mtime);
         }
     };
     add(dir.stat_self()?);
@@ -99,6 +107,9 @@ fn unit_seen(dir: &dyn TreeDir, there: &Meta) -> io::Result<Granularity> {
         if let Some(meta) = dir.stat(&entry.name, false)? {
             add(meta);
         }
+    }
+    if there.ctime.is_none() && times.len() < WITNESSES_MIN {
+        return Ok(Granularity::FINEST);
     }
     let explains =
         |unit: &Granularity| times.iter().all(|&time: &Timestamp| unit.kept(time) == time);

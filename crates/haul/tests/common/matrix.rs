@@ -40,7 +40,7 @@ const EXCEPTIONS: &[Exception] = &[
         scenario: "kept::a_tree_deeper_than_any_path_can_say_arrives",
         ways: &[Way::SftpUpload, Way::SftpDownload],
         reason: "the protocol has paths alone, and no path can say it",
-        fails_soon: false,
+        fails_soon: true,
     },
     Exception {
         scenario: "times::where_times_are_exact_another_time_in_the_same_second_is_a_change",
@@ -61,15 +61,9 @@ const EXCEPTIONS: &[Exception] = &[
         fails_soon: true,
     },
     Exception {
-        scenario: "times::what_was_kept_to_two_seconds_is_unchanged",
-        ways: &[Way::SftpUpload, Way::SftpDownload],
-        reason: "of whole seconds nobody sees that they are kept as even ones",
-        fails_soon: true,
-    },
-    Exception {
         scenario: "times::a_file_whose_time_is_never_taken_fails_and_a_move_keeps_it",
         ways: &[Way::SftpUpload],
-        reason: "the server says that it has set the time, and is not asked again",
+        reason: "there are such servers, and copies to them are told of that once",
         fails_soon: true,
     },
     Exception {

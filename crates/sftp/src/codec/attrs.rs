@@ -33,6 +33,16 @@ pub struct Times {
     pub modified: u32,
 }
 
+impl Times {
+    /// True if a file that was given these shows `found` where times are kept: some servers
+    /// keep even seconds, and cut off what is finer. Where nothing is told, nothing is known
+    /// to be lost.
+    pub fn are_kept_as(&self, found: &Attrs) -> bool {
+        let is_kept = |found: u32| found == self.modified || found == self.modified & !1;
+        found.times.is_none_or(|times| is_kept(times.modified))
+    }
+}
+
 /// The kind of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileType {

@@ -30,6 +30,9 @@ pub struct Put<C> {
     pub mode: u32,
     /// Its times.
     pub times: Times,
+    /// It fails with [`Cause::Time`] if the server does not take its time; see
+    /// [`Puts::has_lost_time`].
+    pub needs_time: bool,
     /// The fate of an existing file at the path; see [`Client::name_file`]. One that is
     /// to stay is looked for before the rename, since some servers replace in it.
     pub existing: Existing,
@@ -56,6 +59,7 @@ pub struct Puts<C> {
     /// Content of the files in flight, in bytes.
     bytes: usize,
     finished: VecDeque<(u64, Result<(), SftpError>)>,
+    has_lost_time: bool,
 }
 
 impl<C: AsRef<[u8]>> Puts<C> {
@@ -68,6 +72,7 @@ impl<C: AsRef<[u8]>> Puts<C> {
             next_job: 0,
             bytes: 0,
             finished: VecDeque::new(),
+            has_lost_time: false,
         }
     }
 
@@ -101,6 +106,11 @@ impl<C: AsRef<[u8]>> Puts<C> {
         Ok(())
     }
 
+    /// True if the server has shown another time of a file than it was given.
+    pub fn has_lost_time(&self) -> bool {
+        self.has_lost_time
+    }
+
     /// How many files are begun and not told by [`Self::next_done`] yet.
     pub fn pending(&self) -> usize {
         self.jobs.len() + self.finished.len()
@@ -129,7 +139,9 @@ impl<C: AsRef<[u8]>> Puts<C> {
         let Some(job) = self.jobs.get_mut(&number) else { return };
         let answer = answer.map_err(Cause::from).and_then(succeeded);
         let mut asker = Asker { port: &mut self.port, number };
-        let sent = match job.take(part, answer, &self.client, &mut asker) {
+        let taken = job.take(part, answer, &self.client, &mut asker);
+        self.has_lost_time |= job.has_lost_time();
+        let sent = match taken {
             Ok(()) if job.is_answered() => {
                 if !job.advance() {
                     return self.close(number);

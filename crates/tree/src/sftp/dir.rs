@@ -12,8 +12,10 @@ use crate::{
     Meta, MetaKind, Origin, Outstanding, PRIVATE_DIR_MODE, SmallFiles, SourceFile, StagedFile,
     Storage, TreeDir, TreeEntry, Unfinished,
 };
-use haul_model::{Attributes, BlockHash, FileId, KEPT_MODE, Kept, Name, Timestamp};
-use haul_sftp::{Attrs, DirEntry, Extension, FileType, Later, OpenFlags, RemoteFile};
+use haul_model::{
+    Attributes, BlockHash, FileId, Granularity, KEPT_MODE, Kept, Name, ParentFailed, Timestamp,
+};
+use haul_sftp::{Attrs, DirEntry, Extension, FileType, Later, OpenFlags, RemoteFile, Times};
 use haul_store::{Earlier, OnExisting, Publication, SourceId, StaleStages, mark_name};
 use haul_sys::Dir;
 use std::collections::HashMap;
@@ -134,9 +136,10 @@ impl SftpDir {
     /// Waits until the directory is there, where it is being made.
     ///
     /// # Errors
-    /// Why it could not be made.
+    /// [`ParentFailed`]: why it could not be made is told of the directory.
     pub(super) fn ready(&self) -> io::Result<()> {
-        self.made.as_ref().map_or(Ok(()), |made| made.wait())
+        let made = self.made.as_ref().map_or(Ok(()), |made| made.wait());
+        made.map_err(|_| io::Error::other(ParentFailed))
     }
 }
 
@@ -374,6 +377,27 @@ impl Storage for SftpDir {
 
     fn was_tidied(&self) -> bool {
         lock(&self.host.tidied).contains(&self.path)
+    }
+
+    fn time_unit(&self) -> io::Result<Granularity> {
+        /// In 2001, and odd.
+        const TIME: u32 = 1_000_000_001;
+        self.ready()?;
+        let (client, host) = (self.host.client(), &self.host);
+        let before = host.io(client.stat(&self.path))?.times;
+        let path = self.path_of(host.stage_name().as_bytes());
+        let file = host.io(client.open(&path, OpenFlags::CreateNew, Some(PRIVATE_FILE_MODE)))?;
+        let times = Some(Times { accessed: TIME, modified: TIME });
+        let found = file.set_look_and_close(Attrs { times, ..Attrs::default() });
+        let removed = host.io(client.remove_file(&path));
+        // It came and went, and that is no change to the directory.
+        let _ = client.set_attrs(&self.path, Attrs { times: before, ..Attrs::default() });
+        removed?;
+        match host.io(found)?.times.map(|times| times.modified) {
+            Some(TIME) => Ok(Granularity::SECOND),
+            Some(found) if found == TIME - 1 => Ok(Granularity::TWO_SECONDS),
+            _ => Err(io::ErrorKind::Unsupported.into()),
+        }
     }
 
     fn tells_objects(&self) -> bool {

@@ -11,6 +11,7 @@ use haul_sftp::{
 use haul_store::{DeadSeries, Journals, OnExisting, Publication, StageSeries, old_name, sent_name};
 use std::collections::HashSet;
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 /// Content of a host's large files that may be in memory at the same time, in
@@ -113,6 +114,10 @@ pub struct SftpHost {
     lost: Arc<Lost>,
     /// Files are made durable or read back before they get their names.
     holds: bool,
+    /// Files whose times are not taken fail.
+    needs_times: bool,
+    /// The server has not taken the time of a file.
+    has_lost_times: AtomicBool,
     /// Lists directories before they are needed.
     pub lister: Lister,
     /// Content of large files on its way from the host.
@@ -136,13 +141,14 @@ pub struct SftpHost {
 }
 
 impl SftpHost {
-    /// The host of `lost`; `holds` says whether files that were written are made
-    /// durable or read back.
+    /// The host of `lost`. With `holds` files that were written are made durable or read
+    /// back, with `needs_times` they fail if the server does not take their times.
     pub fn new(
         sessions: Sessions,
         lost: &Arc<Lost>,
         journals: Option<Journals>,
         holds: bool,
+        needs_times: bool,
     ) -> Arc<Self> {
         Arc::new(Self {
             lister: Lister::new(sessions.first(), LISTERS),
@@ -150,6 +156,8 @@ impl SftpHost {
             name: lost.host.as_bytes().to_vec(),
             lost: Arc::clone(lost),
             holds,
+            needs_times,
+            has_lost_times: AtomicBool::new(false),
             streams: Budget::new(STREAMS_LEN),
             small: Budget::new(SMALL_LEN),
             remembered: Budget::new(REMEMBERED_LEN),
@@ -160,6 +168,19 @@ impl SftpHost {
             spelled: Mutex::default(),
             tidied: Mutex::default(),
         })
+    }
+
+    /// True if the server has shown another time of a file than it was given.
+    pub fn has_lost_times(&self) -> bool {
+        self.has_lost_times.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn lose_times(&self) {
+        self.has_lost_times.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn needs_times(&self) -> bool {
+        self.needs_times
     }
 
     /// A job begins that goes to the directories with these `places`

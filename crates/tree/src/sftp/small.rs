@@ -24,6 +24,7 @@ impl SmallFiles for SftpDir {
             content,
             mode,
             times: times_of(mtime),
+            needs_time: self.host.needs_times(),
             existing: self.host.existing(&self.path, name, on_existing),
             sync: sync && self.host.client().has(Extension::Fsync),
             verify,
@@ -60,6 +61,9 @@ impl<'h> SftpUploads<'h> {
         (key, result): (u64, Result<(), SftpError>),
     ) -> (u64, Result<Publication, NotPut>) {
         let dir = self.dirs.remove(&key).unwrap_or_default();
+        if self.puts().has_lost_time() {
+            self.host.lose_times();
+        }
         let told = match result {
             Ok(()) => Ok(Publication::Published),
             Err(SftpError { cause: Cause::Taken, .. }) => Ok(Publication::Kept),

@@ -16,7 +16,7 @@ use crate::beside::both;
 use crate::lock;
 use crate::{NotMoved, SealedFile, StagedFile};
 use haul_model::{Attributes, BLOCK_LEN, BlockHash, Kept, Name};
-use haul_sftp::{Attrs, Extension, OpenFlags, RangeWriter, RemoteFile, SftpError};
+use haul_sftp::{Attrs, Cause, Extension, OpenFlags, RangeWriter, RemoteFile, SftpError};
 use haul_store::{Earlier, Journals, Pace, Proof, RemoteJournal, RemoteNames, SourceId};
 use haul_sys::{Dir, Loss};
 use open::{Open, check_room};
@@ -381,14 +381,13 @@ impl StagedFile for SftpStage {
         let found = if stays_open {
             // What comes through other sessions has to be there before.
             self.drain_from(1)?;
-            self.open.file()?.set_and_look(attrs).map(|found| found.size)
+            self.open.file()?.set_and_look(attrs).map(|found| vec![found])
         } else {
             // Nobody needs it any more, and nobody waits for the last writes: a server
             // does in order what one session asks of a file. So whichever session is
             // last leaves it as it is to be, and sees all of it.
             let first = self.open.file.take().ok_or(io::ErrorKind::NotConnected)?;
-            let found = in_each(first, self.others(), |file| file.set_look_and_close(attrs));
-            found.map(|all| all.iter().filter_map(|found| found.size).max())
+            in_each(first, self.others(), |file| file.set_look_and_close(attrs))
         };
         // Some servers say only when it is closed that a write has failed.
         if matches!(&found, Err(error) if error.session().is_none()) && !stays_open {
@@ -396,8 +395,19 @@ impl StagedFile for SftpStage {
         }
         let found = host.wrote(&self.open.dir, found);
         self.drain()?;
-        if found?.is_some_and(|found| found != size.unwrap_or(written)) {
+        let found = found?;
+        let len = found.iter().filter_map(|found| found.size).max();
+        if len.is_some_and(|len| len != size.unwrap_or(written)) {
             return Err(io::Error::other("the server has another length for it than was written"));
+        }
+        // One session may have looked before another wrote.
+        let is_kept = |found: &Attrs| attrs.times.is_none_or(|times| times.are_kept_as(found));
+        if !found.iter().any(is_kept) {
+            host.lose_times();
+            if host.needs_times() {
+                self.give_up();
+                return Err(io::Error::new(io::ErrorKind::Unsupported, Cause::Time.to_string()));
+            }
         }
         Ok(Box::new(SftpSealed { stage: *self, reading: OnceLock::new() }))
     }

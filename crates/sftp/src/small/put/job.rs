@@ -62,6 +62,8 @@ pub(super) struct Job<C> {
     /// How it gets its name, once it is whole.
     naming: Option<Naming>,
     is_named: bool,
+    /// The server has not taken its time.
+    has_lost_time: bool,
     /// Why it fails, though there may be answers to come.
     failed: Option<SftpError>,
 }
@@ -77,6 +79,7 @@ impl<C: AsRef<[u8]>> Job<C> {
             is_taken: false,
             naming: None,
             is_named: false,
+            has_lost_time: false,
             failed: None,
         }
     }
@@ -87,6 +90,10 @@ impl<C: AsRef<[u8]>> Job<C> {
 
     pub(super) fn is_answered(&self) -> bool {
         self.awaited == 0
+    }
+
+    pub(super) fn has_lost_time(&self) -> bool {
+        self.has_lost_time
     }
 
     pub(super) fn fail(&mut self, operation: &'static str, cause: Cause) {
@@ -237,6 +244,12 @@ impl<C: AsRef<[u8]>> Job<C> {
                 if found != self.content_len() as u64 =>
             {
                 self.fail("write", Cause::Length { written: self.content_len() as u64, found });
+            }
+            (STAT, Ok(Answer::Attrs(found))) if !self.put.times.are_kept_as(&found) => {
+                self.has_lost_time = true;
+                if self.put.needs_time {
+                    self.fail("set the time of", Cause::Time);
+                }
             }
             (LOOK, Ok(Answer::Attrs(_))) => self.is_taken = true,
             // That it is free, or can't be looked at, the rename will show.
