@@ -19,6 +19,7 @@ use haul_net::{ConnectError, Connection, Killer};
 use haul_proto::{Abort, Caps, JobRequest, Message, Role};
 use haul_sys::{Access, confine};
 use haul_tree::LocalTree;
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::io::{Read, Write};
@@ -138,7 +139,11 @@ fn send(client: Client, job: &Job, on_failure: &dyn Fn()) -> Result<(), JobError
     job.expect_accounts()?;
     let confined = match job.task.moving() {
         // What is set aside is renamed, and back, also before anything is copied.
-        Some(_) => confine(Access::Moving(&holding(&job.sources))),
+        Some(_) => {
+            let sources: Vec<_> = job.source_paths().collect();
+            let is_mirror = job.task.mirrors().is_some();
+            confine(Access::Moving(&holding(&sources, is_mirror)))
+        }
         None => confine(Access::ReadOnly),
     };
     tracing::debug!(confined, "sending");
@@ -208,11 +213,14 @@ fn refused(rights: Rights, role: &Role, task: &Task) -> Option<&'static str> {
         .then_some("this login may only read there: nothing can be copied to it or moved from it")
 }
 
-/// The directories that hold `sources`, each once.
-fn holding(sources: &[Vec<u8>]) -> Vec<&Path> {
+/// The directories that hold `sources`, each once, and those that they are themselves if
+/// links that lead to them are followed, as in a mirror.
+fn holding<'s>(sources: &'s [Cow<'_, [u8]>], is_mirror: bool) -> Vec<&'s Path> {
     let above = sources.iter().map(|path| words::split(words::without_dot(path)).parent);
-    let above: BTreeSet<&[u8]> = above.collect();
-    above.into_iter().map(|path| Path::new(OsStr::from_bytes(path))).collect()
+    let itself =
+        sources.iter().filter(|path| is_mirror && path.ends_with(b"/.")).map(|path| &**path);
+    let dirs: BTreeSet<&[u8]> = above.chain(itself).collect();
+    dirs.into_iter().map(|path| Path::new(OsStr::from_bytes(path))).collect()
 }
 
 /// How the client is called in messages.

@@ -9,7 +9,7 @@ use crate::receiver::Destination;
 use crate::sender::Source;
 use crate::{Event, Job, JobError, Monitor, SftpRoute, Summary};
 use haul_model::words;
-use haul_model::{Compression, Fault, FaultKind, Moving, Name, Side, escape_bytes};
+use haul_model::{Compression, Fault, FaultKind, Moving, Name, Relative, Side, escape_bytes};
 use haul_sftp::{Client, Extension, Options, Session, SessionError};
 use haul_store::Journals;
 use haul_tree::each_beside;
@@ -75,6 +75,12 @@ pub(crate) fn run(
     if (job.backup.is_some() || !job.bases.is_empty()) && far == Far::Destination {
         let message =
             "through SFTP no backups are made, and nothing is looked for besides the destination";
+        return Err(JobError::Usage(message.to_owned()));
+    }
+    let keeps_paths =
+        job.task.mirrors().is_some_and(|mirror| mirror.walking.relative != Relative::No);
+    if job.task.moving().is_some() && (keeps_paths || job.base.is_some()) {
+        let message = "through SFTP no sources are removed that keep their paths";
         return Err(JobError::Usage(message.to_owned()));
     }
     if !matches!(job.compression, Compression::Auto | Compression::None) {

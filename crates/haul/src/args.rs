@@ -97,6 +97,8 @@ pub(crate) struct Sync {
     pub(crate) copy: Copy,
     pub(crate) mirror: Mirror,
     pub(crate) when: When,
+    /// Files and links of the sources go, once the destination has them.
+    pub(crate) removes_sources: bool,
     /// Figures are told at the end.
     pub(crate) stats: bool,
 }

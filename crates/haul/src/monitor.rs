@@ -22,11 +22,13 @@ mod compared;
 mod ends;
 mod fate;
 mod moved;
+mod removal;
 
 use self::compared::{Difference, Same};
 use self::ends::{Ends, Located};
 use self::fate::{Fate, passed_over};
 use self::moved::Moved;
+pub(crate) use self::removal::SourceRemoval;
 
 /// How often output is written and the progress line drawn.
 pub(crate) const TICK: Duration = Duration::from_millis(100);
@@ -195,6 +197,13 @@ impl<'r> JobMonitor<'r> {
         (!self.report.is_text() || self.lines.tell(kind, fate)).then_some(fate)
     }
 
+    /// Tells that an entry has failed, and where it is.
+    fn fails(&self, path: &[u8], fault: &Fault) {
+        let naming = At::Entry(self.progress.naming());
+        let (host, there) = self.place_of(path, naming, fault.side);
+        self.report.entry_fault(path, host, &there, fault);
+    }
+
     fn entry(&self, path: &[u8], kind: &Kind, outcome: &Outcome) {
         if let Some(fate) = self.synced(kind, outcome) {
             return self.line(path, kind, fate);
@@ -222,10 +231,7 @@ impl<'r> JobMonitor<'r> {
         };
         match outcome {
             Outcome::Failed(fault) => {
-                let ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
-                let (host, there) = ends.locate(fault.side, path, self.progress.naming());
-                drop(ends);
-                self.report.entry_fault(path, host, &there, fault);
+                self.fails(path, fault);
             }
             Outcome::Copied | Outcome::Grew => fate(OutcomeWord::Copied, None),
             Outcome::Linked { .. } if self.task.keeps_destination() => {

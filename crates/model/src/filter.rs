@@ -204,6 +204,18 @@ impl Filter {
         checked
     }
 
+    /// The same behind the rules of `first`.
+    ///
+    /// # Errors
+    /// When there are too many together.
+    pub fn behind(mut self, mut first: Self) -> Result<Self, FilterError> {
+        first.items.append(&mut self.items);
+        if first.items.len() > Self::RULES_MAX {
+            return Err(FilterError::TooMany);
+        }
+        check(&first.items).map(|()| first)
+    }
+
     /// Forgets all rules.
     pub fn clear(&mut self) {
         self.items.clear();

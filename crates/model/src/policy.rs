@@ -37,14 +37,23 @@ impl Task {
     /// The rules by which contents are copied; `None` if none are.
     pub fn copies(&self) -> Option<&Policy> {
         match self {
+            Self::Sync(..) if self.ends_mirror() => None,
             Self::Copy(policy) | Self::Sync(policy, _) => Some(policy),
             Self::Check { .. } | Self::Remove { .. } => None,
         }
     }
 
+    /// True if nothing is copied, and sources go that a mirror has.
+    fn ends_mirror(&self) -> bool {
+        matches!(self, Self::Sync(_, Mirror { part: Part::RemovesSources, .. }))
+    }
+
     /// The attributes that are kept, or compared.
     pub fn keeps(&self) -> Kept {
         match self {
+            Self::Sync(policy, _) if self.ends_mirror() => {
+                policy.keeps.and(Moving::Lossy.compares())
+            }
             Self::Copy(policy) | Self::Sync(policy, _) => policy.keeps,
             Self::Check { keeps, .. } => *keeps,
             Self::Remove { moving, .. } => moving.compares(),
@@ -65,7 +74,10 @@ impl Task {
         match self {
             Self::Copy(_) => false,
             Self::Check { .. } | Self::Remove { .. } => true,
-            Self::Sync(_, mirror) => mirror.delete.is_some() && mirror.part != Part::AllElse,
+            Self::Sync(_, mirror) => {
+                let removes_extras = !matches!(mirror.part, Part::AllElse | Part::RemovesSources);
+                mirror.delete.is_some() && removes_extras
+            }
         }
     }
 
@@ -79,6 +91,7 @@ impl Task {
         match self {
             Self::Check { content, .. } => *content,
             Self::Remove { .. } => true,
+            Self::Sync(..) if self.ends_mirror() => true,
             Self::Sync(_, mirror) => mirror.sameness == Sameness::Content,
             Self::Copy(_) => false,
         }
@@ -88,6 +101,7 @@ impl Task {
     pub fn removes(&self) -> Option<Remove> {
         match self {
             Self::Remove { rule, .. } => Some(*rule),
+            Self::Sync(..) if self.ends_mirror() => Some(Remove::SameContent),
             Self::Copy(_) | Self::Check { .. } | Self::Sync(..) => None,
         }
     }
@@ -95,8 +109,9 @@ impl Task {
     /// How much of an entry a move needs at the destination, if the job is a part of one.
     pub fn moving(&self) -> Option<Moving> {
         match self {
-            Self::Copy(policy) => policy.moving,
-            Self::Check { .. } | Self::Sync(..) => None,
+            Self::Sync(..) if self.ends_mirror() => Some(Moving::Lossy),
+            Self::Copy(policy) | Self::Sync(policy, _) => policy.moving,
+            Self::Check { .. } => None,
             Self::Remove { moving, .. } => Some(*moving),
         }
     }
@@ -265,6 +280,9 @@ pub enum Part {
     RemovesFirst,
     /// The same, behind another job that has done all else.
     RemovesLast,
+    /// Removing sources that are no directories, of which the destination has the content:
+    /// behind all other jobs.
+    RemovesSources,
 }
 
 impl Part {

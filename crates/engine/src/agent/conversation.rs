@@ -11,7 +11,6 @@ use crate::mark::Held;
 use crate::request;
 use crate::vigil::{Vigil, Watch, sign_after, silence_of};
 use crate::{JobError, Rights};
-use haul_model::Task;
 use haul_net::{ConnectError, Killer, Writer};
 use haul_proto::{
     Abort, Caps, FrameType, Header, Hello, JobRequest, Message, Role, check_hello, encode,
@@ -142,10 +141,8 @@ impl Client {
         while let Some(header) = self.next_header()? {
             match read_message_behind(header, &mut self.input)? {
                 Message::Job(JobRequest {
-                    task: Task::Remove { .. },
-                    role: Role::Sender { follow: true, .. },
-                    ..
-                }) => {
+                    task, role: Role::Sender { follow: true, .. }, ..
+                }) if task.removes().is_some() => {
                     return Err(refused("the client would remove what links lead to"));
                 }
                 Message::Job(job) => return Ok(Some(job)),

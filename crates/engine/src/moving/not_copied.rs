@@ -48,9 +48,14 @@ impl NotCopied {
         paths.contains(name) || paths.contains(path) || paths.contains(&b""[..])
     }
 
+    /// True if the job has failed in its root, and so all of it may have.
+    pub fn has_all(&self) -> bool {
+        self.has_source(b".")
+    }
+
     /// Rules that leave them out, of a job in which paths begin below the one source if
     /// `without_source` says so.
-    pub(super) fn rules(&self, without_source: bool) -> Filter {
+    pub fn rules(&self, without_source: bool) -> Filter {
         let mut filter = Filter::default();
         for path in &lock(&self.0).paths {
             let start = match path.iter().position(|byte| *byte == b'/') {

@@ -35,6 +35,7 @@ impl Receiver<'_> {
         name.iter().for_each(|name| dir.has_listed(name));
         let outcome = match (&entry.kind, &name) {
             (Kind::Special, _) if !self.makes(&entry) => Outcome::Skipped(Skip::Special),
+            (kind, _) if self.is_left_out(kind) => Outcome::Skipped(Skip::Ruled),
             (kind, _) if dir.parent.is_some() && is_stage(kind, name.as_ref()) => {
                 Outcome::Skipped(Skip::Special)
             }
@@ -198,8 +199,9 @@ impl Receiver<'_> {
             if let Some(fault) = self.lent_less(entry, node.meta()) {
                 outcome = Outcome::Failed(fault);
             }
-            match names_in(node) {
-                Ok(names) => *lock(&dir.unlisted) = Some(names),
+            let names = self.task.finds_extras().then(|| names_in(node));
+            match names.transpose() {
+                Ok(names) => *lock(&dir.unlisted) = names,
                 Err(error) => {
                     let fault = Fault::from_io(Side::Destination, "read the directory", &error);
                     outcome = Outcome::Failed(fault);

@@ -88,6 +88,17 @@ impl Receiver<'_> {
         Ok((Decision::Settled(Outcome::Skipped(Skip::Unchanged)), found))
     }
 
+    /// True if no entry of that kind takes part in a mirror by its rules, whatever stands in
+    /// its place.
+    pub(super) fn is_left_out(&self, kind: &Kind) -> bool {
+        let Some(mirror) = self.task.mirrors() else { return false };
+        match kind {
+            Kind::Symlink { .. } => !mirror.links,
+            Kind::File { size } => !is_of_size(mirror, *size),
+            Kind::Dir | Kind::Special => false,
+        }
+    }
+
     /// Decides about an entry of a directory that would have to be made.
     pub(super) fn decide_in_absent(
         &self,
@@ -150,8 +161,12 @@ fn is_ruled_out(mirror: &Mirror, entry: &Entry, existing: Option<&Meta>) -> bool
     if existing.is_none() && mirror.existing_only {
         return true;
     }
-    let Kind::File { size } = entry.kind else { return false };
-    mirror.size_min.is_some_and(|min| size < min) || mirror.size_max.is_some_and(|max| size > max)
+    matches!(entry.kind, Kind::File { size } if !is_of_size(mirror, size))
+}
+
+/// True if files of so many bytes take part.
+fn is_of_size(mirror: &Mirror, size: u64) -> bool {
+    mirror.size_min.is_none_or(|min| size >= min) && mirror.size_max.is_none_or(|max| size <= max)
 }
 
 pub(super) fn is_empty(node: &Arc<DirNode>, name: &Name) -> io::Result<bool> {

@@ -297,7 +297,8 @@ impl Destination {
     /// The attributes that entries of a job of this kind can have here.
     pub(crate) fn keeps_in(&self, task: &Task) -> Kept {
         let keeps = self.root.keeps();
-        match self.tells_little && task.moving().is_some() {
+        let is_of_move = task.mirrors().is_none() && task.moving().is_some();
+        match self.tells_little && is_of_move {
             true => keeps.and(Kept::OF_COPIES),
             false => keeps,
         }

@@ -221,7 +221,7 @@ impl<'a> Receiver<'a> {
         bases::tell_missing(destination.missing_bases, control.monitor(), &*sender);
         let backing = Backing::of(job.backup.as_ref(), destination.backups)?;
         let removes = job.task.removes().is_some();
-        if job.task.moving().is_none() {
+        if !removes && (job.task.mirrors().is_some() || job.task.moving().is_none()) {
             given::tell_lacks(control.monitor(), &destination.path, job.task.keeps(), keeps);
         }
         let gives = given::allowed(job.task.keeps()).and(keeps);

@@ -132,12 +132,12 @@ impl Sender<'_> {
 
     /// The source at `path` is the directory `node`, and will be listed.
     pub(super) fn walks(&self, path: &[u8], node: &DirNode) {
-        if self.removes() {
+        if self.removes() && self.task.mirrors().is_none() {
             lock(&self.walked).insert(path.to_vec(), node.id());
         }
     }
 
-    /// Removes the files that have waited, then the directories that `sources` are and
+    /// Removes the files that have waited, then, but for a mirror, the directories that `sources` are and
     /// those below them, as far as they are empty, if the destination has all of them:
     /// those of `twins`, where both are on this machine. Tells of each source that stays.
     pub(crate) fn remove_dirs(
@@ -154,7 +154,7 @@ impl Sender<'_> {
             let removed = remove_file(&item, proof);
             linked::told(&item, removed).into_iter().for_each(&mut *tell);
         }
-        if self.keeps_dirs.load(Ordering::Relaxed) {
+        if self.keeps_dirs.load(Ordering::Relaxed) || self.task.mirrors().is_some() {
             return;
         }
         for source in sources {

@@ -24,7 +24,7 @@ use crate::{Event, Job};
 use haul_model::words;
 use haul_model::{
     Attributes, Entry, Fault, FaultKind, FileId, Filter, Kept, Kind, MAX_DEPTH, ModeChanges, Name,
-    Relative, Side, Task, Timestamp, Walking,
+    Relative, Side, Timestamp, Walking,
 };
 use haul_proto::ListItem;
 use haul_tree::{Meta, MetaKind, Tree, TreeEntry};
@@ -86,6 +86,9 @@ impl<'s, 'a> Scan<'s, 'a> {
         job: &'s Job,
         around_dest: &'s [FileId],
     ) -> Self {
+        // A move keeps all that it can, and its end comes behind a job that has told.
+        let is_of_move = job.task.mirrors().is_none() && job.task.moving().is_some();
+        let tells_lacks = !is_of_move && job.task.removes().is_none();
         Self {
             sender,
             tree,
@@ -99,7 +102,7 @@ impl<'s, 'a> Scan<'s, 'a> {
             walking: job.task.mirrors().map_or_else(Walking::default, |mirror| mirror.walking),
             keeps: job.task.keeps(),
             modes: &job.altered.modes,
-            asks_tree_for: job.task.keeps().only_if(job.task.moving().is_none()),
+            asks_tree_for: job.task.keeps().only_if(tells_lacks),
             groups: Groups::default(),
             names: (sender.is_far() && job.names_accounts()).then(Names::default),
             next_index: 1,
@@ -108,7 +111,8 @@ impl<'s, 'a> Scan<'s, 'a> {
             batch_since: Instant::now(),
             watches_owners: haul_sys::effective_user() == ROOT
                 && !job.task.keeps().has(Kept::OWNER)
-                && matches!(job.task, Task::Copy(policy) | Task::Sync(policy, _) if policy.moving.is_none()),
+                && tells_lacks
+                && job.task.copies().is_some(),
         }
     }
 

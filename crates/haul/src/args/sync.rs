@@ -20,8 +20,8 @@ use crate::location::Location;
 use crate::report::{Detail, Show};
 use clap::{Arg, ArgAction, ArgMatches, Args, FromArgMatches, ValueHint, value_parser};
 use haul_model::{
-    Altered, Backup, Bases, Compression, Conflict, Delete, Kept, Mirror, Place, PlaceError, Policy,
-    Relative, Sameness, Sides, Style, Walking,
+    Altered, Backup, Bases, Compression, Conflict, Delete, Kept, Mirror, Moving, Place, PlaceError,
+    Policy, Relative, Sameness, Sides, Style, Walking,
 };
 use std::ffi::{OsStr, OsString};
 use std::num::NonZeroU64;
@@ -166,6 +166,7 @@ struct Wish {
     files_from: Option<OsString>,
     copy_links: bool,
     update: bool,
+    removes_sources: bool,
     ignore_times: bool,
     ignore_existing: bool,
     checksum: bool,
@@ -261,6 +262,10 @@ impl SyncWords {
             (_, true) => Detail::Text(Show::Quiet),
             _ => Detail::Text(Show::Normal),
         };
+        if wish.removes_sources && wish.copy_links {
+            let message = "--remove-source-files with --copy-links (-L) is not there yet";
+            return Err(CommandError::usage(message));
+        }
         let list = wish.list(&sources)?;
         let mirror = wish.mirror()?;
         for source in sources.iter().filter(|_| list.is_none()) {
@@ -290,7 +295,8 @@ impl SyncWords {
             compression: wish.compression,
         };
         let (when, stats) = (wish.when, wish.stats || wish.verbose > 0);
-        Ok(Sync { copy, mirror, when, stats })
+        let removes_sources = wish.removes_sources;
+        Ok(Sync { copy, mirror, when, removes_sources, stats })
     }
 }
 
@@ -329,7 +335,9 @@ impl Wish {
         Policy {
             conflict,
             dry_run: self.dry_run,
-            sync: self.fsync,
+            // What is removed here is not to be lost there.
+            sync: self.fsync || self.removes_sources,
+            moving: (self.removes_sources && !self.dry_run).then_some(Moving::Lossy),
             keeps: self.keeps(),
             numeric_ids: self.numeric_ids,
             ..Policy::default()

@@ -2,6 +2,7 @@
 //! after the other.
 
 mod figures;
+mod removing;
 
 use self::figures::Figures;
 use super::expand;
@@ -103,8 +104,12 @@ pub(super) fn carry_out_in_parts<F: Statement>(
             Leg { job, ..leg.clone() }
         })
     };
-    let legs = legs.into_iter().flat_map(of_parts).collect();
-    let (mut summary, error) = watch_legs(legs, &monitor, &monitor, &hosts);
+    let legs = legs.into_iter().flat_map(of_parts);
+    let (removals, legs): (Vec<_>, Vec<_>) = legs.partition(|leg| leg.job.task.removes().is_some());
+    let (mut summary, error) = match removals.is_empty() {
+        true => watch_legs(legs, &monitor, &monitor, &hosts),
+        false => removing::run(legs, removals, &monitor, &hosts),
+    };
     summary.failed += unmatched;
     if summary.spared > 0 && report.warns() {
         let spared = quantity::counted(summary.spared, "entry stays", "entries stay");

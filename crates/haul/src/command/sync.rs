@@ -17,7 +17,7 @@ use std::os::unix::ffi::OsStrExt;
 
 /// Makes the destination like the sources, and says what came of it.
 pub(super) fn run(sync: &Sync) -> ExitCode {
-    let Sync { copy, mirror, when, stats } = sync;
+    let Sync { copy, mirror, when, removes_sources, stats } = sync;
     let mut copy = copy.clone();
     let keeps_paths = mirror.walking.relative != Relative::No;
     let makes_dir =
@@ -35,13 +35,16 @@ pub(super) fn run(sync: &Sync) -> ExitCode {
     let task = Task::Sync(copy.policy, *mirror);
     let figures = |end| Figures { end, stats: *stats, dry_run: copy.policy.dry_run };
     let part = |part, delete| Task::Sync(copy.policy, Mirror { part, delete, ..*mirror });
-    let parts = match (mirror.delete, when) {
+    let mut parts = match (mirror.delete, when) {
         (None, _) | (_, When::During) => vec![task],
         (delete, When::Before) => {
             vec![part(Part::RemovesFirst, delete), part(Part::AllElse, delete)]
         }
         (delete, When::After) => vec![part(Part::AllElse, delete), part(Part::RemovesLast, delete)],
     };
+    if *removes_sources && !copy.policy.dry_run {
+        parts.push(part(Part::RemovesSources, None));
+    }
     carry_out_in_parts(&copy, task, &parts, refuse, is_partial, figures)
 }
 

@@ -97,6 +97,7 @@ fn a_key_that_may_only_read_changes_nothing() {
         &["move", "mine", "haul-test:d/"],
         &["move", "haul-test:own", "taken"],
         &["move", "haul-test:d", "taken-too/"],
+        &["sync", "--remove-source-files", "haul-test:own", "taken"],
     ] {
         let run = login.run(words);
         assert_ne!(run.code, Some(0), "{run}");

@@ -16,6 +16,7 @@ mod oracle;
 mod owning;
 mod pace;
 mod relative;
+mod removing;
 mod ruling;
 mod selecting;
 mod telling;

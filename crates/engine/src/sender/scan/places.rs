@@ -4,6 +4,7 @@
 use super::beneath::Beneath;
 use super::{Scan, Stopped, not_recursive};
 use crate::Job;
+use crate::aside;
 use crate::dirs::{DirNode, OpenDirs, Selection};
 use crate::rules;
 use crate::walk::{Depth, Layer, Merged, NamedFile, Spot, into_itself, look_up};
@@ -130,7 +131,17 @@ impl Scan<'_, '_> {
         path: &[u8],
     ) -> Result<End, Fault> {
         let follow = place.slash || self.sender.follows();
-        let meta = match look_up(above, name, follow) {
+        let restores = || {
+            let handle = above.handle();
+            self.sender.restores() && handle.is_ok_and(|dir| aside::restore_one(&*dir, name))
+        };
+        let looked = match look_up(above, name, follow) {
+            Err(fault) if fault.kind == FaultKind::NotFound && restores() => {
+                look_up(above, name, follow)
+            }
+            looked => looked,
+        };
+        let meta = match looked {
             Ok(meta) => meta,
             // Of a name that is mistyped no link is spoken.
             Err(fault) if fault.kind == FaultKind::NotFound => {

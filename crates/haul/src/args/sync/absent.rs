@@ -54,10 +54,6 @@ pub(super) const ABSENT: &[Absent] = &[
     absent_value("temp-dir", Some('T')),
     absent("delay-updates", None),
     absent("fuzzy", Some('y')),
-    Absent {
-        instead: "it is not there yet; 'haul move' removes what has arrived",
-        ..absent("remove-source-files", None)
-    },
     absent("preallocate", None),
     absent_value("log-file", None),
     absent_value("log-file-format", None),

@@ -371,6 +371,16 @@ const WORDS: &[Word] = &[
         }
     ),
     switch!(
+        DELETING,
+        "remove-source-files",
+        None,
+        "",
+        "Remove from the sources what is no directory and has arrived",
+        |wish, on| {
+            wish.removes_sources = on;
+        }
+    ),
+    switch!(
         WRITING,
         "backup",
         Some('b'),

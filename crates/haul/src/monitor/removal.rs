@@ -1,0 +1,89 @@
+//! Tells how the sources of a mirror are removed.
+
+use super::JobMonitor;
+use super::moved::Moved;
+use haul_engine::{At, Event, Monitor, Outcome, Progress, Skip};
+use haul_model::{Changes, Conflict, Fault, FaultKind, Kind, Side};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The monitor of the job that compares sources with the destination, and removes them.
+pub(crate) struct SourceRemoval<'m, 'r> {
+    monitor: &'m JobMonitor<'r>,
+    failed: AtomicU64,
+}
+
+impl<'m, 'r> SourceRemoval<'m, 'r> {
+    /// One that tells `monitor`.
+    pub(crate) fn new(monitor: &'m JobMonitor<'r>) -> Self {
+        Self { monitor, failed: AtomicU64::new(0) }
+    }
+
+    /// The sources that stay though they should not.
+    pub(crate) fn failed(&self) -> u64 {
+        self.failed.load(Ordering::Relaxed)
+    }
+
+    /// True if a source that differs by `found` is one that the rules of the mirror have
+    /// left alone, by all appearance.
+    fn is_left_alone(&self, found: Changes) -> bool {
+        let (Some(mirror), Some(policy)) =
+            (self.monitor.task.mirrors(), self.monitor.task.copies())
+        else {
+            return false;
+        };
+        match found.has(Changes::MISSING) {
+            true => mirror.existing_only || mirror.bases.is_some(),
+            false => mirror.skips_newer || policy.conflict == Conflict::Keep,
+        }
+    }
+
+    fn entry(&self, path: &[u8], kind: &Kind, outcome: &Outcome) {
+        let stays = |kind, message: &str| Fault::new(Side::Source, kind, message);
+        let fault = match outcome {
+            Outcome::Failed(fault) => fault.clone(),
+            Outcome::Differs(_) if *kind == Kind::Dir || outcome.is_there() => return,
+            Outcome::Differs(found) if self.is_left_alone(*found) => return,
+            Outcome::Differs(found) if found.has(Changes::MISSING) => {
+                stays(FaultKind::NotFound, "it stays: the destination does not have it")
+            }
+            Outcome::Differs(_) => {
+                let message = "it stays: the destination has another, or it has changed since";
+                stays(FaultKind::Changed, message)
+            }
+            _ => return,
+        };
+        self.failed.fetch_add(1, Ordering::Relaxed);
+        self.monitor.fails(path, &fault);
+    }
+}
+
+impl Monitor for SourceRemoval<'_, '_> {
+    fn progress(&self) -> &Progress {
+        self.monitor.progress()
+    }
+
+    fn event(&self, event: Event<'_>) {
+        match event {
+            Event::Entry { path, kind, outcome } => self.entry(path, kind, outcome),
+            Event::Removed { path, result: Ok(()), .. } => {
+                self.monitor.report.tell(&Moved { path, renamed: false });
+            }
+            Event::Removed { path, result: Err(fault), .. } => {
+                self.failed.fetch_add(1, Ordering::Relaxed);
+                let naming = At::Entry(self.monitor.progress.naming());
+                let (host, there) = self.monitor.place_of(path, naming, fault.side);
+                self.monitor.report.not_removed(path, host, &there, fault);
+            }
+            Event::Warning { .. } => self.monitor.event(event),
+            Event::Extra { .. } | Event::Deleted { .. } => {}
+        }
+    }
+
+    fn shows(&self, _: &Kind, outcome: &Outcome) -> bool {
+        !matches!(outcome, Outcome::Skipped(Skip::Unchanged))
+    }
+
+    fn cancelled(&self) -> bool {
+        Monitor::cancelled(self.monitor)
+    }
+}

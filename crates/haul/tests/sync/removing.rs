@@ -1,0 +1,158 @@
+//! Sources that go when they have arrived.
+
+use crate::common::*;
+use crate::oracle::Pair;
+use std::fs;
+
+const REMOVES: &str = "--remove-source-files";
+
+/// Trees of which the sources are to go.
+fn prepare<'s, 'w>(scene: &'s Scene<'w>) -> Pair<'s, 'w> {
+    for tree in ["src", "dst"] {
+        let _ = fs::remove_dir_all(scene.path(tree));
+    }
+    Pair::usual(scene)
+}
+
+/// Runs both programs, and compares what is left of the sources.
+fn run_both(pair: &Pair<'_, '_>, flags: &[&str], sources: &[&str]) {
+    let scene = pair.scene;
+    let run = pair.run(flags, sources, "dst");
+    let (ours, theirs) = (scene.snapshot("src"), scene.snapshot("oracle/src"));
+    let differences = theirs.differences(&ours, scene.rules().ignoring_dir_mtimes());
+    assert!(differences.is_empty(), "{flags:?} {sources:?}: {differences:?}\nhaul: {run}");
+    assert_no_strays(&scene.path("src"));
+}
+
+#[test]
+fn sources_go_that_have_arrived() {
+    everywhere(|scene| {
+        for flags in [
+            &["-ai"][..],
+            &["-ai", "--delete"],
+            &["-ai", "--delete-after", "--exclude=same"],
+            &["-ain", "--delete"],
+            &["-rti"],
+            &["-ac", "--max-size=6"],
+            &["-a", "--existing"],
+        ] {
+            let pair = prepare(scene);
+            run_both(&pair, &[flags, &[REMOVES]].concat(), &["src/"]);
+        }
+        let pair = prepare(scene);
+        run_both(&pair, &["-a", REMOVES], &["src/same", "src/d", "src/link"]);
+        assert!(scene.exists("src/d/e") && !scene.exists("src/d/e/same"));
+    });
+}
+
+#[test]
+fn sources_go_that_keep_their_paths() {
+    each_way(|scene| {
+        let pair = prepare(scene);
+        run_both(&pair, &["-aR", REMOVES], &["src/./d/e", "src/./changed"]);
+        scene.file("list", "d/same\nz\n");
+        let pair = prepare(scene).with_files(&["list"]);
+        run_both(&pair, &["-a", "-r", REMOVES, "--files-from=list"], &["src"]);
+        assert!(scene.exists("src/d/changed"));
+        // A link that leads to the directory is followed, as it was for the copy.
+        let pair = prepare(scene).with_files(&["way"]);
+        scene.symlink("src/d", "way");
+        run_both(&pair, &["-a", REMOVES], &["way/"]);
+        assert!(!scene.exists("src/d/same"));
+    });
+}
+
+#[test]
+fn through_sftp_sources_that_keep_their_paths_are_refused() {
+    each_of(
+        &[Way::SftpUpload, Way::SftpDownload],
+        |_| {},
+        |scene| {
+            let _ = prepare(scene);
+            let before = (scene.list("src"), scene.list("dst"));
+            let flags = ["-aR", REMOVES];
+            let run = scene.transfer("sync", &scene.route(), &flags, &["src/d"], "dst").run();
+            assert_eq!(run.code, Some(1), "{run}");
+            assert!(run.err().contains("no sources are removed that keep their paths"), "{run}");
+            assert_eq!(before, (scene.list("src"), scene.list("dst")));
+        },
+    );
+}
+
+#[test]
+fn what_has_failed_stays() {
+    everywhere(|scene| {
+        let pair = prepare(scene);
+        // Without --force it does not make way.
+        fs::remove_file(scene.path("dst/z/same")).expect("removed");
+        scene.file("dst/z/same/in", "in the way");
+        run_both(&pair, &["-a", REMOVES], &["src/"]);
+        assert_eq!(scene.read("src/z/same"), "same 3");
+    });
+}
+
+#[test]
+fn what_changes_after_it_was_copied_stays() {
+    each_of(
+        &[Way::Upload, Way::Download],
+        |_| {},
+        |scene| {
+            let mut scene = scene.another(&format!("{:?}-changing", scene.way));
+            // What is removed is asked for over a connection of its own.
+            let lines = "shift\n[ ! -e connected ] || echo more >> src/d/fresh\ntouch connected\nexec sh -c \"$*\"";
+            let lines = format!("cd {}\n{lines}", scene.path("").display());
+            scene.reach_by(script(&scene.path("pipe"), &lines));
+            let _ = prepare(&scene);
+            let flags = ["-a", REMOVES];
+            let run = scene.transfer("sync", &scene.route(), &flags, &["src/"], "dst").run();
+            assert_eq!(run.code, Some(23), "{run}");
+            assert!(run.err().contains("src/d/fresh: it stays"), "{run}");
+            assert_eq!(scene.read("src/d/fresh"), "fresh 1more\n");
+            assert_eq!(scene.read("dst/d/fresh"), "fresh 1");
+            assert!(!scene.exists("src/fresh"));
+        },
+    );
+}
+
+#[test]
+fn what_only_looks_the_same_stays() {
+    everywhere_by_pipe(|scene| {
+        let _ = prepare(scene);
+        scene.file("src/lies", "one");
+        scene.file("dst/lies", "two");
+        let time = 1_600_000_000;
+        for tree in ["src", "dst"] {
+            haul_testkit::nasty::set_mtime(scene.path(format!("{tree}/lies")), time, 0)
+                .expect("a time");
+        }
+        let flags = ["-a", REMOVES];
+        let run = scene.transfer("sync", &scene.route(), &flags, &["src/"], "dst").run();
+        assert_eq!(run.code, Some(23), "{run}");
+        assert_eq!((&*scene.read("src/lies"), &*scene.read("dst/lies")), ("one", "two"));
+        assert!(!scene.exists("src/same"));
+    });
+}
+
+#[test]
+fn what_is_the_destination_itself_stays() {
+    each_way(|scene| {
+        let _ = prepare(scene);
+        let before = scene.snapshot("src");
+        let flags = ["-a", REMOVES];
+        let run = scene.transfer("sync", &scene.route(), &flags, &["src/"], "src").run();
+        assert_ne!(run.code, Some(0), "{run}");
+        let rules = scene.rules().ignoring_dir_mtimes();
+        let differences = before.differences(&scene.snapshot("src"), rules);
+        assert!(differences.is_empty(), "{differences:?} {run}");
+    });
+}
+
+#[test]
+fn links_that_are_followed_are_refused() {
+    let world = World::new();
+    let scene = world.scene(Way::Local);
+    let _ = prepare(&scene);
+    let run = scene.haul().args(["sync", "-aL", REMOVES, "src/", "dst"]).run();
+    assert_eq!(run.code, Some(1), "{run}");
+    assert!(run.err().contains("--copy-links"), "{run}");
+}
