@@ -1,7 +1,7 @@
 //! Events and figures of a running job. The engine never prints: it counts into
 //! [`Progress`] and hands [`Event`]s to the [`Monitor`] that the caller gave.
 
-use haul_model::{Changes, Fault, Kind, Naming, Outcome, Skip, Summary};
+use haul_model::{Changes, Entry, Fault, Kind, Naming, Outcome, Skip, Summary};
 use haul_tree::lock;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -27,6 +27,13 @@ pub enum Event<'a> {
         path: &'a [u8],
         /// Its kind.
         kind: &'a Kind,
+    },
+    /// In a job that lists its sources: one of their entries, in their order.
+    Listed {
+        /// Its path, as that of an entry would be, raw.
+        path: &'a [u8],
+        /// All that was asked for of it.
+        entry: &'a Entry,
     },
     /// In a mirror: only the destination had it, and it was removed; in a dry run it would
     /// be. What is in a directory is told before it.

@@ -20,7 +20,7 @@ use self::words::{
 };
 use crate::config::{Config, Settings};
 use crate::error::{CommandError, ExitCode};
-use crate::lines::Lines;
+use crate::lines::{Columns, Lines};
 use crate::location::{Location, parse_host};
 use crate::peer::Reaches;
 use crate::report::{Detail, Show};
@@ -99,6 +99,8 @@ pub(crate) struct Sync {
     pub(crate) when: When,
     /// Files and links of the sources go, once the destination has them.
     pub(crate) removes_sources: bool,
+    /// The sources are listed, and nothing else is done.
+    pub(crate) list: Option<Columns>,
     /// Figures are told at the end.
     pub(crate) stats: bool,
 }

@@ -1,5 +1,9 @@
 //! The lines by which `haul sync` tells of entries: those of rsync.
 
+mod listed;
+
+pub(crate) use self::listed::{Columns, Listed};
+
 use crate::error::CommandError;
 use crate::json::{self, DeletedLine, DifferenceWord, Found, Line, Path, SyncedLine};
 use crate::report::Statement;
@@ -20,6 +24,8 @@ pub(crate) struct Lines {
     keeps_times: bool,
     /// Links do, too.
     keeps_link_times: bool,
+    /// How the entries of a list are told of.
+    columns: Columns,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -92,7 +98,25 @@ impl Lines {
         let parts = parts(format)?;
         let itemizes = parts.contains(&Part::Changes);
         let tells_unchanged = itemizes && (itemize > 1 || verbose > 1);
-        Ok(Self { parts, itemizes, tells_unchanged, keeps_times: true, keeps_link_times: true })
+        let columns = Columns::default();
+        Ok(Self {
+            parts,
+            itemizes,
+            tells_unchanged,
+            keeps_times: true,
+            keeps_link_times: true,
+            columns,
+        })
+    }
+
+    /// Those of a list of the sources.
+    pub(crate) fn of_list(columns: Columns) -> Self {
+        Self { columns, ..Self::default() }
+    }
+
+    /// The columns of a list.
+    pub(crate) fn columns(&self) -> Columns {
+        self.columns
     }
 
     /// The same for a mirror that keeps times, those of links, too, or does not.

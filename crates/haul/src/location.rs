@@ -102,6 +102,11 @@ impl Location {
         }
     }
 
+    /// The root of this machine's files.
+    pub(crate) fn root() -> Self {
+        Self { place: Place::Here, path: b"/".to_vec(), given: b"/".to_vec() }
+    }
+
     /// The same for the engine, which names no machine that is here.
     pub(crate) fn spot(&self) -> Spot<Place> {
         let host = (self.place != Place::Here).then(|| self.place.clone());

@@ -3,7 +3,7 @@
 use crate::error::{CommandError, ErrorKind};
 use crate::interrupt::Interrupt;
 use crate::json::{Found, OutcomeWord};
-use crate::lines::{self, Lines, Told};
+use crate::lines::{self, Lines, Listed, Told};
 use crate::location::Place;
 use crate::progress::Counts;
 use crate::quantity;
@@ -275,6 +275,10 @@ impl Monitor for JobMonitor<'_> {
                 if !self.report.is_text() || self.lines.tell(kind, lines::Fate::Deleted) =>
             {
                 self.line(path, kind, lines::Fate::Deleted);
+            }
+            Event::Listed { path, entry } => {
+                let columns = self.lines.columns();
+                self.report.tell(&Listed { columns, path, entry });
             }
             Event::Warning { path, message } if self.report.warns() => {
                 self.report.warning(path, message);

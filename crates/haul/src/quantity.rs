@@ -1,6 +1,7 @@
 //! Numbers as people read them: counts, sizes, times, rates, dates and modes.
 
 use haul_model::{Kind, Timestamp};
+use jiff::tz::TimeZone;
 use std::time::Duration;
 
 /// Binary units, each 1,024 times the one before.
@@ -72,7 +73,16 @@ pub(crate) fn date(time: Timestamp) -> String {
     iso(Timestamp { nanos: 0, ..time })
 }
 
-/// The same with the nanoseconds.
+/// A date and time in the zone of this machine, as rsync writes it, to the second.
+pub(crate) fn local_date(time: Timestamp) -> String {
+    match jiff::Timestamp::new(time.secs, 0) {
+        Ok(date) => date.to_zoned(TimeZone::system()).strftime("%Y/%m/%d %H:%M:%S").to_string(),
+        // As below.
+        Err(_) => format!("@{}", time.secs),
+    }
+}
+
+/// A date and time in UTC with the nanoseconds.
 pub(crate) fn date_nanos(time: Timestamp) -> String {
     iso(time)
 }

@@ -37,10 +37,15 @@ impl Task {
     /// The rules by which contents are copied; `None` if none are.
     pub fn copies(&self) -> Option<&Policy> {
         match self {
-            Self::Sync(..) if self.ends_mirror() => None,
+            Self::Sync(..) if self.ends_mirror() || self.lists() => None,
             Self::Copy(policy) | Self::Sync(policy, _) => Some(policy),
             Self::Check { .. } | Self::Remove { .. } => None,
         }
+    }
+
+    /// True if the sources are listed, and no more.
+    pub fn lists(&self) -> bool {
+        matches!(self, Self::Sync(_, Mirror { part: Part::Lists, .. }))
     }
 
     /// True if nothing is copied, and sources go that a mirror has.
@@ -75,8 +80,9 @@ impl Task {
             Self::Copy(_) => false,
             Self::Check { .. } | Self::Remove { .. } => true,
             Self::Sync(_, mirror) => {
-                let removes_extras = !matches!(mirror.part, Part::AllElse | Part::RemovesSources);
-                mirror.delete.is_some() && removes_extras
+                let has_others =
+                    matches!(mirror.part, Part::AllElse | Part::RemovesSources | Part::Lists);
+                mirror.delete.is_some() && !has_others
             }
         }
     }
@@ -92,7 +98,7 @@ impl Task {
             Self::Check { content, .. } => *content,
             Self::Remove { .. } => true,
             Self::Sync(..) if self.ends_mirror() => true,
-            Self::Sync(_, mirror) => mirror.sameness == Sameness::Content,
+            Self::Sync(_, mirror) => mirror.sameness == Sameness::Content && !self.lists(),
             Self::Copy(_) => false,
         }
     }
@@ -283,6 +289,8 @@ pub enum Part {
     /// Removing sources that are no directories, of which the destination has the content:
     /// behind all other jobs.
     RemovesSources,
+    /// Telling what the sources have. The destination is not looked at.
+    Lists,
 }
 
 impl Part {

@@ -122,7 +122,7 @@ impl Monitor for Removing<'_> {
                 self.not_removed(path, kind, fault);
             }
             // What else the destination has is no matter.
-            Event::Extra { .. } | Event::Deleted { .. } => {}
+            Event::Extra { .. } | Event::Deleted { .. } | Event::Listed { .. } => {}
             Event::Warning { path, message } => {
                 self.monitor.tell(MoveEvent::Warning { path, message });
             }

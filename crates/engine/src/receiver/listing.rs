@@ -2,8 +2,9 @@
 //! far away can list no more than the job covers, and must account for all of it.
 
 use super::compare;
-use super::dirs::RecvDir;
+use super::dirs::{DirState, RecvDir};
 use super::{Pending, Receiver, is_stage, of_sender};
+use crate::Event;
 use haul_model::{Entry, Fault, FaultKind, Kind, MAX_DEPTH, Name, Outcome, Skip};
 use haul_proto::{ListItem, OutcomeItem, Rival, Want};
 use haul_store::OnExisting;
@@ -71,6 +72,11 @@ impl Receiver<'_> {
                 ListItem::Entry { dir, entry } => {
                     let (index, parent) = self.number(dir)?;
                     let (name, is_closed) = self.check_name(dir, &parent, &entry)?;
+                    if self.task.lists() {
+                        let outcome = self.list_entry(index, &parent, &entry, cost);
+                        outcomes.push(OutcomeItem { index, outcome });
+                        continue;
+                    }
                     let lost = self.loss(&entry);
                     let entry = self.as_given(entry);
                     if entry.kind == Kind::Dir {
@@ -99,6 +105,19 @@ impl Receiver<'_> {
         if !wants.is_empty() {
             self.sender.want(std::mem::take(wants));
         }
+    }
+
+    /// Tells of an entry, and of what is in it. Nothing at the destination is looked at.
+    fn list_entry(&self, index: u64, dir: &Arc<RecvDir>, entry: &Entry, cost: u64) -> Outcome {
+        let path = dir.path_of(entry.name.as_ref());
+        self.control.monitor().event(Event::Listed { path: &path, entry });
+        if entry.kind == Kind::Dir {
+            let (above, name) = (Some(Arc::clone(dir)), entry.name.clone());
+            let below = RecvDir::new(above, name, DirState::Ruled, false, None);
+            lock(&self.listing).open.push((index, below));
+        }
+        self.close(cost);
+        Outcome::Skipped(Skip::Ruled)
     }
 
     /// Decides about one entry; returns its outcome if it has one already.

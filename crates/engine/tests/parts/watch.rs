@@ -56,7 +56,10 @@ impl Monitor for Watch {
                 let mut outcomes = self.outcomes.lock().expect("nobody panicked");
                 outcomes.insert(shown(path), outcome.clone());
             }
-            Event::Extra { .. } | Event::Deleted { .. } | Event::Removed { .. } => {}
+            Event::Extra { .. }
+            | Event::Deleted { .. }
+            | Event::Listed { .. }
+            | Event::Removed { .. } => {}
             Event::Warning { path, message } => {
                 let warning = format!("{}: {message}", shown(path));
                 self.warnings.lock().expect("nobody panicked").push(warning);

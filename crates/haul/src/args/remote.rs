@@ -230,6 +230,17 @@ impl RemoteWords {
         let way = Way { words: self.settings(), deploy: false, config };
         way.sources_and_dest(words, usage)
     }
+
+    /// The same of one source, which is to be listed: its destination is this machine.
+    pub(super) fn source_alone(
+        &self,
+        words: &[OsString],
+        config: &Config,
+    ) -> Result<(Vec<Location>, Location, Reaches), CommandError> {
+        let way = Way { words: self.settings(), deploy: false, config };
+        let (sources, reaches) = way.locations(words)?;
+        Ok((sources, Location::root(), reaches))
+    }
 }
 
 impl TransferWords {

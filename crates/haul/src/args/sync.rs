@@ -15,7 +15,7 @@ use super::remote::{RemoteWords, Typed};
 use super::{Copy, Sync};
 use crate::config::{Config, Transport};
 use crate::error::CommandError;
-use crate::lines::Lines;
+use crate::lines::{Columns, Lines};
 use crate::location::Location;
 use crate::report::{Detail, Show};
 use clap::{Arg, ArgAction, ArgMatches, Args, FromArgMatches, ValueHint, value_parser};
@@ -167,6 +167,9 @@ struct Wish {
     copy_links: bool,
     update: bool,
     removes_sources: bool,
+    lists: bool,
+    /// How lengths in lists are written: 0 as digits, 1 with separators, then with units.
+    readable: u8,
     ignore_times: bool,
     ignore_existing: bool,
     checksum: bool,
@@ -241,7 +244,7 @@ pub(crate) enum When {
 
 impl SyncWords {
     pub(super) fn into_sync(self, config: &Config) -> Result<Sync, CommandError> {
-        let mut wish = Wish::default();
+        let mut wish = Wish { readable: 1, ..Wish::default() };
         for (_, given) in &self.switches.given {
             match given {
                 Given::On(word, value) => word.apply(&mut wish, true, value)?,
@@ -255,8 +258,12 @@ impl SyncWords {
             transport: wish.transport,
         };
         refuse_daemon(&self.paths)?;
-        let (sources, dest, reaches) =
-            RemoteWords::of(typed).sources_and_dest(&self.paths, SYNC_USAGE, config)?;
+        let remote = RemoteWords::of(typed);
+        wish.lists |= self.paths.len() == 1;
+        let (sources, dest, reaches) = match &*self.paths {
+            [_] => remote.source_alone(&self.paths, config)?,
+            _ => remote.sources_and_dest(&self.paths, SYNC_USAGE, config)?,
+        };
         let detail = match (self.json, wish.quiet) {
             (true, _) => Detail::Json,
             (_, true) => Detail::Text(Show::Quiet),
@@ -295,8 +302,13 @@ impl SyncWords {
             compression: wish.compression,
         };
         let (when, stats) = (wish.when, wish.stats || wish.verbose > 0);
-        let removes_sources = wish.removes_sources;
-        Ok(Sync { copy, mirror, when, removes_sources, stats })
+        let removes_sources = wish.removes_sources && !wish.dry_run;
+        let list = wish.lists.then_some(Columns {
+            readable: wish.readable,
+            atimes: wish.atimes,
+            targets: mirror.links,
+        });
+        Ok(Sync { copy, mirror, when, removes_sources, list, stats })
     }
 }
 
@@ -402,7 +414,7 @@ impl Wish {
 
     fn mirror(&self) -> Result<Mirror, CommandError> {
         let (recursive, has_list) = (self.is_recursive(), self.files_from.is_some());
-        let only_dirs = self.dirs.unwrap_or(has_list) && !recursive;
+        let only_dirs = self.dirs.unwrap_or(has_list || self.lists) && !recursive;
         let relative = match (self.relative.unwrap_or(has_list), self.leaves_ways) {
             (false, _) => Relative::No,
             (true, false) => Relative::Yes,

@@ -1,5 +1,7 @@
 //! `haul sync`: makes a tree like another, with the words of rsync.
 
+mod listing;
+
 use super::copy::{End, carry_out_in_parts};
 use crate::args::{Copy, Sync, When};
 use crate::error::{CommandError, ExitCode};
@@ -17,15 +19,16 @@ use std::os::unix::ffi::OsStrExt;
 
 /// Makes the destination like the sources, and says what came of it.
 pub(super) fn run(sync: &Sync) -> ExitCode {
-    let Sync { copy, mirror, when, removes_sources, stats } = sync;
+    let Sync { copy, mirror, when, removes_sources, list, stats } = sync;
     let mut copy = copy.clone();
+    if let Some(columns) = list {
+        return listing::run(copy, *mirror, *columns);
+    }
     let keeps_paths = mirror.walking.relative != Relative::No;
     let makes_dir =
         alone(&copy, mirror.walking.relative).is_none_or(|one| becomes_dir(&copy, &one));
-    for source in copy.sources.iter_mut().filter(|_| !keeps_paths) {
-        if source.path.ends_with(b"/") {
-            source.path.push(b'.');
-        }
+    if !keeps_paths {
+        take_what_is_in(&mut copy.sources);
     }
     if makes_dir && !copy.dest.path.ends_with(b"/") {
         copy.dest.path.push(b'/');
@@ -42,10 +45,17 @@ pub(super) fn run(sync: &Sync) -> ExitCode {
         }
         (delete, When::After) => vec![part(Part::AllElse, delete), part(Part::RemovesLast, delete)],
     };
-    if *removes_sources && !copy.policy.dry_run {
+    if *removes_sources {
         parts.push(part(Part::RemovesSources, None));
     }
     carry_out_in_parts(&copy, task, &parts, refuse, is_partial, figures)
+}
+
+/// A source that ends with a slash is what is in it.
+fn take_what_is_in(sources: &mut [Location]) {
+    for source in sources.iter_mut().filter(|source| source.path.ends_with(b"/")) {
+        source.path.push(b'.');
+    }
 }
 
 /// The one source, if it may become the destination itself: no other does, and nothing is

@@ -75,7 +75,7 @@ impl Monitor for SourceRemoval<'_, '_> {
                 self.monitor.report.not_removed(path, host, &there, fault);
             }
             Event::Warning { .. } => self.monitor.event(event),
-            Event::Extra { .. } | Event::Deleted { .. } => {}
+            Event::Extra { .. } | Event::Deleted { .. } | Event::Listed { .. } => {}
         }
     }
 

@@ -11,6 +11,7 @@ mod deleting;
 mod differences;
 mod keeping;
 mod linking;
+mod listing;
 mod merging;
 mod oracle;
 mod owning;

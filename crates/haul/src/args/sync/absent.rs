@@ -57,10 +57,6 @@ pub(super) const ABSENT: &[Absent] = &[
     absent("preallocate", None),
     absent_value("log-file", None),
     absent_value("log-file-format", None),
-    Absent {
-        instead: "it is not there yet; -ain lists what would be copied, and 'haul ls -l' a directory",
-        ..absent("list-only", None)
-    },
     absent_value("debug", None),
     absent_value("iconv", None),
     absent_value("password-file", None),

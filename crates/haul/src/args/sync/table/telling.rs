@@ -65,8 +65,25 @@ pub(super) const WORDS: &[Word] = &[
         "Taken are progress, progress2, flist0, name and stats",
         info
     ),
-    flag!(TELLING, "human-readable", Some('h'), "Taken: figures are always for people", |_, _| {}),
-    flag!(TELLING, "no-human-readable", None, "", |_, _| {}),
+    flag!(
+        TELLING,
+        "list-only",
+        None,
+        "List what would be copied, and copy nothing: so does SOURCE alone",
+        |wish, on| {
+            wish.lists = on;
+        }
+    ),
+    flag!(
+        TELLING,
+        "human-readable",
+        Some('h'),
+        "Lengths in lists have units; other figures always have",
+        |wish, _| {
+            wish.readable = wish.readable.saturating_add(1);
+        }
+    ),
+    flag!(TELLING, "no-human-readable", None, "", |wish, _| wish.readable = 0),
     flag!(TELLING, "8-bit-output", Some('8'), "", |_, _| {}),
     switch!(
         REMOTE,

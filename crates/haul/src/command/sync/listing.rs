@@ -1,0 +1,43 @@
+//! `haul sync --list-only`: what the sources have, and nothing else.
+
+use super::{End, refuse, take_what_is_in};
+use crate::args::Copy;
+use crate::command::copy::carry_out;
+use crate::error::ExitCode;
+use crate::lines::{Columns, Lines};
+use crate::location::Location;
+use crate::report::{Report, Statement};
+use haul_engine::Summary;
+use haul_model::{Kept, Mirror, Part, Policy, Relative, Task};
+
+/// Lists the sources.
+pub(super) fn run(mut copy: Copy, mirror: Mirror, columns: Columns) -> ExitCode {
+    if mirror.walking.relative == Relative::No {
+        take_what_is_in(&mut copy.sources);
+    }
+    // Nothing there is looked at, on whatever machine it was to be.
+    copy.dest = Location::root();
+    copy.backup = None;
+    copy.bases = Vec::new();
+    copy.lines = Lines::of_list(columns);
+    let shown = Kept::OF_COPIES.with(Kept::SET_ID).with(Kept::DEVICES).with(Kept::SPECIALS);
+    let keeps = shown.with(Kept::ATIMES.only_if(columns.atimes));
+    copy.policy = Policy { keeps, numeric_ids: true, ..Policy::default() };
+    let mirror = Mirror { part: Part::Lists, delete: None, bases: None, ..mirror };
+    let is_partial =
+        |summary: &Summary, report: &dyn Report| summary.failed > 0 || report.has_failed();
+    carry_out(&copy, Task::Sync(copy.policy, mirror), refuse, is_partial, |_: End| Nothing)
+}
+
+/// A list has no figures.
+struct Nothing;
+
+impl Statement for Nothing {
+    fn text(&self) -> Vec<u8> {
+        Vec::new()
+    }
+
+    fn json(&self) -> Vec<u8> {
+        Vec::new()
+    }
+}

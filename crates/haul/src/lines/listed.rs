@@ -1,0 +1,146 @@
+//! The lines of `haul sync --list-only`: those of rsync.
+
+use crate::json::{EntryLine, Line};
+use crate::quantity;
+use crate::report::{Show, Statement};
+use haul_model::{Entry, Kind, Special, escape_bytes};
+
+/// The form of a line.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Columns {
+    /// How lengths are written: 0 as digits, 1 with separators, 2 in units of 1,000 and
+    /// their powers, above that in those of 1,024.
+    pub(crate) readable: u8,
+    /// Lines have the time of the last reading.
+    pub(crate) atimes: bool,
+    /// Lines of links have their targets.
+    pub(crate) targets: bool,
+}
+
+/// An entry of a source.
+pub(crate) struct Listed<'a> {
+    pub(crate) columns: Columns,
+    pub(crate) path: &'a [u8],
+    pub(crate) entry: &'a Entry,
+}
+
+impl Listed<'_> {
+    /// The mode, with the letter of the kind.
+    fn mode(&self) -> String {
+        let mode = quantity::mode(&self.entry.kind, self.entry.attributes.mode);
+        let letter = match self.entry.special {
+            Some(Special::Fifo) => "p",
+            Some(Special::Socket) => "s",
+            Some(Special::Block(_)) => "b",
+            Some(Special::Char(_)) => "c",
+            None => return mode,
+        };
+        [letter, &mode[1..]].concat()
+    }
+
+    /// The length; a directory has none of its own.
+    fn len(&self) -> u64 {
+        match &self.entry.kind {
+            Kind::File { size } => *size,
+            Kind::Symlink { target } => target.len() as u64,
+            Kind::Dir | Kind::Special => 0,
+        }
+    }
+
+    /// The time of the last reading, with a space in front, where there is such a column.
+    fn atime(&self) -> String {
+        match (self.columns.atimes, self.entry.attributes.atime) {
+            (false, _) => String::new(),
+            (true, Some(atime)) if self.entry.kind != Kind::Dir => {
+                format!(" {}", quantity::local_date(atime))
+            }
+            (true, _) => " ".repeat(20),
+        }
+    }
+}
+
+impl Statement for Listed<'_> {
+    fn text(&self) -> Vec<u8> {
+        let width = if self.columns.readable == 0 { 11 } else { 14 };
+        let target = match &self.entry.kind {
+            Kind::Symlink { target } if self.columns.targets => {
+                format!(" -> {}", escape_bytes(target))
+            }
+            _ => String::new(),
+        };
+        let line = format!(
+            "{} {:>width$} {}{} {}{target}\n",
+            self.mode(),
+            number(self.len(), self.columns.readable),
+            quantity::local_date(self.entry.attributes.mtime),
+            self.atime(),
+            escape_bytes(self.path),
+        );
+        line.into_bytes()
+    }
+
+    fn json(&self) -> Vec<u8> {
+        Line::Entry(EntryLine::of(None, self.path, self.entry)).to_bytes()
+    }
+
+    fn least(&self) -> Show {
+        Show::Normal
+    }
+}
+
+/// A number as rsync writes it.
+fn number(n: u64, readable: u8) -> String {
+    let unit = match readable {
+        0 => return n.to_string(),
+        1 => return quantity::count(n),
+        2 => 1000.0,
+        _ => 1024.0,
+    };
+    let mut scaled = n as f64;
+    if scaled < unit {
+        return quantity::count(n);
+    }
+    let mut letter = ' ';
+    for next in "KMGTP".chars() {
+        if scaled < unit {
+            break;
+        }
+        (scaled, letter) = (scaled / unit, next);
+    }
+    format!("{scaled:.2}{letter}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use haul_model::{Attributes, Timestamp};
+
+    #[test]
+    fn lengths_are_written_as_rsync_writes_them() {
+        for (n, readable, text) in [
+            (1_234_567, 0, "1234567"),
+            (1_234_567, 1, "1,234,567"),
+            (999, 2, "999"),
+            (1_000, 2, "1.00K"),
+            (4_096, 2, "4.10K"),
+            (1_234_567, 2, "1.23M"),
+            (1_000, 3, "1,000"),
+            (1_234_567, 3, "1.18M"),
+            (1 << 40, 3, "1.00T"),
+            (u64::MAX, 3, "16384.00P"),
+        ] {
+            assert_eq!(number(n, readable), text);
+        }
+    }
+
+    #[test]
+    fn names_are_escaped() {
+        let kind = Kind::Symlink { target: b"\x1b"[..].into() };
+        let time = Timestamp { secs: i64::MAX, nanos: 0 };
+        let entry = Entry::new(None, kind, Attributes::new(0o777, time));
+        let columns = Columns { readable: 1, targets: true, atimes: false };
+        let line = Listed { columns, path: b"a\n", entry: &entry }.text();
+        let shown = format!("lrwxrwxrwx              1 @{} a\\n -> \\x1b\n", i64::MAX);
+        assert_eq!(String::from_utf8(line).expect("text"), shown);
+    }
+}
