@@ -149,6 +149,17 @@ impl DirNode {
         }
     }
 
+    /// The directories on the way from the top of the job down to it, itself included.
+    pub(crate) fn depth(&self) -> usize {
+        let mut depth = 0;
+        let mut place = self.place();
+        while let Some((above, _)) = place {
+            depth += 1;
+            place = above.place();
+        }
+        depth
+    }
+
     /// Its metadata when it was first opened.
     pub(crate) fn meta(&self) -> &Meta {
         &self.meta

@@ -28,6 +28,8 @@ pub struct Job {
     pub recursive: bool,
     /// Symbolic links are followed (`-L`, or no `-r`).
     pub follow: bool,
+    /// The targets of symbolic links that this machine's side changes.
+    pub munging: Munging,
     /// A directory of this machine for the content of named FIFOs and devices, in files
     /// without names. Without a directory they are refused.
     pub spool: Option<PathBuf>,
@@ -53,6 +55,18 @@ pub struct Job {
     pub rate: Option<NonZeroU64>,
     /// The way in which listings and contents are compressed on a wire.
     pub compression: Compression,
+}
+
+/// A change of the targets of symbolic links, by one of the roles.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Munging {
+    /// There is none.
+    #[default]
+    No,
+    /// The Sender tells those that were made to lead nowhere as they were.
+    Undone,
+    /// The Receiver has links lead nowhere.
+    Done,
 }
 
 impl Job {

@@ -129,7 +129,7 @@ pub use haul_proto::Hashing;
 pub use haul_sftp::Session as SftpSession;
 pub use haul_store::{Cleaned, Fate, remove_unpublished};
 pub use haul_sys::{Memory, effective_user, spare_address_space};
-pub use job::{Job, JobError, SftpRoute};
+pub use job::{Job, JobError, Munging, SftpRoute};
 pub use legs::{Leg, Route, Spot, legs};
 pub use monitor::{Event, Monitor, Progress, Unfinished};
 pub use moving::{At, Machines, MoveEvent, MoveJob, MoveMonitor, NotCopied, run_move};

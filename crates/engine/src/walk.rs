@@ -6,6 +6,7 @@
 //! helper, and waits for nothing that does not make progress.
 
 mod bounds;
+pub(crate) mod led;
 mod merged;
 
 pub(crate) use merged::{Depth, Layer, Merged, NamedFile, Spot};
@@ -271,14 +272,16 @@ impl<'w> Walk<'w> {
         selection: &mut Selection<'_>,
     ) -> io::Result<(Vec<Found>, Vec<Name>)> {
         let (node, follow) = (&layer.node, self.rules.follow);
+        let led = self.rules.walking.led;
         let (mut entries, mut names) = (Vec::with_capacity(found.len()), Vec::new());
-        let of = |entry, looked| {
+        let of = |entry, looked, follow| {
             let dir = Arc::clone(node);
             Found { dir, entry, looked, follow, is_named: false }
         };
         for (at, mut entry) in found.into_iter().enumerate() {
             // What a link leads to shows when it is looked at.
-            let is_known = entry.is_dir.filter(|is_dir| *is_dir || !follow);
+            let may_lead = follow || led.may_be();
+            let is_known = entry.is_dir.filter(|is_dir| *is_dir || !may_lead);
             if is_known.is_some_and(|is_dir| selection.leaves_out(&entry.name, is_dir)) {
                 continue;
             }
@@ -290,13 +293,26 @@ impl<'w> Walk<'w> {
             }
             let is_told = |meta: &Meta| !(follow && meta.kind == MetaKind::Symlink);
             let told = entry.meta.take().filter(is_told);
-            if told.is_none() && at >= LOOKED_AT_MAX && entry.is_dir == Some(false) && !follow {
-                entries.push(of(entry, None));
+            if told.is_none() && at >= LOOKED_AT_MAX && entry.is_dir == Some(false) && !may_lead {
+                entries.push(of(entry, None, follow));
                 continue;
             }
             let looked = match told {
                 Some(meta) => Ok(Some(meta)),
                 None => node.handle().and_then(|handle| handle.stat(&entry.name, follow)),
+            };
+            let (looked, follow) = match &looked {
+                Ok(Some(meta)) if meta.kind == MetaKind::Symlink && !follow && led.may_be() => {
+                    match led::look(led, node, &entry.name, entry.target.as_deref()) {
+                        Ok(None) => (looked, false),
+                        Ok(there) => (Ok(there), true),
+                        Err(fault) => {
+                            entries.push(of(entry, Some(Err(fault)), true));
+                            continue;
+                        }
+                    }
+                }
+                _ => (looked, follow),
             };
             let is_dir = matches!(looked, Ok(Some(Meta { kind: MetaKind::Dir, .. })));
             if is_known.is_none() && selection.leaves_out(&entry.name, is_dir) {
@@ -308,7 +324,7 @@ impl<'w> Walk<'w> {
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied && !follow => {
                     return Err(error);
                 }
-                looked => entries.push(of(entry, Some(found_or_fault(looked, follow)))),
+                looked => entries.push(of(entry, Some(found_or_fault(looked, follow)), follow)),
             }
         }
         Ok((entries, names))
@@ -332,13 +348,18 @@ impl Drop for EndOnDrop<'_, '_> {
 }
 
 impl Rules<'_> {
+    /// True if a directory may be what a symbolic link leads to.
+    fn follows_to_dirs(&self) -> bool {
+        self.follow || self.walking.led.may_be()
+    }
+
     /// Why the directory `node`, found in `above`, can't be walked.
     fn obstacle(&self, above: &DirNode, node: &Arc<DirNode>) -> Option<Fault> {
         let id = node.id()?;
         if self.around_dest.first() == Some(&id) {
             return Some(into_itself());
         }
-        (self.follow && above.is_or_is_below(id)).then(|| {
+        (self.follows_to_dirs() && above.is_or_is_below(id)).then(|| {
             Fault::new(
                 Side::Source,
                 FaultKind::Link,

@@ -87,6 +87,8 @@ pub(crate) struct Copy {
     pub(crate) rate: Option<NonZeroU64>,
     /// Of the one source of a mirror, the paths below it that take part, if not all.
     pub(crate) list: Option<Vec<Vec<u8>>>,
+    /// Links that come from a host are made to lead nowhere; elsewhere that is undone.
+    pub(crate) munges: bool,
     /// The way in which what travels is compressed.
     pub(crate) compression: Compression,
 }
@@ -307,6 +309,7 @@ impl CopyWords {
             backup: None,
             rate: None,
             list: None,
+            munges: false,
             compression: self.remote.compression(),
         })
     }
@@ -343,6 +346,7 @@ impl MoveWords {
             backup: None,
             rate: None,
             list: None,
+            munges: false,
             compression: self.remote.compression(),
         })
     }
@@ -401,6 +405,7 @@ impl CheckWords {
             backup: None,
             rate: None,
             list: None,
+            munges: false,
             compression: Compression::Auto,
         };
         Ok(Check { copy, content: self.content })

@@ -20,6 +20,8 @@
 //! - `filter.rs`: rules that leave out parts of a tree; `filter/lines.rs`: how they are
 //!   written; `filter/scope.rs`: those of files in the trees; `filter/pattern.rs`: their
 //!   patterns, as in rsync.
+//! - `links.rs`: targets of symbolic links that lead out of a tree, or are made to lead
+//!   nowhere.
 //! - `compression.rs`: the way in which content is compressed on a wire.
 //! - `outcome.rs`: the fate of an entry, and the figures of a job (`Summary`).
 //!   `changes.rs`: the result of a comparison. `fault.rs`: the fault of one entry, in
@@ -43,6 +45,7 @@ mod filter;
 mod granularity;
 mod hash;
 mod host;
+pub mod links;
 mod outcome;
 mod path;
 mod place;
@@ -74,7 +77,7 @@ pub use outcome::{Outcome, Skip, Summary};
 pub use path::{MAX_DEPTH, MAX_NAME_LEN, Name, NameError, Naming};
 pub use place::{Place, PlaceError};
 pub use policy::{
-    Backup, Bases, Conflict, Delete, Mirror, Missing, Moving, Part, Policy, Relative, Remove,
+    Backup, Bases, Conflict, Delete, Led, Mirror, Missing, Moving, Part, Policy, Relative, Remove,
     Resume, Sameness, Systems, Task, Walking,
 };
 pub use ranges::{BlockRange, BlockRanges};

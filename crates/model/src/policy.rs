@@ -143,6 +143,8 @@ pub enum Conflict {
 pub struct Mirror {
     /// Symbolic links are copied; else they are passed over.
     pub links: bool,
+    /// Of these, those that may lead out of the destination are passed over.
+    pub safe_links: bool,
     /// Files are left alone that are newer than the source.
     pub skips_newer: bool,
     /// The proof that a file needs no copy.
@@ -234,6 +236,24 @@ pub struct Walking {
     pub missing: Missing,
     /// The paths that sources keep at the destination.
     pub relative: Relative,
+    /// The symbolic links that stand for what they lead to, where not all do.
+    pub led: Led,
+}
+
+/// The symbolic links of sources that stand for what they lead to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Led {
+    /// Those to directories.
+    pub to_dirs: bool,
+    /// Those that may lead out of the sources; see [`crate::links::leads_out`].
+    pub out: bool,
+}
+
+impl Led {
+    /// True if any do.
+    pub fn may_be(self) -> bool {
+        self.to_dirs || self.out
+    }
 }
 
 /// The part of a source's path that is made at the destination, too.

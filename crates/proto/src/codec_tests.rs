@@ -9,9 +9,9 @@ use crate::{
 use haul_model::{
     AccountMap, Acl, AclEntry, AclWho, Action, Altered, Attributes, Backup, Bases, BlockRanges,
     Changes, Compression, ContentHash, Delete, Device, Entry, Extended, Fault, FaultKind, Filter,
-    FilterItem, Kept, Kind, Mirror, Missing, ModeChanges, Moving, Name, Naming, Outcome, Pattern,
-    Policy, Relative, Remove, Rule, RuleFiles, Side, Sides, Skip, Special, Start, Style, Summary,
-    Systems, Task, Timestamp, Walking, Xattr,
+    FilterItem, Kept, Kind, Led, Mirror, Missing, ModeChanges, Moving, Name, Naming, Outcome,
+    Pattern, Policy, Relative, Remove, Rule, RuleFiles, Side, Sides, Skip, Special, Start, Style,
+    Summary, Systems, Task, Timestamp, Walking, Xattr,
 };
 use proptest::prelude::*;
 
@@ -304,9 +304,11 @@ fn task() -> impl Strategy<Value = Task> {
                 systems: if links { Systems::OfSources } else { Systems::OfSourcesAlone },
                 missing: if links { Missing::PassedOver } else { Missing::Removed },
                 relative: if links { Relative::Yes } else { Relative::WithoutWay },
+                led: Led { to_dirs: links, out: !links },
             };
             let mirror = Mirror {
                 links,
+                safe_links: !links,
                 delete,
                 delete_max: max,
                 window,

@@ -3,11 +3,12 @@
 
 use super::Receiver;
 use super::listing::Broken;
-use crate::Job;
 use crate::control;
 use crate::monitor::{Event, Monitor};
+use crate::{Job, Munging};
 use haul_model::{
     AccountMap, AclWho, Altered, Attributes, Entry, Kept, Kind, MapTo, SET_ID_MODE, escape_text,
+    links,
 };
 use haul_proto::{ACCOUNTS_MAX, Account};
 use haul_sys::AccountKind;
@@ -22,6 +23,8 @@ pub(super) struct Numbers {
     is_numeric: bool,
     /// The Sender tells the names of accounts, which mean nothing here.
     is_far: bool,
+    /// Besides, symbolic links are made to lead nowhere.
+    munges: bool,
     /// Those whose names the Sender has told.
     told: Mutex<HashMap<(AccountKind, u32), u32>>,
     /// Those of which it has told nothing, as far as they are to become others.
@@ -36,7 +39,8 @@ impl Numbers {
     pub(super) fn of(job: &Job, is_far: bool) -> Self {
         let is_numeric = job.task.copies().is_some_and(|policy| policy.numeric_ids);
         let (told, found) = (Mutex::default(), Mutex::default());
-        Self { altered: job.altered.clone(), is_numeric, is_far, told, found }
+        let munges = job.munging == Munging::Done;
+        Self { altered: job.altered.clone(), is_numeric, is_far, munges, told, found }
     }
 
     /// Names of accounts that others are to become, and that are none here.
@@ -144,6 +148,9 @@ impl Receiver<'_> {
 
     /// `entry` with the attributes that it can be given here.
     pub(super) fn as_given(&self, mut entry: Entry) -> Entry {
+        if let (Kind::Symlink { target }, true) = (&mut entry.kind, self.numbers.munges) {
+            *target = links::munged(target).into();
+        }
         let Attributes { mode, user, group, extended, .. } = &mut entry.attributes;
         let user_here =
             |user| self.own_user(user).unwrap_or_else(|| self.number_here(AccountKind::User, user));

@@ -5,7 +5,7 @@ use super::compare;
 use super::dirs::{DirState, RecvDir};
 use super::{Pending, Receiver, is_stage, of_sender};
 use crate::Event;
-use haul_model::{Entry, Fault, FaultKind, Kind, MAX_DEPTH, Name, Outcome, Skip};
+use haul_model::{Entry, Fault, FaultKind, Kind, MAX_DEPTH, Name, Outcome, Skip, links};
 use haul_proto::{ListItem, OutcomeItem, Rival, Want};
 use haul_store::OnExisting;
 use haul_tree::{Owner, lock};
@@ -120,6 +120,13 @@ impl Receiver<'_> {
         Outcome::Skipped(Skip::Ruled)
     }
 
+    /// True if a link with this `target` in `dir` is left out, since it may lead out of the
+    /// destination.
+    fn is_unsafe(&self, dir: &RecvDir, target: &[u8]) -> bool {
+        self.task.mirrors().is_some_and(|mirror| mirror.safe_links)
+            && links::leads_out(target, dir.names().len())
+    }
+
     /// Decides about one entry; returns its outcome if it has one already.
     fn take_entry(
         &self,
@@ -145,6 +152,9 @@ impl Receiver<'_> {
             Kind::Special if !self.makes(&entry) => Outcome::Skipped(Skip::Special),
             Kind::Symlink { .. } if self.task.mirrors().is_some_and(|mirror| !mirror.links) => {
                 Outcome::Skipped(Skip::Special)
+            }
+            Kind::Symlink { target } if self.is_unsafe(&dir, target) => {
+                Outcome::Skipped(Skip::Ruled)
             }
             kind if dir.parent.is_some() && is_stage(kind, name.as_ref()) => {
                 Outcome::Skipped(Skip::Special)

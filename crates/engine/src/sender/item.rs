@@ -15,6 +15,8 @@ pub(crate) struct Item {
     pub(crate) dir: Option<Arc<DirNode>>,
     /// Its name there; `None` for a root.
     pub(crate) name: Option<Name>,
+    /// A symbolic link there is followed.
+    pub(crate) follow: bool,
     /// Its kind.
     pub(crate) kind: Kind,
     /// Which object it was when it was listed.

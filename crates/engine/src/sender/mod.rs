@@ -469,7 +469,7 @@ impl Sender<'_> {
             hashes: item.blocks.is_empty(),
             dir: item.dir?,
             name: item.name?,
-            follow: self.follow,
+            follow: item.follow,
         })
     }
 }

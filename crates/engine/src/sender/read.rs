@@ -122,7 +122,7 @@ impl Reader<'_, '_> {
 
     /// Reads a small file to the beginning of `room`; `None` if it is not small.
     fn small(&self, item: &Item, room: &mut [u8]) -> Result<Option<PackItem>, Fault> {
-        let source = open(item, self.sender.follows())?;
+        let source = open(item)?;
         let seal = source.seal();
         if seal.size > PACK_FILE_MAX || seal.size > room.len() as u64 {
             return Ok(None);
@@ -151,7 +151,7 @@ impl Reader<'_, '_> {
 
     /// Sends a file's hash, and nothing of its content. `None` if the job ends.
     fn seal_alone(&self, item: Item, scratch: &mut Vec<u8>) -> Option<()> {
-        let result = open(&item, self.sender.follows()).and_then(|source| {
+        let result = open(&item).and_then(|source| {
             let mut count = |step| self.sender.came_by(item.index, step);
             seal_of(&*source, scratch, self.control, &mut count)
         });
@@ -165,7 +165,7 @@ impl Reader<'_, '_> {
     /// Sends a file in pieces. `None` if the job ends.
     fn large(&self, item: Item, scratch: &mut Vec<u8>) -> Option<()> {
         scratch.resize(scratch.len().max(STEP_LEN), 0);
-        let result = match open(&item, self.sender.follows()) {
+        let result = match open(&item) {
             Ok(source) => self.send_pieces(&item, source.into(), &mut scratch[..STEP_LEN])?,
             Err(fault) => Err(fault),
         };
@@ -189,12 +189,12 @@ pub(super) fn is_as_listed(item: &Item, source: &dyn SourceFile) -> bool {
     is_same && item.ctime.is_none_or(|listed| source.ctime() == Some(listed))
 }
 
-fn open(item: &Item, follow: bool) -> Result<Box<dyn SourceFile>, Fault> {
+fn open(item: &Item) -> Result<Box<dyn SourceFile>, Fault> {
     let missing = || Fault::new(Side::Source, FaultKind::NotFound, "nothing is there");
     let dir = item.dir.as_ref().ok_or_else(missing)?;
     let name = item.name.as_ref().ok_or_else(missing)?;
     dir.handle()
-        .and_then(|dir| dir.open_file(name, follow))
+        .and_then(|dir| dir.open_file(name, item.follow))
         .map_err(|error| Fault::from_io(Side::Source, "open", &error))
 }
 

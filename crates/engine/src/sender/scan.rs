@@ -20,7 +20,7 @@ use crate::crew::with_helpers;
 use crate::dirs::{DirNode, OpenDirs, Selection};
 use crate::walk::{Depth, Found, Listed, Merged, Rules, Subdirs, Walk, into_itself, look_up};
 use crate::workers::workers;
-use crate::{Event, Job};
+use crate::{Event, Job, Munging};
 use haul_model::words;
 use haul_model::{
     Attributes, Entry, Fault, FaultKind, FileId, Filter, Kept, Kind, MAX_DEPTH, ModeChanges, Name,
@@ -61,6 +61,8 @@ pub(crate) struct Scan<'s, 'a> {
     batch_since: Instant,
     /// Owners are looked at: nobody was told yet that they are not kept.
     watches_owners: bool,
+    /// Links that were made to lead nowhere are told as they were.
+    unmunges: bool,
 }
 
 /// The number of the user, and of the group, who may give files to others.
@@ -109,6 +111,7 @@ impl<'s, 'a> Scan<'s, 'a> {
             batch: Vec::new(),
             batch_cost: 0,
             batch_since: Instant::now(),
+            unmunges: job.munging == Munging::Undone,
             watches_owners: haul_sys::effective_user() == ROOT
                 && !job.task.keeps().has(Kept::OWNER)
                 && tells_lacks
@@ -359,7 +362,7 @@ impl<'s, 'a> Scan<'s, 'a> {
         };
         let entry = Entry { inode, id, is_way, ..Entry::new(name, Kind::Dir, attributes) };
         let name = entry.name.clone();
-        self.entry(parent, &node, None, entry)?;
+        self.entry(parent, &node, (None, false), entry)?;
         self.earlier.iter_mut().for_each(|earlier| earlier.enter(name.as_ref()));
         if listed.is_closed && self.sender.task.finds_extras() {
             self.push(ListItem::Closed { dir: index })?;
@@ -418,6 +421,7 @@ impl<'s, 'a> Scan<'s, 'a> {
             Some(target) => Ok(target),
             None => dir.handle()?.read_link(&name),
         });
+        let kind = kind.map(|kind| self.unmunged(kind));
         if let (Ok(kind), Some(fault)) = (&kind, self.loss(dir, Some(&name))) {
             let shown = words::shown(dir.path_of(Some(&name)));
             let item = self.item_of(Some(Arc::clone(dir)), Some(name), kind.clone(), shown.clone());
@@ -433,7 +437,7 @@ impl<'s, 'a> Scan<'s, 'a> {
                     Kind::Symlink { .. } => self.leads_to(dir, &name),
                     _ => None,
                 };
-                let has_holes = self.has_holes(dir, &name, &meta);
+                let has_holes = self.has_holes(dir, (&name, follow), &meta);
                 let name_there = Some(name.clone());
                 let attributes = match kind {
                     Kind::File { .. } => self.kept_of(dir, Some((&name, follow)), meta.attributes),
@@ -457,7 +461,7 @@ impl<'s, 'a> Scan<'s, 'a> {
                 };
                 let entry =
                     Entry { inode, ctime, has_holes, links, special, id, leads_to, ..entry };
-                self.entry(parent, dir, Some(name), entry)
+                self.entry(parent, dir, (Some(name), follow), entry)
             }
             Err(error) => {
                 let fault = Fault::from_io(Side::Source, "read the link", &error);

@@ -224,7 +224,7 @@ impl Walk<'_> {
         let (mut layers, mut faults) = (Vec::new(), Vec::new());
         for at in from.get(at).map_or(&[0][..], |from| from) {
             let above = &merged.layers[*at];
-            let opened = DirNode::open(&above.node, name.clone(), self.rules.follow)
+            let opened = DirNode::open(&above.node, name.clone(), self.rules.follows_to_dirs())
                 .map_err(|error| Fault::from_io(Side::Source, "open the directory", &error))
                 .and_then(|node| match self.rules.obstacle(&above.node, &node) {
                     Some(fault) => Err(fault),

@@ -165,6 +165,7 @@ struct Wish {
     leaves_ways: bool,
     files_from: Option<OsString>,
     copy_links: bool,
+    munges: bool,
     update: bool,
     removes_sources: bool,
     lists: bool,
@@ -269,8 +270,8 @@ impl SyncWords {
             (_, true) => Detail::Text(Show::Quiet),
             _ => Detail::Text(Show::Normal),
         };
-        if wish.removes_sources && wish.copy_links {
-            let message = "--remove-source-files with --copy-links (-L) is not there yet";
+        if wish.removes_sources && (wish.copy_links || wish.changes_links()) {
+            let message = "--remove-source-files with --copy-links (-L), --copy-dirlinks (-k), --copy-unsafe-links or --munge-links is not there yet";
             return Err(CommandError::usage(message));
         }
         let list = wish.list(&sources)?;
@@ -299,6 +300,7 @@ impl SyncWords {
             backup: wish.backup()?,
             rate: wish.rate,
             list,
+            munges: wish.munges,
             compression: wish.compression,
         };
         let (when, stats) = (wish.when, wish.stats || wish.verbose > 0);
@@ -313,6 +315,11 @@ impl SyncWords {
 }
 
 impl Wish {
+    /// True if links of the sources are told as something else.
+    fn changes_links(&self) -> bool {
+        self.munges || self.mirror.walking.led.may_be()
+    }
+
     /// True if directories are taken with all that is in them.
     fn is_recursive(&self) -> bool {
         match self.recursive {

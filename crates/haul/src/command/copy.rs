@@ -19,7 +19,7 @@ use crate::progress::Screen;
 use crate::quantity;
 use crate::report::{Report, Statement};
 use crate::state;
-use haul_engine::{Job, Leg, Monitor, Summary, legs};
+use haul_engine::{Job, Leg, Monitor, Munging, Route, Summary, legs};
 use haul_model::{Filter, Mirror, Part, Task, escape_bytes};
 use std::collections::HashMap;
 use std::sync::mpsc;
@@ -230,6 +230,12 @@ fn plan(copy: &Copy, task: Task) -> Result<Vec<Leg<Place>>, CommandError> {
     if let (Some(list), [leg]) = (&copy.list, &mut *legs) {
         leg.job.base = Some(std::mem::replace(&mut leg.job.sources, list.clone()).concat());
     }
+    for leg in legs.iter_mut().filter(|_| copy.munges) {
+        leg.job.munging = match leg.route {
+            Route::Download(_) => Munging::Done,
+            Route::Local | Route::Upload(_) => Munging::Undone,
+        };
+    }
     Ok(legs)
 }
 
@@ -344,7 +350,6 @@ mod tests {
     use crate::lines::Lines;
     use crate::peer::Reaches;
     use crate::report::{Detail, Show};
-    use haul_engine::Route;
     use haul_model::{Altered, Filter, Policy};
     use std::ffi::OsStr;
 
@@ -368,6 +373,7 @@ mod tests {
             backup: None,
             rate: None,
             list: None,
+            munges: false,
             compression: haul_model::Compression::default(),
         }
     }

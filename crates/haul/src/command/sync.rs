@@ -12,10 +12,13 @@ use crate::progress::Screen;
 use crate::quantity;
 use crate::report::{Report, Show, Statement};
 use haul_engine::Summary;
-use haul_model::{Entry, Kind, Mirror, Part, Place as SourcePlace, Relative, Task, words};
+use haul_model::{
+    Entry, Kind, Led, Mirror, Part, Place as SourcePlace, Relative, Task, links, words,
+};
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 
 /// Makes the destination like the sources, and says what came of it.
 pub(super) fn run(sync: &Sync) -> ExitCode {
@@ -24,9 +27,10 @@ pub(super) fn run(sync: &Sync) -> ExitCode {
     if let Some(columns) = list {
         return listing::run(copy, *mirror, *columns);
     }
+    let led = mirror.walking.led;
     let keeps_paths = mirror.walking.relative != Relative::No;
     let makes_dir =
-        alone(&copy, mirror.walking.relative).is_none_or(|one| becomes_dir(&copy, &one));
+        alone(&copy, mirror.walking.relative).is_none_or(|one| becomes_dir(&copy, led, &one));
     if !keeps_paths {
         take_what_is_in(&mut copy.sources);
     }
@@ -80,14 +84,18 @@ fn alone(copy: &Copy, relative: Relative) -> Option<Location> {
 
 /// True if the destination is a directory for what `source` is, whether it is there or
 /// not: it is the new name of a single file only.
-fn becomes_dir(copy: &Copy, source: &Location) -> bool {
+fn becomes_dir(copy: &Copy, led: Led, source: &Location) -> bool {
     let Location { place, path, .. } = source;
     if path.ends_with(b"/") || words::split(path).name.is_none() {
         return true;
     }
-    let here = |path: &[u8]| match copy.follow {
-        true => fs::metadata(OsStr::from_bytes(path)),
-        false => fs::symlink_metadata(OsStr::from_bytes(path)),
+    let here = |path: &[u8]| {
+        let target = || fs::read_link(OsStr::from_bytes(path)).ok();
+        let is_led = |target: PathBuf| leads_on(led, target.as_os_str().as_bytes());
+        match copy.follow || target().is_some_and(is_led) {
+            true => fs::metadata(OsStr::from_bytes(path)),
+            false => fs::symlink_metadata(OsStr::from_bytes(path)),
+        }
     };
     if *place == Place::Here {
         return here(path).is_ok_and(|metadata| metadata.is_dir());
@@ -97,17 +105,29 @@ fn becomes_dir(copy: &Copy, source: &Location) -> bool {
         return true;
     }
     // What is there tells by itself, and spares a login.
-    dest.place == Place::Here && here(&dest.path).is_err() && is_dir_there(copy, source)
+    dest.place == Place::Here && here(&dest.path).is_err() && is_dir_there(copy, led, source)
 }
 
 /// True if the source is a directory of a host. What is wrong with the host shows when
 /// the job begins.
-fn is_dir_there(copy: &Copy, source: &Location) -> bool {
+fn is_dir_there(copy: &Copy, led: Led, source: &Location) -> bool {
     let screen = Screen::default();
     let report = copy.detail.report(&screen);
     let mut peers = Peers::new(&*report, &screen, copy.reaches.clone().quietly());
-    let entry = peers.at(&source.place).map(|there| there.stat(&source.path, copy.follow));
-    matches!(entry, Ok(Ok(Entry { kind: Kind::Dir, .. })))
+    let mut kind_of = |follow| {
+        let entry = peers.at(&source.place).map(|there| there.stat(&source.path, follow));
+        entry.ok()?.ok().map(|entry: Entry| entry.kind)
+    };
+    let kind = match kind_of(copy.follow) {
+        Some(Kind::Symlink { target }) if leads_on(led, &target) => kind_of(true),
+        kind => kind,
+    };
+    kind == Some(Kind::Dir)
+}
+
+/// True if a source that is a link with this `target` may stand for what it leads to.
+fn leads_on(led: Led, target: &[u8]) -> bool {
+    led.to_dirs || led.out && links::leads_out(target, 0)
 }
 
 /// Refuses sources that are not on one machine.

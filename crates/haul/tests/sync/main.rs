@@ -10,6 +10,7 @@ mod comparing;
 mod deleting;
 mod differences;
 mod keeping;
+mod leading;
 mod linking;
 mod listing;
 mod merging;

@@ -4,7 +4,7 @@ use super::{ROOT, Scan, Stopped};
 use crate::Event;
 use crate::dirs::DirNode;
 use crate::sender::loss;
-use haul_model::{Attributes, Fault, Kept, Name, Side};
+use haul_model::{Attributes, Fault, Kept, Kind, Name, Side, links};
 use haul_proto::ListItem;
 use haul_tree::{Meta, Owner};
 use std::sync::Arc;
@@ -79,15 +79,31 @@ impl Scan<'_, '_> {
         Ok(attributes)
     }
 
+    /// `kind`, of a link with the target that it had before it was made to lead nowhere.
+    pub(super) fn unmunged(&self, kind: Kind) -> Kind {
+        match &kind {
+            Kind::Symlink { target } if self.unmunges => match links::unmunged(target) {
+                Some(target) => Kind::Symlink { target: target.into() },
+                None => kind,
+            },
+            _ => kind,
+        }
+    }
+
     /// True if a file has holes, by all appearance.
-    pub(super) fn has_holes(&self, dir: &Arc<DirNode>, name: &Name, meta: &Meta) -> bool {
+    pub(super) fn has_holes(
+        &self,
+        dir: &Arc<DirNode>,
+        (name, follow): (&Name, bool),
+        meta: &Meta,
+    ) -> bool {
         if !meta.is_thin {
             return false;
         }
         // One that is compressed takes little storage, and some file systems tell of
         // none; neither is a hole. What is wrong with one that can't be opened shows
         // when it is read.
-        let opened = dir.handle().and_then(|dir| dir.open_file(name, self.sender.follows()));
+        let opened = dir.handle().and_then(|dir| dir.open_file(name, follow));
         opened.and_then(|file| file.has_holes()).unwrap_or(true)
     }
 }

@@ -7,7 +7,7 @@ use crate::Job;
 use crate::aside;
 use crate::dirs::{DirNode, OpenDirs, Selection};
 use crate::rules;
-use crate::walk::{Depth, Layer, Merged, NamedFile, Spot, into_itself, look_up};
+use crate::walk::{Depth, Layer, Merged, NamedFile, Spot, into_itself, led, look_up};
 use haul_model::{Fault, FaultKind, Missing, Name, Place, PlaceError, Side};
 use haul_tree::MetaKind;
 use std::collections::HashMap;
@@ -45,7 +45,7 @@ impl Scan<'_, '_> {
         };
         if let Some(base) = &job.base {
             match self.tree.open(base).and_then(|dir| DirNode::root(dir, None, &open)) {
-                Ok(node) => places.base = Some(Beneath::new(node, self.sender.follows())),
+                Ok(node) => places.base = Some(Beneath::new(node, self.goes_anywhere())),
                 Err(error) => {
                     let fault = not_begun(&error);
                     return self.fault(0, None, None, Some(base.clone()), fault);
@@ -153,6 +153,12 @@ impl Scan<'_, '_> {
             }
             Err(fault) => return Err(fault),
         };
+        let there = match meta.kind {
+            MetaKind::Symlink if !follow => led::look(self.walking.led, above, name, None)?,
+            _ => None,
+        };
+        let follow = follow || there.is_some();
+        let meta = there.unwrap_or(meta);
         let selected = above.select(self.filter).map(Selection::without_files);
         if selected.is_ok_and(|mut all| all.leaves_out(name, meta.kind == MetaKind::Dir)) {
             return Ok(End::Nothing);
@@ -171,13 +177,18 @@ impl Scan<'_, '_> {
             return Err(not_recursive());
         }
         let node = match &places.base {
-            Some(base) => base.open(above, name, place.slash)?,
+            Some(base) => base.open(above, name, follow)?,
             None => DirNode::open(above, name.clone(), follow)
                 .map_err(|error| Fault::from_io(Side::Source, "open the directory", &error))?,
         };
         let node = self.recursed(node, path)?;
         let is_alone = self.walking.only_dirs && !place.slash;
         Ok(End::Dir(node, if is_alone { Depth::Closed } else { Depth::Open }))
+    }
+
+    /// True if links may lead out of the directory of a list: that was asked for.
+    fn goes_anywhere(&self) -> bool {
+        self.sender.follows() || self.walking.led.may_be()
     }
 
     /// The directory `node`, which is a source, if it can be walked.

@@ -32,7 +32,7 @@ impl Scan<'_, '_> {
         &mut self,
         parent: u64,
         dir: &Arc<DirNode>,
-        name: Option<Name>,
+        (name, follow): (Option<Name>, bool),
         entry: Entry,
     ) -> Result<(), Stopped> {
         if let Some(reporter) = self.reporter {
@@ -51,6 +51,7 @@ impl Scan<'_, '_> {
             index: self.next_index,
             dir: Some(Arc::clone(dir)),
             name,
+            follow,
             kind: entry.kind.clone(),
             id: entry.id,
             mtime: Some(entry.attributes.mtime),
@@ -107,6 +108,7 @@ impl Scan<'_, '_> {
             index: self.next_index,
             dir,
             name,
+            follow: false,
             kind,
             id: None,
             mtime: None,

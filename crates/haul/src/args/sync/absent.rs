@@ -41,11 +41,7 @@ const fn absent_value(long: &'static str, short: Option<char>) -> Absent {
 
 /// The words of rsync that haul has not, each told as that.
 pub(super) const ABSENT: &[Absent] = &[
-    absent("copy-dirlinks", Some('k')),
     absent("keep-dirlinks", Some('K')),
-    absent("safe-links", None),
-    absent("copy-unsafe-links", None),
-    absent("munge-links", None),
     absent("crtimes", Some('N')),
     absent("fake-super", None),
     absent("inplace", None),

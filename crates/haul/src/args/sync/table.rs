@@ -90,11 +90,12 @@ macro_rules! value {
 }
 
 // Behind the macros that it takes.
+mod links;
 mod telling;
 mod walking;
 
 /// The words, in the order of the help.
-pub(super) const TABLE: &[&[Word]] = &[WORDS, walking::WORDS, telling::WORDS];
+pub(super) const TABLE: &[&[Word]] = &[WORDS, links::WORDS, walking::WORDS, telling::WORDS];
 
 /// Those that say what is done.
 const WORDS: &[Word] = &[

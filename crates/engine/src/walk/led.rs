@@ -1,0 +1,46 @@
+//! Symbolic links that stand for what they lead to, where not all of them do.
+
+use crate::dirs::DirNode;
+use haul_model::{Fault, FaultKind, Led, Name, Side, links};
+use haul_tree::{Meta, MetaKind};
+use std::io;
+use std::sync::Arc;
+
+/// The metadata of the object that the symbolic link `name` of `dir` stands for, if that
+/// is not itself; `target` is where it points, where that is known.
+///
+/// # Errors
+/// Why what it stands for can't be looked at.
+pub(crate) fn look(
+    led: Led,
+    dir: &Arc<DirNode>,
+    name: &Name,
+    target: Option<&[u8]>,
+) -> Result<Option<Meta>, Fault> {
+    let failed = |error: io::Error| Fault::from_io(Side::Source, "look at it", &error);
+    let handle = dir.handle().map_err(failed)?;
+    if led.to_dirs
+        && let Ok(Some(there)) = handle.stat(name, true)
+        && there.kind == MetaKind::Dir
+    {
+        return Ok(Some(there));
+    }
+    if !led.out {
+        return Ok(None);
+    }
+    let read;
+    let target = match target {
+        Some(target) => target,
+        None => {
+            read = handle.read_link(name).map_err(failed)?;
+            &*read
+        }
+    };
+    if !links::leads_out(target, dir.depth()) {
+        return Ok(None);
+    }
+    match handle.stat(name, true).map_err(failed)? {
+        Some(there) => Ok(Some(there)),
+        None => Err(Fault::new(Side::Source, FaultKind::Link, "the symbolic link leads nowhere")),
+    }
+}

@@ -1,0 +1,234 @@
+//! Symbolic links: those that lead out of what is copied, those to directories, and those
+//! that are made to lead nowhere.
+
+use crate::common::*;
+use crate::oracle::Pair;
+use std::fs;
+
+/// Targets that are judged by their text, most of which lead nowhere.
+const TARGETS: [&str; 28] = [
+    "f",
+    "./f",
+    "../f",
+    "..//f",
+    "../../f",
+    "..///..//f",
+    "..",
+    "../",
+    "../..",
+    "../../",
+    "d/../f",
+    "d/..",
+    "./../f",
+    "../x/../f",
+    "../..f",
+    "..f",
+    "d/..f/g",
+    "/f",
+    "/",
+    "/rsyncd-munged/f",
+    "/rsyncd-munged//rsyncd-munged/f",
+    "/rsyncd-munged/",
+    "/rsyncd-munged",
+    "/rsyncd-munged/../f",
+    ".",
+    "../../../f",
+    "a//../f",
+    "...",
+];
+
+/// Links with all of these, at the top and two directories below it.
+fn targets(scene: &Scene<'_>) {
+    for tree in ["src", "dst"] {
+        let _ = fs::remove_dir_all(scene.path(tree));
+        scene.mkdir(tree);
+    }
+    for (at, target) in TARGETS.iter().enumerate() {
+        for dir in ["", "p/", "p/q/"] {
+            scene.mkdir(format!("src/{dir}"));
+            scene.symlink(target, format!("src/{dir}{at:02}"));
+        }
+    }
+    // Of these something is there at the destination already.
+    scene.file("dst/00", "a file");
+    scene.symlink("/else", "dst/17");
+}
+
+#[test]
+fn links_that_lead_out_are_left_out() {
+    everywhere_by_pipe(|scene| {
+        for (sources, dest) in [
+            (&["src/"][..], "dst"),
+            (&["src"], "dst"),
+            (&["src/p/q/17", "src/p/q/00"], "dst"),
+            (&["src/p/q/00"], "dst/new"),
+        ] {
+            for flags in [&["-rlti", "--safe-links", "--delete"][..], &["-rlti", "--safe-links"]] {
+                targets(scene);
+                Pair::of(scene).run(flags, sources, dest);
+            }
+        }
+    });
+}
+
+#[test]
+fn munged_targets_come_back_and_others_are_judged_as_they_were() {
+    each_of(
+        &[Way::Local, Way::Upload, Way::SftpUpload],
+        |scene| scene.reach_by_pipe(),
+        |scene| {
+            for flags in
+                [&["-rlti", "--munge-links"][..], &["-rlti", "--munge-links", "--safe-links"]]
+            {
+                targets(scene);
+                // The time of a link can't be told through SFTP.
+                fs::remove_file(scene.path("dst/17")).expect("removed");
+                let pair = Pair::of(scene);
+                pair.run(flags, &["src/"], "dst");
+                let again = pair.run(flags, &["src/"], "dst");
+                assert_eq!(again.out(), "", "{again}");
+            }
+        },
+    );
+}
+
+#[test]
+fn links_of_a_host_can_be_made_to_lead_nowhere() {
+    each_of(
+        &[Way::Download, Way::SftpDownload],
+        |scene| scene.reach_by_pipe(),
+        |scene| {
+            targets(scene);
+            let _ = Pair::of(scene);
+            let route = scene.route();
+            let sync = |flags: &[&str]| {
+                let flags = [&["-rlt", "--munge-links"][..], flags].concat();
+                scene.transfer("sync", &route, &flags, &["src/"], "new").run().expect_ok()
+            };
+            sync(&[]);
+            let target = |path: &str| fs::read_link(scene.path(path)).expect("a link");
+            for (at, plain) in TARGETS.iter().enumerate() {
+                let munged = target(&format!("new/p/{at:02}"));
+                assert_eq!(munged.to_str(), Some(&*format!("/rsyncd-munged/{plain}")));
+            }
+            assert_eq!(sync(&["-i"]).out(), "");
+            // The oracle has back what was there.
+            sh(scene, "rsync -rlt --munge-links new/ back; rsync -rlt --safe-links new/ none");
+            let rules = scene.rules().ignoring_root();
+            let differences = scene.snapshot("src").differences(&scene.snapshot("back"), rules);
+            assert!(differences.is_empty(), "{differences:?}");
+            assert_eq!(scene.list("none"), ["p", "p/q"]);
+        },
+    );
+}
+
+/// Trees with links to files and directories, in the tree and out of it.
+fn leading(scene: &Scene<'_>) {
+    for tree in ["src", "dst", "out"] {
+        let _ = fs::remove_dir_all(scene.path(tree));
+    }
+    scene.mkdir("dst");
+    scene.file("src/f", "in the tree");
+    scene.file("src/d/e/g", "further in");
+    scene.file("out/of", "out of the tree");
+    scene.file("out/od/in", "in a directory out of the tree");
+    scene.file("out/od/sub/z", "and below");
+    scene.file("out/large", vec![b'x'; 700 << 10]);
+    for (target, name) in [
+        ("f", "safe"),
+        ("../out/of", "up"),
+        ("../out/large", "large"),
+        ("../../src/f", "d/up2"),
+        ("../f", "d/upsafe"),
+        ("../out/od", "updir"),
+        ("d", "dirlink"),
+        ("d/../f", "mid"),
+        ("./f", "dot"),
+        ("nowhere", "dangling"),
+        ("d/e/", "slash"),
+        ("up", "twice"),
+        ("updir", "d/x"),
+    ] {
+        scene.symlink(target, format!("src/{name}"));
+    }
+    scene.symlink(scene.path("out/of"), "src/whole");
+    scene.symlink("../sub", "out/od/lsub");
+    scene.symlink("../../of", "out/od/sub/lof");
+    scene.symlink("../../../out/od/in", "out/od/sub/far");
+    sh(scene, "find out -exec touch -h -d @1500000000 {} +");
+}
+
+#[test]
+fn unsafe_links_and_those_to_directories_are_copied_as_what_they_lead_to() {
+    everywhere_by_pipe(|scene| {
+        for flags in [
+            &["-rlti", "--copy-unsafe-links"][..],
+            &["-rti", "--copy-unsafe-links"],
+            &["-rlti", "--copy-unsafe-links", "--safe-links", "--delete"],
+            &["-rltik"],
+            &["-rtik"],
+            &["-rltik", "--copy-unsafe-links"],
+            &["-rltin", "-k", "--copy-unsafe-links"],
+            &["-rltik", "--safe-links", "--exclude=updir/", "--exclude=d/"],
+        ] {
+            for (sources, dest) in [(&["src/"][..], "dst"), (&["src"], "dst")] {
+                leading(scene);
+                let pair = Pair::of(scene).with_files(&["out"]);
+                pair.run(flags, sources, dest);
+            }
+        }
+    });
+}
+
+#[test]
+fn named_links_are_judged_as_those_in_trees() {
+    each_way_by_pipe(|scene| {
+        for (flags, sources, dest) in [
+            (
+                &["-ai", "--copy-unsafe-links"][..],
+                &["src/up", "src/updir", "src/d/upsafe"][..],
+                "dst",
+            ),
+            (&["-ai", "--copy-unsafe-links"], &["src/updir"], "new"),
+            (&["-ai", "--copy-unsafe-links"], &["src/dirlink"], "new"),
+            (&["-ai", "-k"], &["src/dirlink"], "new"),
+            (&["-ai", "-k"], &["src/safe"], "new"),
+            (&["-ai", "-k", "--delete"], &["src/dirlink/"], "dst"),
+            (&["-aiR", "--copy-unsafe-links"], &["src/./d"], "dst"),
+            (&["-aiR", "--safe-links"], &["./././src/d"], "dst"),
+            (&["-ai", "-k", "--existing"], &["src/"], "dst"),
+        ] {
+            leading(scene);
+            let _ = fs::remove_dir_all(scene.path("new"));
+            let _ = fs::remove_file(scene.path("new"));
+            let pair = Pair::of(scene).with_files(&["out"]);
+            pair.run(flags, sources, dest);
+        }
+    });
+}
+
+#[test]
+fn an_unsafe_link_to_nowhere_fails_and_holds_removals_back() {
+    each_way_by_pipe(|scene| {
+        leading(scene);
+        scene.symlink("../nowhere", "src/up-to-nowhere");
+        scene.file("dst/extra", "extra");
+        let pair = Pair::of(scene).with_files(&["out"]);
+        let run = pair.run(&["-ai", "--copy-unsafe-links", "--delete"], &["src/"], "dst");
+        assert!(run.err().contains("the symbolic link leads nowhere"), "{run}");
+        assert!(scene.exists("dst/extra"));
+    });
+}
+
+#[test]
+fn a_link_to_a_directory_above_it_ends_there() {
+    each_way_by_pipe(|scene| {
+        scene.file("src/d/f", "a file");
+        scene.symlink("..", "src/d/up");
+        let route = scene.route();
+        let run = scene.transfer("sync", &route, &["-ak"], &["src/"], "dst").run();
+        let run = run.expect_code(23);
+        assert!(run.err().contains("leads to a directory above it"), "{run}");
+        assert_eq!(scene.list("dst"), ["d", "d/f"]);
+    });
+}
