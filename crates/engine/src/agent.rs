@@ -90,9 +90,9 @@ pub fn serve_with(
     }
     let job = Job { task, filter, altered, rate, compression, ..Job::default() };
     match role {
-        Role::Receiver { dest, into_dir, origin, bases, backup } => {
+        Role::Receiver { dest, into_dir, origin, naming, bases, backup } => {
             let dest = words::without_tilde(&dest).to_vec();
-            let job = Job { dest, into_dir, origin, bases, backup, ..job };
+            let job = Job { dest, into_dir, origin, naming, bases, backup, ..job };
             receive(client, &job, on_failure)
         }
         Role::Sender { sources, base, recursive, follow } => {

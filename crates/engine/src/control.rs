@@ -1,7 +1,9 @@
 //! The course of a running job on this side: whether it goes on, how it ended,
 //! and what is told about it.
 
+use crate::monitor::{Counter, LinkEvent};
 use crate::pace::Pace;
+use crate::told::Place;
 use crate::vigil::{Vigil, Watch};
 use crate::{Event, JobError, Monitor, Progress};
 use haul_model::{Entry, Kept, Kind, Outcome, Summary};
@@ -150,6 +152,9 @@ impl<'a> Control<'a> {
             };
         };
         self.stop.store(true, Ordering::Relaxed);
+        if watch.is_some_and(|watch| watch.is_greeted()) {
+            self.monitor.progress().reached.store(true, Ordering::Relaxed);
+        }
         result
     }
 
@@ -161,7 +166,11 @@ impl<'a> Control<'a> {
             (None, None) => (true, Duration::ZERO),
         };
         let progress = self.monitor.progress();
-        progress.reached.store(reached, Ordering::Relaxed);
+        let was_reached = progress.reached.swap(reached, Ordering::Relaxed);
+        if reached && !was_reached && progress.told.is_again() {
+            progress.asking.store(false, Ordering::Relaxed);
+            self.monitor.event(Event::Link(LinkEvent::Regained));
+        }
         let quiet = u64::try_from(quiet.as_millis()).unwrap_or(u64::MAX);
         progress.silent_ms.store(quiet, Ordering::Relaxed);
     }
@@ -225,13 +234,19 @@ impl<'a> Reporter<'a> {
         Self { monitor, before: monitor.progress().summary() }
     }
 
-    /// An entry was found.
-    pub(crate) fn listed(&self, entry: &Entry) {
+    /// An entry was found at `place` in the order of the walk.
+    pub(crate) fn listed(&self, entry: &Entry, place: impl FnOnce() -> Place) {
+        let progress = self.monitor.progress();
+        progress.told.listed(place);
         if let Kind::File { size } = entry.kind {
-            let progress = self.monitor.progress();
-            Progress::add(&progress.files_total, 1);
-            Progress::add(&progress.bytes_total, size);
+            progress.count(Counter::FilesTotal, 1);
+            progress.count(Counter::BytesTotal, size);
         }
+    }
+
+    /// The content of the file at `path` was asked for.
+    pub(crate) fn wanted(&self, path: impl FnOnce() -> Vec<u8>) {
+        self.monitor.progress().told.wanted(path);
     }
 
     /// All entries were found.
@@ -243,23 +258,23 @@ impl<'a> Reporter<'a> {
     pub(crate) fn transferred(&self, len: u64) {
         let progress = self.monitor.progress();
         Progress::add(&progress.bytes_transferred, len);
-        Progress::add(&progress.bytes_done, len);
+        progress.count(Counter::BytesDone, len);
     }
 
     /// A file's content has come further.
     pub(crate) fn came_by(&self, step: Step) {
         match step {
             Step::Moved(len) => self.transferred(len),
-            Step::Passed(len) => Progress::add(&self.monitor.progress().bytes_done, len),
+            Step::Passed(len) => self.monitor.progress().count(Counter::BytesDone, len),
             Step::Matched(len) => {
                 let progress = self.monitor.progress();
                 Progress::add(&progress.tally.bytes_matched, len);
-                Progress::add(&progress.bytes_done, len);
+                progress.count(Counter::BytesDone, len);
             }
             Step::Hashed(len) => {
                 let progress = self.monitor.progress();
                 Progress::add(&progress.bytes_hashed, len);
-                Progress::add(&progress.bytes_done, len);
+                progress.count(Counter::BytesDone, len);
             }
         }
     }
@@ -274,19 +289,22 @@ impl<'a> Reporter<'a> {
         self.monitor.progress().at(path);
     }
 
-    /// `len` bytes of a file's content are there from an earlier job.
-    pub(crate) fn resumed(&self, len: u64) {
+    /// `len` bytes of the content of the file at `path` are there from an earlier job, or
+    /// from an earlier run of this one.
+    pub(crate) fn resumed(&self, len: u64, path: impl FnOnce() -> Vec<u8>) {
         let progress = self.monitor.progress();
-        Progress::add(&progress.bytes_done, len);
-        Progress::add(&progress.tally.bytes_resumed, len);
+        progress.count(Counter::BytesDone, len);
+        if !progress.told.is_doubtful(path) {
+            Progress::add(&progress.tally.bytes_resumed, len);
+        }
     }
 
     /// `len` bytes that were told to be there are not of this file, and will be
     /// transferred.
     pub(crate) fn not_resumed(&self, len: u64) {
         let progress = self.monitor.progress();
-        progress.bytes_done.fetch_sub(len, Ordering::Relaxed);
-        progress.tally.bytes_resumed.fetch_sub(len, Ordering::Relaxed);
+        Progress::take_off(&progress.bytes_done, len);
+        Progress::take_off(&progress.tally.bytes_resumed, len);
     }
 
     /// `len` bytes that were taken from an old version are of no use.
@@ -298,45 +316,49 @@ impl<'a> Reporter<'a> {
     /// `counted` bytes were counted as done, with those that were `resumed`.
     pub(crate) fn begins_again(&self, counted: u64, resumed: u64) {
         let progress = self.monitor.progress();
-        progress.bytes_done.fetch_sub(counted, Ordering::Relaxed);
-        progress.tally.bytes_resumed.fetch_sub(resumed, Ordering::Relaxed);
+        Progress::take_off(&progress.bytes_done, counted);
+        Progress::take_off(&progress.tally.bytes_resumed, resumed);
     }
 
     /// The fate of an entry is known; `counted` bytes of it were counted as done
     /// already. Its `path` is made if the monitor shows it.
     pub(crate) fn outcome(
         &self,
-        path: impl FnOnce() -> Vec<u8>,
+        path: impl Fn() -> Vec<u8>,
         kind: &Kind,
         counted: u64,
         outcome: &Outcome,
     ) {
         let progress = self.monitor.progress();
-        progress.tally.count(kind, outcome);
+        let to_tell = progress.told.outcome(&path, kind, outcome);
         if let Kind::File { size } = kind {
-            Progress::add(&progress.files_done, 1);
-            Progress::add(&progress.bytes_done, size.saturating_sub(counted));
+            progress.count(Counter::FilesDone, 1);
+            progress.count(Counter::BytesDone, size.saturating_sub(counted));
             if *size >= RESUME_LEN_MIN && !matches!(outcome, Outcome::Failed(_)) {
                 progress.keeps_none();
             }
         }
-        let (mut shown, mut path) = (Vec::new(), Some(path));
-        if self.monitor.shows(kind, outcome) {
-            shown = path.take().map(|path| path()).unwrap_or_default();
-        }
-        progress.at(|| path.map_or_else(|| shown.clone(), |path| path()));
-        let path = shown;
-        self.monitor.event(Event::Entry { path: &path, kind, outcome });
+        let Some(outcome) = &to_tell else { return };
+        progress.tally.count(kind, outcome);
+        let shown = if self.monitor.shows(kind, outcome) { path() } else { Vec::new() };
+        progress.at(path);
+        self.monitor.event(Event::Entry { path: &shown, kind, outcome });
     }
 
     /// In a check: only the destination has what is at `path`.
     pub(crate) fn extra(&self, path: &[u8], kind: &Kind) {
+        if !self.monitor.progress().told.extra(path) {
+            return;
+        }
         Progress::add(&self.monitor.progress().tally.extra, 1);
         self.monitor.event(Event::Extra { path, kind });
     }
 
     /// In a mirror: what only the destination had at `path` is gone, or would be.
     pub(crate) fn deleted(&self, path: &[u8], kind: &Kind) {
+        if !self.monitor.progress().told.extra(path) {
+            return;
+        }
         Progress::add(&self.monitor.progress().tally.deleted, 1);
         self.monitor.event(Event::Deleted { path, kind });
     }
@@ -403,10 +425,10 @@ mod tests {
             let reporter = Reporter::new(&monitor);
             assert_eq!(reporter.summary(), Summary::default());
             let entry = |kind: &Kind, outcome| reporter.outcome(Vec::new, kind, 0, &outcome);
-            reporter.resumed(2);
+            reporter.resumed(2, Vec::new);
             reporter.not_resumed(1);
             reporter.transferred(2);
-            reporter.resumed(1);
+            reporter.resumed(1, Vec::new);
             reporter.transferred(2);
             reporter.begins_again(3, 1);
             entry(&FILE, Outcome::Copied);

@@ -1,7 +1,9 @@
 //! A job in plain words: its sources, its destination, its task and rules, and where the
 //! two roles run.
 
-use haul_model::{Altered, Backup, Compression, Fault, Filter, Kept, Side, Task, escape_bytes};
+use haul_model::{
+    Altered, Backup, Compression, Fault, Filter, Kept, Naming, Side, Task, escape_bytes,
+};
 use haul_net::Connection;
 use haul_sftp::Session;
 use haul_sys::{Access, Dir, confine};
@@ -46,6 +48,9 @@ pub struct Job {
     /// destination. A directory that an earlier job with the same number has made is
     /// the new name again, and nothing to copy into.
     pub origin: Option<[u8; 16]>,
+    /// The names that entries got in an earlier run of this job, whose connection was
+    /// lost: they get the same.
+    pub naming: Option<Naming>,
     /// The directories of a mirror's [`Bases`](haul_model::Bases), as paths of the machine
     /// where the receiver runs. Relative ones start in the destination.
     pub bases: Vec<Vec<u8>>,

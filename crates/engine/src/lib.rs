@@ -12,7 +12,8 @@
 //! - `sftp.rs`: a job with one role on the tree of a host's SFTP server; `logins.rs`: its
 //!   sessions, which begin at the same time.
 //! - `crew.rs`: the threads of a job; `workers.rs`: how many.
-//! - `control.rs`: the course of a job, and its figures. `monitor.rs`: what it tells.
+//! - `control.rs`: the course of a job, and its figures. `monitor.rs`: what it tells;
+//!   `told.rs`: what a job that is run again has told.
 //! - `link/`: the two traits; `memory.rs`; `wire.rs` (a Sender's reader) with
 //!   `wire/outgoing.rs` (ports, the writer); `greeting.rs`; `proof.rs` (proof that the
 //!   destination has what is about to be removed).
@@ -116,6 +117,7 @@ mod rules;
 mod run;
 mod sender;
 mod sftp;
+mod told;
 mod vigil;
 mod walk;
 mod workers;
@@ -131,7 +133,7 @@ pub use haul_store::{Cleaned, Fate, remove_unpublished};
 pub use haul_sys::{Memory, effective_user, spare_address_space};
 pub use job::{Job, JobError, Munging, SftpRoute};
 pub use legs::{Leg, Route, Spot, legs};
-pub use monitor::{Event, Monitor, Progress, Unfinished};
+pub use monitor::{Event, LinkEvent, Monitor, Progress, Unfinished};
 pub use moving::{At, Machines, MoveEvent, MoveJob, MoveMonitor, NotCopied, run_move};
 pub use request::{Greeted, ListedEntry, RequestError, Requests, Rights, Standing};
 pub use run::{Placement, run};

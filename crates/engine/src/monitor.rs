@@ -1,10 +1,13 @@
 //! Events and figures of a running job. The engine never prints: it counts into
 //! [`Progress`] and hands [`Event`]s to the [`Monitor`] that the caller gave.
 
-use haul_model::{Changes, Entry, Fault, Kind, Naming, Outcome, Skip, Summary};
+use crate::told::Told;
+use haul_model::{Changes, Entry, Fault, Kind, Naming, Outcome, Skip, Summary, Task};
 use haul_tree::lock;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 /// Something that the monitor may show.
 #[derive(Debug)]
@@ -60,6 +63,26 @@ pub enum Event<'a> {
         /// The words.
         message: &'a str,
     },
+    /// News of the connection.
+    Link(LinkEvent<'a>),
+}
+
+/// News of a connection that was lost.
+#[derive(Debug, Clone, Copy)]
+pub enum LinkEvent<'a> {
+    /// It was lost or could not be made again, and will be made once more.
+    Lost {
+        /// The host, safe to show.
+        host: &'a str,
+        /// Why, safe to show.
+        reason: &'a str,
+        /// The number of the coming attempt, from 1, since the job has come further last.
+        attempt: u32,
+        /// How long is waited before it.
+        pause: Duration,
+    },
+    /// After that, the host has greeted again.
+    Regained,
 }
 
 /// Figures of a running job, or of jobs that run one after the other. Totals and sums only
@@ -91,7 +114,29 @@ pub struct Progress {
     unfinished: Mutex<Unfinished>,
     /// The names that entries get are [`Naming::Given`].
     gives_name: AtomicBool,
+    /// The job that runs has told its names.
+    has_named: AtomicBool,
     pub(crate) tally: Tally,
+    pub(crate) told: Told,
+    counted: Counted,
+}
+
+/// The counters that a job fills from the start again each time that it is run.
+#[derive(Debug, Default)]
+struct Counted {
+    /// The part of each counter that earlier runs have counted and this one has not yet.
+    ahead: [AtomicU64; 4],
+    /// Its value when the job began.
+    at_begin: [AtomicU64; 4],
+}
+
+/// One of the counters that are filled again.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Counter {
+    FilesTotal,
+    BytesTotal,
+    FilesDone,
+    BytesDone,
 }
 
 /// A file of which a part is kept when the job ends now, for a later one to go on with.
@@ -118,6 +163,60 @@ impl Progress {
         counter.fetch_add(n, Ordering::Relaxed);
     }
 
+    /// Adds `n` to a counter, unless an earlier run of the job has.
+    pub(crate) fn count(&self, which: Counter, n: u64) {
+        let ahead = &self.counted.ahead[which as usize];
+        let mut n = n;
+        if ahead.load(Ordering::Relaxed) > 0 {
+            let taken = ahead.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |ahead| {
+                Some(ahead.saturating_sub(n))
+            });
+            n -= taken.unwrap_or(0).min(n);
+        }
+        Self::add(self.counters()[which as usize], n);
+    }
+
+    /// Takes `n` off a counter, which then counts them again.
+    pub(crate) fn take_off(counter: &AtomicU64, n: u64) {
+        let less = |now: u64| Some(now.saturating_sub(n));
+        let _ = counter.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+    }
+
+    fn counters(&self) -> [&AtomicU64; 4] {
+        [&self.files_total, &self.bytes_total, &self.files_done, &self.bytes_done]
+    }
+
+    /// The job that was begun may lose its connection, and be run again.
+    pub fn keep(&self, task: &Task) {
+        self.told.keep(task);
+    }
+
+    /// The job is run again, since its connection was lost: what it has told and counted
+    /// is not told and counted again. `false` if it can't be: see [`Self::keep`].
+    pub fn again(&self) -> bool {
+        if !self.told.again() {
+            return false;
+        }
+        for (at, counter) in self.counters().into_iter().enumerate() {
+            let begin = self.counted.at_begin[at].load(Ordering::Relaxed);
+            let so_far = counter.load(Ordering::Relaxed).saturating_sub(begin);
+            self.counted.ahead[at].store(so_far, Ordering::Relaxed);
+        }
+        self.asking.store(true, Ordering::Relaxed);
+        self.reached.store(false, Ordering::Relaxed);
+        self.silent_ms.store(0, Ordering::Relaxed);
+        true
+    }
+
+    /// A number that changes when the job that runs comes further than it ever was.
+    pub fn furthest(&self) -> u64 {
+        let outcomes = Summary { bytes_transferred: 0, bytes_resumed: 0, ..self.summary() };
+        let done = [&self.files_done, &self.bytes_done].map(|done| done.load(Ordering::Relaxed));
+        let mut hasher = DefaultHasher::new();
+        format!("{outcomes:?} {done:?}").hash(&mut hasher);
+        hasher.finish()
+    }
+
     /// The path of a file that was at work when this was asked the last time, or since;
     /// raw, and as that of its entry. Empty if there was none.
     pub fn current(&self) -> Vec<u8> {
@@ -140,11 +239,30 @@ impl Progress {
         self.listed_all.store(false, Ordering::Relaxed);
         self.reached.store(false, Ordering::Relaxed);
         self.set_naming(Naming::Own);
+        self.has_named.store(false, Ordering::Relaxed);
+        self.asking.store(false, Ordering::Relaxed);
         *lock(&self.unfinished) = Unfinished::default();
+        self.told.begin();
+        for (at, counter) in self.counters().into_iter().enumerate() {
+            let begin = counter.load(Ordering::Relaxed);
+            self.counted.at_begin[at].store(begin, Ordering::Relaxed);
+            self.counted.ahead[at].store(0, Ordering::Relaxed);
+        }
     }
 
     pub(crate) fn set_naming(&self, naming: Naming) {
         self.gives_name.store(naming == Naming::Given, Ordering::Relaxed);
+        self.has_named.store(true, Ordering::Relaxed);
+    }
+
+    /// True if the other side of the job that runs, or has ended, has greeted.
+    pub fn reached(&self) -> bool {
+        self.reached.load(Ordering::Relaxed)
+    }
+
+    /// The names that the Receiver has told, if it has.
+    pub fn named(&self) -> Option<Naming> {
+        self.has_named.load(Ordering::Relaxed).then(|| self.naming())
     }
 
     /// Of the large file with that number so many bytes are there.

@@ -63,8 +63,8 @@ pub(crate) fn upload(job: &Job, line: Line, monitor: &dyn Monitor) -> Result<Sum
     let backup = job.backup.as_ref().map_or(0, Backup::encoded_len_max);
     let words = bases + backup + job.dest.len();
     check_len(job, words)?;
-    let Job { dest, into_dir, origin, bases, backup, .. } = job.clone();
-    let role = Role::Receiver { dest, into_dir, origin, bases, backup };
+    let Job { dest, into_dir, origin, naming, bases, backup, .. } = job.clone();
+    let role = Role::Receiver { dest, into_dir, origin, naming, bases, backup };
     let (agent, wire) = Agent::tell(line, job, role);
     let reporter = Reporter::new(monitor);
     let sending = Sending { reporter: Some(&reporter), ..Sending::of(&LocalTree) };
@@ -222,6 +222,7 @@ mod tests {
             dest: vec![b'x'; words],
             into_dir: true,
             origin: Some([9; 16]),
+            naming: Some(haul_model::Naming::Given),
             bases: Vec::new(),
             backup: None,
         };

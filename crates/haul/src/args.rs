@@ -389,7 +389,7 @@ impl CheckWords {
     fn into_check(self, config: &Config) -> Result<Check, CommandError> {
         self.familiar.refuse_port(&self.paths)?;
         let (sources, dest, reaches) =
-            self.remote.sources_and_dest(&self.paths, CHECK_USAGE, config)?;
+            self.remote.sources_and_dest(&self.paths, CHECK_USAGE, &self.retry, config)?;
         let copy = Copy {
             sources,
             dest,

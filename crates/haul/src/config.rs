@@ -19,6 +19,13 @@ pub(crate) const PARALLEL_MAX: u8 = 8;
 /// The longest silence that may be asked for, but for ever: a day, in seconds.
 pub(crate) const TIMEOUT_MAX: u32 = 86_400;
 
+/// How often in a row a lost connection is made again, unless the user says otherwise:
+/// with growing pauses, about five minutes.
+pub(crate) const RETRIES: u32 = 14;
+
+/// The most that may be asked for: days.
+pub(crate) const RETRIES_MAX: u32 = 10_000;
+
 /// Who works with the files of a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Transport {
@@ -76,17 +83,20 @@ pub(crate) struct Settings {
     pub(crate) timeout: Option<Given<u32>>,
     /// At most [`PARALLEL_MAX`].
     pub(crate) parallel: Option<Given<NonZeroU8>>,
+    /// At most [`RETRIES_MAX`].
+    pub(crate) retries: Option<Given<u32>>,
     pub(crate) verify: Option<Given<bool>>,
     pub(crate) sync: Option<Given<bool>>,
 }
 
 /// The keys, each with `true` if it may be set for one host.
-const KEYS: [(&str, bool); 7] = [
+const KEYS: [(&str, bool); 8] = [
     ("rsh", true),
     ("remote-haul", true),
     ("transport", true),
     ("timeout", true),
     ("parallel", true),
+    ("retries", true),
     ("verify", false),
     ("sync", false),
 ];
@@ -146,6 +156,11 @@ impl Settings {
                 let wanted = || format!("a number from 1 to {PARALLEL_MAX}");
                 self.parallel = Some(Given { value: lanes.ok_or_else(wanted)?, origin });
             }
+            ("retries", raw) => {
+                let retries = number(raw).filter(|retries| *retries <= RETRIES_MAX);
+                let wanted = || format!("a number from 0 to {RETRIES_MAX}");
+                self.retries = Some(Given { value: retries.ok_or_else(wanted)?, origin });
+            }
             ("verify", raw) => self.verify = Some(Given { value: switch(raw)?, origin }),
             (_, raw) => self.sync = Some(Given { value: switch(raw)?, origin }),
         }
@@ -160,6 +175,7 @@ impl Settings {
             transport: self.transport.or_else(|| below.transport.clone()),
             timeout: self.timeout.or_else(|| below.timeout.clone()),
             parallel: self.parallel.or_else(|| below.parallel.clone()),
+            retries: self.retries.or_else(|| below.retries.clone()),
             verify: self.verify.or_else(|| below.verify.clone()),
             sync: self.sync.or_else(|| below.sync.clone()),
         }
@@ -198,6 +214,11 @@ impl Settings {
         self.timeout.as_ref().map_or(SILENCE_SECONDS, |given| given.value)
     }
 
+    /// How often in a row a lost connection is made again.
+    pub(crate) fn retries(&self) -> u32 {
+        self.retries.as_ref().map_or(RETRIES, |given| given.value)
+    }
+
     /// Every key with what holds for it, defaults included. Nothing is shown for a
     /// key that stands for a choice that haul makes anew each time.
     pub(crate) fn rows(&self) -> [(&'static str, Option<Shown>, Option<Origin>); KEYS.len()] {
@@ -220,6 +241,7 @@ impl Settings {
             row(&self.transport, None, transport),
             row(&self.timeout, Some(SILENCE_SECONDS), Shown::Number),
             row(&self.parallel, Some(NonZeroU8::MIN), lanes),
+            row(&self.retries, Some(RETRIES), Shown::Number),
             row(&self.verify, Some(false), Shown::Switch),
             row(&self.sync, Some(false), Shown::Switch),
         ];

@@ -6,9 +6,11 @@ use crate::error::CommandError;
 use crate::location::Place;
 use crate::peer::{self, Peers, Reaches, WayThere, WithoutHaul};
 use crate::progress::Screen;
+use crate::retry::Retry;
 use crate::state;
 use haul_engine::{
-    Event, Job, JobError, Leg, Monitor, Placement, Route, SftpRoute, SftpSession, Standing, Summary,
+    Event, Greeted, Job, JobError, Leg, Monitor, Placement, Route, SftpRoute, SftpSession,
+    Standing, Summary,
 };
 use haul_net::{ConnectError, SshTarget};
 use std::sync::{Mutex, PoisonError};
@@ -21,13 +23,16 @@ pub(crate) struct Hosts {
     lacking: Mutex<Vec<SshTarget>>,
     /// The way to the place of the first job, if somebody was asked there.
     standing: Mutex<Option<(Place, WayThere)>>,
+    /// Those of which a haul has greeted.
+    greeted: Mutex<Vec<SshTarget>>,
 }
 
 impl Hosts {
     /// None is known yet; what ssh has to say is shown on `screen`.
     pub(crate) fn new(reaches: Reaches, screen: &Screen) -> Self {
-        let (lacking, standing) = (Mutex::default(), Mutex::default());
-        Self { screen: screen.clone(), reaches, lacking, standing }
+        let (lacking, greeted) = (Mutex::default(), Mutex::default());
+        let standing = Mutex::default();
+        Self { screen: screen.clone(), reaches, lacking, greeted, standing }
     }
 
     /// The same, where `peers` were asked: the first of `legs` goes on over the connection
@@ -82,7 +87,7 @@ impl Hosts {
         let Leg { job, route } = leg;
         let (standing, is_sftp_only) = match self.take_standing(place) {
             Some(WayThere { standing: Standing::Agent(greeted), .. }) => {
-                return Ok(haul_engine::run(job, Placement::DownloadOver(greeted), monitor)?);
+                return Ok(self.run_agent(job, route, place, Some(greeted), monitor)?);
             }
             Some(WayThere { standing: Standing::Sftp(session), is_sftp_only }) => {
                 (Some(session), is_sftp_only)
@@ -103,14 +108,14 @@ impl Hosts {
                 Ok(self.run_sftp(job, route, target, standing, monitor)?)
             }
             Place::There(target) => {
-                let missing = match self.run_agent(job, route, target, monitor) {
+                let missing = match self.run_agent(job, route, place, None, monitor) {
                     Err(JobError::Connection(error)) if error.lacks_haul() => error,
                     ran => return Ok(ran?),
                 };
                 let reach = self.reaches.of(target);
                 if reach.deploy && !matches!(missing, ConnectError::SftpOnly { .. }) {
                     self.deploy(target, monitor)?;
-                    return Ok(self.run_agent(job, route, target, monitor)?);
+                    return Ok(self.run_agent(job, route, place, None, monitor)?);
                 }
                 match reach.without_haul {
                     WithoutHaul::Fail => Err(missing.into()),
@@ -135,20 +140,44 @@ impl Hosts {
         Ok(())
     }
 
-    /// Runs `job` with the haul of the host.
+    /// Runs `job` with the haul of the host, which has `greeted` or is connected to, and
+    /// again if its connection is lost.
     fn run_agent(
         &self,
         job: &Job,
         route: &Route<Place>,
-        target: &SshTarget,
+        place: &Place,
+        standing: Option<Greeted>,
         monitor: &dyn Monitor,
     ) -> Result<Summary, JobError> {
-        let connection = peer::connect(target, job.task, &self.screen)?;
-        let placement = match route {
-            Route::Download(_) => Placement::Download(connection),
-            Route::Local | Route::Upload(_) => Placement::Upload(connection),
+        let (Place::There(target) | Place::Sftp(target)) = place else {
+            return haul_engine::run(job, Placement::Local, monitor);
         };
-        haul_engine::run(job, placement, monitor)
+        let greeted = || self.greeted.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_upload = !matches!(route, Route::Download(_));
+        let has_greeted = standing.is_some() || greeted().contains(target);
+        let mut standing = standing;
+        let retries = self.reaches.of(target).retries;
+        let host = target.display();
+        let retry = Retry { job, is_upload, retries, monitor, host, has_greeted };
+        let ran = retry.run(|job, is_first, monitor| {
+            if let Some(greeted) = standing.take() {
+                return haul_engine::run(job, Placement::DownloadOver(greeted), monitor);
+            }
+            let connection = match is_first {
+                true => peer::connect(target, job.task, &self.screen)?,
+                false => peer::connect_again(target, job.task)?,
+            };
+            let placement = match is_upload {
+                true => Placement::Upload(connection),
+                false => Placement::Download(connection),
+            };
+            haul_engine::run(job, placement, monitor)
+        });
+        if monitor.progress().reached() && !greeted().contains(target) {
+            greeted().push(target.clone());
+        }
+        ran
     }
 
     /// Runs `job` through the SFTP server of a host where haul is `missing`.

@@ -33,6 +33,8 @@ pub(crate) enum Line<'a> {
     Progress(ProgressLine),
     Warning(Warning<'a>),
     Error(ErrorLine<'a>),
+    ConnectionLost(ConnectionLost<'a>),
+    ConnectionRegained {},
     Summary(SummaryLine),
     Entry(EntryLine<'a>),
     Hash(HashLine<'a>),
@@ -91,6 +93,15 @@ pub(crate) struct Warning<'a> {
     #[serde(flatten)]
     pub(crate) path: Path<'a>,
     pub(crate) message: &'a str,
+}
+
+/// The connection was lost, and will be made again.
+#[derive(Debug, Serialize)]
+pub(crate) struct ConnectionLost<'a> {
+    pub(crate) host: &'a str,
+    pub(crate) message: &'a str,
+    pub(crate) attempt: u32,
+    pub(crate) seconds: u64,
 }
 
 /// An entry that failed, or the end of the whole command.

@@ -45,6 +45,7 @@ mod peer;
 mod progress;
 mod quantity;
 mod report;
+mod retry;
 mod state;
 mod stdout;
 

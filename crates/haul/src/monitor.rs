@@ -283,6 +283,7 @@ impl Monitor for JobMonitor<'_> {
             Event::Warning { path, message } if self.report.warns() => {
                 self.report.warning(path, message);
             }
+            Event::Link(news) => self.report.link(news),
             // Only a job that removes its sources tells of what was removed.
             Event::Extra { .. }
             | Event::Deleted { .. }
@@ -319,6 +320,7 @@ impl MoveMonitor for JobMonitor<'_> {
                 self.report.not_removed(path, host, &there, fault);
             }
             MoveEvent::Warning { path, message } => self.report.warning(path, message),
+            MoveEvent::Link(news) => self.report.link(news),
         }
     }
 

@@ -6,9 +6,14 @@ use crate::progress::Screen;
 use crate::report::{Report, remote_line};
 use haul_engine::{JobError, Requests, Standing};
 use haul_model::Task;
-use haul_net::{ConnectError, Connection, Diagnostics, SshTarget};
+use haul_net::{ConnectError, Connection, Diagnostics, Patience, SshTarget};
 use std::num::NonZeroU8;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a login may take when the connection was lost: somebody may have to look for a
+/// password again.
+const LOGIN_AGAIN_MAX: Duration = Duration::from_secs(60);
 
 /// The course to take where a host turns out to have no haul.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,6 +33,8 @@ pub(crate) struct Reach {
     pub(crate) without_haul: WithoutHaul,
     /// Connections to a host without haul.
     pub(crate) parallel: NonZeroU8,
+    /// How often in a row a lost connection is made again.
+    pub(crate) retries: u32,
     /// A host without haul gets one first.
     pub(crate) deploy: bool,
 }
@@ -69,7 +76,12 @@ impl Reaches {
     pub(crate) fn of(&self, target: &SshTarget) -> Reach {
         let found = self.hosts.iter().find(|(added, _)| added == target);
         found.map_or(
-            Reach { without_haul: WithoutHaul::GoOn, parallel: NonZeroU8::MIN, deploy: false },
+            Reach {
+                without_haul: WithoutHaul::GoOn,
+                parallel: NonZeroU8::MIN,
+                retries: 0,
+                deploy: false,
+            },
             |(_, reach)| *reach,
         )
     }
@@ -94,6 +106,19 @@ pub(crate) fn connect(
     match task.keeps_destination() {
         true => haul_net::connect_briefly(target, diagnostics(screen)),
         false => haul_net::connect(target, diagnostics(screen)),
+    }
+}
+
+/// Connects again after the connection was lost. What ssh has to say is in the error, if it
+/// fails; the login may not take long, so that there are further attempts.
+pub(crate) fn connect_again(target: &SshTarget, task: Task) -> Result<Connection, ConnectError> {
+    let silence_max = target.patience().silence_max;
+    let login_max = silence_max.map(|silence| silence.max(LOGIN_AGAIN_MAX));
+    let target = target.clone().with_patience(Patience { silence_max, login_max });
+    let silent: Diagnostics = Arc::new(|_: &[u8]| {});
+    match task.keeps_destination() {
+        true => haul_net::connect_briefly(&target, silent),
+        false => haul_net::connect(&target, silent),
     }
 }
 

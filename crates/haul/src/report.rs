@@ -4,7 +4,7 @@
 
 use crate::error::{CommandError, ExitCode};
 use crate::progress::{Counts, Screen};
-use haul_engine::Outcome;
+use haul_engine::{LinkEvent, Outcome};
 use haul_model::{Fault, Kind, Task, escape_bytes};
 use std::sync::MutexGuard;
 
@@ -93,6 +93,9 @@ pub(crate) trait Report: Sync {
 
     /// Tells something that is no failure.
     fn warning(&self, path: &[u8], message: &str);
+
+    /// Tells of a connection that was lost, and of its return.
+    fn link(&self, news: LinkEvent<'_>);
 
     /// Tells why the command, or one of its jobs, ended early.
     fn command_error(&self, error: &CommandError);

@@ -49,7 +49,7 @@ impl Task {
     }
 
     /// True if nothing is copied, and sources go that a mirror has.
-    fn ends_mirror(&self) -> bool {
+    pub fn ends_mirror(&self) -> bool {
         matches!(self, Self::Sync(_, Mirror { part: Part::RemovesSources, .. }))
     }
 

@@ -336,8 +336,9 @@ fn role() -> impl Strategy<Value = Role> {
         (bytes(), any::<bool>(), origin, prop::collection::vec(bytes(), 0..=Bases::MAX)).prop_map(
             |(dest, into_dir, origin, bases)| {
                 let dir = bases.first().cloned();
+                let naming = origin.map(|_| if into_dir { Naming::Own } else { Naming::Given });
                 let backup = into_dir.then(|| Backup { dir, suffix: b"~".to_vec() });
-                Role::Receiver { dest, into_dir, origin, bases, backup }
+                Role::Receiver { dest, into_dir, origin, naming, bases, backup }
             }
         ),
     ]

@@ -51,6 +51,9 @@ pub enum Role {
         /// A number for the source and the destination's name: a directory that a job
         /// with the same number has made is the new name again.
         origin: Option<[u8; 16]>,
+        /// The names that entries got when the same job was begun before, and its
+        /// connection was lost: they get the same.
+        naming: Option<Naming>,
         /// The directories of a mirror's [`Bases`], at most [`Bases::MAX`]; a relative
         /// one starts in the destination.
         #[serde(deserialize_with = "few::<_, { Bases::MAX }>")]

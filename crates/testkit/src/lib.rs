@@ -19,6 +19,7 @@ pub mod fixture;
 #[cfg(target_os = "linux")]
 mod fuse;
 pub mod haul;
+pub mod link;
 pub mod mount;
 pub mod nasty;
 #[cfg(target_os = "linux")]
@@ -34,6 +35,7 @@ pub mod tree;
 pub mod wait;
 
 pub use haul::Haul;
+pub use link::Link;
 pub use mount::{FileSystem, Frozen, Mount, Mounted};
 pub use rclone::Rclone;
 pub use sftp::{Fault, Listing, OddSftp, Oddities};

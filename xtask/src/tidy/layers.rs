@@ -13,7 +13,7 @@ const ENGINE: &str = "crates/engine/src";
 
 /// The modules, the lowest layer first.
 const LAYERS: &[&[&str]] = &[
-    &["rules"],
+    &["rules", "told"],
     &["aside", "dirs", "job", "mark", "monitor", "origin", "pace", "workers"],
     &["vigil"],
     &["control"],

@@ -10,7 +10,7 @@ mod tests;
 pub use self::course::run_move;
 pub use self::not_copied::NotCopied;
 
-use crate::{JobError, Leg, Monitor, Requests, Spot};
+use crate::{JobError, Leg, LinkEvent, Monitor, Requests, Spot};
 use haul_model::{Fault, Naming, Policy, Summary};
 use std::fmt;
 use std::path::PathBuf;
@@ -94,6 +94,8 @@ pub enum MoveEvent<'a> {
         /// Why.
         fault: &'a Fault,
     },
+    /// News of the connection.
+    Link(LinkEvent<'a>),
     /// Worth telling, though nothing failed.
     Warning {
         /// The path that it is about, raw.

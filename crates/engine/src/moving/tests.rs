@@ -66,6 +66,7 @@ impl MoveMonitor for Told {
             MoveEvent::Failed { path, fault, .. } => format!("failed {}: {fault}", shown(path)),
             MoveEvent::NotRemoved { path, fault, .. } => format!("left {}: {fault}", shown(path)),
             MoveEvent::Warning { message, .. } => format!("warning: {message}"),
+            MoveEvent::Link(news) => format!("{news:?}"),
         });
     }
 

@@ -4,7 +4,9 @@
 use super::Around;
 use crate::{Job, JobError, origin, rules};
 use haul_model::words;
-use haul_model::{Fault, FaultKind, FileId, Kept, Mirror, Name, Scope, Side, Task, escape_bytes};
+use haul_model::{
+    Fault, FaultKind, FileId, Kept, Mirror, Name, Naming, Scope, Side, Task, escape_bytes,
+};
 use haul_tree::{Tree, TreeDir};
 use std::collections::HashSet;
 use std::io;
@@ -63,7 +65,10 @@ impl Destination {
         // Where nothing is, nothing has to be removed: another job makes it, and tells of it.
         let removes = job.task.mirrors().is_some_and(|mirror| mirror.part.only_removes());
         let mut destination = Self::find_or_make(tree, job, dry_run || removes)?;
-        if let Some(origin) = &job.origin {
+        if job.naming == Some(Naming::Given) && destination.may_be_source {
+            destination.become_name(tree, path)?;
+        }
+        if let Some(origin) = job.origin.as_ref().filter(|_| job.naming.is_none()) {
             destination.find_origin(tree, job, origin)?;
         }
         destination.whole_seconds = tree.keeps_whole_seconds();

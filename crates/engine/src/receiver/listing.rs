@@ -5,6 +5,7 @@ use super::compare;
 use super::dirs::{DirState, RecvDir};
 use super::{Pending, Receiver, is_stage, of_sender};
 use crate::Event;
+use crate::told::Place;
 use haul_model::{Entry, Fault, FaultKind, Kind, MAX_DEPTH, Name, Outcome, Skip, links};
 use haul_proto::{ListItem, OutcomeItem, Rival, Want};
 use haul_store::OnExisting;
@@ -18,6 +19,8 @@ pub(super) struct Broken(pub(super) &'static str);
 pub(super) struct Listing {
     /// The number that the next entry or fault has.
     pub(super) next_index: u64,
+    /// The number of the source that is listed, where each is by itself.
+    source: u64,
     /// Directories whose end was not listed yet, with their numbers: the root,
     /// and each in the one before it.
     pub(super) open: Vec<(u64, Arc<RecvDir>)>,
@@ -26,7 +29,7 @@ pub(super) struct Listing {
 impl Listing {
     /// One that begins in `root`.
     pub(super) fn of(root: Arc<RecvDir>) -> Self {
-        Self { next_index: 1, open: vec![(0, root)] }
+        Self { next_index: 1, source: 0, open: vec![(0, root)] }
     }
 }
 
@@ -59,7 +62,7 @@ impl Receiver<'_> {
                     self.check_fault(dir, &name)?;
                     parent.passed_over(&name);
                     let outcome = self.outcome_of(of_sender(fault));
-                    self.reporter.outcome(|| name, &Kind::Special, 0, &outcome);
+                    self.reporter.outcome(|| name.clone(), &Kind::Special, 0, &outcome);
                     self.close(cost);
                     outcomes.push(OutcomeItem { index, outcome });
                 }
@@ -137,7 +140,7 @@ impl Receiver<'_> {
         cost: u64,
         wants: &mut Vec<Want>,
     ) -> Option<Outcome> {
-        self.reporter.listed(&entry);
+        self.has_listed(&dir, &entry);
         if dir.parent.is_none() {
             self.merging.list(name.as_ref());
         }
@@ -197,7 +200,17 @@ impl Receiver<'_> {
         let mut listing = lock(&self.listing);
         let index = listing.next_index;
         listing.next_index += 1;
+        listing.source += u64::from(dir == 0 && self.task.mirrors().is_none());
         Ok((index, parent))
+    }
+
+    /// Tells that `entry` in `dir` was listed.
+    pub(super) fn has_listed(&self, dir: &RecvDir, entry: &Entry) {
+        self.reporter.listed(entry, || {
+            let source = lock(&self.listing).source;
+            let path = dir.path_of(entry.name.as_ref());
+            Place { source, path, is_dir: entry.kind == Kind::Dir }
+        });
     }
 
     /// The directory that was opened last, if it has this number.
@@ -277,7 +290,7 @@ impl Receiver<'_> {
             return Err(Broken("it listed a rival of what has no place"));
         }
         let _name = self.check_name(*dir, &parent, entry)?;
-        self.reporter.listed(entry);
+        self.has_listed(&parent, entry);
         let outcome = match self.task.mirrors() {
             Some(_) => Outcome::Skipped(Skip::Ruled),
             None => compare::rival(rival, self.policy.conflict),

@@ -149,7 +149,7 @@ impl Receiver<'_> {
         cost: u64,
         fault: Fault,
     ) -> Option<Outcome> {
-        self.reporter.listed(&entry);
+        self.has_listed(&dir, &entry);
         name.iter().for_each(|name| dir.has_listed(name));
         let outcome = Outcome::Failed(fault);
         if entry.kind == Kind::Dir {

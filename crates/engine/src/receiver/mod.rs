@@ -405,7 +405,7 @@ impl<'a> Receiver<'a> {
     }
 
     /// Tells the outcome of an entry; its `path` is made only where somebody needs it.
-    fn report(&self, path: impl FnOnce() -> Vec<u8>, kind: &Kind, moved: u64, outcome: &Outcome) {
+    fn report(&self, path: impl Fn() -> Vec<u8>, kind: &Kind, moved: u64, outcome: &Outcome) {
         match outcome {
             Outcome::Failed(fault) if fault.ends_the_job() => {
                 let path = escape_bytes(&self.path_there(&path()));

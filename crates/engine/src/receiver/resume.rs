@@ -49,7 +49,8 @@ impl Receiver<'_> {
             return Ok(0);
         }
         let blocks = blocks.len() as u64;
-        self.reporter.resumed(blocks * BLOCK_LEN);
+        let path = || dir.path_of(entry.name.as_ref());
+        self.reporter.resumed(blocks * BLOCK_LEN, path);
         Ok(blocks)
     }
 

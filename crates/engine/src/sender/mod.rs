@@ -292,8 +292,11 @@ impl SenderPort for Sender<'_> {
                 item.how = want.how;
                 let there = if hashes { 0 } else { item.left_out() };
                 if let (Some(reporter), 1..) = (self.reporter, there) {
-                    reporter.resumed(there);
+                    reporter.resumed(there, || item.path());
                     item.counted += there;
+                }
+                if let (Some(reporter), false) = (self.reporter, hashes) {
+                    reporter.wanted(|| item.path());
                 }
                 items.push(Item::clone(item));
             }
@@ -407,7 +410,7 @@ impl SenderPort for Sender<'_> {
         self.keeps_dirs.store(true, Ordering::Relaxed);
         if let Some(reporter) = self.reporter {
             let fault = Fault { side: Side::Destination, ..fault.clipped() };
-            reporter.outcome(|| path, &Kind::Dir, 0, &Outcome::Failed(fault));
+            reporter.outcome(|| path.clone(), &Kind::Dir, 0, &Outcome::Failed(fault));
         }
     }
 

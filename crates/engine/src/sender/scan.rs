@@ -56,6 +56,8 @@ pub(crate) struct Scan<'s, 'a> {
     /// Names of users and groups, where these are told.
     names: Option<Names>,
     next_index: u64,
+    /// The number of the source that is walked, where each is by itself.
+    nth_source: u64,
     batch: Vec<ListItem>,
     batch_cost: u64,
     batch_since: Instant,
@@ -108,6 +110,7 @@ impl<'s, 'a> Scan<'s, 'a> {
             groups: Groups::default(),
             names: (sender.is_far() && job.names_accounts()).then(Names::default),
             next_index: 1,
+            nth_source: 0,
             batch: Vec::new(),
             batch_cost: 0,
             batch_since: Instant::now(),
@@ -141,6 +144,7 @@ impl<'s, 'a> Scan<'s, 'a> {
     fn one_by_one(&mut self, sources: &[Vec<u8>]) -> Result<(), Stopped> {
         let open = Arc::new(OpenDirs::default());
         sources.iter().try_for_each(|path| {
+            self.nth_source += 1;
             match Source::find(self.tree, path, self.sender.removes(), &open) {
                 Ok(source) => self.found(source, path),
                 Err(fault) => self.fault(0, None, None, Some(path.clone()), fault),

@@ -139,6 +139,7 @@ pub(crate) fn send_by(
                         dest,
                         into_dir: true,
                         origin: None,
+                        naming: None,
                         bases: Vec::new(),
                         backup: None,
                     },

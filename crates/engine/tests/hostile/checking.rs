@@ -39,8 +39,14 @@ fn checked_by_agent(
     let place = furnished(names);
     let dest = bytes(&place.dest(""));
     serve(place, |peer| {
-        let role =
-            Role::Receiver { dest, into_dir: true, origin: None, bases: Vec::new(), backup: None };
+        let role = Role::Receiver {
+            dest,
+            into_dir: true,
+            origin: None,
+            naming: None,
+            bases: Vec::new(),
+            backup: None,
+        };
         peer.ask_for(Task::Check { content: true, keeps: haul_model::Kept::OF_COPIES }, role);
         let files = names.iter().map(|name| file(0, name, CONTENT.len() as u64));
         peer.list(files.chain([dir_end(0)]).collect());
@@ -58,8 +64,14 @@ fn nothing_has_a_rival_in_a_comparison() {
     let place = Place::new();
     let dest = bytes(&place.dest(""));
     let attacked = serve(place, |peer| {
-        let role =
-            Role::Receiver { dest, into_dir: true, origin: None, bases: Vec::new(), backup: None };
+        let role = Role::Receiver {
+            dest,
+            into_dir: true,
+            origin: None,
+            naming: None,
+            bases: Vec::new(),
+            backup: None,
+        };
         peer.ask_for(Task::Check { content: false, keeps: haul_model::Kept::OF_COPIES }, role);
         peer.list(vec![ListItem::Rival(Box::new(rival)), dir_end(0)]);
     });
@@ -129,8 +141,14 @@ fn tree_checked_by_agent(task: Task, script: impl FnOnce(&mut Peer) + Send + 'st
     fs::write(place.dest("t/more"), CONTENT).expect("written");
     let dest = bytes(&place.dest(""));
     serve(place, move |peer| {
-        let role =
-            Role::Receiver { dest, into_dir: true, origin: None, bases: Vec::new(), backup: None };
+        let role = Role::Receiver {
+            dest,
+            into_dir: true,
+            origin: None,
+            naming: None,
+            bases: Vec::new(),
+            backup: None,
+        };
         peer.ask_for(task, role);
         peer.list(vec![dir(0, "t")]);
         script(peer);

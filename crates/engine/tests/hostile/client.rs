@@ -111,6 +111,7 @@ fn a_destination_that_can_not_be_is_told() {
                 dest,
                 into_dir: false,
                 origin: None,
+                naming: None,
                 bases: Vec::new(),
                 backup: None,
             });
@@ -136,6 +137,7 @@ fn several_sources_do_not_share_one_name() {
             dest,
             into_dir: false,
             origin: None,
+            naming: None,
             bases: Vec::new(),
             backup: None,
         });
@@ -152,8 +154,14 @@ fn a_dry_run_changes_nothing_whatever_is_sent() {
     let dest = bytes(&place.dest(""));
     let policy = Policy { dry_run: true, ..Policy::default() };
     let attacked = serve(place, move |peer| {
-        let role =
-            Role::Receiver { dest, into_dir: true, origin: None, bases: Vec::new(), backup: None };
+        let role = Role::Receiver {
+            dest,
+            into_dir: true,
+            origin: None,
+            naming: None,
+            bases: Vec::new(),
+            backup: None,
+        };
         peer.ask_for(Task::Copy(policy), role);
         let dir = crate::peer::dir(0, "d");
         let link = crate::peer::link(0, "l", "x");
@@ -177,6 +185,7 @@ fn a_destination_that_is_a_link_is_followed_because_it_was_named() {
             dest,
             into_dir: true,
             origin: None,
+            naming: None,
             bases: Vec::new(),
             backup: None,
         });
@@ -229,6 +238,7 @@ fn an_agent_leaves_no_thread_behind_though_its_client_stays() {
         dest: dest.clone(),
         into_dir: true,
         origin: None,
+        naming: None,
         bases: Vec::new(),
         backup: None,
     };

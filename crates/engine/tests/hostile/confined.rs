@@ -162,6 +162,7 @@ fn an_agent_that_receives_works_at_the_destination_alone() {
             dest,
             into_dir: true,
             origin: None,
+            naming: None,
             bases: Vec::new(),
             backup: None,
         });

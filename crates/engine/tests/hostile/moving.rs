@@ -493,7 +493,14 @@ fn moved_to(script: impl FnOnce(&mut Peer) + Send + 'static) -> Attacked {
         let task = Task::Remove { rule: Remove::Same, moving: Moving::Lossy };
         peer.ask_for(
             task,
-            Role::Receiver { dest, into_dir: true, origin: None, bases: Vec::new(), backup: None },
+            Role::Receiver {
+                dest,
+                into_dir: true,
+                origin: None,
+                naming: None,
+                bases: Vec::new(),
+                backup: None,
+            },
         );
         peer.list(vec![file(0, "nil", 0), file(0, "missing", 0), dir_end(0)]);
         peer.await_that("it is done", is_done);

@@ -31,8 +31,14 @@ fn sent(policy: Policy, items: Vec<ListItem>) -> Attacked {
     let dest = bytes(&place.dest(""));
     let count = items.iter().filter(|item| matches!(item, ListItem::Entry { .. })).count();
     serve(place, move |peer| {
-        let role =
-            Role::Receiver { dest, into_dir: true, origin: None, bases: Vec::new(), backup: None };
+        let role = Role::Receiver {
+            dest,
+            into_dir: true,
+            origin: None,
+            naming: None,
+            bases: Vec::new(),
+            backup: None,
+        };
         peer.ask_for(Task::Copy(policy), role);
         peer.list(items);
         peer.list(vec![dir_end(0)]);
@@ -100,8 +106,14 @@ fn a_peer_that_names_users_without_end_is_left() {
     let place = Place::new();
     let dest = bytes(&place.dest(""));
     let attacked = serve(place, move |peer| {
-        let role =
-            Role::Receiver { dest, into_dir: true, origin: None, bases: Vec::new(), backup: None };
+        let role = Role::Receiver {
+            dest,
+            into_dir: true,
+            origin: None,
+            naming: None,
+            bases: Vec::new(),
+            backup: None,
+        };
         peer.ask_for(Task::Copy(policy), role);
         let numbers: Vec<u32> = (1..ACCOUNTS_MAX as u32 + 300).collect();
         for some in numbers.chunks(256) {
@@ -129,7 +141,8 @@ fn who_moves_is_told_first_and_once_and_in_a_move_that_loses_nothing() {
         let dest = bytes(&place.dest(""));
         let attacked = serve(place, move |peer| {
             let (bases, backup) = (Vec::new(), None);
-            let role = Role::Receiver { dest, into_dir: true, origin: None, bases, backup };
+            let role =
+                Role::Receiver { dest, into_dir: true, origin: None, naming: None, bases, backup };
             peer.ask_for(Task::Copy(policy), role);
             peer.list(items);
         });

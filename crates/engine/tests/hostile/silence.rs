@@ -228,8 +228,14 @@ fn signs_of_life_may_stand_between_all_frames() {
         peer.raw(&alive);
         peer.tell(&Message::Request(Request::Stat { path: b"/".to_vec(), follow: true }));
         peer.raw(&alive);
-        let role =
-            Role::Receiver { dest, into_dir: true, origin: None, bases: Vec::new(), backup: None };
+        let role = Role::Receiver {
+            dest,
+            into_dir: true,
+            origin: None,
+            naming: None,
+            bases: Vec::new(),
+            backup: None,
+        };
         peer.tell(&Message::Job(JobRequest {
             task: Task::default(),
             filter: Filter::default(),
@@ -259,8 +265,14 @@ fn jobs(place: &Place) -> Vec<(&'static str, Option<Message>)> {
     let sources = vec![bytes(&place.source("a"))];
     let sends = Role::Sender { sources, base: None, recursive: true, follow: false };
     let dest = bytes(&place.dest(""));
-    let receives =
-        Role::Receiver { dest, into_dir: true, origin: None, bases: Vec::new(), backup: None };
+    let receives = Role::Receiver {
+        dest,
+        into_dir: true,
+        origin: None,
+        naming: None,
+        bases: Vec::new(),
+        backup: None,
+    };
     let job = |task, role: &Role| {
         Some(Message::Job(JobRequest {
             task,

@@ -59,7 +59,8 @@ impl Monitor for Watch {
             Event::Extra { .. }
             | Event::Deleted { .. }
             | Event::Listed { .. }
-            | Event::Removed { .. } => {}
+            | Event::Removed { .. }
+            | Event::Link(_) => {}
             Event::Warning { path, message } => {
                 let warning = format!("{}: {message}", shown(path));
                 self.warnings.lock().expect("nobody panicked").push(warning);

@@ -139,7 +139,7 @@ The file is $XDG_CONFIG_HOME/haul/config.toml, or ~/.config/haul/config.toml:
   rsh = \"ssh -p 2222\"
   parallel = 4
 
-Its keys are rsh, remote-haul, transport, timeout, parallel, and, for all hosts,
+Its keys are rsh, remote-haul, transport, timeout, parallel, retries, and, for all hosts,
 verify and sync: the options of these names. HAUL_RSH, HAUL_REMOTE_HAUL and so on
 in the environment hold over the file, options over both; --no-verify and
 --no-sync turn off what is on there.";

@@ -1,6 +1,8 @@
 //! The words that say how hosts are reached.
 
-use crate::config::{Config, PARALLEL_MAX, Settings, TIMEOUT_MAX, Transport, typed};
+use crate::config::{
+    Config, PARALLEL_MAX, RETRIES, RETRIES_MAX, Settings, TIMEOUT_MAX, Transport, typed,
+};
 use crate::error::CommandError;
 use crate::location::{Location, Place};
 use crate::peer::{Reach, Reaches, WithoutHaul};
@@ -65,20 +67,33 @@ pub(super) struct TransferWords {
     deploy: bool,
 }
 
-/// How many connections there are.
+/// How many connections there are, and how often one that was lost is made again.
 #[derive(Debug, Args)]
 pub(super) struct ParallelWords {
     /// Use N connections to a host without haul
     #[arg(long, value_name = "N", help_heading = "Remote")]
     #[arg(value_parser = clap::value_parser!(u8).range(1..=i64::from(PARALLEL_MAX)))]
     parallel: Option<u8>,
+    #[command(flatten)]
+    retry: RetryWords,
+}
+
+/// How often a connection that was lost is made again.
+#[derive(Debug, Args)]
+pub(super) struct RetryWords {
+    #[arg(long, value_name = "N", help_heading = "Remote")]
+    #[arg(help = format!(
+        "Connect again up to N times, and go on, when the connection is lost [default: {RETRIES}]"
+    ))]
+    #[arg(value_parser = clap::value_parser!(u32).range(0..=i64::from(RETRIES_MAX)))]
+    retries: Option<u32>,
 }
 
 impl ParallelWords {
     /// Adds them to those that say how hosts are reached.
     pub(super) fn add_to(&self, remote: &RemoteWords) -> Settings {
         let parallel = self.parallel.and_then(NonZeroU8::new).map(typed);
-        Settings { parallel, ..remote.settings() }
+        Settings { parallel, retries: self.retry.retries.map(typed), ..remote.settings() }
     }
 }
 
@@ -97,15 +112,39 @@ pub(super) struct Typed {
     pub(super) remote_haul: Option<String>,
     pub(super) timeout: Option<u32>,
     pub(super) transport: Option<Transport>,
+    pub(super) retries: Option<u32>,
+}
+
+impl Typed {
+    /// As [`TransferWords::sources_and_dest`].
+    pub(super) fn sources_and_dest(
+        self,
+        words: &[OsString],
+        usage: &str,
+        config: &Config,
+    ) -> Result<(Vec<Location>, Location, Reaches), CommandError> {
+        let Self { rsh, remote_haul, timeout, transport, retries } = self;
+        let timeout = TimeoutWords { timeout };
+        let remote = RemoteWords { remote_haul, rsh, transport, timeout };
+        remote.sources_and_dest(words, usage, &RetryWords { retries }, config)
+    }
+
+    /// The same of one source, which is to be listed: its destination is this machine.
+    pub(super) fn source_alone(
+        self,
+        words: &[OsString],
+        config: &Config,
+    ) -> Result<(Vec<Location>, Location, Reaches), CommandError> {
+        let Self { rsh, remote_haul, timeout, transport, .. } = self;
+        let timeout = TimeoutWords { timeout };
+        let remote = RemoteWords { remote_haul, rsh, transport, timeout };
+        let way = Way { words: remote.settings(), deploy: false, config };
+        let (sources, reaches) = way.locations(words)?;
+        Ok((sources, Location::root(), reaches))
+    }
 }
 
 impl RemoteWords {
-    /// The words that say this.
-    pub(super) fn of(typed: Typed) -> Self {
-        let Typed { rsh, remote_haul, timeout, transport } = typed;
-        Self { remote_haul, rsh, transport, timeout: TimeoutWords { timeout } }
-    }
-
     /// The settings of these words.
     fn settings(&self) -> Settings {
         Settings {
@@ -155,8 +194,9 @@ impl Way<'_> {
             Some(_) => WithoutHaul::Fail,
             None => WithoutHaul::GoOn,
         };
-        let parallel = settings.parallel.map_or(NonZeroU8::MIN, |given| given.value);
-        Ok((location, Some(Reach { without_haul, parallel, deploy: self.deploy })))
+        let parallel = settings.parallel.as_ref().map_or(NonZeroU8::MIN, |given| given.value);
+        let retries = settings.retries();
+        Ok((location, Some(Reach { without_haul, parallel, retries, deploy: self.deploy })))
     }
 
     /// The locations that the words mean.
@@ -225,21 +265,12 @@ impl RemoteWords {
         &self,
         words: &[OsString],
         usage: &str,
+        retry: &RetryWords,
         config: &Config,
     ) -> Result<(Vec<Location>, Location, Reaches), CommandError> {
-        let way = Way { words: self.settings(), deploy: false, config };
+        let settings = Settings { retries: retry.retries.map(typed), ..self.settings() };
+        let way = Way { words: settings, deploy: false, config };
         way.sources_and_dest(words, usage)
-    }
-
-    /// The same of one source, which is to be listed: its destination is this machine.
-    pub(super) fn source_alone(
-        &self,
-        words: &[OsString],
-        config: &Config,
-    ) -> Result<(Vec<Location>, Location, Reaches), CommandError> {
-        let way = Way { words: self.settings(), deploy: false, config };
-        let (sources, reaches) = way.locations(words)?;
-        Ok((sources, Location::root(), reaches))
     }
 }
 

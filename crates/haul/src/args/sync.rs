@@ -11,7 +11,7 @@ use self::absent::{ABSENT, Absent, refuse_daemon};
 use self::reading::{number, rate, size};
 use super::filter::FilterWords;
 use super::help::SYNC_USAGE;
-use super::remote::{RemoteWords, Typed};
+use super::remote::Typed;
 use super::{Copy, Sync};
 use crate::config::{Config, Transport};
 use crate::error::CommandError;
@@ -218,6 +218,7 @@ struct Wish {
     remote_haul: Option<String>,
     timeout: Option<u32>,
     transport: Option<Transport>,
+    retries: Option<u32>,
     compression: Compression,
 }
 
@@ -257,13 +258,13 @@ impl SyncWords {
             remote_haul: wish.remote_haul.clone(),
             timeout: wish.timeout,
             transport: wish.transport,
+            retries: wish.retries,
         };
         refuse_daemon(&self.paths)?;
-        let remote = RemoteWords::of(typed);
         wish.lists |= self.paths.len() == 1;
         let (sources, dest, reaches) = match &*self.paths {
-            [_] => remote.source_alone(&self.paths, config)?,
-            _ => remote.sources_and_dest(&self.paths, SYNC_USAGE, config)?,
+            [_] => typed.source_alone(&self.paths, config)?,
+            _ => typed.sources_and_dest(&self.paths, SYNC_USAGE, config)?,
         };
         let detail = match (self.json, wish.quiet) {
             (true, _) => Detail::Json,

@@ -5,7 +5,7 @@ use super::familiar::FamiliarWords;
 use super::filter::FilterWords;
 use super::help::*;
 use super::kept::KeptWords;
-use super::remote::{ParallelWords, RemoteWords, RequestWords, TransferWords};
+use super::remote::{ParallelWords, RemoteWords, RequestWords, RetryWords, TransferWords};
 use super::sync::SyncWords;
 use crate::config::{Given, Settings, typed};
 use clap::{Args, Parser, Subcommand, ValueHint};
@@ -194,6 +194,8 @@ pub(super) struct CheckWords {
 
     #[command(flatten)]
     pub(super) remote: RemoteWords,
+    #[command(flatten)]
+    pub(super) retry: RetryWords,
 
     #[command(flatten)]
     pub(super) kept: KeptWords,

@@ -164,7 +164,7 @@ impl Page<'_> {
         };
         // A variable has nothing but text; a file has numbers.
         let raw = match (raw, name) {
-            (Raw::Text(_), "timeout" | "parallel" | "verify" | "sync") => Raw::Odd,
+            (Raw::Text(_), "timeout" | "parallel" | "retries" | "verify" | "sync") => Raw::Odd,
             (raw, _) => raw,
         };
         settings

@@ -185,6 +185,13 @@ fn samples() -> Vec<Line<'static>> {
             seconds: 1.2,
             exit_code: 0,
         }),
+        Line::ConnectionLost(ConnectionLost {
+            host: "nas",
+            message: "the connection to nas was lost",
+            attempt: 1,
+            seconds: 1,
+        }),
+        Line::ConnectionRegained {},
         Line::Stage(StageLine::of(b"backup/.haul-0a1b2c3d4e5f-5f4e3d2c1b0a.part", &kept)),
         Line::Stage(StageLine::of(b"\xff", &Cleaned { target, ..kept.clone() })),
     ]

@@ -74,7 +74,7 @@ impl Monitor for SourceRemoval<'_, '_> {
                 let (host, there) = self.monitor.place_of(path, naming, fault.side);
                 self.monitor.report.not_removed(path, host, &there, fault);
             }
-            Event::Warning { .. } => self.monitor.event(event),
+            Event::Warning { .. } | Event::Link(_) => self.monitor.event(event),
             Event::Extra { .. } | Event::Deleted { .. } | Event::Listed { .. } => {}
         }
     }

@@ -2,9 +2,9 @@
 
 use super::{Output, Report, Statement};
 use crate::error::{CommandError, ExitCode};
-use crate::json::{ErrorLine, Line, Path, Warning};
+use crate::json::{ConnectionLost, ErrorLine, Line, Path, Warning};
 use crate::progress::{Counts, Screen};
-use haul_engine::{Outcome, Skip};
+use haul_engine::{LinkEvent, Outcome, Skip};
 use haul_model::{Fault, Kind, Task};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -49,6 +49,17 @@ impl Report for Json {
 
     fn warning(&self, path: &[u8], message: &str) {
         self.print(&Line::Warning(Warning { path: Path::of(path), message }));
+    }
+
+    fn link(&self, news: LinkEvent<'_>) {
+        self.print(&match news {
+            LinkEvent::Lost { host, reason, attempt, pause } => {
+                let seconds = pause.as_secs();
+                Line::ConnectionLost(ConnectionLost { host, message: reason, attempt, seconds })
+            }
+            LinkEvent::Regained => Line::ConnectionRegained {},
+        });
+        self.output().flush();
     }
 
     fn command_error(&self, error: &CommandError) {

@@ -5,7 +5,7 @@ use super::{Output, Report, Show, Statement};
 use crate::error::{CommandError, ExitCode};
 use crate::hint::Hint;
 use crate::progress::{Counts, Meter, SHOW_AFTER, Screen};
-use haul_engine::{Outcome, Skip};
+use haul_engine::{LinkEvent, Outcome, Skip};
 use haul_model::{Changes, Fault, FaultKind, Kind, Policy, Task, escape_bytes, escape_text};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -80,6 +80,22 @@ impl Report for Text {
     fn warning(&self, path: &[u8], message: &str) {
         let (path, message) = (escape_bytes(path), escape_text(message));
         self.output().error_line(&format!("haul: warning: {path}: {message}"));
+    }
+
+    fn link(&self, news: LinkEvent<'_>) {
+        // What was drawn is of the connection that is gone.
+        self.progress(None);
+        if !self.warns() {
+            return;
+        }
+        let line = match news {
+            LinkEvent::Lost { reason, attempt, pause, .. } => {
+                let seconds = pause.as_secs();
+                format!("haul: {reason}; connecting again in {seconds} s (attempt {attempt})")
+            }
+            LinkEvent::Regained => "haul: connected again".to_owned(),
+        };
+        self.output().error_line(&line);
     }
 
     fn command_error(&self, error: &CommandError) {

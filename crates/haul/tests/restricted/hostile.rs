@@ -207,6 +207,7 @@ fn jobs(path: &[u8]) -> Vec<(&'static str, Message)> {
         dest: path.to_vec(),
         into_dir: true,
         origin: None,
+        naming: None,
         bases: Vec::new(),
         backup: None,
     };

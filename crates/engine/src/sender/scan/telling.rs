@@ -5,6 +5,7 @@ use crate::JobError;
 use crate::dirs::DirNode;
 use crate::sender::Item;
 use crate::sender::again::Repeat;
+use crate::told::Place;
 use haul_model::{BlockRanges, Entry, Fault, FaultKind, Kind, MAX_DEPTH, Name, Side, words};
 use haul_proto::{How, ListItem};
 use std::sync::Arc;
@@ -36,7 +37,9 @@ impl Scan<'_, '_> {
         entry: Entry,
     ) -> Result<(), Stopped> {
         if let Some(reporter) = self.reporter {
-            reporter.listed(&entry);
+            let (source, is_dir) = (self.nth_source, entry.kind == Kind::Dir);
+            let place = || Place { source, path: dir.path_of(name.as_ref()), is_dir };
+            reporter.listed(&entry, place);
         }
         if let Some(names) = &mut self.names {
             let Some(accounts) = names.of(&entry.attributes) else {

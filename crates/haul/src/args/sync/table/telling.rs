@@ -2,7 +2,7 @@
 
 use super::super::{Wish, number, rate};
 use super::{Turn, Word, text};
-use crate::config::Transport;
+use crate::config::{RETRIES_MAX, Transport};
 use clap::ValueEnum;
 use haul_model::Compression;
 use std::ffi::OsStr;
@@ -155,6 +155,19 @@ pub(super) const WORDS: &[Word] = &[
         "Give up a host that is silent for SECONDS",
         |wish, value| {
             wish.timeout = Some(number(value)?);
+            Ok(())
+        }
+    ),
+    value!(
+        REMOTE,
+        "retries",
+        None,
+        &[],
+        "N",
+        "Connect again up to N times when the connection is lost",
+        |wish, value| {
+            let retries: u32 = number(value)?;
+            wish.retries = Some(retries.min(RETRIES_MAX));
             Ok(())
         }
     ),

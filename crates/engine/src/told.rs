@@ -1,0 +1,395 @@
+//! The runs of one job that is begun again after its connection was lost: which entries
+//! have had their outcome, so that no run tells or counts it a second time.
+//!
+//! Entries are listed in one order, the same in each run. So what is kept is the last
+//! that was listed, and those before it that had no outcome: no more than the window of
+//! the listing has room for. An entry that comes up behind the walk, in a directory that
+//! it has left, counts as told.
+
+use haul_model::{Changes, Kind, Outcome, Skip, Task};
+use haul_tree::lock;
+use std::cmp::Ordering;
+use std::collections::{HashMap, HashSet, hash_map};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// Things that are remembered one by one, at most. A job with more failures, or in which
+/// only the destination has more, is not run again.
+const SINGLE_MAX: usize = 1 << 16;
+
+/// Directories that were made and are remembered, at most. If there are more, an entry
+/// whose outcome was lost may be told as one that was there.
+const MADE_MAX: usize = 1 << 16;
+
+/// The record of a job that may be run again.
+#[derive(Debug, Default)]
+pub(crate) struct Told {
+    /// Something is kept: asked for each entry.
+    keeps: AtomicBool,
+    record: Mutex<Record>,
+}
+
+#[derive(Debug, Default)]
+struct Record {
+    /// The job makes a mirror, which tells of what it does in its own way.
+    is_mirror: bool,
+    /// Nothing is changed: each run finds the same that only the destination has.
+    finds_again: bool,
+    /// Runs before this one.
+    runs: u32,
+    /// The last entry that earlier runs have listed.
+    passed: Option<Place>,
+    /// Those before it of which no run has told.
+    doubtful: HashMap<u64, Doubt>,
+    /// The last that this run has listed.
+    last: Option<Place>,
+    /// It is behind all that earlier ones have listed.
+    is_beyond: bool,
+    /// Entries that this run has listed, and not told of.
+    open: HashMap<u64, (Standing, Doubt)>,
+    /// Directories that the job has made.
+    made: HashSet<u64>,
+    /// Entries that failed, and what only the destination has: in no order.
+    single: HashSet<u64>,
+    is_full: bool,
+}
+
+/// An entry's place in the order of the walk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// The number of the source, where each is walked by itself.
+    pub(crate) source: u64,
+    /// Its path, raw.
+    pub(crate) path: Vec<u8>,
+    pub(crate) is_dir: bool,
+}
+
+/// The facts about an entry that was listed and not told.
+#[derive(Debug, Clone, Copy, Default)]
+struct Doubt {
+    /// Its content was asked for.
+    wanted: bool,
+    /// The directory that it is in.
+    above: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    /// No run has listed it before.
+    New,
+    /// One has, and its outcome may have been lost on the way.
+    Doubtful,
+    /// One has told of it.
+    Told,
+}
+
+impl Place {
+    /// The order of the walk: a directory, then what is in it, and of that what is no
+    /// directory first.
+    fn is_after(&self, other: &Self) -> bool {
+        let order = self.source.cmp(&other.source).then_with(|| {
+            let (mut ours, mut theirs) = (parts(&self.path), parts(&other.path));
+            loop {
+                let (one, two) = match (ours.next(), theirs.next()) {
+                    (Some(one), Some(two)) => (one, two),
+                    (one, two) => return one.is_some().cmp(&two.is_some()),
+                };
+                if one != two {
+                    let is_dir = |rest: &mut dyn Iterator<Item = &[u8]>, is_dir| {
+                        is_dir || rest.next().is_some()
+                    };
+                    let ours = is_dir(&mut ours, self.is_dir);
+                    return ours.cmp(&is_dir(&mut theirs, other.is_dir)).then(one.cmp(two));
+                }
+            }
+        });
+        order == Ordering::Greater
+    }
+}
+
+fn parts(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    path.split(|byte| *byte == b'/').filter(|part| !part.is_empty())
+}
+
+fn key(path: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    path.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// The directory that `path` is in.
+fn above(path: &[u8]) -> &[u8] {
+    path.iter().rposition(|byte| *byte == b'/').map_or(b"", |slash| &path[..slash])
+}
+
+impl Told {
+    /// A job begins that is run once.
+    pub(crate) fn begin(&self) {
+        *lock(&self.record) = Record::default();
+        self.keeps.store(false, Relaxed);
+    }
+
+    /// It may be run again.
+    pub(crate) fn keep(&self, task: &Task) {
+        let mut record = lock(&self.record);
+        record.is_mirror = task.mirrors().is_some();
+        record.finds_again = task.keeps_destination();
+        self.keeps.store(true, Relaxed);
+    }
+
+    /// The run has ended before its time, and another begins. `false` if it can't be told
+    /// what this one has told.
+    pub(crate) fn again(&self) -> bool {
+        let mut record = lock(&self.record);
+        let record = &mut *record;
+        if record.is_full {
+            return false;
+        }
+        for (key, (standing, doubt)) in std::mem::take(&mut record.open) {
+            if standing == Standing::New {
+                record.doubtful.insert(key, doubt);
+            }
+        }
+        let last = record.last.take();
+        if record.runs == 0 || record.is_beyond {
+            record.passed = last.or(record.passed.take());
+        }
+        record.runs += 1;
+        record.is_beyond = false;
+        true
+    }
+
+    /// True if runs of this job were lost before this one.
+    pub(crate) fn is_again(&self) -> bool {
+        self.keeps() && lock(&self.record).runs > 0
+    }
+
+    fn keeps(&self) -> bool {
+        self.keeps.load(Relaxed)
+    }
+
+    /// An entry was listed; true if an earlier run has told of it.
+    pub(crate) fn listed(&self, place: impl FnOnce() -> Place) -> bool {
+        if !self.keeps() {
+            return false;
+        }
+        let place = place();
+        let (key, above) = (key(&place.path), key(above(&place.path)));
+        let mut record = lock(&self.record);
+        if let (false, Some(passed)) = (record.is_beyond, &record.passed) {
+            record.is_beyond = place.is_after(passed);
+        }
+        let doubtful = record.doubtful.get(&key).copied();
+        let standing = match doubtful {
+            Some(_) => Standing::Doubtful,
+            None if record.runs == 0 || record.is_beyond => Standing::New,
+            None => Standing::Told,
+        };
+        // Several sources can have one place: the first is the one that counts.
+        if let hash_map::Entry::Vacant(vacant) = record.open.entry(key) {
+            vacant.insert((standing, doubtful.unwrap_or(Doubt { wanted: false, above })));
+        }
+        record.last = Some(place);
+        standing == Standing::Told
+    }
+
+    /// The content of the file at `path` was asked for.
+    pub(crate) fn wanted(&self, path: impl FnOnce() -> Vec<u8>) {
+        if self.keeps()
+            && let Some((_, doubt)) = lock(&self.record).open.get_mut(&key(&path()))
+        {
+            doubt.wanted = true;
+        }
+    }
+
+    /// True if an earlier run has listed the entry at `path` and not told of it.
+    pub(crate) fn is_doubtful(&self, path: impl FnOnce() -> Vec<u8>) -> bool {
+        self.is_again() && lock(&self.record).doubtful.contains_key(&key(&path()))
+    }
+
+    /// The outcome to tell of the entry at `path`; `None` if it was told.
+    pub(crate) fn outcome(
+        &self,
+        path: impl FnOnce() -> Vec<u8>,
+        kind: &Kind,
+        outcome: &Outcome,
+    ) -> Option<Outcome> {
+        if !self.keeps() {
+            return Some(outcome.clone());
+        }
+        let key = key(&path());
+        let mut record = lock(&self.record);
+        let (standing, doubt) =
+            record.open.remove(&key).unwrap_or((Standing::New, Doubt::default()));
+        record.doubtful.remove(&key);
+        if matches!(outcome, Outcome::Failed(_)) {
+            return record.is_single(key).then(|| outcome.clone());
+        }
+        if standing == Standing::Told {
+            return None;
+        }
+        let is_new = record.made.contains(&doubt.above);
+        let outcome = match standing {
+            Standing::Doubtful if is_new || doubt.wanted => {
+                as_done(outcome, kind, is_new, record.is_mirror)
+            }
+            _ => outcome.clone(),
+        };
+        if *kind == Kind::Dir && is_made(&outcome) && record.made.len() < MADE_MAX {
+            record.made.insert(key);
+        }
+        Some(outcome)
+    }
+
+    /// True if the entry at `path`, which only the destination has, was not told.
+    pub(crate) fn extra(&self, path: &[u8]) -> bool {
+        if !self.keeps() {
+            return true;
+        }
+        let mut record = lock(&self.record);
+        !record.finds_again || record.is_single(!key(path))
+    }
+}
+
+impl Record {
+    /// True for what has that `key` the first time.
+    fn is_single(&mut self, key: u64) -> bool {
+        if self.single.len() >= SINGLE_MAX {
+            self.is_full = true;
+            return !self.single.contains(&key);
+        }
+        self.single.insert(key)
+    }
+}
+
+/// The outcome of an entry whose first one was lost on the way: it `is_new`, or it is a
+/// file whose content was sent.
+fn as_done(outcome: &Outcome, kind: &Kind, is_new: bool, is_mirror: bool) -> Outcome {
+    let found = match outcome {
+        Outcome::Skipped(Skip::Special) => return outcome.clone(),
+        Outcome::Skipped(_) if !is_mirror => return Outcome::Copied,
+        Outcome::Skipped(_) => Changes::default(),
+        Outcome::Synced(found) => *found,
+        _ => return outcome.clone(),
+    };
+    let sent = Changes::SENT.only_if(*kind != Kind::Dir);
+    Outcome::Synced(if is_new { Changes::MISSING.with(sent) } else { found.with(sent) })
+}
+
+fn is_made(outcome: &Outcome) -> bool {
+    match outcome {
+        Outcome::Copied => true,
+        Outcome::Synced(found) => found.has(Changes::MISSING),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use haul_model::{Fault, FaultKind, Kept, Mirror, Policy, Side};
+
+    const FILE: Kind = Kind::File { size: 1 };
+    const SAME: Outcome = Outcome::Skipped(Skip::Unchanged);
+
+    fn place(path: &str) -> Place {
+        let is_dir = path.ends_with('/');
+        let path = path.trim_end_matches('/').as_bytes().to_vec();
+        Place { source: 1, path, is_dir }
+    }
+
+    fn told() -> Told {
+        let told = Told::default();
+        told.keep(&Task::Copy(Policy { keeps: Kept::TIMES, ..Policy::default() }));
+        told
+    }
+
+    /// Lists entries, of which those with a bang have the outcome at once.
+    fn run(told: &Told, entries: &[&str], outcome: &Outcome) -> Vec<String> {
+        let mut heard = Vec::new();
+        for entry in entries {
+            let path = entry.trim_end_matches('!');
+            told.listed(|| place(path));
+            let kind = if path.ends_with('/') { Kind::Dir } else { FILE };
+            let bytes = || place(path).path;
+            if entry.ends_with('!')
+                && let Some(outcome) = told.outcome(bytes, &kind, outcome)
+            {
+                heard.push(format!("{path} {outcome:?}"));
+            }
+        }
+        heard
+    }
+
+    #[test]
+    fn the_order_is_that_of_the_walk() {
+        let walk = ["t/", "t/b", "t/c.d", "t/a/", "t/a/z", "t/a/a/", "t/a.b/", "t/a.b/x", "t/b.c/"];
+        for (at, one) in walk.iter().enumerate() {
+            for (other_at, other) in walk.iter().enumerate() {
+                assert_eq!(place(one).is_after(&place(other)), at > other_at, "{one} {other}");
+            }
+        }
+        assert!(Place { source: 2, ..place("a/") }.is_after(&place("t/a.b/x")));
+    }
+
+    #[test]
+    fn what_was_told_is_not_told_again_and_what_was_lost_is() {
+        let told = told();
+        let first = run(&told, &["t/!", "t/a!", "t/b", "t/c!", "t/d/"], &Outcome::Copied);
+        assert_eq!(first.len(), 3);
+        assert!(told.again());
+        let again = ["t/!", "t/a!", "t/b!", "t/c!", "t/d/!", "t/d/e!"];
+        let told_now = run(&told, &again, &SAME);
+        // The directory is of this job, and what was in it.
+        let expected = ["t/b Copied", "t/d/ Copied", "t/d/e Skipped(Unchanged)"];
+        assert_eq!(told_now, expected);
+    }
+
+    #[test]
+    fn a_run_that_is_lost_before_it_comes_as_far_forgets_nothing() {
+        let told = told();
+        assert_eq!(run(&told, &["t/!", "t/a!", "t/b", "t/c!", "t/e!"], &SAME).len(), 4);
+        assert!(told.again());
+        assert!(run(&told, &["t/!", "t/a"], &SAME).is_empty());
+        assert!(told.again());
+        // What came up behind the walk is taken as told.
+        let third = ["t/!", "t/a!", "t/aa!", "t/b!", "t/c!", "t/e!", "t/f!"];
+        let third = run(&told, &third, &SAME);
+        assert_eq!(third, ["t/b Skipped(Unchanged)", "t/f Skipped(Unchanged)"]);
+    }
+
+    #[test]
+    fn a_file_that_was_asked_for_was_copied() {
+        let told = told();
+        run(&told, &["a", "b"], &SAME);
+        told.wanted(|| b"a".to_vec());
+        assert!(told.again());
+        assert!(told.is_doubtful(|| b"a".to_vec()));
+        let heard = run(&told, &["a!", "b!", "c!"], &SAME);
+        assert_eq!(heard, ["a Copied", "b Skipped(Unchanged)", "c Skipped(Unchanged)"]);
+        told.begin();
+        told.keep(&Task::Sync(Policy::default(), Mirror::default()));
+        run(&told, &["a"], &SAME);
+        told.wanted(|| b"a".to_vec());
+        assert!(told.again());
+        assert_eq!(run(&told, &["a!"], &SAME), [format!("a {:?}", Outcome::Synced(Changes::SENT))]);
+    }
+
+    #[test]
+    fn failures_are_told_once_unless_there_are_too_many() {
+        let told = told();
+        let failed = Outcome::Failed(Fault::new(Side::Source, FaultKind::Io, "can't read"));
+        assert_eq!(run(&told, &["a!", "b!"], &failed).len(), 2);
+        assert!(told.again());
+        assert!(run(&told, &["a!", "b!"], &failed).is_empty());
+        // What was copied, and fails now, is told all the same.
+        assert_eq!(run(&told, &["c!"], &SAME).len(), 1);
+        assert!(told.again());
+        assert_eq!(run(&told, &["a!", "b!", "c!"], &failed).len(), 1);
+        for n in 0..SINGLE_MAX {
+            told.outcome(|| n.to_string().into_bytes(), &FILE, &failed);
+        }
+        assert!(!told.again());
+    }
+}

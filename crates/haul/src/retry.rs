@@ -1,0 +1,196 @@
+//! A job whose connection is lost is run again: what is finished is found by comparison,
+//! what is not goes on from its journal.
+//!
+//! Only what the host may bring about by itself is tried again: a connection that broke,
+//! is silent, or can't be made for now, to a host that has greeted in this command.
+
+use haul_engine::{Event, Job, JobError, LinkEvent, Monitor, Progress, Summary};
+use haul_model::{Conflict, Kept, Kind, Mirror, Naming, Outcome, Sameness, Task};
+use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileTypeExt;
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// The pause before the first attempt; before each further one it is twice as long.
+const PAUSE_MIN: Duration = Duration::from_secs(1);
+
+/// The longest pause.
+const PAUSE_MAX: Duration = Duration::from_secs(30);
+
+/// How often is looked whether the user has interrupted a pause.
+const CANCEL_POLL: Duration = Duration::from_millis(50);
+
+/// Warnings that are remembered, at most, so that no run repeats them.
+const WARNINGS_MAX: usize = 4096;
+
+/// Runs a job once, and again as often as its connection is lost.
+pub(crate) struct Retry<'j, 'm> {
+    pub(crate) job: &'j Job,
+    /// The destination is on the host.
+    pub(crate) is_upload: bool,
+    /// Attempts in a row to connect again, at most.
+    pub(crate) retries: u32,
+    pub(crate) monitor: &'m dyn Monitor,
+    /// The host, for messages.
+    pub(crate) host: String,
+    /// It has greeted earlier in this command.
+    pub(crate) has_greeted: bool,
+}
+
+impl Retry<'_, '_> {
+    /// Runs the job with `once`, which is told if it is for the first time. Gives the
+    /// figures of all runs.
+    ///
+    /// # Errors
+    /// That of the last run.
+    pub(crate) fn run(
+        mut self,
+        mut once: impl FnMut(&Job, bool, &dyn Monitor) -> Result<Summary, JobError>,
+    ) -> Result<Summary, JobError> {
+        let (progress, mut job) = (self.monitor.progress(), self.job.clone());
+        if self.retries == 0 || !may_be_repeated(&job, self.is_upload) {
+            return once(&job, true, self.monitor);
+        }
+        progress.keep(&job.task);
+        let watch = Repeated { monitor: self.monitor, warned: Mutex::default() };
+        let before = progress.summary();
+        let (mut furthest, mut attempt, mut is_first) = (progress.furthest(), 0, true);
+        loop {
+            let lost = match once(&job, is_first, &watch) {
+                Ok(summary) if is_first => return Ok(summary),
+                Ok(last) => return Ok(of_all(progress.summary().since(before), last)),
+                Err(JobError::Connection(error)) if error.retriable() => error,
+                Err(error) => return Err(error),
+            };
+            is_first = false;
+            self.has_greeted |= progress.reached();
+            if std::mem::replace(&mut furthest, progress.furthest()) != furthest {
+                attempt = 0;
+            }
+            let next = next_run(self.job, progress, before);
+            let may_go_on = self.has_greeted && attempt < self.retries && progress.again();
+            let Some(next) = next.filter(|_| may_go_on) else { return Err(lost.into()) };
+            job = next;
+            attempt += 1;
+            self.pause(attempt, &lost.to_string())?;
+        }
+    }
+
+    /// Tells that the host is connected to again after a pause, and waits for its end.
+    ///
+    /// # Errors
+    /// When the user interrupts.
+    fn pause(&self, attempt: u32, reason: &str) -> Result<(), JobError> {
+        if self.monitor.cancelled() {
+            return Err(JobError::Interrupted);
+        }
+        let pause = PAUSE_MIN.saturating_mul(1 << (attempt - 1).min(16)).min(PAUSE_MAX);
+        let news = LinkEvent::Lost { host: &self.host, reason, attempt, pause };
+        self.monitor.event(Event::Link(news));
+        let end = Instant::now() + pause;
+        while Instant::now() < end {
+            if self.monitor.cancelled() {
+                return Err(JobError::Interrupted);
+            }
+            thread::sleep(CANCEL_POLL.min(end.saturating_duration_since(Instant::now())));
+        }
+        Ok(())
+    }
+}
+
+/// The same job, as it is run again; `None` if it could mean something else by now.
+fn next_run(job: &Job, progress: &Progress, before: Summary) -> Option<Job> {
+    let mut job = job.clone();
+    job.naming = progress.named();
+    // The one source may have got the name of the destination, or not.
+    if job.naming.is_none() && job.origin.is_some() && !job.into_dir {
+        return None;
+    }
+    if job.naming == Some(Naming::Own) && job.task.mirrors().is_none() {
+        job.origin = None;
+    }
+    if let Task::Sync(_, Mirror { delete_max: Some(max), .. }) = &mut job.task {
+        *max = max.saturating_sub(progress.summary().since(before).deleted);
+    }
+    Some(job)
+}
+
+/// The figures of all runs; those of the `last` know what the other side alone has counted.
+fn of_all(all: Summary, last: Summary) -> Summary {
+    let (failed, spared) = (all.failed.max(last.failed), all.spared.max(last.spared));
+    Summary { failed, spared, ..all }
+}
+
+/// True if a second run of the job leaves alone what the first has finished.
+fn may_be_repeated(job: &Job, is_upload: bool) -> bool {
+    if job.task.lists() || job.task.ends_mirror() {
+        return false;
+    }
+    let Some(policy) = job.task.copies().filter(|policy| !policy.dry_run) else { return true };
+    let sameness = job.task.mirrors().map(|mirror| mirror.sameness).unwrap_or_default();
+    let is_known = match policy.conflict {
+        Conflict::ReplaceAll => false,
+        Conflict::Keep | Conflict::ReplaceOlder => true,
+        Conflict::ReplaceChanged => {
+            sameness != Sameness::SizeAndTime || policy.keeps.has(Kept::TIMES)
+        }
+    };
+    // What was removed and not told can't be counted.
+    let is_counted =
+        is_upload && job.task.mirrors().is_some_and(|mirror| mirror.delete_max.is_some());
+    is_known && !is_counted && !(is_upload && has_stream(job))
+}
+
+/// True if a source can be read only once.
+fn has_stream(job: &Job) -> bool {
+    job.sources.iter().any(|source| {
+        let kind = fs::metadata(OsStr::from_bytes(source)).map(|found| found.file_type());
+        kind.is_ok_and(|kind| kind.is_fifo() || kind.is_char_device() || kind.is_socket())
+    })
+}
+
+/// The monitor of all runs, which warns of each thing once.
+struct Repeated<'m> {
+    monitor: &'m dyn Monitor,
+    warned: Mutex<HashSet<u64>>,
+}
+
+impl Repeated<'_> {
+    fn is_new(&self, path: &[u8], message: &str) -> bool {
+        let mut hasher = DefaultHasher::new();
+        (path, message).hash(&mut hasher);
+        let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
+        if warned.len() >= WARNINGS_MAX {
+            return !warned.contains(&hasher.finish());
+        }
+        warned.insert(hasher.finish())
+    }
+}
+
+impl Monitor for Repeated<'_> {
+    fn progress(&self) -> &Progress {
+        self.monitor.progress()
+    }
+
+    fn event(&self, event: Event<'_>) {
+        if let Event::Warning { path, message } = event
+            && !self.is_new(path, message)
+        {
+            return;
+        }
+        self.monitor.event(event);
+    }
+
+    fn shows(&self, kind: &Kind, outcome: &Outcome) -> bool {
+        self.monitor.shows(kind, outcome)
+    }
+
+    fn cancelled(&self) -> bool {
+        self.monitor.cancelled()
+    }
+}

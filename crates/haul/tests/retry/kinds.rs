@@ -1,0 +1,92 @@
+//! Every kind of job that goes on by itself: what it leaves is what it would have left
+//! without a cut.
+
+use crate::common::*;
+use crate::link::*;
+use haul_testkit::{Link, assert_same, nasty, tree};
+use std::fs;
+
+/// Runs `command` while its link is cut `cuts` times, each time after so many bytes.
+fn cut_up(scene: &Scene<'_>, command: &str, flags: &[&str], names: [&str; 2]) -> String {
+    let link = Link::to(scene.sshd()).expect("a link");
+    link.limit(8 << 20);
+    let running =
+        retrying(scene, &link, command, flags, names[0], names[1]).spawn().expect("it starts");
+    let mut cuts = 0;
+    while cuts < 3 && wait_for(&running, &link, 2 << 20) {
+        link.cut();
+        cuts += 1;
+    }
+    let run = running.wait().expect("it ends").expect_ok();
+    assert!(cuts >= 1, "it was done too soon: {run}");
+    assert_eq!(told(&run)[0], cuts, "{run}");
+    run.out()
+}
+
+#[test]
+fn a_mirror_with_backups_keeps_what_was_there_before_the_command() {
+    each_remote_way(|scene| {
+        tree::many(scene.path("src/tree"), 200, 64 << 10, 10, 1).expect("a tree");
+        tree::many(scene.path("there/tree"), 200, 100, 10, 2).expect("a tree");
+        let old = scene.snapshot("there/tree");
+        scene.file("there/extra/one", "extra");
+        // A mirror compares times in whole seconds.
+        for dir in ["there", "there/tree"] {
+            nasty::set_mtime(scene.path(dir), 1_500_000_000, 0).expect("a time");
+        }
+        let flags = ["-a", "-b", "-i", "--delete", "--backup-dir=../kept"];
+        let out = cut_up(scene, "sync", &flags, ["src/", "there/"]);
+        assert_same(&scene.snapshot("src"), &scene.snapshot("there"));
+        // What was replaced is kept as it was, and nothing that this command has brought.
+        for (path, facts) in old.files() {
+            let kept = scene.path("kept/tree").join(os(path));
+            let kept = fs::metadata(kept).map(|found| found.len());
+            assert_eq!(kept.ok(), Some(facts.size), "{}", path.escape_ascii());
+        }
+        assert_eq!(scene.read("kept/extra/one"), "extra");
+        let mut lines: Vec<&str> = out.lines().collect();
+        let count = lines.len();
+        lines.sort_unstable_by_key(|line| line.split(' ').next_back());
+        lines.dedup_by_key(|line| line.split(' ').next_back());
+        assert_eq!(lines.len(), count, "told twice: {out}");
+    });
+}
+
+#[test]
+fn a_move_ends_with_all_at_its_new_place() {
+    each_remote_way(|scene| {
+        tree::many(scene.path("tree"), 200, 64 << 10, 10, 1).expect("a tree");
+        let before = scene.snapshot("tree");
+        let out = cut_up(scene, "move", &["-v"], ["tree", "new"]);
+        assert_same(&before, &scene.snapshot("new"));
+        assert!(!scene.exists("tree"), "{out}");
+    });
+}
+
+#[test]
+fn a_check_tells_each_difference_once() {
+    each_remote_way(|scene| {
+        tree::many(scene.path("tree"), 20_000, 1, 200, 1).expect("a tree");
+        fs::create_dir_all(scene.path("there/tree")).expect("a directory");
+        let link = Link::to(scene.sshd()).expect("a link");
+        link.limit(400 << 10);
+        let check = retrying(scene, &link, "check", &["-r", "-v"], "tree", "there/");
+        let running = check.spawn().expect("it starts");
+        let mut cuts = 0;
+        while cuts < 2 && wait_for(&running, &link, 150 << 10) {
+            link.cut();
+            cuts += 1;
+        }
+        let run = running.wait().expect("it ends").expect_code(1);
+        assert_eq!(cuts, 2, "it was done too soon: {run}");
+        let missing = run.out().lines().filter(|line| line.starts_with("missing   ")).count();
+        let entries = scene.list("tree").len();
+        assert_eq!(missing, entries, "{}", run.err());
+        assert!(run.out().contains(&format!("missing {}", haul_count(entries))), "{}", run.err());
+    });
+}
+
+/// A number as haul shows it.
+fn haul_count(n: usize) -> String {
+    format!("{},{:03}", n / 1000, n % 1000)
+}

@@ -1,0 +1,10 @@
+//! Connections that are lost in the middle of a job, and made again: the job goes on and
+//! ends well, and nothing is done, told or counted twice.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod counted;
+mod given_up;
+mod kinds;
+mod link;

@@ -1,0 +1,168 @@
+//! A link between an ssh client and its server that can be cut: a proxy on loopback. What
+//! passes is counted.
+
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use crate::{Sshd, failed};
+
+/// A proxy in front of a server. Dropping it refuses further connections and cuts those
+/// that stand.
+#[derive(Debug)]
+pub struct Link {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    /// The connections that stand.
+    open: Mutex<Vec<Pair>>,
+    /// Bytes that have passed towards the server, and from it.
+    passed: [AtomicU64; 2],
+    connections: AtomicU64,
+    is_down: AtomicBool,
+    is_over: AtomicBool,
+    /// Bytes a second in each direction; 0 is as fast as it can.
+    rate: AtomicU64,
+}
+
+/// The two ends of a connection.
+#[derive(Debug)]
+struct Pair {
+    ends: [TcpStream; 2],
+    /// Nothing passes any more.
+    silent: Arc<AtomicBool>,
+}
+
+impl Link {
+    /// A link to `server`.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn to(server: &Sshd) -> io::Result<Link> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let address = listener.local_addr()?;
+        let shared = Arc::new(Shared::default());
+        let (far, seen) = (server.port(), Arc::clone(&shared));
+        thread::Builder::new().name("link".into()).spawn(move || {
+            for near in listener.incoming().flatten() {
+                if seen.is_over.load(Ordering::Relaxed) {
+                    return;
+                }
+                if !seen.is_down.load(Ordering::Relaxed) {
+                    let _ = seen.join(near, far);
+                }
+            }
+        })?;
+        Ok(Link { address, shared })
+    }
+
+    /// The options with which `ssh` goes through it, behind those of [`Sshd::rsh`].
+    pub fn rsh(&self, server: &Sshd) -> String {
+        // The server's key is known by the port that it listens on itself.
+        let alias = format!("[127.0.0.1]:{}", server.port());
+        let port = self.address.port();
+        format!("{} -oPort={port} -oHostKeyAlias={alias} -oCheckHostIP=no", server.rsh())
+    }
+
+    /// Lets so many bytes through in a second, in each direction.
+    pub fn limit(&self, rate: u64) {
+        self.shared.rate.store(rate, Ordering::Relaxed);
+    }
+
+    /// Ends every connection: both sides see it.
+    pub fn cut(&self) {
+        for pair in self.shared.open().drain(..) {
+            pair.silent.store(true, Ordering::Relaxed);
+            for end in &pair.ends {
+                let _ = end.shutdown(Shutdown::Both);
+            }
+        }
+    }
+
+    /// Lets nothing more through the connections that stand; neither side sees why. New
+    /// ones work.
+    pub fn silence(&self) {
+        self.shared.open().iter().for_each(|pair| pair.silent.store(true, Ordering::Relaxed));
+    }
+
+    /// Takes no connections, or takes them again. Those that come meanwhile are closed.
+    pub fn take_down(&self, down: bool) {
+        self.shared.is_down.store(down, Ordering::Relaxed);
+    }
+
+    /// Bytes that have passed towards the server, and from it.
+    pub fn passed(&self) -> [u64; 2] {
+        [0, 1].map(|way| self.shared.passed[way].load(Ordering::Relaxed))
+    }
+
+    /// Connections that were made through it.
+    pub fn connections(&self) -> u64 {
+        self.shared.connections.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.shared.is_over.store(true, Ordering::Relaxed);
+        self.cut();
+        // Wakes the one who takes connections.
+        let _ = TcpStream::connect(self.address);
+    }
+}
+
+impl Shared {
+    fn open(&self) -> std::sync::MutexGuard<'_, Vec<Pair>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn join(self: &Arc<Self>, near: TcpStream, far: u16) -> io::Result<()> {
+        let far = TcpStream::connect((Ipv4Addr::LOCALHOST, far))?;
+        near.set_nodelay(true)?;
+        far.set_nodelay(true)?;
+        let silent = Arc::new(AtomicBool::new(false));
+        for way in 0..2 {
+            let (from, to) = match way {
+                0 => (near.try_clone()?, far.try_clone()?),
+                _ => (far.try_clone()?, near.try_clone()?),
+            };
+            let (shared, silent) = (Arc::clone(self), Arc::clone(&silent));
+            thread::spawn(move || shared.carry(from, to, way, &silent));
+        }
+        self.open().push(Pair { ends: [near, far], silent });
+        self.connections.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn carry(&self, mut from: TcpStream, mut to: TcpStream, way: usize, silent: &AtomicBool) {
+        let mut buffer = vec![0; 16 << 10];
+        let mut carry = || -> io::Result<()> {
+            loop {
+                let len = from.read(&mut buffer)?;
+                if silent.load(Ordering::Relaxed) {
+                    // What is read is lost, and nobody hears of an end, either.
+                    return Err(failed("silent"));
+                }
+                if len == 0 {
+                    return Ok(());
+                }
+                to.write_all(&buffer[..len])?;
+                self.passed[way].fetch_add(len as u64, Ordering::Relaxed);
+                let rate = self.rate.load(Ordering::Relaxed);
+                if rate > 0 {
+                    thread::sleep(Duration::from_secs_f64(len as f64 / rate as f64));
+                }
+            }
+        };
+        let _ = carry();
+        if !silent.load(Ordering::Relaxed) {
+            let _ = from.shutdown(Shutdown::Both);
+            let _ = to.shutdown(Shutdown::Both);
+        }
+    }
+}
