@@ -214,7 +214,8 @@ impl Told<'_> {
         let letter = |change: Changes, letter: char| if found.has(change) { letter } else { '.' };
         let content = if is_file { Changes::CONTENT } else { Changes::TARGET };
         let is_link_anew = matches!(self.kind, Kind::Symlink { .. }) && found.has(content);
-        let time = match (sent || is_linked) && is_file || is_link_anew {
+        let is_made = sent || is_linked || found.has(Changes::LOCAL);
+        let time = match is_made && is_file || is_link_anew {
             true if !self.lines.keeps_times => 'T',
             true if is_link_anew && !self.lines.keeps_link_times => 't',
             _ => letter(Changes::TIME, 't'),

@@ -15,6 +15,9 @@ pub(super) struct Backing {
     /// The directory that stands for the destination; without one they are beside what
     /// they are of.
     root: Option<Arc<DirNode>>,
+    /// They are beside what they are of: there is no such directory, also none that this dry
+    /// run does not make.
+    is_beside: bool,
     /// The end of their names.
     suffix: Vec<u8>,
     /// The directory that was needed last, and the one for its backups.
@@ -30,17 +33,18 @@ impl Backing {
         backup: Option<&Backup>,
         root: Option<Arc<dyn TreeDir>>,
     ) -> io::Result<Option<Self>> {
-        let Some(Backup { suffix, .. }) = backup else { return Ok(None) };
+        let Some(Backup { suffix, dir }) = backup else { return Ok(None) };
+        let is_beside = dir.is_none();
         let open = Arc::new(OpenDirs::default());
         let root = root.map(|root| DirNode::root(root, None, &open)).transpose()?;
-        Ok(Some(Self { root, suffix: suffix.clone(), last: Mutex::default() }))
+        Ok(Some(Self { root, is_beside, suffix: suffix.clone(), last: Mutex::default() }))
     }
 
     /// True if what has that name and is that object is a backup, or has backups in it.
     pub(super) fn is_one(&self, name: &Name, meta: &Meta) -> bool {
         match &self.root {
             Some(root) => meta.id.is_some() && meta.id == root.id(),
-            None => name.as_bytes().ends_with(&self.suffix),
+            None => self.is_beside && name.as_bytes().ends_with(&self.suffix),
         }
     }
 
@@ -130,7 +134,7 @@ impl Receiver<'_> {
 
     /// True if backups are beside what they are of.
     pub(super) fn backs_up_beside(&self) -> bool {
-        self.backing.as_ref().is_some_and(|backing| backing.root.is_none())
+        self.backing.as_ref().is_some_and(|backing| backing.is_beside)
     }
 
     /// Copies a file to where it can't be linked.

@@ -261,7 +261,7 @@ impl Destination {
     /// Opens the directories of a mirror's bases; one that can't be is told as that.
     fn open_bases(&mut self, tree: &dyn Tree, job: &Job) {
         for base in &job.bases {
-            let path = self.path_beside(job, base);
+            let path = self.path_beside(tree, job, base);
             match tree.open(&path) {
                 Ok(dir) => self.bases.push(dir),
                 Err(_) => self.missing_bases.push(path),
@@ -269,10 +269,17 @@ impl Destination {
         }
     }
 
-    /// The path of a directory besides the destination; a relative one starts in that.
-    fn path_beside(&self, job: &Job, path: &[u8]) -> Vec<u8> {
+    /// The path of a directory besides the destination; a relative one starts in that, also
+    /// where it is missing: then none of the missing names is a link.
+    fn path_beside(&self, tree: &dyn Tree, job: &Job, mut path: &[u8]) -> Vec<u8> {
         let split = words::split(&job.dest);
-        let start = if self.rename.is_some() { split.parent } else { &*job.dest };
+        let mut start = if self.rename.is_some() { split.parent } else { &*job.dest };
+        while self.absent
+            && let Some(rest) = path.strip_prefix(b"../")
+            && tree.open(start).is_err()
+        {
+            (start, path) = (words::split(start).parent, rest);
+        }
         if path.starts_with(b"/") { path.to_vec() } else { words::join(start, path) }
     }
 
@@ -281,7 +288,7 @@ impl Destination {
         let Some(dir) = job.backup.as_ref().and_then(|backup| backup.dir.as_ref()) else {
             return Ok(());
         };
-        let path = [&*self.path_beside(job, dir), b"/"].concat();
+        let path = [&*self.path_beside(tree, job, dir), b"/"].concat();
         self.backups = match tree.open(&path) {
             Ok(dir) => Some(dir),
             Err(_) if dry_run => None,

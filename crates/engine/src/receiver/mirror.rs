@@ -11,11 +11,12 @@ use super::{Receiver, naming};
 use crate::dirs::DirNode;
 use haul_model::words::{self, may_be_one_name};
 use haul_model::{
-    Attributes, Changes, Delete, Entry, Fault, FaultKind, Kind, Name, Outcome, Part, Scope, Side,
+    Attributes, Changes, Delete, Entry, Fault, FaultKind, Kept, Kind, Name, Outcome, Part, Scope,
+    Side,
 };
 use haul_proto::Extra;
 use haul_store::OnExisting;
-use haul_tree::{Meta, MetaKind, TreeEntry, lock};
+use haul_tree::{Meta, MetaKind, PRIVATE_DIR_MODE, TreeEntry, lock};
 use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
@@ -36,7 +37,7 @@ pub(super) struct Deleting {
     count: AtomicU64,
 }
 
-/// Directories on the way down to what is removed, each with what is left to look at.
+/// A directory on the way down to what is removed, with what is left to look at in it.
 struct Level {
     node: Arc<DirNode>,
     path: Vec<u8>,
@@ -45,6 +46,26 @@ struct Level {
     scope: Scope,
     /// Something in it stays, and so does it.
     stays: bool,
+    /// The attributes that it had before its owner was given rights to remove what is in it;
+    /// it gets its mode back where it stays.
+    lent: Option<Attributes>,
+}
+
+impl Drop for Level {
+    fn drop(&mut self) {
+        let Some(before) = &self.lent else { return };
+        let which = Kept::MODE;
+        let _ = self.node.handle().and_then(|handle| handle.set_attributes(before, which));
+    }
+}
+
+/// The directories on that way, of which the last is done with first: the others lead to it.
+struct Levels(Vec<Level>);
+
+impl Drop for Levels {
+    fn drop(&mut self) {
+        while self.0.pop().is_some() {}
+    }
 }
 
 impl Receiver<'_> {
@@ -243,14 +264,14 @@ impl Receiver<'_> {
         told: &mut Vec<Extra>,
     ) -> io::Result<()> {
         let first = self.enter_extra(parent, &dir.scope(), name, dir.path_of(Some(name)))?;
-        let mut levels = vec![first];
+        let mut levels = Levels(vec![first]);
         let mut names = vec![name.clone()];
         let mut failure = Ok(());
         loop {
             if self.control.stopped() || (is_extra && self.is_withheld(dir)) {
                 return failure;
             }
-            let level = levels.last_mut().expect("one at least until it returns");
+            let level = levels.0.last_mut().expect("one at least until it returns");
             if let Some(TreeEntry { name, .. }) = level.left.pop() {
                 let path = [&*level.path, b"/", name.as_bytes()].concat();
                 let node = Arc::clone(&level.node);
@@ -263,7 +284,7 @@ impl Receiver<'_> {
                 } else if meta.kind == MetaKind::Dir {
                     match self.enter_extra(&node, &level.scope, &name, path) {
                         Ok(below) => {
-                            levels.push(below);
+                            levels.0.push(below);
                             names.push(name);
                         }
                         Err(error) => {
@@ -283,20 +304,23 @@ impl Receiver<'_> {
                 }
                 continue;
             }
-            let (Some(done), Some(name)) = (levels.pop(), names.pop()) else { return failure };
-            let above = levels.last_mut();
+            let (Some(mut done), Some(name)) = (levels.0.pop(), names.pop()) else {
+                return failure;
+            };
+            let above = levels.0.last_mut();
             let node = above.as_ref().map_or(parent, |above| &above.node);
             let removed = match done.stays {
                 true => Ok(false),
                 false if above.is_none() && !is_extra => {
-                    return node.handle()?.remove_dir(&name);
+                    node.handle()?.remove_dir(&name)?;
+                    done.lent = None;
+                    return Ok(());
                 }
                 false => self.remove_one(dir, node, &name, done.path.clone(), Kind::Dir, told),
             };
             let stays = !matches!(removed, Ok(true));
-            if let Err(error) = removed {
-                failure = Err(error);
-            }
+            done.lent.take_if(|_| !stays);
+            failure = removed.map(drop).and(failure);
             match above {
                 Some(above) => above.stays |= stays,
                 None => {
@@ -332,14 +356,16 @@ impl Receiver<'_> {
             return Err(a_source());
         }
         let handle = node.handle()?;
-        if !self.policy.dry_run {
+        let mut lent = None;
+        if !self.policy.dry_run && handle.make_writable().is_ok() {
             // A refusal shows itself as soon as something is removed.
-            let _ = handle.make_writable();
+            let before = &node.meta().attributes;
+            lent = (before.mode & PRIVATE_DIR_MODE != PRIVATE_DIR_MODE).then(|| before.clone());
         }
         let mut left = handle.entries()?;
         left.sort_by_key(|entry| entry.is_dir == Some(true));
         let scope = self.scope_of(&*handle, above, &[&*path, b"/"].concat())?;
-        Ok(Level { node, path, left, scope, stays: false })
+        Ok(Level { node, path, left, scope, stays: false, lent })
     }
 
     /// Removes one entry, which is no directory, or an empty one. False if it stays, since

@@ -42,6 +42,8 @@ impl Receiver<'_> {
     /// The attributes that a directory gets, as far as they are kept.
     pub(super) fn kept_of_dirs(&self) -> Kept {
         let keeps = self.policy.keeps.of_dirs();
+        // Looking into a directory changes when it was read: as rsync, a mirror leaves that.
+        let keeps = keeps.without(Kept::ATIMES.only_if(self.task.mirrors().is_some()));
         // It inherits such a bit from the one above.
         if is_own(&self.task) { keeps.without(Kept::SET_ID) } else { keeps }
     }

@@ -55,6 +55,23 @@ fn what_is_replaced_or_removed_is_kept() {
 }
 
 #[test]
+fn a_dry_run_tells_what_goes_to_a_directory_that_is_missing() {
+    with_haul_there(|scene| {
+        for flags in [
+            &["-ain", "--backup-dir=../kept", "--delete"][..],
+            &["-ain", "--backup-dir=../kept", "--delete", "--suffix=.old"],
+            &["-ain", "--backup-dir=../kept/for/long", "--delete-after"],
+        ] {
+            let pair = prepare(scene);
+            fs::remove_dir_all(scene.path("kept")).expect("removed");
+            let dry = pair.run(flags, &["src/"], "dst");
+            assert!(dry.out().contains("*deleting   d/extra\n"), "{dry}");
+            assert!(!scene.exists("kept"));
+        }
+    });
+}
+
+#[test]
 fn a_second_run_keeps_what_the_first_has_kept() {
     with_haul_there(|scene| {
         let pair = prepare(scene);

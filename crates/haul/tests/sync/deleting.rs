@@ -58,6 +58,28 @@ fn a_destination_that_is_missing_is_told_once() {
 }
 
 #[test]
+fn a_directory_in_which_something_stays_keeps_its_mode() {
+    everywhere_as_nobody(|scene| {
+        scene.file("src/a", "a");
+        scene.file("dst/x/gone", "x");
+        scene.file("dst/x/y/gone", "x");
+        scene.file("dst/x/y/kept", "x");
+        scene.give_to_nobody("src");
+        scene.give_to_nobody("dst");
+        mode(scene.path("dst/x/y"), 0o500);
+        mode(scene.path("dst/x"), 0o555);
+        let route = scene.route();
+        let flags = ["-a", "--delete", "--filter=P kept"];
+        scene.transfer("sync", &route, &flags, &["src/"], "dst").run().expect_ok();
+        assert_eq!(scene.list("dst/x"), ["y", "y/kept"]);
+        assert_eq!([mode_of(scene.path("dst/x")), mode_of(scene.path("dst/x/y"))], [0o555, 0o500]);
+        let flags = ["-a", "--delete"];
+        scene.transfer("sync", &route, &flags, &["src/"], "dst").run().expect_ok();
+        assert!(!scene.exists("dst/x"));
+    });
+}
+
+#[test]
 fn what_rules_leave_out_stays_unless_that_is_to_go() {
     everywhere_by_pipe(|scene| {
         let prepare = || {

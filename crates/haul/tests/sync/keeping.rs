@@ -288,3 +288,19 @@ fn what_is_no_file_has_its_bits_that_lend_rights() {
         }
     });
 }
+
+#[test]
+fn the_time_at_which_a_directory_was_read_is_left_alone() {
+    each_way_by_pipe(|scene| {
+        again(scene);
+        scene.mkdir("src/d");
+        scene.mkdir("dst/d");
+        let pair = Pair::of(scene);
+        for (name, time) in [("src/d", "@1200000000"), ("dst/d", "@1100000000")] {
+            run(Command::new("touch").args(["-a", "-d", time]).arg(scene.path(name)));
+        }
+        pair.run(&["-aUi"], &["src/"], "dst");
+        let second = pair.run(&["-aUi"], &["src/"], "dst");
+        assert_eq!(second.out(), "", "{second}");
+    });
+}

@@ -107,3 +107,31 @@ fn a_file_of_another_user_has_a_backup_like_all_others() {
         }
     });
 }
+
+#[test]
+fn a_directory_that_its_owner_may_not_enter_stays_like_that() {
+    with_haul(|scene| {
+        for flags in [&["-ai"][..], &["-rti"], &["-rpi", "--delete"], &["-rli"]] {
+            for bits in [0o600, 0o400, 0o500] {
+                again(scene);
+                for tree in ["src", "dst"] {
+                    scene.file(format!("{tree}/d/e/same"), "the same");
+                    scene.file(format!("{tree}/d/same"), "the same");
+                    scene.give_to_nobody(tree);
+                    mode(scene.path(format!("{tree}/d/e")), bits | 0o500);
+                }
+                mode(scene.path("dst/d"), bits);
+                mode(
+                    scene.path("src/d"),
+                    if flags[0].contains('a') { bits | 0o500 } else { 0o755 },
+                );
+                let route = scene.route();
+                let run = scene.transfer("sync", &route, flags, &["src/"], "dst").run();
+                run.expect_ok();
+                let keeps = flags[0].contains(['a', 'p']);
+                let expected = if keeps { mode_of(scene.path("src/d")) } else { bits };
+                assert_eq!(mode_of(scene.path("dst/d")), expected, "{flags:?} {bits:o}");
+            }
+        }
+    });
+}
