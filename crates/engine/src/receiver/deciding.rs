@@ -47,6 +47,11 @@ impl Receiver<'_> {
         let found = compare::changes(entry, existing, target.as_deref(), self.policy.keeps);
         let replaced =
             |found: Changes| Ok((Decision::Copy(OnExisting::Replace), found.with(Changes::SENT)));
+        let (mtime, there) = (entry.attributes.mtime, existing.attributes.mtime);
+        let is_file = matches!(entry.kind, Kind::File { .. }) && !found.has(Changes::KIND);
+        if is_file && mirror.skips_newer && there > mtime {
+            return settled(Outcome::Skipped(Skip::Ruled));
+        }
         if let Some(linked) = self.decide_to_link(mirror, dir, name, entry, existing)? {
             return Ok(linked);
         }
@@ -67,10 +72,6 @@ impl Receiver<'_> {
             } else {
                 replaced(found)
             };
-        }
-        let (mtime, there) = (entry.attributes.mtime, existing.attributes.mtime);
-        if mirror.skips_newer && there > mtime {
-            return settled(Outcome::Skipped(Skip::Ruled));
         }
         if mirror.sameness == Sameness::Content {
             if found.has(Changes::SIZE) {
