@@ -142,7 +142,7 @@ fn send(client: Client, job: &Job, on_failure: &dyn Fn()) -> Result<(), JobError
         Some(_) => {
             let sources: Vec<_> = job.source_paths().collect();
             let is_mirror = job.task.mirrors().is_some();
-            confine(Access::Moving(&holding(&sources, is_mirror)))
+            confine(Access::Rename(&holding(&sources, is_mirror)))
         }
         None => confine(Access::ReadOnly),
     };

@@ -2,7 +2,7 @@
 //! comes to their directories.
 
 use haul_model::{Fault, FaultKind, Filter, Line, Lines, Merge, Name, Rule, RuleFiles, Scope};
-use haul_model::{RuleError, Side, Start, Style, cvs_defaults, escape_bytes};
+use haul_model::{RuleError, Side, Start, Style, cvs_defaults, escape_bytes, words};
 use haul_tree::{Meta, MetaKind, Tree, TreeDir};
 use std::io;
 
@@ -59,14 +59,11 @@ pub(crate) fn begin(
     }
     // What can't be told is the path of nothing, and has nothing above it.
     let Ok(whole) = tree.whole_path(path) else { return Ok(Scope::default()) };
-    let mut root: Vec<u8> = whole.split(|byte| *byte == b'/').filter(|name| !name.is_empty()).fold(
-        Vec::new(),
-        |mut root, name| {
-            root.extend_from_slice(name);
-            root.push(b'/');
-            root
-        },
-    );
+    let mut root: Vec<u8> = words::components(&whole).fold(Vec::new(), |mut root, name| {
+        root.extend_from_slice(name);
+        root.push(b'/');
+        root
+    });
     let mut scope = Scope::at(&root);
     if !with_first {
         let above = root.iter().rev().skip(1).position(|byte| *byte == b'/');

@@ -10,7 +10,7 @@ mod remote;
 mod sync;
 mod words;
 
-pub(crate) use deploy::{Action, Deploy};
+pub(crate) use deploy::{Deploy, Deployment};
 pub(crate) use sync::When;
 
 use self::familiar::{FamiliarWords, explain};

@@ -37,7 +37,7 @@ pub(crate) enum Transport {
 
 /// Where a value was given. A later one holds over an earlier one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Origin {
+pub(crate) enum GivenIn {
     /// In the file, for all hosts, in the line with this number.
     File(usize),
     /// In the file, for the host.
@@ -48,7 +48,7 @@ pub(crate) enum Origin {
     CommandLine,
 }
 
-impl Origin {
+impl GivenIn {
     /// Higher holds over lower.
     fn rank(self) -> u8 {
         match self {
@@ -64,12 +64,12 @@ impl Origin {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Given<T> {
     pub(crate) value: T,
-    pub(crate) origin: Origin,
+    pub(crate) origin: GivenIn,
 }
 
 /// A value of the command line.
 pub(crate) fn typed<T>(value: T) -> Given<T> {
-    Given { value, origin: Origin::CommandLine }
+    Given { value, origin: GivenIn::CommandLine }
 }
 
 /// Settings. Each is the option of the same name; the file and the environment
@@ -114,7 +114,7 @@ enum Raw<'a> {
 /// A value as `haul config` shows it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
-pub(crate) enum Shown {
+pub(crate) enum SettingValue {
     Text(String),
     Number(u32),
     Switch(bool),
@@ -126,7 +126,7 @@ impl Settings {
     /// # Errors
     /// The kind of value that the key takes. The value itself is not told, for the
     /// file may hold anything.
-    fn set(&mut self, key: &str, raw: Raw<'_>, origin: Origin) -> Result<(), String> {
+    fn set(&mut self, key: &str, raw: Raw<'_>, origin: GivenIn) -> Result<(), String> {
         let probe = || SshTarget::new(None, "host").map_err(|error| error.to_string());
         match (key, raw) {
             ("rsh", Raw::Text(text)) if probe()?.with_rsh(text).is_ok() => {
@@ -198,8 +198,8 @@ impl Settings {
 
     /// Puts aside what the words of the command do not say of who works on the host.
     pub(crate) fn put_aside_unless_typed(&mut self) {
-        self.transport.take_if(|given| given.origin != Origin::CommandLine);
-        self.remote_haul.take_if(|given| given.origin != Origin::CommandLine);
+        self.transport.take_if(|given| given.origin != GivenIn::CommandLine);
+        self.remote_haul.take_if(|given| given.origin != GivenIn::CommandLine);
     }
 
     /// True if SFTP is asked for and a haul is named in the same place.
@@ -221,29 +221,31 @@ impl Settings {
 
     /// Every key with what holds for it, defaults included. Nothing is shown for a
     /// key that stands for a choice that haul makes anew each time.
-    pub(crate) fn rows(&self) -> [(&'static str, Option<Shown>, Option<Origin>); KEYS.len()] {
+    pub(crate) fn rows(
+        &self,
+    ) -> [(&'static str, Option<SettingValue>, Option<GivenIn>); KEYS.len()] {
         fn row<T: Clone>(
             given: &Option<Given<T>>,
             default: Option<T>,
-            show: impl Fn(T) -> Shown,
-        ) -> (Option<Shown>, Option<Origin>) {
+            show: impl Fn(T) -> SettingValue,
+        ) -> (Option<SettingValue>, Option<GivenIn>) {
             let value = given.as_ref().map(|given| given.value.clone()).or(default);
             (value.map(show), given.as_ref().map(|given| given.origin))
         }
         let transport = |transport| match transport {
-            Transport::Haul => Shown::Text("haul".to_owned()),
-            Transport::Sftp => Shown::Text("sftp".to_owned()),
+            Transport::Haul => SettingValue::Text("haul".to_owned()),
+            Transport::Sftp => SettingValue::Text("sftp".to_owned()),
         };
-        let lanes = |lanes: NonZeroU8| Shown::Number(lanes.get().into());
+        let lanes = |lanes: NonZeroU8| SettingValue::Number(lanes.get().into());
         let rows = [
-            row(&self.rsh, Some("ssh".to_owned()), Shown::Text),
-            row(&self.remote_haul, None, Shown::Text),
+            row(&self.rsh, Some("ssh".to_owned()), SettingValue::Text),
+            row(&self.remote_haul, None, SettingValue::Text),
             row(&self.transport, None, transport),
-            row(&self.timeout, Some(SILENCE_SECONDS), Shown::Number),
+            row(&self.timeout, Some(SILENCE_SECONDS), SettingValue::Number),
             row(&self.parallel, Some(NonZeroU8::MIN), lanes),
-            row(&self.retries, Some(RETRIES), Shown::Number),
-            row(&self.verify, Some(false), Shown::Switch),
-            row(&self.sync, Some(false), Shown::Switch),
+            row(&self.retries, Some(RETRIES), SettingValue::Number),
+            row(&self.verify, Some(false), SettingValue::Switch),
+            row(&self.sync, Some(false), SettingValue::Switch),
         ];
         let mut keys = KEYS.into_iter();
         rows.map(|(value, origin)| (keys.next().map_or("", |(key, _)| key), value, origin))
@@ -332,7 +334,7 @@ fn environment(value: impl Fn(&str) -> Option<OsString>) -> Result<Settings, Com
         let Some(value) = value(&name).filter(|value| !value.is_empty()) else { continue };
         let raw = value.to_str().map_or(Raw::Odd, Raw::Text);
         settings
-            .set(key, raw, Origin::Environment)
+            .set(key, raw, GivenIn::Environment)
             .map_err(|wanted| CommandError::usage(format!("{name}: it must be {wanted}")))?;
     }
     if settings.contradict() {

@@ -1,7 +1,7 @@
 //! The lines of `--json`: one object a line, of a schema that docs/json.md
 //! describes and [`SCHEMA`] numbers.
 
-use crate::config::Shown;
+use crate::config::SettingValue;
 use crate::error::{CommandError, ExitCode};
 use crate::hint::Hint;
 use crate::progress::Counts;
@@ -162,7 +162,7 @@ pub(crate) struct SettingLine<'a> {
     pub(crate) host: Option<&'a str>,
     pub(crate) key: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) value: Option<&'a Shown>,
+    pub(crate) value: Option<&'a SettingValue>,
     pub(crate) origin: OriginWord,
     #[serde(flatten)]
     pub(crate) path: Option<Path<'a>>,

@@ -91,7 +91,7 @@ impl Place {
 
 /// The names in a path, without those that stand for the directory that they are in.
 fn parts(path: &[u8]) -> impl Iterator<Item = &[u8]> {
-    path.split(|byte| *byte == b'/').filter(|part| !matches!(*part, b"" | b"."))
+    words::components(path).filter(|part| *part != b".")
 }
 
 fn names(path: &[u8]) -> Result<Vec<Name>, PlaceError> {

@@ -34,6 +34,12 @@ pub fn split(path: &[u8]) -> Split<'_> {
     Split { parent, name, whole, slash }
 }
 
+/// The components of `path` in their order. Slashes in front, at its end, and one behind
+/// the other make none.
+pub fn components(path: &[u8]) -> impl Iterator<Item = &[u8]> + Clone {
+    path.split(|byte| *byte == b'/').filter(|part| !part.is_empty())
+}
+
 /// The path `below` of the directory at `dir`, which may be a file if there is nothing
 /// below; slashes at its end go, and `.` is left out.
 pub fn join(dir: &[u8], below: &[u8]) -> Vec<u8> {

@@ -307,7 +307,7 @@ mod tests {
         }
         mode(&dir, 0o777).unwrap();
         assert_eq!(refusal(), "others can write to it");
-        if haul_sys::effective_user() == 0 {
+        if haul_sys::is_root() {
             mode(&dir, 0o700).unwrap();
             std::os::unix::fs::chown(&dir, Some(65534), None).unwrap();
             assert_eq!(refusal(), "it belongs to another user");

@@ -111,7 +111,7 @@ pub fn is_of_group(group: u32) -> bool {
         let found = rustix::process::getgroups().unwrap_or_default();
         found.into_iter().map(rustix::process::Gid::as_raw).collect()
     });
-    crate::effective_user() == 0 || crate::effective_group() == group || groups.contains(&group)
+    crate::is_root() || crate::effective_group() == group || groups.contains(&group)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 
 use crate::Dir;
 use crate::held::Target;
-use crate::limits::effective_user;
+use crate::limits::is_root;
 use crate::not_kept::{self, NotKept};
 use haul_model::{
     Acl, AclEntry, AclWho, Attributes, EXTENDED_LEN_MAX, Extended, Kept, Name, Xattr,
@@ -107,7 +107,7 @@ const OF_HAUL: &[u8] = b"user.haul.";
 
 /// True if a copy keeps the attribute of this name.
 fn is_kept(name: &[u8]) -> bool {
-    let kinds = if effective_user() == 0 { &OWN[..] } else { &OWN[..1] };
+    let kinds = if is_root() { &OWN[..] } else { &OWN[..1] };
     kinds.iter().any(|kind| name.starts_with(kind)) && !name.starts_with(OF_HAUL)
 }
 

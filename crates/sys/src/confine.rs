@@ -11,7 +11,7 @@ pub enum Access<'a> {
     ReadOnly,
     /// Read everywhere, and rename and remove what is below these directories; those
     /// that can't be opened are left out. What is made there can't be written to.
-    Moving(&'a [&'a Path]),
+    Rename(&'a [&'a Path]),
     /// Read and write below these directories, nothing elsewhere.
     Below(&'a [Dir]),
 }
@@ -61,7 +61,7 @@ mod system {
             .create()?;
         let ruleset = match access {
             Access::ReadOnly => reading(ruleset)?,
-            Access::Moving(dirs) => {
+            Access::Rename(dirs) => {
                 // What has its name changed is made under the new one.
                 let devices = AccessFs::MakeChar | AccessFs::MakeBlock;
                 let specials = AccessFs::MakeFifo | AccessFs::MakeSock | devices;

@@ -32,6 +32,15 @@ pub fn effective_user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
+/// The number of the user, and of the group, who may give files to others. It is the same
+/// on every system.
+pub const ROOT: u32 = 0;
+
+/// True if this process has all rights, and sees all attributes.
+pub fn is_root() -> bool {
+    effective_user() == ROOT
+}
+
 /// The group of what this process makes, unless its directory decides.
 pub fn effective_group() -> u32 {
     rustix::process::getegid().as_raw()

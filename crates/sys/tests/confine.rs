@@ -160,7 +160,7 @@ fn who_removes_writes_nothing_and_removes_nothing_elsewhere() {
     let missing = temp.path().join("missing");
     let enforced = thread::scope(|scope| {
         let removes = scope.spawn(|| {
-            if !confine(Access::Moving(&[&missing, &place.inside])) {
+            if !confine(Access::Rename(&[&missing, &place.inside])) {
                 return false;
             }
             assert_eq!(fs::read(place.outside.join("old")).expect("read"), b"old");

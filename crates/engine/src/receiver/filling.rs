@@ -126,7 +126,7 @@ impl Copying<'_, '_> {
             stage.set_len(self.size).map_err(|_| changed())?;
         }
         let moved = Moved::shared(stage).map_err(|error| destination("look at", &error))?;
-        self.verify(moved.is_whole(self.size), Filling::Shared)
+        self.verify(moved.is_whole(self.size), Filling::Reflinked)
     }
 
     /// A stage whose blocks were `copied`.

@@ -11,7 +11,7 @@ use haul_model::{
     links,
 };
 use haul_proto::{ACCOUNTS_MAX, Account};
-use haul_sys::AccountKind;
+use haul_sys::{AccountKind, ROOT};
 use haul_tree::lock;
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -30,9 +30,6 @@ pub(super) struct Numbers {
     /// Those of which it has told nothing, as far as they are to become others.
     found: Mutex<HashMap<(AccountKind, u32), u32>>,
 }
-
-/// The number of the user and of the group that are the same everywhere.
-const ROOT: u32 = 0;
 
 impl Numbers {
     /// Those of a job.
@@ -180,7 +177,7 @@ impl Receiver<'_> {
             }
             acl.0.sort_unstable_by_key(|line| line.who);
         }
-        if haul_sys::effective_user() != ROOT
+        if !haul_sys::is_root()
             && let Some(extended) = extended
         {
             // As in rsync: those of the system are root's to give.
@@ -206,5 +203,5 @@ pub(super) fn tell_lacks(monitor: &dyn Monitor, path: &[u8], asked: Kept, kept: 
 /// as in rsync, who is not root does not try.
 pub(super) fn allowed(asked: Kept) -> Kept {
     let of_root = Kept::USER.with(Kept::DEVICES);
-    if haul_sys::effective_user() == ROOT { asked } else { asked.without(of_root) }
+    if haul_sys::is_root() { asked } else { asked.without(of_root) }
 }

@@ -74,7 +74,7 @@ pub(super) enum Filling {
     /// It was written, but for its holes.
     WithHoles,
     /// It is shared with its source, which a file system does in one go.
-    Shared,
+    Reflinked,
 }
 
 impl Filling {
@@ -84,7 +84,7 @@ impl Filling {
     /// `sync`, and is written in one go, a moment after its metadata at most.
     pub(super) fn is_durable_first(self, size: u64, stage: &dyn StagedFile) -> bool {
         match self {
-            Filling::Shared => false,
+            Filling::Reflinked => false,
             Filling::WithHoles => stage.loss() != Loss::Whole,
             Filling::Dense => size >= RESUME_LEN_MIN && stage.loss() == Loss::Unknown,
         }

@@ -13,8 +13,6 @@ use haul_tree::{Meta, Owner, lock};
 use std::io;
 use std::sync::{Arc, OnceLock};
 
-/// The number of the user who can give all attributes.
-const ROOT: u32 = 0;
 const SET_USER_ID: u32 = 0o4000;
 const SET_GROUP_ID: u32 = 0o2000;
 
@@ -117,7 +115,7 @@ impl Receiver<'_> {
         if acl.or(default_acl).is_some() && !gives.has(Kept::ACL) {
             lost.push("its ACL".to_owned());
         }
-        let is_root = haul_sys::effective_user() == ROOT;
+        let is_root = haul_sys::is_root();
         let mut xattrs = attributes.xattrs().iter();
         if xattrs
             .any(|one| !gives.has(Kept::XATTRS) || !(is_root || one.name.starts_with(b"user.")))

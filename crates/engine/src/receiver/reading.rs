@@ -228,6 +228,6 @@ fn hand_on(receiver: &Receiver<'_>, file: Arc<Incoming>, piece: Piece) {
         std::thread::sleep(FULL_POLL);
     }
     if file.push(piece) {
-        receiver.give(Work::Pieces(file));
+        receiver.give(Work::Arrived(file));
     }
 }

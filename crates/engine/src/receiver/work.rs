@@ -32,7 +32,7 @@ pub(crate) enum Work {
     /// Small files that arrived whole.
     Pack(Buf, PackView),
     /// Pieces have arrived for this file.
-    Pieces(Arc<Incoming>),
+    Arrived(Arc<Incoming>),
     /// The destination's file of this number is to be hashed.
     Hash(u64),
     /// The Sender has hashed its file.
@@ -123,7 +123,7 @@ pub(crate) fn run_worker(receiver: &Receiver<'_>, tasks: &crossbeam_channel::Rec
                 take_files(receiver, copied, &mut scratch);
             }
             Ok(Work::Pack(bytes, view)) => take_pack(receiver, &bytes, view),
-            Ok(Work::Pieces(incoming)) => incoming.work(receiver),
+            Ok(Work::Arrived(incoming)) => incoming.work(receiver),
             Ok(Work::Content(fetched)) => receiver.take_fetched(fetched),
             Ok(Work::Link(link)) => receiver.take_link(*link),
             Ok(Work::Name(name)) => receiver.take_other_name(&name.0, name.1),

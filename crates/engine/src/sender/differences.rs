@@ -1,7 +1,7 @@
 //! A large file of which the Receiver has an older version: what that has, too, is told by
 //! where it is, and the rest is sent.
 
-use super::pieces::{PIECE_LEN, Pieces, Sent, given_up};
+use super::pieces::{Outgoing, PIECE_LEN, Sent, given_up};
 use super::read::read;
 use crate::control::Step as Progress;
 use crate::link::wire::{Body, OutFrame};
@@ -26,7 +26,7 @@ impl Search {
     }
 }
 
-impl Pieces<'_, '_, '_> {
+impl Outgoing<'_, '_, '_> {
     /// Sends what there is up to `end`, and tells what the Receiver has of it.
     pub(super) fn send_differences(&mut self, search: &mut Search, end: u64) -> Sent {
         let Search { matcher, window, reuse } = search;

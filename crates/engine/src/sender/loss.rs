@@ -11,9 +11,6 @@ use std::io;
 /// on: all that begin so.
 const OWN_ATTRIBUTES: [&str; 3] = ["user.", "trusted.", "security.capability"];
 
-/// The number of the user who sees all attributes, and can give them.
-const ROOT: u32 = 0;
-
 const ACL: &str = "system.posix_acl_";
 
 /// Why the entry `name` of `dir`, or `dir` itself, stays, if it would lose something
@@ -26,7 +23,7 @@ pub(super) fn loss(dir: &dyn TreeDir, name: Option<&Name>) -> io::Result<Option<
         Some(name) => dir.stat(name, false)?.ok_or(io::ErrorKind::NotFound)?.kind,
         None => MetaKind::Dir,
     };
-    let is_root = haul_sys::effective_user() == ROOT;
+    let is_root = haul_sys::is_root();
     let lost = lost(kind, &dir.attribute_names(name)?, is_root);
     Ok(would_lose(kind == MetaKind::Dir, &lost))
 }

@@ -21,7 +21,7 @@ use std::sync::Arc;
 pub(super) const PIECE_LEN: u64 = 1 << 20;
 
 /// A file that is being sent.
-pub(super) struct Pieces<'p, 'r, 'a> {
+pub(super) struct Outgoing<'p, 'r, 'a> {
     pub(super) reader: &'p Reader<'r, 'a>,
     pub(super) item: &'p Item,
     pub(super) source: Arc<dyn SourceFile>,
@@ -60,7 +60,7 @@ impl Reader<'_, '_> {
         let hasher = ContentHasher::new();
         let (next_block, search) = (0, None);
         let mut pieces =
-            Pieces { reader: self, item, source, hasher, next_block, splices, part, search };
+            Outgoing { reader: self, item, source, hasher, next_block, splices, part, search };
         if !item.how.wants_delta() {
             return pieces.send();
         }
@@ -76,7 +76,7 @@ impl Reader<'_, '_> {
     }
 }
 
-impl Pieces<'_, '_, '_> {
+impl Outgoing<'_, '_, '_> {
     fn send(mut self) -> Sent<FileSeal> {
         let seal = self.source.seal();
         let item = self.item;

@@ -67,9 +67,6 @@ pub(crate) struct Scan<'s, 'a> {
     unmunges: bool,
 }
 
-/// The number of the user, and of the group, who may give files to others.
-const ROOT: u32 = 0;
-
 /// The mode of a directory on the way to a source of which nothing is told.
 const MODE_OF_WAYS: u32 = 0o777;
 
@@ -115,7 +112,7 @@ impl<'s, 'a> Scan<'s, 'a> {
             batch_cost: 0,
             batch_since: Instant::now(),
             unmunges: job.munging == Munging::Undone,
-            watches_owners: haul_sys::effective_user() == ROOT
+            watches_owners: haul_sys::is_root()
                 && !job.task.keeps().has(Kept::OWNER)
                 && tells_lacks
                 && job.task.copies().is_some(),

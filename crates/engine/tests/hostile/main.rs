@@ -4,6 +4,7 @@
 
 #![forbid(unsafe_code)]
 
+mod again;
 mod attack;
 mod checking;
 mod client;

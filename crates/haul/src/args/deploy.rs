@@ -13,7 +13,7 @@ use std::path::PathBuf;
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Deploy {
     pub(crate) target: SshTarget,
-    pub(crate) action: Action,
+    pub(crate) action: Deployment,
     /// The haul that other commands start there instead, as the configuration says.
     pub(crate) elsewhere: Option<String>,
     /// Only errors are told.
@@ -22,7 +22,7 @@ pub(crate) struct Deploy {
 
 /// The action of `haul deploy`.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Action {
+pub(crate) enum Deployment {
     /// Puts a haul there: this one, or the one at that path.
     Put(Option<PathBuf>),
     /// Removes the one that was put there.
@@ -83,7 +83,7 @@ impl DeployWords {
         let elsewhere = settings.remote_haul.as_ref().map(|given| given.value.clone());
         settings.put_aside_unless_typed();
         let target = set_up(target, &settings)?;
-        let action = if self.remove { Action::Remove } else { Action::Put(self.binary) };
+        let action = if self.remove { Deployment::Remove } else { Deployment::Put(self.binary) };
         Ok(Deploy { target, action, elsewhere, quiet: self.quiet })
     }
 }

@@ -205,13 +205,13 @@ fn a_deployment_has_a_host_and_a_program() {
         other => panic!("not a deployment: {other:?}"),
     };
     let plain = deploy("ann@box");
-    assert_eq!((plain.action, plain.quiet), (Action::Put(None), false));
+    assert_eq!((plain.action, plain.quiet), (Deployment::Put(None), false));
     assert_eq!(plain.target, SshTarget::new(Some("ann"), "box").expect("names that are right"));
     let other = deploy("-q -e 'my-ssh' --binary /a/b ssh://box:7");
-    assert_eq!((other.action, other.quiet), (Action::Put(Some("/a/b".into())), true));
+    assert_eq!((other.action, other.quiet), (Deployment::Put(Some("/a/b".into())), true));
     let target = SshTarget::new(None, "box").and_then(|target| target.with_rsh("'my-ssh'"));
     assert_eq!(other.target, target.expect("names that are right").with_port(7));
-    assert_eq!(deploy("--remove box").action, Action::Remove);
+    assert_eq!(deploy("--remove box").action, Deployment::Remove);
 }
 
 #[test]

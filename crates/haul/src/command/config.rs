@@ -1,7 +1,7 @@
 //! `haul config`: the settings that apply, and where each comes from.
 
 use crate::args::ShowConfig;
-use crate::config::{Origin, Shown, variable};
+use crate::config::{GivenIn, SettingValue, variable};
 use crate::error::ExitCode;
 use crate::json::{Line, OriginWord, Path, SettingLine};
 use crate::progress::Screen;
@@ -40,8 +40,8 @@ fn heading(asked: &ShowConfig) -> String {
 struct Row<'a> {
     asked: &'a ShowConfig,
     key: &'static str,
-    value: Option<Shown>,
-    origin: Option<Origin>,
+    value: Option<SettingValue>,
+    origin: Option<GivenIn>,
 }
 
 impl Statement for Row<'_> {
@@ -49,16 +49,16 @@ impl Statement for Row<'_> {
         let key = self.key;
         let value = match &self.value {
             None => "-".to_owned(),
-            Some(Shown::Text(text)) => format!("\"{}\"", escape_controls(text)),
-            Some(Shown::Number(number)) => number.to_string(),
-            Some(Shown::Switch(switch)) => switch.to_string(),
+            Some(SettingValue::Text(text)) => format!("\"{}\"", escape_controls(text)),
+            Some(SettingValue::Number(number)) => number.to_string(),
+            Some(SettingValue::Switch(switch)) => switch.to_string(),
         };
         let origin = match self.origin {
             None => "default".to_owned(),
-            Some(Origin::File(line)) => format!("file, line {line}"),
-            Some(Origin::HostSection(line)) => format!("file, line {line}, for this host"),
-            Some(Origin::Environment) => format!("environment, {}", variable(key)),
-            Some(Origin::CommandLine) => "command line".to_owned(),
+            Some(GivenIn::File(line)) => format!("file, line {line}"),
+            Some(GivenIn::HostSection(line)) => format!("file, line {line}, for this host"),
+            Some(GivenIn::Environment) => format!("environment, {}", variable(key)),
+            Some(GivenIn::CommandLine) => "command line".to_owned(),
         };
         format!("{key:KEY_WIDTH$} {value:VALUE_WIDTH$} {origin}\n").into_bytes()
     }
@@ -66,9 +66,11 @@ impl Statement for Row<'_> {
     fn json(&self) -> Vec<u8> {
         let (word, line) = match self.origin {
             None => (OriginWord::Default, None),
-            Some(Origin::File(line) | Origin::HostSection(line)) => (OriginWord::File, Some(line)),
-            Some(Origin::Environment) => (OriginWord::Environment, None),
-            Some(Origin::CommandLine) => (OriginWord::CommandLine, None),
+            Some(GivenIn::File(line) | GivenIn::HostSection(line)) => {
+                (OriginWord::File, Some(line))
+            }
+            Some(GivenIn::Environment) => (OriginWord::Environment, None),
+            Some(GivenIn::CommandLine) => (OriginWord::CommandLine, None),
         };
         let path = self.asked.path.as_ref().filter(|_| line.is_some());
         let setting = SettingLine {

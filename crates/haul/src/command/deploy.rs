@@ -1,6 +1,6 @@
 //! `haul deploy`: puts haul onto a host, and takes it away again.
 
-use crate::args::{Action, Deploy};
+use crate::args::{Deploy, Deployment};
 use crate::error::{CommandError, ErrorKind, ExitCode};
 use crate::hint::Hint;
 use crate::peer::diagnostics;
@@ -22,13 +22,13 @@ pub(super) fn run(deploy: &Deploy) -> ExitCode {
     let report = Detail::Text(show).report(&screen);
     let target = &deploy.target;
     let done = match &deploy.action {
-        Action::Put(binary) => put(target, binary.as_deref(), &screen, &|| false)
+        Deployment::Put(binary) => put(target, binary.as_deref(), &screen, &|| false)
             .map(|deployed| deployed_line(target, deployed)),
-        Action::Remove => haul_engine::undeploy(target, &diagnostics(&screen))
+        Deployment::Remove => haul_engine::undeploy(target, &diagnostics(&screen))
             .map(|undeployed| undeployed_line(target, undeployed))
             .map_err(CommandError::from),
     };
-    if let (Ok(_), Action::Put(_), Some(path), true) =
+    if let (Ok(_), Deployment::Put(_), Some(path), true) =
         (&done, &deploy.action, &deploy.elsewhere, report.warns())
     {
         let message = format!(

@@ -1,6 +1,6 @@
 //! The configuration file: who may have written it, and its keys.
 
-use super::{Config, KEYS, Origin, Raw, Settings};
+use super::{Config, GivenIn, KEYS, Raw, Settings};
 use crate::error::{CommandError, ErrorKind};
 use haul_model::{escape_bytes, escape_text};
 use std::fs::{self, File, Metadata};
@@ -153,7 +153,7 @@ impl Page<'_> {
             }
             Some(_) => {}
         }
-        let origin = if of_host { Origin::HostSection(line) } else { Origin::File(line) };
+        let origin = if of_host { GivenIn::HostSection(line) } else { GivenIn::File(line) };
         let raw = match value.get_ref() {
             DeValue::String(text) => Raw::Text(text),
             DeValue::Boolean(switch) => Raw::Switch(*switch),
@@ -175,7 +175,7 @@ impl Page<'_> {
     fn refuse_contradiction(&self, settings: &Settings) -> Result<(), CommandError> {
         match &settings.remote_haul {
             Some(given) if settings.contradict() => {
-                let (Origin::File(line) | Origin::HostSection(line)) = given.origin else {
+                let (GivenIn::File(line) | GivenIn::HostSection(line)) = given.origin else {
                     return Ok(());
                 };
                 let message = "'remote-haul' and transport = \"sftp\" exclude each other";

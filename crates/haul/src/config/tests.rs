@@ -53,7 +53,7 @@ fn the_command_line_holds_over_the_environment_and_that_over_the_file() {
     config.environment = environment(value).expect("a variable that is right");
     let timeout = |words: Settings| config.with(words, Some("nas")).timeout.expect("one is set");
     let from_environment = timeout(Settings::default());
-    assert_eq!((from_environment.value, from_environment.origin), (7, Origin::Environment));
+    assert_eq!((from_environment.value, from_environment.origin), (7, GivenIn::Environment));
     let words = Settings { timeout: Some(typed(9)), ..Settings::default() };
     assert_eq!(timeout(words), typed(9));
 }

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const DOCUMENT: &str = include_str!("../../../../docs/json.md");
 
 /// A value of `haul config`.
-static TIMEOUT: Shown = Shown::Number(120);
+static TIMEOUT: SettingValue = SettingValue::Number(120);
 
 /// Lines of every type, each field in at least one of them; the first of a
 /// type is its example in the document.

@@ -11,7 +11,7 @@ const ROOM: u64 = 2 << 20;
 /// Runs `test` in every way with a small file system at `small`, if the
 /// machine lets one mount.
 fn each_way_on_a_small_file_system(test: impl Fn(&Scene<'_>, &Mount) + Sync) {
-    each_way(|scene| {
+    everywhere(|scene| {
         let Some(mount) = Mount::tmpfs(ROOM) else { return };
         scene.symlink(mount.path(), "small");
         test(scene, &mount);
@@ -75,7 +75,7 @@ fn a_path_in_the_message_of_a_full_destination_is_escaped_once() {
 
 #[test]
 fn what_is_kept_of_a_large_file_on_a_full_disk_is_told_and_can_be_removed() {
-    each_way(|scene| {
+    everywhere(|scene| {
         let Some(mount) = Mount::tmpfs(40 << 20) else { return };
         scene.symlink(mount.path(), "small");
         tree::random_file(scene.path("big"), 70 << 20, 1).expect("a file");

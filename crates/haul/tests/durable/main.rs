@@ -5,7 +5,7 @@
 mod common;
 
 use common::*;
-use haul_testkit::{Compare, FileSystem, Mount, assert_same, assert_same_with, snapshot, tree};
+use haul_testkit::{FileSystem, Mount, assert_same, assert_same_with, snapshot, tree};
 use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
@@ -35,14 +35,14 @@ fn make_source(scene: &Scene<'_>) {
 
 #[test]
 fn what_was_copied_with_sync_survives_a_power_cut() {
-    each_way(|scene| {
+    everywhere(|scene| {
         let Some(mount) = ext4() else { return };
         make_source(scene);
         let source = scene.snapshot("src");
         scene.symlink(mount.path(), "disk");
         scene.copy(&["-r", "--sync"], &["src"], "disk/to").run().expect_ok();
         let cut = mount.after_power_cut().expect("a second file system");
-        assert_same(&source, &snapshot(cut.join("to")).expect("a tree"));
+        assert_same_with(&source, &snapshot(cut.join("to")).expect("a tree"), scene.rules());
 
         // Replaced, and into a directory that is made.
         let new = scene.path("src/large");
@@ -53,7 +53,7 @@ fn what_was_copied_with_sync_survives_a_power_cut() {
         scene.copy(&flags, &["src/."], "disk/to/").run().expect_ok();
         scene.copy(&flags, &["src/middle"], "disk/made/").run().expect_ok();
         let cut = mount.after_power_cut().expect("a second file system");
-        let all = Compare::everything().ignoring_root();
+        let all = scene.rules().ignoring_root();
         assert_same_with(&source, &snapshot(cut.join("to")).expect("a tree"), all);
         assert_eq!(fs::read(cut.join("made/middle")).expect("read").len(), 1_000_000);
         assert_no_strays(mount.path());
@@ -62,7 +62,7 @@ fn what_was_copied_with_sync_survives_a_power_cut() {
 
 #[test]
 fn what_is_verified_is_read_from_its_device() {
-    each_way(|scene| {
+    everywhere(|scene| {
         let Some(mount) = ext4() else { return };
         make_source(scene);
         let source = scene.snapshot("src");
@@ -79,19 +79,17 @@ fn what_is_verified_is_read_from_its_device() {
         // The hole of the sparse file is not on the device.
         let data = len - (20 << 20);
         assert!(after - between >= data, "{} of {data} bytes were read back", after - between);
-        assert_same(&source, &snapshot(mount.join("verified")).expect("a tree"));
+        let there = snapshot(mount.join("verified")).expect("a tree");
+        assert_same_with(&source, &there, scene.rules());
         assert_no_strays(mount.path());
     });
 }
 
 #[test]
 fn what_a_move_verifies_is_read_from_its_device() {
-    each_way(|scene| {
+    everywhere(|scene| {
         let Some(mount) = ext4() else { return };
-        let remote = match scene.way {
-            Way::Local => Vec::new(),
-            _ => scene.remote(),
-        };
+        let remote = scene.route();
         // How much is read from the device where the sources go. A large file is read
         // from there in any case: it leaves the page cache as it is written.
         let read_by = |flags: &[&str], dest: &str| {
@@ -104,7 +102,8 @@ fn what_a_move_verifies_is_read_from_its_device() {
             haul.run().expect_ok();
             let after = mount.bytes_read().expect("a figure");
             assert!(!scene.exists("src"));
-            assert_same(&source, &snapshot(mount.join(dest)).expect("a tree"));
+            let there = snapshot(mount.join(dest)).expect("a tree");
+            assert_same_with(&source, &there, scene.rules());
             (after - before, source.files().map(|(_, facts)| facts.size).sum::<u64>())
         };
         let (read, len) = read_by(&["-V"], "verified");
@@ -121,12 +120,13 @@ fn what_a_move_verifies_is_read_from_its_device() {
 
 #[test]
 fn verifying_works_where_nothing_but_memory_is() {
-    each_way(|scene| {
+    everywhere(|scene| {
         let Some(mount) = Mount::tmpfs(ROOM) else { return };
         make_source(scene);
         scene.symlink(mount.path(), "disk");
         scene.copy(&["-r", "--verify", "--sync"], &["src"], "disk/to").run().expect_ok();
-        assert_same(&scene.snapshot("src"), &snapshot(mount.join("to")).expect("a tree"));
+        let there = snapshot(mount.join("to")).expect("a tree");
+        assert_same_with(&scene.snapshot("src"), &there, scene.rules());
         assert_no_strays(mount.path());
     });
 }
@@ -140,7 +140,7 @@ fn resident(path: &Path) -> u64 {
 
 #[test]
 fn what_was_not_in_memory_before_a_large_copy_is_not_left_there() {
-    each_way(|scene| {
+    everywhere(|scene| {
         let Some(mount) = ext4() else { return };
         scene.symlink(mount.path(), "disk");
         let source = scene.path("disk/big");

@@ -2,7 +2,7 @@
 //! manual): a prefix, modifiers, and a pattern or the name of a file.
 
 use super::{Action, Pattern, PatternError, Rule, RuleFiles, Sides, Start};
-use crate::{Name, escape_bytes};
+use crate::{Name, escape_bytes, words};
 use serde::{Deserialize, Serialize};
 
 /// The way in which rules are written.
@@ -239,7 +239,7 @@ impl<'t> Lines<'t> {
             return Ok(Line::Merge(Merge { path: path.to_vec(), style }));
         }
         let dir = &path[..path.len() - name.len()];
-        let levels = dir.split(|byte| *byte == b'/').filter(|name| !name.is_empty());
+        let levels = words::components(dir);
         let start = match dir {
             b"" => Start::First,
             [b'/', ..] if levels.clone().all(|name| name != b"..") => Start::At(dir.into()),

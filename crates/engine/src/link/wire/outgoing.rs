@@ -93,6 +93,15 @@ pub(crate) enum Body {
 }
 
 impl Body {
+    /// The bytes that are in memory, as they go out.
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Bytes(bytes) => bytes,
+            Self::Squeezed { bytes, .. } => bytes,
+            Self::Range { .. } => &[],
+        }
+    }
+
     /// It has left, and `took` that time.
     fn left(&self, took: Duration) -> Left {
         let (len, squeezed) = match self {
@@ -235,9 +244,8 @@ pub(crate) fn run_writer(
         };
         gathered.extend_from_slice(&frame.head);
         match &frame.body {
-            Some(Body::Bytes(bytes)) => send_bytes(output, &gathered, bytes, step, &pace)?,
-            Some(Body::Squeezed { bytes, .. }) => {
-                send_bytes(output, &gathered, bytes, step, &pace)?;
+            Some(body @ (Body::Bytes(_) | Body::Squeezed { .. })) => {
+                send_bytes(output, &gathered, body.bytes(), step, &pace)?;
             }
             Some(Body::Range { source, offset, len }) => {
                 output.write_all(&gathered)?;

@@ -1,11 +1,12 @@
 //! The attributes of an entry that are told, and those that nobody keeps.
 
-use super::{ROOT, Scan, Stopped};
+use super::{Scan, Stopped};
 use crate::Event;
 use crate::dirs::DirNode;
 use crate::sender::loss;
 use haul_model::{Attributes, Fault, Kept, Kind, Name, Side, links};
 use haul_proto::ListItem;
+use haul_sys::ROOT;
 use haul_tree::{Meta, Owner};
 use std::sync::Arc;
 

@@ -3,7 +3,7 @@
 
 use crate::error::CommandError;
 use crate::location::{Location, Place};
-use haul_model::{Fault, Side, escape_bytes};
+use haul_model::{Fault, Side, escape_bytes, words};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read};
@@ -58,7 +58,7 @@ fn paths(text: &[u8], zeros: bool) -> Vec<Vec<u8>> {
 /// with each `..` what is in front of it.
 fn inside(path: &[u8]) -> Vec<u8> {
     let mut parts: Vec<&[u8]> = Vec::new();
-    for part in path.split(|byte| *byte == b'/').filter(|part| !part.is_empty()) {
+    for part in words::components(path) {
         match part {
             b".." => drop(parts.pop()),
             part => parts.push(part),
