@@ -97,6 +97,30 @@ const EXCEPTIONS: &[Exception] = &[
         fails_soon: true,
     },
     Exception {
+        scenario: "what_was_copied_with_sync_survives_a_power_cut",
+        ways: &[Way::SftpUpload],
+        reason: "the protocol makes no name durable, and each upload says so",
+        fails_soon: false,
+    },
+    Exception {
+        scenario: "what_is_verified_is_read_from_its_device",
+        ways: &[Way::SftpUpload],
+        reason: "the server may read back from its memory",
+        fails_soon: false,
+    },
+    Exception {
+        scenario: "what_a_move_verifies_is_read_from_its_device",
+        ways: &[Way::SftpUpload],
+        reason: "the server may read back from its memory",
+        fails_soon: false,
+    },
+    Exception {
+        scenario: "what_was_not_in_memory_before_a_large_copy_is_not_left_there",
+        ways: &[Way::SftpDownload],
+        reason: "the server keeps in memory what it reads",
+        fails_soon: true,
+    },
+    Exception {
         scenario: "interrupted::a_killed_move_to_a_new_name_goes_on_under_that_name",
         ways: &[Way::SftpUpload],
         reason: "what was on its way when it was killed goes with a later upload, not with the next",

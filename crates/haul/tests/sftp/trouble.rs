@@ -4,74 +4,12 @@ use crate::common::*;
 use crate::resuming::servers_of;
 use crate::{copy, strays, summary};
 use haul_testkit::proc::{self, Signal};
-use haul_testkit::{Mount, tree};
+use haul_testkit::tree;
 use std::fs;
 use std::time::Duration;
 
 /// How long a copy may take until it has done something.
 const SOON: Duration = Duration::from_secs(20);
-
-#[test]
-fn a_full_disk_there_ends_the_copy_and_keeps_the_old_file() {
-    let world = World::new();
-    let scene = world.scene(Way::Upload);
-    let Some(small) = Mount::tmpfs(2 << 20) else { return };
-    scene.symlink(small.path(), "to");
-    fs::write(small.join("big"), "old").expect("written");
-    tree::random_file(scene.path("big"), 5 << 20, 1).expect("a file");
-    let run = copy(&scene, &[], &["big"], "to").run().expect_code(4);
-    assert_one_error(&run, "big", "no space is left on the host", "make room at the destination");
-    assert_eq!(scene.read("to/big"), "old");
-    assert_eq!(scene.list("to/.").len(), 1, "{run}");
-    // The same with many small files, and with one that could be continued.
-    tree::many(scene.path("tree"), 200, 20_000, 3, 2).expect("made");
-    let run = copy(&scene, &["-r"], &["tree"], "to").run().expect_code(4);
-    assert!(run.err().contains("no space is left on the host"), "{run}");
-    assert_eq!(strays(small.path()).len(), 0, "{run}");
-    let whole = tree::count(small.join("tree")).expect("counted");
-    assert_eq!(whole.bytes, whole.files * 20_000, "{run}");
-    tree::random_file(scene.path("huge"), 65 << 20, 1).expect("a file");
-    fs::remove_dir_all(small.join("tree")).expect("removed");
-    let run = copy(&scene, &[], &["huge"], "to").run().expect_code(4);
-    assert!(run.err().contains("room"), "{run}");
-    assert_eq!(scene.list("to/.").len(), 1, "{run}");
-}
-
-#[test]
-fn a_full_disk_here_ends_the_copy_and_keeps_the_old_file() {
-    let world = World::new();
-    let scene = world.scene(Way::Download);
-    let Some(small) = Mount::tmpfs(2 << 20) else { return };
-    scene.symlink(small.path(), "to");
-    fs::write(small.join("big"), "old").expect("written");
-    tree::random_file(scene.path("big"), 5 << 20, 1).expect("a file");
-    tree::many(scene.path("tree"), 200, 20_000, 3, 2).expect("made");
-    for source in ["big", "tree"] {
-        let run = copy(&scene, &["-r"], &[source], "to").run().expect_code(4);
-        assert!(run.err().contains("No space left on device"), "{run}");
-        assert_eq!(strays(small.path()).len(), 0, "{run}");
-    }
-    assert_eq!(scene.read("to/big"), "old");
-}
-
-#[test]
-fn a_read_only_file_system_there_is_told() {
-    let world = World::new();
-    let scene = world.scene(Way::Upload);
-    let Some(small) = Mount::tmpfs(2 << 20) else { return };
-    scene.symlink(small.path(), "to");
-    fs::write(small.join("a"), "old").expect("written");
-    small.remount_read_only().expect("remounted");
-    scene.file("a", "new content");
-    scene.file("tree/x", "x");
-    for (source, dest) in [("a", "to"), ("tree", "to"), ("tree", "to/"), ("tree", "to/new")] {
-        let run = copy(&scene, &["-r"], &[source], dest).run().expect_code(4);
-        let hint = "the destination is mounted read-only";
-        assert_one_error(&run, "to/", "mounted read-only", hint);
-        assert!(run.err().starts_with("haul: haul-test:/"), "{run}");
-    }
-    assert_eq!(scene.read("to/a"), "old");
-}
 
 #[test]
 fn what_is_not_there_is_told_and_what_is_no_file_left_out() {
