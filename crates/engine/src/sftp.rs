@@ -9,7 +9,9 @@ use crate::receiver::Destination;
 use crate::sender::Source;
 use crate::{Event, Job, JobError, Monitor, SftpRoute, Summary};
 use haul_model::words;
-use haul_model::{Compression, Fault, FaultKind, Moving, Name, Relative, Side, escape_bytes};
+use haul_model::{
+    Compression, Fault, FaultKind, Moving, Name, Relative, Side, Updating, escape_bytes,
+};
 use haul_sftp::{Client, Extension, Options, Session, SessionError};
 use haul_store::Journals;
 use haul_tree::each_beside;
@@ -75,6 +77,12 @@ pub(crate) fn run(
     if (job.backup.is_some() || !job.bases.is_empty()) && far == Far::Destination {
         let message =
             "through SFTP no backups are made, and nothing is looked for besides the destination";
+        return Err(JobError::Usage(message.to_owned()));
+    }
+    let updating = job.task.mirrors().map(|mirror| mirror.updating).unwrap_or_default();
+    if updating != Updating::Replaces && far == Far::Destination {
+        let message =
+            "through SFTP nothing is written into files that are there: they are replaced";
         return Err(JobError::Usage(message.to_owned()));
     }
     let keeps_paths =

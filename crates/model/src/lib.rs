@@ -78,6 +78,6 @@ pub use path::{MAX_DEPTH, MAX_NAME_LEN, Name, NameError, Naming};
 pub use place::{Place, PlaceError};
 pub use policy::{
     Backup, Bases, Conflict, Delete, Led, Mirror, Missing, Moving, Part, Policy, Relative, Remove,
-    Resume, Sameness, Systems, Task, Walking,
+    Resume, Sameness, Systems, Task, Updating, Walking,
 };
 pub use ranges::{BlockRange, BlockRanges};

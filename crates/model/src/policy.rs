@@ -179,6 +179,8 @@ pub struct Mirror {
     pub bases: Option<Bases>,
     /// The rules by which the sources are walked.
     pub walking: Walking,
+    /// The way in which files that are there get new content.
+    pub updating: Updating,
 }
 
 impl Mirror {
@@ -187,6 +189,19 @@ impl Mirror {
     pub fn asks_late(&self) -> bool {
         self.sameness == Sameness::Content || self.bases.is_some()
     }
+}
+
+/// The way in which files that are there get new content. But for the first it is written
+/// into them, once it is whole: they keep their other names, and show a mixture meanwhile.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Updating {
+    /// Others take their names.
+    #[default]
+    Replaces,
+    /// It is written into them.
+    InPlace,
+    /// The same, into those alone that are shorter than the source.
+    Appends,
 }
 
 /// Where what a mirror replaces or removes is kept.

@@ -11,7 +11,7 @@ use haul_model::{
     Changes, Compression, ContentHash, Delete, Device, Entry, Extended, Fault, FaultKind, Filter,
     FilterItem, Kept, Kind, Led, Mirror, Missing, ModeChanges, Moving, Name, Naming, Outcome,
     Pattern, Policy, Relative, Remove, Rule, RuleFiles, Side, Sides, Skip, Special, Start, Style,
-    Summary, Systems, Task, Timestamp, Walking, Xattr,
+    Summary, Systems, Task, Timestamp, Updating, Walking, Xattr,
 };
 use proptest::prelude::*;
 
@@ -317,6 +317,7 @@ fn task() -> impl Strategy<Value = Task> {
                 delta: links,
                 block_len: window,
                 bases,
+                updating: if links { Updating::Appends } else { Updating::InPlace },
                 ..Mirror::default()
             };
             Task::Sync(Policy::default(), mirror)

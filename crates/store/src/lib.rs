@@ -31,6 +31,7 @@
 #![forbid(unsafe_code)]
 
 mod assembler;
+mod in_place;
 mod journal;
 mod leftover;
 mod making;

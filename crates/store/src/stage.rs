@@ -249,6 +249,11 @@ impl Sealed {
         }
     }
 
+    /// The directory that it is staged in.
+    pub(crate) fn dir(&self) -> &Dir {
+        &self.0.dir
+    }
+
     /// Gives up the content: nothing will continue it.
     pub fn discard(self) {
         self.0.discard();

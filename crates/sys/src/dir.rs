@@ -129,6 +129,21 @@ impl Dir {
         Ok((file, stat))
     }
 
+    /// Opens the regular file `name` to change its content; a symbolic link is not followed.
+    ///
+    /// # Errors
+    /// Those of `openat`, and if it is no regular file.
+    pub fn open_to_change(&self, name: &Name) -> io::Result<(File, Stat)> {
+        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let flags = flags | OFlags::NOFOLLOW;
+        let file = File::from(rustix::fs::openat(&self.fd, name.as_bytes(), flags, Mode::empty())?);
+        let stat = meta::file_stat(&file)?;
+        if !stat.is_file() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
+        }
+        Ok((file, stat))
+    }
+
     /// Opens whatever `name` is but a directory, for reading, without waiting for it.
     ///
     /// # Errors

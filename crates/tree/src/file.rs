@@ -237,6 +237,12 @@ pub trait SealedFile: Send + Sync {
         Ok(None)
     }
 
+    /// Writes the content into the file `name` of the same directory, which is the object
+    /// `id`; see [`haul_store::Sealed::write_into`].
+    fn write_into(&self, _name: &Name, _id: FileId) -> io::Result<Timestamp> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     /// Gives the file its name; see [`Publication::Kept`] for when it can be asked
     /// again.
     fn publish(&mut self, name: &Name, on_existing: OnExisting) -> io::Result<Publication>;

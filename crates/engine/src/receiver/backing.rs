@@ -106,6 +106,18 @@ impl Receiver<'_> {
     /// # Errors
     /// Why it has none: it must stay then.
     pub(super) fn back_up(&self, node: &Arc<DirNode>, name: &Name) -> io::Result<()> {
+        self.back_up_by(node, name, true)
+    }
+
+    /// The same of a file that will be written into: its backup is a copy.
+    ///
+    /// # Errors
+    /// As above.
+    pub(super) fn back_up_apart(&self, node: &Arc<DirNode>, name: &Name) -> io::Result<()> {
+        self.back_up_by(node, name, false)
+    }
+
+    fn back_up_by(&self, node: &Arc<DirNode>, name: &Name, links: bool) -> io::Result<()> {
         let Some(backing) = self.backing.as_ref().filter(|_| !self.policy.dry_run) else {
             return Ok(());
         };
@@ -119,7 +131,11 @@ impl Receiver<'_> {
         if is_itself(into.id(), node.id()) && new == *name {
             return Err(io::Error::other("its backup would have its own name"));
         }
-        match to.make_hard_link(&*from, name, None, &new, OnExisting::Replace) {
+        let linked = match links {
+            true => to.make_hard_link(&*from, name, None, &new, OnExisting::Replace),
+            false => Err(io::ErrorKind::Unsupported.into()),
+        };
+        match linked {
             Ok(Publication::Published | Publication::Kept) => {}
             Err(error) if is_refused(&error) && matches!(meta.kind, MetaKind::File { .. }) => {
                 self.copy_backup(&*from, name, &meta, &*to, &new).map_err(io::Error::other)?;

@@ -6,7 +6,7 @@ use super::dirs::RecvDir;
 use crate::dirs::DirNode;
 use haul_model::{
     Changes, Conflict, Entry, Fault, FaultKind, Kind, Mirror, Name, Outcome, Sameness, Side, Skip,
-    Timestamp,
+    Timestamp, Updating,
 };
 use haul_store::OnExisting;
 use haul_tree::{Meta, MetaKind};
@@ -73,6 +73,11 @@ impl Receiver<'_> {
                 replaced(found)
             };
         }
+        let appends = mirror.updating == Updating::Appends;
+        let MetaKind::File { size: size_there } = existing.kind else { return replaced(found) };
+        if appends && size_there > entry.size() {
+            return settled(Outcome::Skipped(Skip::Ruled));
+        }
         if mirror.sameness == Sameness::Content {
             if found.has(Changes::SIZE) {
                 // Another length is other content.
@@ -83,6 +88,9 @@ impl Receiver<'_> {
             }
         }
         let is_same = self.looks_the_same(mirror, entry, existing, found);
+        if !is_same && appends && size_there == entry.size() {
+            return settled(Outcome::Skipped(Skip::Ruled));
+        }
         if !is_same || self.was_lost(node, name, entry, Some(existing))? {
             return replaced(found);
         }

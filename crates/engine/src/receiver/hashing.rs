@@ -8,7 +8,7 @@ use super::{Pending, Receiver, Work, of_sender, parent_fault, work};
 use crate::control::Step;
 use crate::digest::{changed, seal_of};
 use crate::link::SourceHandle;
-use haul_model::{BlockRanges, Changes, Fault, Outcome, Side};
+use haul_model::{BlockRanges, Changes, Fault, Outcome, Side, Skip, Updating};
 use haul_proto::{FileEnd, FileSeal, How, OutcomeItem, Want};
 use haul_tree::{Meta, lock};
 use std::sync::Arc;
@@ -186,6 +186,11 @@ impl Receiver<'_> {
             (Ok(source), own) => {
                 let is_same = own.is_ok_and(|own| own.hash == source.hash);
                 let is_left = is_same && pending.is_as_listed(&source);
+                if !is_left && self.appends() {
+                    // It is as long as the source.
+                    let ruled = Outcome::Skipped(Skip::Ruled);
+                    return work::tell(self, vec![(pending, counted, ruled)]);
+                }
                 if !is_left {
                     pending.found = pending.found.with(Changes::CONTENT).with(Changes::SENT);
                 }
@@ -196,6 +201,10 @@ impl Receiver<'_> {
             }
         };
         work::tell(self, vec![(pending, counted, outcome)]);
+    }
+
+    fn appends(&self) -> bool {
+        self.task.mirrors().is_some_and(|mirror| mirror.updating == Updating::Appends)
     }
 
     /// Decides about a file of a mirror whose content `is_same`.

@@ -14,6 +14,7 @@ mod filling;
 mod given;
 mod hashing;
 mod hold;
+mod in_place;
 mod incoming;
 mod linking;
 mod listing;
@@ -23,6 +24,7 @@ mod mirror;
 mod modes;
 mod naming;
 mod own;
+mod pending;
 mod place;
 mod proofs;
 mod proving;
@@ -53,21 +55,19 @@ use given::Numbers;
 use hashing::Hashing;
 use haul_model::words;
 use haul_model::{
-    BlockHash, Changes, Entry, Fault, FaultKind, FileId, Filter, Kind, Name, Naming, Outcome,
-    Policy, Side, Summary, Task, escape_bytes,
+    BlockHash, Entry, Fault, FaultKind, FileId, Filter, Kind, Name, Naming, Outcome, Policy, Side,
+    Summary, Task, escape_bytes,
 };
 use haul_proto::{LIST_WINDOW, ListItem, OutcomeItem, Warning};
-use haul_store::OnExisting;
-use haul_tree::lock;
-use haul_tree::{Outstanding, StagedFile};
+use haul_tree::{Outstanding, StagedFile, lock};
 use hold::Holding;
 use incoming::{Direct, Incoming, Piece};
 use linking::Groups;
 use listing::{Broken, Listing};
-use live::Reading;
 use losing::Losing;
 use mirror::Deleting;
 use naming::Merging;
+pub(crate) use pending::Pending;
 use proofs::Proofs;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
@@ -121,6 +121,8 @@ pub(crate) struct Receiver<'a> {
     deleting: Deleting,
     /// Where what is replaced or removed is kept.
     backing: Option<Backing>,
+    /// Held while a file with several names is written into.
+    updating: Mutex<()>,
     /// Files and names that wait to be durable.
     holding: Holding,
     /// Directories that a server gives their mode and time.
@@ -141,53 +143,6 @@ pub(crate) struct Receiver<'a> {
     /// One of the sides keeps times in whole seconds.
     whole_seconds: bool,
     units: Units,
-}
-
-/// A listed file whose content is wanted.
-pub(crate) struct Pending {
-    pub(crate) index: u64,
-    dir: Arc<RecvDir>,
-    name: Name,
-    entry: Entry,
-    on_existing: OnExisting,
-    cost: u64,
-    /// Whole blocks that an earlier job has left of it.
-    resumed: u64,
-    /// In a mirror: how what stands in its place differs.
-    found: Changes,
-    reading: Reading,
-    /// Its content is taken from a base.
-    is_based: bool,
-    /// The length of the old version whose sums were told, in bytes.
-    old_size: Option<u64>,
-}
-
-impl Pending {
-    /// A file, or a link, of which nothing is there yet.
-    fn new(
-        index: u64,
-        dir: Arc<RecvDir>,
-        name: Name,
-        entry: Entry,
-        on_existing: OnExisting,
-        cost: u64,
-    ) -> Self {
-        let (resumed, found, reading) = (0, Changes::default(), Reading::default());
-        let (is_based, old_size) = (false, None);
-        Self {
-            index,
-            dir,
-            name,
-            entry,
-            on_existing,
-            cost,
-            resumed,
-            found,
-            reading,
-            is_based,
-            old_size,
-        }
-    }
 }
 
 /// A stage that is continued, and the hashes of the blocks in it.
@@ -261,6 +216,7 @@ impl<'a> Receiver<'a> {
             holds_sources: destination.holds_sources,
             deleting: Deleting::default(),
             backing,
+            updating: Mutex::default(),
             holding: Holding::default(),
             sealing: Mutex::default(),
             done: AtomicBool::new(false),

@@ -177,7 +177,7 @@ impl Receiver<'_> {
 
     /// Gives a file whose content is left as it is those attributes of the source that
     /// it lacks.
-    fn refresh(
+    pub(super) fn refresh(
         &self,
         node: &Arc<DirNode>,
         name: &Name,

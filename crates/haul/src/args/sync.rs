@@ -21,7 +21,7 @@ use crate::report::{Detail, Show};
 use clap::{Arg, ArgAction, ArgMatches, Args, FromArgMatches, ValueHint, value_parser};
 use haul_model::{
     Altered, Backup, Bases, Compression, Conflict, Delete, Kept, Mirror, Moving, Place, PlaceError,
-    Policy, Relative, Sameness, Sides, Style, Walking,
+    Policy, Relative, Sameness, Sides, Style, Updating, Walking,
 };
 use std::ffi::{OsStr, OsString};
 use std::num::NonZeroU64;
@@ -168,6 +168,9 @@ struct Wish {
     munges: bool,
     update: bool,
     removes_sources: bool,
+    in_place: bool,
+    appends: bool,
+    has_partial_dir: bool,
     lists: bool,
     /// How lengths in lists are written: 0 as digits, 1 with separators, then with units.
     readable: u8,
@@ -402,6 +405,20 @@ impl Wish {
         Ok(Some(Backup { dir, suffix }))
     }
 
+    fn updating(&self) -> Result<Updating, CommandError> {
+        let (word, updating) = match (self.appends, self.in_place) {
+            (true, _) => ("--append", Updating::Appends),
+            (false, true) => ("--inplace", Updating::InPlace),
+            (false, false) => return Ok(Updating::Replaces),
+        };
+        let other = match (self.has_partial_dir, self.whole_file && self.appends) {
+            (true, _) => "--partial-dir",
+            (_, true) => "--whole-file (-W)",
+            _ => return Ok(updating),
+        };
+        Err(CommandError::usage(format!("{word} can't be used with {other}")))
+    }
+
     fn how_bases_are_used(&self) -> Result<Option<Bases>, CommandError> {
         let Some((first, _)) = self.bases.first() else { return Ok(None) };
         if self.bases.iter().any(|(how, _)| how != first) {
@@ -442,6 +459,7 @@ impl Wish {
             makes_way: self.force || self.deletes,
             delete: self.deletes.then_some(self.delete),
             delta: !self.whole_file,
+            updating: self.updating()?,
             ..self.mirror
         })
     }

@@ -9,6 +9,7 @@ mod bases;
 mod comparing;
 mod deleting;
 mod differences;
+mod in_place;
 mod keeping;
 mod leading;
 mod linking;

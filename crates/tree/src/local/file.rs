@@ -192,6 +192,10 @@ impl SealedFile for LocalSealed {
         self.0.id().map(Some)
     }
 
+    fn write_into(&self, name: &Name, id: FileId) -> io::Result<Timestamp> {
+        self.0.write_into(name, id)
+    }
+
     fn publish(&mut self, name: &Name, on_existing: OnExisting) -> io::Result<Publication> {
         self.0.publish(name, on_existing)
     }

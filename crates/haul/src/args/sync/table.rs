@@ -311,7 +311,31 @@ const WORDS: &[Word] = &[
         (wish.devices, wish.specials) = (on, on);
     }),
     switch!(WRITING, "partial", None, "", "Taken: what was interrupted is gone on with", |_, _| {}),
-    value!(WRITING, "partial-dir", None, &[], "DIR", "Taken, as --partial", |_, _| Ok(())),
+    value!(WRITING, "partial-dir", None, &[], "DIR", "Taken, as --partial", |wish, _| {
+        wish.has_partial_dir = true;
+        Ok(())
+    }),
+    switch!(
+        WRITING,
+        "inplace",
+        None,
+        "",
+        "Write into files that are there: other names of them change, too",
+        |wish, on| {
+            wish.in_place = on;
+        }
+    ),
+    switch!(
+        WRITING,
+        "append",
+        None,
+        "",
+        "Write what is missing to the end of files that are shorter; others stay",
+        |wish, on| {
+            wish.appends = on;
+        }
+    ),
+    flag!(WRITING, "append-verify", None, "The same", |wish, on| wish.appends = on),
     flag!(WRITING, "P", Some('P'), "The same as --partial --progress", |_, _| {}),
     switch!(KEEPING, "sparse", Some('S'), "no-S", "Taken: holes are always kept", |_, _| {}),
     flag!(

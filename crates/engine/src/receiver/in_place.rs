@@ -1,0 +1,79 @@
+//! Files that keep their place: their new content is staged and verified as any other, and
+//! then written into them. They keep their other names, too.
+
+use super::dirs::DirState;
+use super::{Pending, Receiver, parent_fault};
+use haul_model::{Changes, Entry, Fault, FaultKind, Outcome, Side, Updating};
+use haul_store::OnExisting;
+use haul_tree::{Meta, MetaKind, SealedFile, lock};
+use std::io;
+
+impl Receiver<'_> {
+    /// The file that stands in the place of `pending`, if that is to keep it.
+    pub(super) fn to_update(&self, pending: &Pending) -> Result<Option<Meta>, Fault> {
+        let updates =
+            self.task.mirrors().is_some_and(|mirror| mirror.updating != Updating::Replaces);
+        let is_new = pending.on_existing == OnExisting::Keep
+            || pending.found.has(Changes::KIND)
+            || pending.found.has(Changes::MISSING);
+        if !updates || is_new {
+            return Ok(None);
+        }
+        let DirState::Open(node) = &pending.dir.state else { return Err(parent_fault()) };
+        let looked = node.handle().and_then(|handle| self.look_at(&*handle, &pending.name));
+        match looked.map_err(|error| failed(&error))? {
+            Some(there) if matches!(there.kind, MetaKind::File { .. }) => Ok(Some(there)),
+            // It has gone by now.
+            None => Ok(None),
+            Some(_) => {
+                let message = "something else has taken its place";
+                Err(Fault::new(Side::Destination, FaultKind::Changed, message))
+            }
+        }
+    }
+
+    /// Writes what is staged into the file that is `there`, and gives that its attributes.
+    pub(super) fn update(
+        &self,
+        pending: &Pending,
+        there: &Meta,
+        sealed: Box<dyn SealedFile>,
+    ) -> Result<Outcome, Fault> {
+        let Pending { dir, name, entry, .. } = pending;
+        let DirState::Open(node) = &dir.state else { return Err(parent_fault()) };
+        let Some(id) = there.id else {
+            return Err(failed(&io::ErrorKind::Unsupported.into()));
+        };
+        if let Some(claims) = dir.claims()
+            && !claims.has(id)
+            && !node
+                .handle()
+                .and_then(|handle| self.is_free(dir, &*handle, name, there))
+                .map_err(|error| failed(&error))?
+        {
+            return Err(super::naming::another());
+        }
+        // Another entry may be another name of the same file: one is written after the other.
+        let _turn = (there.links != 1).then(|| lock(&self.updating));
+        self.back_up_apart(node, name)
+            .map_err(|error| Fault::from_io(Side::Destination, "back it up", &error))?;
+        let mtime = sealed.write_into(name, id).map_err(|error| failed(&error))?;
+        let mut attributes = entry.attributes.clone();
+        attributes.mtime = mtime;
+        let entry = Entry { attributes, ..entry.clone() };
+        let looked = node.handle().and_then(|handle| self.look_at(&*handle, name));
+        let now = looked.map_err(|error| failed(&error))?;
+        self.refresh(node, name, &entry, now.as_ref())?;
+        if self.policy.sync {
+            node.handle()
+                .and_then(|handle| handle.sync(Some(name)))
+                .map_err(|error| Fault::from_io(Side::Destination, "make it durable", &error))?;
+        }
+        sealed.discard();
+        Ok(Outcome::Copied)
+    }
+}
+
+fn failed(error: &io::Error) -> Fault {
+    Fault::from_io(Side::Destination, "write into the file", error)
+}

@@ -1,0 +1,54 @@
+//! A file on its way, from the wish for its content to its outcome.
+
+use super::dirs::RecvDir;
+use super::live::Reading;
+use haul_model::{Changes, Entry, Name};
+use haul_store::OnExisting;
+use std::sync::Arc;
+
+/// A listed file whose content is wanted.
+pub(crate) struct Pending {
+    pub(crate) index: u64,
+    pub(super) dir: Arc<RecvDir>,
+    pub(super) name: Name,
+    pub(super) entry: Entry,
+    pub(super) on_existing: OnExisting,
+    pub(super) cost: u64,
+    /// Whole blocks that an earlier job has left of it.
+    pub(super) resumed: u64,
+    /// In a mirror: how what stands in its place differs.
+    pub(super) found: Changes,
+    pub(super) reading: Reading,
+    /// Its content is taken from a base.
+    pub(super) is_based: bool,
+    /// The length of the old version whose sums were told, in bytes.
+    pub(super) old_size: Option<u64>,
+}
+
+impl Pending {
+    /// A file, or a link, of which nothing is there yet.
+    pub(super) fn new(
+        index: u64,
+        dir: Arc<RecvDir>,
+        name: Name,
+        entry: Entry,
+        on_existing: OnExisting,
+        cost: u64,
+    ) -> Self {
+        let (resumed, found, reading) = (0, Changes::default(), Reading::default());
+        let (is_based, old_size) = (false, None);
+        Self {
+            index,
+            dir,
+            name,
+            entry,
+            on_existing,
+            cost,
+            resumed,
+            found,
+            reading,
+            is_based,
+            old_size,
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Files that keep their place, and get new content.
+
+use crate::common::*;
+use crate::oracle::Pair;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+
+/// Ways in which the destination is not behind an SFTP server.
+const WAYS: [Way; 4] = [Way::Local, Way::Upload, Way::Download, Way::SftpDownload];
+
+/// Content of a file that is sent by its differences.
+fn large(seed: u8) -> Vec<u8> {
+    let of = |at: usize| (at.wrapping_mul(2_654_435_761) >> 13) as u8;
+    let mut content: Vec<u8> = (0..900_000).map(of).collect();
+    content[450_000] = seed;
+    content
+}
+
+/// Trees with files that differ in all ways.
+fn prepare<'s, 'w>(scene: &'s Scene<'w>) -> Pair<'s, 'w> {
+    for tree in ["src", "dst"] {
+        let _ = fs::remove_dir_all(scene.path(tree));
+    }
+    let _ = Pair::usual(scene);
+    for (name, new, old) in [
+        ("grown", "the beginning, and more", "the beginning"),
+        ("shrunk", "short", "longer than that"),
+        ("other", "aaaa", "bbbb"),
+        ("shared", "cccc and more", "cccc"),
+    ] {
+        scene.file(format!("src/{name}"), new);
+        scene.file(format!("dst/{name}"), old);
+    }
+    scene.file("src/large", large(1));
+    scene.file("dst/large", large(2));
+    fs::hard_link(scene.path("dst/shared"), scene.path("dst/d/shared-too")).expect("linked");
+    scene.file("src/was-link", "a file now");
+    scene.symlink("grown", "dst/was-link");
+    mode(scene.path("dst/grown"), 0o600);
+    Pair::of(scene)
+}
+
+fn inode(scene: &Scene<'_>, name: &str) -> u64 {
+    fs::symlink_metadata(scene.path(name)).expect("it is there").ino()
+}
+
+#[test]
+fn files_are_written_into_as_with_rsync() {
+    each_of(
+        &WAYS,
+        |_| {},
+        |scene| {
+            for flags in [
+                &["-ai", "--inplace"][..],
+                &["-aic", "--inplace", "--delete"],
+                &["-rti", "--inplace"],
+                &["-ain", "--inplace"],
+                &["-ai", "--append"],
+                &["-ai", "--append-verify"],
+                &["-aic", "--append"],
+                &["-aiI", "--append"],
+                &["-ai", "--append", "--no-append", "--existing"],
+            ] {
+                let pair = prepare(scene);
+                let before = ["grown", "large"].map(|name| inode(scene, &format!("dst/{name}")));
+                pair.run(flags, &["src/"], "dst");
+                let after = ["grown", "large"].map(|name| inode(scene, &format!("dst/{name}")));
+                let keeps = !flags.contains(&"--no-append");
+                assert_eq!(before == after, keeps, "{flags:?}");
+                assert_no_strays(&scene.path("dst"));
+            }
+        },
+    );
+}
+
+#[test]
+fn what_was_there_is_backed_up_apart() {
+    each_way(|scene| {
+        for flags in [&["-aib", "--inplace"][..], &["-aib", "--append", "--suffix=.old"]] {
+            let pair = prepare(scene);
+            pair.run(flags, &["src/"], "dst");
+        }
+        assert_eq!(scene.read("dst/grown.old"), "the beginning");
+        assert_eq!(scene.read("dst/d/shared-too"), "cccc and more");
+        assert_eq!(scene.read("dst/shared.old"), "cccc");
+    });
+}
+
+#[test]
+fn what_is_not_the_beginning_of_its_source_becomes_it() {
+    each_way(|scene| {
+        scene.file("src/a", "the right beginning, and more");
+        scene.file("dst/a", "the wrong beginning");
+        for flags in [&["-a", "--append"][..], &["-a", "--append-verify"]] {
+            let run = scene.transfer("sync", &scene.route(), flags, &["src/"], "dst").run();
+            run.expect_ok();
+            assert_eq!(scene.read("dst/a"), "the right beginning, and more");
+            scene.file("dst/a", "the wrong beginning");
+        }
+    });
+}
+
+#[test]
+fn a_link_is_not_written_through() {
+    each_way(|scene| {
+        scene.file("src/a", "new");
+        scene.file("elsewhere", "not of this job");
+        scene.symlink("../elsewhere", "dst-link");
+        scene.mkdir("dst");
+        fs::rename(scene.path("dst-link"), scene.path("dst/a")).expect("moved");
+        let flags = ["-a", "--inplace"];
+        scene.transfer("sync", &scene.route(), &flags, &["src/"], "dst").run().expect_ok();
+        assert_eq!(scene.read("elsewhere"), "not of this job");
+        assert!(!fs::symlink_metadata(scene.path("dst/a")).expect("there").is_symlink());
+    });
+}
+
+#[test]
+fn what_may_not_be_written_to_fails_and_stays() {
+    each_of(
+        &[Way::Local, Way::Upload, Way::Download],
+        |_| {},
+        |scene| {
+            scene.file("src/a", "new");
+            scene.file("src/b", "new");
+            scene.file("dst/a", "old, of a program that runs");
+            let program = scene.path("dst/a");
+            fs::copy("/bin/sleep", &program).expect("copied");
+            let before = fs::read(&program).expect("read");
+            // Nobody can write to what runs.
+            let mut running = std::process::Command::new(&program).arg("60").spawn().expect("runs");
+            let flags = ["-a", "--inplace"];
+            let run = scene.transfer("sync", &scene.route(), &flags, &["src/"], "dst").run();
+            running.kill().expect("killed");
+            running.wait().expect("waited for");
+            assert_eq!(run.code, Some(23), "{run}");
+            assert!(run.err().contains("write into the file"), "{run}");
+            assert!(before == fs::read(&program).expect("read"));
+            assert_eq!(scene.read("dst/b"), "new");
+        },
+    );
+}
+
+#[test]
+fn what_excludes_each_other_is_refused() {
+    let world = World::new();
+    let scene = world.scene(Way::Local);
+    scene.file("src/a", "new");
+    for flags in [
+        &["--inplace", "--partial-dir=x"][..],
+        &["--append", "--partial-dir=x"],
+        &["--append", "-W"],
+    ] {
+        let run = scene.haul().args(["sync", "-a"]).args(flags).args(["src/", "dst"]).run();
+        assert_eq!(run.code, Some(1), "{run}");
+        assert!(run.err().contains("can't be used with"), "{run}");
+        assert!(!scene.exists("dst"));
+    }
+    let scene = world.scene(Way::SftpUpload);
+    scene.file("src/a", "new");
+    let flags = ["-a", "--inplace"];
+    let run = scene.transfer("sync", &scene.route(), &flags, &["src/"], "dst").run();
+    assert_eq!(run.code, Some(1), "{run}");
+    assert!(run.err().contains("through SFTP nothing is written into files"), "{run}");
+    assert!(!scene.exists("dst"));
+}

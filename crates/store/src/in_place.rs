@@ -1,0 +1,123 @@
+//! Content that is written into a file which has its name already, and keeps it: the one
+//! exception to the rule that a name shows the old file or the new one. It is asked for by
+//! name. The content is whole and verified by then, and only what differs is written; if
+//! that ends early, what is there is a mixture.
+
+use crate::stage::Sealed;
+use haul_model::{FileId, Name, Timestamp};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+/// Bytes that are compared at once.
+const STEP_LEN: usize = 256 << 10;
+
+/// The unit of writing, in bytes: a block of most file systems.
+const GRAIN_LEN: usize = 4 << 10;
+
+impl Sealed {
+    /// Writes the content into the file `name` of its directory, which is the object `id`
+    /// and keeps its other names. Gives the time that the stage has.
+    ///
+    /// # Errors
+    /// Those of opening, reading and writing, and if `name` is something else.
+    pub fn write_into(&self, name: &Name, id: FileId) -> io::Result<Timestamp> {
+        let (old, stat) = self.dir().open_to_change(name)?;
+        if stat.id != id {
+            let message = "another file has taken its place";
+            return Err(io::Error::new(io::ErrorKind::NotFound, message));
+        }
+        let new = haul_sys::file_stat(self.file())?;
+        let mut has_written = false;
+        let written = write_differences(self.file(), new.size, &old, stat.size, &mut has_written);
+        let written = written.and_then(|()| match new.size == stat.size {
+            true => Ok(()),
+            false => old.set_len(new.size),
+        });
+        let told = written.and_then(|()| haul_sys::tell_by_closing(&old));
+        told.map(|()| new.mtime).map_err(|error| match has_written {
+            true => io::Error::new(error.kind(), format!("{error}; a part of it is written")),
+            false => error,
+        })
+    }
+}
+
+/// Writes into `old`, of `old_size` bytes, what of the `size` bytes of `new` differs. Beyond
+/// its end zeros are left to be a hole.
+fn write_differences(
+    new: &File,
+    size: u64,
+    old: &File,
+    old_size: u64,
+    has_written: &mut bool,
+) -> io::Result<()> {
+    let step = STEP_LEN.min(usize::try_from(size).unwrap_or(STEP_LEN));
+    let (mut wanted, mut there) = (vec![0; step], vec![0; step]);
+    let mut at = 0;
+    while at < size {
+        let len = step.min((size - at) as usize);
+        let (wanted, there) = (&mut wanted[..len], &mut there[..len]);
+        new.read_exact_at(wanted, at)?;
+        there.fill(0);
+        let is_there = old_size.saturating_sub(at).min(len as u64) as usize;
+        old.read_exact_at(&mut there[..is_there], at)?;
+        let differs = |(one, other): (&[u8], &[u8])| one != other;
+        let mut grains = wanted.chunks(GRAIN_LEN).zip(there.chunks(GRAIN_LEN));
+        if let Some(first) = grains.position(differs) {
+            let last = wanted.chunks(GRAIN_LEN).zip(there.chunks(GRAIN_LEN)).rposition(differs);
+            let start = first * GRAIN_LEN;
+            let end = len.min((last.unwrap_or(first) + 1) * GRAIN_LEN);
+            *has_written = true;
+            old.write_all_at(&wanted[start..end], at + start as u64)?;
+        }
+        at += len as u64;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn a_file_becomes_the_other_whatever_their_lengths() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let sizes = [0, 1, GRAIN_LEN - 1, GRAIN_LEN, STEP_LEN - 1, STEP_LEN, STEP_LEN + 1, 700_001];
+        for old_size in sizes {
+            for new_size in sizes {
+                let bytes = |size: usize, seed: usize| -> Vec<u8> {
+                    let of = |at: usize| if at / 9_000 % 3 == seed { 0 } else { (at % 251) as u8 };
+                    (0..size).map(of).collect()
+                };
+                let (old, new) = (dir.path().join("old"), dir.path().join("new"));
+                fs::write(&old, bytes(old_size, 0)).expect("written");
+                fs::write(&new, bytes(new_size, 1)).expect("written");
+                let from = File::open(&new).expect("opened");
+                let into = File::options().read(true).write(true).open(&old).expect("opened");
+                let (size, old_size) = (new_size as u64, old_size as u64);
+                write_differences(&from, size, &into, old_size, &mut false).expect("written");
+                into.set_len(size).expect("cut");
+                let (old, new) = (fs::read(&old), fs::read(&new));
+                assert!(old.expect("read") == new.expect("read"), "{old_size} {new_size}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_the_same_is_not_written() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        fs::write(file.path(), vec![7; 3 * STEP_LEN]).expect("written");
+        let from = File::open(file.path()).expect("opened");
+        // It can't be written to, and that does not show.
+        let into = File::open(file.path()).expect("opened");
+        let (size, mut has_written) = (3 * STEP_LEN as u64, false);
+        write_differences(&from, size, &into, size, &mut has_written).expect("nothing to write");
+        assert!(!has_written);
+        let other = tempfile::NamedTempFile::new().expect("a file");
+        fs::write(other.path(), vec![8; 3 * STEP_LEN]).expect("written");
+        let other = File::open(other.path()).expect("opened");
+        write_differences(&other, size, &into, size, &mut has_written).expect_err("read only");
+        assert!(has_written);
+    }
+}
