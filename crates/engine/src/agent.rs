@@ -2,8 +2,10 @@
 //! in one job.
 
 mod conversation;
+mod heir;
 
 use self::conversation::{Begun, Client, Line};
+use self::heir::Held;
 use crate::assembly::{
     Assembly, Leaving, Placed, Receiving, Sending, Way, Wire, leave_within, listen,
 };
@@ -79,7 +81,7 @@ pub fn serve_with(
     let input = listen(reader, &vigil);
     let line = Line { input, output, vigil, killer: closer.killer(), caps: Caps::NONE };
     let Some(Begun { client, job }) = conversation::begin(line, rights)? else { return Ok(()) };
-    let JobRequest { task, filter, altered, rate, compression, role } = job;
+    let JobRequest { task, filter, altered, rate, compression, token, role } = job;
     if let Err(error) = JobError::of_open_files() {
         client.tell(&Message::Abort(abort(&error)));
         return client.into_line().and(Err(error));
@@ -88,6 +90,8 @@ pub fn serve_with(
         client.tell(&Message::Abort(Abort::Usage(reason.to_owned())));
         return client.into_line().map(|_| ());
     }
+    // Behind this the one before has left, and whoever follows waits for its end.
+    let _held = token.and_then(|token| Held::take(&token, closer.killer()));
     let job = Job { task, filter, altered, rate, compression, ..Job::default() };
     match role {
         Role::Receiver { dest, into_dir, origin, naming, bases, backup } => {

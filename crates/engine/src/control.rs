@@ -7,7 +7,7 @@ use crate::told::Place;
 use crate::vigil::{Vigil, Watch};
 use crate::{Event, JobError, Monitor, Progress};
 use haul_model::{Entry, Kept, Kind, Outcome, Summary};
-use haul_store::RESUME_LEN_MIN;
+use haul_store::RESUME_LEN_MIN_FAR;
 use haul_tree::lock;
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -334,8 +334,8 @@ impl<'a> Reporter<'a> {
         if let Kind::File { size } = kind {
             progress.count(Counter::FilesDone, 1);
             progress.count(Counter::BytesDone, size.saturating_sub(counted));
-            if *size >= RESUME_LEN_MIN && !matches!(outcome, Outcome::Failed(_)) {
-                progress.keeps_none();
+            if *size >= RESUME_LEN_MIN_FAR && !matches!(outcome, Outcome::Failed(_)) {
+                progress.keeps_none(&path());
             }
         }
         let Some(outcome) = &to_tell else { return };

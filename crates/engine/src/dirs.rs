@@ -185,15 +185,17 @@ impl DirNode {
         number(&[volume.to_le_bytes(), id.ino.to_le_bytes()].concat())
     }
 
-    /// When a file in this directory that is large enough to be continued last
-    /// changed in any way, where its file system can be believed about that.
+    /// When a file in this directory of `min` bytes and more last changed in any way, where its file system can be believed about that.
     pub(crate) fn ctime_of(
         self: &Arc<Self>,
         name: &Name,
         follow: bool,
         meta: &Meta,
+        min: u64,
     ) -> Option<Timestamp> {
-        let MetaKind::File { size: RESUME_LEN_MIN.. } = meta.kind else { return None };
+        if !matches!(meta.kind, MetaKind::File { size } if size >= min) {
+            return None;
+        }
         let ctime = meta.ctime?;
         let handle = self.handle().ok()?;
         if self.meta.id.zip(meta.id).is_some_and(|(dir, file)| dir.dev == file.dev) {

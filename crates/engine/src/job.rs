@@ -51,6 +51,9 @@ pub struct Job {
     /// The names that entries got in an earlier run of this job, whose connection was
     /// lost: they get the same.
     pub naming: Option<Naming>,
+    /// A secret by which the agents of this job's runs know each other, if it may have
+    /// several: the next one ends the one before, and takes its locks.
+    pub token: Option<[u8; 16]>,
     /// The directories of a mirror's [`Bases`](haul_model::Bases), as paths of the machine
     /// where the receiver runs. Relative ones start in the destination.
     pub bases: Vec<Vec<u8>>,

@@ -8,7 +8,8 @@
 //! - `assembly.rs`: puts a job together, from roles, trees and a link, and ends it;
 //!   `assembly/side.rs`: a role and its threads; `assembly/wire.rs`: one end of a wire.
 //! - `remote.rs`: a client's way to an agent; `agent.rs`: an agent's to its client, and
-//!   `agent/conversation.rs`: requests before its job. `vigil.rs`: notices a silent peer.
+//!   `agent/conversation.rs`: requests before its job; `agent/heir.rs`: the next agent of
+//!   the same job. `vigil.rs`: notices a silent peer.
 //! - `sftp.rs`: a job with one role on the tree of a host's SFTP server; `logins.rs`: its
 //!   sessions, which begin at the same time.
 //! - `crew.rs`: the threads of a job; `workers.rs`: how many.
@@ -130,7 +131,7 @@ pub use haul_model::{Outcome, Skip, Summary};
 pub use haul_proto::Hashing;
 pub use haul_sftp::Session as SftpSession;
 pub use haul_store::{Cleaned, Fate, remove_unpublished};
-pub use haul_sys::{Memory, effective_user, spare_address_space};
+pub use haul_sys::{Memory, effective_user, secret, spare_address_space};
 pub use job::{Job, JobError, Munging, SftpRoute};
 pub use legs::{Leg, Route, Spot, legs};
 pub use monitor::{Event, LinkEvent, Monitor, Progress, Unfinished};

@@ -274,9 +274,12 @@ impl Progress {
         unfinished.bytes = bytes;
     }
 
-    /// A large file has come to its end.
-    pub(crate) fn keeps_none(&self) {
-        *lock(&self.unfinished) = Unfinished::default();
+    /// The large file at `path` has come to its end.
+    pub(crate) fn keeps_none(&self, path: &[u8]) {
+        let mut unfinished = lock(&self.unfinished);
+        if unfinished.path == path {
+            *unfinished = Unfinished::default();
+        }
     }
 
     /// The file at `path` is at work.

@@ -122,8 +122,8 @@ impl Agent {
     /// with that: a job costs no round trip before it starts.
     fn tell(line: Line, job: &Job, role: Role) -> (Self, Wire) {
         let (filter, altered) = (job.filter.clone(), job.altered.clone());
-        let (task, rate, compression) = (job.task, job.rate, job.compression);
-        let request = JobRequest { task, filter, altered, rate, compression, role };
+        let Job { task, rate, compression, token, .. } = *job;
+        let request = JobRequest { task, filter, altered, rate, compression, token, role };
         let request = encode(&Message::Job(request));
         let (wire, vigil, closer) = match line {
             Line::New(Connection { reader, writer, closer }) => {
@@ -228,7 +228,8 @@ mod tests {
         };
         let (filter, altered) = (job.filter.clone(), job.altered.clone());
         let (task, rate, compression) = (job.task, job.rate, job.compression);
-        let request = JobRequest { task, filter, altered, rate, compression, role };
+        let token = Some([9; 16]);
+        let request = JobRequest { task, filter, altered, rate, compression, token, role };
         let frame = encode(&Message::Job(request));
         assert!(frame.len() - HEADER_LEN <= max, "{}", frame.len());
         let refused = check_len(&job, words + 1).expect_err("too much");

@@ -240,8 +240,9 @@ impl Hosts {
         target: &SshTarget,
         standing: u8,
     ) -> Result<Vec<haul_net::Connection>, JobError> {
-        let connect = |_| peer::connect_sftp(target, &self.screen);
-        let parallel = self.reaches.of(target).parallel.get();
+        let reach = self.reaches.of(target);
+        let connect = |_| peer::connect_sftp(target, &reach, &self.screen);
+        let parallel = reach.parallel.get();
         Ok((standing..parallel).map(connect).collect::<Result<_, _>>()?)
     }
 

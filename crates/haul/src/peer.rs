@@ -11,6 +11,10 @@ use std::num::NonZeroU8;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// How long an SFTP server may be silent, unless the user says otherwise, in seconds. One
+/// that is at work says nothing.
+pub(crate) const SFTP_SILENCE_SECONDS: u32 = 60;
+
 /// How long a login may take when the connection was lost: somebody may have to look for a
 /// password again.
 const LOGIN_AGAIN_MAX: Duration = Duration::from_secs(60);
@@ -35,6 +39,8 @@ pub(crate) struct Reach {
     pub(crate) parallel: NonZeroU8,
     /// How often in a row a lost connection is made again.
     pub(crate) retries: u32,
+    /// The user has said how long it may be silent.
+    pub(crate) has_timeout: bool,
     /// A host without haul gets one first.
     pub(crate) deploy: bool,
 }
@@ -80,6 +86,7 @@ impl Reaches {
                 without_haul: WithoutHaul::GoOn,
                 parallel: NonZeroU8::MIN,
                 retries: 0,
+                has_timeout: false,
                 deploy: false,
             },
             |(_, reach)| *reach,
@@ -125,9 +132,14 @@ pub(crate) fn connect_again(target: &SshTarget, task: Task) -> Result<Connection
 /// Connects to the SFTP server of `target`.
 pub(crate) fn connect_sftp(
     target: &SshTarget,
+    reach: &Reach,
     screen: &Screen,
 ) -> Result<Connection, ConnectError> {
-    haul_net::connect_sftp(target, diagnostics(screen))
+    let patience = match reach.has_timeout {
+        true => target.patience(),
+        false => Patience::of_seconds(SFTP_SILENCE_SECONDS),
+    };
+    haul_net::connect_sftp(&target.clone().with_patience(patience), diagnostics(screen))
 }
 
 /// Shows on `screen` what ssh has to say.
@@ -238,6 +250,6 @@ impl<'r> Peers<'r> {
     }
 
     fn sftp(&self, target: &SshTarget) -> Result<Requests, JobError> {
-        Requests::sftp(connect_sftp(target, &self.screen)?)
+        Requests::sftp(connect_sftp(target, &self.reaches.of(target), &self.screen)?)
     }
 }

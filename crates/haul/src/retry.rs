@@ -56,6 +56,8 @@ impl Retry<'_, '_> {
         if self.retries == 0 || !may_be_repeated(&job, self.is_upload) {
             return once(&job, true, self.monitor);
         }
+        // Without one, the host's agent of a lost connection holds its locks until it knows.
+        job.token = haul_engine::secret().ok();
         progress.keep(&job.task);
         let watch = Repeated { monitor: self.monitor, warned: Mutex::default() };
         let before = progress.summary();
@@ -72,7 +74,7 @@ impl Retry<'_, '_> {
             if std::mem::replace(&mut furthest, progress.furthest()) != furthest {
                 attempt = 0;
             }
-            let next = next_run(self.job, progress, before);
+            let next = next_run(&job, self.job, progress, before);
             let may_go_on = self.has_greeted && attempt < self.retries && progress.again();
             let Some(next) = next.filter(|_| may_go_on) else { return Err(lost.into()) };
             job = next;
@@ -104,8 +106,8 @@ impl Retry<'_, '_> {
 }
 
 /// The same job, as it is run again; `None` if it could mean something else by now.
-fn next_run(job: &Job, progress: &Progress, before: Summary) -> Option<Job> {
-    let mut job = job.clone();
+fn next_run(job: &Job, first: &Job, progress: &Progress, before: Summary) -> Option<Job> {
+    let mut job = Job { token: job.token, ..first.clone() };
     job.naming = progress.named();
     // The one source may have got the name of the destination, or not.
     if job.naming.is_none() && job.origin.is_some() && !job.into_dir {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// How long a peer may be silent, unless the user says otherwise, in seconds.
-pub const SILENCE_SECONDS: u32 = 60;
+pub const SILENCE_SECONDS: u32 = 15;
 
 /// How long a login may take, with the host's program coming to its greeting:
 /// somebody may have to look for a password, or for a second factor.
@@ -44,7 +44,7 @@ mod tests {
         let seconds = |patience: Patience| {
             [patience.silence_max, patience.login_max].map(|max| max.map(|max| max.as_secs()))
         };
-        assert_eq!(seconds(Patience::default()), [Some(60), Some(600)]);
+        assert_eq!(seconds(Patience::default()), [Some(15), Some(600)]);
         assert_eq!(seconds(Patience::of_seconds(2)), [Some(2), Some(600)]);
         assert_eq!(seconds(Patience::of_seconds(3600)), [Some(3600), Some(3600)]);
         assert_eq!(seconds(Patience::of_seconds(0)), [None, None]);

@@ -241,7 +241,8 @@ fn message() -> impl Strategy<Value = Message> {
         (task(), filter(), altered(), any::<u64>(), compression(), role()).prop_map(
             |(task, filter, altered, rate, compression, role)| {
                 let rate = std::num::NonZeroU64::new(rate / 2);
-                Message::Job(JobRequest { task, filter, altered, rate, compression, role })
+                let token = rate.map(|rate| [rate.get() as u8; 16]);
+                Message::Job(JobRequest { task, filter, altered, rate, compression, token, role })
             }
         ),
         (bytes(), entry(), fault(), any::<bool>()).prop_map(|(path, entry, fault, gone)| {

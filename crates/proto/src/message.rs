@@ -63,6 +63,9 @@ pub enum Role {
     },
 }
 
+/// Bytes of a [`JobRequest::token`].
+pub const TOKEN_LEN: usize = 16;
+
 /// Reads at most `MAX` paths one by one: those without a byte would take 24 times the
 /// memory of their frame.
 fn few<'de, D: Deserializer<'de>, const MAX: usize>(input: D) -> Result<Vec<Vec<u8>>, D::Error> {
@@ -103,6 +106,9 @@ pub struct JobRequest {
     pub rate: Option<NonZeroU64>,
     /// The way in which the sender compresses.
     pub compression: Compression,
+    /// A secret of the client's, the same each time that it begins this job: an agent that
+    /// is still at it, behind a connection that was lost, is ended.
+    pub token: Option<[u8; TOKEN_LEN]>,
     /// The agent's part in it.
     pub role: Role,
 }

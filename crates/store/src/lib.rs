@@ -16,7 +16,7 @@
 //! - `private.rs`: the names that haul makes for itself, and how they are recognised.
 //! - `leftover.rs`: stages that earlier copies left in a directory, found and removed.
 //! - `partial.rs`: a stage that outlives its process, for files of 64 MiB and more
-//!   (`RESUME_LEN_MIN`): `.haul-NAME-SOURCE.part`, where NAME and SOURCE are hashes of the
+//!   (`RESUME_LEN_MIN`, `RESUME_LEN_MIN_FAR`): `.haul-NAME-SOURCE.part`, where NAME and SOURCE are hashes of the
 //!   destination's name and of the source's size and time. Beside it is a journal, whose
 //!   header identifies the source (`SourceId`), and whose lock says who writes.
 //!   Checkpoints run beside the copying.
@@ -50,7 +50,7 @@ pub use journal::{Earlier, SourceId};
 pub use leftover::{Cleaned, Fate, Leftover, Leftovers};
 pub use origins::Origins;
 pub use pace::Pace;
-pub use partial::{RESUME_LEN_MIN, StaleStages, remove_leftovers};
+pub use partial::{RESUME_LEN_MIN, RESUME_LEN_MIN_FAR, StaleStages, remove_leftovers};
 pub use pieces::{AHEAD_MAX, Pieces};
 pub use private::{
     aside_name, is_private, mark_name, old_name, private_name, sent_name, set_aside, superseded,

@@ -28,6 +28,10 @@ use std::time::{Duration, Instant};
 /// below it, copying anew costs less than keeping a journal.
 pub const RESUME_LEN_MIN: u64 = 64 << 20;
 
+/// The same where content comes from another haul, over a wire: it takes longer to come
+/// again, and a connection is lost more often than a process.
+pub const RESUME_LEN_MIN_FAR: u64 = 8 << 20;
+
 /// How often a journal is opened anew because it vanished between opening and
 /// locking it.
 const LOCK_ATTEMPTS_MAX: usize = 8;

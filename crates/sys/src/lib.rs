@@ -31,6 +31,7 @@
 //!   through it.
 //! - `limits.rs`: open files, the effective user, the ids of this machine and of its start.
 //! - `made_up.rs`: files whose content the kernel makes up.
+//! - `post.rs`: a place that one process at a time holds, and the next takes over.
 //! - `making.rs`: links, FIFOs, sockets and devices.
 //! - `lock.rs`: locks of files.
 //! - `memory.rs`: the allocator, and thrift where address space is little.
@@ -55,6 +56,7 @@ mod memory;
 mod meta;
 mod not_kept;
 mod pattern;
+mod post;
 mod schedule;
 mod sharing;
 mod unnamed;
@@ -86,5 +88,6 @@ pub use meta::{
 };
 pub use not_kept::NotKept;
 pub use pattern::name_matches;
+pub use post::{Post, SECRET_LEN, Successor, secret};
 pub use schedule::wait_for_turns;
 pub use sharing::clone_file;

@@ -85,6 +85,14 @@ impl Link {
         }
     }
 
+    /// Ends every connection for the client alone: the server notices nothing.
+    pub fn cut_near(&self) {
+        for pair in self.shared.open().iter() {
+            pair.silent.store(true, Ordering::Relaxed);
+            let _ = pair.ends[0].shutdown(Shutdown::Both);
+        }
+    }
+
     /// Lets nothing more through the connections that stand; neither side sees why. New
     /// ones work.
     pub fn silence(&self) {

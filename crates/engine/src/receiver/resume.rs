@@ -5,7 +5,7 @@
 use super::dirs::{DirState, RecvDir};
 use super::{Pending, Receiver, Resumed, proving, work};
 use haul_model::{BLOCK_LEN, Entry, Fault, FaultKind, Name, Resume, Side};
-use haul_store::{Earlier, RESUME_LEN_MIN, SourceId};
+use haul_store::{Earlier, RESUME_LEN_MIN, RESUME_LEN_MIN_FAR, SourceId};
 use haul_tree::{SourceFile, changed};
 use std::io;
 
@@ -18,7 +18,7 @@ impl Receiver<'_> {
         name: &Name,
         entry: &Entry,
     ) -> Result<u64, Fault> {
-        let (Some(source), DirState::Open(node)) = (source_id(entry), &dir.state) else {
+        let (Some(source), DirState::Open(node)) = (self.source_id(entry), &dir.state) else {
             return Ok(0);
         };
         let handle = node.handle().map_err(failed)?;
@@ -56,7 +56,16 @@ impl Receiver<'_> {
 
     /// The identity by which a file's stage is found, if the file is one that is continued.
     pub(crate) fn resumable(&self, entry: &Entry) -> Option<SourceId> {
-        source_id(entry).filter(|_| self.policy.resume != Resume::Never)
+        self.source_id(entry).filter(|_| self.policy.resume != Resume::Never)
+    }
+
+    /// The identity by which a large file's stage is found.
+    fn source_id(&self, entry: &Entry) -> Option<SourceId> {
+        let min = if self.sender.is_far() { RESUME_LEN_MIN_FAR } else { RESUME_LEN_MIN };
+        let large = entry.size() >= min && entry.inode != 0;
+        let Entry { inode, ctime, ref attributes, .. } = *entry;
+        let mtime = attributes.mtime;
+        large.then_some(SourceId { size: entry.size(), mtime, inode, ctime })
     }
 
     /// True if a peer has to read what is there of a file, to prove that it is the
@@ -75,7 +84,7 @@ impl Pending {
     /// When it can't be opened, or is not what it was when the file was listed.
     pub(super) fn continue_stage(&self, receiver: &Receiver<'_>) -> Result<Option<Resumed>, Fault> {
         let (1.., Some(source), DirState::Open(node)) =
-            (self.resumed, source_id(&self.entry), &self.dir.state)
+            (self.resumed, receiver.source_id(&self.entry), &self.dir.state)
         else {
             return Ok(None);
         };
@@ -122,14 +131,6 @@ impl Pending {
 
 fn failed(error: io::Error) -> Fault {
     Fault::from_io(Side::Destination, "continue the interrupted copy", &error)
-}
-
-/// The identity by which a large file's stage is found.
-fn source_id(entry: &Entry) -> Option<SourceId> {
-    let large = entry.size() >= RESUME_LEN_MIN && entry.inode != 0;
-    let Entry { inode, ctime, ref attributes, .. } = *entry;
-    let mtime = attributes.mtime;
-    large.then_some(SourceId { size: entry.size(), mtime, inode, ctime })
 }
 
 /// The message where a part of another file is found.

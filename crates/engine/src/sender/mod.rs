@@ -37,7 +37,7 @@ use haul_model::{
     Task,
 };
 use haul_proto::{Extra, LIST_WINDOW, Late, OutcomeItem, Proven, Signature, Want, Warning};
-use haul_store::RESUME_LEN_MIN;
+use haul_store::{RESUME_LEN_MIN, RESUME_LEN_MIN_FAR};
 use haul_tree::{Meta, MetaKind, lock};
 use linked::Linked;
 use portions::portions;
@@ -186,7 +186,7 @@ impl<'a> Sender<'a> {
             item.counted += step.len();
             item.matched += step.matched();
             let keeps = self.task.copies().is_some_and(|policy| policy.resume != Resume::Never);
-            if keeps && matches!(item.kind, Kind::File { size: RESUME_LEN_MIN.. }) {
+            if keeps && item.size() >= self.resume_len_min() {
                 reporter.keeps(index, item.counted, || item.path());
             }
         }
@@ -218,10 +218,10 @@ impl<'a> Sender<'a> {
     /// over a wire it knows by that if what is in its place is the very object.
     fn number_of(&self, dir: &Arc<DirNode>, meta: &Meta) -> u64 {
         let lasts = self.removes()
-            || matches!(meta.kind, MetaKind::File { size } if size >= RESUME_LEN_MIN);
+            || matches!(meta.kind, MetaKind::File { size } if size >= self.resume_len_min());
         match (&self.queue, meta.id) {
             (Queue::Wire(_), Some(id)) if !lasts => number_here(id),
-            _ => dir.number_of(meta, self.removes()),
+            _ => dir.number_of(meta, lasts),
         }
     }
 
@@ -250,6 +250,11 @@ impl<'a> Sender<'a> {
     /// True if the Receiver is on another machine, or could be.
     fn is_far(&self) -> bool {
         matches!(self.queue, Queue::Wire(_))
+    }
+
+    /// Files from this length on, in bytes, are told so that their copies can be resumed.
+    pub(crate) fn resume_len_min(&self) -> u64 {
+        if self.is_far() { RESUME_LEN_MIN_FAR } else { RESUME_LEN_MIN }
     }
 
     /// True if symbolic links in the source are followed.

@@ -433,7 +433,7 @@ impl<'s, 'a> Scan<'s, 'a> {
                 let id = meta.id;
                 let inode = self.sender.number_of(dir, &meta);
                 self.look_at_owner(&meta, || dir.path_of(Some(&name)));
-                let ctime = dir.ctime_of(&name, follow, &meta);
+                let ctime = dir.ctime_of(&name, follow, &meta, self.sender.resume_len_min());
                 let leads_to = match kind {
                     Kind::Symlink { .. } => self.leads_to(dir, &name),
                     _ => None,

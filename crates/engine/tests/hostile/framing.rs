@@ -100,6 +100,7 @@ fn whole(kind: FrameType) -> Vec<u8> {
             altered: Altered::default(),
             rate: None,
             compression: Compression::None,
+            token: None,
             role,
         }),
         FrameType::Removed => Message::Removed(vec![Removal::End]),

@@ -175,6 +175,7 @@ fn a_client_of_another_version_hears_ours_before_it_is_refused() {
             altered: Altered::default(),
             rate: None,
             compression: Compression::None,
+            token: None,
             role,
         }));
         let welcome = peer.hear_greeting();

@@ -242,6 +242,7 @@ fn signs_of_life_may_stand_between_all_frames() {
             altered: Altered::default(),
             rate: None,
             compression: Compression::None,
+            token: None,
             role,
         }));
         peer.raw(&alive);
@@ -280,6 +281,7 @@ fn jobs(place: &Place) -> Vec<(&'static str, Option<Message>)> {
             altered: Altered::default(),
             rate: None,
             compression: Compression::None,
+            token: None,
             role: role.clone(),
         }))
     };
@@ -340,6 +342,7 @@ fn an_agent_leaves_a_client_that_takes_nothing_any_more() {
         altered: Altered::default(),
         rate: None,
         compression: Compression::None,
+        token: None,
         role,
     }));
     peer.hear_greeting();

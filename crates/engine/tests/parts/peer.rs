@@ -105,6 +105,7 @@ impl Peer {
             altered: Altered::default(),
             rate: None,
             compression: Compression::None,
+            token: None,
             role,
         }));
         self.hear_greeting();

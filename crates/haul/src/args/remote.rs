@@ -195,8 +195,9 @@ impl Way<'_> {
             None => WithoutHaul::GoOn,
         };
         let parallel = settings.parallel.as_ref().map_or(NonZeroU8::MIN, |given| given.value);
-        let retries = settings.retries();
-        Ok((location, Some(Reach { without_haul, parallel, retries, deploy: self.deploy })))
+        let (retries, has_timeout) = (settings.retries(), settings.timeout.is_some());
+        let deploy = self.deploy;
+        Ok((location, Some(Reach { without_haul, parallel, retries, has_timeout, deploy })))
     }
 
     /// The locations that the words mean.

@@ -150,7 +150,7 @@ fn every_command_that_names_a_host_takes_a_timeout() {
             .into_iter()
             .chain([("stat", "sftp://h/a"), ("hash", "h:a"), ("deploy", "h")])
     {
-        assert_eq!(timeout(&format!("{command} {rest}")), Some(60));
+        assert_eq!(timeout(&format!("{command} {rest}")), Some(15));
         assert_eq!(timeout(&format!("{command} --timeout 2 {rest}")), Some(2));
         assert_eq!(timeout(&format!("{command} --timeout 0 {rest}")), None);
     }

@@ -222,6 +222,7 @@ fn jobs(path: &[u8]) -> Vec<(&'static str, Message)> {
             altered: Altered::default(),
             rate: None,
             compression: Compression::None,
+            token: None,
             role,
         })
     };

@@ -31,8 +31,9 @@ fn a_mirror_with_backups_keeps_what_was_there_before_the_command() {
         let old = scene.snapshot("there/tree");
         scene.file("there/extra/one", "extra");
         // A mirror compares times in whole seconds.
-        for dir in ["there", "there/tree"] {
-            nasty::set_mtime(scene.path(dir), 1_500_000_000, 0).expect("a time");
+        for dir in ["src", "src/tree", "there", "there/tree"] {
+            let seconds = if dir.starts_with("src") { 1_550_000_000 } else { 1_500_000_000 };
+            nasty::set_mtime(scene.path(dir), seconds, 0).expect("a time");
         }
         let flags = ["-a", "-b", "-i", "--delete", "--backup-dir=../kept"];
         let out = cut_up(scene, "sync", &flags, ["src/", "there/"]);

@@ -5,6 +5,7 @@
 mod common;
 
 mod counted;
+mod cuts;
 mod given_up;
 mod kinds;
 mod link;
