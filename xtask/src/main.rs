@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod differential;
 mod dist;
 mod fuzz;
 #[cfg(target_os = "linux")]
@@ -42,6 +43,8 @@ enum Chore {
     Test(suite::Args),
     /// Run the long campaigns (kills, cuts, fuzzing) with new seeds
     Soak(soak::Args),
+    /// Run `haul sync` beside rsync, on trees and with options drawn by lot
+    Differential(differential::Args),
     /// Run the fuzz targets
     Fuzz(fuzz::Args),
     /// Measure haul against the tools that people use now
@@ -69,6 +72,7 @@ fn run(chore: Chore) -> Result<ExitCode> {
         Chore::Setup => setup::run()?,
         Chore::Test(args) => suite::run(&args)?,
         Chore::Soak(args) => soak::run(&args)?,
+        Chore::Differential(args) => differential::run(&args)?,
         Chore::Fuzz(args) => fuzz::run(&args)?,
         Chore::Bench(args) => bench::run(&args)?,
         Chore::Dist(args) => dist::run(&args)?,

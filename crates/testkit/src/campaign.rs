@@ -14,6 +14,27 @@ pub const SEED: &str = "HAUL_TEST_SEED";
 /// are multiplied.
 pub const TIMES: &str = "HAUL_TEST_TIMES";
 
+/// The environment variable with the time for which a campaign without rounds goes on, in
+/// seconds.
+pub const SECONDS: &str = "HAUL_TEST_SECONDS";
+
+/// The seed of the whole run, if there is one.
+///
+/// # Panics
+/// If the environment has something other than a number.
+pub fn given_seed() -> Option<u64> {
+    number(SEED)
+}
+
+/// Seconds for which a campaign without rounds goes on; if none are given, it runs its short
+/// form.
+///
+/// # Panics
+/// If the environment has something other than a number.
+pub fn seconds() -> Option<u64> {
+    number(SECONDS)
+}
+
 /// Rounds of a campaign whose short form has `short` of them.
 ///
 /// # Panics

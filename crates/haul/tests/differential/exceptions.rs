@@ -1,0 +1,545 @@
+//! Where haul differs from rsync on purpose. Each exception has its reason in docs/rsync.md,
+//! and names words of it: one that the page does not have is none.
+
+use crate::case::Case;
+use crate::entry::{Entry, Kind, USER, is_in};
+use haul_model::escape_bytes;
+use std::collections::BTreeSet;
+use std::mem::discriminant;
+
+/// A fact about what is at a path, which rsync has as `theirs`, and haul as `ours`. Where only
+/// one has anything at all, it is the fact "kind".
+pub(crate) struct Fact<'f> {
+    pub(crate) case: &'f Case,
+    pub(crate) path: &'f [u8],
+    pub(crate) name: &'f str,
+    pub(crate) theirs: Option<&'f str>,
+    pub(crate) ours: Option<&'f str>,
+}
+
+/// A difference that is meant.
+struct Exception {
+    /// The words of docs/rsync.md that say so.
+    reason: &'static str,
+    covers: fn(&Fact<'_>) -> bool,
+}
+
+/// True if it is meant to be that this fact is another one in haul's tree than in rsync's.
+pub(crate) fn is_in_tree(fact: &Fact<'_>) -> bool {
+    IN_TREE.iter().any(|exception| (exception.covers)(fact))
+}
+
+const IN_TREE: &[Exception] = &[
+    Exception {
+        reason: "`--compare-dest` removes nothing that is in DEST already",
+        covers: |fact| {
+            let Fact { case, path, .. } = fact;
+            let removed = |path: &[u8]| case.state.contains_key(path) && is_in_base(case, path);
+            let mut entries = case.state.keys().filter(|other| is_right_in(other, path));
+            let of = without_suffix(path);
+            let is_kept = fact.is_ours_alone() && (removed(path) || of.is_some_and(removed));
+            let has_lost = fact.name == "mtime" && entries.any(|other| removed(other));
+            case.has_word("--compare-dest") && (is_kept || has_lost)
+        },
+    },
+    Exception {
+        reason: "of which anything differs is made anew",
+        covers: |fact| {
+            let Fact { case, path, .. } = fact;
+            let is_anew = is_anew_at(case, path);
+            let mut entries = case.state.keys().filter(|other| is_right_in(other, path));
+            match fact.name {
+                "mtime" => {
+                    let is_now = fact.ours == Some("now");
+                    let is_touched = is_anew || entries.any(|other| is_anew_at(case, other));
+                    is_touched && (is_now || fact.has_same_seconds())
+                }
+                // It is no other name any more.
+                "names" => is_anew,
+                // It has nothing of what stood there that is not kept.
+                "mode" => is_anew && !case.has('p'),
+                "owner" => is_anew && !(case.has('o') && case.has('g')),
+                // It has what its directory has everything begin with.
+                "xattrs" => is_anew && case.state.values().any(|entry| entry.default_acl),
+                // That leaves a backup.
+                "kind" => {
+                    let is_special = |kind: &str| !kind.starts_with("file") && kind != "directory";
+                    let is_dir = fact.ours == Some("directory") && path.starts_with(b"kept");
+                    let is_backup = is_dir || fact.ours.is_some_and(is_special);
+                    fact.backs_up() && fact.theirs.is_none() && is_backup
+                }
+                _ => false,
+            }
+        },
+    },
+    Exception {
+        reason: "belong to who copies them",
+        covers: |fact| {
+            let is_copy =
+                fact.backs_up() && !fact.case.is_root && !fact.case.state.contains_key(fact.path);
+            let own = format!("{USER}:");
+            match fact.name {
+                "owner" => is_copy && fact.ours.is_some_and(|ours| ours.starts_with(&own)),
+                "mode" => {
+                    is_copy && fact.modes().is_some_and(|(theirs, ours)| theirs & 0o1777 == ours)
+                }
+                _ => false,
+            }
+        },
+    },
+    Exception {
+        reason: "so small a difference with `-c`",
+        covers: |fact| fact.name == "mtime" && fact.case.has('c') && fact.has_same_seconds(),
+    },
+    Exception {
+        reason: "takes the place of another kind of entry",
+        covers: |fact| {
+            fact.name == "mode" && !fact.case.has('p') && is_swapped(fact.case, fact.path)
+        },
+    },
+    Exception {
+        reason: "gets its set-group-ID bit when all in it is done",
+        covers: |fact| {
+            let user = |owner: Option<&str>| {
+                owner.and_then(|owner| Some(owner.split_once(':')?.0.to_owned()))
+            };
+            fact.name == "owner"
+                && !fact.case.has('g')
+                && user(fact.theirs) == user(fact.ours)
+                && is_below_lent(fact.case, fact.path)
+        },
+    },
+    Exception {
+        reason: "DEST is made before it is known",
+        covers: |fact| {
+            fact.is_ours_alone() && fact.ours == Some("directory") && fact.path == fact.dest()
+        },
+    },
+    Exception {
+        reason: "A backup directory that is missing is made at once",
+        covers: |fact| {
+            let dir = fact.case.has_word("--backup-dir") && fact.path.ends_with(b"kept");
+            let is_made = fact.is_ours_alone() && fact.ours == Some("directory") && dir;
+            let is_there = fact.case.has_word("--backup-dir=kept") && fact.path == fact.dest();
+            is_made || is_there && fact.name == "mtime"
+        },
+    },
+    Exception {
+        reason: "belong to whom those belong that they stand for",
+        covers: |fact| {
+            let mut above = fact.path.split(|byte| *byte == b'/');
+            fact.case.has_word("--backup-dir")
+                && matches!(fact.name, "owner" | "mode")
+                && above.any(|name| name == b"kept")
+        },
+    },
+    Exception {
+        reason: "what replaces another name of its file has a backup",
+        covers: |fact| {
+            let Fact { case, path, .. } = fact;
+            let mut entries = case.state.keys().filter(|other| is_right_in(other, path));
+            let of = without_suffix(path);
+            let is_backup = fact.is_ours_alone() && of.is_some_and(|of| is_linked(case, of));
+            let is_now = fact.name == "mtime" && fact.ours == Some("now");
+            let is_touched = is_now && entries.any(|other| is_linked(case, other));
+            case.has('H') && fact.backs_up() && (is_backup || is_touched)
+        },
+    },
+    Exception {
+        reason: "the first name that is listed is the one that is sent",
+        covers: |fact| {
+            let Fact { case, path, .. } = fact;
+            let mut entries = case.state.keys().filter(|other| is_right_in(other, path));
+            let is_sent = is_linked(case, path) || entries.any(|other| is_linked(case, other));
+            case.has('H') && fact.name == "mtime" && fact.ours == Some("now") && is_sent
+        },
+    },
+    Exception {
+        reason: "keeps its mode also if its owner may not read it",
+        covers: |fact| {
+            let is_closed = fact.modes().is_some_and(|(_, ours)| ours & 0o400 == 0);
+            !fact.case.is_root && !fact.case.has('p') && is_closed
+        },
+    },
+    Exception {
+        reason: "without `-p` set-ID bits of a file that is replaced stay where its owner does",
+        covers: |fact| {
+            let is_lent = fact.modes().is_some_and(|(theirs, ours)| theirs & 0o1777 == ours);
+            !fact.case.has('p') && is_lent
+        },
+    },
+    Exception {
+        reason: "before `-c` has read it",
+        covers: |fact| fact.name == "atime" && fact.case.has('c'),
+    },
+    Exception {
+        reason: "rsync skips what is within the window",
+        covers: |fact| {
+            fact.case.has('u') && fact.case.has_word("--modify-window") && fact.name != "kind"
+        },
+    },
+    Exception {
+        reason: "gives the first the mode of its source, and the second that of the base",
+        covers: |fact| {
+            fact.name == "mode" && !fact.case.has('p') && is_in_base(fact.case, fact.path)
+        },
+    },
+    Exception {
+        reason: "lets the owner write",
+        covers: |fact| {
+            let is_opened = fact.modes().is_some_and(|(theirs, ours)| theirs == ours | 0o200);
+            !fact.case.is_root && is_opened
+        },
+    },
+    Exception {
+        reason: "a file with several names in DEST",
+        covers: |fact| {
+            fact.name != "kind" && !fact.case.has('H') && is_linked_there(fact.case, fact.path)
+        },
+    },
+    Exception {
+        reason: "the one above it was written to",
+        covers: |fact| {
+            let Fact { case, path, .. } = fact;
+            let dirs = case
+                .state
+                .iter()
+                .filter(|(other, entry)| is_right_in(other, path) && entry.kind == Kind::Dir);
+            let mut stay = dirs.filter(|(other, _)| is_swapped(case, other));
+            fact.name == "mtime" && fact.ours == Some("now") && stay.next().is_some()
+        },
+    },
+    Exception {
+        reason: "`-m` leaves out empty directories that a rule protects, too",
+        covers: |fact| {
+            let is_left_out = fact.ours.is_none() && fact.theirs == Some("directory");
+            let there = fact.case.state.get(fact.path);
+            let is_dir = there.is_some_and(|there| there.kind == Kind::Dir);
+            let is_left = fact.name != "kind" && is_dir;
+            fact.case.has('m') && fact.case.has_rules() && (is_left_out || is_left)
+        },
+    },
+];
+
+impl Fact<'_> {
+    /// True if only haul has anything there.
+    fn is_ours_alone(&self) -> bool {
+        self.name == "kind" && self.theirs.is_none()
+    }
+
+    /// True if both are times of one second.
+    fn has_same_seconds(&self) -> bool {
+        let seconds = |time: Option<&str>| Some(time?.split_once('.')?.0.to_owned());
+        seconds(self.theirs).is_some() && seconds(self.theirs) == seconds(self.ours)
+    }
+
+    fn backs_up(&self) -> bool {
+        self.case.has('b') || self.case.has_word("--backup-dir")
+    }
+
+    fn dest(&self) -> &[u8] {
+        self.case.dest.strip_suffix(b"/").unwrap_or(&self.case.dest)
+    }
+
+    /// Both modes, if it is one.
+    fn modes(&self) -> Option<(u32, u32)> {
+        let mode = |text: Option<&str>| u32::from_str_radix(text?, 8).ok();
+        if self.name == "mode" { mode(self.theirs).zip(mode(self.ours)) } else { None }
+    }
+}
+
+/// The path of which this may be the backup.
+fn without_suffix(path: &[u8]) -> Option<&[u8]> {
+    path.strip_suffix(b".old").or_else(|| path.strip_suffix(b"~"))
+}
+
+/// Links and what is no file are made anew where anything differs.
+fn is_made_anew(entry: &Entry) -> bool {
+    !matches!(entry.kind, Kind::Dir | Kind::File(_) | Kind::Name(_))
+}
+
+/// True if what is at `path`, also by another name, is made anew where anything differs, in the
+/// destination, a source or a base.
+fn is_anew_at(case: &Case, path: &[u8]) -> bool {
+    let names = told(case, path);
+    let is_like = |other: &[u8]| {
+        let rest = other.iter().position(|byte| *byte == b'/');
+        let rest = rest.map(|at| escape_bytes(&other[at + 1..]));
+        other == path || told(case, other).iter().chain(&rest).any(|name| names.contains(name))
+    };
+    case.state.iter().filter(|(other, _)| is_like(other)).any(|(_, entry)| match &entry.kind {
+        Kind::Name(first) => case.state.get(first).is_some_and(is_made_anew),
+        _ => is_made_anew(entry),
+    })
+}
+
+/// True if what is at `path`, in the destination or a source, has several names.
+fn is_linked(case: &Case, path: &[u8]) -> bool {
+    let linked = linked(case);
+    told(case, path).iter().any(|name| linked.contains(name))
+}
+
+/// True if `path` is that of an entry of the directory `dir`.
+fn is_right_in(path: &[u8], dir: &[u8]) -> bool {
+    path.rsplitn(2, |byte| *byte == b'/').nth(1).is_some_and(|above| above == dir)
+}
+
+/// True if another directory has something by the name that `path` has in the destination.
+fn is_in_base(case: &Case, path: &[u8]) -> bool {
+    let Some(at) = path.iter().position(|byte| *byte == b'/') else { return false };
+    [&b"prev"[..], b"older"]
+        .iter()
+        .any(|base| case.state.contains_key(&[base, &path[at..]].concat()))
+}
+
+/// True if a source has something of another kind by the name of what is at `path` in the
+/// destination.
+fn is_swapped(case: &Case, path: &[u8]) -> bool {
+    case.state.get(path).is_some_and(|there| {
+        let kind = discriminant(&there.kind);
+        let own = case.state.iter().filter(|(other, _)| is_in(other, b"src"));
+        let mut same = own.filter(|(other, _)| tells(case, other, path));
+        same.any(|(_, entry)| discriminant(&entry.kind) != kind)
+    })
+}
+
+/// True if a directory above `path`, here or in a source, lends the rights of its group.
+fn is_below_lent(case: &Case, path: &[u8]) -> bool {
+    let names = told(case, path);
+    let lent =
+        case.state.iter().filter(|(_, entry)| entry.kind == Kind::Dir && entry.mode & 0o2000 != 0);
+    lent.flat_map(|(dir, _)| told(case, dir)).any(|dir| {
+        let is_below =
+            |name: &String| dir.is_empty() || *name == dir || name.starts_with(&format!("{dir}/"));
+        names.iter().any(is_below)
+    })
+}
+
+/// True if a line of `source` and one of `there` have the same name.
+fn tells(case: &Case, source: &[u8], there: &[u8]) -> bool {
+    let there = told(case, there);
+    told(case, source).iter().any(|name| there.contains(name))
+}
+
+/// True if the file at `path` in the destination has several names.
+fn is_linked_there(case: &Case, path: &[u8]) -> bool {
+    let is_name = |(other, entry): (&Vec<u8>, &Entry)| match &entry.kind {
+        Kind::Name(first) => other == path || first == path,
+        _ => false,
+    };
+    !path.starts_with(b"src/") && case.state.iter().any(is_name)
+}
+
+/// True if it is meant that the programs end with other codes.
+pub(crate) fn is_in_codes(case: &Case, rsync: &Said, haul: &Said) -> bool {
+    IN_CODES.iter().any(|(_, covers)| covers(case, rsync, haul))
+}
+
+type Covers = fn(&Case, &Said, &Said) -> bool;
+
+/// Where exit codes differ on purpose, with the words of docs/rsync.md that say so.
+const IN_CODES: &[(&str, Covers)] = &[
+    ("what would be in a directory whose place is taken is left out", |case, rsync, _| {
+        case.has_word("--ignore-existing") && rsync.errors.contains("Not a directory (20)")
+    }),
+    ("where it can't ask for an access list", |case, rsync, _| {
+        case.has('A') && rsync.errors.contains("get_acl: sys_acl_get_file")
+    }),
+    ("whose attributes can't be read fails, also where it would be left", |case, _, haul| {
+        !case.is_root && case.has('X') && haul.errors.contains("can't look at the destination")
+    }),
+    ("one that can't be backed up fails", |case, _, haul| {
+        let backs_up = case.has('b') || case.has_word("--backup-dir");
+        backs_up && (haul.errors.contains("back it up") || haul.errors.contains("too long"))
+    }),
+];
+
+type Change = fn(&Case, &mut Said, &mut Said);
+
+/// What a program has told: its lines, and its errors.
+pub(crate) struct Said {
+    pub(crate) lines: Vec<String>,
+    pub(crate) errors: String,
+}
+
+/// Where lines differ on purpose, with the words of docs/rsync.md that say so.
+const IN_LINES: &[(&str, Change)] = &[
+    ("made anew, and told as that", told_as_new),
+    ("With `--mkpath`, a DEST that is made is told", |case, rsync, haul| {
+        let is_there = case.state.contains_key(case.dest.strip_suffix(b"/").unwrap_or(&case.dest));
+        if case.has_word("--mkpath") && !is_there {
+            both(rsync, haul, |lines| lines.retain(|line| !line.ends_with(" ./")));
+        }
+    }),
+    ("What fails is told as an error alone", |_, rsync, haul| {
+        let (told, errors) = (&haul.lines, &haul.errors);
+        rsync.lines.retain(|line| {
+            let fails = |name: &str| !name.is_empty() && errors.contains(&format!("/{name}: "));
+            told.contains(line) || !names_in(line).any(|name| fails(name.trim_end_matches('/')))
+        });
+    }),
+    (
+        "A dry run does not tell what would go from a directory that makes way",
+        |case, rsync, haul| {
+            let making_way = making_way(case);
+            let is_of = |line: &str, dir: &String| {
+                let rest = line[12..].strip_prefix(&**dir);
+                rest.is_some_and(|rest| rest.len() > 1 && rest.starts_with('/'))
+            };
+            let told = &haul.lines;
+            rsync.lines.retain(|line| {
+                let goes = case.has('n') && line.starts_with('*') && !told.contains(line);
+                !goes || !making_way.iter().any(|dir| is_of(line, dir))
+            });
+        },
+    ),
+    ("A backup directory that is missing is made at once", |case, rsync, haul| {
+        if case.has_word("--backup-dir=kept") {
+            both(rsync, haul, |lines| lines.retain(|line| !line.ends_with(" ./")));
+        }
+    }),
+    ("`--compare-dest` removes nothing that is in DEST already", |case, rsync, haul| {
+        if case.has_word("--compare-dest") {
+            let there = case.state.keys().filter(|path| !is_in(path, b"src"));
+            let there = there.filter(|path| is_in_base(case, path));
+            let names: BTreeSet<_> = there.flat_map(|path| told(case, path)).collect();
+            both(rsync, haul, |lines| {
+                lines.retain(|line| !names_in(line).any(|name| names.contains(name)));
+            });
+        }
+    }),
+    (
+        "a mode that differs is told (`p`) whether the access list differs or not",
+        |case, rsync, haul| {
+            if case.has('A') {
+                both(rsync, haul, |lines| {
+                    for line in lines.iter_mut().filter(|line| line.get(9..10) == Some("a")) {
+                        line.replace_range(5..6, ".");
+                    }
+                });
+            }
+        },
+    ),
+    ("a file with several names in DEST", |case, rsync, haul| {
+        let linked = linked(case);
+        both(rsync, haul, |lines| {
+            lines.retain(|line| !names_in(line).any(|name| linked.contains(name)));
+        });
+    }),
+    ("A file with set-ID bits that gets another owner", |case, rsync, haul| {
+        // rsync looks again at it, and finds other bits.
+        let lent = lent(case);
+        both(rsync, haul, |lines| {
+            for line in
+                lines.iter_mut().filter(|line| lent.contains(&line[12..]) && !line.starts_with('*'))
+            {
+                if &line[3..11] != "++++++++" && &line[3..11] != "        " {
+                    line.replace_range(5..8, "...");
+                }
+                if &line[..11] == ".f         " {
+                    line.replace_range(..11, ".f.........");
+                }
+            }
+            lines.retain(|line| !lent.contains(&line[12..]) || !line.starts_with(".f........."));
+        });
+    }),
+];
+
+/// Makes lines the same that are meant to differ, and takes out those of which nothing is
+/// promised.
+pub(crate) fn in_lines(case: &Case, rsync: &mut Said, haul: &mut Said) {
+    for (_, change) in IN_LINES {
+        change(case, rsync, haul);
+    }
+}
+
+fn both(rsync: &mut Said, haul: &mut Said, change: impl Fn(&mut Vec<String>)) {
+    change(&mut rsync.lines);
+    change(&mut haul.lines);
+}
+
+/// Names that a line may tell of: one may have an arrow in it, like that behind a name.
+fn names_in(line: &str) -> impl Iterator<Item = &str> {
+    let named = line.get(12..).unwrap_or_default();
+    let arrows = named.match_indices(" -> ").chain(named.match_indices(" => "));
+    let ends: Vec<_> = arrows.map(|(at, _)| at).chain([named.len()]).collect();
+    ends.into_iter().map(|end| &named[..end])
+}
+
+/// A device is an S. Links and what is no file are made anew.
+fn told_as_new(_: &Case, rsync: &mut Said, haul: &mut Said) {
+    both(rsync, haul, |lines| {
+        for line in lines.iter_mut().filter(|line| !line.starts_with('*')) {
+            if &line[1..2] == "D" {
+                line.replace_range(1..2, "S");
+            }
+            if &line[..1] == "." && matches!(&line[1..2], "L" | "S") {
+                line.replace_range(..1, "c");
+            }
+            if &line[1..3] == "Sc" {
+                line.replace_range(2..3, ".");
+            }
+        }
+    });
+}
+
+/// Names, as they are told, of all that has several, in the destination or, with `-H`, in
+/// a source.
+fn linked(case: &Case) -> BTreeSet<String> {
+    let mut all = BTreeSet::new();
+    for (path, entry) in &case.state {
+        if let Kind::Name(first) = &entry.kind
+            && (case.has('H') || !is_in(path, b"src"))
+        {
+            all.extend([told(case, path), told(case, first)].into_iter().flatten());
+        }
+    }
+    all
+}
+
+/// Names, as they are told, of directories in the destination that are none in a source.
+fn making_way(case: &Case) -> BTreeSet<String> {
+    let dirs =
+        case.state.iter().filter(|(path, entry)| !is_in(path, b"src") && entry.kind == Kind::Dir);
+    let dirs: BTreeSet<_> = dirs.flat_map(|(path, _)| told(case, path)).collect();
+    let others =
+        case.state.iter().filter(|(path, entry)| is_in(path, b"src") && entry.kind != Kind::Dir);
+    others.flat_map(|(path, _)| told(case, path)).filter(|name| dirs.contains(name)).collect()
+}
+
+/// Names, as they are told, of files in the destination with set-ID bits.
+fn lent(case: &Case) -> BTreeSet<String> {
+    let is_lent = |entry: &&Entry| entry.kind != Kind::Dir && entry.mode & 0o6000 != 0;
+    let lent = case.state.iter().filter(|(_, entry)| is_lent(entry));
+    lent.flat_map(|(path, _)| told(case, path)).collect()
+}
+
+/// Names by which lines may tell of `path`, by what the sources and the destination are.
+fn told(case: &Case, path: &[u8]) -> Vec<String> {
+    let mut names = Vec::new();
+    for root in case.sources.iter().chain([&case.dest]) {
+        let root = root.strip_suffix(b".").unwrap_or(root);
+        let is_dir = root.ends_with(b"/") || *root == case.dest;
+        let root = root.strip_suffix(b"/").unwrap_or(root);
+        let Some(rest) = path.strip_prefix(root) else { continue };
+        let rest = rest.strip_prefix(b"/").unwrap_or(rest);
+        let base = root.rsplit(|byte| *byte == b'/').next().unwrap_or(root);
+        names.push(match (is_dir, rest.is_empty()) {
+            (true, _) => escape_bytes(rest),
+            (false, true) => escape_bytes(base),
+            (false, false) => escape_bytes(&[base, b"/", rest].concat()),
+        });
+    }
+    names
+}
+
+#[test]
+fn each_exception_has_its_reason_in_the_documentation() {
+    let page = include_str!("../../../../docs/rsync.md");
+    let in_tree = IN_TREE.iter().map(|exception| exception.reason);
+    let others = IN_LINES.iter().map(|(reason, _)| *reason);
+    let reasons = in_tree.chain(others).chain(IN_CODES.iter().map(|(reason, _)| *reason));
+    for reason in reasons {
+        assert!(page.contains(reason), "docs/rsync.md does not say: {reason}");
+    }
+}
