@@ -8,7 +8,7 @@ use crate::error::CommandError;
 use crate::json::{self, DeletedLine, DifferenceWord, Found, Line, Path, SyncedLine};
 use crate::report::Statement;
 use haul_model::{Changes, Kind, escape_bytes, escape_text};
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
 /// How entries are told of.
@@ -26,6 +26,17 @@ pub(crate) struct Lines {
     keeps_link_times: bool,
     /// How the entries of a list are told of.
     columns: Columns,
+    /// The file that tells of the command, too.
+    log: Option<Box<LogWish>>,
+}
+
+/// A file in which a command is told of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct LogWish {
+    /// Its path.
+    pub(crate) path: OsString,
+    /// How it tells of entries.
+    pub(crate) lines: Lines,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -95,7 +106,7 @@ impl Lines {
             (None, 0, _) => b"%n%L",
             (None, ..) => b"%i %n%L",
         };
-        let parts = parts(format)?;
+        let parts = parts("--out-format", format)?;
         let itemizes = parts.contains(&Part::Changes);
         let tells_unchanged = itemizes && (itemize > 1 || verbose > 1);
         let columns = Columns::default();
@@ -106,12 +117,51 @@ impl Lines {
             keeps_times: true,
             keeps_link_times: true,
             columns,
+            log: None,
         })
     }
 
-    /// Those of a list of the sources.
-    pub(crate) fn of_list(columns: Columns) -> Self {
-        Self { columns, ..Self::default() }
+    /// The same with a list of the sources in such columns, and nothing else.
+    pub(crate) fn of_list(self, columns: Columns) -> Self {
+        Self { columns, log: self.log, ..Self::default() }
+    }
+
+    /// The same with a log of its own format in the file `path`.
+    ///
+    /// # Errors
+    /// When the format has an escape that is not known.
+    pub(crate) fn with_log(
+        self,
+        path: Option<&OsStr>,
+        format: Option<&OsStr>,
+    ) -> Result<Self, CommandError> {
+        let format = format.unwrap_or(OsStr::new("%i %n%L"));
+        let parts = parts("--log-file-format", format.as_bytes())?;
+        let itemizes = parts.contains(&Part::Changes);
+        let Self { keeps_times, keeps_link_times, columns, .. } = self;
+        let lines =
+            Self { parts, itemizes, keeps_times, keeps_link_times, columns, ..Self::default() };
+        let log = path.map(|path| Box::new(LogWish { path: path.to_owned(), lines }));
+        Ok(Self { log, ..self })
+    }
+
+    /// The file that tells of the command, too, if there is to be one.
+    pub(crate) fn log(&self) -> Option<&LogWish> {
+        self.log.as_deref()
+    }
+
+    /// True if a log tells of an entry with that fate: of what is made, sent, or removed, and
+    /// of directories that only have other attributes now.
+    pub(crate) fn is_logged(&self, kind: &Kind, fate: Fate<'_>) -> bool {
+        match fate {
+            _ if self.parts.is_empty() => false,
+            Fate::Linked(_, first) => !first.is_empty(),
+            Fate::Synced(found) => {
+                let is_new = found.has(Changes::SENT) || found.has(Changes::MISSING);
+                is_new || *kind == Kind::Dir && !found.without(UNTOLD).is_empty()
+            }
+            Fate::Deleted => true,
+        }
     }
 
     /// The columns of a list.
@@ -140,8 +190,8 @@ impl Lines {
     }
 }
 
-/// Reads a format.
-fn parts(format: &[u8]) -> Result<Vec<Part>, CommandError> {
+/// Reads the format that is the value of `word`.
+fn parts(word: &str, format: &[u8]) -> Result<Vec<Part>, CommandError> {
     let mut parts = Vec::new();
     let mut text = Vec::new();
     let mut bytes = format.iter().copied();
@@ -164,7 +214,7 @@ fn parts(format: &[u8]) -> Result<Vec<Part>, CommandError> {
             other => {
                 let escape = escape_bytes(&other.into_iter().collect::<Vec<_>>());
                 return Err(CommandError::usage(format!(
-                    "--out-format has %{escape}; haul knows %i, %n, %f, %L, %l, %o and %%"
+                    "{word} has %{escape}; haul knows %i, %n, %f, %L, %l, %o and %%"
                 )));
             }
         };

@@ -7,7 +7,7 @@ use crate::lines::{self, Lines, Listed, Told};
 use crate::location::Place;
 use crate::progress::Counts;
 use crate::quantity;
-use crate::report::Report;
+use crate::report::{LogFile, Report, Statement};
 use haul_engine::{
     At, Event, Leg, Monitor, MoveEvent, MoveMonitor, Outcome, Progress, Route, Skip, Summary,
     Unfinished,
@@ -15,7 +15,7 @@ use haul_engine::{
 use haul_model::{Changes, Fault, FaultKind, Kind, Side, Task, escape_bytes};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 mod compared;
@@ -44,6 +44,8 @@ pub(crate) struct JobMonitor<'r> {
     before: Mutex<Summary>,
     /// How a mirror tells of entries.
     lines: Lines,
+    /// Where they are told of, too.
+    log: Option<Arc<LogFile>>,
     /// Entries of a mirror go to another machine.
     goes_out: AtomicBool,
     /// Entries that were gone when they were read.
@@ -66,6 +68,7 @@ impl<'r> JobMonitor<'r> {
             task,
             interrupt,
             lines: Lines::default(),
+            log: None,
             goes_out: AtomicBool::new(false),
             vanished: AtomicU64::new(0),
             unread: AtomicU64::new(0),
@@ -80,6 +83,11 @@ impl<'r> JobMonitor<'r> {
     /// The same, which tells of entries of a mirror by `lines`.
     pub(crate) fn with_lines(self, lines: Lines) -> Self {
         Self { lines, ..self }
+    }
+
+    /// The same, which tells of them in `log`, too.
+    pub(crate) fn with_log(self, log: Option<Arc<LogFile>>) -> Self {
+        Self { log, ..self }
     }
 
     /// The entries of the sources that were gone when they were read. They have failed.
@@ -185,15 +193,27 @@ impl<'r> JobMonitor<'r> {
         self.report.tell(&Told { lines: &self.lines, path, kind, fate, goes_out });
     }
 
-    /// The fate by which a mirror tells of an outcome, if it does.
-    fn synced<'o>(&self, kind: &Kind, outcome: &'o Outcome) -> Option<lines::Fate<'o>> {
+    /// Tells of an entry in the log, if there is one.
+    fn log(&self, path: &[u8], kind: &Kind, fate: lines::Fate<'_>) {
+        if let Some(log) = self.log.as_ref().filter(|log| log.tells(kind, fate)) {
+            log.entry(path, kind, fate, self.goes_out.load(Ordering::Relaxed));
+        }
+    }
+
+    /// The fate by which a mirror tells of an outcome, if it may.
+    fn fate<'o>(&self, outcome: &'o Outcome) -> Option<lines::Fate<'o>> {
         self.task.mirrors()?;
-        let fate = match outcome {
+        Some(match outcome {
             Outcome::Synced(found) => lines::Fate::Synced(*found),
             Outcome::Linked { found, first } => lines::Fate::Linked(*found, first),
             Outcome::Skipped(Skip::Unchanged) => lines::Fate::Synced(Changes::default()),
             _ => return None,
-        };
+        })
+    }
+
+    /// The same, if it does.
+    fn synced<'o>(&self, kind: &Kind, outcome: &'o Outcome) -> Option<lines::Fate<'o>> {
+        let fate = self.fate(outcome)?;
         (!self.report.is_text() || self.lines.tell(kind, fate)).then_some(fate)
     }
 
@@ -204,11 +224,24 @@ impl<'r> JobMonitor<'r> {
         self.report.entry_fault(path, host, &there, fault);
     }
 
+    /// True if an outcome is told of beside the log.
+    fn tells(&self, kind: &Kind, outcome: &Outcome) -> bool {
+        match (self.task.mirrors(), outcome) {
+            (Some(_), Outcome::Failed(_)) => true,
+            (Some(_), Outcome::Skipped(Skip::Special)) => self.report.warns(),
+            (Some(_), _) => self.synced(kind, outcome).is_some(),
+            (None, _) => self.report.shows(&self.task, kind, outcome),
+        }
+    }
+
     fn entry(&self, path: &[u8], kind: &Kind, outcome: &Outcome) {
+        if let Some(fate) = self.fate(outcome) {
+            self.log(path, kind, fate);
+        }
         if let Some(fate) = self.synced(kind, outcome) {
             return self.line(path, kind, fate);
         }
-        if !self.shows(kind, outcome) {
+        if !self.tells(kind, outcome) {
             return;
         }
         if let Outcome::Failed(Fault { side: Side::Source, kind: FaultKind::NotFound, .. }) =
@@ -271,34 +304,34 @@ impl Monitor for JobMonitor<'_> {
             Event::Extra { path, kind } if self.checks() && self.report.warns() => {
                 self.report.tell(&Difference { path, kind, found: Found::Extra });
             }
-            Event::Deleted { path, kind }
-                if !self.report.is_text() || self.lines.tell(kind, lines::Fate::Deleted) =>
-            {
-                self.line(path, kind, lines::Fate::Deleted);
+            Event::Deleted { path, kind } => {
+                self.log(path, kind, lines::Fate::Deleted);
+                if !self.report.is_text() || self.lines.tell(kind, lines::Fate::Deleted) {
+                    self.line(path, kind, lines::Fate::Deleted);
+                }
             }
             Event::Listed { path, entry } => {
-                let columns = self.lines.columns();
-                self.report.tell(&Listed { columns, path, entry });
+                let listed = Listed { columns: self.lines.columns(), path, entry };
+                if let Some(log) = &self.log {
+                    log.lines(&String::from_utf8_lossy(&listed.text()));
+                }
+                self.report.tell(&listed);
             }
             Event::Warning { path, message } if self.report.warns() => {
                 self.report.warning(path, message);
             }
             Event::Link(news) => self.report.link(news),
             // Only a job that removes its sources tells of what was removed.
-            Event::Extra { .. }
-            | Event::Deleted { .. }
-            | Event::Warning { .. }
-            | Event::Removed { .. } => {}
+            Event::Extra { .. } | Event::Warning { .. } | Event::Removed { .. } => {}
         }
     }
 
     fn shows(&self, kind: &Kind, outcome: &Outcome) -> bool {
-        match (self.task.mirrors(), outcome) {
-            (Some(_), Outcome::Failed(_)) => true,
-            (Some(_), Outcome::Skipped(Skip::Special)) => self.report.warns(),
-            (Some(_), _) => self.synced(kind, outcome).is_some(),
-            (None, _) => self.report.shows(&self.task, kind, outcome),
-        }
+        let is_logged = || {
+            let fate = self.log.as_ref().and_then(|log| Some((log, self.fate(outcome)?)));
+            fate.is_some_and(|(log, fate)| log.tells(kind, fate))
+        };
+        self.tells(kind, outcome) || is_logged()
     }
 
     fn cancelled(&self) -> bool {

@@ -168,6 +168,8 @@ struct Wish {
     munges: bool,
     update: bool,
     removes_sources: bool,
+    log_file: Option<OsString>,
+    log_format: Option<OsString>,
     in_place: bool,
     appends: bool,
     has_partial_dir: bool,
@@ -299,7 +301,8 @@ impl SyncWords {
             altered: wish.altered.clone(),
             detail,
             lines: Lines::new(wish.itemize, wish.verbose, wish.out_format.as_deref())?
-                .keeping_times(wish.times, !wish.omits_link_times),
+                .keeping_times(wish.times, !wish.omits_link_times)
+                .with_log(wish.log_file.as_deref(), wish.log_format.as_deref())?,
             bases,
             backup: wish.backup()?,
             rate: wish.rate,

@@ -17,12 +17,12 @@ use crate::monitor::JobMonitor;
 use crate::peer::Peers;
 use crate::progress::Screen;
 use crate::quantity;
-use crate::report::{Report, Statement};
+use crate::report::{LogFile, Logged, Report, Statement};
 use crate::state;
 use haul_engine::{Job, Leg, Monitor, Munging, Route, Summary, legs};
 use haul_model::{Filter, Mirror, Part, Task, escape_bytes};
 use std::collections::HashMap;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -77,7 +77,15 @@ pub(super) fn carry_out_in_parts<F: Statement>(
 ) -> ExitCode {
     let started = Instant::now();
     let screen = Screen::default();
-    let report = &*copy.detail.report(&screen);
+    let mut report = copy.detail.report(&screen);
+    let log = match copy.lines.log().map(LogFile::open).transpose() {
+        Ok(log) => log,
+        Err(error) => return report.refused(&error, None).as_rsync(&Summary::default(), 0),
+    };
+    if let Some(log) = &log {
+        report = Box::new(Logged::new(report, Arc::clone(log)));
+    }
+    let report = &*report;
     report.tell(&Started { copy, dry_run: task.keeps_destination() });
     let figures = |summary, ended_early, code| {
         figures(End { summary, time: started.elapsed(), ended_early, code })
@@ -94,7 +102,8 @@ pub(super) fn carry_out_in_parts<F: Statement>(
                 };
             }
         };
-    let monitor = JobMonitor::new(report, task, interrupt).with_lines(copy.lines.clone());
+    let monitor =
+        JobMonitor::new(report, task, interrupt).with_lines(copy.lines.clone()).with_log(log);
     let hosts = Hosts::new(copy.reaches.clone(), &screen).after(peers, &legs);
     let of_parts = |leg: Leg<Place>| {
         parts.iter().map(move |part| {

@@ -14,6 +14,7 @@ mod keeping;
 mod leading;
 mod linking;
 mod listing;
+mod logging;
 mod merging;
 mod oracle;
 mod owning;

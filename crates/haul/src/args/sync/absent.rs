@@ -48,9 +48,6 @@ pub(super) const ABSENT: &[Absent] = &[
     absent("delay-updates", None),
     absent("fuzzy", Some('y')),
     absent("preallocate", None),
-    absent_value("log-file", None),
-    absent_value("log-file-format", None),
-    absent_value("debug", None),
     absent_value("iconv", None),
     absent_value("password-file", None),
 ];

@@ -4,7 +4,7 @@ use super::{End, refuse, take_what_is_in};
 use crate::args::Copy;
 use crate::command::copy::carry_out;
 use crate::error::ExitCode;
-use crate::lines::{Columns, Lines};
+use crate::lines::Columns;
 use crate::location::Location;
 use crate::report::{Report, Statement};
 use haul_engine::Summary;
@@ -19,7 +19,7 @@ pub(super) fn run(mut copy: Copy, mirror: Mirror, columns: Columns) -> ExitCode 
     copy.dest = Location::root();
     copy.backup = None;
     copy.bases = Vec::new();
-    copy.lines = Lines::of_list(columns);
+    copy.lines = copy.lines.of_list(columns);
     let shown = Kept::OF_COPIES.with(Kept::SET_ID).with(Kept::DEVICES).with(Kept::SPECIALS);
     let keeps = shown.with(Kept::ATIMES.only_if(columns.atimes));
     copy.policy = Policy { keeps, numeric_ids: true, ..Policy::default() };

@@ -45,6 +45,39 @@ pub(super) const WORDS: &[Word] = &[
             Ok(())
         }
     ),
+    value!(
+        TELLING,
+        "log-file",
+        None,
+        &[],
+        "FILE",
+        "Tell in FILE, too, what is copied, removed, and fails",
+        |wish, value| {
+            wish.log_file = Some(value.to_owned());
+            Ok(())
+        }
+    ),
+    value!(
+        TELLING,
+        "log-file-format",
+        None,
+        &[],
+        "FORMAT",
+        "Tell of entries there like this: '%i %n%L'",
+        |wish, value| {
+            wish.log_format = Some(value.to_owned());
+            Ok(())
+        }
+    ),
+    value!(
+        TELLING,
+        "debug",
+        None,
+        &[],
+        "FLAGS",
+        "Taken; HAUL_LOG=debug tells what haul does",
+        debug
+    ),
     flag!(TELLING, "stats", None, "Tell figures at the end", |wish, on| wish.stats = on),
     switch!(
         TELLING,
@@ -198,6 +231,24 @@ pub(super) const WORDS: &[Word] = &[
     ),
     value!(REMOTE, "contimeout", None, &[], "SECONDS", "", |_, _| Ok(())),
 ];
+
+/// The parts of itself that rsync can tell about.
+const DEBUG_FLAGS: &[&str] = &[
+    "acl", "backup", "bind", "chdir", "connect", "cmd", "del", "deltasum", "dup", "exit", "filter",
+    "flist", "fuzzy", "genr", "hash", "hlink", "iconv", "io", "nstr", "own", "proto", "recv",
+    "send", "time", "all", "none",
+];
+
+/// Takes what `--debug` asks for, if rsync has it: haul has other words about itself.
+fn debug(_: &mut Wish, value: &OsStr) -> Result<(), &'static str> {
+    for flag in text(value)?.split(',') {
+        let name = flag.trim_end_matches(|digit: char| digit.is_ascii_digit());
+        if !DEBUG_FLAGS.contains(&name.to_ascii_lowercase().as_str()) {
+            return Err("rsync has no such flag");
+        }
+    }
+    Ok(())
+}
 
 /// Takes what `--info` asks for, if haul has it.
 fn info(wish: &mut Wish, value: &OsStr) -> Result<(), &'static str> {

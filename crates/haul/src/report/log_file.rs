@@ -1,0 +1,191 @@
+//! A file that tells of a command, beside what tells of it otherwise: the lines of
+//! rsync's `--log-file`, which are appended, each with its time.
+
+use super::{Output, Report, Statement};
+use crate::error::{CommandError, ErrorKind, ExitCode};
+use crate::lines::{Fate, LogWish, Told};
+use crate::progress::Counts;
+use crate::quantity;
+use haul_engine::{LinkEvent, Outcome};
+use haul_model::{Fault, Kind, Side, Task, Timestamp, escape_bytes, escape_controls, escape_text};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The file, and how it tells of entries.
+pub(crate) struct LogFile {
+    wish: LogWish,
+    file: Mutex<(File, io::Result<()>)>,
+}
+
+impl LogFile {
+    /// Opens it to append to it, or makes it.
+    ///
+    /// # Errors
+    /// When that can't be done, or a link of somebody else stands there.
+    pub(crate) fn open(wish: &LogWish) -> Result<Arc<Self>, CommandError> {
+        let path = Path::new(&wish.path);
+        let opened = refuse_foreign_link(path)
+            .and_then(|()| OpenOptions::new().append(true).create(true).open(path));
+        let file = opened.map_err(|error| {
+            let fault = Fault::from_io(Side::Destination, "open the log", &error);
+            let path = escape_bytes(wish.path.as_bytes());
+            CommandError::usage(format!("{path}: {}", fault.message))
+        })?;
+        Ok(Arc::new(Self { wish: wish.clone(), file: Mutex::new((file, Ok(()))) }))
+    }
+
+    /// True if it tells of an entry with that fate.
+    pub(crate) fn tells(&self, kind: &Kind, fate: Fate<'_>) -> bool {
+        self.wish.lines.is_logged(kind, fate)
+    }
+
+    /// Tells of an entry.
+    pub(crate) fn entry(&self, path: &[u8], kind: &Kind, fate: Fate<'_>, goes_out: bool) {
+        let told = Told { lines: &self.wish.lines, path, kind, fate, goes_out };
+        self.lines(&String::from_utf8_lossy(&told.text()));
+    }
+
+    /// Tells each line of `text`, with the time. What fails is told in the end.
+    pub(crate) fn lines(&self, text: &str) {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let secs = i64::try_from(since.as_secs()).unwrap_or_default();
+        let time = quantity::local_date(Timestamp { secs, nanos: 0 });
+        let id = std::process::id();
+        let line = |line: &str| format!("{time} [{id}] {line}\n");
+        let all: String = text.lines().map(line).collect();
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        if file.1.is_ok() {
+            // At once: what a kill leaves is whole.
+            file.1 = file.0.write_all(all.as_bytes());
+        }
+    }
+
+    /// Why not all of it could be written, if so.
+    fn failure(&self) -> Option<CommandError> {
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let error = std::mem::replace(&mut file.1, Ok(())).err()?;
+        let fault = Fault::from_io(Side::Destination, "write to the log", &error);
+        let path = escape_bytes(self.wish.path.as_bytes());
+        Some(CommandError::new(ErrorKind::Io, format!("{path}: {}", fault.message)))
+    }
+}
+
+/// Refuses a symbolic link of another user: in a directory that others can write, it could
+/// lead anywhere.
+fn refuse_foreign_link(path: &Path) -> io::Result<()> {
+    match path.symlink_metadata() {
+        Ok(there) if there.is_symlink() => {
+            let owner = there.uid();
+            match owner == 0 || owner == haul_engine::effective_user() {
+                true => Ok(()),
+                false => Err(io::Error::other("it is a symbolic link of another user")),
+            }
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A report that a log tells of, too.
+pub(crate) struct Logged {
+    report: Box<dyn Report>,
+    log: Arc<LogFile>,
+}
+
+impl Logged {
+    /// `report`, told in `log`, too.
+    pub(crate) fn new(report: Box<dyn Report>, log: Arc<LogFile>) -> Self {
+        Self { report, log }
+    }
+
+    fn log_fault(&self, host: Option<&str>, path: &[u8], fault: &Fault) {
+        let place = host.map(|host| format!("{host}:")).unwrap_or_default();
+        let message = escape_text(&fault.message);
+        self.log.lines(&format!("haul: {place}{}: {message}", escape_bytes(path)));
+    }
+}
+
+impl Report for Logged {
+    fn tell(&self, statement: &dyn Statement) {
+        self.report.tell(statement);
+    }
+
+    fn fault(&self, host: Option<String>, path: &[u8], fault: &Fault) {
+        self.log_fault(host.as_deref(), path, fault);
+        self.report.fault(host, path, fault);
+    }
+
+    fn entry_fault(&self, path: &[u8], host: Option<String>, there: &[u8], fault: &Fault) {
+        self.log_fault(host.as_deref(), there, fault);
+        self.report.entry_fault(path, host, there, fault);
+    }
+
+    fn not_removed(&self, path: &[u8], host: Option<String>, there: &[u8], fault: &Fault) {
+        self.log_fault(host.as_deref(), there, fault);
+        self.report.not_removed(path, host, there, fault);
+    }
+
+    fn warning(&self, path: &[u8], message: &str) {
+        let (shown, text) = (escape_bytes(path), escape_text(message));
+        self.log.lines(&format!("haul: warning: {shown}: {text}"));
+        self.report.warning(path, message);
+    }
+
+    fn link(&self, news: LinkEvent<'_>) {
+        self.report.link(news);
+    }
+
+    fn command_error(&self, error: &CommandError) {
+        self.log.lines(&format!("haul: {}", escape_controls(&error.to_string())));
+        self.report.command_error(error);
+    }
+
+    fn is_text(&self) -> bool {
+        self.report.is_text()
+    }
+
+    fn warns(&self) -> bool {
+        self.report.warns()
+    }
+
+    fn shows(&self, task: &Task, kind: &Kind, outcome: &Outcome) -> bool {
+        self.report.shows(task, kind, outcome)
+    }
+
+    fn needs_ticks(&self, task: &Task) -> bool {
+        self.report.needs_ticks(task)
+    }
+
+    fn draws(&self) -> bool {
+        self.report.draws()
+    }
+
+    fn progress(&self, counts: Option<Counts>) {
+        self.report.progress(counts);
+    }
+
+    fn refused(&self, error: &CommandError, figures: Option<&dyn Statement>) -> ExitCode {
+        self.log.lines(&format!("haul: {}", escape_controls(&error.to_string())));
+        self.report.refused(error, figures)
+    }
+
+    fn output(&self) -> MutexGuard<'_, Output> {
+        self.report.output()
+    }
+
+    fn conclude(&self, code: ExitCode, figures: &dyn Statement) -> ExitCode {
+        let mut code = self.report.conclude(code, figures);
+        self.log.lines(&format!("ended with exit code {}", code.number()));
+        if let Some(error) = self.log.failure() {
+            self.report.command_error(&error);
+            if code.number() == 0 {
+                code = ExitCode::Rsync(23);
+            }
+        }
+        code
+    }
+}
