@@ -5,7 +5,7 @@
 //! is silent, or can't be made for now, to a host that has greeted in this command.
 
 use haul_engine::{Event, Job, JobError, LinkEvent, Monitor, Progress, Summary};
-use haul_model::{Conflict, Kept, Kind, Mirror, Naming, Outcome, Sameness, Task};
+use haul_model::{Conflict, Kept, Kind, Mirror, Naming, Outcome, Sameness, Task, Updating};
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs;
@@ -145,7 +145,11 @@ fn may_be_repeated(job: &Job, is_upload: bool) -> bool {
     // What was removed and not told can't be counted.
     let is_counted =
         is_upload && job.task.mirrors().is_some_and(|mirror| mirror.delete_max.is_some());
-    is_known && !is_counted && !(is_upload && has_stream(job))
+    // What was written into halfway would be taken for the version to keep.
+    let spoils_backup = job.backup.is_some()
+        && job.task.mirrors().is_some_and(|mirror| mirror.updating != Updating::Replaces);
+    let is_read_once = is_upload && has_stream(job);
+    is_known && ![is_counted, spoils_backup, is_read_once].contains(&true)
 }
 
 /// True if a source can be read only once.
