@@ -7,7 +7,7 @@ mod heir;
 use self::conversation::{Begun, Client, Line};
 use self::heir::Held;
 use crate::assembly::{
-    Assembly, Leaving, Placed, Receiving, Sending, Way, Wire, leave_within, listen,
+    Assembly, Joining, Leaving, Placed, Receiving, Sending, Way, Wire, leave_within, listen,
 };
 use crate::control::Control;
 use crate::link::wire::Outbox;
@@ -17,14 +17,15 @@ use crate::vigil::Vigil;
 use crate::{Job, JobError, Rights, Summary};
 use haul_model::words;
 use haul_model::{Fault, Side, Task};
-use haul_net::{ConnectError, Connection, Killer};
-use haul_proto::{Abort, Caps, JobRequest, Message, Role};
+use haul_net::{ConnectError, Connection, DirectListener, Identity, Killer};
+use haul_proto::{Abort, Caps, DirectOffer, DirectWish, JobRequest, Message, Role};
 use haul_sys::{Access, confine};
 use haul_tree::LocalTree;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::io::{Read, Write};
+use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -45,7 +46,7 @@ pub fn serve(
     input: impl Read + AsFd + Send + 'static,
     output: impl Write + AsFd + Send + 'static,
 ) -> Result<(), JobError> {
-    serve_with(Rights::Write, &|| (), input, output)
+    serve_with(Serving::default(), input, output)
 }
 
 /// Keeps this process, and so whoever it serves, below the directory `root`; with
@@ -61,18 +62,36 @@ pub fn stay_below(root: &Path, rights: Rights) -> std::io::Result<()> {
     haul_sys::enter_jail(root, rights == Rights::Write)
 }
 
-/// As [`serve`], for a client that has these rights. A job that ends early calls
-/// `on_failure` before its threads are waited for: one may be stuck in a file system
-/// that does not answer.
+/// How a client is served.
+#[derive(Clone, Copy)]
+pub struct Serving<'s> {
+    /// The rights that it has.
+    pub rights: Rights,
+    /// Called by a job that ends early before its threads are waited for: one may be stuck
+    /// in a file system that does not answer.
+    pub on_failure: &'s dyn Fn(),
+    /// The address of this machine that it has reached, where it is listened to if it wants
+    /// direct connections; or why it is not.
+    pub address: Result<IpAddr, &'s str>,
+}
+
+impl Default for Serving<'_> {
+    fn default() -> Self {
+        let address = Err("the host does not know by which address it was reached");
+        Self { rights: Rights::Write, on_failure: &|| (), address }
+    }
+}
+
+/// As [`serve`], in this way.
 ///
 /// # Errors
 /// See [`serve`].
 pub fn serve_with(
-    rights: Rights,
-    on_failure: &dyn Fn(),
+    serving: Serving<'_>,
     input: impl Read + AsFd + Send + 'static,
     output: impl Write + AsFd + Send + 'static,
 ) -> Result<(), JobError> {
+    let Serving { rights, on_failure, address } = serving;
     haul_sys::boot_id();
     let connection = Connection::of_streams(input, output).map_err(|error| lost(&error))?;
     // The closer goes last.
@@ -81,7 +100,7 @@ pub fn serve_with(
     let input = listen(reader, &vigil);
     let line = Line { input, output, vigil, killer: closer.killer(), caps: Caps::NONE };
     let Some(Begun { client, job }) = conversation::begin(line, rights)? else { return Ok(()) };
-    let JobRequest { task, filter, altered, rate, compression, token, role } = job;
+    let JobRequest { task, filter, altered, rate, compression, token, direct, role } = job;
     if let Err(error) = JobError::of_open_files() {
         client.tell(&Message::Abort(abort(&error)));
         return client.into_line().and(Err(error));
@@ -93,11 +112,12 @@ pub fn serve_with(
     // Behind this the one before has left, and whoever follows waits for its end.
     let _held = token.and_then(|token| Held::take(&token, closer.killer()));
     let job = Job { task, filter, altered, rate, compression, ..Job::default() };
+    let around = Around { on_failure, door: direct.map(|wish| Door::open(&wish, address)) };
     match role {
         Role::Receiver { dest, into_dir, origin, naming, bases, backup } => {
             let dest = words::without_tilde(&dest).to_vec();
             let job = Job { dest, into_dir, origin, naming, bases, backup, ..job };
-            receive(client, &job, on_failure)
+            receive(client, &job, around)
         }
         Role::Sender { sources, base, recursive, follow } => {
             let whole = |path: &Vec<u8>| words::without_tilde(path).to_vec();
@@ -107,12 +127,12 @@ pub fn serve_with(
             };
             let base = base.as_ref().map(whole);
             let job = Job { sources, base, recursive, follow, ..job };
-            send(client, &job, on_failure)
+            send(client, &job, around)
         }
     }
 }
 
-fn receive(client: Client, job: &Job, on_failure: &dyn Fn()) -> Result<(), JobError> {
+fn receive(client: Client, job: &Job, around: Around<'_>) -> Result<(), JobError> {
     let found = Destination::find(&LocalTree, job).and_then(|mut found| {
         found.expect_peer();
         let fault = |e| Fault::from_io(Side::Destination, "open the directory", &e);
@@ -134,10 +154,10 @@ fn receive(client: Client, job: &Job, on_failure: &dyn Fn()) -> Result<(), JobEr
     job.expect_accounts()?;
     job.confine_receiver(&dirs);
     let receiving = Receiving::of(&LocalTree, destination);
-    run(job, line, on_failure, |wire| Placed::Receiver(receiving, wire))
+    run(job, line, around, |wire| Placed::Receiver(receiving, wire))
 }
 
-fn send(client: Client, job: &Job, on_failure: &dyn Fn()) -> Result<(), JobError> {
+fn send(client: Client, job: &Job, around: Around<'_>) -> Result<(), JobError> {
     // What writes from here on is confined with the rest.
     let line = client.into_line()?;
     job.expect_accounts()?;
@@ -153,18 +173,55 @@ fn send(client: Client, job: &Job, on_failure: &dyn Fn()) -> Result<(), JobError
     tracing::debug!(confined, "sending");
     // sshd takes small pieces out of its pipe, and has more to do than haul.
     haul_sys::wait_for_turns();
-    run(job, line, on_failure, |wire| Placed::Sender(Sending::of(&LocalTree), wire))
+    run(job, line, around, |wire| Placed::Sender(Sending::of(&LocalTree), wire))
+}
+
+/// The circumstances of a job, beside its words.
+struct Around<'s> {
+    on_failure: &'s dyn Fn(),
+    /// Set if the client wishes for direct connections.
+    door: Option<Door>,
+}
+
+/// A port that is open for the client, or why there is none.
+struct Door {
+    opened: Result<(DirectListener, DirectOffer), String>,
+    /// No content may go another way.
+    is_required: bool,
+}
+
+impl Door {
+    /// Opens one at this `address`.
+    fn open(wish: &DirectWish, address: Result<IpAddr, &str>) -> Self {
+        let DirectWish { key, is_required, ports } = *wish;
+        let opened = address.map_err(str::to_owned).and_then(|address| {
+            let open = || {
+                let identity = Identity::new()?;
+                let listener = DirectListener::bind(address, ports, &identity, key)?;
+                let address = listener.address()?;
+                Ok((listener, DirectOffer { address, key: identity.public() }))
+            };
+            open().map_err(|error: std::io::Error| format!("the host can't open a port: {error}"))
+        });
+        Self { opened, is_required }
+    }
 }
 
 /// Runs this side's part in `job`.
 fn run<'a>(
     job: &'a Job,
     line: Line,
-    on_failure: &'a dyn Fn(),
+    Around { on_failure, door }: Around<'a>,
     place: impl FnOnce(Wire) -> Placed<'a>,
 ) -> Result<(), JobError> {
     let Line { input, output, vigil, killer, caps } = line;
-    let wire = Wire::of_agent(input, output, CLIENT, caps, vigil.max());
+    let mut wire = Wire::of_agent(input, output, CLIENT, caps, vigil.max());
+    if let Some(Door { opened, is_required }) = door {
+        // The queue is empty yet.
+        wire.outbox.tell(&Message::Direct(opened.as_ref().map(|(_, o)| *o).map_err(Clone::clone)));
+        wire.joining = opened.ok().map(|(listener, _)| Joining::IsCalled(listener).into());
+        wire.requires_joined = is_required;
+    }
     let silent = Silent::default();
     let control = Control::with(&silent, &vigil, CLIENT);
     let outbox = Arc::clone(&wire.outbox);

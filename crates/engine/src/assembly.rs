@@ -4,11 +4,14 @@
 //!
 //! Threads that the job needs begin before those of which it takes what it gets.
 
+mod joining;
 mod side;
 mod wire;
 
+pub(crate) use self::joining::Joining;
 pub(crate) use self::wire::{FromPeer, Greeting, Wire, listen};
 
+use self::joining::{Joined, Opening, Part};
 use self::side::{ReceiverSide, SenderSide};
 use self::wire::Input;
 use crate::control::{Control, Reporter};
@@ -205,10 +208,12 @@ impl<'a> Assembly<'a> {
         &self,
         sender: Option<SenderSide<'a>>,
         mut receiver: Option<ReceiverSide<'a>>,
-        wire: Option<Wire>,
+        mut wire: Option<Wire>,
     ) -> Result<Summary, JobError> {
         let (job, control) = (self.job, self.control);
         job.expect_accounts()?;
+        let joined = Arc::new(Joined::default());
+        let joins = wire.as_mut().map(|wire| Joins::of(wire, &joined));
         let (writes, writer) = bounded(0);
         let (works, others) = bounded(0);
         let roles = (
@@ -219,7 +224,7 @@ impl<'a> Assembly<'a> {
         std::thread::scope(|scope| {
             let crew = Crew::new(scope, control);
             let (wire, write) = wire.map(|wire| wire.begin_writer(crew, writes)).unzip();
-            let begin = move || begin_roles(crew, job, sender, receiver, wire, &works);
+            let begin = move || begin_roles(crew, job, sender, receiver, wire.zip(joins), &works);
             match confined_to {
                 Some(dirs) => crew.begin("confined", move || {
                     job.confine_receiver(&dirs);
@@ -234,9 +239,44 @@ impl<'a> Assembly<'a> {
             if let Some(receiver) = &roles.1 {
                 receiver.close_tasks();
             }
+            joined.hang_up();
             self.way.end(&result, Leaving { writer, others, write: write.flatten() });
             result
         })
+    }
+}
+
+/// How lanes join a wire, if any may.
+struct Joins {
+    joining: Option<Box<Joining>>,
+    requires_joined: bool,
+    joined: Arc<Joined>,
+    peer: String,
+    silence_max: Option<Duration>,
+}
+
+impl Joins {
+    fn of(wire: &mut Wire, joined: &Arc<Joined>) -> Self {
+        Self {
+            joining: wire.joining.take(),
+            requires_joined: wire.requires_joined,
+            joined: Arc::clone(joined),
+            peer: wire.peer().to_owned(),
+            silence_max: wire.silence_max,
+        }
+    }
+
+    /// Has lanes opened for this part of the job.
+    fn begin<'scope, 'a: 'scope>(
+        self,
+        crew: Crew<'scope, '_>,
+        part: Part<'a>,
+        at_work: &crossbeam_channel::Sender<()>,
+    ) {
+        let Self { joining, joined, peer, silence_max, .. } = self;
+        let Some(joining) = joining else { return };
+        let at_work = at_work.clone();
+        Opening { crew, part, joined, peer, silence_max, at_work }.begin(*joining);
     }
 }
 
@@ -246,15 +286,18 @@ fn begin_roles<'scope, 'a: 'scope>(
     job: &'a Job,
     sender: Option<SenderSide<'a>>,
     receiver: Option<ReceiverSide<'a>>,
-    wire: Option<(Input, Arc<Outbox>)>,
+    wire: Option<((Input, Arc<Outbox>), Joins)>,
     at_work: &crossbeam_channel::Sender<()>,
 ) {
     match (sender, receiver, wire) {
-        (Some(sender), None, Some((input, outbox))) => {
-            sender.begin_over_wire(crew, job, input, outbox, at_work.clone());
+        (Some(sender), None, Some((wire, joins))) => {
+            let lanes = (joins.joining.is_some(), joins.requires_joined);
+            let part = sender.begin_over_wire(crew, job, wire, lanes, at_work.clone());
+            joins.begin(crew, part, at_work);
         }
-        (None, Some(receiver), Some((input, _))) => {
-            receiver.begin_over_wire(crew, input, at_work.clone());
+        (None, Some(receiver), Some(((input, _), joins))) => {
+            let part = receiver.begin_over_wire(crew, input, at_work.clone());
+            joins.begin(crew, part, at_work);
         }
         (Some(sender), Some(receiver), None) => {
             receiver.begin_small_files(crew, at_work);

@@ -43,6 +43,8 @@ pub(crate) struct Control<'a> {
     lifeline: Option<Arc<dyn Lifeline>>,
     /// The peer at the other end of a wire may fall silent, and what it is called.
     peer: Option<(Arc<Vigil>, String)>,
+    /// Further connections to it.
+    lanes: Mutex<Vec<Watch>>,
     /// See [`Self::keep_pace`].
     pace: OnceLock<Pace>,
     end: Mutex<Option<Result<Summary, JobError>>>,
@@ -53,7 +55,8 @@ impl<'a> Control<'a> {
     pub(crate) fn new(monitor: &'a dyn Monitor) -> Self {
         let (stop, end, ended) = (AtomicBool::new(false), Mutex::new(None), Condvar::new());
         let pace = OnceLock::new();
-        Self { monitor, stop, lifeline: None, peer: None, pace, end, ended }
+        let lanes = Mutex::default();
+        Self { monitor, stop, lifeline: None, peer: None, lanes, pace, end, ended }
     }
 
     /// The same for a job that ends when its `lifeline` is lost.
@@ -127,6 +130,11 @@ impl<'a> Control<'a> {
         }
     }
 
+    /// The job also ends when this connection to its `peer` is silent.
+    pub(crate) fn watch(&self, vigil: &Arc<Vigil>, peer: &str) {
+        lock(&self.lanes).push(Watch::new(vigil, peer));
+    }
+
     /// Waits for the end of the job, or for the user's interruption.
     pub(crate) fn wait(&self) -> Result<Summary, JobError> {
         let mut watch = self.peer.as_ref().map(|(vigil, peer)| Watch::new(vigil, peer));
@@ -143,6 +151,9 @@ impl<'a> Control<'a> {
                 break Err(error);
             }
             if let Some(error) = watch.as_mut().and_then(Watch::silence) {
+                break Err(error);
+            }
+            if let Some(error) = lock(&self.lanes).iter_mut().find_map(Watch::silence) {
                 break Err(error);
             }
             self.tell_of_peer(watch.as_mut(), &mut awaited);

@@ -2,7 +2,7 @@
 //! two roles run.
 
 use haul_model::{
-    Altered, Backup, Compression, Fault, Filter, Kept, Naming, Side, Task, escape_bytes,
+    Altered, Backup, Compression, Fault, Filter, Kept, Naming, Ports, Side, Task, Via, escape_bytes,
 };
 use haul_net::Connection;
 use haul_sftp::Session;
@@ -63,6 +63,10 @@ pub struct Job {
     pub rate: Option<NonZeroU64>,
     /// The way in which listings and contents are compressed on a wire.
     pub compression: Compression,
+    /// The way that contents take to an agent.
+    pub via: Via,
+    /// The first and the last port that the agent may open for that; any if there are none.
+    pub ports: Option<Ports>,
 }
 
 /// A change of the targets of symbolic links, by one of the roles.
@@ -86,6 +90,12 @@ impl Job {
         } else {
             Ok(())
         }
+    }
+
+    /// True if contents may travel over connections past ssh.
+    pub(crate) fn goes_directly(&self) -> bool {
+        let copies = self.task.copies().is_some_and(|policy| !policy.dry_run);
+        copies && self.via != Via::Ssh
     }
 
     /// True if the Sender tells the names of users and groups, where it tells of these.

@@ -6,7 +6,8 @@
 //!
 //! - `job.rs`: a job in plain words, and why one ended early. `run.rs`: runs it.
 //! - `assembly.rs`: puts a job together, from roles, trees and a link, and ends it;
-//!   `assembly/side.rs`: a role and its threads; `assembly/wire.rs`: one end of a wire.
+//!   `assembly/side.rs`: a role and its threads; `assembly/wire.rs`: one end of a wire;
+//!   `assembly/joining.rs`: further connections.
 //! - `remote.rs`: a client's way to an agent; `agent.rs`: an agent's to its client, and
 //!   `agent/conversation.rs`: requests before its job; `agent/heir.rs`: the next agent of
 //!   the same job. `vigil.rs`: notices a silent peer.
@@ -28,7 +29,7 @@
 //! - `mod.rs`: entries in flight, and the window; `item.rs`: one of them. `portions.rs`:
 //!   wanted files on one machine.
 //! - `read.rs`: workers that read contents for a wire, and pack small files; `pieces.rs`:
-//!   large files, in pieces; `again.rs`: contents that are sent once more.
+//!   large files, in pieces; `stripes.rs`: by several workers; `again.rs`: contents that are sent once more.
 //! - `earlier.rs`: entries of earlier sources in the same place, where several become one
 //!   directory.
 //! - `emptied.rs`: directories that became empty.
@@ -123,7 +124,7 @@ mod vigil;
 mod walk;
 mod workers;
 
-pub use agent::{serve, serve_with, stay_below};
+pub use agent::{Serving, serve, serve_with, stay_below};
 pub use clean::{CleanEvent, CleanRules, CleanSummary, Stages, clean};
 pub use deploy::{Change, DeployError, Deployed, Program, Suspect, Undeployed, deploy, undeploy};
 pub use expand::{Expanded, expand, is_pattern};

@@ -1,8 +1,8 @@
-//! A fixed number of buffers that go round: what is read into one is written
+//! A known number of buffers that go round: what is read into one is written
 //! from it, and a peer can't make us hold more than there are.
 
 use crate::control::{CANCEL_POLL, Control};
-use crossbeam_channel::{Receiver, Sender, bounded};
+use crossbeam_channel::{Receiver, Sender, unbounded};
 use std::ops::{Deref, DerefMut};
 
 /// The buffers of one side of a job.
@@ -22,11 +22,17 @@ pub(crate) struct Buf {
 impl Pool {
     /// A pool of `count` buffers, which get their memory when first used.
     pub(crate) fn new(count: usize) -> Self {
-        let (home, free) = bounded(count);
+        let (home, free) = unbounded();
+        let pool = Self { free, home };
+        pool.add(count);
+        pool
+    }
+
+    /// Adds so many buffers.
+    pub(crate) fn add(&self, count: usize) {
         for _ in 0..count {
-            let _ = home.send(Vec::new());
+            let _ = self.home.send(Vec::new());
         }
-        Self { free, home }
     }
 
     /// A buffer of `len` bytes with unspecified content, as soon as one is
@@ -69,7 +75,7 @@ impl DerefMut for Buf {
 
 impl Drop for Buf {
     fn drop(&mut self) {
-        // Never full: there are as many places as buffers.
-        let _ = self.home.try_send(std::mem::take(&mut self.bytes));
+        // Refused only when the job has ended.
+        let _ = self.home.send(std::mem::take(&mut self.bytes));
     }
 }

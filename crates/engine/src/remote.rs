@@ -10,9 +10,9 @@ use crate::receiver::{Asked, Destination};
 use crate::request::Greeted;
 use crate::vigil::Vigil;
 use crate::{Monitor, Summary};
-use haul_model::Backup;
-use haul_net::{Closer, ConnectError, Connection};
-use haul_proto::{FrameType, JobRequest, Message, Role, SOURCES_MAX, encode};
+use haul_model::{Backup, Via};
+use haul_net::{Closer, ConnectError, Connection, Identity};
+use haul_proto::{DirectWish, FrameType, JobRequest, Message, Role, SOURCES_MAX, encode};
 use haul_tree::LocalTree;
 use std::sync::Arc;
 use std::time::Duration;
@@ -123,7 +123,15 @@ impl Agent {
     fn tell(line: Line, job: &Job, role: Role) -> (Self, Wire) {
         let (filter, altered) = (job.filter.clone(), job.altered.clone());
         let Job { task, rate, compression, token, .. } = *job;
-        let request = JobRequest { task, filter, altered, rate, compression, token, role };
+        // Without a key there is ssh.
+        let identity = job.goes_directly().then(|| Identity::new().ok()).flatten();
+        let is_required = job.via == Via::Tcp;
+        let wish = |identity: &Identity| {
+            let (key, ports) = (identity.public(), job.ports.map(|ports| (ports.0, ports.1)));
+            DirectWish { key, is_required, ports }
+        };
+        let direct = identity.as_ref().map(wish);
+        let request = JobRequest { task, filter, altered, rate, compression, token, direct, role };
         let request = encode(&Message::Job(request));
         let (wire, vigil, closer) = match line {
             Line::New(Connection { reader, writer, closer }) => {
@@ -139,6 +147,10 @@ impl Agent {
                 let wire = Wire::of_client_again(input, output, peer, caps, request, silence_max);
                 (wire, vigil, closer)
             }
+        };
+        let wire = match identity {
+            Some(identity) => wire.with_calls(identity, is_required),
+            None => wire,
         };
         let (name, outbox) = (closer.peer().to_owned(), Arc::clone(&wire.outbox));
         (Self { name, closer, vigil, outbox }, wire)
@@ -229,7 +241,9 @@ mod tests {
         let (filter, altered) = (job.filter.clone(), job.altered.clone());
         let (task, rate, compression) = (job.task, job.rate, job.compression);
         let token = Some([9; 16]);
-        let request = JobRequest { task, filter, altered, rate, compression, token, role };
+        let (key, ports) = ([7; 32], Some((u16::MAX, u16::MAX)));
+        let direct = Some(DirectWish { key, is_required: true, ports });
+        let request = JobRequest { task, filter, altered, rate, compression, token, direct, role };
         let frame = encode(&Message::Job(request));
         assert!(frame.len() - HEADER_LEN <= max, "{}", frame.len());
         let refused = check_len(&job, words + 1).expect_err("too much");

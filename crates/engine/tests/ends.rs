@@ -302,7 +302,7 @@ fn an_interrupted_job_leaves_whole_files() {
                     thread::sleep(pause);
                     watch.cancel();
                 });
-                haul_engine::run(&work.job(&dest), placement, &watch)
+                haul_engine::run(&Job { via: link.via(), ..work.job(&dest) }, placement, &watch)
             });
             if let Some(agent) = agent {
                 let _ = agent.join().expect("the agent does not panic");
@@ -322,7 +322,8 @@ fn an_unusable_destination_is_told_whatever_is_under_way() {
         for round in 0..10 {
             let (placement, agent) = link.placement(work.temp.path());
             let watch = Watch::default();
-            let result = haul_engine::run(&work.job(&nowhere), placement, &watch);
+            let result =
+                haul_engine::run(&Job { via: link.via(), ..work.job(&nowhere) }, placement, &watch);
             let told = matches!(result, Err(JobError::Destination { .. }));
             assert!(told, "{link:?} {round}: {result:?}");
             assert!(watch.outcomes().is_empty() && watch.warnings().is_empty());

@@ -27,7 +27,8 @@ use crate::report::{Detail, Show};
 use clap::{CommandFactory, Parser};
 use haul_engine::{CleanRules, Summary};
 use haul_model::{
-    Altered, Backup, Compression, Conflict, Filter, Mirror, Moving, Policy, Resume, Style,
+    Altered, Backup, Compression, Conflict, Filter, Mirror, Moving, Policy, Ports, Resume, Style,
+    Via,
 };
 use std::ffi::OsString;
 use std::num::NonZeroU64;
@@ -91,6 +92,10 @@ pub(crate) struct Copy {
     pub(crate) munges: bool,
     /// The way in which what travels is compressed.
     pub(crate) compression: Compression,
+    /// The connections that contents take to a haul.
+    pub(crate) via: Via,
+    /// The ports that it may open for them, if not any.
+    pub(crate) ports: Option<Ports>,
 }
 
 /// `haul sync`.
@@ -311,6 +316,8 @@ impl CopyWords {
             list: None,
             munges: false,
             compression: self.remote.compression(),
+            via: self.remote.via(),
+            ports: self.remote.ports(),
         })
     }
 }
@@ -348,6 +355,8 @@ impl MoveWords {
             list: None,
             munges: false,
             compression: self.remote.compression(),
+            via: self.remote.via(),
+            ports: self.remote.ports(),
         })
     }
 }
@@ -407,6 +416,8 @@ impl CheckWords {
             list: None,
             munges: false,
             compression: Compression::Auto,
+            via: Via::default(),
+            ports: None,
         };
         Ok(Check { copy, content: self.content })
     }

@@ -57,6 +57,9 @@ impl Hint for ConnectError {
             Self::HaulUnusable { host, .. } => {
                 format!("check that the haul on {host} is executable and built for that machine")
             }
+            Self::NotDirect { .. } => {
+                "without --via tcp contents go through ssh where there is no other way; --port-range names ports that a firewall lets through".into()
+            }
             Self::SftpOnly { host } => {
                 format!("ask who runs {host} for a login that may run haul")
             }

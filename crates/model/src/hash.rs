@@ -274,6 +274,11 @@ impl ContentHasher {
         self.closed.last
     }
 
+    /// The hash of the last block, which may be short; `None` if nothing was taken.
+    pub fn last(&self) -> Option<BlockHash> {
+        (self.current.count() > 0).then(|| self.current_block())
+    }
+
     fn current_block(&self) -> BlockHash {
         BlockHash(self.current.finalize_non_root())
     }

@@ -22,7 +22,8 @@
 //!   patterns, as in rsync.
 //! - `links.rs`: targets of symbolic links that lead out of a tree, or are made to lead
 //!   nowhere.
-//! - `compression.rs`: the way in which content is compressed on a wire.
+//! - `compression.rs`: the way in which content is compressed on a wire. `via.rs`: the
+//!   connections that it goes over.
 //! - `outcome.rs`: the fate of an entry, and the figures of a job (`Summary`).
 //!   `changes.rs`: the result of a comparison. `fault.rs`: the fault of one entry, in
 //!   a form that travels, and if it ends the job.
@@ -52,6 +53,7 @@ mod place;
 mod policy;
 mod ranges;
 mod travelling;
+mod via;
 pub mod words;
 
 pub use altered::{
@@ -81,3 +83,4 @@ pub use policy::{
     Resume, Sameness, Systems, Task, Updating, Walking,
 };
 pub use ranges::{BlockRange, BlockRanges};
+pub use via::{Ports, PortsError, Via, ViaError};

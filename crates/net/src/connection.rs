@@ -8,6 +8,7 @@ use crate::{ConnectError, Patience};
 use rustix::fs::FileType;
 use std::fmt;
 use std::io::{self, IoSlice, Read, Write};
+use std::net::{Shutdown, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::ExitStatus;
 use std::sync::Arc;
@@ -199,6 +200,7 @@ impl Closer {
         Killer {
             process: self.ssh.as_ref().map(|ssh| Arc::clone(&ssh.process)),
             cut: self.cut.clone(),
+            socket: None,
         }
     }
 
@@ -295,9 +297,17 @@ impl Ssh {
 pub struct Killer {
     process: Option<Arc<Process>>,
     cut: Option<Arc<Cut>>,
+    socket: Option<Arc<TcpStream>>,
 }
 
 impl Killer {
+    /// One that hangs up on whoever is at the other end of `socket`: a read there meets
+    /// the end of the file, a write a broken pipe.
+    pub(crate) fn of_socket(socket: &TcpStream) -> io::Result<Self> {
+        let socket = Some(Arc::new(socket.try_clone()?));
+        Ok(Self { process: None, cut: None, socket })
+    }
+
     /// Asks ssh to end (SIGTERM, so that it can restore the terminal if it is
     /// asking for a password), and the next time forces it (SIGKILL). Returns
     /// at once. Streams to another program are let go of the next time, whoever
@@ -314,6 +324,10 @@ impl Killer {
             (Some(_), Some(cut)) => cut.ask(),
             (None, Some(cut)) => cut.let_go(),
             (_, None) => {}
+        }
+        if let Some(socket) = &self.socket {
+            // It can only fail because the other side has left.
+            let _ = socket.shutdown(Shutdown::Both);
         }
     }
 

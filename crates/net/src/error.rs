@@ -175,6 +175,14 @@ pub enum ConnectError {
         /// For how long, in seconds.
         seconds: u64,
     },
+    /// There is none past ssh, and none other is to be used.
+    #[error("no direct connection to {host}{}", after_colon(detail))]
+    NotDirect {
+        /// The peer.
+        host: String,
+        /// Why.
+        detail: String,
+    },
     /// This side ended the connection, through [`crate::Killer::kill`] or
     /// [`crate::Closer::kill`].
     #[error("the connection to {host} was ended from here")]

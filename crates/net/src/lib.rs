@@ -22,6 +22,7 @@
 //! - `connection.rs`, `process.rs`: end and reap the child.
 //! - `cut.rs`: lets go of streams whose other ends somebody else may hold: those to a
 //!   program in place of ssh, and those that were given to this process.
+//! - `direct.rs`: TLS over TCP, past ssh.
 //! - `stderr.rs`: listens to the child. `patience.rs`: how long a peer is waited for.
 //! - `diagnosis.rs`: turns how the child ended into an error (`error.rs`).
 
@@ -31,6 +32,7 @@ mod cipher;
 mod connection;
 mod cut;
 mod diagnosis;
+mod direct;
 mod error;
 mod patience;
 mod pipe;
@@ -41,6 +43,7 @@ mod stderr;
 mod target;
 
 pub use connection::{Closer, Connection, Killer, Writer};
+pub use direct::{Direct, DirectCaller, DirectListener, Identity};
 pub use error::ConnectError;
 pub use patience::{Patience, SILENCE_SECONDS};
 pub use pipe::enlarge_pipe;

@@ -20,7 +20,7 @@ impl Caps {
     pub const FAST: Self = Self(0x08);
     /// The receiver can make what it publishes durable.
     pub const SYNC: Self = Self(0x10);
-    /// Further connections may join a job.
+    /// Further connections may join a job. The job itself says if it wishes for them.
     pub const LANES: Self = Self(0x80);
     /// Entries may carry owners, device numbers, link groups, and by their hashes access
     /// control lists and extended attributes.
@@ -28,7 +28,7 @@ impl Caps {
 
     /// The capabilities of this build. The other bits above have their meaning reserved;
     /// none of them is built yet.
-    pub const OURS: Self = Self(Self::LZ4.0 | Self::ZSTD.0);
+    pub const OURS: Self = Self(Self::LZ4.0 | Self::ZSTD.0 | Self::LANES.0);
 
     /// The set with these bits.
     pub const fn from_bits(bits: u64) -> Self {

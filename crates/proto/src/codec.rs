@@ -53,6 +53,9 @@ pub fn encode(message: &Message) -> Vec<u8> {
         Message::Reuse(reuse) => frame(FrameType::Reuse, reuse),
         Message::Naming(naming) => frame(FrameType::Naming, naming),
         Message::Abort(abort) => frame(FrameType::Abort, abort),
+        Message::Direct(direct) => frame(FrameType::Direct, direct),
+        Message::Join(join) => frame(FrameType::Join, join),
+        Message::LaneEnd(end) => frame(FrameType::LaneEnd, end),
     }
 }
 
@@ -102,6 +105,9 @@ pub fn decode(kind: FrameType, payload: &[u8]) -> Result<Message, DecodeError> {
         FrameType::Reuse => Message::Reuse(value(kind, payload)?),
         FrameType::Naming => Message::Naming(value(kind, payload)?),
         FrameType::Abort => Message::Abort(value(kind, payload)?),
+        FrameType::Direct => Message::Direct(value(kind, payload)?),
+        FrameType::Join => Message::Join(value(kind, payload)?),
+        FrameType::LaneEnd => Message::LaneEnd(value(kind, payload)?),
         FrameType::Hello
         | FrameType::Welcome
         | FrameType::Alive

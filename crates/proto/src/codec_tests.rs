@@ -2,9 +2,9 @@
 
 use super::*;
 use crate::{
-    Abort, BlockSeal, Extra, FileEnd, FileSeal, Hashing, How, JobRequest, Late, ListItem, Listed,
-    Marked, OutcomeItem, Prove, Proven, Removal, Reply, Request, Reuse, Rival, Role, Signature,
-    Want, Warning,
+    Abort, BlockSeal, DirectOffer, DirectWish, Extra, FileEnd, FileSeal, Hashing, How, JobRequest,
+    Join, LaneEnd, Late, ListItem, Listed, Marked, OutcomeItem, Prove, Proven, Removal, Reply,
+    Request, Reuse, Rival, Role, Signature, Want, Warning,
 };
 use haul_model::{
     AccountMap, Acl, AclEntry, AclWho, Action, Altered, Attributes, Backup, Bases, BlockRanges,
@@ -198,10 +198,20 @@ fn message() -> impl Strategy<Value = Message> {
             Message::FileEnd(FileEnd {
                 index,
                 result: Ok(FileSeal { size, mtime, hash, grew: index % 2 == 0 }),
+                lanes: (size % 256) as u8,
             })
         }),
-        (any::<u64>(), fault())
-            .prop_map(|(index, fault)| Message::FileEnd(FileEnd { index, result: Err(fault) })),
+        (any::<u64>(), fault(), any::<u8>()).prop_map(|(index, fault, lanes)| {
+            Message::FileEnd(FileEnd { index, result: Err(fault), lanes })
+        }),
+        any::<u64>().prop_map(|index| Message::LaneEnd(LaneEnd { index })),
+        any::<u8>().prop_map(|lane| Message::Join(Join { lane })),
+        (any::<[u8; 32]>(), any::<([u8; 16], u16)>(), any::<bool>()).prop_map(
+            |(key, (ip, port), is_there)| {
+                let offer = DirectOffer { address: (ip, port).into(), key };
+                Message::Direct(if is_there { Ok(offer) } else { Err("no".to_owned()) })
+            }
+        ),
         (any::<u64>(), any::<u64>(), any::<[u8; 32]>()).prop_map(|(index, block, hash)| {
             Message::BlockSeal(BlockSeal { index, block, hash: hash.into() })
         }),
@@ -240,9 +250,19 @@ fn message() -> impl Strategy<Value = Message> {
             .prop_map(|(path, entry)| Message::Extras(vec![Extra { path, kind: entry.kind }])),
         (task(), filter(), altered(), any::<u64>(), compression(), role()).prop_map(
             |(task, filter, altered, rate, compression, role)| {
+                let direct = direct_of(rate);
                 let rate = std::num::NonZeroU64::new(rate / 2);
                 let token = rate.map(|rate| [rate.get() as u8; 16]);
-                Message::Job(JobRequest { task, filter, altered, rate, compression, token, role })
+                Message::Job(JobRequest {
+                    task,
+                    filter,
+                    altered,
+                    rate,
+                    compression,
+                    token,
+                    direct,
+                    role,
+                })
             }
         ),
         (bytes(), entry(), fault(), any::<bool>()).prop_map(|(path, entry, fault, gone)| {
@@ -351,6 +371,12 @@ fn split(frame: &[u8]) -> (Header, &[u8]) {
     let header = Header::decode(*header).expect("a good header");
     assert_eq!(header.payload_len as usize, payload.len());
     (header, payload)
+}
+
+fn direct_of(number: u64) -> Option<DirectWish> {
+    let [first, last, bits, _] = [0, 16, 32, 48].map(|shift| (number >> shift) as u16);
+    let (key, ports) = ([first as u8; 32], (bits & 1 == 0).then_some((first, last)));
+    (bits & 2 == 0).then_some(DirectWish { key, is_required: bits & 4 == 0, ports })
 }
 
 proptest! {
@@ -495,6 +521,7 @@ fn a_time_beyond_its_second_does_not_decode() {
                 hash: ContentHash::of(b""),
                 grew: false,
             }),
+            lanes: 0,
         }))
     };
     assert!(decode(FrameType::FileEnd, &end(999_999_999)[HEADER_LEN..]).is_ok());

@@ -38,6 +38,8 @@ pub enum FrameType {
     Reply = 0x05,
     /// A frame of another type, compressed.
     Wrapped = 0x06,
+    /// Client says, first of all on a further connection, which lane that is.
+    Join = 0x07,
     /// Either side says that it is there, when it has had nothing else to say.
     Alive = 0x08,
     /// Sender lists entries.
@@ -76,11 +78,15 @@ pub enum FrameType {
     Signature = 0x20,
     /// Sender tells that a part of a file is in the receiver's old one.
     Reuse = 0x21,
+    /// Agent tells how it is reached directly.
+    Direct = 0x22,
+    /// Sender has sent all of a file that goes over this lane.
+    LaneEnd = 0x23,
 }
 
 impl FrameType {
     /// Every type.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 28] = [
         Self::Hello,
         Self::Welcome,
         Self::Job,
@@ -106,6 +112,9 @@ impl FrameType {
         Self::Signature,
         Self::Reuse,
         Self::Wrapped,
+        Self::Join,
+        Self::Direct,
+        Self::LaneEnd,
     ];
 
     /// The type's byte.
@@ -122,6 +131,7 @@ impl FrameType {
             Self::Job => 4 << 20,
             Self::List => LIST_MAX,
             Self::Alive => 0,
+            Self::Join | Self::LaneEnd => 16,
             _ => CONTROL_MAX,
         }
     }

@@ -7,7 +7,7 @@
 //! - `account.rs`: users and groups. `handshake.rs`: the greeting. `caps.rs`: capability bits.
 //! - `listing.rs`: what a sender lists. `message.rs`: every other structure, and the bounds that both sides keep; `want.rs`: what
 //!   a receiver asks for; `delta.rs`: what it has of a file already.
-//! - `wrapped.rs`: frames that are compressed.
+//! - `lanes.rs`: further connections of a job. `wrapped.rs`: frames that are compressed.
 //! - `codec.rs`: postcard; packs and pieces, whose contents are decoded without a copy.
 
 #![forbid(unsafe_code)]
@@ -18,6 +18,7 @@ mod codec;
 mod delta;
 mod frame;
 mod handshake;
+mod lanes;
 mod listing;
 mod message;
 mod want;
@@ -32,6 +33,7 @@ pub use codec::{
 pub use delta::{Reuse, SIGNED_MAX, SUMS_LEN_MAX, SUMS_PER_FRAME_MAX, Signature};
 pub use frame::{FRAME_MAX, FrameError, FrameType, HEADER_LEN, Header};
 pub use handshake::{HandshakeError, Hello, MAGIC, VERSION, Welcome, check_hello, check_welcome};
+pub use lanes::{DirectKey, DirectOffer, DirectWish, Join, LANES_MAX, LaneEnd};
 pub use listing::{ListItem, Rival};
 pub use message::{
     Abort, BlockSeal, DATA_MAX, Extra, FileEnd, FileSeal, Hashing, JobRequest, LIST_WINDOW, Late,

@@ -1,6 +1,6 @@
 //! The messages, and the bounds that both sides keep.
 
-use crate::{ListItem, Reuse, Signature, Want};
+use crate::{DirectOffer, DirectWish, Join, LaneEnd, ListItem, Reuse, Signature, Want};
 use haul_model::{
     Altered, Backup, Bases, BlockHash, Compression, ContentHash, Entry, Fault, Filter, Kind, Name,
     Naming, Outcome, Summary, Task, Timestamp,
@@ -109,6 +109,8 @@ pub struct JobRequest {
     /// A secret of the client's, the same each time that it begins this job: an agent that
     /// is still at it, behind a connection that was lost, is ended.
     pub token: Option<[u8; TOKEN_LEN]>,
+    /// Contents go over connections past ssh, if there can be any.
+    pub direct: Option<DirectWish>,
     /// The agent's part in it.
     pub role: Role,
 }
@@ -342,6 +344,13 @@ pub enum Message {
     Proven(Vec<Proven>),
     /// Either: the job can't go on.
     Abort(Abort),
+    /// Agent to client, if that has wished for it: how it is reached directly, or why it
+    /// can't be.
+    Direct(Result<DirectOffer, String>),
+    /// Client to agent, first of all on a further connection.
+    Join(Join),
+    /// Sender to receiver: all that goes over this lane of a file was sent.
+    LaneEnd(LaneEnd),
 }
 
 /// The hash of a block of a file that travels in pieces, after its last piece:
@@ -364,6 +373,9 @@ pub struct FileEnd {
     pub index: u64,
     /// The size, time and hash of what was sent, or why it is no good.
     pub result: Result<FileSeal, Fault>,
+    /// The lanes that parts of it went over, a bit for each from the lowest on; 0 if it was
+    /// this one alone. The file ends when the last of them has told so.
+    pub lanes: u8,
 }
 
 /// Size, time and hash of a file, for which its sender vouches.

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 /// Blocks that may have begun and not ended at the same time.
-const OPEN_MAX: usize = 16;
+const OPEN_MAX: usize = 32;
 
 /// Blocks from the first that is missing that may have begun, where a peer chooses their
 /// order: 4 GiB of content, for which less than 100 KiB are remembered.

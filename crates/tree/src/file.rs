@@ -9,6 +9,10 @@ use std::fs::File;
 use std::io;
 use std::ops::Range;
 
+/// Bytes before the end of what is released that may still have been in use when
+/// something before was.
+const RELEASED_LEN: u64 = 16 << 20;
+
 /// Takes content that was read at an offset.
 pub type TakePart<'t> = dyn FnMut(u64, &[u8]) -> io::Result<()> + 't;
 
@@ -61,9 +65,14 @@ pub trait SourceFile: Send + Sync {
     /// Size and time as they are now, to see whether the file changed.
     fn seal_now(&self) -> io::Result<Seal>;
 
-    /// Tells that nothing before `end`, in bytes, is needed any more: what was
-    /// not in memory before it was read need not stay there.
-    fn release(&self, end: u64);
+    /// Tells that nothing in `range`, in bytes, is needed any more: what was not in memory
+    /// before it was read need not stay there.
+    fn release(&self, range: Range<u64>);
+
+    /// The same of all before `end`, as far as it was not released with something before.
+    fn release_up_to(&self, end: u64) {
+        self.release(end.saturating_sub(RELEASED_LEN)..end);
+    }
 
     /// The open file by which the system can move its content, share it, or make it
     /// durable, where there is one.

@@ -1,16 +1,18 @@
 //! A role in this process, the queues in front of its threads, and these threads.
 
+use super::joining::Part;
 use super::wire::Input;
 use super::{Assembly, Receiving, Sending};
 use crate::Job;
 use crate::crew::Crew;
-use crate::link::wire::{Outbox, read_for_sender};
+use crate::link::wire::{Lanes, Outbox, read_for_sender};
 use crate::link::{ReceiverPort, SenderPort, SourceHandle};
 use crate::pool::Pool;
 use crate::receiver::{
-    LISTS_MAX, Receiver, Tasks, Work, read_for_receiver, run_downloads, run_uploads, run_worker,
+    Arrivals, LISTS_MAX, Receiver, Tasks, Work, read_for_receiver, run_downloads, run_uploads,
+    run_worker,
 };
-use crate::sender::{Heard, Item, Remover, Scan, Sender, run_reader, run_removers};
+use crate::sender::{Heard, Item, Readers, Remover, Scan, Sender, run_reader, run_removers};
 use crate::workers::workers;
 use crossbeam_channel::{Receiver as Queue, Sender as Giver, bounded, unbounded};
 use haul_model::FileId;
@@ -96,22 +98,24 @@ impl<'a> SenderSide<'a> {
         }
     }
 
-    /// Begins all threads of a Sender whose Receiver is at the other end of a wire.
+    /// Begins all threads of a Sender whose Receiver is at the other end of a wire. Gives
+    /// those of them that send contents, which lanes may join.
     pub(super) fn begin_over_wire<'scope>(
         self,
         crew: Crew<'scope, '_>,
         job: &'a Job,
-        input: Input,
-        outbox: Arc<Outbox>,
+        (input, outbox): (Input, Arc<Outbox>),
+        (expects_lanes, requires_joined): (bool, bool),
         at_work: Giver<()>,
-    ) where
+    ) -> Part<'a>
+    where
         'a: 'scope,
     {
         let role = Arc::clone(&self.role);
         let control = crew.control();
         crew.begin("reader", move || {
             let _at_work = at_work;
-            input.read(control, |input| read_for_sender(input, &*role));
+            input.read(control, |input, offers| read_for_sender(input, &*role, offers));
         });
         self.begin_scan(crew, job, None);
         let Self { role, tree, has_user, wanted, heard, .. } = self;
@@ -125,10 +129,11 @@ impl<'a> SenderSide<'a> {
                 Remover::new(&role, tree, &job.sources, &tell).run(&heard);
             });
         }
-        let pool = Arc::new(pool());
-        crew.begin_several("file reader", workers(), move || {
-            run_reader(&role, &wanted, &outbox, &pool, control);
-        });
+        let lanes = Lanes::new(outbox, requires_joined);
+        let readers = Arc::new(Readers::new(role, wanted, lanes, pool(), expects_lanes));
+        let part = Part::Sends(Arc::clone(&readers));
+        crew.begin_several("file reader", workers(), move || run_reader(&readers, control));
+        part
     }
 }
 
@@ -227,24 +232,29 @@ impl<'a> ReceiverSide<'a> {
         });
     }
 
-    /// Begins all threads of a Receiver whose Sender is at the other end of a wire.
+    /// Begins all threads of a Receiver whose Sender is at the other end of a wire. Gives
+    /// what takes the contents, which lanes may join.
     pub(super) fn begin_over_wire<'scope>(
         self,
         crew: Crew<'scope, '_>,
         input: Input,
         at_work: Giver<()>,
-    ) where
+    ) -> Part<'a>
+    where
         'a: 'scope,
     {
         let (lists, listed) = bounded(LISTS_MAX);
         let role = Arc::clone(&self.role);
         crew.begin("lister", move || listed.iter().for_each(|items| role.take_list(items)));
-        let role = Arc::clone(&self.role);
+        let (role, arrivals) = (Arc::clone(&self.role), Arc::new(Arrivals::new(pool())));
+        let part = Part::Receives(Arc::clone(&role), Arc::clone(&arrivals));
         crew.begin("reader", move || {
-            let (_at_work, pool) = (at_work, pool());
-            let control = role.control;
-            input.read(control, |input| read_for_receiver(input, &role, &lists, &pool));
+            let _at_work = at_work;
+            input.read(role.control, |input, offers| {
+                read_for_receiver(input, &role, &lists, offers, &arrivals)
+            });
         });
         self.begin_workers(crew, None);
+        part
     }
 }

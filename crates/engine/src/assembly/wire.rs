@@ -1,13 +1,14 @@
 //! One end of a wire, as a job takes it: the stream from the peer, and the writer.
 
 use super::Writing;
+use super::joining::Joining;
 use crate::control::Control;
 use crate::crew::Crew;
 use crate::link::greeting::welcome;
-use crate::link::wire::{Frames, Outbox, READ_AHEAD, ReadEnd, run_writer};
+use crate::link::wire::{Frames, Offers, Outbox, READ_AHEAD, ReadEnd, run_writer};
 use crate::vigil::{Listening, Vigil, sign_after};
-use crossbeam_channel::Sender as Giver;
-use haul_net::Writer;
+use crossbeam_channel::{Sender as Giver, bounded};
+use haul_net::{Identity, Writer};
 use haul_proto::Caps;
 use std::io::{BufReader, Read};
 use std::sync::Arc;
@@ -25,7 +26,11 @@ pub(crate) struct Wire {
     /// Sent first.
     greeting: Vec<u8>,
     /// The longest silence of either side.
-    silence_max: Option<Duration>,
+    pub(super) silence_max: Option<Duration>,
+    /// How lanes join, if any may.
+    pub(crate) joining: Option<Box<Joining>>,
+    /// Contents go over lanes that have joined alone.
+    pub(crate) requires_joined: bool,
 }
 
 /// The stream that a job reads.
@@ -36,6 +41,8 @@ pub(crate) struct Input {
     /// Set until the peer has greeted: from then on it may be silent for so long.
     greets: Option<(Arc<Vigil>, Option<Duration>)>,
     outbox: Arc<Outbox>,
+    /// Set if the agent is asked how it is reached directly.
+    offers: Option<Offers>,
 }
 
 /// The greeting of a client, which its agent returns.
@@ -96,8 +103,25 @@ impl Wire {
         silence_max: Option<Duration>,
     ) -> Self {
         let (outbox, frames) = Outbox::new(output.pipe().is_some());
-        let input = Input { stream, peer: peer.to_owned(), greets, outbox: Arc::clone(&outbox) };
-        Self { outbox, frames, output, input, greeting, silence_max }
+        let (peer, offers) = (peer.to_owned(), None);
+        let input = Input { stream, peer, greets, outbox: Arc::clone(&outbox), offers };
+        let (joining, requires_joined) = (None, false);
+        Self { outbox, frames, output, input, greeting, silence_max, joining, requires_joined }
+    }
+
+    /// The same for a client whose agent was asked how it is reached directly, by
+    /// `identity`.
+    pub(crate) fn with_calls(mut self, identity: Identity, is_required: bool) -> Self {
+        let (offers, offer) = bounded(1);
+        self.input.offers = Some(offers);
+        self.joining = Some(Joining::Calls { identity, offer, is_required }.into());
+        self.requires_joined = is_required;
+        self
+    }
+
+    /// The peer's name for messages.
+    pub(super) fn peer(&self) -> &str {
+        &self.input.peer
     }
 
     /// Begins the thread that sends the greeting and what is queued, until the job has
@@ -108,7 +132,7 @@ impl Wire {
         crew: Crew<'scope, '_>,
         at_work: Giver<()>,
     ) -> ((Input, Arc<Outbox>), Option<Writing<'scope>>) {
-        let Self { outbox, frames, mut output, input, greeting, silence_max } = self;
+        let Self { outbox, frames, mut output, input, greeting, silence_max, .. } = self;
         let (control, peer) = (crew.control(), input.peer.clone());
         let write = move || {
             let _at_work = at_work;
@@ -136,7 +160,7 @@ impl Input {
     pub(super) fn read(
         mut self,
         control: &Control<'_>,
-        read: impl FnOnce(FromPeer) -> Result<(), ReadEnd>,
+        read: impl FnOnce(FromPeer, Option<&Offers>) -> Result<(), ReadEnd>,
     ) {
         let greeted = match self.greets {
             None => Ok(()),
@@ -145,7 +169,7 @@ impl Input {
                 vigil.greeted(silence_max);
             }),
         };
-        if let Err(end) = greeted.and_then(|()| read(self.stream)) {
+        if let Err(end) = greeted.and_then(|()| read(self.stream, self.offers.as_ref())) {
             end.report(control, &self.peer);
         }
     }

@@ -1,11 +1,13 @@
 //! The link over a connection: frames as they are read, and the reader that decodes
 //! them for a Sender, by its trait. A Receiver has its own (`receiver/reading.rs`);
 //! [`outgoing`] has the ports that encode what they are told, and the writer; [`squeeze`]
-//! says how frames are compressed.
+//! says how frames are compressed, [`lanes`] by which connection contents leave.
 
+mod lanes;
 mod outgoing;
 mod squeeze;
 
+pub(crate) use lanes::{Lane, Lanes};
 pub(crate) use outgoing::{
     Body, Frames, OutFrame, Outbox, RemoteReceiver, RemoteSender, run_writer,
 };
@@ -14,9 +16,10 @@ pub(crate) use squeeze::{Effort, Squeezer};
 use super::SenderPort;
 use crate::JobError;
 use crate::control::Control;
+use crossbeam_channel::TrySendError;
 use haul_model::{Fault, escape_controls};
 use haul_net::ConnectError;
-use haul_proto::{Abort, FrameType, HEADER_LEN, Header, Message, decode};
+use haul_proto::{Abort, DirectOffer, FrameType, HEADER_LEN, Header, Message, decode};
 use std::io::{self, Read};
 
 /// Bytes that are read ahead for small frames; a large payload is read right
@@ -79,14 +82,22 @@ pub(crate) fn read_payload(input: &mut impl Read, header: Header) -> Result<Vec<
 }
 
 /// Reads for a Sender on this side, until the job has ended.
-pub(crate) fn read_for_sender(input: impl Read, sender: &dyn SenderPort) -> Result<(), ReadEnd> {
-    match read_answers(input, sender) {
+pub(crate) fn read_for_sender(
+    input: impl Read,
+    sender: &dyn SenderPort,
+    offers: Option<&Offers>,
+) -> Result<(), ReadEnd> {
+    match read_answers(input, sender, offers) {
         Err(ReadEnd::Lost(_)) if sender.has_removed_all() => Ok(()),
         read => read,
     }
 }
 
-fn read_answers(mut input: impl Read, sender: &dyn SenderPort) -> Result<(), ReadEnd> {
+fn read_answers(
+    mut input: impl Read,
+    sender: &dyn SenderPort,
+    offers: Option<&Offers>,
+) -> Result<(), ReadEnd> {
     let mut is_first = true;
     loop {
         let header = read_header(&mut input)?;
@@ -109,10 +120,31 @@ fn read_answers(mut input: impl Read, sender: &dyn SenderPort) -> Result<(), Rea
                     return Ok(());
                 }
             }
+            Message::Direct(offer) => {
+                take_offer(offers, offer)?;
+                continue;
+            }
             Message::Abort(abort) => return Err(ReadEnd::Refused(aborted(abort))),
             _ => return Err(unexpected(header.kind)),
         }
         is_first = false;
+    }
+}
+
+/// Where a client that has wished for direct connections hears how the agent is reached.
+pub(crate) type Offers = crossbeam_channel::Sender<Result<DirectOffer, String>>;
+
+/// Takes what an agent says about that: once, if it was asked.
+pub(crate) fn take_offer(
+    offers: Option<&Offers>,
+    offer: Result<DirectOffer, String>,
+) -> Result<(), ReadEnd> {
+    let offer = offer.map_err(|reason| escape_controls(&reason));
+    // There is room for one, and its taker may have left already.
+    let taken = offers.map(|offers| offers.try_send(offer));
+    match taken {
+        Some(Ok(()) | Err(TrySendError::Disconnected(_))) => Ok(()),
+        Some(Err(TrySendError::Full(_))) | None => Err(unexpected(FrameType::Direct)),
     }
 }
 

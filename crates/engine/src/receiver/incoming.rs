@@ -1,11 +1,11 @@
 //! A file that arrives in pieces, which are put together by one thread at a time. Mostly
-//! it is the one that reads the connection ([`Direct`]): what it has just read is in its
+//! it is one that reads a connection ([`Direct`]): what it has just read is in its
 //! processor's cache. When it would have to wait for more than that, pieces are queued
 //! for the workers.
 
 use super::hold::{Filling, Whole};
 use super::resume::replaced;
-use super::{Pending, Receiver, work};
+use super::{Pending, Receiver, Work, work};
 use crate::control::Step;
 use crate::copy::{Blocks, STEP_LEN, not_assembled};
 use crate::pool::Buf;
@@ -15,10 +15,15 @@ use haul_store::{AHEAD_MAX, Assembler, NotAssembled, Pieces};
 use haul_tree::lock;
 use haul_tree::{SourceFile, StagedFile, changed};
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Pieces and seals of one file that may wait for a worker.
 const PIECES_MAX: usize = 4096;
+
+/// Blocks that lanes may be ahead of the first that is not on record: so much at most is
+/// sent again when the job breaks off.
+const LANES_AHEAD_MAX: u64 = 24;
 
 /// A file on its way in.
 pub(crate) struct Incoming {
@@ -26,6 +31,18 @@ pub(crate) struct Incoming {
     state: Mutex<State>,
     /// The length of the old version whose sums were told, in bytes.
     old_size: Option<u64>,
+    /// The first block that is not recorded.
+    recorded: AtomicU64,
+    over: Mutex<Over>,
+}
+
+/// The lanes that a file has come over.
+#[derive(Default)]
+struct Over {
+    /// Those that have told all that they have of it, as a set of bits.
+    told: u8,
+    /// Its end, which has come.
+    end: Option<FileEnd>,
 }
 
 #[derive(Default)]
@@ -80,7 +97,8 @@ impl Incoming {
             has_holes: false,
             suspect: None,
         };
-        Self { queue: Mutex::default(), state: Mutex::new(state), old_size }
+        let (queue, over, recorded) = (Mutex::default(), Mutex::default(), resumed.into());
+        Self { queue, state: Mutex::new(state), old_size, recorded, over }
     }
 
     /// True if the old version has such a part, as it was when its sums were told.
@@ -92,6 +110,24 @@ impl Incoming {
         is_piece
             && is_within(at, i64::MAX as u64)
             && self.old_size.is_some_and(|size| is_within(from, size))
+    }
+
+    /// A lane has told all that it has of the file, and one of them its end. Gives the end
+    /// when the last lane has.
+    pub(crate) fn end_over(&self, lane: u8, end: Option<FileEnd>) -> Option<FileEnd> {
+        let mut over = lock(&self.over);
+        over.told |= 1 << lane;
+        if end.is_some() {
+            over.end = end;
+        }
+        let told = over.told;
+        over.end.take_if(|end| end.lanes & !told == 0)
+    }
+
+    /// True if the block at `offset` can be begun where others come over other lanes: one
+    /// that is ahead of them waits.
+    pub(crate) fn has_room_for(&self, offset: u64) -> bool {
+        offset / BLOCK_LEN < self.recorded.load(Ordering::Relaxed) + LANES_AHEAD_MAX
     }
 
     /// Queues a piece; `true` if a worker must be called.
@@ -110,7 +146,10 @@ impl Incoming {
 
     /// The file, for the thread that reads the connection to go on with, if no
     /// worker has it and writing it is not to wait for the medium.
-    pub(crate) fn directly<'f>(&'f self, receiver: &'f Receiver<'_>) -> Option<Direct<'f>> {
+    pub(crate) fn directly<'f>(
+        self: &'f Arc<Self>,
+        receiver: &'f Receiver<'_>,
+    ) -> Option<Direct<'f>> {
         // What comes between is read from a disk.
         if receiver.policy.verify || receiver.policy.sync || self.old_size.is_some() {
             return None;
@@ -118,7 +157,7 @@ impl Incoming {
         if std::mem::replace(&mut lock(&self.queue).scheduled, true) {
             return None;
         }
-        let direct = Direct { queue: &self.queue, state: lock(&self.state), receiver };
+        let direct = Direct { file: self, state: lock(&self.state), receiver };
         // A stage that can be continued may have to be waited for, since another
         // process has it, and all that is in it may have to be read.
         direct.state.is_begun(receiver).then_some(direct)
@@ -136,7 +175,7 @@ impl Incoming {
                 piece
             };
             match piece {
-                None => return,
+                None => break,
                 // Its fate is sealed: what still comes is passed over.
                 Some(_) if state.pending.is_none() => {}
                 Some(Piece::Data(bytes, view)) => {
@@ -150,13 +189,20 @@ impl Incoming {
                 Some(Piece::Seal(seal)) => state.check_block(receiver, &seal),
                 Some(Piece::End(end)) => state.end(receiver, end),
             }
+            self.note(&state);
+        }
+    }
+
+    fn note(&self, state: &State) {
+        if let Some(into) = &state.into {
+            self.recorded.store(into.recorded(), Ordering::Relaxed);
         }
     }
 }
 
 /// A file in the hands of the thread that reads the connection.
 pub(crate) struct Direct<'f> {
-    queue: &'f Mutex<Queue>,
+    file: &'f Arc<Incoming>,
     state: MutexGuard<'f, State>,
     receiver: &'f Receiver<'f>,
 }
@@ -170,14 +216,20 @@ impl Direct<'_> {
     /// Takes what the Sender says of a block.
     pub(crate) fn check_block(&mut self, seal: &BlockSeal) {
         self.state.check_block(self.receiver, seal);
+        self.file.note(&self.state);
     }
 }
 
 impl Drop for Direct<'_> {
     fn drop(&mut self) {
-        // Nobody else queues pieces: there are none that a worker would have to
-        // be called for.
-        lock(self.queue).scheduled = false;
+        let mut queue = lock(&self.file.queue);
+        if queue.pieces.is_empty() {
+            queue.scheduled = false;
+            return;
+        }
+        drop(queue);
+        // Another lane has queued more meanwhile.
+        self.receiver.give(Work::Arrived(Arc::clone(self.file)));
     }
 }
 

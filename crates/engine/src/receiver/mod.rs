@@ -40,7 +40,7 @@ mod work;
 pub(crate) use asked::Asked;
 pub(crate) use destination::Destination;
 pub(crate) use own::Around;
-pub(crate) use reading::{LISTS_MAX, read_for_receiver};
+pub(crate) use reading::{Arrivals, LISTS_MAX, read_for_receiver, read_lane};
 pub(crate) use small::{run_downloads, run_uploads};
 pub(crate) use work::{Tasks, Work, run_worker};
 

@@ -3,16 +3,21 @@
 
 use super::{Direct, Incoming, Piece, Receiver, Work};
 use crate::copy::STEP_LEN;
-use crate::link::wire::{ReadEnd, aborted, read_header, read_payload, refused, unexpected};
-use crate::pool::Pool;
-use haul_proto::{
-    BlockSeal, DataView, FrameType, Header, ListItem, Message, Reuse, Unwrapper, decode,
-    decode_data_start, decode_pack,
+use crate::link::wire::{
+    Offers, ReadEnd, aborted, read_header, read_payload, refused, take_offer, unexpected,
 };
+use crate::pool::Pool;
+use haul_model::BLOCK_LEN;
+use haul_proto::{
+    BlockSeal, DataView, FileEnd, FrameType, Header, LaneEnd, ListItem, Message, Reuse, Unwrapper,
+    decode, decode_data_start, decode_pack,
+};
+use haul_tree::lock;
 use std::collections::HashMap;
 use std::io::Read;
 use std::ops::ControlFlow;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// Parts of a listing that may wait to be looked at.
@@ -30,36 +35,74 @@ pub(crate) fn read_for_receiver(
     input: impl Read,
     receiver: &Receiver<'_>,
     lists: &crossbeam_channel::Sender<Vec<ListItem>>,
-    pool: &Pool,
+    offers: Option<&Offers>,
+    arrivals: &Arrivals,
 ) -> Result<(), ReadEnd> {
-    match read_contents(input, receiver, lists, pool) {
+    let (main, part) = (Some(Main { lists, offers }), vec![0; STEP_LEN]);
+    match read_contents(input, Reading { receiver, arrivals, lane: 0, main, part }) {
         // A Sender that has heard of the job's end leaves.
         Err(ReadEnd::Lost(_)) if receiver.is_done() => Ok(()),
         read => read,
     }
 }
 
-/// The conversation, as far as it has come.
+/// Contents on their way in: all connections of a job share them.
+pub(crate) struct Arrivals {
+    pub(crate) pool: Pool,
+    /// Files that arrive in pieces.
+    incoming: Mutex<HashMap<u64, Arc<Incoming>>>,
+    /// Lanes have joined.
+    has_lanes: AtomicBool,
+}
+
+impl Arrivals {
+    /// Nothing has arrived yet; what does is read into buffers of `pool`.
+    pub(crate) fn new(pool: Pool) -> Self {
+        Self { pool, incoming: Mutex::default(), has_lanes: AtomicBool::new(false) }
+    }
+
+    /// A lane joins.
+    pub(crate) fn expect_lane(&self) {
+        self.has_lanes.store(true, Ordering::Relaxed);
+    }
+}
+
+/// The conversation over one connection, as far as it has come.
 struct Reading<'r, 'a> {
     receiver: &'r Receiver<'a>,
-    lists: &'r crossbeam_channel::Sender<Vec<ListItem>>,
-    pool: &'r Pool,
-    /// Files that arrive in pieces.
-    incoming: HashMap<u64, Arc<Incoming>>,
+    arrivals: &'r Arrivals,
+    lane: u8,
+    /// Lane 0 alone has them, and says more than contents.
+    main: Option<Main<'r>>,
     part: Vec<u8>,
+}
+
+/// The words that lane 0 has besides contents.
+struct Main<'r> {
+    lists: &'r crossbeam_channel::Sender<Vec<ListItem>>,
+    offers: Option<&'r Offers>,
 }
 
 /// Set when the job has ended, and nothing more is to be read.
 type Ended = ControlFlow<()>;
 
-fn read_contents(
-    mut input: impl Read,
+/// Reads contents for a Receiver on this side from a lane that has joined, until the job
+/// has ended.
+pub(crate) fn read_lane(
+    input: impl Read,
     receiver: &Receiver<'_>,
-    lists: &crossbeam_channel::Sender<Vec<ListItem>>,
-    pool: &Pool,
+    arrivals: &Arrivals,
+    lane: u8,
 ) -> Result<(), ReadEnd> {
-    let (incoming, part) = (HashMap::new(), vec![0; STEP_LEN]);
-    let mut reading = Reading { receiver, lists, pool, incoming, part };
+    let part = vec![0; STEP_LEN];
+    let reading = Reading { receiver, arrivals, lane, main: None, part };
+    match read_contents(input, reading) {
+        Err(ReadEnd::Lost(_)) if receiver.is_done() => Ok(()),
+        read => read,
+    }
+}
+
+fn read_contents(mut input: impl Read, mut reading: Reading<'_, '_>) -> Result<(), ReadEnd> {
     let (mut unwrapper, mut wrapped) = (Unwrapper::default(), Vec::new());
     loop {
         let header = read_header(&mut input)?;
@@ -92,7 +135,7 @@ impl Reading<'_, '_> {
         match header.kind {
             FrameType::Pack => {
                 let len = header.payload_len as usize;
-                let Some(mut payload) = self.pool.take(len, control) else {
+                let Some(mut payload) = self.arrivals.pool.take(len, control) else {
                     return Ok(Ended::Break(()));
                 };
                 input.read_exact(&mut payload)?;
@@ -111,19 +154,20 @@ impl Reading<'_, '_> {
     /// Takes a piece of a file.
     fn take_data(&mut self, len: usize, input: &mut impl Read) -> Result<Ended, ReadEnd> {
         let receiver = self.receiver;
-        let start = &mut self.part[..len.min(STEP_LEN)];
-        input.read_exact(start)?;
-        let view = decode_data_start(start, len).map_err(refused)?;
-        let file = open_incoming(&mut self.incoming, receiver, view.index)?;
+        let start = len.min(STEP_LEN);
+        input.read_exact(&mut self.part[..start])?;
+        let view = decode_data_start(&self.part[..start], len).map_err(refused)?;
+        let file = self.open_incoming(view.index)?;
+        self.wait_for_room(&file, view.offset);
         if let Some(direct) = file.directly(receiver) {
             take_directly(input, direct, view, len, &mut self.part)?;
             return Ok(Ended::Continue(()));
         }
-        let Some(mut payload) = self.pool.take(len, receiver.control) else {
+        let Some(mut payload) = self.arrivals.pool.take(len, receiver.control) else {
             return Ok(Ended::Break(()));
         };
-        payload[..start.len()].copy_from_slice(start);
-        input.read_exact(&mut payload[start.len()..])?;
+        payload[..start].copy_from_slice(&self.part[..start]);
+        input.read_exact(&mut payload[start..])?;
         hand_on(receiver, file, Piece::Data(payload, view));
         Ok(Ended::Continue(()))
     }
@@ -132,19 +176,13 @@ impl Reading<'_, '_> {
     fn take_message(&mut self, message: Message, kind: FrameType) -> Result<Ended, ReadEnd> {
         let receiver = self.receiver;
         match message {
-            Message::List(items) => {
-                if !receiver.admit_list(&items) {
-                    return Ok(Ended::Break(()));
-                }
-                // Refused only when the job has ended.
-                let _ = self.lists.send(items);
-            }
             Message::BlockSeal(seal) => {
-                let file = open_incoming(&mut self.incoming, receiver, seal.index)?;
+                let file = self.open_incoming(seal.index)?;
+                self.wait_for_room(&file, seal.block.saturating_mul(BLOCK_LEN));
                 check_block(receiver, file, seal);
             }
             Message::Reuse(reuse) => {
-                let file = open_incoming(&mut self.incoming, receiver, reuse.index)?;
+                let file = self.open_incoming(reuse.index)?;
                 take_reuse(receiver, file, reuse)?;
             }
             Message::FileEnd(end) if receiver.checks() || receiver.is_hashing(end.index) => {
@@ -154,21 +192,84 @@ impl Reading<'_, '_> {
                 receiver.give(Work::Sealed(end));
             }
             Message::FileEnd(end) => {
-                let file = open_incoming(&mut self.incoming, receiver, end.index)?;
-                self.incoming.remove(&end.index);
-                receiver.end_signed(end.index);
-                hand_on(receiver, file, Piece::End(end));
+                let file = self.open_incoming(end.index)?;
+                self.end_file(end.index, file, Some(end));
             }
-            Message::Removed(removed) if receiver.awaits_removals() => {
-                receiver.take_removals(removed);
+            Message::LaneEnd(LaneEnd { index }) => {
+                // It may have been the end of a file that is a hole, or can't be read.
+                let file = self.open_incoming(index)?;
+                self.end_file(index, file, None);
             }
-            // Not by a worker: all of them may be hashing for hours.
-            Message::Prove(asked) if receiver.awaits_removals() => receiver.prove(asked),
-            Message::Abort(abort) => return Err(ReadEnd::Refused(aborted(abort))),
-            _ => return Err(unexpected(kind)),
+            message => match &self.main {
+                Some(main) => return take_words(receiver, main, message, kind),
+                None => return Err(unexpected(kind)),
+            },
         }
         Ok(Ended::Continue(()))
     }
+
+    /// This lane has told all that it has of a file, and perhaps the `end` of it.
+    fn end_file(&self, index: u64, file: Arc<Incoming>, end: Option<FileEnd>) {
+        if let Some(end) = file.end_over(self.lane, end) {
+            lock(&self.arrivals.incoming).remove(&index);
+            self.receiver.end_signed(index);
+            hand_on(self.receiver, file, Piece::End(end));
+        }
+    }
+
+    fn open_incoming(&self, index: u64) -> Result<Arc<Incoming>, ReadEnd> {
+        let mut incoming = lock(&self.arrivals.incoming);
+        if let Some(file) = incoming.get(&index) {
+            return Ok(Arc::clone(file));
+        }
+        if incoming.len() >= INCOMING_MAX {
+            return Err(refused("the peer sent too many files at once"));
+        }
+        let pending = self.receiver.claim(index);
+        let pending =
+            pending.ok_or_else(|| refused("the peer sent a file that was not asked for"))?;
+        let file = Arc::new(Incoming::new(pending));
+        incoming.insert(index, Arc::clone(&file));
+        Ok(file)
+    }
+
+    /// Waits until a block can be begun, where another lane may have what is missing
+    /// before it.
+    fn wait_for_room(&self, file: &Incoming, offset: u64) {
+        while self.arrivals.has_lanes.load(Ordering::Relaxed)
+            && !file.has_room_for(offset)
+            && !self.receiver.control.stopped()
+        {
+            std::thread::sleep(FULL_POLL);
+        }
+    }
+}
+
+/// Takes what lane 0 alone says.
+fn take_words(
+    receiver: &Receiver<'_>,
+    main: &Main<'_>,
+    message: Message,
+    kind: FrameType,
+) -> Result<Ended, ReadEnd> {
+    match message {
+        Message::List(items) => {
+            if !receiver.admit_list(&items) {
+                return Ok(Ended::Break(()));
+            }
+            // Refused only when the job has ended.
+            let _ = main.lists.send(items);
+        }
+        Message::Removed(removed) if receiver.awaits_removals() => {
+            receiver.take_removals(removed);
+        }
+        // Not by a worker: all of them may be hashing for hours.
+        Message::Prove(asked) if receiver.awaits_removals() => receiver.prove(asked),
+        Message::Direct(offer) => take_offer(main.offers, offer)?,
+        Message::Abort(abort) => return Err(ReadEnd::Refused(aborted(abort))),
+        _ => return Err(unexpected(kind)),
+    }
+    Ok(Ended::Continue(()))
 }
 
 /// Takes a piece right from the stream; `part` has the beginning of its payload.
@@ -203,24 +304,6 @@ fn take_reuse(receiver: &Receiver<'_>, file: Arc<Incoming>, reuse: Reuse) -> Res
     }
     hand_on(receiver, file, Piece::Reuse(reuse));
     Ok(())
-}
-
-fn open_incoming(
-    incoming: &mut HashMap<u64, Arc<Incoming>>,
-    receiver: &Receiver<'_>,
-    index: u64,
-) -> Result<Arc<Incoming>, ReadEnd> {
-    if let Some(file) = incoming.get(&index) {
-        return Ok(Arc::clone(file));
-    }
-    if incoming.len() >= INCOMING_MAX {
-        return Err(refused("the peer sent too many files at once"));
-    }
-    let pending = receiver.claim(index);
-    let pending = pending.ok_or_else(|| refused("the peer sent a file that was not asked for"))?;
-    let file = Arc::new(Incoming::new(pending));
-    incoming.insert(index, Arc::clone(&file));
-    Ok(file)
 }
 
 fn hand_on(receiver: &Receiver<'_>, file: Arc<Incoming>, piece: Piece) {

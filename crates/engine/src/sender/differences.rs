@@ -114,7 +114,7 @@ impl Outgoing<'_, '_, '_> {
 
     fn tell_reuse(&self, pending: &mut Option<Reuse>) -> Option<()> {
         match pending.take() {
-            Some(reuse) => self.reader.outbox.send(OutFrame::message(&Message::Reuse(reuse))),
+            Some(reuse) => self.reader.outbox().send(OutFrame::message(&Message::Reuse(reuse))),
             None => Some(()),
         }
     }

@@ -17,11 +17,12 @@ mod remover;
 mod scan;
 mod source;
 mod special;
+mod stripes;
 mod wants;
 
 pub(crate) use emptied::{Twins, is_not_empty, mounted};
 pub(crate) use item::Item;
-pub(crate) use read::run_reader;
+pub(crate) use read::{Readers, run_reader};
 pub(crate) use remove::{Heard, run_removers};
 pub(crate) use remover::Remover;
 pub(crate) use scan::Scan;

@@ -3,7 +3,8 @@
 
 use super::Item;
 use super::differences::Search;
-use super::read::{Reader, is_as_listed, read};
+use super::read::{Reader, is_still_wanted, read};
+use super::stripes::{SentBlock, Striped};
 use crate::control::Step;
 use crate::copy;
 use crate::digest::hash_again;
@@ -39,7 +40,7 @@ pub(super) struct Outgoing<'p, 'r, 'a> {
 /// `None` where the job ends; a fault where the file can't be sent.
 pub(super) type Sent<T = ()> = Option<Result<T, Fault>>;
 
-impl Reader<'_, '_> {
+impl<'r, 'a> Reader<'r, 'a> {
     /// Sends the wanted blocks of a file, by way of `part`.
     pub(super) fn send_pieces(
         &self,
@@ -47,20 +48,11 @@ impl Reader<'_, '_> {
         source: Arc<dyn SourceFile>,
         part: &mut [u8],
     ) -> Sent<FileSeal> {
-        let size = source.seal().size;
-        let all_there = item.blocks.begin_within(size);
-        if !all_there || (!item.blocks.is_all() && !is_as_listed(item, &*source)) {
+        if !is_still_wanted(item, &*source) {
             return Some(Err(changed()));
         }
-        self.sender.was_opened(item.index, size);
-        // The writer says that this side is there, so it must not wait for a disk: it
-        // takes what was just read for the hash.
-        let splices =
-            self.outbox.splices() && source.handle().is_some_and(haul_sys::remembers_reads);
-        let hasher = ContentHasher::new();
-        let (next_block, search) = (0, None);
-        let mut pieces =
-            Outgoing { reader: self, item, source, hasher, next_block, splices, part, search };
+        self.sender.was_opened(item.index, source.seal().size);
+        let mut pieces = self.pieces(item, source, ContentHasher::new(), part);
         if !item.how.wants_delta() {
             return pieces.send();
         }
@@ -73,6 +65,47 @@ impl Reader<'_, '_> {
         let sent = pieces.send();
         self.sender.signed.release(&shape);
         sent
+    }
+
+    fn pieces<'p>(
+        &'p self,
+        item: &'p Item,
+        source: Arc<dyn SourceFile>,
+        hasher: ContentHasher,
+        part: &'p mut [u8],
+    ) -> Outgoing<'p, 'r, 'a> {
+        // The writer says that this side is there, so it must not wait for a disk: it
+        // takes what was just read for the hash.
+        let splices =
+            self.outbox().splices() && source.handle().is_some_and(haul_sys::remembers_reads);
+        let (next_block, search) = (0, None);
+        Outgoing { reader: self, item, source, hasher, next_block, splices, part, search }
+    }
+
+    /// Sends one block of a file, by way of `part`.
+    pub(super) fn send_block(&self, file: &Striped, block: u64, part: &mut [u8]) -> SentBlock {
+        let Striped { item, source, .. } = file;
+        let hasher = ContentHasher::behind(block);
+        let mut pieces = self.pieces(item, Arc::clone(source), hasher, part);
+        let range = BlockRange { start: block, end: Some(block + 1) };
+        let sent = pieces.send_range(range, source.seal().size)?;
+        Some(sent.and_then(|()| pieces.hasher.last().ok_or_else(changed)))
+    }
+
+    /// The `hash` of what was sent. If the source has grown, which is told, that of as much
+    /// of it as it is now: the receiver compares it with what has arrived.
+    pub(super) fn hash_at_end(
+        &self,
+        source: &dyn SourceFile,
+        hash: ContentHash,
+    ) -> Result<(ContentHash, bool), Fault> {
+        if !is_longer(source)? {
+            return Ok((hash, false));
+        }
+        if self.sender.wants_still() {
+            return Err(changed());
+        }
+        Ok((hash_again(source, self.control)?, true))
     }
 }
 
@@ -95,24 +128,11 @@ impl Outgoing<'_, '_, '_> {
         } else {
             self.hasher.finish_tail()
         };
-        let sealed = self.hash_at_end(hash);
+        let sealed = self.reader.hash_at_end(&*self.source, hash);
         if self.reader.control.stopped() {
             return None;
         }
         Some(sealed.map(|(hash, grew)| FileSeal { size: seal.size, mtime: seal.mtime, hash, grew }))
-    }
-
-    /// The `hash` of what was sent. If the source has grown, which is told, that of as much
-    /// of it as it is now: the receiver compares it with what has arrived.
-    fn hash_at_end(&self, hash: ContentHash) -> Result<(ContentHash, bool), Fault> {
-        let Reader { sender, control, .. } = self.reader;
-        if !is_longer(&*self.source)? {
-            return Ok((hash, false));
-        }
-        if sender.wants_still() {
-            return Err(changed());
-        }
-        Ok((hash_again(&*self.source, control)?, true))
     }
 
     /// Sends a range of a file that is `size` bytes long.
@@ -170,6 +190,7 @@ impl Outgoing<'_, '_, '_> {
                 let mut parts = bytes.chunks_mut(self.part.len());
                 let (source, hasher) = (&*self.source, &mut self.hasher);
                 let hashed = parts.try_for_each(|part| hash_part(source, hasher, part));
+                source.release(at..at + len as u64);
                 (Body::Bytes(bytes), hashed)
             };
             if let Err(fault) = hashed {
@@ -201,7 +222,7 @@ impl Outgoing<'_, '_, '_> {
     pub(super) fn seal_block(&mut self) -> Option<()> {
         if let Some(hash) = self.hasher.block(self.next_block) {
             let seal = BlockSeal { index: self.item.index, block: self.next_block, hash };
-            self.reader.outbox.send(OutFrame::message(&Message::BlockSeal(seal)))?;
+            self.reader.outbox().send(OutFrame::message(&Message::BlockSeal(seal)))?;
             self.next_block += 1;
         }
         Some(())

@@ -2,36 +2,99 @@
 //! way, and hand it to the writer of the connection. Small files go together
 //! in packs, large ones in pieces (`pieces.rs`).
 
+use super::stripes::{Striped, Stripes};
 use super::{Item, Sender};
 use crate::control::{Control, Step};
 use crate::copy::STEP_LEN;
 use crate::digest::{has_grown, seal_of};
-use crate::link::wire::{Body, Effort, OutFrame, Outbox, Squeezer};
+use crate::link::wire::{Body, Effort, Lane, Lanes, OutFrame, Outbox, Squeezer};
 use crate::pool::Pool;
 use haul_model::{ContentHash, Fault, FaultKind, Side};
-use haul_proto::{FileEnd, Message, PACK_FILE_MAX, PACK_TARGET, PackBuilder, PackItem};
+use haul_proto::{
+    FileEnd, FileSeal, LaneEnd, Message, PACK_FILE_MAX, PACK_TARGET, PackBuilder, PackItem,
+};
 use haul_tree::{SourceFile, changed, check_size};
 use std::cell::RefCell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Room for a pack's contents: the last file may begin just below the mark.
 const PACK_LEN_MAX: usize = PACK_TARGET + PACK_FILE_MAX as usize;
 
+/// The workers that read for a wire, and all that they share.
+pub(crate) struct Readers<'a> {
+    sender: Arc<Sender<'a>>,
+    queue: crossbeam_channel::Receiver<Item>,
+    pub(crate) lanes: Lanes,
+    /// Set if lanes may join: then large files are sent as stripes.
+    stripes: Option<Stripes>,
+    pub(crate) pool: Pool,
+    workers: AtomicUsize,
+}
+
+impl<'a> Readers<'a> {
+    /// Those that send what is in `queue`. Lanes may join if `expects_lanes`.
+    pub(crate) fn new(
+        sender: Arc<Sender<'a>>,
+        queue: crossbeam_channel::Receiver<Item>,
+        lanes: Lanes,
+        pool: Pool,
+        expects_lanes: bool,
+    ) -> Self {
+        let stripes = expects_lanes.then(Stripes::default);
+        Self { sender, queue, lanes, stripes, pool, workers: AtomicUsize::new(0) }
+    }
+
+    /// How many there are.
+    pub(crate) fn workers(&self) -> usize {
+        self.workers.load(Ordering::Relaxed)
+    }
+
+    /// The next wanted file for a worker, or `None` if it is called to help with another;
+    /// an error if nothing more is to come.
+    fn next(&self) -> Result<Option<Item>, crossbeam_channel::RecvError> {
+        match &self.stripes {
+            None => self.queue.recv().map(Some),
+            Some(stripes) => crossbeam_channel::select! {
+                recv(self.queue) -> item => item.map(Some),
+                recv(stripes.calls) -> _ => Ok(None),
+            },
+        }
+    }
+
+    fn striped(&self) -> Option<Arc<Striped>> {
+        self.stripes.as_ref().and_then(Stripes::open)
+    }
+}
+
 /// Reads what is wanted until there is nothing left to come, or the job ends.
-pub(crate) fn run_reader(
-    sender: &Sender<'_>,
-    queue: &crossbeam_channel::Receiver<Item>,
-    outbox: &Outbox,
-    pool: &Pool,
-    control: &Control<'_>,
-) {
-    let reader = Reader { sender, outbox, pool, control, squeezer: RefCell::default() };
+pub(crate) fn run_reader(readers: &Readers<'_>, control: &Control<'_>) {
+    let worker = readers.workers.fetch_add(1, Ordering::Relaxed);
+    let Some(lane) = readers.lanes.of(worker, control) else { return };
+    let Readers { sender, pool, .. } = readers;
+    let squeezer = RefCell::default();
+    let mut reader = Reader { sender, readers, worker, lane, pool, control, squeezer };
     let mut next = None;
     let mut scratch = Vec::new();
-    while let Some(item) = next.take().or_else(|| queue.recv().ok()) {
+    loop {
+        if let Some(striped) = readers.striped() {
+            if reader.help(&striped, &mut scratch).is_none() {
+                return;
+            }
+            continue;
+        }
+        let item = match next.take().map_or_else(|| readers.next(), |item| Ok(Some(item))) {
+            Ok(Some(item)) => item,
+            Ok(None) => continue,
+            Err(_) => return,
+        };
+        if reader.take_lane().is_none() {
+            return;
+        }
         let sent = if item.blocks.is_empty() {
             reader.seal_alone(item, &mut scratch)
         } else if item.size() <= PACK_FILE_MAX {
-            reader.pack(item, queue, &mut next, &mut scratch)
+            reader.pack(item, &readers.queue, &mut next, &mut scratch)
         } else {
             reader.large(item, &mut scratch)
         };
@@ -43,17 +106,32 @@ pub(crate) fn run_reader(
 
 pub(super) struct Reader<'r, 'a> {
     pub(super) sender: &'r Sender<'a>,
-    pub(super) outbox: &'r Outbox,
+    readers: &'r Readers<'a>,
+    worker: usize,
+    lane: Lane,
     pub(super) pool: &'r Pool,
     pub(super) control: &'r Control<'a>,
     pub(super) squeezer: RefCell<Squeezer>,
 }
 
 impl Reader<'_, '_> {
+    /// The queue of the lane of this worker.
+    pub(super) fn outbox(&self) -> &Outbox {
+        &self.lane.outbox
+    }
+
+    /// Takes the lane for the next content. `None` if the job ends.
+    fn take_lane(&mut self) -> Option<()> {
+        self.lane = self.readers.lanes.of(self.worker, self.control)?;
+        Some(())
+    }
+}
+
+impl Reader<'_, '_> {
     /// Sends `first` and what small files are waiting as one pack. What comes
     /// next and does not fit is put into `next`. `None` if the job ends.
     fn pack(
-        &self,
+        &mut self,
         first: Item,
         queue: &crossbeam_channel::Receiver<Item>,
         next: &mut Option<Item>,
@@ -94,7 +172,7 @@ impl Reader<'_, '_> {
 
     /// How the next content is compressed, of this file or of several; `None` if it is not.
     pub(super) fn effort(&self, file: Option<u64>) -> Option<Effort> {
-        self.outbox.effort().filter(|_| self.squeezer.borrow_mut().may_shrink(file))
+        self.outbox().effort().filter(|_| self.squeezer.borrow_mut().may_shrink(file))
     }
 
     /// Sends content behind its `head`. `None` if the job ends.
@@ -104,7 +182,7 @@ impl Reader<'_, '_> {
         head: Vec<u8>,
         body: Body,
     ) -> Option<()> {
-        self.outbox.send(match effort {
+        self.outbox().send(match effort {
             Some(effort) => self.squeezer.borrow_mut().content(effort, head, body),
             None => OutFrame::content(head, body),
         })
@@ -158,17 +236,27 @@ impl Reader<'_, '_> {
         if self.control.stopped() {
             return None;
         }
-        let end = Message::FileEnd(FileEnd { index: item.index, result });
-        self.outbox.send(OutFrame::message(&end))
+        let end = Message::FileEnd(FileEnd { index: item.index, result, lanes: 0 });
+        self.outbox().send(OutFrame::message(&end))
     }
 
     /// Sends a file in pieces. `None` if the job ends.
-    fn large(&self, item: Item, scratch: &mut Vec<u8>) -> Option<()> {
+    fn large(&mut self, item: Item, scratch: &mut Vec<u8>) -> Option<()> {
         scratch.resize(scratch.len().max(STEP_LEN), 0);
-        let result = match open(&item) {
-            Ok(source) => self.send_pieces(&item, source.into(), &mut scratch[..STEP_LEN])?,
-            Err(fault) => Err(fault),
+        let source: Arc<dyn SourceFile> = match open(&item) {
+            Ok(source) => source.into(),
+            Err(fault) => return self.tell_end(&item, Err(fault), 0),
         };
+        if let Some(striped) = self.as_stripes(&item, &source) {
+            return self.help(&striped, scratch);
+        }
+        let result = self.send_pieces(&item, source, &mut scratch[..STEP_LEN])?;
+        self.tell_end(&item, result, 0)
+    }
+
+    /// Tells the end of a file in pieces, which went over these lanes. `None` if the job
+    /// ends.
+    fn tell_end(&self, item: &Item, result: Result<FileSeal, Fault>, lanes: u8) -> Option<()> {
         let is_final = match &result {
             Ok(seal) => !seal.grew,
             Err(fault) => fault.kind != FaultKind::Changed,
@@ -177,13 +265,66 @@ impl Reader<'_, '_> {
         if !is_final || item.how.wants_delta() {
             self.sender.offer_again(item.index);
         }
-        let end = Message::FileEnd(FileEnd { index: item.index, result });
-        self.outbox.send(OutFrame::message(&end))
+        for lane in (0..u8::BITS as u8).filter(|lane| lanes & (1 << lane) != 0) {
+            if lane != self.lane.number {
+                // All that goes over it of this file is queued.
+                let end = Message::LaneEnd(LaneEnd { index: item.index });
+                self.readers.lanes.outbox(lane)?.send(OutFrame::message(&end))?;
+            }
+        }
+        let lanes = if lanes == 1 << self.lane.number { 0 } else { lanes };
+        let end = Message::FileEnd(FileEnd { index: item.index, result, lanes });
+        self.outbox().send(OutFrame::message(&end))
+    }
+
+    /// The file as one that several workers send, if it is large enough for that; they are
+    /// called.
+    fn as_stripes(&self, item: &Item, source: &Arc<dyn SourceFile>) -> Option<Arc<Striped>> {
+        let stripes = self.readers.stripes.as_ref()?;
+        let is_plain = !item.how.wants_delta() && !item.how.wants_whole_hash();
+        if !is_plain || !is_still_wanted(item, &**source) {
+            return None;
+        }
+        let striped = Arc::new(Striped::new(item, source)?);
+        self.sender.was_opened(item.index, source.seal().size);
+        stripes.begin(&striped, self.readers.workers().saturating_sub(1));
+        Some(striped)
+    }
+
+    /// Sends blocks of a file as long as there are any. `None` if the job ends.
+    fn help(&mut self, file: &Striped, scratch: &mut Vec<u8>) -> Option<()> {
+        scratch.resize(scratch.len().max(STEP_LEN), 0);
+        if !file.enter() {
+            return Some(());
+        }
+        loop {
+            self.take_lane()?;
+            let Some(block) = file.next(self.lane.number) else { break };
+            let sent = self.send_block(file, block, &mut scratch[..STEP_LEN])?;
+            file.sent(block, sent);
+        }
+        let Some((lanes, hash)) = file.leave() else { return Some(()) };
+        let Striped { item, source, .. } = file;
+        let seal = source.seal();
+        let sealed = hash.and_then(|hash| self.hash_at_end(&**source, hash));
+        if self.control.stopped() {
+            return None;
+        }
+        let (size, mtime) = (seal.size, seal.mtime);
+        let sealed = sealed.map(|(hash, grew)| FileSeal { size, mtime, hash, grew });
+        self.tell_end(item, sealed, lanes)
     }
 }
 
+/// True if the wanted blocks can be sent: all are there, and if they are not the whole
+/// file, it is still the very one that was listed.
+pub(super) fn is_still_wanted(item: &Item, source: &dyn SourceFile) -> bool {
+    let all_there = item.blocks.begin_within(source.seal().size);
+    all_there && (item.blocks.is_all() || is_as_listed(item, source))
+}
+
 /// True if it is still the very file that was listed.
-pub(super) fn is_as_listed(item: &Item, source: &dyn SourceFile) -> bool {
+fn is_as_listed(item: &Item, source: &dyn SourceFile) -> bool {
     let seal = source.seal();
     let is_same = (item.size(), item.mtime) == (seal.size, Some(seal.mtime));
     is_same && item.ctime.is_none_or(|listed| source.ctime() == Some(listed))

@@ -75,7 +75,7 @@ impl Bench {
 
     /// Runs the job over this link.
     pub(crate) fn run(&self, link: Link) -> Came {
-        let job = self.job_into(&self.dest(link));
+        let job = Job { via: link.via(), ..self.job_into(&self.dest(link)) };
         let watch = Watch::default();
         let (placement, agent) = link.placement(&self.journals());
         let summary = haul_engine::run(&job, placement, &watch)

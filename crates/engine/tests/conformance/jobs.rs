@@ -3,7 +3,7 @@
 use crate::bench::Bench;
 use crate::link::{Link, links};
 use crate::watch::Watch;
-use haul_engine::{JobError, Summary};
+use haul_engine::{Job, JobError, Summary};
 use haul_model::{Conflict, Moving, Policy, Remove, Task};
 use haul_testkit::{Compare, assert_same_with, nasty, snapshot, tree};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
@@ -309,7 +309,7 @@ fn a_job_that_was_interrupted_is_finished_by_the_next() {
     for link in links() {
         let watch = Watch::default();
         watch.cancel();
-        let job = bench.job_into(&bench.dest(link));
+        let job = Job { via: link.via(), ..bench.job_into(&bench.dest(link)) };
         let (placement, agent) = link.placement(&bench.journals());
         let result = haul_engine::run(&job, placement, &watch);
         assert!(matches!(result, Err(JobError::Interrupted)), "{link:?}: {result:?}");

@@ -4,7 +4,7 @@ use crate::peer::Peer;
 use crate::place::Place;
 use crate::watch::Watch;
 use haul_engine::{Job, JobError, Outcome, Placement, Summary};
-use haul_model::{Fault, Policy, Task};
+use haul_model::{Fault, Policy, Task, Via};
 use haul_proto::{Message, Role};
 use std::net::Shutdown;
 use std::os::unix::ffi::OsStrExt;
@@ -123,6 +123,7 @@ pub(crate) fn send_by(
                 into_dir: true,
                 recursive: true,
                 task,
+                via: Via::Ssh,
                 ..Job::default()
             };
             run_client(place, job, Placement::Download, |peer| {
@@ -172,6 +173,7 @@ pub(crate) fn receive_by(
         dest: b"/there".to_vec(),
         into_dir: true,
         recursive: true,
+        via: Via::Ssh,
         ..Job::default()
     };
     run_client(place, job, Placement::Upload, |peer| {

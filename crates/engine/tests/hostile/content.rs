@@ -334,7 +334,7 @@ fn a_fault_of_the_sender_is_the_files_and_ends_nothing() {
                 peer.list(vec![fault, file(0, "b", 4), file(0, "c", 4 << 20), dir_end(0)]);
                 peer.await_wants([2, 3]);
                 peer.raw(&pack([PackItem::Fault { index: 2, fault: full() }], b""));
-                peer.tell(&Message::FileEnd(FileEnd { index: 3, result: Err(full()) }));
+                peer.tell(&Message::FileEnd(FileEnd { index: 3, result: Err(full()), lanes: 0 }));
             },
         );
         assert_eq!(attacked.assert_done().failed, 3);

@@ -12,13 +12,14 @@ fn say(victim: Victim, bytes: Vec<u8>) -> crate::attack::Attacked {
 }
 
 /// The messages that a sender may send during a job.
-const OF_SENDER: [FrameType; 7] = [
+const OF_SENDER: [FrameType; 8] = [
     FrameType::List,
     FrameType::Pack,
     FrameType::Data,
     FrameType::BlockSeal,
     FrameType::Reuse,
     FrameType::FileEnd,
+    FrameType::LaneEnd,
     FrameType::Abort,
 ];
 
@@ -79,8 +80,8 @@ fn a_frame_of_the_other_role_ends_the_job() {
 /// A frame of this type that could stand somewhere.
 fn whole(kind: FrameType) -> Vec<u8> {
     use haul_proto::{
-        FileEnd, Hello, JobRequest, Late, Prove, Proven, Removal, Reply, Request, Reuse, Role,
-        Signature, Warning, frame_bytes,
+        FileEnd, Hello, JobRequest, Join, LaneEnd, Late, Prove, Proven, Removal, Reply, Request,
+        Reuse, Role, Signature, Warning, frame_bytes,
     };
     let role =
         Role::Sender { sources: vec![b"/".to_vec()], base: None, recursive: true, follow: true };
@@ -101,6 +102,7 @@ fn whole(kind: FrameType) -> Vec<u8> {
             rate: None,
             compression: Compression::None,
             token: None,
+            direct: None,
             role,
         }),
         FrameType::Removed => Message::Removed(vec![Removal::End]),
@@ -112,7 +114,7 @@ fn whole(kind: FrameType) -> Vec<u8> {
         FrameType::List => Message::List(vec![dir_end(0)]),
         FrameType::Want => Message::Want(Vec::new()),
         FrameType::BlockSeal => block_seal(1, 0, b"x"),
-        FrameType::FileEnd => Message::FileEnd(FileEnd { index: 1, result: Err(fault) }),
+        FrameType::FileEnd => Message::FileEnd(FileEnd { index: 1, result: Err(fault), lanes: 0 }),
         FrameType::Outcomes => Message::Outcomes(Vec::new()),
         FrameType::Done => Message::Done(haul_engine::Summary::default()),
         FrameType::Warning => Message::Warning(Warning { path: Vec::new(), message: "x".into() }),
@@ -121,6 +123,9 @@ fn whole(kind: FrameType) -> Vec<u8> {
         FrameType::Signature => Message::Signature(Signature::Sums { index: 1, sums: Vec::new() }),
         FrameType::Reuse => Message::Reuse(Reuse { index: 1, at: 0, from: 0, len: 1 }),
         FrameType::Abort => Message::Abort(Abort::Cancelled),
+        FrameType::Direct => Message::Direct(Err("x".into())),
+        FrameType::Join => Message::Join(Join { lane: 1 }),
+        FrameType::LaneEnd => Message::LaneEnd(LaneEnd { index: 1 }),
     })
 }
 

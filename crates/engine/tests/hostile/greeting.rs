@@ -176,6 +176,7 @@ fn a_client_of_another_version_hears_ours_before_it_is_refused() {
             rate: None,
             compression: Compression::None,
             token: None,
+            direct: None,
             role,
         }));
         let welcome = peer.hear_greeting();

@@ -243,6 +243,7 @@ fn signs_of_life_may_stand_between_all_frames() {
             rate: None,
             compression: Compression::None,
             token: None,
+            direct: None,
             role,
         }));
         peer.raw(&alive);
@@ -282,6 +283,7 @@ fn jobs(place: &Place) -> Vec<(&'static str, Option<Message>)> {
             rate: None,
             compression: Compression::None,
             token: None,
+            direct: None,
             role: role.clone(),
         }))
     };
@@ -343,6 +345,7 @@ fn an_agent_leaves_a_client_that_takes_nothing_any_more() {
         rate: None,
         compression: Compression::None,
         token: None,
+        direct: None,
         role,
     }));
     peer.hear_greeting();

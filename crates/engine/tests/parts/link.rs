@@ -1,11 +1,12 @@
 //! The links of a job: in memory, and to a real agent in this process.
 
 use crate::ending::connection;
-use haul_engine::{JobError, Placement, SftpRoute};
+use haul_engine::{JobError, Placement, Serving, SftpRoute};
+use haul_model::Via;
 use haul_net::{Connection, Writer};
 use haul_testkit::sshd::system_sftp_server;
 use std::io::{self, Read, Write};
-use std::net::Shutdown;
+use std::net::{Ipv4Addr, Shutdown};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -24,13 +25,22 @@ pub(crate) enum Link {
     /// Large contents are spliced into a pipe.
     UploadByPipe,
     DownloadByPipe,
+    /// Contents go over direct connections alone.
+    UploadDirectly,
+    DownloadDirectly,
     /// Through the system's own SFTP server, with so many sessions.
     SftpUpload(usize),
     SftpDownload(usize),
 }
 
-pub(crate) const WIRES: [Link; 4] =
-    [Link::UploadBySocket, Link::DownloadBySocket, Link::UploadByPipe, Link::DownloadByPipe];
+pub(crate) const WIRES: [Link; 6] = [
+    Link::UploadBySocket,
+    Link::DownloadBySocket,
+    Link::UploadByPipe,
+    Link::DownloadByPipe,
+    Link::UploadDirectly,
+    Link::DownloadDirectly,
+];
 
 /// Without an agent: the other end knows nothing of haul.
 pub(crate) const SFTP: [Link; 4] =
@@ -42,13 +52,24 @@ pub(crate) fn links() -> impl Iterator<Item = Link> {
 }
 
 impl Link {
+    /// The connections that contents take.
+    pub(crate) fn via(self) -> Via {
+        match self {
+            Self::UploadDirectly | Self::DownloadDirectly => Via::Tcp,
+            _ => Via::Ssh,
+        }
+    }
+
     /// The placement of a job, and the agent if there is one, or what stands in
     /// its place. Journals are kept in `journals` where they are not at the
     /// destination.
     pub(crate) fn placement(self, journals: &Path) -> (Placement, Option<Agent>) {
         let (connection, agent) = match self {
             Self::Memory => return (Placement::Local, None),
-            Self::UploadBySocket | Self::DownloadBySocket => by_socket(),
+            Self::UploadBySocket
+            | Self::DownloadBySocket
+            | Self::UploadDirectly
+            | Self::DownloadDirectly => by_socket(),
             Self::UploadByPipe | Self::DownloadByPipe => by_pipe(),
             Self::SftpUpload(sessions) => {
                 let (connections, servers) = by_sftp(sessions, sftp_server);
@@ -64,7 +85,9 @@ impl Link {
             }
         };
         let placement = match self {
-            Self::UploadBySocket | Self::UploadByPipe => Placement::Upload(connection),
+            Self::UploadBySocket | Self::UploadByPipe | Self::UploadDirectly => {
+                Placement::Upload(connection)
+            }
             _ => Placement::Download(connection),
         };
         (placement, Some(agent))
@@ -93,7 +116,10 @@ fn serve(
     input: impl Read + AsFd + Send + 'static,
     output: impl Write + AsFd + Send + 'static,
 ) -> Agent {
-    thread::spawn(|| haul_engine::serve(input, output))
+    thread::spawn(move || {
+        let address = Ok(Ipv4Addr::LOCALHOST.into());
+        haul_engine::serve_with(Serving { address, ..Serving::default() }, input, output)
+    })
 }
 
 fn sftp_server() -> Command {

@@ -106,6 +106,7 @@ impl Peer {
             rate: None,
             compression: Compression::None,
             token: None,
+            direct: None,
             role,
         }));
         self.hear_greeting();
@@ -329,7 +330,7 @@ pub(crate) fn data(index: u64, offset: u64, content: &[u8]) -> Vec<u8> {
 /// The end of a file in pieces, of this size and content.
 pub(crate) fn file_end(index: u64, size: u64, content: &[u8]) -> Message {
     let seal = FileSeal { size, mtime: TIME, hash: ContentHash::of(content), grew: false };
-    Message::FileEnd(FileEnd { index, result: Ok(seal) })
+    Message::FileEnd(FileEnd { index, result: Ok(seal), lanes: 0 })
 }
 
 /// What is vouched for a block of a file; for what can be none, some hash.

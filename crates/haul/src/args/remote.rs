@@ -7,7 +7,7 @@ use crate::error::CommandError;
 use crate::location::{Location, Place};
 use crate::peer::{Reach, Reaches, WithoutHaul};
 use clap::Args;
-use haul_model::Compression;
+use haul_model::{Compression, Ports, Via};
 use haul_net::{Patience, SILENCE_SECONDS, SshTarget};
 use std::ffi::OsString;
 use std::fmt;
@@ -62,6 +62,14 @@ pub(super) struct TransferWords {
     #[arg(long, value_name = "HOW", help_heading = "Remote", default_value = "auto")]
     #[arg(hide_default_value = true)]
     compress: Compression,
+    /// Send contents by ssh alone, by direct TLS connections alone (tcp), or by these as
+    /// soon as they stand (auto)
+    #[arg(long, value_name = "auto|ssh|tcp", help_heading = "Remote", default_value = "auto")]
+    #[arg(hide_default_value = true)]
+    via: Via,
+    /// Let the host open one of these ports for direct connections, as 7000-7009
+    #[arg(long, value_name = "FIRST-LAST", help_heading = "Remote")]
+    port_range: Option<Ports>,
     /// Put haul onto a host that has none, then go on with it
     #[arg(long, conflicts_with_all = ["remote_haul", "transport"], help_heading = "Remote")]
     deploy: bool,
@@ -279,6 +287,16 @@ impl TransferWords {
     /// The way in which what travels is compressed.
     pub(super) fn compression(&self) -> Compression {
         self.compress
+    }
+
+    /// The connections that contents take.
+    pub(super) fn via(&self) -> Via {
+        self.via
+    }
+
+    /// The ports that a host may open for them, if not any.
+    pub(super) fn ports(&self) -> Option<Ports> {
+        self.port_range
     }
 
     /// As [`RemoteWords::sources_and_dest`].

@@ -21,7 +21,7 @@ use crate::report::{Detail, Show};
 use clap::{Arg, ArgAction, ArgMatches, Args, FromArgMatches, ValueHint, value_parser};
 use haul_model::{
     Altered, Backup, Bases, Compression, Conflict, Delete, Kept, Mirror, Moving, Place, PlaceError,
-    Policy, Relative, Sameness, Sides, Style, Updating, Walking,
+    Policy, Ports, Relative, Sameness, Sides, Style, Updating, Via, Walking,
 };
 use std::ffi::{OsStr, OsString};
 use std::num::NonZeroU64;
@@ -225,6 +225,8 @@ struct Wish {
     transport: Option<Transport>,
     retries: Option<u32>,
     compression: Compression,
+    via: Via,
+    ports: Option<Ports>,
 }
 
 /// The words by which directories are taken with all that is in them.
@@ -309,14 +311,13 @@ impl SyncWords {
             list,
             munges: wish.munges,
             compression: wish.compression,
+            via: wish.via,
+            ports: wish.ports,
         };
         let (when, stats) = (wish.when, wish.stats || wish.verbose > 0);
         let removes_sources = wish.removes_sources && !wish.dry_run;
-        let list = wish.lists.then_some(Columns {
-            readable: wish.readable,
-            atimes: wish.atimes,
-            targets: mirror.links,
-        });
+        let (readable, atimes, targets) = (wish.readable, wish.atimes, mirror.links);
+        let list = wish.lists.then_some(Columns { readable, atimes, targets });
         Ok(Sync { copy, mirror, when, removes_sources, list, stats })
     }
 }

@@ -230,6 +230,8 @@ fn plan(copy: &Copy, task: Task) -> Result<Vec<Leg<Place>>, CommandError> {
         backup: copy.backup.clone(),
         rate: copy.rate,
         compression: copy.compression,
+        via: copy.via,
+        ports: copy.ports,
         state: state::journals(),
         spool: Some(std::env::temp_dir()),
         ..Job::default()
@@ -384,6 +386,8 @@ mod tests {
             list: None,
             munges: false,
             compression: haul_model::Compression::default(),
+            via: haul_model::Via::default(),
+            ports: None,
         }
     }
 

@@ -5,11 +5,12 @@ use crate::args::Serve;
 use crate::error::{CommandError, ErrorKind, ExitCode};
 use crate::interrupt;
 use crate::report;
-use haul_engine::{JobError, Rights};
+use haul_engine::{JobError, Rights, Serving};
 use haul_model::escape_bytes;
 use haul_net::ConnectError;
 use std::fs::File;
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 
@@ -41,7 +42,17 @@ fn serve(words: &Serve) -> Result<ExitCode, CommandError> {
     let output = File::from(io::stdout().as_fd().try_clone_to_owned().map_err(failed)?);
     haul_net::enlarge_pipe(&input);
     haul_net::enlarge_pipe(&output);
-    let served = haul_engine::serve_with(rights, &interrupt::leave_in_time, input, output);
+    let address = match words.root {
+        // Such a login is for files alone.
+        Some(_) => Err("a login that is bound to a directory opens no ports"),
+        None => reached_address(),
+    };
+    let serving = Serving {
+        rights,
+        on_failure: &interrupt::leave_in_time,
+        address: address.as_ref().map(|address| *address).map_err(|reason| *reason),
+    };
+    let served = haul_engine::serve_with(serving, input, output);
     Ok(match served {
         Ok(()) => ExitCode::Success,
         // There may have been no way to tell the client.
@@ -57,4 +68,14 @@ fn serve(words: &Serve) -> Result<ExitCode, CommandError> {
             ExitCode::SomeFailed
         }
     })
+}
+
+/// The address of this machine that the client's ssh has reached, as sshd tells it: the
+/// third of four words.
+fn reached_address() -> Result<IpAddr, &'static str> {
+    let words = std::env::var("SSH_CONNECTION").map_err(
+        |_| "the host was not reached through ssh, or sshd does not say by which address",
+    )?;
+    let address = words.split(' ').nth(2).and_then(|address| address.parse().ok());
+    address.ok_or("the host was reached by an address that nobody can listen on")
 }

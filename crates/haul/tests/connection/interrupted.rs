@@ -35,7 +35,8 @@ fn what_is_kept_of_a_large_file_is_told_and_the_same_command_goes_on() {
         // It takes seconds while ssh compresses it, which it can't.
         let slow = format!("{} -oCompression=yes", scene.sshd().rsh());
         let copy = |more: &[&str]| {
-            scene.copy_by(&["--rsh", &slow, "--remote-haul", HAUL], more, &["big"], "to")
+            let flags = [&["--via", "ssh"], more].concat();
+            scene.copy_by(&["--rsh", &slow, "--remote-haul", HAUL], &flags, &["big"], "to")
         };
         let running = copy(&[]).spawn().expect("it starts");
         let bytes = || {

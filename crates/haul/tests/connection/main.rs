@@ -6,6 +6,7 @@ mod common;
 
 mod broken;
 mod compressed;
+mod direct;
 mod interrupted;
 mod refused;
 mod remote_haul;

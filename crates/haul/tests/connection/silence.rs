@@ -65,7 +65,7 @@ fn the_lock_of_a_large_file_goes_with_its_silent_client() {
     tree::random_file(scene.path("big"), 96 << 20, 1).expect("a file");
     let slow = format!("{} -oCompression=yes", scene.sshd().rsh());
     let remote = ["--rsh", &slow, "--remote-haul", HAUL];
-    let copy = || scene.copy_by(&remote, &["--timeout", "2"], &["big"], "there/");
+    let copy = || scene.copy_by(&remote, &["--timeout", "2", "--via", "ssh"], &["big"], "there/");
     let first = copy().spawn().expect("it starts");
     let journal = || {
         let names = fs::read_dir(scene.path("there")).into_iter().flatten().flatten();

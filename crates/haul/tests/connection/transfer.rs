@@ -40,8 +40,8 @@ impl<'s, 'w> Transfer<'s, 'w> {
         let source = snapshot(scene.path("tree")).expect("the tree can be read");
         let slow = format!("{} -oCompression=yes", scene.sshd().rsh());
         let remote = ["--rsh", &slow, "--remote-haul", HAUL];
-        let haul =
-            scene.copy_by(&remote, &[&["-r", "--no-resume"], more].concat(), &["tree"], "there");
+        let flags = [&["-r", "--no-resume", "--via", "ssh"], more].concat();
+        let haul = scene.copy_by(&remote, &flags, &["tree"], "there");
         let running = haul.spawn().expect("it starts");
         let moved = || ssh_of(&running).is_some_and(|ssh| read_by(ssh) > MIDDLE);
         assert!(running.until(Duration::from_secs(20), moved), "it does not come to its middle");

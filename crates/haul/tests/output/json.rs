@@ -155,7 +155,8 @@ fn a_long_copy_tells_how_far_it_is() {
     haul_testkit::tree::random_file(scene.path("big"), 40 << 20, 1).expect("a file");
     // ssh compresses, in vain, so that it takes long enough.
     let rsh = format!("{} -oCompression=yes", world.sshd().rsh());
-    let copy = scene.copy_by(&["--rsh", &rsh, "--remote-haul", HAUL], &["--json"], &["big"], "b");
+    let flags = ["--json", "--via", "ssh"];
+    let copy = scene.copy_by(&["--rsh", &rsh, "--remote-haul", HAUL], &flags, &["big"], "b");
     let run = copy.run().expect_ok();
     let objects = objects(&run);
     let progress = of_type(&objects, "progress");

@@ -149,7 +149,7 @@ fn a_terminal_sees_how_far_it_is() {
     let rsh = format!("{} -oCompression=yes", world.sshd().rsh());
     let (big, there) = (scene.path("big"), scene.path("there"));
     let words = format!(
-        "'{HAUL}' copy --rsh '{rsh}' --remote-haul '{HAUL}' missing '{}' 'haul-test:{}'",
+        "'{HAUL}' copy --via ssh --rsh '{rsh}' --remote-haul '{HAUL}' missing '{}' 'haul-test:{}'",
         big.display(),
         there.display()
     );

@@ -223,6 +223,7 @@ fn jobs(path: &[u8]) -> Vec<(&'static str, Message)> {
             rate: None,
             compression: Compression::None,
             token: None,
+            direct: None,
             role,
         })
     };

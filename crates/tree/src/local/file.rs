@@ -7,6 +7,7 @@ use haul_store::{OnExisting, Proof, Publication, RESUME_LEN_MIN, Sealed, Stage, 
 use haul_sys::{Loss, Stat};
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
 pub(super) struct LocalSource {
@@ -33,10 +34,6 @@ pub(super) fn is_of_unknown_size(file: &File, stat: &Stat) -> io::Result<bool> {
         _ => Ok(stat.allocated == 0 && haul_sys::is_made_up(file)),
     }
 }
-
-/// Bytes before the end of what is released that may still have been in use
-/// when something before was.
-const RELEASE_LEN: u64 = 16 << 20;
 
 /// True if a large file is nowhere in memory, as far as three looks tell.
 pub(super) fn is_cold(file: &File, size: u64) -> bool {
@@ -84,9 +81,9 @@ impl SourceFile for LocalSource {
         Ok(Seal { size: stat.size, mtime: stat.mtime })
     }
 
-    fn release(&self, end: u64) {
+    fn release(&self, range: Range<u64>) {
         if self.cold {
-            haul_sys::drop_cached(&self.file, end.saturating_sub(RELEASE_LEN)..end);
+            haul_sys::drop_cached(&self.file, range);
         }
     }
 

@@ -106,7 +106,7 @@ impl SourceFile for SftpSource {
         Ok(others.min_by_key(|seal| seal.size).unwrap_or(self.seal))
     }
 
-    fn release(&self, _end: u64) {}
+    fn release(&self, _: Range<u64>) {}
 
     fn costs_round_trips(&self) -> bool {
         true

@@ -140,6 +140,13 @@ impl Outbox {
         (Arc::new(Self { frames, splices, squeeze, cut }), queue)
     }
 
+    /// Another queue, whose frames are compressed as those of this one.
+    pub(super) fn beside(&self) -> (Arc<Self>, Frames) {
+        let (beside, frames) = Self::new(false);
+        beside.squeeze.begin_as(&self.squeeze);
+        (beside, frames)
+    }
+
     /// True if ranges of files may be sent as [`Body::Range`].
     pub(crate) fn splices(&self) -> bool {
         self.splices
@@ -303,7 +310,7 @@ fn send_range(
     mut len: usize,
 ) -> io::Result<()> {
     // What the pipe still holds can't be let go yet; the next piece does it.
-    source.release(offset);
+    source.release_up_to(offset);
     if let (Some(pipe), Some(file)) = (output.pipe(), source.handle()) {
         while len > 0 {
             match haul_sys::splice_to_pipe(file, offset, pipe, len) {

@@ -214,6 +214,16 @@ impl Squeeze {
         let _ = self.taken.set(caps);
     }
 
+    /// The same wish, and the same peer.
+    pub(super) fn begin_as(&self, other: &Self) {
+        if let Some(mode) = other.mode.get() {
+            self.wish(*mode);
+        }
+        if let Some(caps) = other.taken.get() {
+            self.allow(*caps);
+        }
+    }
+
     /// How the next frame is compressed, where so many are waiting; `None` if it is not.
     pub(super) fn effort(&self, waiting: usize) -> Option<Effort> {
         let (mode, taken) = (self.mode.get()?, self.taken.get()?);

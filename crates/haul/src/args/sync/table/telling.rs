@@ -219,6 +219,32 @@ pub(super) const WORDS: &[Word] = &[
     ),
     value!(
         REMOTE,
+        "via",
+        None,
+        &[],
+        "auto|ssh|tcp",
+        "Send contents by ssh alone, by direct TLS connections alone, or by these when they stand",
+        |wish, value| {
+            let via = value.to_str().and_then(|word| word.parse().ok());
+            wish.via = via.ok_or("it is none of auto, ssh and tcp")?;
+            Ok(())
+        }
+    ),
+    value!(
+        REMOTE,
+        "port-range",
+        None,
+        &[],
+        "FIRST-LAST",
+        "Let the host open one of these ports for direct connections",
+        |wish, value| {
+            let ports = value.to_str().and_then(|words| words.parse().ok());
+            wish.ports = Some(ports.ok_or("it is neither a port nor FIRST-LAST")?);
+            Ok(())
+        }
+    ),
+    value!(
+        REMOTE,
         "bwlimit",
         None,
         &[],

@@ -1,0 +1,345 @@
+//! Further connections of a job: how they are opened on either side, and what they carry
+//! then. The client calls where the agent told it to; the agent lets in who has the key
+//! that the client told, and nobody learns more than that he is hung up on.
+
+use crate::control::{CANCEL_POLL, Control};
+use crate::crew::Crew;
+use crate::link::greeting::read_message;
+use crate::link::wire::{Lane, Outbox, READ_AHEAD, ReadEnd, run_writer};
+use crate::receiver::{Arrivals, Receiver, read_lane};
+use crate::sender::{Readers, run_reader};
+use crate::vigil::{Vigil, sign_after};
+use crate::workers::workers;
+use crossbeam_channel::{Receiver as Told, Sender as Giver};
+use haul_net::{ConnectError, Direct, DirectCaller, DirectListener, Identity, Killer, Patience};
+use haul_proto::{DirectOffer, Join, LANES_MAX, Message, encode};
+use haul_tree::lock;
+use std::io::{self, BufReader, Write};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// How long a host may take to answer a call, where the job goes on meanwhile.
+const CALL_MAX: Duration = Duration::from_secs(3);
+
+/// The same where it can't.
+const REQUIRED_CALL_MAX: Duration = Duration::from_secs(10);
+
+/// Content that is left of a job, in bytes, below which nobody is called: it would be over
+/// before they are there.
+const CALLED_MIN: u64 = 2 << 20;
+
+/// How often is looked how much is left.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+
+/// Content that a lane is worth, in bytes.
+const LANE_LEN: u64 = 4 << 20;
+
+/// How many lanes there are at most, by the time that a call takes: one of them is held up
+/// by that the more, the longer it takes to be heard.
+const BY_ROUND_TRIP: [(Duration, u8); 2] =
+    [(Duration::from_millis(2), 2), (Duration::from_millis(20), 4)];
+
+/// Callers whose keys are being looked at; a further one takes the place of the first.
+const CALLERS_MAX: usize = 16;
+
+/// Buffers that a lane adds to those that go round.
+const BUFFERS_PER_LANE: usize = 3;
+
+/// How lanes of a job come about on this side.
+pub(crate) enum Joining {
+    /// This side calls.
+    Calls {
+        identity: Identity,
+        /// Where the agent is reached, as soon as it has told.
+        offer: Told<Result<DirectOffer, String>>,
+        is_required: bool,
+    },
+    /// This side is called.
+    IsCalled(DirectListener),
+}
+
+/// The part of a lane on this side.
+#[derive(Clone)]
+pub(super) enum Part<'a> {
+    /// Contents leave by it.
+    Sends(Arc<Readers<'a>>),
+    /// Contents come by it.
+    Receives(Arc<Receiver<'a>>, Arc<Arrivals>),
+}
+
+/// The lanes that have joined, and who hangs up on them.
+#[derive(Default)]
+pub(super) struct Joined(Mutex<Hangup>);
+
+#[derive(Default)]
+struct Hangup {
+    lanes: Vec<Ends>,
+    has_ended: bool,
+}
+
+/// The ways to end a lane.
+struct Ends {
+    killer: Killer,
+    outbox: Option<Arc<Outbox>>,
+}
+
+impl Ends {
+    fn end(&self) {
+        if let Some(outbox) = &self.outbox {
+            outbox.close();
+            outbox.cut();
+        }
+        self.killer.kill();
+    }
+}
+
+impl Joined {
+    fn add(&self, killer: Killer, outbox: Option<Arc<Outbox>>) {
+        let ends = Ends { killer, outbox };
+        let mut hangup = lock(&self.0);
+        match hangup.has_ended {
+            true => ends.end(),
+            false => hangup.lanes.push(ends),
+        }
+    }
+
+    /// Hangs up on all that have joined, and on those that still do.
+    pub(super) fn hang_up(&self) {
+        let mut hangup = lock(&self.0);
+        hangup.has_ended = true;
+        hangup.lanes.iter().for_each(Ends::end);
+    }
+}
+
+/// A job whose lanes are being opened.
+pub(super) struct Opening<'scope, 'env, 'a> {
+    pub(super) crew: Crew<'scope, 'env>,
+    pub(super) part: Part<'a>,
+    pub(super) joined: Arc<Joined>,
+    /// The peer's name for messages.
+    pub(super) peer: String,
+    /// The longest silence of either side.
+    pub(super) silence_max: Option<Duration>,
+    /// Held by all threads that may wait for the peer.
+    pub(super) at_work: Giver<()>,
+}
+
+impl<'scope, 'env, 'a: 'scope> Opening<'scope, 'env, 'a> {
+    /// Begins the thread that opens them.
+    pub(super) fn begin(self, joining: Joining) {
+        let crew = self.crew;
+        crew.begin("lanes", move || match joining {
+            Joining::Calls { identity, offer, is_required } => {
+                self.call(&identity, &offer, is_required);
+            }
+            Joining::IsCalled(listener) => self.let_in(&listener),
+        });
+    }
+
+    fn control(&self) -> &'scope Control<'scope> {
+        self.crew.control()
+    }
+
+    /// Calls the agent, as often as there shall be lanes.
+    fn call(&self, identity: &Identity, offer: &Told<Result<DirectOffer, String>>, required: bool) {
+        let Some(offer) = self.until_ended(|| offer.recv_timeout(CANCEL_POLL).ok()) else { return };
+        let called = offer.map_err(io::Error::other).and_then(|offer| {
+            let least = if required { 1 } else { CALLED_MIN };
+            let Some(()) = self.until_ended(|| self.wait_unless(self.left() >= least)) else {
+                return Ok(());
+            };
+            self.call_lanes(identity, &offer, required)
+        });
+        match called {
+            Ok(()) => {}
+            Err(error) if required => {
+                // The agent may be done without.
+                self.control().linger();
+                let (host, detail) = (self.peer.clone(), error.to_string());
+                self.control().fail(ConnectError::NotDirect { host, detail }.into());
+            }
+            Err(error) => {
+                tracing::info!(%error, "no direct connection to {}: all goes through ssh", self.peer);
+            }
+        }
+    }
+
+    fn call_lanes(
+        &self,
+        identity: &Identity,
+        offer: &DirectOffer,
+        required: bool,
+    ) -> io::Result<()> {
+        let patience = if required { REQUIRED_CALL_MAX } else { CALL_MAX };
+        let mut lanes_max = LANES_MAX;
+        for lane in 1..=LANES_MAX {
+            let is_worth_it = lane == 1 || self.left() >= u64::from(lane - 1) * LANE_LEN;
+            if lane > lanes_max || !is_worth_it || self.control().stopped() {
+                break;
+            }
+            let begin = Instant::now();
+            let joined = Direct::connect(offer.address, identity, offer.key, patience)
+                .and_then(|direct| self.join(lane, direct));
+            match joined {
+                Ok(()) => {}
+                Err(error) if lane == 1 => return Err(error),
+                // There are others.
+                Err(error) => {
+                    tracing::debug!(lane, %error, "no further direct connection");
+                    break;
+                }
+            }
+            let took = begin.elapsed() / 2;
+            tracing::debug!(lane, ?took, "a direct connection stands");
+            let by_time = BY_ROUND_TRIP.iter().find(|(max, _)| took < *max);
+            lanes_max = by_time.map_or(LANES_MAX, |(_, lanes)| *lanes);
+        }
+        Ok(())
+    }
+
+    fn join(&self, lane: u8, mut direct: Direct) -> io::Result<()> {
+        direct.write_all(&encode(&Message::Join(Join { lane })))?;
+        direct.flush()?;
+        self.take(lane, direct)
+    }
+
+    /// Bytes of the listed files that are not done.
+    fn left(&self) -> u64 {
+        let progress = self.control().monitor().progress();
+        let total = progress.bytes_total.load(Ordering::Relaxed);
+        total.saturating_sub(progress.bytes_done.load(Ordering::Relaxed))
+    }
+
+    /// Something if `there_is`, or nothing after a while.
+    fn wait_unless(&self, there_is: bool) -> Option<()> {
+        if !there_is {
+            std::thread::sleep(LOOK_AGAIN);
+        }
+        there_is.then_some(())
+    }
+
+    /// Looks again and again, until the job ends.
+    fn until_ended<T>(&self, look: impl Fn() -> Option<T>) -> Option<T> {
+        while !self.control().stopped() && !self.has_ended() {
+            if let Some(found) = look() {
+                return Some(found);
+            }
+        }
+        None
+    }
+
+    fn has_ended(&self) -> bool {
+        lock(&self.joined.0).has_ended
+    }
+
+    /// Lets in who has the client's key, until the job ends or all lanes are taken.
+    fn let_in(&self, listener: &DirectListener) {
+        let callers: Mutex<Vec<(usize, Killer)>> = Mutex::default();
+        let taken: Mutex<u8> = Mutex::new(0);
+        let number = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            while !self.control().stopped() && !self.has_ended() && *lock(&taken) != u8::MAX - 1 {
+                let caller = match listener.accept_within(CANCEL_POLL) {
+                    Ok(Some(caller)) => caller,
+                    Ok(None) => continue,
+                    Err(error) => {
+                        tracing::debug!(%error, "no more callers are heard");
+                        break;
+                    }
+                };
+                let Ok(killer) = caller.killer() else { continue };
+                let number = number.fetch_add(1, Ordering::Relaxed);
+                {
+                    let mut callers = lock(&callers);
+                    if callers.len() >= CALLERS_MAX {
+                        callers.remove(0).1.kill();
+                    }
+                    callers.push((number, killer));
+                }
+                let (callers, taken) = (&callers, &taken);
+                let identified = move || {
+                    let joined = self.identify(caller, taken);
+                    lock(callers).retain(|(other, _)| *other != number);
+                    if let Err(end) = joined {
+                        tracing::debug!(reason = %end, "a caller is not let in");
+                    }
+                };
+                let _ = std::thread::Builder::new()
+                    .name("caller".to_owned())
+                    .spawn_scoped(scope, identified);
+            }
+            lock(&callers).iter().for_each(|(_, killer)| killer.kill());
+        });
+    }
+
+    /// Takes a caller's connection as a lane, if it is the client.
+    fn identify(&self, caller: DirectCaller, taken: &Mutex<u8>) -> io::Result<()> {
+        let mut direct = caller.identify()?;
+        let lane = match read_message(&mut direct) {
+            Ok(Message::Join(Join { lane: lane @ 1..=LANES_MAX })) => lane,
+            Ok(_) => return Err(io::ErrorKind::InvalidData.into()),
+            Err(ReadEnd::Lost(error)) => return Err(error),
+            Err(ReadEnd::Refused(error)) => return Err(io::Error::other(error.to_string())),
+        };
+        {
+            let mut taken = lock(taken);
+            if *taken & (1 << lane) != 0 {
+                return Err(io::ErrorKind::AlreadyExists.into());
+            }
+            *taken |= 1 << lane;
+        }
+        self.take(lane, direct)
+    }
+
+    /// Takes a connection as a lane of that number.
+    fn take(&self, lane: u8, direct: Direct) -> io::Result<()> {
+        let killer = direct.killer()?;
+        let (crew, control) = (self.crew, self.control());
+        let (peer, at_work) = (self.peer.clone(), self.at_work.clone());
+        match &self.part {
+            Part::Sends(readers) => {
+                let sign_after = sign_after(self.silence_max);
+                let (outbox, frames) = readers.lanes.beside();
+                self.joined.add(killer, Some(Arc::clone(&outbox)));
+                crew.begin("lane writer", move || {
+                    let _at_work = at_work;
+                    let mut output = direct.into_writer();
+                    let sent =
+                        run_writer(&mut output, &frames, Vec::new(), sign_after, Some(control));
+                    drop(frames);
+                    if let Err(error) = sent {
+                        // The peer may have said why, or that all is done.
+                        control.linger();
+                        ReadEnd::Lost(error).report(control, &peer);
+                    }
+                });
+                let lanes = readers.lanes.join(Lane { number: lane, outbox });
+                readers.pool.add(BUFFERS_PER_LANE);
+                if lanes > workers() {
+                    let readers = Arc::clone(readers);
+                    crew.begin("file reader", move || run_reader(&readers, control));
+                }
+            }
+            Part::Receives(receiver, arrivals) => {
+                self.joined.add(killer, None);
+                arrivals.expect_lane();
+                arrivals.pool.add(BUFFERS_PER_LANE);
+                let vigil = Vigil::new(Patience::default());
+                vigil.greeted(self.silence_max);
+                control.watch(&vigil, &peer);
+                let (receiver, arrivals) = (Arc::clone(receiver), Arc::clone(arrivals));
+                crew.begin("lane reader", move || {
+                    let _at_work = at_work;
+                    let input = BufReader::with_capacity(READ_AHEAD, vigil.listen(direct));
+                    if let Err(end) = read_lane(input, &receiver, &arrivals, lane) {
+                        // As above.
+                        control.linger();
+                        end.report(control, &peer);
+                    }
+                });
+            }
+        }
+        Ok(())
+    }
+}

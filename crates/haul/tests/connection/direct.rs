@@ -1,0 +1,212 @@
+//! Contents that go past ssh: over connections that the two sides open for one job.
+
+use crate::common::*;
+use haul_testkit::proc::Signal;
+use haul_testkit::tree;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+const WAYS: [Way; 2] = [Way::Upload, Way::Download];
+
+/// Bytes of the large file.
+const LARGE: u64 = 40 << 20;
+
+/// The host is reached by a pipe, as `address` of this machine as far as it knows, and what
+/// goes through the pipe in both directions is counted. The agent is heard `late` seconds
+/// late.
+fn reached_as(scene: &mut Scene<'_>, address: &str, late: &str) {
+    let lines = format!(
+        "shift\nexport SSH_CONNECTION='{address} 1 {address} 2'\n\
+         {{ tee -a '{0}' | sh -c \"$*\" | {{ sleep {late}; tee -a '{0}'; }}; }}",
+        scene.path("count").display()
+    );
+    let rsh = script(&scene.path("counting"), &lines);
+    scene.reach_by(rsh);
+}
+
+fn reached(scene: &mut Scene<'_>) {
+    reached_as(scene, "127.0.0.1", "0");
+}
+
+/// A port that nobody listens on.
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    listener.local_addr().expect("an address").port()
+}
+
+fn make_source(scene: &Scene<'_>) {
+    scene.mkdir("src/many");
+    tree::random_file(scene.path("src/large"), LARGE, 1).expect("a file");
+    tree::random_file(scene.path("src/odd"), (12 << 20) + 4321, 2).expect("a file");
+    let sparse = fs::File::create(scene.path("src/sparse")).expect("a file");
+    sparse.set_len(30 << 20).expect("a length");
+    drop(sparse);
+    let mut sparse = fs::OpenOptions::new().write(true).open(scene.path("src/sparse")).expect("it");
+    sparse.write_all(b"begins").expect("written");
+    for at in 0..300 {
+        scene.file(format!("src/many/{at}"), vec![at as u8; at * 40]);
+    }
+}
+
+/// What has gone through the pipe, in bytes.
+fn through_pipe(scene: &Scene<'_>) -> u64 {
+    let count = scene.path("count");
+    let len = fs::metadata(&count).expect("it was counted").len();
+    fs::remove_file(count).expect("removed");
+    len
+}
+
+fn assert_copied(scene: &Scene<'_>, dest: &str) {
+    let differences = scene.snapshot("src").differences(&scene.snapshot(dest), scene.rules());
+    assert_eq!(differences, []);
+}
+
+#[test]
+fn contents_go_the_way_that_is_asked_for_and_arrive_the_same() {
+    each_of(&WAYS, reached, |scene| {
+        make_source(scene);
+        let sent = |via: &str| {
+            let dest = format!("dst-{via}");
+            let flags = ["-r", "--compress", "none", "--via", via];
+            scene.copy(&flags, &["src"], &dest).run().expect_ok();
+            assert_copied(scene, &dest);
+            through_pipe(scene)
+        };
+        let contents = LARGE + (12 << 20);
+        assert!(sent("ssh") > contents);
+        assert!(sent("tcp") < 1 << 20, "content went through ssh");
+        assert!(sent("auto") < contents + (4 << 20));
+        let again = ["-r", "--via", "tcp"];
+        let run = scene.copy(&again, &["src"], "dst-tcp").run().expect_ok();
+        assert!(run.out().starts_with("copied nothing"), "{run}");
+    });
+}
+
+#[test]
+fn through_real_ssh_the_host_tells_by_itself_where_it_is() {
+    each_remote_way(|scene| {
+        make_source(scene);
+        scene.copy(&["-r", "--via", "tcp"], &["src"], "dst").run().expect_ok();
+        assert_copied(scene, "dst");
+    });
+}
+
+#[test]
+fn where_there_is_no_other_way_that_is_an_error_only_if_it_was_asked_for() {
+    let port = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let taken = port.local_addr().expect("an address").port().to_string();
+    type Setup<'s> = &'s (dyn Fn(&mut Scene<'_>) + Sync);
+    let cases: [(Setup<'_>, &[&str], &str); 4] = [
+        (&|scene| scene.reach_by_pipe(), &[], "the host was not reached through ssh"),
+        (&|scene| reached_as(scene, "nowhere", "0"), &[], "that nobody can listen on"),
+        // TEST-NET-1 is nobody's.
+        (&|scene| reached_as(scene, "192.0.2.1", "0"), &[], "the host can't open a port"),
+        (&reached, &["--port-range", &taken], "the host can't open a port"),
+    ];
+    for (setup, flags, words) in cases {
+        each_of(&WAYS, setup, |scene| {
+            scene.mkdir("src");
+            tree::random_file(scene.path("src/large"), 5 << 20, 1).expect("a file");
+            let copy = |via: &str, dest: &str| {
+                let flags = [&["-r", "--via", via], flags].concat();
+                scene.copy(&flags, &["src"], dest).run()
+            };
+            let run = copy("tcp", "required").expect_code(3);
+            assert!(run.err().contains("no direct connection to haul-test"), "{run}");
+            assert!(run.err().contains(words), "{run}");
+            assert!(!scene.exists("required/large"));
+            assert_no_strays(&scene.path(""));
+            copy("auto", "dst").expect_ok();
+            assert_copied(scene, "dst");
+        });
+    }
+}
+
+#[test]
+fn strangers_at_the_port_hold_up_nobody_and_hear_nothing() {
+    each_of(
+        &WAYS,
+        |scene| reached_as(scene, "127.0.0.1", "2"),
+        |scene| {
+            make_source(scene);
+            let port = free_port();
+            let range = port.to_string();
+            let flags = ["-r", "--via", "tcp", "--port-range", &range];
+            let running = scene.copy(&flags, &["src"], "dst").spawn().expect("it starts");
+            let begin = Instant::now();
+            let mut callers = Vec::new();
+            while callers.len() < 100 && begin.elapsed() < Duration::from_secs(30) {
+                match TcpStream::connect(("127.0.0.1", port)) {
+                    Ok(mut caller) => {
+                        let said: &[u8] = match callers.len() % 3 {
+                            0 => b"",
+                            1 => b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+                            _ => b"GET / HTTP/1.0\r\n\r\n",
+                        };
+                        let _ = caller.write_all(said);
+                        callers.push(caller);
+                    }
+                    Err(_) => std::thread::sleep(Duration::from_millis(5)),
+                }
+            }
+            assert_eq!(callers.len(), 100, "the port was never open");
+            running.wait().expect("it ends").expect_ok();
+            assert_copied(scene, "dst");
+            assert!(through_pipe(scene) < 1 << 20);
+            assert!(TcpStream::connect(("127.0.0.1", port)).is_err(), "the port is open still");
+            for mut caller in callers {
+                caller.set_read_timeout(Some(Duration::from_secs(10))).expect("a limit");
+                let mut heard = Vec::new();
+                let _ = caller.read_to_end(&mut heard);
+                // An alert at most, after what is no greeting.
+                assert!(heard.len() <= 7 && !heard.windows(4).any(|w| w == b"haul"), "{heard:?}");
+            }
+        },
+    );
+}
+
+#[test]
+fn a_copy_that_was_killed_goes_on_over_other_lanes() {
+    const BIG: u64 = 200 << 20;
+    each_of(&WAYS, reached, |scene| {
+        scene.mkdir("src");
+        tree::random_file(scene.path("src/big"), BIG, 3).expect("a file");
+        let copy = |rate: &str, more: &[&str]| {
+            let flags = [&["-a", "--via", "tcp", "--bwlimit", rate], more].concat();
+            scene.transfer("sync", &scene.route(), &flags, &["src/"], "dst")
+        };
+        let running = copy("60m", &[]).spawn().expect("it starts");
+        let part = || largest(&scene.path("dst"));
+        assert!(running.until(Duration::from_secs(60), || part() > 120 << 20));
+        running.signal(Signal::KILL);
+        running.kill_group();
+        drop(running);
+        let run = copy("0", &["--json"]).run().expect_ok();
+        assert!(moved(&run) < BIG, "{run}");
+        assert_copied(scene, "dst");
+        assert_no_strays(&scene.path("dst"));
+    });
+}
+
+/// The length of the largest file in a directory, in bytes.
+fn largest(dir: &Path) -> u64 {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.metadata().ok()).map(|it| it.len()).max().unwrap_or(0)
+}
+
+#[test]
+fn a_rate_holds_for_all_lanes_together() {
+    each_of(&WAYS, reached, |scene| {
+        scene.mkdir("src");
+        tree::random_file(scene.path("src/a"), 12 << 20, 3).expect("a file");
+        tree::random_file(scene.path("src/b"), 12 << 20, 4).expect("a file");
+        let begin = Instant::now();
+        let flags = ["-a", "--via", "tcp", "--bwlimit", "8m"];
+        scene.transfer("sync", &scene.route(), &flags, &["src/"], "dst").run().expect_ok();
+        assert!(begin.elapsed() > Duration::from_millis(2500), "{:?}", begin.elapsed());
+        assert_copied(scene, "dst");
+    });
+}

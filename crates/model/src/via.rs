@@ -1,0 +1,73 @@
+//! The way that the contents of a job take to an agent.
+
+use std::str::FromStr;
+
+/// The connections that contents go over. All else goes through ssh.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Via {
+    /// Those past ssh as soon as there are any, ssh until then.
+    #[default]
+    Auto,
+    /// The one through ssh.
+    Ssh,
+    /// Those past ssh alone.
+    Tcp,
+}
+
+/// Words that name no such way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("it is none of auto, ssh and tcp")]
+pub struct ViaError;
+
+impl FromStr for Via {
+    type Err = ViaError;
+
+    fn from_str(word: &str) -> Result<Self, ViaError> {
+        match word {
+            "auto" => Ok(Self::Auto),
+            "ssh" => Ok(Self::Ssh),
+            "tcp" => Ok(Self::Tcp),
+            _ => Err(ViaError),
+        }
+    }
+}
+
+/// The ports that may be opened for a job: the first and the last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ports(pub u16, pub u16);
+
+/// Words that name no ports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("it is neither a port nor FIRST-LAST, two ports from 1 to 65535 in their order")]
+pub struct PortsError;
+
+impl FromStr for Ports {
+    type Err = PortsError;
+
+    fn from_str(words: &str) -> Result<Self, PortsError> {
+        let port = |word: &str| word.parse().ok().filter(|port| *port > 0).ok_or(PortsError);
+        let (first, last) = words.split_once('-').unwrap_or((words, words));
+        let (first, last) = (port(first)?, port(last)?);
+        if first > last {
+            return Err(PortsError);
+        }
+        Ok(Self(first, last))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_name_ports_in_their_order() {
+        let read = |words: &str| words.parse::<Ports>();
+        assert_eq!(read("7000"), Ok(Ports(7000, 7000)));
+        assert_eq!(read("7000-7009"), Ok(Ports(7000, 7009)));
+        for wrong in ["", "0", "7009-7000", "1-65536", "a-b", "1-", "-1", "1-2-3", "+1 "] {
+            assert_eq!(read(wrong), Err(PortsError), "{wrong}");
+        }
+        assert_eq!("tcp".parse(), Ok(Via::Tcp));
+        assert_eq!("quic".parse::<Via>(), Err(ViaError));
+    }
+}

@@ -1,0 +1,475 @@
+//! Direct connections past ssh: TLS 1.3 over TCP, between two sides that have told each
+//! other their public keys over ssh. Each side makes a key for one job and accepts no
+//! other than the one that it was told (raw public keys, RFC 7250): there is no authority,
+//! no name and no clock involved, nothing is resumed, and nothing is sent in clear.
+
+use crate::Killer;
+use crate::connection::Writer;
+use ring::rand::SystemRandom;
+use ring::signature::{Ed25519KeyPair, KeyPair};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustls::client::AlwaysResolvesClientRawPublicKeys;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, ring as provider, verify_tls13_signature_with_raw_key};
+use rustls::pki_types::{
+    CertificateDer, PrivatePkcs8KeyDer, ServerName, SubjectPublicKeyInfoDer, UnixTime,
+};
+use rustls::server::AlwaysResolvesServerRawPublicKeys;
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::sign::CertifiedKey;
+use rustls::{
+    CipherSuite, ClientConfig, Connection, DigitallySignedStruct, DistinguishedName, Error,
+    ServerConfig, SignatureScheme,
+};
+use std::fmt;
+use std::io::{self, BufReader, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// The bytes in front of an Ed25519 key in its structure (RFC 8410, section 4).
+const KEY_PREFIX: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 3, 0x21, 0];
+
+/// Bytes of what was encrypted that are written at once.
+const WRITTEN_MAX: usize = 256 << 10;
+
+/// Bytes that are read at once, before they are decrypted.
+const READ_LEN: usize = 128 << 10;
+
+/// How long the two sides may take to make sure of each other.
+const HANDSHAKE_MAX: Duration = Duration::from_secs(5);
+
+/// This side's key, made for one job.
+pub struct Identity {
+    key: Arc<CertifiedKey>,
+    public: [u8; 32],
+}
+
+impl Identity {
+    /// A fresh one.
+    ///
+    /// # Errors
+    /// When the system gives no random numbers.
+    pub fn new() -> io::Result<Self> {
+        let failed = || io::Error::other("no key can be made");
+        let pair = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).map_err(|_| failed())?;
+        let public = Ed25519KeyPair::from_pkcs8(pair.as_ref()).map_err(|_| failed())?;
+        let public = public.public_key().as_ref().try_into().map_err(|_| failed())?;
+        let private = PrivatePkcs8KeyDer::from(pair.as_ref().to_vec());
+        let private = provider::sign::any_eddsa_type(&private).map_err(io::Error::other)?;
+        let key = Arc::new(CertifiedKey::new(vec![structure(public).into()], private));
+        Ok(Self { key, public })
+    }
+
+    /// Its public half, for the other side.
+    pub fn public(&self) -> [u8; 32] {
+        self.public
+    }
+}
+
+impl fmt::Debug for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Identity").finish_non_exhaustive()
+    }
+}
+
+/// A public key in its structure.
+fn structure(key: [u8; 32]) -> Vec<u8> {
+    [&KEY_PREFIX[..], &key].concat()
+}
+
+/// The algorithms: AES-GCM first, where the processor does it by itself.
+fn algorithms() -> Arc<CryptoProvider> {
+    let mut provider = provider::default_provider();
+    if !has_aes() {
+        let is_aes = |suite: CipherSuite| suite != CipherSuite::TLS13_CHACHA20_POLY1305_SHA256;
+        provider.cipher_suites.sort_by_key(|suite| is_aes(suite.suite()));
+    }
+    Arc::new(provider)
+}
+
+#[cfg(target_arch = "x86_64")]
+fn has_aes() -> bool {
+    std::arch::is_x86_feature_detected!("aes")
+}
+
+#[cfg(target_arch = "aarch64")]
+fn has_aes() -> bool {
+    std::arch::is_aarch64_feature_detected!("aes")
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+fn has_aes() -> bool {
+    false
+}
+
+/// Accepts one key.
+#[derive(Debug)]
+struct Pinned {
+    structure: Vec<u8>,
+    algorithms: Arc<CryptoProvider>,
+}
+
+impl Pinned {
+    fn check(&self, told: &CertificateDer<'_>) -> Result<(), Error> {
+        match told.as_ref() == self.structure {
+            true => Ok(()),
+            false => Err(Error::General("it has another key".to_owned())),
+        }
+    }
+
+    fn check_signature(
+        &self,
+        message: &[u8],
+        key: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let key = SubjectPublicKeyInfoDer::from(key.as_ref());
+        let known = &self.algorithms.signature_verification_algorithms;
+        verify_tls13_signature_with_raw_key(message, &key, signature, known)
+    }
+
+    /// Signatures of earlier versions are not taken.
+    fn refuse() -> Result<HandshakeSignatureValid, Error> {
+        Err(Error::General("TLS 1.3 alone is spoken".to_owned()))
+    }
+}
+
+impl ServerCertVerifier for Pinned {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        self.check(end_entity).map(|()| ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Self::refuse()
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        key: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.check_signature(message, key, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        vec![SignatureScheme::ED25519]
+    }
+
+    fn requires_raw_public_keys(&self) -> bool {
+        true
+    }
+}
+
+impl ClientCertVerifier for Pinned {
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        self.check(end_entity).map(|()| ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Self::refuse()
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        key: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.check_signature(message, key, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        vec![SignatureScheme::ED25519]
+    }
+
+    fn requires_raw_public_keys(&self) -> bool {
+        true
+    }
+}
+
+fn pinned(key: [u8; 32], algorithms: &Arc<CryptoProvider>) -> Arc<Pinned> {
+    Arc::new(Pinned { structure: structure(key), algorithms: Arc::clone(algorithms) })
+}
+
+/// A port that is open for one client.
+pub struct DirectListener {
+    socket: TcpListener,
+    config: Arc<ServerConfig>,
+}
+
+impl DirectListener {
+    /// Listens on the address `ip`, on a port of that range or on any, for the one who has
+    /// the key `client`.
+    ///
+    /// # Errors
+    /// When no port can be had there.
+    pub fn bind(
+        ip: IpAddr,
+        ports: Option<(u16, u16)>,
+        identity: &Identity,
+        client: [u8; 32],
+    ) -> io::Result<Self> {
+        let algorithms = algorithms();
+        let verifier = pinned(client, &algorithms);
+        let key = Arc::new(AlwaysResolvesServerRawPublicKeys::new(Arc::clone(&identity.key)));
+        let mut config = ServerConfig::builder_with_provider(algorithms)
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .map_err(io::Error::other)?
+            .with_client_cert_verifier(verifier)
+            .with_cert_resolver(key);
+        config.send_tls13_tickets = 0;
+        // The side without AES decides.
+        config.ignore_client_order = !has_aes();
+        let socket = match ports {
+            None => TcpListener::bind((ip, 0)),
+            Some((first, last)) => bind_one(ip, first, last),
+        }?;
+        socket.set_nonblocking(true)?;
+        Ok(Self { socket, config: Arc::new(config) })
+    }
+
+    /// Where it listens.
+    ///
+    /// # Errors
+    /// Those of `getsockname`.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.socket.local_addr()
+    }
+
+    /// Waits for a caller, at most `patience`.
+    ///
+    /// # Errors
+    /// Those of `poll` and `accept`.
+    pub fn accept_within(&self, patience: Duration) -> io::Result<Option<DirectCaller>> {
+        let patience = Timespec::try_from(patience).unwrap_or_default();
+        match poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], Some(&patience)) {
+            Ok(0) | Err(rustix::io::Errno::INTR) => return Ok(None),
+            Ok(_) => {}
+            Err(error) => return Err(error.into()),
+        }
+        match self.socket.accept() {
+            Ok((socket, _)) => Ok(Some(DirectCaller { socket, config: Arc::clone(&self.config) })),
+            // It has left, or there is something wrong with it.
+            Err(error) if is_of_caller(&error) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl fmt::Debug for DirectListener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DirectListener").field("socket", &self.socket).finish_non_exhaustive()
+    }
+}
+
+fn bind_one(ip: IpAddr, first: u16, last: u16) -> io::Result<TcpListener> {
+    let mut last_error = io::Error::from(io::ErrorKind::InvalidInput);
+    for port in first..=last {
+        match TcpListener::bind((ip, port)) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => last_error = error,
+            bound => return bound,
+        }
+    }
+    Err(last_error)
+}
+
+fn is_of_caller(error: &io::Error) -> bool {
+    use io::ErrorKind as E;
+    matches!(
+        error.kind(),
+        E::WouldBlock | E::ConnectionAborted | E::ConnectionReset | E::Interrupted
+    )
+}
+
+/// Somebody who has called, and is not known yet.
+#[derive(Debug)]
+pub struct DirectCaller {
+    socket: TcpStream,
+    config: Arc<ServerConfig>,
+}
+
+impl DirectCaller {
+    /// Hangs up on it from another thread.
+    ///
+    /// # Errors
+    /// When no second descriptor can be had.
+    pub fn killer(&self) -> io::Result<Killer> {
+        Killer::of_socket(&self.socket)
+    }
+
+    /// Makes sure of it, within five seconds.
+    ///
+    /// # Errors
+    /// When it is another, is not heard of for so long, or leaves.
+    pub fn identify(self) -> io::Result<Direct> {
+        let tls = rustls::ServerConnection::new(self.config).map_err(io::Error::other)?;
+        Direct::begin(self.socket, tls.into())
+    }
+}
+
+/// A direct connection. Bytes go in one direction at a time.
+pub struct Direct {
+    tls: Connection,
+    socket: BufReader<TcpStream>,
+}
+
+impl Direct {
+    /// Connects to the one at `address` who has the key `host`, with `identity` as the
+    /// own one, within `patience`.
+    ///
+    /// # Errors
+    /// When nobody is reached there, or somebody else.
+    pub fn connect(
+        address: SocketAddr,
+        identity: &Identity,
+        host: [u8; 32],
+        patience: Duration,
+    ) -> io::Result<Self> {
+        let algorithms = algorithms();
+        let verifier = pinned(host, &algorithms);
+        let key = Arc::new(AlwaysResolvesClientRawPublicKeys::new(Arc::clone(&identity.key)));
+        let mut config = ClientConfig::builder_with_provider(algorithms)
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .map_err(io::Error::other)?
+            .dangerous()
+            .with_custom_certificate_verifier(verifier)
+            .with_client_cert_resolver(key);
+        config.resumption = rustls::client::Resumption::disabled();
+        config.enable_sni = false;
+        let socket = TcpStream::connect_timeout(&address, patience)?;
+        let name = ServerName::IpAddress(address.ip().into());
+        let tls = rustls::ClientConnection::new(Arc::new(config), name);
+        Self::begin(socket, tls.map_err(io::Error::other)?.into())
+    }
+
+    fn begin(socket: TcpStream, mut tls: Connection) -> io::Result<Self> {
+        socket.set_nonblocking(false)?;
+        socket.set_nodelay(true)?;
+        tls.set_buffer_limit(Some(WRITTEN_MAX));
+        let mut socket = BufReader::with_capacity(READ_LEN, socket);
+        let deadline = Instant::now() + HANDSHAKE_MAX;
+        while tls.is_handshaking() {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            socket.get_ref().set_read_timeout(Some(left))?;
+            socket.get_ref().set_write_timeout(Some(left))?;
+            while tls.wants_write() {
+                tls.write_tls(socket.get_mut())?;
+            }
+            if tls.is_handshaking() && tls.wants_read() {
+                if tls.read_tls(&mut socket)? == 0 {
+                    return Err(io::ErrorKind::UnexpectedEof.into());
+                }
+                let processed = tls.process_new_packets();
+                // What is wrong is told to the other side, if it listens.
+                while tls.wants_write() {
+                    tls.write_tls(socket.get_mut())?;
+                }
+                processed.map_err(io::Error::other)?;
+            }
+        }
+        while tls.wants_write() {
+            tls.write_tls(socket.get_mut())?;
+        }
+        socket.get_ref().set_read_timeout(None)?;
+        socket.get_ref().set_write_timeout(None)?;
+        Ok(Self { tls, socket })
+    }
+
+    /// Hangs up from another thread.
+    ///
+    /// # Errors
+    /// When no second descriptor can be had.
+    pub fn killer(&self) -> io::Result<Killer> {
+        Killer::of_socket(self.socket.get_ref())
+    }
+
+    /// This connection, to be written to.
+    pub fn into_writer(self) -> Writer {
+        Writer::new(self, None)
+    }
+}
+
+impl fmt::Debug for Direct {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Direct").field("socket", self.socket.get_ref()).finish_non_exhaustive()
+    }
+}
+
+impl Read for Direct {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match self.tls.reader().read(buf) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                read => return read,
+            }
+            match self.tls.read_tls(&mut self.socket) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                read => read?,
+            };
+            self.tls.process_new_packets().map_err(io::Error::other)?;
+            // An answer to a change of keys.
+            self.send()?;
+        }
+    }
+}
+
+impl Direct {
+    /// Sends what was encrypted.
+    fn send(&mut self) -> io::Result<()> {
+        while self.tls.wants_write() {
+            match self.tls.write_tls(self.socket.get_mut()) {
+                // What was taken must not be given again.
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                written => drop(written?),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Write for Direct {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        let len = self.tls.writer().write(buf)?;
+        self.send()?;
+        Ok(len)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.send()
+    }
+}
+
+#[cfg(test)]
+#[path = "direct_tests.rs"]
+mod tests;

@@ -1,0 +1,149 @@
+//! Tests of direct connections: who is let in, and what arrives.
+
+use super::*;
+use std::net::Ipv4Addr;
+use std::thread;
+
+const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+const PATIENCE: Duration = Duration::from_secs(5);
+
+fn caller(listener: &DirectListener) -> DirectCaller {
+    listener.accept_within(PATIENCE).expect("it listens").expect("somebody calls")
+}
+
+/// The two ends of a call by `caller`, who takes the host for the one with the key
+/// `host`, to one who lets in the key `client`.
+fn call(
+    identity: &Identity,
+    host: Option<[u8; 32]>,
+    client: Option<[u8; 32]>,
+) -> (io::Result<Direct>, io::Result<Direct>) {
+    let own = Identity::new().expect("a key");
+    let client = client.unwrap_or(identity.public());
+    let listener = DirectListener::bind(HERE, None, &own, client).expect("a port");
+    let address = listener.address().expect("an address");
+    let host = host.unwrap_or(own.public());
+    thread::scope(|scope| {
+        let there = scope.spawn(|| caller(&listener).identify());
+        // The host's word on a wrong key comes behind the handshake.
+        let here = Direct::connect(address, identity, host, PATIENCE).and_then(|mut direct| {
+            direct.write_all(b"?")?;
+            direct.read_exact(&mut [0]).map(|()| direct)
+        });
+        let there = there.join().expect("no panic").and_then(|mut direct| {
+            direct.read_exact(&mut [0])?;
+            direct.write_all(b"!")?;
+            Ok(direct)
+        });
+        (here, there)
+    })
+}
+
+#[test]
+fn bytes_arrive_in_both_directions() {
+    let own = Identity::new().expect("a key");
+    let identity = Identity::new().expect("a key");
+    let listener = DirectListener::bind(HERE, None, &own, identity.public()).expect("a port");
+    let address = listener.address().expect("an address");
+    let content: Vec<u8> = (0..3_000_000_u32).map(|n| ((n * 7) >> 3) as u8).collect();
+    thread::scope(|scope| {
+        let there = scope.spawn(|| {
+            let mut direct = caller(&listener).identify().expect("the client");
+            let mut heard = vec![0; 3_000_000];
+            direct.read_exact(&mut heard).expect("read");
+            direct.write_all(&heard[..1000]).expect("written");
+            heard
+        });
+        let connected = Direct::connect(address, &identity, own.public(), PATIENCE);
+        let mut direct = connected.expect("the host");
+        direct.write_all(&content).expect("written");
+        let mut back = vec![0; 1000];
+        direct.read_exact(&mut back).expect("read");
+        assert_eq!(back, content[..1000]);
+        assert!(there.join().expect("no panic") == content);
+    });
+}
+
+#[test]
+fn no_other_key_is_taken_on_either_side() {
+    let identity = Identity::new().expect("a key");
+    let other = Identity::new().expect("a key").public();
+    let (_, there) = call(&identity, None, Some(other));
+    assert!(there.is_err(), "a stranger is let in");
+    let (here, there) = call(&identity, Some(other), None);
+    assert!(here.is_err() && there.is_err(), "a stranger is talked to");
+}
+
+#[test]
+fn who_says_nothing_or_something_else_is_not_let_in() {
+    let own = Identity::new().expect("a key");
+    let listener = DirectListener::bind(HERE, None, &own, own.public()).expect("a port");
+    let address = listener.address().expect("an address");
+    for said in [&b""[..], b"GET / HTTP/1.1\r\n\r\n", &[0x16, 3, 1, 0, 5, 1, 0, 0, 1, 0]] {
+        let mut socket = TcpStream::connect(address).expect("connected");
+        socket.write_all(said).expect("written");
+        let caller = caller(&listener);
+        let begin = Instant::now();
+        assert!(caller.identify().is_err());
+        assert!(begin.elapsed() < HANDSHAKE_MAX * 2);
+    }
+    // One that is hung up on is not waited for.
+    let _socket = TcpStream::connect(address).expect("connected");
+    let caller = caller(&listener);
+    caller.killer().expect("a killer").kill();
+    let begin = Instant::now();
+    assert!(caller.identify().is_err());
+    assert!(begin.elapsed() < HANDSHAKE_MAX / 2);
+}
+
+#[test]
+fn a_port_is_one_of_those_that_were_named() {
+    let own = Identity::new().expect("a key");
+    let taken = TcpListener::bind((HERE, 0)).expect("a port");
+    let port = taken.local_addr().expect("an address").port();
+    let bind = |ports| DirectListener::bind(HERE, Some(ports), &own, own.public());
+    let error = bind((port, port)).expect_err("it is taken");
+    assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+    drop(taken);
+    let bound = bind((port, port)).expect("it is free");
+    assert_eq!(bound.address().expect("an address").port(), port);
+}
+
+#[test]
+fn what_was_changed_on_the_way_is_not_taken() {
+    let own = Identity::new().expect("a key");
+    let identity = Identity::new().expect("a key");
+    let listener = DirectListener::bind(HERE, None, &own, identity.public()).expect("a port");
+    let there = listener.address().expect("an address");
+    let between = TcpListener::bind((HERE, 0)).expect("a port");
+    let address = between.local_addr().expect("an address");
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let (mut client, _) = between.accept().expect("called");
+            let mut host = TcpStream::connect(there).expect("connected");
+            let (mut back, mut to) =
+                (host.try_clone().expect("a copy"), client.try_clone().expect("a copy"));
+            scope.spawn(move || io::copy(&mut back, &mut to));
+            let (mut bytes, mut passed) = (vec![0; 16 << 10], 0);
+            while let Ok(len @ 1..) = client.read(&mut bytes) {
+                // Behind the handshake.
+                if passed + len > 1 << 20 {
+                    bytes[0] ^= 1;
+                }
+                passed += len;
+                if host.write_all(&bytes[..len]).is_err() {
+                    break;
+                }
+            }
+        });
+        let host = scope.spawn(|| {
+            let mut direct = caller(&listener).identify().expect("the client");
+            io::copy(&mut direct, &mut io::sink())
+        });
+        let connected = Direct::connect(address, &identity, own.public(), PATIENCE);
+        let mut direct = connected.expect("the host");
+        let _ = direct.write_all(&vec![1; 2 << 20]);
+        assert!(host.join().expect("no panic").is_err());
+        drop(direct);
+    });
+}

@@ -1,0 +1,44 @@
+//! Further connections of a job, which carry contents alone: its lanes.
+
+use serde::{Deserialize, Serialize};
+use std::net::SocketAddr;
+
+/// The most connections of a job besides its first, which is lane 0.
+pub const LANES_MAX: u8 = 7;
+
+/// The public key of one side of direct connections, made for one job (Ed25519, RFC 8032).
+pub type DirectKey = [u8; 32];
+
+/// The client's wish for direct connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DirectWish {
+    /// The key of the client, the only one that is let in.
+    pub key: DirectKey,
+    /// No content may go another way.
+    pub is_required: bool,
+    /// The first and the last port that may be opened; any if there are none.
+    pub ports: Option<(u16, u16)>,
+}
+
+/// How the agent of a job is reached directly.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DirectOffer {
+    /// The agent listens there, for this job alone.
+    pub address: SocketAddr,
+    /// The key by which it is known.
+    pub key: DirectKey,
+}
+
+/// The client's first word on a further connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Join {
+    /// The number of the lane that it is: 1 to [`LANES_MAX`], each once.
+    pub lane: u8,
+}
+
+/// All that goes over this lane of a file was sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LaneEnd {
+    /// Its number in the listing.
+    pub index: u64,
+}
