@@ -85,6 +85,11 @@ pub(crate) fn run(
             "through SFTP nothing is written into files that are there: they are replaced";
         return Err(JobError::Usage(message.to_owned()));
     }
+    let preallocates = job.task.mirrors().is_some_and(|mirror| mirror.preallocates);
+    if preallocates && far == Far::Destination {
+        let message = "through SFTP no room can be reserved for files";
+        return Err(JobError::Usage(message.to_owned()));
+    }
     let keeps_paths =
         job.task.mirrors().is_some_and(|mirror| mirror.walking.relative != Relative::No);
     if job.task.moving().is_some() && (keeps_paths || job.base.is_some()) {

@@ -181,6 +181,11 @@ pub struct Mirror {
     pub walking: Walking,
     /// The way in which files that are there get new content.
     pub updating: Updating,
+    /// Room for a file is reserved before it is written.
+    pub preallocates: bool,
+    /// Of a file that is missing only the difference to one with a name like it goes over a
+    /// wire.
+    pub fuzzy: bool,
 }
 
 impl Mirror {

@@ -338,6 +338,8 @@ fn task() -> impl Strategy<Value = Task> {
                 delta: links,
                 block_len: window,
                 bases,
+                preallocates: links,
+                fuzzy: !links,
                 updating: if links { Updating::Appends } else { Updating::InPlace },
                 ..Mirror::default()
             };

@@ -57,6 +57,7 @@ mod meta;
 mod not_kept;
 mod pattern;
 mod post;
+mod reserving;
 mod schedule;
 mod sharing;
 mod unnamed;
@@ -89,5 +90,6 @@ pub use meta::{
 pub use not_kept::NotKept;
 pub use pattern::name_matches;
 pub use post::{Post, SECRET_LEN, Successor, secret};
+pub use reserving::reserve;
 pub use schedule::wait_for_turns;
 pub use sharing::clone_file;

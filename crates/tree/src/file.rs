@@ -150,6 +150,14 @@ pub trait StagedFile: Send + Sync {
     /// Cuts or extends the file; what is added is a hole.
     fn set_len(&self, len: u64) -> io::Result<()>;
 
+    /// Reserves room for so many bytes, where the file system does that; its length stays.
+    ///
+    /// # Errors
+    /// When there is not so much room.
+    fn reserve(&self, _len: u64) -> io::Result<()> {
+        Ok(())
+    }
+
     /// The open file by which the system can move content into it, and by which it can be
     /// read before it is sealed, where there is one.
     fn handle(&self) -> Option<&File> {

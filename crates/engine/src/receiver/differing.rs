@@ -5,9 +5,9 @@
 //! no thread waits with them.
 
 use super::dirs::DirState;
-use super::{Pending, Receiver, Work};
+use super::{Pending, Receiver, Work, similar};
 use haul_delta::{Key, Shape};
-use haul_model::{BlockRanges, Changes};
+use haul_model::{BlockRanges, Changes, Mirror};
 use haul_proto::{
     How, PACK_FILE_MAX, SIGNED_MAX, SUMS_LEN_MAX, SUMS_PER_FRAME_MAX, Signature, Want,
 };
@@ -55,9 +55,9 @@ impl Receiver<'_> {
         let is_old_a_file = file.on_existing == OnExisting::Replace
             && !file.found.has(Changes::KIND)
             && !file.found.has(Changes::MISSING);
-        self.task.mirrors().is_some_and(|mirror| mirror.delta)
+        let may_have_old = |mirror: &Mirror| is_old_a_file || mirror.fuzzy && is_missing(file);
+        self.task.mirrors().is_some_and(|mirror| mirror.delta && may_have_old(mirror))
             && self.sender.is_far()
-            && is_old_a_file
             && file.entry.size() > PACK_FILE_MAX
     }
 
@@ -103,6 +103,9 @@ impl Receiver<'_> {
     pub(super) fn sign(&self, mut file: Box<Pending>) {
         let index = file.index;
         let mut want = self.want_of(&file);
+        if is_missing(&file) {
+            file.basis = similar::find(&file);
+        }
         let old = self.open_old(&file).and_then(|old| {
             let wish = self.task.mirrors()?.block_len;
             let shape = Shape::of(old.seal().size, file.entry.size(), wish)?;
@@ -135,7 +138,8 @@ impl Receiver<'_> {
     /// The version of a file that its place has now, if it can be read.
     pub(super) fn open_old(&self, file: &Pending) -> Option<Box<dyn SourceFile>> {
         let DirState::Open(node) = &file.dir.state else { return None };
-        node.handle().and_then(|dir| dir.open_file(&file.name, false)).ok()
+        let name = file.basis.as_ref().unwrap_or(&file.name);
+        node.handle().and_then(|dir| dir.open_file(name, false)).ok()
     }
 
     /// Tells the sums of a file's blocks; false if it can't be read to its end.
@@ -169,6 +173,11 @@ impl Receiver<'_> {
         self.sender.signature(Signature::Sums { index, sums });
         true
     }
+}
+
+/// True if the destination has nothing of that name.
+fn is_missing(file: &Pending) -> bool {
+    file.on_existing == OnExisting::Keep && file.found.has(Changes::MISSING)
 }
 
 /// A key that nobody has known before.

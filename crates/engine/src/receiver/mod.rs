@@ -31,6 +31,7 @@ mod proving;
 mod reading;
 mod resume;
 mod sealing;
+mod similar;
 mod small;
 mod subdir;
 mod taking;

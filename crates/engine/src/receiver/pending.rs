@@ -23,6 +23,10 @@ pub(crate) struct Pending {
     pub(super) is_based: bool,
     /// The length of the old version whose sums were told, in bytes.
     pub(super) old_size: Option<u64>,
+    /// The name of that, if it is another file.
+    pub(super) basis: Option<Name>,
+    /// Room for it is reserved first.
+    pub(super) reserves: bool,
 }
 
 impl Pending {
@@ -36,7 +40,7 @@ impl Pending {
         cost: u64,
     ) -> Self {
         let (resumed, found, reading) = (0, Changes::default(), Reading::default());
-        let (is_based, old_size) = (false, None);
+        let (is_based, old_size, basis, reserves) = (false, None, None, false);
         Self {
             index,
             dir,
@@ -49,6 +53,8 @@ impl Pending {
             reading,
             is_based,
             old_size,
+            basis,
+            reserves,
         }
     }
 }

@@ -95,6 +95,7 @@ impl Receiver<'_> {
             }
         };
         file.resumed = resumed;
+        file.reserves = self.task.mirrors().is_some_and(|mirror| mirror.preallocates);
         if self.wants_difference(&file) {
             self.sign_in_turn(file);
             return None;

@@ -319,7 +319,16 @@ impl Pending {
 
     /// Begins the file.
     pub(super) fn stage(&self) -> Result<Box<dyn StagedFile>, Fault> {
-        self.begin(|dir| dir.stage())
+        self.reserved(self.begin(|dir| dir.stage())?)
+    }
+
+    /// The stage with room for the file, if that is reserved.
+    fn reserved(&self, stage: Box<dyn StagedFile>) -> Result<Box<dyn StagedFile>, Fault> {
+        if self.reserves {
+            let reserved = stage.reserve(self.entry.size());
+            reserved.map_err(|error| destination("reserve room for the file", &error))?;
+        }
+        Ok(stage)
     }
 
     /// True if the file system may be one that takes content in its order alone, so
@@ -346,7 +355,7 @@ impl Pending {
                 drop(stage);
                 Err(written_meanwhile())
             }
-            Ok((stage, _)) => Ok(receiver.written_out(stage)),
+            Ok((stage, _)) => self.reserved(receiver.written_out(stage)),
             Err(error) if stops_all(&error) => {
                 Err(destination("create a file in the directory", &error))
             }
@@ -395,7 +404,8 @@ impl Pending {
         &self,
         source: &dyn SourceFile,
     ) -> Result<(Box<dyn StagedFile>, bool), Fault> {
-        self.begin(|dir| dir.stage_sharing(source))
+        let (stage, shares) = self.begin(|dir| dir.stage_sharing(source))?;
+        Ok((if shares { stage } else { self.reserved(stage)? }, shares))
     }
 
     fn begin<T>(&self, begin: impl FnOnce(&dyn TreeDir) -> io::Result<T>) -> Result<T, Fault> {

@@ -31,6 +31,46 @@ fn noise(scene: &Scene<'_>, len: usize, seed: u64) -> Vec<u8> {
     fs::read(path).expect("read")
 }
 
+#[test]
+fn of_a_missing_file_what_a_similar_one_has_is_not_sent() {
+    each_of(&Way::REMOTE, count_bytes, |scene| {
+        let mut content = noise(scene, 2 * MIB, 7);
+        scene.file("dst/release-1.0.tar", &content);
+        scene.file("dst/quite different", noise(scene, 2 * MIB, 8));
+        scene.symlink("/dev/zero", "dst/release-1.00.tar");
+        content[MIB] ^= 1;
+        content.truncate(2 * MIB - 100);
+        scene.file("src/release-1.1.tar", &content);
+        for (flags, is_sent) in [(&[][..], true), (&["-y"], false), (&["-y", "-W"], true)] {
+            let _ = fs::remove_file(scene.path("dst/release-1.1.tar"));
+            let run = sync(scene, flags).expect_ok();
+            assert!(fs::read(scene.path("dst/release-1.1.tar")).expect("read") == content);
+            assert_eq!(bytes_on_wire(scene) > MIB as u64, is_sent, "{flags:?} {run}");
+            assert_eq!(figure(&run, "matched") == 0, is_sent, "{flags:?} {run}");
+        }
+        // What has got a new name, whatever that is, has its length and time.
+        fs::rename(scene.path("src/release-1.1.tar"), scene.path("src/new")).expect("renamed");
+        let run = sync(scene, &["--fuzzy"]).expect_ok();
+        assert!(bytes_on_wire(scene) < MIB as u64 / 2, "{run}");
+        assert!(fs::read(scene.path("dst/new")).expect("read") == content);
+    });
+}
+
+#[test]
+fn a_similar_file_is_of_no_matter_elsewhere() {
+    everywhere_by_pipe(|scene| {
+        scene.file("dst/log.1", vec![b'x'; MIB]);
+        scene.file("src/log.2", vec![b'x'; MIB + 1]);
+        let run = sync(scene, &["-y"]).expect_ok();
+        assert_eq!(fs::metadata(scene.path("dst/log.2")).expect("there").len(), MIB as u64 + 1);
+        assert_eq!(
+            fs::metadata(scene.path("dst/log.1")).expect("there").len(),
+            MIB as u64,
+            "{run}"
+        );
+    });
+}
+
 fn place(scene: &Scene<'_>, old: &[u8], new: &[u8]) {
     scene.file("dst/f", old);
     scene.file("src/f", new);

@@ -142,6 +142,31 @@ fn what_may_not_be_written_to_fails_and_stays() {
 }
 
 #[test]
+fn room_is_reserved() {
+    each_of(
+        &WAYS,
+        |_| {},
+        |scene| {
+            let len = 8 << 20;
+            for (name, flags) in [("holes", &["-a"][..]), ("reserved", &["-a", "--preallocate"])] {
+                scene.mkdir(format!("src-{name}"));
+                let file = fs::File::create(scene.path(format!("src-{name}/f"))).expect("made");
+                file.set_len(len).expect("a hole");
+                scene.file(format!("src-{name}/small"), "small");
+                let source = format!("src-{name}/");
+                let run = scene.transfer("sync", &scene.route(), flags, &[&*source], name).run();
+                run.expect_ok();
+                let there = fs::metadata(scene.path(format!("{name}/f"))).expect("there");
+                assert_eq!(there.len(), len);
+                let has_room = there.blocks() * 512 >= len;
+                assert!(has_room || name == "holes", "{name}: {}", there.blocks());
+                assert_eq!(scene.read(format!("{name}/small")), "small");
+            }
+        },
+    );
+}
+
+#[test]
 fn what_excludes_each_other_is_refused() {
     let world = World::new();
     let scene = world.scene(Way::Local);
@@ -162,5 +187,9 @@ fn what_excludes_each_other_is_refused() {
     let run = scene.transfer("sync", &scene.route(), &flags, &["src/"], "dst").run();
     assert_eq!(run.code, Some(1), "{run}");
     assert!(run.err().contains("through SFTP nothing is written into files"), "{run}");
+    let flags = ["-a", "--preallocate"];
+    let run = scene.transfer("sync", &scene.route(), &flags, &["src/"], "dst").run();
+    assert_eq!(run.code, Some(1), "{run}");
+    assert!(run.err().contains("no room can be reserved"), "{run}");
     assert!(!scene.exists("dst"));
 }

@@ -124,6 +124,10 @@ impl StagedFile for LocalStage {
         self.0.set_len(len)
     }
 
+    fn reserve(&self, len: u64) -> io::Result<()> {
+        haul_sys::reserve(self.0.file(), len)
+    }
+
     fn handle(&self) -> Option<&File> {
         Some(self.0.file())
     }

@@ -46,8 +46,6 @@ pub(super) const ABSENT: &[Absent] = &[
     absent("fake-super", None),
     absent_value("temp-dir", Some('T')),
     absent("delay-updates", None),
-    absent("fuzzy", Some('y')),
-    absent("preallocate", None),
     absent_value("iconv", None),
     absent_value("password-file", None),
 ];

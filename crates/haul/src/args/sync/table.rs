@@ -92,10 +92,12 @@ macro_rules! value {
 // Behind the macros that it takes.
 mod links;
 mod telling;
+mod updating;
 mod walking;
 
 /// The words, in the order of the help.
-pub(super) const TABLE: &[&[Word]] = &[WORDS, links::WORDS, walking::WORDS, telling::WORDS];
+pub(super) const TABLE: &[&[Word]] =
+    &[WORDS, links::WORDS, updating::WORDS, walking::WORDS, telling::WORDS];
 
 /// Those that say what is done.
 const WORDS: &[Word] = &[
@@ -315,27 +317,6 @@ const WORDS: &[Word] = &[
         wish.has_partial_dir = true;
         Ok(())
     }),
-    switch!(
-        WRITING,
-        "inplace",
-        None,
-        "",
-        "Write into files that are there: other names of them change, too",
-        |wish, on| {
-            wish.in_place = on;
-        }
-    ),
-    switch!(
-        WRITING,
-        "append",
-        None,
-        "",
-        "Write what is missing to the end of files that are shorter; others stay",
-        |wish, on| {
-            wish.appends = on;
-        }
-    ),
-    flag!(WRITING, "append-verify", None, "The same", |wish, on| wish.appends = on),
     flag!(WRITING, "P", Some('P'), "The same as --partial --progress", |_, _| {}),
     switch!(KEEPING, "sparse", Some('S'), "no-S", "Taken: holes are always kept", |_, _| {}),
     flag!(
