@@ -13,6 +13,7 @@
 //!   the same job. `vigil.rs`: notices a silent peer.
 //! - `sftp.rs`: a job with one role on the tree of a host's SFTP server; `logins.rs`: its
 //!   sessions, which begin at the same time.
+//! - `beneath.rs`: directories behind links that lead nowhere else.
 //! - `crew.rs`: the threads of a job; `workers.rs`: how many.
 //! - `control.rs`: the course of a job, and its figures. `monitor.rs`: what it tells;
 //!   `told.rs`: what a job that is run again has told.
@@ -92,6 +93,7 @@
 mod agent;
 mod aside;
 mod assembly;
+mod beneath;
 mod clean;
 mod control;
 mod copy;

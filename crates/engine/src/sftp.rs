@@ -96,6 +96,10 @@ pub(crate) fn run(
         let message = "through SFTP no sources are removed that keep their paths";
         return Err(JobError::Usage(message.to_owned()));
     }
+    if job.task.mirrors().is_some_and(|mirror| mirror.keeps_dir_links) && far == Far::Destination {
+        let message = "through SFTP links of the destination can't be kept for directories";
+        return Err(JobError::Usage(message.to_owned()));
+    }
     if !matches!(job.compression, Compression::Auto | Compression::None) {
         let message = "through SFTP nothing can be compressed: that is for ssh to do there";
         return Err(JobError::Usage(message.to_owned()));

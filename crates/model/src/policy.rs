@@ -177,6 +177,9 @@ pub struct Mirror {
     pub executability: bool,
     /// The use of the directories that are looked into for what the destination has not.
     pub bases: Option<Bases>,
+    /// A symbolic link to a directory in the destination stands for that, where the sources
+    /// have a directory.
+    pub keeps_dir_links: bool,
     /// The rules by which the sources are walked.
     pub walking: Walking,
     /// The way in which files that are there get new content.

@@ -330,6 +330,7 @@ fn task() -> impl Strategy<Value = Task> {
             let mirror = Mirror {
                 links,
                 safe_links: !links,
+                keeps_dir_links: links,
                 delete,
                 delete_max: max,
                 window,

@@ -18,7 +18,7 @@ const LAYERS: &[&[&str]] = &[
     &["vigil"],
     &["control"],
     &["crew", "pool"],
-    &["copy", "walk"],
+    &["beneath", "copy", "walk"],
     &["digest", "link"],
     &["receiver", "sender"],
     &["assembly", "clean", "legs", "logins", "relocate"],

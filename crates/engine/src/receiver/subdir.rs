@@ -4,6 +4,7 @@
 use super::dirs::{DirState, RecvDir};
 use super::own::{self, is_own};
 use super::{Receiver, naming};
+use crate::beneath;
 use crate::dirs::DirNode;
 use haul_model::{Conflict, Entry, Fault, FaultKind, Name, Outcome, Side, Skip};
 use haul_tree::{Meta, MetaKind, PRIVATE_DIR_MODE, TreeDir};
@@ -83,7 +84,7 @@ impl Receiver<'_> {
     ) -> Result<Place, Fault> {
         let fault =
             |action: &str, error: io::Error| Fault::from_io(Side::Destination, action, &error);
-        let open = || DirNode::open(parent, name.clone(), false);
+        let open = || self.open_there(parent, name);
         // On the way to a source all stays as it is.
         let or_cleared = |found| match is_way {
             true => Ok(Place::Found(found)),
@@ -123,6 +124,25 @@ impl Receiver<'_> {
             }
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => or_cleared(open()),
             Err(error) => Err(fault("make the directory", error)),
+        }
+    }
+
+    /// Opens the directory `name` of `parent`. A link to one stands for it where that was
+    /// asked for.
+    fn open_there(&self, parent: &Arc<DirNode>, name: &Name) -> io::Result<Arc<DirNode>> {
+        let opened = DirNode::open(parent, name.clone(), false);
+        let follows = self.task.mirrors().is_some_and(|mirror| mirror.keeps_dir_links);
+        let Err(error) = opened else { return opened };
+        if !follows || FaultKind::of(&error) != FaultKind::NotDirectory {
+            return Err(error);
+        }
+        match parent.handle()?.stat(name, true)? {
+            Some(Meta { kind: MetaKind::Dir, .. }) => {
+                beneath::follow(parent, name, Side::Destination)
+                    .map_err(|fault| io::Error::other(fault.message))
+            }
+            // It makes way, as all else that is no directory.
+            _ => Err(error),
         }
     }
 

@@ -1,7 +1,6 @@
 //! Walks the sources and lists what it finds, in the order that the protocol
 //! asks for: in each directory the files first, then directory by directory.
 
-mod beneath;
 mod bounds;
 mod kept;
 mod linked;

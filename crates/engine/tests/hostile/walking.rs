@@ -156,3 +156,41 @@ fn a_place_of_several_sources_is_told_once() {
     attacked.assert_done();
     assert!(!attacked.place.has("a/own"));
 }
+
+#[test]
+fn a_link_of_the_destination_leads_a_peer_nowhere_whether_links_are_kept_or_not() {
+    for keeps_dir_links in [false, true] {
+        let place = Place::new();
+        fs::create_dir_all(place.dest("a")).expect("made");
+        std::os::unix::fs::symlink(place.outside("dir"), place.dest("a/whole")).expect("linked");
+        std::os::unix::fs::symlink("../../outside/dir", place.dest("a/up")).expect("linked");
+        let mirror = Mirror { makes_way: true, keeps_dir_links, links: true, ..Mirror::default() };
+        let job = Job {
+            sources: vec![b"a".to_vec()],
+            dest: place.dest("").into_os_string().into_encoded_bytes(),
+            into_dir: true,
+            recursive: true,
+            task: Task::Sync(Policy::default(), mirror),
+            ..Job::default()
+        };
+        let items = vec![
+            dir(0, "a"),
+            link(1, "planted", "../../outside/dir"),
+            dir(1, "up"),
+            link(3, "l", "/"),
+            dir_end(3),
+            dir(1, "whole"),
+            link(5, "l", "/"),
+            dir_end(5),
+            dir_end(1),
+            dir_end(0),
+        ];
+        let attacked = run_client(place, job, Placement::Download, move |peer| {
+            peer.answer();
+            peer.list(items);
+        });
+        attacked.place.check();
+        assert_eq!(attacked.place.has("a/up/l"), !keeps_dir_links);
+        assert_eq!(attacked.place.has("a/whole/l"), !keeps_dir_links);
+    }
+}

@@ -4,6 +4,7 @@
 use crate::common::*;
 use crate::oracle::Pair;
 use std::fs;
+use std::path::Path;
 
 /// Targets that are judged by their text, most of which lead nowhere.
 const TARGETS: [&str; 28] = [
@@ -231,4 +232,92 @@ fn a_link_to_a_directory_above_it_ends_there() {
         assert!(run.err().contains("leads to a directory above it"), "{run}");
         assert_eq!(scene.list("dst"), ["d", "d/f"]);
     });
+}
+
+/// A destination with links to its own directories, and to others.
+fn linked_there(scene: &Scene<'_>) {
+    for tree in ["src", "dst", "out", "kept"] {
+        let _ = fs::remove_dir_all(scene.path(tree));
+    }
+    scene.file("src/d/new", "new");
+    scene.file("src/d/sub/new", "new below");
+    scene.file("src/deep/up/x", "through a way up");
+    scene.file("src/nowhere/y", "in the place of a link to nowhere");
+    scene.file("src/to-file/z", "in the place of a link to a file");
+    scene.file("src/real/old", "a new version");
+    scene.file("dst/real/old", "an old one, and longer");
+    scene.file("dst/real/extra", "extra");
+    scene.file("dst/real/sub/extra", "extra below");
+    scene.file("dst/other/in", "not in the source");
+    scene.mkdir("dst/deep");
+    scene.file("out/in", "out of it");
+    scene.symlink("real", "dst/d");
+    scene.symlink("../other", "dst/deep/up");
+    scene.symlink("none", "dst/nowhere");
+    scene.symlink("real/old", "dst/to-file");
+}
+
+#[test]
+fn links_to_directories_of_the_destination_stay() {
+    each_way_by_pipe(|scene| {
+        for (flags, sources) in [
+            (&["-rlpiK"][..], &["src/"][..]),
+            (&["-rlpiKn"], &["src/"]),
+            (&["-rlpiK", "--existing"], &["src/"]),
+            (&["-rlpiK", "--delete"], &["src/d", "src/deep"]),
+            (&["-rlpiK", "--delete-before"], &["src/d"]),
+            (&["-rlpiKb"], &["src/"]),
+            (&["-rlpiKR"], &["src/./d/sub/new"]),
+            (&["-rlpiKR", "--no-implied-dirs"], &["src/./d/sub/new"]),
+            (&["-rlpiK", "--delete", "--exclude=/real"], &["src/"]),
+            (&["-rlpi"], &["src/"]),
+        ] {
+            linked_there(scene);
+            let pair = Pair::of(scene);
+            pair.run(flags, sources, "dst");
+            if !flags.contains(&"--delete") && flags[0].contains('K') {
+                assert_eq!(fs::read_link(scene.path("dst/d")).expect("a link"), Path::new("real"));
+            }
+        }
+    });
+}
+
+#[test]
+fn a_link_that_leads_out_of_the_destination_is_never_followed() {
+    each_way(|scene| {
+        for target in ["../out", "deep/../../out", "../dst/real", "../../out"] {
+            linked_there(scene);
+            let inside = scene.path("dst/real");
+            fs::remove_file(scene.path("dst/d")).expect("removed");
+            scene.symlink(target, "dst/d");
+            scene.symlink(&inside, "dst/whole");
+            scene.file("src/whole/in", "by a whole path");
+            let route = scene.route();
+            let before = scene.snapshot("out");
+            let flags = ["-rltK", "--delete"];
+            let run = scene.transfer("sync", &route, &flags, &["src/"], "dst").run();
+            let run = run.expect_code(23);
+            if scene.path("dst").join(target).exists() {
+                assert!(run.err().contains("leads out of the destination"), "{target}: {run}");
+            }
+            let differences = before.differences(&scene.snapshot("out"), scene.rules());
+            assert!(differences.is_empty(), "{target}: {differences:?}");
+            assert_eq!(scene.read("dst/deep/up/x"), "through a way up");
+        }
+    });
+}
+
+#[test]
+fn through_sftp_links_are_not_kept_for_directories() {
+    each_of(
+        &[Way::SftpUpload],
+        |scene| scene.reach_by_pipe(),
+        |scene| {
+            linked_there(scene);
+            let route = scene.route();
+            let run = scene.transfer("sync", &route, &["-rltK"], &["src/"], "dst").run();
+            assert!(run.expect_code(1).err().contains("through SFTP links of the destination"));
+            assert_eq!(scene.read("dst/real/old"), "an old one, and longer");
+        },
+    );
 }

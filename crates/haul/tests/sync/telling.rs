@@ -27,7 +27,7 @@ fn words_that_haul_has_not_are_errors() {
     for (flags, message) in [
         (&["-a", "--fuzzy"][..], "has no --fuzzy"),
         (&["-a", "--info=del"], "haul has progress"),
-        (&["-aK"], "has no --keep-dirlinks"),
+        (&["-aN"], "has no --crtimes"),
         (&["--delete"], "does not work without --recursive"),
         (&["--max-size=x"], "is no size"),
         (&["--out-format=%Q"], "%Q"),

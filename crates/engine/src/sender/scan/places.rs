@@ -1,10 +1,10 @@
 //! The sources of a mirror: each is looked for first, and gets its place; then all are
 //! walked as one tree, in which every name is listed once.
 
-use super::beneath::Beneath;
 use super::{Scan, Stopped, not_recursive};
 use crate::Job;
 use crate::aside;
+use crate::beneath::Beneath;
 use crate::dirs::{DirNode, OpenDirs, Selection};
 use crate::rules;
 use crate::walk::{Depth, Layer, Merged, NamedFile, Spot, into_itself, led, look_up};

@@ -41,7 +41,6 @@ const fn absent_value(long: &'static str, short: Option<char>) -> Absent {
 
 /// The words of rsync that haul has not, each told as that.
 pub(super) const ABSENT: &[Absent] = &[
-    absent("keep-dirlinks", Some('K')),
     absent("crtimes", Some('N')),
     absent("fake-super", None),
     absent_value("temp-dir", Some('T')),

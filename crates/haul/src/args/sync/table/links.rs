@@ -21,6 +21,16 @@ pub(super) const WORDS: &[Word] = &[
             wish.mirror.walking.led.to_dirs = on;
         }
     ),
+    switch!(
+        SELECTING,
+        "keep-dirlinks",
+        Some('K'),
+        "",
+        "Links to directories in DEST stay where the sources have a directory",
+        |wish, on| {
+            wish.mirror.keeps_dir_links = on;
+        }
+    ),
     flag!(
         SELECTING,
         "safe-links",

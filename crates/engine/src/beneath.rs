@@ -1,0 +1,146 @@
+//! Finds directories below one that nothing may lead out of, through links that may point
+//! anywhere: a list of paths may be another's than the tree, and a destination may have
+//! links of anybody's.
+
+use crate::dirs::DirNode;
+use haul_model::{Fault, FaultKind, Name, Side};
+use haul_tree::{Meta, MetaKind};
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+
+/// Links that are followed on one way, at most; as many as Linux does.
+const LINKS_MAX: usize = 40;
+
+/// The directory.
+pub(crate) struct Beneath {
+    root: Arc<DirNode>,
+    /// Links are followed wherever they lead: that was asked for.
+    is_free: bool,
+}
+
+/// Opens what the symbolic link `name` of `above` leads to, a directory below the root that
+/// `above` is in, under the link's own name.
+///
+/// # Errors
+/// Why there is none, [`FaultKind::Link`] where it is elsewhere.
+pub(crate) fn follow(above: &Arc<DirNode>, name: &Name, side: Side) -> Result<Arc<DirNode>, Fault> {
+    let mut names: Vec<Name> = Vec::new();
+    let mut dir = above;
+    while let Some((outer, name)) = dir.place() {
+        names.push(name.clone());
+        dir = outer;
+    }
+    names.reverse();
+    names.push(name.clone());
+    let found = resolve(dir, &names, side)?;
+    // By its own name, so that it is shown and selected by that; and no other.
+    let opened = open(above, name, true, side)?;
+    match opened.id().is_some() && opened.id() == found.id() {
+        true => Ok(opened),
+        false => Err(elsewhere(side)),
+    }
+}
+
+impl Beneath {
+    pub(crate) fn new(root: Arc<DirNode>, is_free: bool) -> Self {
+        Self { root, is_free }
+    }
+
+    /// The directory `name` of `above`, which is below the first. If that is a link, it may
+    /// lead to what is below it, too, where `follow` says so.
+    ///
+    /// # Errors
+    /// Why there is none, [`FaultKind::Link`] where it is elsewhere.
+    pub(crate) fn open(
+        &self,
+        above: &Arc<DirNode>,
+        name: &Name,
+        follow: bool,
+    ) -> Result<Arc<DirNode>, Fault> {
+        if self.is_free || !follow || look_up(above, name, Side::Source)? != MetaKind::Symlink {
+            return open(above, name, self.is_free, Side::Source);
+        }
+        self::follow(above, name, Side::Source)
+    }
+
+    /// The directory at the end of these `names` below the first.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub(crate) fn find(&self, names: &[Name]) -> Result<Arc<DirNode>, Fault> {
+        if !self.is_free {
+            return resolve(&self.root, names, Side::Source);
+        }
+        let below = |dir: Arc<DirNode>, name| open(&dir, name, true, Side::Source);
+        names.iter().try_fold(Arc::clone(&self.root), below)
+    }
+}
+
+/// The directory at the end of these `names` below `first`. No link is left to the system.
+fn resolve(first: &Arc<DirNode>, names: &[Name], side: Side) -> Result<Arc<DirNode>, Fault> {
+    let mut dirs = vec![Arc::clone(first)];
+    let mut left: VecDeque<Vec<u8>> = names.iter().map(|name| name.as_bytes().to_vec()).collect();
+    let mut links = 0;
+    while let Some(part) = left.pop_front() {
+        let dir = dirs.last().expect("the first stays");
+        match &*part {
+            b"" | b"." => continue,
+            b".." if dirs.len() > 1 => {
+                dirs.pop();
+                continue;
+            }
+            b".." => return Err(elsewhere(side)),
+            _ => {}
+        }
+        let name = Name::new(&part)
+            .map_err(|error| Fault::new(side, FaultKind::TooLong, error.to_string()))?;
+        if look_up(dir, &name, side)? != MetaKind::Symlink {
+            let below = open(dir, &name, false, side)?;
+            dirs.push(below);
+            continue;
+        }
+        links += 1;
+        let target = dir.handle().and_then(|dir| dir.read_link(&name));
+        let target = target.map_err(|error| not_opened(&error, side))?;
+        if links > LINKS_MAX || target.starts_with(b"/") {
+            return Err(elsewhere(side));
+        }
+        let parts: Vec<_> = target.split(|byte| *byte == b'/').map(<[u8]>::to_vec).collect();
+        parts.into_iter().rev().for_each(|part| left.push_front(part));
+    }
+    Ok(dirs.pop().expect("the first stays"))
+}
+
+fn open(
+    above: &Arc<DirNode>,
+    name: &Name,
+    follow: bool,
+    side: Side,
+) -> Result<Arc<DirNode>, Fault> {
+    DirNode::open(above, name.clone(), follow).map_err(|error| not_opened(&error, side))
+}
+
+fn look_up(dir: &Arc<DirNode>, name: &Name, side: Side) -> Result<MetaKind, Fault> {
+    match dir.handle().and_then(|handle| handle.stat(name, false)) {
+        Ok(Some(Meta { kind, .. })) => Ok(kind),
+        Ok(None) => Err(Fault::new(side, FaultKind::NotFound, "nothing is there")),
+        Err(error) => Err(Fault::from_io(side, "look at it", &error)),
+    }
+}
+
+fn not_opened(error: &io::Error, side: Side) -> Fault {
+    Fault::from_io(side, "open the directory", error)
+}
+
+fn elsewhere(side: Side) -> Fault {
+    let message = match side {
+        Side::Source => {
+            "a symbolic link on the way leads out of the directory that the list is for"
+        }
+        Side::Destination => {
+            "a symbolic link stands there that leads out of the destination, or by a whole path"
+        }
+    };
+    Fault::new(side, FaultKind::Link, message)
+}
