@@ -3,13 +3,13 @@
 
 use super::compare::{self, Decision};
 use super::dirs::{Base, DirState, RecvDir};
-use super::{Pending, Receiver, Work, parent_fault};
+use super::{Pending, Receiver, Work, parent_fault, work};
 use crate::dirs::{DirNode, OpenDirs};
 use crate::link::{SenderPort, SourceHandle};
 use crate::{Event, Monitor};
 use haul_model::words;
 use haul_model::{
-    Bases, Changes, Entry, Fault, FaultKind, Kind, Mirror, Name, Outcome, Side, Skip,
+    Bases, Changes, Entry, Fault, FaultKind, Kind, Mirror, Name, Outcome, Sameness, Side, Skip,
 };
 use haul_proto::Warning;
 use haul_store::{OnExisting, Publication};
@@ -47,14 +47,68 @@ impl Receiver<'_> {
         if mirror.bases != Some(Bases::Link) || !is_file {
             return Ok(None);
         }
-        let Some((Decision::Linked(base, _), found)) =
-            self.decide_by_bases(mirror, dir, name, entry)?
-        else {
-            return Ok(None);
+        let is_it = |base: &Base| {
+            let there = base.0.handle()?.stat(name, false)?;
+            Ok::<_, io::Error>(
+                there.is_some_and(|there| there.id.is_some() && there.id == existing.id),
+            )
         };
-        let there = base.0.handle()?.stat(name, false)?;
-        let is_it = there.is_some_and(|there| there.id.is_some() && there.id == existing.id);
-        Ok((!is_it).then_some((Decision::Linked(base, OnExisting::Replace), found)))
+        match self.decide_by_bases(mirror, dir, name, entry)? {
+            Some((Decision::Linked(base, _), found)) if !is_it(&base)? => {
+                Ok(Some((Decision::Linked(base, OnExisting::Replace), found)))
+            }
+            Some((Decision::HashBases(bases, otherwise), found)) => {
+                // Only what is the same in all can be linked to.
+                let bases: Vec<_> =
+                    bases.into_iter().filter(|(_, found)| found.is_empty()).collect();
+                for (base, _) in &bases {
+                    if is_it(base)? {
+                        return Ok(None);
+                    }
+                }
+                let is_any = !bases.is_empty();
+                Ok(is_any.then_some((Decision::HashBases(bases, otherwise), found)))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Gives a file that is the same as that of a base what it gets by that.
+    pub(super) fn take_from_base(
+        &self,
+        pending: Pending,
+        base: Base,
+        found: Changes,
+        counted: u64,
+    ) {
+        let Some(how) = self.task.mirrors().and_then(|mirror| mirror.bases) else { return };
+        let (decision, found) = by_base(how, base, found, true);
+        let pending = Pending { found, ..pending };
+        let outcome = match decision {
+            Decision::Settled(outcome) => outcome,
+            _ if self.policy.dry_run => Outcome::WouldCopy,
+            Decision::Linked(base, _) => {
+                let Pending { dir, name, on_existing, .. } = &pending;
+                match self.link_to_base(dir, name, &base, *on_existing) {
+                    Some(outcome) => outcome,
+                    None => {
+                        let pending = Pending { found: Changes::LOCAL, ..pending };
+                        return self.copy_after_all(pending, base, counted);
+                    }
+                }
+            }
+            Decision::Based(base) => return self.copy_after_all(pending, base, counted),
+            _ => unreachable!("a base has it"),
+        };
+        work::tell(self, vec![(pending, counted, outcome)]);
+    }
+
+    fn copy_after_all(&self, pending: Pending, base: Base, counted: u64) {
+        self.reporter.begins_again(counted, 0);
+        let dir = pending.dir();
+        self.copy_from_base(pending, base);
+        // It was waited for twice.
+        self.release(dir);
     }
 
     /// Decides about an entry that the destination has not, if a base has it: with the
@@ -67,7 +121,7 @@ impl Receiver<'_> {
         entry: &Entry,
     ) -> io::Result<Option<(Decision, Changes)>> {
         let Some(how) = mirror.bases else { return Ok(None) };
-        let (mut best, mut other) = (None, None);
+        let (mut best, mut other, mut hashed) = (None, None, Vec::new());
         for base in dir.bases() {
             let handle = base.handle()?;
             let Some(there) = self.look_at(&*handle, name)? else { continue };
@@ -79,6 +133,13 @@ impl Receiver<'_> {
             let entry = self.as_kept(entry, base, Some(&there));
             let found = compare::changes(&entry, &there, target.as_deref(), self.policy.keeps);
             if found.has(Changes::KIND) {
+                continue;
+            }
+            if mirror.sameness == Sameness::Content && entry.size() > 0 {
+                if !found.has(Changes::SIZE) {
+                    hashed.push((Base(Arc::clone(base)), found));
+                }
+                other = other.or(Some(found.with(Changes::CONTENT)));
                 continue;
             }
             if !self.is_in_base(mirror, base, name, &entry, &there, found)? {
@@ -94,22 +155,14 @@ impl Receiver<'_> {
         let Some((base, found)) = best else {
             // It is told how it differs from what looks most like an earlier state of it.
             let sent = |found: Changes| found.with(Changes::SENT);
-            return Ok(other.map(|found| (Decision::Copy(OnExisting::Keep), sent(found))));
+            let copied = match hashed.is_empty() {
+                true => Decision::Copy(OnExisting::Keep),
+                false => Decision::HashBases(hashed, Box::new(Decision::Copy(OnExisting::Keep))),
+            };
+            return Ok(other.map(|found| (copied, sent(found))));
         };
         let is_file = matches!(entry.kind, Kind::File { .. });
-        let (decision, found) = match how {
-            Bases::Compare if found.is_empty() => {
-                (Decision::Settled(Outcome::Skipped(Skip::Unchanged)), found)
-            }
-            Bases::Link if found.is_empty() => {
-                let found = Changes::LOCAL.with(Changes::LINKED);
-                (Decision::Linked(Base(Arc::clone(base)), OnExisting::Keep), found)
-            }
-            _ if is_file => (Decision::Based(Base(Arc::clone(base))), found.with(Changes::LOCAL)),
-            // What is no file has nothing to be copied.
-            _ => (Decision::Copy(OnExisting::Keep), found.with(Changes::LOCAL)),
-        };
-        Ok(Some((decision, found)))
+        Ok(Some(by_base(how, Base(Arc::clone(base)), found, is_file)))
     }
 
     /// True if the entry `there` of a base can stand for `entry`, from which it differs by
@@ -230,5 +283,21 @@ impl Receiver<'_> {
             return true;
         }
         false
+    }
+}
+
+/// The decision about an entry that differs by `found` from that of a base, whose content is
+/// the same.
+fn by_base(how: Bases, base: Base, found: Changes, is_file: bool) -> (Decision, Changes) {
+    match how {
+        Bases::Compare if found.is_empty() => {
+            (Decision::Settled(Outcome::Skipped(Skip::Unchanged)), found)
+        }
+        Bases::Link if found.is_empty() => {
+            (Decision::Linked(base, OnExisting::Keep), Changes::LOCAL.with(Changes::LINKED))
+        }
+        _ if is_file => (Decision::Based(base), found.with(Changes::LOCAL)),
+        // What is no file has nothing to be copied.
+        _ => (Decision::Copy(OnExisting::Keep), found.with(Changes::LOCAL)),
     }
 }

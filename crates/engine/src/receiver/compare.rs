@@ -17,6 +17,9 @@ pub(crate) enum Decision {
     Copy(OnExisting),
     /// Compare its content first.
     Hash,
+    /// Compare its content first with that of the entries of its name in these directories
+    /// of bases, each with how it differs otherwise; if it is in none, this is the decision.
+    HashBases(Vec<(Base, Changes)>, Box<Decision>),
     /// Copy its content from the entry of the same name in this directory of a base.
     Based(Base),
     /// Make it a hard link to that, or else copy it.

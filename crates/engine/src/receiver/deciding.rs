@@ -45,16 +45,36 @@ impl Receiver<'_> {
             _ => None,
         };
         let found = compare::changes(entry, existing, target.as_deref(), self.policy.keeps);
-        let replaced =
-            |found: Changes| Ok((Decision::Copy(OnExisting::Replace), found.with(Changes::SENT)));
         let (mtime, there) = (entry.attributes.mtime, existing.attributes.mtime);
         let is_file = matches!(entry.kind, Kind::File { .. }) && !found.has(Changes::KIND);
         if is_file && mirror.skips_newer && there > mtime {
             return settled(Outcome::Skipped(Skip::Ruled));
         }
-        if let Some(linked) = self.decide_to_link(mirror, dir, name, entry, existing)? {
-            return Ok(linked);
+        match self.decide_to_link(mirror, dir, name, entry, existing)? {
+            Some((Decision::HashBases(bases, _), _)) => {
+                let (otherwise, found) =
+                    self.decide_by_existing(mirror, node, name, entry, existing, found)?;
+                return Ok((Decision::HashBases(bases, Box::new(otherwise)), found));
+            }
+            Some(linked) => return Ok(linked),
+            None => {}
         }
+        self.decide_by_existing(mirror, node, name, entry, existing, found)
+    }
+
+    /// Decides by what stands there alone, from which the entry differs by `found`.
+    fn decide_by_existing(
+        &self,
+        mirror: &Mirror,
+        node: &Arc<DirNode>,
+        name: &Name,
+        entry: &Entry,
+        existing: &Meta,
+        found: Changes,
+    ) -> io::Result<(Decision, Changes)> {
+        let settled = |outcome| Ok((Decision::Settled(outcome), Changes::default()));
+        let replaced =
+            |found: Changes| Ok((Decision::Copy(OnExisting::Replace), found.with(Changes::SENT)));
         if found.has(Changes::KIND) {
             if existing.kind == MetaKind::Dir && !mirror.makes_way && !is_empty(node, name)? {
                 return settled(Outcome::Failed(Fault::new(

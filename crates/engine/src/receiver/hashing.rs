@@ -3,13 +3,14 @@
 
 use super::check::outcome_of;
 use super::compare::Decision;
-use super::dirs::DirState;
+use super::dirs::{Base, DirState};
 use super::{Pending, Receiver, Work, of_sender, parent_fault, work};
 use crate::control::Step;
 use crate::digest::{changed, seal_of};
 use crate::link::SourceHandle;
-use haul_model::{BlockRanges, Changes, Fault, Outcome, Side, Skip, Updating};
+use haul_model::{BlockRanges, Changes, ContentHash, Fault, Name, Outcome, Side, Skip, Updating};
 use haul_proto::{FileEnd, FileSeal, How, OutcomeItem, Want};
+use haul_store::OnExisting;
 use haul_tree::{Meta, lock};
 use std::sync::Arc;
 
@@ -22,6 +23,11 @@ pub(super) struct Hashing {
     of_source: Option<Result<FileSeal, Fault>>,
     /// Which object was hashed, where that has to be proven.
     hashed: Option<Meta>,
+    /// Directories of bases that may have its content, and the decision if none has.
+    bases: Vec<(Base, Changes)>,
+    otherwise: Decision,
+    /// The hashes of what is in those, as far as they were read.
+    of_bases: Vec<Option<ContentHash>>,
     /// Bytes of it that were counted as done while the destination's were hashed.
     counted: u64,
 }
@@ -29,6 +35,22 @@ pub(super) struct Hashing {
 impl Receiver<'_> {
     /// Has both sides hash a file, of which is known how it differs otherwise.
     pub(super) fn hash_both(&self, pending: Pending, wants: &mut Vec<Want>) {
+        self.hash_with_bases(pending, Vec::new(), Decision::Hash, wants);
+    }
+
+    /// The same for one whose content a base may have. If none has, that is the decision:
+    /// the destination's own is hashed if it says so.
+    pub(super) fn hash_with_bases(
+        &self,
+        mut pending: Pending,
+        bases: Vec<(Base, Changes)>,
+        otherwise: Decision,
+        wants: &mut Vec<Want>,
+    ) {
+        pending.on_existing = match otherwise {
+            Decision::Copy(on_existing) => on_existing,
+            _ => OnExisting::Replace,
+        };
         let index = pending.index;
         pending.dir.expect_one();
         let hashing = Hashing {
@@ -37,6 +59,9 @@ impl Receiver<'_> {
             is_told: false,
             of_source: None,
             hashed: None,
+            bases,
+            otherwise,
+            of_bases: Vec::new(),
             counted: 0,
         };
         lock(&self.hashing).insert(index, hashing);
@@ -53,10 +78,23 @@ impl Receiver<'_> {
     pub(super) fn hash_own(&self, index: u64, scratch: &mut Vec<u8>) {
         let place = lock(&self.hashing).get(&index).map(|hashing| {
             let Pending { dir, name, entry, .. } = &hashing.pending;
-            (Arc::clone(dir), name.clone(), entry.name.clone())
+            let bases: Vec<_> = hashing.bases.iter().map(|(base, _)| base.clone()).collect();
+            let is_own = hashing.otherwise == Decision::Hash;
+            (Arc::clone(dir), name.clone(), entry.name.clone(), bases, is_own)
         });
-        let Some((dir, name, listed)) = place else { return };
-        let DirState::Open(node) = &dir.state else { return };
+        let Some((dir, name, listed, bases, is_own)) = place else { return };
+        let hash = |base: &Base| self.hash_of_base(base, &name, scratch);
+        let of_bases = bases.iter().map(hash).collect();
+        let node = match &dir.state {
+            DirState::Open(node) if is_own => node,
+            _ => {
+                // What is not there is not looked at.
+                let own = Err(parent_fault());
+                return self.meet(index, |hashing| {
+                    (hashing.own, hashing.of_bases) = (Some(own), of_bases);
+                });
+            }
+        };
         let (mut hashed, mut counted) = (None, 0);
         let mut count = |step: Step| {
             counted += step.len();
@@ -83,10 +121,17 @@ impl Receiver<'_> {
             })
             .map_err(|fault| Fault { side: Side::Destination, ..fault });
         self.meet(index, |hashing| {
-            hashing.own = Some(own);
+            (hashing.own, hashing.of_bases) = (Some(own), of_bases);
             hashing.hashed = hashed;
             hashing.counted = counted;
         });
+    }
+
+    /// The hash of the file `name` in a directory of a base; `None` if it can't be read: the
+    /// destination may have it without.
+    fn hash_of_base(&self, base: &Base, name: &Name, scratch: &mut Vec<u8>) -> Option<ContentHash> {
+        let file = base.0.handle().and_then(|dir| dir.open_file(name, false)).ok()?;
+        seal_of(&*file, scratch, self.control, &mut |_| {}).ok().map(|seal| seal.hash)
     }
 
     /// Hashes files of this machine that are compared with the destination's.
@@ -133,7 +178,9 @@ impl Receiver<'_> {
             let is_whole = one.own.is_some() && one.of_source.is_some();
             if is_whole { hashing.remove(&index) } else { None }
         };
-        let Some(Hashing { pending, own, of_source, hashed, counted, .. }) = whole else { return };
+        let Some(whole) = whole else { return };
+        let Hashing { pending, own, of_source, hashed, counted, .. } = whole;
+        let (bases, of_bases, otherwise) = (whole.bases, whole.of_bases, whole.otherwise);
         let (Some(own), Some(of_source)) = (own, of_source) else { return };
         if self.control.stopped() {
             // It was cut short; that is no fault of the file.
@@ -141,8 +188,24 @@ impl Receiver<'_> {
         }
         if self.checks() {
             self.end_check(pending, of_source, own, hashed, counted);
-        } else {
-            self.end_hashing(pending, of_source, own, counted);
+            return;
+        }
+        if let Ok(source) = &of_source
+            && pending.is_as_listed(source)
+            && let Some((base, found)) = with_content(bases, &of_bases, source.hash)
+        {
+            return self.take_from_base(pending, base, found, counted);
+        }
+        match (otherwise, of_source) {
+            (Decision::Hash, of_source) => self.end_hashing(pending, of_source, own, counted),
+            (_, Err(fault)) => {
+                work::tell(self, vec![(pending, counted, Outcome::Failed(fault))]);
+            }
+            (Decision::Settled(outcome), _) => work::tell(self, vec![(pending, counted, outcome)]),
+            _ if self.policy.dry_run => {
+                work::tell(self, vec![(pending, counted, Outcome::WouldCopy)]);
+            }
+            _ => self.want_now(pending, counted),
         }
     }
 
@@ -245,6 +308,20 @@ impl Receiver<'_> {
         // It was waited for twice.
         self.release(dir);
     }
+}
+
+/// The base that has this content, and how the entry differs there otherwise: the first in
+/// which it does not, or else the first.
+fn with_content(
+    bases: Vec<(Base, Changes)>,
+    of_bases: &[Option<ContentHash>],
+    hash: ContentHash,
+) -> Option<(Base, Changes)> {
+    let is_it = |(_, found): &(_, &Option<ContentHash>)| **found == Some(hash);
+    let alike: Vec<_> =
+        bases.into_iter().zip(of_bases).filter(is_it).map(|(base, _)| base).collect();
+    let best = alike.iter().position(|(_, found)| found.is_empty()).unwrap_or(0);
+    alike.into_iter().nth(best)
 }
 
 impl Pending {

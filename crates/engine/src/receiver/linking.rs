@@ -235,6 +235,10 @@ impl Receiver<'_> {
             Decision::Copy(on_existing) | Decision::Linked(_, on_existing) => on_existing,
             Decision::Based(_) => OnExisting::Keep,
             Decision::Hash => OnExisting::Replace,
+            Decision::HashBases(_, otherwise) => match *otherwise {
+                Decision::Copy(on_existing) => on_existing,
+                _ => OnExisting::Replace,
+            },
             Decision::Settled(Outcome::WouldCopy) => return first.linked(found),
             Decision::Settled(outcome) if outcome == left && tells_objects => OnExisting::Replace,
             Decision::Settled(outcome) => return self.as_synced(outcome, found),

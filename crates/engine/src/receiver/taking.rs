@@ -21,6 +21,10 @@ impl Receiver<'_> {
                 self.hash_both(Pending { on_existing: OnExisting::Replace, ..file }, wants);
                 None
             }
+            Decision::HashBases(bases, otherwise) => {
+                self.hash_with_bases(file, bases, *otherwise, wants);
+                None
+            }
             _ if self.policy.dry_run => self.settle_listed(&file, Outcome::WouldCopy),
             Decision::Copy(on_existing) => self.want_file(Pending { on_existing, ..file }, wants),
             Decision::Based(base) => {
@@ -47,7 +51,9 @@ impl Receiver<'_> {
         let Pending { dir, name, entry, .. } = &listed;
         let outcome = match decision {
             Decision::Settled(outcome) => outcome,
-            Decision::Hash | Decision::Based(_) => unreachable!("only files have content"),
+            Decision::Hash | Decision::HashBases(..) | Decision::Based(_) => {
+                unreachable!("only files have content")
+            }
             _ if self.policy.dry_run => Outcome::WouldCopy,
             Decision::Linked(base, on_existing) => {
                 let or_made = || self.make(dir, name, entry, on_existing);

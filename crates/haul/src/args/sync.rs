@@ -433,11 +433,6 @@ impl Wish {
             let message = format!("there may be {} directories to look into", Bases::MAX);
             return Err(CommandError::usage(message));
         }
-        if self.checksum {
-            let message =
-                "--checksum with --compare-dest, --copy-dest or --link-dest is not there yet";
-            return Err(CommandError::usage(message));
-        }
         Ok(Some(*first))
     }
 

@@ -81,6 +81,83 @@ fn what_a_base_has_is_not_sent() {
     });
 }
 
+/// A source of which the bases have contents that only reading tells.
+fn prepare_contents(scene: &Scene<'_>) {
+    for tree in ["src", "dst", "prev", "older"] {
+        let _ = fs::remove_dir_all(scene.path(tree));
+        scene.mkdir(tree);
+    }
+    let cases = [
+        ("same", ["same", "same", ""]),
+        ("touched", ["with another time", "with another time", ""]),
+        ("lies", ["as long", "no, not", ""]),
+        ("second", ["in the second", "not the first", "in the second"]),
+        ("shorter", ["of another size", "short", ""]),
+        ("only-new", ["in no base", "", ""]),
+        ("d/same", ["the same below", "the same below", "the same below"]),
+    ];
+    for (name, contents) in cases {
+        for (tree, content) in ["src", "prev", "older"].into_iter().zip(contents) {
+            if !content.is_empty() {
+                let path = scene.file(format!("{tree}/{name}"), content);
+                let time = if name == "touched" { tree.len() } else { 5 };
+                run(Command::new("touch").args(["-d", &format!("@160000000{time}")]).arg(path));
+            }
+        }
+    }
+    scene.file("src/empty", "");
+    scene.file("prev/empty", "");
+    mode(scene.path("prev/d/same"), 0o600);
+    for dir in ["src", "src/d"] {
+        run(Command::new("touch").args(["-d", "@1600000007"]).arg(scene.path(dir)));
+    }
+}
+
+#[test]
+fn with_checksums_contents_are_looked_for_in_bases() {
+    with_haul_there(|scene| {
+        for how in ["--link-dest", "--copy-dest", "--compare-dest"] {
+            let bases = [format!("{how}=../prev"), format!("{how}=../older")];
+            for flags in [&["-acin"][..], &["-aci"], &["-rtci"]] {
+                prepare_contents(scene);
+                let flags = [flags, &[&*bases[0], &*bases[1]]].concat();
+                let pair = Pair::with_times(scene);
+                let first = pair.run(&flags, &["src/"], "dst");
+                if how == "--link-dest" && flags[0] == "-aci" {
+                    let number = |path: &str| fs::metadata(scene.path(path)).expect("there").ino();
+                    assert_eq!(number("dst/same"), number("prev/same"), "{first}");
+                    assert_eq!(number("dst/second"), number("older/second"), "{first}");
+                    assert_eq!(number("dst/d/same"), number("older/d/same"), "{first}");
+                    assert_ne!(number("dst/lies"), number("prev/lies"), "{first}");
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn with_checksums_existing_files_become_links_to_bases() {
+    with_haul_there(|scene| {
+        prepare_contents(scene);
+        for (name, content) in
+            [("same", "same"), ("lies", "as long"), ("second", "of no base"), ("only-new", "older")]
+        {
+            let path = scene.file(format!("dst/{name}"), content);
+            run(Command::new("touch").args(["-d", "@1600000005"]).arg(path));
+        }
+        let pair = Pair::with_times(scene);
+        let flags = ["-ac", "--link-dest=../prev", "--link-dest=../older"];
+        pair.run(&flags, &["src/"], "dst");
+        let number = |path: &str| fs::metadata(scene.path(path)).expect("there").ino();
+        for (name, base) in [("same", "prev"), ("second", "older"), ("d/same", "older")] {
+            assert_eq!(number(&format!("dst/{name}")), number(&format!("{base}/{name}")));
+        }
+        assert_eq!(scene.read("prev/lies"), "no, not");
+        let second = pair.run(&["-aci", flags[1], flags[2]], &["src/"], "dst");
+        assert!(!second.out().contains("second"), "{second}");
+    });
+}
+
 #[test]
 fn a_mode_that_is_not_kept_is_that_of_the_base() {
     with_haul_there(|scene| {
@@ -204,14 +281,10 @@ fn bases_of_two_kinds_exclude_each_other() {
     let world = World::new();
     let scene = world.scene(Way::Local);
     scene.file("src/a", "a");
-    for (flags, message) in [
-        (&["--link-dest=x", "--copy-dest=y"][..], "exclude each other"),
-        (&["-c", "--link-dest=x"], "not there yet"),
-    ] {
-        let run = scene.haul().args(["sync", "-a"]).args(flags).args(["src/", "dst"]).run();
-        assert!(run.expect_code(1).err().contains(message));
-        assert!(!scene.exists("dst"));
-    }
+    let flags = ["-a", "--link-dest=x", "--copy-dest=y"];
+    let run = scene.haul().arg("sync").args(flags).args(["src/", "dst"]).run();
+    assert!(run.expect_code(1).err().contains("exclude each other"));
+    assert!(!scene.exists("dst"));
     let world = World::new();
     let scene = world.scene(Way::SftpUpload);
     scene.file("src/a", "a");
