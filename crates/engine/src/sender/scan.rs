@@ -214,6 +214,12 @@ impl<'s, 'a> Scan<'s, 'a> {
         if selected.is_ok_and(|mut all| all.leaves_out(&name, meta.kind == MetaKind::Dir)) {
             return Ok(());
         }
+        // A slash behind what is no directory means that no link is meant.
+        let is_link = || look_up(&dir, &name, false).is_ok_and(|m| m.kind == MetaKind::Symlink);
+        if meta.kind != MetaKind::Dir && follow && !self.sender.follows() && is_link() {
+            let fault = Fault::new(Side::Source, FaultKind::NotDirectory, "it is not a directory");
+            return self.fault(0, Some(dir), Some(name), shown(), fault);
+        }
         if meta.kind != MetaKind::Dir {
             return match self.specials.resolve(&dir, &name, meta, self.sender.control) {
                 Ok(meta) => self.file(0, &dir, name, follow, meta, None),

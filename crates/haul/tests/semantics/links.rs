@@ -56,6 +56,17 @@ fn a_named_link_is_followed_as_cp_does() {
 }
 
 #[test]
+fn a_link_to_a_file_with_a_slash_behind_it_is_no_source() {
+    everywhere_by_pipe(|scene| {
+        scene.file("elsewhere/file", "content");
+        scene.symlink("elsewhere/file", "to-file");
+        let run = scene.copy(&["-r"], &["to-file/"], "new").run().expect_code(1);
+        assert_eq!(errors(&run).len(), 1, "{run}");
+        assert!(!scene.exists("new"), "{run}");
+    });
+}
+
+#[test]
 fn with_l_what_links_lead_to_is_copied() {
     each_way(|scene| {
         scene.file("elsewhere/dir/deep", "deep");
