@@ -6,7 +6,7 @@ use std::fs;
 
 #[test]
 fn no_source_replaces_what_another_has_brought() {
-    each_way(|scene| {
+    everywhere(|scene| {
         scene.file("a/x", "first");
         scene.file("a/sub/y", "first");
         scene.file("b/x", "second");
@@ -61,7 +61,7 @@ fn what_the_policy_would_leave_of_another_source_is_no_failure() {
 
 #[test]
 fn sources_with_names_and_other_kinds_stand_in_the_way_of_each_other_too() {
-    each_way_by_pipe(|scene| {
+    everywhere_by_pipe(|scene| {
         scene.file("a/file", "first");
         scene.file("a/dir/x", "first");
         scene.symlink("one", "a/link");

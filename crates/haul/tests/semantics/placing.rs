@@ -167,7 +167,7 @@ fn a_slash_after_a_file_is_no_new_name() {
 
 #[test]
 fn several_sources_need_a_directory() {
-    each_way(|scene| {
+    everywhere(|scene| {
         scene.file("a", "a");
         scene.file("b", "b");
         scene.file("file", "old");
@@ -184,7 +184,7 @@ fn several_sources_need_a_directory() {
 
 #[test]
 fn sources_that_would_replace_each_other_are_refused() {
-    each_way(|scene| {
+    everywhere(|scene| {
         scene.file("one/x", "1");
         scene.file("two/x", "2");
         scene.mkdir("there");
@@ -196,7 +196,7 @@ fn sources_that_would_replace_each_other_are_refused() {
 
 #[test]
 fn a_directory_needs_leave_and_the_others_are_copied() {
-    each_way(|scene| {
+    everywhere(|scene| {
         scene.file("tree/a", "a");
         scene.file("b", "b");
         scene.mkdir("there");
@@ -209,7 +209,7 @@ fn a_directory_needs_leave_and_the_others_are_copied() {
 
 #[test]
 fn the_content_of_a_dot_goes_straight_into_the_destination() {
-    each_way(|scene| {
+    everywhere(|scene| {
         scene.file("tree/sub/a", "a");
         scene.file("tree/.hidden", "h");
         mode(scene.path("tree"), 0o700);
@@ -226,7 +226,7 @@ fn the_content_of_a_dot_goes_straight_into_the_destination() {
 
 #[test]
 fn a_slash_after_a_source_changes_nothing_but_follows_a_link() {
-    each_way(|scene| {
+    everywhere(|scene| {
         scene.file("tree/a", "a");
         scene.symlink("tree", "link");
         scene.mkdir("there");
