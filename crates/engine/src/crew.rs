@@ -78,7 +78,15 @@ impl<'scope, 'env> Crew<'scope, 'env> {
         }
     }
 
-    fn try_begin(&self, name: &str, work: impl FnOnce() + Send + 'scope) -> io::Result<()> {
+    /// Begins a thread that the job can do without.
+    ///
+    /// # Errors
+    /// When it can't be had.
+    pub(crate) fn try_begin(
+        &self,
+        name: &str,
+        work: impl FnOnce() + Send + 'scope,
+    ) -> io::Result<()> {
         let work = watched(self.control, work);
         Builder::new().name(name.to_owned()).spawn_scoped(self.scope, work).map(drop)
     }

@@ -67,7 +67,7 @@ pub enum Event<'a> {
     Link(LinkEvent<'a>),
 }
 
-/// News of a connection that was lost.
+/// News of the connections to a host.
 #[derive(Debug, Clone, Copy)]
 pub enum LinkEvent<'a> {
     /// It was lost or could not be made again, and will be made once more.
@@ -83,6 +83,20 @@ pub enum LinkEvent<'a> {
     },
     /// After that, the host has greeted again.
     Regained,
+    /// Contents take connections past ssh from now on.
+    Direct {
+        /// The host, safe to show.
+        host: &'a str,
+        /// How many there are.
+        connections: u8,
+    },
+    /// There are none of these, and contents go through ssh.
+    NotDirect {
+        /// The host, safe to show.
+        host: &'a str,
+        /// Why, safe to show.
+        reason: &'a str,
+    },
 }
 
 /// Figures of a running job, or of jobs that run one after the other. Totals and sums only

@@ -325,7 +325,7 @@ mod tests {
             arguments[arguments.iter().position(|one| one == "-oCiphers=a,b").unwrap()..].to_vec()
         };
         let [quiet, plain] = [
-            ["-oCiphers=a,b", "-oServerAliveInterval=15", "-oServerAliveCountMax=4"].as_slice(),
+            ["-oCiphers=a,b", "-oServerAliveInterval=3", "-oServerAliveCountMax=5"].as_slice(),
             ["-oCiphers=a,b"].as_slice(),
         ]
         .map(|first| [first, ["-s", "--", "box", "sftp"].as_slice()].concat());

@@ -30,6 +30,8 @@ impl How {
     /// Of what the receiver has in its old file, whose sums it has told, it need only be
     /// told where that is.
     pub const DELTA: Self = Self(0x04);
+    /// Blocks shall come in their order, and over one lane.
+    pub const IN_ORDER: Self = Self(0x10);
 
     /// [`Self::WHOLE_HASH`] if `is_wanted`.
     pub const fn whole_hash_if(is_wanted: bool) -> Self {
@@ -49,6 +51,17 @@ impl How {
         Self(self.0 | Self::DELTA.0)
     }
 
+    /// This, and [`Self::IN_ORDER`] if `is_wanted`.
+    #[must_use]
+    pub const fn in_order_if(self, is_wanted: bool) -> Self {
+        if is_wanted { Self(self.0 | Self::IN_ORDER.0) } else { self }
+    }
+
+    /// True if blocks are wanted in their order.
+    pub const fn wants_order(self) -> bool {
+        self.0 & Self::IN_ORDER.0 != 0
+    }
+
     /// True if only what differs is wanted.
     pub const fn wants_delta(self) -> bool {
         self.0 & Self::DELTA.0 != 0
@@ -59,7 +72,7 @@ impl TryFrom<u8> for How {
     type Error = &'static str;
 
     fn try_from(bits: u8) -> Result<Self, Self::Error> {
-        if bits & !(Self::WHOLE_HASH.0 | Self::DELTA.0) != 0 {
+        if bits & !(Self::WHOLE_HASH.0 | Self::DELTA.0 | Self::IN_ORDER.0) != 0 {
             return Err("a wish for what is not known");
         }
         Ok(Self(bits))

@@ -10,11 +10,13 @@ use crate::receiver::{Arrivals, Receiver, read_lane};
 use crate::sender::{Readers, run_reader};
 use crate::vigil::{Vigil, sign_after};
 use crate::workers::workers;
+use crate::{Event, JobError, LinkEvent};
 use crossbeam_channel::{Receiver as Told, Sender as Giver};
+use haul_model::escape_controls;
 use haul_net::{ConnectError, Direct, DirectCaller, DirectListener, Identity, Killer, Patience};
 use haul_proto::{DirectOffer, Join, LANES_MAX, Message, encode};
 use haul_tree::lock;
-use std::io::{self, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -129,12 +131,19 @@ impl<'scope, 'env, 'a: 'scope> Opening<'scope, 'env, 'a> {
     /// Begins the thread that opens them.
     pub(super) fn begin(self, joining: Joining) {
         let crew = self.crew;
-        crew.begin("lanes", move || match joining {
+        let is_required = matches!(joining, Joining::Calls { is_required: true, .. });
+        let begun = crew.try_begin("lanes", move || match joining {
             Joining::Calls { identity, offer, is_required } => {
                 self.call(&identity, &offer, is_required);
             }
             Joining::IsCalled(listener) => self.let_in(&listener),
         });
+        // Without it all goes through ssh.
+        if let Err(error) = begun
+            && is_required
+        {
+            crew.control().fail(JobError::Threads(error));
+        }
     }
 
     fn control(&self) -> &'scope Control<'scope> {
@@ -144,15 +153,16 @@ impl<'scope, 'env, 'a: 'scope> Opening<'scope, 'env, 'a> {
     /// Calls the agent, as often as there shall be lanes.
     fn call(&self, identity: &Identity, offer: &Told<Result<DirectOffer, String>>, required: bool) {
         let Some(offer) = self.until_ended(|| offer.recv_timeout(CANCEL_POLL).ok()) else { return };
-        let called = offer.map_err(io::Error::other).and_then(|offer| {
-            let least = if required { 1 } else { CALLED_MIN };
-            let Some(()) = self.until_ended(|| self.wait_unless(self.left() >= least)) else {
-                return Ok(());
-            };
-            self.call_lanes(identity, &offer, required)
-        });
+        let least = if required { 1 } else { CALLED_MIN };
+        let Some(()) = self.until_ended(|| self.wait_unless(self.left() >= least)) else { return };
+        let called = offer.map_err(io::Error::other);
+        let called = called.and_then(|offer| self.call_lanes(identity, &offer, required));
+        let tell = |news| self.control().monitor().event(Event::Link(news));
+        let host = &*self.peer;
         match called {
-            Ok(()) => {}
+            // The job has ended.
+            Ok(0) => {}
+            Ok(connections) => tell(LinkEvent::Direct { host, connections }),
             Err(error) if required => {
                 // The agent may be done without.
                 self.control().linger();
@@ -160,29 +170,31 @@ impl<'scope, 'env, 'a: 'scope> Opening<'scope, 'env, 'a> {
                 self.control().fail(ConnectError::NotDirect { host, detail }.into());
             }
             Err(error) => {
-                tracing::info!(%error, "no direct connection to {}: all goes through ssh", self.peer);
+                let reason = &*escape_controls(&error.to_string());
+                tell(LinkEvent::NotDirect { host, reason });
             }
         }
     }
 
+    /// Gives how many there are.
     fn call_lanes(
         &self,
         identity: &Identity,
         offer: &DirectOffer,
         required: bool,
-    ) -> io::Result<()> {
+    ) -> io::Result<u8> {
         let patience = if required { REQUIRED_CALL_MAX } else { CALL_MAX };
-        let mut lanes_max = LANES_MAX;
+        let (mut lanes_max, mut joined) = (LANES_MAX, 0);
         for lane in 1..=LANES_MAX {
             let is_worth_it = lane == 1 || self.left() >= u64::from(lane - 1) * LANE_LEN;
             if lane > lanes_max || !is_worth_it || self.control().stopped() {
                 break;
             }
             let begin = Instant::now();
-            let joined = Direct::connect(offer.address, identity, offer.key, patience)
-                .and_then(|direct| self.join(lane, direct));
-            match joined {
-                Ok(()) => {}
+            let stands = Direct::connect(offer.address, identity, offer.key, patience)
+                .and_then(|direct| self.take(lane, direct, encode(&Message::Join(Join { lane }))));
+            match stands {
+                Ok(()) => joined = lane,
                 Err(error) if lane == 1 => return Err(error),
                 // There are others.
                 Err(error) => {
@@ -195,13 +207,7 @@ impl<'scope, 'env, 'a: 'scope> Opening<'scope, 'env, 'a> {
             let by_time = BY_ROUND_TRIP.iter().find(|(max, _)| took < *max);
             lanes_max = by_time.map_or(LANES_MAX, |(_, lanes)| *lanes);
         }
-        Ok(())
-    }
-
-    fn join(&self, lane: u8, mut direct: Direct) -> io::Result<()> {
-        direct.write_all(&encode(&Message::Join(Join { lane })))?;
-        direct.flush()?;
-        self.take(lane, direct)
+        Ok(joined)
     }
 
     /// Bytes of the listed files that are not done.
@@ -289,11 +295,11 @@ impl<'scope, 'env, 'a: 'scope> Opening<'scope, 'env, 'a> {
             }
             *taken |= 1 << lane;
         }
-        self.take(lane, direct)
+        self.take(lane, direct, Vec::new())
     }
 
-    /// Takes a connection as a lane of that number.
-    fn take(&self, lane: u8, direct: Direct) -> io::Result<()> {
+    /// Takes a connection as a lane of that number, on which `greeting` is said first.
+    fn take(&self, lane: u8, mut direct: Direct, greeting: Vec<u8>) -> io::Result<()> {
         let killer = direct.killer()?;
         let (crew, control) = (self.crew, self.control());
         let (peer, at_work) = (self.peer.clone(), self.at_work.clone());
@@ -302,23 +308,24 @@ impl<'scope, 'env, 'a: 'scope> Opening<'scope, 'env, 'a> {
                 let sign_after = sign_after(self.silence_max);
                 let (outbox, frames) = readers.lanes.beside();
                 self.joined.add(killer, Some(Arc::clone(&outbox)));
-                crew.begin("lane writer", move || {
+                crew.try_begin("lane writer", move || {
                     let _at_work = at_work;
                     let mut output = direct.into_writer();
                     let sent =
-                        run_writer(&mut output, &frames, Vec::new(), sign_after, Some(control));
+                        run_writer(&mut output, &frames, greeting, sign_after, Some(control));
                     drop(frames);
                     if let Err(error) = sent {
                         // The peer may have said why, or that all is done.
                         control.linger();
                         ReadEnd::Lost(error).report(control, &peer);
                     }
-                });
+                })?;
                 let lanes = readers.lanes.join(Lane { number: lane, outbox });
                 readers.pool.add(BUFFERS_PER_LANE);
                 if lanes > workers() {
                     let readers = Arc::clone(readers);
-                    crew.begin("file reader", move || run_reader(&readers, control));
+                    // The others take this lane, too.
+                    let _ = crew.try_begin("file reader", move || run_reader(&readers, control));
                 }
             }
             Part::Receives(receiver, arrivals) => {
@@ -327,17 +334,26 @@ impl<'scope, 'env, 'a: 'scope> Opening<'scope, 'env, 'a> {
                 arrivals.pool.add(BUFFERS_PER_LANE);
                 let vigil = Vigil::new(Patience::default());
                 vigil.greeted(self.silence_max);
-                control.watch(&vigil, &peer);
                 let (receiver, arrivals) = (Arc::clone(receiver), Arc::clone(arrivals));
-                crew.begin("lane reader", move || {
+                let heard = Arc::clone(&vigil);
+                let host = peer.clone();
+                crew.try_begin("lane reader", move || {
                     let _at_work = at_work;
-                    let input = BufReader::with_capacity(READ_AHEAD, vigil.listen(direct));
+                    if direct.write_all(&greeting).is_err() {
+                        // It was never one: nothing comes by it.
+                        return;
+                    }
+                    let mut input = BufReader::with_capacity(READ_AHEAD, heard.listen(direct));
+                    if input.fill_buf().map_or(true, <[u8]>::is_empty) {
+                        return;
+                    }
                     if let Err(end) = read_lane(input, &receiver, &arrivals, lane) {
                         // As above.
                         control.linger();
-                        end.report(control, &peer);
+                        end.report(control, &host);
                     }
-                });
+                })?;
+                control.watch(&vigil, &peer);
             }
         }
         Ok(())

@@ -11,7 +11,7 @@ pub use self::course::run_move;
 pub use self::not_copied::NotCopied;
 
 use crate::{JobError, Leg, LinkEvent, Monitor, Requests, Spot};
-use haul_model::{Fault, Naming, Policy, Summary};
+use haul_model::{Compression, Fault, Naming, Policy, Ports, Summary, Via};
 use std::fmt;
 use std::path::PathBuf;
 
@@ -29,6 +29,12 @@ pub struct MoveJob<H> {
     pub policy: Policy,
     /// See [`crate::Job::state`].
     pub state: Option<PathBuf>,
+    /// See [`crate::Job::compression`].
+    pub compression: Compression,
+    /// See [`crate::Job::via`].
+    pub via: Via,
+    /// See [`crate::Job::ports`].
+    pub ports: Option<Ports>,
 }
 
 /// The machines of a move, and the ways to them.

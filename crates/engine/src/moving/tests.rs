@@ -4,7 +4,7 @@
 use super::*;
 use crate::monitor::Silent;
 use crate::{Placement, Route, run};
-use haul_model::Moving;
+use haul_model::{Compression, Moving, Via};
 use std::fs;
 use std::path::Path;
 use std::sync::Mutex;
@@ -100,7 +100,8 @@ fn move_tree(
     let policy = Policy { moving: Some(Moving::Whole), ..Policy::default() };
     let dest_shown = "b".to_owned();
     let (sources, dest) = (vec![spot("a/tree")], spot("b"));
-    let job = MoveJob { sources, dest, dest_shown, policy, state: None };
+    let (compression, via, ports) = (Compression::Auto, Via::Auto, None);
+    let job = MoveJob { sources, dest, dest_shown, policy, state: None, compression, via, ports };
     let mut here = Here {
         requests: None,
         after_copy: Box::new(after_copy),

@@ -63,7 +63,8 @@ impl Receiver<'_> {
 
     /// The wish for all that is missing of a file.
     pub(super) fn want_of(&self, file: &Pending) -> Want {
-        let how = How::whole_hash_if(file.resumed > 0 && self.proves(&file.entry));
+        let how = How::whole_hash_if(file.resumed > 0 && self.proves(&file.entry))
+            .in_order_if(file.is_in_order());
         Want { index: file.index, how, blocks: BlockRanges::from(file.resumed) }
     }
 

@@ -78,7 +78,8 @@ impl Receiver<'_> {
 
     /// Asks for the content of a file that is begun once more.
     pub(super) fn want_again(&self, pending: Pending) {
-        let want = Want { index: pending.index, how: How::PLAIN, blocks: BlockRanges::all() };
+        let how = How::PLAIN.in_order_if(pending.is_in_order());
+        let want = Want { index: pending.index, how, blocks: BlockRanges::all() };
         lock(&self.wanted).insert(pending.index, Box::new(pending));
         self.sender.want(vec![want]);
     }

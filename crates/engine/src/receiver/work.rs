@@ -334,10 +334,18 @@ impl Pending {
     /// True if the file system may be one that takes content in its order alone, so
     /// that `fault`, of writing blocks in any, need not come again without that.
     pub(super) fn may_be_sequential(&self, fault: &Fault) -> bool {
+        fault.side == Side::Destination && fault.kind == FaultKind::Io && self.is_sequential()
+    }
+
+    /// True if it is large, and the file system may be one that takes content in its order
+    /// alone.
+    pub(super) fn is_in_order(&self) -> bool {
+        self.entry.size() > BLOCK_LEN && self.is_sequential()
+    }
+
+    fn is_sequential(&self) -> bool {
         let DirState::Open(node) = &self.dir.state else { return false };
-        fault.side == Side::Destination
-            && fault.kind == FaultKind::Io
-            && node.handle().is_ok_and(|dir| !dir.takes_any_order())
+        node.handle().is_ok_and(|dir| !dir.takes_any_order())
     }
 
     /// Begins the file so that a later job can continue it, if it is large.

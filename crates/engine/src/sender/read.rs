@@ -281,7 +281,8 @@ impl Reader<'_, '_> {
     /// called.
     fn as_stripes(&self, item: &Item, source: &Arc<dyn SourceFile>) -> Option<Arc<Striped>> {
         let stripes = self.readers.stripes.as_ref()?;
-        let is_plain = !item.how.wants_delta() && !item.how.wants_whole_hash();
+        let how = item.how;
+        let is_plain = !how.wants_delta() && !how.wants_whole_hash() && !how.wants_order();
         if !is_plain || !is_still_wanted(item, &**source) {
             return None;
         }

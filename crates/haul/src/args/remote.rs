@@ -310,7 +310,9 @@ impl TransferWords {
         let is_more = settings.parallel.as_ref().is_some_and(|given| given.value.get() > 1);
         if let Some(named) = names_haul(&settings).filter(|_| is_more) {
             let error = exclude(&"--parallel", named);
-            return Err(error.with_hint("to the haul of a host there is one connection"));
+            return Err(
+                error.with_hint("direct connections to the haul of a host are as many as help")
+            );
         }
         let way = Way { words: settings, deploy: self.deploy, config };
         let (sources, dest, reaches) = way.sources_and_dest(words, usage)?;

@@ -44,6 +44,9 @@ pub(super) fn run(copy: &Copy) -> ExitCode {
         dest_shown: copy.dest.to_string(),
         policy: copy.policy,
         state: state::journals(),
+        compression: copy.compression,
+        via: copy.via,
+        ports: copy.ports,
     };
     let monitor = JobMonitor::new(report, task, interrupt);
     let hosts = Hosts::new(copy.reaches.clone(), &screen);

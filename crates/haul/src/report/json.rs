@@ -58,6 +58,8 @@ impl Report for Json {
                 Line::ConnectionLost(ConnectionLost { host, message: reason, attempt, seconds })
             }
             LinkEvent::Regained => Line::ConnectionRegained {},
+            // For people alone.
+            LinkEvent::Direct { .. } | LinkEvent::NotDirect { .. } => return,
         });
         self.output().flush();
     }

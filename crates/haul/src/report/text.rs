@@ -83,6 +83,10 @@ impl Report for Text {
     }
 
     fn link(&self, news: LinkEvent<'_>) {
+        let is_detail = matches!(news, LinkEvent::Direct { .. } | LinkEvent::NotDirect { .. });
+        if is_detail && self.show < Show::Verbose {
+            return;
+        }
         // What was drawn is of the connection that is gone.
         self.progress(None);
         if !self.warns() {
@@ -94,6 +98,12 @@ impl Report for Text {
                 format!("haul: {reason}; connecting again in {seconds} s (attempt {attempt})")
             }
             LinkEvent::Regained => "haul: connected again".to_owned(),
+            LinkEvent::Direct { host, connections } => {
+                format!("haul: contents go to {host} over {connections} direct connections")
+            }
+            LinkEvent::NotDirect { host, reason } => {
+                format!("haul: contents go to {host} through ssh: {reason}")
+            }
         };
         self.output().error_line(&line);
     }

@@ -89,8 +89,9 @@ fn contents_go_the_way_that_is_asked_for_and_arrive_the_same() {
 fn through_real_ssh_the_host_tells_by_itself_where_it_is() {
     each_remote_way(|scene| {
         make_source(scene);
-        scene.copy(&["-r", "--via", "tcp"], &["src"], "dst").run().expect_ok();
+        let run = scene.copy(&["-rv", "--via", "tcp"], &["src"], "dst").run().expect_ok();
         assert_copied(scene, "dst");
+        assert!(run.err().contains("haul: contents go to haul-test over "), "{run}");
     });
 }
 
@@ -121,6 +122,10 @@ fn where_there_is_no_other_way_that_is_an_error_only_if_it_was_asked_for() {
             assert_no_strays(&scene.path(""));
             copy("auto", "dst").expect_ok();
             assert_copied(scene, "dst");
+            let flags = [&["-rv", "--via", "auto"], flags].concat();
+            let run = scene.copy(&flags, &["src"], "again").run().expect_ok();
+            assert!(run.err().contains("haul: contents go to haul-test through ssh: "), "{run}");
+            assert!(run.err().contains(words), "{run}");
         });
     }
 }
@@ -208,5 +213,25 @@ fn a_rate_holds_for_all_lanes_together() {
         scene.transfer("sync", &scene.route(), &flags, &["src/"], "dst").run().expect_ok();
         assert!(begin.elapsed() > Duration::from_millis(2500), "{:?}", begin.elapsed());
         assert_copied(scene, "dst");
+    });
+}
+
+#[test]
+fn a_move_goes_the_way_that_is_asked_for_and_compressed_as_asked() {
+    each_of(&WAYS, reached, |scene| {
+        let sent = |flags: &[&str]| {
+            scene.file("src/text", vec![b'x'; 6 << 20]);
+            tree::random_file(scene.path("src/noise"), 6 << 20, 1).expect("a file");
+            let before = scene.snapshot("src");
+            scene.transfer("move", &scene.route(), flags, &["src"], "dst/").run().expect_ok();
+            let differences = before.differences(&scene.snapshot("dst/src"), scene.rules());
+            assert_eq!(differences, []);
+            assert!(!scene.exists("src"));
+            fs::remove_dir_all(scene.path("dst")).expect("removed");
+            through_pipe(scene)
+        };
+        assert!(sent(&["--via", "tcp"]) < 1 << 20);
+        assert!(sent(&["--via", "ssh", "--compress", "none"]) > 12 << 20);
+        assert!((6 << 20..8 << 20).contains(&sent(&["--via", "ssh", "--compress", "zstd"])));
     });
 }

@@ -1,7 +1,7 @@
 //! kill -9 at random moments, again and again.
 
 use crate::common::*;
-use crate::{BLOCK, LEN, SOON, finish, left, make_big, on_record};
+use crate::{BLOCK, LEN, SOON, finish, left, make_big, on_record, one_by_one};
 use haul_testkit::campaign;
 use haul_testkit::content::Stream;
 use haul_testkit::proc::{self, Signal};
@@ -49,7 +49,8 @@ fn kill_until_done(scene: &Scene<'_>, victims: &[Victim]) {
         let victim = victims[(left_to_kill % victims.len() as u64) as usize];
         left_to_kill -= 1;
         let before = on_record(scene);
-        let running = scene.copy(&["-q"], &["big"], "to").spawn().expect("it starts");
+        let running =
+            scene.copy(&one_by_one(scene, &["-q"]), &["big"], "to").spawn().expect("it starts");
         let some = || on_record(scene) > before || !left(scene, "big").is_empty();
         assert!(running.until(SOON, some), "it does not get on");
         std::thread::sleep(Duration::from_millis(random.below(PAUSE_MAX_MS)));

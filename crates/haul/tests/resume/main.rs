@@ -61,9 +61,17 @@ fn start(scene: &Scene<'_>, flags: &[&str], blocks: u64) -> Running {
     start_from(scene, "big", flags, blocks)
 }
 
+/// `flags` for a copy whose blocks come one after the other: lanes are ahead of each other,
+/// and soon done.
+fn one_by_one<'f>(scene: &Scene<'_>, flags: &[&'f str]) -> Vec<&'f str> {
+    let via: &[&str] = if scene.way == Way::Local { &[] } else { &["--via", "ssh"] };
+    [flags, via].concat()
+}
+
 /// The same for a file called `big` elsewhere.
 fn start_from(scene: &Scene<'_>, source: &str, flags: &[&str], blocks: u64) -> Running {
-    let running = scene.copy(flags, &[source], "to").spawn().expect("it starts");
+    let flags = one_by_one(scene, flags);
+    let running = scene.copy(&flags, &[source], "to").spawn().expect("it starts");
     let done = running.until(SOON, || on_record(scene) >= blocks || !left(scene, "big").is_empty());
     assert!(done, "it does not come to block {blocks}");
     running

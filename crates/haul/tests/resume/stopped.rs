@@ -1,7 +1,7 @@
 //! Copies that are stopped in an orderly way, or stand in each other's.
 
 use crate::common::*;
-use crate::{BLOCK, LEN, finish, interrupt, left, make_big, on_record, start};
+use crate::{BLOCK, LEN, finish, interrupt, left, make_big, on_record, one_by_one, start};
 use haul_testkit::proc::Signal;
 use haul_testkit::{Mount, tree};
 use std::fs;
@@ -49,7 +49,10 @@ fn no_resume_begins_anew_and_leaves_nothing() {
         interrupt(scene, 4);
         assert_eq!(finish(scene, &["--no-resume"]), LEN);
         fs::remove_file(scene.path("to/big")).expect("removed");
-        let running = scene.copy(&["-q", "--no-resume"], &["big"], "to").spawn().expect("starts");
+        let running = scene
+            .copy(&one_by_one(scene, &["-q", "--no-resume"]), &["big"], "to")
+            .spawn()
+            .expect("starts");
         std::thread::sleep(std::time::Duration::from_millis(300));
         running.kill_group();
         running.wait().expect("it ends");
@@ -89,9 +92,7 @@ fn a_full_disk_keeps_what_is_there_and_the_next_run_goes_on() {
         tree::random_file(scene.path("big"), LEN, 7).expect("a file");
         fs::write(small.join("big"), "old").expect("written");
         scene.symlink(small.path(), "to");
-        // Lanes may be further ahead of each other.
-        let flags: &[&str] = if scene.way == Way::Local { &[] } else { &["--via", "ssh"] };
-        let run = scene.copy(flags, &["big"], "to").run().expect_code(4);
+        let run = scene.copy(&one_by_one(scene, &[]), &["big"], "to").run().expect_code(4);
         assert!(run.err().contains("No space left on device"), "{run}");
         assert_eq!(scene.read("to/big"), "old");
         let grown = format!("remount,size={}", 300 << 20);

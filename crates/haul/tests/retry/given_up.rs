@@ -24,7 +24,12 @@ fn without_retries_a_lost_connection_is_the_end() {
     tree::random_file(scene.path("f"), 30 << 20, 1).expect("a file");
     let link = Link::to(scene.sshd()).expect("a link");
     link.limit(10 << 20);
-    let copy = scene.copy_by(&through(&scene, &link), &["--retries", "0"], &["f"], "there/");
+    let copy = scene.copy_by(
+        &through(&scene, &link),
+        &["--retries", "0", "--via", "ssh"],
+        &["f"],
+        "there/",
+    );
     let running = copy.env_remove("HAUL_RETRIES").spawn().expect("it starts");
     assert!(wait_for(&running, &link, 3 << 20));
     link.cut();
@@ -39,7 +44,7 @@ fn attempts_are_counted_until_the_job_comes_further() {
     tree::random_file(scene.path("f"), 30 << 20, 1).expect("a file");
     let link = Link::to(scene.sshd()).expect("a link");
     link.limit(10 << 20);
-    let flags = ["--retries", "2"];
+    let flags = ["--retries", "2", "--via", "ssh"];
     let copy = scene.copy_by(&through(&scene, &link), &flags, &["f"], "there/");
     let running = copy.env_remove("HAUL_RETRIES").spawn().expect("it starts");
     assert!(wait_for(&running, &link, 3 << 20));

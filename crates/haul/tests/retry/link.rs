@@ -24,7 +24,9 @@ pub(crate) fn retrying(
     source: &str,
     dest: &str,
 ) -> Haul {
-    let flags = [flags, &["--retries", "8"]].concat();
+    // The link is one to ssh. A check moves no contents.
+    let via: &[&str] = if command == "check" { &[] } else { &["--via", "ssh"] };
+    let flags = [flags, &["--retries", "8"], via].concat();
     let haul = scene.transfer(command, &through(scene, link), &flags, &[source], dest);
     haul.env_remove("HAUL_RETRIES").limit(LONG * 2)
 }
