@@ -240,7 +240,7 @@ struct Served<'c> {
 impl Way for Served<'_> {
     /// Tells the client of an early end. The last words may take as long as silence may:
     /// nobody may listen any more.
-    fn end(&self, result: &Result<Summary, JobError>, leaving: Leaving<'_>) {
+    fn end(&self, result: &Result<Summary, JobError>, mut leaving: Leaving<'_>) {
         if result.is_err() {
             (self.on_failure)();
         }
@@ -252,11 +252,13 @@ impl Way for Served<'_> {
                 self.outbox.tell_within(&Message::Abort(abort(error)), patience);
             }
             self.outbox.close();
-            if let Some(write) = leaving.write {
+            if let Some(write) = leaving.write.take() {
                 write();
             }
             leave_within(&leaving.writer, patience);
         }
+        // Behind the last words: a lane that ends has no reason.
+        leaving.hang_up();
         self.outbox.close();
         self.outbox.cut();
         self.killer.kill();

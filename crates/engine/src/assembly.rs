@@ -61,9 +61,16 @@ pub(crate) struct Leaving<'s> {
     pub(crate) others: Left<()>,
     /// The writer's work, if there was no thread for it.
     pub(crate) write: Option<Writing<'s>>,
+    /// The lanes of the wire.
+    lanes: Arc<Joined>,
 }
 
 impl Leaving<'_> {
+    /// Hangs up on all lanes of the wire.
+    pub(crate) fn hang_up(&self) {
+        self.lanes.hang_up();
+    }
+
     /// True if all leave within `patience`.
     pub(crate) fn within(&self, patience: Duration) -> bool {
         let begin = Instant::now();
@@ -239,8 +246,9 @@ impl<'a> Assembly<'a> {
             if let Some(receiver) = &roles.1 {
                 receiver.close_tasks();
             }
+            let (write, lanes) = (write.flatten(), Arc::clone(&joined));
+            self.way.end(&result, Leaving { writer, others, write, lanes });
             joined.hang_up();
-            self.way.end(&result, Leaving { writer, others, write: write.flatten() });
             result
         })
     }

@@ -159,6 +159,7 @@ impl Agent {
 
 impl Way for Agent {
     fn end(&self, result: &Result<Summary, JobError>, mut leaving: Leaving<'_>) {
+        leaving.hang_up();
         self.outbox.close();
         leaving.write = None;
         let killer = self.closer.killer();

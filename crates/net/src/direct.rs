@@ -3,24 +3,22 @@
 //! other than the one that it was told (raw public keys, RFC 7250): there is no authority,
 //! no name and no clock involved, nothing is resumed, and nothing is sent in clear.
 
+mod pinned;
+
+use self::pinned::pinned;
 use crate::Killer;
 use crate::connection::Writer;
 use ring::rand::SystemRandom;
 use ring::signature::{Ed25519KeyPair, KeyPair};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::{Errno, FdFlags};
+use rustix::net::{self, AddressFamily, SocketType};
 use rustls::client::AlwaysResolvesClientRawPublicKeys;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, ring as provider, verify_tls13_signature_with_raw_key};
-use rustls::pki_types::{
-    CertificateDer, PrivatePkcs8KeyDer, ServerName, SubjectPublicKeyInfoDer, UnixTime,
-};
+use rustls::crypto::{CryptoProvider, ring as provider};
+use rustls::pki_types::{PrivatePkcs8KeyDer, ServerName};
 use rustls::server::AlwaysResolvesServerRawPublicKeys;
-use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::sign::CertifiedKey;
-use rustls::{
-    CipherSuite, ClientConfig, Connection, DigitallySignedStruct, DistinguishedName, Error,
-    ServerConfig, SignatureScheme,
-};
+use rustls::{CipherSuite, ClientConfig, Connection, ServerConfig};
 use std::fmt;
 use std::io::{self, BufReader, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -38,6 +36,9 @@ const READ_LEN: usize = 128 << 10;
 
 /// How long the two sides may take to make sure of each other.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(5);
+
+/// How often is looked, while the other side is waited for, if that goes on.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// This side's key, made for one job.
 pub struct Identity {
@@ -103,122 +104,6 @@ fn has_aes() -> bool {
     false
 }
 
-/// Accepts one key.
-#[derive(Debug)]
-struct Pinned {
-    structure: Vec<u8>,
-    algorithms: Arc<CryptoProvider>,
-}
-
-impl Pinned {
-    fn check(&self, told: &CertificateDer<'_>) -> Result<(), Error> {
-        match told.as_ref() == self.structure {
-            true => Ok(()),
-            false => Err(Error::General("it has another key".to_owned())),
-        }
-    }
-
-    fn check_signature(
-        &self,
-        message: &[u8],
-        key: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        let key = SubjectPublicKeyInfoDer::from(key.as_ref());
-        let known = &self.algorithms.signature_verification_algorithms;
-        verify_tls13_signature_with_raw_key(message, &key, signature, known)
-    }
-
-    /// Signatures of earlier versions are not taken.
-    fn refuse() -> Result<HandshakeSignatureValid, Error> {
-        Err(Error::General("TLS 1.3 alone is spoken".to_owned()))
-    }
-}
-
-impl ServerCertVerifier for Pinned {
-    fn verify_server_cert(
-        &self,
-        end_entity: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        self.check(end_entity).map(|()| ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Self::refuse()
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        key: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.check_signature(message, key, signature)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        vec![SignatureScheme::ED25519]
-    }
-
-    fn requires_raw_public_keys(&self) -> bool {
-        true
-    }
-}
-
-impl ClientCertVerifier for Pinned {
-    fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        &[]
-    }
-
-    fn verify_client_cert(
-        &self,
-        end_entity: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: UnixTime,
-    ) -> Result<ClientCertVerified, Error> {
-        self.check(end_entity).map(|()| ClientCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Self::refuse()
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        key: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.check_signature(message, key, signature)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        vec![SignatureScheme::ED25519]
-    }
-
-    fn requires_raw_public_keys(&self) -> bool {
-        true
-    }
-}
-
-fn pinned(key: [u8; 32], algorithms: &Arc<CryptoProvider>) -> Arc<Pinned> {
-    Arc::new(Pinned { structure: structure(key), algorithms: Arc::clone(algorithms) })
-}
-
 /// A port that is open for one client.
 pub struct DirectListener {
     socket: TcpListener,
@@ -271,7 +156,7 @@ impl DirectListener {
     pub fn accept_within(&self, patience: Duration) -> io::Result<Option<DirectCaller>> {
         let patience = Timespec::try_from(patience).unwrap_or_default();
         match poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], Some(&patience)) {
-            Ok(0) | Err(rustix::io::Errno::INTR) => return Ok(None),
+            Ok(0) | Err(Errno::INTR) => return Ok(None),
             Ok(_) => {}
             Err(error) => return Err(error.into()),
         }
@@ -325,14 +210,50 @@ impl DirectCaller {
         Killer::of_socket(&self.socket)
     }
 
-    /// Makes sure of it, within five seconds.
+    /// Makes sure of it, within five seconds, and as long as that `goes_on`.
     ///
     /// # Errors
     /// When it is another, is not heard of for so long, or leaves.
-    pub fn identify(self) -> io::Result<Direct> {
+    pub fn identify(self, goes_on: &dyn Fn() -> bool) -> io::Result<Direct> {
         let tls = rustls::ServerConnection::new(self.config).map_err(io::Error::other)?;
-        Direct::begin(self.socket, tls.into())
+        Direct::begin(self.socket, tls.into(), goes_on)
     }
+}
+
+/// True if nothing has come yet.
+fn is_early(error: &io::Error) -> bool {
+    use io::ErrorKind as E;
+    matches!(error.kind(), E::WouldBlock | E::TimedOut | E::Interrupted)
+}
+
+/// Connects to `address` within `patience`, as long as that `goes_on`.
+fn reach(
+    address: SocketAddr,
+    patience: Duration,
+    goes_on: &dyn Fn() -> bool,
+) -> io::Result<TcpStream> {
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let socket = net::socket(family, SocketType::STREAM, None)?;
+    rustix::io::fcntl_setfd(&socket, FdFlags::CLOEXEC)?;
+    rustix::io::ioctl_fionbio(&socket, true)?;
+    match net::connect(&socket, &address) {
+        Ok(()) => return Ok(socket.into()),
+        Err(Errno::INPROGRESS | Errno::INTR) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let deadline = Instant::now() + patience;
+    while goes_on() && Instant::now() < deadline {
+        let step = Timespec::try_from(LOOK_AGAIN).unwrap_or_default();
+        match poll(&mut [PollFd::new(&socket, PollFlags::OUT)], Some(&step)) {
+            Ok(0) | Err(Errno::INTR) => {}
+            Ok(_) => {
+                net::sockopt::socket_error(&socket)??;
+                return Ok(socket.into());
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(io::Error::new(io::ErrorKind::TimedOut, "it does not answer at its port"))
 }
 
 /// A direct connection. Bytes go in one direction at a time.
@@ -343,7 +264,7 @@ pub struct Direct {
 
 impl Direct {
     /// Connects to the one at `address` who has the key `host`, with `identity` as the
-    /// own one, within `patience`.
+    /// own one, within `patience`, and as long as that `goes_on`.
     ///
     /// # Errors
     /// When nobody is reached there, or somebody else.
@@ -352,6 +273,7 @@ impl Direct {
         identity: &Identity,
         host: [u8; 32],
         patience: Duration,
+        goes_on: &dyn Fn() -> bool,
     ) -> io::Result<Self> {
         let algorithms = algorithms();
         let verifier = pinned(host, &algorithms);
@@ -364,13 +286,17 @@ impl Direct {
             .with_client_cert_resolver(key);
         config.resumption = rustls::client::Resumption::disabled();
         config.enable_sni = false;
-        let socket = TcpStream::connect_timeout(&address, patience)?;
+        let socket = reach(address, patience, goes_on)?;
         let name = ServerName::IpAddress(address.ip().into());
         let tls = rustls::ClientConnection::new(Arc::new(config), name);
-        Self::begin(socket, tls.map_err(io::Error::other)?.into())
+        Self::begin(socket, tls.map_err(io::Error::other)?.into(), goes_on)
     }
 
-    fn begin(socket: TcpStream, mut tls: Connection) -> io::Result<Self> {
+    fn begin(
+        socket: TcpStream,
+        mut tls: Connection,
+        goes_on: &dyn Fn() -> bool,
+    ) -> io::Result<Self> {
         socket.set_nonblocking(false)?;
         socket.set_nodelay(true)?;
         tls.set_buffer_limit(Some(WRITTEN_MAX));
@@ -378,17 +304,19 @@ impl Direct {
         let deadline = Instant::now() + HANDSHAKE_MAX;
         while tls.is_handshaking() {
             let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            if left.is_zero() || !goes_on() {
                 return Err(io::ErrorKind::TimedOut.into());
             }
-            socket.get_ref().set_read_timeout(Some(left))?;
+            socket.get_ref().set_read_timeout(Some(left.min(LOOK_AGAIN)))?;
             socket.get_ref().set_write_timeout(Some(left))?;
             while tls.wants_write() {
                 tls.write_tls(socket.get_mut())?;
             }
             if tls.is_handshaking() && tls.wants_read() {
-                if tls.read_tls(&mut socket)? == 0 {
-                    return Err(io::ErrorKind::UnexpectedEof.into());
+                match tls.read_tls(&mut socket) {
+                    Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                    Err(error) if is_early(&error) => continue,
+                    read => drop(read?),
                 }
                 let processed = tls.process_new_packets();
                 // What is wrong is told to the other side, if it listens.
@@ -412,6 +340,14 @@ impl Direct {
     /// When no second descriptor can be had.
     pub fn killer(&self) -> io::Result<Killer> {
         Killer::of_socket(self.socket.get_ref())
+    }
+
+    /// Bounds how long a read waits for the other side.
+    ///
+    /// # Errors
+    /// Those of `setsockopt`.
+    pub fn set_patience(&self, patience: Option<Duration>) -> io::Result<()> {
+        self.socket.get_ref().set_read_timeout(patience)
     }
 
     /// This connection, to be written to.

@@ -24,12 +24,13 @@ fn call(
     let address = listener.address().expect("an address");
     let host = host.unwrap_or(own.public());
     thread::scope(|scope| {
-        let there = scope.spawn(|| caller(&listener).identify());
+        let there = scope.spawn(|| caller(&listener).identify(&|| true));
         // The host's word on a wrong key comes behind the handshake.
-        let here = Direct::connect(address, identity, host, PATIENCE).and_then(|mut direct| {
-            direct.write_all(b"?")?;
-            direct.read_exact(&mut [0]).map(|()| direct)
-        });
+        let here =
+            Direct::connect(address, identity, host, PATIENCE, &|| true).and_then(|mut direct| {
+                direct.write_all(b"?")?;
+                direct.read_exact(&mut [0]).map(|()| direct)
+            });
         let there = there.join().expect("no panic").and_then(|mut direct| {
             direct.read_exact(&mut [0])?;
             direct.write_all(b"!")?;
@@ -48,13 +49,13 @@ fn bytes_arrive_in_both_directions() {
     let content: Vec<u8> = (0..3_000_000_u32).map(|n| ((n * 7) >> 3) as u8).collect();
     thread::scope(|scope| {
         let there = scope.spawn(|| {
-            let mut direct = caller(&listener).identify().expect("the client");
+            let mut direct = caller(&listener).identify(&|| true).expect("the client");
             let mut heard = vec![0; 3_000_000];
             direct.read_exact(&mut heard).expect("read");
             direct.write_all(&heard[..1000]).expect("written");
             heard
         });
-        let connected = Direct::connect(address, &identity, own.public(), PATIENCE);
+        let connected = Direct::connect(address, &identity, own.public(), PATIENCE, &|| true);
         let mut direct = connected.expect("the host");
         direct.write_all(&content).expect("written");
         let mut back = vec![0; 1000];
@@ -84,7 +85,7 @@ fn who_says_nothing_or_something_else_is_not_let_in() {
         socket.write_all(said).expect("written");
         let caller = caller(&listener);
         let begin = Instant::now();
-        assert!(caller.identify().is_err());
+        assert!(caller.identify(&|| true).is_err());
         assert!(begin.elapsed() < HANDSHAKE_MAX * 2);
     }
     // One that is hung up on is not waited for.
@@ -92,7 +93,7 @@ fn who_says_nothing_or_something_else_is_not_let_in() {
     let caller = caller(&listener);
     caller.killer().expect("a killer").kill();
     let begin = Instant::now();
-    assert!(caller.identify().is_err());
+    assert!(caller.identify(&|| true).is_err());
     assert!(begin.elapsed() < HANDSHAKE_MAX / 2);
 }
 
@@ -137,13 +138,30 @@ fn what_was_changed_on_the_way_is_not_taken() {
             }
         });
         let host = scope.spawn(|| {
-            let mut direct = caller(&listener).identify().expect("the client");
+            let mut direct = caller(&listener).identify(&|| true).expect("the client");
             io::copy(&mut direct, &mut io::sink())
         });
-        let connected = Direct::connect(address, &identity, own.public(), PATIENCE);
+        let connected = Direct::connect(address, &identity, own.public(), PATIENCE, &|| true);
         let mut direct = connected.expect("the host");
         let _ = direct.write_all(&vec![1; 2 << 20]);
         assert!(host.join().expect("no panic").is_err());
         drop(direct);
     });
+}
+
+#[test]
+fn a_call_that_nobody_answers_ends_when_it_is_not_needed_any_more() {
+    let own = Identity::new().expect("a key");
+    // It is connected, and nobody makes sure of it.
+    let silent = TcpListener::bind((HERE, 0)).expect("a port");
+    let address = silent.local_addr().expect("an address");
+    let begin = Instant::now();
+    let goes_on = || begin.elapsed() < Duration::from_millis(200);
+    assert!(Direct::connect(address, &own, own.public(), PATIENCE, &goes_on).is_err());
+    assert!(begin.elapsed() < Duration::from_secs(2), "{:?}", begin.elapsed());
+    // Nobody is there.
+    drop(silent);
+    let begin = Instant::now();
+    assert!(Direct::connect(address, &own, own.public(), PATIENCE, &|| true).is_err());
+    assert!(begin.elapsed() < Duration::from_secs(2), "{:?}", begin.elapsed());
 }

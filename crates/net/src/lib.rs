@@ -22,7 +22,7 @@
 //! - `connection.rs`, `process.rs`: end and reap the child.
 //! - `cut.rs`: lets go of streams whose other ends somebody else may hold: those to a
 //!   program in place of ssh, and those that were given to this process.
-//! - `direct.rs`: TLS over TCP, past ssh.
+//! - `direct.rs`: TLS over TCP, past ssh; `direct/pinned.rs`: with one key alone.
 //! - `stderr.rs`: listens to the child. `patience.rs`: how long a peer is waited for.
 //! - `diagnosis.rs`: turns how the child ended into an error (`error.rs`).
 

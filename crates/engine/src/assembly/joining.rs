@@ -27,6 +27,9 @@ const CALL_MAX: Duration = Duration::from_secs(3);
 /// The same where it can't.
 const REQUIRED_CALL_MAX: Duration = Duration::from_secs(10);
 
+/// How long a caller who is known may take to say which lane it is.
+const JOIN_MAX: Duration = Duration::from_secs(5);
+
 /// Content that is left of a job, in bytes, below which nobody is called: it would be over
 /// before they are there.
 const CALLED_MIN: u64 = 2 << 20;
@@ -153,8 +156,12 @@ impl<'scope, 'env, 'a: 'scope> Opening<'scope, 'env, 'a> {
     /// Calls the agent, as often as there shall be lanes.
     fn call(&self, identity: &Identity, offer: &Told<Result<DirectOffer, String>>, required: bool) {
         let Some(offer) = self.until_ended(|| offer.recv_timeout(CANCEL_POLL).ok()) else { return };
-        let least = if required { 1 } else { CALLED_MIN };
-        let Some(()) = self.until_ended(|| self.wait_unless(self.left() >= least)) else { return };
+        let is_time = || match required {
+            // An empty file, or the end of one that is there, may have to be told.
+            true => self.has_files_left(),
+            false => self.left() >= CALLED_MIN,
+        };
+        let Some(()) = self.until_ended(|| self.wait_unless(is_time())) else { return };
         let called = offer.map_err(io::Error::other);
         let called = called.and_then(|offer| self.call_lanes(identity, &offer, required));
         let tell = |news| self.control().monitor().event(Event::Link(news));
@@ -191,7 +198,8 @@ impl<'scope, 'env, 'a: 'scope> Opening<'scope, 'env, 'a> {
                 break;
             }
             let begin = Instant::now();
-            let stands = Direct::connect(offer.address, identity, offer.key, patience)
+            let goes_on = || !self.control().stopped() && !self.has_ended();
+            let stands = Direct::connect(offer.address, identity, offer.key, patience, &goes_on)
                 .and_then(|direct| self.take(lane, direct, encode(&Message::Join(Join { lane }))));
             match stands {
                 Ok(()) => joined = lane,
@@ -215,6 +223,13 @@ impl<'scope, 'env, 'a: 'scope> Opening<'scope, 'env, 'a> {
         let progress = self.control().monitor().progress();
         let total = progress.bytes_total.load(Ordering::Relaxed);
         total.saturating_sub(progress.bytes_done.load(Ordering::Relaxed))
+    }
+
+    /// True if listed files are not done.
+    fn has_files_left(&self) -> bool {
+        let progress = self.control().monitor().progress();
+        let done = progress.files_done.load(Ordering::Relaxed);
+        progress.files_total.load(Ordering::Relaxed) > done
     }
 
     /// Something if `there_is`, or nothing after a while.
@@ -250,8 +265,9 @@ impl<'scope, 'env, 'a: 'scope> Opening<'scope, 'env, 'a> {
                     Ok(Some(caller)) => caller,
                     Ok(None) => continue,
                     Err(error) => {
-                        tracing::debug!(%error, "no more callers are heard");
-                        break;
+                        tracing::debug!(%error, "a caller is not heard");
+                        std::thread::sleep(CANCEL_POLL);
+                        continue;
                     }
                 };
                 let Ok(killer) = caller.killer() else { continue };
@@ -281,8 +297,11 @@ impl<'scope, 'env, 'a: 'scope> Opening<'scope, 'env, 'a> {
 
     /// Takes a caller's connection as a lane, if it is the client.
     fn identify(&self, caller: DirectCaller, taken: &Mutex<u8>) -> io::Result<()> {
-        let mut direct = caller.identify()?;
-        let lane = match read_message(&mut direct) {
+        let mut direct = caller.identify(&|| !self.has_ended())?;
+        direct.set_patience(Some(JOIN_MAX))?;
+        let joins = read_message(&mut direct);
+        direct.set_patience(None)?;
+        let lane = match joins {
             Ok(Message::Join(Join { lane: lane @ 1..=LANES_MAX })) => lane,
             Ok(_) => return Err(io::ErrorKind::InvalidData.into()),
             Err(ReadEnd::Lost(error)) => return Err(error),

@@ -23,7 +23,7 @@ const PIECES_MAX: usize = 4096;
 
 /// Blocks that lanes may be ahead of the first that is not on record: so much at most is
 /// sent again when the job breaks off.
-const LANES_AHEAD_MAX: u64 = 12;
+const LANES_AHEAD_MAX: u64 = 16;
 
 /// A file on its way in.
 pub(crate) struct Incoming {
@@ -127,7 +127,8 @@ impl Incoming {
     /// True if the block at `offset` can be begun where others come over other lanes: one
     /// that is ahead of them waits.
     pub(crate) fn has_room_for(&self, offset: u64) -> bool {
-        offset / BLOCK_LEN < self.recorded.load(Ordering::Relaxed) + LANES_AHEAD_MAX
+        let recorded = self.recorded.load(Ordering::Relaxed);
+        offset / BLOCK_LEN < recorded.saturating_add(LANES_AHEAD_MAX)
     }
 
     /// Queues a piece; `true` if a worker must be called.
@@ -194,7 +195,10 @@ impl Incoming {
     }
 
     fn note(&self, state: &State) {
-        if let Some(into) = &state.into {
+        if state.pending.is_none() || state.suspect.is_some() {
+            // What still comes is passed over, and nothing is waited for.
+            self.recorded.store(u64::MAX, Ordering::Relaxed);
+        } else if let Some(into) = &state.into {
             self.recorded.store(into.recorded(), Ordering::Relaxed);
         }
     }
@@ -216,12 +220,12 @@ impl Direct<'_> {
     /// Takes what the Sender says of a block.
     pub(crate) fn check_block(&mut self, seal: &BlockSeal) {
         self.state.check_block(self.receiver, seal);
-        self.file.note(&self.state);
     }
 }
 
 impl Drop for Direct<'_> {
     fn drop(&mut self) {
+        self.file.note(&self.state);
         let mut queue = lock(&self.file.queue);
         if queue.pieces.is_empty() {
             queue.scheduled = false;

@@ -300,9 +300,12 @@ impl Reader<'_, '_> {
         }
         loop {
             self.take_lane()?;
-            let Some(block) = file.next(self.lane.number) else { break };
+            let Some(block) = file.next(self.lane.number, self.control) else { break };
             let sent = self.send_block(file, block, &mut scratch[..STEP_LEN])?;
             file.sent(block, sent);
+        }
+        if self.control.stopped() {
+            return None;
         }
         let Some((lanes, hash)) = file.leave() else { return Some(()) };
         let Striped { item, source, .. } = file;

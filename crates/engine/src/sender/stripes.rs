@@ -3,14 +3,20 @@
 
 use super::Item;
 use super::pieces::Sent;
+use crate::control::{CANCEL_POLL, Control};
 use crossbeam_channel::{Receiver as Calls, Sender as Call, unbounded};
 use haul_model::{BLOCK_LEN, BlockHash, BlockTree, ContentHash, Fault};
 use haul_tree::{SourceFile, lock};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 
 /// Files are sent as stripes if at least so many blocks are wanted of them.
 const BLOCKS_MIN: u64 = 3;
+
+/// Blocks from the first that is not queued in full that may be begun. Less than a receiver
+/// takes ahead of what is missing: so what it waits for is never behind what waits, nor in
+/// need of buffers that are held by that.
+const AHEAD_MAX: u64 = 12;
 
 /// The files that are being sent as stripes, and how workers are called to them.
 pub(crate) struct Stripes {
@@ -49,6 +55,7 @@ pub(super) struct Striped {
     pub(super) item: Item,
     pub(super) source: Arc<dyn SourceFile>,
     state: Mutex<State>,
+    has_sent: Condvar,
 }
 
 struct State {
@@ -78,6 +85,7 @@ impl Striped {
         (blocks >= BLOCKS_MIN).then(|| Self {
             item: item.clone(),
             source: Arc::clone(source),
+            has_sent: Condvar::new(),
             state: Mutex::new(State {
                 unmerged: left.clone(),
                 left,
@@ -104,8 +112,17 @@ impl Striped {
     }
 
     /// The next block, which is to be sent over this lane.
-    pub(super) fn next(&self, lane: u8) -> Option<u64> {
+    pub(super) fn next(&self, lane: u8, control: &Control<'_>) -> Option<u64> {
         let mut state = lock(&self.state);
+        while state.is_far_ahead() {
+            if control.stopped() {
+                return None;
+            }
+            state = match self.has_sent.wait_timeout(state, CANCEL_POLL) {
+                Ok((state, _)) => state,
+                Err(poisoned) => poisoned.into_inner().0,
+            };
+        }
         if state.fault.is_some() {
             return None;
         }
@@ -128,6 +145,8 @@ impl Striped {
                 state.fault.get_or_insert(fault);
             }
         }
+        drop(state);
+        self.has_sent.notify_all();
     }
 
     /// A worker leaves. The last one gets the lanes that were taken, and the hash of what
@@ -153,6 +172,14 @@ impl Striped {
 }
 
 impl State {
+    /// True if the next block has to wait for others that are being sent.
+    fn is_far_ahead(&self) -> bool {
+        let (Some((next, _)), Some((first, _))) = (self.left.last(), self.unmerged.last()) else {
+            return false;
+        };
+        self.fault.is_none() && next - first >= AHEAD_MAX
+    }
+
     /// Merges the hashes that are there, in the order of the blocks.
     fn merge(&mut self, block: u64, hash: BlockHash) {
         self.hashes.insert(block, hash);

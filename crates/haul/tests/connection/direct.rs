@@ -6,8 +6,12 @@ use haul_testkit::tree;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
+
+/// What takes longer hangs.
+const SOON: Duration = Duration::from_secs(60);
 
 const WAYS: [Way; 2] = [Way::Upload, Way::Download];
 
@@ -234,4 +238,67 @@ fn a_move_goes_the_way_that_is_asked_for_and_compressed_as_asked() {
         assert!(sent(&["--via", "ssh", "--compress", "none"]) > 12 << 20);
         assert!((6 << 20..8 << 20).contains(&sent(&["--via", "ssh", "--compress", "zstd"])));
     });
+}
+
+#[test]
+fn what_has_no_bytes_does_not_wait_for_any() {
+    each_of(&WAYS, reached, |scene| {
+        scene.file("empty", "");
+        let copy = || scene.copy(&["--via", "tcp"], &["empty"], "there").limit(SOON).run();
+        copy().expect_ok();
+        assert_eq!(scene.read("there"), "");
+        copy().expect_ok();
+        scene.mkdir("dir");
+        scene.copy(&["-r", "--via", "tcp"], &["dir"], "dst").limit(SOON).run().expect_ok();
+    });
+}
+
+#[test]
+fn holes_and_what_is_behind_them_are_not_waited_for_in_vain() {
+    each_of(&WAYS, reached, |scene| {
+        scene.mkdir("src");
+        let path = scene.path("src/sparse");
+        tree::random_file(&path, 5 << 20, 1).expect("a file");
+        let file = fs::OpenOptions::new().write(true).open(&path).expect("it");
+        file.set_len(700 << 20).expect("a length");
+        file.write_all_at(&vec![7; 9 << 20], 400 << 20).expect("written");
+        drop(file);
+        for via in ["auto", "tcp", "ssh"] {
+            let copy = scene.copy(&["-r", "--via", via], &["src"], "dst").limit(SOON * 2);
+            copy.run().expect_ok();
+            assert_copied(scene, "dst");
+            fs::remove_dir_all(scene.path("dst")).expect("removed");
+        }
+    });
+}
+
+#[test]
+fn a_difference_that_fails_over_lanes_is_sent_whole() {
+    each_of(&WAYS, reached, |scene| {
+        scene.mkdir("src");
+        scene.mkdir("dst");
+        let part = |seed: u64, len: u64| {
+            let path = scene.path("part");
+            tree::random_file(&path, len, seed).expect("a file");
+            fs::read(path).expect("read")
+        };
+        let (old, new, last) = (part(1, 120 << 20), part(2, 40 << 20), part(3, 80 << 20));
+        fs::write(scene.path("dst/f"), &old).expect("written");
+        fs::write(scene.path("src/f"), [&new, &old[..60 << 20], &last].concat()).expect("written");
+        let flags = ["-a", "--via", "tcp", "--bwlimit", "40m"];
+        let sync = scene.transfer("sync", &scene.route(), &flags, &["src/"], "dst");
+        let running = sync.limit(SOON * 4).spawn().expect("it starts");
+        let begun = || largest(&scene.path("dst")) > 120 << 20 || some_stage(scene);
+        running.until(SOON, begun);
+        std::thread::sleep(Duration::from_millis(700));
+        let touched = fs::OpenOptions::new().write(true).open(scene.path("dst/f")).expect("it");
+        touched.set_len(4096).expect("cut");
+        running.wait().expect("it ends").expect_ok();
+        assert_copied(scene, "dst");
+    });
+}
+
+/// True if a file is on its way.
+fn some_stage(scene: &Scene<'_>) -> bool {
+    fs::read_dir(scene.path("dst")).is_ok_and(|entries| entries.count() > 1)
 }
