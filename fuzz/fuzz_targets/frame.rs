@@ -5,8 +5,8 @@
 #![no_main]
 
 use haul_proto::{
-    DATA_HEAD_MAX, FrameType, HEADER_LEN, Header, PackBuilder, Unwrapper, data_head, decode, decode_data,
-    decode_data_start, decode_pack, encode,
+    DATA_HEAD_MAX, FrameType, HEADER_LEN, Header, PackBuilder, Unwrapper, data_head, decode,
+    decode_data, decode_data_start, decode_pack, encode,
 };
 use libfuzzer_sys::fuzz_target;
 

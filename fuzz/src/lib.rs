@@ -7,7 +7,7 @@
 pub mod sftp;
 
 use haul_engine::{Event, Job, Monitor, Progress};
-use haul_model::{Compression, BLOCK_LEN, BlockHash, Moving, Name, Remove, Task, Timestamp};
+use haul_model::{BLOCK_LEN, BlockHash, Compression, Moving, Name, Remove, Task, Timestamp};
 use haul_net::Connection;
 use haul_proto::{Caps, FrameType, HEADER_LEN, Header, Hello, frame_bytes};
 use haul_store::{SourceId, Stage, Staged};
@@ -233,8 +233,8 @@ impl Place {
         std::os::unix::fs::symlink("../../outside", self.dest().join("tree/sub")).expect("linked");
     }
 
-    /// Nothing was written beside the destination, and no private name is left
-    /// in it.
+    /// Nothing was written beside the destination, and no private name is left in it but
+    /// those of large files.
     pub fn check(&self) {
         let names = |path: &Path| -> Vec<_> {
             fs::read_dir(path).expect("read").map(|e| e.expect("read").file_name()).collect()
@@ -245,7 +245,11 @@ impl Place {
         let mut open = vec![self.dest()];
         while let Some(dir) = open.pop() {
             for name in names(&dir) {
-                assert!(!name.as_bytes().starts_with(b".haul-"), "{name:?} is left");
+                // A large file of which a part has come can be continued.
+                let is_kept = [&b".part"[..], b".journal"];
+                let is_kept = is_kept.iter().any(|end| name.as_bytes().ends_with(end));
+                let is_private = name.as_bytes().starts_with(b".haul-");
+                assert!(!is_private || is_kept, "{name:?} is left");
                 let path = dir.join(name);
                 if path.symlink_metadata().is_ok_and(|meta| meta.is_dir()) && path_fits(&path) {
                     open.push(path);
