@@ -12,6 +12,7 @@ mod dist;
 mod fuzz;
 #[cfg(target_os = "linux")]
 mod lab;
+mod man;
 mod repo;
 mod setup;
 mod soak;
@@ -51,6 +52,8 @@ enum Chore {
     Bench(bench::Args),
     /// Build a haul that is statically linked, for any Linux host, and Debian packages of it
     Dist(dist::Args),
+    /// Make the man pages of all commands, and the completions for shells
+    Man(man::Args),
     /// Run a command on one of two hosts with a link of a given kind between them
     #[cfg(target_os = "linux")]
     Lab(lab::Args),
@@ -76,6 +79,7 @@ fn run(chore: Chore) -> Result<ExitCode> {
         Chore::Fuzz(args) => fuzz::run(&args)?,
         Chore::Bench(args) => bench::run(&args)?,
         Chore::Dist(args) => dist::run(&args)?,
+        Chore::Man(args) => man::run(&args)?,
         #[cfg(target_os = "linux")]
         Chore::Lab(args) => return Ok(lab::run(&args)?.into()),
         Chore::Tidy => tidy::run()?,

@@ -58,6 +58,8 @@ pub(crate) enum Command {
     Config(ShowConfig),
     /// Put haul onto a host, or take it away again.
     Deploy(Deploy),
+    /// Print the completions of a shell.
+    Completions(CompletedShell),
     /// Write man pages and completions.
     Generate(Generate),
     /// Serve a client at the other end of standard input and output.
@@ -153,6 +155,14 @@ pub(crate) struct Clean {
     pub(crate) paths: Vec<Location>,
     pub(crate) rules: CleanRules,
     pub(crate) detail: Detail,
+}
+
+/// A shell that completes the words of the command line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum CompletedShell {
+    Bash,
+    Zsh,
+    Fish,
 }
 
 /// `haul generate`.
@@ -266,6 +276,7 @@ impl Words {
                 detail: detail(false, false, words.json),
             }),
             CommandWords::Deploy(words) => Command::Deploy(words.into_deploy(&load()?)?),
+            CommandWords::Completions(words) => Command::Completions(words.shell),
             CommandWords::Generate(words) => Command::Generate(Generate { dir: words.dir }),
             CommandWords::Help(words) => read(&words.asked())?,
             CommandWords::Serve(words) => {

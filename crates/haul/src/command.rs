@@ -35,6 +35,7 @@ pub(crate) fn run(command: Command) -> ExitCode {
         Command::Clean(clean) => clean::run(&clean),
         Command::Config(asked) => config::run(&asked),
         Command::Deploy(deploy) => deploy::run(&deploy),
+        Command::Completions(shell) => generate::print(shell),
         Command::Generate(generate) => generate::run(&generate),
         Command::Serve(serve) => serve::run(&serve),
     }

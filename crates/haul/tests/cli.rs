@@ -60,6 +60,15 @@ fn man_pages_and_completions_are_where_man_and_shells_look() {
     ] {
         assert!(read(path).contains(words), "{path}");
     }
+    for (shell, path) in [
+        ("bash", "bash-completion/completions/haul"),
+        ("zsh", "zsh/site-functions/_haul"),
+        ("fish", "fish/vendor_completions.d/haul.fish"),
+    ] {
+        let printed = haul(["completions", shell]);
+        assert_eq!((printed.status.code(), stderr(&printed)), (Some(0), String::new()));
+        assert_eq!(String::from_utf8_lossy(&printed.stdout), read(path), "{shell}");
+    }
     // haul serve is of no use by hand.
     assert!(!dir.path().join("man/man1/haul-serve.1").exists());
     let file = dir.path().join("file");
@@ -67,6 +76,33 @@ fn man_pages_and_completions_are_where_man_and_shells_look() {
     let refused = haul([OsStr::new("generate"), file.as_os_str()]);
     assert_eq!(refused.status.code(), Some(1));
     assert!(stderr(&refused).contains("can't write"), "{}", stderr(&refused));
+}
+
+#[test]
+fn completions_are_read_by_their_shells_and_have_each_command() {
+    let dir = tempfile::tempdir().expect("a directory");
+    for (shell, reads) in [("bash", "-n"), ("zsh", "-n"), ("fish", "--no-execute")] {
+        let script = haul(["completions", shell]).stdout;
+        let text = String::from_utf8_lossy(&script);
+        for word in ["copy", "sync", "check", "deploy", "completions", "delete-after", "link-dest"]
+        {
+            assert!(text.contains(word), "{shell}: {word}");
+        }
+        let path = dir.path().join(shell);
+        std::fs::write(&path, &script).expect("a file");
+        // Those that are installed say if it is in order.
+        if let Ok(read) = Command::new(shell).arg(reads).arg(&path).output() {
+            assert!(read.status.success() && read.stderr.is_empty(), "{shell}: {read:?}");
+        }
+    }
+    let script = dir.path().join("bash");
+    let asked = format!(
+        ". {}; COMP_WORDS=(haul sync --delete-a); COMP_CWORD=2; _haul haul --delete-a sync; echo ${{COMPREPLY[@]}}",
+        script.display()
+    );
+    let completed = Command::new("bash").args(["-c", &asked]).output().expect("bash");
+    assert_eq!(String::from_utf8_lossy(&completed.stdout), "--delete-after\n", "{completed:?}");
+    assert_eq!(haul(["completions", "csh"]).status.code(), Some(2));
 }
 
 #[test]

@@ -109,7 +109,7 @@ fn words_of_other_programs_are_answered_where_they_are_not_taken() {
         "rsync a b",
         "rsync -av a b",
         "copi a b",
-        "help me",
+        "help us",
     ] {
         let error = parse(words).expect_err("words that haul has not");
         assert!(!error.contains("as a value"), "{error}");

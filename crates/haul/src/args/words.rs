@@ -1,5 +1,6 @@
 //! The words of each command, as they are typed.
 
+use super::CompletedShell;
 use super::deploy::{self, DeployWords};
 use super::familiar::FamiliarWords;
 use super::filter::FilterWords;
@@ -56,6 +57,13 @@ pub(super) enum CommandWords {
     /// Put haul onto a host, or take it away again
     #[command(override_usage = deploy::USAGE, after_help = deploy::EXAMPLES)]
     Deploy(DeployWords),
+    /// Print the completions of a shell
+    ///
+    /// For bash: haul completions bash > ~/.local/share/bash-completion/completions/haul.
+    /// For fish: haul completions fish > ~/.config/fish/completions/haul.fish. For zsh: into
+    /// a file _haul in a directory of $fpath.
+    #[command(override_usage = "haul completions SHELL")]
+    Completions(CompletionsWords),
     /// Write man pages and completions for shells below DIR
     ///
     /// DIR is laid out like ~/.local/share and /usr/share: haul generate
@@ -328,6 +336,13 @@ pub(super) struct ConfigWords {
 
     #[command(flatten)]
     pub(super) parallel: ParallelWords,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct CompletionsWords {
+    /// The shell
+    #[arg(value_name = "SHELL")]
+    pub(super) shell: CompletedShell,
 }
 
 #[derive(Debug, Args)]

@@ -1,10 +1,11 @@
-//! `haul generate`: man pages and completions for shells, made from the words of the
-//! command line themselves.
+//! `haul generate` and `haul completions`: man pages and completions for shells, made from
+//! the words of the command line themselves.
 
-use crate::args::{Generate, words};
+use crate::args::{CompletedShell, Generate, words};
 use crate::error::{CommandError, ErrorKind, ExitCode};
 use crate::report::end_of_command;
-use clap_complete::{Shell, generate_to};
+use crate::stdout::Stdout;
+use clap_complete::Shell;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, roman};
 use haul_model::escape_bytes;
@@ -17,10 +18,10 @@ use std::path::{Path, PathBuf};
 const MAN: &str = "man/man1";
 
 /// Completions of each shell, below the same directory, and their names there.
-const COMPLETIONS: [(Shell, &str, &str); 3] = [
-    (Shell::Bash, "bash-completion/completions", "haul"),
-    (Shell::Zsh, "zsh/site-functions", "_haul"),
-    (Shell::Fish, "fish/vendor_completions.d", "haul.fish"),
+const COMPLETIONS: [(CompletedShell, &str, &str); 3] = [
+    (CompletedShell::Bash, "bash-completion/completions", "haul"),
+    (CompletedShell::Zsh, "zsh/site-functions", "_haul"),
+    (CompletedShell::Fish, "fish/vendor_completions.d", "haul.fish"),
 ];
 
 /// Writes all of them.
@@ -81,12 +82,34 @@ fn page(man: &Man, command: &clap::Command) -> io::Result<Vec<u8>> {
 fn completions(dir: &Path) -> Result<(), Failed> {
     for (shell, below, name) in COMPLETIONS {
         let dir = dir.join(below);
-        let written = fs::create_dir_all(&dir).and_then(|()| {
-            let made = generate_to(shell, &mut words(), "haul", &dir)?;
-            let path = dir.join(name);
-            if made == path { Ok(()) } else { fs::rename(made, path) }
-        });
+        let written =
+            fs::create_dir_all(&dir).and_then(|()| fs::write(dir.join(name), script(shell)));
         written.map_err(|error| (dir, error))?;
     }
     Ok(())
+}
+
+/// Prints those of one shell.
+pub(super) fn print(shell: CompletedShell) -> ExitCode {
+    let mut out = Stdout::default();
+    out.push(&script(shell));
+    match out.finish() {
+        Ok(()) => ExitCode::Success,
+        Err(error) => {
+            let error = format!("can't write to standard output: {error}");
+            end_of_command(&CommandError::new(ErrorKind::Io, error))
+        }
+    }
+}
+
+/// The completions of `shell`, as it reads them.
+fn script(shell: CompletedShell) -> Vec<u8> {
+    let shell = match shell {
+        CompletedShell::Bash => Shell::Bash,
+        CompletedShell::Zsh => Shell::Zsh,
+        CompletedShell::Fish => Shell::Fish,
+    };
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut words(), "haul", &mut script);
+    script
 }
