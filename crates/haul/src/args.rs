@@ -98,6 +98,8 @@ pub(crate) struct Copy {
     pub(crate) via: Via,
     /// The ports that it may open for them, if not any.
     pub(crate) ports: Option<Ports>,
+    /// Somebody at a terminal is asked before most of the destination is removed.
+    pub(crate) asks: bool,
 }
 
 /// `haul sync`.
@@ -329,6 +331,7 @@ impl CopyWords {
             compression: self.remote.compression(),
             via: self.remote.via(),
             ports: self.remote.ports(),
+            asks: false,
         })
     }
 }
@@ -368,6 +371,7 @@ impl MoveWords {
             compression: self.remote.compression(),
             via: self.remote.via(),
             ports: self.remote.ports(),
+            asks: false,
         })
     }
 }
@@ -429,6 +433,7 @@ impl CheckWords {
             compression: Compression::Auto,
             via: Via::default(),
             ports: None,
+            asks: false,
         };
         Ok(Check { copy, content: self.content })
     }

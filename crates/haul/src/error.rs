@@ -27,12 +27,15 @@ pub(crate) enum ExitCode {
     Rsync(u8),
 }
 
+/// The code of rsync for what was to be removed, and was not.
+const NOT_DELETED: u8 = 25;
+
 impl ExitCode {
     /// The code that rsync has for the same: of a mirror with these figures, of whose
     /// failures so many are of entries that had vanished.
     pub(crate) fn as_rsync(self, summary: &Summary, vanished: u64) -> Self {
         Self::Rsync(match self {
-            Self::Success if summary.spared > 0 => 25,
+            Self::Success if summary.spared > 0 => NOT_DELETED,
             Self::Success => 0,
             Self::SomeFailed if vanished > 0 && vanished == summary.failed => 24,
             Self::SomeFailed => 23,
@@ -88,6 +91,8 @@ pub(crate) enum ErrorKind {
     Destination,
     /// The user interrupted.
     Interrupted,
+    /// The user was asked, and does not want it.
+    Refused,
     /// Something of this machine failed, such as writing to standard output.
     Io,
 }
@@ -100,6 +105,7 @@ impl ErrorKind {
             Self::Connection | Self::Protocol => ExitCode::Connection,
             Self::Destination => ExitCode::Destination,
             Self::Interrupted => ExitCode::Interrupted,
+            Self::Refused => ExitCode::Rsync(NOT_DELETED),
             Self::Io => ExitCode::SomeFailed,
         }
     }

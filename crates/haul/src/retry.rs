@@ -59,7 +59,7 @@ impl Retry<'_, '_> {
         // Without one, the host's agent of a lost connection holds its locks until it knows.
         job.token = haul_engine::secret().ok();
         progress.keep(&job.task);
-        let watch = Repeated { monitor: self.monitor, warned: Mutex::default() };
+        let watch = Once::new(self.monitor);
         let before = progress.summary();
         let (mut furthest, mut attempt, mut is_first) = (progress.furthest(), 0, true);
         loop {
@@ -160,13 +160,18 @@ fn has_stream(job: &Job) -> bool {
     })
 }
 
-/// The monitor of all runs, which warns of each thing once.
-struct Repeated<'m> {
+/// The monitor of several runs, which warns of each thing once.
+pub(crate) struct Once<'m> {
     monitor: &'m dyn Monitor,
     warned: Mutex<HashSet<u64>>,
 }
 
-impl Repeated<'_> {
+impl<'m> Once<'m> {
+    /// One that tells `monitor`.
+    pub(crate) fn new(monitor: &'m dyn Monitor) -> Self {
+        Self { monitor, warned: Mutex::default() }
+    }
+
     fn is_new(&self, path: &[u8], message: &str) -> bool {
         let mut hasher = DefaultHasher::new();
         (path, message).hash(&mut hasher);
@@ -178,7 +183,7 @@ impl Repeated<'_> {
     }
 }
 
-impl Monitor for Repeated<'_> {
+impl Monitor for Once<'_> {
     fn progress(&self) -> &Progress {
         self.monitor.progress()
     }

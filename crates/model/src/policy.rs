@@ -334,12 +334,15 @@ pub enum Part {
     RemovesSources,
     /// Telling what the sources have. The destination is not looked at.
     Lists,
+    /// Telling what would be removed that only the destination has, and of how much: what
+    /// is there of the sources is told as unchanged.
+    Counts,
 }
 
 impl Part {
-    /// True if something is removed, and nothing else is done.
+    /// True if something is removed, or would be, and nothing else is done.
     pub fn only_removes(self) -> bool {
-        matches!(self, Self::RemovesFirst | Self::RemovesLast)
+        matches!(self, Self::RemovesFirst | Self::RemovesLast | Self::Counts)
     }
 }
 

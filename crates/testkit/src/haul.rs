@@ -97,6 +97,22 @@ impl Haul {
         self
     }
 
+    /// The same run on a terminal, on which `typed` is typed at its beginning; all that it
+    /// says is on standard output then. It needs `script`.
+    ///
+    /// # Panics
+    /// When a word is no UTF-8.
+    #[must_use]
+    pub fn on_terminal(self, typed: &str) -> Haul {
+        let words = std::iter::once(self.program.as_os_str()).chain(self.args.iter().map(|a| &**a));
+        let quoted =
+            |word: &OsStr| format!("'{}'", word.to_str().expect("text").replace('\'', "'\\''"));
+        let line = format!("exec {}", words.map(quoted).collect::<Vec<_>>().join(" "));
+        let args = ["-qec".into(), line.into(), "/dev/null".into()].into();
+        let (program, stdin) = (PathBuf::from("script"), typed.as_bytes().to_vec());
+        Haul { program, args, stdin, ..self }.env("SHELL", "/bin/sh").env("TERM", "xterm")
+    }
+
     /// Sets the time after which the process group is killed.
     #[must_use]
     pub fn limit(mut self, limit: Duration) -> Haul {

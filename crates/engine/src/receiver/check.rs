@@ -32,7 +32,9 @@ impl Receiver<'_> {
         wants: &mut Vec<Want>,
     ) -> Option<Outcome> {
         let name = name.filter(|name| !self.is_root(&dir, name, &entry));
-        name.iter().for_each(|name| dir.has_listed(name));
+        if let Some(name) = &name {
+            dir.has_listed(name);
+        }
         let outcome = match (&entry.kind, &name) {
             (Kind::Special, _) if !self.makes(&entry) => Outcome::Skipped(Skip::Special),
             (kind, _) if self.is_left_out(kind) => Outcome::Skipped(Skip::Ruled),
@@ -250,7 +252,9 @@ impl Receiver<'_> {
             }
             last.subdir = Some(name.clone());
         }
-        names.iter().for_each(|name| dir.has_listed(name));
+        for name in names {
+            dir.has_listed(name);
+        }
         Ok(())
     }
 

@@ -164,15 +164,13 @@ impl RecvDir {
         }
     }
 
-    /// The name is that of an entry, and of no extra.
-    pub(crate) fn has_listed(&self, name: &Name) {
+    /// The name is that of an entry, and of no extra. True if it is known to be there.
+    pub(crate) fn has_listed(&self, name: &Name) -> bool {
         let is_there = lock(&self.unlisted).as_mut().is_some_and(|names| names.remove(name));
-        if is_there {
-            return;
-        }
-        if let Some(listed) = lock(&self.listed).as_mut() {
+        if !is_there && let Some(listed) = lock(&self.listed).as_mut() {
             listed.push(name.clone());
         }
+        is_there
     }
 
     /// An entry with the path `shown` can't be listed: what the destination has

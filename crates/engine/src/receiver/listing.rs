@@ -147,10 +147,10 @@ impl Receiver<'_> {
         if self.checks() {
             return self.check_entry(index, dir, name, entry, cost, wants);
         }
-        name.iter().for_each(|name| dir.has_listed(name));
+        let is_there = name.as_ref().is_some_and(|name| dir.has_listed(name));
         let only_removes = self.only_removes();
         let outcome = match &entry.kind {
-            kind if only_removes && *kind != Kind::Dir => Outcome::Skipped(Skip::Ruled),
+            kind if only_removes && *kind != Kind::Dir => self.left_alone(is_there),
             Kind::Dir => self.take_dir(index, &dir, name.clone(), &entry, cost)?,
             Kind::Special if !self.makes(&entry) => Outcome::Skipped(Skip::Special),
             Kind::Symlink { .. } if self.task.mirrors().is_some_and(|mirror| !mirror.links) => {

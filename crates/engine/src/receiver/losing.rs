@@ -148,7 +148,9 @@ impl Receiver<'_> {
         fault: Fault,
     ) -> Option<Outcome> {
         self.has_listed(&dir, &entry);
-        name.iter().for_each(|name| dir.has_listed(name));
+        if let Some(name) = &name {
+            dir.has_listed(name);
+        }
         let outcome = Outcome::Failed(fault);
         if entry.kind == Kind::Dir {
             let shown = entry.name.clone();

@@ -12,7 +12,7 @@ use crate::dirs::DirNode;
 use haul_model::words::{self, may_be_one_name};
 use haul_model::{
     Attributes, Changes, Delete, Entry, Fault, FaultKind, Kept, Kind, Name, Outcome, Part, Scope,
-    Side,
+    Side, Skip,
 };
 use haul_proto::Extra;
 use haul_store::OnExisting;
@@ -150,6 +150,12 @@ impl Receiver<'_> {
     /// True if the job removes what only the destination has, and does nothing else.
     pub(super) fn only_removes(&self) -> bool {
         self.task.mirrors().is_some_and(|mirror| mirror.part.only_removes())
+    }
+
+    /// The outcome of an entry in a job that only removes.
+    pub(super) fn left_alone(&self, is_there: bool) -> Outcome {
+        let counts = self.task.mirrors().is_some_and(|mirror| mirror.part == Part::Counts);
+        Outcome::Skipped(if counts && is_there { Skip::Unchanged } else { Skip::Ruled })
     }
 
     /// True if nothing is made that the destination has not.

@@ -70,7 +70,7 @@ impl Receiver<'_> {
             (Outcome::Skipped(_) | Outcome::Copied | Outcome::WouldCopy, _)
                 if self.only_removes() =>
             {
-                Outcome::Skipped(Skip::Ruled)
+                self.left_alone(outcome == Outcome::Skipped(Skip::Unchanged))
             }
             (Outcome::Skipped(Skip::Unchanged), DirState::Open(node))
                 if self.task.mirrors().is_some() =>

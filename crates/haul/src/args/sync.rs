@@ -6,6 +6,7 @@ mod given;
 mod list;
 mod reading;
 mod table;
+mod writing;
 
 use self::absent::{ABSENT, Absent, refuse_daemon};
 use self::reading::{number, rate, size};
@@ -20,8 +21,8 @@ use crate::location::Location;
 use crate::report::{Detail, Show};
 use clap::{Arg, ArgAction, ArgMatches, Args, FromArgMatches, ValueHint, value_parser};
 use haul_model::{
-    Altered, Backup, Bases, Compression, Conflict, Delete, Kept, Mirror, Moving, Place, PlaceError,
-    Policy, Ports, Relative, Sameness, Sides, Style, Updating, Via, Walking,
+    Altered, Bases, Compression, Conflict, Delete, Kept, Mirror, Moving, Place, PlaceError, Policy,
+    Ports, Relative, Sameness, Sides, Style, Via, Walking,
 };
 use std::ffi::{OsStr, OsString};
 use std::num::NonZeroU64;
@@ -190,6 +191,8 @@ struct Wish {
     window: i64,
     deletes: bool,
     when: When,
+    /// Yes is the answer to all that would be asked on a terminal.
+    yes: bool,
     delete: Delete,
     deletes_excluded: bool,
     from_zeros: bool,
@@ -313,6 +316,7 @@ impl SyncWords {
             compression: wish.compression,
             via: wish.via,
             ports: wish.ports,
+            asks: wish.asks() && !self.json,
         };
         let (when, stats) = (wish.when, wish.stats || wish.verbose > 0);
         let removes_sources = wish.removes_sources && !wish.dry_run;
@@ -335,6 +339,11 @@ impl Wish {
             Recursion::OfArchive => self.files_from.is_none(),
             Recursion::Yes => true,
         }
+    }
+
+    /// True if the user is asked before most of the destination is removed.
+    fn asks(&self) -> bool {
+        self.deletes && !self.yes && !self.dry_run && !self.lists
     }
 
     /// The paths of a list, if there is one.
@@ -390,50 +399,6 @@ impl Wish {
             .with(Kept::LINKS.only_if(self.hard_links))
             .with(Kept::DEVICES.only_if(self.devices))
             .with(Kept::SPECIALS.only_if(self.specials))
-    }
-
-    /// The backups, with the suffix that rsync gives them.
-    fn backup(&self) -> Result<Option<Backup>, CommandError> {
-        if !self.backup && self.backup_dir.is_none() {
-            return Ok(None);
-        }
-        let dir = self.backup_dir.as_ref().map(|dir| dir.as_bytes().to_vec());
-        let usual: &[u8] = if dir.is_some() { b"" } else { b"~" };
-        let suffix = self.suffix.as_ref().map_or(usual, |suffix| suffix.as_bytes()).to_vec();
-        if suffix.contains(&b'/') {
-            return Err(CommandError::usage("--suffix must have no \"/\""));
-        }
-        if suffix.is_empty() && dir.is_none() {
-            return Err(CommandError::usage("--suffix must not be empty without --backup-dir"));
-        }
-        Ok(Some(Backup { dir, suffix }))
-    }
-
-    fn updating(&self) -> Result<Updating, CommandError> {
-        let (word, updating) = match (self.appends, self.in_place) {
-            (true, _) => ("--append", Updating::Appends),
-            (false, true) => ("--inplace", Updating::InPlace),
-            (false, false) => return Ok(Updating::Replaces),
-        };
-        let other = match (self.has_partial_dir, self.whole_file && self.appends) {
-            (true, _) => "--partial-dir",
-            (_, true) => "--whole-file (-W)",
-            _ => return Ok(updating),
-        };
-        Err(CommandError::usage(format!("{word} can't be used with {other}")))
-    }
-
-    fn how_bases_are_used(&self) -> Result<Option<Bases>, CommandError> {
-        let Some((first, _)) = self.bases.first() else { return Ok(None) };
-        if self.bases.iter().any(|(how, _)| how != first) {
-            let message = "--compare-dest, --copy-dest and --link-dest exclude each other";
-            return Err(CommandError::usage(message));
-        }
-        if self.bases.len() > Bases::MAX {
-            let message = format!("there may be {} directories to look into", Bases::MAX);
-            return Err(CommandError::usage(message));
-        }
-        Ok(Some(*first))
     }
 
     fn mirror(&self) -> Result<Mirror, CommandError> {

@@ -1,6 +1,7 @@
 //! `haul copy`: one job of the engine for each place that sources are on, one
 //! after the other.
 
+mod asking;
 mod figures;
 mod removing;
 
@@ -18,6 +19,7 @@ use crate::peer::Peers;
 use crate::progress::Screen;
 use crate::quantity;
 use crate::report::{LogFile, Logged, Report, Statement};
+use crate::retry::Once;
 use crate::state;
 use haul_engine::{Job, Leg, Monitor, Munging, Route, Summary, legs};
 use haul_model::{Filter, Mirror, Part, Task, escape_bytes};
@@ -105,6 +107,13 @@ pub(super) fn carry_out_in_parts<F: Statement>(
     let monitor =
         JobMonitor::new(report, task, interrupt).with_lines(copy.lines.clone()).with_log(log);
     let hosts = Hosts::new(copy.reaches.clone(), &screen).after(peers, &legs);
+    let once = Once::new(&monitor);
+    if copy.asks
+        && let Err(error) = asking::settle(copy, &legs, &once, &hosts)
+    {
+        let none = figures(Summary::default(), true, error.kind.exit_code());
+        return report.refused(&error, Some(&none)).as_rsync(&Summary::default(), 0);
+    }
     let of_parts = |leg: Leg<Place>| {
         parts.iter().map(move |part| {
             // A mirror is made of what its words name, whoever made it before.
@@ -116,7 +125,7 @@ pub(super) fn carry_out_in_parts<F: Statement>(
     let legs = legs.into_iter().flat_map(of_parts);
     let (removals, legs): (Vec<_>, Vec<_>) = legs.partition(|leg| leg.job.task.removes().is_some());
     let (mut summary, error) = match removals.is_empty() {
-        true => watch_legs(legs, &monitor, &monitor, &hosts),
+        true => watch_legs(legs, &monitor, &once, &hosts),
         false => removing::run(legs, removals, &monitor, &hosts),
     };
     summary.failed += unmatched;
@@ -388,6 +397,7 @@ mod tests {
             compression: haul_model::Compression::default(),
             via: haul_model::Via::default(),
             ports: None,
+            asks: false,
         }
     }
 

@@ -4,6 +4,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod asking;
 mod backups;
 mod bases;
 mod comparing;

@@ -90,6 +90,7 @@ macro_rules! value {
 }
 
 // Behind the macros that it takes.
+mod deleting;
 mod links;
 mod telling;
 mod updating;
@@ -97,7 +98,7 @@ mod walking;
 
 /// The words, in the order of the help.
 pub(super) const TABLE: &[&[Word]] =
-    &[WORDS, links::WORDS, updating::WORDS, walking::WORDS, telling::WORDS];
+    &[WORDS, deleting::WORDS, links::WORDS, updating::WORDS, walking::WORDS, telling::WORDS];
 
 /// Those that say what is done.
 const WORDS: &[Word] = &[
@@ -319,73 +320,6 @@ const WORDS: &[Word] = &[
     }),
     flag!(WRITING, "P", Some('P'), "The same as --partial --progress", |_, _| {}),
     switch!(KEEPING, "sparse", Some('S'), "no-S", "Taken: holes are always kept", |_, _| {}),
-    flag!(
-        DELETING,
-        "delete",
-        None,
-        "Remove what the sources have not from DEST's directories",
-        |wish, _| {
-            wish.deletes = true;
-        }
-    ),
-    flag!(DELETING, "delete-during", None, "The same", |wish, _| {
-        (wish.deletes, wish.when) = (true, When::During);
-    }),
-    flag!(DELETING, "delete-before", None, "The same, before anything is copied", |wish, _| {
-        (wish.deletes, wish.when) = (true, When::Before);
-    }),
-    flag!(DELETING, "delete-after", None, "The same, when all is copied", |wish, _| {
-        (wish.deletes, wish.when) = (true, When::After);
-    }),
-    flag!(DELETING, "delete-delay", None, "The same", |wish, _| {
-        (wish.deletes, wish.when) = (true, When::After);
-    }),
-    flag!(DELETING, "del", None, "", |wish, _| wish.deletes = true),
-    flag!(DELETING, "delete-excluded", None, "And what is left out of the sources", |wish, _| {
-        wish.deletes = true;
-        wish.deletes_excluded = true;
-    }),
-    value!(
-        DELETING,
-        "max-delete",
-        None,
-        &[],
-        "N",
-        "Remove no more than N entries",
-        |wish, value| {
-            wish.mirror.delete_max = Some(u64::try_from(number::<i64>(value)?).unwrap_or(0));
-            Ok(())
-        }
-    ),
-    switch!(
-        DELETING,
-        "force",
-        None,
-        "",
-        "A directory that is not empty makes way for what is none",
-        |wish, on| {
-            wish.force = on;
-        }
-    ),
-    flag!(
-        DELETING,
-        "ignore-errors",
-        None,
-        "Remove even if not all of the sources could be read",
-        |wish, on| {
-            wish.delete.ignore_errors = on;
-        }
-    ),
-    switch!(
-        DELETING,
-        "remove-source-files",
-        None,
-        "",
-        "Remove from the sources what is no directory and has arrived",
-        |wish, on| {
-            wish.removes_sources = on;
-        }
-    ),
     switch!(
         WRITING,
         "backup",

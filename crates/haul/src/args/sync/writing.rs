@@ -1,0 +1,53 @@
+//! The words about how files are written, as rules: those that contradict each other are
+//! refused.
+
+use super::Wish;
+use crate::error::CommandError;
+use haul_model::{Backup, Bases, Updating};
+use std::os::unix::ffi::OsStrExt;
+
+impl Wish {
+    /// The backups, with the suffix that rsync gives them.
+    pub(super) fn backup(&self) -> Result<Option<Backup>, CommandError> {
+        if !self.backup && self.backup_dir.is_none() {
+            return Ok(None);
+        }
+        let dir = self.backup_dir.as_ref().map(|dir| dir.as_bytes().to_vec());
+        let usual: &[u8] = if dir.is_some() { b"" } else { b"~" };
+        let suffix = self.suffix.as_ref().map_or(usual, |suffix| suffix.as_bytes()).to_vec();
+        if suffix.contains(&b'/') {
+            return Err(CommandError::usage("--suffix must have no \"/\""));
+        }
+        if suffix.is_empty() && dir.is_none() {
+            return Err(CommandError::usage("--suffix must not be empty without --backup-dir"));
+        }
+        Ok(Some(Backup { dir, suffix }))
+    }
+
+    pub(super) fn updating(&self) -> Result<Updating, CommandError> {
+        let (word, updating) = match (self.appends, self.in_place) {
+            (true, _) => ("--append", Updating::Appends),
+            (false, true) => ("--inplace", Updating::InPlace),
+            (false, false) => return Ok(Updating::Replaces),
+        };
+        let other = match (self.has_partial_dir, self.whole_file && self.appends) {
+            (true, _) => "--partial-dir",
+            (_, true) => "--whole-file (-W)",
+            _ => return Ok(updating),
+        };
+        Err(CommandError::usage(format!("{word} can't be used with {other}")))
+    }
+
+    pub(super) fn how_bases_are_used(&self) -> Result<Option<Bases>, CommandError> {
+        let Some((first, _)) = self.bases.first() else { return Ok(None) };
+        if self.bases.iter().any(|(how, _)| how != first) {
+            let message = "--compare-dest, --copy-dest and --link-dest exclude each other";
+            return Err(CommandError::usage(message));
+        }
+        if self.bases.len() > Bases::MAX {
+            let message = format!("there may be {} directories to look into", Bases::MAX);
+            return Err(CommandError::usage(message));
+        }
+        Ok(Some(*first))
+    }
+}
