@@ -114,9 +114,9 @@ pub fn serve_with(
     let job = Job { task, filter, altered, rate, compression, ..Job::default() };
     let around = Around { on_failure, door: direct.map(|wish| Door::open(&wish, address)) };
     match role {
-        Role::Receiver { dest, into_dir, origin, naming, bases, backup } => {
+        Role::Receiver { dest, into_dir, origin, naming, bases, backup, staging } => {
             let dest = words::without_tilde(&dest).to_vec();
-            let job = Job { dest, into_dir, origin, naming, bases, backup, ..job };
+            let job = Job { dest, into_dir, origin, naming, bases, backup, staging, ..job };
             receive(client, &job, around)
         }
         Role::Sender { sources, base, recursive, follow } => {

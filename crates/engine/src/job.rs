@@ -59,6 +59,9 @@ pub struct Job {
     pub bases: Vec<Vec<u8>>,
     /// Where what a mirror replaces or removes is kept, if it is; a path of that machine.
     pub backup: Option<Backup>,
+    /// The directory in which files are staged, as those of bases; without one each is
+    /// where it will appear.
+    pub staging: Option<Vec<u8>>,
     /// Bytes of content that may be moved in a second.
     pub rate: Option<NonZeroU64>,
     /// The way in which listings and contents are compressed on a wire.

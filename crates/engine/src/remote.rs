@@ -61,10 +61,11 @@ struct Agent {
 pub(crate) fn upload(job: &Job, line: Line, monitor: &dyn Monitor) -> Result<Summary, JobError> {
     let bases: usize = job.bases.iter().map(|path| path.len() + 5).sum();
     let backup = job.backup.as_ref().map_or(0, Backup::encoded_len_max);
-    let words = bases + backup + job.dest.len();
+    let staging = job.staging.as_ref().map_or(0, |path| path.len() + 5);
+    let words = bases + backup + staging + job.dest.len();
     check_len(job, words)?;
-    let Job { dest, into_dir, origin, naming, bases, backup, .. } = job.clone();
-    let role = Role::Receiver { dest, into_dir, origin, naming, bases, backup };
+    let Job { dest, into_dir, origin, naming, bases, backup, staging, .. } = job.clone();
+    let role = Role::Receiver { dest, into_dir, origin, naming, bases, backup, staging };
     let (agent, wire) = Agent::tell(line, job, role);
     let reporter = Reporter::new(monitor);
     let sending = Sending { reporter: Some(&reporter), ..Sending::of(&LocalTree) };
@@ -238,6 +239,7 @@ mod tests {
             naming: Some(haul_model::Naming::Given),
             bases: Vec::new(),
             backup: None,
+            staging: None,
         };
         let (filter, altered) = (job.filter.clone(), job.altered.clone());
         let (task, rate, compression) = (job.task, job.rate, job.compression);

@@ -74,40 +74,7 @@ pub(crate) fn run(
     route: SftpRoute,
     monitor: &dyn Monitor,
 ) -> Result<Summary, JobError> {
-    if (job.backup.is_some() || !job.bases.is_empty()) && far == Far::Destination {
-        let message =
-            "through SFTP no backups are made, and nothing is looked for besides the destination";
-        return Err(JobError::Usage(message.to_owned()));
-    }
-    let updating = job.task.mirrors().map(|mirror| mirror.updating).unwrap_or_default();
-    if updating != Updating::Replaces && far == Far::Destination {
-        let message =
-            "through SFTP nothing is written into files that are there: they are replaced";
-        return Err(JobError::Usage(message.to_owned()));
-    }
-    let preallocates = job.task.mirrors().is_some_and(|mirror| mirror.preallocates);
-    if preallocates && far == Far::Destination {
-        let message = "through SFTP no room can be reserved for files";
-        return Err(JobError::Usage(message.to_owned()));
-    }
-    let keeps_paths =
-        job.task.mirrors().is_some_and(|mirror| mirror.walking.relative != Relative::No);
-    if job.task.moving().is_some() && (keeps_paths || job.base.is_some()) {
-        let message = "through SFTP no sources are removed that keep their paths";
-        return Err(JobError::Usage(message.to_owned()));
-    }
-    if job.task.mirrors().is_some_and(|mirror| mirror.keeps_dir_links) && far == Far::Destination {
-        let message = "through SFTP links of the destination can't be kept for directories";
-        return Err(JobError::Usage(message.to_owned()));
-    }
-    if !matches!(job.compression, Compression::Auto | Compression::None) {
-        let message = "through SFTP nothing can be compressed: that is for ssh to do there";
-        return Err(JobError::Usage(message.to_owned()));
-    }
-    if job.rate.is_some() {
-        let message = "through SFTP the rate can't be bounded";
-        return Err(JobError::Usage(message.to_owned()));
-    }
+    refuse(job, far)?;
     let new = route.connections.first().map(|one| one.closer.peer());
     let peer = route.standing.as_ref().map(Session::peer).or(new).unwrap_or_default().to_owned();
     let mut options = match far {
@@ -146,6 +113,50 @@ pub(crate) fn run(
         drop(host);
         conclude(result, sessions)
     })
+}
+
+/// Refuses a job that no server can do, or not on that side.
+fn refuse(job: &Job, far: Far) -> Result<(), JobError> {
+    if (job.backup.is_some() || !job.bases.is_empty()) && far == Far::Destination {
+        let message =
+            "through SFTP no backups are made, and nothing is looked for besides the destination";
+        return Err(JobError::Usage(message.to_owned()));
+    }
+    let updating = job.task.mirrors().map(|mirror| mirror.updating).unwrap_or_default();
+    if updating != Updating::Replaces && far == Far::Destination {
+        let message =
+            "through SFTP nothing is written into files that are there: they are replaced";
+        return Err(JobError::Usage(message.to_owned()));
+    }
+    let preallocates = job.task.mirrors().is_some_and(|mirror| mirror.preallocates);
+    if preallocates && far == Far::Destination {
+        let message = "through SFTP no room can be reserved for files";
+        return Err(JobError::Usage(message.to_owned()));
+    }
+    let delays = job.task.mirrors().is_some_and(|mirror| mirror.delays);
+    if (delays || job.staging.is_some()) && far == Far::Destination {
+        let message = "through SFTP no files wait for the end of a job, and each is staged in the directory where it will appear";
+        return Err(JobError::Usage(message.to_owned()));
+    }
+    let keeps_paths =
+        job.task.mirrors().is_some_and(|mirror| mirror.walking.relative != Relative::No);
+    if job.task.moving().is_some() && (keeps_paths || job.base.is_some()) {
+        let message = "through SFTP no sources are removed that keep their paths";
+        return Err(JobError::Usage(message.to_owned()));
+    }
+    if job.task.mirrors().is_some_and(|mirror| mirror.keeps_dir_links) && far == Far::Destination {
+        let message = "through SFTP links of the destination can't be kept for directories";
+        return Err(JobError::Usage(message.to_owned()));
+    }
+    if !matches!(job.compression, Compression::Auto | Compression::None) {
+        let message = "through SFTP nothing can be compressed: that is for ssh to do there";
+        return Err(JobError::Usage(message.to_owned()));
+    }
+    if job.rate.is_some() {
+        let message = "through SFTP the rate can't be bounded";
+        return Err(JobError::Usage(message.to_owned()));
+    }
+    Ok(())
 }
 
 /// The journals in the directory `path`; tells why it can't be used.

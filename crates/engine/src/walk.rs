@@ -333,6 +333,7 @@ impl<'w> Walk<'w> {
     fn entries(&self, node: &Arc<DirNode>) -> io::Result<Vec<TreeEntry>> {
         let handle = node.handle()?;
         let mut entries = handle.entries()?;
+        entries.retain(|entry| !haul_store::is_lot(&entry.name));
         if self.rules.restores {
             aside::restore(&*handle, &mut entries);
         }

@@ -86,6 +86,8 @@ pub(crate) struct Copy {
     pub(crate) bases: Vec<Vec<u8>>,
     /// The backups that a mirror makes.
     pub(crate) backup: Option<Backup>,
+    /// The directory in which files of a mirror are staged, if not where they will appear.
+    pub(crate) staging: Option<Vec<u8>>,
     /// Bytes of content that may be moved in a second.
     pub(crate) rate: Option<NonZeroU64>,
     /// Of the one source of a mirror, the paths below it that take part, if not all.
@@ -325,6 +327,7 @@ impl CopyWords {
             lines: Lines::default(),
             bases: Vec::new(),
             backup: None,
+            staging: None,
             rate: None,
             list: None,
             munges: false,
@@ -365,6 +368,7 @@ impl MoveWords {
             lines: Lines::default(),
             bases: Vec::new(),
             backup: None,
+            staging: None,
             rate: None,
             list: None,
             munges: false,
@@ -427,6 +431,7 @@ impl CheckWords {
             lines: Lines::default(),
             bases: Vec::new(),
             backup: None,
+            staging: None,
             rate: None,
             list: None,
             munges: false,

@@ -186,6 +186,8 @@ pub struct Mirror {
     pub updating: Updating,
     /// Room for a file is reserved before it is written.
     pub preallocates: bool,
+    /// Files wait until all else is done, and get their names one right behind the other.
+    pub delays: bool,
     /// Of a file that is missing only the difference to one with a name like it goes over a
     /// wire.
     pub fuzzy: bool,

@@ -340,6 +340,7 @@ fn task() -> impl Strategy<Value = Task> {
                 block_len: window,
                 bases,
                 preallocates: links,
+                delays: links,
                 fuzzy: !links,
                 updating: if links { Updating::Appends } else { Updating::InPlace },
                 ..Mirror::default()
@@ -362,8 +363,9 @@ fn role() -> impl Strategy<Value = Role> {
             |(dest, into_dir, origin, bases)| {
                 let dir = bases.first().cloned();
                 let naming = origin.map(|_| if into_dir { Naming::Own } else { Naming::Given });
+                let staging = dir.clone().filter(|_| !into_dir);
                 let backup = into_dir.then(|| Backup { dir, suffix: b"~".to_vec() });
-                Role::Receiver { dest, into_dir, origin, naming, bases, backup }
+                Role::Receiver { dest, into_dir, origin, naming, bases, backup, staging }
             }
         ),
     ]

@@ -60,6 +60,9 @@ pub enum Role {
         bases: Vec<Vec<u8>>,
         /// The backups of a mirror, if it makes any.
         backup: Option<Backup>,
+        /// The directory in which files are staged, as those of bases; without one each is
+        /// where it will appear.
+        staging: Option<Vec<u8>>,
     },
 }
 

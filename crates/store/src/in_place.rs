@@ -22,7 +22,7 @@ impl Sealed {
     /// # Errors
     /// Those of opening, reading and writing, and if `name` is something else.
     pub fn write_into(&self, name: &Name, id: FileId) -> io::Result<Timestamp> {
-        let (old, stat) = self.dir().open_to_change(name)?;
+        let (old, stat) = self.dest().open_to_change(name)?;
         if stat.id != id {
             let message = "another file has taken its place";
             return Err(io::Error::new(io::ErrorKind::NotFound, message));

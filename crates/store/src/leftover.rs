@@ -12,6 +12,7 @@
 //!    [`QUIET_MIN_ALL`]); and what could be continued, only who has its journal knows.
 
 use crate::journal::{self, BootId};
+use crate::lot;
 use crate::partial;
 use crate::private::{Form, Names, as_name, half_of, name_half, parse};
 use haul_model::{BLOCK_LEN, Name, Timestamp};
@@ -44,6 +45,8 @@ enum Stage {
         /// The entry that has the name of the stage's file.
         target: Option<Name>,
     },
+    /// Files that wait for the end of a job.
+    Lot,
     /// A stage that a host's SFTP server writes.
     Sent,
     /// One of these that can be continued.
@@ -62,7 +65,7 @@ impl Stage {
     /// The entry whose name is meant, where the private name tells that.
     fn target(&mut self) -> Option<&mut Option<Name>> {
         match self {
-            Self::Random | Self::Sent => None,
+            Self::Random | Self::Lot | Self::Sent => None,
             Self::Partial { target } | Self::SentPart { target } | Self::Old { target } => {
                 Some(target)
             }
@@ -131,6 +134,9 @@ impl Leftovers {
                     let name = String::from_utf8_lossy(name).into_owned();
                     found.insert(name, Stage::SentPart { target: None });
                 }
+                Some((Form::Lot, stem)) => {
+                    found.insert(stem.to_owned(), Stage::Lot);
+                }
                 Some((Form::Old, stem)) => {
                     found.insert(stem.to_owned(), Stage::Old { target: None });
                 }
@@ -140,7 +146,7 @@ impl Leftovers {
         })?;
         let halves: BTreeSet<String> = found
             .iter()
-            .filter(|(_, stage)| !matches!(stage, Stage::Random | Stage::Sent))
+            .filter(|(_, stage)| !matches!(stage, Stage::Random | Stage::Lot | Stage::Sent))
             .map(|(stem, _)| half_of(stem).to_owned())
             .collect();
         if !halves.is_empty() {
@@ -194,6 +200,7 @@ impl Leftover<'_> {
     ) -> io::Result<Option<Cleaned>> {
         let cleaned = match self.stage {
             Stage::Random => self.clean_random(now, dir, dry_run),
+            Stage::Lot => self.clean_lot(dir, dry_run),
             Stage::Partial { target } => self.clean_partial(dir, target.as_ref(), all, dry_run),
             Stage::Sent | Stage::SentPart { .. } => self.clean_sent(now, dir, all, dry_run),
             Stage::Old { target } => self.clean_old(dir, target.as_ref(), all, dry_run),
@@ -236,6 +243,19 @@ impl Leftover<'_> {
         };
         let name = self.stem.to_owned();
         Ok(Cleaned { name, bytes: stat.allocated, target: None, progress: None, fate })
+    }
+
+    fn clean_lot(&self, dir: &Dir, dry_run: bool) -> io::Result<Cleaned> {
+        let name = as_name(self.stem);
+        let bytes = lot::bytes(dir, &name)?;
+        let fate = match (lot::is_left(dir, &name)?, dry_run) {
+            (false, _) => Fate::Busy,
+            (true, true) => Fate::WouldRemove,
+            (true, false) if lot::remove(dir, &name)? => Fate::Removed,
+            (true, false) => Fate::Busy,
+        };
+        let name = self.stem.to_owned();
+        Ok(Cleaned { name, bytes, target: None, progress: None, fate })
     }
 
     fn clean_sent(

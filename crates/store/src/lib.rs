@@ -7,12 +7,14 @@
 //!   or under a private one (`.haul-` and 16 hexadecimal digits). `Stage` is written to;
 //!   `Sealed` is whole and has its metadata, and can be made durable, read back, and
 //!   published.
+//! - `elsewhere.rs`: stages in another directory than the one where their files appear.
 //! - `assembler.rs`: content as it is written, hashed and recorded: a large one in blocks,
 //!   which come in any order from any thread. `pieces.rs`: blocks that come in pieces.
 //! - `making.rs`: links, FIFOs, sockets and devices, which have no content.
 //! - `verified.rs`: the proof that a stage can be sealed, and the stage, in one. It comes
 //!   of what was written alone: the hashes agree, or the whole length of a file of this
 //!   machine was moved.
+//! - `lot.rs`: whole files that wait for the end of their job in a directory of their own.
 //! - `private.rs`: the names that haul makes for itself, and how they are recognised.
 //! - `leftover.rs`: stages that earlier copies left in a directory, found and removed.
 //! - `partial.rs`: a stage that outlives its process, for files of 64 MiB and more
@@ -31,9 +33,11 @@
 #![forbid(unsafe_code)]
 
 mod assembler;
+mod elsewhere;
 mod in_place;
 mod journal;
 mod leftover;
+mod lot;
 mod making;
 mod origins;
 mod pace;
@@ -48,12 +52,14 @@ mod verified;
 pub use assembler::{Assembler, Block, Mover, NotAssembled};
 pub use journal::{Earlier, SourceId};
 pub use leftover::{Cleaned, Fate, Leftover, Leftovers};
+pub use lot::{Lot, Row};
 pub use origins::Origins;
 pub use pace::Pace;
 pub use partial::{RESUME_LEN_MIN, RESUME_LEN_MIN_FAR, StaleStages, remove_leftovers};
 pub use pieces::{AHEAD_MAX, Pieces};
 pub use private::{
-    aside_name, is_private, mark_name, old_name, private_name, sent_name, set_aside, superseded,
+    aside_name, is_lot, is_private, mark_name, old_name, private_name, sent_name, set_aside,
+    superseded,
 };
 pub use remote::{Claimed, Journals, RemoteJournal, RemoteNames};
 pub use series::{DeadSeries, StageSeries};

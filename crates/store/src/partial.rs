@@ -348,7 +348,7 @@ impl StaleStages {
                 Some((Form::Random, name)) => {
                     random.push(name.to_owned());
                 }
-                Some((Form::Sent | Form::SentPart | Form::Old, _)) | None => {}
+                Some((Form::Sent | Form::SentPart | Form::Old | Form::Lot, _)) | None => {}
             }
             false
         });

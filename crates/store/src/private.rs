@@ -7,6 +7,7 @@
 //! .haul-NAME12-SOURCE12.journal   what is there of it
 //! .haul-SERIES10COUNT6.sftp       a stage that a host's SFTP server writes
 //! .haul-NAME12-KEEPER12.sftp.part one of these that can be continued
+//! .haul-RANDOM16.late               a directory of whole files that wait for their job's end
 //! .haul-NAME12.old                an existing file while another gets its name
 //! .haul-moving-RANDOM8-NAME       a source that a move has set aside to remove it
 //! ```
@@ -31,6 +32,9 @@ pub(crate) const SENT_END: &str = ".sftp";
 
 /// The same of those that can be continued.
 const SENT_PART_END: &str = ".sftp.part";
+
+/// The ending of the name of a directory of files that wait for the end of their job.
+const LOT_END: &str = ".late";
 
 /// The ending of the name of a file that waits.
 const OLD_END: &str = ".old";
@@ -69,6 +73,8 @@ pub(crate) enum Form {
     Sent,
     /// One of these that can be continued, by who has its journal elsewhere.
     SentPart,
+    /// A directory of files that wait for the end of their job.
+    Lot,
     /// A file that waits until another has got its name, at a host whose server
     /// can't replace in one step. No stage: while nothing has its own name, it is all
     /// that is left of the file.
@@ -151,6 +157,16 @@ pub fn sent_name() -> String {
     format!("{}{SENT_END}", private_name())
 }
 
+/// The same for a directory of files that wait for the end of their job.
+pub(crate) fn lot_name() -> String {
+    format!("{}{LOT_END}", private_name())
+}
+
+/// True if `name` is one that such a directory has.
+pub fn is_lot(name: &Name) -> bool {
+    matches!(parse(name.as_bytes()), Some((Form::Lot, _)))
+}
+
 /// A fresh name for the source `name`, which a move sets aside for the moment in
 /// which it proves that it can be removed. It tells the name, so that what a killed
 /// move has left can be put back, unless it would be too long for that, or a
@@ -211,6 +227,9 @@ pub(crate) fn parse(name: &[u8]) -> Option<(Form, &str)> {
     if digits.strip_suffix(SENT_END).is_some_and(|digits| is_digits(digits, RANDOM_LEN)) {
         return Some((Form::Sent, name));
     }
+    if digits.strip_suffix(LOT_END).is_some_and(|digits| is_digits(digits, RANDOM_LEN)) {
+        return Some((Form::Lot, name));
+    }
     let endings =
         [(Form::SentPart, SENT_PART_END), (Form::Part, ".part"), (Form::Journal, ".journal")];
     let (form, ending) = endings.into_iter().find_map(|(form, e)| {
@@ -259,6 +278,9 @@ mod tests {
         let stem = part.strip_suffix(".sftp.part").expect("an ending");
         assert_eq!(parse(part.as_bytes()), Some((Form::SentPart, stem)));
         assert!(stem.starts_with(&Names::prefix(&name("a"))));
+        let lot = lot_name();
+        assert_eq!(parse(lot.as_bytes()), Some((Form::Lot, lot.as_str())));
+        assert!(is_lot(&name(&lot)) && !is_lot(&name(&sent)));
         let random = private_name();
         assert_eq!(parse(random.as_bytes()), Some((Form::Random, random.as_str())));
     }
@@ -301,6 +323,7 @@ mod tests {
             ".haul-0123456789abcdef.part",
             ".haul-0123456789abcdef.old",
             ".haul-0123456789abcde.sftp",
+            ".haul-0123456789abcde.late",
             ".haul-0123456789abcdef.sftp.part",
             ".haul-0123456789ab-0123456789ab.sftp",
             ".haul-0123456789ab-0123456789ab.sftp.journal",

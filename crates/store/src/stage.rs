@@ -13,6 +13,7 @@
 //!    name never shows a file without them. Nothing writes to it afterwards.
 
 use crate::Pace;
+use crate::elsewhere::copy_under_name;
 use crate::journal::{Earlier, SourceId};
 use crate::partial::{self, Partial};
 use crate::private::private_name;
@@ -51,16 +52,19 @@ pub enum Publication {
 /// A file that is being written and has no name of its own yet.
 #[derive(Debug)]
 pub struct Stage {
-    dir: Arc<Dir>,
-    file: File,
-    home: Home,
+    /// The directory that it is in.
+    pub(crate) dir: Arc<Dir>,
+    /// The one where it will appear, if that is another.
+    pub(crate) dest: Option<Arc<Dir>>,
+    pub(crate) file: File,
+    pub(crate) home: Home,
     /// Writes go to the medium at once.
-    writes_out: bool,
+    pub(crate) writes_out: bool,
 }
 
 /// Where a stage is until it is published.
 #[derive(Debug)]
-enum Home {
+pub(crate) enum Home {
     /// Nowhere: it has no name.
     Unnamed,
     /// Under a private name, where the file system knows no files without one.
@@ -76,7 +80,7 @@ impl Stage {
     /// Those of creating a file.
     pub fn create(dir: Arc<Dir>) -> io::Result<Self> {
         if let Some(file) = dir.create_unnamed() {
-            return Ok(Self { dir, file, home: Home::Unnamed, writes_out: false });
+            return Ok(Self { dir, dest: None, file, home: Home::Unnamed, writes_out: false });
         }
         Self::create_named(dir)
     }
@@ -113,7 +117,8 @@ impl Stage {
                 Ok(true) | Err(_) => Ok(file),
             }
         })?;
-        Ok(Self { dir: Arc::clone(dir), file, home: Home::Private(temp), writes_out: false })
+        let (dir, home) = (Arc::clone(dir), Home::Private(temp));
+        Ok(Self { dir, dest: None, file, home, writes_out: false })
     }
 
     /// Finds out if an earlier copy of `source` to `name` in `dir` can be continued,
@@ -150,7 +155,7 @@ impl Stage {
     ) -> io::Result<(Self, Vec<BlockHash>)> {
         let opened = partial::open(&dir, name, source, pace)?;
         let home = Home::Partial(opened.partial);
-        let stage = Self { dir, file: opened.file, home, writes_out: false };
+        let stage = Self { dir, dest: None, file: opened.file, home, writes_out: false };
         Ok((stage, opened.blocks))
     }
 
@@ -229,7 +234,7 @@ impl Staged for Stage {
 
 /// A file that has its content and its metadata, and lacks its name.
 #[derive(Debug)]
-pub struct Sealed(Stage);
+pub struct Sealed(pub(crate) Stage);
 
 impl Sealed {
     /// The open file.
@@ -249,9 +254,9 @@ impl Sealed {
         }
     }
 
-    /// The directory that it is staged in.
-    pub(crate) fn dir(&self) -> &Dir {
-        &self.0.dir
+    /// The directory where it is to appear.
+    pub(crate) fn dest(&self) -> &Dir {
+        self.0.dest.as_ref().unwrap_or(&self.0.dir)
     }
 
     /// Gives up the content: nothing will continue it.
@@ -272,12 +277,25 @@ impl Sealed {
     /// # Errors
     /// Those of the operations; the old file is untouched then.
     pub fn publish(&mut self, name: &Name, on_existing: OnExisting) -> io::Result<Publication> {
-        let Stage { dir, file, home, .. } = &mut self.0;
-        if matches!(home, Home::Unnamed) {
-            if let Some(publication) = publish_unnamed(dir, file, name, on_existing)? {
-                return Ok(publication);
+        let Stage { dir, dest, file, home, .. } = &mut self.0;
+        let dir = dest.as_ref().unwrap_or(dir);
+        let is_elsewhere = match home {
+            Home::Unnamed => {
+                if let Some(publication) = publish_unnamed(dir, file, name, on_existing)? {
+                    return Ok(publication);
+                }
+                true
             }
-            // If more is wrong than that it can't be named, this tells.
+            Home::Private(temp) if !Arc::ptr_eq(&temp.dir, dir) => {
+                if let Some(publication) = temp.publish_in(dir, name, on_existing)? {
+                    return Ok(publication);
+                }
+                true
+            }
+            Home::Private(_) | Home::Partial(_) => false,
+        };
+        if is_elsewhere {
+            // If more is wrong than that it can't be named there, this tells.
             let (copy, temp) = copy_under_name(dir, file)?;
             (*file, *home) = (copy, Home::Private(temp));
         }
@@ -316,43 +334,6 @@ pub fn time_unit(dir: &Arc<Dir>) -> io::Result<Granularity> {
     Ok(Granularity::between(TIME, found).unwrap_or(Granularity::FINEST))
 }
 
-/// Copies `file`, which has no name and can't get one, with its metadata to one
-/// that has a private name. It is durable: the first may have been made so.
-fn copy_under_name(dir: &Arc<Dir>, file: &File) -> io::Result<(File, PrivateName)> {
-    const STEP_LEN: usize = 1 << 20;
-    let stage = Stage::create_named(Arc::clone(dir))?;
-    let stat = haul_sys::file_stat(file)?;
-    haul_sys::read_cached(file);
-    if !haul_sys::clone_file(file, &stage.file) {
-        let mut buffer = vec![0; STEP_LEN.min(usize::try_from(stat.size).unwrap_or(STEP_LEN))];
-        let mut at = 0;
-        while let Some(data) = haul_sys::next_data(file, at, stat.size) {
-            at = data.start;
-            while at < data.end {
-                let part = &mut buffer[..STEP_LEN.min((data.end - at) as usize)];
-                file.read_exact_at(part, at)?;
-                stage.file.write_all_at(part, at)?;
-                at += part.len() as u64;
-            }
-        }
-        stage.file.set_len(stat.size)?;
-    }
-    haul_sys::tell_by_closing(&stage.file)?;
-    let extended = haul_sys::extended_of(file, Kept::EXTENDED)?;
-    let (mut attributes, mut kept) = (stat.attributes(), Kept::ALL);
-    attributes.extended = extended;
-    let same = haul_sys::file_stat(&stage.file)?;
-    if (same.uid, same.gid) == (stat.uid, stat.gid) {
-        kept = kept.without(Kept::OWNER);
-    }
-    haul_sys::set_attributes(dir, &stage.file, &attributes, kept)?;
-    stage.file.sync_all()?;
-    match stage.home {
-        Home::Private(temp) => Ok((stage.file, temp)),
-        Home::Unnamed | Home::Partial(_) => unreachable!("it was made under a private name"),
-    }
-}
-
 /// `None` if the file can't be given any name.
 fn publish_unnamed(
     dir: &Arc<Dir>,
@@ -378,9 +359,9 @@ fn publish_unnamed(
 /// A private name that exists in a directory; removed on drop.
 #[derive(Debug)]
 pub(crate) struct PrivateName {
-    dir: Arc<Dir>,
-    name: String,
-    published: bool,
+    pub(crate) dir: Arc<Dir>,
+    pub(crate) name: String,
+    pub(crate) published: bool,
 }
 
 /// The private names that exist at this moment, and where: a process that ends

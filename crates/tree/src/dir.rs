@@ -4,7 +4,7 @@
 
 use crate::{Downloads, Meta, SmallFiles, SourceFile, StagedFile, TreeEntry, Uploads};
 use haul_model::{Attributes, BlockHash, Extended, FileId, Granularity, Kept, Name, Special};
-use haul_store::{Cleaned, Earlier, OnExisting, Publication, SourceId, StaleStages};
+use haul_store::{Cleaned, Earlier, Lot, OnExisting, Publication, Row, SourceId, StaleStages};
 use haul_sys::Dir;
 use std::io;
 use std::path::Path;
@@ -142,6 +142,23 @@ pub trait TreeDir: Storage + Unfinished + Origin {
     /// that; tells if it does, and else is empty. See [`Storage::shares_content`].
     fn stage_sharing(&self, _source: &dyn SourceFile) -> io::Result<(Box<dyn StagedFile>, bool)> {
         Ok((self.stage()?, false))
+    }
+
+    /// Begins a file in `at`, a directory of this machine, that is to be published in this
+    /// one.
+    fn stage_at(&self, _at: &Dir) -> io::Result<Box<dyn StagedFile>> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Gives a file that waits in that row of `lot` its name in this directory.
+    fn publish_waiting(
+        &self,
+        _lot: &Lot,
+        _row: Row,
+        _name: &Name,
+        _on_existing: OnExisting,
+    ) -> io::Result<Publication> {
+        Err(io::ErrorKind::Unsupported.into())
     }
 
     /// Gives the entry `name` the name `new`, which nothing must have.
@@ -381,6 +398,14 @@ pub trait Unfinished {
     /// on; called when `name` was published. `seen` keeps what was found in this
     /// directory when it was first asked.
     fn remove_stale(&self, _name: &Name, _seen: &OnceLock<StaleStages>) {}
+
+    /// Begins a directory in this one for files that wait for the end of their job.
+    fn begin_lot(&self) -> io::Result<Lot> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Removes those of this directory that jobs have left which were killed.
+    fn remove_lots(&self) {}
 
     /// Removes what copies have left in this directory, as [`haul_store::Leftover`]
     /// does it, and tells `each`.

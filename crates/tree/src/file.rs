@@ -3,7 +3,7 @@
 
 use haul_model::{Attributes, BlockHash, FileId, Kept, Name, Timestamp};
 use haul_sftp::Chunk;
-use haul_store::{OnExisting, Proof, Publication, Staged};
+use haul_store::{Lot, OnExisting, Proof, Publication, Row, Staged};
 use haul_sys::Loss;
 use std::fs::File;
 use std::io;
@@ -257,6 +257,12 @@ pub trait SealedFile: Send + Sync {
     /// Writes the content into the file `name` of the same directory, which is the object
     /// `id`; see [`haul_store::Sealed::write_into`].
     fn write_into(&self, _name: &Name, _id: FileId) -> io::Result<Timestamp> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Has the file wait in that row of `lot` under its name; see
+    /// [`haul_store::Sealed::wait`].
+    fn wait(&mut self, _lot: &Lot, _row: Row, _name: &Name) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }
 

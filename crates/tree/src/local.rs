@@ -12,7 +12,7 @@ use crate::{
 };
 use haul_model::{Attributes, BlockHash, Extended, FileId, Granularity, Kept, Name, Special};
 use haul_store::{
-    Cleaned, Earlier, Leftovers, OnExisting, Publication, SourceId, Stage, StaleStages,
+    Cleaned, Earlier, Leftovers, Lot, OnExisting, Publication, Row, SourceId, Stage, StaleStages,
 };
 use haul_sys::{Dir, Loss, Stat};
 use std::ffi::OsStr;
@@ -191,6 +191,21 @@ impl TreeDir for LocalDir {
         let create = || Stage::create_sharing(Arc::clone(&self.0), source);
         let (stage, shares) = with_room(create)?;
         Ok((Box::new(LocalStage(stage)), shares))
+    }
+
+    fn stage_at(&self, at: &Dir) -> io::Result<Box<dyn StagedFile>> {
+        let create = || Stage::create_for(Arc::new(at.try_clone()?), Arc::clone(&self.0));
+        Ok(Box::new(LocalStage(with_room(create)?)))
+    }
+
+    fn publish_waiting(
+        &self,
+        lot: &Lot,
+        row: Row,
+        name: &Name,
+        on_existing: OnExisting,
+    ) -> io::Result<Publication> {
+        with_room(|| lot.publish(row, name, &self.0, on_existing))
     }
 
     fn rename(&self, name: &Name, new: &Name) -> io::Result<()> {
@@ -376,6 +391,14 @@ impl Unfinished for LocalDir {
 
     fn remove_stale(&self, name: &Name, seen: &OnceLock<StaleStages>) {
         seen.get_or_init(|| StaleStages::find(&self.0)).remove(&self.0, name);
+    }
+
+    fn begin_lot(&self) -> io::Result<Lot> {
+        with_room(|| Lot::begin(Arc::clone(&self.0)))
+    }
+
+    fn remove_lots(&self) {
+        Lot::remove_left(&self.0);
     }
 
     fn clean(

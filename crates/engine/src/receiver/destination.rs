@@ -7,6 +7,7 @@ use haul_model::words;
 use haul_model::{
     Fault, FaultKind, FileId, Kept, Mirror, Name, Naming, Scope, Side, Task, escape_bytes,
 };
+use haul_sys::Dir;
 use haul_tree::{Tree, TreeDir};
 use std::collections::HashSet;
 use std::io;
@@ -44,6 +45,8 @@ pub(crate) struct Destination {
     pub(crate) bases: Vec<Arc<dyn TreeDir>>,
     /// The directory of its backups, if they have one of their own.
     pub(crate) backups: Option<Arc<dyn TreeDir>>,
+    /// The directory in which files are staged, if that is not where they will appear.
+    pub(crate) staging: Option<Arc<Dir>>,
     /// Those of the bases that could not be opened.
     pub(crate) missing_bases: Vec<Vec<u8>>,
     /// Objects that none of the sources of a peer may be.
@@ -82,6 +85,7 @@ impl Destination {
         }
         destination.open_bases(tree, job);
         destination.open_backups(tree, job, dry_run || destination.absent)?;
+        destination.open_staging(tree, job)?;
         if job.task.copies().is_some_and(|policy| policy.sync) && !dry_run {
             destination.sync_above().map_err(|error| {
                 let action = "make the names of the directories above it durable";
@@ -108,6 +112,7 @@ impl Destination {
             bases: Vec::new(),
             missing_bases: Vec::new(),
             backups: None,
+            staging: None,
             around: Around::default(),
             scope: Scope::default(),
         }
@@ -297,13 +302,26 @@ impl Destination {
         Ok(())
     }
 
+    /// Opens the directory in which files are staged.
+    fn open_staging(&mut self, tree: &dyn Tree, job: &Job) -> Result<(), JobError> {
+        let Some(staging) = &job.staging else { return Ok(()) };
+        let path = self.path_beside(tree, job, staging);
+        let opened = tree.open(&path).and_then(|dir| dir.system_handle()).map_err(|error| {
+            let why = Fault::from_io(Side::Destination, "open the directory", &error).message;
+            JobError::Usage(format!("files can't be staged in {}: {why}", escape_bytes(&path)))
+        })?;
+        self.staging = Some(Arc::new(opened));
+        Ok(())
+    }
+
     /// Handles of the directories in which the Receiver works.
     ///
     /// # Errors
     /// Those of opening them.
-    pub(crate) fn handles(&self) -> io::Result<Vec<haul_sys::Dir>> {
+    pub(crate) fn handles(&self) -> io::Result<Vec<Dir>> {
         let dirs = [&self.root].into_iter().chain(&self.backups).chain(&self.bases);
-        dirs.map(|dir| dir.system_handle()).collect()
+        let handles = dirs.map(|dir| dir.system_handle());
+        handles.chain(self.staging.iter().map(|dir| dir.try_clone())).collect()
     }
 
     /// The attributes that entries of a job of this kind can have here.

@@ -53,6 +53,10 @@ pub(crate) struct RecvDir {
     touched: AtomicBool,
     /// See [`Self::become_way`].
     is_way: AtomicBool,
+    /// The number under which files wait that will appear in it, if any did.
+    pub(super) row: OnceLock<u64>,
+    /// See [`Self::has_waiting`].
+    has_waiting: AtomicBool,
 }
 
 /// The last names that were listed in a directory, in the order in which these come.
@@ -125,6 +129,8 @@ impl RecvDir {
             opened_up: Once::new(),
             touched: AtomicBool::new(fresh),
             is_way: AtomicBool::new(false),
+            row: OnceLock::new(),
+            has_waiting: AtomicBool::new(false),
         })
     }
 
@@ -295,6 +301,17 @@ impl RecvDir {
     /// It is on the way to a source: of its attributes it gets a mode, if it was made.
     pub(crate) fn become_way(&self) {
         self.is_way.store(true, Ordering::Relaxed);
+    }
+
+    /// Files wait that will appear in it or below.
+    pub(super) fn expect_waiting(&self) {
+        self.has_waiting.store(true, Ordering::Release);
+    }
+
+    /// True if files wait, or did, that will appear in it or below: it gets its attributes
+    /// behind them.
+    pub(super) fn has_waiting(&self) -> bool {
+        self.has_waiting.load(Ordering::Acquire)
     }
 
     /// The kinds of attributes that it gets of those that are kept.

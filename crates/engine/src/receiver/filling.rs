@@ -165,7 +165,7 @@ impl Pending {
     /// copy will be.
     pub(super) fn may_share(&self, receiver: &Receiver<'_>, source: &dyn SourceFile) -> bool {
         let DirState::Open(node) = &self.dir.state else { return false };
-        !(receiver.policy.verify || self.reading.is_second)
+        !(receiver.policy.verify || self.reading.is_second || self.staging.is_some())
             && source.handle().is_some()
             && node.handle().is_ok_and(|dir| dir.shares_content())
     }

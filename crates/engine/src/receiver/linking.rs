@@ -4,6 +4,7 @@
 
 use super::compare::Decision;
 use super::dirs::{DirState, RecvDir};
+use super::waiting::Place;
 use super::work::{self, Work};
 use super::{Pending, Receiver, naming, parent_fault};
 use haul_model::{
@@ -40,6 +41,8 @@ pub(crate) struct First {
     name: Name,
     /// The object, where it can be told, and will not be replaced.
     id: Option<FileId>,
+    /// Where it waits, if it does.
+    place: Option<Place>,
 }
 
 /// An entry of several names, as it meets those that were listed before.
@@ -200,15 +203,19 @@ impl Receiver<'_> {
             _ => true,
         };
         let DirState::Open(node) = &dir.state else {
-            return Some(First { dir, name, id: None });
+            return Some(First { dir, name, id: None, place: None });
         };
         let handle = node.handle().ok()?;
         // In a dry run it is another one then.
         if self.policy.dry_run && is_replaced || !handle.tells_objects() {
-            return Some(First { dir, name, id: None });
+            return Some(First { dir, name, id: None, place: None });
         }
-        let id = handle.stat(&name, false).ok()??.id;
-        Some(First { dir, name, id })
+        let place = if is_replaced { self.waits(&dir, &name) } else { None };
+        let id = match &place {
+            Some(place) => Some(place.id),
+            None => handle.stat(&name, false).ok()??.id,
+        };
+        Some(First { dir, name, id, place })
     }
 
     /// Links an entry to the first name of its file, by round trips.
@@ -284,6 +291,11 @@ impl Receiver<'_> {
         }
         let DirState::Open(first_dir) = first_dir else { return Err(parent_fault()) };
         dir.expect_change();
+        if let Some(place) = first.place
+            && self.wait_with((place, &first.name), dir, name, on_existing).map_err(failed)?
+        {
+            return Ok(Linked::Now(Outcome::Copied));
+        }
         self.make_way(dir, name, on_existing)?;
         let from = first_dir.handle().map_err(failed)?;
         let named = self.give_name(action, dir, name, entry, on_existing, |how| {

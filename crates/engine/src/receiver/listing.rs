@@ -164,7 +164,8 @@ impl Receiver<'_> {
             }
             _ => {
                 let name = name.expect("only directories come without a name");
-                let one = Pending::new(index, dir, name, entry, OnExisting::Keep, cost);
+                let mut one = Pending::new(index, dir, name, entry, OnExisting::Keep, cost);
+                one.staging.clone_from(&self.staging);
                 return match self.has_other_names(&one.entry) {
                     true => self.take_name(one, |one| self.take_one(one, wants)),
                     false => self.take_one(one, wants),

@@ -36,6 +36,7 @@ mod small;
 mod subdir;
 mod taking;
 mod times;
+mod waiting;
 mod work;
 
 pub(crate) use asked::Asked;
@@ -60,6 +61,7 @@ use haul_model::{
     Summary, Task, escape_bytes,
 };
 use haul_proto::{LIST_WINDOW, ListItem, OutcomeItem, Warning};
+use haul_sys::Dir;
 use haul_tree::{Outstanding, StagedFile, lock};
 use hold::Holding;
 use incoming::{Direct, Incoming, Piece};
@@ -75,6 +77,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use times::Units;
+use waiting::Waiting;
 
 /// Items beyond [`LIST_WINDOW`] that are tolerated: one that is as large as an
 /// item can be.
@@ -122,6 +125,10 @@ pub(crate) struct Receiver<'a> {
     deleting: Deleting,
     /// Where what is replaced or removed is kept.
     backing: Option<Backing>,
+    /// Files that wait for the end of the job, if they do.
+    waiting: Waiting,
+    /// Where files are staged, if not where they will appear.
+    staging: Option<Arc<Dir>>,
     /// Held while a file with several names is written into.
     updating: Mutex<()>,
     /// Files and names that wait to be durable.
@@ -217,6 +224,8 @@ impl<'a> Receiver<'a> {
             holds_sources: destination.holds_sources,
             deleting: Deleting::default(),
             backing,
+            waiting: Waiting::default(),
+            staging: destination.staging,
             updating: Mutex::default(),
             holding: Holding::default(),
             sealing: Mutex::default(),
@@ -229,6 +238,7 @@ impl<'a> Receiver<'a> {
             whole_seconds: destination.whole_seconds,
             units: Units::default(),
         });
+        receiver.remove_lots();
         receiver.tell_unknown();
         Ok(receiver)
     }
@@ -397,11 +407,14 @@ impl<'a> Receiver<'a> {
     /// Everything in `dir` has its outcome: gives it its mode and time, and tells
     /// the job's end if it is the root. Returns the directory above.
     fn end_dir(&self, dir: &Arc<RecvDir>) -> Option<Arc<RecvDir>> {
-        self.seal(dir);
-        self.sync_dir(dir);
+        if !self.puts_off(dir) {
+            self.seal(dir);
+            self.sync_dir(dir);
+        }
         if let Some(parent) = &dir.parent {
             return Some(Arc::clone(parent));
         }
+        self.publish_waiting();
         self.end_sealing(0);
         self.sync_names();
         // What ended early is not done, though everything is settled.
@@ -448,8 +461,11 @@ pub(crate) fn of_sender(fault: Fault) -> Fault {
 /// True if it is a stage or journal of haul's own, left or at work in a tree: it
 /// is worth nothing in another place.
 fn is_stage(kind: &Kind, name: Option<&Name>) -> bool {
-    matches!(kind, Kind::File { .. } | Kind::Symlink { .. })
-        && name.is_some_and(haul_store::is_private)
+    match kind {
+        Kind::File { .. } | Kind::Symlink { .. } => name.is_some_and(haul_store::is_private),
+        Kind::Dir => name.is_some_and(haul_store::is_lot),
+        Kind::Special => false,
+    }
 }
 
 fn parent_fault() -> Fault {

@@ -106,6 +106,9 @@ impl Receiver<'_> {
         const ACTION: &str = "put the file in place";
         let failed = |error: io::Error| Fault::from_io(Side::Destination, ACTION, &error);
         let Pending { dir, name, entry, on_existing, .. } = pending;
+        if self.delays() {
+            return self.keep_waiting(pending, sealed);
+        }
         if let Some(there) = self.to_update(pending)? {
             return self.update(pending, &there, sealed);
         }

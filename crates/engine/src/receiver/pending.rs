@@ -4,6 +4,7 @@ use super::dirs::RecvDir;
 use super::live::Reading;
 use haul_model::{Changes, Entry, Name};
 use haul_store::OnExisting;
+use haul_sys::Dir;
 use std::sync::Arc;
 
 /// A listed file whose content is wanted.
@@ -27,6 +28,8 @@ pub(crate) struct Pending {
     pub(super) basis: Option<Name>,
     /// Room for it is reserved first.
     pub(super) reserves: bool,
+    /// Where it is staged, if not where it will appear.
+    pub(super) staging: Option<Arc<Dir>>,
 }
 
 impl Pending {
@@ -40,7 +43,7 @@ impl Pending {
         cost: u64,
     ) -> Self {
         let (resumed, found, reading) = (0, Changes::default(), Reading::default());
-        let (is_based, old_size, basis, reserves) = (false, None, None, false);
+        let (is_based, old_size, basis, reserves, staging) = (false, None, None, false, None);
         Self {
             index,
             dir,
@@ -55,6 +58,7 @@ impl Pending {
             old_size,
             basis,
             reserves,
+            staging,
         }
     }
 }

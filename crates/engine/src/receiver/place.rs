@@ -302,6 +302,7 @@ impl Receiver<'_> {
             dir
         };
         let mut dir = of(state, attributes);
+        self.remove_lots_in(&dir);
         if !self.policy.dry_run && !dir.is_searchable() {
             dir.open_up();
         }

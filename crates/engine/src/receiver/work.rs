@@ -319,7 +319,11 @@ impl Pending {
 
     /// Begins the file.
     pub(super) fn stage(&self) -> Result<Box<dyn StagedFile>, Fault> {
-        self.reserved(self.begin(|dir| dir.stage())?)
+        let stage = |dir: &dyn TreeDir| match &self.staging {
+            Some(at) => dir.stage_at(at),
+            None => dir.stage(),
+        };
+        self.reserved(self.begin(stage)?)
     }
 
     /// The stage with room for the file, if that is reserved.

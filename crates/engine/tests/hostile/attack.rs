@@ -143,6 +143,7 @@ pub(crate) fn send_by(
                         naming: None,
                         bases: Vec::new(),
                         backup: None,
+                        staging: None,
                     },
                 );
                 script(peer);

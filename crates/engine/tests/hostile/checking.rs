@@ -46,6 +46,7 @@ fn checked_by_agent(
             naming: None,
             bases: Vec::new(),
             backup: None,
+            staging: None,
         };
         peer.ask_for(Task::Check { content: true, keeps: haul_model::Kept::OF_COPIES }, role);
         let files = names.iter().map(|name| file(0, name, CONTENT.len() as u64));
@@ -71,6 +72,7 @@ fn nothing_has_a_rival_in_a_comparison() {
             naming: None,
             bases: Vec::new(),
             backup: None,
+            staging: None,
         };
         peer.ask_for(Task::Check { content: false, keeps: haul_model::Kept::OF_COPIES }, role);
         peer.list(vec![ListItem::Rival(Box::new(rival)), dir_end(0)]);
@@ -150,6 +152,7 @@ fn tree_checked_by_agent(task: Task, script: impl FnOnce(&mut Peer) + Send + 'st
             naming: None,
             bases: Vec::new(),
             backup: None,
+            staging: None,
         };
         peer.ask_for(task, role);
         peer.list(vec![dir(0, "t")]);

@@ -114,6 +114,7 @@ fn a_destination_that_can_not_be_is_told() {
                 naming: None,
                 bases: Vec::new(),
                 backup: None,
+                staging: None,
             });
         });
         match abort_of(&attacked) {
@@ -140,6 +141,7 @@ fn several_sources_do_not_share_one_name() {
             naming: None,
             bases: Vec::new(),
             backup: None,
+            staging: None,
         });
         peer.list(vec![file(0, "a", 1), file(0, "b", 1), dir_end(0)]);
     });
@@ -161,6 +163,7 @@ fn a_dry_run_changes_nothing_whatever_is_sent() {
             naming: None,
             bases: Vec::new(),
             backup: None,
+            staging: None,
         };
         peer.ask_for(Task::Copy(policy), role);
         let dir = crate::peer::dir(0, "d");
@@ -188,6 +191,7 @@ fn a_destination_that_is_a_link_is_followed_because_it_was_named() {
             naming: None,
             bases: Vec::new(),
             backup: None,
+            staging: None,
         });
         peer.list(vec![file(0, "a", 1), dir_end(0)]);
         peer.await_wants([1]);
@@ -241,6 +245,7 @@ fn an_agent_leaves_no_thread_behind_though_its_client_stays() {
         naming: None,
         bases: Vec::new(),
         backup: None,
+        staging: None,
     };
     let done = |peer: &mut Peer| {
         peer.ask(receiver());

@@ -165,6 +165,7 @@ fn an_agent_that_receives_works_at_the_destination_alone() {
             naming: None,
             bases: Vec::new(),
             backup: None,
+            staging: None,
         });
         peer.list(vec![file(0, "a", 4), dir_end(0)]);
         peer.await_wants([1]);

@@ -500,6 +500,7 @@ fn moved_to(script: impl FnOnce(&mut Peer) + Send + 'static) -> Attacked {
                 naming: None,
                 bases: Vec::new(),
                 backup: None,
+                staging: None,
             },
         );
         peer.list(vec![file(0, "nil", 0), file(0, "missing", 0), dir_end(0)]);

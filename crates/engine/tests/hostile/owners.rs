@@ -38,6 +38,7 @@ fn sent(policy: Policy, items: Vec<ListItem>) -> Attacked {
             naming: None,
             bases: Vec::new(),
             backup: None,
+            staging: None,
         };
         peer.ask_for(Task::Copy(policy), role);
         peer.list(items);
@@ -113,6 +114,7 @@ fn a_peer_that_names_users_without_end_is_left() {
             naming: None,
             bases: Vec::new(),
             backup: None,
+            staging: None,
         };
         peer.ask_for(Task::Copy(policy), role);
         let numbers: Vec<u32> = (1..ACCOUNTS_MAX as u32 + 300).collect();
@@ -141,8 +143,15 @@ fn who_moves_is_told_first_and_once_and_in_a_move_that_loses_nothing() {
         let dest = bytes(&place.dest(""));
         let attacked = serve(place, move |peer| {
             let (bases, backup) = (Vec::new(), None);
-            let role =
-                Role::Receiver { dest, into_dir: true, origin: None, naming: None, bases, backup };
+            let role = Role::Receiver {
+                dest,
+                into_dir: true,
+                origin: None,
+                naming: None,
+                bases,
+                backup,
+                staging: None,
+            };
             peer.ask_for(Task::Copy(policy), role);
             peer.list(items);
         });

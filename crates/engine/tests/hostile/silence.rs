@@ -235,6 +235,7 @@ fn signs_of_life_may_stand_between_all_frames() {
             naming: None,
             bases: Vec::new(),
             backup: None,
+            staging: None,
         };
         peer.tell(&Message::Job(JobRequest {
             task: Task::default(),
@@ -274,6 +275,7 @@ fn jobs(place: &Place) -> Vec<(&'static str, Option<Message>)> {
         naming: None,
         bases: Vec::new(),
         backup: None,
+        staging: None,
     };
     let job = |task, role: &Role| {
         Some(Message::Job(JobRequest {

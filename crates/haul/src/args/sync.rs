@@ -22,7 +22,7 @@ use crate::report::{Detail, Show};
 use clap::{Arg, ArgAction, ArgMatches, Args, FromArgMatches, ValueHint, value_parser};
 use haul_model::{
     Altered, Bases, Compression, Conflict, Delete, Kept, Mirror, Moving, Place, PlaceError, Policy,
-    Ports, Relative, Sameness, Sides, Style, Via, Walking,
+    Ports, Relative, Resume, Sameness, Sides, Style, Via, Walking,
 };
 use std::ffi::{OsStr, OsString};
 use std::num::NonZeroU64;
@@ -187,6 +187,7 @@ struct Wish {
     rate: Option<NonZeroU64>,
     backup_dir: Option<OsString>,
     suffix: Option<OsString>,
+    temp_dir: Option<OsString>,
     /// Times are compared like this: seconds, or `-1` to the nanosecond.
     window: i64,
     deletes: bool,
@@ -310,6 +311,7 @@ impl SyncWords {
                 .with_log(wish.log_file.as_deref(), wish.log_format.as_deref())?,
             bases,
             backup: wish.backup()?,
+            staging: wish.temp_dir.as_ref().map(|dir| dir.as_bytes().to_vec()),
             rate: wish.rate,
             list,
             munges: wish.munges,
@@ -376,6 +378,8 @@ impl Wish {
             moving: (self.removes_sources && !self.dry_run).then_some(Moving::Lossy),
             keeps: self.keeps(),
             numeric_ids: self.numeric_ids,
+            // What is left of a file would be looked for where it is to appear.
+            resume: if self.temp_dir.is_some() { Resume::Never } else { Resume::default() },
             ..Policy::default()
         }
     }

@@ -210,6 +210,7 @@ fn jobs(path: &[u8]) -> Vec<(&'static str, Message)> {
         naming: None,
         bases: Vec::new(),
         backup: None,
+        staging: None,
     };
     let (copy, check) =
         (Task::default(), Task::Check { content: true, keeps: haul_model::Kept::OF_COPIES });

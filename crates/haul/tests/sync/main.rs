@@ -25,4 +25,5 @@ mod removing;
 mod ruling;
 mod selecting;
 mod telling;
+mod waiting;
 mod walking;

@@ -25,7 +25,7 @@ fn words_that_haul_has_not_are_errors() {
     let scene = world.scene(Way::Local);
     scene.file("src/a", "a");
     for (flags, message) in [
-        (&["-a", "--delay-updates"][..], "has no --delay-updates"),
+        (&["-a", "--iconv=utf-8"][..], "has no --iconv"),
         (&["-a", "--info=del"], "haul has progress"),
         (&["-aN"], "has no --crtimes"),
         (&["--delete"], "does not work without --recursive"),

@@ -3,7 +3,7 @@
 use crate::spool::Spooled;
 use crate::{Seal, SealedFile, SourceFile, StagedFile};
 use haul_model::{Attributes, BlockHash, FileId, Kept, Name, Timestamp};
-use haul_store::{OnExisting, Proof, Publication, RESUME_LEN_MIN, Sealed, Stage, Staged};
+use haul_store::{Lot, OnExisting, Proof, Publication, RESUME_LEN_MIN, Row, Sealed, Stage, Staged};
 use haul_sys::{Loss, Stat};
 use std::fs::File;
 use std::io;
@@ -195,6 +195,10 @@ impl SealedFile for LocalSealed {
 
     fn write_into(&self, name: &Name, id: FileId) -> io::Result<Timestamp> {
         self.0.write_into(name, id)
+    }
+
+    fn wait(&mut self, lot: &Lot, row: Row, name: &Name) -> io::Result<()> {
+        self.0.wait(lot, row, name)
     }
 
     fn publish(&mut self, name: &Name, on_existing: OnExisting) -> io::Result<Publication> {

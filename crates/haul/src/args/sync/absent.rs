@@ -43,8 +43,6 @@ const fn absent_value(long: &'static str, short: Option<char>) -> Absent {
 pub(super) const ABSENT: &[Absent] = &[
     absent("crtimes", Some('N')),
     absent("fake-super", None),
-    absent_value("temp-dir", Some('T')),
-    absent("delay-updates", None),
     absent_value("iconv", None),
     absent_value("password-file", None),
 ];

@@ -31,6 +31,7 @@ impl Wish {
             (false, false) => return Ok(Updating::Replaces),
         };
         let other = match (self.has_partial_dir, self.whole_file && self.appends) {
+            _ if self.mirror.delays => "--delay-updates",
             (true, _) => "--partial-dir",
             (_, true) => "--whole-file (-W)",
             _ => return Ok(updating),

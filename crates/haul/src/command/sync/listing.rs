@@ -18,6 +18,7 @@ pub(super) fn run(mut copy: Copy, mirror: Mirror, columns: Columns) -> ExitCode 
     // Nothing there is looked at, on whatever machine it was to be.
     copy.dest = Location::root();
     copy.backup = None;
+    copy.staging = None;
     copy.bases = Vec::new();
     copy.lines = copy.lines.of_list(columns);
     let shown = Kept::OF_COPIES.with(Kept::SET_ID).with(Kept::DEVICES).with(Kept::SPECIALS);

@@ -25,6 +25,28 @@ pub(super) const WORDS: &[Word] = &[
     ),
     switch!(
         WRITING,
+        "delay-updates",
+        None,
+        "",
+        "Files get their names at the end, one right behind the other",
+        |wish, on| {
+            wish.mirror.delays = on;
+        }
+    ),
+    value!(
+        WRITING,
+        "temp-dir",
+        Some('T'),
+        &[],
+        "DIR",
+        "Write new files in DIR, on DEST's machine, until they are whole",
+        |wish, value| {
+            wish.temp_dir = Some(value.to_owned());
+            Ok(())
+        }
+    ),
+    switch!(
+        WRITING,
         "inplace",
         None,
         "",

@@ -1,0 +1,274 @@
+//! A mirror that delays: its files wait, whole and with their attributes, until all else is
+//! done. Then they get their names, directory by directory, and what ends the job before
+//! leaves all old files as they were.
+//!
+//! They wait in directories with private names ([`Lot`]), one on each file system, where
+//! they have their names already: so none of that is kept in memory. Of each directory in
+//! which some are to appear, and of those above it, its place in the job is.
+
+use super::dirs::{DirState, RecvDir};
+use super::naming;
+use super::{Pending, Receiver, parent_fault};
+use crate::dirs::DirNode;
+use haul_model::{Attributes, Entry, Fault, FileId, Kind, Name, Outcome, Side, Timestamp};
+use haul_store::{Lot, OnExisting, Row, StaleStages};
+use haul_tree::{SealedFile, lock};
+use std::collections::HashMap;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+
+/// Directories that are kept in mind, at most. If there are more, files get their names
+/// before the end.
+const DIRS_MAX: usize = 1 << 18;
+
+/// Files that wait, and the directories in which they will appear.
+#[derive(Default)]
+pub(super) struct Waiting {
+    /// Where they wait, by the number of the file system.
+    lots: Mutex<HashMap<u64, Arc<Lot>>>,
+    /// Rows that have a number.
+    rows: AtomicU64,
+    /// Directories in which all has its outcome, each behind those in it.
+    dirs: Mutex<Vec<Arc<RecvDir>>>,
+    /// There were too many of them.
+    has_overflown: AtomicBool,
+}
+
+/// A file that waits.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Place {
+    /// The number of the file system.
+    device: u64,
+    row: Row,
+    /// The object.
+    pub(super) id: FileId,
+}
+
+impl Receiver<'_> {
+    /// True if files wait for the end of the job.
+    pub(super) fn delays(&self) -> bool {
+        self.task.mirrors().is_some_and(|mirror| mirror.delays) && !self.policy.dry_run
+    }
+
+    /// Has a whole file wait.
+    pub(super) fn keep_waiting(
+        &self,
+        pending: &Pending,
+        mut sealed: Box<dyn SealedFile>,
+    ) -> Result<Outcome, Fault> {
+        let Pending { dir, name, on_existing, .. } = pending;
+        let waits = (|| {
+            let (lot, row) = self.row_of(dir, *on_existing)?;
+            sealed.wait(&lot, row, name)
+        })();
+        match waits {
+            Ok(()) => Ok(Outcome::Copied),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(naming::another()),
+            Err(error) => {
+                let action = "keep the file until the job ends";
+                Err(Fault::from_io(Side::Destination, action, &error))
+            }
+        }
+    }
+
+    /// The place where files wait that will appear in `dir`.
+    fn row_of(&self, dir: &RecvDir, on_existing: OnExisting) -> io::Result<(Arc<Lot>, Row)> {
+        let DirState::Open(node) = &dir.state else { return Err(io::ErrorKind::NotFound.into()) };
+        let lot = self.lot_of(dir, node)?;
+        let number = *dir.row.get_or_init(|| self.waiting.rows.fetch_add(1, Ordering::Relaxed));
+        dir.expect_waiting();
+        Ok((lot, Row { number, on_existing }))
+    }
+
+    /// The lot of the file system that `node` is on, which is that of `dir`.
+    fn lot_of(&self, dir: &RecvDir, node: &Arc<DirNode>) -> io::Result<Arc<Lot>> {
+        let device = node.id().ok_or(io::ErrorKind::Unsupported)?.dev;
+        let mut lots = lock(&self.waiting.lots);
+        if let Some(lot) = lots.get(&device) {
+            return Ok(Arc::clone(lot));
+        }
+        let top = self.top_of(node);
+        let mut above = Some(dir);
+        while let Some(here) = above {
+            if matches!(&here.state, DirState::Open(node) if node.id() == top.id()) {
+                here.open_up();
+            }
+            above = here.parent.as_deref();
+        }
+        let lot = Arc::new(top.handle()?.begin_lot()?);
+        lots.insert(device, Arc::clone(&lot));
+        Ok(lot)
+    }
+
+    /// The lot of a file system, if there is one.
+    fn lot_on(&self, device: u64) -> Option<Arc<Lot>> {
+        lock(&self.waiting.lots).get(&device).cloned()
+    }
+
+    /// The directory in which lots are for what appears in `node`: the highest one of the
+    /// destination on the same file system.
+    fn top_of<'n>(&self, node: &'n Arc<DirNode>) -> &'n Arc<DirNode> {
+        let mut top = node;
+        while let Some((above, _)) = top.place() {
+            let is_outside = self.rename.is_some() && above.place().is_none();
+            if is_outside || above.id().map(|id| id.dev) != node.id().map(|id| id.dev) {
+                break;
+            }
+            top = above;
+        }
+        top
+    }
+
+    /// Removes what killed jobs have left of lots in the destination itself.
+    pub(super) fn remove_lots(&self) {
+        let root = lock(&self.listing).open.first().map(|(_, root)| Arc::clone(root));
+        root.iter().for_each(|root| self.remove_lots_in(root));
+    }
+
+    /// The same in `dir`, if it is one that has them.
+    pub(super) fn remove_lots_in(&self, dir: &RecvDir) {
+        let DirState::Open(node) = &dir.state else { return };
+        if self.delays()
+            && !dir.fresh
+            && Arc::ptr_eq(self.top_of(node), node)
+            && let Ok(handle) = node.handle()
+        {
+            handle.remove_lots();
+        }
+    }
+
+    /// The place where the file `name` of `dir` waits, if it does.
+    pub(super) fn waits(&self, dir: &RecvDir, name: &Name) -> Option<Place> {
+        let (number, DirState::Open(node)) = (*dir.row.get()?, &dir.state) else { return None };
+        let device = node.id()?.dev;
+        let lot = self.lot_on(device)?;
+        let of = |on_existing| {
+            let row = Row { number, on_existing };
+            Some(Place { device, row, id: lot.id(row, name)? })
+        };
+        of(OnExisting::Keep).or_else(|| of(OnExisting::Replace))
+    }
+
+    /// Has a further name of the file `first`, which waits, wait with it. False if that has
+    /// its name by now.
+    pub(super) fn wait_with(
+        &self,
+        (place, first): (Place, &Name),
+        dir: &RecvDir,
+        name: &Name,
+        on_existing: OnExisting,
+    ) -> io::Result<bool> {
+        let (lot, row) = self.row_of(dir, on_existing)?;
+        if !self.lot_on(place.device).is_some_and(|other| Arc::ptr_eq(&lot, &other)) {
+            return Err(io::ErrorKind::CrossesDevices.into());
+        }
+        match lot.link(place.row, first, place.id, row, name) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// True if `dir`, in which all has its outcome, gets its attributes only at the end.
+    pub(super) fn puts_off(&self, dir: &Arc<RecvDir>) -> bool {
+        if !dir.has_waiting() {
+            return false;
+        }
+        if let Some(parent) = &dir.parent {
+            parent.expect_waiting();
+        }
+        let dirs = {
+            let mut dirs = lock(&self.waiting.dirs);
+            dirs.push(Arc::clone(dir));
+            if dirs.len() < DIRS_MAX { Vec::new() } else { std::mem::take(&mut *dirs) }
+        };
+        if !dirs.is_empty() {
+            if !self.waiting.has_overflown.swap(true, Ordering::Relaxed) {
+                let message = format!(
+                    "files wait in {DIRS_MAX} directories: they get their names before the end"
+                );
+                self.warn(b".", &message);
+            }
+            self.publish_in(&dirs);
+            self.seal_all(&dirs);
+        }
+        true
+    }
+
+    /// All is done but for what waits: that gets its names.
+    pub(super) fn publish_waiting(&self) {
+        let dirs = std::mem::take(&mut *lock(&self.waiting.dirs));
+        self.publish_in(&dirs);
+        // Before directories get modes that keep their owner from writing.
+        lock(&self.waiting.lots).clear();
+        self.seal_all(&dirs);
+    }
+
+    fn seal_all(&self, dirs: &[Arc<RecvDir>]) {
+        for dir in dirs {
+            self.seal(dir);
+            self.sync_dir(dir);
+        }
+    }
+
+    fn publish_in(&self, dirs: &[Arc<RecvDir>]) {
+        for dir in dirs {
+            let Some(number) = dir.row.get().copied() else { continue };
+            for on_existing in [OnExisting::Replace, OnExisting::Keep] {
+                if let Err(fault) = self.publish_row(dir, Row { number, on_existing }) {
+                    self.fail_late(&dir.path_of(None), fault);
+                }
+            }
+        }
+    }
+
+    fn publish_row(&self, dir: &Arc<RecvDir>, row: Row) -> Result<(), Fault> {
+        let failed = |error: io::Error| {
+            Fault::from_io(Side::Destination, "look for the files that wait", &error)
+        };
+        let DirState::Open(node) = &dir.state else { return Err(parent_fault()) };
+        let lot = node.id().and_then(|id| self.lot_on(id.dev));
+        let Some(lot) = lot else { return Ok(()) };
+        let seen = OnceLock::new();
+        for name in lot.names(row).map_err(failed)? {
+            if self.control.stopped() {
+                return Ok(());
+            }
+            if let Err(fault) = self.publish_one(dir, node, (&lot, row), &name, &seen) {
+                self.fail_late(&dir.path_of(Some(&name)), fault);
+            }
+        }
+        lot.end(row.number);
+        Ok(())
+    }
+
+    fn publish_one(
+        &self,
+        dir: &RecvDir,
+        node: &Arc<DirNode>,
+        (lot, row): (&Lot, Row),
+        name: &Name,
+        seen: &OnceLock<StaleStages>,
+    ) -> Result<(), Fault> {
+        const ACTION: &str = "put the file in place";
+        let failed = |error: io::Error| Fault::from_io(Side::Destination, ACTION, &error);
+        let handle = node.handle().map_err(failed)?;
+        if let (Some(claims), Some(id)) = (dir.claims(), lot.id(row, name)) {
+            claims.bring(id);
+        }
+        self.make_way(dir, name, row.on_existing)?;
+        // All that matters of it by now.
+        let none = Attributes::new(0, Timestamp { secs: 0, nanos: 0 });
+        let entry = Entry::new(Some(name.clone()), Kind::File { size: 0 }, none);
+        let named = self.give_name(ACTION, dir, name, &entry, row.on_existing, |how| {
+            handle.publish_waiting(lot, row, name, how)
+        });
+        if named?.is_none() {
+            return Err(naming::another());
+        }
+        // What could be continued until now.
+        handle.remove_stale(name, seen);
+        Ok(())
+    }
+}

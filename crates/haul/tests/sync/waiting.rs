@@ -1,0 +1,361 @@
+//! Files that wait for the end of the job, and those that are staged in another directory.
+
+use crate::common::*;
+use crate::oracle::Pair;
+use haul_testkit::campaign;
+use haul_testkit::content::Stream;
+use haul_testkit::proc::Signal;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::process::Command;
+use std::time::Duration;
+
+/// Ways in which the destination is not behind an SFTP server.
+const WAYS: [Way; 4] = [Way::Local, Way::Upload, Way::Download, Way::SftpDownload];
+
+/// As long as it may take until a job has begun.
+const SOON: Duration = Duration::from_secs(30);
+
+/// Files that wait before a job is ended.
+const SOME: usize = 30;
+
+const DELAY: &str = "--delay-updates";
+
+/// A directory on another file system than the tests', which goes at the end.
+struct OtherSystem(String);
+
+impl OtherSystem {
+    fn new(scene: &Scene<'_>) -> Self {
+        let path = format!("/dev/shm/haul-test-{}-{:?}", std::process::id(), scene.way);
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir(&path).expect("a directory");
+        let devices = [&*path, &scene.path("").display().to_string()]
+            .map(|path| fs::metadata(path).expect("there").dev());
+        assert_ne!(devices[0], devices[1], "the two are one file system");
+        Self(path)
+    }
+}
+
+impl Drop for OtherSystem {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Trees that differ in all ways, with links and larger files.
+fn prepare<'s, 'w>(scene: &'s Scene<'w>) -> Pair<'s, 'w> {
+    for tree in ["src", "dst", "kept"] {
+        let _ = fs::remove_dir_all(scene.path(tree));
+    }
+    let _ = Pair::usual(scene);
+    scene.file("src/large", vec![7; 3 << 20]);
+    scene.file("src/d/large", vec![8; 3 << 20]);
+    scene.file("dst/d/large", vec![9; 2 << 20]);
+    scene.file("src/way", "a file now");
+    scene.mkdir("dst/way");
+    scene.file("src/was-link", "a file now");
+    scene.symlink("large", "dst/was-link");
+    for name in ["one", "d/two", "z/three"] {
+        scene.file(format!("dst/{name}"), format!("old {name}"));
+    }
+    scene.file("src/one", "of three names");
+    for name in ["d/two", "z/three"] {
+        fs::hard_link(scene.path("src/one"), scene.path(format!("src/{name}"))).expect("linked");
+    }
+    Pair::of(scene)
+}
+
+#[test]
+fn files_that_wait_get_their_names_at_the_end_as_with_rsync() {
+    each_of(
+        &WAYS,
+        |scene| scene.reach_by_pipe(),
+        |scene| {
+            for flags in [
+                &["-ai", DELAY, "--delete"][..],
+                &["-ain", DELAY, "--delete"],
+                &["-aic", DELAY, "--force"],
+                &["-rti", DELAY, "--delete-after"],
+                &["-ai", DELAY, "--delete-before"],
+                &["-ai", DELAY, "--delete-delay", "--fsync"],
+                &["-aib", DELAY, "--delete"],
+                &["-ai", DELAY, "--delete", "-b", "--backup-dir=../kept"],
+            ] {
+                prepare(scene).run(flags, &["src/"], "dst");
+                assert_no_strays(&scene.path(""));
+                let has_kept = flags.contains(&"--backup-dir=../kept");
+                assert_eq!(scene.exists("kept/changed"), has_kept, "{flags:?}");
+            }
+            fs::remove_dir_all(scene.path("dst")).expect("removed");
+            let missing = Pair::with_times(scene);
+            missing.run(&["-ai", DELAY], &["src/"], "dst");
+            missing.run(&["-ai", DELAY], &["src/one"], "one");
+            assert_no_strays(&scene.path(""));
+        },
+    );
+}
+
+#[test]
+fn names_of_one_file_wait_together() {
+    let ways = [Way::Local, Way::Upload, Way::Download];
+    each_of(
+        &ways,
+        |scene| scene.reach_by_pipe(),
+        |scene| {
+            // Which name is the first, and told as the one that is sent, differs.
+            for flags in [["-aH", DELAY, "--delete"], ["-aH", DELAY, "--fsync"]] {
+                let pair = prepare(scene);
+                pair.run(&flags, &["src/"], "dst");
+                let number = |name: &str| fs::metadata(scene.path(name)).expect("there").ino();
+                assert_eq!(number("dst/one"), number("dst/d/two"));
+                assert_eq!(number("dst/one"), number("dst/z/three"));
+                assert_eq!(scene.read("dst/d/two"), "of three names");
+                assert_no_strays(&scene.path("dst"));
+            }
+        },
+    );
+}
+
+/// A job that is slow at its last file, which is the large one.
+fn slow(scene: &Scene<'_>, flags: &[&str]) -> haul_testkit::Haul {
+    let flags = [&["-a", DELAY, "--bwlimit=4m"], flags].concat();
+    scene.transfer("sync", &scene.route(), &flags, &["src/"], "dst")
+}
+
+/// Trees with many small files and one that takes a while.
+fn prepare_slow(scene: &Scene<'_>) {
+    for tree in ["src", "dst"] {
+        let _ = fs::remove_dir_all(scene.path(tree));
+    }
+    for dir in ["a", "b", "c"] {
+        for file in 0..20 {
+            scene.file(format!("src/{dir}/{file}"), format!("new {dir} {file}"));
+            scene.file(format!("dst/{dir}/{file}"), format!("the old one of {dir} {file}"));
+        }
+        scene.file(format!("src/{dir}/fresh"), "fresh");
+    }
+    scene.file("src/z/z", vec![3; 32 << 20]);
+    let _ = Pair::of(scene);
+}
+
+/// The files of the destination that are new; all others are old.
+fn new_files(scene: &Scene<'_>) -> usize {
+    let mut new = 0;
+    for dir in ["a", "b", "c"] {
+        for file in 0..20 {
+            let content = scene.read(format!("dst/{dir}/{file}"));
+            let is_new = content == format!("new {dir} {file}");
+            let is_old = content == format!("the old one of {dir} {file}");
+            assert!(is_new || is_old, "{dir}/{file}: {content}");
+            new += usize::from(is_new);
+        }
+        let fresh = format!("dst/{dir}/fresh");
+        if scene.exists(&fresh) {
+            assert_eq!(scene.read(&fresh), "fresh");
+            new += 1;
+        }
+    }
+    new
+}
+
+/// How many files wait, besides the large one.
+fn waiting(scene: &Scene<'_>) -> usize {
+    let is_late = |name: &&String| name.contains(".late/") && !name.ends_with(['w', 'g']);
+    scene.list("dst").iter().filter(is_late).count()
+}
+
+#[test]
+fn nothing_is_new_before_all_is_and_what_was_killed_goes_with_the_next_run() {
+    each_of(
+        &[Way::Local, Way::Upload, Way::Download],
+        |scene| scene.reach_by_pipe(),
+        |scene| {
+            prepare_slow(scene);
+            let running = slow(scene, &[]).spawn().expect("it starts");
+            assert!(running.until(SOON, || waiting(scene) >= SOME), "nothing waits");
+            assert_eq!(new_files(scene), 0);
+            running.signal(Signal::KILL);
+            running.wait().expect("it ends");
+            // The other side may be at it yet.
+            std::thread::sleep(Duration::from_millis(500));
+            assert_eq!(new_files(scene), 0);
+            let run =
+                scene.transfer("sync", &scene.route(), &["-a", DELAY], &["src/"], "dst").run();
+            assert_eq!(run.code, Some(0), "{run}");
+            let differences =
+                scene.snapshot("src").differences(&scene.snapshot("dst"), scene.rules());
+            assert!(differences.is_empty(), "{differences:?}");
+            assert_no_strays(&scene.path("dst"));
+        },
+    );
+}
+
+#[test]
+fn an_interrupt_leaves_all_old_and_no_strays() {
+    let world = World::new();
+    let scene = world.scene(Way::Local);
+    prepare_slow(&scene);
+    let running = slow(&scene, &[]).spawn().expect("it starts");
+    assert!(running.until(SOON, || waiting(&scene) >= SOME), "nothing waits");
+    running.signal(Signal::INT);
+    let run = running.wait().expect("it ends");
+    assert_ne!(run.code, Some(0), "{run}");
+    assert_eq!(new_files(&scene), 0);
+    assert_no_strays(&scene.path("dst"));
+}
+
+#[test]
+fn a_kill_while_names_are_given_leaves_old_files_and_new_ones() {
+    let world = World::new();
+    let scene = world.scene(Way::Local);
+    let mut random = Stream::new(campaign::seed(77));
+    let flags = ["-a", DELAY];
+    for _ in 0..campaign::rounds(6) {
+        prepare_slow(&scene);
+        fs::write(scene.path("src/z/z"), "small").expect("written");
+        let haul = scene.transfer("sync", &scene.route(), &flags, &["src/"], "dst");
+        let running = haul.spawn().expect("it starts");
+        // From when files wait on, at some moment.
+        let _ =
+            running.until(Duration::from_secs(2), || waiting(&scene) > 20 || new_files(&scene) > 0);
+        std::thread::sleep(Duration::from_micros(random.below(6_000)));
+        running.signal(Signal::KILL);
+        running.wait().expect("it ends");
+        new_files(&scene);
+        let run = scene.transfer("sync", &scene.route(), &flags, &["src/"], "dst").run();
+        assert_eq!(run.code, Some(0), "{run}");
+        let differences = scene.snapshot("src").differences(&scene.snapshot("dst"), scene.rules());
+        assert!(differences.is_empty(), "{differences:?}");
+        assert_no_strays(&scene.path("dst"));
+    }
+}
+
+#[test]
+fn a_large_file_that_waited_is_not_sent_again() {
+    let world = World::new();
+    let scene = world.scene(Way::Local);
+    const LEN: u64 = 72 << 20;
+    scene.file("src/a/large", vec![5; LEN as usize]);
+    scene.file("src/z/z", vec![3; 8 << 20]);
+    scene.file("dst/a/large", "old");
+    let flags = ["-a", DELAY, "--bwlimit=40m", "--json"];
+    let running = scene
+        .transfer("sync", &scene.route(), &flags, &["src/"], "dst")
+        .spawn()
+        .expect("it starts");
+    let waits = || scene.list("dst").iter().any(|name| name.ends_with("-replacing/large"));
+    assert!(running.until(SOON, waits), "nothing waits");
+    running.signal(Signal::KILL);
+    running.wait().expect("it ends");
+    assert_eq!(scene.read("dst/a/large"), "old");
+    let run =
+        scene.transfer("sync", &scene.route(), &["-a", DELAY, "--json"], &["src/"], "dst").run();
+    assert_eq!(run.code, Some(0), "{run}");
+    assert!(moved(&run) <= 8 << 20, "{run}");
+    assert_eq!(fs::metadata(scene.path("dst/a/large")).expect("there").len(), LEN);
+    assert_no_strays(&scene.path("dst"));
+}
+
+#[test]
+fn what_killed_jobs_left_waiting_is_cleaned_and_copied_nowhere() {
+    let world = World::new();
+    let scene = world.scene(Way::Local);
+    let lot = "tree/.haul-0123456789abcdef.late";
+    scene.file(format!("{lot}/0-new/file"), "left");
+    scene.file("tree/file", "file");
+    let run = scene.transfer("sync", &[""; 0], &["-a"], &["tree/"], "other").run();
+    assert_eq!(run.code, Some(0), "{run}");
+    assert_eq!(scene.list("other"), ["file"]);
+    scene.file("other/extra", "extra");
+    scene.file("other/.haul-0123456789abcdef.late/0-new/file", "left");
+    let run = scene.transfer("sync", &[""; 0], &["-a", "--delete"], &["tree/"], "other").run();
+    assert_eq!(run.code, Some(0), "{run}");
+    assert!(!scene.exists("other/extra") && scene.exists("other/.haul-0123456789abcdef.late"));
+    for dir in ["tree", "other"] {
+        let run = scene.haul().arg("clean").arg(scene.path(dir)).run();
+        assert_eq!(run.code, Some(0), "{run}");
+        assert_no_strays(&scene.path(dir));
+    }
+}
+
+#[test]
+fn files_are_staged_elsewhere_as_with_rsync() {
+    each_of(
+        &WAYS,
+        |scene| scene.reach_by_pipe(),
+        |scene| {
+            let other = OtherSystem::new(scene);
+            let here = scene.mkdir("scratch").display().to_string();
+            for place in [&other.0, &here] {
+                for flags in [
+                    &["-ai", "--delete"][..],
+                    &["-ain", "--delete"],
+                    &["-ai", "--delete", DELAY],
+                    &["-ai", "--force", "--fsync"],
+                    &["-rtib"],
+                ] {
+                    let word = format!("--temp-dir={place}");
+                    let flags = [flags, &[&*word]].concat();
+                    prepare(scene).run(&flags, &["src/"], "dst");
+                    assert_no_strays(&scene.path("dst"));
+                    assert_eq!(fs::read_dir(place).expect("read").count(), 0, "{flags:?}");
+                }
+            }
+        },
+    );
+}
+
+#[test]
+fn a_directory_for_stages_begins_in_the_destination_and_has_to_be_there() {
+    each_of(
+        &WAYS,
+        |scene| scene.reach_by_pipe(),
+        |scene| {
+            prepare(scene).run(&["-a", "-T", "nowhere"], &["src/"], "dst");
+            let _ = prepare(scene);
+            scene.mkdir("dst/scratch");
+            let pair = Pair::of(scene);
+            pair.run(&["-aiO", "-T", "scratch"], &["src/"], "dst");
+            let beside = scene.mkdir("beside");
+            let _ = prepare(scene);
+            let flags = ["-a", "--delete", "--force", "--inplace", "-T", "../beside"];
+            let run = scene.transfer("sync", &scene.route(), &flags, &["src/"], "dst").run();
+            assert_eq!(run.code, Some(0), "{run}");
+            let rules = scene.rules();
+            let differences = scene.snapshot("src").differences(&scene.snapshot("dst"), rules);
+            assert!(differences.is_empty(), "{differences:?}");
+            assert_eq!(fs::read_dir(beside).expect("read").count(), 0);
+        },
+    );
+}
+
+#[test]
+fn a_server_takes_no_files_that_wait() {
+    each_of(
+        &[Way::SftpUpload],
+        |scene| scene.reach_by_pipe(),
+        |scene| {
+            let _ = prepare(scene);
+            let before = scene.snapshot("dst");
+            for word in [DELAY, "--temp-dir=scratch"] {
+                let flags = ["-a", word];
+                let run = scene.transfer("sync", &scene.route(), &flags, &["src/"], "dst").run();
+                assert_eq!(run.code, Some(1), "{run}");
+                assert!(run.err().contains("through SFTP"), "{run}");
+            }
+            let differences = before.differences(&scene.snapshot("dst"), scene.rules());
+            assert!(differences.is_empty(), "{differences:?}");
+        },
+    );
+    let world = World::new();
+    let scene = world.scene(Way::Local);
+    scene.file("src/file", "file");
+    for word in ["--inplace", "--append"] {
+        let mut rsync = Command::new("rsync");
+        rsync.args(["-a", DELAY, word, "src/", "dst"]).current_dir(scene.path(""));
+        let expected = rsync.output().expect("it runs").status.code();
+        let run = scene.haul().args(["sync", "-a", DELAY, word, "src/", "dst"]).run();
+        assert_eq!(run.code, expected, "{run}");
+        assert!(run.err().contains(DELAY), "{run}");
+    }
+}

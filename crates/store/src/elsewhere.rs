@@ -1,0 +1,83 @@
+//! Files that are staged in another directory than the one where they are to appear: each is
+//! renamed into that or, if it is on another file system, copied to a second stage there.
+
+use crate::private::as_name;
+use crate::stage::{Home, PrivateName};
+use crate::{OnExisting, Publication, Stage};
+use haul_model::{Kept, Name};
+use haul_sys::Dir;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+impl Stage {
+    /// Begins a file in `dir` that is to appear in `dest`, which may be on another file
+    /// system.
+    ///
+    /// # Errors
+    /// Those of creating a file.
+    pub fn create_for(dir: Arc<Dir>, dest: Arc<Dir>) -> io::Result<Self> {
+        Ok(Self { dest: Some(dest), ..Self::create(dir)? })
+    }
+}
+
+impl PrivateName {
+    /// Gives it the name `name` in `dir`; `None` if that is on another file system.
+    pub(crate) fn publish_in(
+        &mut self,
+        dir: &Dir,
+        name: &Name,
+        on_existing: OnExisting,
+    ) -> io::Result<Option<Publication>> {
+        let replaces = on_existing == OnExisting::Replace;
+        match self.dir.rename_to(&as_name(&self.name), dir, name, replaces) {
+            Ok(()) => {
+                self.published = true;
+                Ok(Some(Publication::Published))
+            }
+            Err(error) if error.kind() == io::ErrorKind::CrossesDevices => Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && !replaces => {
+                Ok(Some(Publication::Kept))
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Copies `file`, which can't get a name in `dir`, with its metadata to one that has a
+/// private name there. It is durable: the first may have been made so.
+pub(crate) fn copy_under_name(dir: &Arc<Dir>, file: &File) -> io::Result<(File, PrivateName)> {
+    const STEP_LEN: usize = 1 << 20;
+    let stage = Stage::create_named(Arc::clone(dir))?;
+    let stat = haul_sys::file_stat(file)?;
+    haul_sys::read_cached(file);
+    if !haul_sys::clone_file(file, &stage.file) {
+        let mut buffer = vec![0; STEP_LEN.min(usize::try_from(stat.size).unwrap_or(STEP_LEN))];
+        let mut at = 0;
+        while let Some(data) = haul_sys::next_data(file, at, stat.size) {
+            at = data.start;
+            while at < data.end {
+                let part = &mut buffer[..STEP_LEN.min((data.end - at) as usize)];
+                file.read_exact_at(part, at)?;
+                stage.file.write_all_at(part, at)?;
+                at += part.len() as u64;
+            }
+        }
+        stage.file.set_len(stat.size)?;
+    }
+    haul_sys::tell_by_closing(&stage.file)?;
+    let extended = haul_sys::extended_of(file, Kept::EXTENDED)?;
+    let (mut attributes, mut kept) = (stat.attributes(), Kept::ALL);
+    attributes.extended = extended;
+    let same = haul_sys::file_stat(&stage.file)?;
+    if (same.uid, same.gid) == (stat.uid, stat.gid) {
+        kept = kept.without(Kept::OWNER);
+    }
+    haul_sys::set_attributes(dir, &stage.file, &attributes, kept)?;
+    stage.file.sync_all()?;
+    match stage.home {
+        Home::Private(temp) => Ok((stage.file, temp)),
+        Home::Unnamed | Home::Partial(_) => unreachable!("it was made under a private name"),
+    }
+}
