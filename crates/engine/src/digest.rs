@@ -31,7 +31,7 @@ pub(crate) fn seal_of(
     if now != seal {
         return Err(changed());
     }
-    Ok(FileSeal { size: seal.size, mtime: seal.mtime, hash, grew: false })
+    Ok(FileSeal { size: seal.size, mtime: seal.mtime, hash: Some(hash), grew: false })
 }
 
 /// True if `source` has only grown since it was opened: it is longer, and begins with

@@ -300,6 +300,11 @@ impl CopyWords {
             (_, true) => Resume::Never,
             _ => Resume::Quick,
         };
+        if self.fast && safety.verify.as_ref().is_some_and(|given| given.value) {
+            let error =
+                CommandError::usage("verify is set, and --fast leaves nothing to verify by");
+            return Err(error.with_hint("--no-verify undoes the setting; haul config shows it"));
+        }
         let DetailWords { quiet, verbose, json } = self.detail;
         self.familiar.refuse_port(&self.paths)?;
         let (sources, dest, reaches) =
@@ -318,6 +323,7 @@ impl CopyWords {
                 verify: safety.verify.is_some_and(|given| given.value),
                 sync: safety.sync.is_some_and(|given| given.value),
                 strict_source: self.strict_source,
+                trusts_transit: self.fast,
                 keeps: self.kept.keeps(),
                 numeric_ids: self.kept.numeric_ids,
                 moving: None,

@@ -134,6 +134,9 @@ pub(crate) struct SummaryLine {
     seconds: f64,
     rate: u64,
     exit_code: u8,
+    /// Contents were sent without hashes.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) unhashed: bool,
 }
 
 /// Entries at paths: `haul ls` and `haul stat`.
@@ -254,6 +257,9 @@ pub(crate) struct SyncSummaryLine {
     pub(crate) matched: u64,
     pub(crate) seconds: f64,
     pub(crate) exit_code: u8,
+    /// Contents were sent without hashes.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) unhashed: bool,
 }
 
 /// The figures of a move.
@@ -377,6 +383,7 @@ impl SummaryLine {
             // What is no number, such as 0 bytes in no time, becomes 0.
             rate: rate as u64,
             exit_code: code.number(),
+            unhashed: false,
         }
     }
 }

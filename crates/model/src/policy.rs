@@ -450,6 +450,9 @@ pub struct Policy {
     /// A file that changes in any way while it is read fails, also if it only grows
     /// (`--strict-source`).
     pub strict_source: bool,
+    /// What comes whole over a connection is believed without a hash of it: the connection
+    /// protects it (`--fast`).
+    pub trusts_transit: bool,
     /// The attributes that are kept, and what else of the sources.
     pub keeps: Kept,
     /// Users and groups keep their numbers, whatever their names are at the destination.
@@ -457,6 +460,12 @@ pub struct Policy {
 }
 
 impl Policy {
+    /// True if no content goes over a connection without its hash. Where what was written is
+    /// read back, there must be one to compare it with.
+    pub fn wants_hashes(&self) -> bool {
+        !self.trusts_transit || self.verify
+    }
+
     /// True if all that an earlier job has left is compared with the source
     /// before it is believed.
     pub fn proves_resumed(&self) -> bool {

@@ -28,8 +28,9 @@ use std::time::{Duration, Instant};
 /// The bytes in front of an Ed25519 key in its structure (RFC 8410, section 4).
 const KEY_PREFIX: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 3, 0x21, 0];
 
-/// Bytes of what was encrypted that are written at once.
-const WRITTEN_MAX: usize = 256 << 10;
+/// Bytes of what was encrypted that are written at once: little enough that its memory is
+/// used again, and not given back to the system and taken anew each time.
+const WRITTEN_MAX: usize = 64 << 10;
 
 /// Bytes that are read at once, before they are decrypted.
 const READ_LEN: usize = 128 << 10;

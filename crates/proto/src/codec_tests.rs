@@ -99,6 +99,11 @@ fn hash() -> impl Strategy<Value = ContentHash> {
     any::<[u8; 32]>().prop_map(ContentHash::from)
 }
 
+/// A hash, or none where the transit is trusted.
+fn hashed<T: std::fmt::Debug>(hash: impl Strategy<Value = T>) -> impl Strategy<Value = Option<T>> {
+    proptest::option::of(hash)
+}
+
 fn outcome() -> impl Strategy<Value = Outcome> {
     prop_oneof![
         Just(Outcome::Copied),
@@ -194,13 +199,15 @@ fn message() -> impl Strategy<Value = Message> {
             0..20
         )
         .prop_map(Message::Outcomes),
-        (any::<u64>(), any::<u64>(), time(), hash()).prop_map(|(index, size, mtime, hash)| {
-            Message::FileEnd(FileEnd {
-                index,
-                result: Ok(FileSeal { size, mtime, hash, grew: index % 2 == 0 }),
-                lanes: (size % 256) as u8,
-            })
-        }),
+        (any::<u64>(), any::<u64>(), time(), hashed(hash())).prop_map(
+            |(index, size, mtime, hash)| {
+                Message::FileEnd(FileEnd {
+                    index,
+                    result: Ok(FileSeal { size, mtime, hash, grew: index % 2 == 0 }),
+                    lanes: (size % 256) as u8,
+                })
+            }
+        ),
         (any::<u64>(), fault(), any::<u8>()).prop_map(|(index, fault, lanes)| {
             Message::FileEnd(FileEnd { index, result: Err(fault), lanes })
         }),
@@ -212,8 +219,8 @@ fn message() -> impl Strategy<Value = Message> {
                 Message::Direct(if is_there { Ok(offer) } else { Err("no".to_owned()) })
             }
         ),
-        (any::<u64>(), any::<u64>(), any::<[u8; 32]>()).prop_map(|(index, block, hash)| {
-            Message::BlockSeal(BlockSeal { index, block, hash: hash.into() })
+        (any::<u64>(), any::<u64>(), hashed(any::<[u8; 32]>())).prop_map(|(index, block, hash)| {
+            Message::BlockSeal(BlockSeal { index, block, hash: hash.map(Into::into) })
         }),
         any::<[u64; 2]>().prop_map(|[copied, bytes]| Message::Done(Summary {
             copied,
@@ -305,6 +312,7 @@ fn task() -> impl Strategy<Value = Task> {
                 sync,
                 verify: !sync,
                 strict_source: sync,
+                trusts_transit: sync,
                 moving,
                 keeps: if sync { Kept::ALL } else { Kept::default() },
                 numeric_ids: sync,
@@ -430,7 +438,7 @@ proptest! {
         let mut contents = Vec::new();
         for (index, file) in files.iter().enumerate() {
             contents.extend_from_slice(file);
-            pack.push(PackItem::File { index: index as u64, len: file.len() as u32, mtime, hash: ContentHash::of(file), grew: index % 2 == 0 });
+            pack.push(PackItem::File { index: index as u64, len: file.len() as u32, mtime, hash: (index % 3 > 0).then(|| ContentHash::of(file)), grew: index % 2 == 0 });
         }
         pack.push(PackItem::Fault { index: 99, fault });
         let mut frame = pack.head();
@@ -523,7 +531,7 @@ fn a_time_beyond_its_second_does_not_decode() {
             result: Ok(FileSeal {
                 size: 1,
                 mtime: Timestamp { secs: 0, nanos },
-                hash: ContentHash::of(b""),
+                hash: Some(ContentHash::of(b"")),
                 grew: false,
             }),
             lanes: 0,

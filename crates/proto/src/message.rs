@@ -174,8 +174,8 @@ pub enum PackItem {
         len: u32,
         /// Its modification time when it was opened.
         mtime: Timestamp,
-        /// The hash of its content.
-        hash: ContentHash,
+        /// The hash of its content; none if none was wanted and it has not grown.
+        hash: Option<ContentHash>,
         /// It has grown since it was opened; the content is that of then.
         grew: bool,
     },
@@ -365,8 +365,8 @@ pub struct BlockSeal {
     /// Which block, from 0. All blocks that were wanted are sealed, in any order, but
     /// for a short last one.
     pub block: u64,
-    /// Its hash.
-    pub hash: BlockHash,
+    /// Its hash, if one was wanted.
+    pub hash: Option<BlockHash>,
 }
 
 /// The end of a file that travels in pieces.
@@ -390,8 +390,8 @@ pub struct FileSeal {
     pub mtime: Timestamp,
     /// The hash of the content; of its wanted blocks alone
     /// (`ContentHasher::finish_tail`) if some were not, without the whole hash, and it has
-    /// not grown.
-    pub hash: ContentHash,
+    /// not grown. There is none if none was wanted.
+    pub hash: Option<ContentHash>,
     /// It has grown since it was opened. The hash is that of the first `size` bytes,
     /// read again when all was sent.
     pub grew: bool,

@@ -32,6 +32,8 @@ impl How {
     pub const DELTA: Self = Self(0x04);
     /// Blocks shall come in their order, and over one lane.
     pub const IN_ORDER: Self = Self(0x10);
+    /// All blocks are wanted, and nothing is hashed: the transit is trusted.
+    pub const UNHASHED: Self = Self(0x20);
 
     /// [`Self::WHOLE_HASH`] if `is_wanted`.
     pub const fn whole_hash_if(is_wanted: bool) -> Self {
@@ -57,6 +59,17 @@ impl How {
         if is_wanted { Self(self.0 | Self::IN_ORDER.0) } else { self }
     }
 
+    /// This, and [`Self::UNHASHED`] if `is_wanted`.
+    #[must_use]
+    pub const fn unhashed_if(self, is_wanted: bool) -> Self {
+        if is_wanted { Self(self.0 | Self::UNHASHED.0) } else { self }
+    }
+
+    /// True if no hash is wanted.
+    pub const fn wants_no_hash(self) -> bool {
+        self.0 & Self::UNHASHED.0 != 0
+    }
+
     /// True if blocks are wanted in their order.
     pub const fn wants_order(self) -> bool {
         self.0 & Self::IN_ORDER.0 != 0
@@ -68,11 +81,15 @@ impl How {
     }
 }
 
+impl How {
+    const KNOWN: u8 = Self::WHOLE_HASH.0 | Self::DELTA.0 | Self::IN_ORDER.0 | Self::UNHASHED.0;
+}
+
 impl TryFrom<u8> for How {
     type Error = &'static str;
 
     fn try_from(bits: u8) -> Result<Self, Self::Error> {
-        if bits & !(Self::WHOLE_HASH.0 | Self::DELTA.0 | Self::IN_ORDER.0) != 0 {
+        if bits & !Self::KNOWN != 0 {
             return Err("a wish for what is not known");
         }
         Ok(Self(bits))

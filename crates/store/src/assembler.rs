@@ -5,7 +5,9 @@
 //! 1. At any time one at most puts a block together. What was written of one that was
 //!    given up is written over, holes too.
 //! 2. A block is recorded when it is written in full and all before it are recorded.
-//! 3. Blocks that begin too far ahead of the record are refused: that bounds what is
+//! 3. One of which no hash is wanted is put together in the same way, and its blocks are not
+//!    hashed: it can't be continued, and yields a [`Moved`].
+//! 4. Blocks that begin too far ahead of the record are refused: that bounds what is
 //!    remembered of them, and what a process that dies leaves to be copied again.
 
 use crate::verified::{Moved, Staged, Written};
@@ -53,6 +55,7 @@ pub struct Assembler<S> {
     stage: S,
     /// Blocks from the first that is not recorded that may have begun, at most.
     ahead_max: u64,
+    hashes: bool,
     shared: Arc<Shared>,
 }
 
@@ -65,14 +68,14 @@ struct Shared {
 
 /// Puts the records of blocks that come in any order into theirs.
 struct Order {
-    /// The blocks that are recorded.
+    /// The hashes of the blocks that are recorded, if they are hashed.
     recorded: BlockTree,
-    /// The length of these, in bytes.
+    /// The length of the recorded blocks, in bytes.
     len: u64,
     /// The hash of the content, as long as the first block is all of it.
     alone: Option<ContentHash>,
     /// Blocks that are whole, ahead of the record, with their lengths in bytes.
-    waiting: BTreeMap<u64, (BlockHash, u64)>,
+    waiting: BTreeMap<u64, (Option<BlockHash>, u64)>,
     /// Blocks that are being put together.
     open: BTreeSet<u64>,
     /// Blocks that were given up when something of them had been written.
@@ -98,7 +101,8 @@ impl Shared {
 #[derive(Debug)]
 pub struct Block {
     index: u64,
-    hasher: BlockHasher,
+    len: u64,
+    hasher: Option<BlockHasher>,
     /// Where its data ends in the stage, in bytes; 0 if all of it is a hole so far.
     data_end: u64,
     /// Something is in the stage where it may have holes.
@@ -110,7 +114,7 @@ pub struct Block {
 impl Block {
     /// Bytes that it has so far.
     pub fn len(&self) -> u64 {
-        self.hasher.len()
+        self.len
     }
 
     /// True if it has nothing yet.
@@ -162,7 +166,12 @@ impl<S: Staged> Assembler<S> {
             data_end: len,
         };
         let shared = Shared { order: Mutex::new(order), changed: Condvar::new() };
-        Self { stage, ahead_max, shared: Arc::new(shared) }
+        Self { stage, ahead_max, hashes: true, shared: Arc::new(shared) }
+    }
+
+    /// The same of a content of which no hash is wanted. Nothing of it is in `stage`.
+    pub fn unhashed(stage: S, ahead_max: u64) -> Self {
+        Self { hashes: false, ..Self::new(stage, [], ahead_max) }
     }
 
     /// The stage.
@@ -177,13 +186,13 @@ impl<S: Staged> Assembler<S> {
 
     /// How many blocks are recorded.
     pub fn recorded(&self) -> u64 {
-        self.shared.order().recorded.len()
+        self.shared.order().blocks()
     }
 
     /// True if block `index` is there, whole.
     pub fn has(&self, index: u64) -> bool {
         let order = self.shared.order();
-        index < order.recorded.len() || order.waiting.contains_key(&index)
+        index < order.blocks() || order.waiting.contains_key(&index)
     }
 
     /// Begins block `index`.
@@ -193,7 +202,7 @@ impl<S: Staged> Assembler<S> {
     /// [`NotAssembled::TooFarAhead`].
     pub fn begin(&self, index: u64) -> Result<Block, NotAssembled> {
         let mut order = self.shared.order();
-        let ahead = index.checked_sub(order.recorded.len()).ok_or(NotAssembled::OutOfOrder)?;
+        let ahead = index.checked_sub(order.blocks()).ok_or(NotAssembled::OutOfOrder)?;
         if ahead >= self.ahead_max {
             return Err(NotAssembled::TooFarAhead);
         }
@@ -202,8 +211,9 @@ impl<S: Staged> Assembler<S> {
         }
         let is_stale = order.stale.contains(&index);
         drop(order);
-        let (hasher, shared) = (BlockHasher::new(index), Arc::clone(&self.shared));
-        Ok(Block { index, hasher, data_end: 0, is_stale, has_ended: false, shared })
+        let hasher = self.hashes.then(|| BlockHasher::new(index));
+        let shared = Arc::clone(&self.shared);
+        Ok(Block { index, len: 0, hasher, data_end: 0, is_stale, has_ended: false, shared })
     }
 
     /// Waits until block `index` is not too far ahead, and looks again with this
@@ -211,7 +221,7 @@ impl<S: Staged> Assembler<S> {
     /// that is recorded next never waits.
     pub fn wait_for_room(&self, index: u64, pause: Duration, goes_on: impl Fn() -> bool) -> bool {
         let mut order = self.shared.order();
-        while index >= order.recorded.len() + self.ahead_max {
+        while index >= order.blocks() + self.ahead_max {
             if !goes_on() {
                 return false;
             }
@@ -244,7 +254,10 @@ impl<S: Staged> Assembler<S> {
         assert!(bytes.len() as u64 <= block.room(), "a block has no room for more than itself");
         let at = block.end();
         // While it is in the cache: writing makes other bytes of it.
-        block.hasher.update(bytes);
+        if let Some(hasher) = &mut block.hasher {
+            hasher.update(bytes);
+        }
+        block.len += bytes.len() as u64;
         block.data_end = block.end();
         put(&self.stage, at)
     }
@@ -256,7 +269,10 @@ impl<S: Staged> Assembler<S> {
     pub fn pass(&self, block: &mut Block, len: u64) -> io::Result<()> {
         assert!(len <= block.room(), "a block has no room for more than itself");
         if !block.is_stale {
-            block.hasher.update_zeros(len);
+            if let Some(hasher) = &mut block.hasher {
+                hasher.update_zeros(len);
+            }
+            block.len += len;
             return Ok(());
         }
         let mut left = len;
@@ -272,21 +288,22 @@ impl<S: Staged> Assembler<S> {
     /// its turn. If it is not the one that is `expected`, it can be begun anew.
     ///
     /// # Errors
-    /// [`NotAssembled::Differs`]; [`NotAssembled::Incomplete`] if it is empty;
+    /// [`NotAssembled::Differs`], also if one is expected that is not hashed;
+    /// [`NotAssembled::Incomplete`] if it is empty;
     /// [`NotAssembled::OutOfOrder`] if it is behind a short one;
     /// [`NotAssembled::Write`]; [`NotAssembled::Record`].
     pub fn end(&self, mut block: Block, expected: Option<BlockHash>) -> Result<(), NotAssembled> {
         if block.is_empty() {
             return Err(NotAssembled::Incomplete);
         }
-        let hash = block.hasher.finish();
-        if expected.is_some_and(|expected| expected != hash) {
+        let hash = block.hasher.as_ref().map(BlockHasher::finish);
+        if expected.is_some() && expected != hash {
             return Err(NotAssembled::Differs);
         }
         block.has_ended = true;
         let mut order = self.shared.order();
         if block.index == 0 {
-            order.alone = Some(block.hasher.finish_alone());
+            order.alone = block.hasher.as_ref().map(BlockHasher::finish_alone);
         }
         order.open.remove(&block.index);
         order.stale.remove(&block.index);
@@ -298,29 +315,22 @@ impl<S: Staged> Assembler<S> {
         recorded
     }
 
-    /// Ends the content, which is `size` bytes long: all of its blocks have ended.
+    /// Ends the content, which is `size` bytes long: all of its blocks have ended, and were
+    /// hashed.
     ///
     /// # Errors
     /// The stage, and [`NotAssembled::Incomplete`], [`NotAssembled::TooLong`], or
     /// [`NotAssembled::Write`].
     pub fn finish(self, size: u64) -> Result<Written<S>, (S, NotAssembled)> {
         let order = self.shared.order();
-        let hash = match order.recorded.len() {
-            _ if order.len > size => Err(NotAssembled::TooLong),
-            _ if order.len < size || !order.open.is_empty() || !order.waiting.is_empty() => {
-                Err(NotAssembled::Incomplete)
-            }
-            0 => Ok(ContentHash::of(&[])),
-            // Of one that an earlier process has put there the hash is not known.
-            1 => order.alone.ok_or(NotAssembled::Incomplete),
-            _ => order.recorded.finish().ok_or(NotAssembled::Incomplete),
-        };
-        let hash = hash.and_then(|hash| match order.data_end {
-            // It ends with a hole, or with what was given up.
-            end if end != size => {
-                self.stage.set_len(size).map(|()| hash).map_err(NotAssembled::Write)
-            }
-            _ => Ok(hash),
+        let hash = order.end(&self.stage, size).and_then(|()| {
+            let hash = match order.recorded.len() {
+                0 if size == 0 => Some(ContentHash::of(&[])),
+                // Of one that an earlier process has put there the hash is not known.
+                1 => order.alone,
+                _ => order.recorded.finish(),
+            };
+            hash.ok_or(NotAssembled::Incomplete)
         });
         let tail = order.recorded.finish_tail();
         drop(order);
@@ -329,19 +339,53 @@ impl<S: Staged> Assembler<S> {
             Err(error) => Err((self.stage, error)),
         }
     }
+
+    /// The same where nobody asks for a hash.
+    ///
+    /// # Errors
+    /// As [`Self::finish`].
+    pub fn finish_unhashed(self, size: u64) -> Result<Moved<S>, (S, NotAssembled)> {
+        let ended = self.shared.order().end(&self.stage, size);
+        match ended {
+            Ok(()) => Ok(Moved::new(self.stage, size)),
+            Err(error) => Err((self.stage, error)),
+        }
+    }
 }
 
 impl Order {
+    /// How many blocks are recorded.
+    fn blocks(&self) -> u64 {
+        self.len.div_ceil(BLOCK_LEN)
+    }
+
+    /// Ends `stage`, if the content is there, `size` bytes long.
+    fn end(&self, stage: &impl Staged, size: u64) -> Result<(), NotAssembled> {
+        if self.len > size {
+            return Err(NotAssembled::TooLong);
+        }
+        if self.len < size || !self.open.is_empty() || !self.waiting.is_empty() {
+            return Err(NotAssembled::Incomplete);
+        }
+        if self.data_end != size {
+            // It ends with a hole, or with what was given up.
+            stage.set_len(size).map_err(NotAssembled::Write)?;
+        }
+        Ok(())
+    }
+
     /// Records the blocks that are next. One that can't be recorded is not there: it can be
     /// begun anew, over what was written of it.
     fn record_waiting(&mut self, stage: &impl Staged) -> Result<(), NotAssembled> {
-        while let Some((hash, len)) = self.waiting.remove(&self.recorded.len()) {
+        while let Some((hash, len)) = self.waiting.remove(&self.blocks()) {
             if let Err(error) = self.record(stage, hash, len) {
-                self.stale.insert(self.recorded.len());
+                self.stale.insert(self.blocks());
                 return Err(error);
             }
             self.len += len;
-            self.recorded.push(hash);
+            if let Some(hash) = hash {
+                self.recorded.push(hash);
+            }
         }
         Ok(())
     }
@@ -350,7 +394,7 @@ impl Order {
     fn record(
         &mut self,
         stage: &impl Staged,
-        hash: BlockHash,
+        hash: Option<BlockHash>,
         len: u64,
     ) -> Result<(), NotAssembled> {
         if !self.len.is_multiple_of(BLOCK_LEN) {
@@ -360,7 +404,7 @@ impl Order {
             return Ok(());
         }
         self.extend(stage, self.len + len).map_err(NotAssembled::Write)?;
-        stage.record(hash).map_err(NotAssembled::Record)
+        hash.map_or(Ok(()), |hash| stage.record(hash).map_err(NotAssembled::Record))
     }
 
     /// Makes the stage as long as what is on record then, `len` bytes, which may end with a

@@ -192,10 +192,10 @@ fn a_block_that_is_not_the_one_that_was_sent_is_never_recorded() {
     let sent = BlockHash::of(0, part(&content, 0));
     let mut pieces = Pieces::default();
     pieces.take(&into, part(&content, 2), 0).expect("taken");
-    assert!(matches!(pieces.seal(&into, 0, sent), Err(NotAssembled::Differs)));
+    assert!(matches!(pieces.seal(&into, 0, Some(sent)), Err(NotAssembled::Differs)));
     assert!(memory.records.lock().expect("sound").is_empty());
     pieces.take(&into, part(&content, 0), 0).expect("taken again");
-    pieces.seal(&into, 0, sent).expect("the one that was sent");
+    pieces.seal(&into, 0, Some(sent)).expect("the one that was sent");
     assert_eq!(*memory.records.lock().expect("sound"), [sent]);
 }
 
@@ -215,12 +215,50 @@ fn pieces_of_several_blocks_may_mix_within_bounds() {
     for index in [4, 3, 1, 0, 2] {
         let hash = BlockHash::of(index, part(&content, index as usize));
         let hole = if index == 3 { BLOCK_LEN } else { 0 };
-        assert_eq!(pieces.seal(&into, index, hash).expect("sealed"), hole);
+        assert_eq!(pieces.seal(&into, index, Some(hash)).expect("sealed"), hole);
     }
     pieces.take(&into, part(&content, BLOCKS), BLOCKS as u64 * BLOCK_LEN).expect("taken");
     assert_eq!(pieces.end(&into, content.len() as u64).expect("ended"), 0);
     let written = into.finish(content.len() as u64).map_err(|(_, error)| error).expect("whole");
     assert_eq!(written.hash(), ContentHash::of(&content));
+}
+
+#[test]
+fn a_content_of_which_no_hash_is_wanted_yields_none_and_leaves_no_record() {
+    let (memory, content) = (Memory::default(), content(3, 77));
+    let size = content.len() as u64;
+    let unhashed = || (Assembler::unhashed(&memory, crate::AHEAD_MAX), Pieces::default());
+    let fill = |into: &Assembler<&Memory>, pieces: &mut Pieces| {
+        for index in [4, 3, 1, 0, 2] {
+            if index != 3 {
+                let offset = index as u64 * BLOCK_LEN;
+                pieces.take(into, part(&content, index), offset).expect("taken");
+            }
+            let hole = if index == 3 { BLOCK_LEN } else { 0 };
+            assert_eq!(pieces.seal(into, index as u64, None).expect("sealed"), hole);
+        }
+        pieces.take(into, part(&content, BLOCKS), BLOCKS as u64 * BLOCK_LEN).expect("taken");
+        assert_eq!(pieces.end(into, size).expect("ended"), 0);
+    };
+    let (into, mut pieces) = unhashed();
+    fill(&into, &mut pieces);
+    let moved = into.finish_unhashed(size).map_err(|(_, error)| error).expect("whole");
+    let verified = moved.is_whole(size).map_err(|(_, error)| error).expect("as long");
+    assert_eq!(verified.hash(), None);
+    assert_eq!(*memory.bytes.lock().expect("sound"), content);
+    assert!(memory.records.lock().expect("sound").is_empty());
+
+    let (into, mut pieces) = unhashed();
+    fill(&into, &mut pieces);
+    assert!(matches!(into.finish(size), Err((_, NotAssembled::Incomplete))));
+    let (into, mut pieces) = unhashed();
+    pieces.take(&into, part(&content, 0), 0).expect("taken");
+    let hash = Some(BlockHash::of(0, part(&content, 0)));
+    assert!(matches!(pieces.seal(&into, 0, hash), Err(NotAssembled::Differs)));
+    let (into, mut pieces) = unhashed();
+    pieces.take(&into, part(&content, 1), BLOCK_LEN).expect("taken");
+    pieces.seal(&into, 1, None).expect("sealed");
+    assert!(matches!(into.finish_unhashed(2 * BLOCK_LEN), Err((_, NotAssembled::Incomplete))));
 }
 
 #[test]

@@ -44,7 +44,7 @@ impl Pieces {
         Ok(passed)
     }
 
-    /// Ends block `index`, whose hash is to be this one. What it lacks is a hole, whose
+    /// Ends block `index`, whose hash is to be this one, if that is known. What it lacks is a hole, whose
     /// length is returned.
     ///
     /// # Errors
@@ -53,10 +53,10 @@ impl Pieces {
         &mut self,
         into: &Assembler<S>,
         index: u64,
-        hash: BlockHash,
+        hash: Option<BlockHash>,
     ) -> Result<u64, NotAssembled> {
         self.block(into, index)?;
-        self.end_at(into, index, BLOCK_LEN, Some(hash))
+        self.end_at(into, index, BLOCK_LEN, hash)
     }
 
     /// Ends the blocks that are whole, and for which nobody vouches one by one.

@@ -57,6 +57,7 @@ impl Receiver<'_> {
             && !file.found.has(Changes::MISSING);
         let may_have_old = |mirror: &Mirror| is_old_a_file || mirror.fuzzy && is_missing(file);
         self.task.mirrors().is_some_and(|mirror| mirror.delta && may_have_old(mirror))
+            && self.policy.wants_hashes()
             && self.sender.is_far()
             && file.entry.size() > PACK_FILE_MAX
     }
@@ -64,7 +65,8 @@ impl Receiver<'_> {
     /// The wish for all that is missing of a file.
     pub(super) fn want_of(&self, file: &Pending) -> Want {
         let how = How::whole_hash_if(file.resumed > 0 && self.proves(&file.entry))
-            .in_order_if(file.is_in_order());
+            .in_order_if(file.is_in_order())
+            .unhashed_if(file.is_unhashed(self));
         Want { index: file.index, how, blocks: BlockRanges::from(file.resumed) }
     }
 

@@ -131,7 +131,7 @@ impl Receiver<'_> {
     /// destination may have it without.
     fn hash_of_base(&self, base: &Base, name: &Name, scratch: &mut Vec<u8>) -> Option<ContentHash> {
         let file = base.0.handle().and_then(|dir| dir.open_file(name, false)).ok()?;
-        seal_of(&*file, scratch, self.control, &mut |_| {}).ok().map(|seal| seal.hash)
+        seal_of(&*file, scratch, self.control, &mut |_| {}).ok()?.hash
     }
 
     /// Hashes files of this machine that are compared with the destination's.
@@ -165,7 +165,10 @@ impl Receiver<'_> {
 
     /// Takes what the Sender says of a file that is compared.
     pub(super) fn take_seal(&self, end: FileEnd) {
-        let result = end.result.map_err(of_sender);
+        let result = end.result.map_err(of_sender).and_then(|seal| match seal.hash {
+            Some(_) => Ok(seal),
+            None => Err(work::lacks_hash()),
+        });
         self.meet(end.index, |hashing| hashing.of_source = Some(result));
     }
 
@@ -192,7 +195,8 @@ impl Receiver<'_> {
         }
         if let Ok(source) = &of_source
             && pending.is_as_listed(source)
-            && let Some((base, found)) = with_content(bases, &of_bases, source.hash)
+            && let Some(hash) = source.hash
+            && let Some((base, found)) = with_content(bases, &of_bases, hash)
         {
             return self.take_from_base(pending, base, found, counted);
         }

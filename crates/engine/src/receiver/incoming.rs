@@ -309,7 +309,11 @@ impl State {
     ) -> Result<(), Fault> {
         if self.into.is_none() {
             let pending = self.pending.as_ref().expect("checked by the caller");
-            self.into = Some(Assembler::new(pending.stage_for(receiver)?, [], AHEAD_MAX));
+            let stage = pending.stage_for(receiver)?;
+            self.into = Some(match pending.is_unhashed(receiver) {
+                true => Assembler::unhashed(stage, AHEAD_MAX),
+                false => Assembler::new(stage, [], AHEAD_MAX),
+            });
         }
         let into = self.into.as_ref().expect("just made");
         let hole = assemble(&mut self.pieces, into).map_err(|error| not_assembled(&error))?;
@@ -320,9 +324,17 @@ impl State {
         Ok(())
     }
 
+    fn is_unhashed(&self, receiver: &Receiver<'_>) -> bool {
+        self.pending.as_ref().is_some_and(|file| file.is_unhashed(receiver))
+    }
+
     /// Compares a block with what the Sender says of it, and puts it on record.
     fn check_block(&mut self, receiver: &Receiver<'_>, seal: &BlockSeal) {
         if self.pending.is_none() || self.suspect.is_some() {
+            return;
+        }
+        if seal.hash.is_none() != self.is_unhashed(receiver) {
+            self.suspect = Some(work::lacks_hash());
             return;
         }
         // Of a hole each whole block is told by itself: nobody can claim one that would
@@ -401,15 +413,20 @@ impl State {
             return Err(Fault::new(Side::Source, FaultKind::Corrupt, message));
         }
         let proves = self.resumed > 0 && receiver.proves(listed);
+        if seal.hash.is_none() != self.is_unhashed(receiver) {
+            return Err(work::lacks_hash());
+        }
         // A hole at the end was never told.
         self.assemble(receiver, |pieces, into| pieces.end(into, seal.size))?;
         let into = self.into.take().expect("just seen");
-        let written = into.finish(seal.size);
-        let written = written.map_err(|(stage, error)| give_up(stage, not_assembled(&error)))?;
         let is_of_tail = self.resumed > 0 && !proves && !seal.grew;
-        let verified = match is_of_tail {
-            true => written.is_sent_tail(&seal.hash),
-            false => written.is_sent(&seal.hash),
+        let assembled = |(stage, error)| give_up(stage, not_assembled(&error));
+        let verified = match &seal.hash {
+            None => into.finish_unhashed(seal.size).map_err(assembled)?.is_whole(seal.size),
+            Some(hash) => {
+                let written = into.finish(seal.size).map_err(assembled)?;
+                if is_of_tail { written.is_sent_tail(hash) } else { written.is_sent(hash) }
+            }
         };
         let verified = verified.map_err(|(stage, error)| {
             // What is there was read again, and what came is what was sent.

@@ -56,7 +56,8 @@ impl Receiver<'_> {
 
     /// The identity by which a file's stage is found, if the file is one that is continued.
     pub(crate) fn resumable(&self, entry: &Entry) -> Option<SourceId> {
-        self.source_id(entry).filter(|_| self.policy.resume != Resume::Never)
+        let can_be = self.policy.resume != Resume::Never && self.policy.wants_hashes();
+        self.source_id(entry).filter(|_| can_be)
     }
 
     /// The identity by which a large file's stage is found.

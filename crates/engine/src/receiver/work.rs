@@ -18,7 +18,7 @@ use haul_model::{
     Timestamp,
 };
 use haul_proto::{FileEnd, PackItem, PackView};
-use haul_store::{Verified, Written};
+use haul_store::{Mover, Verified, Written};
 use haul_tree::{Outstanding, SourceFile, StagedFile, TreeDir, changed};
 use std::io;
 use std::sync::Arc;
@@ -183,7 +183,7 @@ fn take_pack(receiver: &Receiver<'_>, bytes: &[u8], view: PackView) {
         let content = &bytes[range];
         let whole = result.and_then(|(mtime, hash, grew)| {
             pending.reading.has_grown = grew;
-            pending.take_whole(&receiver.policy, content, mtime, &hash)
+            pending.take_whole(receiver, content, mtime, hash)
         });
         let moved = if whole.is_ok() { content.len() as u64 } else { 0 };
         receiver.reporter.transferred(moved);
@@ -347,6 +347,13 @@ impl Pending {
         self.entry.size() > BLOCK_LEN && self.is_sequential()
     }
 
+    /// True if what comes of it is believed without a hash. What was changed while it was
+    /// read is not: its end shows whether it has only grown.
+    pub(super) fn is_unhashed(&self, receiver: &Receiver<'_>) -> bool {
+        let is_plain = self.resumed == 0 && self.old_size.is_none() && !self.reading.is_second;
+        is_plain && receiver.sender.is_far() && !receiver.policy.wants_hashes()
+    }
+
     fn is_sequential(&self) -> bool {
         let DirState::Open(node) = &self.dir.state else { return false };
         node.handle().is_ok_and(|dir| !dir.takes_any_order())
@@ -380,20 +387,29 @@ impl Pending {
     /// Stages and publishes content that arrived whole.
     fn take_whole(
         &mut self,
-        policy: &Policy,
+        receiver: &Receiver<'_>,
         content: &[u8],
         mtime: Timestamp,
-        hash: &ContentHash,
+        hash: Option<ContentHash>,
     ) -> Result<Whole, Fault> {
-        let written = Written::of(self.stage()?, content);
-        let written = written.map_err(|error| destination("write", &error))?;
-        let verified = written.is_sent(hash).map_err(|(_, error)| {
+        let len = content.len() as u64;
+        let write = |error: io::Error| destination("write", &error);
+        let verified = match hash {
+            Some(hash) => Written::of(self.stage()?, content).map_err(write)?.is_sent(&hash),
+            None if self.is_unhashed(receiver) => {
+                let mut into = Mover::new(self.stage()?);
+                into.write(content).map_err(write)?;
+                into.finish().map_err(write)?.is_whole(len)
+            }
+            None => return Err(lacks_hash()),
+        };
+        let verified = verified.map_err(|(_, error)| {
             Fault::new(Side::Destination, FaultKind::Corrupt, error.to_string())
         })?;
-        self.entry.kind = Kind::File { size: content.len() as u64 };
+        self.entry.kind = Kind::File { size: len };
         // It comes without its holes, but a later job knows only that it has some.
         let filling = if self.entry.has_holes { Filling::WithHoles } else { Filling::Dense };
-        self.seal(policy, verified, mtime, filling)
+        self.seal(&receiver.policy, verified, mtime, filling)
     }
 
     /// Begins the file as one that shares the content of `source`, where the
@@ -457,6 +473,11 @@ fn has_holes(source: &dyn SourceFile) -> Result<bool, Fault> {
 pub(super) fn written_meanwhile() -> Fault {
     let message = "another haul has written to it meanwhile";
     Fault::new(Side::Destination, FaultKind::Busy, message)
+}
+
+/// The fault of content whose hash was wanted, and came without.
+pub(super) fn lacks_hash() -> Fault {
+    Fault::new(Side::Destination, FaultKind::Corrupt, "it was sent without its hash")
 }
 
 pub(super) fn destination(action: &str, error: &io::Error) -> Fault {

@@ -32,11 +32,11 @@ impl Outgoing<'_, '_, '_> {
         let Search { matcher, window, reuse } = search;
         // Where what was read and is not told yet is in the window.
         let (mut from, mut to) = (0, 0);
-        while self.hasher.len() < end {
+        while self.passed.len() < end {
             if !self.reader.sender.is_awaited(self.item.index) {
                 return Some(Err(given_up()));
             }
-            let read_to = self.hasher.len() + (to - from) as u64;
+            let read_to = self.passed.len() + (to - from) as u64;
             let step = match from == to {
                 true => Step::More,
                 false => matcher.next(&window[from..to], read_to == end),
@@ -70,10 +70,10 @@ impl Outgoing<'_, '_, '_> {
     fn send_literal(&mut self, mut bytes: &[u8]) -> Option<()> {
         let super::read::Reader { sender, pool, control, .. } = self.reader;
         while !bytes.is_empty() {
-            let at = self.hasher.len();
+            let at = self.passed.len();
             let len = ((PIECE_LEN - at % PIECE_LEN) as usize).min(bytes.len());
             let (now, later) = bytes.split_at(len);
-            self.hasher.update(now);
+            self.passed.update(now);
             let mut body = pool.take(len, control)?;
             body.copy_from_slice(now);
             let head = data_head(self.item.index, at, len);
@@ -90,10 +90,10 @@ impl Outgoing<'_, '_, '_> {
     /// more are.
     fn reuse(&mut self, pending: &mut Option<Reuse>, mut old: u64, mut bytes: &[u8]) -> Option<()> {
         while !bytes.is_empty() {
-            let at = self.hasher.len();
+            let at = self.passed.len();
             let len = ((BLOCK_LEN - at % BLOCK_LEN) as usize).min(bytes.len());
             let (now, later) = bytes.split_at(len);
-            self.hasher.update(now);
+            self.passed.update(now);
             match pending {
                 Some(told) if told.from + u64::from(told.len) == old => told.len += len as u32,
                 _ => {
@@ -103,7 +103,7 @@ impl Outgoing<'_, '_, '_> {
                 }
             }
             self.reader.sender.came_by(self.item.index, Progress::Matched(len as u64));
-            if self.hasher.len().is_multiple_of(BLOCK_LEN) {
+            if self.passed.len().is_multiple_of(BLOCK_LEN) {
                 self.tell_reuse(pending)?;
                 self.seal_block()?;
             }

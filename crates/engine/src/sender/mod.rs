@@ -9,6 +9,7 @@ mod item;
 mod linked;
 mod loss;
 mod names;
+mod passed;
 mod pieces;
 mod portions;
 mod read;

@@ -3,14 +3,14 @@
 
 use super::Item;
 use super::differences::Search;
+use super::passed::Passed;
 use super::read::{Reader, is_still_wanted, read};
 use super::stripes::{SentBlock, Striped};
 use crate::control::Step;
-use crate::copy;
 use crate::digest::hash_again;
 use crate::link::wire::{Body, OutFrame};
 use haul_delta::Matcher;
-use haul_model::{BLOCK_LEN, BlockRange, ContentHash, ContentHasher, Fault, FaultKind, Side};
+use haul_model::{BLOCK_LEN, BlockRange, ContentHash, Fault, FaultKind, Side};
 use haul_proto::{BlockSeal, FileSeal, Message, data_head};
 use haul_tree::{SourceFile, changed, is_longer};
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub(super) struct Outgoing<'p, 'r, 'a> {
     pub(super) item: &'p Item,
     pub(super) source: Arc<dyn SourceFile>,
     /// All that was sent, and, where the hash of the whole is wanted, the rest.
-    pub(super) hasher: ContentHasher,
+    pub(super) passed: Passed,
     /// The next block to vouch for.
     next_block: u64,
     /// Content goes from the file into the pipe.
@@ -52,7 +52,7 @@ impl<'r, 'a> Reader<'r, 'a> {
             return Some(Err(changed()));
         }
         self.sender.was_opened(item.index, source.seal().size);
-        let mut pieces = self.pieces(item, source, ContentHasher::new(), part);
+        let mut pieces = self.pieces(item, source, 0, part);
         if !item.how.wants_delta() {
             return pieces.send();
         }
@@ -71,41 +71,45 @@ impl<'r, 'a> Reader<'r, 'a> {
         &'p self,
         item: &'p Item,
         source: Arc<dyn SourceFile>,
-        hasher: ContentHasher,
+        first: u64,
         part: &'p mut [u8],
     ) -> Outgoing<'p, 'r, 'a> {
+        let is_counted = item.how.wants_no_hash();
         // The writer says that this side is there, so it must not wait for a disk: it
-        // takes what was just read for the hash.
-        let splices =
-            self.outbox().splices() && source.handle().is_some_and(haul_sys::remembers_reads);
-        let (next_block, search) = (0, None);
-        Outgoing { reader: self, item, source, hasher, next_block, splices, part, search }
+        // takes what was just read for the hash. Without that nothing would show that the
+        // file became shorter meanwhile, or could not be read.
+        let splices = self.outbox().splices()
+            && !is_counted
+            && source.handle().is_some_and(haul_sys::remembers_reads);
+        let (passed, next_block, search) = (Passed::behind(first, is_counted), 0, None);
+        Outgoing { reader: self, item, source, passed, next_block, splices, part, search }
     }
 
     /// Sends one block of a file, by way of `part`.
     pub(super) fn send_block(&self, file: &Striped, block: u64, part: &mut [u8]) -> SentBlock {
         let Striped { item, source, .. } = file;
-        let hasher = ContentHasher::behind(block);
-        let mut pieces = self.pieces(item, Arc::clone(source), hasher, part);
+        let mut pieces = self.pieces(item, Arc::clone(source), block, part);
         let range = BlockRange { start: block, end: Some(block + 1) };
         let sent = pieces.send_range(range, source.seal().size)?;
-        Some(sent.and_then(|()| pieces.hasher.last().ok_or_else(changed)))
+        Some(sent.map(|()| pieces.passed.last()))
     }
 
-    /// The `hash` of what was sent. If the source has grown, which is told, that of as much
-    /// of it as it is now: the receiver compares it with what has arrived.
-    pub(super) fn hash_at_end(
+    /// What is told of a source at its end: the `hash` of what was sent, if one is wanted. If
+    /// it has grown, which is told, that of as much of it as it is now: the receiver compares
+    /// it with what has arrived. Without a hash nobody could: then it has changed.
+    pub(super) fn seal_at_end(
         &self,
         source: &dyn SourceFile,
-        hash: ContentHash,
-    ) -> Result<(ContentHash, bool), Fault> {
-        if !is_longer(source)? {
-            return Ok((hash, false));
-        }
-        if self.sender.wants_still() {
-            return Err(changed());
-        }
-        Ok((hash_again(source, self.control)?, true))
+        hash: Option<ContentHash>,
+    ) -> Result<FileSeal, Fault> {
+        let grew = is_longer(source)?;
+        let hash = match grew {
+            false => hash,
+            true if hash.is_none() || self.sender.wants_still() => return Err(changed()),
+            true => Some(hash_again(source, self.control)?),
+        };
+        let seal = source.seal();
+        Ok(FileSeal { size: seal.size, mtime: seal.mtime, hash, grew })
     }
 }
 
@@ -118,21 +122,17 @@ impl Outgoing<'_, '_, '_> {
                 return Some(Err(fault));
             }
         }
-        let hash = if item.how.wants_whole_hash() {
-            if let Err(fault) = self.hash_up_to(seal.size)? {
-                return Some(Err(fault));
-            }
-            self.hasher.finish()
-        } else if item.blocks.is_all() {
-            self.hasher.finish()
-        } else {
-            self.hasher.finish_tail()
-        };
-        let sealed = self.reader.hash_at_end(&*self.source, hash);
+        let is_whole = item.how.wants_whole_hash() || item.blocks.is_all();
+        if item.how.wants_whole_hash()
+            && let Err(fault) = self.hash_up_to(seal.size)?
+        {
+            return Some(Err(fault));
+        }
+        let sealed = self.reader.seal_at_end(&*self.source, self.passed.finish(!is_whole));
         if self.reader.control.stopped() {
             return None;
         }
-        Some(sealed.map(|(hash, grew)| FileSeal { size: seal.size, mtime: seal.mtime, hash, grew }))
+        Some(sealed)
     }
 
     /// Sends a range of a file that is `size` bytes long.
@@ -144,11 +144,11 @@ impl Outgoing<'_, '_, '_> {
             }
         } else {
             // Of what is not sent nothing is known, and the tail needs nothing.
-            self.hasher.skip_to(range.start);
+            self.passed.skip_to(range.start);
         }
         self.next_block = range.start;
-        while self.hasher.len() < end {
-            let data = match self.source.next_data(self.hasher.len()) {
+        while self.passed.len() < end {
+            let data = match self.source.next_data(self.passed.len()) {
                 Ok(Some(data)) => data.start.min(end)..data.end.min(end),
                 Ok(None) => end..end,
                 Err(error) => return Some(Err(read(&error))),
@@ -175,11 +175,11 @@ impl Outgoing<'_, '_, '_> {
     /// Sends what there is up to `end`.
     fn send_data(&mut self, end: u64) -> Sent {
         let Reader { sender, pool, control, .. } = self.reader;
-        while self.hasher.len() < end {
+        while self.passed.len() < end {
             if !sender.is_awaited(self.item.index) {
                 return Some(Err(given_up()));
             }
-            let (index, at) = (self.item.index, self.hasher.len());
+            let (index, at) = (self.item.index, self.passed.len());
             let len = (PIECE_LEN - at % PIECE_LEN).min(end - at) as usize;
             let effort = self.reader.effort(Some(index));
             let (body, hashed) = if self.splices && effort.is_none() {
@@ -188,8 +188,8 @@ impl Outgoing<'_, '_, '_> {
             } else {
                 let mut bytes = pool.take(len, control)?;
                 let mut parts = bytes.chunks_mut(self.part.len());
-                let (source, hasher) = (&*self.source, &mut self.hasher);
-                let hashed = parts.try_for_each(|part| hash_part(source, hasher, part));
+                let (source, passed) = (&*self.source, &mut self.passed);
+                let hashed = parts.try_for_each(|part| pass_part(source, passed, part));
                 source.release(at..at + len as u64);
                 (Body::Bytes(bytes), hashed)
             };
@@ -203,16 +203,20 @@ impl Outgoing<'_, '_, '_> {
         Some(Ok(()))
     }
 
-    /// Hashes a hole up to `end`, and vouches for each block of it by itself.
+    /// Passes a hole up to `end`, and vouches for each block of it by itself.
     fn tell_hole(&mut self, end: u64) -> Sent {
         let Reader { sender, control, .. } = self.reader;
-        while self.hasher.len() < end {
+        while self.passed.len() < end {
             if !sender.is_awaited(self.item.index) {
                 return Some(Err(given_up()));
             }
-            let block_end = (self.hasher.len() / BLOCK_LEN + 1).saturating_mul(BLOCK_LEN);
-            let mut passed = |len| sender.came_by(self.item.index, Step::Passed(len));
-            copy::hash_hole(&mut self.hasher, block_end.min(end), control, &mut passed)?;
+            let block_end = (self.passed.len() / BLOCK_LEN + 1).saturating_mul(BLOCK_LEN);
+            if control.stopped() {
+                return None;
+            }
+            let len = block_end.min(end) - self.passed.len();
+            self.passed.update_zeros(len);
+            sender.came_by(self.item.index, Step::Passed(len));
             self.seal_block()?;
         }
         Some(Ok(()))
@@ -220,7 +224,7 @@ impl Outgoing<'_, '_, '_> {
 
     /// Vouches for the block that is whole by now, if there is one.
     pub(super) fn seal_block(&mut self) -> Option<()> {
-        if let Some(hash) = self.hasher.block(self.next_block) {
+        if let Some(hash) = self.passed.block(self.next_block) {
             let seal = BlockSeal { index: self.item.index, block: self.next_block, hash };
             self.reader.outbox().send(OutFrame::message(&Message::BlockSeal(seal)))?;
             self.next_block += 1;
@@ -230,11 +234,11 @@ impl Outgoing<'_, '_, '_> {
 
     /// Hashes what is in front of `end`, and is not sent.
     fn hash_up_to(&mut self, end: u64) -> Sent {
-        while self.hasher.len() < end {
+        while self.passed.len() < end {
             if self.reader.control.stopped() {
                 return None;
             }
-            let len = (end - self.hasher.len()).min(PIECE_LEN) as usize;
+            let len = (end - self.passed.len()).min(PIECE_LEN) as usize;
             if let Err(fault) = self.hash(len) {
                 return Some(Err(fault));
             }
@@ -245,25 +249,21 @@ impl Outgoing<'_, '_, '_> {
     /// Hashes the next `len` bytes, a part at a time, so that it stays in the
     /// processor's cache.
     fn hash(&mut self, len: usize) -> Result<(), Fault> {
-        let end = self.hasher.len() + len as u64;
-        while self.hasher.len() < end {
-            let len = self.part.len().min((end - self.hasher.len()) as usize);
-            hash_part(&*self.source, &mut self.hasher, &mut self.part[..len])?;
+        let end = self.passed.len() + len as u64;
+        while self.passed.len() < end {
+            let len = self.part.len().min((end - self.passed.len()) as usize);
+            pass_part(&*self.source, &mut self.passed, &mut self.part[..len])?;
         }
         Ok(())
     }
 }
 
-/// Reads the next bytes of a file into `part`, and hashes them.
-fn hash_part(
-    source: &dyn SourceFile,
-    hasher: &mut ContentHasher,
-    part: &mut [u8],
-) -> Result<(), Fault> {
-    if source.read_at(part, hasher.len()).map_err(|error| read(&error))? < part.len() {
+/// Reads the next bytes of a file into `part`.
+fn pass_part(source: &dyn SourceFile, passed: &mut Passed, part: &mut [u8]) -> Result<(), Fault> {
+    if source.read_at(part, passed.len()).map_err(|error| read(&error))? < part.len() {
         return Err(changed());
     }
-    hasher.update(part);
+    passed.update(part);
     Ok(())
 }
 

@@ -213,9 +213,11 @@ impl Reader<'_, '_> {
         if len < content.len() {
             return Err(changed());
         }
-        let hash = ContentHash::of(content);
+        let is_hashed = !item.how.wants_no_hash();
+        let hash = is_hashed.then(|| ContentHash::of(content));
         let strict = self.sender.wants_still();
-        let grew = has_grown(&*source, strict, || Ok(Some(hash)), self.control)?;
+        let copied = || Ok(Some(hash.unwrap_or_else(|| ContentHash::of(content))));
+        let grew = has_grown(&*source, strict, copied, self.control)?;
         self.sender.was_opened(item.index, seal.size);
         self.sender.came_by(item.index, Step::Moved(seal.size));
         Ok(Some(PackItem::File {
@@ -309,13 +311,10 @@ impl Reader<'_, '_> {
         }
         let Some((lanes, hash)) = file.leave() else { return Some(()) };
         let Striped { item, source, .. } = file;
-        let seal = source.seal();
-        let sealed = hash.and_then(|hash| self.hash_at_end(&**source, hash));
+        let sealed = hash.and_then(|hash| self.seal_at_end(&**source, hash));
         if self.control.stopped() {
             return None;
         }
-        let (size, mtime) = (seal.size, seal.mtime);
-        let sealed = sealed.map(|(hash, grew)| FileSeal { size, mtime, hash, grew });
         self.tell_end(item, sealed, lanes)
     }
 }

@@ -61,10 +61,10 @@ pub(super) struct Striped {
 struct State {
     /// Blocks that nobody has taken, as ranges of them with their ends, the last first.
     left: Vec<(u64, u64)>,
-    /// The wanted blocks whose hashes are not merged yet, in their order, the last first.
+    /// The wanted blocks that are not merged yet, in their order, the last first.
     unmerged: Vec<(u64, u64)>,
-    /// Hashes of those of them that were sent.
-    hashes: BTreeMap<u64, BlockHash>,
+    /// Those of them that were sent, with their hashes where these are wanted.
+    hashes: BTreeMap<u64, Option<BlockHash>>,
     merged: BlockTree,
     /// Workers that are at it.
     workers: usize,
@@ -137,7 +137,7 @@ impl Striped {
     }
 
     /// A block was sent, or could not be.
-    pub(super) fn sent(&self, block: u64, hash: Result<BlockHash, Fault>) {
+    pub(super) fn sent(&self, block: u64, hash: Result<Option<BlockHash>, Fault>) {
         let mut state = lock(&self.state);
         match hash {
             Ok(hash) => state.merge(block, hash),
@@ -150,8 +150,8 @@ impl Striped {
     }
 
     /// A worker leaves. The last one gets the lanes that were taken, and the hash of what
-    /// was sent, if that is all.
-    pub(super) fn leave(&self) -> Option<(u8, Result<ContentHash, Fault>)> {
+    /// was sent, if one is wanted, if that is all.
+    pub(super) fn leave(&self) -> Option<(u8, Result<Option<ContentHash>, Fault>)> {
         let mut state = lock(&self.state);
         state.workers -= 1;
         if state.workers > 0 || (state.fault.is_none() && !state.unmerged.is_empty()) {
@@ -159,10 +159,11 @@ impl Striped {
         }
         let result = match state.fault.take() {
             Some(fault) => Err(fault),
-            None => Ok(match state.merged.finish().filter(|_| self.item.blocks.is_all()) {
-                Some(whole) => whole,
-                None => state.merged.finish_tail(),
-            }),
+            None if self.item.how.wants_no_hash() => Ok(None),
+            None => {
+                let whole = state.merged.finish().filter(|_| self.item.blocks.is_all());
+                Ok(Some(whole.unwrap_or_else(|| state.merged.finish_tail())))
+            }
         };
         // Nobody else tells the end.
         state.left.clear();
@@ -181,11 +182,13 @@ impl State {
     }
 
     /// Merges the hashes that are there, in the order of the blocks.
-    fn merge(&mut self, block: u64, hash: BlockHash) {
+    fn merge(&mut self, block: u64, hash: Option<BlockHash>) {
         self.hashes.insert(block, hash);
         while let Some((next, end)) = self.unmerged.last_mut() {
             let Some(hash) = self.hashes.remove(next) else { return };
-            self.merged.push(hash);
+            if let Some(hash) = hash {
+                self.merged.push(hash);
+            }
             *next += 1;
             if next == end {
                 self.unmerged.pop();
@@ -194,5 +197,5 @@ impl State {
     }
 }
 
-/// The hash of a block that was sent, or why it could not be.
-pub(super) type SentBlock = Sent<BlockHash>;
+/// The hash of a block that was sent, if one is wanted, or why it could not be sent.
+pub(super) type SentBlock = Sent<Option<BlockHash>>;

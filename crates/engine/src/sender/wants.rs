@@ -98,6 +98,12 @@ impl Sender<'_> {
         }
     }
 
+    fn may_leave_unhashed(&self, want: &Want) -> bool {
+        let Want { how, blocks, .. } = want;
+        let is_plain = !how.wants_delta() && !how.wants_whole_hash() && blocks.is_all();
+        is_plain && self.task.copies().is_some_and(|policy| !policy.wants_hashes())
+    }
+
     /// The rule that the Receiver breaks by this wish for a file.
     pub(super) fn rule_against(&self, item: &Item, want: &Want) -> Option<&'static str> {
         let Kind::File { size } = item.kind else { return None };
@@ -107,6 +113,9 @@ impl Sender<'_> {
             }
             false if self.checks() => return Some("it asked for content in a comparison"),
             _ => {}
+        }
+        if want.how.wants_no_hash() && !self.may_leave_unhashed(want) {
+            return Some("it asked for content without a hash where one is wanted");
         }
         if !want.blocks.begin_within(size) {
             return Some("it has more of a file already than there is");

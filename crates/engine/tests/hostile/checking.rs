@@ -84,7 +84,7 @@ fn hashed(index: u64, content: &[u8]) -> Message {
     let (size, hash) = (CONTENT.len() as u64, ContentHash::of(content));
     Message::FileEnd(FileEnd {
         index,
-        result: Ok(FileSeal { size, mtime: TIME, hash, grew: false }),
+        result: Ok(FileSeal { size, mtime: TIME, hash: Some(hash), grew: false }),
         lanes: 0,
     })
 }

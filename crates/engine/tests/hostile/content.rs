@@ -6,8 +6,11 @@ use crate::peer::{
     Peer, block_seal, data, dir, dir_end, entry, file, file_end, link, pack, packed,
 };
 use haul_engine::Outcome;
-use haul_model::{BLOCK_LEN, Fault, FaultKind, Kind, Side};
-use haul_proto::{DATA_MAX, FileEnd, FrameType, ListItem, Message, PackItem, encode, frame_bytes};
+use haul_model::{BLOCK_LEN, BlockHash, Fault, FaultKind, Kind, Side};
+use haul_proto::{
+    BlockSeal, DATA_MAX, FileEnd, FileSeal, FrameType, ListItem, Message, PackItem, encode,
+    frame_bytes,
+};
 
 /// One file, wanted, and then what `script` makes of it.
 fn send_a(victim: Victim, script: impl FnOnce(&mut Peer) + Send + 'static) -> Attacked {
@@ -106,6 +109,58 @@ fn a_pack_for_a_file_that_comes_in_pieces_is_refused() {
         });
         attacked.assert_refused("not asked for");
         assert_eq!(attacked.place.read("a"), "old");
+    }
+}
+
+#[test]
+fn content_without_its_hash_is_published_by_no_job_that_wants_hashes() {
+    let unhashed = |content: &[u8]| match packed(2, content) {
+        PackItem::File { index, len, mtime, grew, .. } => {
+            PackItem::File { index, len, mtime, hash: None, grew }
+        }
+        fault => fault,
+    };
+    let end_of = |content: &[u8]| match file_end(1, BLOCK_LEN + 1, content) {
+        Message::FileEnd(mut end) => {
+            end.result = end.result.map(|seal| FileSeal { hash: None, ..seal });
+            Message::FileEnd(end)
+        }
+        other => other,
+    };
+    let content = vec![7; BLOCK_LEN as usize + 1];
+    let (block, rest) = content.split_at(BLOCK_LEN as usize);
+    // The hash of the first block is told, and then not that either.
+    for seal in [Some(BlockHash::of(0, block)), None] {
+        for victim in RECEIVERS {
+            let (item, end) = (unhashed(b"text"), end_of(&content));
+            let parts = block.chunks(DATA_MAX).zip(0..);
+            let frames: Vec<_> =
+                parts.map(|(part, at)| data(1, at * DATA_MAX as u64, part)).collect();
+            let last = data(1, BLOCK_LEN, rest);
+            let attacked = send_to(
+                victim,
+                &["a", "b"],
+                |place| {
+                    std::fs::write(place.dest("a"), "old").expect("written");
+                    std::fs::write(place.dest("b"), "old").expect("written");
+                },
+                move |peer| {
+                    peer.list(vec![file(0, "a", BLOCK_LEN + 1), file(0, "b", 4), dir_end(0)]);
+                    peer.await_wants([1, 2]);
+                    frames.iter().for_each(|frame| peer.raw(frame));
+                    peer.tell(&Message::BlockSeal(BlockSeal { index: 1, block: 0, hash: seal }));
+                    peer.raw(&last);
+                    peer.tell(&end);
+                    peer.raw(&pack([item], b"text"));
+                },
+            );
+            assert_eq!(attacked.assert_done().failed, 2);
+            for index in [1, 2] {
+                assert!(attacked.fault(index).message.contains("without its hash"));
+            }
+            assert_eq!(attacked.place.read("a"), "old");
+            assert_eq!(attacked.place.read("b"), "old");
+        }
     }
 }
 

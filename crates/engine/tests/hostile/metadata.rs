@@ -89,7 +89,13 @@ fn times_at_the_ends_of_all_time_fail_at_most_their_entry() {
                     ]);
                     peer.await_wants([1]);
                     let hash = ContentHash::of(b"text");
-                    let item = PackItem::File { index: 1, len: 4, mtime: time, hash, grew: false };
+                    let item = PackItem::File {
+                        index: 1,
+                        len: 4,
+                        mtime: time,
+                        hash: Some(hash),
+                        grew: false,
+                    };
                     peer.raw(&pack([item], b"text"));
                 },
             );
@@ -116,7 +122,13 @@ fn a_time_with_more_nanoseconds_than_a_second_is_refused() {
                     peer.list(vec![file(0, "a", 4)]);
                     peer.await_wants([1]);
                     let hash = ContentHash::of(b"text");
-                    let item = PackItem::File { index: 1, len: 4, mtime: time, hash, grew: false };
+                    let item = PackItem::File {
+                        index: 1,
+                        len: 4,
+                        mtime: time,
+                        hash: Some(hash),
+                        grew: false,
+                    };
                     peer.raw(&pack([item], b"text"));
                 },
             );

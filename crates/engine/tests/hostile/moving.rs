@@ -394,7 +394,8 @@ fn proof_of(aside: &'static str, change: fn(&Path)) -> Result<(), Fault> {
         let len = CONTENT.len() as u64;
         peer.list(vec![dir(0, "tree"), file(1, "f", len), dir_end(1), dir_end(0)]);
         peer.await_wants([2]);
-        let seal = FileSeal { size: len, mtime: TIME, hash: ContentHash::of(CONTENT), grew: false };
+        let seal =
+            FileSeal { size: len, mtime: TIME, hash: Some(ContentHash::of(CONTENT)), grew: false };
         peer.tell(&Message::FileEnd(FileEnd { index: 2, result: Ok(seal), lanes: 0 }));
         peer.await_that("it is done", is_done);
         change(&path);
@@ -467,7 +468,8 @@ fn what_is_set_aside_does_not_wait_for_what_takes_hours_to_hash() {
         greet(peer, Caps::OURS);
         peer.list(vec![dir(0, "tree"), file(1, "f", 1)]);
         peer.await_wants([2]);
-        let seal = FileSeal { size: 1, mtime: TIME, hash: ContentHash::of(&[0]), grew: false };
+        let seal =
+            FileSeal { size: 1, mtime: TIME, hash: Some(ContentHash::of(&[0])), grew: false };
         peer.tell(&Message::FileEnd(FileEnd { index: 2, result: Ok(seal), lanes: 0 }));
         peer.await_outcome(2);
         peer.list(LARGE.map(|name| file(1, name, LEN)).to_vec());
@@ -575,7 +577,7 @@ fn a_hash_that_is_not_that_of_the_destination_is_told_as_a_difference() {
         peer.list(vec![dir(0, "tree"), file(1, "f", len), dir_end(1), dir_end(0)]);
         peer.await_wants([2]);
         let hash = ContentHash::of(b"Content");
-        let seal = FileSeal { size: len, mtime: TIME, hash, grew: false };
+        let seal = FileSeal { size: len, mtime: TIME, hash: Some(hash), grew: false };
         peer.tell(&Message::FileEnd(FileEnd { index: 2, result: Ok(seal), lanes: 0 }));
         peer.await_that("it is done", is_done);
         peer.tell(&Message::Removed(vec![Removal::End]));

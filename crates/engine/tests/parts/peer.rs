@@ -308,7 +308,7 @@ pub(crate) fn dir_end(dir: u64) -> ListItem {
 /// What a pack says of a file with this content.
 pub(crate) fn packed(index: u64, content: &[u8]) -> PackItem {
     let hash = ContentHash::of(content);
-    PackItem::File { index, len: content.len() as u32, mtime: TIME, hash, grew: false }
+    PackItem::File { index, len: content.len() as u32, mtime: TIME, hash: Some(hash), grew: false }
 }
 
 /// A pack of files, with their contents as they follow.
@@ -329,7 +329,7 @@ pub(crate) fn data(index: u64, offset: u64, content: &[u8]) -> Vec<u8> {
 
 /// The end of a file in pieces, of this size and content.
 pub(crate) fn file_end(index: u64, size: u64, content: &[u8]) -> Message {
-    let seal = FileSeal { size, mtime: TIME, hash: ContentHash::of(content), grew: false };
+    let seal = FileSeal { size, mtime: TIME, hash: Some(ContentHash::of(content)), grew: false };
     Message::FileEnd(FileEnd { index, result: Ok(seal), lanes: 0 })
 }
 
@@ -340,7 +340,7 @@ pub(crate) fn block_seal(index: u64, block: u64, content: &[u8]) -> Message {
     } else {
         BlockHash::from(*ContentHash::of(content).as_bytes())
     };
-    Message::BlockSeal(BlockSeal { index, block, hash })
+    Message::BlockSeal(BlockSeal { index, block, hash: Some(hash) })
 }
 
 /// A wish for the hashes of these, in a comparison.

@@ -231,6 +231,7 @@ struct Wish {
     compression: Compression,
     via: Via,
     ports: Option<Ports>,
+    fast: bool,
 }
 
 /// The words by which directories are taken with all that is in them.
@@ -380,6 +381,7 @@ impl Wish {
             numeric_ids: self.numeric_ids,
             // What is left of a file would be looked for where it is to appear.
             resume: if self.temp_dir.is_some() { Resume::Never } else { Resume::default() },
+            trusts_transit: self.fast,
             ..Policy::default()
         }
     }
@@ -426,7 +428,7 @@ impl Wish {
             executability: self.executability,
             makes_way: self.force || self.deletes,
             delete: self.deletes.then_some(self.delete),
-            delta: !self.whole_file,
+            delta: !self.whole_file && !self.fast,
             updating: self.updating()?,
             ..self.mirror
         })

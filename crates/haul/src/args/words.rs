@@ -123,6 +123,9 @@ pub(super) struct CopyWords {
     /// Fail files that change while they are read, even if they only grow
     #[arg(long, help_heading = "Safety")]
     pub(super) strict_source: bool,
+    /// Send contents unhashed: trust what TLS or ssh protect, and nothing resumes
+    #[arg(long, conflicts_with_all = ["verify", "strict"], help_heading = "Safety")]
+    pub(super) fast: bool,
 
     #[command(flatten)]
     pub(super) detail: DetailWords,

@@ -28,6 +28,9 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
+/// At the end of the figures where nobody has hashed contents.
+pub(super) const UNHASHED: &str = "; contents were not hashed";
+
 /// Copies, and says what came of it.
 pub(super) fn run(copy: &Copy) -> ExitCode {
     let is_partial =
@@ -39,7 +42,8 @@ pub(super) fn run(copy: &Copy) -> ExitCode {
         is_partial,
         |end| {
             let End { summary, time, ended_early, code } = end;
-            Figures { summary, time, dry_run: copy.policy.dry_run, ended_early, code }
+            let (dry_run, unhashed) = (copy.policy.dry_run, !copy.policy.wants_hashes());
+            Figures { summary, time, dry_run, unhashed, ended_early, code }
         },
     )
 }

@@ -2,7 +2,7 @@
 
 mod listing;
 
-use super::copy::{End, carry_out_in_parts};
+use super::copy::{End, UNHASHED, carry_out_in_parts};
 use crate::args::{Copy, Sync, When};
 use crate::error::{CommandError, ExitCode};
 use crate::json::{Line, SyncSummaryLine, seconds};
@@ -40,7 +40,8 @@ pub(super) fn run(sync: &Sync) -> ExitCode {
     let is_partial =
         |summary: &Summary, report: &dyn Report| summary.failed > 0 || report.has_failed();
     let task = Task::Sync(copy.policy, *mirror);
-    let figures = |end| Figures { end, stats: *stats, dry_run: copy.policy.dry_run };
+    let (dry_run, unhashed) = (copy.policy.dry_run, !copy.policy.wants_hashes());
+    let figures = |end| Figures { end, stats: *stats, dry_run, unhashed };
     let part = |part, delete| Task::Sync(copy.policy, Mirror { part, delete, ..*mirror });
     let mut parts = match (mirror.delete, when) {
         (None, _) | (_, When::During) => vec![task],
@@ -149,6 +150,8 @@ struct Figures {
     end: End,
     stats: bool,
     dry_run: bool,
+    /// Contents were sent without hashes.
+    unhashed: bool,
 }
 
 impl Statement for Figures {
@@ -178,7 +181,9 @@ impl Statement for Figures {
             0 => String::new(),
             matched => format!("; {} were there already", quantity::bytes(matched)),
         };
-        format!("{parts}; {bytes} in {}{matched}{would}\n", quantity::duration(time)).into_bytes()
+        let unhashed = if self.unhashed && copied > 0 { UNHASHED } else { "" };
+        let time = quantity::duration(time);
+        format!("{parts}; {bytes} in {time}{matched}{unhashed}{would}\n").into_bytes()
     }
 
     fn json(&self) -> Vec<u8> {
@@ -198,6 +203,7 @@ impl Statement for Figures {
             matched: summary.bytes_matched,
             seconds: seconds(time),
             exit_code: code.number(),
+            unhashed: self.unhashed,
         })
         .to_bytes()
     }

@@ -121,6 +121,7 @@ fn samples() -> Vec<Line<'static>> {
             matched: 0,
             seconds: 0.04,
             exit_code: 0,
+            unhashed: false,
         }),
         Line::Progress(counts.into()),
         Line::Warning(Warning {

@@ -13,3 +13,4 @@ mod remote_haul;
 mod silence;
 mod ssh;
 mod transfer;
+mod unhashed;

@@ -88,7 +88,7 @@ impl<'s, 'w> Transfer<'s, 'w> {
 }
 
 /// The ssh that makes the connection, not the one that is asked for settings.
-fn ssh_of(running: &Running) -> Option<u32> {
+pub(crate) fn ssh_of(running: &Running) -> Option<u32> {
     proc::descendants(running.pid()).into_iter().find(|&pid| {
         let words = proc::command_line(pid);
         words.first().is_some_and(|word| word == b"ssh") && !words.iter().any(|word| word == b"-G")
@@ -96,7 +96,7 @@ fn ssh_of(running: &Running) -> Option<u32> {
 }
 
 /// Bytes that a process has read.
-fn read_by(pid: u32) -> u64 {
+pub(crate) fn read_by(pid: u32) -> u64 {
     let io = fs::read_to_string(format!("/proc/{pid}/io")).unwrap_or_default();
     let read = io.lines().find_map(|line| line.strip_prefix("rchar: "));
     read.and_then(|count| count.parse().ok()).unwrap_or(0)

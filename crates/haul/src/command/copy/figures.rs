@@ -1,5 +1,6 @@
 //! The end of a copy: its figures.
 
+use super::UNHASHED;
 use crate::error::ExitCode;
 use crate::json::{Line, SummaryLine};
 use crate::quantity;
@@ -12,6 +13,8 @@ pub(super) struct Figures {
     pub(super) summary: Summary,
     pub(super) time: Duration,
     pub(super) dry_run: bool,
+    /// Contents were sent without hashes.
+    pub(super) unhashed: bool,
     /// An error has ended it.
     pub(super) ended_early: bool,
     pub(super) code: ExitCode,
@@ -23,11 +26,18 @@ impl Statement for Figures {
         if self.ended_early && self.summary == Summary::default() {
             return Vec::new();
         }
-        format!("{}\n", line(&self.summary, self.time, self.dry_run)).into_bytes()
+        let mut line = line(&self.summary, self.time, self.dry_run);
+        if self.unhashed && self.summary.copied > 0 {
+            line.push_str(UNHASHED);
+        }
+        line.push('\n');
+        line.into_bytes()
     }
 
     fn json(&self) -> Vec<u8> {
-        Line::Summary(SummaryLine::of(&self.summary, self.time, self.code)).to_bytes()
+        let mut line = SummaryLine::of(&self.summary, self.time, self.code);
+        line.unhashed = self.unhashed;
+        Line::Summary(line).to_bytes()
     }
 
     fn least(&self) -> Show {

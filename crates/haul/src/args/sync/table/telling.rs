@@ -230,6 +230,13 @@ pub(super) const WORDS: &[Word] = &[
             Ok(())
         }
     ),
+    flag!(
+        REMOTE,
+        "fast",
+        None,
+        "Send contents whole and unhashed: trust what TLS or ssh protect",
+        |wish, on| wish.fast = on
+    ),
     value!(
         REMOTE,
         "port-range",
