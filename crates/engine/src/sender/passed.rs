@@ -5,7 +5,7 @@ use haul_model::{BLOCK_LEN, BlockHash, ContentHash, ContentHasher};
 /// What was gone through of a content.
 pub(super) enum Passed {
     /// It was hashed.
-    Hashed(ContentHasher),
+    Hashed(Box<ContentHasher>),
     /// It was counted, in bytes: nobody asks for a hash.
     Counted(u64),
 }
@@ -15,7 +15,7 @@ impl Passed {
     pub(super) fn behind(blocks: u64, is_counted: bool) -> Self {
         match is_counted {
             true => Self::Counted(blocks * BLOCK_LEN),
-            false => Self::Hashed(ContentHasher::behind(blocks)),
+            false => Self::Hashed(Box::new(ContentHasher::behind(blocks))),
         }
     }
 
