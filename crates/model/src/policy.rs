@@ -450,7 +450,7 @@ pub struct Policy {
     /// A file that changes in any way while it is read fails, also if it only grows
     /// (`--strict-source`).
     pub strict_source: bool,
-    /// What comes whole over a connection is believed without a hash of it: the connection
+    /// Content that comes whole over a connection is believed without a hash: the connection
     /// protects it (`--fast`).
     pub trusts_transit: bool,
     /// The attributes that are kept, and what else of the sources.

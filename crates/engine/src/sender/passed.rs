@@ -2,7 +2,7 @@
 
 use haul_model::{BLOCK_LEN, BlockHash, ContentHash, ContentHasher};
 
-/// What was gone through of a content.
+/// The part of a content that was gone through.
 pub(super) enum Passed {
     /// It was hashed.
     Hashed(Box<ContentHasher>),
@@ -11,7 +11,7 @@ pub(super) enum Passed {
 }
 
 impl Passed {
-    /// What begins behind so many blocks; it is hashed unless that `is_counted`.
+    /// The part behind so many blocks; it is hashed unless that `is_counted`.
     pub(super) fn behind(blocks: u64, is_counted: bool) -> Self {
         match is_counted {
             true => Self::Counted(blocks * BLOCK_LEN),

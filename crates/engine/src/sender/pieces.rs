@@ -94,7 +94,7 @@ impl<'r, 'a> Reader<'r, 'a> {
         Some(sent.map(|()| pieces.passed.last()))
     }
 
-    /// What is told of a source at its end: the `hash` of what was sent, if one is wanted. If
+    /// The end of a source, with the `hash` of what was sent, if one is wanted. If
     /// it has grown, which is told, that of as much of it as it is now: the receiver compares
     /// it with what has arrived. Without a hash nobody could: then it has changed.
     pub(super) fn seal_at_end(
