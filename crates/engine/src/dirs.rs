@@ -36,6 +36,8 @@ pub(crate) struct DirNode {
     meta: Meta,
     handle: Mutex<Option<Arc<dyn TreeDir>>>,
     open: Arc<OpenDirs>,
+    /// See [`Self::is_led`].
+    led: OnceLock<bool>,
     /// Of a source: the rules of files above a root.
     above: OnceLock<Scope>,
     /// The same with those of files in it.
@@ -79,6 +81,7 @@ impl DirNode {
             meta: handle.stat_self()?,
             handle: Mutex::new(Some(handle)),
             open: Arc::clone(open),
+            led: OnceLock::new(),
             above: OnceLock::new(),
             scope: OnceLock::new(),
         }))
@@ -94,6 +97,7 @@ impl DirNode {
             meta: handle.stat_self()?,
             handle: Mutex::new(Some(handle)),
             open: Arc::clone(&parent.open),
+            led: OnceLock::new(),
             above: OnceLock::new(),
             scope: OnceLock::new(),
             place: Place::Below { parent: Arc::clone(parent), name, follow },
@@ -147,6 +151,27 @@ impl DirNode {
             Place::Root { .. } => None,
             Place::Below { parent, name, .. } => Some((parent, name)),
         }
+    }
+
+    /// True if a symbolic link on the way from a root was followed to it.
+    ///
+    /// # Errors
+    /// Those of looking at the way.
+    pub(crate) fn is_led(self: &Arc<Self>) -> io::Result<bool> {
+        if let Some(is_led) = self.led.get() {
+            return Ok(*is_led);
+        }
+        let is_led = match &self.place {
+            Place::Root { .. } => false,
+            Place::Below { parent, name, follow } => {
+                let is_link = || {
+                    let there = parent.handle()?.stat(name, false)?;
+                    Ok::<_, io::Error>(there.is_none_or(|there| there.kind == MetaKind::Symlink))
+                };
+                parent.is_led()? || (*follow && is_link()?)
+            }
+        };
+        Ok(*self.led.get_or_init(|| is_led))
     }
 
     /// The directories on the way from the top of the job down to it, itself included.

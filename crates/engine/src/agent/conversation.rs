@@ -142,7 +142,7 @@ impl Client {
             match read_message_behind(header, &mut self.input)? {
                 Message::Job(JobRequest {
                     task, role: Role::Sender { follow: true, .. }, ..
-                }) if task.removes().is_some() => {
+                }) if task.removes().is_some() && task.mirrors().is_none() => {
                     return Err(refused("the client would remove what links lead to"));
                 }
                 Message::Job(job) => return Ok(Some(job)),

@@ -213,6 +213,10 @@ fn remove_file(item: &Item, proof: Option<Proof>) -> Result<(), Fault> {
 /// The directory of a file or link, if what has its name there is what was listed.
 fn place_of(item: &Item) -> Result<(Arc<dyn TreeDir>, &Name), Fault> {
     let (Some(dir), Some(name)) = (&item.dir, &item.name) else { return Err(changed()) };
+    if dir.is_led().map_err(|error| failed(&error))? {
+        let message = "a symbolic link leads to it: it stays";
+        return Err(Fault::new(Side::Source, FaultKind::Link, message));
+    }
     let dir = dir.handle().map_err(|error| failed(&error))?;
     match is_still(item, &*dir, name, false) {
         Ok(true) => Ok((dir, name)),
@@ -256,7 +260,8 @@ pub(super) fn end_aside(item: &Item, aside: Aside, held: Result<(), Fault>) -> R
 /// that tells no objects is asked where a link points. Under another name than that
 /// it may have got another number.
 fn is_still(item: &Item, dir: &dyn TreeDir, name: &Name, is_aside: bool) -> io::Result<bool> {
-    let Some(now) = dir.stat(name, false)? else { return Ok(false) };
+    // A link that was followed goes itself, as long as it leads to what was listed.
+    let Some(now) = dir.stat(name, item.follow)? else { return Ok(false) };
     let Meta { ref attributes, id, .. } = now;
     let is_same_kind = match (&item.kind, now.listed_kind(|| Ok(Vec::new()))?) {
         (Kind::Symlink { target }, Kind::Symlink { .. }) => {

@@ -283,10 +283,6 @@ impl SyncWords {
             (_, true) => Detail::Text(Show::Quiet),
             _ => Detail::Text(Show::Normal),
         };
-        if wish.removes_sources && (wish.copy_links || wish.changes_links()) {
-            let message = "--remove-source-files with --copy-links (-L), --copy-dirlinks (-k), --copy-unsafe-links or --munge-links is not there yet";
-            return Err(CommandError::usage(message));
-        }
         let list = wish.list(&sources)?;
         let mirror = wish.mirror()?;
         for source in sources.iter().filter(|_| list.is_none()) {
@@ -330,11 +326,6 @@ impl SyncWords {
 }
 
 impl Wish {
-    /// True if links of the sources are told as something else.
-    fn changes_links(&self) -> bool {
-        self.munges || self.mirror.walking.led.may_be()
-    }
-
     /// True if directories are taken with all that is in them.
     fn is_recursive(&self) -> bool {
         match self.recursive {

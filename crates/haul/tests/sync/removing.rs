@@ -3,6 +3,7 @@
 use crate::common::*;
 use crate::oracle::Pair;
 use std::fs;
+use std::process::Command;
 
 const REMOVES: &str = "--remove-source-files";
 
@@ -148,12 +149,70 @@ fn what_is_the_destination_itself_stays() {
     });
 }
 
+/// Sources with links of all kinds, beside what some of them lead to.
+fn prepare_links<'s, 'w>(scene: &'s Scene<'w>) -> Pair<'s, 'w> {
+    for tree in ["src", "dst", "out"] {
+        let _ = fs::remove_dir_all(scene.path(tree));
+    }
+    scene.file("src/file", "file");
+    scene.file("src/d/file", "file below");
+    scene.file("out/file", "outside");
+    scene.file("out/dir/file", "in a directory outside");
+    scene.symlink("../out/file", "src/link-out");
+    scene.symlink("../out/dir", "src/dir-out");
+    scene.symlink("../../out/file", "src/d/link-out");
+    run(Command::new("touch").args(["-d", "@1600000000"]).arg(scene.path("out/dir")));
+    Pair::of(scene).with_files(&["out"])
+}
+
 #[test]
-fn links_that_are_followed_are_refused() {
-    let world = World::new();
-    let scene = world.scene(Way::Local);
-    let _ = prepare(&scene);
-    let run = scene.haul().args(["sync", "-aL", REMOVES, "src/", "dst"]).run();
-    assert_eq!(run.code, Some(1), "{run}");
-    assert!(run.err().contains("--copy-links"), "{run}");
+fn links_that_were_followed_go_and_what_they_lead_to_stays() {
+    everywhere(|scene| {
+        for flags in [&["-aL"][..], &["-rtL"], &["-ak"]] {
+            let pair = prepare_links(scene);
+            // What is in a directory that a link leads to fails, as with rsync.
+            run_both(&pair, &[flags, &[REMOVES]].concat(), &["src/"]);
+            assert_eq!(scene.list("out"), ["dir", "dir/file", "file"], "{flags:?}");
+            assert!(!scene.exists("src/link-out") && scene.exists("src/dir-out"), "{flags:?}");
+            let again = scene.transfer("sync", &scene.route(), flags, &["src/"], "dst").run();
+            assert_eq!(again.code, Some(0), "{again}");
+        }
+        // rsync takes such a link for a file that has changed.
+        let _ = prepare_links(scene);
+        fs::remove_file(scene.path("src/dir-out")).expect("removed");
+        let flags = ["-a", "--copy-unsafe-links", REMOVES];
+        let run = scene.transfer("sync", &scene.route(), &flags, &["src/"], "dst").run();
+        assert_eq!(run.code, Some(0), "{run}");
+        assert_eq!(scene.read("dst/link-out"), "outside");
+        assert_eq!(scene.list("src"), ["d"]);
+        assert_eq!(scene.list("out"), ["dir", "dir/file", "file"]);
+    });
+}
+
+#[test]
+fn links_that_are_munged_go() {
+    everywhere(|scene| {
+        let pair = prepare_links(scene);
+        let munges = ["-a", "--munge-links", REMOVES];
+        let run = scene.transfer("sync", &scene.route(), &munges, &["src/"], "dst").run();
+        assert_eq!(run.code, Some(0), "{run}");
+        assert_eq!(scene.list("src"), ["d"]);
+        let target = fs::read_link(scene.path("dst/link-out")).expect("a link");
+        let is_munged = target.starts_with("/rsyncd-munged");
+        assert_eq!(is_munged, matches!(scene.way, Way::Download | Way::SftpDownload), "{run}");
+        drop(pair);
+    });
+}
+
+#[test]
+fn a_link_to_what_takes_its_place_loses_nothing() {
+    each_way(|scene| {
+        // The destination has the content under its name, because the link leads there.
+        scene.file("dst/file", "the only one");
+        scene.mkdir("src");
+        scene.symlink("../dst/file", "src/file");
+        let flags = ["-aL", REMOVES];
+        let run = scene.transfer("sync", &scene.route(), &flags, &["src/"], "dst").run();
+        assert_eq!(scene.read("dst/file"), "the only one", "{run}");
+    });
 }
