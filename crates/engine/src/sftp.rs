@@ -10,7 +10,7 @@ use crate::sender::Source;
 use crate::{Event, Job, JobError, Monitor, SftpRoute, Summary};
 use haul_model::words;
 use haul_model::{
-    Compression, Fault, FaultKind, Moving, Name, Relative, Side, Updating, escape_bytes,
+    Bases, Compression, Fault, FaultKind, Moving, Name, Relative, Side, Updating, escape_bytes,
 };
 use haul_sftp::{Client, Extension, Options, Session, SessionError};
 use haul_store::Journals;
@@ -117,11 +117,6 @@ pub(crate) fn run(
 
 /// Refuses a job that no server can do, or not on that side.
 fn refuse(job: &Job, far: Far) -> Result<(), JobError> {
-    if (job.backup.is_some() || !job.bases.is_empty()) && far == Far::Destination {
-        let message =
-            "through SFTP no backups are made, and nothing is looked for besides the destination";
-        return Err(JobError::Usage(message.to_owned()));
-    }
     let updating = job.task.mirrors().map(|mirror| mirror.updating).unwrap_or_default();
     if updating != Updating::Replaces && far == Far::Destination {
         let message =
@@ -357,6 +352,13 @@ fn tell_promises(job: &Job, host: &SftpHost, monitor: &dyn Monitor) {
     let tell = |message| monitor.event(Event::Warning { path: &job.dest, message });
     if job.task.keeps_destination() {
         return;
+    }
+    let links = job.backup.is_some()
+        || job.task.mirrors().is_some_and(|mirror| mirror.bases == Some(Bases::Link));
+    if links && !client.has(Extension::HardLink) {
+        tell(
+            "the server can't give files further names: what would be one of these is a copy, whose content comes here and goes back; links, devices and FIFOs that would need one fail",
+        );
     }
     if !client.has(Extension::PosixRename) {
         tell(

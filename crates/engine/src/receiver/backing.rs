@@ -148,6 +148,11 @@ impl Receiver<'_> {
         Ok(())
     }
 
+    /// True if what is replaced or removed is kept.
+    pub(super) fn backs_up(&self) -> bool {
+        self.backing.is_some()
+    }
+
     /// True if backups are beside what they are of.
     pub(super) fn backs_up_beside(&self) -> bool {
         self.backing.as_ref().is_some_and(|backing| backing.is_beside)

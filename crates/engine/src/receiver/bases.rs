@@ -9,7 +9,8 @@ use crate::link::{SenderPort, SourceHandle};
 use crate::{Event, Monitor};
 use haul_model::words;
 use haul_model::{
-    Bases, Changes, Entry, Fault, FaultKind, Kind, Mirror, Name, Outcome, Sameness, Side, Skip,
+    Bases, Changes, Entry, Fault, FaultKind, Kept, Kind, Mirror, Name, Outcome, Sameness, Side,
+    Skip,
 };
 use haul_proto::Warning;
 use haul_store::{OnExisting, Publication};
@@ -48,10 +49,16 @@ impl Receiver<'_> {
             return Ok(None);
         }
         let is_it = |base: &Base| {
-            let there = base.0.handle()?.stat(name, false)?;
-            Ok::<_, io::Error>(
-                there.is_some_and(|there| there.id.is_some() && there.id == existing.id),
-            )
+            let handle = base.0.handle()?;
+            let Some(there) = handle.stat(name, false)? else { return Ok(false) };
+            Ok::<_, io::Error>(match handle.tells_objects() {
+                true => there.id.is_some() && there.id == existing.id,
+                // What looks the same is taken for it.
+                false => {
+                    let (one, other) = (&there.attributes, &existing.attributes);
+                    there.kind == existing.kind && one.changes(other, Kept::OF_COPIES).is_empty()
+                }
+            })
         };
         match self.decide_by_bases(mirror, dir, name, entry)? {
             Some((Decision::Linked(base, _), found)) if !is_it(&base)? => {
@@ -249,6 +256,21 @@ impl Receiver<'_> {
                 Some(Outcome::Failed(Fault::from_io(Side::Destination, action, &error)))
             }
             Err(_) => None,
+        }
+    }
+
+    /// Makes a file a hard link to that of a base, by round trips, or has it copied from
+    /// there.
+    pub(super) fn take_of_base(&self, (file, base, on_existing): (Pending, Base, OnExisting)) {
+        if self.control.stopped() {
+            return;
+        }
+        match self.link_to_base(&file.dir, &file.name, &base, on_existing) {
+            Some(outcome) => work::tell(self, vec![(file, 0, outcome)]),
+            None => {
+                let file = Pending { found: Changes::LOCAL, on_existing, ..file };
+                self.copy_after_all(file, base, 0);
+            }
         }
     }
 

@@ -8,6 +8,7 @@ use haul_store::StaleStages;
 use haul_tree::{PRIVATE_DIR_MODE, lock};
 use std::collections::BTreeSet;
 use std::fmt;
+use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Once, OnceLock};
 
@@ -203,8 +204,12 @@ impl RecvDir {
         self.bases.get_or_init(|| {
             let above = self.parent.as_ref().map_or(&[][..], |parent| parent.bases());
             let Some(name) = &self.shown else { return above.to_vec() };
-            let opened = above.iter().map(|base| DirNode::open(base, name.clone(), false));
-            opened.filter_map(Result::ok).collect()
+            let opened = above.iter().map(|base| {
+                let base = DirNode::open(base, name.clone(), false)?;
+                base.handle()?.expect_looks();
+                Ok(base)
+            });
+            opened.filter_map(io::Result::ok).collect()
         })
     }
 

@@ -319,8 +319,7 @@ impl Receiver<'_> {
         };
         if let Some(made) = made {
             dir.expect_one();
-            let is_way = entry.is_way;
-            self.give(Work::Made(dir, Making { index, cost, made, is_way }));
+            self.give(Work::Made(dir, Making { index, cost, outcome, made }));
             return None;
         }
         Some(outcome)
@@ -329,8 +328,7 @@ impl Receiver<'_> {
     /// Waits for a directory that is being made, and tells what came of it.
     pub(super) fn end_making(&self, dir: &Arc<RecvDir>, making: Making) {
         let outcome = match (making.made)() {
-            Ok(()) if making.is_way => Outcome::Skipped(Skip::Unchanged),
-            Ok(()) => self.as_synced(Outcome::Copied, Changes::MISSING),
+            Ok(()) => making.outcome,
             Err(_) if self.control.stopped() => return,
             Err(error) => {
                 Outcome::Failed(Fault::from_io(Side::Destination, "make the directory", &error))

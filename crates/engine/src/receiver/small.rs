@@ -7,7 +7,7 @@ use super::{Pending, Receiver, Work, work};
 use crate::link::SourceHandle;
 use haul_model::{Attributes, ContentHash, Fault, FaultKind, Kind, Outcome, Side};
 use haul_proto::PACK_FILE_MAX;
-use haul_store::{Mover, Publication, Written};
+use haul_store::{Mover, OnExisting, Publication, Written};
 use haul_tree::{Downloads, NotPut, Put, SmallFile, Uploads, changed, check_size};
 use std::collections::HashMap;
 
@@ -60,6 +60,10 @@ impl Putting<'_, '_, '_> {
             return;
         }
         let Some(mut pending) = self.receiver.claim(file.index) else { return };
+        if pending.on_existing == OnExisting::Replace && self.receiver.backs_up() {
+            // A worker makes the backup first.
+            return self.leave(pending, file.clone());
+        }
         match self.read(&mut pending, file) {
             Ok(Some(put)) => {
                 self.sent.insert(file.index, (pending, file.clone()));

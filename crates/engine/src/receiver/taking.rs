@@ -31,6 +31,12 @@ impl Receiver<'_> {
                 self.copy_from_base(file, base);
                 None
             }
+            Decision::Linked(base, on_existing) if self.costs_round_trips => {
+                file.dir.expect_change();
+                file.dir.expect_one();
+                self.give(Work::OfBase(Box::new((file, base, on_existing))));
+                None
+            }
             Decision::Linked(base, on_existing) => {
                 let linked = self.link_to_base(&file.dir, &file.name, &base, on_existing);
                 if let Some(outcome) = linked {

@@ -1,7 +1,7 @@
 //! The Receiver's workers: they give wanted files their content and publish
 //! them. Plain blocking code; one task is one file or one pack.
 
-use super::dirs::{DirState, RecvDir};
+use super::dirs::{Base, DirState, RecvDir};
 use super::filling::{Copying, Filled, given_up};
 use super::hold::{Filling, HOLD_MAX, Whole};
 use super::linking::First;
@@ -18,7 +18,7 @@ use haul_model::{
     Timestamp,
 };
 use haul_proto::{FileEnd, PackItem, PackView};
-use haul_store::{Mover, Verified, Written};
+use haul_store::{Mover, OnExisting, Verified, Written};
 use haul_tree::{Outstanding, SourceFile, StagedFile, TreeDir, changed};
 use std::io;
 use std::sync::Arc;
@@ -41,6 +41,8 @@ pub(crate) enum Work {
     Content(Fetched),
     /// A symbolic link is to be made at a far destination.
     Link(Box<Pending>),
+    /// This is to become a further name of a far base's file.
+    OfBase(Box<(Pending, Base, OnExisting)>),
     /// This is to become a further name of a file at a far destination.
     Name(Box<(First, Pending)>),
     /// This directory is on its way.
@@ -92,7 +94,8 @@ impl Tasks {
 pub(crate) struct Making {
     pub(super) index: u64,
     pub(super) cost: u64,
-    pub(super) is_way: bool,
+    /// Its outcome, if it is made.
+    pub(super) outcome: Outcome,
     pub(super) made: Outstanding,
 }
 
@@ -126,6 +129,7 @@ pub(crate) fn run_worker(receiver: &Receiver<'_>, tasks: &crossbeam_channel::Rec
             Ok(Work::Arrived(incoming)) => incoming.work(receiver),
             Ok(Work::Content(fetched)) => receiver.take_fetched(fetched),
             Ok(Work::Link(link)) => receiver.take_link(*link),
+            Ok(Work::OfBase(linked)) => receiver.take_of_base(*linked),
             Ok(Work::Name(name)) => receiver.take_other_name(&name.0, name.1),
             Ok(Work::Made(dir, making)) => receiver.end_making(&dir, making),
             Err(RecvTimeoutError::Timeout) => receiver.publish_held(),

@@ -4,15 +4,7 @@ use crate::common::*;
 use crate::oracle::Pair;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-
-/// The ways in which the haul of the destination's machine takes part.
-fn with_haul_there(scenario: impl Fn(&Scene<'_>) + Sync) {
-    everywhere_by_pipe(|scene| {
-        if scene.way != Way::SftpUpload {
-            scenario(scene);
-        }
-    });
-}
+use std::process::Command;
 
 /// Trees of which much is replaced and removed.
 fn prepare<'s, 'w>(scene: &'s Scene<'w>) -> Pair<'s, 'w> {
@@ -33,7 +25,7 @@ fn prepare<'s, 'w>(scene: &'s Scene<'w>) -> Pair<'s, 'w> {
 
 #[test]
 fn what_is_replaced_or_removed_is_kept() {
-    with_haul_there(|scene| {
+    everywhere_by_pipe(|scene| {
         for flags in [
             &["-ai", "-b"][..],
             &["-aib", "--suffix=.old"],
@@ -56,7 +48,7 @@ fn what_is_replaced_or_removed_is_kept() {
 
 #[test]
 fn a_dry_run_tells_what_goes_to_a_directory_that_is_missing() {
-    with_haul_there(|scene| {
+    everywhere_by_pipe(|scene| {
         for flags in [
             &["-ain", "--backup-dir=../kept", "--delete"][..],
             &["-ain", "--backup-dir=../kept", "--delete", "--suffix=.old"],
@@ -72,8 +64,44 @@ fn a_dry_run_tells_what_goes_to_a_directory_that_is_missing() {
 }
 
 #[test]
+fn a_server_without_links_keeps_copies() {
+    let world = World::new();
+    let mut scene = world.scene(Way::SftpUpload);
+    let server = haul_testkit::sshd::system_sftp_server().expect("an sftp-server");
+    let lines = format!(
+        "for word; do [ \"$word\" != -G ] || exit 0; done\nexec {} -P hardlink",
+        server.display()
+    );
+    scene.reach_by(script(&scene.path("ssh"), &lines));
+    scene.file("src/a", "new");
+    scene.file("src/same", "the same in both");
+    scene.file("dst/a", "old content");
+    scene.file("dst/extra", "extra");
+    scene.mkdir("prev");
+    run(Command::new("cp").arg("-a").arg(scene.path("src/same")).arg(scene.path("prev")));
+    mode(scene.path("dst/a"), 0o640);
+    let flags = ["-ab", "--delete", "--link-dest=../prev"];
+    let run = scene.transfer("sync", &scene.route(), &flags, &["src/"], "dst").run().expect_ok();
+    assert!(run.err().contains("the server can't give files further names"), "{run}");
+    assert_eq!((&*scene.read("dst/a"), &*scene.read("dst/a~")), ("new", "old content"));
+    assert_eq!(mode_of(scene.path("dst/a~")), 0o640);
+    assert_eq!(scene.read("dst/extra~"), "extra");
+    assert_eq!(scene.read("dst/same"), "the same in both");
+    assert_eq!(fs::metadata(scene.path("dst/same")).expect("there").nlink(), 1);
+    assert_no_strays(&scene.path(""));
+    // What can't be copied stays.
+    scene.symlink("elsewhere", "dst/link");
+    scene.symlink("here", "src/link");
+    let run = scene.transfer("sync", &scene.route(), &flags, &["src/"], "dst").run();
+    let run = run.expect_code(23);
+    assert!(run.err().contains("back it up"), "{run}");
+    let kept = fs::read_link(scene.path("dst/link")).expect("a link");
+    assert_eq!(kept.to_str(), Some("elsewhere"));
+}
+
+#[test]
 fn a_second_run_keeps_what_the_first_has_kept() {
-    with_haul_there(|scene| {
+    everywhere_by_pipe(|scene| {
         let pair = prepare(scene);
         let flags = ["-ai", "-b", "--delete"];
         pair.run(&flags, &["src/"], "dst");

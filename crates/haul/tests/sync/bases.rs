@@ -51,18 +51,9 @@ fn prepare(scene: &Scene<'_>) {
         .arg(scene.path("src/new")));
 }
 
-/// The ways in which the haul of the destination's machine takes part.
-fn with_haul_there(scenario: impl Fn(&Scene<'_>) + Sync) {
-    everywhere_by_pipe(|scene| {
-        if scene.way != Way::SftpUpload {
-            scenario(scene);
-        }
-    });
-}
-
 #[test]
 fn what_a_base_has_is_not_sent() {
-    with_haul_there(|scene| {
+    everywhere_by_pipe(|scene| {
         for how in ["--link-dest", "--copy-dest", "--compare-dest"] {
             let flag = format!("{how}=../prev");
             for flags in
@@ -115,7 +106,7 @@ fn prepare_contents(scene: &Scene<'_>) {
 
 #[test]
 fn with_checksums_contents_are_looked_for_in_bases() {
-    with_haul_there(|scene| {
+    everywhere_by_pipe(|scene| {
         for how in ["--link-dest", "--copy-dest", "--compare-dest"] {
             let bases = [format!("{how}=../prev"), format!("{how}=../older")];
             for flags in [&["-acin"][..], &["-aci"], &["-rtci"]] {
@@ -137,7 +128,7 @@ fn with_checksums_contents_are_looked_for_in_bases() {
 
 #[test]
 fn with_checksums_existing_files_become_links_to_bases() {
-    with_haul_there(|scene| {
+    everywhere_by_pipe(|scene| {
         prepare_contents(scene);
         for (name, content) in
             [("same", "same"), ("lies", "as long"), ("second", "of no base"), ("only-new", "older")]
@@ -150,6 +141,10 @@ fn with_checksums_existing_files_become_links_to_bases() {
         pair.run(&flags, &["src/"], "dst");
         let number = |path: &str| fs::metadata(scene.path(path)).expect("there").ino();
         for (name, base) in [("same", "prev"), ("second", "older"), ("d/same", "older")] {
+            if scene.way == Way::SftpUpload && name == "same" {
+                // No objects are told: what looks like it is taken for it.
+                continue;
+            }
             assert_eq!(number(&format!("dst/{name}")), number(&format!("{base}/{name}")));
         }
         assert_eq!(scene.read("prev/lies"), "no, not");
@@ -160,7 +155,7 @@ fn with_checksums_existing_files_become_links_to_bases() {
 
 #[test]
 fn a_mode_that_is_not_kept_is_that_of_the_base() {
-    with_haul_there(|scene| {
+    everywhere_by_pipe(|scene| {
         for how in ["--link-dest", "--copy-dest", "--compare-dest"] {
             let flag = format!("{how}=../prev");
             for flags in [&["-rlti"][..], &["-rltiE"]] {
@@ -178,7 +173,7 @@ fn a_mode_that_is_not_kept_is_that_of_the_base() {
 
 #[test]
 fn what_is_newer_in_the_destination_stays_whatever_a_base_has() {
-    with_haul_there(|scene| {
+    everywhere_by_pipe(|scene| {
         for how in ["--link-dest", "--copy-dest", "--compare-dest"] {
             prepare(scene);
             scene.file("dst/same", "newer");
@@ -209,7 +204,7 @@ fn what_is_newer_in_the_destination_stays_whatever_a_base_has() {
 
 #[test]
 fn a_dry_run_finds_the_base_beside_a_destination_that_is_missing() {
-    with_haul_there(|scene| {
+    everywhere_by_pipe(|scene| {
         for (dest, base) in [("new", "../prev"), ("new/", "../prev"), ("new/x", "../../prev")] {
             for how in ["--link-dest", "--copy-dest", "--compare-dest"] {
                 prepare(scene);
@@ -237,7 +232,7 @@ fn a_dry_run_finds_the_base_beside_a_destination_that_is_missing() {
 
 #[test]
 fn the_first_base_that_has_it_whole_is_taken() {
-    with_haul_there(|scene| {
+    everywhere_by_pipe(|scene| {
         prepare(scene);
         Pair::with_times(scene).run(
             &["-ai", "--link-dest=../prev", "--link-dest=../older", "--delete"],
@@ -257,7 +252,7 @@ fn the_first_base_that_has_it_whole_is_taken() {
 
 #[test]
 fn a_base_that_is_missing_is_told() {
-    with_haul_there(|scene| {
+    everywhere_by_pipe(|scene| {
         prepare(scene);
         let run = Pair::with_times(scene).run(&["-ai", "--link-dest=../missing"], &["src/"], "dst");
         assert!(run.err().contains("missing: it can't be opened"), "{run}");
@@ -266,7 +261,7 @@ fn a_base_that_is_missing_is_told() {
 
 #[test]
 fn what_is_in_the_destination_is_compared_with_that_alone() {
-    with_haul_there(|scene| {
+    everywhere_by_pipe(|scene| {
         prepare(scene);
         scene.file("dst/same", "another");
         scene.file("dst/d/changed", "old");
@@ -285,9 +280,4 @@ fn bases_of_two_kinds_exclude_each_other() {
     let run = scene.haul().arg("sync").args(flags).args(["src/", "dst"]).run();
     assert!(run.expect_code(1).err().contains("exclude each other"));
     assert!(!scene.exists("dst"));
-    let world = World::new();
-    let scene = world.scene(Way::SftpUpload);
-    scene.file("src/a", "a");
-    let run = scene.transfer("sync", &scene.route(), &["-a", "--link-dest=x"], &["src/"], "dst");
-    assert!(run.run().err().contains("nothing is looked for besides"));
 }

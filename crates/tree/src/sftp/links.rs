@@ -82,7 +82,12 @@ pub(super) fn hard(
     host.wrote(dir, client.make_hard_link(of, &temp))?;
     let published = host.publish(&temp, dir, name, on_existing);
     let is_placed = matches!(published, Ok(Publication::Published));
-    if !is_placed && !published.as_ref().is_err_and(must_stay) {
+    let may_be_left = match is_placed {
+        // Where the name was that of the same file, nothing is renamed, and that is no error.
+        true => on_existing == OnExisting::Replace,
+        false => !published.as_ref().is_err_and(must_stay),
+    };
+    if may_be_left {
         let _ = client.remove_file(&temp);
     }
     published
