@@ -1,6 +1,6 @@
 //! Runs one conversation between a scripted peer and a real role.
 
-use crate::peer::Peer;
+use crate::peer::{Peer, receiving};
 use crate::place::Place;
 use crate::watch::Watch;
 use haul_engine::{Job, JobError, Outcome, Placement, Summary};
@@ -134,18 +134,7 @@ pub(crate) fn send_by(
         Victim::Agent => {
             let dest = bytes(&place.dest(""));
             serve(place, move |peer| {
-                peer.ask_for(
-                    task,
-                    Role::Receiver {
-                        dest,
-                        into_dir: true,
-                        origin: None,
-                        naming: None,
-                        bases: Vec::new(),
-                        backup: None,
-                        staging: None,
-                    },
-                );
+                peer.ask_for(task, receiving(dest, true));
                 script(peer);
             })
         }

@@ -2,7 +2,7 @@
 //! hashes that nobody asked for, and differences in a copy.
 
 use crate::attack::{Attacked, bytes, receive_from_client, run_client, serve};
-use crate::peer::{Peer, TIME, data, dir, dir_end, file, want_hashes};
+use crate::peer::{Peer, TIME, data, dir, dir_end, file, receiving, want_hashes};
 use crate::place::Place;
 use haul_engine::{Job, Outcome, Placement};
 use haul_model::{
@@ -10,7 +10,7 @@ use haul_model::{
     Task,
 };
 use haul_proto::{
-    Caps, Extra, FileEnd, FileSeal, FrameType, Hello, ListItem, Message, OutcomeItem, Rival, Role,
+    Caps, Extra, FileEnd, FileSeal, FrameType, Hello, ListItem, Message, OutcomeItem, Rival,
 };
 use std::fs::{self, File};
 use std::path::Path;
@@ -39,15 +39,7 @@ fn checked_by_agent(
     let place = furnished(names);
     let dest = bytes(&place.dest(""));
     serve(place, |peer| {
-        let role = Role::Receiver {
-            dest,
-            into_dir: true,
-            origin: None,
-            naming: None,
-            bases: Vec::new(),
-            backup: None,
-            staging: None,
-        };
+        let role = receiving(dest, true);
         peer.ask_for(Task::Check { content: true, keeps: haul_model::Kept::OF_COPIES }, role);
         let files = names.iter().map(|name| file(0, name, CONTENT.len() as u64));
         peer.list(files.chain([dir_end(0)]).collect());
@@ -65,15 +57,7 @@ fn nothing_has_a_rival_in_a_comparison() {
     let place = Place::new();
     let dest = bytes(&place.dest(""));
     let attacked = serve(place, |peer| {
-        let role = Role::Receiver {
-            dest,
-            into_dir: true,
-            origin: None,
-            naming: None,
-            bases: Vec::new(),
-            backup: None,
-            staging: None,
-        };
+        let role = receiving(dest, true);
         peer.ask_for(Task::Check { content: false, keeps: haul_model::Kept::OF_COPIES }, role);
         peer.list(vec![ListItem::Rival(Box::new(rival)), dir_end(0)]);
     });
@@ -145,15 +129,7 @@ fn tree_checked_by_agent(task: Task, script: impl FnOnce(&mut Peer) + Send + 'st
     fs::write(place.dest("t/more"), CONTENT).expect("written");
     let dest = bytes(&place.dest(""));
     serve(place, move |peer| {
-        let role = Role::Receiver {
-            dest,
-            into_dir: true,
-            origin: None,
-            naming: None,
-            bases: Vec::new(),
-            backup: None,
-            staging: None,
-        };
+        let role = receiving(dest, true);
         peer.ask_for(task, role);
         peer.list(vec![dir(0, "t")]);
         script(peer);

@@ -1,7 +1,7 @@
 //! Clients that ask an agent for what makes no sense, or that it must not do.
 
 use crate::attack::{Attacked, bytes, serve, within};
-use crate::peer::{Peer, dir_end, file, want};
+use crate::peer::{Peer, dir_end, file, receiving, want};
 use crate::place::Place;
 use haul_engine::{JobError, Outcome, Skip, Summary};
 use haul_model::{Policy, Task};
@@ -107,15 +107,7 @@ fn a_destination_that_can_not_be_is_told() {
         below_nothing,
     ] {
         let attacked = serve(Place::new(), |peer| {
-            peer.ask(Role::Receiver {
-                dest,
-                into_dir: false,
-                origin: None,
-                naming: None,
-                bases: Vec::new(),
-                backup: None,
-                staging: None,
-            });
+            peer.ask(receiving(dest, false));
         });
         match abort_of(&attacked) {
             Abort::Destination { path, fault } => {
@@ -134,15 +126,7 @@ fn several_sources_do_not_share_one_name() {
     let place = Place::new();
     let dest = bytes(&place.dest("new"));
     let attacked = serve(place, move |peer| {
-        peer.ask(Role::Receiver {
-            dest,
-            into_dir: false,
-            origin: None,
-            naming: None,
-            bases: Vec::new(),
-            backup: None,
-            staging: None,
-        });
+        peer.ask(receiving(dest, false));
         peer.list(vec![file(0, "a", 1), file(0, "b", 1), dir_end(0)]);
     });
     attacked.assert_refused("several sources for one name");
@@ -156,15 +140,7 @@ fn a_dry_run_changes_nothing_whatever_is_sent() {
     let dest = bytes(&place.dest(""));
     let policy = Policy { dry_run: true, ..Policy::default() };
     let attacked = serve(place, move |peer| {
-        let role = Role::Receiver {
-            dest,
-            into_dir: true,
-            origin: None,
-            naming: None,
-            bases: Vec::new(),
-            backup: None,
-            staging: None,
-        };
+        let role = receiving(dest, true);
         peer.ask_for(Task::Copy(policy), role);
         let dir = crate::peer::dir(0, "d");
         let link = crate::peer::link(0, "l", "x");
@@ -184,15 +160,7 @@ fn a_destination_that_is_a_link_is_followed_because_it_was_named() {
     symlink("real", place.dest("link")).expect("linked");
     let dest = bytes(&place.dest("link"));
     let attacked = serve(place, move |peer| {
-        peer.ask(Role::Receiver {
-            dest,
-            into_dir: true,
-            origin: None,
-            naming: None,
-            bases: Vec::new(),
-            backup: None,
-            staging: None,
-        });
+        peer.ask(receiving(dest, true));
         peer.list(vec![file(0, "a", 1), dir_end(0)]);
         peer.await_wants([1]);
         peer.raw(&crate::peer::pack([crate::peer::packed(1, b"x")], b"x"));
@@ -238,15 +206,7 @@ impl AsFd for Counted {
 fn an_agent_leaves_no_thread_behind_though_its_client_stays() {
     let place = furnished();
     let (sources, dest) = (source_of(&place), bytes(&place.dest("")));
-    let receiver = || Role::Receiver {
-        dest: dest.clone(),
-        into_dir: true,
-        origin: None,
-        naming: None,
-        bases: Vec::new(),
-        backup: None,
-        staging: None,
-    };
+    let receiver = || receiving(dest.clone(), true);
     let done = |peer: &mut Peer| {
         peer.ask(receiver());
         peer.list(vec![dir_end(0)]);

@@ -3,7 +3,7 @@
 //! could make them do if they had a hole.
 
 use crate::attack::{bytes, within};
-use crate::peer::{Peer, dir_end, file, pack, packed, want};
+use crate::peer::{Peer, dir_end, file, pack, packed, receiving, want};
 use crate::place::Place;
 use haul_engine::{Event, Job, Monitor, Placement, Progress, SftpRoute};
 use haul_model::{Moving, Remove, Task};
@@ -158,15 +158,7 @@ fn an_agent_that_receives_works_at_the_destination_alone() {
     let place = Place::new();
     let dest = bytes(&place.dest(""));
     let could = serve(&place, |peer| {
-        peer.ask(Role::Receiver {
-            dest,
-            into_dir: true,
-            origin: None,
-            naming: None,
-            bases: Vec::new(),
-            backup: None,
-            staging: None,
-        });
+        peer.ask(receiving(dest, true));
         peer.list(vec![file(0, "a", 4), dir_end(0)]);
         peer.await_wants([1]);
         peer.raw(&pack([packed(1, b"text")], b"text"));

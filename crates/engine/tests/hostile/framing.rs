@@ -1,9 +1,9 @@
 //! Frames that are no frames, or none that may stand there.
 
 use crate::attack::{RECEIVERS, Victim, receive_from_client, send_to};
-use crate::peer::{block_seal, data, dir_end, file, pack, packed};
+use crate::peer::{block_seal, data, dir_end, file, job_for, pack, packed};
 use haul_engine::JobError;
-use haul_model::{Altered, Compression, Fault, FaultKind, Filter, Naming, Side, Task};
+use haul_model::{Fault, FaultKind, Naming, Side, Task};
 use haul_proto::{Abort, Codec, FrameType, HEADER_LEN, Header, Message, Wrapper, encode};
 
 /// Says these bytes to a receiver of this kind.
@@ -80,8 +80,8 @@ fn a_frame_of_the_other_role_ends_the_job() {
 /// A frame of this type that could stand somewhere.
 fn whole(kind: FrameType) -> Vec<u8> {
     use haul_proto::{
-        FileEnd, Hello, JobRequest, Join, LaneEnd, Late, Prove, Proven, Removal, Reply, Request,
-        Reuse, Role, Signature, Warning, frame_bytes,
+        FileEnd, Hello, Join, LaneEnd, Late, Prove, Proven, Removal, Reply, Request, Reuse, Role,
+        Signature, Warning, frame_bytes,
     };
     let role =
         Role::Sender { sources: vec![b"/".to_vec()], base: None, recursive: true, follow: true };
@@ -95,16 +95,7 @@ fn whole(kind: FrameType) -> Vec<u8> {
         FrameType::Wrapped => return wrapped(&data(1, 0, &[0; 1000])),
         FrameType::Pack => return pack([packed(1, b"x")], b"x"),
         FrameType::Data => return data(1, 0, b"x"),
-        FrameType::Job => Message::Job(JobRequest {
-            task: Task::default(),
-            filter: Filter::default(),
-            altered: Altered::default(),
-            rate: None,
-            compression: Compression::None,
-            token: None,
-            direct: None,
-            role,
-        }),
+        FrameType::Job => Message::Job(job_for(Task::default(), role)),
         FrameType::Removed => Message::Removed(vec![Removal::End]),
         FrameType::Prove => Message::Prove(vec![Prove { index: 1, aside: None }]),
         FrameType::Proven => Message::Proven(vec![Proven { index: 1, result: Ok(()) }]),

@@ -1,14 +1,12 @@
 //! Greetings that are none, and those of another version.
 
 use crate::attack::{Attacked, bytes, run_client, serve, watched_client};
-use crate::peer::{Peer, dir_end, file, pack, packed};
+use crate::peer::{Peer, dir_end, file, job_for, pack, packed};
 use crate::place::Place;
 use crate::watch::Watch;
 use haul_engine::{Job, JobError, Placement};
-use haul_model::{Altered, Compression, Filter, Task};
-use haul_proto::{
-    Caps, FRAME_MAX, FrameType, Header, Hello, JobRequest, Message, Request, Role, VERSION,
-};
+use haul_model::Task;
+use haul_proto::{Caps, FRAME_MAX, FrameType, Header, Hello, Message, Request, Role, VERSION};
 use std::sync::Arc;
 
 fn client_meets(script: impl FnOnce(&mut Peer) + Send + 'static) -> Attacked {
@@ -169,16 +167,7 @@ fn a_client_of_another_version_hears_ours_before_it_is_refused() {
             recursive: true,
             follow: true,
         };
-        peer.tell(&Message::Job(JobRequest {
-            task: Task::default(),
-            filter: Filter::default(),
-            altered: Altered::default(),
-            rate: None,
-            compression: Compression::None,
-            token: None,
-            direct: None,
-            role,
-        }));
+        peer.tell(&Message::Job(job_for(Task::default(), role)));
         let welcome = peer.hear_greeting();
         assert_eq!(welcome.version, VERSION);
     });

@@ -2,7 +2,7 @@
 //! what they have: only what they named goes, and only as it was hashed.
 
 use crate::attack::{Attacked, bytes, run_client, serve};
-use crate::peer::{Peer, TIME, dir, dir_end, file, name, want_hashes};
+use crate::peer::{Peer, TIME, dir, dir_end, file, name, receiving, want_hashes};
 use crate::place::Place;
 use haul_engine::{Job, JobError, Outcome, Placement, Summary};
 use haul_model::{Changes, ContentHash, Fault, FaultKind, Kind, Moving, Remove, Side, Skip, Task};
@@ -490,18 +490,7 @@ fn moved_to(script: impl FnOnce(&mut Peer) + Send + 'static) -> Attacked {
     let dest = bytes(&place.dest(""));
     serve(place, move |peer| {
         let task = Task::Remove { rule: Remove::Same, moving: Moving::Lossy };
-        peer.ask_for(
-            task,
-            Role::Receiver {
-                dest,
-                into_dir: true,
-                origin: None,
-                naming: None,
-                bases: Vec::new(),
-                backup: None,
-                staging: None,
-            },
-        );
+        peer.ask_for(task, receiving(dest, true));
         peer.list(vec![file(0, "nil", 0), file(0, "missing", 0), dir_end(0)]);
         peer.await_that("it is done", is_done);
         script(peer);

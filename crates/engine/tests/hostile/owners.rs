@@ -1,7 +1,7 @@
 //! Owners that a peer tells: taken by their names, and only what may be given.
 
 use crate::attack::{Attacked, bytes, serve};
-use crate::peer::{TIME, dir, dir_end, name, pack, packed};
+use crate::peer::{TIME, dir, dir_end, name, pack, packed, receiving};
 use crate::place::Place;
 use haul_model::{Attributes, Entry, Kept, Kind, Moving, Policy, Task};
 use haul_proto::{ACCOUNTS_MAX, Account, ListItem, Role};
@@ -31,15 +31,7 @@ fn sent(policy: Policy, items: Vec<ListItem>) -> Attacked {
     let dest = bytes(&place.dest(""));
     let count = items.iter().filter(|item| matches!(item, ListItem::Entry { .. })).count();
     serve(place, move |peer| {
-        let role = Role::Receiver {
-            dest,
-            into_dir: true,
-            origin: None,
-            naming: None,
-            bases: Vec::new(),
-            backup: None,
-            staging: None,
-        };
+        let role = receiving(dest, true);
         peer.ask_for(Task::Copy(policy), role);
         peer.list(items);
         peer.list(vec![dir_end(0)]);
@@ -107,15 +99,7 @@ fn a_peer_that_names_users_without_end_is_left() {
     let place = Place::new();
     let dest = bytes(&place.dest(""));
     let attacked = serve(place, move |peer| {
-        let role = Role::Receiver {
-            dest,
-            into_dir: true,
-            origin: None,
-            naming: None,
-            bases: Vec::new(),
-            backup: None,
-            staging: None,
-        };
+        let role = receiving(dest, true);
         peer.ask_for(Task::Copy(policy), role);
         let numbers: Vec<u32> = (1..ACCOUNTS_MAX as u32 + 300).collect();
         for some in numbers.chunks(256) {

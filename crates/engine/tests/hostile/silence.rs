@@ -1,13 +1,13 @@
 //! Peers that fall silent, at any time, and peers that only seem to.
 
 use crate::attack::{bytes, serve, within};
-use crate::peer::{Peer, data, dir_end, entry, file, pack, packed};
+use crate::peer::{Peer, data, dir_end, entry, file, job_for, pack, packed, receiving};
 use crate::place::Place;
 use crate::watch::Watch;
 use haul_engine::{Job, JobError, Placement, Requests};
-use haul_model::{Altered, Compression, Filter, Kind, Moving, Remove, Task};
+use haul_model::{Kind, Moving, Remove, Task};
 use haul_net::{ConnectError, Connection, Patience};
-use haul_proto::{Caps, FrameType, Hello, JobRequest, Message, Request, Role, frame_bytes};
+use haul_proto::{Caps, FrameType, Hello, Message, Request, Role, frame_bytes};
 use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -228,25 +228,8 @@ fn signs_of_life_may_stand_between_all_frames() {
         peer.raw(&alive);
         peer.tell(&Message::Request(Request::Stat { path: b"/".to_vec(), follow: true }));
         peer.raw(&alive);
-        let role = Role::Receiver {
-            dest,
-            into_dir: true,
-            origin: None,
-            naming: None,
-            bases: Vec::new(),
-            backup: None,
-            staging: None,
-        };
-        peer.tell(&Message::Job(JobRequest {
-            task: Task::default(),
-            filter: Filter::default(),
-            altered: Altered::default(),
-            rate: None,
-            compression: Compression::None,
-            token: None,
-            direct: None,
-            role,
-        }));
+        let role = receiving(dest, true);
+        peer.tell(&Message::Job(job_for(Task::default(), role)));
         peer.raw(&alive);
         peer.list(vec![entry(0, "d", Kind::Dir), file(1, "a", 1), dir_end(1), dir_end(0)]);
         peer.raw(&alive);
@@ -268,27 +251,8 @@ fn jobs(place: &Place) -> Vec<(&'static str, Option<Message>)> {
     let sources = vec![bytes(&place.source("a"))];
     let sends = Role::Sender { sources, base: None, recursive: true, follow: false };
     let dest = bytes(&place.dest(""));
-    let receives = Role::Receiver {
-        dest,
-        into_dir: true,
-        origin: None,
-        naming: None,
-        bases: Vec::new(),
-        backup: None,
-        staging: None,
-    };
-    let job = |task, role: &Role| {
-        Some(Message::Job(JobRequest {
-            task,
-            filter: Filter::default(),
-            altered: Altered::default(),
-            rate: None,
-            compression: Compression::None,
-            token: None,
-            direct: None,
-            role: role.clone(),
-        }))
-    };
+    let receives = receiving(dest, true);
+    let job = |task, role: &Role| Some(Message::Job(job_for(task, role.clone())));
     let (copy, check) =
         (Task::default(), Task::Check { content: true, keeps: haul_model::Kept::OF_COPIES });
     let remove = Task::Remove { rule: Remove::SameContent, moving: Moving::Whole };
@@ -340,16 +304,7 @@ fn an_agent_leaves_a_client_that_takes_nothing_any_more() {
     let hello = Hello::ours(Caps::NONE, SILENCE_SECONDS, "script");
     peer.frame(FrameType::Hello, &hello.encode());
     let role = Role::Sender { sources, base: None, recursive: false, follow: false };
-    peer.tell(&Message::Job(JobRequest {
-        task: Task::default(),
-        filter: Filter::default(),
-        altered: Altered::default(),
-        rate: None,
-        compression: Compression::None,
-        token: None,
-        direct: None,
-        role,
-    }));
+    peer.tell(&Message::Job(job_for(Task::default(), role)));
     peer.hear_greeting();
     peer.await_listing();
     peer.tell(&crate::peer::want([1]));

@@ -24,6 +24,34 @@ const SILENCE_MAX: Duration = Duration::from_secs(20);
 /// The time of every entry here.
 pub(crate) const TIME: Timestamp = Timestamp { secs: 1_500_000_000, nanos: 5 };
 
+/// A job that is `task`, with no filter, no limit of its rate and nothing else that a user
+/// can ask for.
+pub(crate) fn job_for(task: Task, role: Role) -> JobRequest {
+    JobRequest {
+        task,
+        filter: Filter::default(),
+        altered: Altered::default(),
+        rate: None,
+        compression: Compression::None,
+        token: None,
+        direct: None,
+        role,
+    }
+}
+
+/// The role of who receives into `dest`, with nothing else that a user can ask for.
+pub(crate) fn receiving(dest: impl Into<Vec<u8>>, into_dir: bool) -> Role {
+    Role::Receiver {
+        dest: dest.into(),
+        into_dir,
+        origin: None,
+        naming: None,
+        bases: Vec::new(),
+        backup: None,
+        staging: None,
+    }
+}
+
 /// The peer, and what it has heard so far.
 pub(crate) struct Peer {
     stream: UnixStream,
@@ -99,16 +127,7 @@ impl Peer {
     /// Greets as a client, and begins a job.
     pub(crate) fn ask_for(&mut self, task: Task, role: Role) {
         self.frame(FrameType::Hello, &Hello::ours(Caps::NONE, 60, "script").encode());
-        self.tell(&Message::Job(JobRequest {
-            task,
-            filter: Filter::default(),
-            altered: Altered::default(),
-            rate: None,
-            compression: Compression::None,
-            token: None,
-            direct: None,
-            role,
-        }));
+        self.tell(&Message::Job(job_for(task, role)));
         self.hear_greeting();
     }
 
