@@ -294,7 +294,20 @@ impl Scene<'_> {
             Haul::new(Path::new(program.as_ref()))
         };
         // What is tested is mostly the end of a connection, and not the next one.
-        haul.cwd(&self.dir).env("HAUL_RETRIES", "0")
+        let haul = haul.cwd(&self.dir).env("HAUL_RETRIES", "0");
+        // A user's is the same each time, and so is that of who is nobody.
+        if self.is_sftp() && !self.nobody {
+            return haul.env("XDG_STATE_HOME", self.state());
+        }
+        haul
+    }
+
+    /// The directory in which haul keeps on this machine what a later upload through SFTP
+    /// goes on with. It is not one of those that a test lists.
+    pub(crate) fn state(&self) -> PathBuf {
+        let mut state = self.dir.clone().into_os_string();
+        state.push(".state");
+        state.into()
     }
 
     /// How a copy in this way is compared with its source.

@@ -1,7 +1,7 @@
 //! Symbolic links: kept as they are, or followed with -L.
 
 use crate::common::*;
-use haul_testkit::assert_same;
+use haul_testkit::assert_same_with;
 use std::fs;
 use std::time::Duration;
 
@@ -68,7 +68,7 @@ fn a_link_to_a_file_with_a_slash_behind_it_is_no_source() {
 
 #[test]
 fn with_l_what_links_lead_to_is_copied() {
-    each_way(|scene| {
+    everywhere(|scene| {
         scene.file("elsewhere/dir/deep", "deep");
         let file = scene.file("elsewhere/file", "content");
         mode(&file, 0o640);
@@ -93,14 +93,16 @@ fn with_l_what_links_lead_to_is_copied() {
                 "tree/to-file"
             ]
         );
-        assert_same(&scene.snapshot("elsewhere/file"), &scene.snapshot("there/tree/to-file"));
-        assert_same(&scene.snapshot("elsewhere/dir"), &scene.snapshot("there/tree/to-dir"));
+        for (source, copy) in [("elsewhere/file", "to-file"), ("elsewhere/dir", "to-dir")] {
+            let copy = scene.snapshot(format!("there/tree/{copy}"));
+            assert_same_with(&scene.snapshot(source), &copy, scene.rules());
+        }
     });
 }
 
 #[test]
 fn with_l_links_that_lead_nowhere_or_in_a_circle_fail_alone() {
-    each_way(|scene| {
+    everywhere(|scene| {
         scene.file("tree/sub/file", "x");
         for (target, name) in [
             ("missing", "dangling"),
@@ -114,14 +116,25 @@ fn with_l_links_that_lead_nowhere_or_in_a_circle_fail_alone() {
         }
         let copy = scene.copy(&["-rL"], &["tree"], "copy").limit(Duration::from_secs(20));
         let run = copy.run().expect_code(1);
-        assert_eq!(scene.list("copy"), ["sub", "sub/file"]);
+        let mut there = scene.list("copy");
+        if scene.way == Way::SftpUpload {
+            // Not all has arrived: the mark by which the next run knows it again stays.
+            assert!(there.remove(0).starts_with(".haul-"), "{run}");
+        }
+        assert_eq!(there, ["sub", "sub/file"]);
+        let nowhere = "nothing is there, or a symbolic link that leads nowhere";
+        let circle = match scene.way {
+            // Its server says no more of it than that.
+            Way::SftpDownload => nowhere,
+            _ => "can't look at it: Too many levels of symbolic links",
+        };
         let above = "the symbolic link leads to a directory above it";
         assert_errors_end(
             &run,
             &[
-                "tree/a: can't look at it: Too many levels of symbolic links".to_owned(),
-                "tree/b: can't look at it: Too many levels of symbolic links".to_owned(),
-                "tree/dangling: nothing is there, or a symbolic link that leads nowhere".to_owned(),
+                format!("tree/a: {circle}"),
+                format!("tree/b: {circle}"),
+                format!("tree/dangling: {nowhere}"),
                 format!("tree/sub/itself: {above}"),
                 format!("tree/sub/top: {above}"),
                 format!("tree/sub/up: {above}"),

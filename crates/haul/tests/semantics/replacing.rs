@@ -12,7 +12,7 @@ const LARGE: usize = 5 << 20;
 
 #[test]
 fn a_reader_sees_the_old_file_or_the_new_one_whole() {
-    each_way(|scene| {
+    everywhere(|scene| {
         let small = scene.file("small", vec![b's'; SMALL]);
         scene.file("large", vec![b'l'; LARGE]);
         let dest = scene.path("dest");
@@ -52,7 +52,7 @@ fn a_reader_sees_the_old_file_or_the_new_one_whole() {
 
 #[test]
 fn who_has_the_old_file_open_or_linked_keeps_it() {
-    each_way(|scene| {
+    everywhere(|scene| {
         scene.file("a", "new content");
         let dest = scene.file("dest", "old");
         fs::hard_link(&dest, scene.path("other-name")).expect("a hard link");
@@ -69,7 +69,7 @@ fn who_has_the_old_file_open_or_linked_keeps_it() {
 
 #[test]
 fn the_new_file_has_the_rights_of_the_source() {
-    each_way(|scene| {
+    everywhere(|scene| {
         mode(scene.file("tree/open", "new content"), 0o644);
         mode(scene.file("tree/secret", "new content"), 0o600);
         mode(scene.file("there/tree/open", "old"), 0o600);
