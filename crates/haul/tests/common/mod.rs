@@ -246,6 +246,14 @@ impl Scene<'_> {
         path
     }
 
+    /// Removes these trees, where they are.
+    pub(crate) fn clear(&self, trees: &[&str]) {
+        for tree in trees {
+            // Before the first time there is none.
+            let _ = fs::remove_dir_all(self.path(tree));
+        }
+    }
+
     pub(crate) fn symlink(&self, target: impl AsRef<Path>, name: impl AsRef<OsStr>) -> PathBuf {
         let path = self.path(name);
         std::os::unix::fs::symlink(target, &path).expect("a symbolic link");

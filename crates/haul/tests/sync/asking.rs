@@ -3,15 +3,12 @@
 use crate::common::*;
 use haul_testkit::fixture;
 use haul_testkit::haul::{Haul, Outcome};
-use std::fs;
 use std::process::Command;
 
 /// A source with 8 files, and a destination with 4 of them and so many others, half of
 /// which are in a directory.
 fn prepare(scene: &Scene<'_>, others: usize) {
-    for tree in ["src", "dst"] {
-        let _ = fs::remove_dir_all(scene.path(tree));
-    }
+    scene.clear(&["src", "dst"]);
     for at in 0..8 {
         scene.file(format!("src/d/file-{at}"), "new");
     }

@@ -8,9 +8,7 @@ use std::process::Command;
 
 /// Trees of which much is replaced and removed.
 fn prepare<'s, 'w>(scene: &'s Scene<'w>) -> Pair<'s, 'w> {
-    for tree in ["src", "dst", "kept"] {
-        let _ = fs::remove_dir_all(scene.path(tree));
-    }
+    scene.clear(&["src", "dst", "kept"]);
     let _ = Pair::usual(scene);
     scene.symlink("nowhere", "dst/d/link-that-goes");
     scene.file("dst/file-for-dir", "was a file");

@@ -8,9 +8,7 @@ use std::process::Command;
 
 /// A source, and an earlier state of it in `prev`.
 fn prepare(scene: &Scene<'_>) {
-    for tree in ["src", "dst", "prev", "older"] {
-        let _ = fs::remove_dir_all(scene.path(tree));
-    }
+    scene.clear(&["src", "dst", "prev", "older"]);
     for dir in ["", "d/", "d/e/"] {
         scene.file(format!("src/{dir}same"), format!("the same in {dir}"));
         scene.file(format!("src/{dir}changed"), format!("new in {dir}"));

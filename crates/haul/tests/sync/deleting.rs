@@ -21,9 +21,7 @@ fn what_the_source_does_not_have_goes() {
 fn it_goes_when_it_is_to_go() {
     everywhere_by_pipe(|scene| {
         for when in ["--delete-before", "--delete-after", "--delete-delay", "--delete-during"] {
-            for tree in ["src", "dst"] {
-                let _ = fs::remove_dir_all(scene.path(tree));
-            }
+            scene.clear(&["src", "dst"]);
             let pair = Pair::usual(scene);
             pair.run(&["-ain", when], &["src/"], "dst");
             pair.run(&["-ai", when], &["src/"], "dst");
@@ -83,9 +81,7 @@ fn a_directory_in_which_something_stays_keeps_its_mode() {
 fn what_rules_leave_out_stays_unless_that_is_to_go() {
     everywhere_by_pipe(|scene| {
         let prepare = || {
-            for tree in ["src", "dst"] {
-                let _ = fs::remove_dir_all(scene.path(tree));
-            }
+            scene.clear(&["src", "dst"]);
             scene.file("src/a", "a");
             scene.file("src/keep.o", "of the source");
             for name in ["keep.o", "x/keep.o", "x/y/gone", "z/gone", "b"] {
@@ -230,9 +226,7 @@ fn what_is_mounted_in_the_destination_stays_with_what_is_in_it() {
 fn no_more_is_removed_in_all_parts_of_a_command_than_may_be() {
     each_way_by_pipe(|scene| {
         for when in ["--delete", "--delete-before", "--delete-after", "--delete-delay"] {
-            for tree in ["src", "dst"] {
-                let _ = fs::remove_dir_all(scene.path(tree));
-            }
+            scene.clear(&["src", "dst"]);
             scene.file("src/x", "a file now");
             for at in 0..3 {
                 scene.file(format!("dst/x/{at}"), "makes way");
@@ -267,9 +261,7 @@ fn rules_protect_what_a_missing_source_is_called() {
 fn where_rules_can_not_be_read_nothing_is_removed_or_copied() {
     each_way_by_pipe(|scene| {
         let prepare = || {
-            for tree in ["src", "dst"] {
-                let _ = fs::remove_dir_all(scene.path(tree));
-            }
+            scene.clear(&["src", "dst"]);
             scene.file("src/a/b/new", "new");
             scene.file("src/c", "beside it");
             scene.file("dst/a/b/extra", "extra");

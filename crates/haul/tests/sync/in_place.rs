@@ -18,9 +18,7 @@ fn large(seed: u8) -> Vec<u8> {
 
 /// Trees with files that differ in all ways.
 fn prepare<'s, 'w>(scene: &'s Scene<'w>) -> Pair<'s, 'w> {
-    for tree in ["src", "dst"] {
-        let _ = fs::remove_dir_all(scene.path(tree));
-    }
+    scene.clear(&["src", "dst"]);
     let _ = Pair::usual(scene);
     for (name, new, old) in [
         ("grown", "the beginning, and more", "the beginning"),

@@ -7,9 +7,7 @@ use std::process::Command;
 use std::time::{Duration, SystemTime};
 
 fn again(scene: &Scene<'_>) {
-    for tree in ["src", "dst", "new", "fresh"] {
-        let _ = fs::remove_dir_all(scene.path(tree));
-    }
+    scene.clear(&["src", "dst", "new", "fresh"]);
 }
 
 /// Files and directories of many modes, some of which the destination has with others.

@@ -125,9 +125,7 @@ fn links_of_a_host_can_be_made_to_lead_nowhere() {
 
 /// Trees with links to files and directories, in the tree and out of it.
 fn leading(scene: &Scene<'_>) {
-    for tree in ["src", "dst", "out"] {
-        let _ = fs::remove_dir_all(scene.path(tree));
-    }
+    scene.clear(&["src", "dst", "out"]);
     scene.mkdir("dst");
     scene.file("src/f", "in the tree");
     scene.file("src/d/e/g", "further in");
@@ -236,9 +234,7 @@ fn a_link_to_a_directory_above_it_ends_there() {
 
 /// A destination with links to its own directories, and to others.
 fn linked_there(scene: &Scene<'_>) {
-    for tree in ["src", "dst", "out", "kept"] {
-        let _ = fs::remove_dir_all(scene.path(tree));
-    }
+    scene.clear(&["src", "dst", "out", "kept"]);
     scene.file("src/d/new", "new");
     scene.file("src/d/sub/new", "new below");
     scene.file("src/deep/up/x", "through a way up");

@@ -35,9 +35,7 @@ fn groups(scene: &Scene<'_>, tree: &str) -> Vec<Vec<String>> {
 
 /// Files, links and a FIFO of several names in `src`.
 fn linked(scene: &Scene<'_>) {
-    for tree in ["src", "dst", "new"] {
-        let _ = fs::remove_dir_all(scene.path(tree));
-    }
+    scene.clear(&["src", "dst", "new"]);
     scene.file("src/a", "the content");
     scene.file("src/alone", "alone");
     scene.file("src/m", "another");

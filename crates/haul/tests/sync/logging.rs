@@ -34,9 +34,7 @@ fn a_log_has_the_lines_of_rsync() {
         for flags in
             [&["-a"][..], &["-a", "--delete"], &["-rlt", "--delete", "--log-file-format=%i|%n%L|"]]
         {
-            for tree in ["src", "dst", "oracle"] {
-                let _ = fs::remove_dir_all(scene.path(tree));
-            }
+            scene.clear(&["src", "dst", "oracle"]);
             let _ = Pair::usual(scene);
             mode(scene.path("src/d/same"), 0o600);
             run(Command::new("cp").arg("-a").arg(scene.path("dst")).arg(scene.path("oracle")));

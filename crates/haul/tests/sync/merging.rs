@@ -6,9 +6,7 @@ use std::fs;
 
 /// Trees that have much in one place, and not the same.
 fn build(scene: &Scene<'_>) {
-    for tree in ["src", "dst"] {
-        let _ = fs::remove_dir_all(scene.path(tree));
-    }
+    scene.clear(&["src", "dst"]);
     for (at, tree) in ["one", "two", "three"].iter().enumerate() {
         let name = |name: &str| format!("src/{tree}/{name}");
         scene.file(name("same"), "of all");

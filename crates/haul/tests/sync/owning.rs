@@ -18,9 +18,7 @@ fn with_haul(scenario: impl Fn(&Scene<'_>) + Sync) {
 }
 
 fn again(scene: &Scene<'_>) {
-    for tree in ["src", "dst"] {
-        let _ = fs::remove_dir_all(scene.path(tree));
-    }
+    scene.clear(&["src", "dst"]);
 }
 
 #[test]

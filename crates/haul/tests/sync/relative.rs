@@ -6,9 +6,7 @@ use std::fs;
 
 /// A source with some depth, and a destination with a part of it and more.
 fn build(scene: &Scene<'_>) {
-    for tree in ["src", "dst"] {
-        let _ = fs::remove_dir_all(scene.path(tree));
-    }
+    scene.clear(&["src", "dst"]);
     for name in ["a/h", "a/b/g", "a/b/c/f", "real/in/z", "top"] {
         scene.file(format!("src/{name}"), name);
     }

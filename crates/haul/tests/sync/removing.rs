@@ -9,9 +9,7 @@ const REMOVES: &str = "--remove-source-files";
 
 /// Trees of which the sources are to go.
 fn prepare<'s, 'w>(scene: &'s Scene<'w>) -> Pair<'s, 'w> {
-    for tree in ["src", "dst"] {
-        let _ = fs::remove_dir_all(scene.path(tree));
-    }
+    scene.clear(&["src", "dst"]);
     Pair::usual(scene)
 }
 

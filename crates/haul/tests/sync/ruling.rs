@@ -6,9 +6,7 @@ use std::fs;
 
 /// Trees in which rules find something: the names say what they are for.
 fn trees(scene: &Scene<'_>) {
-    for tree in ["src", "dst"] {
-        let _ = fs::remove_dir_all(scene.path(tree));
-    }
+    scene.clear(&["src", "dst"]);
     for name in ["a", "a.o", "keep.o", "d/a.o", "d/keep", "d/e/a.bak", "d/e/f/a.o", "CVS/x", "tags"]
     {
         scene.file(format!("src/{name}"), name);

@@ -2,7 +2,6 @@
 
 use crate::common::*;
 use crate::oracle::Pair;
-use std::fs;
 use std::process::Command;
 
 #[test]
@@ -38,9 +37,7 @@ fn a_slash_at_the_end_of_a_source_is_what_is_in_it() {
 fn what_stands_in_the_way_goes_as_it_does_with_rsync() {
     everywhere(|scene| {
         let prepare = || {
-            for tree in ["src", "dst"] {
-                let _ = fs::remove_dir_all(scene.path(tree));
-            }
+            scene.clear(&["src", "dst"]);
             scene.file("src/file", "file");
             scene.file("src/over-empty", "file");
             scene.file("src/dir/in", "in");
@@ -85,9 +82,7 @@ fn rules_about_what_exists_are_those_of_rsync() {
             &["-ai", "--exclude=d", "--exclude", "fresh"],
             &["-ai", "--no-l"],
         ] {
-            for tree in ["src", "dst"] {
-                let _ = fs::remove_dir_all(scene.path(tree));
-            }
+            scene.clear(&["src", "dst"]);
             Pair::usual(scene).run(flags, &["src/"], "dst");
         }
     });

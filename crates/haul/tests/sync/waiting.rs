@@ -44,9 +44,7 @@ impl Drop for OtherSystem {
 
 /// Trees that differ in all ways, with links and larger files.
 fn prepare<'s, 'w>(scene: &'s Scene<'w>) -> Pair<'s, 'w> {
-    for tree in ["src", "dst", "kept"] {
-        let _ = fs::remove_dir_all(scene.path(tree));
-    }
+    scene.clear(&["src", "dst", "kept"]);
     let _ = Pair::usual(scene);
     scene.file("src/large", vec![7; 3 << 20]);
     scene.file("src/d/large", vec![8; 3 << 20]);
@@ -124,9 +122,7 @@ fn slow(scene: &Scene<'_>, flags: &[&str]) -> haul_testkit::Haul {
 
 /// Trees with many small files and one that takes a while.
 fn prepare_slow(scene: &Scene<'_>) {
-    for tree in ["src", "dst"] {
-        let _ = fs::remove_dir_all(scene.path(tree));
-    }
+    scene.clear(&["src", "dst"]);
     for dir in ["a", "b", "c"] {
         for file in 0..20 {
             scene.file(format!("src/{dir}/{file}"), format!("new {dir} {file}"));

@@ -8,9 +8,7 @@ use std::process::Command;
 
 /// Trees with directories in which nothing is.
 fn trees(scene: &Scene<'_>) {
-    for tree in ["src", "dst"] {
-        let _ = fs::remove_dir_all(scene.path(tree));
-    }
+    scene.clear(&["src", "dst"]);
     for name in ["a", "d/b", "d/e/c", "z/deep/er/x.o"] {
         scene.file(format!("src/{name}"), name);
     }
