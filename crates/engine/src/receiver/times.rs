@@ -6,6 +6,10 @@
 //! sees what becomes of a time. One that changes nothing goes by the times that are
 //! there, above all those of changes to an entry, which nobody can set: if one is
 //! finer, the file system is.
+//!
+//! Where no times of changes are told, which is so through SFTP, a few times may be
+//! coarse by chance. What they suggest is assumed, until one that is finer is seen or
+//! they are too many for that, and each job tells once that it goes by it.
 
 use super::Receiver;
 use crate::dirs::DirNode;
@@ -15,6 +19,7 @@ use haul_tree::{Meta, TreeDir, in_whole_seconds};
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// Entries of a directory whose times are looked at, at most.
@@ -24,10 +29,30 @@ const WITNESSES_MAX: usize = 32;
 /// are told: those of so many even seconds are hardly there by chance.
 const WITNESSES_MIN: usize = 16;
 
+/// Told once by a job that goes by an assumption.
+const ASSUMED: &str = "the times seen there are all whole multiples of two seconds, so times are taken to be kept no finer: entries that are less than that older there than at the source count as unchanged, and only a comparison of contents tells for sure";
+
 /// The units in which file systems keep times, as far as anybody had to know: by device,
 /// or by directory where none is told.
 #[derive(Default)]
-pub(super) struct Units(Mutex<HashMap<FileId, Granularity>>);
+pub(super) struct Units {
+    by_place: Mutex<HashMap<FileId, Unit>>,
+    /// It was told that one is assumed.
+    is_told: AtomicBool,
+}
+
+/// Knowledge of the unit of a file system.
+enum Unit {
+    Known(Granularity),
+    /// By few times.
+    Assumed {
+        unit: Granularity,
+        /// All that were seen, fewer than [`WITNESSES_MIN`].
+        times: BTreeSet<Timestamp>,
+        /// The directory that was looked through last.
+        last: Option<FileId>,
+    },
+}
 
 impl Receiver<'_> {
     /// `entry` with its time as both sides can keep it, where `there` stands at its
@@ -61,41 +86,78 @@ impl Receiver<'_> {
         {
             return time;
         }
-        let is_kept = |there: &&Meta| {
-            let found = there.attributes.mtime;
-            found != mtime
-                && Granularity::between(mtime, found).is_some()
-                && self.unit_of(node, there).kept(mtime) == found
-        };
-        there.filter(is_kept).map_or(mtime, |there| there.attributes.mtime)
+        let Some(found) = there.map(|there| there.attributes.mtime) else { return mtime };
+        if found == mtime || Granularity::between(mtime, found).is_none() {
+            return mtime;
+        }
+        let (unit, is_assumed) =
+            there.map_or((Granularity::FINEST, false), |there| self.unit_of(node, there));
+        if unit.kept(mtime) != found {
+            return mtime;
+        }
+        if is_assumed && !self.units.is_told.swap(true, Ordering::Relaxed) {
+            self.warn(&self.dest, ASSUMED);
+        }
+        found
     }
 
-    /// The unit in which the file system of `there` keeps times, an entry of `node`.
-    fn unit_of(&self, node: &Arc<DirNode>, there: &Meta) -> Granularity {
+    /// The unit in which the file system of `there` keeps times, an entry of `node`;
+    /// true if it is assumed.
+    fn unit_of(&self, node: &Arc<DirNode>, there: &Meta) -> (Granularity, bool) {
         let of_system = there.id.map(|id| FileId { ino: 0, ..id });
-        let Some(place) = of_system.or_else(|| node.id()) else { return Granularity::FINEST };
-        if let Some(unit) = lock(&self.units.0).get(&place) {
-            return *unit;
-        }
-        let find = || {
-            let Ok(handle) = node.handle() else { return Granularity::FINEST };
-            let tried = match self.policy.dry_run {
-                true => None,
-                false => handle.time_unit().ok(),
-            };
-            let found = tried.or_else(|| unit_seen(&*handle, there).ok());
-            found.unwrap_or(Granularity::FINEST)
+        let Some(place) = of_system.or_else(|| node.id()) else {
+            return (Granularity::FINEST, false);
+        };
+        let mut times = match lock(&self.units.by_place).get(&place) {
+            Some(Unit::Known(unit)) => return (*unit, false),
+            Some(Unit::Assumed { unit, last, .. }) if *last == node.id() => return (*unit, true),
+            Some(Unit::Assumed { times, .. }) => times.clone(),
+            None => BTreeSet::new(),
         };
         // It may take round trips; two that find the same do no harm.
-        let unit = find();
-        lock(&self.units.0).insert(place, unit);
-        unit
+        let unit = self.find_unit(node, there, &mut times);
+        let told = match unit {
+            Unit::Known(unit) => (unit, false),
+            Unit::Assumed { unit, .. } => (unit, true),
+        };
+        lock(&self.units.by_place).insert(place, unit);
+        told
+    }
+
+    /// The unit of the file system of `there`, of which these `times` were seen before.
+    fn find_unit(
+        &self,
+        node: &Arc<DirNode>,
+        there: &Meta,
+        times: &mut BTreeSet<Timestamp>,
+    ) -> Unit {
+        let Ok(handle) = node.handle() else { return Unit::Known(Granularity::FINEST) };
+        if !self.policy.dry_run
+            && let Ok(unit) = handle.time_unit()
+        {
+            return Unit::Known(unit);
+        }
+        if see_times(&*handle, there, times).is_err() {
+            return Unit::Known(Granularity::FINEST);
+        }
+        let explains =
+            |unit: &Granularity| times.iter().all(|&time: &Timestamp| unit.kept(time) == time);
+        let unit = Granularity::ALL.into_iter().rev().find(explains);
+        let unit = unit.unwrap_or(Granularity::FINEST);
+        if there.ctime.is_some() || times.len() >= WITNESSES_MIN {
+            return Unit::Known(unit);
+        }
+        // Who could not try it and writes rather writes once too often.
+        if unit == Granularity::TWO_SECONDS && self.policy.dry_run {
+            return Unit::Assumed { unit, times: std::mem::take(times), last: node.id() };
+        }
+        Unit::Known(Granularity::FINEST)
     }
 }
 
-/// The coarsest unit that explains the times of `there`, and of others in `dir`.
-fn unit_seen(dir: &dyn TreeDir, there: &Meta) -> io::Result<Granularity> {
-    let mut times: BTreeSet<Timestamp> = there.ctime.into_iter().collect();
+/// Adds the times of `there`, and of others in `dir`, to those that were seen.
+fn see_times(dir: &dyn TreeDir, there: &Meta, times: &mut BTreeSet<Timestamp>) -> io::Result<()> {
+    times.extend(there.ctime);
     let mut add = |meta: Meta| {
         if meta.id.map(|id| id.dev) == there.id.map(|id| id.dev) {
             times.extend(meta.ctime);
@@ -108,10 +170,5 @@ fn unit_seen(dir: &dyn TreeDir, there: &Meta) -> io::Result<Granularity> {
             add(meta);
         }
     }
-    if there.ctime.is_none() && times.len() < WITNESSES_MIN {
-        return Ok(Granularity::FINEST);
-    }
-    let explains =
-        |unit: &Granularity| times.iter().all(|&time: &Timestamp| unit.kept(time) == time);
-    Ok(Granularity::ALL.into_iter().rev().find(explains).unwrap_or(Granularity::FINEST))
+    Ok(())
 }

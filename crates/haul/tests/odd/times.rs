@@ -5,6 +5,9 @@ use super::*;
 const SECS: i64 = 1_600_000_001;
 const NANOS: u32 = 987_654_321;
 
+/// Told by who assumes that times are kept in even seconds.
+const ASSUMED: &str = "times are taken to be kept no finer";
+
 fn quirks(unit_nanos: u64) -> Quirks {
     Quirks { time_unit: Duration::from_nanos(unit_nanos), ..Quirks::default() }
 }
@@ -40,10 +43,10 @@ fn is_unchanged_where_times_have(unit: u64) {
         let after = fs::metadata(mount.join("tree/file")).expect("there");
         assert_eq!(before.ino(), after.ino(), "it was copied again");
         assert_eq!(dir.mtime(), fs::metadata(mount.join("tree")).expect("there").mtime());
-        // What makes nothing there finds too few times to tell.
-        if !(scene.way == Way::SftpUpload && unit > 1_000_000_000) {
-            check(scene, &["-r"], &["tree"], "to/").run().expect_ok();
-        }
+        // What makes nothing there finds too few times to tell, and says what it assumes.
+        let run = check(scene, &["-r"], &["tree"], "to/").run().expect_ok();
+        let assumes = scene.way == Way::SftpUpload && unit > 1_000_000_000;
+        assert_eq!(run.err().matches(ASSUMED).count(), usize::from(assumes), "{run}");
         scene.copy(&["-r", "--dry-run"], &["tree"], "to/").run().expect_ok();
         // Of another second, it is another.
         nasty::set_mtime(scene.path("tree/file"), SECS + 2, NANOS).expect("set");
@@ -125,14 +128,55 @@ fn a_check_that_finds_even_seconds_alone_takes_them_for_what_is_kept() {
         }
         scene.copy(&["-r"], &["tree"], "to/").run().expect_ok();
         check(scene, &["-r"], &["tree"], "to/").run().expect_ok();
-        // Times that are all the same show nothing.
+        // Times that are all the same show nothing by themselves.
         for number in 0..20 {
             nasty::set_mtime(scene.path(format!("tree/{number}")), SECS, 0).expect("set");
             nasty::set_mtime(mount.join(format!("tree/{number}")), SECS - 1, 0).expect("set");
         }
-        let run = check(scene, &["-r"], &["tree"], "to/").run();
-        assert_eq!(run.code, Some(i32::from(scene.way == Way::SftpUpload)), "{run}");
+        let run = check(scene, &["-r"], &["tree"], "to/").run().expect_ok();
+        let told = run.err().matches(ASSUMED).count();
+        assert_eq!(told, usize::from(scene.way == Way::SftpUpload), "{run}");
+        // What differs by more does, and so does one second where one time is odd.
+        nasty::set_mtime(mount.join("tree/3"), SECS - 3, 0).expect("set");
+        let run = check(scene, &["-r"], &["tree"], "to/").run().expect_code(1);
+        assert_eq!(run.out().matches("tree/").count(), 1, "{run}");
     });
+}
+
+#[test]
+fn one_odd_second_at_a_server_shows_that_each_second_counts_there() {
+    let world = World::new();
+    let mut scene = world.scene(Way::SftpUpload);
+    scene.reach_by_pipe();
+    for (name, secs) in [("a", SECS), ("b", SECS + 4), ("sub/c", SECS + 8)] {
+        scene.file(format!("tree/{name}"), "content");
+        nasty::set_mtime(scene.path(format!("tree/{name}")), secs, 0).expect("set");
+    }
+    let at = |name: &str, secs| {
+        nasty::set_mtime(scene.path(format!("to/tree/{name}")), secs, 0).expect("set");
+    };
+    run(std::process::Command::new("cp").arg("-r").arg(scene.path("tree")).arg(scene.mkdir("to")));
+    // All are even: one second may be what a coarse file system has cut off.
+    for (name, secs) in
+        [("", SECS), ("sub", SECS), ("a", SECS), ("b", SECS + 4), ("sub/c", SECS + 8)]
+    {
+        at(name, secs - 1);
+    }
+    let differing = |expected: &[&str]| {
+        let run = check(&scene, &["-r"], &["tree"], "to/").run();
+        let out = run.out();
+        let mut found: Vec<_> = ["tree/a", "tree/b", "tree/sub/c"]
+            .into_iter()
+            .filter(|path| out.contains(path))
+            .collect();
+        found.sort_unstable();
+        assert_eq!(found, expected, "{run}");
+        run
+    };
+    assert_eq!(differing(&[]).err().matches(ASSUMED).count(), 1);
+    // It is not.
+    at("b", SECS + 4);
+    assert_eq!(differing(&["tree/a", "tree/sub/c"]).err().matches(ASSUMED).count(), 0);
 }
 
 #[test]
