@@ -5,6 +5,7 @@ use super::{Output, Report, Show, Statement};
 use crate::error::{CommandError, ExitCode};
 use crate::hint::Hint;
 use crate::progress::{Counts, Meter, SHOW_AFTER, Screen};
+use crate::quantity;
 use haul_engine::{LinkEvent, Outcome, Skip};
 use haul_model::{Changes, Fault, FaultKind, Kind, Policy, Task, escape_bytes, escape_text};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -99,7 +100,9 @@ impl Report for Text {
             }
             LinkEvent::Regained => "haul: connected again".to_owned(),
             LinkEvent::Direct { host, connections } => {
-                format!("haul: contents go to {host} over {connections} direct connections")
+                let (one, many) = ("direct connection", "direct connections");
+                let connections = quantity::counted(connections.into(), one, many);
+                format!("haul: contents go to {host} over {connections}")
             }
             LinkEvent::NotDirect { host, reason } => {
                 format!("haul: contents go to {host} through ssh: {reason}")
