@@ -2,7 +2,7 @@
 //! on the tree of the host.
 
 use crate::assembly::{Assembly, Leaving, Placed, Receiving, Sending, Way, leave_within};
-use crate::control::{Control, Lifeline};
+use crate::control::{Control, Lifeline, Reporter};
 use crate::dirs::OpenDirs;
 use crate::logins::Logins;
 use crate::receiver::Destination;
@@ -10,7 +10,8 @@ use crate::sender::Source;
 use crate::{Event, Job, JobError, Monitor, SftpRoute, Summary};
 use haul_model::words;
 use haul_model::{
-    Bases, Compression, Fault, FaultKind, Moving, Name, Relative, Side, Updating, escape_bytes,
+    Bases, Compression, Fault, FaultKind, Kind, Moving, Name, Outcome, Relative, Side, Updating,
+    escape_bytes,
 };
 use haul_sftp::{Client, Extension, Options, Session, SessionError};
 use haul_store::Journals;
@@ -222,7 +223,20 @@ fn run_with(
     if let (Ok(Summary { failed: 0, .. }), Some((origin, made))) = (&result, made) {
         forget_origin(job, &origin, made);
     }
-    result
+    // Nothing is to be gone on with for that.
+    result.map(|summary| match host.has_lost_attributes() {
+        true => tell_lost_attributes(monitor, summary),
+        false => summary,
+    })
+}
+
+/// Tells that the server has refused to set modes and times: all of the content is there,
+/// and not all of what was to be kept.
+fn tell_lost_attributes(monitor: &dyn Monitor, summary: Summary) -> Summary {
+    let message = "the server refuses to set modes and times: what was copied is whole, but may be for its owner alone, and shows when it was copied; the next copy takes it again, unless it is to replace only what is older than its source";
+    let fault = Fault::new(Side::Destination, FaultKind::Io, message);
+    Reporter::new(monitor).outcome(Vec::new, &Kind::Dir, 0, &Outcome::Failed(fault));
+    Summary { failed: summary.failed + 1, ..summary }
 }
 
 /// True if files whose times are not taken fail: their sources have them.

@@ -189,6 +189,11 @@ impl SftpError {
         }
     }
 
+    /// True if the server does not let the user do this, or can't do it at all.
+    pub fn is_refusal(&self) -> bool {
+        self.cause.is_refusal()
+    }
+
     /// The nearest that the standard library has.
     pub fn io_kind(&self) -> io::ErrorKind {
         match self.cause.innermost() {
@@ -207,6 +212,12 @@ impl SftpError {
 }
 
 impl Cause {
+    /// See [`SftpError::is_refusal`].
+    pub(crate) fn is_refusal(&self) -> bool {
+        let refused = |code| matches!(code, StatusCode::PermissionDenied | StatusCode::Unsupported);
+        matches!(self.innermost(), Self::Status(status) if refused(status.code))
+    }
+
     /// The first cause, without what it led to.
     fn innermost(&self) -> &Self {
         match self {

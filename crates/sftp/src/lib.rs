@@ -63,7 +63,7 @@ mod small;
 pub use client::Client;
 pub use codec::{Attrs, Extension, FileType, FsStats, Limits, OpenFlags, StatusCode, Times};
 pub use error::{Cause, OnlyStaged, SessionError, SftpError, StartError};
-pub use file::{Chunk, RangeReader, RangeWriter, RemoteFile};
+pub use file::{AttrsSet, Chunk, RangeReader, RangeWriter, RemoteFile};
 pub use later::Later;
 pub use lister::Lister;
 pub use listing::DirEntry;

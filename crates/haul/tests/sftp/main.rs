@@ -10,6 +10,7 @@ mod logins;
 mod memory;
 mod moving;
 mod rclone;
+mod refusing;
 mod requests;
 mod resuming;
 mod stale;

@@ -17,6 +17,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 type Result<T> = std::result::Result<T, SftpError>;
 
+/// The attributes of a file after some were to be set.
+#[derive(Debug, Clone)]
+pub struct AttrsSet {
+    /// The attributes that it has then.
+    pub found: Attrs,
+    /// Why they are not those that were to be set, if the server refuses that.
+    pub refused: Option<SftpError>,
+}
+
 /// An open file. Clones are the same open file; it is closed with the last of
 /// them, or by [`Self::close`], which tells whether that worked.
 #[derive(Clone)]
@@ -56,7 +65,7 @@ impl RemoteFile {
 
     /// Sets what `attrs` has and looks what it is then, in one round trip: a server
     /// does in order what concerns one file (section 6.1 of the draft).
-    pub fn set_and_look(&self, attrs: Attrs) -> Result<Attrs> {
+    pub fn set_and_look(&self, attrs: Attrs) -> Result<AttrsSet> {
         let handle = self.handle();
         self.look(&[Request::Fsetstat { handle, attrs }, Request::Fstat { handle }])
     }
@@ -65,7 +74,7 @@ impl RemoteFile {
     ///
     /// # Errors
     /// Those of [`Self::set_and_look`] and of [`Self::close`].
-    pub fn set_look_and_close(self, attrs: Attrs) -> Result<Attrs> {
+    pub fn set_look_and_close(self, attrs: Attrs) -> Result<AttrsSet> {
         self.0.closed.store(true, Ordering::Relaxed);
         let handle = self.handle();
         self.look(&[
@@ -75,25 +84,30 @@ impl RemoteFile {
         ])
     }
 
-    /// Sends all of `requests`, and gives what one of them has found.
-    fn look(&self, requests: &[Request<'_>]) -> Result<Attrs> {
+    /// Sends all of `requests`, the first of which sets attributes, and gives what one of
+    /// them has found.
+    fn look(&self, requests: &[Request<'_>]) -> Result<AttrsSet> {
         let mut port = self.client().port();
         for (request, tag) in requests.iter().zip(0..) {
             let sent = port.send(tag, request, Payload::NONE);
             sent.map_err(|error| SftpError::new(request, self.path(), error))?;
         }
-        let mut found = Attrs::default();
+        let (mut found, mut refused) = (Attrs::default(), None);
         while let Some((tag, answer)) = port.next() {
             let answer = answer.map_err(Cause::from).and_then(succeeded);
             match answer {
                 Ok(Answer::Attrs(attrs)) => found = attrs,
                 Ok(_) => {}
                 Err(cause) => {
-                    return Err(SftpError::new(&requests[tag as usize], self.path(), cause));
+                    let error = SftpError::new(&requests[tag as usize], self.path(), cause);
+                    if tag > 0 || !error.is_refusal() {
+                        return Err(error);
+                    }
+                    refused = Some(error);
                 }
             }
         }
-        Ok(found)
+        Ok(AttrsSet { found, refused })
     }
 
     /// Makes its content durable. Needs [`crate::Extension::Fsync`].

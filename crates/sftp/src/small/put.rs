@@ -30,9 +30,10 @@ pub struct Put<C> {
     pub mode: u32,
     /// Its times.
     pub times: Times,
-    /// It fails with [`Cause::Time`] if the server does not take its time; see
+    /// It fails if the server refuses to set its mode and times, or with [`Cause::Time`]
+    /// if it does not take its time; see [`Puts::has_lost_attributes`] and
     /// [`Puts::has_lost_time`].
-    pub needs_time: bool,
+    pub needs_attributes: bool,
     /// The fate of an existing file at the path; see [`Client::name_file`]. One that is
     /// to stay is looked for before the rename, since some servers replace in it.
     pub existing: Existing,
@@ -60,6 +61,7 @@ pub struct Puts<C> {
     bytes: usize,
     finished: VecDeque<(u64, Result<(), SftpError>)>,
     has_lost_time: bool,
+    has_lost_attributes: bool,
 }
 
 impl<C: AsRef<[u8]>> Puts<C> {
@@ -73,6 +75,7 @@ impl<C: AsRef<[u8]>> Puts<C> {
             bytes: 0,
             finished: VecDeque::new(),
             has_lost_time: false,
+            has_lost_attributes: false,
         }
     }
 
@@ -111,6 +114,12 @@ impl<C: AsRef<[u8]>> Puts<C> {
         self.has_lost_time
     }
 
+    /// True if the server has refused to set the mode and times of a file, through its
+    /// handle and by its path.
+    pub fn has_lost_attributes(&self) -> bool {
+        self.has_lost_attributes
+    }
+
     /// How many files are begun and not told by [`Self::next_done`] yet.
     pub fn pending(&self) -> usize {
         self.jobs.len() + self.finished.len()
@@ -140,10 +149,12 @@ impl<C: AsRef<[u8]>> Puts<C> {
         let answer = answer.map_err(Cause::from).and_then(succeeded);
         let mut asker = Asker { port: &mut self.port, number };
         let taken = job.take(part, answer, &self.client, &mut asker);
-        self.has_lost_time |= job.has_lost_time();
         let sent = match taken {
             Ok(()) if job.is_answered() => {
-                if !job.advance() {
+                let goes_on = job.advance();
+                self.has_lost_time |= job.has_lost_time();
+                self.has_lost_attributes |= job.has_lost_attributes();
+                if !goes_on {
                     return self.close(number);
                 }
                 job.ask(&self.client, &mut asker)

@@ -19,7 +19,7 @@ pub(crate) fn put(bench: &Bench, key: u64, content: Vec<u8>) -> Put<Vec<u8>> {
         existing: Existing::Replace { aside: bench.path(&format!(".aside-{key}")) },
         sync: false,
         verify: false,
-        needs_time: false,
+        needs_attributes: false,
     }
 }
 

@@ -306,8 +306,15 @@ impl TreeDir for SftpDir {
         let mode = attrs.mode.map(|mode| mode | self.special_bits());
         let attrs = Attrs { mode, ..attrs };
         let set = self.host.client().set_attrs_later(&self.path, attrs);
-        let host = Arc::clone(&self.host);
-        Ok(Some(Box::new(move || host.io(set.wait()))))
+        let (host, is_own) = (Arc::clone(&self.host), self.made.is_some());
+        Ok(Some(Box::new(move || match set.wait() {
+            // It is told once, of all that the job has written.
+            Err(error) if error.is_refusal() && (is_own || host.has_lost_attributes()) => {
+                host.lose_attributes();
+                Ok(())
+            }
+            set => host.io(set),
+        })))
     }
 
     fn make_writable(&self) -> io::Result<()> {
@@ -393,7 +400,7 @@ impl Storage for SftpDir {
         // It came and went, and that is no change to the directory.
         let _ = client.set_attrs(&self.path, Attrs { times: before, ..Attrs::default() });
         removed?;
-        match host.io(found)?.times.map(|times| times.modified) {
+        match host.io(found)?.found.times.map(|times| times.modified) {
             Some(TIME) => Ok(Granularity::SECOND),
             Some(found) if found == TIME - 1 => Ok(Granularity::TWO_SECONDS),
             _ => Err(io::ErrorKind::Unsupported.into()),

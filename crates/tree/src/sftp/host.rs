@@ -118,6 +118,8 @@ pub struct SftpHost {
     needs_times: bool,
     /// The server has not taken the time of a file.
     has_lost_times: AtomicBool,
+    /// The server has refused to set the attributes of what the job has written.
+    has_lost_attributes: AtomicBool,
     /// Lists directories before they are needed.
     pub lister: Lister,
     /// Content of large files on its way from the host.
@@ -158,6 +160,7 @@ impl SftpHost {
             holds,
             needs_times,
             has_lost_times: AtomicBool::new(false),
+            has_lost_attributes: AtomicBool::new(false),
             streams: Budget::new(STREAMS_LEN),
             small: Budget::new(SMALL_LEN),
             remembered: Budget::new(REMEMBERED_LEN),
@@ -177,6 +180,16 @@ impl SftpHost {
 
     pub(super) fn lose_times(&self) {
         self.has_lost_times.store(true, Ordering::Relaxed);
+    }
+
+    /// True if the server has refused to set the mode and time of what the job has
+    /// written.
+    pub fn has_lost_attributes(&self) -> bool {
+        self.has_lost_attributes.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn lose_attributes(&self) {
+        self.has_lost_attributes.store(true, Ordering::Relaxed);
     }
 
     pub(super) fn needs_times(&self) -> bool {

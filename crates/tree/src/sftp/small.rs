@@ -24,7 +24,7 @@ impl SmallFiles for SftpDir {
             content,
             mode,
             times: times_of(mtime),
-            needs_time: self.host.needs_times(),
+            needs_attributes: self.host.needs_times(),
             existing: self.host.existing(&self.path, name, on_existing),
             sync: sync && self.host.client().has(Extension::Fsync),
             verify,
@@ -63,6 +63,9 @@ impl<'h> SftpUploads<'h> {
         let dir = self.dirs.remove(&key).unwrap_or_default();
         if self.puts().has_lost_time() {
             self.host.lose_times();
+        }
+        if self.puts().has_lost_attributes() {
+            self.host.lose_attributes();
         }
         let told = match result {
             Ok(()) => Ok(Publication::Published),

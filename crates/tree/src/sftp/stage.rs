@@ -16,7 +16,7 @@ use crate::beside::both;
 use crate::lock;
 use crate::{NotMoved, SealedFile, StagedFile};
 use haul_model::{Attributes, BLOCK_LEN, BlockHash, Kept, Name};
-use haul_sftp::{Attrs, Cause, Extension, OpenFlags, RangeWriter, RemoteFile, SftpError};
+use haul_sftp::{Attrs, AttrsSet, Cause, Extension, OpenFlags, RangeWriter, RemoteFile, SftpError};
 use haul_store::{Earlier, Journals, Pace, Proof, RemoteJournal, RemoteNames, SourceId};
 use haul_sys::{Dir, Loss};
 use open::{Open, check_room};
@@ -173,7 +173,12 @@ impl SftpStage {
             false => Open::existing(host, dir, path.clone())?,
         };
         let mut open = match there {
-            Some(open) if open.has_last(&blocks)? => open,
+            // What lies beyond the last block on record is not known to be right.
+            Some(open)
+                if open.has_last(&blocks)? && open.cut(blocks.len() as u64 * BLOCK_LEN)? =>
+            {
+                open
+            }
             there => {
                 if !blocks.is_empty() {
                     blocks.clear();
@@ -193,10 +198,6 @@ impl SftpStage {
             }
         };
         open.keep = true;
-        // What lies beyond the last block on record is not known to be right.
-        if !blocks.is_empty() {
-            open.cut(blocks.len() as u64 * BLOCK_LEN)?;
-        }
         let (sent, pace, checked_at) = (VecDeque::new(), Pace::default(), Instant::now());
         let record = Record { journal, sent, pace, checked_at, keeps_durable };
         let stage = Self::of(open, Some(record));
@@ -381,7 +382,7 @@ impl StagedFile for SftpStage {
         let found = if stays_open {
             // What comes through other sessions has to be there before.
             self.drain_from(1)?;
-            self.open.file()?.set_and_look(attrs).map(|found| vec![found])
+            self.open.file()?.set_and_look(attrs).map(|set| vec![set])
         } else {
             // Nobody needs it any more, and nobody waits for the last writes: a server
             // does in order what one session asks of a file. So whichever session is
@@ -395,14 +396,14 @@ impl StagedFile for SftpStage {
         }
         let found = host.wrote(&self.open.dir, found);
         self.drain()?;
-        let found = found?;
+        let found = self.set_by_path(found?, attrs)?;
         let len = found.iter().filter_map(|found| found.size).max();
         if len.is_some_and(|len| len != size.unwrap_or(written)) {
             return Err(io::Error::other("the server has another length for it than was written"));
         }
         // One session may have looked before another wrote.
         let is_kept = |found: &Attrs| attrs.times.is_none_or(|times| times.are_kept_as(found));
-        if !found.iter().any(is_kept) {
+        if !host.has_lost_attributes() && !found.iter().any(is_kept) {
             host.lose_times();
             if host.needs_times() {
                 self.give_up();
@@ -414,6 +415,25 @@ impl StagedFile for SftpStage {
 }
 
 impl SftpStage {
+    /// The attributes that it has, where `attrs` were `set`: once more by its path, if the
+    /// server has refused that through the handle.
+    fn set_by_path(&mut self, set: Vec<AttrsSet>, attrs: Attrs) -> io::Result<Vec<Attrs>> {
+        if set.iter().all(|set| set.refused.is_none()) {
+            return Ok(set.into_iter().map(|set| set.found).collect());
+        }
+        let (host, path) = (&self.open.host, &self.open.path);
+        match host.client().set_attrs(path, attrs) {
+            Err(error) if error.is_refusal() && !host.needs_times() => host.lose_attributes(),
+            Err(error) => {
+                let error = host.io(Err(error));
+                self.give_up();
+                return error;
+            }
+            Ok(()) => {}
+        }
+        Ok(vec![host.io(host.client().lstat(path))?])
+    }
+
     /// The file in the sessions other than the first, where it was opened: to be
     /// closed, for nothing more is written there.
     fn others(&self) -> Vec<RemoteFile> {

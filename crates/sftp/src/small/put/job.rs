@@ -34,6 +34,8 @@ enum Step {
     Open,
     /// All that needs the handle: a server does in order what concerns one file.
     Fill,
+    /// Its attributes by its path, where the server refuses to set them through the handle.
+    SetByPath,
     /// To be read back. It can't be read through the handle that it is written
     /// with; see [`OpenFlags`].
     Reopen,
@@ -62,8 +64,14 @@ pub(super) struct Job<C> {
     /// How it gets its name, once it is whole.
     naming: Option<Naming>,
     is_named: bool,
+    /// Its attributes, as the server has told them last.
+    found: Option<Attrs>,
+    /// Why the server has refused to set them, the last time.
+    refused: Option<Cause>,
     /// The server has not taken its time.
     has_lost_time: bool,
+    /// It keeps those that it was made with.
+    has_lost_attributes: bool,
     /// Why it fails, though there may be answers to come.
     failed: Option<SftpError>,
 }
@@ -79,7 +87,10 @@ impl<C: AsRef<[u8]>> Job<C> {
             is_taken: false,
             naming: None,
             is_named: false,
+            found: None,
+            refused: None,
             has_lost_time: false,
+            has_lost_attributes: false,
             failed: None,
         }
     }
@@ -94,6 +105,10 @@ impl<C: AsRef<[u8]>> Job<C> {
 
     pub(super) fn has_lost_time(&self) -> bool {
         self.has_lost_time
+    }
+
+    pub(super) fn has_lost_attributes(&self) -> bool {
+        self.has_lost_attributes
     }
 
     pub(super) fn fail(&mut self, operation: &'static str, cause: Cause) {
@@ -117,6 +132,14 @@ impl<C: AsRef<[u8]>> Job<C> {
                 self.open(OpenFlags::CreateNew, attrs, asker)
             }
             Step::Fill => self.fill(client, asker),
+            Step::SetByPath => {
+                self.refused = None;
+                self.awaited += 2;
+                let path = &self.put.stage;
+                let set = Request::Setstat { path, attrs: self.attrs() };
+                asker.send(ATTRS, &set, Payload::NONE)?;
+                asker.send(STAT, &Request::Lstat { path }, Payload::NONE)
+            }
             Step::Reopen => self.open(OpenFlags::Read, Attrs::default(), asker),
             Step::ReadBack => self.read_on(client, asker),
             Step::LateMode => {
@@ -154,9 +177,7 @@ impl<C: AsRef<[u8]>> Job<C> {
 
     fn fill(&mut self, client: &Client, asker: &mut Asker<'_>) -> Result<(), SessionError> {
         self.write(client, asker)?;
-        let mode = (!self.has_late_mode()).then_some(self.put.mode);
-        let attrs = Attrs { mode, times: Some(self.put.times), ..Attrs::default() };
-        let handle = self.handle();
+        let (handle, attrs) = (self.handle(), self.attrs());
         asker.send(ATTRS, &Request::Fsetstat { handle, attrs }, Payload::NONE)?;
         asker.send(STAT, &Request::Fstat { handle }, Payload::NONE)?;
         if self.put.sync {
@@ -165,6 +186,12 @@ impl<C: AsRef<[u8]>> Job<C> {
         self.awaited += 2 + usize::from(self.put.sync);
         self.close(asker)?;
         if self.put.existing.is_kept() { self.look(asker) } else { Ok(()) }
+    }
+
+    /// The attributes that it gets before it is read back.
+    fn attrs(&self) -> Attrs {
+        let mode = (!self.has_late_mode()).then_some(self.put.mode);
+        Attrs { mode, times: Some(self.put.times), ..Attrs::default() }
     }
 
     fn has_late_mode(&self) -> bool {
@@ -245,12 +272,8 @@ impl<C: AsRef<[u8]>> Job<C> {
             {
                 self.fail("write", Cause::Length { written: self.content_len() as u64, found });
             }
-            (STAT, Ok(Answer::Attrs(found))) if !self.put.times.are_kept_as(&found) => {
-                self.has_lost_time = true;
-                if self.put.needs_time {
-                    self.fail("set the time of", Cause::Time);
-                }
-            }
+            (STAT, Ok(Answer::Attrs(found))) => self.found = Some(found),
+            (ATTRS, Err(cause)) if cause.is_refusal() => self.refused = Some(cause),
             (LOOK, Ok(Answer::Attrs(_))) => self.is_taken = true,
             // That it is free, or can't be looked at, the rename will show.
             (LOOK, Err(Cause::Status(_))) => {}
@@ -317,6 +340,10 @@ impl<C: AsRef<[u8]>> Job<C> {
         if self.failed.is_none() && self.step == Step::Fill && self.is_taken {
             self.fail("write", Cause::Taken);
         }
+        let is_set_elsewhere = self.step == Step::Fill && self.refused.is_some();
+        if self.failed.is_none() && !is_set_elsewhere {
+            self.judge_attributes();
+        }
         let next = if self.failed.is_some() { self.next_of_failed() } else { self.next() };
         if let Some(step) = next {
             self.step = step;
@@ -324,13 +351,34 @@ impl<C: AsRef<[u8]>> Job<C> {
         next.is_some()
     }
 
+    /// Puts down which of its attributes the server has not taken.
+    fn judge_attributes(&mut self) {
+        let found = self.found.take();
+        if let Some(cause) = self.refused.take() {
+            self.has_lost_attributes = true;
+            if self.put.needs_attributes {
+                self.fail("set the attributes of", cause);
+            }
+        } else if found.is_some_and(|found| !self.put.times.are_kept_as(&found)) {
+            self.has_lost_time = true;
+            if self.put.needs_attributes {
+                self.fail("set the time of", Cause::Time);
+            }
+        }
+    }
+
     fn next(&self) -> Option<Step> {
         match self.step {
             Step::Open => Some(Step::Fill),
-            Step::Fill if self.put.verify && self.content_len() > 0 => Some(Step::Reopen),
+            Step::Fill if self.refused.is_some() => Some(Step::SetByPath),
+            Step::Fill | Step::SetByPath if self.put.verify && self.content_len() > 0 => {
+                Some(Step::Reopen)
+            }
             Step::Reopen => Some(Step::ReadBack),
-            Step::Fill | Step::ReadBack if self.has_late_mode() => Some(Step::LateMode),
-            Step::Fill | Step::ReadBack | Step::LateMode => Some(Step::Name),
+            Step::Fill | Step::SetByPath | Step::ReadBack if self.has_late_mode() => {
+                Some(Step::LateMode)
+            }
+            Step::Fill | Step::SetByPath | Step::ReadBack | Step::LateMode => Some(Step::Name),
             Step::Name if !self.is_named => Some(Step::Name),
             Step::Name | Step::Close | Step::Remove => None,
         }

@@ -59,10 +59,13 @@ impl Open {
         self.file.as_ref().ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
 
-    /// Cuts or extends it.
-    pub(super) fn cut(&self, len: u64) -> io::Result<()> {
+    /// Cuts or extends it; false if the server refuses that.
+    pub(super) fn cut(&self, len: u64) -> io::Result<bool> {
         let attrs = Attrs { size: Some(len), ..Attrs::default() };
-        self.host.io(self.file()?.set_attrs(attrs))
+        match self.file()?.set_attrs(attrs) {
+            Err(error) if error.is_refusal() => Ok(false),
+            cut => self.host.io(cut).map(|()| true),
+        }
     }
 
     fn of(host: &Arc<SftpHost>, dir: &[u8], path: Vec<u8>, file: RemoteFile) -> Self {
