@@ -2,8 +2,12 @@
 
 use crate::common::*;
 use crate::oracle::Pair;
+use haul_testkit::campaign;
+use haul_testkit::content::Stream;
+use haul_testkit::proc::Signal;
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::time::Duration;
 
 /// Ways in which the destination is not behind an SFTP server.
 const WAYS: [Way; 4] = [Way::Local, Way::Upload, Way::Download, Way::SftpDownload];
@@ -190,4 +194,77 @@ fn what_excludes_each_other_is_refused() {
     assert_eq!(run.code, Some(1), "{run}");
     assert!(run.err().contains("no room can be reserved"), "{run}");
     assert!(!scene.exists("dst"));
+}
+
+#[test]
+fn a_kill_while_a_file_is_written_into_harms_nothing_else() {
+    const LEN: usize = 24 << 20;
+    each_of(
+        &Way::ALL,
+        |scene| scene.reach_by_pipe(),
+        |scene| {
+            let mut random = Stream::new(campaign::seed(93 + scene.way as u64));
+            let (old, new) = (vec![1; LEN], vec![2; LEN]);
+            let flags = ["-a", "--inplace"];
+            let sync = || scene.transfer("sync", &scene.route(), &flags, &["src/"], "dst");
+            let mut mixtures = 0;
+            for _ in 0..campaign::rounds(6) {
+                for tree in ["src", "dst"] {
+                    let _ = fs::remove_dir_all(scene.path(tree));
+                }
+                scene.file("src/large", &new);
+                let large = scene.file("dst/large", &old);
+                let number = inode(scene, "dst/large");
+                for name in ["one", "d/two", "d/three"] {
+                    scene.file(format!("src/{name}"), format!("new {name}"));
+                    scene.file(format!("dst/{name}"), format!("the old {name}"));
+                }
+                scene.file("dst/beside", "not in the source");
+                let running = sync().spawn().expect("it starts");
+                let is_begun = || {
+                    let mut first = [0];
+                    let file = fs::File::open(&large).expect("there");
+                    file.read_exact_at(&mut first, 0).expect("read");
+                    first == [2]
+                };
+                let _ = running.until(Duration::from_secs(20), is_begun);
+                std::thread::sleep(Duration::from_micros(random.below(4_000)));
+                running.signal(Signal::KILL);
+                running.wait().expect("it ends");
+                std::thread::sleep(Duration::from_millis(100));
+                let there = fs::read(&large).expect("read");
+                mixtures += usize::from(there != old && there != new);
+                assert_eq!((there.len(), inode(scene, "dst/large")), (LEN, number));
+                assert_eq!(scene.read("dst/beside"), "not in the source");
+                for name in ["one", "d/two", "d/three"] {
+                    let content = scene.read(format!("dst/{name}"));
+                    let whole = [format!("new {name}"), format!("the old {name}")];
+                    assert!(
+                        content.is_empty()
+                            || whole.contains(&content)
+                            || is_mixed(&content, &whole),
+                        "{content}"
+                    );
+                }
+                let run = sync().run();
+                assert_eq!(run.code, Some(0), "{run}");
+                fs::remove_file(scene.path("dst/beside")).expect("removed");
+                let rules = scene.rules().ignoring_root();
+                let differences = scene.snapshot("src").differences(&scene.snapshot("dst"), rules);
+                assert!(differences.is_empty(), "{differences:?}");
+                assert_eq!(inode(scene, "dst/large"), number);
+                assert_no_strays(&scene.path("dst"));
+            }
+            eprintln!("{:?}: {mixtures} mixtures", scene.way);
+        },
+    );
+}
+
+/// True if a small file was being written into, too: it begins as one and ends as the other.
+fn is_mixed(content: &str, whole: &[String; 2]) -> bool {
+    content.len() <= whole[0].len().max(whole[1].len())
+        && content
+            .bytes()
+            .enumerate()
+            .all(|(at, byte)| whole.iter().any(|one| one.as_bytes().get(at) == Some(&byte)))
 }

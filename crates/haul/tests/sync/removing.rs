@@ -2,8 +2,12 @@
 
 use crate::common::*;
 use crate::oracle::Pair;
+use haul_testkit::campaign;
+use haul_testkit::content::Stream;
+use haul_testkit::proc::Signal;
 use std::fs;
 use std::process::Command;
+use std::time::Duration;
 
 const REMOVES: &str = "--remove-source-files";
 
@@ -213,4 +217,70 @@ fn a_link_to_what_takes_its_place_loses_nothing() {
         let run = scene.transfer("sync", &scene.route(), &flags, &["src/"], "dst").run();
         assert_eq!(scene.read("dst/file"), "the only one", "{run}");
     });
+}
+
+/// Files of which sources are removed while the program is killed.
+const FILES: usize = 120;
+
+fn content(number: usize) -> String {
+    format!("{number} ").repeat(50 + number)
+}
+
+#[test]
+fn a_kill_while_sources_go_loses_none() {
+    each_of(
+        &Way::ALL,
+        |scene| scene.reach_by_pipe(),
+        |scene| {
+            let mut random = Stream::new(campaign::seed(91 + scene.way as u64));
+            let flags = ["-a", REMOVES];
+            let sync = || scene.transfer("sync", &scene.route(), &flags, &["src/"], "dst");
+            let mut went_halfway = 0;
+            for _ in 0..campaign::rounds(8) {
+                for tree in ["src", "dst"] {
+                    let _ = fs::remove_dir_all(scene.path(tree));
+                }
+                for number in 0..FILES {
+                    scene.file(format!("src/{}/{number}", number % 3), content(number));
+                }
+                let left = || scene.list("src").len();
+                let all = left();
+                let running = sync().spawn().expect("it starts");
+                // When the first is gone, or a moment later.
+                let _ = running.until(Duration::from_secs(20), || left() < all);
+                std::thread::sleep(Duration::from_micros(random.below(20_000)));
+                running.signal(Signal::KILL);
+                running.wait().expect("it ends");
+                std::thread::sleep(Duration::from_millis(100));
+                let sources = scene.list("src");
+                for number in 0..FILES {
+                    let dir = number % 3;
+                    let name = format!("{dir}/{number}");
+                    // It may be set aside.
+                    let aside = |path: &&String| {
+                        path.starts_with(&format!("{dir}/.haul-moving-"))
+                            && path.ends_with(&format!("-{number}"))
+                    };
+                    let source = sources.iter().find(|path| **path == name || aside(path));
+                    match source {
+                        Some(path) => {
+                            assert_eq!(scene.read(format!("src/{path}")), content(number));
+                        }
+                        None => assert_eq!(scene.read(format!("dst/{name}")), content(number)),
+                    }
+                }
+                let gone = all - sources.len();
+                went_halfway += usize::from(gone > 0 && gone < FILES);
+                let run = sync().run();
+                assert_eq!(run.code, Some(0), "{run}");
+                assert_eq!(scene.list("src"), ["0", "1", "2"], "{run}");
+                for number in 0..FILES {
+                    let path = format!("dst/{}/{number}", number % 3);
+                    assert_eq!(scene.read(path), content(number));
+                }
+                assert_no_strays(&scene.path("dst"));
+            }
+            assert!(went_halfway > 0, "no kill came while sources went");
+        },
+    );
 }
