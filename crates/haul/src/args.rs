@@ -12,6 +12,7 @@ mod words;
 
 pub(crate) use deploy::{Deploy, Deployment};
 pub(crate) use sync::When;
+pub(crate) use sync::list::{LIST_LEN_MAX, ListThere, paths as paths_of_list};
 
 use self::familiar::{FamiliarWords, explain};
 use self::help::{CHECK_USAGE, COPY_USAGE, COPY_WORDS, MOVE_USAGE};
@@ -114,6 +115,8 @@ pub(crate) struct Sync {
     pub(crate) removes_sources: bool,
     /// The sources are listed, and nothing else is done.
     pub(crate) list: Option<Columns>,
+    /// Where the list of paths is, if that is on the host.
+    pub(crate) list_there: Option<ListThere>,
     /// Figures are told at the end.
     pub(crate) stats: bool,
 }

@@ -3,7 +3,7 @@
 
 mod absent;
 mod given;
-mod list;
+pub(crate) mod list;
 mod reading;
 mod table;
 mod writing;
@@ -283,7 +283,8 @@ impl SyncWords {
             (_, true) => Detail::Text(Show::Quiet),
             _ => Detail::Text(Show::Normal),
         };
-        let list = wish.list(&sources)?;
+        let (list, list_there) = wish.list(&sources, &dest)?.unzip();
+        let list_there = list_there.flatten();
         let mirror = wish.mirror()?;
         for source in sources.iter().filter(|_| list.is_none()) {
             if let Err(error @ PlaceError::Parent) =
@@ -321,7 +322,7 @@ impl SyncWords {
         let removes_sources = wish.removes_sources && !wish.dry_run;
         let (readable, atimes, targets) = (wish.readable, wish.atimes, mirror.links);
         let list = wish.lists.then_some(Columns { readable, atimes, targets });
-        Ok(Sync { copy, mirror, when, removes_sources, list, stats })
+        Ok(Sync { copy, mirror, when, removes_sources, list, list_there, stats })
     }
 }
 
@@ -341,13 +342,18 @@ impl Wish {
     }
 
     /// The paths of a list, if there is one.
-    fn list(&self, sources: &[Location]) -> Result<Option<Vec<Vec<u8>>>, CommandError> {
+    fn list(
+        &self,
+        sources: &[Location],
+        dest: &Location,
+    ) -> Result<Option<list::Paths>, CommandError> {
         let Some(file) = &self.files_from else { return Ok(None) };
-        if sources.len() != 1 {
+        let [source] = sources else {
             let message = "with --files-from there is one source: the directory of the paths";
             return Err(CommandError::usage(message));
-        }
-        list::read(file, self.from_zeros).map(Some)
+        };
+        let host = if source.place == crate::location::Place::Here { dest } else { source };
+        list::read(file, self.from_zeros, &host.place).map(Some)
     }
 
     /// Rules that don't say it are not about what is removed if that is to go, too.

@@ -1,5 +1,6 @@
 //! `haul sync`: makes a tree like another, with the words of rsync.
 
+mod fetching;
 mod listing;
 
 use super::copy::{End, UNHASHED, carry_out_in_parts};
@@ -22,8 +23,18 @@ use std::path::PathBuf;
 
 /// Makes the destination like the sources, and says what came of it.
 pub(super) fn run(sync: &Sync) -> ExitCode {
-    let Sync { copy, mirror, when, removes_sources, list, stats } = sync;
+    let Sync { copy, mirror, when, removes_sources, list, list_there, stats } = sync;
     let mut copy = copy.clone();
+    if let Some(there) = list_there {
+        let screen = Screen::default();
+        match fetching::list(&copy, there, &screen) {
+            Ok(paths) => copy.list = Some(paths),
+            Err(error) => {
+                let code = copy.detail.report(&screen).refused(&error, None);
+                return code.as_rsync(&Summary::default(), 0);
+            }
+        }
+    }
     if let Some(columns) = list {
         return listing::run(copy, *mirror, *columns);
     }

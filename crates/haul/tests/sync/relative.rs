@@ -205,8 +205,7 @@ fn lists_that_can_not_be_taken_are_refused() {
         for (flags, sources, cause) in [
             (&["-a", &*from][..], &["src", "dst"][..], "there is one source"),
             (&["-a", "--files-from=nowhere"], &["src"], "No such file"),
-            (&["-a", "--files-from=host:list"], &["src"], "has to be on this machine"),
-            (&["-a", "--files-from=:list"], &["src"], "has to be on this machine"),
+            (&["-a", "--files-from=host:list"], &["src"], "has to be here, or on the host"),
             (&["-aR"], &["src/../src/top"], "must not have \"..\""),
         ] {
             let run = scene.transfer("sync", &scene.route(), flags, sources, "new").run();
@@ -216,5 +215,50 @@ fn lists_that_can_not_be_taken_are_refused() {
         }
         let run = scene.transfer("sync", &scene.route(), &["-a", &from], &["nowhere"], "dst").run();
         assert_eq!(run.code, Some(23), "{run}");
+    });
+}
+
+#[test]
+fn a_list_may_be_on_the_host() {
+    everywhere_by_pipe(|scene| {
+        let (here, user) = (scene.way == Way::Local, "someone@haul-test");
+        let reset = || {
+            let _ = fs::remove_dir_all(scene.path("dst"));
+        };
+        scene.file("src/a", "a");
+        scene.file("src/d/b", "b");
+        scene.file("src/c", "c");
+        let list = scene.file("list", "a\n; none\nd/b\n").display().to_string();
+        let zeros = scene.file("zeros", "a\0d/b\0").display().to_string();
+        for (flags, word) in [
+            (&["-a"][..], format!("--files-from=:{list}")),
+            (&["-a"], format!("--files-from=haul-test:{list}")),
+            (&["-a0"], format!("--files-from=:{zeros}")),
+        ] {
+            reset();
+            let flags = [flags, &[&*word]].concat();
+            let run = scene.transfer("sync", &scene.route(), &flags, &["src"], "dst").run();
+            if here {
+                // As rsync refuses it.
+                assert_eq!(run.code, Some(1), "{run}");
+                assert!(!scene.exists("dst"));
+                continue;
+            }
+            assert_eq!(run.code, Some(0), "{run}");
+            assert_eq!(scene.list("dst"), ["a", "d", "d/b"], "{word}");
+        }
+        reset();
+        for word in [
+            format!("--files-from=other-host:{list}"),
+            format!("--files-from={user}:{list}"),
+            format!("--files-from=:{list}.none"),
+            format!("--files-from=:{}", scene.path("src").display()),
+        ] {
+            let flags = ["-a", &*word];
+            let run = scene.transfer("sync", &scene.route(), &flags, &["src"], "dst").run();
+            assert_ne!(run.code, Some(0), "{word}: {run}");
+            assert!(run.err().contains("--files-from"), "{word}: {run}");
+            assert!(!scene.exists("dst"), "{word}");
+        }
     });
 }

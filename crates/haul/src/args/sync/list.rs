@@ -4,33 +4,69 @@
 use crate::error::CommandError;
 use crate::location::{Location, Place};
 use haul_model::{Fault, Side, escape_bytes, words};
+use haul_net::SshTarget;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 
 /// The length of a list, in bytes, at most: it is kept in memory.
-const LIST_LEN_MAX: u64 = 64 << 20;
+pub(crate) const LIST_LEN_MAX: u64 = 64 << 20;
 
-/// Reads the list at `path`, or standard input if that is `-`. Its paths end with their
-/// lines, or with a byte 0.
+/// Where the list of a command is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ListThere {
+    /// A path of the host that takes part.
+    pub(crate) path: Vec<u8>,
+    /// Its paths end with a byte 0, not with their lines.
+    pub(crate) zeros: bool,
+}
+
+/// The paths of a list; none if it is on the host, and where.
+pub(super) type Paths = (Vec<Vec<u8>>, Option<ListThere>);
+
+/// The list of a command whose other side is `host`, if that is not this machine: its paths
+/// or, if it is on that host, where it is.
 ///
 /// # Errors
-/// A usage error if it can't be read, or is on a host.
-pub(super) fn read(path: &OsStr, zeros: bool) -> Result<Vec<Vec<u8>>, CommandError> {
+/// A usage error if it can't be read, or is on another host.
+pub(super) fn read(path: &OsStr, zeros: bool, host: &Place) -> Result<Paths, CommandError> {
     let shown = escape_bytes(path.as_bytes());
-    let is_there = path.as_bytes().starts_with(b":")
-        || Location::parse(path).is_ok_and(|location| location.place != Place::Here);
-    if is_there {
-        let message = format!("--files-from={shown}: the list has to be on this machine");
-        return Err(CommandError::usage(message)
-            .with_hint("ssh HOST cat FILE | haul sync --files-from=- ... takes one of a host"));
+    let there = |path: &[u8]| ListThere { path: path.to_vec(), zeros };
+    let usage = |why: &str| CommandError::usage(format!("--files-from={shown}: {why}"));
+    let location = match path.as_bytes().strip_prefix(b":") {
+        Some(path) if *host != Place::Here => return Ok((Vec::new(), Some(there(path)))),
+        Some(_) => return Err(usage("the list can't be on a host where all else is here")),
+        None => Location::parse(path).ok().filter(|location| location.place != Place::Here),
+    };
+    if let Some(location) = location {
+        return match is_at(&location.place, host) {
+            true => Ok((Vec::new(), Some(there(&location.path)))),
+            false => Err(usage("the list has to be here, or on the host that takes part")),
+        };
     }
     let text = read_text(path).map_err(|error| {
         let why = Fault::from_io(Side::Source, "read it", &error).message;
-        CommandError::usage(format!("--files-from={shown}: {why}"))
+        usage(&why)
     })?;
-    Ok(paths(&text, zeros))
+    Ok((paths(&text, zeros), None))
+}
+
+/// True if `list` is a place of `host`. What it leaves open about the way there, the other
+/// words say.
+fn is_at(list: &Place, host: &Place) -> bool {
+    target(list).zip(target(host)).is_some_and(|(list, host)| {
+        list.host() == host.host()
+            && (list.user().is_none() || list.user() == host.user())
+            && (list.port().is_none() || list.port() == host.port())
+    })
+}
+
+fn target(place: &Place) -> Option<&SshTarget> {
+    match place {
+        Place::Here => None,
+        Place::There(target) | Place::Sftp(target) => Some(target),
+    }
 }
 
 fn read_text(path: &OsStr) -> io::Result<Vec<u8>> {
@@ -48,7 +84,7 @@ fn read_text(path: &OsStr) -> io::Result<Vec<u8>> {
 }
 
 /// The paths in `text`, without comments.
-fn paths(text: &[u8], zeros: bool) -> Vec<Vec<u8>> {
+pub(crate) fn paths(text: &[u8], zeros: bool) -> Vec<Vec<u8>> {
     let is_end = |byte: &u8| if zeros { *byte == 0 } else { matches!(byte, b'\n' | b'\r') };
     let lines = text.split(is_end).filter(|line| !matches!(line, [] | [b'#' | b';', ..]));
     lines.map(inside).collect()

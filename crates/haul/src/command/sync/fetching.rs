@@ -1,0 +1,93 @@
+//! The list of paths that is on the host which takes part: fetched first, as any file is, over
+//! a connection of its own, into a directory of this machine that nobody else can enter.
+
+use crate::args::{Copy, LIST_LEN_MAX, ListThere, paths_of_list};
+use crate::error::CommandError;
+use crate::hosts::Hosts;
+use crate::location::Place;
+use crate::progress::Screen;
+use haul_engine::{Event, Job, Leg, Monitor, Progress, Route};
+use haul_model::{Mirror, Outcome, Policy, Task, escape_bytes};
+use std::fs::{self, DirBuilder};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+/// Fetches the paths of `list` for `copy`.
+///
+/// # Errors
+/// When there is no way to the host, or it has no such file.
+pub(super) fn list(
+    copy: &Copy,
+    list: &ListThere,
+    screen: &Screen,
+) -> Result<Vec<Vec<u8>>, CommandError> {
+    let source = copy.sources.first().map(|source| &source.place);
+    let place = source.filter(|place| **place != Place::Here).unwrap_or(&copy.dest.place);
+    let shown = escape_bytes(&list.path);
+    let failed = |why: String| CommandError::usage(format!("--files-from: {shown}: {why}"));
+    let dir = Scratch::new().map_err(|error| failed(format!("it can't be fetched: {error}")))?;
+    let file = dir.0.join("list");
+    let mirror = Mirror { size_max: Some(LIST_LEN_MAX), ..Mirror::default() };
+    let job = Job {
+        sources: vec![list.path.clone()],
+        dest: file.as_os_str().as_bytes().to_vec(),
+        follow: true,
+        task: Task::Sync(Policy::default(), mirror),
+        ..Job::default()
+    };
+    let leg = Leg { job, route: Route::Download(place.clone()) };
+    let watch = Watch::default();
+    Hosts::new(copy.reaches.clone(), screen).run(&leg, &watch)?;
+    if let Some(why) = watch.why.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        return Err(failed(why));
+    }
+    let text = fs::read(&file).map_err(|_| {
+        failed(format!("it is no file, or has more than {} MiB", LIST_LEN_MAX >> 20))
+    })?;
+    Ok(paths_of_list(&text, list.zeros))
+}
+
+/// A directory that goes with all that is in it.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> std::io::Result<Self> {
+        let number = u128::from_le_bytes(haul_engine::secret()?);
+        let path = std::env::temp_dir().join(format!("haul-{number:032x}"));
+        DirBuilder::new().mode(0o700).create(&path)?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // It is recognisable as haul's own.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Keeps in mind why the file could not be had.
+#[derive(Default)]
+struct Watch {
+    progress: Progress,
+    why: Mutex<Option<String>>,
+}
+
+impl Monitor for Watch {
+    fn progress(&self) -> &Progress {
+        &self.progress
+    }
+
+    fn event(&self, event: Event<'_>) {
+        if let Event::Entry { outcome: Outcome::Failed(fault), .. } = event {
+            let mut why = self.why.lock().unwrap_or_else(PoisonError::into_inner);
+            why.get_or_insert_with(|| fault.message.clone());
+        }
+    }
+
+    fn cancelled(&self) -> bool {
+        false
+    }
+}
