@@ -379,6 +379,11 @@ impl<'a> Reporter<'a> {
         Progress::add(&self.monitor.progress().tally.spared, 1);
     }
 
+    /// In a mirror: a file was there under another name, and was not transferred.
+    pub(crate) fn renamed(&self) {
+        Progress::add(&self.monitor.progress().tally.renamed, 1);
+    }
+
     /// The figures so far.
     pub(crate) fn summary(&self) -> Summary {
         self.monitor.progress().summary().since(self.before)

@@ -326,6 +326,7 @@ impl Progress {
             adjusted: get(&tally.adjusted),
             deleted: get(&tally.deleted),
             spared: get(&tally.spared),
+            renamed: get(&tally.renamed),
             // Those of a move are counted where its parts are put together.
             ..Summary::default()
         }
@@ -350,6 +351,7 @@ pub(crate) struct Tally {
     adjusted: AtomicU64,
     pub(crate) deleted: AtomicU64,
     pub(crate) spared: AtomicU64,
+    pub(crate) renamed: AtomicU64,
 }
 
 impl Tally {

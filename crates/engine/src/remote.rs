@@ -129,7 +129,7 @@ impl Agent {
         let is_required = job.via == Via::Tcp;
         let wish = |identity: &Identity| {
             let (key, ports) = (identity.public(), job.ports.map(|ports| (ports.0, ports.1)));
-            DirectWish { key, is_required, ports }
+            Box::new(DirectWish { key, is_required, ports })
         };
         let direct = identity.as_ref().map(wish);
         let request = JobRequest { task, filter, altered, rate, compression, token, direct, role };
@@ -245,7 +245,7 @@ mod tests {
         let (task, rate, compression) = (job.task, job.rate, job.compression);
         let token = Some([9; 16]);
         let (key, ports) = ([7; 32], Some((u16::MAX, u16::MAX)));
-        let direct = Some(DirectWish { key, is_required: true, ports });
+        let direct = Some(Box::new(DirectWish { key, is_required: true, ports }));
         let request = JobRequest { task, filter, altered, rate, compression, token, direct, role };
         let frame = encode(&Message::Job(request));
         assert!(frame.len() - HEADER_LEN <= max, "{}", frame.len());

@@ -248,6 +248,7 @@ pub(crate) struct SyncSummaryLine {
     pub(crate) adjusted: u64,
     pub(crate) deleted: u64,
     pub(crate) spared: u64,
+    pub(crate) renamed: u64,
     pub(crate) skipped: u64,
     pub(crate) special: u64,
     pub(crate) failed: u64,

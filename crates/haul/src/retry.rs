@@ -125,7 +125,7 @@ fn next_run(job: &Job, first: &Job, progress: &Progress, before: Summary) -> Opt
 /// The figures of all runs; those of the `last` know what the other side alone has counted.
 fn of_all(all: Summary, last: Summary) -> Summary {
     let (failed, spared) = (all.failed.max(last.failed), all.spared.max(last.spared));
-    Summary { failed, spared, ..all }
+    Summary { failed, spared, renamed: all.renamed.max(last.renamed), ..all }
 }
 
 /// True if a second run of the job leaves alone what the first has finished.

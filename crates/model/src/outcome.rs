@@ -105,6 +105,9 @@ pub struct Summary {
     pub deleted: u64,
     /// In a mirror: entries that were to be removed, and stay because more were than may be.
     pub spared: u64,
+    /// In a mirror: of the files that were copied, those that the destination had under other
+    /// names, and that were not transferred.
+    pub renamed: u64,
 }
 
 impl Summary {
@@ -139,6 +142,7 @@ impl Summary {
             adjusted: both(self.adjusted, other.adjusted),
             deleted: both(self.deleted, other.deleted),
             spared: both(self.spared, other.spared),
+            renamed: both(self.renamed, other.renamed),
         }
     }
 }
@@ -175,6 +179,7 @@ mod tests {
             deleted: 16,
             spared: 17,
             bytes_matched: 18,
+            renamed: 19,
         };
         let mut total = one;
         total += one;
@@ -197,6 +202,7 @@ mod tests {
             deleted: 32,
             spared: 34,
             bytes_matched: 36,
+            renamed: 38,
         };
         assert_eq!(total, twice);
         assert_eq!(total.since(one), one);

@@ -80,8 +80,10 @@ impl Task {
             Self::Copy(_) => false,
             Self::Check { .. } | Self::Remove { .. } => true,
             Self::Sync(_, mirror) => {
-                let has_others =
-                    matches!(mirror.part, Part::AllElse | Part::RemovesSources | Part::Lists);
+                let has_others = match mirror.part {
+                    Part::AllElse => !mirror.renames,
+                    part => matches!(part, Part::RemovesSources | Part::Lists),
+                };
                 mirror.delete.is_some() && !has_others
             }
         }
@@ -101,6 +103,12 @@ impl Task {
             Self::Sync(_, mirror) => mirror.sameness == Sameness::Content && !self.lists(),
             Self::Copy(_) => false,
         }
+    }
+
+    /// True if contents may be compared with those of files that only the destination has:
+    /// they may have got new names.
+    pub fn finds_renamed(&self) -> bool {
+        self.mirrors().is_some_and(Mirror::finds_renamed)
     }
 
     /// The outcomes by which a source is removed, if sources are.
@@ -191,13 +199,21 @@ pub struct Mirror {
     /// Of a file that is missing only the difference to one with a name like it goes over a
     /// wire.
     pub fuzzy: bool,
+    /// A large file that is missing, and is one of those that are removed, gets its new name
+    /// there. What is removed waits for that.
+    pub renames: bool,
 }
 
 impl Mirror {
     /// True if contents may be asked for after others were compared or copied: it shows
     /// late that they are needed.
     pub fn asks_late(&self) -> bool {
-        self.sameness == Sameness::Content || self.bases.is_some()
+        self.sameness == Sameness::Content || self.bases.is_some() || self.finds_renamed()
+    }
+
+    /// See [`Task::finds_renamed`].
+    pub fn finds_renamed(&self) -> bool {
+        self.renames && self.delete.is_some() && matches!(self.part, Part::All | Part::AllElse)
     }
 }
 

@@ -350,6 +350,7 @@ fn task() -> impl Strategy<Value = Task> {
                 preallocates: links,
                 delays: links,
                 fuzzy: !links,
+                renames: links,
                 updating: if links { Updating::Appends } else { Updating::InPlace },
                 ..Mirror::default()
             };
@@ -386,10 +387,10 @@ fn split(frame: &[u8]) -> (Header, &[u8]) {
     (header, payload)
 }
 
-fn direct_of(number: u64) -> Option<DirectWish> {
+fn direct_of(number: u64) -> Option<Box<DirectWish>> {
     let [first, last, bits, _] = [0, 16, 32, 48].map(|shift| (number >> shift) as u16);
     let (key, ports) = ([first as u8; 32], (bits & 1 == 0).then_some((first, last)));
-    (bits & 2 == 0).then_some(DirectWish { key, is_required: bits & 4 == 0, ports })
+    (bits & 2 == 0).then(|| Box::new(DirectWish { key, is_required: bits & 4 == 0, ports }))
 }
 
 proptest! {

@@ -113,7 +113,7 @@ pub struct JobRequest {
     /// is still at it, behind a connection that was lost, is ended.
     pub token: Option<[u8; TOKEN_LEN]>,
     /// Contents go over connections past ssh, if there can be any.
-    pub direct: Option<DirectWish>,
+    pub direct: Option<Box<DirectWish>>,
     /// The agent's part in it.
     pub role: Role,
 }

@@ -259,12 +259,12 @@ impl Receiver<'_> {
     }
 
     /// Tells what is in `dir` and was not listed, when all names in it are known.
-    pub(super) fn tell_extras(&self, dir: &RecvDir) {
+    pub(super) fn tell_extras(&self, dir: &Arc<RecvDir>) {
         let (Some(names), DirState::Open(node)) = (lock(&dir.unlisted).take(), &dir.state) else {
             return;
         };
         if !self.checks() {
-            return self.delete_extras(dir, names);
+            return self.keep_or_delete(dir, names);
         }
         let mut extras = Vec::new();
         for name in names {

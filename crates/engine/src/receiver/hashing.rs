@@ -4,6 +4,7 @@
 use super::check::outcome_of;
 use super::compare::Decision;
 use super::dirs::{Base, DirState};
+use super::renames::Old;
 use super::{Pending, Receiver, Work, of_sender, parent_fault, work};
 use crate::control::Step;
 use crate::digest::{changed, seal_of};
@@ -28,6 +29,8 @@ pub(super) struct Hashing {
     otherwise: Decision,
     /// The hashes of what is in those, as far as they were read.
     of_bases: Vec<Option<ContentHash>>,
+    /// The old name under which the destination may have it.
+    old: Option<Old>,
     /// Bytes of it that were counted as done while the destination's were hashed.
     counted: u64,
 }
@@ -42,9 +45,26 @@ impl Receiver<'_> {
     /// the destination's own is hashed if it says so.
     pub(super) fn hash_with_bases(
         &self,
+        pending: Pending,
+        bases: Vec<(Base, Changes)>,
+        otherwise: Decision,
+        wants: &mut Vec<Want>,
+    ) {
+        self.begin_hashing(pending, bases, otherwise, None, wants);
+    }
+
+    /// The same for one that may have had an `old` name here.
+    pub(super) fn hash_with_old(&self, pending: Pending, old: Old, wants: &mut Vec<Want>) {
+        let otherwise = Decision::Copy(pending.on_existing);
+        self.begin_hashing(pending, Vec::new(), otherwise, Some(old), wants);
+    }
+
+    fn begin_hashing(
+        &self,
         mut pending: Pending,
         bases: Vec<(Base, Changes)>,
         otherwise: Decision,
+        old: Option<Old>,
         wants: &mut Vec<Want>,
     ) {
         pending.on_existing = match otherwise {
@@ -62,6 +82,7 @@ impl Receiver<'_> {
             bases,
             otherwise,
             of_bases: Vec::new(),
+            old,
             counted: 0,
         };
         lock(&self.hashing).insert(index, hashing);
@@ -80,11 +101,13 @@ impl Receiver<'_> {
             let Pending { dir, name, entry, .. } = &hashing.pending;
             let bases: Vec<_> = hashing.bases.iter().map(|(base, _)| base.clone()).collect();
             let is_own = hashing.otherwise == Decision::Hash;
-            (Arc::clone(dir), name.clone(), entry.name.clone(), bases, is_own)
+            let old = hashing.old.clone();
+            (Arc::clone(dir), name.clone(), entry.name.clone(), (bases, old), is_own)
         });
-        let Some((dir, name, listed, bases, is_own)) = place else { return };
+        let Some((dir, name, listed, (bases, old), is_own)) = place else { return };
+        let of_old = old.map(|old| old.hash(self.control, scratch));
         let hash = |base: &Base| self.hash_of_base(base, &name, scratch);
-        let of_bases = bases.iter().map(hash).collect();
+        let of_bases = bases.iter().map(hash).chain(of_old).collect();
         let node = match &dir.state {
             DirState::Open(node) if is_own => node,
             _ => {
@@ -184,6 +207,7 @@ impl Receiver<'_> {
         let Some(whole) = whole else { return };
         let Hashing { pending, own, of_source, hashed, counted, .. } = whole;
         let (bases, of_bases, otherwise) = (whole.bases, whole.of_bases, whole.otherwise);
+        let old = whole.old;
         let (Some(own), Some(of_source)) = (own, of_source) else { return };
         if self.control.stopped() {
             // It was cut short; that is no fault of the file.
@@ -192,6 +216,17 @@ impl Receiver<'_> {
         if self.checks() {
             self.end_check(pending, of_source, own, hashed, counted);
             return;
+        }
+        if let Some(old) = old {
+            let is_it = |source: &FileSeal| {
+                let is_known = source.hash.is_some();
+                is_known && pending.is_as_listed(source) && of_bases.contains(&source.hash)
+            };
+            return match of_source {
+                Err(fault) => self.end_renaming(pending, Some(Outcome::Failed(fault))),
+                Ok(source) if is_it(&source) => self.take_renamed(pending, &old),
+                Ok(_) => self.end_renaming(pending, None),
+            };
         }
         if let Ok(source) = &of_source
             && pending.is_as_listed(source)

@@ -55,6 +55,10 @@ impl Receiver<'_> {
                     // What this settles must not be told after the job's end.
                     self.tell_both(&mut wants, &mut outcomes);
                     self.tell_extras(&ended);
+                    if dir == 0 {
+                        self.settle_renames(&mut wants, &mut outcomes);
+                        self.tell_both(&mut wants, &mut outcomes);
+                    }
                     self.settle(ended);
                 }
                 ListItem::Fault { dir, name, fault } => {

@@ -170,6 +170,11 @@ impl Receiver<'_> {
         (!is_first).then(|| entry.attributes.clone())
     }
 
+    /// True if this job removes what only the destination has, and leaves it to no other.
+    pub(super) fn removes_extras(&self) -> bool {
+        self.task.mirrors().is_some_and(|mirror| mirror.part != Part::AllElse)
+    }
+
     fn deletes(&self) -> Option<Delete> {
         self.task.mirrors()?.delete
     }
@@ -220,13 +225,18 @@ impl Receiver<'_> {
     }
 
     /// True if it is a source of the job, or holds one.
-    fn is_source(&self, meta: &Meta) -> bool {
+    pub(super) fn is_source(&self, meta: &Meta) -> bool {
         meta.id.is_some_and(|id| self.holds_sources.contains(&id))
     }
 
-    /// True if nothing more may be removed; tells that once.
+    /// True if nothing more may be removed.
+    pub(super) fn holds_back_removals(&self) -> bool {
+        self.deleting.withheld.load(Ordering::Relaxed)
+    }
+
+    /// The same; tells it once.
     fn is_withheld(&self, dir: &RecvDir) -> bool {
-        let withheld = self.deleting.withheld.load(Ordering::Relaxed);
+        let withheld = self.holds_back_removals();
         if withheld && !self.deleting.is_told.swap(true, Ordering::Relaxed) {
             self.warn(
                 &dir.path_of(None),

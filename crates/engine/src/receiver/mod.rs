@@ -29,6 +29,7 @@ mod place;
 mod proofs;
 mod proving;
 mod reading;
+mod renames;
 mod resume;
 mod sealing;
 mod similar;
@@ -72,6 +73,7 @@ use mirror::Deleting;
 use naming::Merging;
 pub(crate) use pending::Pending;
 use proofs::Proofs;
+use renames::Renames;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -123,6 +125,8 @@ pub(crate) struct Receiver<'a> {
     /// See [`Destination::holds_sources`].
     holds_sources: HashSet<FileId>,
     deleting: Deleting,
+    /// See [`Renames`].
+    renames: Renames,
     /// Where what is replaced or removed is kept.
     backing: Option<Backing>,
     /// Files that wait for the end of the job, if they do.
@@ -195,6 +199,9 @@ impl<'a> Receiver<'a> {
         let policy = Policy { keeps, ..job.task.copies().copied().unwrap_or(compares) };
         let awaits_removals = removes && sender.is_far();
         let is_far = sender.is_far();
+        // Elsewhere it takes all of a source to hash it.
+        let reads_sources = is_far || destination.sources_are_here;
+        let renames = Renames::of(job, reads_sources && !costs_round_trips);
         let gives_proofs = awaits_removals || (removes && destination.sources_are_here);
         let receiver = Arc::new(Self {
             control,
@@ -223,6 +230,7 @@ impl<'a> Receiver<'a> {
             is_made: destination.is_made,
             holds_sources: destination.holds_sources,
             deleting: Deleting::default(),
+            renames,
             backing,
             waiting: Waiting::default(),
             staging: destination.staging,

@@ -26,7 +26,10 @@ impl Receiver<'_> {
                 None
             }
             _ if self.policy.dry_run => self.settle_listed(&file, Outcome::WouldCopy),
-            Decision::Copy(on_existing) => self.want_file(Pending { on_existing, ..file }, wants),
+            Decision::Copy(on_existing) => {
+                let file = self.unless_renamed(Pending { on_existing, ..file }, wants)?;
+                self.want_file(file, wants)
+            }
             Decision::Based(base) => {
                 self.copy_from_base(file, base);
                 None

@@ -341,7 +341,9 @@ impl SenderPort for Sender<'_> {
                     match outcome.outcome {
                         Outcome::Copied => item.wanted || !is_file,
                         Outcome::Synced(found) if found.has(Changes::SENT) => {
-                            item.wanted || !is_file || self.task.keeps_destination()
+                            let has_it = self.task.keeps_destination()
+                                || item.hashed && self.task.finds_renamed();
+                            item.wanted || !is_file || has_it
                         }
                         Outcome::Grew => item.wanted,
                         Outcome::Linked { .. } => item.kind != Kind::Dir,

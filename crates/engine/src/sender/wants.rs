@@ -108,7 +108,7 @@ impl Sender<'_> {
     pub(super) fn rule_against(&self, item: &Item, want: &Want) -> Option<&'static str> {
         let Kind::File { size } = item.kind else { return None };
         match want.blocks.is_empty() {
-            true if !self.task.compares_content() => {
+            true if !self.task.compares_content() && !self.task.finds_renamed() => {
                 return Some("it asked for a hash where contents are not compared");
             }
             false if self.checks() => return Some("it asked for content in a comparison"),

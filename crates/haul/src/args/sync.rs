@@ -191,7 +191,9 @@ struct Wish {
     /// Times are compared like this: seconds, or `-1` to the nanosecond.
     window: i64,
     deletes: bool,
-    when: When,
+    when: Option<When>,
+    /// Files that have only other names are sent.
+    sends_moved: bool,
     /// Yes is the answer to all that would be asked on a terminal.
     yes: bool,
     delete: Delete,
@@ -318,7 +320,7 @@ impl SyncWords {
             ports: wish.ports,
             asks: wish.asks() && !self.json,
         };
-        let (when, stats) = (wish.when, wish.stats || wish.verbose > 0);
+        let (when, stats) = (wish.when.unwrap_or_default(), wish.stats || wish.verbose > 0);
         let removes_sources = wish.removes_sources && !wish.dry_run;
         let (readable, atimes, targets) = (wish.readable, wish.atimes, mirror.links);
         let list = wish.lists.then_some(Columns { readable, atimes, targets });
@@ -427,6 +429,7 @@ impl Wish {
             delete: self.deletes.then_some(self.delete),
             delta: !self.whole_file && !self.fast,
             updating: self.updating()?,
+            renames: self.renames()?,
             ..self.mirror
         })
     }

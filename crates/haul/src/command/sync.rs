@@ -174,6 +174,7 @@ impl Statement for Figures {
         let Summary { copied, dirs_made, adjusted, deleted, bytes, .. } = summary;
         let parts = [
             (copied, "copied"),
+            (summary.renamed, "of them only renamed"),
             (dirs_made, "directories made"),
             (adjusted, "adjusted"),
             (deleted, "removed"),
@@ -205,6 +206,7 @@ impl Statement for Figures {
             adjusted: summary.adjusted,
             deleted: summary.deleted,
             spared: summary.spared,
+            renamed: summary.renamed,
             skipped: summary.skipped,
             special: summary.special,
             failed: summary.failed,

@@ -112,6 +112,7 @@ fn samples() -> Vec<Line<'static>> {
             adjusted: 1,
             deleted: 1,
             spared: 0,
+            renamed: 0,
             skipped: 1005,
             special: 0,
             failed: 0,

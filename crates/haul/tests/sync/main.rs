@@ -22,6 +22,7 @@ mod owning;
 mod pace;
 mod relative;
 mod removing;
+mod renamed;
 mod ruling;
 mod selecting;
 mod telling;

@@ -12,7 +12,7 @@ use std::io;
 impl Receiver<'_> {
     /// True if the entry `name` at `path` is no extra: rules protect it, it is a backup, or
     /// it is of haul's own at work.
-    pub(super) fn is_spared(
+    pub(in crate::receiver) fn is_spared(
         &self,
         scope: &Scope,
         path: &[u8],
@@ -29,7 +29,7 @@ impl Receiver<'_> {
     }
 
     /// The rules for what is in `dir`, with those of files in it.
-    pub(super) fn scope_of(
+    pub(in crate::receiver) fn scope_of(
         &self,
         dir: &dyn TreeDir,
         above: &Scope,
@@ -75,6 +75,8 @@ impl Receiver<'_> {
                 *lock(&dir.listed) = (!tells_apart).then(Vec::new);
                 *lock(&dir.unlisted) = Some(names);
             }
+            // The job that removes tells it.
+            Err(_) if !self.removes_extras() => {}
             Err(error) => {
                 let fault = Fault::from_io(Side::Destination, "read the directory", &error);
                 self.fail_late(&dir.path_of(None), fault);

@@ -1,7 +1,7 @@
 //! The words about how files are written, as rules: those that contradict each other are
 //! refused.
 
-use super::Wish;
+use super::{When, Wish};
 use crate::error::CommandError;
 use haul_model::{Backup, Bases, Updating};
 use std::os::unix::ffi::OsStrExt;
@@ -37,6 +37,15 @@ impl Wish {
             _ => return Ok(updating),
         };
         Err(CommandError::usage(format!("{word} can't be used with {other}")))
+    }
+
+    /// True if files may get their new names in the destination: not where what is removed
+    /// makes room on the way, or may stay.
+    pub(super) fn renames(&self) -> Result<bool, CommandError> {
+        let waits = matches!(self.when, None | Some(When::After));
+        let stays = self.backup || self.backup_dir.is_some() || self.mirror.delete_max.is_some();
+        let replaces = self.updating()? == Updating::Replaces;
+        Ok(self.deletes && waits && !stays && replaces && !self.dry_run && !self.sends_moved)
     }
 
     pub(super) fn how_bases_are_used(&self) -> Result<Option<Bases>, CommandError> {

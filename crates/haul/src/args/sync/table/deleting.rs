@@ -13,18 +13,20 @@ pub(super) const WORDS: &[Word] = &[
         }
     ),
     flag!(DELETING, "delete-during", None, "The same", |wish, _| {
-        (wish.deletes, wish.when) = (true, When::During);
+        (wish.deletes, wish.when) = (true, Some(When::During));
     }),
     flag!(DELETING, "delete-before", None, "The same, before anything is copied", |wish, _| {
-        (wish.deletes, wish.when) = (true, When::Before);
+        (wish.deletes, wish.when) = (true, Some(When::Before));
     }),
     flag!(DELETING, "delete-after", None, "The same, when all is copied", |wish, _| {
-        (wish.deletes, wish.when) = (true, When::After);
+        (wish.deletes, wish.when) = (true, Some(When::After));
     }),
     flag!(DELETING, "delete-delay", None, "The same", |wish, _| {
-        (wish.deletes, wish.when) = (true, When::After);
+        (wish.deletes, wish.when) = (true, Some(When::After));
     }),
-    flag!(DELETING, "del", None, "", |wish, _| wish.deletes = true),
+    flag!(DELETING, "del", None, "", |wish, _| {
+        (wish.deletes, wish.when) = (true, Some(When::During));
+    }),
     flag!(DELETING, "delete-excluded", None, "And what is left out of the sources", |wish, _| {
         wish.deletes = true;
         wish.deletes_excluded = true;
@@ -68,6 +70,15 @@ pub(super) const WORDS: &[Word] = &[
         "Remove from the sources what is no directory and has arrived",
         |wish, on| {
             wish.removes_sources = on;
+        }
+    ),
+    flag!(
+        DELETING,
+        "no-moves",
+        None,
+        "Send large files that have only another name now, too",
+        |wish, _| {
+            wish.sends_moved = true;
         }
     ),
     flag!(

@@ -1,0 +1,409 @@
+//! Files that have got another name in the sources since the destination was made like them:
+//! a large file that the destination lacks may be one of those that are to be removed there.
+//! It gets its new name then, as a hard link, once both sides have hashed it; its old name
+//! goes with all that is removed.
+//!
+//! For that, what is to be removed waits until all is listed. So does a file whose old name
+//! may be listed later. Both are bounded: what is beyond is removed, or sent, at once.
+
+use super::compare;
+use super::dirs::{DirState, RecvDir};
+use super::{Pending, Receiver, work};
+use crate::Job;
+use crate::control::Control;
+use crate::digest::seal_of;
+use crate::dirs::DirNode;
+use haul_model::{Changes, ContentHash, Entry, FileId, Kept, Name, Outcome, Scope};
+use haul_proto::{LIST_WINDOW, OutcomeItem, PACK_FILE_MAX, Want};
+use haul_store::{OnExisting, Publication};
+use haul_tree::{Meta, MetaKind, TreeDir, lock};
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::io;
+use std::sync::{Arc, Mutex};
+
+/// Files that are known by their old names, at most.
+const KNOWN_MAX: usize = 65_536;
+
+/// Names whose removal waits, at most.
+const LATE_MAX: usize = 65_536;
+
+/// The cost of the files that wait, at most: the listing has to have room to go on.
+const HELD_COST_MAX: u64 = LIST_WINDOW / 2;
+
+/// Where fewer bytes are free, nothing waits to be removed.
+const FREE_MIN: u64 = 1 << 30;
+
+/// The attribute of files that no copy is about.
+const LABEL: &[u8] = b"security.selinux";
+const ACLS: &[u8] = b"system.posix_acl_";
+const DEFAULT_ACL: &[u8] = b"system.posix_acl_default";
+
+/// The bit of a directory that gives its group to what is made in it.
+const SET_GROUP_ID: u32 = 0o2000;
+
+/// The files that may have new names, if the job looks for them.
+pub(super) struct Renames(Option<Mutex<State>>);
+
+#[derive(Default)]
+struct State {
+    /// Files that are to be removed, by their lengths and times in whole seconds.
+    known: HashMap<(u64, i64), Vec<Old>>,
+    known_count: usize,
+    /// What is to be removed when all is listed, by its directory.
+    late: Vec<(Arc<RecvDir>, BTreeSet<Name>)>,
+    late_names: usize,
+    /// So many of `late` were looked through. None is before a file may be one of them.
+    looked_through: usize,
+    is_of_use: bool,
+    /// Files that wait for the end of the listing, and their cost.
+    held: VecDeque<Pending>,
+    held_cost: u64,
+    listed_all: bool,
+    /// Files that are being compared.
+    open: usize,
+}
+
+/// A file that is to be removed.
+#[derive(Clone)]
+pub(super) struct Old {
+    node: Arc<DirNode>,
+    name: Name,
+    id: FileId,
+}
+
+/// A directory in which something is removed, the rules for that, and the path of what is in
+/// it with a slash behind.
+struct Place {
+    node: Arc<DirNode>,
+    scope: Scope,
+    front: Vec<u8>,
+}
+
+impl Renames {
+    /// Those of `job`, if both sides read what they hash where it is.
+    pub(super) fn of(job: &Job, reads_own: bool) -> Self {
+        let (policy, mirror) = (job.task.copies(), job.task.mirrors());
+        let needed = Kept::MODE.with(Kept::TIMES);
+        let keeps = policy.is_some_and(|policy| {
+            policy.keeps.and(needed) == needed && !policy.dry_run && !policy.verify
+        });
+        let is_plain = mirror
+            .is_some_and(|mirror| !mirror.preallocates && mirror.delete_max.is_none())
+            && job.backup.is_none();
+        let looks = reads_own && keeps && is_plain && job.task.finds_renamed();
+        Self(looks.then(Mutex::default))
+    }
+}
+
+impl State {
+    fn key(entry: &Entry) -> (u64, i64) {
+        (entry.size(), entry.attributes.mtime.secs)
+    }
+
+    /// Takes out a file with the length and the time of `entry`.
+    fn take(&mut self, entry: &Entry) -> Option<Old> {
+        let old = self.known.get_mut(&Self::key(entry))?.pop()?;
+        self.known_count -= 1;
+        Some(old)
+    }
+
+    fn is_settled(&self) -> bool {
+        self.listed_all && self.open == 0
+    }
+}
+
+impl Receiver<'_> {
+    /// Has what only the destination has in `dir` wait for its removal, or removes it.
+    pub(super) fn keep_or_delete(&self, dir: &Arc<RecvDir>, names: BTreeSet<Name>) {
+        let has_room = || {
+            let DirState::Open(node) = &dir.state else { return false };
+            let handle = node.handle().and_then(|handle| handle.system_handle());
+            handle
+                .ok()
+                .and_then(|dir| haul_sys::free_bytes(&dir))
+                .is_none_or(|free| free >= FREE_MIN)
+        };
+        let is_late = match &self.renames.0 {
+            Some(_) if names.is_empty() => return,
+            // Another job removes it in any case.
+            Some(state) if !self.removes_extras() || has_room() => {
+                let mut state = lock(state);
+                let has_place = state.late_names + names.len() <= LATE_MAX;
+                if has_place {
+                    state.late_names += names.len();
+                    dir.expect_one();
+                    state.late.push((Arc::clone(dir), names.clone()));
+                }
+                has_place
+            }
+            _ => false,
+        };
+        match is_late {
+            true => self.look_through(),
+            false if self.removes_extras() => self.delete_extras(dir, names),
+            false => {}
+        }
+    }
+
+    /// Gives the file back unless it may have had another name here: then it is compared with
+    /// that, or waits until that is known.
+    pub(super) fn unless_renamed(&self, file: Pending, wants: &mut Vec<Want>) -> Option<Pending> {
+        let may_be_linked = !self.has_other_names(&file.entry);
+        let Some(state) = self.renames.0.as_ref().filter(|_| {
+            // What the job made has nothing that is removed.
+            !self.is_made
+                && may_be_linked
+                && file.found.has(Changes::MISSING)
+                && file.entry.size() > PACK_FILE_MAX
+        }) else {
+            return Some(file);
+        };
+        lock(state).is_of_use = true;
+        self.look_through();
+        let mut state = lock(state);
+        if let Some(old) = state.take(&file.entry) {
+            state.open += 1;
+            drop(state);
+            self.hash_with_old(file, old, wants);
+            return None;
+        }
+        if state.listed_all || state.held_cost + file.cost > HELD_COST_MAX {
+            return Some(file);
+        }
+        file.dir.expect_one();
+        state.held_cost += file.cost;
+        state.held.push_back(file);
+        None
+    }
+
+    /// Everything is listed: asks for the files that wait, or compares them, and removes what
+    /// waits if nothing else is waited for.
+    pub(super) fn settle_renames(&self, wants: &mut Vec<Want>, outcomes: &mut Vec<OutcomeItem>) {
+        let Some(state) = &self.renames.0 else { return };
+        let held: Vec<_> = {
+            let mut state = lock(state);
+            let held: Vec<_> = std::mem::take(&mut state.held).into();
+            let with_old = |file: Pending| {
+                let old = state.take(&file.entry);
+                state.open += usize::from(old.is_some());
+                (file, old)
+            };
+            held.into_iter().map(with_old).collect()
+        };
+        for (file, old) in held {
+            let (dir, index) = (file.dir(), file.index);
+            match old {
+                Some(old) => self.hash_with_old(file, old, wants),
+                None => {
+                    let outcome = self.want_file(file, wants);
+                    outcomes.extend(outcome.map(|outcome| OutcomeItem { index, outcome }));
+                }
+            }
+            // It was waited for twice.
+            self.release(dir);
+        }
+        lock(state).listed_all = true;
+        self.remove_late();
+    }
+
+    /// Removes what waits for that, if all is compared.
+    fn remove_late(&self) {
+        let Some(state) = &self.renames.0 else { return };
+        let late = {
+            let mut state = lock(state);
+            if !state.is_settled() { Vec::new() } else { std::mem::take(&mut state.late) }
+        };
+        for (dir, names) in late {
+            if self.control.stopped() {
+                return;
+            }
+            if self.removes_extras() {
+                self.delete_extras(&dir, names);
+            }
+            self.release(dir);
+        }
+    }
+
+    /// Gives a file its new name if it can be had; else it is sent.
+    pub(super) fn take_renamed(&self, file: Pending, old: &Old) {
+        let linked = self.link_to_old(&file, old);
+        if let Ok(true) = linked {
+            self.reporter.renamed();
+        }
+        let outcome = linked.unwrap_or(false).then_some(Outcome::Copied);
+        self.end_renaming(file, outcome);
+    }
+
+    /// A file was compared with what may have been it, and has that outcome, or is sent.
+    pub(super) fn end_renaming(&self, file: Pending, outcome: Option<Outcome>) {
+        match outcome {
+            Some(outcome) => {
+                // The last one must not end the job before what waits is removed.
+                self.ended_renaming();
+                work::tell(self, vec![(file, 0, outcome)]);
+            }
+            None => {
+                self.want_now(file, 0);
+                self.ended_renaming();
+            }
+        }
+    }
+
+    fn ended_renaming(&self) {
+        if let Some(state) = &self.renames.0 {
+            lock(state).open -= 1;
+        }
+        self.remove_late();
+    }
+
+    /// Makes `file` a further name of the file that has its content; false if it would not be
+    /// what a new file is.
+    fn link_to_old(&self, file: &Pending, old: &Old) -> io::Result<bool> {
+        let Pending { dir, name, entry, .. } = file;
+        let DirState::Open(node) = &dir.state else { return Ok(false) };
+        let (handle, from) = (node.handle()?, old.node.handle()?);
+        let Some(there) = self.look_at(&*from, &old.name)? else { return Ok(false) };
+        let is_it = there.id == Some(old.id)
+            && there.links == 1
+            && there.kind == MetaKind::File { size: entry.size() }
+            && there.attributes.mtime.secs == entry.attributes.mtime.secs;
+        // Else it would keep both names.
+        let is_going = !self.holds_back_removals();
+        if !is_it || !is_going || !self.is_like_new(node, &*from, &old.name, &there)? {
+            return Ok(false);
+        }
+        dir.expect_change();
+        self.expect_writing(node);
+        let keeps = self.policy.keeps;
+        let times = Kept::TIMES.only_if(there.attributes.mtime != entry.attributes.mtime);
+        let which = compare::changes(entry, &there, None, keeps).attributes(keeps).with(times);
+        if !which.is_empty() {
+            from.set_file_attributes(&old.name, there.id, &entry.attributes, which)?;
+        }
+        let made = handle.make_hard_link(&*from, &old.name, there.id, name, OnExisting::Keep)?;
+        if made != Publication::Published {
+            return Ok(false);
+        }
+        dir.remove_stale(name);
+        if let Some(source) = self.resumable(entry) {
+            handle.remove_leftovers(name, &source);
+        }
+        Ok(self.sync_left(dir, node, name).is_ok())
+    }
+
+    /// True if the file `name` of `from` has nothing that a new one in `node` would not have,
+    /// but what it is given.
+    fn is_like_new(
+        &self,
+        node: &Arc<DirNode>,
+        from: &dyn TreeDir,
+        name: &Name,
+        there: &Meta,
+    ) -> io::Result<bool> {
+        let keeps = self.policy.keeps;
+        let handle = node.handle()?;
+        let above = node.meta();
+        let group = match above.owner {
+            Some(owner) if above.attributes.mode & SET_GROUP_ID != 0 => owner.group,
+            _ => haul_sys::effective_group(),
+        };
+        let is_owned = there.owner.is_some_and(|owner| {
+            (keeps.has(Kept::USER) || owner.user == haul_sys::effective_user())
+                && (keeps.has(Kept::GROUP) || owner.group == group)
+        });
+        let is_given = |attribute: &Vec<u8>| {
+            attribute == LABEL
+                || keeps.has(if attribute.starts_with(ACLS) { Kept::ACL } else { Kept::XATTRS })
+        };
+        let inherits = || {
+            Ok::<_, io::Error>(handle.attribute_names(None)?.iter().any(|name| name == DEFAULT_ACL))
+        };
+        Ok(is_owned
+            && handle.tells_names_apart()
+            && from.attribute_names(Some(name))?.iter().all(is_given)
+            && (keeps.has(Kept::ACL) || !inherits()?))
+    }
+
+    /// Learns of the files in what waits to be removed, once one of them may be of use.
+    fn look_through(&self) {
+        let Some(state) = &self.renames.0 else { return };
+        loop {
+            let (dir, names) = {
+                let mut state = lock(state);
+                let next = state.late.get(state.looked_through).cloned();
+                let Some(next) = next.filter(|_| state.is_of_use) else { return };
+                state.looked_through += 1;
+                next
+            };
+            let DirState::Open(node) = &dir.state else { continue };
+            let mut found = Vec::new();
+            let above = Place { node: Arc::clone(node), scope: dir.scope(), front: dir.front() };
+            self.look_at_extras(&above, names, false, &mut found);
+            while let Some(below) = found.pop() {
+                if self.control.stopped() || lock(state).known_count >= KNOWN_MAX {
+                    return;
+                }
+                let names = below.node.handle().and_then(|handle| handle.entries());
+                let names = names.into_iter().flatten().map(|entry| entry.name).collect();
+                self.look_at_extras(&below, names, true, &mut found);
+            }
+        }
+    }
+
+    /// Learns of the files among `names` in a directory, which `is_going` itself or not, and
+    /// gives the directories among them.
+    fn look_at_extras(
+        &self,
+        at: &Place,
+        names: BTreeSet<Name>,
+        is_going: bool,
+        found: &mut Vec<Place>,
+    ) {
+        let (Some(state), Ok(handle)) = (&self.renames.0, at.node.handle()) else { return };
+        for name in names {
+            let Ok(Some(meta)) = handle.stat(&name, false) else { continue };
+            let path = [&*at.front, name.as_bytes()].concat();
+            let is_spared = || self.is_spared(&at.scope, &path, &name, &meta, is_going);
+            if self.is_source(&meta) || is_spared() {
+                continue;
+            }
+            match (meta.kind, meta.id) {
+                (MetaKind::Dir, _) => found.extend(self.look_into(at, name, &path)),
+                (MetaKind::File { size }, Some(id)) if size > PACK_FILE_MAX && meta.links == 1 => {
+                    let old = Old { node: Arc::clone(&at.node), name, id };
+                    let key = (size, meta.attributes.mtime.secs);
+                    let mut state = lock(state);
+                    if state.known_count >= KNOWN_MAX {
+                        return;
+                    }
+                    state.known_count += 1;
+                    state.known.entry(key).or_default().push(old);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// The directory `name`, if it is removed and can be looked into.
+    fn look_into(&self, at: &Place, name: Name, path: &[u8]) -> Option<Place> {
+        let node = DirNode::open(&at.node, name, false).ok()?;
+        let handle = node.handle().ok()?;
+        let is_mounted = handle.system_handle().is_ok_and(|dir| haul_sys::is_mount_point(&dir));
+        let is_here = at.node.id()?.dev == node.id()?.dev && !is_mounted;
+        let front = [path, b"/"].concat();
+        let scope = self.scope_of(&*handle, &at.scope, &front).ok()?;
+        is_here.then_some(Place { node, scope, front })
+    }
+}
+
+impl Old {
+    /// The hash of its content, if it can be read and is still the same file.
+    pub(super) fn hash(&self, control: &Control<'_>, scratch: &mut Vec<u8>) -> Option<ContentHash> {
+        let file = self.node.handle().and_then(|dir| dir.open_file(&self.name, false)).ok()?;
+        let is_it = file.handle().and_then(|file| haul_sys::file_stat(file).ok()).map(Meta::from);
+        if is_it?.id != Some(self.id) {
+            return None;
+        }
+        seal_of(&*file, scratch, control, &mut |_| {}).ok().and_then(|seal| seal.hash)
+    }
+}
