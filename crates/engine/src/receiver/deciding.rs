@@ -15,10 +15,12 @@ use std::sync::Arc;
 
 impl Receiver<'_> {
     /// Decides about a file or a link of a mirror, where `existing` stands in its place.
-    /// Gives also how that differs.
+    /// Gives also how that differs. Its source has the time `mtime`, whatever the entry is
+    /// compared by.
     pub(super) fn decide_mirrored(
         &self,
         mirror: &Mirror,
+        mtime: Timestamp,
         (dir, node): (&RecvDir, &Arc<DirNode>),
         name: &Name,
         entry: &Entry,
@@ -45,9 +47,9 @@ impl Receiver<'_> {
             _ => None,
         };
         let found = compare::changes(entry, existing, target.as_deref(), self.policy.keeps);
-        let (mtime, there) = (entry.attributes.mtime, existing.attributes.mtime);
+        let is_newer = is_newer(mirror, mtime, entry, existing);
         let is_file = matches!(entry.kind, Kind::File { .. }) && !found.has(Changes::KIND);
-        if is_file && mirror.skips_newer && there > mtime {
+        if is_file && mirror.skips_newer && is_newer {
             return settled(Outcome::Skipped(Skip::Ruled));
         }
         match self.decide_to_link(mirror, dir, name, entry, existing)? {
@@ -182,6 +184,16 @@ pub(super) fn left_or_adjusted(found: Changes) -> Outcome {
     match found.is_empty() {
         true => Outcome::Skipped(Skip::Unchanged),
         false => Outcome::Synced(found),
+    }
+}
+
+/// True if the file that is there is newer than the source, of the time `mtime`: with a window
+/// of seconds also if it is less than that older, as with rsync.
+fn is_newer(mirror: &Mirror, mtime: Timestamp, entry: &Entry, existing: &Meta) -> bool {
+    let there = existing.attributes.mtime;
+    match mirror.window {
+        Some(window @ 1..) => mtime.secs.saturating_sub(there.secs) < i64::from(window),
+        _ => there > entry.attributes.mtime,
     }
 }
 

@@ -58,10 +58,17 @@ impl Receiver<'_> {
                 return Ok(settled(Outcome::Failed(own::same_file()), Changes::default()));
             }
             self.give_mode(entry, dir, existing.as_ref());
+            let mtime = entry.attributes.mtime;
             let entry = &*self.as_kept(entry, node, existing.as_ref());
             if let Some(mirror) = self.task.mirrors() {
-                let (decision, found) =
-                    self.decide_mirrored(mirror, (dir, node), name, entry, existing.as_ref())?;
+                let (decision, found) = self.decide_mirrored(
+                    mirror,
+                    mtime,
+                    (dir, node),
+                    name,
+                    entry,
+                    existing.as_ref(),
+                )?;
                 let left = Decision::Settled(Outcome::Skipped(Skip::Unchanged));
                 return Ok(match stays && existing.is_some() && decision == left {
                     true => (self.leave(dir, node, name, entry, existing.as_ref(), found)?, found),

@@ -173,12 +173,6 @@ const IN_TREE: &[Exception] = &[
         covers: |fact| fact.name == "atime" && fact.case.has('c'),
     },
     Exception {
-        reason: "rsync skips what is within the window",
-        covers: |fact| {
-            fact.case.has('u') && fact.case.has_word("--modify-window") && fact.name != "kind"
-        },
-    },
-    Exception {
         reason: "gives the first the mode of its source, and the second that of the base",
         covers: |fact| {
             fact.name == "mode" && !fact.case.has('p') && is_in_base(fact.case, fact.path)
