@@ -34,8 +34,9 @@ pub(super) fn tell_missing(missing: Vec<Vec<u8>>, monitor: &dyn Monitor, sender:
 }
 
 impl Receiver<'_> {
-    /// Decides about a file that the destination has as `existing`: if a base has it whole,
-    /// it becomes a hard link to that, as with rsync.
+    /// Decides about a file where the destination has `existing`, a file or something that
+    /// makes way for one: if a base has it whole, it becomes a hard link to that, as with
+    /// rsync.
     pub(super) fn decide_to_link(
         &self,
         mirror: &Mirror,
@@ -44,8 +45,9 @@ impl Receiver<'_> {
         entry: &Entry,
         existing: &Meta,
     ) -> io::Result<Option<(Decision, Changes)>> {
+        let makes_way = matches!(entry.kind, Kind::File { .. }) && existing.kind != MetaKind::Dir;
         let is_file = matches!(existing.kind, MetaKind::File { .. });
-        if mirror.bases != Some(Bases::Link) || !is_file {
+        if mirror.bases != Some(Bases::Link) || !(is_file || makes_way) {
             return Ok(None);
         }
         let is_it = |base: &Base| {

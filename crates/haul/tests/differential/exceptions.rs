@@ -36,8 +36,9 @@ const IN_TREE: &[Exception] = &[
             let Fact { case, path, .. } = fact;
             let removed = |path: &[u8]| case.state.contains_key(path) && is_in_base(case, path);
             let mut entries = case.state.keys().filter(|other| is_right_in(other, path));
-            let of = without_suffix(path);
-            let is_kept = fact.is_ours_alone() && (removed(path) || of.is_some_and(removed));
+            let of = [without_suffix(path), backed_up(case, path).as_deref()]
+                .map(|of| of.is_some_and(removed));
+            let is_kept = fact.is_ours_alone() && (removed(path) || of.contains(&true));
             let has_lost = fact.name == "mtime" && entries.any(|other| removed(other));
             case.has_word("--compare-dest") && (is_kept || has_lost)
         },
@@ -151,7 +152,9 @@ const IN_TREE: &[Exception] = &[
             let Fact { case, path, .. } = fact;
             let mut entries = case.state.keys().filter(|other| is_right_in(other, path));
             let is_sent = is_linked(case, path) || entries.any(|other| is_linked(case, other));
-            case.has('H') && fact.name == "mtime" && fact.ours == Some("now") && is_sent
+            let is_now = fact.name == "mtime" && fact.ours == Some("now");
+            let has_its_mode = fact.name == "mode" && !case.has('p') && is_linked(case, path);
+            case.has('H') && (is_now && is_sent || has_its_mode)
         },
     },
     Exception {
@@ -245,6 +248,14 @@ impl Fact<'_> {
 /// The path of which this may be the backup.
 fn without_suffix(path: &[u8]) -> Option<&[u8]> {
     path.strip_suffix(b".old").or_else(|| path.strip_suffix(b"~"))
+}
+
+/// The path of which this is the backup in the directory for backups, if that is in the
+/// destination.
+fn backed_up(case: &Case, path: &[u8]) -> Option<Vec<u8>> {
+    let dest = case.dest.strip_suffix(b"/").unwrap_or(&case.dest);
+    let of = path.strip_prefix(dest)?.strip_prefix(b"/kept/")?;
+    case.has_word("--backup-dir=kept").then(|| [dest, b"/", of].concat())
 }
 
 /// Links and what is no file are made anew where anything differs.
@@ -342,6 +353,9 @@ const IN_CODES: &[(&str, Covers)] = &[
     ("whose attributes can't be read fails, also where it would be left", |case, _, haul| {
         !case.is_root && case.has('X') && haul.errors.contains("can't look at the destination")
     }),
+    ("one that can't be made ends the command", |case, _, haul| {
+        case.has_word("--backup-dir") && haul.errors.contains("kept/: can't make the directory")
+    }),
     ("one that can't be backed up fails", |case, _, haul| {
         let backs_up = case.has('b') || case.has_word("--backup-dir");
         backs_up && (haul.errors.contains("back it up") || haul.errors.contains("too long"))
@@ -414,6 +428,16 @@ const IN_LINES: &[(&str, Change)] = &[
             }
         },
     ),
+    ("before `-c` has read it", |case, rsync, haul| {
+        if case.has('U') && case.has('c') {
+            both(rsync, haul, |lines| {
+                for line in lines.iter_mut().filter(|line| line.get(8..9) == Some("u")) {
+                    line.replace_range(8..9, ".");
+                }
+                lines.retain(|line| !line.starts_with(".f........."));
+            });
+        }
+    }),
     ("a file with several names in DEST", |case, rsync, haul| {
         let linked = linked(case);
         both(rsync, haul, |lines| {
