@@ -58,8 +58,8 @@ use given::Numbers;
 use hashing::Hashing;
 use haul_model::words;
 use haul_model::{
-    BlockHash, Entry, Fault, FaultKind, FileId, Filter, Kind, Name, Naming, Outcome, Policy, Side,
-    Summary, Task, escape_bytes,
+    BlockHash, Entry, Fault, FaultKind, FileId, Filter, Kept, Kind, Name, Naming, Outcome, Policy,
+    Side, Summary, Task, escape_bytes,
 };
 use haul_proto::{LIST_WINDOW, ListItem, OutcomeItem, Warning};
 use haul_sys::Dir;
@@ -194,14 +194,10 @@ impl<'a> Receiver<'a> {
         let gives = given::allowed(job.task.keeps()).and(keeps);
         // A proof is of all that can be looked at, if it can be given here or not.
         let proves = if removes { job.task.keeps() } else { modes::given(&job.task, gives) };
-        let keeps = proves.and(keeps);
-        let compares = Policy { dry_run: true, ..Policy::default() };
-        let policy = Policy { keeps, ..job.task.copies().copied().unwrap_or(compares) };
-        let awaits_removals = removes && sender.is_far();
+        let policy = policy_of(job, proves.and(keeps));
         let is_far = sender.is_far();
-        // Elsewhere it takes all of a source to hash it.
-        let reads_sources = is_far || destination.sources_are_here;
-        let renames = Renames::of(job, reads_sources && !costs_round_trips);
+        let awaits_removals = removes && is_far;
+        let reads_own = !costs_round_trips && (is_far || destination.sources_are_here);
         let gives_proofs = awaits_removals || (removes && destination.sources_are_here);
         let receiver = Arc::new(Self {
             control,
@@ -230,7 +226,7 @@ impl<'a> Receiver<'a> {
             is_made: destination.is_made,
             holds_sources: destination.holds_sources,
             deleting: Deleting::default(),
-            renames,
+            renames: Renames::of(job, reads_own),
             backing,
             waiting: Waiting::default(),
             staging: destination.staging,
@@ -458,6 +454,12 @@ impl ReceiverPort for Receiver<'_> {
     fn proof(&self, index: u64) -> Option<Proof> {
         lock(&self.proofs).remove(&index).flatten()
     }
+}
+
+/// The rules by which a job copies, or compares, and keeps what is in `keeps`.
+fn policy_of(job: &Job, keeps: Kept) -> Policy {
+    let compares = Policy { dry_run: true, ..Policy::default() };
+    Policy { keeps, ..job.task.copies().copied().unwrap_or(compares) }
 }
 
 /// A fault that the Sender told, as one of its own: the destination is not for

@@ -75,6 +75,7 @@ impl Receiver<'_> {
                     false => (decision, found),
                 });
             }
+            let rules = Rules { conflict: self.policy.conflict, keeps: self.policy.keeps };
             let decision = match &entry.kind {
                 Kind::Symlink { .. } => {
                     let existing_target = match &existing {
@@ -83,14 +84,10 @@ impl Receiver<'_> {
                         }
                         _ => None,
                     };
-                    let rules = Rules { conflict: self.policy.conflict, keeps: self.policy.keeps };
                     let there = existing_target.as_deref();
                     compare::symlink(entry, existing.as_ref(), there, rules)
                 }
-                Kind::Special => {
-                    let rules = Rules { conflict: self.policy.conflict, keeps: self.policy.keeps };
-                    compare::special(entry, existing.as_ref(), rules)
-                }
+                Kind::Special => compare::special(entry, existing.as_ref(), rules),
                 _ => {
                     let decision = compare::file(entry, existing.as_ref(), self.policy.conflict);
                     if decision != Decision::Settled(Outcome::Skipped(Skip::Unchanged)) {

@@ -49,7 +49,7 @@ struct State {
     /// Files that are to be removed, by their lengths and times in whole seconds.
     known: HashMap<(u64, i64), Vec<Old>>,
     known_count: usize,
-    /// What is to be removed when all is listed, by its directory.
+    /// Names that are to be removed when all is listed, by their directories.
     late: Vec<(Arc<RecvDir>, BTreeSet<Name>)>,
     late_names: usize,
     /// So many of `late` were looked through. None is before a file may be one of them.

@@ -74,6 +74,18 @@ const IN_TREE: &[Exception] = &[
         },
     },
     Exception {
+        reason: "A directory that makes way for what a base has makes way for a copy",
+        covers: |fact| {
+            let Fact { case, path, .. } = fact;
+            let below = path.iter().position(|byte| *byte == b'/').map(|at| &path[at..]);
+            let there = below.map(|below| [fact.dest(), below].concat());
+            let is_dir = there.and_then(|there| case.state.get(&there));
+            fact.name == "names"
+                && case.has_word("--link-dest")
+                && is_dir.is_some_and(|there| there.kind == Kind::Dir)
+        },
+    },
+    Exception {
         reason: "belong to who copies them",
         covers: |fact| {
             let is_copy =
@@ -130,7 +142,7 @@ const IN_TREE: &[Exception] = &[
         covers: |fact| {
             let mut above = fact.path.split(|byte| *byte == b'/');
             fact.case.has_word("--backup-dir")
-                && matches!(fact.name, "owner" | "mode")
+                && matches!(fact.name, "owner" | "mode" | "xattrs")
                 && above.any(|name| name == b"kept")
         },
     },
@@ -352,6 +364,9 @@ const IN_CODES: &[(&str, Covers)] = &[
     }),
     ("whose attributes can't be read fails, also where it would be left", |case, _, haul| {
         !case.is_root && case.has('X') && haul.errors.contains("can't look at the destination")
+    }),
+    ("rsync may end with code 2 there", |case, rsync, _| {
+        case.has('H') && rsync.errors.contains("protocol incompatibility (code 2)")
     }),
     ("one that can't be made ends the command", |case, _, haul| {
         case.has_word("--backup-dir") && haul.errors.contains("kept/: can't make the directory")

@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 use trial::{Bench, Difference, Trial};
 
 /// The seeds of the suite are 1 to this one.
-const SEEDS: u64 = 60;
+const SEEDS: u64 = 300;
 
 /// Threads, each with a case of its own. Most of a case is waiting for processes.
 const THREADS: usize = 2;
