@@ -288,6 +288,15 @@ impl Progress {
         unfinished.bytes = bytes;
     }
 
+    /// Of a file that a later job goes on with no more than so many bytes are kept.
+    pub(crate) fn keeps_at_most(&self, bytes: u64) {
+        let mut unfinished = lock(&self.unfinished);
+        unfinished.bytes = unfinished.bytes.min(bytes);
+        if unfinished.bytes == 0 {
+            *unfinished = Unfinished::default();
+        }
+    }
+
     /// The large file at `path` has come to its end.
     pub(crate) fn keeps_none(&self, path: &[u8]) {
         let mut unfinished = lock(&self.unfinished);

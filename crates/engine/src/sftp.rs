@@ -216,6 +216,10 @@ fn run_with(
     };
     let assembly = Assembly { job, control: &control, way: &**host };
     let result = assembly.run(Placed::Both(sending, receiving));
+    if far == Far::Destination {
+        // Of what was written the server may not have confirmed all.
+        monitor.progress().keeps_at_most(host.kept_len());
+    }
     if host.has_lost_times() && !needs_times(job) {
         let message = "the server does not take the times that files are given: each shows when it was copied there, and the next copy takes all of them again, unless it is to replace only what is older than its source";
         monitor.event(Event::Warning { path: &job.dest, message });

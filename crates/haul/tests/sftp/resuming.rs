@@ -112,6 +112,31 @@ fn after_ctrl_c_a_copy_goes_on_where_it_was() {
 }
 
 #[test]
+fn what_is_said_to_be_kept_after_ctrl_c_is_gone_on_with() {
+    each_of(
+        &[Way::Upload],
+        |_| {},
+        |scene| {
+            make_big(scene);
+            for takes_ssh_along in [true, false] {
+                let running = start(scene, &[], 6 * BLOCK);
+                if takes_ssh_along {
+                    // As on a terminal, where all that was started gets it.
+                    running.signal_group(Signal::INT);
+                } else {
+                    running.signal(Signal::INT);
+                }
+                let run = running.wait().expect("it ends").expect_code(130);
+                assert!(!scene.exists("to/big"), "it was done before");
+                let [_, resumed] = finish(scene, &[]);
+                assert_eq!(run.err().contains("and kept"), resumed > 0, "{resumed}: {run}");
+                fs::remove_file(scene.path("to/big")).expect("removed");
+            }
+        },
+    );
+}
+
+#[test]
 fn whoever_dies_the_next_run_completes() {
     each_remote_way(|scene| {
         make_big(scene);

@@ -11,7 +11,7 @@ use haul_sftp::{
 use haul_store::{DeadSeries, Journals, OnExisting, Publication, StageSeries, old_name, sent_name};
 use std::collections::HashSet;
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 /// Content of a host's large files that may be in memory at the same time, in
@@ -120,6 +120,8 @@ pub struct SftpHost {
     has_lost_times: AtomicBool,
     /// The server has refused to set the attributes of what the job has written.
     has_lost_attributes: AtomicBool,
+    /// See [`Self::kept_len`].
+    kept_len: AtomicU64,
     /// Lists directories before they are needed.
     pub lister: Lister,
     /// Content of large files on its way from the host.
@@ -161,6 +163,7 @@ impl SftpHost {
             needs_times,
             has_lost_times: AtomicBool::new(false),
             has_lost_attributes: AtomicBool::new(false),
+            kept_len: AtomicU64::new(0),
             streams: Budget::new(STREAMS_LEN),
             small: Budget::new(SMALL_LEN),
             remembered: Budget::new(REMEMBERED_LEN),
@@ -190,6 +193,16 @@ impl SftpHost {
 
     pub(super) fn lose_attributes(&self) {
         self.has_lost_attributes.store(true, Ordering::Relaxed);
+    }
+
+    /// Bytes of a large upload that ended early with which the next one goes on; of several,
+    /// those of the one that has most.
+    pub fn kept_len(&self) -> u64 {
+        self.kept_len.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn keeps(&self, len: u64) {
+        self.kept_len.fetch_max(len, Ordering::Relaxed);
     }
 
     pub(super) fn needs_times(&self) -> bool {

@@ -465,6 +465,12 @@ impl Drop for SftpStage {
             // Whether that works or not: what is on record is confirmed.
             let _ = self.drain();
             let _ = self.keep_record(&mut record, true);
+            // Where the host makes durable, only that is believed the next time.
+            let kept = match record.keeps_durable {
+                true => record.journal.committed(),
+                false => record.journal.blocks(),
+            };
+            self.open.host.keeps(kept * BLOCK_LEN);
         }
         if record.journal.blocks() == 0 {
             self.open.keep = false;
