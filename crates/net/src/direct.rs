@@ -32,6 +32,11 @@ const KEY_PREFIX: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x
 /// used again, and not given back to the system and taken anew each time.
 const WRITTEN_MAX: usize = 64 << 10;
 
+/// Bytes that a socket may hold besides those that are on their way: enough that it is never
+/// empty, and little enough that others can take what is left when this one is slow.
+#[cfg(target_os = "linux")]
+const UNSENT_MAX: u32 = 64 << 10;
+
 /// Bytes that are read at once, before they are decrypted.
 const READ_LEN: usize = 128 << 10;
 
@@ -221,6 +226,17 @@ impl DirectCaller {
     }
 }
 
+/// Lets a writer wait as soon as the socket holds [`UNSENT_MAX`] bytes that were never sent. A
+/// refusal costs speed only.
+fn bound_unsent(socket: &TcpStream) {
+    #[cfg(target_os = "linux")]
+    if let Err(error) = socket2::SockRef::from(socket).set_tcp_notsent_lowat(UNSENT_MAX) {
+        tracing::debug!(%error, "the socket takes what it likes");
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = socket;
+}
+
 /// True if nothing has come yet.
 fn is_early(error: &io::Error) -> bool {
     use io::ErrorKind as E;
@@ -261,6 +277,7 @@ fn reach(
 pub struct Direct {
     tls: Connection,
     socket: BufReader<TcpStream>,
+    round_trip: Duration,
 }
 
 impl Direct {
@@ -300,39 +317,51 @@ impl Direct {
     ) -> io::Result<Self> {
         socket.set_nonblocking(false)?;
         socket.set_nodelay(true)?;
+        bound_unsent(&socket);
         tls.set_buffer_limit(Some(WRITTEN_MAX));
-        let mut socket = BufReader::with_capacity(READ_LEN, socket);
+        let socket = BufReader::with_capacity(READ_LEN, socket);
+        let mut direct = Self { tls, socket, round_trip: Duration::MAX };
+        direct.shake_hands(goes_on)?;
+        Ok(direct)
+    }
+
+    fn shake_hands(&mut self, goes_on: &dyn Fn() -> bool) -> io::Result<()> {
         let deadline = Instant::now() + HANDSHAKE_MAX;
-        while tls.is_handshaking() {
+        // Since then an answer is awaited.
+        let mut asked: Option<Instant> = None;
+        while self.tls.is_handshaking() {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() || !goes_on() {
                 return Err(io::ErrorKind::TimedOut.into());
             }
-            socket.get_ref().set_read_timeout(Some(left.min(LOOK_AGAIN)))?;
-            socket.get_ref().set_write_timeout(Some(left))?;
-            while tls.wants_write() {
-                tls.write_tls(socket.get_mut())?;
-            }
-            if tls.is_handshaking() && tls.wants_read() {
-                match tls.read_tls(&mut socket) {
+            self.socket.get_ref().set_read_timeout(Some(left.min(LOOK_AGAIN)))?;
+            self.socket.get_ref().set_write_timeout(Some(left))?;
+            asked = self.tls.wants_write().then(Instant::now).or(asked);
+            self.send()?;
+            if self.tls.is_handshaking() && self.tls.wants_read() {
+                match self.tls.read_tls(&mut self.socket) {
                     Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                     Err(error) if is_early(&error) => continue,
                     read => drop(read?),
                 }
-                let processed = tls.process_new_packets();
-                // What is wrong is told to the other side, if it listens.
-                while tls.wants_write() {
-                    tls.write_tls(socket.get_mut())?;
+                if let Some(asked) = asked.take() {
+                    self.round_trip = self.round_trip.min(asked.elapsed());
                 }
+                let processed = self.tls.process_new_packets();
+                // What is wrong is told to the other side, if it listens.
+                asked = self.tls.wants_write().then(Instant::now);
+                self.send()?;
                 processed.map_err(io::Error::other)?;
             }
         }
-        while tls.wants_write() {
-            tls.write_tls(socket.get_mut())?;
-        }
-        socket.get_ref().set_read_timeout(None)?;
-        socket.get_ref().set_write_timeout(None)?;
-        Ok(Self { tls, socket })
+        self.send()?;
+        self.socket.get_ref().set_read_timeout(None)?;
+        self.socket.get_ref().set_write_timeout(None)
+    }
+
+    /// The shortest time that the other side took to answer in the handshake.
+    pub fn round_trip(&self) -> Duration {
+        self.round_trip
     }
 
     /// Hangs up from another thread.

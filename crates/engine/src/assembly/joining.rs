@@ -319,7 +319,7 @@ impl<'scope, 'env, 'a: 'scope> Opening<'scope, 'env, 'a> {
 
     /// Takes a connection as a lane of that number, on which `greeting` is said first.
     fn take(&self, lane: u8, mut direct: Direct, greeting: Vec<u8>) -> io::Result<()> {
-        let killer = direct.killer()?;
+        let (killer, round_trip) = (direct.killer()?, direct.round_trip());
         let (crew, control) = (self.crew, self.control());
         let (peer, at_work) = (self.peer.clone(), self.at_work.clone());
         match &self.part {
@@ -339,7 +339,7 @@ impl<'scope, 'env, 'a: 'scope> Opening<'scope, 'env, 'a> {
                         ReadEnd::Lost(error).report(control, &peer);
                     }
                 })?;
-                let lanes = readers.lanes.join(Lane { number: lane, outbox });
+                let lanes = readers.lanes.join(Lane::new(lane, outbox), round_trip);
                 readers.pool.add(BUFFERS_PER_LANE);
                 if lanes > workers() {
                     let readers = Arc::clone(readers);

@@ -3,6 +3,7 @@
 //! [`outgoing`] has the ports that encode what they are told, and the writer; [`squeeze`]
 //! says how frames are compressed, [`lanes`] by which connection contents leave.
 
+mod flow;
 mod lanes;
 mod outgoing;
 mod squeeze;

@@ -23,7 +23,7 @@ const PIECES_MAX: usize = 4096;
 
 /// Blocks that lanes may be ahead of the first that is not on record: so much at most is
 /// sent again when the job breaks off.
-const LANES_AHEAD_MAX: u64 = 16;
+const LANES_AHEAD_MAX: u64 = 32;
 
 /// A file on its way in.
 pub(crate) struct Incoming {

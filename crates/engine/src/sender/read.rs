@@ -148,7 +148,7 @@ impl Reader<'_, '_> {
                 Ok(None) => grown.push(item),
                 Err(fault) => pack.push(PackItem::Fault { index: item.index, fault }),
             }
-            if !pack.has_room() {
+            if !pack.has_room() || pack.content_len() >= self.lane.pack_len {
                 break;
             }
             match queue.try_recv() {

@@ -16,7 +16,7 @@ const BLOCKS_MIN: u64 = 3;
 /// Blocks from the first that is not queued in full that may be begun. Less than a receiver
 /// takes ahead of what is missing: so what it waits for is never behind what waits, nor in
 /// need of buffers that are held by that.
-const AHEAD_MAX: u64 = 12;
+const AHEAD_MAX: u64 = 28;
 
 /// The files that are being sent as stripes, and how workers are called to them.
 pub(crate) struct Stripes {

@@ -4,8 +4,11 @@
 
 use super::outgoing::{Frames, Outbox};
 use crate::control::{CANCEL_POLL, Control};
+use haul_proto::PACK_TARGET;
 use haul_tree::lock;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
 
 /// A lane that contents leave by.
 #[derive(Clone)]
@@ -14,13 +17,45 @@ pub(crate) struct Lane {
     pub(crate) number: u8,
     /// The queue of that which leaves by it.
     pub(crate) outbox: Arc<Outbox>,
+    /// Small files go by it in packs of about so many bytes.
+    pub(crate) pack_len: usize,
 }
+
+impl Lane {
+    /// A lane of which nothing is known yet.
+    pub(crate) fn new(number: u8, outbox: Arc<Outbox>) -> Self {
+        Self { number, outbox, pack_len: PACK_TARGET }
+    }
+
+    /// The same as one of a long round trip: a pack is so short that the end of a job does
+    /// not wait for a slow lane.
+    fn for_a_moment(&self) -> Self {
+        let len = self.outbox.flow().within(PACK_TIME).unwrap_or(0);
+        let pack_len = len.clamp(PACK_LEN_MIN, PACK_TARGET as u64) as usize;
+        Self { pack_len, ..self.clone() }
+    }
+
+    fn due(&self) -> Duration {
+        self.outbox.flow().due(self.pack_len as u64)
+    }
+}
+
+/// From this time on that a message takes there and back, a connection is slow to begin with,
+/// and no processor is what is short: then the wire of the job carries contents, too, until
+/// one that has joined is faster.
+const LONG_ROUND_TRIP: Duration = Duration::from_millis(15);
+
+/// The time that a pack may take on such a lane, and its least length in bytes.
+const PACK_TIME: Duration = Duration::from_millis(100);
+const PACK_LEN_MIN: u64 = 128 << 10;
 
 /// The lanes of a Sender.
 pub(crate) struct Lanes {
     main: Lane,
     /// Contents wait for lanes that join.
     requires_joined: bool,
+    /// It takes long for a message to come back.
+    is_long: AtomicBool,
     joined: Mutex<Vec<Lane>>,
     has_joined: Condvar,
 }
@@ -28,8 +63,9 @@ pub(crate) struct Lanes {
 impl Lanes {
     /// Lane 0 alone, by which contents go until another has joined, unless that is required.
     pub(crate) fn new(main: Arc<Outbox>, requires_joined: bool) -> Self {
-        let main = Lane { number: 0, outbox: main };
-        Self { main, requires_joined, joined: Mutex::default(), has_joined: Condvar::new() }
+        let main = Lane::new(0, main);
+        let (joined, has_joined) = (Mutex::default(), Condvar::new());
+        Self { main, requires_joined, is_long: AtomicBool::new(false), joined, has_joined }
     }
 
     /// The lane for the next content of this worker; `None` if the job ends before there
@@ -38,7 +74,7 @@ impl Lanes {
         let mut joined = lock(&self.joined);
         loop {
             if !joined.is_empty() {
-                return Some(joined[worker % joined.len()].clone());
+                return Some(self.soonest(&joined, worker));
             }
             if !self.requires_joined {
                 return Some(self.main.clone());
@@ -53,14 +89,31 @@ impl Lanes {
         }
     }
 
+    /// The lane by which a pack is soonest gone; of equal ones each worker has its own.
+    fn soonest(&self, joined: &[Lane], worker: usize) -> Lane {
+        let (before, from) = joined.split_at(worker % joined.len());
+        let lanes = from.iter().chain(before);
+        if !self.is_long.load(Ordering::Relaxed) {
+            return lanes.min_by_key(|lane| lane.due()).unwrap_or(&self.main).clone();
+        }
+        let pace = |lane: &Lane| lane.outbox.flow().pace();
+        let fastest = joined.iter().filter_map(pace).min();
+        let is_slower = pace(&self.main) > fastest && fastest.is_some();
+        let main = (!self.requires_joined && !is_slower).then_some(&self.main);
+        let lanes = lanes.chain(main).map(Lane::for_a_moment);
+        lanes.min_by_key(Lane::due).unwrap_or_else(|| self.main.clone())
+    }
+
     /// A queue for another lane, which compresses as lane 0 does, and its end for the
     /// writer.
     pub(crate) fn beside(&self) -> (Arc<Outbox>, Frames) {
         self.main.outbox.beside()
     }
 
-    /// Contents take this lane, too, from now on. Gives how many have joined.
-    pub(crate) fn join(&self, lane: Lane) -> usize {
+    /// Contents take this lane, too, from now on, whose other end answers within
+    /// `round_trip`. Gives how many have joined.
+    pub(crate) fn join(&self, lane: Lane, round_trip: Duration) -> usize {
+        self.is_long.fetch_or(round_trip >= LONG_ROUND_TRIP, Ordering::Relaxed);
         let mut joined = lock(&self.joined);
         joined.push(lane);
         self.has_joined.notify_all();

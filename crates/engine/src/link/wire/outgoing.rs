@@ -1,6 +1,7 @@
 //! Frames on their way out: a queue that ports and workers fill, and the writer that
 //! drains it.
 
+use super::flow::Flow;
 use super::squeeze::{Effort, Left, Squeeze, Squeezer};
 use crate::control::{CANCEL_POLL, Control};
 use crate::link::{ReceiverPort, SenderPort, SourceHandle};
@@ -102,14 +103,21 @@ impl Body {
         }
     }
 
+    /// Bytes that go out.
+    fn len(&self) -> usize {
+        match self {
+            Self::Bytes(bytes) => bytes.len(),
+            Self::Squeezed { bytes, .. } => bytes.len(),
+            Self::Range { len, .. } => *len,
+        }
+    }
+
     /// It has left, and `took` that time.
     fn left(&self, took: Duration) -> Left {
-        let (len, squeezed) = match self {
-            Self::Bytes(bytes) => (bytes.len(), None),
-            Self::Squeezed { bytes, len } => (*len, Some(bytes.len())),
-            Self::Range { len, .. } => (*len, None),
-        };
-        Left { len, squeezed, took }
+        match self {
+            Self::Squeezed { bytes, len } => Left { len: *len, squeezed: Some(bytes.len()), took },
+            Self::Bytes(_) | Self::Range { .. } => Left { len: self.len(), squeezed: None, took },
+        }
     }
 }
 
@@ -117,6 +125,7 @@ impl Body {
 pub(crate) struct Frames {
     waiting: crossbeam_channel::Receiver<OutFrame>,
     squeeze: Arc<Squeeze>,
+    flow: Arc<Flow>,
 }
 
 /// Takes frames for the writer; closed when the job has nothing more to say.
@@ -125,6 +134,7 @@ pub(crate) struct Outbox {
     splices: bool,
     /// How frames are compressed.
     pub(crate) squeeze: Arc<Squeeze>,
+    flow: Arc<Flow>,
     /// Nobody waits for room any more.
     cut: AtomicBool,
 }
@@ -135,9 +145,9 @@ impl Outbox {
     pub(crate) fn new(splices: bool) -> (Arc<Self>, Frames) {
         let (frames, waiting) = crossbeam_channel::bounded(OUTBOX_FRAMES_MAX);
         let (frames, cut) = (Mutex::new(Some(frames)), AtomicBool::new(false));
-        let squeeze = Arc::new(Squeeze::default());
-        let queue = Frames { waiting, squeeze: Arc::clone(&squeeze) };
-        (Arc::new(Self { frames, splices, squeeze, cut }), queue)
+        let (squeeze, flow) = (Arc::new(Squeeze::default()), Arc::new(Flow::default()));
+        let queue = Frames { waiting, squeeze: Arc::clone(&squeeze), flow: Arc::clone(&flow) };
+        (Arc::new(Self { frames, splices, squeeze, flow, cut }), queue)
     }
 
     /// Another queue, whose frames are compressed as those of this one.
@@ -158,9 +168,15 @@ impl Outbox {
         self.squeeze.effort(waiting)
     }
 
+    /// The content that is on its way.
+    pub(super) fn flow(&self) -> &Flow {
+        &self.flow
+    }
+
     /// Queues a frame, as soon as there is room; `None` if the writer is gone, or
     /// is not waited for any more.
     pub(crate) fn send(&self, frame: OutFrame) -> Option<()> {
+        self.flow.queued(frame.body.as_ref().map_or(0, Body::len));
         self.send_within(frame, Duration::MAX)
     }
 
@@ -216,7 +232,7 @@ pub(crate) fn run_writer(
 ) -> io::Result<()> {
     let step = control.map_or(usize::MAX, Control::step);
     let pace = |len: usize| control.into_iter().for_each(|control| control.pace(len as u64));
-    let Frames { waiting: frames, squeeze } = frames;
+    let Frames { waiting: frames, squeeze, flow } = frames;
     let mut gathered = greeting;
     let mut left = Instant::now();
     // Until when what is gathered may wait; `None` if it must not.
@@ -250,6 +266,7 @@ pub(crate) fn run_writer(
             false => None,
         };
         gathered.extend_from_slice(&frame.head);
+        let began = Instant::now();
         match &frame.body {
             Some(body @ (Body::Bytes(_) | Body::Squeezed { .. })) => {
                 send_bytes(output, &gathered, body.bytes(), step, &pace)?;
@@ -274,6 +291,7 @@ pub(crate) fn run_writer(
             let now = Instant::now();
             let took = now.duration_since(std::mem::replace(&mut left, now));
             squeeze.sent(body.left(took), frames.len());
+            flow.left(body.len(), now.duration_since(began));
         }
     }
 }

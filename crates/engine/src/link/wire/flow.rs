@@ -1,0 +1,84 @@
+//! How fast content leaves by a lane, and how much of it waits there.
+
+use haul_tree::lock;
+use std::sync::Mutex;
+use std::time::Duration;
+
+/// Bytes of which the pace tells the time.
+const UNIT: u64 = 1 << 20;
+
+/// The content on its way to one lane.
+#[derive(Debug, Default)]
+pub(super) struct Flow(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// Bytes that are queued, or are being written.
+    queued: u64,
+    /// The time that [`UNIT`] takes; none as long as nothing has left.
+    pace: Option<Duration>,
+}
+
+impl Flow {
+    /// So many bytes of content are queued.
+    pub(super) fn queued(&self, len: usize) {
+        lock(&self.0).queued += len as u64;
+    }
+
+    /// So many of these bytes were written in this time.
+    pub(super) fn left(&self, len: usize, took: Duration) {
+        let mut state = lock(&self.0);
+        state.queued = state.queued.saturating_sub(len as u64);
+        if len > 0 {
+            let now = took.mul_f64(UNIT as f64 / len as f64);
+            let pace = state.pace.unwrap_or(now);
+            // A connection becomes faster for as long as it is new.
+            state.pace = Some((pace + now) / 2);
+        }
+    }
+
+    /// The time that 1 MiB takes, as it has gone so far.
+    pub(super) fn pace(&self) -> Option<Duration> {
+        lock(&self.0).pace
+    }
+
+    /// Bytes that leave in that time, as it has gone so far.
+    pub(super) fn within(&self, time: Duration) -> Option<u64> {
+        let pace = self.pace()?.max(Duration::from_nanos(1));
+        Some((time.as_secs_f64() / pace.as_secs_f64() * UNIT as f64) as u64)
+    }
+
+    /// The time until so many bytes more have been written, too. None at all for the first
+    /// of a lane; until these are gone nobody knows, and others are better.
+    pub(super) fn due(&self, len: u64) -> Duration {
+        let state = lock(&self.0);
+        match state.pace {
+            Some(pace) => pace.mul_f64((state.queued + len) as f64 / UNIT as f64),
+            None if state.queued == 0 => Duration::ZERO,
+            None => Duration::MAX,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: fn(u64) -> Duration = Duration::from_millis;
+
+    #[test]
+    fn a_lane_is_tried_once_and_then_known_by_its_pace() {
+        let flow = Flow::default();
+        assert_eq!(flow.due(UNIT), MS(0));
+        flow.queued(UNIT as usize);
+        assert_eq!(flow.due(UNIT), Duration::MAX);
+        flow.left(UNIT as usize, MS(40));
+        assert_eq!(flow.due(UNIT), MS(40));
+        flow.queued(UNIT as usize / 2);
+        assert_eq!(flow.due(UNIT), MS(60));
+        flow.left(UNIT as usize / 2, MS(40));
+        assert_eq!(flow.pace(), Some(MS(60)), "the last of it took 80 ms for each unit");
+        assert_eq!(flow.due(UNIT), MS(60));
+        assert_eq!(flow.within(MS(120)), Some(2 * UNIT));
+    }
+}
