@@ -114,7 +114,8 @@ fn where_there_is_no_other_way_that_is_an_error_only_if_it_was_asked_for() {
     for (setup, flags, words) in cases {
         each_of(&WAYS, setup, |scene| {
             scene.mkdir("src");
-            tree::random_file(scene.path("src/large"), 5 << 20, 1).expect("a file");
+            // It is on its way for longer than looking for another takes.
+            tree::random_file(scene.path("src/large"), 40 << 20, 1).expect("a file");
             let copy = |via: &str, dest: &str| {
                 let flags = [&["-r", "--via", via], flags].concat();
                 scene.copy(&flags, &["src"], dest).run()
