@@ -154,7 +154,7 @@ fn receive(client: Client, job: &Job, around: Around<'_>) -> Result<(), JobError
     job.expect_accounts()?;
     job.confine_receiver(&dirs);
     let receiving = Receiving::of(&LocalTree, destination);
-    run(job, line, around, |wire| Placed::Receiver(receiving, wire))
+    run(job, line, around, |wire| Placed::Receiver(receiving, Box::new(wire)))
 }
 
 fn send(client: Client, job: &Job, around: Around<'_>) -> Result<(), JobError> {
@@ -173,7 +173,7 @@ fn send(client: Client, job: &Job, around: Around<'_>) -> Result<(), JobError> {
     tracing::debug!(confined, "sending");
     // sshd takes small pieces out of its pipe, and has more to do than haul.
     haul_sys::wait_for_turns();
-    run(job, line, around, |wire| Placed::Sender(Sending::of(&LocalTree), wire))
+    run(job, line, around, |wire| Placed::Sender(Sending::of(&LocalTree), Box::new(wire)))
 }
 
 /// The circumstances of a job, beside its words.

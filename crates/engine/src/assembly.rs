@@ -88,9 +88,9 @@ pub(crate) fn leave_within(all_left: &Left<()>, patience: Duration) -> bool {
 pub(crate) enum Placed<'a> {
     Both(Sending<'a>, Receiving<'a>),
     /// The Receiver is at the other end of a wire.
-    Sender(Sending<'a>, Wire),
+    Sender(Sending<'a>, Box<Wire>),
     /// The Sender is at the other end of a wire.
-    Receiver(Receiving<'a>, Wire),
+    Receiver(Receiving<'a>, Box<Wire>),
 }
 
 /// A Sender in this process.
@@ -155,12 +155,12 @@ impl<'a> Assembly<'a> {
                 wire.outbox.squeeze.wish(self.job.compression);
                 let port = Arc::new(RemoteReceiver::new(Arc::clone(&wire.outbox)));
                 let sender = SenderSide::new(self, &sending, port, Some(&wire.outbox));
-                self.run_threads(Some(sender), None, Some(wire))
+                self.run_threads(Some(sender), None, Some(*wire))
             }
             Placed::Receiver(receiving, wire) => {
                 let port = Arc::new(RemoteSender(Arc::clone(&wire.outbox)));
                 let receiver = self.receiver(receiving, None, port);
-                self.run_threads(None, receiver, Some(wire))
+                self.run_threads(None, receiver, Some(*wire))
             }
         }
     }

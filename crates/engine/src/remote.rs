@@ -71,7 +71,7 @@ pub(crate) fn upload(job: &Job, line: Line, monitor: &dyn Monitor) -> Result<Sum
     let sending = Sending { reporter: Some(&reporter), ..Sending::of(&LocalTree) };
     let control = Control::with(monitor, &agent.vigil, &agent.name);
     let assembly = Assembly { job, control: &control, way: &agent };
-    let result = assembly.run(Placed::Sender(sending, wire));
+    let result = assembly.run(Placed::Sender(sending, Box::new(wire)));
     conclude(result, agent.closer)
 }
 
@@ -98,7 +98,7 @@ pub(crate) fn download(job: &Job, line: Line, monitor: &dyn Monitor) -> Result<S
     };
     let control = Control::with(monitor, &agent.vigil, &agent.name);
     let assembly = Assembly { job, control: &control, way: &agent };
-    let result = assembly.run(Placed::Receiver(receiving, wire));
+    let result = assembly.run(Placed::Receiver(receiving, Box::new(wire)));
     conclude(result, agent.closer)
 }
 
