@@ -87,9 +87,11 @@ impl Renames {
         let keeps = policy.is_some_and(|policy| {
             policy.keeps.and(needed) == needed && !policy.dry_run && !policy.verify
         });
-        let is_plain = mirror
-            .is_some_and(|mirror| !mirror.preallocates && mirror.delete_max.is_none())
-            && job.backup.is_none();
+        // With a delay, all files get their names at the end.
+        let is_plain = job.backup.is_none()
+            && mirror.is_some_and(|mirror| {
+                !mirror.preallocates && !mirror.delays && mirror.delete_max.is_none()
+            });
         let looks = reads_own && keeps && is_plain && job.task.finds_renamed();
         Self(looks.then(Mutex::default))
     }

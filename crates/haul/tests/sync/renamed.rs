@@ -109,6 +109,7 @@ fn they_are_sent_where_that_is_asked_for_or_their_old_names_stay() {
         sent(&["--delete-during"]);
         sent(&["--delete-before"]);
         sent(&["--delete", "--max-delete=2"]);
+        sent(&["--delete", "--delay-updates"]);
         sent(&["--delete", "--backup-dir=../kept"]);
         sent(&[]);
         let protects = ["--filter=P /a/down", "--filter=P /b/up", "--filter=P /photos/***"];
