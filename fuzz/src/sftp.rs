@@ -137,7 +137,7 @@ pub fn converse(connection: Connection, dir: &[u8]) {
             },
             sync: false,
             verify: key == 2,
-            needs_time: key == 0,
+            needs_attributes: key == 0,
         });
     }
     while puts.next_done().is_some() {}

@@ -17,16 +17,19 @@ struct Trial {
     rate_mbit: u64,
     round_trip_ms: u64,
     mtu_bytes: u16,
+    /// The share of packets that are lost.
+    loss: f64,
     workloads: &'static [Workload],
 }
 
 /// scp asks for each file by itself, several times, and waits for each answer:
 /// a tree of 2,000 files takes minutes here. It has one round.
-const TRIALS: [Trial; 3] = [
+const TRIALS: [Trial; 4] = [
     Trial {
         rate_mbit: 200,
         round_trip_ms: 50,
         mtu_bytes: 1500,
+        loss: 0.0,
         workloads: &[
             Workload {
                 name: "lab-2000-up",
@@ -36,7 +39,7 @@ const TRIALS: [Trial; 3] = [
                 before: Before::Nothing,
                 word: Word::Copy,
                 through: Through::Haul,
-                against: &[(Tool::Rsync, NO_BOUND)],
+                against: &[(Tool::Rsync, 0.82), (Tool::Tar, 0.95)],
                 once: &[],
             },
             Workload {
@@ -47,7 +50,7 @@ const TRIALS: [Trial; 3] = [
                 before: Before::Nothing,
                 word: Word::Copy,
                 through: Through::Haul,
-                against: &[(Tool::Rsync, NO_BOUND)],
+                against: &[(Tool::Rsync, 0.82), (Tool::Tar, 0.95)],
                 once: &[],
             },
             Workload {
@@ -79,6 +82,7 @@ const TRIALS: [Trial; 3] = [
         round_trip_ms: 100,
         // Larger packets, so that the link is the limit and not the machine.
         mtu_bytes: 9000,
+        loss: 0.0,
         workloads: &[
             Workload {
                 name: "lab-128m-up",
@@ -88,7 +92,7 @@ const TRIALS: [Trial; 3] = [
                 before: Before::Nothing,
                 word: Word::Copy,
                 through: Through::Haul,
-                against: &[(Tool::Scp, NO_BOUND), (Tool::Rsync, NO_BOUND)],
+                against: &[(Tool::Scp, 0.32), (Tool::Rsync, NO_BOUND)],
                 once: &[],
             },
             Workload {
@@ -99,7 +103,29 @@ const TRIALS: [Trial; 3] = [
                 before: Before::Nothing,
                 word: Word::Copy,
                 through: Through::Haul,
-                against: &[(Tool::Scp, NO_BOUND), (Tool::Rsync, NO_BOUND)],
+                against: &[(Tool::Scp, 0.32), (Tool::Rsync, NO_BOUND)],
+                once: &[],
+            },
+            Workload {
+                name: "lab-ssh-128m-up",
+                title: "one 128 MiB file, upload by ssh alone, 1 Gbit/s, 100 ms",
+                data: Data::Part,
+                direction: Direction::Upload,
+                before: Before::Nothing,
+                word: Word::Copy,
+                through: Through::HaulBySsh,
+                against: &[(Tool::Scp, 0.42)],
+                once: &[],
+            },
+            Workload {
+                name: "lab-ssh-128m-down",
+                title: "one 128 MiB file, download by ssh alone, 1 Gbit/s, 100 ms",
+                data: Data::Part,
+                direction: Direction::Download,
+                before: Before::Nothing,
+                word: Word::Copy,
+                through: Through::HaulBySsh,
+                against: &[(Tool::Scp, 0.42)],
                 once: &[],
             },
             Workload {
@@ -127,9 +153,27 @@ const TRIALS: [Trial; 3] = [
         ],
     },
     Trial {
+        rate_mbit: 200,
+        round_trip_ms: 50,
+        mtu_bytes: 1500,
+        loss: 0.001,
+        workloads: &[Workload {
+            name: "lab-loss-128m-up",
+            title: "one 128 MiB file, upload, 200 Mbit/s, 50 ms, 0.1 % loss",
+            data: Data::Part,
+            direction: Direction::Upload,
+            before: Before::Nothing,
+            word: Word::Copy,
+            through: Through::Haul,
+            against: &[(Tool::Scp, 0.25)],
+            once: &[],
+        }],
+    },
+    Trial {
         rate_mbit: 100,
         round_trip_ms: 30,
         mtu_bytes: 1500,
+        loss: 0.0,
         workloads: &[Workload {
             name: "lab-source-up",
             title: "64 MiB of source text in one file, upload, 100 Mbit/s, 30 ms",
@@ -149,7 +193,7 @@ impl Trial {
         let link = Link {
             rate: Rate(self.rate_mbit * 1_000_000),
             delay: Duration::from_millis(self.round_trip_ms),
-            loss: Share(0.0),
+            loss: Share(self.loss),
             queue: None,
             mtu: self.mtu_bytes,
         };

@@ -15,7 +15,7 @@ use haul_testkit::snapshot::{Compare, Snapshot, snapshot};
 use haul_testkit::tree::{self, Made};
 
 use super::tool::{Job, Tool};
-use super::workload::{Before, Data, Scale, Through, Word, Workload};
+use super::workload::{Before, Data, Scale, Through, Workload};
 use crate::Result;
 
 /// No run takes this long. The longest, scp of 2,000 files over a link of 50 ms,
@@ -192,8 +192,10 @@ impl<'a> Bench<'a> {
             // What the others keep is their own affair; haul keeps all of it.
             let rules = match tool {
                 // That protocol has whole seconds.
-                Tool::Haul if workload.through != Through::Haul => Compare::content_only(),
-                Tool::Haul if workload.word == Word::Copy => {
+                Tool::Haul if matches!(workload.through, Through::Sftp(_)) => {
+                    Compare::content_only()
+                }
+                Tool::Haul if workload.word.is_copy() => {
                     Compare::everything().ignoring_dir_mtimes()
                 }
                 // Times of directories, too: what was unchanged has not been touched.

@@ -82,7 +82,7 @@ impl Report {
         for ((tool, rival), (_, bound)) in rivals.iter().zip(workload.against) {
             let ratios = haul.iter().zip(rival).map(|(haul, rival)| haul / rival).collect();
             let mut name = match workload.word {
-                Word::Copy => tool.title(workload.data.is_tree()).to_owned(),
+                Word::Copy | Word::Fast => tool.title(workload.data.is_tree()).to_owned(),
                 Word::Sync(options) => format!("{} {}", tool.name(), options.join(" ")),
             };
             if workload.once.contains(tool) {

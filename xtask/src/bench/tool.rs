@@ -17,6 +17,8 @@ pub(crate) enum Tool {
     Plain,
     /// haul, which is told to compress with zstd.
     Zstd,
+    /// haul, which is not told to be fast.
+    Hashing,
     Cp,
     Scp,
     /// `tar c` piped through ssh into `tar x`.
@@ -43,6 +45,7 @@ impl Tool {
             Tool::Haul => "haul",
             Tool::Plain => "haul-plain",
             Tool::Zstd => "haul-zstd",
+            Tool::Hashing => "haul-hashing",
             Tool::Cp => "cp",
             Tool::Scp => "scp",
             Tool::Tar => "tar",
@@ -58,6 +61,7 @@ impl Tool {
             Tool::Tar => "tar through ssh",
             Tool::Plain => "haul --compress none",
             Tool::Zstd => "haul --compress zstd",
+            Tool::Hashing => "haul copy",
             Tool::Rsync => "rsync -a",
             _ => self.name(),
         }
@@ -66,10 +70,11 @@ impl Tool {
     /// The command that does the job.
     pub(crate) fn command(self, job: &Job) -> Command {
         let mut command = match self {
-            Tool::Haul | Tool::Plain | Tool::Zstd => {
+            Tool::Haul | Tool::Plain | Tool::Zstd | Tool::Hashing => {
                 let mut haul = Command::new(job.haul);
                 match job.word {
-                    Word::Copy => haul.args(["copy", "-q"]),
+                    Word::Fast if self == Tool::Haul => haul.args(["copy", "-q", "--fast"]),
+                    Word::Copy | Word::Fast => haul.args(["copy", "-q"]),
                     Word::Sync(options) => haul.arg("sync").args(options),
                 };
                 match self {
@@ -81,6 +86,9 @@ impl Tool {
                     haul.arg("--rsh").arg(job.sshd.rsh());
                     match job.through {
                         Through::Haul => haul.arg("--remote-haul").arg(job.haul),
+                        Through::HaulBySsh => {
+                            haul.args(["--via", "ssh", "--remote-haul"]).arg(job.haul)
+                        }
                         Through::Sftp(connections) => haul
                             .args(["--transport", "sftp", "--parallel"])
                             .arg(connections.to_string()),
@@ -97,7 +105,7 @@ impl Tool {
             Tool::Rsync => {
                 let mut rsync = Command::new("rsync");
                 match job.word {
-                    Word::Copy => rsync.arg("-a"),
+                    Word::Copy | Word::Fast => rsync.arg("-a"),
                     Word::Sync(options) => rsync.args(options),
                 };
                 rsync.arg("-e").arg(job.sshd.rsh());
@@ -105,7 +113,7 @@ impl Tool {
             }
             Tool::Tar => return tar(job),
         };
-        if job.is_tree && self != Tool::Rsync && job.word == Word::Copy {
+        if job.is_tree && self != Tool::Rsync && job.word.is_copy() {
             command.arg("-r");
         }
         command.args([job.from(), job.to()]);

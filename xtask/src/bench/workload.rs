@@ -37,6 +37,8 @@ pub(crate) struct Workload {
 pub(crate) enum Through {
     /// haul, too.
     Haul,
+    /// The same, by ssh alone.
+    HaulBySsh,
     /// Its SFTP server alone, over that many connections.
     Sftp(u8),
 }
@@ -56,8 +58,17 @@ pub(crate) enum Before {
 pub(crate) enum Word {
     /// `haul copy`.
     Copy,
+    /// `haul copy --fast`.
+    Fast,
     /// `haul sync`, with these options, which rsync is given too.
     Sync(&'static [&'static str]),
+}
+
+impl Word {
+    /// True if it is `haul copy`.
+    pub(crate) fn is_copy(self) -> bool {
+        matches!(self, Self::Copy | Self::Fast)
+    }
 }
 
 /// In place of a bound: what is only measured.
@@ -96,7 +107,8 @@ impl Workload {
     /// Neither side may ever have more than this resident.
     pub(crate) fn peak_rss_bytes_max(&self) -> u64 {
         match self.through {
-            Through::Haul => 64 << 20,
+            Through::Haul if self.direction != Direction::Local => 128 << 20,
+            Through::Haul | Through::HaulBySsh => 64 << 20,
             Through::Sftp(_) => 96 << 20,
         }
     }
@@ -133,7 +145,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         before: Before::Nothing,
         word: Word::Copy,
         through: Through::Haul,
-        against: &[(Tool::Scp, 0.70)],
+        against: &[(Tool::Scp, 0.50)],
         once: &[],
     },
     Workload {
@@ -144,7 +156,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         before: Before::Nothing,
         word: Word::Copy,
         through: Through::Haul,
-        against: &[(Tool::Scp, 0.70)],
+        against: &[(Tool::Scp, 0.50)],
         once: &[],
     },
     Workload {
@@ -166,7 +178,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         before: Before::Nothing,
         word: Word::Copy,
         through: Through::Haul,
-        against: &[(Tool::Scp, 0.30), (Tool::Tar, 0.85)],
+        against: &[(Tool::Scp, 0.30), (Tool::Tar, 0.75)],
         once: &[],
     },
     Workload {
@@ -177,7 +189,51 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         before: Before::Nothing,
         word: Word::Copy,
         through: Through::Haul,
-        against: &[(Tool::Scp, 0.30), (Tool::Tar, 0.85)],
+        against: &[(Tool::Scp, 0.30), (Tool::Tar, 0.75)],
+        once: &[],
+    },
+    Workload {
+        name: "fast-up-1g",
+        title: "one 1 GiB file, upload with --fast",
+        data: Data::One,
+        direction: Direction::Upload,
+        before: Before::Nothing,
+        word: Word::Fast,
+        through: Through::Haul,
+        against: &[(Tool::Hashing, 0.85)],
+        once: &[],
+    },
+    Workload {
+        name: "fast-up-10k",
+        title: "10,000 files of 64 KiB, upload with --fast",
+        data: Data::Many,
+        direction: Direction::Upload,
+        before: Before::Nothing,
+        word: Word::Fast,
+        through: Through::Haul,
+        against: &[(Tool::Hashing, 0.85)],
+        once: &[],
+    },
+    Workload {
+        name: "fast-down-1g",
+        title: "one 1 GiB file, download with --fast",
+        data: Data::One,
+        direction: Direction::Download,
+        before: Before::Nothing,
+        word: Word::Fast,
+        through: Through::Haul,
+        against: &[(Tool::Hashing, 0.85)],
+        once: &[],
+    },
+    Workload {
+        name: "fast-down-10k",
+        title: "10,000 files of 64 KiB, download with --fast",
+        data: Data::Many,
+        direction: Direction::Download,
+        before: Before::Nothing,
+        word: Word::Fast,
+        through: Through::Haul,
+        against: &[(Tool::Hashing, 0.85)],
         once: &[],
     },
     Workload {
