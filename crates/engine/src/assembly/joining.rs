@@ -167,8 +167,9 @@ impl<'scope, 'env, 'a: 'scope> Opening<'scope, 'env, 'a> {
         let tell = |news| self.control().monitor().event(Event::Link(news));
         let host = &*self.peer;
         match called {
-            // The job has ended.
+            // The job has ended, which is no fault of the call.
             Ok(0) => {}
+            Err(_) if self.control().stopped() || self.has_ended() => {}
             Ok(connections) => tell(LinkEvent::Direct { host, connections }),
             Err(error) if required => {
                 // The agent may be done without.

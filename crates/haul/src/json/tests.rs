@@ -124,6 +124,24 @@ fn samples() -> Vec<Line<'static>> {
             exit_code: 0,
             unhashed: false,
         }),
+        Line::SyncSummary(SyncSummaryLine {
+            copied: 0,
+            dirs: 0,
+            adjusted: 0,
+            deleted: 0,
+            spared: 0,
+            renamed: 0,
+            skipped: 0,
+            special: 0,
+            failed: 0,
+            bytes: 0,
+            moved: 0,
+            resumed: 0,
+            matched: 0,
+            seconds: 0.0,
+            exit_code: 0,
+            unhashed: true,
+        }),
         Line::Progress(counts.into()),
         Line::Warning(Warning {
             path: Path::of(b"photos/pipe"),
@@ -134,6 +152,10 @@ fn samples() -> Vec<Line<'static>> {
         Line::Error(ErrorLine::of_fault(host(), b"\xff", &fault)),
         Line::Error(ErrorLine::of_command(&command)),
         Line::Summary(SummaryLine::of(&summary, Duration::from_millis(410), ExitCode::SomeFailed)),
+        Line::Summary(SummaryLine {
+            unhashed: true,
+            ..SummaryLine::of(&summary, Duration::from_millis(410), ExitCode::Success)
+        }),
         Line::Entry(EntryLine::of(host(), b"backup/a.iso", &entry(Kind::File { size: 1024 }))),
         Line::Entry(EntryLine::of(
             None,

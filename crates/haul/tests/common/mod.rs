@@ -264,6 +264,16 @@ impl Scene<'_> {
         String::from_utf8_lossy(&fs::read(self.path(name)).expect("a file")).into_owned()
     }
 
+    /// True if a process has something in this directory open.
+    pub(crate) fn is_at_work(&self) -> bool {
+        let processes = fs::read_dir("/proc").expect("a list of processes").flatten();
+        let open = |process: fs::DirEntry| {
+            let files = fs::read_dir(process.path().join("fd")).into_iter().flatten().flatten();
+            files.filter_map(|file| fs::read_link(file.path()).ok())
+        };
+        processes.flat_map(open).any(|path| path.starts_with(&self.dir))
+    }
+
     /// True if anything has that name, a symbolic link to nowhere included.
     pub(crate) fn exists(&self, name: impl AsRef<OsStr>) -> bool {
         fs::symlink_metadata(self.path(name)).is_ok()

@@ -2,9 +2,9 @@
 
 use crate::common::*;
 use crate::oracle::Pair;
-use haul_testkit::campaign;
 use haul_testkit::content::Stream;
 use haul_testkit::proc::Signal;
+use haul_testkit::{campaign, holds_within};
 use std::fs;
 use std::process::Command;
 use std::time::Duration;
@@ -251,7 +251,9 @@ fn a_kill_while_sources_go_loses_none() {
                 std::thread::sleep(Duration::from_micros(random.below(20_000)));
                 running.signal(Signal::KILL);
                 running.wait().expect("it ends");
-                std::thread::sleep(Duration::from_millis(100));
+                // An agent hears of it by and by.
+                let quiet = holds_within(Duration::from_secs(20), || !scene.is_at_work());
+                assert!(quiet, "the agent is still there");
                 let sources = scene.list("src");
                 for number in 0..FILES {
                     let dir = number % 3;
