@@ -20,11 +20,13 @@ use crate::{Result, repo};
 /// The programs that take longest, which start first: the last to end is
 /// waited for by one processor alone. The others follow as cargo names them.
 const SLOW: &[&str] = &[
+    "sync",
     "scarce",
     "sftp",
     "power",
     "resume",
     "durable",
+    "haul_engine",
     "semantics",
     "odd",
     "connection",
@@ -33,6 +35,7 @@ const SLOW: &[&str] = &[
     "moving",
     "check",
     "conformance",
+    "retry",
     "differential",
     "client",
     "memory",
@@ -60,8 +63,10 @@ const IN_MEMORY: &[&str] = &[
     "power",
     "restricted",
     "resume",
+    "retry",
     "scarce",
     "sftp",
+    "sync",
 ];
 
 /// The programs that `--quick` leaves out.
@@ -80,8 +85,10 @@ const LONG: &[&str] = &[
     "power",
     "restricted",
     "resume",
+    "retry",
     "scarce",
     "sftp",
+    "sync",
 ];
 
 /// Tests that `--quick` leaves out, and whose waiting is most of their program's time.
