@@ -136,7 +136,7 @@ impl CommandError {
     /// The user ended the command.
     pub(crate) fn interrupted() -> Self {
         Self::new(ErrorKind::Interrupted, "interrupted")
-            .with_hint("run the same command again: what is finished is skipped")
+            .with_hint("run the same command again: finished files are skipped")
     }
 
     /// The same, which says on which host the destination is that can't be used.

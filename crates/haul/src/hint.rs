@@ -20,7 +20,7 @@ impl Hint for ConnectError {
     fn hint(&self) -> Option<String> {
         Some(match self {
             Self::HostName { .. } => {
-                "a local file with ':' in its name is written with './' in front".into()
+                "write './' in front of the name of a local file that contains ':'".into()
             }
             Self::UserName { .. } => "check the part in front of '@'".into(),
             Self::RemoteShell { .. } => {
@@ -58,7 +58,7 @@ impl Hint for ConnectError {
                 format!("check that the haul on {host} is executable and built for that machine")
             }
             Self::NotDirect { .. } => {
-                "without --via tcp contents go through ssh where there is no other way; --port-range names ports that a firewall lets through".into()
+                "without --via tcp, contents go through ssh if there is no other way; --port-range names ports that a firewall lets through".into()
             }
             Self::SftpOnly { host } => {
                 format!("ask who runs {host} for a login that may run haul")
@@ -69,8 +69,8 @@ impl Hint for ConnectError {
             Self::NoisyShell { host, .. } => format!(
                 "'ssh {host} true' must print nothing: make the shell's startup files there silent when nobody is at a terminal"
             ),
-            Self::Lost { .. } => "run the same command again: what is finished is skipped".into(),
-            Self::Silent { .. } => "check the host and the network, then run the same command again: what is finished is skipped; --timeout SECONDS waits longer".into(),
+            Self::Lost { .. } => "run the same command again: finished files are skipped".into(),
+            Self::Silent { .. } => "check the host and the network, then run the same command again: finished files are skipped; --timeout SECONDS waits longer".into(),
             Self::Unanswered { host, .. } => format!(
                 "'ssh {host} true' must end by itself, soon; --timeout SECONDS waits longer"
             ),
@@ -96,20 +96,20 @@ impl Hint for Fault {
                 "make the directory first; a destination that ends with a slash is made, with all above it"
             }
             FaultKind::NoSpace => {
-                "make room at the destination and run the same command again: what is done is skipped; 'haul clean -a DIR', on the machine where it is, removes what is kept of an unfinished file"
+                "make room at the destination and run the same command again: finished files are skipped; 'haul clean -a DIR', run on that machine, removes unfinished files that were kept"
             }
             FaultKind::ReadOnly if self.side == Side::Source => {
                 "the source is mounted read-only, and nothing can be removed from it"
             }
             FaultKind::ReadOnly => {
-                "the destination is mounted read-only; remount it or choose another"
+                "the destination is mounted read-only; remount it or choose another one"
             }
             FaultKind::PermissionDenied => match self.side {
                 Side::Source => {
                     "you need read permission there, and search permission on the directories above"
                 }
                 Side::Destination => {
-                    "you need write permission on the directory, and own what gets another mode or time"
+                    "you need write permission on the directory, and must own a file whose mode or time is to change"
                 }
             },
             FaultKind::TooLong => {
@@ -123,17 +123,17 @@ impl Hint for Fault {
             FaultKind::IntoItself => "choose a destination outside of the source",
             FaultKind::Changed => "run the same command again when nothing writes to it any more",
             FaultKind::Corrupt => {
-                "what was at the destination stays; run the same command again, and check memory and disks if it returns"
+                "the existing file was left as it is; run the same command again, and check memory and disks if this happens again"
             }
             FaultKind::Lossy => {
-                "--lossy moves it without that; else copy it with what keeps it (cp -a, rsync -aHAX), and remove it"
+                "--lossy moves it and drops that; otherwise copy it with a tool that keeps it (cp -a, rsync -aHAX), and remove it"
             }
             FaultKind::Taken => "rename one of the two, or copy them to different directories",
             FaultKind::Busy => {
-                "wait until the other haul is done, and run the same command again; one whose connection was lost is gone within a minute, or what its --timeout said"
+                "wait until the other haul is done, and run the same command again; one that lost its connection ends within a minute, or after its own --timeout"
             }
             FaultKind::Link => {
-                "nothing is written through a symbolic link; remove it, or copy to where it points"
+                "haul does not write through a symbolic link; remove it, or copy to the path that it points to"
             }
             _ => return None,
         })

@@ -142,7 +142,7 @@ impl<'r> JobMonitor<'r> {
                 let (path, bytes) = (escape_bytes(&path), quantity::bytes(bytes));
                 let message = format!("interrupted: about {bytes} of {path} are there, and kept");
                 CommandError::new(ErrorKind::Interrupted, message).with_hint(
-                    "run the same command again: what is finished is skipped, and this file goes on from there",
+                    "run the same command again: finished files are skipped, and this file goes on from there",
                 )
             }
         }

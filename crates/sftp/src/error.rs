@@ -136,7 +136,7 @@ impl SessionError {
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Closed | Self::Broken(_) | Self::Silent { .. } => {
-                Some("run the same command again: what is finished is skipped")
+                Some("run the same command again: finished files are skipped")
             }
             Self::NotSftp { .. } => Some(
                 "make the shell's startup files there silent when nobody is at a terminal, or have the server use 'internal-sftp'",

@@ -302,13 +302,13 @@ impl Receiver<'_> {
             return fault;
         };
         let mut message = format!(
-            "{}: the file has {} bytes, and there is room for {free}",
+            "{}: the file needs {} bytes, and {free} are free",
             fault.message,
             pending.entry.size()
         );
         if moved > 0 && self.resumable(&pending.entry).is_some() {
             message.push_str(&format!(
-                "; the {moved} bytes of it that are there are kept, to go on with, and take up room"
+                "; {moved} bytes of it are kept for the next run to go on from, and occupy space"
             ));
         }
         Fault { message, ..fault }

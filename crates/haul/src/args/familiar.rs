@@ -83,7 +83,10 @@ fn without_escape_tip(mut error: clap::Error) -> clap::Error {
 fn no_option(error: &clap::Error, command: &str) -> Option<CommandError> {
     let Some(ContextValue::String(given)) = error.get(ContextKind::InvalidArg) else { return None };
     let word = given.split('=').next().unwrap_or(given);
-    let hint = answer_to_option(command, word)?;
+    let hint = match answer_to_option(command, word) {
+        Some(hint) => hint.to_owned(),
+        None => sync_has(command, word)?,
+    };
     Some(CommandError::usage(format!("'haul {command}' has no {word}")).with_hint(hint))
 }
 
@@ -93,9 +96,25 @@ fn no_command(first: &str) -> CommandError {
         "rm" | "delete" => "haul removes no files by themselves: use rm, there through ssh",
         _ => "a command comes first, as in: haul copy SOURCE... DEST",
     };
-    CommandError::usage(format!("'{first}' is no command of haul"))
+    CommandError::usage(format!("'{first}' is not a command of haul"))
         .with_hint(hint)
         .with_hint("'haul help' lists the commands")
+}
+
+/// The advice that `haul sync` has the option, for a command that copies or moves.
+fn sync_has(command: &str, word: &str) -> Option<String> {
+    if !super::sync::has(word) {
+        return None;
+    }
+    match command {
+        "copy" | "cp" => {
+            Some(format!("'haul sync' has {word}, with the meaning that rsync gives it"))
+        }
+        "move" | "mv" => Some(format!(
+            "'haul sync --remove-source-files' takes {word}, with the meaning that rsync gives it"
+        )),
+        _ => None,
+    }
 }
 
 /// Advice in place of an option that the command does not have.
@@ -119,7 +138,7 @@ fn answer_to_option(command: &str, word: &str) -> Option<&'static str> {
             "name the parts that are wanted; 'haul sync' has it"
         }
         "--filter" | "--files-from" | "--cvs-exclude" => {
-            "name the parts that are wanted, or use rsync until there is such an option"
+            "name the parts that are to be moved; 'haul sync --remove-source-files' has it"
         }
         "--delete" | "--del" | "--delete-before" | "--delete-during" | "--delete-delay"
         | "--delete-after" | "--delete-excluded" => {
@@ -136,8 +155,11 @@ fn answer_to_option(command: &str, word: &str) -> Option<&'static str> {
             "'haul check --content' compares contents, and --force copies whatever size and time say"
         }
         "--remove-source-files" => "'haul move' removes what has arrived",
-        "-A" | "-X" | "--acls" | "--xattrs" | "--owner" | "--group" if moves => {
-            "a move leaves what would lose its owner, ACL or attributes where it is: use haul copy -a"
+        "-A" | "-X" | "-H" | "-o" | "-g" | "-D" | "--acls" | "--xattrs" | "--owner" | "--group"
+        | "--hard-links" | "--devices" | "--specials"
+            if moves =>
+        {
+            "a move keeps all of it, and leaves what would lose something: leave it out"
         }
         "-D" => "--devices and --specials make devices, FIFOs and sockets anew",
         "-g" => "--group keeps groups",
@@ -156,11 +178,13 @@ fn answer_to_option(command: &str, word: &str) -> Option<&'static str> {
         }
         "--rsync-path" => "--remote-haul PATH says where haul is on the host",
         "-x" | "--one-file-system" => {
-            "file systems that are mounted in a tree are always copied: name the parts that are wanted"
+            "file systems that are mounted in a tree are copied, too; 'haul sync -x' leaves them out"
         }
-        "--bwlimit" => "the rate can't be limited yet: use rsync or scp -l until then",
-        "-b" | "--backup" | "--inplace" | "--append" => {
-            "a file is always replaced in one step, and its old content is gone then: leave it out"
+        "-b" | "--backup" => {
+            "the old content of a file is gone once it is replaced; 'haul sync -b' keeps it"
+        }
+        "--inplace" | "--append" if !moves => {
+            "a file is replaced in one step, never written into; 'haul sync' has it"
         }
         "-W" | "--whole-file" => "haul copy always copies changed files whole: leave it out",
         "--stats" | "--human-readable" => "the last line has the figures: leave it out",

@@ -453,6 +453,14 @@ impl Word {
     }
 }
 
+/// True if `word`, as it is typed, is one of these words.
+pub(super) fn has(word: &str) -> bool {
+    TABLE.iter().copied().flatten().any(|known| match word.strip_prefix("--") {
+        Some(long) => known.long == long || known.aliases.contains(&long),
+        None => known.short.is_some_and(|short| word.strip_prefix('-') == Some(&short.to_string())),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -78,7 +78,7 @@ fn a_path_in_the_message_of_a_full_destination_is_escaped_once() {
     each_way_on_a_small_file_system(|scene, _| {
         tree::random_file(scene.path("a\nb\\c"), 2 * ROOM, 1).expect("a file");
         let run = scene.copy(&[], &["a\nb\\c"], "small").run().expect_code(4);
-        let needed = format!(": the file has {} bytes, and there is room for ", 2 * ROOM);
+        let needed = format!(": the file needs {} bytes, and ", 2 * ROOM);
         // What is small is not begun with a look at the room there.
         assert!(scene.way == Way::SftpUpload || run.err().contains(&needed), "{run}");
         assert!(run.err().contains("'haul clean -a DIR'"), "{run}");
@@ -100,14 +100,15 @@ fn what_is_kept_of_a_large_file_on_a_full_disk_is_told_and_can_be_removed() {
         if scene.way == Way::SftpUpload {
             // There is a look at the room before, and nothing is sent.
             assert!(
-                told.contains("the file has 73400320 bytes, and the host has room for "),
+                told.contains("the file needs 73400320 bytes, and ")
+                    && told.contains(" are free on the host"),
                 "{run}"
             );
             assert!(names(mount.path()).is_empty(), "{run}");
             return;
         }
-        assert!(told.contains("the file has 73400320 bytes, and there is room for "), "{run}");
-        assert!(told.contains(" bytes of it that are there are kept, to go on with,"), "{run}");
+        assert!(told.contains("the file needs 73400320 bytes, and 0 are free; "), "{run}");
+        assert!(told.contains(" bytes of it are kept for the next run to go on from,"), "{run}");
         assert!(!names(mount.path()).is_empty());
         scene.haul().args(["clean", "-a"]).arg(mount.path()).run().expect_ok();
         assert!(names(mount.path()).is_empty());

@@ -17,7 +17,7 @@ fn assert_lost(run: &Outcome) {
         matches!(&errors[..], [error] if error.starts_with("the connection to haul-test was lost")),
         "{run}"
     );
-    let hint = "  hint: run the same command again: what is finished is skipped\n";
+    let hint = "  hint: run the same command again: finished files are skipped\n";
     assert!(run.err().ends_with(hint), "{run}");
 }
 

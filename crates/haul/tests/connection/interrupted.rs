@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 #[track_caller]
 fn assert_interrupted(run: &Outcome) {
     assert_eq!(errors(run), ["interrupted"], "{run}");
-    let hint = "  hint: run the same command again: what is finished is skipped\n";
+    let hint = "  hint: run the same command again: finished files are skipped\n";
     assert!(run.err().ends_with(hint), "{run}");
 }
 

@@ -56,7 +56,7 @@ fn attempts_are_counted_until_the_job_comes_further() {
     assert!(begin.elapsed() >= Duration::from_secs(3), "{run}");
     assert_eq!(told(&run), [2, 0], "{run}");
     assert!(run.err().contains("connecting again in 2 s (attempt 2)"), "{run}");
-    let hint = "  hint: run the same command again: what is finished is skipped\n";
+    let hint = "  hint: run the same command again: finished files are skipped\n";
     assert!(run.err().ends_with(hint), "{run}");
 }
 

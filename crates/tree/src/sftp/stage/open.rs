@@ -105,7 +105,7 @@ pub(super) fn check_room(host: &SftpHost, dir: &[u8], len: u64) -> io::Result<()
     match host.room(dir) {
         Some(room) if room < len => Err(io::Error::new(
             io::ErrorKind::StorageFull,
-            format!("the file has {len} bytes, and the host has room for {room}"),
+            format!("the file needs {len} bytes, and {room} are free on the host"),
         )),
         _ => Ok(()),
     }
