@@ -281,10 +281,10 @@ impl Joins {
         part: Part<'a>,
         at_work: &crossbeam_channel::Sender<()>,
     ) {
-        let Self { joining, joined, peer, silence_max, .. } = self;
+        let Self { joining, requires_joined, joined, peer, silence_max } = self;
         let Some(joining) = joining else { return };
         let at_work = at_work.clone();
-        Opening { crew, part, joined, peer, silence_max, at_work }.begin(*joining);
+        Opening { crew, part, joined, requires_joined, peer, silence_max, at_work }.begin(*joining);
     }
 }
 
@@ -304,7 +304,8 @@ fn begin_roles<'scope, 'a: 'scope>(
             joins.begin(crew, part, at_work);
         }
         (None, Some(receiver), Some(((input, _), joins))) => {
-            let part = receiver.begin_over_wire(crew, input, at_work.clone());
+            let expects_lanes = joins.joining.is_some();
+            let part = receiver.begin_over_wire(crew, input, expects_lanes, at_work.clone());
             joins.begin(crew, part, at_work);
         }
         (Some(sender), Some(receiver), None) => {

@@ -7,6 +7,7 @@ use crate::told::Place;
 use crate::vigil::{Vigil, Watch};
 use crate::{Event, JobError, Monitor, Progress};
 use haul_model::{Entry, Kept, Kind, Outcome, Summary};
+use haul_net::Killer;
 use haul_store::RESUME_LEN_MIN_FAR;
 use haul_tree::lock;
 use std::num::NonZeroU64;
@@ -43,8 +44,8 @@ pub(crate) struct Control<'a> {
     lifeline: Option<Arc<dyn Lifeline>>,
     /// The peer at the other end of a wire may fall silent, and what it is called.
     peer: Option<(Arc<Vigil>, String)>,
-    /// Further connections to it.
-    lanes: Mutex<Vec<Watch>>,
+    /// Further connections to it, and what ends them.
+    lanes: Mutex<Vec<(Watch, Killer)>>,
     /// See [`Self::keep_pace`].
     pace: OnceLock<Pace>,
     end: Mutex<Option<Result<Summary, JobError>>>,
@@ -130,9 +131,9 @@ impl<'a> Control<'a> {
         }
     }
 
-    /// The job also ends when this connection to its `peer` is silent.
-    pub(crate) fn watch(&self, vigil: &Arc<Vigil>, peer: &str) {
-        lock(&self.lanes).push(Watch::new(vigil, peer));
+    /// This further connection to the `peer` is ended by `killer` when it is silent.
+    pub(crate) fn watch(&self, vigil: &Arc<Vigil>, peer: &str, killer: Killer) {
+        lock(&self.lanes).push((Watch::new(vigil, peer), killer));
     }
 
     /// Waits for the end of the job, or for the user's interruption.
@@ -153,9 +154,14 @@ impl<'a> Control<'a> {
             if let Some(error) = watch.as_mut().and_then(Watch::silence) {
                 break Err(error);
             }
-            if let Some(error) = lock(&self.lanes).iter_mut().find_map(Watch::silence) {
-                break Err(error);
-            }
+            lock(&self.lanes).retain_mut(|(watch, killer)| {
+                let is_silent = watch.silence().is_some();
+                if is_silent {
+                    killer.kill();
+                    killer.kill();
+                }
+                !is_silent
+            });
             self.tell_of_peer(watch.as_mut(), &mut awaited);
             end = match self.ended.wait_timeout(end, CANCEL_POLL) {
                 Ok((end, _)) => end,

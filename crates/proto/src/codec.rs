@@ -56,6 +56,8 @@ pub fn encode(message: &Message) -> Vec<u8> {
         Message::Direct(direct) => frame(FrameType::Direct, direct),
         Message::Join(join) => frame(FrameType::Join, join),
         Message::LaneEnd(end) => frame(FrameType::LaneEnd, end),
+        Message::Taken(taken) => frame(FrameType::Taken, taken),
+        Message::LaneOver(over) => frame(FrameType::LaneOver, over),
     }
 }
 
@@ -108,6 +110,8 @@ pub fn decode(kind: FrameType, payload: &[u8]) -> Result<Message, DecodeError> {
         FrameType::Direct => Message::Direct(value(kind, payload)?),
         FrameType::Join => Message::Join(value(kind, payload)?),
         FrameType::LaneEnd => Message::LaneEnd(value(kind, payload)?),
+        FrameType::Taken => Message::Taken(value(kind, payload)?),
+        FrameType::LaneOver => Message::LaneOver(value(kind, payload)?),
         FrameType::Hello
         | FrameType::Welcome
         | FrameType::Alive

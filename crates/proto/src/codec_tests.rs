@@ -3,8 +3,8 @@
 use super::*;
 use crate::{
     Abort, BlockSeal, DirectOffer, DirectWish, Extra, FileEnd, FileSeal, Hashing, How, JobRequest,
-    Join, LaneEnd, Late, ListItem, Listed, Marked, OutcomeItem, Prove, Proven, Removal, Reply,
-    Request, Reuse, Rival, Role, Signature, Want, Warning,
+    Join, LaneEnd, LaneOver, Late, ListItem, Listed, Marked, OutcomeItem, Prove, Proven, Removal,
+    Reply, Request, Reuse, Rival, Role, Signature, Taken, Want, Warning,
 };
 use haul_model::{
     AccountMap, Acl, AclEntry, AclWho, Action, Altered, Attributes, Backup, Bases, BlockRanges,
@@ -211,7 +211,11 @@ fn message() -> impl Strategy<Value = Message> {
         (any::<u64>(), fault(), any::<u8>()).prop_map(|(index, fault, lanes)| {
             Message::FileEnd(FileEnd { index, result: Err(fault), lanes })
         }),
-        any::<u64>().prop_map(|index| Message::LaneEnd(LaneEnd { index })),
+        any::<(u64, u8)>().prop_map(|(index, lane)| Message::LaneEnd(LaneEnd { index, lane })),
+        any::<(u8, u64, bool)>().prop_map(|(lane, frames, is_over)| {
+            Message::Taken(Taken { lane, frames, is_over })
+        }),
+        any::<u8>().prop_map(|lane| Message::LaneOver(LaneOver { lane })),
         any::<u8>().prop_map(|lane| Message::Join(Join { lane })),
         (any::<[u8; 32]>(), any::<([u8; 16], u16)>(), any::<bool>()).prop_map(
             |(key, (ip, port), is_there)| {

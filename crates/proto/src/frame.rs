@@ -82,11 +82,15 @@ pub enum FrameType {
     Direct = 0x22,
     /// Sender has sent all of a file that goes over this lane.
     LaneEnd = 0x23,
+    /// Receiver tells how much of a lane has arrived.
+    Taken = 0x24,
+    /// Sender can send nothing more over a lane.
+    LaneOver = 0x25,
 }
 
 impl FrameType {
     /// Every type.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 30] = [
         Self::Hello,
         Self::Welcome,
         Self::Job,
@@ -115,6 +119,8 @@ impl FrameType {
         Self::Join,
         Self::Direct,
         Self::LaneEnd,
+        Self::Taken,
+        Self::LaneOver,
     ];
 
     /// The type's byte.
@@ -131,7 +137,7 @@ impl FrameType {
             Self::Job => 4 << 20,
             Self::List => LIST_MAX,
             Self::Alive => 0,
-            Self::Join | Self::LaneEnd => 16,
+            Self::Join | Self::LaneEnd | Self::Taken | Self::LaneOver => 16,
             _ => CONTROL_MAX,
         }
     }

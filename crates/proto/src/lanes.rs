@@ -36,9 +36,29 @@ pub struct Join {
     pub lane: u8,
 }
 
-/// All that goes over this lane of a file was sent.
+/// All that goes over a lane of a file was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LaneEnd {
     /// Its number in the listing.
     pub index: u64,
+    /// The lane: this one, or one that was lost, of which this one has brought the rest.
+    pub lane: u8,
+}
+
+/// How much of a lane has arrived.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Taken {
+    /// The number of the lane.
+    pub lane: u8,
+    /// Frames that were taken from it, but for Alive.
+    pub frames: u64,
+    /// Nothing more is taken from it: what else was sent over it has to be sent again.
+    pub is_over: bool,
+}
+
+/// Nothing more can be sent over this lane.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LaneOver {
+    /// Its number.
+    pub lane: u8,
 }

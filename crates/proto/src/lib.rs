@@ -33,7 +33,7 @@ pub use codec::{
 pub use delta::{Reuse, SIGNED_MAX, SUMS_LEN_MAX, SUMS_PER_FRAME_MAX, Signature};
 pub use frame::{FRAME_MAX, FrameError, FrameType, HEADER_LEN, Header};
 pub use handshake::{HandshakeError, Hello, MAGIC, VERSION, Welcome, check_hello, check_welcome};
-pub use lanes::{DirectKey, DirectOffer, DirectWish, Join, LANES_MAX, LaneEnd};
+pub use lanes::{DirectKey, DirectOffer, DirectWish, Join, LANES_MAX, LaneEnd, LaneOver, Taken};
 pub use listing::{ListItem, Rival};
 pub use message::{
     Abort, BlockSeal, DATA_MAX, Extra, FileEnd, FileSeal, Hashing, JobRequest, LIST_WINDOW, Late,

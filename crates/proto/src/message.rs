@@ -1,6 +1,8 @@
 //! The messages, and the bounds that both sides keep.
 
-use crate::{DirectOffer, DirectWish, Join, LaneEnd, ListItem, Reuse, Signature, Want};
+use crate::{
+    DirectOffer, DirectWish, Join, LaneEnd, LaneOver, ListItem, Reuse, Signature, Taken, Want,
+};
 use haul_model::{
     Altered, Backup, Bases, BlockHash, Compression, ContentHash, Entry, Fault, Filter, Kind, Name,
     Naming, Outcome, Summary, Task, Timestamp,
@@ -354,6 +356,10 @@ pub enum Message {
     Join(Join),
     /// Sender to receiver: all that goes over this lane of a file was sent.
     LaneEnd(LaneEnd),
+    /// Receiver to sender: how much of a lane has arrived.
+    Taken(Taken),
+    /// Sender to receiver: a lane is lost.
+    LaneOver(LaneOver),
 }
 
 /// The hash of a block of a file that travels in pieces, after its last piece:

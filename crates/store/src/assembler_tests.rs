@@ -1,7 +1,7 @@
 //! Tests of contents that are put together in any order, against a plain reference.
 
 use super::*;
-use crate::{Pieces, SourceId, Stage};
+use crate::{Pieces, Route, SourceId, Stage, Took};
 use haul_model::{Name, Timestamp};
 use haul_sys::Dir;
 use haul_testkit::content::bytes;
@@ -197,6 +197,39 @@ fn a_block_that_is_not_the_one_that_was_sent_is_never_recorded() {
     pieces.take(&into, part(&content, 0), 0).expect("taken again");
     pieces.seal(&into, 0, Some(sent)).expect("the one that was sent");
     assert_eq!(*memory.records.lock().expect("sound"), [sent]);
+}
+
+#[test]
+fn what_was_lost_with_a_lane_comes_again_over_another() {
+    let (memory, content) = (Memory::default(), content(3, 77));
+    let into = memory.resume(crate::AHEAD_MAX);
+    let mut pieces = Pieces::default();
+    let by = |lane, may_repeat| Route { lane, may_repeat };
+    let hash = |index: u64| Some(BlockHash::of(index, part(&content, index as usize)));
+    let half = BLOCK_LEN as usize / 2;
+    pieces.take_by(by(1, false), &into, part(&content, 0), 0).expect("taken");
+    pieces.seal_by(by(1, false), &into, 0, hash(0)).expect("sealed");
+    pieces.take_by(by(1, false), &into, &part(&content, 1)[..half], BLOCK_LEN).expect("taken");
+    // Nothing comes twice as long as no lane is lost.
+    let again = pieces.take_by(by(2, false), &into, part(&content, 0), 0);
+    assert!(matches!(again, Err(NotAssembled::OutOfOrder)));
+    // Then whole blocks are passed over, and others begin anew.
+    let both = [part(&content, 0), part(&content, 1)].concat();
+    let took = pieces.take_by(by(2, true), &into, &both, 0).expect("taken");
+    let dropped = half as u64;
+    assert_eq!(took, Took { holes: 0, known: BLOCK_LEN, dropped });
+    for index in 0..2 {
+        let took = pieces.seal_by(by(2, true), &into, index, hash(index)).expect("sealed");
+        assert_eq!(took, Took::default());
+    }
+    let rest: Vec<u8> = (2..=BLOCKS).flat_map(|index| part(&content, index).to_vec()).collect();
+    pieces.take_by(by(2, true), &into, &rest, 2 * BLOCK_LEN).expect("taken");
+    for index in 2..BLOCKS as u64 {
+        pieces.seal_by(by(2, true), &into, index, hash(index)).expect("sealed");
+    }
+    pieces.end(&into, content.len() as u64).expect("ended");
+    let written = into.finish(content.len() as u64).map_err(|(_, error)| error).expect("whole");
+    assert_eq!(written.hash(), ContentHash::of(&content));
 }
 
 #[test]

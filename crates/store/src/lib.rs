@@ -56,7 +56,7 @@ pub use lot::{Lot, Row};
 pub use origins::Origins;
 pub use pace::Pace;
 pub use partial::{RESUME_LEN_MIN, RESUME_LEN_MIN_FAR, StaleStages, remove_leftovers};
-pub use pieces::{AHEAD_MAX, Pieces};
+pub use pieces::{AHEAD_MAX, Pieces, Route, Took};
 pub use private::{
     aside_name, is_lot, is_private, mark_name, old_name, private_name, sent_name, set_aside,
     superseded,

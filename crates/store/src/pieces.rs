@@ -14,13 +14,104 @@ const OPEN_MAX: usize = 32;
 /// order: 4 GiB of content, for which less than 100 KiB are remembered.
 pub const AHEAD_MAX: u64 = 1024;
 
-/// The blocks of one reader that have begun and not ended.
+/// The blocks of a content that have begun and not ended.
 #[derive(Debug, Default)]
 pub struct Pieces {
-    open: BTreeMap<u64, Block>,
+    /// Each with the way that its pieces come.
+    open: BTreeMap<u64, (Block, u8)>,
+}
+
+/// The way that pieces come.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Route {
+    /// The number of the connection. All pieces of a block come over one.
+    pub lane: u8,
+    /// A connection was lost: blocks may come once more, over another.
+    pub may_repeat: bool,
+}
+
+/// The account of what was taken, in bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Took {
+    /// Holes in front of it.
+    pub holes: u64,
+    /// As much of it as was there already, and was passed over.
+    pub known: u64,
+    /// Content of blocks that had begun over a lost connection, and begin anew.
+    pub dropped: u64,
 }
 
 impl Pieces {
+    /// As [`Self::take`], of what comes by this `route`.
+    ///
+    /// # Errors
+    /// Those of [`Self::take`].
+    pub fn take_by<S: Staged>(
+        &mut self,
+        route: Route,
+        into: &Assembler<S>,
+        mut bytes: &[u8],
+        mut offset: u64,
+    ) -> Result<Took, NotAssembled> {
+        let mut took = Took::default();
+        while !bytes.is_empty() {
+            let index = offset / BLOCK_LEN;
+            let len = ((BLOCK_LEN - offset % BLOCK_LEN) as usize).min(bytes.len());
+            let (now, later) = bytes.split_at(len);
+            if self.is_known(route, into, index, &mut took) {
+                took.known += len as u64;
+            } else {
+                let block = self.block(into, index, route.lane)?;
+                let hole = offset.checked_sub(block.end()).ok_or(NotAssembled::OutOfOrder)?;
+                into.pass(block, hole).map_err(NotAssembled::Write)?;
+                into.write(block, now).map_err(NotAssembled::Write)?;
+                took.holes += hole;
+            }
+            (bytes, offset) = (later, offset + len as u64);
+        }
+        Ok(took)
+    }
+
+    /// As [`Self::seal`], of what comes by this `route`.
+    ///
+    /// # Errors
+    /// Those of [`Self::seal`].
+    pub fn seal_by<S: Staged>(
+        &mut self,
+        route: Route,
+        into: &Assembler<S>,
+        index: u64,
+        hash: Option<BlockHash>,
+    ) -> Result<Took, NotAssembled> {
+        let mut took = Took::default();
+        if !self.is_known(route, into, index, &mut took) {
+            self.block(into, index, route.lane)?;
+            took.holes = self.end_at(into, index, BLOCK_LEN, hash)?;
+        }
+        Ok(took)
+    }
+
+    /// True if block `index` comes once more, and is there already. One that was begun by
+    /// another route is given up: the rest of it was lost.
+    fn is_known<S: Staged>(
+        &mut self,
+        route: Route,
+        into: &Assembler<S>,
+        index: u64,
+        took: &mut Took,
+    ) -> bool {
+        if !route.may_repeat {
+            return false;
+        }
+        if let Some((block, lane)) = self.open.get(&index)
+            && *lane != route.lane
+        {
+            took.dropped += block.len();
+            self.open.remove(&index);
+        }
+        into.has(index)
+    }
+
     /// Takes `bytes` that belong at `offset`. What its block lacks before them is a hole,
     /// whose length is returned.
     ///
@@ -29,19 +120,10 @@ impl Pieces {
     pub fn take<S: Staged>(
         &mut self,
         into: &Assembler<S>,
-        mut bytes: &[u8],
-        mut offset: u64,
+        bytes: &[u8],
+        offset: u64,
     ) -> Result<u64, NotAssembled> {
-        let mut passed = 0;
-        while !bytes.is_empty() {
-            let block = self.block(into, offset / BLOCK_LEN)?;
-            let hole = offset.checked_sub(block.end()).ok_or(NotAssembled::OutOfOrder)?;
-            into.pass(block, hole).map_err(NotAssembled::Write)?;
-            let (now, later) = bytes.split_at((block.room() as usize).min(bytes.len()));
-            into.write(block, now).map_err(NotAssembled::Write)?;
-            (bytes, offset, passed) = (later, offset + now.len() as u64, passed + hole);
-        }
-        Ok(passed)
+        Ok(self.take_by(Route::default(), into, bytes, offset)?.holes)
     }
 
     /// Ends block `index`, whose hash is to be this one, if that is known. What it lacks is a hole, whose
@@ -55,8 +137,7 @@ impl Pieces {
         index: u64,
         hash: Option<BlockHash>,
     ) -> Result<u64, NotAssembled> {
-        self.block(into, index)?;
-        self.end_at(into, index, BLOCK_LEN, hash)
+        Ok(self.seal_by(Route::default(), into, index, hash)?.holes)
     }
 
     /// Ends the blocks that are whole, and for which nobody vouches one by one.
@@ -64,7 +145,7 @@ impl Pieces {
     /// # Errors
     /// Those of [`Assembler::end`].
     pub fn end_whole<S: Staged>(&mut self, into: &Assembler<S>) -> Result<(), NotAssembled> {
-        let whole = |(_, block): &(&u64, &Block)| block.room() == 0;
+        let whole = |(_, (block, _)): &(&u64, &(Block, u8))| block.room() == 0;
         while let Some((&index, _)) = self.open.iter().find(whole) {
             self.end_at(into, index, BLOCK_LEN, None)?;
         }
@@ -82,7 +163,7 @@ impl Pieces {
             && !self.open.contains_key(&last)
             && !into.has(last)
         {
-            self.block(into, last)?;
+            self.block(into, last, 0)?;
         }
         let mut passed = 0;
         while let Some((&index, _)) = self.open.first_key_value() {
@@ -100,7 +181,7 @@ impl Pieces {
         len: u64,
         hash: Option<BlockHash>,
     ) -> Result<u64, NotAssembled> {
-        let mut block = self.open.remove(&index).ok_or(NotAssembled::Incomplete)?;
+        let (mut block, _) = self.open.remove(&index).ok_or(NotAssembled::Incomplete)?;
         let hole = len.checked_sub(block.len()).ok_or(NotAssembled::TooLong)?;
         into.pass(&mut block, hole).map_err(NotAssembled::Write)?;
         into.end(block, hash)?;
@@ -111,12 +192,13 @@ impl Pieces {
         &mut self,
         into: &Assembler<S>,
         index: u64,
+        lane: u8,
     ) -> Result<&mut Block, NotAssembled> {
         let is_full = self.open.len() >= OPEN_MAX;
         match self.open.entry(index) {
-            Entry::Occupied(block) => Ok(block.into_mut()),
+            Entry::Occupied(block) => Ok(&mut block.into_mut().0),
             Entry::Vacant(_) if is_full => Err(NotAssembled::TooManyOpen),
-            Entry::Vacant(place) => Ok(place.insert(into.begin(index)?)),
+            Entry::Vacant(place) => Ok(&mut place.insert((into.begin(index)?, lane)).0),
         }
     }
 }

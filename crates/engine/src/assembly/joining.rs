@@ -16,7 +16,7 @@ use haul_model::escape_controls;
 use haul_net::{ConnectError, Direct, DirectCaller, DirectListener, Identity, Killer, Patience};
 use haul_proto::{DirectOffer, Join, LANES_MAX, Message, encode};
 use haul_tree::lock;
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, BufReader, Write};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -122,6 +122,8 @@ pub(super) struct Opening<'scope, 'env, 'a> {
     pub(super) crew: Crew<'scope, 'env>,
     pub(super) part: Part<'a>,
     pub(super) joined: Arc<Joined>,
+    /// Contents go over lanes that have joined alone.
+    pub(super) requires_joined: bool,
     /// The peer's name for messages.
     pub(super) peer: String,
     /// The longest silence of either side.
@@ -322,25 +324,28 @@ impl<'scope, 'env, 'a: 'scope> Opening<'scope, 'env, 'a> {
     fn take(&self, lane: u8, mut direct: Direct, greeting: Vec<u8>) -> io::Result<()> {
         let (killer, round_trip) = (direct.killer()?, direct.round_trip());
         let (crew, control) = (self.crew, self.control());
-        let (peer, at_work) = (self.peer.clone(), self.at_work.clone());
+        let at_work = self.at_work.clone();
         match &self.part {
             Part::Sends(readers) => {
                 let sign_after = sign_after(self.silence_max);
                 let (outbox, frames) = readers.lanes.beside();
-                self.joined.add(killer, Some(Arc::clone(&outbox)));
+                self.joined.add(killer.clone(), Some(Arc::clone(&outbox)));
+                let joins = Lane::new(lane, outbox);
+                readers.lanes.expect(&joins, killer);
+                let (lost, senders) = (self.on_loss(), Arc::clone(readers));
                 crew.try_begin("lane writer", move || {
                     let _at_work = at_work;
                     let mut output = direct.into_writer();
                     let sent =
                         run_writer(&mut output, &frames, greeting, sign_after, Some(control));
-                    drop(frames);
-                    if let Err(error) = sent {
-                        // The peer may have said why, or that all is done.
-                        control.linger();
-                        ReadEnd::Lost(error).report(control, &peer);
+                    drop(output);
+                    if !control.stopped()
+                        && let Some(left) = senders.lanes.lose(lane, frames, control)
+                    {
+                        lost.tell(control, left, sent);
                     }
                 })?;
-                let lanes = readers.lanes.join(Lane::new(lane, outbox), round_trip);
+                let lanes = readers.lanes.join(joins, round_trip);
                 readers.pool.add(BUFFERS_PER_LANE);
                 if lanes > workers() {
                     let readers = Arc::clone(readers);
@@ -349,33 +354,65 @@ impl<'scope, 'env, 'a: 'scope> Opening<'scope, 'env, 'a> {
                 }
             }
             Part::Receives(receiver, arrivals) => {
-                self.joined.add(killer, None);
-                arrivals.expect_lane();
+                self.joined.add(killer.clone(), None);
+                if !arrivals.join(lane, killer.clone()) {
+                    return Err(io::ErrorKind::AlreadyExists.into());
+                }
                 arrivals.pool.add(BUFFERS_PER_LANE);
                 let vigil = Vigil::new(Patience::default());
                 vigil.greeted(self.silence_max);
                 let (receiver, arrivals) = (Arc::clone(receiver), Arc::clone(arrivals));
-                let heard = Arc::clone(&vigil);
-                let host = peer.clone();
+                let (heard, lost) = (Arc::clone(&vigil), self.on_loss());
                 crew.try_begin("lane reader", move || {
                     let _at_work = at_work;
-                    if direct.write_all(&greeting).is_err() {
-                        // It was never one: nothing comes by it.
-                        return;
-                    }
-                    let mut input = BufReader::with_capacity(READ_AHEAD, heard.listen(direct));
-                    if input.fill_buf().map_or(true, <[u8]>::is_empty) {
-                        return;
-                    }
-                    if let Err(end) = read_lane(input, &receiver, &arrivals, lane) {
-                        // As above.
-                        control.linger();
-                        end.report(control, &host);
+                    let (frames, end) = match direct.write_all(&greeting) {
+                        Ok(()) => {
+                            let input = heard.listen(direct);
+                            let input = BufReader::with_capacity(READ_AHEAD, input);
+                            read_lane(input, &receiver, &arrivals, lane)
+                        }
+                        Err(error) => (0, Err(error.into())),
+                    };
+                    match end {
+                        Err(ReadEnd::Lost(error)) if !control.stopped() => {
+                            let left = arrivals.lose(&receiver, lane, frames);
+                            lost.tell(control, left, Err(error));
+                        }
+                        Err(end @ ReadEnd::Refused(_)) => end.report(control, &lost.peer),
+                        Ok(()) | Err(ReadEnd::Lost(_)) => {}
                     }
                 })?;
-                control.watch(&vigil, &peer);
+                control.watch(&vigil, &self.peer, killer);
             }
         }
         Ok(())
+    }
+
+    fn on_loss(&self) -> OnLaneLost {
+        OnLaneLost { peer: self.peer.clone(), requires_joined: self.requires_joined }
+    }
+}
+
+/// The consequences of a lost lane for the job.
+struct OnLaneLost {
+    peer: String,
+    requires_joined: bool,
+}
+
+impl OnLaneLost {
+    /// A lane has ended before the job, and so many are left.
+    fn tell(self, control: &Control<'_>, left: usize, end: io::Result<()>) {
+        let error = end.err().unwrap_or_else(|| io::ErrorKind::BrokenPipe.into());
+        let Self { peer: host, requires_joined } = self;
+        if left > 0 {
+            return;
+        }
+        if requires_joined {
+            // The peer may have said why, or that all is done.
+            control.linger();
+            return ReadEnd::Lost(error).report(control, &host);
+        }
+        let reason = &*escape_controls(&format!("the direct connections were lost: {error}"));
+        control.monitor().event(Event::Link(LinkEvent::NotDirect { host: &host, reason }));
     }
 }

@@ -113,12 +113,17 @@ impl<'a> SenderSide<'a> {
     {
         let role = Arc::clone(&self.role);
         let control = crew.control();
+        let lanes = Lanes::new(Arc::clone(&outbox), requires_joined);
+        let (wanted, pool) = (self.wanted.clone(), pool());
+        let readers = Arc::new(Readers::new(Arc::clone(&role), wanted, lanes, pool, expects_lanes));
+        let lanes = expects_lanes.then(|| Arc::clone(&readers));
         crew.begin("reader", move || {
             let _at_work = at_work;
-            input.read(control, |input, offers| read_for_sender(input, &*role, offers));
+            let lanes = lanes.as_ref().map(|readers| &readers.lanes);
+            input.read(control, |input, offers| read_for_sender(input, &*role, offers, lanes));
         });
         self.begin_scan(crew, job, None);
-        let Self { role, tree, has_user, wanted, heard, .. } = self;
+        let Self { role, tree, has_user, heard, .. } = self;
         if role.removes() {
             let (role, outbox) = (Arc::clone(&role), Arc::clone(&outbox));
             crew.begin("remover", move || {
@@ -129,8 +134,6 @@ impl<'a> SenderSide<'a> {
                 Remover::new(&role, tree, &job.sources, &tell).run(&heard);
             });
         }
-        let lanes = Lanes::new(outbox, requires_joined);
-        let readers = Arc::new(Readers::new(role, wanted, lanes, pool(), expects_lanes));
         let part = Part::Sends(Arc::clone(&readers));
         crew.begin_several("file reader", workers(), move || run_reader(&readers, control));
         part
@@ -238,6 +241,7 @@ impl<'a> ReceiverSide<'a> {
         self,
         crew: Crew<'scope, '_>,
         input: Input,
+        expects_lanes: bool,
         at_work: Giver<()>,
     ) -> Part<'a>
     where
@@ -246,7 +250,8 @@ impl<'a> ReceiverSide<'a> {
         let (lists, listed) = bounded(LISTS_MAX);
         let role = Arc::clone(&self.role);
         crew.begin("lister", move || listed.iter().for_each(|items| role.take_list(items)));
-        let (role, arrivals) = (Arc::clone(&self.role), Arc::new(Arrivals::new(pool())));
+        let (role, arrivals) =
+            (Arc::clone(&self.role), Arc::new(Arrivals::new(pool(), expects_lanes)));
         let part = Part::Receives(Arc::clone(&role), Arc::clone(&arrivals));
         crew.begin("reader", move || {
             let _at_work = at_work;

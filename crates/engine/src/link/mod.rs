@@ -13,7 +13,9 @@ pub(crate) use proof::{Proof, may_be_one, same};
 
 use crate::dirs::DirNode;
 use haul_model::{Name, Naming, Summary};
-use haul_proto::{Extra, Late, ListItem, OutcomeItem, Prove, Proven, Signature, Want, Warning};
+use haul_proto::{
+    Extra, Late, ListItem, OutcomeItem, Prove, Proven, Signature, Taken, Want, Warning,
+};
 use std::sync::Arc;
 
 /// The messages of a Sender to its Receiver.
@@ -74,6 +76,9 @@ pub(crate) trait SenderPort: Send + Sync {
     fn has_removed_all(&self) -> bool {
         false
     }
+
+    /// How much of a lane has arrived; only over a wire.
+    fn taken(&self, _taken: Taken) {}
 
     /// True if it is at the other end of a wire.
     fn is_far(&self) -> bool {

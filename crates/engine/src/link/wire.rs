@@ -1,17 +1,20 @@
 //! The link over a connection: frames as they are read, and the reader that decodes
 //! them for a Sender, by its trait. A Receiver has its own (`receiver/reading.rs`);
-//! [`outgoing`] has the ports that encode what they are told, and the writer; [`squeeze`]
-//! says how frames are compressed, [`lanes`] by which connection contents leave.
+//! [`ports`] encode what they are told, [`outgoing`] has the queue and the writer; [`squeeze`]
+//! says how frames are compressed, [`lanes`] by which connection contents leave, and
+//! [`ledger`] what is lost with one.
 
 mod flow;
 mod lanes;
+mod ledger;
 mod outgoing;
+mod ports;
 mod squeeze;
 
 pub(crate) use lanes::{Lane, Lanes};
-pub(crate) use outgoing::{
-    Body, Frames, OutFrame, Outbox, RemoteReceiver, RemoteSender, run_writer,
-};
+pub(crate) use ledger::{Implausible, OnLoss};
+pub(crate) use outgoing::{Body, Frames, OutFrame, Outbox, run_writer};
+pub(crate) use ports::{RemoteReceiver, RemoteSender};
 pub(crate) use squeeze::{Effort, Squeezer};
 
 use super::SenderPort;
@@ -82,13 +85,14 @@ pub(crate) fn read_payload(input: &mut impl Read, header: Header) -> Result<Vec<
     Ok(payload)
 }
 
-/// Reads for a Sender on this side, until the job has ended.
+/// Reads for a Sender on this side, until the job has ended. `lanes` are set if some may join.
 pub(crate) fn read_for_sender(
     input: impl Read,
     sender: &dyn SenderPort,
     offers: Option<&Offers>,
+    lanes: Option<&Lanes>,
 ) -> Result<(), ReadEnd> {
-    match read_answers(input, sender, offers) {
+    match read_answers(input, sender, offers, lanes) {
         Err(ReadEnd::Lost(_)) if sender.has_removed_all() => Ok(()),
         read => read,
     }
@@ -98,6 +102,7 @@ fn read_answers(
     mut input: impl Read,
     sender: &dyn SenderPort,
     offers: Option<&Offers>,
+    lanes: Option<&Lanes>,
 ) -> Result<(), ReadEnd> {
     let mut is_first = true;
     loop {
@@ -123,6 +128,11 @@ fn read_answers(
             }
             Message::Direct(offer) => {
                 take_offer(offers, offer)?;
+                continue;
+            }
+            Message::Taken(taken) => {
+                let lanes = lanes.ok_or_else(|| unexpected(header.kind))?;
+                lanes.taken(taken).map_err(|Implausible(rule)| refused(rule))?;
                 continue;
             }
             Message::Abort(abort) => return Err(ReadEnd::Refused(aborted(abort))),

@@ -11,7 +11,7 @@ use crate::copy::{Blocks, STEP_LEN, not_assembled};
 use crate::pool::Buf;
 use haul_model::{BLOCK_LEN, Fault, FaultKind, Kind, Side};
 use haul_proto::{BlockSeal, DataView, FileEnd, FileSeal, Reuse};
-use haul_store::{AHEAD_MAX, Assembler, NotAssembled, Pieces};
+use haul_store::{AHEAD_MAX, Assembler, NotAssembled, Pieces, Route, Took};
 use haul_tree::lock;
 use haul_tree::{SourceFile, StagedFile, changed};
 use std::collections::VecDeque;
@@ -24,6 +24,10 @@ const PIECES_MAX: usize = 4096;
 /// Blocks that lanes may be ahead of the first that is not on record: so much at most is
 /// sent again when the job breaks off.
 const LANES_AHEAD_MAX: u64 = 32;
+
+/// The same when a lane was lost: what is missing is sent behind all that is on its way. Less
+/// than may begin.
+const LOST_AHEAD_MAX: u64 = AHEAD_MAX / 4 * 3;
 
 /// A file on its way in.
 pub(crate) struct Incoming {
@@ -55,11 +59,11 @@ struct Queue {
 /// A part of a file as it arrives.
 pub(crate) enum Piece {
     /// Some of its content; `DataView` says where.
-    Data(Buf, DataView),
+    Data(Buf, DataView, Route),
     /// Some of it is in the old version.
-    Reuse(Reuse),
+    Reuse(Reuse, Route),
     /// A block was sent, and this is its hash.
-    Seal(BlockSeal),
+    Seal(BlockSeal, Route),
     /// All was sent.
     End(FileEnd),
 }
@@ -125,10 +129,11 @@ impl Incoming {
     }
 
     /// True if the block at `offset` can be begun where others come over other lanes: one
-    /// that is ahead of them waits.
-    pub(crate) fn has_room_for(&self, offset: u64) -> bool {
+    /// that is ahead of them waits, but not for what was lost.
+    pub(crate) fn has_room_for(&self, offset: u64, has_lost: bool) -> bool {
+        let max = if has_lost { LOST_AHEAD_MAX } else { LANES_AHEAD_MAX };
         let recorded = self.recorded.load(Ordering::Relaxed);
-        offset / BLOCK_LEN < recorded.saturating_add(LANES_AHEAD_MAX)
+        offset / BLOCK_LEN < recorded.saturating_add(max)
     }
 
     /// Queues a piece; `true` if a worker must be called.
@@ -150,6 +155,7 @@ impl Incoming {
     pub(crate) fn directly<'f>(
         self: &'f Arc<Self>,
         receiver: &'f Receiver<'_>,
+        route: Route,
     ) -> Option<Direct<'f>> {
         // What comes between is read from a disk.
         if receiver.policy.verify || receiver.policy.sync || self.old_size.is_some() {
@@ -158,7 +164,7 @@ impl Incoming {
         if std::mem::replace(&mut lock(&self.queue).scheduled, true) {
             return None;
         }
-        let direct = Direct { file: self, state: lock(&self.state), receiver };
+        let direct = Direct { file: self, state: lock(&self.state), receiver, route };
         // A stage that can be continued may have to be waited for, since another
         // process has it, and all that is in it may have to be read.
         direct.state.is_begun(receiver).then_some(direct)
@@ -179,15 +185,15 @@ impl Incoming {
                 None => break,
                 // Its fate is sealed: what still comes is passed over.
                 Some(_) if state.pending.is_none() => {}
-                Some(Piece::Data(bytes, view)) => {
+                Some(Piece::Data(bytes, view, route)) => {
                     let mut at = view.offset;
                     for part in bytes[view.content].chunks(STEP_LEN) {
-                        state.take(receiver, part, at);
+                        state.take(receiver, part, at, route);
                         at += part.len() as u64;
                     }
                 }
-                Some(Piece::Reuse(reuse)) => state.take_old(receiver, &reuse),
-                Some(Piece::Seal(seal)) => state.check_block(receiver, &seal),
+                Some(Piece::Reuse(reuse, route)) => state.take_old(receiver, &reuse, route),
+                Some(Piece::Seal(seal, route)) => state.check_block(receiver, &seal, route),
                 Some(Piece::End(end)) => state.end(receiver, end),
             }
             self.note(&state);
@@ -209,17 +215,18 @@ pub(crate) struct Direct<'f> {
     file: &'f Arc<Incoming>,
     state: MutexGuard<'f, State>,
     receiver: &'f Receiver<'f>,
+    route: Route,
 }
 
 impl Direct<'_> {
     /// Takes content that belongs at `offset`.
     pub(crate) fn take(&mut self, content: &[u8], offset: u64) {
-        self.state.take(self.receiver, content, offset);
+        self.state.take(self.receiver, content, offset, self.route);
     }
 
     /// Takes what the Sender says of a block.
     pub(crate) fn check_block(&mut self, seal: &BlockSeal) {
-        self.state.check_block(self.receiver, seal);
+        self.state.check_block(self.receiver, seal, self.route);
     }
 }
 
@@ -258,19 +265,19 @@ impl State {
     }
 
     /// Takes content, unless the file's fate is sealed.
-    fn take(&mut self, receiver: &Receiver<'_>, content: &[u8], offset: u64) {
+    fn take(&mut self, receiver: &Receiver<'_>, content: &[u8], offset: u64, route: Route) {
         if self.pending.is_none() || self.suspect.is_some() {
             return;
         }
-        if let Err(fault) = self.write(receiver, content, offset) {
-            return self.settle(receiver, Err(fault));
+        match self.write(receiver, content, offset, route) {
+            Ok(known) => self.came_by(receiver, Step::Moved(content.len() as u64 - known)),
+            Err(fault) => self.settle(receiver, Err(fault)),
         }
-        self.came_by(receiver, Step::Moved(content.len() as u64));
     }
 
     /// Takes content from the old version. Where that is not what it was, nothing more is
     /// taken.
-    fn take_old(&mut self, receiver: &Receiver<'_>, reuse: &Reuse) {
+    fn take_old(&mut self, receiver: &Receiver<'_>, reuse: &Reuse, route: Route) {
         let mut part = vec![0; STEP_LEN.min(reuse.len as usize)];
         let mut taken = 0;
         while taken < u64::from(reuse.len) {
@@ -288,7 +295,7 @@ impl State {
                 self.suspect = Some(Fault::new(Side::Destination, FaultKind::Corrupt, message));
                 return;
             }
-            if let Err(fault) = self.write(receiver, part, reuse.at + taken) {
+            if let Err(fault) = self.write(receiver, part, reuse.at + taken, route) {
                 return self.settle(receiver, Err(fault));
             }
             taken += len as u64;
@@ -297,16 +304,25 @@ impl State {
         }
     }
 
-    fn write(&mut self, receiver: &Receiver<'_>, content: &[u8], offset: u64) -> Result<(), Fault> {
-        self.assemble(receiver, |pieces, into| pieces.take(into, content, offset))
+    /// Gives how much of it was there already.
+    fn write(
+        &mut self,
+        receiver: &Receiver<'_>,
+        content: &[u8],
+        offset: u64,
+        route: Route,
+    ) -> Result<u64, Fault> {
+        let take =
+            |pieces: &mut Pieces, into: &Blocks| pieces.take_by(route, into, content, offset);
+        Ok(self.assemble(receiver, take)?.known)
     }
 
     /// Has pieces put together, which passes holes; begins the stage if there is none.
     fn assemble(
         &mut self,
         receiver: &Receiver<'_>,
-        assemble: impl FnOnce(&mut Pieces, &Blocks) -> Result<u64, NotAssembled>,
-    ) -> Result<(), Fault> {
+        assemble: impl FnOnce(&mut Pieces, &Blocks) -> Result<Took, NotAssembled>,
+    ) -> Result<Took, Fault> {
         if self.into.is_none() {
             let pending = self.pending.as_ref().expect("checked by the caller");
             let stage = pending.stage_for(receiver)?;
@@ -316,12 +332,16 @@ impl State {
             });
         }
         let into = self.into.as_ref().expect("just made");
-        let hole = assemble(&mut self.pieces, into).map_err(|error| not_assembled(&error))?;
-        if hole > 0 {
-            self.has_holes = true;
-            self.came_by(receiver, Step::Passed(hole));
+        let took = assemble(&mut self.pieces, into).map_err(|error| not_assembled(&error))?;
+        if took.dropped > 0 {
+            receiver.reporter.begins_again(took.dropped, 0);
+            self.counted -= took.dropped.min(self.counted);
         }
-        Ok(())
+        if took.holes > 0 {
+            self.has_holes = true;
+            self.came_by(receiver, Step::Passed(took.holes));
+        }
+        Ok(took)
     }
 
     fn is_unhashed(&self, receiver: &Receiver<'_>) -> bool {
@@ -329,7 +349,7 @@ impl State {
     }
 
     /// Compares a block with what the Sender says of it, and puts it on record.
-    fn check_block(&mut self, receiver: &Receiver<'_>, seal: &BlockSeal) {
+    fn check_block(&mut self, receiver: &Receiver<'_>, seal: &BlockSeal, route: Route) {
         if self.pending.is_none() || self.suspect.is_some() {
             return;
         }
@@ -339,8 +359,9 @@ impl State {
         }
         // Of a hole each whole block is told by itself: nobody can claim one that would
         // take hours.
-        match self.assemble(receiver, |pieces, into| pieces.seal(into, seal.block, seal.hash)) {
-            Ok(()) => {}
+        let BlockSeal { block, hash, .. } = *seal;
+        match self.assemble(receiver, |pieces, into| pieces.seal_by(route, into, block, hash)) {
+            Ok(_) => {}
             // The Sender may know why, and say so at the end.
             Err(fault) if fault.kind == FaultKind::Corrupt => self.suspect = Some(fault),
             Err(fault) => self.settle(receiver, Err(fault)),
@@ -417,7 +438,10 @@ impl State {
             return Err(work::lacks_hash());
         }
         // A hole at the end was never told.
-        self.assemble(receiver, |pieces, into| pieces.end(into, seal.size))?;
+        let end = |pieces: &mut Pieces, into: &Blocks| {
+            pieces.end(into, seal.size).map(|holes| Took { holes, ..Took::default() })
+        };
+        self.assemble(receiver, end)?;
         let into = self.into.take().expect("just seen");
         let is_of_tail = self.resumed > 0 && !proves && !seal.grew;
         let assembled = |(stage, error)| give_up(stage, not_assembled(&error));

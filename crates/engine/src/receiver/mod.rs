@@ -1,6 +1,7 @@
 //! The Receiver: holds the destination, and so it alone compares, asks for what
 //! is missing, and publishes.
 
+mod arrivals;
 mod asked;
 mod backing;
 mod bases;
@@ -40,10 +41,11 @@ mod times;
 mod waiting;
 mod work;
 
+pub(crate) use arrivals::Arrivals;
 pub(crate) use asked::Asked;
 pub(crate) use destination::Destination;
 pub(crate) use own::Around;
-pub(crate) use reading::{Arrivals, LISTS_MAX, read_for_receiver, read_lane};
+pub(crate) use reading::{LISTS_MAX, read_for_receiver, read_lane};
 pub(crate) use small::{run_downloads, run_uploads};
 pub(crate) use work::{Tasks, Work, run_worker};
 

@@ -1,23 +1,21 @@
 //! Reads the messages for a Receiver from a wire: listings, contents, and what the Sender
 //! says at the end of a move.
 
-use super::{Direct, Incoming, Piece, Receiver, Work};
+use super::{Arrivals, Direct, Incoming, Piece, Receiver, Work};
 use crate::copy::STEP_LEN;
 use crate::link::wire::{
     Offers, ReadEnd, aborted, read_header, read_payload, refused, take_offer, unexpected,
 };
-use crate::pool::Pool;
 use haul_model::BLOCK_LEN;
 use haul_proto::{
-    BlockSeal, DataView, FileEnd, FrameType, Header, LaneEnd, ListItem, Message, Reuse, Unwrapper,
-    decode, decode_data_start, decode_pack,
+    BlockSeal, DataView, FileEnd, FrameType, Header, LANES_MAX, LaneEnd, LaneOver, ListItem,
+    Message, Reuse, Unwrapper, decode, decode_data_start, decode_pack,
 };
+use haul_store::Route;
 use haul_tree::lock;
-use std::collections::HashMap;
 use std::io::Read;
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Parts of a listing that may wait to be looked at.
@@ -39,31 +37,11 @@ pub(crate) fn read_for_receiver(
     arrivals: &Arrivals,
 ) -> Result<(), ReadEnd> {
     let (main, part) = (Some(Main { lists, offers }), vec![0; STEP_LEN]);
-    match read_contents(input, Reading { receiver, arrivals, lane: 0, main, part }) {
+    let mut reading = Reading { receiver, arrivals, lane: 0, main, part, taken: 0 };
+    match read_contents(input, &mut reading) {
         // A Sender that has heard of the job's end leaves.
         Err(ReadEnd::Lost(_)) if receiver.is_done() => Ok(()),
         read => read,
-    }
-}
-
-/// Contents on their way in: all connections of a job share them.
-pub(crate) struct Arrivals {
-    pub(crate) pool: Pool,
-    /// Files that arrive in pieces.
-    incoming: Mutex<HashMap<u64, Arc<Incoming>>>,
-    /// Lanes have joined.
-    has_lanes: AtomicBool,
-}
-
-impl Arrivals {
-    /// Nothing has arrived yet; what does is read into buffers of `pool`.
-    pub(crate) fn new(pool: Pool) -> Self {
-        Self { pool, incoming: Mutex::default(), has_lanes: AtomicBool::new(false) }
-    }
-
-    /// A lane joins.
-    pub(crate) fn expect_lane(&self) {
-        self.has_lanes.store(true, Ordering::Relaxed);
     }
 }
 
@@ -75,6 +53,8 @@ struct Reading<'r, 'a> {
     /// Lane 0 alone has them, and says more than contents.
     main: Option<Main<'r>>,
     part: Vec<u8>,
+    /// Frames that were taken.
+    taken: u64,
 }
 
 /// The words that lane 0 has besides contents.
@@ -87,22 +67,23 @@ struct Main<'r> {
 type Ended = ControlFlow<()>;
 
 /// Reads contents for a Receiver on this side from a lane that has joined, until the job
-/// has ended.
+/// has ended. Gives how many frames were taken.
 pub(crate) fn read_lane(
     input: impl Read,
     receiver: &Receiver<'_>,
     arrivals: &Arrivals,
     lane: u8,
-) -> Result<(), ReadEnd> {
+) -> (u64, Result<(), ReadEnd>) {
     let part = vec![0; STEP_LEN];
-    let reading = Reading { receiver, arrivals, lane, main: None, part };
-    match read_contents(input, reading) {
+    let mut reading = Reading { receiver, arrivals, lane, main: None, part, taken: 0 };
+    let read = match read_contents(input, &mut reading) {
         Err(ReadEnd::Lost(_)) if receiver.is_done() => Ok(()),
         read => read,
-    }
+    };
+    (reading.taken, read)
 }
 
-fn read_contents(mut input: impl Read, mut reading: Reading<'_, '_>) -> Result<(), ReadEnd> {
+fn read_contents(mut input: impl Read, reading: &mut Reading<'_, '_>) -> Result<(), ReadEnd> {
     let (mut unwrapper, mut wrapped) = (Unwrapper::default(), Vec::new());
     loop {
         let header = read_header(&mut input)?;
@@ -118,6 +99,8 @@ fn read_contents(mut input: impl Read, mut reading: Reading<'_, '_>) -> Result<(
         if taken.is_break() {
             return Ok(());
         }
+        reading.taken += 1;
+        reading.arrivals.taken(reading.receiver, reading.lane, reading.taken);
     }
 }
 
@@ -159,7 +142,8 @@ impl Reading<'_, '_> {
         let view = decode_data_start(&self.part[..start], len).map_err(refused)?;
         let file = self.open_incoming(view.index)?;
         self.wait_for_room(&file, view.offset);
-        if let Some(direct) = file.directly(receiver) {
+        let route = self.arrivals.route(self.lane);
+        if let Some(direct) = file.directly(receiver, route) {
             take_directly(input, direct, view, len, &mut self.part)?;
             return Ok(Ended::Continue(()));
         }
@@ -168,7 +152,7 @@ impl Reading<'_, '_> {
         };
         payload[..start].copy_from_slice(&self.part[..start]);
         input.read_exact(&mut payload[start..])?;
-        hand_on(receiver, file, Piece::Data(payload, view));
+        hand_on(receiver, file, Piece::Data(payload, view, route));
         Ok(Ended::Continue(()))
     }
 
@@ -179,11 +163,11 @@ impl Reading<'_, '_> {
             Message::BlockSeal(seal) => {
                 let file = self.open_incoming(seal.index)?;
                 self.wait_for_room(&file, seal.block.saturating_mul(BLOCK_LEN));
-                check_block(receiver, file, seal);
+                check_block(receiver, file, seal, self.arrivals.route(self.lane));
             }
             Message::Reuse(reuse) => {
                 let file = self.open_incoming(reuse.index)?;
-                take_reuse(receiver, file, reuse)?;
+                take_reuse(receiver, file, reuse, self.arrivals.route(self.lane))?;
             }
             Message::FileEnd(end) if receiver.checks() || receiver.is_hashing(end.index) => {
                 if !receiver.admit_seal(end.index) {
@@ -193,14 +177,22 @@ impl Reading<'_, '_> {
             }
             Message::FileEnd(end) => {
                 let file = self.open_incoming(end.index)?;
-                self.end_file(end.index, file, Some(end));
+                self.end_file(end.index, file, self.lane, Some(end));
             }
-            Message::LaneEnd(LaneEnd { index }) => {
+            Message::LaneEnd(LaneEnd { lane, .. }) if lane > LANES_MAX => {
+                return Err(refused("the peer speaks of a lane that there is not"));
+            }
+            Message::LaneEnd(LaneEnd { index, lane }) => {
                 // It may have been the end of a file that is a hole, or can't be read.
                 let file = self.open_incoming(index)?;
-                self.end_file(index, file, None);
+                self.end_file(index, file, lane, None);
             }
             message => match &self.main {
+                Some(_) if self.arrivals.expects_lanes && kind == FrameType::LaneOver => {
+                    if let Message::LaneOver(LaneOver { lane }) = message {
+                        self.arrivals.give_up(receiver, lane);
+                    }
+                }
                 Some(main) => return take_words(receiver, main, message, kind),
                 None => return Err(unexpected(kind)),
             },
@@ -208,9 +200,9 @@ impl Reading<'_, '_> {
         Ok(Ended::Continue(()))
     }
 
-    /// This lane has told all that it has of a file, and perhaps the `end` of it.
-    fn end_file(&self, index: u64, file: Arc<Incoming>, end: Option<FileEnd>) {
-        if let Some(end) = file.end_over(self.lane, end) {
+    /// All has come that goes over this lane of a file, and perhaps the `end` of it.
+    fn end_file(&self, index: u64, file: Arc<Incoming>, lane: u8, end: Option<FileEnd>) {
+        if let Some(end) = file.end_over(lane, end) {
             lock(&self.arrivals.incoming).remove(&index);
             self.receiver.end_signed(index);
             hand_on(self.receiver, file, Piece::End(end));
@@ -236,8 +228,8 @@ impl Reading<'_, '_> {
     /// Waits until a block can be begun, where another lane may have what is missing
     /// before it.
     fn wait_for_room(&self, file: &Incoming, offset: u64) {
-        while self.arrivals.has_lanes.load(Ordering::Relaxed)
-            && !file.has_room_for(offset)
+        while self.arrivals.has_lanes()
+            && !file.has_room_for(offset, self.arrivals.has_lost())
             && !self.receiver.control.stopped()
         {
             std::thread::sleep(FULL_POLL);
@@ -291,18 +283,23 @@ fn take_directly(
     Ok(())
 }
 
-fn check_block(receiver: &Receiver<'_>, file: Arc<Incoming>, seal: BlockSeal) {
-    if let Some(mut file) = file.directly(receiver) {
+fn check_block(receiver: &Receiver<'_>, file: Arc<Incoming>, seal: BlockSeal, route: Route) {
+    if let Some(mut file) = file.directly(receiver, route) {
         return file.check_block(&seal);
     }
-    hand_on(receiver, file, Piece::Seal(seal));
+    hand_on(receiver, file, Piece::Seal(seal, route));
 }
 
-fn take_reuse(receiver: &Receiver<'_>, file: Arc<Incoming>, reuse: Reuse) -> Result<(), ReadEnd> {
+fn take_reuse(
+    receiver: &Receiver<'_>,
+    file: Arc<Incoming>,
+    reuse: Reuse,
+    route: Route,
+) -> Result<(), ReadEnd> {
     if !file.allows(&reuse) {
         return Err(refused("the peer told of a part of a file that is not there"));
     }
-    hand_on(receiver, file, Piece::Reuse(reuse));
+    hand_on(receiver, file, Piece::Reuse(reuse, route));
     Ok(())
 }
 

@@ -37,6 +37,8 @@ pub(crate) struct Item {
     /// Its content was asked for.
     pub(super) wanted: bool,
     pub(super) repeat: Repeat,
+    /// It was lost with a lane, and is sent again.
+    pub(super) is_repeated: bool,
     /// Bytes of it that progress counts.
     pub(super) counted: u64,
     /// Those of them that the Receiver had in an old version.

@@ -15,6 +15,7 @@ mod portions;
 mod read;
 mod remove;
 mod remover;
+mod repeats;
 mod scan;
 mod source;
 mod special;
@@ -293,6 +294,7 @@ impl SenderPort for Sender<'_> {
                 if item.wanted || item.hashed {
                     self.begin_again(item);
                 }
+                item.is_repeated = false;
                 item.hashed |= hashes;
                 item.wanted |= !hashes;
                 item.blocks = want.blocks;
@@ -308,13 +310,8 @@ impl SenderPort for Sender<'_> {
                 items.push(Item::clone(item));
             }
         }
-        if let Queue::Wire(queue) = &self.queue {
-            let Some(queue) = lock(queue).clone() else { return };
-            for item in items {
-                // Its other end is gone only when the job has ended.
-                let _ = queue.send(item);
-            }
-            return;
+        if self.is_far() {
+            return self.queue_up(items);
         }
         for portion in portions(items) {
             self.receiver.files(portion.into_iter().filter_map(|i| self.handle(i)).collect());
@@ -473,6 +470,16 @@ impl SenderPort for Sender<'_> {
 }
 
 impl Sender<'_> {
+    /// Has the workers of a wire send these.
+    fn queue_up(&self, items: Vec<Item>) {
+        let Queue::Wire(queue) = &self.queue else { return };
+        let Some(queue) = lock(queue).clone() else { return };
+        for item in items {
+            // Its other end is gone only when the job has ended.
+            let _ = queue.send(item);
+        }
+    }
+
     fn handle(&self, item: Item) -> Option<SourceHandle> {
         let Kind::File { size } = item.kind else { return None };
         Some(SourceHandle {

@@ -5,7 +5,7 @@ use super::Item;
 use super::differences::Search;
 use super::passed::Passed;
 use super::read::{Reader, is_still_wanted, read};
-use super::stripes::{SentBlock, Striped};
+use super::stripes::{SentBlock, Striped, Turn};
 use crate::control::Step;
 use crate::digest::hash_again;
 use crate::link::wire::{Body, OutFrame};
@@ -35,6 +35,8 @@ pub(super) struct Outgoing<'p, 'r, 'a> {
     part: &'p mut [u8],
     /// Only what differs is sent.
     search: Option<Search>,
+    /// It was sent before, and counted.
+    is_repeated: bool,
 }
 
 /// `None` where the job ends; a fault where the file can't be sent.
@@ -53,7 +55,8 @@ impl<'r, 'a> Reader<'r, 'a> {
         }
         self.sender.was_opened(item.index, source.seal().size);
         let mut pieces = self.pieces(item, source, 0, part);
-        if !item.how.wants_delta() {
+        // The sums are used up when it is sent again.
+        if !item.how.wants_delta() || item.is_repeated {
             return pieces.send();
         }
         let Some(signature) = self.sender.signed.take(item.index) else {
@@ -82,16 +85,28 @@ impl<'r, 'a> Reader<'r, 'a> {
             && !is_counted
             && source.handle().is_some_and(haul_sys::remembers_reads);
         let (passed, next_block, search) = (Passed::behind(first, is_counted), 0, None);
-        Outgoing { reader: self, item, source, passed, next_block, splices, part, search }
+        let is_repeated = item.is_repeated;
+        let reader = self;
+        Outgoing { reader, item, source, passed, next_block, splices, part, search, is_repeated }
     }
 
     /// Sends one block of a file, by way of `part`.
-    pub(super) fn send_block(&self, file: &Striped, block: u64, part: &mut [u8]) -> SentBlock {
-        let Striped { item, source, .. } = file;
-        let mut pieces = self.pieces(item, Arc::clone(source), block, part);
+    pub(super) fn send_block(&self, file: &Arc<Striped>, turn: Turn, part: &mut [u8]) -> SentBlock {
+        let (block, size) = (turn.block, file.source.seal().size);
+        let mut pieces = self.pieces(&file.item, Arc::clone(&file.source), block, part);
+        pieces.is_repeated = turn.is_again;
         let range = BlockRange { start: block, end: Some(block + 1) };
-        let sent = pieces.send_range(range, source.seal().size)?;
-        Some(sent.map(|()| pieces.passed.last()))
+        let sent = match pieces.send_range(range, size) {
+            Some(Ok(())) => self.end_block(file, block).map(Ok),
+            sent => sent,
+        };
+        if sent.is_none() {
+            // It is counted once, as if it had been sent now.
+            let (_, end) = range.bytes(size);
+            pieces.came_by(Step::Passed(end.saturating_sub(pieces.passed.len())));
+            return None;
+        }
+        sent.map(|sent| sent.map(|()| pieces.passed.last()))
     }
 
     /// The end of a source, with the `hash` of what was sent, if one is wanted. If
@@ -164,6 +179,12 @@ impl Outgoing<'_, '_, '_> {
         Some(Ok(()))
     }
 
+    fn came_by(&self, step: Step) {
+        if !self.is_repeated {
+            self.reader.sender.came_by(self.item.index, step);
+        }
+    }
+
     /// Sends what there is up to `end`, or tells what the Receiver has of it.
     fn send_what_is_there(&mut self, end: u64) -> Sent {
         let Some(mut search) = self.search.take() else { return self.send_data(end) };
@@ -197,7 +218,7 @@ impl Outgoing<'_, '_, '_> {
                 return Some(Err(fault));
             }
             self.reader.send_content(effort, data_head(index, at, len), body)?;
-            sender.came_by(index, Step::Moved(len as u64));
+            self.came_by(Step::Moved(len as u64));
             self.seal_block()?;
         }
         Some(Ok(()))
@@ -216,7 +237,7 @@ impl Outgoing<'_, '_, '_> {
             }
             let len = block_end.min(end) - self.passed.len();
             self.passed.update_zeros(len);
-            sender.came_by(self.item.index, Step::Passed(len));
+            self.came_by(Step::Passed(len));
             self.seal_block()?;
         }
         Some(Ok(()))

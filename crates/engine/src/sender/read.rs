@@ -2,7 +2,8 @@
 //! way, and hand it to the writer of the connection. Small files go together
 //! in packs, large ones in pieces (`pieces.rs`).
 
-use super::stripes::{Striped, Stripes};
+use super::repeats::{Again, Stripes};
+use super::stripes::Striped;
 use super::{Item, Sender};
 use crate::control::{Control, Step};
 use crate::copy::STEP_LEN;
@@ -10,9 +11,7 @@ use crate::digest::{has_grown, seal_of};
 use crate::link::wire::{Body, Effort, Lane, Lanes, OutFrame, Outbox, Squeezer};
 use crate::pool::Pool;
 use haul_model::{ContentHash, Fault, FaultKind, Side};
-use haul_proto::{
-    FileEnd, FileSeal, LaneEnd, Message, PACK_FILE_MAX, PACK_TARGET, PackBuilder, PackItem,
-};
+use haul_proto::{FileEnd, FileSeal, Message, PACK_FILE_MAX, PACK_TARGET, PackBuilder, PackItem};
 use haul_tree::{SourceFile, changed, check_size};
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -27,7 +26,7 @@ pub(crate) struct Readers<'a> {
     queue: crossbeam_channel::Receiver<Item>,
     pub(crate) lanes: Lanes,
     /// Set if lanes may join: then large files are sent as stripes.
-    stripes: Option<Stripes>,
+    pub(super) stripes: Option<Arc<Stripes>>,
     pub(crate) pool: Pool,
     workers: AtomicUsize,
 }
@@ -41,7 +40,7 @@ impl<'a> Readers<'a> {
         pool: Pool,
         expects_lanes: bool,
     ) -> Self {
-        let stripes = expects_lanes.then(Stripes::default);
+        let stripes = expects_lanes.then(Arc::default);
         Self { sender, queue, lanes, stripes, pool, workers: AtomicUsize::new(0) }
     }
 
@@ -63,7 +62,7 @@ impl<'a> Readers<'a> {
     }
 
     fn striped(&self) -> Option<Arc<Striped>> {
-        self.stripes.as_ref().and_then(Stripes::open)
+        self.stripes.as_ref().and_then(|stripes| stripes.open())
     }
 }
 
@@ -77,6 +76,13 @@ pub(crate) fn run_reader(readers: &Readers<'_>, control: &Control<'_>) {
     let mut next = None;
     let mut scratch = Vec::new();
     loop {
+        if let Some(again) = readers.stripes.as_ref().and_then(|stripes| stripes.again()) {
+            scratch.resize(scratch.len().max(STEP_LEN), 0);
+            if reader.repeat(again, &mut scratch[..STEP_LEN]).is_none() {
+                return;
+            }
+            continue;
+        }
         if let Some(striped) = readers.striped() {
             if reader.help(&striped, &mut scratch).is_none() {
                 return;
@@ -106,9 +112,9 @@ pub(crate) fn run_reader(readers: &Readers<'_>, control: &Control<'_>) {
 
 pub(super) struct Reader<'r, 'a> {
     pub(super) sender: &'r Sender<'a>,
-    readers: &'r Readers<'a>,
+    pub(super) readers: &'r Readers<'a>,
     worker: usize,
-    lane: Lane,
+    pub(super) lane: Lane,
     pub(super) pool: &'r Pool,
     pub(super) control: &'r Control<'a>,
     pub(super) squeezer: RefCell<Squeezer>,
@@ -121,7 +127,7 @@ impl Reader<'_, '_> {
     }
 
     /// Takes the lane for the next content. `None` if the job ends.
-    fn take_lane(&mut self) -> Option<()> {
+    pub(super) fn take_lane(&mut self) -> Option<()> {
         self.lane = self.readers.lanes.of(self.worker, self.control)?;
         Some(())
     }
@@ -139,14 +145,18 @@ impl Reader<'_, '_> {
     ) -> Option<()> {
         let mut bytes = self.pool.take(PACK_LEN_MAX, self.control)?;
         let mut pack = PackBuilder::default();
-        let mut grown = Vec::new();
+        let (mut grown, mut packed_files) = (Vec::new(), Vec::new());
         let mut item = first;
         loop {
+            let index = item.index;
             match self.small_of_two(&item, &mut bytes[pack.content_len()..]) {
                 Ok(Some(packed)) => pack.push(packed),
                 // It is too large for a pack by now.
                 Ok(None) => grown.push(item),
-                Err(fault) => pack.push(PackItem::Fault { index: item.index, fault }),
+                Err(fault) => pack.push(PackItem::Fault { index, fault }),
+            }
+            if grown.last().is_none_or(|grown| grown.index != index) {
+                packed_files.push(index);
             }
             if !pack.has_room() || pack.content_len() >= self.lane.pack_len {
                 break;
@@ -165,7 +175,12 @@ impl Reader<'_, '_> {
         if !pack.is_empty() {
             let len = pack.content_len();
             bytes.truncate(len);
-            self.send_content(self.effort(None), pack.head(), Body::Bytes(bytes))?;
+            let effort = self.effort(None);
+            let frame = self.frame(effort, pack.head(), Body::Bytes(bytes));
+            let files = packed_files.clone();
+            if self.send_or_lose(frame, |it| it.on_loss(Again::Files(files))).is_none() {
+                self.lost(Again::Files(packed_files))?;
+            }
         }
         grown.into_iter().try_for_each(|item| self.large(item, scratch))
     }
@@ -182,10 +197,14 @@ impl Reader<'_, '_> {
         head: Vec<u8>,
         body: Body,
     ) -> Option<()> {
-        self.outbox().send(match effort {
+        self.outbox().send(self.frame(effort, head, body))
+    }
+
+    fn frame(&self, effort: Option<Effort>, head: Vec<u8>, body: Body) -> OutFrame {
+        match effort {
             Some(effort) => self.squeezer.borrow_mut().content(effort, head, body),
             None => OutFrame::content(head, body),
-        })
+        }
     }
 
     /// Reads a small file as [`Self::small`], once more if it has changed meanwhile.
@@ -219,7 +238,9 @@ impl Reader<'_, '_> {
         let copied = || Ok(Some(hash.unwrap_or_else(|| ContentHash::of(content))));
         let grew = has_grown(&*source, strict, copied, self.control)?;
         self.sender.was_opened(item.index, seal.size);
-        self.sender.came_by(item.index, Step::Moved(seal.size));
+        if !item.is_repeated {
+            self.sender.came_by(item.index, Step::Moved(seal.size));
+        }
         Ok(Some(PackItem::File {
             index: item.index,
             len: seal.size as u32,
@@ -232,14 +253,23 @@ impl Reader<'_, '_> {
     /// Sends a file's hash, and nothing of its content. `None` if the job ends.
     fn seal_alone(&self, item: Item, scratch: &mut Vec<u8>) -> Option<()> {
         let result = open(&item).and_then(|source| {
-            let mut count = |step| self.sender.came_by(item.index, step);
+            let mut count = |step| {
+                if !item.is_repeated {
+                    self.sender.came_by(item.index, step);
+                }
+            };
             seal_of(&*source, scratch, self.control, &mut count)
         });
         if self.control.stopped() {
             return None;
         }
-        let end = Message::FileEnd(FileEnd { index: item.index, result, lanes: 0 });
-        self.outbox().send(OutFrame::message(&end))
+        let (index, lanes) = (item.index, 0);
+        let end = OutFrame::message(&Message::FileEnd(FileEnd { index, result, lanes }));
+        let again = || Again::Files(vec![index]);
+        match self.send_or_lose(end, |it| it.on_loss(again())) {
+            Some(()) => Some(()),
+            None => self.lost(again()),
+        }
     }
 
     /// Sends a file in pieces. `None` if the job ends.
@@ -247,19 +277,31 @@ impl Reader<'_, '_> {
         scratch.resize(scratch.len().max(STEP_LEN), 0);
         let source: Arc<dyn SourceFile> = match open(&item) {
             Ok(source) => source.into(),
-            Err(fault) => return self.tell_end(&item, Err(fault), 0),
+            Err(fault) => return self.tell_end(&item, Err(fault)),
         };
         if let Some(striped) = self.as_stripes(&item, &source) {
             return self.help(&striped, scratch);
         }
-        let result = self.send_pieces(&item, source, &mut scratch[..STEP_LEN])?;
-        self.tell_end(&item, result, 0)
+        match self.send_pieces(&item, source, &mut scratch[..STEP_LEN]) {
+            Some(result) => self.tell_end(&item, result),
+            None => self.lost(Again::Whole(item.index)),
+        }
     }
 
-    /// Tells the end of a file in pieces, which went over these lanes. `None` if the job
-    /// ends.
-    fn tell_end(&self, item: &Item, result: Result<FileSeal, Fault>, lanes: u8) -> Option<()> {
-        let is_final = match &result {
+    /// Tells the end of a file in pieces, which went over this lane. `None` if the job ends.
+    fn tell_end(&self, item: &Item, result: Result<FileSeal, Fault>) -> Option<()> {
+        self.offers_again(item, &result);
+        let (index, lanes) = (item.index, 0);
+        let end = OutFrame::message(&Message::FileEnd(FileEnd { index, result, lanes }));
+        match self.send_or_lose(end, |it| it.on_loss(Again::Whole(index))) {
+            Some(()) => Some(()),
+            None => self.lost(Again::Whole(index)),
+        }
+    }
+
+    /// Lets the Receiver ask once more for a file whose end is told so, if it may have to.
+    pub(super) fn offers_again(&self, item: &Item, result: &Result<FileSeal, Fault>) {
+        let is_final = match result {
             Ok(seal) => !seal.grew,
             Err(fault) => fault.kind != FaultKind::Changed,
         };
@@ -267,16 +309,6 @@ impl Reader<'_, '_> {
         if !is_final || item.how.wants_delta() {
             self.sender.offer_again(item.index);
         }
-        for lane in (0..u8::BITS as u8).filter(|lane| lanes & (1 << lane) != 0) {
-            if lane != self.lane.number {
-                // All that goes over it of this file is queued.
-                let end = Message::LaneEnd(LaneEnd { index: item.index });
-                self.readers.lanes.outbox(lane)?.send(OutFrame::message(&end))?;
-            }
-        }
-        let lanes = if lanes == 1 << self.lane.number { 0 } else { lanes };
-        let end = Message::FileEnd(FileEnd { index: item.index, result, lanes });
-        self.outbox().send(OutFrame::message(&end))
     }
 
     /// The file as one that several workers send, if it is large enough for that; they are
@@ -295,27 +327,29 @@ impl Reader<'_, '_> {
     }
 
     /// Sends blocks of a file as long as there are any. `None` if the job ends.
-    fn help(&mut self, file: &Striped, scratch: &mut Vec<u8>) -> Option<()> {
+    fn help(&mut self, file: &Arc<Striped>, scratch: &mut Vec<u8>) -> Option<()> {
         scratch.resize(scratch.len().max(STEP_LEN), 0);
         if !file.enter() {
             return Some(());
         }
         loop {
             self.take_lane()?;
-            let Some(block) = file.next(self.lane.number, self.control) else { break };
-            let sent = self.send_block(file, block, &mut scratch[..STEP_LEN])?;
-            file.sent(block, sent);
+            let Some(turn) = file.next(self.lane.number, self.control) else { break };
+            match self.send_block(file, turn, &mut scratch[..STEP_LEN]) {
+                Some(sent) => file.sent(turn.block, sent),
+                None if self.has_lost_lane() => file.unsent(turn.block),
+                None => return None,
+            }
         }
         if self.control.stopped() {
             return None;
         }
         let Some((lanes, hash)) = file.leave() else { return Some(()) };
-        let Striped { item, source, .. } = file;
-        let sealed = hash.and_then(|hash| self.seal_at_end(&**source, hash));
+        let sealed = hash.and_then(|hash| self.seal_at_end(&*file.source, hash));
         if self.control.stopped() {
             return None;
         }
-        self.tell_end(item, sealed, lanes)
+        self.end_stripes(file, sealed, lanes)
     }
 }
 

@@ -1,13 +1,15 @@
 //! Large files whose blocks several workers send, each over its lane: they take them from
-//! one place, and the last to leave tells the end.
+//! one place, and the last to leave tells the end. What is lost with a lane comes back here
+//! (`repeats.rs` sends it).
 
 use super::Item;
 use super::pieces::Sent;
+use super::repeats::{Lost, Part};
 use crate::control::{CANCEL_POLL, Control};
-use crossbeam_channel::{Receiver as Calls, Sender as Call, unbounded};
 use haul_model::{BLOCK_LEN, BlockHash, BlockTree, ContentHash, Fault};
+use haul_proto::FileSeal;
 use haul_tree::{SourceFile, lock};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Condvar, Mutex};
 
 /// Files are sent as stripes if at least so many blocks are wanted of them.
@@ -18,38 +20,6 @@ const BLOCKS_MIN: u64 = 3;
 /// need of buffers that are held by that.
 const AHEAD_MAX: u64 = 28;
 
-/// The files that are being sent as stripes, and how workers are called to them.
-pub(crate) struct Stripes {
-    open: Mutex<Vec<Arc<Striped>>>,
-    call: Call<()>,
-    /// A word for each worker that may help.
-    pub(super) calls: Calls<()>,
-}
-
-impl Default for Stripes {
-    fn default() -> Self {
-        let (call, calls) = unbounded();
-        Self { open: Mutex::default(), call, calls }
-    }
-}
-
-impl Stripes {
-    /// Takes a file, and calls so many workers to it.
-    pub(super) fn begin(&self, file: &Arc<Striped>, helpers: usize) {
-        lock(&self.open).push(Arc::clone(file));
-        for _ in 0..helpers {
-            let _ = self.call.send(());
-        }
-    }
-
-    /// A file of which blocks are left.
-    pub(super) fn open(&self) -> Option<Arc<Striped>> {
-        let mut open = lock(&self.open);
-        open.retain(|file| file.has_blocks());
-        open.first().cloned()
-    }
-}
-
 /// A file that is sent as stripes.
 pub(super) struct Striped {
     pub(super) item: Item,
@@ -58,9 +28,23 @@ pub(super) struct Striped {
     has_sent: Condvar,
 }
 
+/// How far a file is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// Blocks are being sent.
+    Open,
+    /// All were, and the end is being told.
+    Ending,
+    /// The end was told.
+    Ended,
+}
+
 struct State {
+    phase: Phase,
     /// Blocks that nobody has taken, as ranges of them with their ends, the last first.
     left: Vec<(u64, u64)>,
+    /// Those that were lost on their way.
+    again: BTreeSet<u64>,
     /// The wanted blocks that are not merged yet, in their order, the last first.
     unmerged: Vec<(u64, u64)>,
     /// Those of them that were sent, with their hashes where these are wanted.
@@ -71,6 +55,22 @@ struct State {
     /// The lanes that they took, as a set of bits.
     lanes: u8,
     fault: Option<Fault>,
+    /// The end, as it was told, with the lanes that it speaks of.
+    end: Option<(Result<FileSeal, Fault>, u8)>,
+    /// The parts that were lost when all blocks had been sent.
+    lost: Lost,
+    /// Lost lanes of which it is not known yet what was lost with them.
+    unsettled: usize,
+    /// A worker sends what was lost.
+    is_repeated: bool,
+}
+
+/// A block that a worker is to send.
+#[derive(Clone, Copy)]
+pub(super) struct Turn {
+    pub(super) block: u64,
+    /// It was lost, and is counted already.
+    pub(super) is_again: bool,
 }
 
 impl Striped {
@@ -87,32 +87,38 @@ impl Striped {
             source: Arc::clone(source),
             has_sent: Condvar::new(),
             state: Mutex::new(State {
+                phase: Phase::Open,
                 unmerged: left.clone(),
                 left,
+                again: BTreeSet::new(),
                 hashes: BTreeMap::new(),
                 merged: BlockTree::behind(0),
                 workers: 0,
                 lanes: 0,
                 fault: None,
+                end: None,
+                lost: Lost::default(),
+                unsettled: 0,
+                is_repeated: false,
             }),
         })
     }
 
-    fn has_blocks(&self) -> bool {
-        let state = lock(&self.state);
-        state.fault.is_none() && !state.left.is_empty()
+    /// True if there is something to send.
+    pub(super) fn has_blocks(&self) -> bool {
+        lock(&self.state).has_blocks()
     }
 
     /// A worker comes; `false` if there is nothing left to do.
     pub(super) fn enter(&self) -> bool {
         let mut state = lock(&self.state);
-        let is_needed = state.fault.is_none() && !state.left.is_empty();
+        let is_needed = state.has_blocks();
         state.workers += usize::from(is_needed);
         is_needed
     }
 
     /// The next block, which is to be sent over this lane.
-    pub(super) fn next(&self, lane: u8, control: &Control<'_>) -> Option<u64> {
+    pub(super) fn next(&self, lane: u8, control: &Control<'_>) -> Option<Turn> {
         let mut state = lock(&self.state);
         while state.is_far_ahead() {
             if control.stopped() {
@@ -126,14 +132,20 @@ impl Striped {
         if state.fault.is_some() {
             return None;
         }
-        let (start, end) = state.left.last_mut()?;
-        let block = *start;
-        *start += 1;
-        if start == end {
-            state.left.pop();
-        }
+        let turn = match state.again.pop_first() {
+            Some(block) => Turn { block, is_again: true },
+            None => {
+                let (start, end) = state.left.last_mut()?;
+                let block = *start;
+                *start += 1;
+                if start == end {
+                    state.left.pop();
+                }
+                Turn { block, is_again: false }
+            }
+        };
         state.lanes |= 1 << lane;
-        Some(block)
+        Some(turn)
     }
 
     /// A block was sent, or could not be.
@@ -149,12 +161,19 @@ impl Striped {
         self.has_sent.notify_all();
     }
 
+    /// A block was not sent, since its lane was lost meanwhile.
+    pub(super) fn unsent(&self, block: u64) {
+        lock(&self.state).again.insert(block);
+        self.has_sent.notify_all();
+    }
+
     /// A worker leaves. The last one gets the lanes that were taken, and the hash of what
-    /// was sent, if one is wanted, if that is all.
+    /// was sent, if one is wanted, if that is all: **it tells the end**.
     pub(super) fn leave(&self) -> Option<(u8, Result<Option<ContentHash>, Fault>)> {
         let mut state = lock(&self.state);
         state.workers -= 1;
-        if state.workers > 0 || (state.fault.is_none() && !state.unmerged.is_empty()) {
+        let is_all = state.unmerged.is_empty() && state.again.is_empty();
+        if state.workers > 0 || (state.fault.is_none() && !is_all) {
             return None;
         }
         let result = match state.fault.take() {
@@ -166,23 +185,101 @@ impl Striped {
             }
         };
         // Nobody else tells the end.
+        state.phase = Phase::Ending;
         state.left.clear();
+        state.again.clear();
         state.unmerged.clear();
         Some((state.lanes, result))
     }
 }
 
+/// The parts that are lost.
+impl Striped {
+    /// A part has not arrived.
+    pub(super) fn lose(&self, part: Part) {
+        let mut state = lock(&self.state);
+        match part {
+            Part::Block(block) if state.phase == Phase::Open => {
+                if state.fault.is_none() {
+                    state.again.insert(block);
+                }
+            }
+            Part::Block(block) => {
+                state.lost.blocks.insert(block);
+            }
+            Part::LaneEnd(lane) => state.lost.lanes |= 1 << lane,
+            Part::End => state.lost.has_end = true,
+        }
+        drop(state);
+        self.has_sent.notify_all();
+    }
+
+    /// These parts were not sent, since their lane was lost. What else was lost with it is
+    /// not known before [`Self::settled`].
+    pub(super) fn lose_unsettled(&self, lost: Lost) {
+        let mut state = lock(&self.state);
+        state.unsettled += 1;
+        state.lost.add(lost);
+    }
+
+    /// All is known that was lost with one of these lanes.
+    pub(super) fn settled(&self) {
+        lock(&self.state).unsettled -= 1;
+    }
+
+    /// The end of it that is being told.
+    pub(super) fn ends_with(&self, result: &Result<FileSeal, Fault>, lanes: u8) {
+        lock(&self.state).end = Some((result.clone(), lanes));
+    }
+
+    /// The end was told. True if something was lost meanwhile.
+    pub(super) fn end(&self) -> bool {
+        let mut state = lock(&self.state);
+        state.phase = Phase::Ended;
+        !state.lost.is_empty()
+    }
+
+    /// The parts that were lost since the end was told, with that end, for the worker that asks: no
+    /// other one gets more of it before [`Self::repeated`].
+    pub(super) fn take_lost(&self) -> Option<(Lost, Result<FileSeal, Fault>, u8)> {
+        let mut state = lock(&self.state);
+        let is_known = state.phase == Phase::Ended && state.unsettled == 0;
+        if !is_known || state.is_repeated || state.lost.is_empty() {
+            return None;
+        }
+        let (result, lanes) = state.end.clone()?;
+        state.is_repeated = true;
+        Some((std::mem::take(&mut state.lost), result, lanes))
+    }
+
+    /// That was sent. True if something was lost meanwhile.
+    pub(super) fn repeated(&self) -> bool {
+        let mut state = lock(&self.state);
+        state.is_repeated = false;
+        !state.lost.is_empty()
+    }
+}
+
 impl State {
+    fn has_blocks(&self) -> bool {
+        let has = !self.left.is_empty() || !self.again.is_empty();
+        self.phase == Phase::Open && self.fault.is_none() && has
+    }
+
     /// True if the next block has to wait for others that are being sent.
     fn is_far_ahead(&self) -> bool {
         let (Some((next, _)), Some((first, _))) = (self.left.last(), self.unmerged.last()) else {
             return false;
         };
-        self.fault.is_none() && next - first >= AHEAD_MAX
+        self.fault.is_none() && self.again.is_empty() && next - first >= AHEAD_MAX
     }
 
-    /// Merges the hashes that are there, in the order of the blocks.
+    /// Merges the hashes that are there, in the order of the blocks. One that was lost is
+    /// merged already.
     fn merge(&mut self, block: u64, hash: Option<BlockHash>) {
+        if self.unmerged.last().is_none_or(|(first, _)| block < *first) {
+            return;
+        }
         self.hashes.insert(block, hash);
         while let Some((next, end)) = self.unmerged.last_mut() {
             let Some(hash) = self.hashes.remove(next) else { return };

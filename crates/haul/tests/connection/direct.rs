@@ -31,7 +31,7 @@ fn reached_as(scene: &mut Scene<'_>, address: &str, late: &str) {
     scene.reach_by(rsh);
 }
 
-fn reached(scene: &mut Scene<'_>) {
+pub(crate) fn reached(scene: &mut Scene<'_>) {
     reached_as(scene, "127.0.0.1", "0");
 }
 

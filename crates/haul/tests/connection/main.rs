@@ -8,6 +8,7 @@ mod broken;
 mod compressed;
 mod direct;
 mod interrupted;
+mod lanes;
 mod refused;
 mod remote_haul;
 mod silence;

@@ -1,11 +1,15 @@
 //! The connections over which a Sender's contents leave: lane 0, the wire of the job, and
 //! those that have joined it. Whoever sends takes one for each pack, each file and each
-//! block of a large one; a lane that takes less gets less.
+//! block of a large one; a lane that takes less gets less. If one that has joined is lost,
+//! the receiver says what it has of it, and the rest is sent over the others.
 
+use super::ledger::{Implausible, OnLoss};
 use super::outgoing::{Frames, Outbox};
 use crate::control::{CANCEL_POLL, Control};
-use haul_proto::PACK_TARGET;
+use haul_net::Killer;
+use haul_proto::{LANES_MAX, LaneOver, Message, PACK_TARGET, Taken};
 use haul_tree::lock;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
@@ -58,6 +62,10 @@ pub(crate) struct Lanes {
     is_long: AtomicBool,
     joined: Mutex<Vec<Lane>>,
     has_joined: Condvar,
+    /// All that have ever joined, by their numbers.
+    known: Mutex<BTreeMap<u8, (Arc<Outbox>, Killer)>>,
+    /// Held while the losses of a lane are told: they are seen all or none.
+    settling: Mutex<()>,
 }
 
 impl Lanes {
@@ -65,7 +73,9 @@ impl Lanes {
     pub(crate) fn new(main: Arc<Outbox>, requires_joined: bool) -> Self {
         let main = Lane::new(0, main);
         let (joined, has_joined) = (Mutex::default(), Condvar::new());
-        Self { main, requires_joined, is_long: AtomicBool::new(false), joined, has_joined }
+        let (known, settling) = (Mutex::default(), Mutex::default());
+        let is_long = AtomicBool::new(false);
+        Self { main, requires_joined, is_long, joined, has_joined, known, settling }
     }
 
     /// The lane for the next content of this worker; `None` if the job ends before there
@@ -110,17 +120,25 @@ impl Lanes {
         self.main.outbox.beside()
     }
 
+    /// A lane is about to join, which `killer` ends.
+    pub(crate) fn expect(&self, lane: &Lane, killer: Killer) {
+        lock(&self.known).insert(lane.number, (Arc::clone(&lane.outbox), killer));
+    }
+
     /// Contents take this lane, too, from now on, whose other end answers within
     /// `round_trip`. Gives how many have joined.
     pub(crate) fn join(&self, lane: Lane, round_trip: Duration) -> usize {
         self.is_long.fetch_or(round_trip >= LONG_ROUND_TRIP, Ordering::Relaxed);
         let mut joined = lock(&self.joined);
-        joined.push(lane);
+        // One that was lost meanwhile is closed before it leaves.
+        if !lane.outbox.is_closed() {
+            joined.push(lane);
+        }
         self.has_joined.notify_all();
         joined.len()
     }
 
-    /// The queue of the lane of that number.
+    /// The queue of the lane of that number, unless that was lost.
     pub(crate) fn outbox(&self, number: u8) -> Option<Arc<Outbox>> {
         if number == 0 {
             return Some(Arc::clone(&self.main.outbox));
@@ -128,5 +146,79 @@ impl Lanes {
         let joined = lock(&self.joined);
         let lane = joined.iter().find(|lane| lane.number == number)?;
         Some(Arc::clone(&lane.outbox))
+    }
+
+    /// The receiver tells how much it has of a lane.
+    ///
+    /// # Errors
+    /// When that can't be.
+    pub(crate) fn taken(&self, taken: Taken) -> Result<(), Implausible> {
+        let Taken { lane, frames, is_over } = taken;
+        if !(1..=LANES_MAX).contains(&lane) {
+            return Err(Implausible("it speaks of a lane that there is not"));
+        }
+        let known = lock(&self.known).get(&lane).cloned();
+        // One that it was called by may never have joined here.
+        let Some((outbox, killer)) = known else { return Ok(()) };
+        if let Some(ledger) = &outbox.ledger {
+            ledger.taken(frames, is_over)?;
+        }
+        if is_over {
+            outbox.close();
+            self.leave(lane);
+            outbox.cut();
+            killer.kill();
+            killer.kill();
+        }
+        Ok(())
+    }
+
+    /// No content takes that lane any more.
+    fn leave(&self, number: u8) {
+        lock(&self.joined).retain(|lane| lane.number != number);
+    }
+
+    /// The writer of a lane has ended: has all sent again of which the receiver does not say
+    /// that it has come. Gives how many lanes are left; `None` if the job ends before.
+    pub(crate) fn lose(&self, number: u8, frames: Frames, control: &Control<'_>) -> Option<usize> {
+        let (outbox, killer) = lock(&self.known).get(&number).cloned()?;
+        outbox.close();
+        self.leave(number);
+        killer.kill();
+        killer.kill();
+        frames.lose();
+        if control.stopped() {
+            return None;
+        }
+        tracing::debug!(lane = number, "a lane is lost");
+        self.main.outbox.tell(&Message::LaneOver(LaneOver { lane: number }));
+        let ledger = outbox.ledger.as_ref()?;
+        while !ledger.is_over_within(CANCEL_POLL) {
+            if control.stopped() {
+                return None;
+            }
+        }
+        self.at_once(|| ledger.settle());
+        Some(lock(&self.joined).len())
+    }
+
+    /// Does this while no losses are being told.
+    pub(crate) fn at_once<T>(&self, work: impl FnOnce() -> T) -> T {
+        let _settling = lock(&self.settling);
+        work()
+    }
+
+    /// Content that was to leave by that lane is lost with it, and `on_loss` is called when all else
+    /// that is lost is known.
+    pub(crate) fn unsent(&self, number: u8, on_loss: OnLoss) {
+        let known = lock(&self.known).get(&number).map(|(outbox, _)| Arc::clone(outbox));
+        let ledger = known.as_ref().and_then(|outbox| outbox.ledger.as_ref());
+        let late = match ledger {
+            Some(ledger) => ledger.unsent(on_loss),
+            None => Some(on_loss),
+        };
+        if let Some(on_loss) = late {
+            on_loss();
+        }
     }
 }

@@ -2,17 +2,13 @@
 //! drains it.
 
 use super::flow::Flow;
-use super::squeeze::{Effort, Left, Squeeze, Squeezer};
+use super::ledger::{Implausible, Ledger, OnLoss};
+use super::squeeze::{Effort, Left, Squeeze};
 use crate::control::{CANCEL_POLL, Control};
-use crate::link::{ReceiverPort, SenderPort, SourceHandle};
 use crate::pool::Buf;
 use crossbeam_channel::{RecvTimeoutError, SendTimeoutError};
-use haul_model::{Naming, Outcome, Summary};
 use haul_net::Writer;
-use haul_proto::{
-    Extra, FrameType, Late, ListItem, Message, OutcomeItem, Prove, Proven, Signature, Want,
-    Warning, encode, frame_bytes,
-};
+use haul_proto::{FrameType, Message, encode, frame_bytes};
 use haul_tree::{SourceFile, lock};
 use std::io::{self, IoSlice, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,14 +17,6 @@ use std::time::{Duration, Instant};
 
 /// Frames that may wait for the writer.
 const OUTBOX_FRAMES_MAX: usize = 8;
-
-/// Wants, outcomes and proofs in one frame, at most: it stays far below its bound even
-/// when every outcome carries a long message.
-const ANSWERS_PER_FRAME_MAX: usize = 128;
-
-/// Extras in one frame, at most: with paths as long as they are told, it stays
-/// below its bound.
-const EXTRAS_PER_FRAME_MAX: usize = 32;
 
 /// Small writes are gathered up to about this many bytes.
 const GATHER_LEN: usize = 32 << 10;
@@ -46,28 +34,35 @@ pub(crate) struct OutFrame {
     body: Option<Body>,
     /// True if it may wait for others.
     patient: bool,
+    /// With it a part ends that is sent once more if it is lost with its lane.
+    on_loss: Option<OnLoss>,
 }
 
 impl OutFrame {
     /// A frame that holds a message.
     pub(crate) fn message(message: &Message) -> Self {
         let patient = matches!(message, Message::Outcomes(_));
-        Self { head: encode(message), body: None, patient }
+        Self { patient, ..Self::whole(encode(message)) }
     }
 
     /// A frame that is encoded already.
     pub(super) fn whole(head: Vec<u8>) -> Self {
-        Self { head, body: None, patient: false }
+        Self { head, body: None, patient: false, on_loss: None }
     }
 
-    /// A frame that says that this side is there.
-    fn alive() -> Self {
-        Self { head: frame_bytes(FrameType::Alive, &[]), body: None, patient: false }
+    /// No frame: the end of a part whose frames are queued.
+    pub(crate) fn end_of_part(on_loss: OnLoss) -> Self {
+        Self::whole(Vec::new()).or_lost(on_loss)
+    }
+
+    /// The same frame, which ends a part.
+    pub(crate) fn or_lost(self, on_loss: OnLoss) -> Self {
+        Self { on_loss: Some(on_loss), ..self }
     }
 
     /// A frame with a content, behind its header and description.
     pub(crate) fn content(head: Vec<u8>, body: Body) -> Self {
-        Self { head, body: Some(body), patient: false }
+        Self { body: Some(body), ..Self::whole(head) }
     }
 }
 
@@ -126,6 +121,34 @@ pub(crate) struct Frames {
     waiting: crossbeam_channel::Receiver<OutFrame>,
     squeeze: Arc<Squeeze>,
     flow: Arc<Flow>,
+    /// Set for a lane that may be lost.
+    ledger: Option<Arc<Ledger>>,
+}
+
+impl Frames {
+    /// Nothing more can be written: what is queued never leaves. **To be called when the
+    /// outbox is closed**; returns when nobody queues anything any more.
+    pub(crate) fn lose(self) {
+        for frame in self.waiting {
+            if let (Some(ledger), Some(on_loss)) = (&self.ledger, frame.on_loss) {
+                // Nothing is settled before this has returned.
+                ledger.unsent(on_loss);
+            }
+        }
+    }
+
+    /// Notes that `frame` is about to leave; tells if it is one at all.
+    fn note(&self, frame: &mut OutFrame) -> io::Result<bool> {
+        let Some(ledger) = &self.ledger else { return Ok(true) };
+        let is_frame = !frame.head.is_empty();
+        if is_frame {
+            ledger.write();
+        }
+        if let Some(on_loss) = frame.on_loss.take() {
+            ledger.part(on_loss).map_err(|Implausible(rule)| io::Error::other(rule))?;
+        }
+        Ok(is_frame)
+    }
 }
 
 /// Takes frames for the writer; closed when the job has nothing more to say.
@@ -137,22 +160,29 @@ pub(crate) struct Outbox {
     flow: Arc<Flow>,
     /// Nobody waits for room any more.
     cut: AtomicBool,
+    /// See [`Frames::ledger`].
+    pub(super) ledger: Option<Arc<Ledger>>,
 }
 
 impl Outbox {
     /// The queue of outgoing frames, and its end for the writer. `splices` says if the
     /// writer may splice file content.
     pub(crate) fn new(splices: bool) -> (Arc<Self>, Frames) {
+        Self::with(splices, None)
+    }
+
+    fn with(splices: bool, ledger: Option<Arc<Ledger>>) -> (Arc<Self>, Frames) {
         let (frames, waiting) = crossbeam_channel::bounded(OUTBOX_FRAMES_MAX);
         let (frames, cut) = (Mutex::new(Some(frames)), AtomicBool::new(false));
         let (squeeze, flow) = (Arc::new(Squeeze::default()), Arc::new(Flow::default()));
-        let queue = Frames { waiting, squeeze: Arc::clone(&squeeze), flow: Arc::clone(&flow) };
-        (Arc::new(Self { frames, splices, squeeze, flow, cut }), queue)
+        let (filled, paced, noted) = (Arc::clone(&squeeze), Arc::clone(&flow), ledger.clone());
+        let queue = Frames { waiting, squeeze: filled, flow: paced, ledger: noted };
+        (Arc::new(Self { frames, splices, squeeze, flow, cut, ledger }), queue)
     }
 
-    /// Another queue, whose frames are compressed as those of this one.
+    /// Another queue, whose frames are compressed as those of this one, and may be lost.
     pub(super) fn beside(&self) -> (Arc<Self>, Frames) {
-        let (beside, frames) = Self::new(false);
+        let (beside, frames) = Self::with(false, Some(Arc::default()));
         beside.squeeze.begin_as(&self.squeeze);
         (beside, frames)
     }
@@ -213,6 +243,11 @@ impl Outbox {
         lock(&self.frames).take();
     }
 
+    /// True if nothing can be queued any more.
+    pub(super) fn is_closed(&self) -> bool {
+        lock(&self.frames).is_none()
+    }
+
     /// Lets go who waits for a writer that can't get rid of what it has.
     pub(crate) fn cut(&self) {
         self.cut.store(true, Ordering::Relaxed);
@@ -232,34 +267,40 @@ pub(crate) fn run_writer(
 ) -> io::Result<()> {
     let step = control.map_or(usize::MAX, Control::step);
     let pace = |len: usize| control.into_iter().for_each(|control| control.pace(len as u64));
-    let Frames { waiting: frames, squeeze, flow } = frames;
+    let Frames { waiting, squeeze, flow, .. } = frames;
     let mut gathered = greeting;
     let mut left = Instant::now();
     // Until when what is gathered may wait; `None` if it must not.
     let mut patience = None;
     loop {
         let more = match patience {
-            Some(until) => frames.recv_deadline(until).ok(),
+            Some(until) => waiting.recv_deadline(until).ok(),
             // Anything else waits only while more is there already.
-            None => frames.try_recv().ok(),
+            None => waiting.try_recv().ok(),
         };
-        let frame = match more {
+        let mut frame = match more {
             Some(frame) => frame,
             None => {
                 output.write_all(&gathered)?;
                 output.flush()?;
                 gathered.clear();
                 let next = match sign_after {
-                    Some(silence) => frames.recv_timeout(silence),
-                    None => frames.recv().map_err(RecvTimeoutError::from),
+                    Some(silence) => waiting.recv_timeout(silence),
+                    None => waiting.recv().map_err(RecvTimeoutError::from),
                 };
                 match next {
                     Ok(frame) => frame,
-                    Err(RecvTimeoutError::Timeout) => OutFrame::alive(),
+                    Err(RecvTimeoutError::Timeout) => {
+                        gathered = frame_bytes(FrameType::Alive, &[]);
+                        continue;
+                    }
                     Err(RecvTimeoutError::Disconnected) => return Ok(()),
                 }
             }
         };
+        if !frames.note(&mut frame)? {
+            continue;
+        }
         patience = match frame.patient {
             true if gathered.is_empty() => Some(Instant::now() + OUTCOMES_WAIT),
             true => patience,
@@ -290,7 +331,7 @@ pub(crate) fn run_writer(
         if let Some(body) = &frame.body {
             let now = Instant::now();
             let took = now.duration_since(std::mem::replace(&mut left, now));
-            squeeze.sent(body.left(took), frames.len());
+            squeeze.sent(body.left(took), waiting.len());
             flow.left(body.len(), now.duration_since(began));
         }
     }
@@ -365,92 +406,4 @@ fn write_both(output: &mut impl Write, mut head: &[u8], mut body: &[u8]) -> io::
         body = &body[written - of_head..];
     }
     output.write_all(body)
-}
-
-/// The Receiver at the other end.
-pub(crate) struct RemoteReceiver {
-    outbox: Arc<Outbox>,
-    squeezer: Mutex<Squeezer>,
-}
-
-impl RemoteReceiver {
-    /// The one that is reached through `outbox`.
-    pub(crate) fn new(outbox: Arc<Outbox>) -> Self {
-        Self { outbox, squeezer: Mutex::default() }
-    }
-}
-
-impl ReceiverPort for RemoteReceiver {
-    fn list(&self, items: Vec<ListItem>) {
-        let message = Message::List(items);
-        self.outbox.send(match self.outbox.effort() {
-            Some(effort) => lock(&self.squeezer).message(effort, encode(&message)),
-            None => OutFrame::message(&message),
-        });
-    }
-
-    fn files(&self, _: Vec<SourceHandle>) {
-        unreachable!("a Sender with a queue sends contents, not handles");
-    }
-
-    fn prove(&self, asked: Vec<Prove>) {
-        for part in asked.chunks(ANSWERS_PER_FRAME_MAX) {
-            self.outbox.tell(&Message::Prove(part.to_vec()));
-        }
-    }
-}
-
-/// The Sender at the other end.
-pub(crate) struct RemoteSender(pub(crate) Arc<Outbox>);
-
-impl SenderPort for RemoteSender {
-    fn naming(&self, naming: Naming) {
-        self.0.tell(&Message::Naming(naming));
-    }
-
-    fn want(&self, wants: Vec<Want>) {
-        for part in wants.chunks(ANSWERS_PER_FRAME_MAX) {
-            self.0.tell(&Message::Want(part.to_vec()));
-        }
-    }
-
-    fn signature(&self, signature: Signature) {
-        self.0.tell(&Message::Signature(signature));
-    }
-
-    fn outcomes(&self, outcomes: Vec<OutcomeItem>) {
-        let has_paths = outcomes.iter().any(|one| matches!(one.outcome, Outcome::Linked { .. }));
-        let max = if has_paths { EXTRAS_PER_FRAME_MAX } else { ANSWERS_PER_FRAME_MAX };
-        for part in outcomes.chunks(max) {
-            self.0.tell(&Message::Outcomes(part.to_vec()));
-        }
-    }
-
-    fn extras(&self, extras: Vec<Extra>) {
-        for part in extras.chunks(EXTRAS_PER_FRAME_MAX) {
-            self.0.tell(&Message::Extras(part.to_vec()));
-        }
-    }
-
-    fn warning(&self, warning: Warning) {
-        self.0.tell(&Message::Warning(warning));
-    }
-
-    fn late(&self, late: Late) {
-        self.0.tell(&Message::Late(late));
-    }
-
-    fn done(&self, summary: Summary) {
-        self.0.tell(&Message::Done(summary));
-    }
-
-    fn proven(&self, proven: Vec<Proven>) {
-        for part in proven.chunks(ANSWERS_PER_FRAME_MAX) {
-            self.0.tell(&Message::Proven(part.to_vec()));
-        }
-    }
-
-    fn is_far(&self) -> bool {
-        true
-    }
 }

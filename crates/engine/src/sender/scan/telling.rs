@@ -66,6 +66,7 @@ impl Scan<'_, '_> {
             hashed: false,
             wanted: false,
             repeat: Repeat::No,
+            is_repeated: false,
             counted: 0,
             matched: 0,
         };
@@ -123,6 +124,7 @@ impl Scan<'_, '_> {
             hashed: false,
             wanted: false,
             repeat: Repeat::No,
+            is_repeated: false,
             counted: 0,
             matched: 0,
         }

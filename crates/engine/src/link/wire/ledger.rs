@@ -1,0 +1,152 @@
+//! The account of what was sent over a lane and is not known to have arrived: what is lost
+//! with the lane is sent once more.
+
+use haul_tree::lock;
+use std::collections::VecDeque;
+use std::sync::{Condvar, Mutex};
+use std::time::Duration;
+
+/// The parts of a lane on their way, at most. A receiver that says in time what it has taken
+/// leaves far fewer.
+const PARTS_MAX: usize = 64 << 10;
+
+/// Called when it turns out that something has not arrived.
+pub(crate) type OnLoss = Box<dyn FnOnce() + Send>;
+
+/// The account of one lane.
+#[derive(Default)]
+pub(crate) struct Ledger {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// Frames that were handed to the connection.
+    written: u64,
+    /// The parts on their way, each with the number of frames by which it has left.
+    parts: VecDeque<(u64, OnLoss)>,
+    /// Frames that were taken, when it was told that no more are.
+    taken: Option<u64>,
+    /// All losses were told.
+    is_settled: bool,
+}
+
+/// The account is not plausible.
+pub(crate) struct Implausible(pub(crate) &'static str);
+
+impl Ledger {
+    /// A frame is about to be written.
+    pub(super) fn write(&self) {
+        lock(&self.state).written += 1;
+    }
+
+    /// All that was written so far ends a part, which is lost if it does not arrive.
+    ///
+    /// # Errors
+    /// When far more is on its way than can be.
+    pub(super) fn part(&self, on_loss: OnLoss) -> Result<(), Implausible> {
+        let mut state = lock(&self.state);
+        if state.parts.len() >= PARTS_MAX {
+            return Err(Implausible("it does not say what it has taken from a lane"));
+        }
+        let written = state.written;
+        state.parts.push_back((written, on_loss));
+        Ok(())
+    }
+
+    /// The same for a part that never leaves; given back if all losses were told already.
+    pub(crate) fn unsent(&self, on_loss: OnLoss) -> Option<OnLoss> {
+        let mut state = lock(&self.state);
+        if state.is_settled {
+            return Some(on_loss);
+        }
+        state.parts.push_back((u64::MAX, on_loss));
+        None
+    }
+
+    /// So many frames have arrived; no more do if that `is_over`.
+    ///
+    /// # Errors
+    /// When these are more than were sent.
+    pub(crate) fn taken(&self, frames: u64, is_over: bool) -> Result<(), Implausible> {
+        let mut state = lock(&self.state);
+        if frames > state.written {
+            return Err(Implausible("it has taken more from a lane than was sent over it"));
+        }
+        if state.taken.is_none() {
+            while state.parts.front().is_some_and(|(end, _)| *end <= frames) {
+                state.parts.pop_front();
+            }
+            state.taken = is_over.then_some(frames);
+        }
+        self.changed.notify_all();
+        Ok(())
+    }
+
+    /// Waits a moment for the receiver to say what it has taken; true if it has.
+    pub(crate) fn is_over_within(&self, patience: Duration) -> bool {
+        let state = lock(&self.state);
+        if state.taken.is_some() {
+            return true;
+        }
+        match self.changed.wait_timeout(state, patience) {
+            Ok((state, _)) => state.taken.is_some(),
+            Err(_) => false,
+        }
+    }
+
+    /// Tells all losses, when the receiver has said what it has, and nobody sends any more.
+    pub(crate) fn settle(&self) {
+        loop {
+            let parts = {
+                let mut state = lock(&self.state);
+                state.is_settled = state.parts.is_empty();
+                std::mem::take(&mut state.parts)
+            };
+            if parts.is_empty() {
+                return;
+            }
+            parts.into_iter().for_each(|(_, on_loss)| on_loss());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    fn part(lost: &Arc<Mutex<Vec<u32>>>, number: u32) -> OnLoss {
+        let lost = Arc::clone(lost);
+        Box::new(move || lock(&lost).push(number))
+    }
+
+    #[test]
+    fn what_was_not_taken_is_lost_and_nothing_else() {
+        let (ledger, lost) = (Ledger::default(), Arc::default());
+        for number in 0..5 {
+            ledger.write();
+            ledger.write();
+            assert!(ledger.part(part(&lost, number)).is_ok());
+        }
+        assert!(ledger.taken(11, false).is_err(), "more than was sent");
+        assert!(ledger.taken(3, false).is_ok());
+        assert!(!ledger.is_over_within(Duration::ZERO));
+        assert!(ledger.taken(5, true).is_ok());
+        assert!(ledger.is_over_within(Duration::ZERO));
+        assert!(ledger.unsent(part(&lost, 9)).is_none());
+        ledger.settle();
+        assert_eq!(*lock(&lost), [2, 3, 4, 9]);
+        let late = ledger.unsent(part(&lost, 10)).expect("it is too late for that");
+        late();
+        assert_eq!(*lock(&lost), [2, 3, 4, 9, 10]);
+    }
+
+    #[test]
+    fn a_receiver_that_says_nothing_is_found_out() {
+        let ledger = Ledger::default();
+        let on_its_way = (0..=PARTS_MAX).filter(|_| ledger.part(Box::new(|| ())).is_ok());
+        assert_eq!(on_its_way.count(), PARTS_MAX);
+    }
+}

@@ -1,0 +1,112 @@
+//! The ports of both roles over a wire: they encode what they are told, and queue it.
+
+use super::outgoing::{OutFrame, Outbox};
+use super::squeeze::Squeezer;
+use crate::link::{ReceiverPort, SenderPort, SourceHandle};
+use haul_model::{Naming, Outcome, Summary};
+use haul_proto::{
+    Extra, Late, ListItem, Message, OutcomeItem, Prove, Proven, Signature, Taken, Want, Warning,
+    encode,
+};
+use haul_tree::lock;
+use std::sync::{Arc, Mutex};
+
+/// Wants, outcomes and proofs in one frame, at most: it stays far below its bound even
+/// when every outcome carries a long message.
+const ANSWERS_PER_FRAME_MAX: usize = 128;
+
+/// Extras in one frame, at most: with paths as long as they are told, it stays
+/// below its bound.
+const EXTRAS_PER_FRAME_MAX: usize = 32;
+
+/// The Receiver at the other end.
+pub(crate) struct RemoteReceiver {
+    outbox: Arc<Outbox>,
+    squeezer: Mutex<Squeezer>,
+}
+
+impl RemoteReceiver {
+    /// The one that is reached through `outbox`.
+    pub(crate) fn new(outbox: Arc<Outbox>) -> Self {
+        Self { outbox, squeezer: Mutex::default() }
+    }
+}
+
+impl ReceiverPort for RemoteReceiver {
+    fn list(&self, items: Vec<ListItem>) {
+        let message = Message::List(items);
+        self.outbox.send(match self.outbox.effort() {
+            Some(effort) => lock(&self.squeezer).message(effort, encode(&message)),
+            None => OutFrame::message(&message),
+        });
+    }
+
+    fn files(&self, _: Vec<SourceHandle>) {
+        unreachable!("a Sender with a queue sends contents, not handles");
+    }
+
+    fn prove(&self, asked: Vec<Prove>) {
+        for part in asked.chunks(ANSWERS_PER_FRAME_MAX) {
+            self.outbox.tell(&Message::Prove(part.to_vec()));
+        }
+    }
+}
+
+/// The Sender at the other end.
+pub(crate) struct RemoteSender(pub(crate) Arc<Outbox>);
+
+impl SenderPort for RemoteSender {
+    fn naming(&self, naming: Naming) {
+        self.0.tell(&Message::Naming(naming));
+    }
+
+    fn want(&self, wants: Vec<Want>) {
+        for part in wants.chunks(ANSWERS_PER_FRAME_MAX) {
+            self.0.tell(&Message::Want(part.to_vec()));
+        }
+    }
+
+    fn signature(&self, signature: Signature) {
+        self.0.tell(&Message::Signature(signature));
+    }
+
+    fn outcomes(&self, outcomes: Vec<OutcomeItem>) {
+        let has_paths = outcomes.iter().any(|one| matches!(one.outcome, Outcome::Linked { .. }));
+        let max = if has_paths { EXTRAS_PER_FRAME_MAX } else { ANSWERS_PER_FRAME_MAX };
+        for part in outcomes.chunks(max) {
+            self.0.tell(&Message::Outcomes(part.to_vec()));
+        }
+    }
+
+    fn extras(&self, extras: Vec<Extra>) {
+        for part in extras.chunks(EXTRAS_PER_FRAME_MAX) {
+            self.0.tell(&Message::Extras(part.to_vec()));
+        }
+    }
+
+    fn warning(&self, warning: Warning) {
+        self.0.tell(&Message::Warning(warning));
+    }
+
+    fn late(&self, late: Late) {
+        self.0.tell(&Message::Late(late));
+    }
+
+    fn done(&self, summary: Summary) {
+        self.0.tell(&Message::Done(summary));
+    }
+
+    fn proven(&self, proven: Vec<Proven>) {
+        for part in proven.chunks(ANSWERS_PER_FRAME_MAX) {
+            self.0.tell(&Message::Proven(part.to_vec()));
+        }
+    }
+
+    fn taken(&self, taken: Taken) {
+        self.0.tell(&Message::Taken(taken));
+    }
+
+    fn is_far(&self) -> bool {
+        true
+    }
+}

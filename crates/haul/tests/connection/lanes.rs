@@ -1,0 +1,58 @@
+//! Lanes that are lost while a job is at work: it goes on over the others, and nothing is
+//! told twice.
+
+use crate::common::*;
+use crate::direct::reached;
+use haul_testkit::proc;
+use haul_testkit::tree;
+use std::time::{Duration, Instant};
+
+const SOON: Duration = Duration::from_secs(60);
+
+const WAYS: [Way; 2] = [Way::Upload, Way::Download];
+
+/// A large file, a few that are not striped, and many small ones.
+fn make_source(scene: &Scene<'_>) -> u64 {
+    scene.mkdir("src/many");
+    tree::random_file(scene.path("src/large"), (60 << 20) + 4321, 1).expect("a file");
+    for at in 0..4 {
+        tree::random_file(scene.path(format!("src/medium{at}")), 7 << 20, 9 + at).expect("a file");
+    }
+    for at in 0..300 {
+        scene.file(format!("src/many/{at}"), vec![at as u8; 4 << 10]);
+    }
+    304 + 1
+}
+
+/// Copies over lanes, and ends one of them every `pause`.
+fn copy_with_cuts(scene: &Scene<'_>, flags: &[&str], dest: &str, cuts: usize) {
+    let files = make_source(scene);
+    let flags = [&["-a", "--json", "--bwlimit", "40m"], flags].concat();
+    let sync = scene.transfer("sync", &scene.route(), &flags, &["src/"], dest).limit(SOON);
+    let running = sync.spawn().expect("it starts");
+    let begin = Instant::now();
+    let mut cut = 0;
+    while cut < cuts && begin.elapsed() < SOON && running.is_running() {
+        std::thread::sleep(Duration::from_millis(150));
+        cut += usize::from(proc::cut_tcp(running.pid()));
+    }
+    let run = running.wait().expect("it ends").expect_ok();
+    assert!(cut > 0, "no lane was ever there");
+    let differences = scene.snapshot("src").differences(&scene.snapshot(dest), scene.rules());
+    assert_eq!(differences, []);
+    let told = run.out().lines().filter(|line| line.contains(r#""type":"file""#)).count() as u64;
+    assert!(!run.out().contains("connection_lost"), "{run}");
+    let summary = run.out().lines().last().unwrap_or_default().to_owned();
+    assert!(summary.contains(&format!("\"copied\":{files}")), "{told} {run}");
+    assert_no_strays(&scene.path(dest));
+}
+
+#[test]
+fn a_lane_that_is_lost_costs_what_was_on_it_and_no_connection_anew() {
+    each_of(&WAYS, reached, |scene| copy_with_cuts(scene, &["--via", "auto"], "dst", 1));
+}
+
+#[test]
+fn when_all_lanes_are_lost_contents_go_through_ssh() {
+    each_of(&WAYS, reached, |scene| copy_with_cuts(scene, &["--via", "auto"], "dst", 9));
+}
