@@ -24,9 +24,16 @@ fn make_source(scene: &Scene<'_>) -> u64 {
     304 + 1
 }
 
-/// Copies over lanes, and ends one of them every `pause`.
+/// Copies over lanes, and ends so many of them.
 fn copy_with_cuts(scene: &Scene<'_>, flags: &[&str], dest: &str, cuts: usize) {
     let files = make_source(scene);
+    let summary = sync_with_cuts(scene, flags, dest, cuts);
+    assert!(summary.contains(&format!("\"copied\":{files}")), "{summary}");
+}
+
+/// Makes `dest` the same as the source over lanes, and ends so many of them. Gives the line of
+/// the summary.
+fn sync_with_cuts(scene: &Scene<'_>, flags: &[&str], dest: &str, cuts: usize) -> String {
     let flags = [&["-a", "--json", "--bwlimit", "40m"], flags].concat();
     let sync = scene.transfer("sync", &scene.route(), &flags, &["src/"], dest).limit(SOON);
     let running = sync.spawn().expect("it starts");
@@ -40,11 +47,9 @@ fn copy_with_cuts(scene: &Scene<'_>, flags: &[&str], dest: &str, cuts: usize) {
     assert!(cut > 0, "no lane was ever there");
     let differences = scene.snapshot("src").differences(&scene.snapshot(dest), scene.rules());
     assert_eq!(differences, []);
-    let told = run.out().lines().filter(|line| line.contains(r#""type":"file""#)).count() as u64;
     assert!(!run.out().contains("connection_lost"), "{run}");
-    let summary = run.out().lines().last().unwrap_or_default().to_owned();
-    assert!(summary.contains(&format!("\"copied\":{files}")), "{told} {run}");
     assert_no_strays(&scene.path(dest));
+    run.out().lines().last().unwrap_or_default().to_owned()
 }
 
 #[test]
@@ -55,4 +60,22 @@ fn a_lane_that_is_lost_costs_what_was_on_it_and_no_connection_anew() {
 #[test]
 fn when_all_lanes_are_lost_contents_go_through_ssh() {
     each_of(&WAYS, reached, |scene| copy_with_cuts(scene, &["--via", "auto"], "dst", 9));
+}
+
+#[test]
+fn a_difference_on_a_lost_lane_is_made_up_for() {
+    each_of(&WAYS, reached, |scene| {
+        for (name, len) in [("a", 50 << 20), ("b", 30 << 20)] {
+            scene.mkdir("src");
+            scene.mkdir("dst");
+            tree::random_file(scene.path(format!("src/{name}")), len, 5).expect("a file");
+            let mut old = std::fs::read(scene.path(format!("src/{name}"))).expect("read");
+            // Half of it, here and there, is not what it was.
+            old.chunks_mut(2 << 20).step_by(2).for_each(|part| part.fill(7));
+            old.truncate(old.len() - 12345);
+            std::fs::write(scene.path(format!("dst/{name}")), old).expect("written");
+        }
+        let summary = sync_with_cuts(scene, &["--via", "auto"], "dst", 2);
+        assert!(summary.contains("\"copied\":2"), "{summary}");
+    });
 }
