@@ -12,13 +12,13 @@ use crate::assembly::{
 use crate::control::Control;
 use crate::link::wire::Outbox;
 use crate::monitor::Silent;
-use crate::receiver::Destination;
+use crate::receiver::{Asked, Destination};
 use crate::vigil::Vigil;
 use crate::{Job, JobError, Rights, Summary};
 use haul_model::words;
 use haul_model::{Fault, Side, Task};
 use haul_net::{ConnectError, Connection, DirectListener, Identity, Killer};
-use haul_proto::{Abort, Caps, DirectOffer, DirectWish, JobRequest, Message, Role};
+use haul_proto::{Abort, Caps, DirectOffer, DirectWish, JobRequest, Message, NamedSources, Role};
 use haul_sys::{Access, confine};
 use haul_tree::LocalTree;
 use std::borrow::Cow;
@@ -114,10 +114,14 @@ pub fn serve_with(
     let job = Job { task, filter, altered, rate, compression, ..Job::default() };
     let around = Around { on_failure, door: direct.map(|wish| Door::open(&wish, address)) };
     match role {
-        Role::Receiver { dest, into_dir, origin, naming, bases, backup, staging } => {
+        Role::Receiver { dest, into_dir, origin, naming, bases, backup, staging, asked } => {
             let dest = words::without_tilde(&dest).to_vec();
             let job = Job { dest, into_dir, origin, naming, bases, backup, staging, ..job };
-            receive(client, &job, around)
+            let asked = asked.map(|named| {
+                let NamedSources { sources, base, recursive, follow } = *named;
+                Asked::of(&Job { sources, base, recursive, follow, ..job.clone() })
+            });
+            receive(client, &job, asked, around)
         }
         Role::Sender { sources, base, recursive, follow } => {
             let whole = |path: &Vec<u8>| words::without_tilde(path).to_vec();
@@ -132,7 +136,12 @@ pub fn serve_with(
     }
 }
 
-fn receive(client: Client, job: &Job, around: Around<'_>) -> Result<(), JobError> {
+fn receive(
+    client: Client,
+    job: &Job,
+    asked: Option<Asked>,
+    around: Around<'_>,
+) -> Result<(), JobError> {
     let found = Destination::find(&LocalTree, job).and_then(|mut found| {
         found.expect_peer();
         let fault = |e| Fault::from_io(Side::Destination, "open the directory", &e);
@@ -153,7 +162,7 @@ fn receive(client: Client, job: &Job, around: Around<'_>) -> Result<(), JobError
     let line = client.into_line()?;
     job.expect_accounts()?;
     job.confine_receiver(&dirs);
-    let receiving = Receiving::of(&LocalTree, destination);
+    let receiving = Receiving { asked, ..Receiving::of(&LocalTree, destination) };
     run(job, line, around, |wire| Placed::Receiver(receiving, Box::new(wire)))
 }
 

@@ -44,6 +44,8 @@ pub(crate) struct Control<'a> {
     lifeline: Option<Arc<dyn Lifeline>>,
     /// The peer at the other end of a wire may fall silent, and what it is called.
     peer: Option<(Arc<Vigil>, String)>,
+    /// Another such, where two peers talk to each other through this process.
+    other_peer: Option<(Arc<Vigil>, String)>,
     /// Further connections to it, and what ends them.
     lanes: Mutex<Vec<(Watch, Killer)>>,
     /// See [`Self::keep_pace`].
@@ -57,7 +59,8 @@ impl<'a> Control<'a> {
         let (stop, end, ended) = (AtomicBool::new(false), Mutex::new(None), Condvar::new());
         let pace = OnceLock::new();
         let lanes = Mutex::default();
-        Self { monitor, stop, lifeline: None, peer: None, lanes, pace, end, ended }
+        let (lifeline, peer, other_peer) = (None, None, None);
+        Self { monitor, stop, lifeline, peer, other_peer, lanes, pace, end, ended }
     }
 
     /// The same for a job that ends when its `lifeline` is lost.
@@ -68,6 +71,14 @@ impl<'a> Control<'a> {
     /// The same for a job with a `peer`, which ends when that is silent.
     pub(crate) fn with(monitor: &'a dyn Monitor, vigil: &Arc<Vigil>, peer: &str) -> Self {
         Self { peer: Some((Arc::clone(vigil), peer.to_owned())), ..Self::new(monitor) }
+    }
+
+    /// The same where two peers talk to each other through this process. The first is the
+    /// one that is heard of last.
+    pub(crate) fn between(monitor: &'a dyn Monitor, peers: [(&Arc<Vigil>, &str); 2]) -> Self {
+        let [(vigil, name), (other, other_name)] = peers;
+        let other_peer = Some((Arc::clone(other), other_name.to_owned()));
+        Self { other_peer, ..Self::with(monitor, vigil, name) }
     }
 
     /// Bounds the bytes of content that the job moves in a second.
@@ -138,7 +149,10 @@ impl<'a> Control<'a> {
 
     /// Waits for the end of the job, or for the user's interruption.
     pub(crate) fn wait(&self) -> Result<Summary, JobError> {
-        let mut watch = self.peer.as_ref().map(|(vigil, peer)| Watch::new(vigil, peer));
+        let watch = |peer: &Option<(Arc<Vigil>, String)>| {
+            peer.as_ref().map(|(vigil, peer)| Watch::new(vigil, peer))
+        };
+        let (mut watch, mut other) = (watch(&self.peer), watch(&self.other_peer));
         let mut awaited = Awaited { signs: None, since: Instant::now() };
         let mut end = lock(&self.end);
         let result = loop {
@@ -151,7 +165,8 @@ impl<'a> Control<'a> {
             if let Some(error) = self.lost() {
                 break Err(error);
             }
-            if let Some(error) = watch.as_mut().and_then(Watch::silence) {
+            let silence = |watch: &mut Option<Watch>| watch.as_mut().and_then(Watch::silence);
+            if let Some(error) = [&mut watch, &mut other].into_iter().find_map(silence) {
                 break Err(error);
             }
             lock(&self.lanes).retain_mut(|(watch, killer)| {

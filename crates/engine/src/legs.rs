@@ -24,6 +24,8 @@ pub enum Route<H> {
     Upload(H),
     /// The sources are there.
     Download(H),
+    /// The sources are on the first, the destination is on the second.
+    Between(H, H),
 }
 
 /// One job, and its route.
@@ -35,8 +37,7 @@ pub struct Leg<H> {
     pub route: Route<H>,
 }
 
-/// The jobs that take `sources` to `dest`, in their order. One of the two is on this
-/// machine. Task, rules and directories are those of `like`.
+/// The jobs that take `sources` to `dest`, in their order. Task, rules and directories are those of `like`.
 pub fn legs<H>(sources: &[Spot<H>], dest: &Spot<H>, like: &Job) -> Vec<Leg<H>>
 where
     H: Clone + PartialEq + fmt::Display,
@@ -47,7 +48,8 @@ where
         let route = match (&run[0].host, &dest.host) {
             (None, None) => Route::Local,
             (None, Some(there)) => Route::Upload(there.clone()),
-            (Some(there), _) => Route::Download(there.clone()),
+            (Some(there), None) => Route::Download(there.clone()),
+            (Some(from), Some(to)) => Route::Between(from.clone(), to.clone()),
         };
         let job = Job {
             sources: run.iter().map(|source| source.path.clone()).collect(),

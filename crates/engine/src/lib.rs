@@ -11,6 +11,8 @@
 //! - `remote.rs`: a client's way to an agent; `agent.rs`: an agent's to its client, and
 //!   `agent/conversation.rs`: requests before its job; `agent/heir.rs`: the next agent of
 //!   the same job. `vigil.rs`: notices a silent peer.
+//! - `relay.rs`: a job between two agents; `relay/passing.rs`: the frames from one to the
+//!   other; `relay/course.rs`: what they tell of the job.
 //! - `sftp.rs`: a job with one role on the tree of a host's SFTP server; `logins.rs`: its
 //!   sessions, which begin at the same time.
 //! - `beneath.rs`: directories behind links that lead nowhere else.
@@ -114,6 +116,7 @@ mod origin;
 mod pace;
 mod pool;
 mod receiver;
+mod relay;
 mod relocate;
 mod remote;
 mod request;
@@ -139,5 +142,6 @@ pub use job::{Job, JobError, Munging, SftpRoute};
 pub use legs::{Leg, Route, Spot, legs};
 pub use monitor::{Event, LinkEvent, Monitor, Progress, Unfinished};
 pub use moving::{At, Machines, MoveEvent, MoveJob, MoveMonitor, NotCopied, run_move};
+pub use relay::Between;
 pub use request::{Greeted, ListedEntry, RequestError, Requests, Rights, Standing};
 pub use run::{Placement, run};

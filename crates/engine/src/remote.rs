@@ -12,20 +12,22 @@ use crate::vigil::Vigil;
 use crate::{Monitor, Summary};
 use haul_model::{Backup, Via};
 use haul_net::{Closer, ConnectError, Connection, Identity};
-use haul_proto::{DirectWish, FrameType, JobRequest, Message, Role, SOURCES_MAX, encode};
+use haul_proto::{
+    DirectWish, FrameType, JobRequest, Message, NamedSources, Role, SOURCES_MAX, encode,
+};
 use haul_tree::LocalTree;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// How long ssh may take to end by itself when the connection has broken.
-const LAST_WORDS_MAX: Duration = Duration::from_secs(1);
+pub(crate) const LAST_WORDS_MAX: Duration = Duration::from_secs(1);
 
 /// How long the threads of a connection may take to leave it after a job that is
 /// done.
-const CLOSE_MAX: Duration = Duration::from_secs(2);
+pub(crate) const CLOSE_MAX: Duration = Duration::from_secs(2);
 
 /// How long ssh may take to end when it was asked to.
-const ASKED_MAX: Duration = Duration::from_secs(1);
+pub(crate) const ASKED_MAX: Duration = Duration::from_secs(1);
 
 /// Bytes of a Job frame besides paths and rules, at most.
 const JOB_LEN_MAX: usize = 128;
@@ -59,14 +61,8 @@ struct Agent {
 
 /// The receiver runs in the agent.
 pub(crate) fn upload(job: &Job, line: Line, monitor: &dyn Monitor) -> Result<Summary, JobError> {
-    let bases: usize = job.bases.iter().map(|path| path.len() + 5).sum();
-    let backup = job.backup.as_ref().map_or(0, Backup::encoded_len_max);
-    let staging = job.staging.as_ref().map_or(0, |path| path.len() + 5);
-    let words = bases + backup + staging + job.dest.len();
-    check_len(job, words)?;
-    let Job { dest, into_dir, origin, naming, bases, backup, staging, .. } = job.clone();
-    let role = Role::Receiver { dest, into_dir, origin, naming, bases, backup, staging };
-    let (agent, wire) = Agent::tell(line, job, role);
+    check_len(job, receiver_words_len(job))?;
+    let (agent, wire) = Agent::tell(line, job, receiver(job, None));
     let reporter = Reporter::new(monitor);
     let sending = Sending { reporter: Some(&reporter), ..Sending::of(&LocalTree) };
     let control = Control::with(monitor, &agent.vigil, &agent.name);
@@ -80,17 +76,7 @@ pub(crate) fn download(job: &Job, line: Line, monitor: &dyn Monitor) -> Result<S
     let mut destination = Destination::find(&LocalTree, job)?;
     destination.expect_peer();
     let dirs = destination.handles().map_err(|e| JobError::unusable(&job.dest, &e))?;
-    let words: usize = job.sources.iter().chain(&job.base).map(|path| path.len() + 5).sum();
-    check_len(job, words)?;
-    if job.sources.len() > SOURCES_MAX {
-        return Err(JobError::Usage(format!(
-            "{} paths are named, and at most {SOURCES_MAX} can be told to a host",
-            job.sources.len()
-        )));
-    }
-    let (sources, base) = (job.sources.clone(), job.base.clone());
-    let role = Role::Sender { sources, base, recursive: job.recursive, follow: job.follow };
-    let (agent, wire) = Agent::tell(line, job, role);
+    let (agent, wire) = Agent::tell(line, job, sender(job)?);
     let receiving = Receiving {
         asked: Some(Asked::of(job)),
         confined_to: Some(dirs),
@@ -102,8 +88,44 @@ pub(crate) fn download(job: &Job, line: Line, monitor: &dyn Monitor) -> Result<S
     conclude(result, agent.closer)
 }
 
+/// The role of an agent that sends.
+///
+/// # Errors
+/// When it can't be told all of it.
+pub(crate) fn sender(job: &Job) -> Result<Role, JobError> {
+    check_len(job, paths_len(&job.sources, &job.base))?;
+    if job.sources.len() > SOURCES_MAX {
+        return Err(JobError::Usage(format!(
+            "{} paths are named, and at most {SOURCES_MAX} can be told to a host",
+            job.sources.len()
+        )));
+    }
+    let (sources, base) = (job.sources.clone(), job.base.clone());
+    Ok(Role::Sender { sources, base, recursive: job.recursive, follow: job.follow })
+}
+
+/// The role of one that receives, from this process or from those who are `asked`.
+pub(crate) fn receiver(job: &Job, asked: Option<NamedSources>) -> Role {
+    let Job { dest, into_dir, origin, naming, bases, backup, staging, .. } = job.clone();
+    let asked = asked.map(Box::new);
+    Role::Receiver { dest, into_dir, origin, naming, bases, backup, staging, asked }
+}
+
+/// Bytes of the paths in the role of one that receives, without those of the sources.
+pub(crate) fn receiver_words_len(job: &Job) -> usize {
+    let bases: usize = job.bases.iter().map(|path| path.len() + 5).sum();
+    let backup = job.backup.as_ref().map_or(0, Backup::encoded_len_max);
+    let staging = job.staging.as_ref().map_or(0, |path| path.len() + 5);
+    bases + backup + staging + job.dest.len()
+}
+
+/// Bytes of the paths of sources.
+pub(crate) fn paths_len(sources: &[Vec<u8>], base: &Option<Vec<u8>>) -> usize {
+    sources.iter().chain(base).map(|path| path.len() + 5).sum()
+}
+
 /// Refuses what can't be told in one frame: rules, and `words` bytes besides.
-fn check_len(job: &Job, words: usize) -> Result<(), JobError> {
+pub(crate) fn check_len(job: &Job, words: usize) -> Result<(), JobError> {
     let max = FrameType::Job.payload_max() as usize;
     let rules = job.filter.encoded_len_max() + job.altered.encoded_len_max();
     let len = rules + words + JOB_LEN_MAX;
@@ -183,14 +205,19 @@ impl Way for Agent {
     }
 }
 
+/// The reason for which a connection was `lost`, if its end tells more.
+pub(crate) fn explained(lost: ConnectError, closer: Closer) -> ConnectError {
+    match closer.explain() {
+        ConnectError::Stopped { .. } => lost,
+        reason => reason,
+    }
+}
+
 /// Closes the connection, and finds out why it broke if it did.
 fn conclude(result: Result<Summary, JobError>, closer: Closer) -> Result<Summary, JobError> {
     match result {
         Err(JobError::Connection(lost @ ConnectError::Lost { .. })) => {
-            Err(JobError::Connection(match closer.explain() {
-                ConnectError::Stopped { .. } => lost,
-                reason => reason,
-            }))
+            Err(explained(lost, closer).into())
         }
         // Everything is in its place.
         Ok(summary) => {
@@ -240,6 +267,7 @@ mod tests {
             bases: Vec::new(),
             backup: None,
             staging: None,
+            asked: None,
         };
         let (filter, altered) = (job.filter.clone(), job.altered.clone());
         let (task, rate, compression) = (job.task, job.rate, job.compression);

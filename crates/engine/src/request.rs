@@ -81,6 +81,18 @@ impl Requests {
         Peer::start(connection).map(|peer| Self(Answering::Agent(peer)))
     }
 
+    /// The same, unless the user has `cancelled` before the peer greets, which is asked often.
+    ///
+    /// # Errors
+    /// See [`Self::remote`], and [`JobError::Interrupted`].
+    pub fn remote_unless(
+        connection: Connection,
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<Self, JobError> {
+        let peer = Peer::start_unless(connection, Some(cancelled));
+        peer.map(|peer| Self(Answering::Agent(peer)))
+    }
+
     /// Requests to the SFTP server at the other end of `connection`, of a host
     /// without haul. Times are in whole seconds from 1970 to 2106, there are no
     /// inodes, and a file is hashed here: all of its content is read.

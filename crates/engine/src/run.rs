@@ -5,7 +5,7 @@ use crate::control::Control;
 use crate::receiver::Destination;
 use crate::sender::Twins;
 use crate::sftp::Far;
-use crate::{Greeted, Job, JobError, Monitor, SftpRoute, Summary, remote, sftp};
+use crate::{Between, Greeted, Job, JobError, Monitor, SftpRoute, Summary, relay, remote, sftp};
 use haul_model::Mirror;
 use haul_net::Connection;
 use haul_tree::LocalTree;
@@ -20,6 +20,8 @@ pub enum Placement {
     Download(Connection),
     /// As [`Self::Download`], over a connection by which requests were answered.
     DownloadOver(Greeted),
+    /// Each in an agent; this process is in between.
+    Between(Box<Between>),
     /// Both here; the destination is on a host without haul.
     SftpUpload(SftpRoute),
     /// Both here; the sources are on a host without haul.
@@ -46,6 +48,7 @@ pub fn run(job: &Job, placement: Placement, monitor: &dyn Monitor) -> Result<Sum
         Placement::Upload(connection) => remote::upload(job, connection.into(), monitor),
         Placement::Download(connection) => remote::download(job, connection.into(), monitor),
         Placement::DownloadOver(greeted) => remote::download(job, greeted.into(), monitor),
+        Placement::Between(hosts) => relay::between(job, *hosts, monitor),
         Placement::SftpUpload(route) => sftp::run(job, Far::Destination, route, monitor),
         Placement::SftpDownload(route) => sftp::run(job, Far::Source, route, monitor),
     }

@@ -159,8 +159,24 @@ impl Watch {
         &mut self,
         channel: &crossbeam_channel::Receiver<T>,
     ) -> Result<Result<T, crossbeam_channel::RecvError>, JobError> {
+        self.receive_unless(channel, None)
+    }
+
+    /// The same, unless the user has `cancelled`, which is asked often.
+    ///
+    /// # Errors
+    /// That of a peer that is silent, or of the user's interruption.
+    pub(crate) fn receive_unless<T>(
+        &mut self,
+        channel: &crossbeam_channel::Receiver<T>,
+        cancelled: Option<&dyn Fn() -> bool>,
+    ) -> Result<Result<T, crossbeam_channel::RecvError>, JobError> {
         loop {
-            let look = self.vigil.max().map_or(LOOK_MAX, |max| (max / LOOKS).min(LOOK_MAX));
+            if cancelled.is_some_and(|cancelled| cancelled()) {
+                return Err(JobError::Interrupted);
+            }
+            let look_max = if cancelled.is_some() { CANCEL_LOOK } else { LOOK_MAX };
+            let look = self.vigil.max().map_or(look_max, |max| (max / LOOKS).min(look_max));
             match channel.recv_timeout(look) {
                 Ok(value) => return Ok(Ok(value)),
                 Err(crossbeam_channel::RecvTimeoutError::Disconnected) => {
@@ -178,6 +194,9 @@ impl Watch {
 
 /// How often is looked at least: the longest silence can change.
 const LOOK_MAX: Duration = Duration::from_secs(1);
+
+/// How often is looked whether the user has interrupted.
+const CANCEL_LOOK: Duration = Duration::from_millis(50);
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,8 @@
 //! The hosts that the jobs of a command go to: through the haul there, or where
 //! there is none through the host's SFTP server.
 
+mod between;
+
 use crate::command::deploy;
 use crate::error::CommandError;
 use crate::location::Place;
@@ -40,7 +42,7 @@ impl Hosts {
     pub(crate) fn after(self, peers: Peers<'_>, legs: &[Leg<Place>]) -> Self {
         let first = legs.first().and_then(|leg| match &leg.route {
             Route::Download(place) => Some(place.clone()).zip(peers.into_way(place)),
-            Route::Local | Route::Upload(_) => None,
+            Route::Local | Route::Upload(_) | Route::Between(..) => None,
         });
         Self { standing: Mutex::new(first), ..self }
     }
@@ -65,16 +67,21 @@ impl Hosts {
         leg: &Leg<Place>,
         monitor: &dyn Monitor,
     ) -> Result<Summary, CommandError> {
-        let place = match &leg.route {
-            Route::Local => &Place::Here,
-            Route::Upload(place) | Route::Download(place) => place,
+        let ran = match &leg.route {
+            Route::Local => self.run_at(&Place::Here, leg, monitor),
+            Route::Upload(place) | Route::Download(place) => self.run_at(place, leg, monitor),
+            Route::Between(from, to) => self.run_between(&leg.job, from, to, monitor),
         };
-        self.run_at(place, leg, monitor).map_err(|error| match place {
-            Place::Here => error,
-            Place::There(target) | Place::Sftp(target) => {
-                let there = matches!(leg.route, Route::Upload(_)).then(|| target.display());
-                self.reaches.explained(target, error.at_host(there.as_deref()))
-            }
+        let (from, to) = match &leg.route {
+            Route::Local => (None, None),
+            Route::Upload(to) => (None, to.host()),
+            Route::Download(from) => (from.host(), None),
+            Route::Between(from, to) => (from.host(), to.host()),
+        };
+        ran.map_err(|error| {
+            let error = error.at_host(to.map(SshTarget::display).as_deref());
+            let targets = from.into_iter().chain(to);
+            targets.fold(error, |error, target| self.reaches.explained(target, error))
         })
     }
 
@@ -159,7 +166,8 @@ impl Hosts {
         let mut standing = standing;
         let retries = self.reaches.of(target).retries;
         let host = target.display();
-        let retry = Retry { job, is_upload, retries, monitor, host, has_greeted };
+        let retry =
+            Retry { job, is_upload, reads_here: is_upload, retries, monitor, host, has_greeted };
         let ran = retry.run(|job, is_first, monitor| {
             if let Some(greeted) = standing.take() {
                 return haul_engine::run(job, Placement::DownloadOver(greeted), monitor);
@@ -265,7 +273,7 @@ impl Hosts {
         let route_there = SftpRoute { connections, standing, journals, silence_max: None };
         let placement = match route {
             Route::Download(_) => Placement::SftpDownload(route_there),
-            Route::Local | Route::Upload(_) => Placement::SftpUpload(route_there),
+            _ => Placement::SftpUpload(route_there),
         };
         haul_engine::run(job, placement, monitor)
     }

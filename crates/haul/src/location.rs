@@ -34,6 +34,16 @@ pub(crate) enum Place {
     Sftp(SshTarget),
 }
 
+impl Place {
+    /// The host, unless it is this machine.
+    pub(crate) fn host(&self) -> Option<&SshTarget> {
+        match self {
+            Self::Here => None,
+            Self::There(target) | Self::Sftp(target) => Some(target),
+        }
+    }
+}
+
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

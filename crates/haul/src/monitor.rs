@@ -104,7 +104,8 @@ impl<'r> JobMonitor<'r> {
     pub(crate) fn begin(&self, leg: &Leg<Place>, more: bool) {
         self.more_to_come.store(more, Ordering::Relaxed);
         self.progress.begin();
-        self.goes_out.store(matches!(leg.route, Route::Upload(_)), Ordering::Relaxed);
+        self.goes_out
+            .store(matches!(leg.route, Route::Upload(_) | Route::Between(..)), Ordering::Relaxed);
         self.locate_by(leg);
         *self.before() = self.progress.summary();
         *self.running() = true;

@@ -33,6 +33,8 @@ pub(crate) struct Retry<'j, 'm> {
     pub(crate) job: &'j Job,
     /// The destination is on the host.
     pub(crate) is_upload: bool,
+    /// The sources are on this machine.
+    pub(crate) reads_here: bool,
     /// Attempts in a row to connect again, at most.
     pub(crate) retries: u32,
     pub(crate) monitor: &'m dyn Monitor,
@@ -53,7 +55,7 @@ impl Retry<'_, '_> {
         mut once: impl FnMut(&Job, bool, &dyn Monitor) -> Result<Summary, JobError>,
     ) -> Result<Summary, JobError> {
         let (progress, mut job) = (self.monitor.progress(), self.job.clone());
-        if self.retries == 0 || !may_be_repeated(&job, self.is_upload) {
+        if self.retries == 0 || !may_be_repeated(&job, self.is_upload, self.reads_here) {
             return once(&job, true, self.monitor);
         }
         // Without one, the host's agent of a lost connection holds its locks until it knows.
@@ -129,7 +131,7 @@ fn of_all(all: Summary, last: Summary) -> Summary {
 }
 
 /// True if a second run of the job leaves alone what the first has finished.
-fn may_be_repeated(job: &Job, is_upload: bool) -> bool {
+fn may_be_repeated(job: &Job, is_upload: bool, reads_here: bool) -> bool {
     if job.task.lists() || job.task.ends_mirror() {
         return false;
     }
@@ -148,7 +150,7 @@ fn may_be_repeated(job: &Job, is_upload: bool) -> bool {
     // What was written into halfway would be taken for the version to keep.
     let spoils_backup = job.backup.is_some()
         && job.task.mirrors().is_some_and(|mirror| mirror.updating != Updating::Replaces);
-    let is_read_once = is_upload && has_stream(job);
+    let is_read_once = reads_here && has_stream(job);
     is_known && ![is_counted, spoils_backup, is_read_once].contains(&true)
 }
 

@@ -116,10 +116,7 @@ fn wrong_words_exit_with_2_and_say_why() {
         (&["copy", "-r", "--delete", "a", "b"], "'haul copy' has no --delete"),
         (&["copy", "-P", "2222", "a", "host:"], "write ssh://host:2222/path"),
         (&[], "Usage: haul"),
-        (
-            &["copy", "a:x", "b:y"],
-            "copying from one host to another is not there yet: copy to here first",
-        ),
+        (&["move", "a:x", "b:y"], "a:x: moving from one host to another is not there yet"),
         (&["copy", "a/x", "b/x", "."], "a/x and b/x would both arrive as x"),
         (&["copy", "--", "-oProxyCommand=true:x", "."], "host name '-oProxyCommand=true' refused"),
         (&["ls", "scp://host/x"], "scp:// is not known"),

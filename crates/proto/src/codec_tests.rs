@@ -3,8 +3,8 @@
 use super::*;
 use crate::{
     Abort, BlockSeal, DirectOffer, DirectWish, Extra, FileEnd, FileSeal, Hashing, How, JobRequest,
-    Join, LaneEnd, LaneOver, Late, ListItem, Listed, Marked, OutcomeItem, Prove, Proven, Removal,
-    Reply, Request, Reuse, Rival, Role, Signature, Taken, Want, Warning,
+    Join, LaneEnd, LaneOver, Late, ListItem, Listed, Marked, NamedSources, OutcomeItem, Prove,
+    Proven, Removal, Reply, Request, Reuse, Rival, Role, Signature, Taken, Want, Warning,
 };
 use haul_model::{
     AccountMap, Acl, AclEntry, AclWho, Action, Altered, Attributes, Backup, Bases, BlockRanges,
@@ -378,7 +378,15 @@ fn role() -> impl Strategy<Value = Role> {
                 let naming = origin.map(|_| if into_dir { Naming::Own } else { Naming::Given });
                 let staging = dir.clone().filter(|_| !into_dir);
                 let backup = into_dir.then(|| Backup { dir, suffix: b"~".to_vec() });
-                Role::Receiver { dest, into_dir, origin, naming, bases, backup, staging }
+                let asked = into_dir.then(|| {
+                    Box::new(NamedSources {
+                        sources: bases.clone(),
+                        base: staging.clone(),
+                        recursive: !into_dir,
+                        follow: into_dir,
+                    })
+                });
+                Role::Receiver { dest, into_dir, origin, naming, bases, backup, staging, asked }
             }
         ),
     ]

@@ -37,8 +37,8 @@ pub use lanes::{DirectKey, DirectOffer, DirectWish, Join, LANES_MAX, LaneEnd, La
 pub use listing::{ListItem, Rival};
 pub use message::{
     Abort, BlockSeal, DATA_MAX, Extra, FileEnd, FileSeal, Hashing, JobRequest, LIST_WINDOW, Late,
-    Listed, Marked, Message, OutcomeItem, PACK_FILE_MAX, PACK_TARGET, PackItem, Prove, Proven,
-    Removal, Reply, Request, Role, SOURCES_MAX, TOKEN_LEN, Warning,
+    Listed, Marked, Message, NamedSources, OutcomeItem, PACK_FILE_MAX, PACK_TARGET, PackItem,
+    Prove, Proven, Removal, Reply, Request, Role, SOURCES_MAX, TOKEN_LEN, Warning,
 };
 pub use want::{How, Want};
 pub use wrapped::{Codec, UnwrapError, Unwrapper, WRAP_HEAD_LEN, Wrapped, Wrapper};

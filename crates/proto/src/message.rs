@@ -65,7 +65,25 @@ pub enum Role {
         /// The directory in which files are staged, as those of bases; without one each is
         /// where it will appear.
         staging: Option<Vec<u8>>,
+        /// The sources that may be listed, where the client has named them to another
+        /// agent, which sends them.
+        asked: Option<Box<NamedSources>>,
     },
+}
+
+/// The sources of a job as the client has named them: a receiver takes nothing else.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NamedSources {
+    /// Their paths, as far as they say under which names they are listed; at most
+    /// [`SOURCES_MAX`].
+    #[serde(deserialize_with = "few::<_, SOURCES_MAX>")]
+    pub sources: Vec<Vec<u8>>,
+    /// The directory that they are in, if they are a list.
+    pub base: Option<Vec<u8>>,
+    /// True if directories may be listed.
+    pub recursive: bool,
+    /// True if no symbolic link may be.
+    pub follow: bool,
 }
 
 /// Bytes of a [`JobRequest::token`].

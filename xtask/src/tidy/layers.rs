@@ -24,6 +24,7 @@ const LAYERS: &[&[&str]] = &[
     &["assembly", "clean", "legs", "logins", "relocate"],
     &["request"],
     &["agent", "expand", "itself", "remote", "sftp"],
+    &["relay"],
     &["deploy", "moving", "run"],
 ];
 

@@ -85,7 +85,7 @@ use waiting::Waiting;
 
 /// Items beyond [`LIST_WINDOW`] that are tolerated: one that is as large as an
 /// item can be.
-const WINDOW_SLACK: u64 = 128 << 10;
+pub(crate) const WINDOW_SLACK: u64 = 128 << 10;
 
 /// The role.
 pub(crate) struct Receiver<'a> {

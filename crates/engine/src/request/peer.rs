@@ -57,6 +57,17 @@ impl Peer {
     /// # Errors
     /// When it does not greet, or speaks another version.
     pub(super) fn start(connection: Connection) -> Result<Self, JobError> {
+        Self::start_unless(connection, None)
+    }
+
+    /// The same, unless the user has `cancelled` before.
+    ///
+    /// # Errors
+    /// See [`Self::start`].
+    pub(super) fn start_unless(
+        connection: Connection,
+        cancelled: Option<&dyn Fn() -> bool>,
+    ) -> Result<Self, JobError> {
         let Connection { reader, mut writer, closer } = connection;
         let (name, patience) = (closer.peer().to_owned(), closer.patience());
         let vigil = Vigil::new(patience);
@@ -101,7 +112,8 @@ impl Peer {
         }
         let (closer, caps, streams) = (Some(closer), Caps::NONE, (readers, writers));
         let mut peer = Self { outbox, awaited, answers, watch, vigil, closer, name, caps, streams };
-        match peer.hear()? {
+        let _ = peer.awaited.send(());
+        match peer.take_unless(cancelled)? {
             Answer::Welcome(caps) => peer.caps = caps,
             Answer::Message(_) => unreachable!("the greeting is read first"),
         }
@@ -160,14 +172,13 @@ impl Peer {
         }
     }
 
-    /// The next message of the peer.
-    fn hear(&mut self) -> Result<Answer, JobError> {
-        let _ = self.awaited.send(());
-        self.take()
+    /// The next message of the peer, which is awaited.
+    fn take(&mut self) -> Result<Answer, JobError> {
+        self.take_unless(None)
     }
 
-    fn take(&mut self) -> Result<Answer, JobError> {
-        let heard = self.watch.receive(&self.answers)?;
+    fn take_unless(&mut self, cancelled: Option<&dyn Fn() -> bool>) -> Result<Answer, JobError> {
+        let heard = self.watch.receive_unless(&self.answers, cancelled)?;
         heard
             .unwrap_or_else(|_| Err(io::Error::from(io::ErrorKind::BrokenPipe).into()))
             .map_err(|end| self.broken(end))

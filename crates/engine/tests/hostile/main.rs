@@ -6,6 +6,7 @@
 
 mod again;
 mod attack;
+mod between;
 mod checking;
 mod client;
 mod confined;

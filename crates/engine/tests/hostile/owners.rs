@@ -135,6 +135,7 @@ fn who_moves_is_told_first_and_once_and_in_a_move_that_loses_nothing() {
                 bases,
                 backup,
                 staging: None,
+                asked: None,
             };
             peer.ask_for(Task::Copy(policy), role);
             peer.list(items);

@@ -49,6 +49,7 @@ pub(crate) fn receiving(dest: impl Into<Vec<u8>>, into_dir: bool) -> Role {
         bases: Vec::new(),
         backup: None,
         staging: None,
+        asked: None,
     }
 }
 

@@ -5,7 +5,6 @@ use super::copy::{End, carry_out};
 use crate::args::{Check, Copy};
 use crate::error::{CommandError, ExitCode};
 use crate::json::{self, CheckSummaryLine, Line};
-use crate::location::Place;
 use crate::quantity;
 use crate::report::{Report, Show, Statement};
 use haul_engine::Summary;
@@ -21,12 +20,6 @@ pub(super) fn run(check: &Check) -> ExitCode {
 
 /// Refuses what a copy takes and a check can't tell apart.
 fn refuse(copy: &Copy) -> Result<(), CommandError> {
-    let is_remote = |place: &Place| *place != Place::Here;
-    if is_remote(&copy.dest.place) && copy.sources.iter().any(|s| is_remote(&s.place)) {
-        return Err(CommandError::usage(
-            "comparing one host with another is not there yet: run haul on one of them",
-        ));
-    }
     if copy.sources.len() > 1
         && let Some(source) = copy.sources.iter().find(|source| source.final_name().is_none())
     {

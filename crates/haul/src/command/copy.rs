@@ -22,7 +22,7 @@ use crate::report::{LogFile, Logged, Report, Statement};
 use crate::retry::Once;
 use crate::state;
 use haul_engine::{Job, Leg, Monitor, Munging, Route, Summary, legs};
-use haul_model::{Filter, Mirror, Part, Task, escape_bytes};
+use haul_model::{Filter, Mirror, Part, Task, Via, escape_bytes};
 use std::collections::HashMap;
 use std::sync::{Arc, mpsc};
 use std::thread;
@@ -216,7 +216,7 @@ pub(super) fn prepare<'r>(
 ) -> Result<Ready<'r>, CommandError> {
     // What the words alone can tell comes before any connection.
     refuse(copy)?;
-    refuse_host_to_host(copy)?;
+    refuse_between_hosts(copy, task)?;
     // What a host lacks the copy tells.
     let mut peers = Peers::new(report, screen, copy.reaches.clone().quietly()).before(task);
     let (copy, unmatched) = expand::sources(copy, &mut peers, report)?;
@@ -258,19 +258,37 @@ fn plan(copy: &Copy, task: Task) -> Result<Vec<Leg<Place>>, CommandError> {
     for leg in legs.iter_mut().filter(|_| copy.munges) {
         leg.job.munging = match leg.route {
             Route::Download(_) => Munging::Done,
-            Route::Local | Route::Upload(_) => Munging::Undone,
+            // Neither side is here: such words are refused.
+            Route::Local | Route::Upload(_) | Route::Between(..) => Munging::Undone,
         };
     }
     Ok(legs)
 }
 
-fn refuse_host_to_host(copy: &Copy) -> Result<(), CommandError> {
-    match copy.dest.place != Here && copy.sources.iter().any(|source| source.place != Here) {
-        true => Err(CommandError::usage(
-            "copying from one host to another is not there yet: copy to here first",
-        )),
-        false => Ok(()),
-    }
+/// Refuses what this machine's side does, where neither side is here.
+fn refuse_between_hosts(copy: &Copy, task: Task) -> Result<(), CommandError> {
+    let is_between =
+        copy.dest.place != Here && copy.sources.iter().any(|source| source.place != Here);
+    let refused = match task {
+        _ if !is_between => None,
+        _ if copy.via == Via::Tcp => Some("no direct connections are made"),
+        _ if copy.munges => Some("links can't be munged"),
+        _ if task.lists() => Some("nothing can be listed"),
+        _ if task.moving().is_some() || task.removes().is_some() => {
+            Some("sources can't be removed")
+        }
+        _ => None,
+    };
+    refused.map_or(Ok(()), |what| {
+        Err(CommandError::usage(format!("{what} from one host to another")).with_hint(
+            match copy.via {
+                Via::Tcp => {
+                    "leave --via out: contents pass through here, over both ssh connections"
+                }
+                _ => "go by this machine: first from the host to here, then to the other",
+            },
+        ))
+    })
 }
 
 /// `leg` of a command by which so many entries are `deleted` already.
@@ -418,7 +436,7 @@ mod tests {
     /// The steps as `route: sources -> dest`, or the refusal.
     fn planned(words: &[&str]) -> String {
         let copy = copy(words);
-        let plan = refuse_host_to_host(&copy).and_then(|()| plan(&copy, Task::default()));
+        let plan = plan(&copy, Task::default());
         let legs = match plan {
             Ok(legs) => legs,
             Err(error) => return format!("refused: {error} {:?}\n", error.hints),
@@ -428,6 +446,7 @@ mod tests {
                 Route::Local => "local".to_owned(),
                 Route::Upload(place) => format!("up to {}", host(place)),
                 Route::Download(place) => format!("down from {}", host(place)),
+                Route::Between(from, to) => format!("from {} to {}", host(from), host(to)),
             };
             let sources: Vec<String> = leg.job.sources.iter().map(|s| escape_bytes(s)).collect();
             let into = if leg.job.into_dir { " (directory)" } else { "" };
@@ -447,18 +466,15 @@ mod tests {
             planned(&["host:a", "host:b", "other:c", "d", "host:e", "dir"]),
             planned(&["u@host:a", "host:b", "dir"]),
             planned(&[".", "..", "dir"]),
+            planned(&["a:x", "b:y"]),
+            planned(&["a:x", "x.txt", "a:z", "a:y"]),
         ];
         insta::assert_snapshot!(plans.concat());
     }
 
     #[test]
     fn what_can_not_be_done_is_refused_before_anything_is() {
-        let plans = [
-            planned(&["a:x", "b:y"]),
-            planned(&["x", "a:x", "a:y"]),
-            planned(&["a/x", "b/x/", "dir"]),
-            planned(&["x", "host:x", "dir"]),
-        ];
+        let plans = [planned(&["a/x", "b/x/", "dir"]), planned(&["x", "host:x", "dir"])];
         insta::assert_snapshot!(plans.concat());
     }
 }

@@ -27,6 +27,7 @@ impl Ends {
             Route::Local => (None, None),
             Route::Upload(place) => (None, host(place)),
             Route::Download(place) => (host(place), None),
+            Route::Between(from, to) => (host(from), host(to)),
         };
         let (sources, dest) = (leg.job.sources.clone(), leg.job.dest.clone());
         let relative = leg.job.task.mirrors().map(|mirror| mirror.walking.relative);

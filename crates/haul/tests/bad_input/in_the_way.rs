@@ -15,7 +15,7 @@ fn a_file_is_not_replaced_by_a_directory_nor_the_reverse() {
         scene.file("there/tree/becomes-file/x", "old");
         for flags in [&["-r"][..], &["-r", "--force"]] {
             let run = scene.copy(flags, &["tree"], "there").run().expect_code(1);
-            let host = matches!(scene.way, Way::Upload | Way::SftpUpload);
+            let host = matches!(scene.way, Way::Upload | Way::SftpUpload | Way::Between);
             let host = if host { "haul-test:" } else { "" };
             let there = format!("{host}{}", scene.path("there").display());
             assert!(errors(&run).iter().all(|error| error.starts_with(&there)), "{there} {run}");

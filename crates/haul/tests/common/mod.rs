@@ -1,5 +1,5 @@
 //! A directory of its own for each test, and haul run in it in every way: from
-//! here to here, from here to a host, and from a host to here. The host is this
+//! here to here, from here to a host, from a host to here, and between hosts. Each is this
 //! machine behind a real ssh server, or behind a pipe where the test needs to
 //! hold the connection in its hands.
 
@@ -36,13 +36,15 @@ pub(crate) enum Way {
     /// Through the SFTP server of a host.
     SftpUpload,
     SftpDownload,
+    /// Both sides are on hosts, which are this machine.
+    Between,
 }
 
 impl Way {
     /// With haul at both ends.
     pub(crate) const ALL: [Way; 3] = [Way::Local, Way::Upload, Way::Download];
-    pub(crate) const EACH: [Way; 5] =
-        [Way::Local, Way::Upload, Way::Download, Way::SftpUpload, Way::SftpDownload];
+    pub(crate) const EACH: [Way; 6] =
+        [Way::Local, Way::Upload, Way::Download, Way::SftpUpload, Way::SftpDownload, Way::Between];
     pub(crate) const REMOTE: [Way; 2] = [Way::Upload, Way::Download];
 }
 
@@ -395,6 +397,9 @@ impl Scene<'_> {
             Way::Upload | Way::SftpUpload => haul.args(sources).arg(self.there(dest)),
             Way::Download | Way::SftpDownload => {
                 haul.args(sources.map(|source| self.there(source))).arg(dest)
+            }
+            Way::Between => {
+                haul.args(sources.map(|source| self.there(source))).arg(self.there(dest))
             }
         }
     }

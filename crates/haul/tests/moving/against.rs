@@ -36,6 +36,7 @@ fn mover(scene: &Scene<'_>, from: &Path, to: &Path) -> Haul {
     let from = from.join("tree");
     match scene.way {
         Way::Local => haul.arg(from).arg(to),
+        Way::Between => unreachable!("nothing is moved from host to host"),
         Way::Upload | Way::SftpUpload => haul.args(scene.remote()).arg(from).arg(scene.there(to)),
         Way::Download | Way::SftpDownload => {
             haul.args(scene.remote()).arg(scene.there(from)).arg(to)

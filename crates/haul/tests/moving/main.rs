@@ -44,6 +44,7 @@ fn each_target(test: impl Fn(&Stage<'_, '_>) + Sync) {
         };
         let to = match scene.way {
             Way::Local => To::Here,
+            Way::Between => unreachable!("nothing is moved from host to host"),
             Way::Upload | Way::SftpUpload => To::Host,
             Way::Download | Way::SftpDownload => To::FromHost,
         };

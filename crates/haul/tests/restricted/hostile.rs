@@ -211,6 +211,7 @@ fn jobs(path: &[u8]) -> Vec<(&'static str, Message)> {
         bases: Vec::new(),
         backup: None,
         staging: None,
+        asked: None,
     };
     let (copy, check) =
         (Task::default(), Task::Check { content: true, keeps: haul_model::Kept::OF_COPIES });

@@ -188,7 +188,7 @@ fn root_is_told_once_that_owners_are_not_kept() {
         }
         let run = scene.copy(&["-r"], &["tree"], "to/").run().expect_ok();
         // Other machines do not tell who owns what is there.
-        let far = matches!(scene.way, Way::Download | Way::SftpDownload);
+        let far = matches!(scene.way, Way::Download | Way::SftpDownload | Way::Between);
         let told = usize::from(!far);
         let owner = format!(
             "it belongs to user {NOBODY} and group {NOBODY}: owners and groups are not kept"

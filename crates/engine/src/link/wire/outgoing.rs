@@ -46,7 +46,7 @@ impl OutFrame {
     }
 
     /// A frame that is encoded already.
-    pub(super) fn whole(head: Vec<u8>) -> Self {
+    pub(crate) fn whole(head: Vec<u8>) -> Self {
         Self { head, body: None, patient: false, on_loss: None }
     }
 

@@ -1,0 +1,280 @@
+//! A job between two hosts, each of which has a role: their agents talk to each other
+//! through this process, frame by frame. Who logs in to both is their client, and tells
+//! each its part; what the roles say passes through here as it is, and is looked at as far
+//! as it takes to show how the job goes (`course.rs`). `passing.rs` moves the frames.
+//!
+//! Neither host is believed more than in a job with this machine. The receiver is told
+//! which sources were named, and takes nothing else; it tells the sender nothing but which
+//! contents it wants, and what came of them.
+
+mod course;
+mod passing;
+
+use self::course::Course;
+use self::passing::Passing;
+use crate::assembly::leave_within;
+use crate::control::Control;
+use crate::crew::Crew;
+use crate::job::{Job, JobError};
+use crate::link::wire::{Outbox, ReadEnd, run_writer};
+use crate::remote::{self, ASKED_MAX, CLOSE_MAX, LAST_WORDS_MAX};
+use crate::request::Greeted;
+use crate::vigil::sign_after;
+use crate::{Monitor, Summary};
+use crossbeam_channel::{Receiver as Left, bounded};
+use haul_model::{Compression, Place, Relative, words};
+use haul_net::{Closer, ConnectError, Killer};
+use haul_proto::{JobRequest, Message, NamedSources, Role, encode};
+use haul_tree::lock;
+use std::sync::{Arc, Mutex};
+
+/// Two agents of a job.
+pub struct Between {
+    /// The one with the sources.
+    pub from: Greeted,
+    /// The one with the destination.
+    pub to: Greeted,
+}
+
+/// One of the two.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Side {
+    From,
+    To,
+}
+
+/// The two agents while a job runs: their names, and which of them has ended it.
+struct Hosts<'a> {
+    control: &'a Control<'a>,
+    names: [String; 2],
+    /// The one whose connection has broken.
+    lost: Mutex<Option<Side>>,
+}
+
+/// Runs `job` between two hosts to its end.
+pub(crate) fn between(
+    job: &Job,
+    hosts: Between,
+    monitor: &dyn Monitor,
+) -> Result<Summary, JobError> {
+    let Between { from, to } = hosts;
+    // What one compresses the other has to read.
+    let compression = match from.caps == to.caps {
+        true => job.compression,
+        false => Compression::None,
+    };
+    let requests = [sending(job, compression)?, receiving(job)?];
+    let names = [from.closer.peer().to_owned(), to.closer.peer().to_owned()];
+    let peers = [(&from.vigil, &*names[0]), (&to.vigil, &*names[1])];
+    let control = Control::between(monitor, peers);
+    let hosts = Hosts { control: &control, names, lost: Mutex::default() };
+    let (result, closers) = run(job, &hosts, [from, to], requests);
+    conclude(result, *lock(&hosts.lost), closers)
+}
+
+/// The request to the agent that sends.
+fn sending(job: &Job, compression: Compression) -> Result<Vec<u8>, JobError> {
+    Ok(request(job, compression, job.token, remote::sender(job)?))
+}
+
+/// The request to the one that receives. It is told how the sources are named, so that it
+/// takes no others, and not where they are.
+fn receiving(job: &Job) -> Result<Vec<u8>, JobError> {
+    let asked = named_sources(job);
+    let paths_len = remote::paths_len(&asked.sources, &asked.base);
+    remote::check_len(job, remote::receiver_words_len(job) + paths_len)?;
+    // Both may be on one machine, where one token is one agent.
+    let token = job.token.map(|token| token.map(|byte| !byte));
+    Ok(request(job, job.compression, token, remote::receiver(job, Some(asked))))
+}
+
+fn request(job: &Job, compression: Compression, token: Option<[u8; 16]>, role: Role) -> Vec<u8> {
+    let Job { task, rate, .. } = *job;
+    let (filter, altered) = (job.filter.clone(), job.altered.clone());
+    let direct = None;
+    encode(&Message::Job(JobRequest {
+        task,
+        filter,
+        altered,
+        rate,
+        compression,
+        token,
+        direct,
+        role,
+    }))
+}
+
+/// The sources of `job`, each cut to the part of its path that gives it its place.
+fn named_sources(job: &Job) -> NamedSources {
+    let relative = job.task.mirrors().map(|mirror| mirror.walking.relative).unwrap_or_default();
+    let is_plain = relative == Relative::No && job.base.is_none();
+    let cut = |path: &Vec<u8>| match is_plain {
+        true => name_alone(path),
+        false => path.clone(),
+    };
+    NamedSources {
+        sources: job.sources.iter().map(cut).collect(),
+        base: job.base.clone(),
+        recursive: job.recursive,
+        follow: job.follow,
+    }
+}
+
+/// A path with the same place as `path`, which says no more than that.
+fn name_alone(path: &[u8]) -> Vec<u8> {
+    let Ok(place) = Place::of(words::without_tilde(path), None, Relative::No) else {
+        // It can only fail.
+        return path.to_vec();
+    };
+    let Some(name) = place.names.first() else { return b".".to_vec() };
+    // A name of a single "~" is no home directory.
+    let slash: &[u8] = if place.slash { b"/" } else { b"" };
+    [b"./", name.as_bytes(), slash].concat()
+}
+
+fn run(
+    job: &Job,
+    hosts: &Hosts<'_>,
+    [from, to]: [Greeted; 2],
+    [to_sender, to_receiver]: [Vec<u8>; 2],
+) -> (Result<Summary, JobError>, [Closer; 2]) {
+    let control = hosts.control;
+    let course = Course::new(job, control, &hosts.names[1]);
+    let (at_work, left) = bounded::<()>(0);
+    let (from_closer, to_closer) = (from.closer, to.closer);
+    let killers = [from_closer.killer(), to_closer.killer()];
+    let (from_box, from_frames) = Outbox::new(false);
+    let (to_box, to_frames) = Outbox::new(false);
+    let result = std::thread::scope(|scope| {
+        let crew = Crew::new(scope, control);
+        let writers = [
+            (Side::From, from.output, from_frames, to_sender, from.vigil.max()),
+            (Side::To, to.output, to_frames, to_receiver, to.vigil.max()),
+        ];
+        for (side, mut output, frames, request, silence_max) in writers {
+            let at_work = at_work.clone();
+            crew.begin("writer", move || {
+                let _at_work = at_work;
+                let sign_after = sign_after(silence_max);
+                let sent = run_writer(&mut output, &frames, request, sign_after, None);
+                drop((frames, output));
+                if let Err(error) = sent {
+                    // The host may have said why before.
+                    control.linger();
+                    hosts.ends(side, ReadEnd::Lost(error));
+                }
+            });
+        }
+        let passing = [
+            (Side::From, from.input, Arc::clone(&to_box)),
+            (Side::To, to.input, Arc::clone(&from_box)),
+        ];
+        let course = &course;
+        for (side, input, onwards) in passing {
+            let at_work = at_work.clone();
+            crew.begin("reader", move || {
+                let _at_work = at_work;
+                let passing = Passing::new(course, control, onwards);
+                let read = match side {
+                    Side::From => passing.contents(input),
+                    Side::To => passing.answers(input),
+                };
+                if let Err(end) = read {
+                    hosts.ends(side, end);
+                }
+            });
+        }
+        drop(at_work);
+        let result = control.wait();
+        for outbox in [&from_box, &to_box] {
+            outbox.close();
+            if result.is_err() {
+                outbox.cut();
+            }
+        }
+        hosts.let_go(&result, &killers, &left);
+        result
+    });
+    (result, [from_closer, to_closer])
+}
+
+impl Hosts<'_> {
+    /// Sees that no thread waits for a host any more, when the job has ended.
+    fn let_go(&self, result: &Result<Summary, JobError>, killers: &[Killer; 2], left: &Left<()>) {
+        let is_over = match result {
+            // What a login started may hold its stream open for ever.
+            Ok(_) => leave_within(left, CLOSE_MAX),
+            // Why a connection broke shows in how ssh ends by itself.
+            Err(JobError::Connection(ConnectError::Lost { .. })) => {
+                let lost = *lock(&self.lost);
+                lost.map(|side| killers[side as usize].ends_within(LAST_WORDS_MAX));
+                false
+            }
+            Err(_) => false,
+        };
+        if is_over {
+            return;
+        }
+        killers.iter().for_each(Killer::kill);
+        // One that was stopped, or hangs, does not end when it is asked to.
+        if !leave_within(left, ASKED_MAX) {
+            killers.iter().for_each(Killer::kill);
+        }
+    }
+
+    /// The conversation with one of them has ended before its time.
+    fn ends(&self, side: Side, end: ReadEnd) {
+        let name = &self.names[side as usize];
+        match end {
+            ReadEnd::Lost(_) if !self.control.stopped() => {
+                lock(&self.lost).get_or_insert(side);
+                end.report(self.control, name);
+            }
+            ReadEnd::Refused(error) => self.control.fail(by(name, error)),
+            end => end.report(self.control, name),
+        }
+    }
+}
+
+/// `error`, which names the host that has said it or is at fault.
+fn by(name: &str, error: JobError) -> JobError {
+    match error {
+        JobError::Protocol(words) => JobError::Protocol(format!("{name}: {words}")),
+        JobError::Usage(words) => JobError::Usage(format!("{name}: {words}")),
+        error => error,
+    }
+}
+
+/// Closes both connections, and finds out why one broke if it did.
+fn conclude(
+    result: Result<Summary, JobError>,
+    lost: Option<Side>,
+    [from, to]: [Closer; 2],
+) -> Result<Summary, JobError> {
+    match result {
+        Err(JobError::Connection(error @ ConnectError::Lost { .. })) => {
+            let closer = if lost == Some(Side::To) { to } else { from };
+            Err(remote::explained(error, closer).into())
+        }
+        Ok(summary) => {
+            from.leave();
+            to.leave();
+            Ok(summary)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_receiver_learns_no_more_of_a_source_than_its_name() {
+        let told = |path: &str| String::from_utf8(name_alone(path.as_bytes())).expect("text");
+        let paths =
+            ["/home/ann/secret/x", "x/", "a/b/.", "~", "~/", "/", "..", "a/~", "a/..", "x/./"];
+        let names = paths.map(told);
+        assert_eq!(names, ["./x", "./x/", ".", ".", ".", ".", ".", "./~", ".", "./x/"]);
+    }
+}

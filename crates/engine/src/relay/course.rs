@@ -1,0 +1,329 @@
+//! The course of a job between two hosts, as far as the messages that pass here tell it:
+//! what was listed and has no outcome yet, and what is told of it. Its memory is bounded by
+//! the window of the listing and the depth of directories, whatever either host says.
+
+use crate::control::{Control, Reporter, Step};
+use crate::job::Job;
+use crate::link::wire::{ReadEnd, refused};
+use crate::receiver::WINDOW_SLACK;
+use crate::told::Place;
+use crate::{Event, LinkEvent, Progress, Summary};
+use haul_model::{
+    BLOCK_LEN, Entry, Fault, Kind, MAX_DEPTH, Name, Naming, Outcome, Resume, Side, Task,
+};
+use haul_proto::{Extra, LIST_WINDOW, Late, ListItem, OutcomeItem, Want, Warning};
+use haul_store::RESUME_LEN_MIN_FAR;
+use haul_tree::lock;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+/// Bytes of content that pass before that is told: less is no matter.
+const TOLD_MIN: u64 = 2 << 20;
+
+/// The course of one job.
+pub(super) struct Course<'a> {
+    control: &'a Control<'a>,
+    reporter: Reporter<'a>,
+    /// The host with the destination.
+    dest_host: String,
+    task: Task,
+    state: Mutex<State>,
+}
+
+struct State {
+    /// The number that the next entry or fault has.
+    next_index: u64,
+    /// The number of the source that is listed.
+    source: u64,
+    /// Directories whose end was not listed, with their numbers: each is in the one before.
+    open: Vec<(u64, Arc<Way>)>,
+    /// Entries and faults without an outcome.
+    items: HashMap<u64, Box<Item>>,
+    /// The sum of their costs.
+    cost: u64,
+    /// Those of them whose contents are wanted.
+    wanted: usize,
+    /// Bytes of content that have passed, and that no outcome has accounted for.
+    passed: u64,
+    /// All of them, until it is told that they pass here.
+    untold: Option<u64>,
+    listed_all: bool,
+}
+
+/// A directory, by its name in the one above; the root has neither.
+struct Way(Option<(Arc<Way>, Option<Name>)>);
+
+/// An entry without an outcome.
+struct Item {
+    way: Arc<Way>,
+    name: Option<Name>,
+    /// The path of a fault, in place of both.
+    shown: Option<Vec<u8>>,
+    kind: Kind,
+    cost: u64,
+    wanted: bool,
+    /// Bytes of it that the receiver had.
+    there: u64,
+    /// Those that were vouched for since.
+    sealed: u64,
+}
+
+impl Way {
+    /// The path of `name` in it.
+    fn path_of(&self, name: Option<&Name>) -> Vec<u8> {
+        let mut names: Vec<&Name> = name.into_iter().collect();
+        let mut way = self;
+        while let Some((above, name)) = &way.0 {
+            names.extend(name);
+            way = above;
+        }
+        names.reverse();
+        if names.is_empty() {
+            return b".".to_vec();
+        }
+        names.iter().map(|name| name.as_bytes()).collect::<Vec<_>>().join(&b'/')
+    }
+}
+
+impl Item {
+    fn path(&self) -> Vec<u8> {
+        self.shown.clone().unwrap_or_else(|| self.way.path_of(self.name.as_ref()))
+    }
+
+    fn size(&self) -> u64 {
+        if let Kind::File { size } = self.kind { size } else { 0 }
+    }
+}
+
+impl<'a> Course<'a> {
+    /// That of `job`, which has not begun.
+    pub(super) fn new(job: &Job, control: &'a Control<'a>, dest_host: &str) -> Self {
+        let state = State {
+            next_index: 1,
+            source: 0,
+            open: vec![(0, Arc::new(Way(None)))],
+            items: HashMap::new(),
+            cost: 0,
+            wanted: 0,
+            passed: 0,
+            untold: Some(0),
+            listed_all: false,
+        };
+        let reporter = Reporter::new(control.monitor());
+        let (task, dest_host) = (job.task, dest_host.to_owned());
+        Self { control, reporter, dest_host, task, state: Mutex::new(state) }
+    }
+
+    fn progress(&self) -> &Progress {
+        self.control.monitor().progress()
+    }
+
+    /// The sender lists these.
+    pub(super) fn listed(&self, items: Vec<ListItem>) -> Result<(), ReadEnd> {
+        let mut state = lock(&self.state);
+        for item in items {
+            let cost = item.cost();
+            match item {
+                ListItem::Entry { dir, entry } => self.enter(&mut state, dir, entry, cost)?,
+                ListItem::Rival(rival) => self.enter(&mut state, rival.dir, rival.entry, cost)?,
+                ListItem::Fault { dir, name, .. } => {
+                    let way = state.way(dir)?;
+                    state.add(Item {
+                        shown: Some(name),
+                        ..Item::of(way, None, Kind::Special, cost)
+                    })?;
+                }
+                ListItem::DirEnd { dir } => {
+                    state.way(dir)?;
+                    state.open.pop();
+                    if dir == 0 {
+                        state.listed_all = true;
+                        self.reporter.listed_all();
+                    }
+                }
+                // They have no outcome.
+                ListItem::Subdirs { .. }
+                | ListItem::Account(_)
+                | ListItem::Closed { .. }
+                | ListItem::Missing { .. }
+                | ListItem::Mover { .. } => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn enter(&self, state: &mut State, dir: u64, entry: Entry, cost: u64) -> Result<(), ReadEnd> {
+        let way = state.way(dir)?;
+        if dir == 0 {
+            state.source += 1;
+        }
+        let (source, is_dir) = (state.source, entry.kind == Kind::Dir);
+        let path = || way.path_of(entry.name.as_ref());
+        self.reporter.listed(&entry, || Place { source, path: path(), is_dir });
+        let index = state.next_index;
+        if is_dir {
+            if state.open.len() > MAX_DEPTH {
+                return Err(refused("the peer listed directories that are too deep"));
+            }
+            let below = Way(Some((Arc::clone(&way), entry.name.clone())));
+            state.open.push((index, Arc::new(below)));
+        }
+        state.add(Item::of(way, entry.name, entry.kind, cost))
+    }
+
+    /// So many bytes of content pass.
+    pub(super) fn passed(&self, len: u64) {
+        if len == 0 {
+            return;
+        }
+        let is_told = {
+            let mut state = lock(&self.state);
+            state.passed += len;
+            let untold = state.untold.map_or(0, |untold| untold + len);
+            state.untold = state.untold.map(|_| untold).filter(|untold| *untold < TOLD_MIN);
+            untold >= TOLD_MIN
+        };
+        if is_told {
+            let (host, reason) = (&*self.dest_host, "from host to host they pass through here");
+            self.control.monitor().event(Event::Link(LinkEvent::NotDirect { host, reason }));
+        }
+        self.reporter.came_by(Step::Moved(len));
+    }
+
+    /// The content of that file has so many bytes, whatever was listed.
+    pub(super) fn sized(&self, index: u64, size: u64) {
+        if let Some(item) = lock(&self.state).items.get_mut(&index)
+            && item.wanted
+        {
+            item.kind = Kind::File { size };
+        }
+    }
+
+    /// A block of that file has passed.
+    pub(super) fn sealed(&self, index: u64) {
+        let mut state = lock(&self.state);
+        let Some(item) = state.items.get_mut(&index) else { return };
+        item.sealed += BLOCK_LEN;
+        let keeps = self.task.copies().is_some_and(|policy| policy.resume != Resume::Never);
+        self.reporter.at(|| item.path());
+        if keeps && item.size() >= RESUME_LEN_MIN_FAR {
+            let bytes = (item.there + item.sealed).min(item.size());
+            self.reporter.keeps(index, bytes, || item.path());
+        }
+    }
+
+    /// The receiver wants these contents.
+    pub(super) fn wanted(&self, wants: &[Want]) {
+        let mut state = lock(&self.state);
+        let state = &mut *state;
+        for want in wants.iter().filter(|want| !want.blocks.is_empty()) {
+            // The sender refuses what it has not listed.
+            let Some(item) = state.items.get_mut(&want.index) else { continue };
+            state.wanted += usize::from(!std::mem::replace(&mut item.wanted, true));
+            let there = want.blocks.left_out(item.size());
+            if there > 0 && item.there == 0 {
+                item.there = there;
+                self.reporter.resumed(there, || item.path());
+            }
+            self.reporter.wanted(|| item.path());
+        }
+    }
+
+    /// The fate of these is known.
+    pub(super) fn outcomes(&self, outcomes: Vec<OutcomeItem>) -> Result<(), ReadEnd> {
+        for OutcomeItem { index, outcome } in outcomes {
+            let (item, counted) = {
+                let mut state = lock(&self.state);
+                let state = &mut *state;
+                let item = state.items.remove(&index);
+                let item =
+                    item.ok_or_else(|| refused("the peer told an outcome of what was not listed"))?;
+                state.cost -= item.cost;
+                let mut counted = item.there;
+                if item.wanted {
+                    state.wanted -= 1;
+                    let of_it = state.passed.min(item.size() - counted.min(item.size()));
+                    state.passed -= of_it;
+                    counted += of_it;
+                }
+                if state.wanted == 0 {
+                    // It was in frames beside contents, or was sent twice.
+                    let more = std::mem::take(&mut state.passed);
+                    Progress::take_off(&self.progress().bytes_done, more);
+                }
+                (item, counted)
+            };
+            self.reporter.outcome(|| item.path(), &item.kind, counted, &outcome);
+        }
+        Ok(())
+    }
+
+    /// Only the destination has these.
+    pub(super) fn extras(&self, extras: &[Extra]) -> Result<(), ReadEnd> {
+        if !self.task.finds_extras() && self.task.mirrors().is_none() {
+            return Err(refused("the peer told extras where none is expected"));
+        }
+        for Extra { path, kind } in extras {
+            match self.task.mirrors() {
+                Some(_) => self.reporter.deleted(path, kind),
+                None => self.reporter.extra(path, kind),
+            }
+        }
+        Ok(())
+    }
+
+    /// Something is worth telling.
+    pub(super) fn warning(&self, Warning { path, message }: &Warning) {
+        self.control.monitor().event(Event::Warning { path, message });
+    }
+
+    /// A directory has failed after all.
+    pub(super) fn late(&self, Late { path, fault }: Late) {
+        let fault = Fault { side: Side::Destination, ..fault.clipped() };
+        self.reporter.outcome(|| path.clone(), &Kind::Dir, 0, &Outcome::Failed(fault));
+    }
+
+    /// The names that entries get.
+    pub(super) fn naming(&self, naming: Naming) {
+        self.progress().set_naming(naming);
+    }
+
+    /// All is done. Gives the figures.
+    pub(super) fn done(&self, summary: Summary) -> Result<Summary, ReadEnd> {
+        let state = lock(&self.state);
+        if !state.listed_all || !state.items.is_empty() {
+            let rule = "the peer says that it is done before everything has its outcome";
+            return Err(refused(rule));
+        }
+        // What was told to have failed has, whatever the figures say.
+        let failed = summary.failed.max(self.reporter.summary().failed);
+        Ok(Summary { failed, ..summary })
+    }
+}
+
+impl Item {
+    fn of(way: Arc<Way>, name: Option<Name>, kind: Kind, cost: u64) -> Self {
+        Self { way, name, shown: None, kind, cost, wanted: false, there: 0, sealed: 0 }
+    }
+}
+
+impl State {
+    /// The directory `dir`, which must be the one that was opened last.
+    fn way(&self, dir: u64) -> Result<Arc<Way>, ReadEnd> {
+        match self.open.last() {
+            Some((number, way)) if *number == dir => Ok(Arc::clone(way)),
+            _ => Err(refused("the peer listed what is in a directory that is not open")),
+        }
+    }
+
+    /// Remembers what has the next number.
+    fn add(&mut self, item: Item) -> Result<(), ReadEnd> {
+        self.cost += item.cost;
+        if self.cost > LIST_WINDOW + WINDOW_SLACK {
+            return Err(refused("the peer listed more than the window allows"));
+        }
+        self.items.insert(self.next_index, Box::new(item));
+        self.next_index += 1;
+        Ok(())
+    }
+}

@@ -1,0 +1,171 @@
+//! Frames on their way from one host to the other. A frame that has no place in its
+//! direction ends the job here; the rest is for the roles to judge.
+
+use super::course::Course;
+use crate::assembly::FromPeer;
+use crate::control::Control;
+use crate::link::wire::{
+    Body, OutFrame, Outbox, ReadEnd, aborted, read_header, read_payload, refused, unexpected,
+};
+use crate::pool::Pool;
+use haul_proto::{
+    FileEnd, FrameType, Header, Message, PackItem, Unwrapper, WRAP_HEAD_LEN, decode,
+    decode_data_start, decode_pack,
+};
+use std::io::Read;
+use std::sync::Arc;
+
+/// Buffers for contents: those that fill the queue of a writer, one that it writes, and one
+/// that is read.
+const BUFFERS: usize = 10;
+
+/// Bytes in front of the content of a piece, at most.
+const PIECE_HEAD_MAX: usize = 32;
+
+/// The frames of one direction.
+pub(super) struct Passing<'p, 'a> {
+    course: &'p Course<'a>,
+    control: &'p Control<'a>,
+    /// The way to the other host.
+    onwards: Arc<Outbox>,
+    pool: Pool,
+    unwrapper: Unwrapper,
+}
+
+impl<'p, 'a> Passing<'p, 'a> {
+    /// Those that leave through `onwards`.
+    pub(super) fn new(
+        course: &'p Course<'a>,
+        control: &'p Control<'a>,
+        onwards: Arc<Outbox>,
+    ) -> Self {
+        let (pool, unwrapper) = (Pool::new(BUFFERS), Unwrapper::default());
+        Self { course, control, onwards, pool, unwrapper }
+    }
+
+    /// Hands on what the sender says, until its stream ends.
+    pub(super) fn contents(mut self, mut input: FromPeer) -> Result<(), ReadEnd> {
+        loop {
+            let header = read_header(&mut input)?;
+            match header.kind {
+                FrameType::Pack | FrameType::Data | FrameType::Wrapped => {
+                    if self.pass_content(header, &mut input)?.is_none() {
+                        return Ok(());
+                    }
+                    continue;
+                }
+                FrameType::List
+                | FrameType::BlockSeal
+                | FrameType::Reuse
+                | FrameType::FileEnd
+                | FrameType::Abort => {}
+                kind => return Err(unexpected(kind)),
+            }
+            let payload = read_payload(&mut input, header)?;
+            match decode(header.kind, &payload).map_err(refused)? {
+                Message::List(items) => self.course.listed(items)?,
+                Message::BlockSeal(seal) => self.course.sealed(seal.index),
+                Message::FileEnd(FileEnd { index, result: Ok(seal), .. }) => {
+                    self.course.sized(index, seal.size);
+                }
+                Message::Abort(abort) => return Err(ReadEnd::Refused(aborted(abort))),
+                _ => {}
+            }
+            self.pass(header, &payload);
+        }
+    }
+
+    /// Hands on what the receiver says, until all is done.
+    pub(super) fn answers(self, mut input: FromPeer) -> Result<(), ReadEnd> {
+        let mut is_first = true;
+        loop {
+            let header = read_header(&mut input)?;
+            if matches!(header.kind, FrameType::Pack | FrameType::Data | FrameType::Wrapped) {
+                return Err(unexpected(header.kind));
+            }
+            let payload = read_payload(&mut input, header)?;
+            let message = decode(header.kind, &payload).map_err(refused)?;
+            let mut done = None;
+            match message {
+                Message::Want(wants) => self.course.wanted(&wants),
+                Message::Outcomes(outcomes) => self.course.outcomes(outcomes)?,
+                Message::Extras(extras) => self.course.extras(&extras)?,
+                Message::Warning(warning) => self.course.warning(&warning),
+                Message::Late(late) => self.course.late(late),
+                Message::Naming(naming) if is_first => self.course.naming(naming),
+                Message::Signature(_) => {}
+                Message::Done(summary) => done = Some(self.course.done(summary)?),
+                Message::Abort(abort) => return Err(ReadEnd::Refused(aborted(abort))),
+                _ => return Err(unexpected(header.kind)),
+            }
+            is_first = false;
+            self.pass(header, &payload);
+            if let Some(summary) = done {
+                self.control.finish(Ok(summary));
+                return Ok(());
+            }
+        }
+    }
+
+    fn pass(&self, header: Header, payload: &[u8]) {
+        // Refused only when the job has ended.
+        let _ = self.onwards.send(OutFrame::whole([&header.encode(), payload].concat()));
+    }
+
+    /// Hands on a frame that may be large; `None` if the job has ended.
+    fn pass_content(
+        &mut self,
+        header: Header,
+        input: &mut FromPeer,
+    ) -> Result<Option<()>, ReadEnd> {
+        let len = header.payload_len as usize;
+        let Some(mut payload) = self.pool.take(len, self.control) else { return Ok(None) };
+        input.read_exact(&mut payload)?;
+        let content = self.content_len(header.kind, &payload)?;
+        self.course.passed(content);
+        let frame = OutFrame::content(header.encode().to_vec(), Body::Bytes(payload));
+        Ok(self.onwards.send(frame))
+    }
+
+    /// The bytes of content in a frame, about. A listing in it is looked at.
+    fn content_len(&mut self, kind: FrameType, payload: &[u8]) -> Result<u64, ReadEnd> {
+        let content = match kind {
+            FrameType::Data => {
+                let start = &payload[..payload.len().min(PIECE_HEAD_MAX)];
+                decode_data_start(start, payload.len()).map_err(refused)?.content.len()
+            }
+            FrameType::Pack => packed(self.course, payload)?,
+            // Both say what has to be shown.
+            _ if [FrameType::List, FrameType::Pack]
+                .iter()
+                .any(|kind| payload.first() == Some(&kind.byte())) =>
+            {
+                let (header, inside) = self.unwrapper.unwrap(payload).map_err(refused)?;
+                if header.kind == FrameType::Pack {
+                    return packed(self.course, inside).map(|len| len as u64);
+                }
+                if let Message::List(items) = decode(header.kind, inside).map_err(refused)? {
+                    self.course.listed(items)?;
+                }
+                0
+            }
+            _ => match payload.first_chunk::<WRAP_HEAD_LEN>() {
+                Some([_, _, len @ ..]) => u32::from_le_bytes(*len) as usize,
+                None => return Err(refused(haul_proto::UnwrapError::Short)),
+            },
+        };
+        Ok(content as u64)
+    }
+}
+
+/// The bytes of content in a pack.
+fn packed(course: &Course<'_>, payload: &[u8]) -> Result<usize, ReadEnd> {
+    let mut len = 0;
+    for (item, content) in decode_pack(payload).map_err(refused)?.items {
+        if let PackItem::File { index, .. } = item {
+            course.sized(index, content.len() as u64);
+        }
+        len += content.len();
+    }
+    Ok(len)
+}

@@ -1,0 +1,109 @@
+//! A job from one host to another: both are logged in to, one after the other, so that no
+//! two passwords are asked for at once, and their hauls do the rest.
+
+use super::Hosts;
+use crate::error::CommandError;
+use crate::location::Place;
+use crate::peer;
+use crate::retry::Retry;
+use haul_engine::{
+    Between, Greeted, Job, JobError, Monitor, Placement, Requests, Standing, Summary,
+};
+use haul_net::{ConnectError, SshTarget};
+use std::cell::Cell;
+
+/// Both hosts of a job.
+struct Both<'h> {
+    hosts: &'h Hosts,
+    from: &'h SshTarget,
+    to: &'h SshTarget,
+    /// The one that is being logged in to.
+    reaching: Cell<&'h SshTarget>,
+}
+
+impl Hosts {
+    /// Runs `job` from one place to the other, and again if a connection is lost.
+    pub(super) fn run_between(
+        &self,
+        job: &Job,
+        from: &Place,
+        to: &Place,
+        monitor: &dyn Monitor,
+    ) -> Result<Summary, CommandError> {
+        let (Place::There(source), Place::There(dest)) = (from, to) else {
+            let by_sftp = if matches!(from, Place::Sftp(_)) { from } else { to };
+            let message = format!("{by_sftp}: from host to host it takes haul on both");
+            return Err(in_two_steps(CommandError::usage(message), to));
+        };
+        let both = Both { hosts: self, from: source, to: dest, reaching: Cell::new(dest) };
+        // Each of them may have to get a haul first.
+        for lacking in [None, Some(source), Some(dest)] {
+            let missing = match both.run(job, monitor) {
+                Err(JobError::Connection(error)) if error.lacks_haul() => error,
+                ran => return Ok(ran?),
+            };
+            let target = both.reaching.get();
+            if !self.reaches.of(target).deploy || lacking == Some(dest) {
+                return Err(in_two_steps(missing.into(), to));
+            }
+            self.deploy(target, monitor)?;
+        }
+        Ok(both.run(job, monitor)?)
+    }
+}
+
+/// `error`, with the way that there is instead.
+fn in_two_steps(error: CommandError, to: &Place) -> CommandError {
+    error.with_hint(format!("or copy to here first, and then from here to {to}"))
+}
+
+impl<'h> Both<'h> {
+    fn run(&self, job: &Job, monitor: &dyn Monitor) -> Result<Summary, JobError> {
+        let (from, to) = (self.from.display(), self.to.display());
+        let retries = |host| self.hosts.reaches.of(host).retries;
+        let retry = Retry {
+            job,
+            is_upload: true,
+            reads_here: false,
+            retries: retries(self.from).min(retries(self.to)),
+            monitor,
+            host: format!("{from} or {to}"),
+            has_greeted: false,
+        };
+        retry.run(|job, is_first, monitor| {
+            let to = self.greet(self.to, job, is_first, monitor)?;
+            let from = self.greet(self.from, job, is_first, monitor)?;
+            let (Some(from), Some(to)) = (standing(from), standing(to)) else {
+                let host = self.to.display();
+                let detail = "it takes nothing".to_owned();
+                return Err(ConnectError::Lost { host, detail }.into());
+            };
+            let between = Box::new(Between { from, to });
+            haul_engine::run(job, Placement::Between(between), monitor)
+        })
+    }
+
+    /// Logs in to a host whose haul greets. It is told that this side is there until the
+    /// other has greeted, too.
+    fn greet(
+        &self,
+        target: &'h SshTarget,
+        job: &Job,
+        is_first: bool,
+        monitor: &dyn Monitor,
+    ) -> Result<Requests, JobError> {
+        self.reaching.set(target);
+        let connection = match is_first {
+            true => peer::connect(target, job.task, &self.hosts.screen)?,
+            false => peer::connect_again(target, job.task)?,
+        };
+        Requests::remote_unless(connection, &|| monitor.cancelled())
+    }
+}
+
+fn standing(requests: Requests) -> Option<Greeted> {
+    match requests.into_standing() {
+        Some(Standing::Agent(greeted)) => Some(greeted),
+        _ => None,
+    }
+}
