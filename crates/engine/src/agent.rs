@@ -10,6 +10,7 @@ use crate::assembly::{
     Assembly, Joining, Leaving, Placed, Receiving, Sending, Way, Wire, leave_within, listen,
 };
 use crate::control::Control;
+use crate::doctor::Measuring;
 use crate::link::wire::Outbox;
 use crate::monitor::Silent;
 use crate::receiver::{Asked, Destination};
@@ -73,12 +74,14 @@ pub struct Serving<'s> {
     /// The address of this machine that it has reached, where it is listened to if it wants
     /// direct connections; or why it is not.
     pub address: Result<IpAddr, &'s str>,
+    /// The path of this program, if the client may know it.
+    pub program: Option<&'s Path>,
 }
 
 impl Default for Serving<'_> {
     fn default() -> Self {
         let address = Err("the host does not know by which address it was reached");
-        Self { rights: Rights::Write, on_failure: &|| (), address }
+        Self { rights: Rights::Write, on_failure: &|| (), address, program: None }
     }
 }
 
@@ -91,7 +94,7 @@ pub fn serve_with(
     input: impl Read + AsFd + Send + 'static,
     output: impl Write + AsFd + Send + 'static,
 ) -> Result<(), JobError> {
-    let Serving { rights, on_failure, address } = serving;
+    let Serving { rights, on_failure, address, program } = serving;
     haul_sys::boot_id();
     let connection = Connection::of_streams(input, output).map_err(|error| lost(&error))?;
     // The closer goes last.
@@ -99,7 +102,10 @@ pub fn serve_with(
     let vigil = Vigil::new(closer.patience());
     let input = listen(reader, &vigil);
     let line = Line { input, output, vigil, killer: closer.killer(), caps: Caps::NONE };
-    let Some(Begun { client, job }) = conversation::begin(line, rights)? else { return Ok(()) };
+    let program = program.map(|path| path.as_os_str().as_bytes().to_vec());
+    let measuring = Measuring::new(rights, address.map_err(str::to_owned), program);
+    let begun = conversation::begin(line, rights, measuring)?;
+    let Some(Begun { client, job }) = begun else { return Ok(()) };
     let JobRequest { task, filter, altered, rate, compression, token, direct, role } = job;
     if let Err(error) = JobError::of_open_files() {
         client.tell(&Message::Abort(abort(&error)));

@@ -5,7 +5,7 @@ mod blocks;
 mod read_back;
 
 pub(crate) use blocks::{Blocks, assembler, blocks, hashed};
-pub(crate) use read_back::read_back;
+pub(crate) use read_back::{Aligned, read_back};
 
 use crate::control::{Control, Step};
 use haul_model::{ContentHasher, Fault, FaultKind, Side};

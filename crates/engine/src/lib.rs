@@ -7,7 +7,7 @@
 //! - `job.rs`: a job in plain words, and why one ended early. `run.rs`: runs it.
 //! - `assembly.rs`: puts a job together, from roles, trees and a link, and ends it;
 //!   `assembly/side.rs`: a role and its threads; `assembly/wire.rs`: one end of a wire;
-//!   `assembly/joining.rs`: further connections.
+//!   `assembly/joining.rs`: further connections; `callers.rs`: who is let in.
 //! - `remote.rs`: a client's way to an agent; `agent.rs`: an agent's to its client, and
 //!   `agent/conversation.rs`: requests before its job; `agent/heir.rs`: the next agent of
 //!   the same job. `vigil.rs`: notices a silent peer.
@@ -71,6 +71,9 @@
 //!
 //! Parts of commands that need one side only, or no job:
 //!
+//! - `doctor/`: measures the way to a host, and the host; `doctor/answering.rs`: the
+//!   agent's side; `doctor/door.rs`: its port; `doctor/flow.rs`: what goes over connections;
+//!   `doctor/processor.rs`, `doctor/disk.rs`: a machine.
 //! - `request.rs`: stat, list and hash; `request/answer.rs` here and at a peer,
 //!   `request/sftp.rs` through a host's SFTP server.
 //! - `expand.rs`: the paths that a pattern stands for.
@@ -96,6 +99,7 @@ mod agent;
 mod aside;
 mod assembly;
 mod beneath;
+mod callers;
 mod clean;
 mod control;
 mod copy;
@@ -103,6 +107,7 @@ mod crew;
 mod deploy;
 mod digest;
 mod dirs;
+mod doctor;
 mod expand;
 mod itself;
 mod job;
@@ -132,9 +137,11 @@ mod workers;
 pub use agent::{Serving, serve, serve_with, stay_below};
 pub use clean::{CleanEvent, CleanRules, CleanSummary, Stages, clean};
 pub use deploy::{Change, DeployError, Deployed, Program, Suspect, Undeployed, deploy, undeploy};
+pub use doctor::{Examined, Findings, Lanes, Rates, Step, Wish, examine};
 pub use expand::{Expanded, expand, is_pattern};
 pub use haul_model::{Outcome, Skip, Summary};
-pub use haul_proto::Hashing;
+pub use haul_proto::VERSION as PROTOCOL;
+pub use haul_proto::{Amount, Hashing, Machine, ProcessorRates, Startups};
 pub use haul_sftp::Session as SftpSession;
 pub use haul_store::{Cleaned, Fate, remove_unpublished};
 pub use haul_sys::{Memory, effective_user, secret, spare_address_space};

@@ -8,9 +8,9 @@ pub(crate) mod sftp;
 
 pub(crate) use answer::answer;
 pub use peer::Greeted;
+pub(crate) use peer::Peer;
 
 use self::answer::{hash, is_of_origin, list, stat};
-use self::peer::Peer;
 use self::sftp::SftpPeer;
 use crate::JobError;
 use crate::aside;
@@ -106,6 +106,14 @@ impl Requests {
     /// True if they are answered on this machine, without a peer.
     pub(crate) fn are_here(&self) -> bool {
         matches!(self.0, Answering::Here(_))
+    }
+
+    /// The haul at the other end, if one answers.
+    pub(crate) fn agent(&mut self) -> Option<&mut Peer> {
+        match &mut self.0 {
+            Answering::Agent(peer) => Some(peer),
+            Answering::Here(_) | Answering::Sftp(_) => None,
+        }
     }
 
     /// The way to the host, for a job; `None` if this machine has answered, or the

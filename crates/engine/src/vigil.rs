@@ -162,7 +162,23 @@ impl Watch {
         self.receive_unless(channel, None)
     }
 
-    /// The same, unless the user has `cancelled`, which is asked often.
+    /// The same within `limit`; `None` if nothing came by then, though the peer is there.
+    ///
+    /// # Errors
+    /// That of a peer that is silent.
+    pub(crate) fn receive_within<T>(
+        &mut self,
+        channel: &crossbeam_channel::Receiver<T>,
+        limit: Duration,
+    ) -> Result<Option<Result<T, crossbeam_channel::RecvError>>, JobError> {
+        let begun = Instant::now();
+        match self.receive_unless(channel, Some(&|| begun.elapsed() >= limit)) {
+            Err(JobError::Interrupted) => Ok(None),
+            received => received.map(Some),
+        }
+    }
+
+    /// As [`Self::receive`], unless the user has `cancelled`, which is asked often.
     ///
     /// # Errors
     /// That of a peer that is silent, or of the user's interruption.

@@ -2,6 +2,7 @@
 //! the configuration adds. Nothing below this file reads arguments.
 
 mod deploy;
+mod doctor;
 mod familiar;
 mod filter;
 mod help;
@@ -11,6 +12,7 @@ mod sync;
 mod words;
 
 pub(crate) use deploy::{Deploy, Deployment};
+pub(crate) use doctor::Doctor;
 pub(crate) use sync::When;
 pub(crate) use sync::list::{LIST_LEN_MAX, ListThere, paths as paths_of_list};
 
@@ -59,6 +61,8 @@ pub(crate) enum Command {
     Config(ShowConfig),
     /// Put haul onto a host, or take it away again.
     Deploy(Deploy),
+    /// Find out how fast a host is, and the way to it.
+    Doctor(Doctor),
     /// Print the completions of a shell.
     Completions(CompletedShell),
     /// Write man pages and completions.
@@ -283,6 +287,7 @@ impl Words {
                 detail: detail(false, false, words.json),
             }),
             CommandWords::Deploy(words) => Command::Deploy(words.into_deploy(&load()?)?),
+            CommandWords::Doctor(words) => Command::Doctor(words.into_doctor(&load()?)?),
             CommandWords::Completions(words) => Command::Completions(words.shell),
             CommandWords::Generate(words) => Command::Generate(Generate { dir: words.dir }),
             CommandWords::Help(words) => read(&words.asked())?,

@@ -5,6 +5,7 @@ mod clean;
 mod config;
 mod copy;
 pub(crate) mod deploy;
+mod doctor;
 mod expand;
 mod generate;
 mod hash;
@@ -35,6 +36,7 @@ pub(crate) fn run(command: Command) -> ExitCode {
         Command::Clean(clean) => clean::run(&clean),
         Command::Config(asked) => config::run(&asked),
         Command::Deploy(deploy) => deploy::run(&deploy),
+        Command::Doctor(doctor) => doctor::run(&doctor),
         Command::Completions(shell) => generate::print(shell),
         Command::Generate(generate) => generate::run(&generate),
         Command::Serve(serve) => serve::run(&serve),

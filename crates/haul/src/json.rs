@@ -15,7 +15,9 @@ use std::fmt::Write as _;
 use std::io;
 use std::time::Duration;
 
+mod doctor;
 mod words;
+pub(crate) use doctor::{DiskLine, DoctorLine, HaulLine, MachineLine, RateLine, ViaWord};
 pub(crate) use words::{
     DifferenceWord, ErrorWord, FateWord, Found, KindWord, OriginWord, OutcomeWord, ReasonWord,
     SideWord,
@@ -47,6 +49,7 @@ pub(crate) enum Line<'a> {
     MoveSummary(MoveSummaryLine),
     SyncSummary(SyncSummaryLine),
     Setting(SettingLine<'a>),
+    Doctor(Box<DoctorLine<'a>>),
 }
 
 /// `haul copy` has understood its words.

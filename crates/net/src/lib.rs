@@ -22,7 +22,8 @@
 //! - `connection.rs`, `process.rs`: end and reap the child.
 //! - `cut.rs`: lets go of streams whose other ends somebody else may hold: those to a
 //!   program in place of ssh, and those that were given to this process.
-//! - `direct.rs`: TLS over TCP, past ssh; `direct/pinned.rs`: with one key alone.
+//! - `direct.rs`: TLS over TCP, past ssh; `direct/pinned.rs`: with one key alone;
+//!   `sealing.rs`: how fast it can be encrypted.
 //! - `stderr.rs`: listens to the child. `patience.rs`: how long a peer is waited for.
 //! - `diagnosis.rs`: turns how the child ended into an error (`error.rs`).
 
@@ -38,6 +39,7 @@ mod patience;
 mod pipe;
 mod process;
 mod remote_command;
+mod sealing;
 mod ssh;
 mod stderr;
 mod target;
@@ -48,6 +50,7 @@ pub use error::ConnectError;
 pub use patience::{Patience, SILENCE_SECONDS};
 pub use pipe::enlarge_pipe;
 pub use remote_command::{DEPLOY_DIR, DEPLOY_MARKER, DEPLOYED_NAME, STAGED_PREFIX};
+pub use sealing::DirectCipher;
 pub use ssh::{connect, connect_briefly, connect_deploy, connect_sftp};
 pub use stderr::Diagnostics;
 pub use target::SshTarget;

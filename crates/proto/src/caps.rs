@@ -26,9 +26,12 @@ impl Caps {
     /// control lists and extended attributes.
     pub const ATTRIBUTES: Self = Self(0x100);
 
+    /// Measurements may be asked for.
+    pub const MEASURES: Self = Self(0x200);
+
     /// The capabilities of this build. The other bits above have their meaning reserved;
     /// none of them is built yet.
-    pub const OURS: Self = Self(Self::LZ4.0 | Self::ZSTD.0 | Self::LANES.0);
+    pub const OURS: Self = Self(Self::LZ4.0 | Self::ZSTD.0 | Self::LANES.0 | Self::MEASURES.0);
 
     /// The set with these bits.
     pub const fn from_bits(bits: u64) -> Self {

@@ -58,6 +58,9 @@ pub fn encode(message: &Message) -> Vec<u8> {
         Message::LaneEnd(end) => frame(FrameType::LaneEnd, end),
         Message::Taken(taken) => frame(FrameType::Taken, taken),
         Message::LaneOver(over) => frame(FrameType::LaneOver, over),
+        Message::Measure(asked) => frame(FrameType::Measure, asked),
+        Message::Measured(measured) => frame(FrameType::Measured, measured),
+        Message::Filler(len) => frame_bytes(FrameType::Filler, &vec![0; *len as usize]),
     }
 }
 
@@ -112,6 +115,9 @@ pub fn decode(kind: FrameType, payload: &[u8]) -> Result<Message, DecodeError> {
         FrameType::LaneEnd => Message::LaneEnd(value(kind, payload)?),
         FrameType::Taken => Message::Taken(value(kind, payload)?),
         FrameType::LaneOver => Message::LaneOver(value(kind, payload)?),
+        FrameType::Measure => Message::Measure(value(kind, payload)?),
+        FrameType::Measured => Message::Measured(value(kind, payload)?),
+        FrameType::Filler => Message::Filler(payload.len() as u32),
         FrameType::Hello
         | FrameType::Welcome
         | FrameType::Alive

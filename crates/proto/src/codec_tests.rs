@@ -2,9 +2,10 @@
 
 use super::*;
 use crate::{
-    Abort, BlockSeal, DirectOffer, DirectWish, Extra, FileEnd, FileSeal, Hashing, How, JobRequest,
-    Join, LaneEnd, LaneOver, Late, ListItem, Listed, Marked, NamedSources, OutcomeItem, Prove,
-    Proven, Removal, Reply, Request, Reuse, Rival, Role, Signature, Taken, Want, Warning,
+    Abort, Amount, BlockSeal, DirectOffer, DirectWish, Extra, FileEnd, FileSeal, Flow, Hashing,
+    How, JobRequest, Join, LaneEnd, LaneOver, Late, ListItem, Listed, Machine, Marked, Measure,
+    Measured, NamedSources, OutcomeItem, ProcessorRates, Prove, Proven, Removal, Reply, Request,
+    Reuse, Rival, Role, Signature, Startups, Taken, Want, Warning,
 };
 use haul_model::{
     AccountMap, Acl, AclEntry, AclWho, Action, Altered, Attributes, Backup, Bases, BlockRanges,
@@ -177,6 +178,45 @@ fn list_item() -> impl Strategy<Value = ListItem> {
     ]
 }
 
+fn measure() -> impl Strategy<Value = Measure> {
+    prop_oneof![
+        any::<u32>().prop_map(|millis| Measure::Machine { millis }),
+        (any::<[u8; 32]>(), any::<bool>()).prop_map(|(key, is_required)| {
+            let ports = is_required.then_some((1, u16::MAX));
+            Measure::Door(Box::new(DirectWish { key, is_required, ports }))
+        }),
+        any::<(bool, u64, u32)>().prop_map(|(to_agent, bytes, millis)| Measure::Flow(Flow {
+            to_agent,
+            bytes,
+            millis
+        })),
+        (prop::collection::vec(any::<u8>(), 0..30), any::<(u64, u32)>())
+            .prop_map(|(path, (bytes, millis))| Measure::Disk { path, bytes, millis }),
+    ]
+}
+
+fn measured() -> impl Strategy<Value = Measured> {
+    let amount = || any::<(u64, u64)>().prop_map(|(bytes, nanos)| Amount { bytes, nanos });
+    let machine = (any::<[u64; 3]>(), any::<(u32, Option<u32>, u32)>(), any::<bool>()).prop_map(
+        |([blake3, aes_256_gcm, chacha20_poly1305], (begin, rate, full), is_told)| Machine {
+            program: is_told.then(|| b"/haul".to_vec()),
+            rates: ProcessorRates { blake3, aes_256_gcm, chacha20_poly1305 },
+            congestion: is_told.then(|| "bbr".to_owned()),
+            startups: is_told.then_some(Startups { begin, rate, full }),
+        },
+    );
+    prop_oneof![
+        machine.prop_map(|machine| Measured::Machine(Box::new(machine))),
+        (any::<[u8; 32]>(), any::<([u8; 4], u16)>()).prop_map(|(key, address)| Measured::Door(Ok(
+            DirectOffer { address: address.into(), key }
+        ))),
+        Just(Measured::Door(Err("no".to_owned()))),
+        amount().prop_map(Measured::Flow),
+        (amount(), amount()).prop_map(|(written, read)| Measured::Disk { written, read }),
+        fault().prop_map(Measured::Fault),
+    ]
+}
+
 fn message() -> impl Strategy<Value = Message> {
     let bytes = || prop::collection::vec(any::<u8>(), 0..30);
     prop_oneof![
@@ -217,6 +257,8 @@ fn message() -> impl Strategy<Value = Message> {
         }),
         any::<u8>().prop_map(|lane| Message::LaneOver(LaneOver { lane })),
         any::<u8>().prop_map(|lane| Message::Join(Join { lane })),
+        measure().prop_map(Message::Measure),
+        measured().prop_map(Message::Measured),
         (any::<[u8; 32]>(), any::<([u8; 16], u16)>(), any::<bool>()).prop_map(
             |(key, (ip, port), is_there)| {
                 let offer = DirectOffer { address: (ip, port).into(), key };
@@ -565,4 +607,14 @@ fn a_difference_that_is_not_known_does_not_decode() {
     more.truncate(more.len() - 1);
     more.extend([0x80, 4]);
     assert!(decode(header.kind, &more).is_err());
+}
+
+#[test]
+fn filler_is_known_by_its_length_alone() {
+    for len in [0, 1, crate::FILLER_LEN as u32] {
+        let frame = encode(&Message::Filler(len));
+        assert_eq!(frame.len(), HEADER_LEN + len as usize);
+        let read = decode(FrameType::Filler, &frame[HEADER_LEN..]).expect("it is filler");
+        assert_eq!(read, Message::Filler(len));
+    }
 }

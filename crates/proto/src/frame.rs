@@ -4,6 +4,8 @@
 //! allocated for it: a peer's length costs nothing until it is known to be
 //! plausible.
 
+use crate::FILLER_LEN;
+
 /// Bytes in front of every payload.
 pub const HEADER_LEN: usize = 5;
 
@@ -86,11 +88,17 @@ pub enum FrameType {
     Taken = 0x24,
     /// Sender can send nothing more over a lane.
     LaneOver = 0x25,
+    /// Client asks for a measurement.
+    Measure = 0x28,
+    /// Agent answers that.
+    Measured = 0x29,
+    /// Either side sends bytes that mean nothing, to be measured.
+    Filler = 0x2a,
 }
 
 impl FrameType {
     /// Every type.
-    pub const ALL: [Self; 30] = [
+    pub const ALL: [Self; 33] = [
         Self::Hello,
         Self::Welcome,
         Self::Job,
@@ -121,6 +129,9 @@ impl FrameType {
         Self::LaneEnd,
         Self::Taken,
         Self::LaneOver,
+        Self::Measure,
+        Self::Measured,
+        Self::Filler,
     ];
 
     /// The type's byte.
@@ -138,6 +149,7 @@ impl FrameType {
             Self::List => LIST_MAX,
             Self::Alive => 0,
             Self::Join | Self::LaneEnd | Self::Taken | Self::LaneOver => 16,
+            Self::Filler => FILLER_LEN as u32,
             _ => CONTROL_MAX,
         }
     }

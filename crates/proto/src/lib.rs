@@ -7,7 +7,8 @@
 //! - `account.rs`: users and groups. `handshake.rs`: the greeting. `caps.rs`: capability bits.
 //! - `listing.rs`: what a sender lists. `message.rs`: every other structure, and the bounds that both sides keep; `want.rs`: what
 //!   a receiver asks for; `delta.rs`: what it has of a file already.
-//! - `lanes.rs`: further connections of a job. `wrapped.rs`: frames that are compressed.
+//! - `lanes.rs`: further connections of a job. `measure.rs`: measurements.
+//!   `wrapped.rs`: frames that are compressed.
 //! - `codec.rs`: postcard; packs and pieces, whose contents are decoded without a copy.
 
 #![forbid(unsafe_code)]
@@ -20,6 +21,7 @@ mod frame;
 mod handshake;
 mod lanes;
 mod listing;
+mod measure;
 mod message;
 mod want;
 mod wrapped;
@@ -35,6 +37,10 @@ pub use frame::{FRAME_MAX, FrameError, FrameType, HEADER_LEN, Header};
 pub use handshake::{HandshakeError, Hello, MAGIC, VERSION, Welcome, check_hello, check_welcome};
 pub use lanes::{DirectKey, DirectOffer, DirectWish, Join, LANES_MAX, LaneEnd, LaneOver, Taken};
 pub use listing::{ListItem, Rival};
+pub use measure::{
+    Amount, DISK_BYTES_MAX, FILLER_LEN, FLOW_BYTES_MAX, Flow, MEASURE_MILLIS_MAX, Machine, Measure,
+    Measured, ProcessorRates, Startups,
+};
 pub use message::{
     Abort, BlockSeal, DATA_MAX, Extra, FileEnd, FileSeal, Hashing, JobRequest, LIST_WINDOW, Late,
     Listed, Marked, Message, NamedSources, OutcomeItem, PACK_FILE_MAX, PACK_TARGET, PackItem,

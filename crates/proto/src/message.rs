@@ -1,7 +1,8 @@
 //! The messages, and the bounds that both sides keep.
 
 use crate::{
-    DirectOffer, DirectWish, Join, LaneEnd, LaneOver, ListItem, Reuse, Signature, Taken, Want,
+    DirectOffer, DirectWish, Join, LaneEnd, LaneOver, ListItem, Measure, Measured, Reuse,
+    Signature, Taken, Want,
 };
 use haul_model::{
     Altered, Backup, Bases, BlockHash, Compression, ContentHash, Entry, Fault, Filter, Kind, Name,
@@ -378,6 +379,13 @@ pub enum Message {
     Taken(Taken),
     /// Sender to receiver: a lane is lost.
     LaneOver(LaneOver),
+    /// Client to agent: something to be measured.
+    Measure(Measure),
+    /// Agent to client: the answer to that.
+    Measured(Measured),
+    /// Either: so many bytes that mean nothing, at most [`crate::FILLER_LEN`]. None of them end
+    /// a flow.
+    Filler(u32),
 }
 
 /// The hash of a block of a file that travels in pieces, after its last piece:

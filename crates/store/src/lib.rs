@@ -63,5 +63,7 @@ pub use private::{
 };
 pub use remote::{Claimed, Journals, RemoteJournal, RemoteNames};
 pub use series::{DeadSeries, StageSeries};
-pub use stage::{OnExisting, Publication, Sealed, Stage, remove_unpublished, time_unit};
+pub use stage::{
+    OnExisting, Publication, Sealed, Stage, for_a_moment, remove_unpublished, time_unit,
+};
 pub use verified::{Mismatch, Moved, Proof, Staged, Verified, Written};

@@ -321,17 +321,28 @@ impl Sealed {
 /// Those of creating a file and setting its time.
 pub fn time_unit(dir: &Arc<Dir>) -> io::Result<Granularity> {
     const TIME: Timestamp = Timestamp { secs: 1_000_000_001, nanos: 987_654_321 };
+    let found = for_a_moment(dir, |file| {
+        haul_sys::keep_mtime(file, TIME)?;
+        Ok(haul_sys::file_stat(file)?.mtime)
+    })?;
+    Ok(Granularity::between(TIME, found).unwrap_or(Granularity::FINEST))
+}
+
+/// Does `work` with a new file in `dir`, which gets no name of its own and is gone afterwards.
+///
+/// # Errors
+/// Those of creating a file, and that of `work`.
+pub fn for_a_moment<T>(dir: &Arc<Dir>, work: impl FnOnce(&File) -> io::Result<T>) -> io::Result<T> {
     let before = dir.stat_self()?.mtime;
     let stage = Stage::create(Arc::clone(dir))?;
-    haul_sys::keep_mtime(&stage.file, TIME)?;
-    let found = haul_sys::file_stat(&stage.file)?.mtime;
+    let done = work(&stage.file);
     let had_name = !matches!(stage.home, Home::Unnamed);
     drop(stage);
     if had_name {
         // It came and went, and that is no change to the directory.
         let _ = haul_sys::set_mtime(&**dir, before);
     }
-    Ok(Granularity::between(TIME, found).unwrap_or(Granularity::FINEST))
+    done
 }
 
 /// `None` if the file can't be given any name.

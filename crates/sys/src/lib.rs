@@ -33,7 +33,7 @@
 //! - `made_up.rs`: files whose content the kernel makes up.
 //! - `post.rs`: a place that one process at a time holds, and the next takes over.
 //! - `making.rs`: links, FIFOs, sockets and devices.
-//! - `lock.rs`: locks of files.
+//! - `lock.rs`: locks of files. `login.rs`: limits that the system sets to connections.
 //! - `memory.rs`: the allocator, and thrift where address space is little.
 //! - `pattern.rs`: names that match a pattern.
 //! - `schedule.rs`: the turns of a thread.
@@ -50,6 +50,7 @@ mod jail;
 mod known;
 mod limits;
 mod lock;
+mod login;
 mod made_up;
 mod making;
 mod memory;
@@ -82,6 +83,7 @@ pub use limits::{
     is_root, node_name, open_files_max, raise_open_files, started_at, umask, volume_id,
 };
 pub use lock::try_lock;
+pub use login::{Limit, congestion_control, is_congestion_name, login_limit};
 pub use made_up::{is_made_up, is_readable_within, memory_file};
 pub use memory::{Memory, spare_address_space};
 pub use meta::{

@@ -5,6 +5,7 @@
 
 use super::CLIENT;
 use crate::assembly::FromPeer;
+use crate::doctor::Measuring;
 use crate::link::greeting::{PROGRAM, read_message_behind};
 use crate::link::wire::{self, Outbox, ReadEnd, read_first_header, read_payload, refused};
 use crate::mark::Held;
@@ -34,6 +35,8 @@ pub(super) struct Client {
     rights: Rights,
     /// It goes when all was said, however that ends.
     mark: Held,
+    /// Its port closes then, too.
+    measuring: Measuring,
 }
 
 /// The two streams to a client, on which nothing is being said.
@@ -58,14 +61,18 @@ pub(super) struct Begun {
 ///
 /// # Errors
 /// When the client breaks the protocol, is silent, or its streams fail.
-pub(super) fn begin(line: Line, rights: Rights) -> Result<Option<Begun>, JobError> {
+pub(super) fn begin(
+    line: Line,
+    rights: Rights,
+    measuring: Measuring,
+) -> Result<Option<Begun>, JobError> {
     let (done, begun) = crossbeam_channel::bounded(1);
     let (vigil, killer) = (Arc::clone(&line.vigil), line.killer.clone());
     let mark = Held::default();
     let held = Arc::clone(&mark);
     let talking = Builder::new().name("talking".to_owned()).spawn(move || {
         // Nobody waits for it any more if the client was silent.
-        let _ = done.send(talk(line, rights, held));
+        let _ = done.send(talk(line, rights, measuring, held));
     });
     let talking = talking.map_err(JobError::Threads)?;
     let heard = Watch::new(&vigil, CLIENT).receive(&begun);
@@ -83,7 +90,12 @@ pub(super) fn begin(line: Line, rights: Rights) -> Result<Option<Begun>, JobErro
     }
 }
 
-fn talk(line: Line, rights: Rights, mark: Held) -> Result<Option<Begun>, JobError> {
+fn talk(
+    line: Line,
+    rights: Rights,
+    measuring: Measuring,
+    mark: Held,
+) -> Result<Option<Begun>, JobError> {
     let Line { mut input, mut output, vigil, killer, .. } = line;
     let hello = match greet(&mut input, &mut output) {
         Ok(hello) => hello,
@@ -106,7 +118,8 @@ fn talk(line: Line, rights: Rights, mark: Held) -> Result<Option<Begun>, JobErro
     });
     writer.map_err(JobError::Threads)?;
     let caps = hello.caps;
-    let mut client = Client { input, outbox, written, vigil, killer, caps, rights, mark };
+    let mut client =
+        Client { input, outbox, written, vigil, killer, caps, rights, mark, measuring };
     match client.hear_job() {
         Ok(Some(job)) => Ok(Some(Begun { client, job })),
         Ok(None) => client.into_line().map(|_| None),
@@ -148,6 +161,9 @@ impl Client {
                 Message::Job(job) => return Ok(Some(job)),
                 Message::Request(request) => {
                     request::answer(request, &self.outbox, &self.mark, self.rights)?;
+                }
+                Message::Measure(asked) if self.caps.has(Caps::MEASURES) => {
+                    self.measuring.answer(asked, &mut self.input, &self.outbox)?;
                 }
                 _ => return Err(refused("the client sent what is neither a request nor a job")),
             }

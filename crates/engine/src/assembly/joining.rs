@@ -2,9 +2,9 @@
 //! then. The client calls where the agent told it to; the agent lets in who has the key
 //! that the client told, and nobody learns more than that he is hung up on.
 
+use crate::callers::let_in;
 use crate::control::{CANCEL_POLL, Control};
 use crate::crew::Crew;
-use crate::link::greeting::read_message;
 use crate::link::wire::{Lane, Outbox, READ_AHEAD, ReadEnd, run_writer};
 use crate::receiver::{Arrivals, Receiver, read_lane};
 use crate::sender::{Readers, run_reader};
@@ -13,11 +13,11 @@ use crate::workers::workers;
 use crate::{Event, JobError, LinkEvent};
 use crossbeam_channel::{Receiver as Told, Sender as Giver};
 use haul_model::escape_controls;
-use haul_net::{ConnectError, Direct, DirectCaller, DirectListener, Identity, Killer, Patience};
+use haul_net::{ConnectError, Direct, DirectListener, Identity, Killer, Patience};
 use haul_proto::{DirectOffer, Join, LANES_MAX, Message, encode};
 use haul_tree::lock;
 use std::io::{self, BufReader, Write};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -26,9 +26,6 @@ const CALL_MAX: Duration = Duration::from_secs(3);
 
 /// The same where it can't.
 const REQUIRED_CALL_MAX: Duration = Duration::from_secs(10);
-
-/// How long a caller who is known may take to say which lane it is.
-const JOIN_MAX: Duration = Duration::from_secs(5);
 
 /// Content that is left of a job, in bytes, below which nobody is called: it would be over
 /// before they are there.
@@ -44,9 +41,6 @@ const LANE_LEN: u64 = 4 << 20;
 /// by that the more, the longer it takes to be heard.
 const BY_ROUND_TRIP: [(Duration, u8); 2] =
     [(Duration::from_millis(2), 2), (Duration::from_millis(20), 4)];
-
-/// Callers whose keys are being looked at; a further one takes the place of the first.
-const CALLERS_MAX: usize = 16;
 
 /// Buffers that a lane adds to those that go round.
 const BUFFERS_PER_LANE: usize = 3;
@@ -259,65 +253,8 @@ impl<'scope, 'env, 'a: 'scope> Opening<'scope, 'env, 'a> {
 
     /// Lets in who has the client's key, until the job ends or all lanes are taken.
     fn let_in(&self, listener: &DirectListener) {
-        let callers: Mutex<Vec<(usize, Killer)>> = Mutex::default();
-        let taken: Mutex<u8> = Mutex::new(0);
-        let number = AtomicUsize::new(0);
-        std::thread::scope(|scope| {
-            while !self.control().stopped() && !self.has_ended() && *lock(&taken) != u8::MAX - 1 {
-                let caller = match listener.accept_within(CANCEL_POLL) {
-                    Ok(Some(caller)) => caller,
-                    Ok(None) => continue,
-                    Err(error) => {
-                        tracing::debug!(%error, "a caller is not heard");
-                        std::thread::sleep(CANCEL_POLL);
-                        continue;
-                    }
-                };
-                let Ok(killer) = caller.killer() else { continue };
-                let number = number.fetch_add(1, Ordering::Relaxed);
-                {
-                    let mut callers = lock(&callers);
-                    if callers.len() >= CALLERS_MAX {
-                        callers.remove(0).1.kill();
-                    }
-                    callers.push((number, killer));
-                }
-                let (callers, taken) = (&callers, &taken);
-                let identified = move || {
-                    let joined = self.identify(caller, taken);
-                    lock(callers).retain(|(other, _)| *other != number);
-                    if let Err(end) = joined {
-                        tracing::debug!(reason = %end, "a caller is not let in");
-                    }
-                };
-                let _ = std::thread::Builder::new()
-                    .name("caller".to_owned())
-                    .spawn_scoped(scope, identified);
-            }
-            lock(&callers).iter().for_each(|(_, killer)| killer.kill());
-        });
-    }
-
-    /// Takes a caller's connection as a lane, if it is the client.
-    fn identify(&self, caller: DirectCaller, taken: &Mutex<u8>) -> io::Result<()> {
-        let mut direct = caller.identify(&|| !self.has_ended())?;
-        direct.set_patience(Some(JOIN_MAX))?;
-        let joins = read_message(&mut direct);
-        direct.set_patience(None)?;
-        let lane = match joins {
-            Ok(Message::Join(Join { lane: lane @ 1..=LANES_MAX })) => lane,
-            Ok(_) => return Err(io::ErrorKind::InvalidData.into()),
-            Err(ReadEnd::Lost(error)) => return Err(error),
-            Err(ReadEnd::Refused(error)) => return Err(io::Error::other(error.to_string())),
-        };
-        {
-            let mut taken = lock(taken);
-            if *taken & (1 << lane) != 0 {
-                return Err(io::ErrorKind::AlreadyExists.into());
-            }
-            *taken |= 1 << lane;
-        }
-        self.take(lane, direct, Vec::new())
+        let goes_on = || !self.control().stopped() && !self.has_ended();
+        let_in(listener, &goes_on, &|lane, direct| self.take(lane, direct, Vec::new()));
     }
 
     /// Takes a connection as a lane of that number, on which `greeting` is said first.

@@ -164,8 +164,8 @@ impl Input {
     ) {
         let greeted = match self.greets {
             None => Ok(()),
-            Some((vigil, silence_max)) => welcome(&mut self.stream, &self.peer).map(|caps| {
-                self.outbox.squeeze.allow(caps);
+            Some((vigil, silence_max)) => welcome(&mut self.stream, &self.peer).map(|welcome| {
+                self.outbox.squeeze.allow(welcome.caps);
                 vigil.greeted(silence_max);
             }),
         };

@@ -94,18 +94,18 @@ fn read_back_short() -> Fault {
 }
 
 /// A buffer for reading past the page cache.
-struct Aligned {
+pub(crate) struct Aligned {
     bytes: Vec<u8>,
     len: usize,
 }
 
 impl Aligned {
-    /// A buffer of `len` bytes.
-    fn new(len: usize) -> Self {
+    /// One of `len` bytes.
+    pub(crate) fn new(len: usize) -> Self {
         Self { bytes: vec![0; len + DIRECT_ALIGN], len }
     }
 
-    fn bytes(&mut self) -> &mut [u8] {
+    pub(crate) fn bytes(&mut self) -> &mut [u8] {
         let start = self.bytes.as_ptr().align_offset(DIRECT_ALIGN);
         &mut self.bytes[start..start + self.len]
     }

@@ -15,9 +15,11 @@ pub(crate) fn hello(patience: Patience) -> Vec<u8> {
     frame_bytes(FrameType::Hello, &hello.encode())
 }
 
-/// Reads and checks the agent's greeting.
-pub(crate) fn welcome(input: &mut BufReader<impl Read>, peer: &str) -> Result<Caps, ReadEnd> {
-    check_welcome(&read_welcome(input, peer)?).map_err(refused)
+/// Reads and checks the agent's greeting: gives it, with the capabilities that are in force.
+pub(crate) fn welcome(input: &mut BufReader<impl Read>, peer: &str) -> Result<Welcome, ReadEnd> {
+    let welcome = read_welcome(input, peer)?;
+    let caps = check_welcome(&welcome).map_err(refused)?;
+    Ok(Welcome { caps, ..welcome })
 }
 
 /// Reads the agent's greeting, of whatever version it is.

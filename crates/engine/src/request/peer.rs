@@ -4,11 +4,11 @@ use super::RequestError;
 use crate::JobError;
 use crate::assembly::{FromPeer, listen};
 use crate::link::greeting::{hello, read_message, welcome};
-use crate::link::wire::{Outbox, ReadEnd, refused, run_writer};
+use crate::link::wire::{OutFrame, Outbox, ReadEnd, aborted, refused, run_writer};
 use crate::vigil::{Vigil, Watch, sign_after};
 use crossbeam_channel::{Receiver, Sender};
 use haul_net::{Closer, ConnectError, Connection, Writer};
-use haul_proto::{Caps, Message, Reply, Request};
+use haul_proto::{Caps, Message, Reply, Request, Welcome};
 use std::io;
 use std::sync::Arc;
 use std::thread::Builder;
@@ -20,7 +20,7 @@ const AT_ONCE_MAX: usize = 128;
 
 /// An agent. One thread writes to it, and says that this side is there while nothing is
 /// asked; another reads as many messages as are awaited, and none ahead.
-pub(super) struct Peer {
+pub(crate) struct Peer {
     outbox: Arc<Outbox>,
     /// Takes one for each message that is to be read.
     awaited: Sender<()>,
@@ -29,7 +29,10 @@ pub(super) struct Peer {
     vigil: Arc<Vigil>,
     closer: Option<Closer>,
     name: String,
+    /// In force.
     caps: Caps,
+    /// The version of its program.
+    version: String,
     /// Where the two threads give back their streams in the end.
     streams: (Receiver<FromPeer>, Receiver<Writer>),
 }
@@ -37,7 +40,7 @@ pub(super) struct Peer {
 /// A message of a peer.
 enum Answer {
     /// It greets.
-    Welcome(Caps),
+    Welcome(Box<Welcome>),
     Message(Box<Message>),
 }
 
@@ -92,10 +95,10 @@ impl Peer {
                 let next = if is_greeted {
                     read_message(&mut input).map(|message| Answer::Message(Box::new(message)))
                 } else {
-                    let caps = welcome(&mut input, &peer);
+                    let greeting = welcome(&mut input, &peer);
                     heard.greeted(patience.silence_max);
                     is_greeted = true;
-                    caps.map(Answer::Welcome)
+                    greeting.map(|greeting| Answer::Welcome(Box::new(greeting)))
                 };
                 let is_end = next.is_err();
                 if tell.send(next).is_err() || is_end {
@@ -110,11 +113,15 @@ impl Peer {
             // It is what the first question is answered with.
             let _ = refused.send(Err(ReadEnd::Refused(JobError::Threads(error))));
         }
-        let (closer, caps, streams) = (Some(closer), Caps::NONE, (readers, writers));
-        let mut peer = Self { outbox, awaited, answers, watch, vigil, closer, name, caps, streams };
+        let (closer, streams) = (Some(closer), (readers, writers));
+        let (caps, version) = (Caps::NONE, String::new());
+        let mut peer =
+            Self { outbox, awaited, answers, watch, vigil, closer, name, caps, version, streams };
         let _ = peer.awaited.send(());
         match peer.take_unless(cancelled)? {
-            Answer::Welcome(caps) => peer.caps = caps,
+            Answer::Welcome(greeting) => {
+                (peer.caps, peer.version) = (greeting.caps, greeting.program);
+            }
             Answer::Message(_) => unreachable!("the greeting is read first"),
         }
         Ok(peer)
@@ -192,7 +199,44 @@ impl Peer {
         }
     }
 
-    fn broken(&mut self, end: ReadEnd) -> JobError {
+    /// The capabilities that are in force.
+    pub(crate) fn caps(&self) -> Caps {
+        self.caps
+    }
+
+    /// The version of the peer's program, safe to show.
+    pub(crate) fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// Sends a frame, if that can be done within `limit`; if not, the next message that is
+    /// awaited tells why.
+    pub(crate) fn say(&self, frame: OutFrame, limit: Duration) -> Option<()> {
+        self.outbox.send_within(frame, limit)
+    }
+
+    /// The next message, which is no answer to a request, if it comes within `limit`.
+    ///
+    /// # Errors
+    /// When the connection fails, the peer gives up, or nothing comes.
+    pub(crate) fn hear_within(&mut self, limit: Duration) -> Result<Message, JobError> {
+        // A reader that has ended has said why.
+        let _ = self.awaited.send(());
+        let heard = self.watch.receive_within(&self.answers, limit)?;
+        let Some(heard) = heard else {
+            return Err(self.broken(refused("the peer did not come to an end in time")));
+        };
+        let end = || Err(io::Error::from(io::ErrorKind::BrokenPipe).into());
+        match heard.unwrap_or_else(|_| end()).map_err(|end| self.broken(end))? {
+            Answer::Message(message) => match *message {
+                Message::Abort(abort) => Err(self.broken(ReadEnd::Refused(aborted(abort)))),
+                message => Ok(message),
+            },
+            Answer::Welcome(_) => unreachable!("the greeting is read first"),
+        }
+    }
+
+    pub(crate) fn broken(&mut self, end: ReadEnd) -> JobError {
         match (end, self.closer.take()) {
             (ReadEnd::Refused(error), _) => error,
             (ReadEnd::Lost(_), Some(closer)) => {

@@ -80,8 +80,8 @@ fn a_frame_of_the_other_role_ends_the_job() {
 /// A frame of this type that could stand somewhere.
 fn whole(kind: FrameType) -> Vec<u8> {
     use haul_proto::{
-        FileEnd, Hello, Join, LaneEnd, LaneOver, Late, Prove, Proven, Removal, Reply, Request,
-        Reuse, Role, Signature, Taken, Warning, frame_bytes,
+        FileEnd, Hello, Join, LaneEnd, LaneOver, Late, Measure, Measured, Prove, Proven, Removal,
+        Reply, Request, Reuse, Role, Signature, Taken, Warning, frame_bytes,
     };
     let role =
         Role::Sender { sources: vec![b"/".to_vec()], base: None, recursive: true, follow: true };
@@ -119,6 +119,9 @@ fn whole(kind: FrameType) -> Vec<u8> {
         FrameType::Taken => Message::Taken(Taken { lane: 1, frames: 0, is_over: true }),
         FrameType::LaneOver => Message::LaneOver(LaneOver { lane: 1 }),
         FrameType::LaneEnd => Message::LaneEnd(LaneEnd { index: 1, lane: 0 }),
+        FrameType::Measure => Message::Measure(Measure::Machine { millis: 1 }),
+        FrameType::Measured => Message::Measured(Measured::Door(Err("x".into()))),
+        FrameType::Filler => Message::Filler(1),
     })
 }
 

@@ -13,6 +13,7 @@ mod confined;
 mod content;
 mod coverage;
 mod delta;
+mod doctor;
 #[path = "../parts/ending.rs"]
 mod ending;
 mod framing;

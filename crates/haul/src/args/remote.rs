@@ -269,6 +269,17 @@ pub(super) fn set_up(
 }
 
 impl RemoteWords {
+    /// One location, and how its host is reached.
+    pub(super) fn location(
+        &self,
+        words: &OsString,
+        config: &Config,
+    ) -> Result<(Location, Reaches), CommandError> {
+        let way = Way { words: self.settings(), deploy: false, config };
+        let (mut locations, reaches) = way.locations(std::slice::from_ref(words))?;
+        Ok((locations.remove(0), reaches))
+    }
+
     /// The sources, the destination, which is last, and how their hosts are reached.
     pub(super) fn sources_and_dest(
         &self,

@@ -312,7 +312,7 @@ fn help(name: Option<&str>) -> String {
 #[test]
 fn help_is_short_and_grouped() {
     insta::assert_snapshot!("help", help(None));
-    for name in ["copy", "ls", "stat", "hash", "deploy", "config"] {
+    for name in ["copy", "ls", "stat", "hash", "deploy", "doctor", "config"] {
         insta::assert_snapshot!(format!("help_{name}"), help(Some(name)));
     }
 }

@@ -2,6 +2,7 @@
 
 use super::CompletedShell;
 use super::deploy::{self, DeployWords};
+use super::doctor::{self, DoctorWords};
 use super::familiar::FamiliarWords;
 use super::filter::FilterWords;
 use super::help::*;
@@ -57,6 +58,9 @@ pub(super) enum CommandWords {
     /// Put haul onto a host, or take it away again
     #[command(override_usage = deploy::USAGE, after_help = deploy::EXAMPLES)]
     Deploy(DeployWords),
+    /// Find out how fast a host is and the way to it, and what would help
+    #[command(override_usage = doctor::USAGE, after_help = doctor::EXAMPLES)]
+    Doctor(DoctorWords),
     /// Print the completions of a shell
     ///
     /// For bash: haul completions bash > ~/.local/share/bash-completion/completions/haul.

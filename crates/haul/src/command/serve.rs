@@ -47,8 +47,11 @@ fn serve(words: &Serve) -> Result<ExitCode, CommandError> {
         Some(_) => Err("a login that is bound to a directory opens no ports"),
         None => reached_address(),
     };
+    // What is outside of its directory is nobody's business.
+    let program = std::env::current_exe().ok().filter(|_| words.root.is_none());
     let serving = Serving {
         rights,
+        program: program.as_deref(),
         on_failure: &interrupt::leave_in_time,
         address: address.as_ref().map(|address| *address).map_err(|reason| *reason),
     };

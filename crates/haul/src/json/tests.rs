@@ -224,7 +224,7 @@ fn samples() -> Vec<Line<'static>> {
 /// Each type's fields and first line, as emitted.
 fn emitted() -> BTreeMap<String, (BTreeSet<String>, String)> {
     let mut types: BTreeMap<String, (BTreeSet<String>, String)> = BTreeMap::new();
-    for line in samples() {
+    for line in samples().into_iter().chain(doctor::samples()) {
         let text = String::from_utf8(line.to_bytes()).expect("JSON is UTF-8");
         let value: serde_json::Value = serde_json::from_str(&text).expect("JSON");
         let object = value.as_object().expect("an object");

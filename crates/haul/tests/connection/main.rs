@@ -7,6 +7,7 @@ mod common;
 mod broken;
 mod compressed;
 mod direct;
+mod doctor;
 mod interrupted;
 mod lanes;
 mod refused;

@@ -84,6 +84,34 @@ fn a_key_that_is_bound_to_a_directory_copies_up_down_and_moves_in_it() {
 }
 
 #[test]
+fn a_key_that_is_bound_has_measured_what_it_may() {
+    let world = World::new();
+    for (rights, code) in [("", 0), ("--read-only", 1)] {
+        let login = Login::new(&world, &format!("doctor{rights}"), rights);
+        let before = login.scene.snapshot("backup");
+        let run = login.run(&["doctor", "--json", "haul-test:/d"]).expect_code(code);
+        let line = run.out().lines().last().expect("a line").to_owned();
+        let found: serde_json::Value = serde_json::from_str(&line).expect("JSON");
+        assert_eq!(found["direct"], false, "{run}");
+        let reason = found["direct_reason"].as_str().expect("a reason");
+        assert!(reason.contains("opens no ports"), "{run}");
+        // Nothing is told of what is outside.
+        assert!(found["haul"].get("path").is_none(), "{run}");
+        assert!(found["there"].get("congestion").is_none(), "{run}");
+        assert!(found.get("max_startups").is_none(), "{run}");
+        match rights {
+            "" => assert!(found["disk"]["write"].as_u64() > Some(0), "{run}"),
+            _ => assert!(run.out().contains("may only read"), "{run}"),
+        }
+        assert_same(&before, &login.scene.snapshot("backup"));
+        if rights.is_empty() {
+            login.run(&["doctor", "haul-test:/out"]).expect_code(1);
+        }
+        login.check();
+    }
+}
+
+#[test]
 fn a_key_that_may_only_read_changes_nothing() {
     let world = World::new();
     let login = Login::new(&world, "read", "--read-only");

@@ -211,7 +211,7 @@ impl Outbox {
     }
 
     /// The same with a bound on the time that it may take.
-    fn send_within(&self, mut frame: OutFrame, patience: Duration) -> Option<()> {
+    pub(crate) fn send_within(&self, mut frame: OutFrame, patience: Duration) -> Option<()> {
         let frames = lock(&self.frames).clone()?;
         let mut waited = Duration::ZERO;
         loop {

@@ -1,0 +1,85 @@
+//! The agent's side of measurements: answers what a client may ask, within bounds.
+
+use super::door::Door;
+use super::flow::{drain, pour};
+use super::{disk::disk, processor::machine};
+use crate::Rights;
+use crate::link::wire::{OutFrame, Outbox, ReadEnd};
+use haul_model::words;
+use haul_model::{Fault, FaultKind, Side};
+use haul_proto::{Flow, Measure, Measured, Message};
+use std::io::{self, Read};
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// Answers measurements of one client.
+pub(crate) struct Measuring {
+    rights: Rights,
+    /// The address of this machine that the client has reached, or why it is not known.
+    address: Result<IpAddr, String>,
+    /// The path of this program, if the client may know it.
+    program: Option<Vec<u8>>,
+    door: Option<Door>,
+}
+
+impl Measuring {
+    /// For a client with these rights, who has reached this machine at `address`.
+    pub(crate) fn new(
+        rights: Rights,
+        address: Result<IpAddr, String>,
+        program: Option<Vec<u8>>,
+    ) -> Self {
+        Self { rights, address, program, door: None }
+    }
+
+    /// Does what is `asked`. A flow comes from `input`, all others go to `output`.
+    ///
+    /// # Errors
+    /// When the client breaks the rules, or is gone.
+    pub(crate) fn answer(
+        &mut self,
+        asked: Measure,
+        input: &mut impl Read,
+        output: &Outbox,
+    ) -> Result<(), ReadEnd> {
+        let measured = match asked {
+            Measure::Machine { millis } => {
+                let time = Duration::from_millis(millis.into());
+                Measured::Machine(Box::new(machine(self.program.as_deref(), time)))
+            }
+            Measure::Door(wish) => {
+                // Its port may be the one that is wished for.
+                self.door = None;
+                let opened = self.address.clone().and_then(|address| Door::open(&wish, address));
+                Measured::Door(opened.map(|(door, offer)| {
+                    self.door = Some(door);
+                    offer
+                }))
+            }
+            Measure::Flow(flow @ Flow { to_agent: true, .. }) => {
+                Measured::Flow(drain(flow, input)?)
+            }
+            Measure::Flow(flow) => {
+                let send = |frame: &[u8]| {
+                    let sent = output.send(OutFrame::whole(frame.to_vec()));
+                    sent.ok_or_else(|| io::ErrorKind::BrokenPipe.into())
+                };
+                pour(flow, send)?;
+                return Ok(());
+            }
+            Measure::Disk { .. } if self.rights == Rights::Read => {
+                let message = "can't write there: this login may only read";
+                let kind = FaultKind::PermissionDenied;
+                Measured::Fault(Fault::new(Side::Destination, kind, message))
+            }
+            Measure::Disk { path, bytes, millis } => {
+                match disk(words::without_tilde(&path), bytes, millis) {
+                    Ok((written, read)) => Measured::Disk { written, read },
+                    Err(fault) => Measured::Fault(fault),
+                }
+            }
+        };
+        let sent = output.send(OutFrame::message(&Message::Measured(measured)));
+        sent.ok_or_else(|| io::Error::from(io::ErrorKind::BrokenPipe).into())
+    }
+}

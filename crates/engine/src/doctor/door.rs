@@ -1,0 +1,108 @@
+//! A port that the agent opens for direct connections that are measured, until the client
+//! leaves or begins a job.
+
+use super::flow::{drain, pour};
+use crate::callers::let_in;
+use crate::link::greeting::read_message;
+use crate::link::wire::ReadEnd;
+use haul_net::{Direct, DirectListener, Identity, Killer};
+use haul_proto::{DirectOffer, DirectWish, Flow, Measure, Measured, Message, encode};
+use haul_tree::lock;
+use std::io::{self, Write};
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex};
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+/// How long the client may do without a measurement before it is hung up on.
+const IDLE_MAX: Duration = Duration::from_secs(60);
+
+/// An open port. It closes when this is dropped.
+pub(super) struct Door {
+    joined: Arc<Joined>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Connections that have been let in, and whether the door is closed.
+#[derive(Default)]
+struct Joined(Mutex<(Vec<Killer>, bool)>);
+
+impl Joined {
+    fn is_closed(&self) -> bool {
+        lock(&self.0).1
+    }
+}
+
+impl Door {
+    /// Opens one at this `address`, for the client who `wishes` it.
+    ///
+    /// # Errors
+    /// In words, when no port can be had.
+    pub(super) fn open(wish: &DirectWish, address: IpAddr) -> Result<(Self, DirectOffer), String> {
+        let open = || {
+            let identity = Identity::new()?;
+            let listener = DirectListener::bind(address, wish.ports, &identity, wish.key)?;
+            let offer = DirectOffer { address: listener.address()?, key: identity.public() };
+            let joined = Arc::<Joined>::default();
+            let held = Arc::clone(&joined);
+            let serve = move || {
+                let goes_on = || !held.is_closed();
+                let_in(&listener, &goes_on, &|_, direct| serve(direct, &held));
+            };
+            let thread = Some(Builder::new().name("door".to_owned()).spawn(serve)?);
+            Ok((Self { joined, thread }, offer))
+        };
+        open().map_err(|error: io::Error| format!("the host can't open a port: {error}"))
+    }
+}
+
+impl Drop for Door {
+    fn drop(&mut self) {
+        let killers = {
+            let mut joined = lock(&self.joined.0);
+            joined.1 = true;
+            std::mem::take(&mut joined.0)
+        };
+        killers.iter().for_each(Killer::kill);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Answers what the client asks on a direct connection, until it leaves.
+fn serve(mut direct: Direct, joined: &Joined) -> io::Result<()> {
+    let killer = direct.killer()?;
+    {
+        let mut joined = lock(&joined.0);
+        if joined.1 {
+            return Ok(());
+        }
+        joined.0.push(killer);
+    }
+    direct.set_patience(Some(IDLE_MAX))?;
+    loop {
+        let asked = match read_message(&mut direct) {
+            Ok(Message::Measure(Measure::Flow(flow))) => flow,
+            Ok(_) => return Err(io::ErrorKind::InvalidData.into()),
+            Err(end) => return Err(lost(end)),
+        };
+        match asked {
+            flow @ Flow { to_agent: true, .. } => {
+                let amount = drain(flow, &mut direct).map_err(lost)?;
+                direct.write_all(&encode(&Message::Measured(Measured::Flow(amount))))?;
+            }
+            flow => {
+                pour(flow, |frame| direct.write_all(frame))?;
+            }
+        }
+        direct.flush()?;
+    }
+}
+
+fn lost(end: ReadEnd) -> io::Error {
+    match end {
+        ReadEnd::Lost(error) => error,
+        ReadEnd::Refused(error) => io::Error::other(error.to_string()),
+    }
+}

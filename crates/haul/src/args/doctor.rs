@@ -1,0 +1,115 @@
+//! The words of `haul doctor`.
+
+use super::detail;
+use super::remote::RemoteWords;
+use crate::config::Config;
+use crate::error::CommandError;
+use crate::location::{Location, Place, parse_host};
+use crate::peer::Reaches;
+use crate::report::Detail;
+use clap::{Args, ValueHint};
+use haul_model::Ports;
+use std::ffi::{OsStr, OsString};
+
+/// `haul doctor`.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Doctor {
+    /// The host.
+    pub(crate) place: Place,
+    /// The directory there whose disk is measured, if one is named.
+    pub(crate) path: Option<Vec<u8>>,
+    /// The ports that the host may open, if not any.
+    pub(crate) ports: Option<Ports>,
+    pub(crate) reaches: Reaches,
+    pub(crate) detail: Detail,
+}
+
+pub(super) const USAGE: &str = "haul doctor [OPTIONS] HOST[:PATH]";
+
+pub(super) const EXAMPLES: &str = "\
+HOST is [user@]host, host:path, or ssh://[user@]host[:port]/path. doctor measures how
+long a login and an answer take, how much ssh and direct connections carry in
+each direction, how fast both processors hash and encrypt and, where PATH names
+a directory, how fast its disk is: by a file of at most 256 MiB that has no name
+there and is gone afterwards. Each takes a second or two. Nothing is changed on
+either side, and without PATH no disk is touched.
+
+Examples:
+  haul doctor ann@nas                       what is between here and there?
+  haul doctor nas:backup                    ... and how fast is the disk?
+  haul doctor --port-range 7000-7009 nas    can these ports be reached?
+
+Exit codes: 0 all was measured, 1 the host has no haul, or something could not
+be measured, 2 wrong usage, 3 no connection.";
+
+/// The words as clap reads them.
+#[derive(Debug, Args)]
+pub(super) struct DoctorWords {
+    /// The host and, for its disk, a directory there
+    #[arg(value_name = "HOST[:PATH]", value_hint = ValueHint::Hostname)]
+    host: OsString,
+
+    /// Let the host open one of these ports for direct connections, as 7000-7009
+    #[arg(long, value_name = "FIRST-LAST", help_heading = "Remote")]
+    port_range: Option<Ports>,
+    #[command(flatten)]
+    remote: RemoteWords,
+
+    /// Show what is found as JSON, in one line
+    #[arg(long, help_heading = "Output")]
+    json: bool,
+}
+
+impl DoctorWords {
+    pub(super) fn into_doctor(self, config: &Config) -> Result<Doctor, CommandError> {
+        let words = as_location(&self.host)?;
+        let (location, reaches) = self.remote.location(&words, config)?;
+        let path = names_path(&words, &location).then_some(location.path);
+        let detail = detail(false, false, self.json);
+        Ok(Doctor { place: location.place, path, ports: self.port_range, reaches, detail })
+    }
+}
+
+/// The words as a location on a host, where they may name that alone.
+fn as_location(words: &OsStr) -> Result<OsString, CommandError> {
+    let mut words = words.to_owned();
+    if Location::parse(&words)?.place == Place::Here {
+        parse_host(&words)?;
+        words.push(":");
+    }
+    Ok(words)
+}
+
+/// True if a path is named, and not the host alone.
+fn names_path(words: &OsStr, location: &Location) -> bool {
+    let words = words.as_encoded_bytes();
+    let is_url = words.windows(3).any(|w| w == b"://");
+    location.path != b"." || !(is_url || words.ends_with(b":"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(words: &str) -> Result<(String, Option<String>), String> {
+        let words = as_location(words.as_ref()).map_err(|error| error.to_string())?;
+        let location = Location::parse(&words).map_err(|error| error.to_string())?;
+        let path = names_path(&words, &location).then(|| location.path.clone());
+        let path = path.map(|path| String::from_utf8(path).expect("text"));
+        Ok((location.place.to_string(), path))
+    }
+
+    #[test]
+    fn a_host_may_have_a_path() {
+        let of = |host: &str, path: Option<&str>| Ok((host.to_owned(), path.map(str::to_owned)));
+        assert_eq!(read("nas"), of("nas", None));
+        assert_eq!(read("ann@nas"), of("ann@nas", None));
+        assert_eq!(read("nas:"), of("nas", None));
+        assert_eq!(read("nas:."), of("nas", Some(".")));
+        assert_eq!(read("nas:/srv/a:"), of("nas", Some("/srv/a:")));
+        assert_eq!(read("ssh://nas"), of("nas", None));
+        assert_eq!(read("ssh://nas/srv"), of("nas", Some("/srv")));
+        assert!(read("/srv").is_err_and(|error| error.contains("a host alone is needed")));
+        assert!(read("").is_err());
+    }
+}

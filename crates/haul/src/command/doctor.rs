@@ -1,0 +1,121 @@
+//! `haul doctor`: finds out how fast a host is, and the way to it.
+
+mod advice;
+mod shown;
+
+use self::advice::{Advice, advice};
+use crate::args::Doctor;
+use crate::error::{CommandError, ExitCode};
+use crate::location::Place;
+use crate::peer::{self, WithoutHaul, diagnostics};
+use crate::progress::Screen;
+use crate::report::Report;
+use haul_engine::{Findings, JobError, Requests, Step, Wish, examine};
+use haul_net::SshTarget;
+use std::time::{Duration, Instant};
+
+/// Measures, and says what was found.
+pub(super) fn run(doctor: &Doctor) -> ExitCode {
+    let screen = Screen::default();
+    let report = &*doctor.detail.report(&screen);
+    let diagnosis = diagnose(doctor, report, &screen);
+    screen.clear();
+    match diagnosis {
+        Ok(diagnosis) => {
+            if let Some(Err(fault)) = diagnosis.there().and_then(|there| there.disk.as_ref()) {
+                let path = doctor.path.as_deref().unwrap_or_default();
+                report.fault(Some(diagnosis.host.clone()), path, fault);
+            }
+            report.conclude(diagnosis.code(), &diagnosis)
+        }
+        Err(error) => report.refused(&error, None),
+    }
+}
+
+/// All that was found out about a host.
+struct Diagnosis<'d> {
+    /// Its name, safe to show.
+    host: String,
+    /// The time from the beginning of ssh to the greeting of the host.
+    login: Duration,
+    findings: Findings,
+    /// The directory whose disk was measured.
+    path: Option<&'d [u8]>,
+    advice: Vec<Advice>,
+}
+
+impl Diagnosis<'_> {
+    fn there(&self) -> Option<&haul_engine::Examined> {
+        self.findings.there.as_ref()
+    }
+
+    /// Success only if all was measured.
+    fn code(&self) -> ExitCode {
+        let disk_failed = |disk: &Option<Result<_, _>>| disk.as_ref().is_some_and(Result::is_err);
+        match self.there() {
+            Some(there) if there.machine.is_some() && !disk_failed(&there.disk) => {
+                ExitCode::Success
+            }
+            _ => ExitCode::SomeFailed,
+        }
+    }
+}
+
+fn diagnose<'d>(
+    doctor: &'d Doctor,
+    report: &dyn Report,
+    screen: &Screen,
+) -> Result<Diagnosis<'d>, CommandError> {
+    let (Place::There(target) | Place::Sftp(target)) = &doctor.place else {
+        return Err(CommandError::usage("a host must be named"));
+    };
+    let host = target.display();
+    let begun = Instant::now();
+    let (mut requests, login) = match &doctor.place {
+        Place::Sftp(_) => (sftp(doctor, target, screen)?, begun.elapsed()),
+        _ => requests(doctor, target, screen)
+            .map_err(|error| doctor.reaches.explained(target, error))?,
+    };
+    let draws = report.is_text() && Screen::is_terminal();
+    let told = |step: Step| {
+        if draws {
+            screen.draw(format!("measuring {}", shown::step(step)));
+        }
+    };
+    let wish = Wish { path: doctor.path.as_deref(), ports: doctor.ports, told: &told };
+    let findings = examine(&mut requests, &wish)?;
+    let advice = advice(&host, &findings);
+    Ok(Diagnosis { host, login, findings, path: doctor.path.as_deref(), advice })
+}
+
+/// The haul of the host or, where there is none, its SFTP server; and how long the login
+/// took.
+fn requests(
+    doctor: &Doctor,
+    target: &SshTarget,
+    screen: &Screen,
+) -> Result<(Requests, Duration), CommandError> {
+    let begun = Instant::now();
+    // As a copy does it, with the ciphers that it would have.
+    let connected = haul_net::connect(target, diagnostics(screen)).map_err(JobError::from);
+    let missing = match connected.and_then(Requests::remote) {
+        Err(JobError::Connection(error)) if error.lacks_haul() => error,
+        answered => return Ok((answered?, begun.elapsed())),
+    };
+    if doctor.reaches.of(target).without_haul == WithoutHaul::Fail {
+        return Err(missing.into());
+    }
+    let begun = Instant::now();
+    match sftp(doctor, target, screen) {
+        Ok(requests) => Ok((requests, begun.elapsed())),
+        Err(neither) => {
+            let error = CommandError::from(missing);
+            Err(error.with_hint(format!("SFTP is of no help either: {neither}")))
+        }
+    }
+}
+
+fn sftp(doctor: &Doctor, target: &SshTarget, screen: &Screen) -> Result<Requests, JobError> {
+    let reach = doctor.reaches.of(target);
+    Requests::sftp(peer::connect_sftp(target, &reach, screen)?)
+}

@@ -1,0 +1,206 @@
+//! Limits of the connections that reach this machine, as the system tells: how many may log in
+//! through sshd at the same time, and how TCP finds its pace.
+
+use std::path::Path;
+
+/// The longest name of a way of congestion control (`TCP_CA_NAME_MAX` of Linux).
+const CONGESTION_NAME_MAX: usize = 15;
+
+/// Processes above this one that are looked at, at most.
+const ANCESTORS_MAX: usize = 16;
+
+/// Files of sshd's configuration that are read, and bytes of each, at most.
+const CONFIG_FILES_MAX: usize = 64;
+const CONFIG_LEN_MAX: u64 = 256 << 10;
+
+/// Where sshd's configuration is.
+const SSHD_CONFIG: &str = "/etc/ssh/sshd_config";
+
+/// The directory where paths of its `Include` start that are relative.
+const SSHD_DIR: &str = "/etc/ssh";
+
+/// OpenSSH's own limit, where its configuration names none.
+const DEFAULT: Limit = Limit { begin: 10, rate: Some(30), full: 100 };
+
+/// sshd's setting `MaxStartups`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limit {
+    /// So many connections may be logging in before some are refused.
+    pub begin: u32,
+    /// The share that is refused from there on, in percent, where that can be seen.
+    pub rate: Option<u32>,
+    /// So many before all are refused.
+    pub full: u32,
+}
+
+/// The congestion control that TCP connections of this machine begin with; `None` where the
+/// system does not tell.
+pub fn congestion_control() -> Option<String> {
+    if !cfg!(target_os = "linux") {
+        return None;
+    }
+    let name = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control").ok()?;
+    let name = name.trim();
+    is_congestion_name(name).then(|| name.to_owned())
+}
+
+/// True if a way of congestion control can have that name.
+pub fn is_congestion_name(name: &str) -> bool {
+    !name.is_empty()
+        && name.len() <= CONGESTION_NAME_MAX
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'))
+}
+
+/// How many connections the sshd that started this process lets log in at the same time:
+/// it shows that in its own title. Where it does not, the system's configuration of sshd
+/// says it, if it can be read.
+pub fn login_limit() -> Option<Limit> {
+    limit_of_ancestors().or_else(|| limit_of_config(Path::new(SSHD_CONFIG)))
+}
+
+/// The limit in the title of the listener among the processes above this one.
+fn limit_of_ancestors() -> Option<Limit> {
+    let mut pid = "self".to_owned();
+    for _ in 0..ANCESTORS_MAX {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // The name in brackets may hold anything; state and parent are behind it.
+        let (_, behind) = stat.rsplit_once(')')?;
+        let parent = behind.split_whitespace().nth(1)?.to_owned();
+        if parent.parse::<u32>().ok()? <= 1 {
+            return None;
+        }
+        let title = std::fs::read(format!("/proc/{parent}/cmdline")).ok()?;
+        if let Some(limit) = limit_of_title(&String::from_utf8_lossy(&title)) {
+            return Some(limit);
+        }
+        pid = parent;
+    }
+    None
+}
+
+/// Reads `sshd: /usr/sbin/sshd -D [listener] 0 of 10-100 startups`.
+fn limit_of_title(title: &str) -> Option<Limit> {
+    let title = title.trim_end_matches('\0').strip_prefix("sshd")?;
+    let (_, counts) = title.rsplit_once("[listener] ")?;
+    let (_, range) = counts.strip_suffix(" startups")?.split_once(" of ")?;
+    let (begin, full) = range.split_once('-')?;
+    Some(Limit { begin: begin.parse().ok()?, rate: None, full: full.parse().ok()? })
+}
+
+/// The limit that the configuration at `path` sets for all, with what it includes.
+fn limit_of_config(path: &Path) -> Option<Limit> {
+    let mut files_left = CONFIG_FILES_MAX;
+    let mut is_for_all = true;
+    let found = limit_in(path, &mut files_left, &mut is_for_all)?;
+    Some(found.unwrap_or(DEFAULT))
+}
+
+/// The first limit in the file at `path`: `None` if it can't be read, and within that if
+/// there is none.
+fn limit_in(path: &Path, files_left: &mut usize, is_for_all: &mut bool) -> Option<Option<Limit>> {
+    *files_left = files_left.checked_sub(1)?;
+    let stat = std::fs::metadata(path).ok()?;
+    if !stat.is_file() || stat.len() > CONFIG_LEN_MAX {
+        return None;
+    }
+    let text = String::from_utf8_lossy(&std::fs::read(path).ok()?).into_owned();
+    for line in text.lines() {
+        let words = line.trim().split(|c: char| c.is_whitespace() || c == '=');
+        let mut words = words.filter(|word| !word.is_empty()).map(|word| word.trim_matches('"'));
+        match words.next().map(str::to_ascii_lowercase).as_deref() {
+            // What follows holds for some logins; MaxStartups can't stand there.
+            Some("match") => *is_for_all = false,
+            Some("maxstartups") if *is_for_all => {
+                return Some(Some(words.next().and_then(limit_of_words)?));
+            }
+            Some("include") if *is_for_all => {
+                for included in words.flat_map(included) {
+                    // sshd passes over what is not there; what can't be read may hold it.
+                    if let Some(limit) = limit_in(&included, files_left, is_for_all)? {
+                        return Some(Some(limit));
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    Some(None)
+}
+
+/// Reads `10:30:100`, or `10`.
+fn limit_of_words(words: &str) -> Option<Limit> {
+    let mut numbers = words.split(':').map(|number| number.parse::<u32>().ok());
+    let begin = numbers.next()??;
+    match (numbers.next(), numbers.next(), numbers.next()) {
+        (None, None, None) => Some(Limit { begin, rate: Some(100), full: begin }),
+        (Some(rate), Some(full), None) => Some(Limit { begin, rate: Some(rate?), full: full? }),
+        _ => None,
+    }
+}
+
+/// The files that an `Include` names: a path, whose last component may be a pattern.
+fn included(words: &str) -> Vec<std::path::PathBuf> {
+    let path = Path::new(SSHD_DIR).join(words);
+    let (Some(dir), Some(pattern)) = (path.parent(), path.file_name()) else { return Vec::new() };
+    let Ok(entries) = std::fs::read_dir(dir) else { return Vec::new() };
+    let names = entries.filter_map(Result::ok).map(|entry| entry.file_name());
+    let matches = |name: &std::ffi::OsString| {
+        crate::name_matches(pattern.as_encoded_bytes(), name.as_encoded_bytes())
+    };
+    let mut names: Vec<_> = names.filter(matches).collect();
+    names.sort_unstable();
+    names.iter().map(|name| dir.join(name)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_title_of_a_listener_tells_its_limit() {
+        let limit = |begin, full| Some(Limit { begin, rate: None, full });
+        let title = "sshd: /usr/sbin/sshd -D [listener] 0 of 10-100 startups\0\0\0";
+        assert_eq!(limit_of_title(title), limit(10, 100));
+        let title = "sshd: sshd -f [listener] 9 of 1-2 startups [listener] 1 of 2-10 startups";
+        assert_eq!(limit_of_title(title), limit(2, 10));
+        for other in [
+            "",
+            "sshd: ann@notty",
+            "bash\0-c\0[listener] 0 of 10-100 startups",
+            "sshd: x [listener] 0 of 10 startups",
+            "sshd: x [listener] 0 of -1-100 startups",
+            "sshd: x [listener] 0 of 10-99999999999 startups",
+        ] {
+            assert_eq!(limit_of_title(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn the_first_setting_for_all_logins_counts() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("sshd_config");
+        let limit = |text: &str| {
+            std::fs::write(&path, text).expect("written");
+            limit_of_config(&path)
+        };
+        let of = |begin, rate, full| Some(Limit { begin, rate: Some(rate), full });
+        assert_eq!(limit("Port 22\n"), of(10, 30, 100));
+        assert_eq!(limit("  maxstartups=2:30:10\nMaxStartups 5\n"), of(2, 30, 10));
+        assert_eq!(limit("#MaxStartups 1:2:3\nMaxStartups \"7\"\n"), of(7, 100, 7));
+        assert_eq!(limit("Match User ann\nMaxStartups 3\n"), of(10, 30, 100));
+        assert_eq!(limit("MaxStartups many\n"), None);
+        let more = dir.path().join("more.conf");
+        std::fs::write(&more, "MaxStartups 4:5:6\n").expect("written");
+        let include = format!("Include {}/*.conf\nMaxStartups 1\n", dir.path().display());
+        assert_eq!(limit(&include), of(4, 5, 6));
+        let itself = format!("Include {}\n", path.display());
+        assert_eq!(limit(&itself), None, "it ends");
+        assert_eq!(limit_of_config(&dir.path().join("none")), None);
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn this_machine_has_a_congestion_control() {
+        assert!(congestion_control().is_some_and(|name| name.len() > 2));
+    }
+}
