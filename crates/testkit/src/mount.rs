@@ -70,7 +70,7 @@ impl Mount {
     /// The same for who can do without.
     pub fn try_tmpfs(size_bytes: u64) -> io::Result<Mount> {
         let mount = Self::nowhere()?;
-        let options = format!("size={size_bytes},mode=0755");
+        let options = format!("size={size_bytes},nr_inodes=0,mode=0755");
         run("mount", &["-t", "tmpfs", "-o", &options, "haul-test"], mount.path())?;
         Ok(mount)
     }

@@ -24,7 +24,7 @@ struct Trial {
 
 /// scp asks for each file by itself, several times, and waits for each answer:
 /// a tree of 2,000 files takes minutes here. It has one round.
-const TRIALS: [Trial; 4] = [
+const TRIALS: [Trial; 5] = [
     Trial {
         rate_mbit: 200,
         round_trip_ms: 50,
@@ -174,17 +174,71 @@ const TRIALS: [Trial; 4] = [
         round_trip_ms: 30,
         mtu_bytes: 1500,
         loss: 0.0,
-        workloads: &[Workload {
-            name: "lab-source-up",
-            title: "64 MiB of source text in one file, upload, 100 Mbit/s, 30 ms",
-            data: Data::Source,
-            direction: Direction::Upload,
-            before: Before::Nothing,
-            word: Word::Copy,
-            through: Through::Haul,
-            against: &[(Tool::Plain, 0.35)],
-            once: &[],
-        }],
+        workloads: &[
+            Workload {
+                name: "lab-source-up",
+                title: "64 MiB of source text in one file, upload, 100 Mbit/s, 30 ms",
+                data: Data::Source,
+                direction: Direction::Upload,
+                before: Before::Nothing,
+                word: Word::Copy,
+                through: Through::Haul,
+                against: &[(Tool::Plain, 0.35)],
+                once: &[],
+            },
+            Workload {
+                name: "lab-delta-pages-100m",
+                title: "haul sync: 1 GiB, 0.1 % of its pages changed, upload, 100 Mbit/s, 30 ms",
+                data: Data::Pages,
+                direction: Direction::Upload,
+                before: Before::Stale,
+                word: Word::Sync(&["-a"]),
+                through: Through::Haul,
+                against: &[(Tool::Rsync, 0.80)],
+                once: &[],
+            },
+            Workload {
+                name: "lab-delta-insert-100m",
+                title: "haul sync: 1 GiB, 1 KiB inserted in front, upload, 100 Mbit/s, 30 ms",
+                data: Data::Insert,
+                direction: Direction::Upload,
+                before: Before::Stale,
+                word: Word::Sync(&["-a"]),
+                through: Through::Haul,
+                against: &[(Tool::Rsync, 0.80)],
+                once: &[],
+            },
+        ],
+    },
+    Trial {
+        rate_mbit: 1000,
+        round_trip_ms: 10,
+        mtu_bytes: 9000,
+        loss: 0.0,
+        workloads: &[
+            Workload {
+                name: "lab-delta-pages-1g",
+                title: "haul sync: 1 GiB, 0.1 % of its pages changed, upload, 1 Gbit/s, 10 ms",
+                data: Data::Pages,
+                direction: Direction::Upload,
+                before: Before::Stale,
+                word: Word::Sync(&["-a"]),
+                through: Through::Haul,
+                against: &[(Tool::Rsync, 0.60)],
+                once: &[],
+            },
+            Workload {
+                name: "lab-delta-insert-1g",
+                title: "haul sync: 1 GiB, 1 KiB inserted in front, upload, 1 Gbit/s, 10 ms",
+                data: Data::Insert,
+                direction: Direction::Upload,
+                before: Before::Stale,
+                word: Word::Sync(&["-a"]),
+                through: Through::Haul,
+                against: &[(Tool::Rsync, 0.60)],
+                once: &[],
+            },
+        ],
     },
 ];
 

@@ -30,6 +30,9 @@ pub(crate) struct Measured {
     /// Seconds of each round that counts, by tool: haul first, then in the
     /// order of the workload's table.
     pub(crate) seconds: Vec<(Tool, Vec<f64>)>,
+    /// Bytes that went over the lab's link in each of these rounds, with what the network
+    /// itself adds; none on loopback.
+    pub(crate) sent_bytes: Vec<(Tool, Vec<f64>)>,
     /// haul's peak resident memory.
     pub(crate) client_rss_bytes: Option<u64>,
     /// That of its agent, if it had one.
@@ -75,6 +78,7 @@ impl<'a> Bench<'a> {
         tools.extend(workload.against.iter().map(|(tool, _)| *tool));
         let mut measured = Measured {
             seconds: tools.iter().map(|tool| (*tool, Vec::new())).collect(),
+            sent_bytes: tools.iter().map(|tool| (*tool, Vec::new())).collect(),
             client_rss_bytes: None,
             agent_rss_bytes: None,
         };
@@ -82,7 +86,13 @@ impl<'a> Bench<'a> {
         if !empties {
             for &tool in &tools {
                 self.empty(tool)?;
-                self.copy(workload, tool, Watch::new(LIMIT))?;
+                if workload.sent_max().is_some() {
+                    // A link would take a while for that.
+                    let source = &self.sources[workload.data.name()].path;
+                    fs::copy(source, Self::into(self, tool).join(workload.data.name()))?;
+                } else {
+                    self.copy(workload, tool, Watch::new(LIMIT))?;
+                }
             }
         }
         for round in 0..=self.rounds {
@@ -98,12 +108,15 @@ impl<'a> Bench<'a> {
                 if warming_up {
                     watch = watch.sampling(SAMPLE_EVERY).agents_below(self.sshd.pid());
                 }
+                let before = link_bytes();
                 let usage = self.copy(workload, tool, watch)?;
+                let sent = link_bytes().saturating_sub(before);
                 self.check(workload, tool, warming_up || once)?;
                 let seconds = usage.wall.as_secs_f64();
                 line.push_str(&format!(" {} {seconds:.3} s", tool.name()));
                 if !warming_up {
                     measured.seconds[index].1.push(seconds);
+                    measured.sent_bytes[index].1.push(sent as f64);
                 } else if tool == Tool::Haul {
                     measured.client_rss_bytes = usage.peak_rss_bytes;
                     measured.agent_rss_bytes = usage.agent_peak_rss_bytes;
@@ -123,6 +136,7 @@ impl<'a> Bench<'a> {
     /// Gives the tool the destination that the workload has before each run.
     fn prepare(&self, workload: &Workload, tool: Tool) -> Result<()> {
         match workload.before {
+            _ if tool == Tool::Login => Ok(()),
             Before::Nothing => self.empty(tool),
             Before::Same => Ok(()),
             Before::Stale => {
@@ -181,6 +195,9 @@ impl<'a> Bench<'a> {
 
     /// True if the copy is whole: by its totals, or by every byte.
     fn check(&self, workload: &Workload, tool: Tool, every_byte: bool) -> Result<()> {
+        if tool == Tool::Login {
+            return Ok(());
+        }
         let source = &self.sources[workload.data.name()];
         let copy = self.into(tool).join(workload.data.name());
         let what = || format!("{} on {}", tool.name(), workload.name);
@@ -225,4 +242,17 @@ impl<'a> Bench<'a> {
             _ => Ok(()),
         }
     }
+}
+
+/// Bytes that have gone over all networks of this thread's namespace but loopback, in both
+/// directions.
+fn link_bytes() -> u64 {
+    let table = fs::read_to_string("/proc/thread-self/net/dev").unwrap_or_default();
+    let of_row = |row: &str| {
+        let (name, counts) = row.split_once(':')?;
+        let counts: Vec<u64> = counts.split_whitespace().flat_map(str::parse).collect();
+        // The first column of each half.
+        (name.trim() != "lo").then(|| counts.first().unwrap_or(&0) + counts.get(8).unwrap_or(&0))
+    };
+    table.lines().filter_map(of_row).sum()
 }

@@ -10,6 +10,7 @@ use super::chart;
 use super::machine;
 use super::measure::Measured;
 use super::question::{Question, Table};
+use super::tool::Tool;
 use super::workload::{NO_BOUND, Word, Workload};
 use crate::Result;
 
@@ -45,6 +46,16 @@ struct Row {
     bound: f64,
 }
 
+/// What went over the link in one comparison.
+struct Sent {
+    title: &'static str,
+    haul_bytes: f64,
+    rival: &'static str,
+    rival_bytes: f64,
+    ratio: f64,
+    bound: f64,
+}
+
 /// One workload's memory.
 struct Memory {
     title: &'static str,
@@ -60,6 +71,7 @@ pub(crate) struct Report {
     rounds: u32,
     quick: bool,
     rows: Vec<Row>,
+    sent: Vec<Sent>,
     memory: Vec<Memory>,
     answers: Vec<(&'static str, Table)>,
 }
@@ -72,6 +84,7 @@ impl Report {
             rounds: args.rounds(),
             quick: args.quick,
             rows: Vec::new(),
+            sent: Vec::new(),
             memory: Vec::new(),
             answers: Vec::new(),
         }
@@ -82,6 +95,7 @@ impl Report {
         for ((tool, rival), (_, bound)) in rivals.iter().zip(workload.against) {
             let ratios = haul.iter().zip(rival).map(|(haul, rival)| haul / rival).collect();
             let mut name = match workload.word {
+                _ if *tool == Tool::Login => tool.title(false).to_owned(),
                 Word::Copy | Word::Fast => tool.title(workload.data.is_tree()).to_owned(),
                 Word::Sync(options) => format!("{} {}", tool.name(), options.join(" ")),
             };
@@ -97,12 +111,27 @@ impl Report {
                 bound: *bound,
             });
         }
+        if let Some(bound) = workload.sent_max() {
+            self.add_sent(workload.title, &measured.sent_bytes, bound);
+        }
         self.memory.push(Memory {
             title: workload.title,
             client_bytes: measured.client_rss_bytes,
             agent_bytes: measured.agent_rss_bytes,
             bound_bytes: workload.peak_rss_bytes_max(),
         });
+    }
+
+    fn add_sent(&mut self, title: &'static str, sent: &[(Tool, Vec<f64>)], bound: f64) {
+        let Some(((_, haul), rivals)) = sent.split_first() else { return };
+        self.sent.extend(rivals.iter().map(|(tool, rival)| Sent {
+            title,
+            haul_bytes: median(haul.clone()),
+            rival: tool.name(),
+            rival_bytes: median(rival.clone()),
+            ratio: median(haul.iter().zip(rival).map(|(haul, rival)| haul / rival).collect()),
+            bound,
+        }));
     }
 
     pub(crate) fn answer(&mut self, question: &Question, table: Table) {
@@ -114,7 +143,8 @@ impl Report {
         let slow = self.rows.iter().filter(|row| row.ratio > row.bound).count();
         let large = |memory: &&Memory| memory.peak_bytes() > memory.bound_bytes;
         let unsafe_ones: usize = self.answers.iter().map(|(_, table)| table.over).sum();
-        slow + self.memory.iter().filter(large).count() + unsafe_ones
+        let much = self.sent.iter().filter(|sent| sent.ratio > sent.bound).count();
+        slow + much + self.memory.iter().filter(large).count() + unsafe_ones
     }
 
     /// The tables and what they were measured on.
@@ -172,6 +202,9 @@ impl Report {
                 if row.bound == NO_BOUND { "" } else { verdict(row.ratio <= row.bound) },
             )?;
         }
+        if !self.sent.is_empty() {
+            self.format_sent(out)?;
+        }
         writeln!(
             out,
             "\nPeak resident memory of haul, sampled in the round that does not count.\n"
@@ -183,6 +216,23 @@ impl Report {
             let bound = mib(Some(memory.bound_bytes));
             let verdict = verdict(memory.peak_bytes() <= memory.bound_bytes);
             writeln!(out, "| {} | {client} | {agent} | {bound} | {verdict} |", memory.title)?;
+        }
+        Ok(())
+    }
+
+    fn format_sent(&self, out: &mut String) -> std::fmt::Result {
+        writeln!(out, "\nBytes over the link, in both directions, with what the network adds.\n")?;
+        writeln!(out, "| workload | haul | against | its bytes | ratio | bound | |")?;
+        writeln!(out, "|---|--:|---|--:|--:|--:|---|")?;
+        for sent in &self.sent {
+            let Sent { title, rival, ratio, bound, .. } = sent;
+            let (haul, other) =
+                (mib(Some(sent.haul_bytes as u64)), mib(Some(sent.rival_bytes as u64)));
+            let verdict = verdict(ratio <= bound);
+            writeln!(
+                out,
+                "| {title} | {haul} | {rival} | {other} | {ratio:.2} | {bound:.2} | {verdict} |"
+            )?;
         }
         Ok(())
     }
@@ -242,7 +292,6 @@ pub(crate) fn median(mut values: Vec<f64>) -> f64 {
 mod tests {
     use super::super::workload::WORKLOADS;
     use super::*;
-    use crate::bench::tool::Tool;
 
     fn report() -> Report {
         let facts = vec![("kernel", "Linux".to_owned())];
@@ -253,6 +302,7 @@ mod tests {
             rounds: 3,
             quick: false,
             rows: Vec::new(),
+            sent: Vec::new(),
             memory: Vec::new(),
             answers: Vec::new(),
         }
@@ -261,6 +311,7 @@ mod tests {
     fn measured(haul: [f64; 3], cp: [f64; 3], rss: u64) -> Measured {
         Measured {
             seconds: vec![(Tool::Haul, haul.to_vec()), (Tool::Cp, cp.to_vec())],
+            sent_bytes: Vec::new(),
             client_rss_bytes: Some(rss),
             agent_rss_bytes: None,
         }

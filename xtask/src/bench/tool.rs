@@ -24,7 +24,12 @@ pub(crate) enum Tool {
     /// `tar c` piped through ssh into `tar x`.
     Tar,
     Rsync,
+    /// No copy: a login by ssh that stays for [`STAY`].
+    Login,
 }
+
+/// How long a login stays, in seconds.
+const STAY: &str = "0.05";
 
 /// One copy to be done.
 pub(crate) struct Job<'a> {
@@ -50,6 +55,7 @@ impl Tool {
             Tool::Scp => "scp",
             Tool::Tar => "tar",
             Tool::Rsync => "rsync",
+            Tool::Login => "login",
         }
     }
 
@@ -63,6 +69,7 @@ impl Tool {
             Tool::Zstd => "haul --compress zstd",
             Tool::Hashing => "haul copy",
             Tool::Rsync => "rsync -a",
+            Tool::Login => "a login by ssh, and 50 ms",
             _ => self.name(),
         }
     }
@@ -112,6 +119,7 @@ impl Tool {
                 rsync
             }
             Tool::Tar => return tar(job),
+            Tool::Login => return job.sshd.command(format!("sleep {STAY}")),
         };
         if job.is_tree && self != Tool::Rsync && job.word.is_copy() {
             command.arg("-r");

@@ -3,10 +3,12 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{self, Write};
+use std::io::{self, Seek, Write};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use haul_testkit::content::Stream;
 use haul_testkit::tree::{self, Made};
 
 use super::tool::Tool;
@@ -93,6 +95,12 @@ pub(crate) enum Data {
     Small,
     /// 50 tiny files in each of many directories.
     Tree,
+    /// 50 empty files in each of a great many directories.
+    Million,
+    /// The image of a disk, of which few pages have changed.
+    Pages,
+    /// A large file that something was inserted in front of.
+    Insert,
 }
 
 /// Where it goes.
@@ -106,11 +114,20 @@ pub(crate) enum Direction {
 impl Workload {
     /// Neither side may ever have more than this resident.
     pub(crate) fn peak_rss_bytes_max(&self) -> u64 {
+        if let (Data::Million, Word::Sync(["-aH"])) = (self.data, self.word) {
+            return 200 << 20;
+        }
         match self.through {
             Through::Haul if self.direction != Direction::Local => 128 << 20,
             Through::Haul | Through::HaulBySsh => 64 << 20,
             Through::Sftp(_) => 96 << 20,
         }
+    }
+
+    /// How much may go over the link, as a share of what each other tool sends, if that is
+    /// measured.
+    pub(crate) fn sent_max(&self) -> Option<f64> {
+        matches!(self.data, Data::Pages | Data::Insert).then_some(1.1)
     }
 }
 
@@ -163,6 +180,17 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         name: "up-text-1g",
         title: "1 GiB of source text in one file, upload",
         data: Data::Text,
+        direction: Direction::Upload,
+        before: Before::Nothing,
+        word: Word::Copy,
+        through: Through::Haul,
+        against: &[(Tool::Plain, 1.05), (Tool::Zstd, 1.05)],
+        once: &[],
+    },
+    Workload {
+        name: "up-random-1g",
+        title: "1 GiB of random bytes in one file, upload",
+        data: Data::One,
         direction: Direction::Upload,
         before: Before::Nothing,
         word: Word::Copy,
@@ -387,7 +415,29 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         before: Before::Stale,
         word: Word::Sync(&["-a", "--delete"]),
         through: Through::Haul,
-        against: &[(Tool::Rsync, NO_BOUND)],
+        against: &[(Tool::Rsync, NO_BOUND), (Tool::Login, 1.0)],
+        once: &[],
+    },
+    Workload {
+        name: "sync-million",
+        title: "haul sync -a: 1,000,000 files, unchanged, here to here",
+        data: Data::Million,
+        direction: Direction::Local,
+        before: Before::Same,
+        word: Word::Sync(&["-a"]),
+        through: Through::Haul,
+        against: &[(Tool::Rsync, 0.40)],
+        once: &[],
+    },
+    Workload {
+        name: "sync-million-links",
+        title: "haul sync -aH: 1,000,000 files, unchanged, here to here",
+        data: Data::Million,
+        direction: Direction::Local,
+        before: Before::Same,
+        word: Word::Sync(&["-aH"]),
+        through: Through::Haul,
+        against: &[(Tool::Rsync, 0.40)],
         once: &[],
     },
 ];
@@ -400,6 +450,7 @@ pub(crate) struct Scale {
     part_bytes: u64,
     small_files: u64,
     tree_dirs: u64,
+    million_dirs: u64,
 }
 
 impl Scale {
@@ -410,6 +461,7 @@ impl Scale {
         part_bytes: 128 << 20,
         small_files: 2_000,
         tree_dirs: 2_000,
+        million_dirs: 20_000,
     };
     /// Enough to see that everything works.
     pub(crate) const QUICK: Scale = Scale {
@@ -418,6 +470,7 @@ impl Scale {
         part_bytes: 8 << 20,
         small_files: 40,
         tree_dirs: 20,
+        million_dirs: 40,
     };
 }
 
@@ -433,22 +486,32 @@ impl Data {
             Data::Part => "part",
             Data::Small => "small",
             Data::Tree => "tree",
+            Data::Million => "million",
+            Data::Pages => "pages",
+            Data::Insert => "insert",
         }
     }
 
     /// True if copying it takes `-r`.
     pub(crate) fn is_tree(self) -> bool {
-        !matches!(self, Data::One | Data::Part | Data::Text | Data::Source)
+        use Data as D;
+        !matches!(self, D::One | D::Part | D::Text | D::Source | D::Pages | D::Insert)
     }
 
-    /// Makes the files of a copy at `path` those of an earlier day. Only the mixed
-    /// files have such: the 100 of a directory have other contents, of half the
-    /// length, and there are 8 that the source lacks.
+    /// Makes a copy at `path` that of an earlier day. Of the mixed files, the 100 of a
+    /// directory have other contents, of half the length, and there are 8 that the source
+    /// lacks; of the image, one of 1,000 pages differs; and what was inserted is missing.
     pub(crate) fn make_stale(self, path: &Path) -> io::Result<()> {
-        const STALE_BYTES: u64 = 2 << 10;
-        if self != Data::Mixed {
-            return Err(io::Error::other("only the mixed files have an earlier day"));
+        match self {
+            Data::Mixed => Self::make_mixed_stale(path),
+            Data::Pages => change_pages(path),
+            Data::Insert => cut_off_front(path),
+            _ => Err(io::Error::other("it has no earlier day")),
         }
+    }
+
+    fn make_mixed_stale(path: &Path) -> io::Result<()> {
+        const STALE_BYTES: u64 = 2 << 10;
         let small = path.join("small");
         for (seed, entry) in (100..).zip(fs::read_dir(small.join("dir-000"))?) {
             tree::random_file(entry?.path(), STALE_BYTES, seed)?;
@@ -477,13 +540,44 @@ impl Data {
             Data::Text => text(path, scale.one_bytes),
             Data::Source => text(path, scale.part_bytes / 2),
             Data::Part => one(scale.part_bytes, 4),
+            Data::Pages => one(scale.one_bytes, 7),
+            Data::Insert => one(scale.one_bytes, 8),
             Data::Small => tree::many(path, scale.small_files, SMALL_BYTES, DIRS, 5),
             Data::Tree => {
                 let dirs = scale.tree_dirs;
                 tree::many(path, dirs * FILES_PER_DIR, TINY_BYTES, dirs, 6)
             }
+            Data::Million => {
+                let dirs = scale.million_dirs;
+                tree::many(path, dirs * FILES_PER_DIR, 0, dirs, 10)
+            }
         }
     }
+}
+
+/// Changes one of 1,000 pages of the file at `path`, at places drawn by a fixed lot.
+fn change_pages(path: &Path) -> io::Result<()> {
+    const PAGE_BYTES: u64 = 4 << 10;
+    const ONE_OF: u64 = 1000;
+    let file = fs::OpenOptions::new().write(true).open(path)?;
+    let pages = file.metadata()?.len() / PAGE_BYTES;
+    let mut places = Stream::new(9);
+    let mut page = vec![0; PAGE_BYTES as usize];
+    for _ in 0..pages / ONE_OF {
+        places.fill(&mut page);
+        file.write_all_at(&page, places.below(pages) * PAGE_BYTES)?;
+    }
+    Ok(())
+}
+
+/// Takes the first KiB away from the file at `path`.
+fn cut_off_front(path: &Path) -> io::Result<()> {
+    const FRONT_BYTES: u64 = 1 << 10;
+    let beside = path.with_extension("cut");
+    let mut from = fs::File::open(path)?;
+    from.seek(io::SeekFrom::Start(FRONT_BYTES))?;
+    io::copy(&mut from, &mut fs::File::create(&beside)?)?;
+    fs::rename(beside, path)
 }
 
 /// Makes a file of `bytes` out of the repository's own sources, over and over. They are
