@@ -27,9 +27,11 @@ pub fn is_out_of_handles(error: &io::Error) -> bool {
     matches!(errno, Some(rustix::io::Errno::MFILE | rustix::io::Errno::NFILE))
 }
 
-/// The user whose rights this process has.
+/// The user whose rights this process has. The system is asked once: the user of a process
+/// of haul never changes, and is looked at for each entry of a tree.
 pub fn effective_user() -> u32 {
-    rustix::process::geteuid().as_raw()
+    static USER: OnceLock<u32> = OnceLock::new();
+    *USER.get_or_init(|| rustix::process::geteuid().as_raw())
 }
 
 /// The number of the user, and of the group, who may give files to others. It is the same
