@@ -148,7 +148,7 @@ fn few_processes() {
 fn little_address_space() {
     let scarce = Scarce::new(small_and_large);
     // In less, a build without optimisation has no room for its stack.
-    let values = [20, 24, 32, 40, 48, 64, 80, 96, 128, 192, 256].map(|mib| mib << 20);
+    let values = [23, 26, 32, 40, 48, 64, 80, 96, 128, 192, 256].map(|mib| mib << 20);
     each_way_under(&scarce, "as", 2, &values);
 }
 
