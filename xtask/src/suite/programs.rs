@@ -63,10 +63,8 @@ const IN_MEMORY: &[&str] = &[
     "power",
     "restricted",
     "resume",
-    "retry",
     "scarce",
     "sftp",
-    "sync",
 ];
 
 /// The programs that `--quick` leaves out.

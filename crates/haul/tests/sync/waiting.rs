@@ -231,8 +231,10 @@ fn a_large_file_that_waited_is_not_sent_again() {
     let world = World::new();
     let scene = world.scene(Way::Local);
     const LEN: u64 = 72 << 20;
+    // A second of content, at the rate below: time for the kill.
+    const REST: u64 = 40 << 20;
     scene.file("src/a/large", vec![5; LEN as usize]);
-    scene.file("src/z/z", vec![3; 8 << 20]);
+    scene.file("src/z/z", vec![3; REST as usize]);
     scene.file("dst/a/large", "old");
     let flags = ["-a", DELAY, "--bwlimit=40m", "--json"];
     let running = scene
@@ -247,7 +249,7 @@ fn a_large_file_that_waited_is_not_sent_again() {
     let run =
         scene.transfer("sync", &scene.route(), &["-a", DELAY, "--json"], &["src/"], "dst").run();
     assert_eq!(run.code, Some(0), "{run}");
-    assert!(moved(&run) <= 8 << 20, "{run}");
+    assert!(moved(&run) <= REST, "{run}");
     assert_eq!(fs::metadata(scene.path("dst/a/large")).expect("there").len(), LEN);
     assert_no_strays(&scene.path("dst"));
 }
