@@ -10,6 +10,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 /// Room for what the tests copy, and for a second copy.
 const ROOM: u64 = 400 << 20;
@@ -99,7 +100,8 @@ fn what_a_move_verifies_is_read_from_its_device() {
             let flags = [&["-q"], flags].concat();
             let haul = scene.transfer("move", &remote, &flags, &["src"], mount.join(dest));
             let before = mount.bytes_read().expect("a figure");
-            haul.run().expect_ok();
+            // Each file waits for the medium, which others use, too.
+            haul.limit(Duration::from_secs(400)).run().expect_ok();
             let after = mount.bytes_read().expect("a figure");
             assert!(!scene.exists("src"));
             let there = snapshot(mount.join(dest)).expect("a tree");
