@@ -142,7 +142,7 @@ fn names_in_messages_are_escaped() {
 
 #[test]
 fn json_of_a_refused_copy_has_a_start_an_error_and_a_summary() {
-    let output = haul(["copy", "--json", "a:x", "b:y"]);
+    let output = haul(["copy", "--json", "a:x", "b:x", "here"]);
     assert_eq!(output.status.code(), Some(2));
     assert_eq!(stderr(&output), "");
     let lines: Vec<serde_json::Value> = output
@@ -159,7 +159,7 @@ fn json_of_a_refused_copy_has_a_start_an_error_and_a_summary() {
 
 #[test]
 fn a_reader_that_is_gone_is_no_crash() {
-    for args in [&["--help"][..], &["copy", "--json", "a:x", "b:y"]] {
+    for args in [&["--help"][..], &["copy", "--json", "a:x", "b:x", "here"]] {
         let (reader, writer) = std::io::pipe().expect("a pipe");
         drop(reader);
         let output = Command::new(env!("CARGO_BIN_EXE_haul"))

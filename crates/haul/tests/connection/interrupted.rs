@@ -49,7 +49,10 @@ fn what_is_kept_of_a_large_file_is_told_and_the_same_command_goes_on() {
         let said = errors(&run).concat();
         assert!(said.starts_with("interrupted: about "), "{run}");
         assert!(said.ends_with(" MiB of big are there, and kept"), "{run}");
-        assert!(run.err().ends_with("files are skipped, and this file goes on from there\n"), "{run}");
+        assert!(
+            run.err().ends_with("files are skipped, and this file goes on from there\n"),
+            "{run}"
+        );
         assert!(holds_within(SOON, || scene.sshd().agents().is_empty()));
         let run = copy(&["--json"]).run().expect_ok();
         assert!(moved(&run) <= BIG - (8 << 20), "{run}");
