@@ -172,6 +172,7 @@ impl<'a> Control<'a> {
             lock(&self.lanes).retain_mut(|(watch, killer)| {
                 let is_silent = watch.silence().is_some();
                 if is_silent {
+                    // The first time only asks a process to end.
                     killer.kill();
                     killer.kill();
                 }
