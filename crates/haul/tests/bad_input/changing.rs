@@ -436,7 +436,9 @@ fn a_file_that_somebody_rewrites_all_the_time_fails_after_a_second_try() {
         let run = run.expect_code(1);
         assert!(run.out().contains("\"kind\":\"changed\""), "{run}");
         assert_eq!(scene.read("dest"), "old");
-        assert_eq!(moved(&run), 2 * BIG, "{run}");
+        // Of the second try, what was on its way when the change was seen need not arrive.
+        let moved = moved(&run);
+        assert!(BIG < moved && moved <= 2 * BIG, "{run}");
         assert_no_strays(&scene.path(""));
     });
 }

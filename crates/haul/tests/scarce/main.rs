@@ -141,7 +141,8 @@ fn small_and_large(src: &Path) {
 fn few_processes() {
     let scarce = Scarce::new(small_and_large);
     let values: Vec<u64> = (1..=12).chain((14..=40).step_by(2)).collect();
-    each_way_under(&scarce, "nproc", 10, &values);
+    // How many threads there are at one time depends on who is faster.
+    each_way_under(&scarce, "nproc", 6, &values);
 }
 
 #[test]

@@ -131,9 +131,12 @@ fn ctrl_c_ends_the_question() {
     let scene = world.scene(Way::Local);
     prepare(&scene, 10);
     let before = attributes(&scene.path("dst"));
+    // The key is pressed when the question is seen on the terminal.
     let lines = format!(
-        "(sleep 3; printf '\\003'; sleep 3) | script -qec \"'{HAUL}' sync -a --delete src/ dst\" /dev/null"
+        "(until grep -q 'y/N' ../terminal; do sleep 0.1; done; printf '\\003'; sleep 3) \\
+         | script -qefc \"'{HAUL}' sync -a --delete src/ dst\" ../terminal"
     );
+    scene.file("../terminal", "");
     let run = Haul::new("sh").args(["-c", &lines]).cwd(scene.path("")).run();
     let run = run.expect_code(20);
     assert!(asked(&run) && run.out().contains("haul: interrupted"), "{run}");
