@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Seek, Write};
+use std::mem;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
@@ -114,15 +115,25 @@ pub(crate) struct Programs {
 }
 
 /// What all programs came to.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 struct Total {
     passed: u64,
     failed: u64,
     /// Programs that did not end well, by their names.
     bad: Vec<String>,
+    /// The failed tests of those that ran to their end, with their program.
+    again: Vec<(Program, Vec<String>)>,
+    /// Whether a program ended without a word of how each of its tests did.
+    has_broken_off: bool,
+    /// Tests that passed in their second try.
+    unsteady: Vec<String>,
     /// How long each program took.
     took: Vec<(Duration, String)>,
 }
+
+/// How many tests that failed beside others get a second try alone. Where more fail, it
+/// is not because the machine was busy.
+const AGAIN_MAX: usize = 5;
 
 /// How many of the slowest programs are named.
 const SLOWEST_SHOWN: usize = 8;
@@ -170,8 +181,12 @@ impl Programs {
     /// ended. A program that has not ended after `limit`, counted from the first
     /// one's start, is killed with all that descends from it.
     ///
+    /// A few tests that failed are run once more when nothing runs beside them, and
+    /// counted as passed if they pass then; their names are told, for each is a fault
+    /// of the test or of the program.
+    ///
     /// # Errors
-    /// When a test has failed, or a program could not be run.
+    /// When a test has failed, also alone, or a program could not be run.
     pub(crate) fn run(
         self,
         args: &[OsString],
@@ -205,14 +220,14 @@ impl Programs {
                         let (said, ended) = program.run(&args, &environment, left);
                         let took = start.elapsed();
                         let mut total = total.lock().unwrap_or_else(PoisonError::into_inner);
-                        total.add(&program.name, &said, ended.as_ref().err());
                         total.took.push((took, program.name.clone()));
+                        let name = program.name.clone();
+                        total.add(program, &said, ended.as_ref().err());
                         // Under the lock, so that reports don't mix.
                         let mut out = io::stdout().lock();
                         let _ = writeln!(
                             out,
-                            "\n== {} ({:.1} s)\n{}",
-                            program.name,
+                            "\n== {name} ({:.1} s)\n{}",
                             took.as_secs_f64(),
                             said.trim_end()
                         );
@@ -223,8 +238,15 @@ impl Programs {
                 });
             }
         });
-        let total = total.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let mut total = total.into_inner().unwrap_or_else(PoisonError::into_inner);
+        total.try_again(|program, args| {
+            let left = end.saturating_duration_since(Instant::now());
+            program.run(args, &environment, left)
+        });
         println!("\n{} passed, {} failed\n{}", total.passed, total.failed, total.slowest());
+        for test in &total.unsteady {
+            println!("unsteady: {test} failed beside others, and passed alone");
+        }
         if total.bad.is_empty() {
             return Ok(());
         }
@@ -286,8 +308,32 @@ impl Total {
         format!("slowest: {}", shown.join(", "))
     }
 
+    /// Runs the failed tests once more, if they are few and no program broke off.
+    fn try_again(&mut self, run: impl Fn(&Program, &[OsString]) -> (String, Result<(), String>)) {
+        let names = self.again.iter().map(|(_, tests)| tests.len()).sum::<usize>();
+        if self.has_broken_off || names > AGAIN_MAX {
+            return;
+        }
+        for (program, tests) in mem::take(&mut self.again) {
+            for test in tests {
+                let (said, ended) = run(&program, &["--exact".into(), (&test).into()]);
+                println!("\n== {} {test}, again and alone\n{}", program.name, said.trim_end());
+                let has_run = said.contains("test result: ok. 1 passed;");
+                if ended.is_err() || !has_run {
+                    continue;
+                }
+                self.failed -= 1;
+                self.passed += 1;
+                self.unsteady.push(format!("{} {test}", program.name));
+            }
+        }
+        if self.failed == 0 {
+            self.bad.clear();
+        }
+    }
+
     /// Adds what a program has said in its closing line, and how it ended.
-    fn add(&mut self, name: &str, said: &str, error: Option<&String>) {
+    fn add(&mut self, program: Program, said: &str, error: Option<&String>) {
         let closing = said.lines().rev().find(|line| line.starts_with("test result: "));
         let count = |what: &str| {
             let before = closing?.split(what).next()?.trim_end();
@@ -296,9 +342,24 @@ impl Total {
         self.passed += count("passed;").unwrap_or(0);
         self.failed += count("failed;").unwrap_or(0);
         if error.is_some() || closing.is_none() {
-            self.bad.push(name.to_owned());
+            self.bad.push(program.name.clone());
+            let failed = failed_tests(said);
+            let is_each_known = closing.is_some() && count("failed;") == Some(failed.len() as u64);
+            match is_each_known {
+                true => self.again.push((program, failed)),
+                false => self.has_broken_off = true,
+            }
         }
     }
+}
+
+/// The names of the tests that a program says have failed.
+fn failed_tests(said: &str) -> Vec<String> {
+    let failed = |line: &str| {
+        let name = line.strip_prefix("test ")?.strip_suffix(" ... FAILED")?;
+        Some(name.trim_end_matches(" - should panic").to_owned())
+    };
+    said.lines().filter_map(failed).collect()
 }
 
 #[cfg(test)]
@@ -320,13 +381,58 @@ mod tests {
         assert!(Program::of_message(&json!({"reason": "build-finished"})).is_none());
     }
 
+    fn program(name: &str) -> Program {
+        let (target, path, dir) = (name.to_owned(), PathBuf::new(), PathBuf::new());
+        Program { name: name.to_owned(), target, path, dir }
+    }
+
+    const TWO_FAILED: &str = "test x ... ok\ntest y::z ... FAILED\ntest p - should panic ... FAILED\n\n\
+        test result: FAILED. 3 passed; 2 failed; 0 ignored";
+
     #[test]
     fn a_program_that_fails_or_says_nothing_is_bad() {
         let mut total = Total::default();
-        total.add("a", "x\ntest result: ok. 12 passed; 0 failed; 0 ignored\n", None);
-        total.add("b", "test result: FAILED. 3 passed; 2 failed; 0 ignored", Some(&String::new()));
-        total.add("c", "", None);
-        let bad = vec!["b".to_owned(), "c".to_owned()];
-        assert_eq!(total, Total { passed: 15, failed: 2, bad, took: Vec::new() });
+        let well = "x\ntest result: ok. 12 passed; 0 failed; 0 ignored\n";
+        total.add(program("a"), well, None);
+        total.add(program("b"), TWO_FAILED, Some(&String::new()));
+        assert!(!total.has_broken_off);
+        total.add(program("c"), "", None);
+        assert_eq!((total.passed, total.failed), (15, 2));
+        assert_eq!(total.bad, ["b", "c"]);
+        assert!(total.has_broken_off);
+        total.try_again(|_, _| panic!("a program broke off: nothing is run again"));
+        assert_eq!(total.bad, ["b", "c"]);
+    }
+
+    #[test]
+    fn a_failed_test_counts_as_passed_if_it_passes_alone() {
+        let failed = || {
+            let mut total = Total::default();
+            total.add(program("b"), TWO_FAILED, Some(&String::new()));
+            total
+        };
+        let well = || ("test result: ok. 1 passed; 0 failed".to_owned(), Ok(()));
+        let mut total = failed();
+        total.try_again(|_, args| match args[1] == "p" {
+            true => well(),
+            false => (String::new(), Err("exit status: 101".to_owned())),
+        });
+        assert_eq!((total.passed, total.failed), (4, 1));
+        assert_eq!(total.bad, ["b"]);
+        assert_eq!(total.unsteady, ["b p"]);
+        let mut total = failed();
+        total.try_again(|_, _| well());
+        assert_eq!((total.passed, total.failed), (5, 0));
+        assert_eq!(total.bad, [""; 0]);
+        // One that was not found has not passed.
+        let mut total = failed();
+        total.try_again(|_, _| ("test result: ok. 0 passed; 0 failed".to_owned(), Ok(())));
+        assert_eq!(total.bad, ["b"]);
+        // Of many, none is tried again.
+        let mut total = failed();
+        total.add(program("c"), TWO_FAILED, Some(&String::new()));
+        total.add(program("d"), TWO_FAILED, Some(&String::new()));
+        total.try_again(|_, _| panic!("too many"));
+        assert_eq!(total.bad, ["b", "c", "d"]);
     }
 }
