@@ -28,3 +28,4 @@ mod selecting;
 mod telling;
 mod waiting;
 mod walking;
+mod words;

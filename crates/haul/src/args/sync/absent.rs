@@ -29,20 +29,81 @@ pub(super) struct Absent {
     pub(super) instead: &'static str,
 }
 
-const LATER: &str = "it is not there yet";
-
-const fn absent(long: &'static str, short: Option<char>) -> Absent {
-    Absent { long, short, takes_value: false, instead: LATER }
+const fn absent(long: &'static str, short: Option<char>, instead: &'static str) -> Absent {
+    Absent { long, short, takes_value: false, instead }
 }
 
-const fn absent_value(long: &'static str, short: Option<char>) -> Absent {
-    Absent { takes_value: true, ..absent(long, short) }
+const fn absent_value(long: &'static str, instead: &'static str) -> Absent {
+    Absent { takes_value: true, ..absent(long, None, instead) }
 }
+
+const OF_DAEMON: &str = "it is for rsync's daemon, which haul does not reach";
+const OF_SSH: &str = "ssh is told that: -e 'ssh -4', or a line in its configuration";
+const OF_WIRE: &str = "between two hauls there is nothing to choose here";
+const OF_HASHES: &str = "haul verifies by BLAKE3";
+const OF_BATCHES: &str = "haul writes and reads no batches of rsync's";
+const NO_DEVICES: &str = "haul copies devices as devices (--devices), never their content";
+const OF_SUPER: &str = "root gives all it can, others what they can";
+const OF_BOTH: &str = "each word is for the side, or for both sides, that it concerns";
+const OF_LISTS: &str = "haul always lists while it copies";
+const NO_SHELL: &str = "names never go through a shell";
+const OF_TIME: &str = "the program timeout(1) ends a command, and the next one goes on";
 
 /// The words of rsync that haul has not, each told as that.
 pub(super) const ABSENT: &[Absent] = &[
-    absent("crtimes", Some('N')),
-    absent("fake-super", None),
-    absent_value("iconv", None),
-    absent_value("password-file", None),
+    absent("crtimes", Some('N'), "this system lets nobody set them, as rsync says here, too"),
+    absent("fake-super", None, "it is not there yet"),
+    Absent { short: Some('M'), ..absent_value("remote-option", OF_BOTH) },
+    absent_value("iconv", "names are bytes, and stay as they are"),
+    absent("no-iconv", None, "names are bytes, and stay as they are"),
+    absent_value("password-file", OF_DAEMON),
+    absent_value("address", OF_DAEMON),
+    absent_value("port", "ssh is told that: -e 'ssh -p PORT'"),
+    absent_value("sockopts", OF_DAEMON),
+    absent_value("config", OF_DAEMON),
+    absent_value("dparam", OF_DAEMON),
+    absent_value("early-input", OF_DAEMON),
+    absent("daemon", None, OF_DAEMON),
+    absent("no-detach", None, OF_DAEMON),
+    absent("no-motd", None, OF_DAEMON),
+    absent("ipv4", Some('4'), OF_SSH),
+    absent("ipv6", Some('6'), OF_SSH),
+    absent("blocking-io", None, OF_WIRE),
+    absent_value("protocol", OF_WIRE),
+    absent_value("checksum-choice", OF_HASHES),
+    absent_value("cc", OF_HASHES),
+    absent_value("checksum-seed", OF_HASHES),
+    absent_value("compress-threads", OF_WIRE),
+    absent_value("zt", OF_WIRE),
+    absent_value("skip-compress", "haul measures whether compressing pays"),
+    absent("old-compress", None, OF_WIRE),
+    absent("new-compress", None, OF_WIRE),
+    absent_value("write-batch", OF_BATCHES),
+    absent_value("only-write-batch", OF_BATCHES),
+    absent_value("read-batch", OF_BATCHES),
+    absent("copy-devices", None, NO_DEVICES),
+    absent("write-devices", None, NO_DEVICES),
+    absent("drop-D", None, "--no-D leaves them out"),
+    absent("super", None, OF_SUPER),
+    absent("no-super", None, OF_SUPER),
+    absent_value("copy-as", "run haul as that user: -e 'ssh -l USER', or sudo"),
+    absent_value("confine-root", "a key is kept below a directory by haul serve --root"),
+    absent("insecure-links", None, "no link below DEST is followed but with --keep-dirlinks"),
+    absent("inc-recursive", None, OF_LISTS),
+    absent("i-r", None, OF_LISTS),
+    absent("no-inc-recursive", None, OF_LISTS),
+    absent("no-i-r", None, OF_LISTS),
+    absent_value("max-alloc", "memory is bounded"),
+    absent("old-args", None, NO_SHELL),
+    absent("secluded-args", Some('s'), NO_SHELL),
+    absent("protect-args", None, NO_SHELL),
+    absent("trust-sender", None, "no other side is trusted"),
+    absent("old-dirs", None, "--dirs (-d) is meant"),
+    absent("old-d", None, "--dirs (-d) is meant"),
+    absent("open-noatime", None, "reading changes times as the file system is mounted to do it"),
+    absent_value("outbuf", "each line is written when it is whole"),
+    absent_value("stderr", "errors go to standard error, and lines to standard output"),
+    absent_value("stop-after", OF_TIME),
+    absent_value("time-limit", OF_TIME),
+    absent_value("stop-at", OF_TIME),
 ];

@@ -142,9 +142,12 @@ const WORDS: &[Word] = &[
             wish.copy_links = on;
         }
     ),
-    flag!(SELECTING, "existing", None, "Only what DEST has already", |wish, on| {
-        wish.mirror.existing_only = on;
-    }),
+    Word {
+        aliases: &["ignore-non-existing"],
+        ..flag!(SELECTING, "existing", None, "Only what DEST has already", |wish, on| {
+            wish.mirror.existing_only = on;
+        })
+    },
     flag!(SELECTING, "ignore-existing", None, "Only files that DEST has not", |wish, on| {
         wish.ignore_existing = on;
     }),
