@@ -2,6 +2,7 @@
 
 use crate::common::*;
 use crate::oracle::Pair;
+use haul_testkit::nasty;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::process::Command;
@@ -30,7 +31,7 @@ fn prepare(scene: &Scene<'_>) {
         scene.file(format!("prev/{dir}gone"), "extra");
         mode(scene.path(format!("prev/{dir}other-mode")), 0o600);
         let other = scene.path(format!("prev/{dir}other-time"));
-        run(Command::new("touch").args(["-d", "@1500000000"]).arg(other));
+        nasty::set_mtime(other, 1_500_000_000, 0).expect("a time");
     }
     fs::remove_file(scene.path("prev/other-link")).expect("removed");
     scene.symlink("elsewhere", "prev/other-link");
@@ -38,15 +39,15 @@ fn prepare(scene: &Scene<'_>) {
         .args(["-h", "-r"])
         .arg(scene.path("src/other-link"))
         .arg(scene.path("prev/other-link")));
-    run(Command::new("touch").args(["-d", "@1300000000"]).arg(scene.path("prev/d/e")));
-    run(Command::new("touch")
-        .args(["-d", "@1650000000"])
-        .arg(scene.path("src/fresh"))
-        .arg(scene.path("src/new/in")));
-    run(Command::new("touch")
-        .args(["-d", "@1650000001"])
-        .arg(scene.path("src"))
-        .arg(scene.path("src/new")));
+    for (name, time) in [
+        ("prev/d/e", 1_300_000_000),
+        ("src/fresh", 1_650_000_000),
+        ("src/new/in", 1_650_000_000),
+        ("src", 1_650_000_001),
+        ("src/new", 1_650_000_001),
+    ] {
+        nasty::set_mtime(scene.path(name), time, 0).expect("a time");
+    }
 }
 
 #[test]
@@ -89,8 +90,8 @@ fn prepare_contents(scene: &Scene<'_>) {
         for (tree, content) in ["src", "prev", "older"].into_iter().zip(contents) {
             if !content.is_empty() {
                 let path = scene.file(format!("{tree}/{name}"), content);
-                let time = if name == "touched" { tree.len() } else { 5 };
-                run(Command::new("touch").args(["-d", &format!("@160000000{time}")]).arg(path));
+                let later = if name == "touched" { tree.len() as i64 } else { 5 };
+                nasty::set_mtime(path, 1_600_000_000 + later, 0).expect("a time");
             }
         }
     }
@@ -98,7 +99,7 @@ fn prepare_contents(scene: &Scene<'_>) {
     scene.file("prev/empty", "");
     mode(scene.path("prev/d/same"), 0o600);
     for dir in ["src", "src/d"] {
-        run(Command::new("touch").args(["-d", "@1600000007"]).arg(scene.path(dir)));
+        nasty::set_mtime(scene.path(dir), 1_600_000_007, 0).expect("a time");
     }
 }
 
@@ -132,7 +133,7 @@ fn with_checksums_existing_files_become_links_to_bases() {
             [("same", "same"), ("lies", "as long"), ("second", "of no base"), ("only-new", "older")]
         {
             let path = scene.file(format!("dst/{name}"), content);
-            run(Command::new("touch").args(["-d", "@1600000005"]).arg(path));
+            nasty::set_mtime(path, 1_600_000_005, 0).expect("a time");
         }
         let pair = Pair::with_times(scene);
         let flags = ["-ac", "--link-dest=../prev", "--link-dest=../older"];
@@ -178,10 +179,10 @@ fn what_is_newer_in_the_destination_stays_whatever_a_base_has() {
             scene.file("dst/d/changed", "newer");
             scene.file("dst/d/same", "older");
             for (name, time) in
-                [("same", "@1900000000"), ("d/changed", "@1900000000"), ("d/same", "@1100000000")]
+                [("same", 1_900_000_000), ("d/changed", 1_900_000_000), ("d/same", 1_100_000_000)]
             {
                 let path = scene.path(format!("dst/{name}"));
-                run(Command::new("touch").args(["-d", time]).arg(path));
+                nasty::set_mtime(path, time, 0).expect("a time");
             }
             let flag = format!("{how}=../prev");
             let pair = Pair::with_times(scene);

@@ -2,6 +2,7 @@
 
 use crate::common::*;
 use crate::oracle::Pair;
+use haul_testkit::nasty;
 use std::fs;
 use std::process::Command;
 
@@ -28,12 +29,12 @@ fn prepare(scene: &Scene<'_>) {
     scene.file("src/missing", "missing");
     Pair::of(scene);
     for (name, time) in [
-        ("src/other-content", "@1600000000"),
-        ("dst/other-content", "@1600000000"),
-        ("dst/other-time", "@1500000000"),
-        ("dst/empty", "@1400000000"),
+        ("src/other-content", 1_600_000_000),
+        ("dst/other-content", 1_600_000_000),
+        ("dst/other-time", 1_500_000_000),
+        ("dst/empty", 1_400_000_000),
     ] {
-        run(Command::new("touch").args(["-d", time]).arg(scene.path(name)));
+        nasty::set_mtime(scene.path(name), time, 0).expect("a time");
     }
     mode(scene.path("dst/other-mode"), 0o600);
 }

@@ -2,6 +2,7 @@
 
 use crate::common::*;
 use haul_testkit::haul::Outcome;
+use haul_testkit::nasty;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, chown};
 use std::path::Path;
@@ -167,8 +168,7 @@ fn give_times(path: &Path, tree: &str, name: &str) {
         seed.extend(tree.as_bytes());
     }
     let sum = seed.iter().fold(7_u64, |sum, byte| (sum * 31 + u64::from(*byte)) % 9_999_991);
-    let time = format!("@{}", 1_600_000_000 + sum);
-    run(Command::new("touch").args(["-h", "-d", &time]).arg(path));
+    nasty::set_mtime(path, (1_600_000_000 + sum).cast_signed(), 0).expect("a time");
 }
 
 /// Lines about entries: the mark for what is sent is that for what is received, since
