@@ -3,7 +3,7 @@
 
 use crate::monitor::{Counter, LinkEvent};
 use crate::pace::Pace;
-use crate::told::Place;
+use crate::told::Position;
 use crate::vigil::{Vigil, Watch};
 use crate::{Event, JobError, Monitor, Progress};
 use haul_model::{Entry, Kept, Kind, Outcome, Summary};
@@ -268,7 +268,7 @@ impl<'a> Reporter<'a> {
     }
 
     /// An entry was found at `place` in the order of the walk.
-    pub(crate) fn listed(&self, entry: &Entry, place: impl FnOnce() -> Place) {
+    pub(crate) fn listed(&self, entry: &Entry, place: impl FnOnce() -> Position) {
         let progress = self.monitor.progress();
         progress.told.listed(place);
         if let Kind::File { size } = entry.kind {

@@ -21,7 +21,7 @@ pub use error::{DeployError, Suspect};
 pub use program::Program;
 
 use self::host::Shell;
-use self::place::{PRIVATE_MODE, Place};
+use self::place::{InstallDir, PRIVATE_MODE};
 use crate::JobError;
 use crate::copy::not_moved;
 use crate::request::sftp::{hash_of, session_over};
@@ -111,7 +111,7 @@ pub fn undeploy(target: &SshTarget, diagnostics: &Diagnostics) -> Result<Undeplo
     // Only what it says of the host is needed.
     let Shell { host, .. } = log_in(target, diagnostics)?;
     through_sftp(target, diagnostics, |client| {
-        let Some(place) = Place::find(client, &host)? else {
+        let Some(place) = InstallDir::find(client, &host)? else {
             return Ok(Undeployed { was_there: false, dirs_stay: false });
         };
         let was_there = place.deployed()?.is_some();
@@ -165,7 +165,7 @@ impl<'a> Upload<'a> {
 
     fn deploy(&self, shell: Shell) -> Result<Deployed, DeployError> {
         let host = shell.host.clone();
-        let mut place = Place::make(self.client, &host)?;
+        let mut place = InstallDir::make(self.client, &host)?;
         let done = self.put(&place, shell);
         if done.is_err() {
             place.unmake();
@@ -173,7 +173,7 @@ impl<'a> Upload<'a> {
         done.map(|change| Deployed { bytes: self.program.len, change })
     }
 
-    fn put(&self, place: &Place<'_>, shell: Shell) -> Result<Change, DeployError> {
+    fn put(&self, place: &InstallDir<'_>, shell: Shell) -> Result<Change, DeployError> {
         let path = place.path_of(DEPLOYED_NAME);
         let old = place.deployed()?;
         place.sweep(false)?;
@@ -214,7 +214,7 @@ impl<'a> Upload<'a> {
     /// Uploads the program as `name`, and proves it: it lacks only its own name.
     fn stage(
         &self,
-        place: &Place<'_>,
+        place: &InstallDir<'_>,
         name: &str,
         lost: &Arc<Lost>,
         mut shell: Shell,
@@ -240,7 +240,7 @@ impl<'a> Upload<'a> {
     /// Uploads the program as `name`. It is closed then, or it could not be run.
     fn send(
         &self,
-        place: &Place<'_>,
+        place: &InstallDir<'_>,
         name: &str,
         lost: &Arc<Lost>,
     ) -> Result<Box<dyn SealedFile>, DeployError> {
@@ -273,7 +273,12 @@ impl<'a> Upload<'a> {
     }
 
     /// True if the file at `path` is the program, ready to be run.
-    fn is_same(&self, place: &Place<'_>, path: &[u8], attrs: &Attrs) -> Result<bool, DeployError> {
+    fn is_same(
+        &self,
+        place: &InstallDir<'_>,
+        path: &[u8],
+        attrs: &Attrs,
+    ) -> Result<bool, DeployError> {
         let is_alike = attrs.size == Some(self.program.len)
             && attrs.mode.is_some_and(|mode| mode & 0o7777 == PRIVATE_MODE)
             && attrs.owner.is_some_and(|(user, _)| user == place.host.facts.user)
@@ -285,7 +290,7 @@ impl<'a> Upload<'a> {
     }
 
     /// True if the content of the file at `path` is the program's.
-    fn is_program(&self, place: &Place<'_>, path: &[u8]) -> Result<bool, DeployError> {
+    fn is_program(&self, place: &InstallDir<'_>, path: &[u8]) -> Result<bool, DeployError> {
         let sftp = |error| place.sftp(error);
         let file = self.client.open(path, OpenFlags::Read, None).map_err(sftp)?;
         Ok(hash_of(&file, self.program.len + 1, &mut |_| ()).map_err(sftp)? == self.program.hash)
@@ -303,7 +308,7 @@ fn fault(action: &str, error: &io::Error) -> Fault {
     Fault::from_io(Side::Destination, action, error)
 }
 
-fn failed(place: &Place<'_>, path: &[u8], fault: Fault) -> DeployError {
+fn failed(place: &InstallDir<'_>, path: &[u8], fault: Fault) -> DeployError {
     DeployError::Upload { host: place.host.name.clone(), path: escape_bytes(path), fault }
 }
 

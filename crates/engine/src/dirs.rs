@@ -31,7 +31,7 @@ pub(crate) fn open_dirs_max(open_max: Option<u64>) -> u64 {
 
 /// One directory.
 pub(crate) struct DirNode {
-    place: Place,
+    place: Reached,
     /// Its metadata when it was first opened.
     meta: Meta,
     handle: Mutex<Option<Arc<dyn TreeDir>>>,
@@ -45,7 +45,7 @@ pub(crate) struct DirNode {
 }
 
 /// How a directory is reached.
-enum Place {
+enum Reached {
     /// Held open for the whole job, and shown under this name if it has one.
     Root { label: Option<Name> },
     /// By its name in its parent.
@@ -77,7 +77,7 @@ impl DirNode {
             add_spare(open);
         });
         Ok(Arc::new(Self {
-            place: Place::Root { label },
+            place: Reached::Root { label },
             meta: handle.stat_self()?,
             handle: Mutex::new(Some(handle)),
             open: Arc::clone(open),
@@ -100,7 +100,7 @@ impl DirNode {
             led: OnceLock::new(),
             above: OnceLock::new(),
             scope: OnceLock::new(),
-            place: Place::Below { parent: Arc::clone(parent), name, follow },
+            place: Reached::Below { parent: Arc::clone(parent), name, follow },
         });
         node.open.add(&node);
         Ok(node)
@@ -116,7 +116,7 @@ impl DirNode {
         if let Some(handle) = &*held {
             return Ok(Arc::clone(handle));
         }
-        let Place::Below { parent, name, follow } = &self.place else {
+        let Reached::Below { parent, name, follow } = &self.place else {
             unreachable!("a root's handle is never given up");
         };
         let handle = parent.handle()?.open_dir(name, *follow)?;
@@ -148,8 +148,8 @@ impl DirNode {
     /// The directory above, and its name there; `None` for a root.
     pub(crate) fn place(&self) -> Option<(&Arc<Self>, &Name)> {
         match &self.place {
-            Place::Root { .. } => None,
-            Place::Below { parent, name, .. } => Some((parent, name)),
+            Reached::Root { .. } => None,
+            Reached::Below { parent, name, .. } => Some((parent, name)),
         }
     }
 
@@ -162,8 +162,8 @@ impl DirNode {
             return Ok(*is_led);
         }
         let is_led = match &self.place {
-            Place::Root { .. } => false,
-            Place::Below { parent, name, follow } => {
+            Reached::Root { .. } => false,
+            Reached::Below { parent, name, follow } => {
                 let is_link = || {
                     let there = parent.handle()?.stat(name, false)?;
                     Ok::<_, io::Error>(there.is_none_or(|there| there.kind == MetaKind::Symlink))
@@ -238,8 +238,8 @@ impl DirNode {
                 return true;
             }
             match &node.place {
-                Place::Root { .. } => return false,
-                Place::Below { parent, .. } => node = parent,
+                Reached::Root { .. } => return false,
+                Reached::Below { parent, .. } => node = parent,
             }
         }
     }
@@ -251,11 +251,11 @@ impl DirNode {
         let mut node = self;
         loop {
             match &node.place {
-                Place::Root { label } => {
+                Reached::Root { label } => {
                     parts.extend(label.as_ref().map(Name::as_bytes));
                     break;
                 }
-                Place::Below { parent, name, .. } => {
+                Reached::Below { parent, name, .. } => {
                     parts.push(name.as_bytes());
                     node = parent;
                 }
@@ -296,8 +296,8 @@ impl DirNode {
             return Ok(scope.clone());
         }
         let above = match &self.place {
-            Place::Root { .. } => self.above.get().cloned().unwrap_or_default(),
-            Place::Below { parent, .. } => parent.scope(filter)?,
+            Reached::Root { .. } => self.above.get().cloned().unwrap_or_default(),
+            Reached::Below { parent, .. } => parent.scope(filter)?,
         };
         let scope = self.read_rules(filter, &above)?;
         Ok(self.scope.get_or_init(|| scope).clone())

@@ -28,7 +28,7 @@ pub(crate) struct Logins {
     failed: Vec<StartError>,
     /// How many there were in the beginning.
     count: usize,
-    shared: Arc<Shared>,
+    shared: Arc<OnTheirWay>,
 }
 
 enum News {
@@ -38,7 +38,7 @@ enum News {
 }
 
 /// State that the threads of the logins share.
-struct Shared {
+struct OnTheirWay {
     /// Killers of the logins that are still on their way.
     killers: Mutex<Vec<Option<Killer>>>,
     /// One is on its way no more.
@@ -47,7 +47,7 @@ struct Shared {
 }
 
 /// Ends the logins that are still on their way when it is dropped.
-pub(crate) struct LoginsEnd(Arc<Shared>);
+pub(crate) struct LoginsEnd(Arc<OnTheirWay>);
 
 impl LoginsEnd {
     /// The job is done: gives them a moment before.
@@ -76,7 +76,7 @@ impl Drop for LoginsEnd {
     }
 }
 
-impl Shared {
+impl OnTheirWay {
     /// The login of this number is on its way no more.
     fn begun(&self, index: usize, session: Result<Session, StartError>) {
         lock(&self.killers)[index] = None;
@@ -98,7 +98,7 @@ impl Logins {
         let killers = connections.iter().map(|it| Some(it.closer.killer())).collect();
         let (tell, news) = crossbeam_channel::unbounded();
         let shared =
-            Arc::new(Shared { killers: Mutex::new(killers), changed: Condvar::new(), tell });
+            Arc::new(OnTheirWay { killers: Mutex::new(killers), changed: Condvar::new(), tell });
         if let Some(session) = standing {
             let _ = shared.tell.send(News::Begun(Ok(session)));
         }

@@ -39,11 +39,11 @@ struct Record {
     /// Runs before this one.
     runs: u32,
     /// The last entry that earlier runs have listed.
-    passed: Option<Place>,
+    passed: Option<Position>,
     /// Those before it of which no run has told.
     doubtful: HashMap<u64, Doubt>,
     /// The last that this run has listed.
-    last: Option<Place>,
+    last: Option<Position>,
     /// It is behind all that earlier ones have listed.
     is_beyond: bool,
     /// Entries that this run has listed, and not told of.
@@ -57,7 +57,7 @@ struct Record {
 
 /// An entry's place in the order of the walk.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct Position {
     /// The number of the source, where each is walked by itself.
     pub(crate) source: u64,
     /// Its path, raw.
@@ -84,7 +84,7 @@ enum Standing {
     Told,
 }
 
-impl Place {
+impl Position {
     /// The order of the walk: a directory, then what is in it, and of that what is no
     /// directory first.
     fn is_after(&self, other: &Self) -> bool {
@@ -170,7 +170,7 @@ impl Told {
     }
 
     /// An entry was listed; true if an earlier run has told of it.
-    pub(crate) fn listed(&self, place: impl FnOnce() -> Place) -> bool {
+    pub(crate) fn listed(&self, place: impl FnOnce() -> Position) -> bool {
         if !self.keeps() {
             return false;
         }
@@ -293,10 +293,10 @@ mod tests {
     const FILE: Kind = Kind::File { size: 1 };
     const SAME: Outcome = Outcome::Skipped(Skip::Unchanged);
 
-    fn place(path: &str) -> Place {
+    fn place(path: &str) -> Position {
         let is_dir = path.ends_with('/');
         let path = path.trim_end_matches('/').as_bytes().to_vec();
-        Place { source: 1, path, is_dir }
+        Position { source: 1, path, is_dir }
     }
 
     fn told() -> Told {
@@ -330,7 +330,7 @@ mod tests {
                 assert_eq!(place(one).is_after(&place(other)), at > other_at, "{one} {other}");
             }
         }
-        assert!(Place { source: 2, ..place("a/") }.is_after(&place("t/a.b/x")));
+        assert!(Position { source: 2, ..place("a/") }.is_after(&place("t/a.b/x")));
     }
 
     #[test]

@@ -17,7 +17,7 @@ mod sync;
 
 use crate::args::Command;
 use crate::error::ExitCode;
-use crate::location::{Location, Place};
+use crate::location::{Location, Machine};
 use crate::peer::{Peers, Reaches};
 use crate::progress::Screen;
 use crate::report::{Detail, Report};
@@ -82,9 +82,9 @@ fn each_path(
 }
 
 /// The host's name, unless the place is here.
-fn host(place: &Place) -> Option<String> {
+fn host(place: &Machine) -> Option<String> {
     match place {
-        Place::Here => None,
-        Place::There(target) | Place::Sftp(target) => Some(target.display()),
+        Machine::Here => None,
+        Machine::There(target) | Machine::Sftp(target) => Some(target.display()),
     }
 }

@@ -5,7 +5,7 @@ mod between;
 
 use crate::command::deploy;
 use crate::error::CommandError;
-use crate::location::Place;
+use crate::location::Machine;
 use crate::peer::{self, Peers, Reaches, WayThere, WithoutHaul};
 use crate::progress::Screen;
 use crate::retry::Retry;
@@ -24,7 +24,7 @@ pub(crate) struct Hosts {
     /// Those that turned out to have no haul.
     lacking: Mutex<Vec<SshTarget>>,
     /// The way to the place of the first job, if somebody was asked there.
-    standing: Mutex<Option<(Place, WayThere)>>,
+    standing: Mutex<Option<(Machine, WayThere)>>,
     /// Those of which a haul has greeted.
     greeted: Mutex<Vec<SshTarget>>,
 }
@@ -39,7 +39,7 @@ impl Hosts {
 
     /// The same, where `peers` were asked: the first of `legs` goes on over the connection
     /// to its place.
-    pub(crate) fn after(self, peers: Peers<'_>, legs: &[Leg<Place>]) -> Self {
+    pub(crate) fn after(self, peers: Peers<'_>, legs: &[Leg<Machine>]) -> Self {
         let first = legs.first().and_then(|leg| match &leg.route {
             Route::Download(place) => Some(place.clone()).zip(peers.into_way(place)),
             Route::Local | Route::Upload(_) | Route::Between(..) => None,
@@ -48,7 +48,7 @@ impl Hosts {
     }
 
     /// The way to `place`, if somebody was asked there just now.
-    fn take_standing(&self, place: &Place) -> Option<WayThere> {
+    fn take_standing(&self, place: &Machine) -> Option<WayThere> {
         let standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner).take();
         standing.filter(|(asked, _)| asked == place).map(|(_, way)| way)
     }
@@ -64,11 +64,11 @@ impl Hosts {
     /// When there is no way to the host, or the job as a whole fails.
     pub(crate) fn run(
         &self,
-        leg: &Leg<Place>,
+        leg: &Leg<Machine>,
         monitor: &dyn Monitor,
     ) -> Result<Summary, CommandError> {
         let ran = match &leg.route {
-            Route::Local => self.run_at(&Place::Here, leg, monitor),
+            Route::Local => self.run_at(&Machine::Here, leg, monitor),
             Route::Upload(place) | Route::Download(place) => self.run_at(place, leg, monitor),
             Route::Between(from, to) => self.run_between(&leg.job, from, to, monitor),
         };
@@ -87,8 +87,8 @@ impl Hosts {
 
     fn run_at(
         &self,
-        place: &Place,
-        leg: &Leg<Place>,
+        place: &Machine,
+        leg: &Leg<Machine>,
         monitor: &dyn Monitor,
     ) -> Result<Summary, CommandError> {
         let Leg { job, route } = leg;
@@ -102,19 +102,19 @@ impl Hosts {
             None => (None, false),
         };
         match place {
-            Place::Here => Ok(haul_engine::run(job, Placement::Local, monitor)?),
-            Place::Sftp(target) => Ok(self.run_sftp(job, route, target, standing, monitor)?),
-            Place::There(target) if self.lacks_haul(target) => {
+            Machine::Here => Ok(haul_engine::run(job, Placement::Local, monitor)?),
+            Machine::Sftp(target) => Ok(self.run_sftp(job, route, target, standing, monitor)?),
+            Machine::There(target) if self.lacks_haul(target) => {
                 Ok(self.run_sftp(job, route, target, standing, monitor)?)
             }
             // That there is no haul was found out where it was asked.
-            Place::There(target)
+            Machine::There(target)
                 if standing.is_some() && (is_sftp_only || !self.reaches.of(target).deploy) =>
             {
                 self.tell_lacks_haul(target, is_sftp_only, monitor);
                 Ok(self.run_sftp(job, route, target, standing, monitor)?)
             }
-            Place::There(target) => {
+            Machine::There(target) => {
                 let missing = match self.run_agent(job, route, place, None, monitor) {
                     Err(JobError::Connection(error)) if error.lacks_haul() => error,
                     ran => return Ok(ran?),
@@ -152,12 +152,12 @@ impl Hosts {
     fn run_agent(
         &self,
         job: &Job,
-        route: &Route<Place>,
-        place: &Place,
+        route: &Route<Machine>,
+        place: &Machine,
         standing: Option<Greeted>,
         monitor: &dyn Monitor,
     ) -> Result<Summary, JobError> {
-        let (Place::There(target) | Place::Sftp(target)) = place else {
+        let (Machine::There(target) | Machine::Sftp(target)) = place else {
             return haul_engine::run(job, Placement::Local, monitor);
         };
         let greeted = || self.greeted.lock().unwrap_or_else(PoisonError::into_inner);
@@ -192,7 +192,7 @@ impl Hosts {
     fn run_without(
         &self,
         job: &Job,
-        route: &Route<Place>,
+        route: &Route<Machine>,
         target: &SshTarget,
         missing: ConnectError,
         monitor: &dyn Monitor,
@@ -232,7 +232,7 @@ impl Hosts {
     fn run_sftp(
         &self,
         job: &Job,
-        route: &Route<Place>,
+        route: &Route<Machine>,
         target: &SshTarget,
         standing: Option<SftpSession>,
         monitor: &dyn Monitor,
@@ -257,7 +257,7 @@ impl Hosts {
     fn go_through(
         &self,
         job: &Job,
-        route: &Route<Place>,
+        route: &Route<Machine>,
         connections: Vec<haul_net::Connection>,
         standing: Option<SftpSession>,
         monitor: &dyn Monitor,

@@ -15,7 +15,7 @@ use std::os::unix::ffi::OsStrExt;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Location {
     /// The machine.
-    pub(crate) place: Place,
+    pub(crate) place: Machine,
     /// The path there; a relative one starts in the working directory (here)
     /// or the home directory (there).
     pub(crate) path: Vec<u8>,
@@ -25,7 +25,7 @@ pub(crate) struct Location {
 
 /// A machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum Machine {
     /// This one.
     Here,
     /// Another one, and how it is reached.
@@ -34,7 +34,7 @@ pub(crate) enum Place {
     Sftp(SshTarget),
 }
 
-impl Place {
+impl Machine {
     /// The host, unless it is this machine.
     pub(crate) fn host(&self) -> Option<&SshTarget> {
         match self {
@@ -44,7 +44,7 @@ impl Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Machine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Here => f.write_str("here"),
@@ -114,19 +114,19 @@ impl Location {
 
     /// The root of this machine's files.
     pub(crate) fn root() -> Self {
-        Self { place: Place::Here, path: b"/".to_vec(), given: b"/".to_vec() }
+        Self { place: Machine::Here, path: b"/".to_vec(), given: b"/".to_vec() }
     }
 
     /// The same for the engine, which names no machine that is here.
-    pub(crate) fn spot(&self) -> Spot<Place> {
-        let host = (self.place != Place::Here).then(|| self.place.clone());
+    pub(crate) fn spot(&self) -> Spot<Machine> {
+        let host = (self.place != Machine::Here).then(|| self.place.clone());
         Spot { host, path: self.path.clone() }
     }
 
     /// True if it stands for the paths of a host that match it. Here a shell has replaced
     /// what was meant as a pattern.
     pub(crate) fn is_pattern(&self) -> bool {
-        self.place != Place::Here && haul_engine::is_pattern(&self.path)
+        self.place != Machine::Here && haul_engine::is_pattern(&self.path)
     }
 
     /// Another path of the same host.
@@ -140,7 +140,7 @@ impl Location {
     pub(crate) fn here_instead(&self) -> Option<String> {
         let is_url = split_scheme(&self.given).is_some();
         let exists = || fs::symlink_metadata(OsStr::from_bytes(&self.given)).is_ok();
-        (self.place != Place::Here && !is_url && exists())
+        (self.place != Machine::Here && !is_url && exists())
             .then(|| format!("./{}", escape_bytes(&self.given)))
     }
 
@@ -173,7 +173,7 @@ pub(crate) fn parse_host(words: &OsStr) -> Result<SshTarget, LocationError> {
             // "ssh://host/" is how URLs of hosts are written.
             let slash: &[u8] = if is_url { b"/" } else { b"" };
             return match parse(given.strip_suffix(slash).unwrap_or(&given))? {
-                (Place::There(target), path) if path == START_DIRECTORY => Ok(target),
+                (Machine::There(target), path) if path == START_DIRECTORY => Ok(target),
                 _ => Err(Problem::NotHost),
             };
         }
@@ -186,7 +186,7 @@ pub(crate) fn parse_host(words: &OsStr) -> Result<SshTarget, LocationError> {
     host().map_err(|why| LocationError { given: given.clone(), why })
 }
 
-fn parse(words: &[u8]) -> Result<(Place, Vec<u8>), Problem> {
+fn parse(words: &[u8]) -> Result<(Machine, Vec<u8>), Problem> {
     if words.is_empty() {
         return Err(Problem::EmptyPath);
     }
@@ -195,17 +195,17 @@ fn parse(words: &[u8]) -> Result<(Place, Vec<u8>), Problem> {
     }
     if let Some((scheme, rest)) = split_scheme(words) {
         let place = match scheme.to_ascii_lowercase().as_str() {
-            "ssh" => Place::There,
-            "sftp" => Place::Sftp,
+            "ssh" => Machine::There,
+            "sftp" => Machine::Sftp,
             _ => return Err(Problem::Scheme(scheme.to_owned())),
         };
         return parse_url(rest).map(|(target, path)| (place(target), path));
     }
-    let Some(colon) = host_end(words) else { return Ok((Place::Here, words.to_vec())) };
+    let Some(colon) = host_end(words) else { return Ok((Machine::Here, words.to_vec())) };
     let (login, path) = (&words[..colon], &words[colon + 1..]);
     let (user, name) = split_user(login);
     let path = if path.is_empty() { START_DIRECTORY } else { path };
-    Ok((Place::There(target(user, unbracketed(name))?), path.to_vec()))
+    Ok((Machine::There(target(user, unbracketed(name))?), path.to_vec()))
 }
 
 /// Splits `scheme://rest`.

@@ -4,7 +4,7 @@ use crate::error::{CommandError, ErrorKind};
 use crate::interrupt::Interrupt;
 use crate::json::{Found, OutcomeWord};
 use crate::lines::{self, Lines, Listed, Told};
-use crate::location::Place;
+use crate::location::Machine;
 use crate::progress::Counts;
 use crate::quantity;
 use crate::report::{LogFile, Report, Statement};
@@ -101,7 +101,7 @@ impl<'r> JobMonitor<'r> {
     }
 
     /// The job of `leg` begins; `more` if others follow it.
-    pub(crate) fn begin(&self, leg: &Leg<Place>, more: bool) {
+    pub(crate) fn begin(&self, leg: &Leg<Machine>, more: bool) {
         self.more_to_come.store(more, Ordering::Relaxed);
         self.progress.begin();
         self.goes_out
@@ -155,7 +155,7 @@ impl<'r> JobMonitor<'r> {
     }
 
     /// Faults of entries are those of the job of `leg` from now on.
-    pub(crate) fn locate_by(&self, leg: &Leg<Place>) {
+    pub(crate) fn locate_by(&self, leg: &Leg<Machine>) {
         *self.ends.lock().unwrap_or_else(PoisonError::into_inner) = Ends::of(leg);
     }
 

@@ -1,7 +1,7 @@
 //! Connections to the places that locations name.
 
 use crate::error::CommandError;
-use crate::location::Place;
+use crate::location::Machine;
 use crate::progress::Screen;
 use crate::report::{Report, remote_line};
 use haul_engine::{JobError, Requests, Standing};
@@ -160,7 +160,7 @@ pub(crate) struct Peers<'r> {
 
 /// A place that requests have gone to.
 struct Open {
-    place: Place,
+    place: Machine,
     requests: Requests,
     /// The host starts no program.
     is_sftp_only: bool,
@@ -187,7 +187,7 @@ impl<'r> Peers<'r> {
 
     /// The way to `place`, for the job that comes next, if somebody was asked there. The
     /// others are left.
-    pub(crate) fn into_way(self, place: &Place) -> Option<WayThere> {
+    pub(crate) fn into_way(self, place: &Machine) -> Option<WayThere> {
         let Open { requests, is_sftp_only, .. } =
             self.open.into_iter().find(|open| open.place == *place)?;
         let standing = requests.into_standing()?;
@@ -195,16 +195,16 @@ impl<'r> Peers<'r> {
     }
 
     /// Requests to `place`, over the connection that stands or a new one.
-    pub(crate) fn at(&mut self, place: &Place) -> Result<&mut Requests, CommandError> {
+    pub(crate) fn at(&mut self, place: &Machine) -> Result<&mut Requests, CommandError> {
         let index = match self.open.iter().position(|open| open.place == *place) {
             Some(index) => index,
             None => {
                 let (requests, is_sftp_only) = match place {
-                    Place::Here => (Requests::local(), false),
-                    Place::There(target) => {
+                    Machine::Here => (Requests::local(), false),
+                    Machine::There(target) => {
                         self.agent(target).map_err(|e| self.reaches.explained(target, e))?
                     }
-                    Place::Sftp(target) => {
+                    Machine::Sftp(target) => {
                         let requests = self.sftp(target);
                         let explained = |e: JobError| self.reaches.explained(target, e.into());
                         (requests.map_err(explained)?, false)

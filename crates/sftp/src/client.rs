@@ -6,7 +6,7 @@ use crate::codec::{
 };
 use crate::error::{Cause, SessionError, SftpError};
 use crate::file::RemoteFile;
-use crate::session::{Payload, Port, Shared};
+use crate::session::{Payload, Port, State};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// A piece of a file in one packet, in bytes, where a server does not say what
@@ -27,7 +27,7 @@ type Result<T> = std::result::Result<T, SftpError>;
 /// [`Cause::Session`] in it once the session has ended.
 #[derive(Clone)]
 pub struct Client {
-    shared: Arc<Shared>,
+    shared: Arc<State>,
     server: Arc<Server>,
 }
 
@@ -50,7 +50,7 @@ impl Server {
     /// Asks a server with these extensions what it allows, if it can tell, and
     /// does not wait for the answer.
     pub(crate) fn ask(
-        shared: &Arc<Shared>,
+        shared: &Arc<State>,
         extensions: Extensions,
     ) -> std::result::Result<Self, SessionError> {
         let mut asked = None;
@@ -94,11 +94,11 @@ impl Allowed {
 }
 
 impl Client {
-    pub(crate) fn new(shared: Arc<Shared>, server: Server) -> Self {
+    pub(crate) fn new(shared: Arc<State>, server: Server) -> Self {
         Self { shared, server: Arc::new(server) }
     }
 
-    pub(crate) fn shared(&self) -> &Arc<Shared> {
+    pub(crate) fn shared(&self) -> &Arc<State> {
         &self.shared
     }
 

@@ -29,9 +29,9 @@ const THREADS_MAX: usize = 8;
 ///
 /// The threads begin when there is work, and end when this is dropped, after the
 /// listing that they are at. They keep no process alive.
-pub struct Lister(Arc<Shared>);
+pub struct Lister(Arc<Listings>);
 
-struct Shared {
+struct Listings {
     client: Client,
     threads_max: usize,
     plan: Mutex<Plan>,
@@ -44,7 +44,7 @@ struct Shared {
 impl Lister {
     /// With 1 to 8 threads at most; other numbers are made one of these.
     pub fn new(client: &Client, threads: usize) -> Self {
-        Self(Arc::new(Shared {
+        Self(Arc::new(Listings {
             client: client.clone(),
             threads_max: threads.clamp(1, THREADS_MAX),
             plan: Mutex::default(),
@@ -109,7 +109,7 @@ impl Drop for Lister {
     }
 }
 
-impl Shared {
+impl Listings {
     /// The loop of each thread.
     fn list_ahead(&self) {
         let mut plan = self.lock();
@@ -141,7 +141,7 @@ impl Shared {
 
 /// A listing that is under way: however it ends, who waits for it is told.
 struct Work<'a> {
-    shared: &'a Shared,
+    shared: &'a Listings,
     begun: Option<Begun>,
     listed: Option<Result<Vec<DirEntry>>>,
 }

@@ -71,7 +71,7 @@ impl<'a> Names<'a> {
 }
 
 /// One file on its way to its name.
-pub(crate) struct Naming {
+pub(crate) struct Renaming {
     step: Step,
     /// Why the server did not rename at first.
     refused: Option<Cause>,
@@ -100,7 +100,7 @@ enum Step {
 /// The end of a file's naming; an error with the operation that failed.
 pub(crate) type Named = Result<(), (&'static str, Cause)>;
 
-impl Naming {
+impl Renaming {
     /// Begins; `is_free` says that the name was looked for, and is free.
     pub(crate) fn new(existing: &Existing, is_free: bool) -> Self {
         let looks = existing.is_kept() && !is_free;
@@ -226,7 +226,7 @@ impl Client {
         let checked = check_path(stage).and(check_path(path)).and(existing.check());
         checked.map_err(|cause| failed(("rename", cause)))?;
         let names = Names { stage, path, existing };
-        let mut naming = Naming::new(existing, false);
+        let mut naming = Renaming::new(existing, false);
         loop {
             let answer = self.port().ask(&naming.request(&names, self));
             let answer = answer.map_err(Cause::from).and_then(succeeded);

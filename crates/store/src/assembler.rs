@@ -56,12 +56,12 @@ pub struct Assembler<S> {
     /// Blocks from the first that is not recorded that may have begun, at most.
     ahead_max: u64,
     hashes: bool,
-    shared: Arc<Shared>,
+    shared: Arc<Recording>,
 }
 
 /// State that the end of a block changes, or that of one that is given up.
 #[derive(Debug)]
-struct Shared {
+struct Recording {
     order: Mutex<Order>,
     changed: Condvar,
 }
@@ -90,7 +90,7 @@ impl std::fmt::Debug for Order {
     }
 }
 
-impl Shared {
+impl Recording {
     fn order(&self) -> MutexGuard<'_, Order> {
         self.order.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -108,7 +108,7 @@ pub struct Block {
     /// Something is in the stage where it may have holes.
     is_stale: bool,
     has_ended: bool,
-    shared: Arc<Shared>,
+    shared: Arc<Recording>,
 }
 
 impl Block {
@@ -165,7 +165,7 @@ impl<S: Staged> Assembler<S> {
             stale: BTreeSet::new(),
             data_end: len,
         };
-        let shared = Shared { order: Mutex::new(order), changed: Condvar::new() };
+        let shared = Recording { order: Mutex::new(order), changed: Condvar::new() };
         Self { stage, ahead_max, hashes: true, shared: Arc::new(shared) }
     }
 

@@ -50,14 +50,14 @@ pub(crate) struct Partial {
     dir: Arc<Dir>,
     names: Names,
     pace: Pace,
-    shared: Arc<Shared>,
+    shared: Arc<Record>,
     /// Keep both files when this is dropped.
     keep: AtomicBool,
 }
 
 /// State that the checkpoint's thread shares with the copying ones.
 #[derive(Debug)]
-struct Shared {
+struct Record {
     dir: Arc<Dir>,
     file: File,
     journal: Mutex<Kept>,
@@ -142,7 +142,7 @@ pub(crate) fn open(
         given_up: false,
         journal,
     };
-    let shared = Arc::new(Shared {
+    let shared = Arc::new(Record {
         dir: Arc::clone(dir),
         file: file.try_clone()?,
         journal: Mutex::new(kept),
@@ -273,7 +273,7 @@ impl Kept {
     }
 }
 
-impl Shared {
+impl Record {
     fn kept(&self) -> MutexGuard<'_, Kept> {
         lock(&self.journal)
     }

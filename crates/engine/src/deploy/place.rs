@@ -34,7 +34,7 @@ const WRITABLE_BY_OTHERS: u32 = 0o022;
 const WRITABLE_BY_ALL: u32 = 0o002;
 
 /// The directory, as it must be.
-pub(super) struct Place<'a> {
+pub(super) struct InstallDir<'a> {
     pub(super) client: &'a Client,
     pub(super) host: &'a Host,
     /// Its path, and those of the directories above it up to the home directory,
@@ -44,7 +44,7 @@ pub(super) struct Place<'a> {
     made: Vec<Vec<u8>>,
 }
 
-impl<'a> Place<'a> {
+impl<'a> InstallDir<'a> {
     /// Finds the directory and makes what is missing of it.
     pub(super) fn make(client: &'a Client, host: &'a Host) -> Result<Self, DeployError> {
         let mut place = Self::paths(client, host);

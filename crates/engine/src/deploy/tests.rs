@@ -2,7 +2,7 @@
 //! made up.
 
 use super::host::Host;
-use super::place::Place;
+use super::place::InstallDir;
 use super::*;
 use crate::link::greeting::PROGRAM;
 use haul_model::HostFacts;
@@ -151,7 +151,7 @@ fn a_deployment_can_be_cancelled_at_any_step() {
 fn a_server_that_does_not_tell_whose_a_directory_is_is_refused() {
     let bench = Bench::new(Oddities::default());
     let host = bench.shell(b"").expect("a host").host;
-    let place = Place::make(bench.session.client(), &host).expect("a place");
+    let place = InstallDir::make(bench.session.client(), &host).expect("a place");
     let own = (host.facts.user, 0);
     let whole = Attrs { owner: Some(own), mode: Some(0o040_700), ..Attrs::default() };
     place.check_dir(4, &whole).expect("a directory that is well");
@@ -165,7 +165,7 @@ fn a_server_that_does_not_tell_whose_a_directory_is_is_refused() {
     // There, too, the group may write that is the user's alone.
     let facts = HostFacts { own_group: Some(7), ..host.facts.clone() };
     let host = Host { facts, ..host.clone() };
-    let place = Place::make(bench.session.client(), &host).expect("a place");
+    let place = InstallDir::make(bench.session.client(), &host).expect("a place");
     for (depth, mode, group, is_well) in [
         (2, 0o040_775, 7, true),
         (2, 0o040_775, 8, false),

@@ -4,7 +4,7 @@
 
 use super::compare::Decision;
 use super::dirs::{DirState, RecvDir};
-use super::waiting::Place;
+use super::waiting::WaitingFile;
 use super::work::{self, Work};
 use super::{Pending, Receiver, naming, parent_fault};
 use haul_model::{
@@ -42,7 +42,7 @@ pub(crate) struct First {
     /// The object, where it can be told, and will not be replaced.
     id: Option<FileId>,
     /// Where it waits, if it does.
-    place: Option<Place>,
+    place: Option<WaitingFile>,
 }
 
 /// An entry of several names, as it meets those that were listed before.

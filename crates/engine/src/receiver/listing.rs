@@ -5,7 +5,7 @@ use super::compare;
 use super::dirs::{DirState, RecvDir};
 use super::{Pending, Receiver, is_stage, of_sender};
 use crate::Event;
-use crate::told::Place;
+use crate::told::Position;
 use haul_model::{Entry, Fault, FaultKind, Kind, MAX_DEPTH, Name, Outcome, Skip, links};
 use haul_proto::{ListItem, OutcomeItem, Rival, Want};
 use haul_store::OnExisting;
@@ -214,7 +214,7 @@ impl Receiver<'_> {
         self.reporter.listed(entry, || {
             let source = lock(&self.listing).source;
             let path = dir.path_of(entry.name.as_ref());
-            Place { source, path, is_dir: entry.kind == Kind::Dir }
+            Position { source, path, is_dir: entry.kind == Kind::Dir }
         });
     }
 

@@ -73,7 +73,7 @@ pub(super) struct Old {
 
 /// A directory in which something is removed, the rules for that, and the path of what is in
 /// it with a slash behind.
-struct Place {
+struct ClearedDir {
     node: Arc<DirNode>,
     scope: Scope,
     front: Vec<u8>,
@@ -339,7 +339,8 @@ impl Receiver<'_> {
             };
             let DirState::Open(node) = &dir.state else { continue };
             let mut found = Vec::new();
-            let above = Place { node: Arc::clone(node), scope: dir.scope(), front: dir.front() };
+            let above =
+                ClearedDir { node: Arc::clone(node), scope: dir.scope(), front: dir.front() };
             self.look_at_extras(&above, names, false, &mut found);
             while let Some(below) = found.pop() {
                 if self.control.stopped() || lock(state).known_count >= KNOWN_MAX {
@@ -356,10 +357,10 @@ impl Receiver<'_> {
     /// gives the directories among them.
     fn look_at_extras(
         &self,
-        at: &Place,
+        at: &ClearedDir,
         names: BTreeSet<Name>,
         is_going: bool,
-        found: &mut Vec<Place>,
+        found: &mut Vec<ClearedDir>,
     ) {
         let (Some(state), Ok(handle)) = (&self.renames.0, at.node.handle()) else { return };
         for name in names {
@@ -387,14 +388,14 @@ impl Receiver<'_> {
     }
 
     /// The directory `name`, if it is removed and can be looked into.
-    fn look_into(&self, at: &Place, name: Name, path: &[u8]) -> Option<Place> {
+    fn look_into(&self, at: &ClearedDir, name: Name, path: &[u8]) -> Option<ClearedDir> {
         let node = DirNode::open(&at.node, name, false).ok()?;
         let handle = node.handle().ok()?;
         let is_mounted = handle.system_handle().is_ok_and(|dir| haul_sys::is_mount_point(&dir));
         let is_here = at.node.id()?.dev == node.id()?.dev && !is_mounted;
         let front = [path, b"/"].concat();
         let scope = self.scope_of(&*handle, &at.scope, &front).ok()?;
-        is_here.then_some(Place { node, scope, front })
+        is_here.then_some(ClearedDir { node, scope, front })
     }
 }
 

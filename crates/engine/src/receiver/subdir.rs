@@ -25,10 +25,12 @@ impl Receiver<'_> {
         let handle = parent.handle().map_err(|e| fault("open the directory above", e))?;
         let (made, opened) =
             match self.find_or_make_dir(above, parent, &*handle, name, entry.is_way)? {
-                Place::Found(opened) => (false, opened),
-                Place::Made(opened) => (true, opened),
-                Place::Absent => return Ok((Outcome::WouldCopy, DirState::Absent, false)),
-                Place::Ruled => return Ok((Outcome::Skipped(Skip::Ruled), DirState::Ruled, false)),
+                Presence::Found(opened) => (false, opened),
+                Presence::Made(opened) => (true, opened),
+                Presence::Absent => return Ok((Outcome::WouldCopy, DirState::Absent, false)),
+                Presence::Ruled => {
+                    return Ok((Outcome::Skipped(Skip::Ruled), DirState::Ruled, false));
+                }
             };
         let node = match opened {
             Ok(node) => {
@@ -81,13 +83,13 @@ impl Receiver<'_> {
         handle: &dyn TreeDir,
         name: &Name,
         is_way: bool,
-    ) -> Result<Place, Fault> {
+    ) -> Result<Presence, Fault> {
         let fault =
             |action: &str, error: io::Error| Fault::from_io(Side::Destination, action, &error);
         let open = || self.open_there(parent, name);
         // On the way to a source all stays as it is.
         let or_cleared = |found| match is_way {
-            true => Ok(Place::Found(found)),
+            true => Ok(Presence::Found(found)),
             false => self.or_cleared(above, parent, handle, name, found, open),
         };
         // What stands there is the rule where others have been; asking first would be
@@ -108,8 +110,8 @@ impl Receiver<'_> {
             let is_there = there.map_err(|e| fault("look at the destination", e))?.is_some();
             return match (is_there, is_ruled) {
                 (true, _) => or_cleared(open()),
-                (false, true) => Ok(Place::Ruled),
-                (false, false) => Ok(Place::Absent),
+                (false, true) => Ok(Presence::Ruled),
+                (false, false) => Ok(Presence::Absent),
             };
         }
         above.open_up();
@@ -120,7 +122,7 @@ impl Receiver<'_> {
         match made {
             Ok(()) => {
                 above.touch();
-                Ok(Place::Made(open()))
+                Ok(Presence::Made(open()))
             }
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => or_cleared(open()),
             Err(error) => Err(fault("make the directory", error)),
@@ -155,13 +157,13 @@ impl Receiver<'_> {
         name: &Name,
         found: io::Result<Arc<DirNode>>,
         open: impl Fn() -> io::Result<Arc<DirNode>>,
-    ) -> Result<Place, Fault> {
+    ) -> Result<Presence, Fault> {
         let is_none = |error: &io::Error| FaultKind::of(error) == FaultKind::NotDirectory;
         if self.task.mirrors().is_none() || !found.as_ref().is_err_and(is_none) {
-            return Ok(Place::Found(found));
+            return Ok(Presence::Found(found));
         }
         if self.only_removes() || self.policy.conflict == Conflict::Keep {
-            return Ok(Place::Ruled);
+            return Ok(Presence::Ruled);
         }
         // What this job has brought makes no way.
         let there = handle.stat(name, false);
@@ -178,7 +180,7 @@ impl Receiver<'_> {
             return Err(naming::another());
         }
         if self.policy.dry_run {
-            return Ok(Place::Absent);
+            return Ok(Presence::Absent);
         }
         above.expect_change();
         let cleared = self.back_up(parent, name).and_then(|()| handle.remove_file(name));
@@ -186,12 +188,12 @@ impl Receiver<'_> {
         made.map_err(|error| {
             Fault::from_io(Side::Destination, "make way for the directory", &error)
         })?;
-        Ok(Place::Made(open()))
+        Ok(Presence::Made(open()))
     }
 }
 
 /// The place of a directory at the destination.
-enum Place {
+enum Presence {
     /// It was there.
     Found(io::Result<Arc<DirNode>>),
     /// It is there now.

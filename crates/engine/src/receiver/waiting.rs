@@ -37,7 +37,7 @@ pub(super) struct Waiting {
 
 /// A file that waits.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct WaitingFile {
     /// The number of the file system.
     device: u64,
     row: Row,
@@ -139,13 +139,13 @@ impl Receiver<'_> {
     }
 
     /// The place where the file `name` of `dir` waits, if it does.
-    pub(super) fn waits(&self, dir: &RecvDir, name: &Name) -> Option<Place> {
+    pub(super) fn waits(&self, dir: &RecvDir, name: &Name) -> Option<WaitingFile> {
         let (number, DirState::Open(node)) = (*dir.row.get()?, &dir.state) else { return None };
         let device = node.id()?.dev;
         let lot = self.lot_on(device)?;
         let of = |on_existing| {
             let row = Row { number, on_existing };
-            Some(Place { device, row, id: lot.id(row, name)? })
+            Some(WaitingFile { device, row, id: lot.id(row, name)? })
         };
         of(OnExisting::Keep).or_else(|| of(OnExisting::Replace))
     }
@@ -154,7 +154,7 @@ impl Receiver<'_> {
     /// its name by now.
     pub(super) fn wait_with(
         &self,
-        (place, first): (Place, &Name),
+        (place, first): (WaitingFile, &Name),
         dir: &RecvDir,
         name: &Name,
         on_existing: OnExisting,

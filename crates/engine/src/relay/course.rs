@@ -6,7 +6,7 @@ use crate::control::{Control, Reporter, Step};
 use crate::job::Job;
 use crate::link::wire::{ReadEnd, refused};
 use crate::receiver::WINDOW_SLACK;
-use crate::told::Place;
+use crate::told::Position;
 use crate::{Event, LinkEvent, Progress, Summary};
 use haul_model::{
     BLOCK_LEN, Entry, Fault, Kind, MAX_DEPTH, Name, Naming, Outcome, Resume, Side, Task,
@@ -159,7 +159,7 @@ impl<'a> Course<'a> {
         }
         let (source, is_dir) = (state.source, entry.kind == Kind::Dir);
         let path = || way.path_of(entry.name.as_ref());
-        self.reporter.listed(&entry, || Place { source, path: path(), is_dir });
+        self.reporter.listed(&entry, || Position { source, path: path(), is_dir });
         let index = state.next_index;
         if is_dir {
             if state.open.len() > MAX_DEPTH {

@@ -4,7 +4,7 @@ use super::detail;
 use super::remote::RemoteWords;
 use crate::config::Config;
 use crate::error::CommandError;
-use crate::location::{Location, Place, parse_host};
+use crate::location::{Location, Machine, parse_host};
 use crate::peer::Reaches;
 use crate::report::Detail;
 use clap::{Args, ValueHint};
@@ -15,7 +15,7 @@ use std::ffi::{OsStr, OsString};
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Doctor {
     /// The host.
-    pub(crate) place: Place,
+    pub(crate) place: Machine,
     /// The directory there whose disk is measured, if one is named.
     pub(crate) path: Option<Vec<u8>>,
     /// The ports that the host may open, if not any.
@@ -73,7 +73,7 @@ impl DoctorWords {
 /// The words as a location on a host, where they may name that alone.
 fn as_location(words: &OsStr) -> Result<OsString, CommandError> {
     let mut words = words.to_owned();
-    if Location::parse(&words)?.place == Place::Here {
+    if Location::parse(&words)?.place == Machine::Here {
         parse_host(&words)?;
         words.push(":");
     }

@@ -4,7 +4,7 @@ use crate::config::{
     Config, PARALLEL_MAX, RETRIES, RETRIES_MAX, Settings, TIMEOUT_MAX, Transport, typed,
 };
 use crate::error::CommandError;
-use crate::location::{Location, Place};
+use crate::location::{Location, Machine};
 use crate::peer::{Reach, Reaches, WithoutHaul};
 use clap::Args;
 use haul_model::{Compression, Ports, Via};
@@ -182,9 +182,9 @@ impl Way<'_> {
     fn location(&self, words: &OsString) -> Result<(Location, Option<Reach>), CommandError> {
         let mut location = Location::parse(words)?;
         let (target, by_sftp) = match location.place.clone() {
-            Place::Here => return Ok((location, None)),
-            Place::There(target) => (target, false),
-            Place::Sftp(target) => (target, true),
+            Machine::Here => return Ok((location, None)),
+            Machine::There(target) => (target, false),
+            Machine::Sftp(target) => (target, true),
         };
         if by_sftp && let Some(option) = names_haul(&self.words) {
             return Err(exclude(&location, option).with_hint(WRITE_SSH));
@@ -196,7 +196,7 @@ impl Way<'_> {
         let target = set_up(target, &settings)?;
         let asks_sftp = settings.transport.as_ref().is_some_and(|t| t.value == Transport::Sftp);
         location.place =
-            if by_sftp || asks_sftp { Place::Sftp(target) } else { Place::There(target) };
+            if by_sftp || asks_sftp { Machine::Sftp(target) } else { Machine::There(target) };
         // Who names haul's path on the host, or asks for haul, means no other.
         let without_haul = match names_haul(&settings) {
             Some(_) => WithoutHaul::Fail,
@@ -218,7 +218,7 @@ impl Way<'_> {
         let mut reaches = Reaches::default();
         for words in words {
             let (location, reach) = self.location(words)?;
-            if let (Place::There(target) | Place::Sftp(target), Some(reach)) =
+            if let (Machine::There(target) | Machine::Sftp(target), Some(reach)) =
                 (&location.place, reach)
             {
                 reaches.add(target, reach);
@@ -327,7 +327,7 @@ impl TransferWords {
         }
         let way = Way { words: settings, deploy: self.deploy, config };
         let (sources, dest, reaches) = way.sources_and_dest(words, usage)?;
-        let by_sftp = |location: &&Location| matches!(location.place, Place::Sftp(_));
+        let by_sftp = |location: &&Location| matches!(location.place, Machine::Sftp(_));
         let by_sftp = sources.iter().chain([&dest]).find(by_sftp);
         match by_sftp.filter(|_| self.deploy) {
             Some(location) => Err(exclude(location, "--deploy").with_hint(WRITE_SSH)),

@@ -354,7 +354,7 @@ impl Wish {
             let message = "with --files-from there is one source: the directory of the paths";
             return Err(CommandError::usage(message));
         };
-        let host = if source.place == crate::location::Place::Here { dest } else { source };
+        let host = if source.place == crate::location::Machine::Here { dest } else { source };
         list::read(file, self.from_zeros, &host.place).map(Some)
     }
 

@@ -3,7 +3,7 @@
 use crate::args::Clean;
 use crate::error::{CommandError, ExitCode};
 use crate::json::{Line, StageLine};
-use crate::location::{Location, Place};
+use crate::location::{Location, Machine};
 use crate::progress::Screen;
 use crate::quantity;
 use crate::report::Statement;
@@ -13,7 +13,7 @@ use haul_model::escape_bytes;
 /// Cleans each directory.
 pub(super) fn run(clean: &Clean) -> ExitCode {
     let report = clean.detail.report(&Screen::default());
-    if let Some(there) = clean.paths.iter().find(|location| location.place != Place::Here) {
+    if let Some(there) = clean.paths.iter().find(|location| location.place != Machine::Here) {
         let error = CommandError::usage(format!("{there}: only directories here are cleaned"))
             .with_hint("run \"haul clean\" on the host itself, such as with ssh");
         return report.refused(&error, None);

@@ -13,7 +13,7 @@ use crate::hosts::Hosts;
 use crate::interrupt::Interrupt;
 use crate::json::{Line, SCHEMA, Start};
 use crate::location::Location;
-use crate::location::Place::{self, Here};
+use crate::location::Machine::{self, Here};
 use crate::monitor::JobMonitor;
 use crate::peer::Peers;
 use crate::progress::Screen;
@@ -118,7 +118,7 @@ pub(super) fn carry_out_in_parts<F: Statement>(
         let none = figures(Summary::default(), true, error.kind.exit_code());
         return report.refused(&error, Some(&none)).as_rsync(&Summary::default(), 0);
     }
-    let of_parts = |leg: Leg<Place>| {
+    let of_parts = |leg: Leg<Machine>| {
         parts.iter().map(move |part| {
             // A mirror is made of what its words name, whoever made it before.
             let origin = leg.job.origin.filter(|_| part.mirrors().is_none());
@@ -172,7 +172,7 @@ impl Statement for Started<'_> {
 /// Runs the jobs, which tell `watch`, while the monitor shows how far they are; gives
 /// their figures and the class of the error that decides the exit code.
 pub(super) fn watch_legs(
-    legs: Vec<Leg<Place>>,
+    legs: Vec<Leg<Machine>>,
     monitor: &JobMonitor<'_>,
     watch: &dyn Monitor,
     hosts: &Hosts,
@@ -196,7 +196,7 @@ pub(super) struct Ready<'r> {
     pub(super) copy: Copy,
     /// Patterns of which nothing is copied, and that were told.
     pub(super) unmatched: u64,
-    pub(super) legs: Vec<Leg<Place>>,
+    pub(super) legs: Vec<Leg<Machine>>,
     pub(super) interrupt: Interrupt,
     /// Those who were asked what patterns match.
     pub(super) peers: Peers<'r>,
@@ -228,7 +228,7 @@ pub(super) fn prepare<'r>(
 
 /// The jobs with that task that `copy` takes, with all that can be known to be wrong
 /// before anything is done.
-fn plan(copy: &Copy, task: Task) -> Result<Vec<Leg<Place>>, CommandError> {
+fn plan(copy: &Copy, task: Task) -> Result<Vec<Leg<Machine>>, CommandError> {
     // Those of a mirror become one.
     if task.mirrors().is_none() {
         check_names(&copy.sources, &copy.filter)?;
@@ -292,7 +292,7 @@ fn refuse_between_hosts(copy: &Copy, task: Task) -> Result<(), CommandError> {
 }
 
 /// `leg` of a command by which so many entries are `deleted` already.
-fn with_removals_left(mut leg: Leg<Place>, deleted: u64) -> Leg<Place> {
+fn with_removals_left(mut leg: Leg<Machine>, deleted: u64) -> Leg<Machine> {
     if let Task::Sync(_, Mirror { delete_max: Some(max), .. }) = &mut leg.job.task {
         *max = max.saturating_sub(deleted);
     }
@@ -332,7 +332,7 @@ fn check_names(sources: &[Location], filter: &Filter) -> Result<(), CommandError
 /// Runs the jobs, and gives their figures and the class of the error that
 /// decides the exit code.
 fn run_legs(
-    legs: Vec<Leg<Place>>,
+    legs: Vec<Leg<Machine>>,
     monitor: &JobMonitor<'_>,
     watch: &dyn Monitor,
     hosts: &Hosts,
@@ -425,11 +425,11 @@ mod tests {
         }
     }
 
-    fn host(place: &Place) -> String {
+    fn host(place: &Machine) -> String {
         match place {
-            Place::Here => "here".to_owned(),
-            Place::There(target) => target.display(),
-            Place::Sftp(target) => format!("sftp {}", target.display()),
+            Machine::Here => "here".to_owned(),
+            Machine::There(target) => target.display(),
+            Machine::Sftp(target) => format!("sftp {}", target.display()),
         }
     }
 
@@ -441,7 +441,7 @@ mod tests {
             Ok(legs) => legs,
             Err(error) => return format!("refused: {error} {:?}\n", error.hints),
         };
-        let line = |leg: &Leg<Place>| {
+        let line = |leg: &Leg<Machine>| {
             let route = match &leg.route {
                 Route::Local => "local".to_owned(),
                 Route::Upload(place) => format!("up to {}", host(place)),

@@ -6,7 +6,7 @@ mod shown;
 use self::advice::{Advice, advice};
 use crate::args::Doctor;
 use crate::error::{CommandError, ExitCode};
-use crate::location::Place;
+use crate::location::Machine;
 use crate::peer::{self, WithoutHaul, diagnostics};
 use crate::progress::Screen;
 use crate::report::Report;
@@ -66,13 +66,13 @@ fn diagnose<'d>(
     report: &dyn Report,
     screen: &Screen,
 ) -> Result<Diagnosis<'d>, CommandError> {
-    let (Place::There(target) | Place::Sftp(target)) = &doctor.place else {
+    let (Machine::There(target) | Machine::Sftp(target)) = &doctor.place else {
         return Err(CommandError::usage("a host must be named"));
     };
     let host = target.display();
     let begun = Instant::now();
     let (mut requests, login) = match &doctor.place {
-        Place::Sftp(_) => (sftp(doctor, target, screen)?, begun.elapsed()),
+        Machine::Sftp(_) => (sftp(doctor, target, screen)?, begun.elapsed()),
         _ => requests(doctor, target, screen)
             .map_err(|error| doctor.reaches.explained(target, error))?,
     };

@@ -7,7 +7,7 @@ use super::copy::{Ready, Started, prepare, watch_legs};
 use crate::args::Copy;
 use crate::error::{CommandError, ExitCode};
 use crate::hosts::Hosts;
-use crate::location::{Location, Place};
+use crate::location::{Location, Machine};
 use crate::monitor::JobMonitor;
 use crate::peer::Peers;
 use crate::progress::Screen;
@@ -65,8 +65,8 @@ pub(super) fn run(copy: &Copy) -> ExitCode {
 /// Refuses what can't be moved, before anything is.
 fn refuse(copy: &Copy) -> Result<(), CommandError> {
     let mut sources = copy.sources.iter();
-    if copy.dest.place != Place::Here
-        && let Some(source) = sources.find(|source| source.place != Place::Here)
+    if copy.dest.place != Machine::Here
+        && let Some(source) = sources.find(|source| source.place != Machine::Here)
     {
         let message = format!("{source}: moving from one host to another is not there yet");
         return Err(CommandError::usage(message).with_hint("move it to here first"));
@@ -81,7 +81,7 @@ fn refuse(copy: &Copy) -> Result<(), CommandError> {
 /// True if a source has no name to move it under. On a host `~` is the home
 /// directory.
 fn is_nameless(source: &Location) -> bool {
-    let is_home = source.place != Place::Here && words::split(&source.path).whole == b"~";
+    let is_home = source.place != Machine::Here && words::split(&source.path).whole == b"~";
     source.final_name().is_none() || is_home
 }
 
@@ -95,14 +95,14 @@ struct Reached<'m> {
 }
 
 impl Machines for Reached<'_> {
-    type Host = Place;
+    type Host = Machine;
     type Error = CommandError;
 
-    fn requests(&mut self, host: Option<&Place>) -> Result<&mut Requests, CommandError> {
+    fn requests(&mut self, host: Option<&Machine>) -> Result<&mut Requests, CommandError> {
         // The copy will tell of hosts without haul.
         let reaches = || self.copy.reaches.clone().quietly();
         let new = || Peers::new(self.monitor.report(), self.hosts.screen(), reaches());
-        self.peers.get_or_insert_with(new).at(host.unwrap_or(&Place::Here))
+        self.peers.get_or_insert_with(new).at(host.unwrap_or(&Machine::Here))
     }
 
     fn hang_up(&mut self) {
@@ -111,7 +111,7 @@ impl Machines for Reached<'_> {
 
     fn copy(
         &mut self,
-        legs: Vec<Leg<Place>>,
+        legs: Vec<Leg<Machine>>,
         not_copied: &NotCopied,
     ) -> Result<Summary, CommandError> {
         let watch = not_copied.watch(self.monitor);
@@ -123,7 +123,7 @@ impl Machines for Reached<'_> {
         }
     }
 
-    fn remove(&mut self, leg: &Leg<Place>, monitor: &dyn Monitor) -> Result<(), CommandError> {
+    fn remove(&mut self, leg: &Leg<Machine>, monitor: &dyn Monitor) -> Result<(), CommandError> {
         self.monitor.locate_by(leg);
         match self.hosts.run(leg, monitor) {
             Ok(_) => Ok(()),

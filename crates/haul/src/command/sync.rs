@@ -7,15 +7,13 @@ use super::copy::{End, UNHASHED, carry_out_in_parts};
 use crate::args::{Copy, Sync, When};
 use crate::error::{CommandError, ExitCode};
 use crate::json::{Line, SyncSummaryLine, seconds};
-use crate::location::{Location, Place};
+use crate::location::{Location, Machine};
 use crate::peer::Peers;
 use crate::progress::Screen;
 use crate::quantity;
 use crate::report::{Report, Show, Statement};
 use haul_engine::Summary;
-use haul_model::{
-    Entry, Kind, Led, Mirror, Part, Place as SourcePlace, Relative, Task, links, words,
-};
+use haul_model::{Entry, Kind, Led, Mirror, Part, Place, Relative, Task, links, words};
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -82,12 +80,12 @@ fn alone(copy: &Copy, relative: Relative) -> Option<Location> {
         return Some(source.clone());
     }
     let place = match copy.list.as_deref() {
-        Some([path]) => SourcePlace::of(path, Some(&source.path), relative),
+        Some([path]) => Place::of(path, Some(&source.path), relative),
         Some(_) => return None,
-        None => SourcePlace::of(&source.path, None, relative),
+        None => Place::of(&source.path, None, relative),
     };
     match place.ok()? {
-        SourcePlace { start, names, slash: false, dot: false, .. } if names.len() == 1 => {
+        Place { start, names, slash: false, dot: false, .. } if names.len() == 1 => {
             Some(source.beside(words::join(&start, names[0].as_bytes())))
         }
         _ => None,
@@ -109,7 +107,7 @@ fn becomes_dir(copy: &Copy, led: Led, source: &Location) -> bool {
             false => fs::symlink_metadata(OsStr::from_bytes(path)),
         }
     };
-    if *place == Place::Here {
+    if *place == Machine::Here {
         return here(path).is_ok_and(|metadata| metadata.is_dir());
     }
     let dest = &copy.dest;
@@ -117,7 +115,7 @@ fn becomes_dir(copy: &Copy, led: Led, source: &Location) -> bool {
         return true;
     }
     // What is there tells by itself, and spares a login.
-    dest.place == Place::Here && here(&dest.path).is_err() && is_dir_there(copy, led, source)
+    dest.place == Machine::Here && here(&dest.path).is_err() && is_dir_there(copy, led, source)
 }
 
 /// True if the source is a directory of a host. What is wrong with the host shows when

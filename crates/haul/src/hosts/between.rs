@@ -3,7 +3,7 @@
 
 use super::Hosts;
 use crate::error::CommandError;
-use crate::location::Place;
+use crate::location::Machine;
 use crate::peer;
 use crate::retry::Retry;
 use haul_engine::{
@@ -26,12 +26,12 @@ impl Hosts {
     pub(super) fn run_between(
         &self,
         job: &Job,
-        from: &Place,
-        to: &Place,
+        from: &Machine,
+        to: &Machine,
         monitor: &dyn Monitor,
     ) -> Result<Summary, CommandError> {
-        let (Place::There(source), Place::There(dest)) = (from, to) else {
-            let by_sftp = if matches!(from, Place::Sftp(_)) { from } else { to };
+        let (Machine::There(source), Machine::There(dest)) = (from, to) else {
+            let by_sftp = if matches!(from, Machine::Sftp(_)) { from } else { to };
             let message = format!("{by_sftp}: from host to host it takes haul on both");
             return Err(in_two_steps(CommandError::usage(message), to));
         };
@@ -53,7 +53,7 @@ impl Hosts {
 }
 
 /// `error`, with the way that there is instead.
-fn in_two_steps(error: CommandError, to: &Place) -> CommandError {
+fn in_two_steps(error: CommandError, to: &Machine) -> CommandError {
     error.with_hint(format!("or copy to here first, and then from here to {to}"))
 }
 

@@ -11,12 +11,12 @@ fn location(words: &[u8]) -> Result<Location, LocationError> {
 fn shape(words: &[u8]) -> String {
     match location(words) {
         Err(error) => format!("refused: {error}"),
-        Ok(Location { place: Place::Here, path, .. }) => format!("here|{}", escape_bytes(&path)),
-        Ok(Location { place: place @ (Place::There(_) | Place::Sftp(_)), path, .. }) => {
+        Ok(Location { place: Machine::Here, path, .. }) => format!("here|{}", escape_bytes(&path)),
+        Ok(Location { place: place @ (Machine::There(_) | Machine::Sftp(_)), path, .. }) => {
             let (sftp, host) = match place {
-                Place::Sftp(host) => ("sftp:", host),
-                Place::There(host) => ("", host),
-                Place::Here => unreachable!("it was matched"),
+                Machine::Sftp(host) => ("sftp:", host),
+                Machine::There(host) => ("", host),
+                Machine::Here => unreachable!("it was matched"),
             };
             format!(
                 "{sftp}{}|{}|{}|{}",
@@ -54,7 +54,7 @@ fn paths_here() {
         b"a\nb",
     ] {
         let found = location(path).expect("a path here");
-        assert_eq!(found.place, Place::Here, "{}", escape_bytes(path));
+        assert_eq!(found.place, Machine::Here, "{}", escape_bytes(path));
         assert_eq!(found.path, path);
     }
 }

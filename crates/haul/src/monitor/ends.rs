@@ -1,8 +1,8 @@
 //! Where the entries of a job are on both sides, for messages about them.
 
-use crate::location::Place;
+use crate::location::Machine;
 use haul_engine::{Leg, Route};
-use haul_model::{Name, Naming, Place as SourcePlace, Relative, Side, words};
+use haul_model::{Name, Naming, Place, Relative, Side, words};
 
 /// The sources and the destination of a job, as the user named them.
 #[derive(Debug, Default)]
@@ -21,8 +21,8 @@ pub(super) type Located = (Option<String>, Vec<u8>);
 
 impl Ends {
     /// Those of a job.
-    pub(super) fn of(leg: &Leg<Place>) -> Self {
-        let host = |place: &Place| (*place != Place::Here).then(|| place.to_string());
+    pub(super) fn of(leg: &Leg<Machine>) -> Self {
+        let host = |place: &Machine| (*place != Machine::Here).then(|| place.to_string());
         let (source_host, dest_host) = match &leg.route {
             Route::Local => (None, None),
             Route::Upload(place) => (None, host(place)),
@@ -75,7 +75,7 @@ impl Ends {
     /// above it.
     fn kept(&self, path: &[u8]) -> Vec<u8> {
         let start = |source: &Vec<u8>| {
-            let place = SourcePlace::of(source, self.base.as_deref(), self.relative).ok()?;
+            let place = Place::of(source, self.base.as_deref(), self.relative).ok()?;
             let names = place.names.iter().map(Name::as_bytes).collect::<Vec<_>>().join(&b'/');
             let is_in = |outer: &[u8], inner: &[u8]| {
                 inner.strip_prefix(outer).is_some_and(|rest| matches!(rest, [] | [b'/', ..]))

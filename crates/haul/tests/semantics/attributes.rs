@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// When anything of each entry below `dir` last changed.
-fn changes(dir: &Path) -> BTreeMap<PathBuf, (i64, i64)> {
+pub(crate) fn changed_at(dir: &Path) -> BTreeMap<PathBuf, (i64, i64)> {
     let mut found = BTreeMap::new();
     let mut left = vec![dir.to_owned()];
     while let Some(path) = left.pop() {
@@ -60,9 +60,9 @@ fn an_archive_of_root_has_what_rsync_keeps() {
         scene.copy(&["-a"], &["tree"], "to/").run().expect_ok();
         assert_eq!(attributes(&scene.path("to/tree")), expected);
         // Nothing is written where nothing is to change.
-        let before = changes(&scene.path("to/tree"));
+        let before = changed_at(&scene.path("to/tree"));
         scene.copy(&["-a"], &["tree"], "to/").run().expect_ok();
-        assert_eq!(changes(&scene.path("to/tree")), before);
+        assert_eq!(changed_at(&scene.path("to/tree")), before);
         scene.transfer("check", &scene.route(), &["-a"], &["tree"], "to/").run().expect_ok();
 
         // What has changed since is set, and no content is copied for it.
@@ -123,9 +123,9 @@ fn who_is_not_root_keeps_what_users_can_give() {
             lines.map(str::to_owned).collect::<Vec<_>>()
         };
         assert_eq!(heads(&found), heads(&expected));
-        let before = changes(&scene.path("to/tree"));
+        let before = changed_at(&scene.path("to/tree"));
         scene.copy(&["-a"], &["tree"], "to/").run().expect_ok();
-        assert_eq!(changes(&scene.path("to/tree")), before);
+        assert_eq!(changed_at(&scene.path("to/tree")), before);
     });
 }
 
@@ -177,10 +177,10 @@ fn devices_fifos_and_sockets_are_made_anew() {
         assert_eq!(listing(&scene.path("rsynced")), expected, "rsync makes the same");
         scene.copy(&["-a"], &["tree"], "to/").run().expect_ok();
         assert_eq!(listing(&scene.path("to/tree")), expected);
-        let before = changes(&scene.path("to/tree"));
+        let before = changed_at(&scene.path("to/tree"));
         let again = scene.copy(&["-a"], &["tree"], "to/").run().expect_ok();
         assert!(again.out().starts_with("copied nothing in "), "{again}");
-        assert_eq!(changes(&scene.path("to/tree")), before);
+        assert_eq!(changed_at(&scene.path("to/tree")), before);
 
         // One that is another by now is replaced, and what is no directory makes way.
         sh(scene, "rm tree/char; mknod tree/char c 1 5; chmod 600 tree/fifo; rm tree/socket");

@@ -1,12 +1,11 @@
 //! What arrives of a tree: everything that is promised to be kept.
 
+use crate::attributes::changed_at;
 use crate::common::*;
 use haul_testkit::{FileSystem, Mount, assert_same, assert_same_with, nasty, tree};
-use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::os::unix::net::UnixListener;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
 #[test]
@@ -29,22 +28,6 @@ fn a_nasty_tree_arrives_as_it_is_and_again_nothing_is_copied() {
     });
 }
 
-/// When anything of each entry below `dir` last changed.
-fn changes(dir: &Path) -> BTreeMap<PathBuf, (i64, i64)> {
-    let mut found = BTreeMap::new();
-    let mut left = vec![dir.to_owned()];
-    while let Some(path) = left.pop() {
-        let meta = path.symlink_metadata().expect("it is there");
-        if meta.is_dir() {
-            left.extend(
-                fs::read_dir(&path).expect("read").map(|entry| entry.expect("read").path()),
-            );
-        }
-        found.insert(path, (meta.ctime(), meta.ctime_nsec()));
-    }
-    found
-}
-
 #[test]
 fn nothing_is_written_to_what_is_unchanged() {
     everywhere(|scene| {
@@ -52,9 +35,9 @@ fn nothing_is_written_to_what_is_unchanged() {
         scene.symlink("one", "tree/link");
         mode(scene.mkdir("tree/closed"), 0o555);
         scene.copy(&["-r"], &["tree"], "to/").run().expect_ok();
-        let before = (changes(&scene.path("tree")), changes(&scene.path("to/tree")));
+        let before = (changed_at(&scene.path("tree")), changed_at(&scene.path("to/tree")));
         scene.copy(&["-r"], &["tree"], "to/").run().expect_ok();
-        let after = (changes(&scene.path("tree")), changes(&scene.path("to/tree")));
+        let after = (changed_at(&scene.path("tree")), changed_at(&scene.path("to/tree")));
         assert_eq!(before, after);
     });
 }

@@ -4,7 +4,6 @@ use crate::common::*;
 use crate::oracle::Pair;
 use haul_testkit::nasty;
 use std::fs;
-use std::process::Command;
 
 /// Trees in which contents and times tell different things.
 fn prepare(scene: &Scene<'_>) {

@@ -10,7 +10,7 @@ mod watch;
 
 pub(crate) use payload::{FileRange, Payload};
 pub(crate) use port::Port;
-pub(crate) use shared::{Buf, Shared};
+pub(crate) use shared::{Buf, State};
 pub use watch::SLOW_FACTOR;
 
 use crate::Client;
@@ -129,7 +129,7 @@ impl Session {
             Err(cause) => return Err(StartError::Session { host: closer.peer().into(), cause }),
         };
         let silence_max = options.silence_max.or(closer.patience().silence_max);
-        let shared = Shared::new(writer, closer.killer(), options);
+        let shared = State::new(writer, closer.killer(), options);
         let spawned = {
             let (reading, watching) = (Arc::clone(&shared), Arc::clone(&shared));
             let read = move || reader::run(&reading, reader);

@@ -2,7 +2,7 @@
 //! in which they come.
 
 use super::payload::Payload;
-use super::shared::{Buf, Shared};
+use super::shared::{Buf, State};
 use crate::codec::{Answer, Request};
 use crate::error::SessionError;
 use std::collections::VecDeque;
@@ -31,7 +31,7 @@ impl Inbox {
 
 /// Asks, and keeps count of what is not answered yet.
 pub(crate) struct Port {
-    shared: Arc<Shared>,
+    shared: Arc<State>,
     inbox: Arc<Inbox>,
     outstanding: usize,
     /// It asks for small files.
@@ -39,13 +39,13 @@ pub(crate) struct Port {
 }
 
 impl Port {
-    pub(crate) fn new(shared: &Arc<Shared>) -> Self {
+    pub(crate) fn new(shared: &Arc<State>) -> Self {
         let (shared, inbox) = (Arc::clone(shared), Arc::default());
         Self { shared, inbox, outstanding: 0, is_small: false }
     }
 
     /// One that asks for small files, at which no server is for long.
-    pub(crate) fn for_small(shared: &Arc<Shared>) -> Self {
+    pub(crate) fn for_small(shared: &Arc<State>) -> Self {
         let mut port = Self::new(shared);
         port.is_small = true;
         port
@@ -165,7 +165,7 @@ mod tests {
         // The answers of a session's end come in no order: several times, for each.
         for _ in 0..16 {
             let Connection { writer, closer, .. } = Connection::from_parts(io::empty(), Broken);
-            let shared = Shared::new(writer, closer.killer(), Options::default());
+            let shared = State::new(writer, closer.killer(), Options::default());
             let mut port = Port::new(&shared);
             let mut sent = Vec::new();
             for tag in 0..8 {

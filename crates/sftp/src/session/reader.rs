@@ -1,6 +1,6 @@
 //! The thread that reads replies and takes them to who asked.
 
-use super::shared::{Shared, Waiting};
+use super::shared::{State, Waiting};
 use super::signs::Signs;
 use crate::codec::{Answer, Expected, HEADER_LEN, Header, PacketError, ReplyKind, data_len};
 use crate::error::SessionError;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 /// Takes replies until the stream ends or the server breaks the protocol; then
 /// the session has ended. Never waits for anyone but the server.
-pub(super) fn run(shared: &Shared, reader: BufReader<impl Read>) {
+pub(super) fn run(shared: &State, reader: BufReader<impl Read>) {
     let signs = Arc::clone(shared.signs());
     let mut reader = Counted { reader, signs };
     let mut payload = Vec::new();
@@ -22,7 +22,7 @@ pub(super) fn run(shared: &Shared, reader: BufReader<impl Read>) {
 }
 
 fn take_reply(
-    shared: &Shared,
+    shared: &State,
     reader: &mut impl Read,
     payload: &mut Vec<u8>,
 ) -> Result<(), SessionError> {
@@ -37,7 +37,7 @@ fn take_reply(
 }
 
 fn read_answer(
-    shared: &Shared,
+    shared: &State,
     reader: &mut impl Read,
     header: &Header,
     waiting: &Waiting,

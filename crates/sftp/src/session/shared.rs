@@ -22,7 +22,7 @@ const BUFFERS_KEPT_MAX: usize = 64;
 /// tells why.
 const LAST_WORDS_MAX: Duration = Duration::from_secs(1);
 
-pub(crate) struct Shared {
+pub(crate) struct State {
     table: Mutex<Table>,
     /// Told when a reply made room for a request, and at the end.
     room: Condvar,
@@ -71,7 +71,7 @@ pub(super) enum Waits {
     Slow,
 }
 
-impl Shared {
+impl State {
     pub(super) fn new(writer: Writer, killer: Killer, options: Options) -> Arc<Self> {
         let signs = Arc::<Signs>::default();
         Arc::new(Self {
@@ -279,11 +279,11 @@ impl Waiting {
 pub(crate) struct Buf {
     bytes: Vec<u8>,
     len: usize,
-    home: Arc<Shared>,
+    home: Arc<State>,
 }
 
 impl Buf {
-    pub(super) fn new(bytes: Vec<u8>, len: usize, home: Arc<Shared>) -> Self {
+    pub(super) fn new(bytes: Vec<u8>, len: usize, home: Arc<State>) -> Self {
         Self { bytes, len, home }
     }
 }

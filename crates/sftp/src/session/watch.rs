@@ -2,7 +2,7 @@
 //! which requests wait and nothing moves. It reaches those who wait for a reply
 //! as well as those who are blocked in writing.
 
-use super::shared::{Shared, Waits};
+use super::shared::{State, Waits};
 use crate::error::SessionError;
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ pub const SLOW_FACTOR: u32 = 10;
 /// Watches until the session has ended. It counts looks: the time in which this
 /// process is stopped is none in which the server is silent, nor is that in which it
 /// waits for a file of this machine, to send it.
-pub(super) fn run(shared: &Shared, silence_max: Duration) {
+pub(super) fn run(shared: &State, silence_max: Duration) {
     let mut last = shared.signs().moved();
     let mut quiet_looks = 0;
     while let Some(waits) = shared.wait_ended(silence_max / LOOKS) {

@@ -5,7 +5,7 @@ use crate::JobError;
 use crate::dirs::DirNode;
 use crate::sender::Item;
 use crate::sender::again::Repeat;
-use crate::told::Place;
+use crate::told::Position;
 use haul_model::{BlockRanges, Entry, Fault, FaultKind, Kind, MAX_DEPTH, Name, Side, words};
 use haul_proto::{How, ListItem};
 use std::sync::Arc;
@@ -38,7 +38,7 @@ impl Scan<'_, '_> {
     ) -> Result<(), Stopped> {
         if let Some(reporter) = self.reporter {
             let (source, is_dir) = (self.nth_source, entry.kind == Kind::Dir);
-            let place = || Place { source, path: dir.path_of(name.as_ref()), is_dir };
+            let place = || Position { source, path: dir.path_of(name.as_ref()), is_dir };
             reporter.listed(&entry, place);
         }
         if let Some(names) = &mut self.names {

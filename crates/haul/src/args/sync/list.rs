@@ -2,7 +2,7 @@
 //! gives it.
 
 use crate::error::CommandError;
-use crate::location::{Location, Place};
+use crate::location::{Location, Machine};
 use haul_model::{Fault, Side, escape_bytes, words};
 use haul_net::SshTarget;
 use std::ffi::OsStr;
@@ -30,14 +30,14 @@ pub(super) type Paths = (Vec<Vec<u8>>, Option<ListThere>);
 ///
 /// # Errors
 /// A usage error if it can't be read, or is on another host.
-pub(super) fn read(path: &OsStr, zeros: bool, host: &Place) -> Result<Paths, CommandError> {
+pub(super) fn read(path: &OsStr, zeros: bool, host: &Machine) -> Result<Paths, CommandError> {
     let shown = escape_bytes(path.as_bytes());
     let there = |path: &[u8]| ListThere { path: path.to_vec(), zeros };
     let usage = |why: &str| CommandError::usage(format!("--files-from={shown}: {why}"));
     let location = match path.as_bytes().strip_prefix(b":") {
-        Some(path) if *host != Place::Here => return Ok((Vec::new(), Some(there(path)))),
+        Some(path) if *host != Machine::Here => return Ok((Vec::new(), Some(there(path)))),
         Some(_) => return Err(usage("the list can't be on a host where all else is here")),
-        None => Location::parse(path).ok().filter(|location| location.place != Place::Here),
+        None => Location::parse(path).ok().filter(|location| location.place != Machine::Here),
     };
     if let Some(location) = location {
         return match is_at(&location.place, host) {
@@ -54,7 +54,7 @@ pub(super) fn read(path: &OsStr, zeros: bool, host: &Place) -> Result<Paths, Com
 
 /// True if `list` is a place of `host`. What it leaves open about the way there, the other
 /// words say.
-fn is_at(list: &Place, host: &Place) -> bool {
+fn is_at(list: &Machine, host: &Machine) -> bool {
     target(list).zip(target(host)).is_some_and(|(list, host)| {
         list.host() == host.host()
             && (list.user().is_none() || list.user() == host.user())
@@ -62,10 +62,10 @@ fn is_at(list: &Place, host: &Place) -> bool {
     })
 }
 
-fn target(place: &Place) -> Option<&SshTarget> {
+fn target(place: &Machine) -> Option<&SshTarget> {
     match place {
-        Place::Here => None,
-        Place::There(target) | Place::Sftp(target) => Some(target),
+        Machine::Here => None,
+        Machine::There(target) | Machine::Sftp(target) => Some(target),
     }
 }
 

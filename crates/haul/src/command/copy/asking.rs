@@ -4,7 +4,7 @@
 use crate::args::Copy;
 use crate::error::{CommandError, ErrorKind};
 use crate::hosts::Hosts;
-use crate::location::Place;
+use crate::location::Machine;
 use crate::quantity;
 use haul_engine::{Event, Job, Leg, Monitor, Outcome, Progress, Skip};
 use haul_model::{Kind, Mirror, Part, Policy, Task};
@@ -27,7 +27,7 @@ const CANCEL_POLL: Duration = Duration::from_millis(50);
 /// When the answer is no, the user interrupts, or the destination can't be looked at.
 pub(super) fn settle(
     copy: &Copy,
-    legs: &[Leg<Place>],
+    legs: &[Leg<Machine>],
     monitor: &dyn Monitor,
     hosts: &Hosts,
 ) -> Result<(), CommandError> {
@@ -69,7 +69,7 @@ fn is_much(gone: u64, stays: u64) -> bool {
 }
 
 /// The job that counts for the one of `leg`.
-fn counting_leg(leg: &Leg<Place>) -> Leg<Place> {
+fn counting_leg(leg: &Leg<Machine>) -> Leg<Machine> {
     let task = match leg.job.task {
         Task::Sync(policy, mirror) => {
             Task::Sync(Policy { dry_run: true, ..policy }, Mirror { part: Part::Counts, ..mirror })

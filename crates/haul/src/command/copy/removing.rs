@@ -4,15 +4,15 @@
 use super::watch_legs;
 use crate::error::ErrorKind;
 use crate::hosts::Hosts;
-use crate::location::Place;
+use crate::location::Machine;
 use crate::monitor::{JobMonitor, SourceRemoval};
 use haul_engine::{Leg, NotCopied, Summary};
 
 /// Runs the jobs of `legs`, and behind them those of `removals`: none if one of the first
 /// has ended early. What has failed in the first stays, with all that is in it.
 pub(super) fn run(
-    legs: Vec<Leg<Place>>,
-    removals: Vec<Leg<Place>>,
+    legs: Vec<Leg<Machine>>,
+    removals: Vec<Leg<Machine>>,
     monitor: &JobMonitor<'_>,
     hosts: &Hosts,
 ) -> (Summary, Option<ErrorKind>) {

@@ -4,7 +4,7 @@
 use crate::args::{Copy, LIST_LEN_MAX, ListThere, paths_of_list};
 use crate::error::CommandError;
 use crate::hosts::Hosts;
-use crate::location::Place;
+use crate::location::Machine;
 use crate::progress::Screen;
 use haul_engine::{Event, Job, Leg, Monitor, Progress, Route};
 use haul_model::{Mirror, Outcome, Policy, Task, escape_bytes};
@@ -24,7 +24,7 @@ pub(super) fn list(
     screen: &Screen,
 ) -> Result<Vec<Vec<u8>>, CommandError> {
     let source = copy.sources.first().map(|source| &source.place);
-    let place = source.filter(|place| **place != Place::Here).unwrap_or(&copy.dest.place);
+    let place = source.filter(|place| **place != Machine::Here).unwrap_or(&copy.dest.place);
     let shown = escape_bytes(&list.path);
     let failed = |why: String| CommandError::usage(format!("--files-from: {shown}: {why}"));
     let dir = Scratch::new().map_err(|error| failed(format!("it can't be fetched: {error}")))?;

@@ -5,7 +5,7 @@ use super::{Asker, Put};
 use crate::Client;
 use crate::codec::{Answer, Attrs, OpenFlags, Request, StatusCode};
 use crate::error::{Cause, SessionError, SftpError};
-use crate::naming::{Names, Naming};
+use crate::naming::{Names, Renaming};
 use crate::session::{Payload, Port};
 
 /// The mode of a new file until its own is set.
@@ -42,7 +42,7 @@ enum Step {
     ReadBack,
     /// The mode of a file that its owner may not read, once it was read back.
     LateMode,
-    /// Its name, in the steps of [`Naming`].
+    /// Its name, in the steps of [`Renaming`].
     Name,
     /// After a failure with the file open.
     Close,
@@ -62,7 +62,7 @@ pub(super) struct Job<C> {
     /// Something was found to have the path.
     is_taken: bool,
     /// How it gets its name, once it is whole.
-    naming: Option<Naming>,
+    naming: Option<Renaming>,
     is_named: bool,
     /// Its attributes, as the server has told them last.
     found: Option<Attrs>,
@@ -152,7 +152,7 @@ impl<C: AsRef<[u8]>> Job<C> {
             Step::Name => {
                 self.close_read(asker)?;
                 self.awaited += 1;
-                let looked = || Naming::new(&self.put.existing, true);
+                let looked = || Renaming::new(&self.put.existing, true);
                 let naming = self.naming.get_or_insert_with(looked);
                 asker.send(NAME, &naming.request(&names(&self.put), client), Payload::NONE)
             }
