@@ -61,14 +61,14 @@ fn each_path(
             Err(error) => return report.refused(&error, None),
         };
         for location in &locations {
-            let answer = match peers.at(&location.place) {
+            let answer = match peers.at(&location.machine) {
                 Ok(requests) => ask(requests, location, report),
                 Err(error) => return report.refused(&error, None),
             };
             match answer {
                 Ok(()) => {}
                 Err(RequestError::Fault(fault)) => {
-                    report.fault(host(&location.place), &location.path, &fault);
+                    report.fault(host(&location.machine), &location.path, &fault);
                 }
                 Err(RequestError::Job(error)) => return report.refused(&error.into(), None),
             }
@@ -82,8 +82,8 @@ fn each_path(
 }
 
 /// The host's name, unless the place is here.
-fn host(place: &Machine) -> Option<String> {
-    match place {
+fn host(machine: &Machine) -> Option<String> {
+    match machine {
         Machine::Here => None,
         Machine::There(target) | Machine::Sftp(target) => Some(target.display()),
     }

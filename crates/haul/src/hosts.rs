@@ -41,16 +41,16 @@ impl Hosts {
     /// to its place.
     pub(crate) fn after(self, peers: Peers<'_>, legs: &[Leg<Machine>]) -> Self {
         let first = legs.first().and_then(|leg| match &leg.route {
-            Route::Download(place) => Some(place.clone()).zip(peers.into_way(place)),
+            Route::Download(machine) => Some(machine.clone()).zip(peers.into_way(machine)),
             Route::Local | Route::Upload(_) | Route::Between(..) => None,
         });
         Self { standing: Mutex::new(first), ..self }
     }
 
     /// The way to `place`, if somebody was asked there just now.
-    fn take_standing(&self, place: &Machine) -> Option<WayThere> {
+    fn take_standing(&self, machine: &Machine) -> Option<WayThere> {
         let standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner).take();
-        standing.filter(|(asked, _)| asked == place).map(|(_, way)| way)
+        standing.filter(|(asked, _)| asked == machine).map(|(_, way)| way)
     }
 
     /// Where ssh shows what it has to say.
@@ -69,7 +69,7 @@ impl Hosts {
     ) -> Result<Summary, CommandError> {
         let ran = match &leg.route {
             Route::Local => self.run_at(&Machine::Here, leg, monitor),
-            Route::Upload(place) | Route::Download(place) => self.run_at(place, leg, monitor),
+            Route::Upload(machine) | Route::Download(machine) => self.run_at(machine, leg, monitor),
             Route::Between(from, to) => self.run_between(&leg.job, from, to, monitor),
         };
         let (from, to) = match &leg.route {
@@ -87,21 +87,21 @@ impl Hosts {
 
     fn run_at(
         &self,
-        place: &Machine,
+        machine: &Machine,
         leg: &Leg<Machine>,
         monitor: &dyn Monitor,
     ) -> Result<Summary, CommandError> {
         let Leg { job, route } = leg;
-        let (standing, is_sftp_only) = match self.take_standing(place) {
+        let (standing, is_sftp_only) = match self.take_standing(machine) {
             Some(WayThere { standing: Standing::Agent(greeted), .. }) => {
-                return Ok(self.run_agent(job, route, place, Some(greeted), monitor)?);
+                return Ok(self.run_agent(job, route, machine, Some(greeted), monitor)?);
             }
             Some(WayThere { standing: Standing::Sftp(session), is_sftp_only }) => {
                 (Some(session), is_sftp_only)
             }
             None => (None, false),
         };
-        match place {
+        match machine {
             Machine::Here => Ok(haul_engine::run(job, Placement::Local, monitor)?),
             Machine::Sftp(target) => Ok(self.run_sftp(job, route, target, standing, monitor)?),
             Machine::There(target) if self.lacks_haul(target) => {
@@ -115,14 +115,14 @@ impl Hosts {
                 Ok(self.run_sftp(job, route, target, standing, monitor)?)
             }
             Machine::There(target) => {
-                let missing = match self.run_agent(job, route, place, None, monitor) {
+                let missing = match self.run_agent(job, route, machine, None, monitor) {
                     Err(JobError::Connection(error)) if error.lacks_haul() => error,
                     ran => return Ok(ran?),
                 };
                 let reach = self.reaches.of(target);
                 if reach.deploy && !matches!(missing, ConnectError::SftpOnly { .. }) {
                     self.deploy(target, monitor)?;
-                    return Ok(self.run_agent(job, route, place, None, monitor)?);
+                    return Ok(self.run_agent(job, route, machine, None, monitor)?);
                 }
                 match reach.without_haul {
                     WithoutHaul::Fail => Err(missing.into()),
@@ -153,11 +153,11 @@ impl Hosts {
         &self,
         job: &Job,
         route: &Route<Machine>,
-        place: &Machine,
+        machine: &Machine,
         standing: Option<Greeted>,
         monitor: &dyn Monitor,
     ) -> Result<Summary, JobError> {
-        let (Machine::There(target) | Machine::Sftp(target)) = place else {
+        let (Machine::There(target) | Machine::Sftp(target)) = machine else {
             return haul_engine::run(job, Placement::Local, monitor);
         };
         let greeted = || self.greeted.lock().unwrap_or_else(PoisonError::into_inner);

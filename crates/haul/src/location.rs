@@ -15,7 +15,7 @@ use std::os::unix::ffi::OsStrExt;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Location {
     /// The machine.
-    pub(crate) place: Machine,
+    pub(crate) machine: Machine,
     /// The path there; a relative one starts in the working directory (here)
     /// or the home directory (there).
     pub(crate) path: Vec<u8>,
@@ -107,32 +107,32 @@ impl Location {
     pub(crate) fn parse(words: &OsStr) -> Result<Self, LocationError> {
         let given = words.as_bytes().to_vec();
         match parse(&given) {
-            Ok((place, path)) => Ok(Self { place, path, given }),
+            Ok((machine, path)) => Ok(Self { machine, path, given }),
             Err(why) => Err(LocationError { given, why }),
         }
     }
 
     /// The root of this machine's files.
     pub(crate) fn root() -> Self {
-        Self { place: Machine::Here, path: b"/".to_vec(), given: b"/".to_vec() }
+        Self { machine: Machine::Here, path: b"/".to_vec(), given: b"/".to_vec() }
     }
 
     /// The same for the engine, which names no machine that is here.
     pub(crate) fn spot(&self) -> Spot<Machine> {
-        let host = (self.place != Machine::Here).then(|| self.place.clone());
+        let host = (self.machine != Machine::Here).then(|| self.machine.clone());
         Spot { host, path: self.path.clone() }
     }
 
     /// True if it stands for the paths of a host that match it. Here a shell has replaced
     /// what was meant as a pattern.
     pub(crate) fn is_pattern(&self) -> bool {
-        self.place != Machine::Here && haul_engine::is_pattern(&self.path)
+        self.machine != Machine::Here && haul_engine::is_pattern(&self.path)
     }
 
     /// Another path of the same host.
     pub(crate) fn beside(&self, path: Vec<u8>) -> Self {
-        let given = [format!("{}:", self.place).as_bytes(), &path].concat();
-        Self { place: self.place.clone(), path, given }
+        let given = [format!("{}:", self.machine).as_bytes(), &path].concat();
+        Self { machine: self.machine.clone(), path, given }
     }
 
     /// The file of this machine with a ':' in its name that the words may have meant,
@@ -140,7 +140,7 @@ impl Location {
     pub(crate) fn here_instead(&self) -> Option<String> {
         let is_url = split_scheme(&self.given).is_some();
         let exists = || fs::symlink_metadata(OsStr::from_bytes(&self.given)).is_ok();
-        (self.place != Machine::Here && !is_url && exists())
+        (self.machine != Machine::Here && !is_url && exists())
             .then(|| format!("./{}", escape_bytes(&self.given)))
     }
 
@@ -194,12 +194,12 @@ fn parse(words: &[u8]) -> Result<(Machine, Vec<u8>), Problem> {
         return Err(Problem::Nul);
     }
     if let Some((scheme, rest)) = split_scheme(words) {
-        let place = match scheme.to_ascii_lowercase().as_str() {
+        let machine = match scheme.to_ascii_lowercase().as_str() {
             "ssh" => Machine::There,
             "sftp" => Machine::Sftp,
             _ => return Err(Problem::Scheme(scheme.to_owned())),
         };
-        return parse_url(rest).map(|(target, path)| (place(target), path));
+        return parse_url(rest).map(|(target, path)| (machine(target), path));
     }
     let Some(colon) = host_end(words) else { return Ok((Machine::Here, words.to_vec())) };
     let (login, path) = (&words[..colon], &words[colon + 1..]);

@@ -160,7 +160,7 @@ pub(crate) struct Peers<'r> {
 
 /// A place that requests have gone to.
 struct Open {
-    place: Machine,
+    machine: Machine,
     requests: Requests,
     /// The host starts no program.
     is_sftp_only: bool,
@@ -187,19 +187,19 @@ impl<'r> Peers<'r> {
 
     /// The way to `place`, for the job that comes next, if somebody was asked there. The
     /// others are left.
-    pub(crate) fn into_way(self, place: &Machine) -> Option<WayThere> {
+    pub(crate) fn into_way(self, machine: &Machine) -> Option<WayThere> {
         let Open { requests, is_sftp_only, .. } =
-            self.open.into_iter().find(|open| open.place == *place)?;
+            self.open.into_iter().find(|open| open.machine == *machine)?;
         let standing = requests.into_standing()?;
         Some(WayThere { standing, is_sftp_only })
     }
 
     /// Requests to `place`, over the connection that stands or a new one.
-    pub(crate) fn at(&mut self, place: &Machine) -> Result<&mut Requests, CommandError> {
-        let index = match self.open.iter().position(|open| open.place == *place) {
+    pub(crate) fn at(&mut self, machine: &Machine) -> Result<&mut Requests, CommandError> {
+        let index = match self.open.iter().position(|open| open.machine == *machine) {
             Some(index) => index,
             None => {
-                let (requests, is_sftp_only) = match place {
+                let (requests, is_sftp_only) = match machine {
                     Machine::Here => (Requests::local(), false),
                     Machine::There(target) => {
                         self.agent(target).map_err(|e| self.reaches.explained(target, e))?
@@ -210,7 +210,7 @@ impl<'r> Peers<'r> {
                         (requests.map_err(explained)?, false)
                     }
                 };
-                self.open.push(Open { place: place.clone(), requests, is_sftp_only });
+                self.open.push(Open { machine: machine.clone(), requests, is_sftp_only });
                 self.open.len() - 1
             }
         };

@@ -15,7 +15,7 @@ use std::ffi::{OsStr, OsString};
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Doctor {
     /// The host.
-    pub(crate) place: Machine,
+    pub(crate) machine: Machine,
     /// The directory there whose disk is measured, if one is named.
     pub(crate) path: Option<Vec<u8>>,
     /// The ports that the host may open, if not any.
@@ -66,14 +66,14 @@ impl DoctorWords {
         let (location, reaches) = self.remote.location(&words, config)?;
         let path = names_path(&words, &location).then_some(location.path);
         let detail = detail(false, false, self.json);
-        Ok(Doctor { place: location.place, path, ports: self.port_range, reaches, detail })
+        Ok(Doctor { machine: location.machine, path, ports: self.port_range, reaches, detail })
     }
 }
 
 /// The words as a location on a host, where they may name that alone.
 fn as_location(words: &OsStr) -> Result<OsString, CommandError> {
     let mut words = words.to_owned();
-    if Location::parse(&words)?.place == Machine::Here {
+    if Location::parse(&words)?.machine == Machine::Here {
         parse_host(&words)?;
         words.push(":");
     }
@@ -96,7 +96,7 @@ mod tests {
         let location = Location::parse(&words).map_err(|error| error.to_string())?;
         let path = names_path(&words, &location).then(|| location.path.clone());
         let path = path.map(|path| String::from_utf8(path).expect("text"));
-        Ok((location.place.to_string(), path))
+        Ok((location.machine.to_string(), path))
     }
 
     #[test]

@@ -181,7 +181,7 @@ impl Way<'_> {
     /// The location that the words mean, and how its host is reached.
     fn location(&self, words: &OsString) -> Result<(Location, Option<Reach>), CommandError> {
         let mut location = Location::parse(words)?;
-        let (target, by_sftp) = match location.place.clone() {
+        let (target, by_sftp) = match location.machine.clone() {
             Machine::Here => return Ok((location, None)),
             Machine::There(target) => (target, false),
             Machine::Sftp(target) => (target, true),
@@ -195,7 +195,7 @@ impl Way<'_> {
         }
         let target = set_up(target, &settings)?;
         let asks_sftp = settings.transport.as_ref().is_some_and(|t| t.value == Transport::Sftp);
-        location.place =
+        location.machine =
             if by_sftp || asks_sftp { Machine::Sftp(target) } else { Machine::There(target) };
         // Who names haul's path on the host, or asks for haul, means no other.
         let without_haul = match names_haul(&settings) {
@@ -219,7 +219,7 @@ impl Way<'_> {
         for words in words {
             let (location, reach) = self.location(words)?;
             if let (Machine::There(target) | Machine::Sftp(target), Some(reach)) =
-                (&location.place, reach)
+                (&location.machine, reach)
             {
                 reaches.add(target, reach);
                 if let Some(file) = location.here_instead() {
@@ -327,7 +327,7 @@ impl TransferWords {
         }
         let way = Way { words: settings, deploy: self.deploy, config };
         let (sources, dest, reaches) = way.sources_and_dest(words, usage)?;
-        let by_sftp = |location: &&Location| matches!(location.place, Machine::Sftp(_));
+        let by_sftp = |location: &&Location| matches!(location.machine, Machine::Sftp(_));
         let by_sftp = sources.iter().chain([&dest]).find(by_sftp);
         match by_sftp.filter(|_| self.deploy) {
             Some(location) => Err(exclude(location, "--deploy").with_hint(WRITE_SSH)),

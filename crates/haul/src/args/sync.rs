@@ -354,8 +354,8 @@ impl Wish {
             let message = "with --files-from there is one source: the directory of the paths";
             return Err(CommandError::usage(message));
         };
-        let host = if source.place == crate::location::Machine::Here { dest } else { source };
-        list::read(file, self.from_zeros, &host.place).map(Some)
+        let host = if source.machine == crate::location::Machine::Here { dest } else { source };
+        list::read(file, self.from_zeros, &host.machine).map(Some)
     }
 
     /// Rules that don't say it are not about what is removed if that is to go, too.

@@ -129,28 +129,28 @@ fn words_of_other_programs_are_answered_where_they_are_not_taken() {
 #[test]
 fn hosts_are_reached_as_the_options_say() {
     let copy = copy("copy -e rsh --remote-haul /opt/haul u@host:a b");
-    let Machine::There(target) = &copy.sources[0].place else { panic!("not on a host") };
+    let Machine::There(target) = &copy.sources[0].machine else { panic!("not on a host") };
     let expected = haul_net::SshTarget::new(Some("u"), "host")
         .and_then(|target| target.with_rsh("rsh"))
         .and_then(|target| target.with_remote_haul("/opt/haul"))
         .expect("names that are right");
     assert_eq!(target, &expected);
-    assert_eq!(copy.dest.place, Machine::Here);
+    assert_eq!(copy.dest.machine, Machine::Here);
 }
 
 #[test]
 fn every_command_that_names_a_host_takes_a_timeout() {
     let timeout = |words: &str| {
-        let place = match parse(words).expect("words that are right") {
-            Command::Copy(copy) | Command::Move(copy) => copy.sources[0].place.clone(),
-            Command::Check(check) => check.copy.sources[0].place.clone(),
-            Command::Ls(ls) => ls.paths[0].place.clone(),
-            Command::Stat(stat) => stat.paths[0].place.clone(),
-            Command::Hash(hash) => hash.paths[0].place.clone(),
+        let machine = match parse(words).expect("words that are right") {
+            Command::Copy(copy) | Command::Move(copy) => copy.sources[0].machine.clone(),
+            Command::Check(check) => check.copy.sources[0].machine.clone(),
+            Command::Ls(ls) => ls.paths[0].machine.clone(),
+            Command::Stat(stat) => stat.paths[0].machine.clone(),
+            Command::Hash(hash) => hash.paths[0].machine.clone(),
             Command::Deploy(deploy) => Machine::There(deploy.target),
             other => panic!("a command without hosts: {other:?}"),
         };
-        let (Machine::There(target) | Machine::Sftp(target)) = place else {
+        let (Machine::There(target) | Machine::Sftp(target)) = machine else {
             panic!("not on a host")
         };
         target.patience().silence_max.map(|silence| silence.as_secs())
@@ -185,8 +185,8 @@ fn requests_have_their_flags() {
 fn who_is_asked_on_a_host_is_as_the_options_say() {
     let asked = |words: &str| match parse(&format!("hash {words}")) {
         Ok(Command::Hash(hash)) => {
-            let sftp = hash.paths.iter().map(|at| matches!(at.place, Machine::Sftp(_)));
-            let hosts = hash.paths.iter().filter_map(|at| match &at.place {
+            let sftp = hash.paths.iter().map(|at| matches!(at.machine, Machine::Sftp(_)));
+            let hosts = hash.paths.iter().filter_map(|at| match &at.machine {
                 Machine::Here => None,
                 Machine::There(target) | Machine::Sftp(target) => Some(target),
             });
@@ -242,22 +242,22 @@ fn the_configuration_stands_behind_the_words() {
     assert!(plain.policy.verify && plain.policy.sync);
     assert!(!copied(&config, "copy -V --no-verify a b").policy.verify);
     assert!(copied(&config, "copy --no-verify -V a b").policy.verify);
-    let Machine::Sftp(target) = &plain.dest.place else { panic!("{:?}", plain.dest) };
+    let Machine::Sftp(target) = &plain.dest.machine else { panic!("{:?}", plain.dest) };
     assert_eq!(plain.reaches.of(target).parallel.get(), 3);
     let other = copied(&config, "copy --no-verify --no-sync a other:b");
     assert!(!other.policy.verify && !other.policy.sync);
-    let Machine::There(target) = &other.dest.place else { panic!("{:?}", other.dest) };
+    let Machine::There(target) = &other.dest.machine else { panic!("{:?}", other.dest) };
     assert_eq!(other.reaches.of(target).parallel.get(), 1);
 
     // What is typed puts aside what it contradicts.
     let typed = copied(&config, "copy --remote-haul /x a h:b");
-    let Machine::There(target) = &typed.dest.place else { panic!("{:?}", typed.dest) };
+    let Machine::There(target) = &typed.dest.machine else { panic!("{:?}", typed.dest) };
     assert_eq!(typed.reaches.of(target).without_haul, WithoutHaul::Fail);
     let deployed = copied(&config, "copy --deploy a h:b");
-    assert!(matches!(deployed.dest.place, Machine::There(_)));
+    assert!(matches!(deployed.dest.machine, Machine::There(_)));
     let config = Config::of_text("remote-haul = \"/x\"");
     let by_sftp = copied(&config, "copy a sftp://h/b");
-    assert!(matches!(by_sftp.dest.place, Machine::Sftp(_)));
+    assert!(matches!(by_sftp.dest.machine, Machine::Sftp(_)));
     assert!(parse(&config, "deploy h").is_ok());
 }
 

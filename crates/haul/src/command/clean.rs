@@ -13,7 +13,7 @@ use haul_model::escape_bytes;
 /// Cleans each directory.
 pub(super) fn run(clean: &Clean) -> ExitCode {
     let report = clean.detail.report(&Screen::default());
-    if let Some(there) = clean.paths.iter().find(|location| location.place != Machine::Here) {
+    if let Some(there) = clean.paths.iter().find(|location| location.machine != Machine::Here) {
         let error = CommandError::usage(format!("{there}: only directories here are cleaned"))
             .with_hint("run \"haul clean\" on the host itself, such as with ssh");
         return report.refused(&error, None);

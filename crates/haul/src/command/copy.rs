@@ -268,7 +268,7 @@ fn plan(copy: &Copy, task: Task) -> Result<Vec<Leg<Machine>>, CommandError> {
 /// Refuses what this machine's side does, where neither side is here.
 fn refuse_between_hosts(copy: &Copy, task: Task) -> Result<(), CommandError> {
     let is_between =
-        copy.dest.place != Here && copy.sources.iter().any(|source| source.place != Here);
+        copy.dest.machine != Here && copy.sources.iter().any(|source| source.machine != Here);
     let refused = match task {
         _ if !is_between => None,
         _ if copy.via == Via::Tcp => Some("no direct connections are made"),
@@ -305,7 +305,7 @@ fn with_removals_left(mut leg: Leg<Machine>, deleted: u64) -> Leg<Machine> {
 /// arrive.
 fn check_names(sources: &[Location], filter: &Filter) -> Result<(), CommandError> {
     if let Some(whole) = sources.iter().find(|source| source.final_name().is_none())
-        && let Some(other) = sources.iter().find(|source| source.place != whole.place)
+        && let Some(other) = sources.iter().find(|source| source.machine != whole.machine)
     {
         return Err(CommandError::usage(format!(
             "{other} may have what {whole} has, and would replace it"
@@ -425,8 +425,8 @@ mod tests {
         }
     }
 
-    fn host(place: &Machine) -> String {
-        match place {
+    fn host(machine: &Machine) -> String {
+        match machine {
             Machine::Here => "here".to_owned(),
             Machine::There(target) => target.display(),
             Machine::Sftp(target) => format!("sftp {}", target.display()),
@@ -444,8 +444,8 @@ mod tests {
         let line = |leg: &Leg<Machine>| {
             let route = match &leg.route {
                 Route::Local => "local".to_owned(),
-                Route::Upload(place) => format!("up to {}", host(place)),
-                Route::Download(place) => format!("down from {}", host(place)),
+                Route::Upload(machine) => format!("up to {}", host(machine)),
+                Route::Download(machine) => format!("down from {}", host(machine)),
                 Route::Between(from, to) => format!("from {} to {}", host(from), host(to)),
             };
             let sources: Vec<String> = leg.job.sources.iter().map(|s| escape_bytes(s)).collect();

@@ -66,12 +66,12 @@ fn diagnose<'d>(
     report: &dyn Report,
     screen: &Screen,
 ) -> Result<Diagnosis<'d>, CommandError> {
-    let (Machine::There(target) | Machine::Sftp(target)) = &doctor.place else {
+    let (Machine::There(target) | Machine::Sftp(target)) = &doctor.machine else {
         return Err(CommandError::usage("a host must be named"));
     };
     let host = target.display();
     let begun = Instant::now();
-    let (mut requests, login) = match &doctor.place {
+    let (mut requests, login) = match &doctor.machine {
         Machine::Sftp(_) => (sftp(doctor, target, screen)?, begun.elapsed()),
         _ => requests(doctor, target, screen)
             .map_err(|error| doctor.reaches.explained(target, error))?,

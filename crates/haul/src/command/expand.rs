@@ -43,14 +43,14 @@ pub(super) fn paths(
     if !location.is_pattern() {
         return Ok((vec![location.clone()], 0));
     }
-    let found = match expand(peers.at(&location.place)?, &location.path) {
+    let found = match expand(peers.at(&location.machine)?, &location.path) {
         Ok(found) if found.paths.is_empty() && found.faults.is_empty() => nothing(location),
         Ok(found) => found,
         Err(RequestError::Fault(fault)) => failed(location, fault),
         Err(RequestError::Job(error)) => return Err(error.into()),
     };
     for (path, fault) in &found.faults {
-        report.fault(host(&location.place), path, fault);
+        report.fault(host(&location.machine), path, fault);
     }
     let paths = found.paths.into_iter().map(|path| location.beside(path)).collect();
     Ok((paths, found.faults.len() as u64))

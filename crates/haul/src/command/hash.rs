@@ -81,7 +81,7 @@ impl Statement for Hashed<'_> {
     }
 
     fn json(&self) -> Vec<u8> {
-        let (host, path) = (host(&self.location.place), Path::of(&self.location.path));
+        let (host, path) = (host(&self.location.machine), Path::of(&self.location.path));
         Line::Hash(HashLine { host, path, hash: self.hash.to_string() }).to_bytes()
     }
 }

@@ -27,7 +27,7 @@ pub(super) fn run(ls: &Ls) -> ExitCode {
         requests.list(&location.path, &mut |found| match found {
             Ok(entry) => report.tell(&Listed { ls, location, is_within: true, entry: &entry }),
             Err((name, fault)) => {
-                report.fault(host(&location.place), &join(&location.path, &name), &fault)
+                report.fault(host(&location.machine), &join(&location.path, &name), &fault)
             }
         })
     })
@@ -84,7 +84,7 @@ impl Statement for Listed<'_> {
     }
 
     fn json(&self) -> Vec<u8> {
-        let (host, path) = (host(&self.location.place), self.path(false));
+        let (host, path) = (host(&self.location.machine), self.path(false));
         Line::Entry(EntryLine::of(host, &path, self.entry)).to_bytes()
     }
 }

@@ -65,8 +65,8 @@ pub(super) fn run(copy: &Copy) -> ExitCode {
 /// Refuses what can't be moved, before anything is.
 fn refuse(copy: &Copy) -> Result<(), CommandError> {
     let mut sources = copy.sources.iter();
-    if copy.dest.place != Machine::Here
-        && let Some(source) = sources.find(|source| source.place != Machine::Here)
+    if copy.dest.machine != Machine::Here
+        && let Some(source) = sources.find(|source| source.machine != Machine::Here)
     {
         let message = format!("{source}: moving from one host to another is not there yet");
         return Err(CommandError::usage(message).with_hint("move it to here first"));
@@ -81,7 +81,7 @@ fn refuse(copy: &Copy) -> Result<(), CommandError> {
 /// True if a source has no name to move it under. On a host `~` is the home
 /// directory.
 fn is_nameless(source: &Location) -> bool {
-    let is_home = source.place != Machine::Here && words::split(&source.path).whole == b"~";
+    let is_home = source.machine != Machine::Here && words::split(&source.path).whole == b"~";
     source.final_name().is_none() || is_home
 }
 

@@ -30,8 +30,8 @@ impl Statement for Described<'_> {
     }
 
     fn json(&self) -> Vec<u8> {
-        let Location { place, path, .. } = self.location;
-        Line::Entry(EntryLine::of(host(place), path, &self.entry)).to_bytes()
+        let Location { machine, path, .. } = self.location;
+        Line::Entry(EntryLine::of(host(machine), path, &self.entry)).to_bytes()
     }
 }
 

@@ -95,7 +95,7 @@ fn alone(copy: &Copy, relative: Relative) -> Option<Location> {
 /// True if the destination is a directory for what `source` is, whether it is there or
 /// not: it is the new name of a single file only.
 fn becomes_dir(copy: &Copy, led: Led, source: &Location) -> bool {
-    let Location { place, path, .. } = source;
+    let Location { machine, path, .. } = source;
     if path.ends_with(b"/") || words::split(path).name.is_none() {
         return true;
     }
@@ -107,7 +107,7 @@ fn becomes_dir(copy: &Copy, led: Led, source: &Location) -> bool {
             false => fs::symlink_metadata(OsStr::from_bytes(path)),
         }
     };
-    if *place == Machine::Here {
+    if *machine == Machine::Here {
         return here(path).is_ok_and(|metadata| metadata.is_dir());
     }
     let dest = &copy.dest;
@@ -115,7 +115,7 @@ fn becomes_dir(copy: &Copy, led: Led, source: &Location) -> bool {
         return true;
     }
     // What is there tells by itself, and spares a login.
-    dest.place == Machine::Here && here(&dest.path).is_err() && is_dir_there(copy, led, source)
+    dest.machine == Machine::Here && here(&dest.path).is_err() && is_dir_there(copy, led, source)
 }
 
 /// True if the source is a directory of a host. What is wrong with the host shows when
@@ -125,7 +125,7 @@ fn is_dir_there(copy: &Copy, led: Led, source: &Location) -> bool {
     let report = copy.detail.report(&screen);
     let mut peers = Peers::new(&*report, &screen, copy.reaches.clone().quietly());
     let mut kind_of = |follow| {
-        let entry = peers.at(&source.place).map(|there| there.stat(&source.path, follow));
+        let entry = peers.at(&source.machine).map(|there| there.stat(&source.path, follow));
         entry.ok()?.ok().map(|entry: Entry| entry.kind)
     };
     let kind = match kind_of(copy.follow) {
@@ -142,8 +142,8 @@ fn leads_on(led: Led, target: &[u8]) -> bool {
 
 /// Refuses sources that are not on one machine.
 fn refuse(copy: &Copy) -> Result<(), CommandError> {
-    let places: Vec<_> = copy.sources.iter().map(|source| &source.place).collect();
-    if places.windows(2).any(|two| two[0] != two[1]) {
+    let machines: Vec<_> = copy.sources.iter().map(|source| &source.machine).collect();
+    if machines.windows(2).any(|two| two[0] != two[1]) {
         return Err(CommandError::usage("all sources have to be on one machine")
             .with_hint("run one command for each"));
     }

@@ -11,9 +11,13 @@ fn location(words: &[u8]) -> Result<Location, LocationError> {
 fn shape(words: &[u8]) -> String {
     match location(words) {
         Err(error) => format!("refused: {error}"),
-        Ok(Location { place: Machine::Here, path, .. }) => format!("here|{}", escape_bytes(&path)),
-        Ok(Location { place: place @ (Machine::There(_) | Machine::Sftp(_)), path, .. }) => {
-            let (sftp, host) = match place {
+        Ok(Location { machine: Machine::Here, path, .. }) => {
+            format!("here|{}", escape_bytes(&path))
+        }
+        Ok(Location {
+            machine: machine @ (Machine::There(_) | Machine::Sftp(_)), path, ..
+        }) => {
+            let (sftp, host) = match machine {
                 Machine::Sftp(host) => ("sftp:", host),
                 Machine::There(host) => ("", host),
                 Machine::Here => unreachable!("it was matched"),
@@ -54,7 +58,7 @@ fn paths_here() {
         b"a\nb",
     ] {
         let found = location(path).expect("a path here");
-        assert_eq!(found.place, Machine::Here, "{}", escape_bytes(path));
+        assert_eq!(found.machine, Machine::Here, "{}", escape_bytes(path));
         assert_eq!(found.path, path);
     }
 }

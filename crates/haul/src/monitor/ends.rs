@@ -22,11 +22,11 @@ pub(super) type Located = (Option<String>, Vec<u8>);
 impl Ends {
     /// Those of a job.
     pub(super) fn of(leg: &Leg<Machine>) -> Self {
-        let host = |place: &Machine| (*place != Machine::Here).then(|| place.to_string());
+        let host = |machine: &Machine| (*machine != Machine::Here).then(|| machine.to_string());
         let (source_host, dest_host) = match &leg.route {
             Route::Local => (None, None),
-            Route::Upload(place) => (None, host(place)),
-            Route::Download(place) => (host(place), None),
+            Route::Upload(machine) => (None, host(machine)),
+            Route::Download(machine) => (host(machine), None),
             Route::Between(from, to) => (host(from), host(to)),
         };
         let (sources, dest) = (leg.job.sources.clone(), leg.job.dest.clone());

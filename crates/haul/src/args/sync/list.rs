@@ -37,10 +37,10 @@ pub(super) fn read(path: &OsStr, zeros: bool, host: &Machine) -> Result<Paths, C
     let location = match path.as_bytes().strip_prefix(b":") {
         Some(path) if *host != Machine::Here => return Ok((Vec::new(), Some(there(path)))),
         Some(_) => return Err(usage("the list can't be on a host where all else is here")),
-        None => Location::parse(path).ok().filter(|location| location.place != Machine::Here),
+        None => Location::parse(path).ok().filter(|location| location.machine != Machine::Here),
     };
     if let Some(location) = location {
-        return match is_at(&location.place, host) {
+        return match is_at(&location.machine, host) {
             true => Ok((Vec::new(), Some(there(&location.path)))),
             false => Err(usage("the list has to be here, or on the host that takes part")),
         };
@@ -62,8 +62,8 @@ fn is_at(list: &Machine, host: &Machine) -> bool {
     })
 }
 
-fn target(place: &Machine) -> Option<&SshTarget> {
-    match place {
+fn target(machine: &Machine) -> Option<&SshTarget> {
+    match machine {
         Machine::Here => None,
         Machine::There(target) | Machine::Sftp(target) => Some(target),
     }

@@ -23,8 +23,8 @@ pub(super) fn list(
     list: &ListThere,
     screen: &Screen,
 ) -> Result<Vec<Vec<u8>>, CommandError> {
-    let source = copy.sources.first().map(|source| &source.place);
-    let place = source.filter(|place| **place != Machine::Here).unwrap_or(&copy.dest.place);
+    let source = copy.sources.first().map(|source| &source.machine);
+    let machine = source.filter(|machine| **machine != Machine::Here).unwrap_or(&copy.dest.machine);
     let shown = escape_bytes(&list.path);
     let failed = |why: String| CommandError::usage(format!("--files-from: {shown}: {why}"));
     let dir = Scratch::new().map_err(|error| failed(format!("it can't be fetched: {error}")))?;
@@ -37,7 +37,7 @@ pub(super) fn list(
         task: Task::Sync(Policy::default(), mirror),
         ..Job::default()
     };
-    let leg = Leg { job, route: Route::Download(place.clone()) };
+    let leg = Leg { job, route: Route::Download(machine.clone()) };
     let watch = Watch::default();
     Hosts::new(copy.reaches.clone(), screen).run(&leg, &watch)?;
     if let Some(why) = watch.why.into_inner().unwrap_or_else(PoisonError::into_inner) {
