@@ -21,7 +21,7 @@ use haul_model::{Fault, Side, Task};
 use haul_net::{ConnectError, Connection, DirectListener, Identity, Killer};
 use haul_proto::{Abort, Caps, DirectOffer, DirectWish, JobRequest, Message, NamedSources, Role};
 use haul_sys::{Access, confine};
-use haul_tree::LocalTree;
+use haul_tree::local_tree;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -148,7 +148,8 @@ fn receive(
     asked: Option<Asked>,
     around: Around<'_>,
 ) -> Result<(), JobError> {
-    let found = Destination::find(&LocalTree, job).and_then(|mut found| {
+    let tree = local_tree(job.task.fakes(Side::Destination));
+    let found = Destination::find(tree, job).and_then(|mut found| {
         found.expect_peer();
         let fault = |e| Fault::from_io(Side::Destination, "open the directory", &e);
         let dirs = found.handles().map_err(|error| JobError::Destination {
@@ -168,7 +169,7 @@ fn receive(
     let line = client.into_line()?;
     job.expect_accounts()?;
     job.confine_receiver(&dirs);
-    let receiving = Receiving { asked, ..Receiving::of(&LocalTree, destination) };
+    let receiving = Receiving { asked, ..Receiving::of(tree, destination) };
     run(job, line, around, |wire| Placed::Receiver(receiving, Box::new(wire)))
 }
 
@@ -188,7 +189,8 @@ fn send(client: Client, job: &Job, around: Around<'_>) -> Result<(), JobError> {
     tracing::debug!(confined, "sending");
     // sshd takes small pieces out of its pipe, and has more to do than haul.
     haul_sys::wait_for_turns();
-    run(job, line, around, |wire| Placed::Sender(Sending::of(&LocalTree), Box::new(wire)))
+    let tree = local_tree(job.task.fakes(Side::Source));
+    run(job, line, around, |wire| Placed::Sender(Sending::of(tree), Box::new(wire)))
 }
 
 /// The circumstances of a job, beside its words.

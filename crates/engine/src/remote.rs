@@ -10,12 +10,12 @@ use crate::receiver::{Asked, Destination};
 use crate::request::Greeted;
 use crate::vigil::Vigil;
 use crate::{Monitor, Summary};
-use haul_model::{Backup, Via};
+use haul_model::{Backup, Side, Via};
 use haul_net::{Closer, ConnectError, Connection, Identity};
 use haul_proto::{
     DirectWish, FrameType, JobRequest, Message, NamedSources, Role, SOURCES_MAX, encode,
 };
-use haul_tree::LocalTree;
+use haul_tree::local_tree;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -64,7 +64,8 @@ pub(crate) fn upload(job: &Job, line: Line, monitor: &dyn Monitor) -> Result<Sum
     check_len(job, receiver_words_len(job))?;
     let (agent, wire) = Agent::tell(line, job, receiver(job, None));
     let reporter = Reporter::new(monitor);
-    let sending = Sending { reporter: Some(&reporter), ..Sending::of(&LocalTree) };
+    let tree = local_tree(job.task.fakes(Side::Source));
+    let sending = Sending { reporter: Some(&reporter), ..Sending::of(tree) };
     let control = Control::with(monitor, &agent.vigil, &agent.name);
     let assembly = Assembly { job, control: &control, way: &agent };
     let result = assembly.run(Placed::Sender(sending, Box::new(wire)));
@@ -73,14 +74,15 @@ pub(crate) fn upload(job: &Job, line: Line, monitor: &dyn Monitor) -> Result<Sum
 
 /// The sender runs in the agent.
 pub(crate) fn download(job: &Job, line: Line, monitor: &dyn Monitor) -> Result<Summary, JobError> {
-    let mut destination = Destination::find(&LocalTree, job)?;
+    let tree = local_tree(job.task.fakes(Side::Destination));
+    let mut destination = Destination::find(tree, job)?;
     destination.expect_peer();
     let dirs = destination.handles().map_err(|e| JobError::unusable(&job.dest, &e))?;
     let (agent, wire) = Agent::tell(line, job, sender(job)?);
     let receiving = Receiving {
         asked: Some(Asked::of(job)),
         confined_to: Some(dirs),
-        ..Receiving::of(&LocalTree, destination)
+        ..Receiving::of(tree, destination)
     };
     let control = Control::with(monitor, &agent.vigil, &agent.name);
     let assembly = Assembly { job, control: &control, way: &agent };

@@ -6,9 +6,9 @@ use crate::receiver::Destination;
 use crate::sender::Twins;
 use crate::sftp::Far;
 use crate::{Between, Greeted, Job, JobError, Monitor, SftpRoute, Summary, relay, remote, sftp};
-use haul_model::Mirror;
+use haul_model::{Mirror, Side};
 use haul_net::Connection;
-use haul_tree::LocalTree;
+use haul_tree::local_tree;
 
 /// Where the roles run.
 pub enum Placement {
@@ -55,15 +55,15 @@ pub fn run(job: &Job, placement: Placement, monitor: &dyn Monitor) -> Result<Sum
 }
 
 fn run_local(job: &Job, monitor: &dyn Monitor) -> Result<Summary, JobError> {
-    let mut destination = Destination::find(&LocalTree, job)?;
-    destination.expect_sources(&LocalTree, job);
+    let [from, to] = [Side::Source, Side::Destination].map(|side| local_tree(job.task.fakes(side)));
+    let mut destination = Destination::find(to, job)?;
+    destination.expect_sources(from, job);
     // What is only compared may be compared with a part of itself.
     let around_dest = if job.task.copies().is_none() { Vec::new() } else { destination.lineage() };
     let twins = Twins::new(&destination.root, destination.rename.as_ref(), job)
         .map_err(|error| JobError::unusable(&job.dest, &error))?;
-    let sending =
-        Sending { around_dest: &around_dest, twins: Some(&twins), ..Sending::of(&LocalTree) };
-    let mut receiving = Receiving::of(&LocalTree, destination);
+    let sending = Sending { around_dest: &around_dest, twins: Some(&twins), ..Sending::of(from) };
+    let mut receiving = Receiving::of(to, destination);
     // Else workers ask for contents themselves, and must not wait for each other.
     let asks_at_once = !job.task.mirrors().is_some_and(Mirror::asks_late);
     receiving.tasks_max = asks_at_once.then_some(receiving.workers * TASKS_PER_WORKER);

@@ -17,7 +17,7 @@ use haul_sftp::{Client, Extension, Options, Session, SessionError};
 use haul_store::Journals;
 use haul_tree::each_beside;
 use haul_tree::sftp::{Lost, Sessions, SftpHost, SftpTree};
-use haul_tree::{LocalTree, Tree, TreeDir};
+use haul_tree::{Tree, TreeDir, local_tree};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
@@ -124,6 +124,11 @@ fn refuse(job: &Job, far: Far) -> Result<(), JobError> {
             "through SFTP nothing is written into files that are there: they are replaced";
         return Err(JobError::Usage(message.to_owned()));
     }
+    let side = if far == Far::Source { Side::Source } else { Side::Destination };
+    if job.task.fakes(side) {
+        let message = "through SFTP no attributes are written down, or read, that only root can give: with haul on the host they are";
+        return Err(JobError::Usage(message.to_owned()));
+    }
     let preallocates = job.task.mirrors().is_some_and(|mirror| mirror.preallocates);
     if preallocates && far == Far::Destination {
         let message = "through SFTP no room can be reserved for files";
@@ -197,22 +202,26 @@ fn run_with(
     host: &Arc<SftpHost>,
     monitor: &dyn Monitor,
 ) -> Result<Summary, JobError> {
-    let (source, target): (Box<dyn Tree>, Box<dyn Tree>) = match far {
-        Far::Source => (Box::new(SftpTree::source(host)), Box::new(LocalTree)),
-        Far::Destination => (Box::new(LocalTree), Box::new(SftpTree::destination(host))),
+    let there = match far {
+        Far::Source => SftpTree::source(host),
+        Far::Destination => SftpTree::destination(host),
     };
-    let destination = find_destination(job, far, state, host, &*source, &*target, monitor);
+    let (source, target): (&dyn Tree, &dyn Tree) = match far {
+        Far::Source => (&there, local_tree(job.task.fakes(Side::Destination))),
+        Far::Destination => (local_tree(job.task.fakes(Side::Source)), &there),
+    };
+    let destination = find_destination(job, far, state, host, source, target, monitor);
     // What fails because the session has ended says so.
     let destination = destination.map_err(|error| host.error().unwrap_or(error))?;
     let made = job.origin.zip(destination_of(job, &destination));
     let control = Control::over(monitor, Arc::<SftpHost>::clone(host));
     let removers = if far == Far::Source { REMOVERS } else { 0 };
-    let sending = Sending { removers, ..Sending::of(&*source) };
+    let sending = Sending { removers, ..Sending::of(source) };
     let receiving = Receiving {
         // A server can cause something to be written.
         confined_to: destination.handles().ok(),
         workers: WORKERS,
-        ..Receiving::of(&*target, destination)
+        ..Receiving::of(target, destination)
     };
     let assembly = Assembly { job, control: &control, way: &**host };
     let result = assembly.run(Placed::Both(sending, receiving));

@@ -17,6 +17,7 @@
 //! - `granularity.rs`: the units in which file systems keep times.
 //! - `policy.rs`: `Task`, the one thing that a job is told to do: to copy, to compare, or
 //!   to remove what the destination has, each with its own rules.
+//!   `faking.rs`: the sides on which attributes of root are written down.
 //! - `filter.rs`: rules that leave out parts of a tree; `filter/lines.rs`: how they are
 //!   written; `filter/scope.rs`: those of files in the trees; `filter/pattern.rs`: their
 //!   patterns, as in rsync.
@@ -41,6 +42,7 @@ mod entry;
 mod escape;
 mod executable;
 mod extended;
+mod faking;
 mod fault;
 mod filter;
 mod granularity;

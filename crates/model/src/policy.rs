@@ -202,6 +202,10 @@ pub struct Mirror {
     /// A large file that is missing, and is one of those that are removed, gets its new name
     /// there. What is removed waits for that.
     pub renames: bool,
+    /// The sources have attributes written down that only root can give.
+    pub fakes_sources: bool,
+    /// So has the destination, and gets them like that.
+    pub fakes_dest: bool,
 }
 
 impl Mirror {

@@ -397,6 +397,8 @@ fn task() -> impl Strategy<Value = Task> {
                 delays: links,
                 fuzzy: !links,
                 renames: links,
+                fakes_sources: !links,
+                fakes_dest: links,
                 updating: if links { Updating::Appends } else { Updating::InPlace },
                 ..Mirror::default()
             };

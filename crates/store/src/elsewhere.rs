@@ -50,7 +50,7 @@ impl PrivateName {
 pub(crate) fn copy_under_name(dir: &Arc<Dir>, file: &File) -> io::Result<(File, PrivateName)> {
     const STEP_LEN: usize = 1 << 20;
     let stage = Stage::create_named(Arc::clone(dir))?;
-    let stat = haul_sys::file_stat(file)?;
+    let stat = dir.stat_of(file)?;
     haul_sys::read_cached(file);
     if !haul_sys::clone_file(file, &stage.file) {
         let mut buffer = vec![0; STEP_LEN.min(usize::try_from(stat.size).unwrap_or(STEP_LEN))];
@@ -67,10 +67,10 @@ pub(crate) fn copy_under_name(dir: &Arc<Dir>, file: &File) -> io::Result<(File, 
         stage.file.set_len(stat.size)?;
     }
     haul_sys::tell_by_closing(&stage.file)?;
-    let extended = haul_sys::extended_of(file, Kept::EXTENDED)?;
+    let extended = dir.extended_of(file, Kept::EXTENDED)?;
     let (mut attributes, mut kept) = (stat.attributes(), Kept::ALL);
     attributes.extended = extended;
-    let same = haul_sys::file_stat(&stage.file)?;
+    let same = dir.stat_of(&stage.file)?;
     if (same.uid, same.gid) == (stat.uid, stat.gid) {
         kept = kept.without(Kept::OWNER);
     }

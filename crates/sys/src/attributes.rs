@@ -2,6 +2,7 @@
 //! through its open handle.
 
 use crate::Dir;
+use crate::faked;
 use crate::held::Target;
 use crate::limits::is_root;
 use crate::not_kept::{self, NotKept};
@@ -9,10 +10,8 @@ use haul_model::{
     Acl, AclEntry, AclWho, Attributes, EXTENDED_LEN_MAX, Extended, Kept, Name, Xattr,
 };
 use rustix::io::Errno;
-use std::ffi::OsString;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
-use std::os::unix::ffi::OsStringExt;
+use std::os::fd::AsFd;
 
 /// Room for the names of those that most entries have, in bytes; else it takes a
 /// second call.
@@ -27,13 +26,17 @@ const NAMES_LEN_MAX: usize = 64 << 10;
 /// # Errors
 /// Those of `llistxattr`; a file system that has none is no error.
 pub fn attribute_names(dir: &Dir, name: Option<&Name>) -> io::Result<Vec<Vec<u8>>> {
+    let names = real_names(dir, name)?;
+    Ok(if dir.fakes() { faked::names_told(names) } else { names })
+}
+
+/// The same, also of those under which others are written down.
+pub(crate) fn real_names(dir: &Dir, name: Option<&Name>) -> io::Result<Vec<Vec<u8>>> {
     let Some(name) = name else {
         return listed(|names| rustix::fs::flistxattr(dir, names));
     };
     // The last component of a path through a handle that is held.
-    let mut path = format!("/proc/self/fd/{}/", dir.as_fd().as_raw_fd()).into_bytes();
-    path.extend_from_slice(name.as_bytes());
-    let path = OsString::from_vec(path);
+    let path = dir.path_to(name.as_bytes());
     match listed(|names| rustix::fs::llistxattr(&path, names)) {
         // Without /proc a file has to be opened, and a link has none for users.
         Err(error) if error.kind() == io::ErrorKind::NotFound => match dir.open_file(name, false) {
@@ -53,7 +56,7 @@ fn has_none(dir: &Dir) -> bool {
 }
 
 /// Said by a file system without extended attributes.
-const NONE: Errno = Errno::OPNOTSUPP;
+pub(crate) const NONE: Errno = Errno::OPNOTSUPP;
 
 /// The extended attribute `name` of `dir`, if it is as long as `LEN`.
 pub fn attribute<const LEN: usize>(dir: &Dir, name: &str) -> Option<[u8; LEN]> {
@@ -77,7 +80,7 @@ pub fn set_attribute(dir: &Dir, name: &str, value: &[u8]) -> io::Result<()> {
     Ok(rustix::fs::fsetxattr(dir, name, value, rustix::fs::XattrFlags::empty())?)
 }
 
-fn listed(list: impl Fn(&mut [u8]) -> Result<usize, Errno>) -> io::Result<Vec<Vec<u8>>> {
+pub(crate) fn listed(list: impl Fn(&mut [u8]) -> Result<usize, Errno>) -> io::Result<Vec<Vec<u8>>> {
     let mut few = [0; NAMES_LEN];
     let names = match list(&mut few) {
         Ok(len) => few[..len].to_vec(),
@@ -103,7 +106,12 @@ const DEFAULT: &str = "system.posix_acl_default";
 const OWN: [&[u8]; 3] = [b"user.", b"trusted.", b"security.capability"];
 
 /// Attributes with these beginnings are haul's own.
-const OF_HAUL: &[u8] = b"user.haul.";
+pub(crate) const OF_HAUL: &[u8] = b"user.haul.";
+
+/// True if the attribute of this name belongs to an entry, whoever sees it.
+pub(crate) fn belongs(name: &[u8]) -> bool {
+    OWN.iter().any(|kind| name.starts_with(kind))
+}
 
 /// True if a copy keeps the attribute of this name.
 fn is_kept(name: &[u8]) -> bool {
@@ -118,14 +126,16 @@ fn is_kept(name: &[u8]) -> bool {
 /// Those of `llistxattr` and `lgetxattr`; [`io::ErrorKind::FileTooLarge`] where an entry
 /// has more than [`EXTENDED_LEN_MAX`] bytes of them.
 pub fn extended(dir: &Dir, name: &Name, which: Kept) -> io::Result<Option<Box<Extended>>> {
-    let names = attribute_names(dir, Some(name))?;
+    if dir.fakes() {
+        return faked::extended_at(dir, name, which);
+    }
+    let names = real_names(dir, Some(name))?;
     if !names.iter().any(|name| is_of(name, which)) {
         return Ok(None);
     }
-    let mut path = format!("/proc/self/fd/{}/", dir.as_fd().as_raw_fd()).into_bytes();
-    path.extend_from_slice(name.as_bytes());
-    let path = OsString::from_vec(path);
+    let path = dir.path_to(name.as_bytes());
     values(&names, which, &|of, to| rustix::fs::lgetxattr(&path, of, to))
+        .map_err(|error| dir.led_to(name.as_bytes(), error))
 }
 
 /// The same of an open file.
@@ -146,7 +156,7 @@ fn is_of(name: &[u8], which: Kept) -> bool {
     which.has(Kept::ACL) && is_acl || which.has(Kept::XATTRS) && is_kept(name)
 }
 
-type Get<'g> = &'g dyn Fn(&[u8], &mut [u8]) -> Result<usize, Errno>;
+pub(crate) type Get<'g> = &'g dyn Fn(&[u8], &mut [u8]) -> Result<usize, Errno>;
 
 fn values(names: &[Vec<u8>], which: Kept, get: Get<'_>) -> io::Result<Option<Box<Extended>>> {
     let mut found = Extended::default();
@@ -177,7 +187,7 @@ fn values(names: &[Vec<u8>], which: Kept, get: Get<'_>) -> io::Result<Option<Box
     Ok((!found.is_empty()).then(|| Box::new(found)))
 }
 
-fn too_many() -> io::Error {
+pub(crate) fn too_many() -> io::Error {
     let message = format!("it has more than {EXTENDED_LEN_MAX} bytes of extended attributes");
     io::Error::new(io::ErrorKind::FileTooLarge, message)
 }
@@ -229,7 +239,7 @@ fn set_acl(target: Target<'_>, name: &str, acl: &Acl) -> io::Result<()> {
     target.set_xattr(name.as_bytes(), &bytes_of(acl)).map_err(|error| failed(name, error))
 }
 
-fn failed_at(name: &[u8], error: Errno) -> io::Error {
+pub(crate) fn failed_at(name: &[u8], error: Errno) -> io::Error {
     failed(&haul_model::escape_bytes(name), error)
 }
 

@@ -29,6 +29,8 @@ pub struct Dir {
     /// Its entries were read through this handle, or could be through another one with
     /// the same place in them.
     was_read: AtomicBool,
+    /// See [`Dir::faking`].
+    pub(crate) fakes: bool,
 }
 
 /// One entry as reading the directory gives it.
@@ -61,7 +63,7 @@ impl Dir {
 
     fn of(fd: OwnedFd) -> Self {
         let no = || AtomicBool::new(false);
-        Self { fd, kind: OnceLock::new(), cant_name: no(), was_read: no() }
+        Self { fd, kind: OnceLock::new(), cant_name: no(), was_read: no(), fakes: false }
     }
 
     /// Opens the directory `name` in this one; a symbolic link is refused.
@@ -79,7 +81,7 @@ impl Dir {
     /// Those of `openat`.
     pub fn open_dir_following(&self, name: &Name) -> io::Result<Self> {
         match jail::follow(self, name.as_bytes(), DIR_FLAGS) {
-            Some(opened) => opened.map(Self::of),
+            Some(opened) => Ok(Self { fakes: self.fakes, ..Self::of(opened?) }),
             None => self.open_dir_at(name.as_bytes(), OFlags::empty()),
         }
     }
@@ -96,7 +98,8 @@ impl Dir {
     }
 
     fn open_dir_at(&self, name: &[u8], flags: OFlags) -> io::Result<Self> {
-        Ok(Self::of(rustix::fs::openat(&self.fd, name, DIR_FLAGS | flags, Mode::empty())?))
+        let fd = rustix::fs::openat(&self.fd, name, DIR_FLAGS | flags, Mode::empty())?;
+        Ok(Self { fakes: self.fakes, ..Self::of(fd) })
     }
 
     /// The path that leads to it now, where the system tells that.
@@ -110,7 +113,7 @@ impl Dir {
     /// # Errors
     /// Those of `dup`.
     pub fn try_clone(&self) -> io::Result<Self> {
-        let clone = Self::of(self.fd.try_clone()?);
+        let clone = Self { fakes: self.fakes, ..Self::of(self.fd.try_clone()?) };
         clone.was_read.store(true, Ordering::Relaxed);
         Ok(clone)
     }
@@ -168,7 +171,7 @@ impl Dir {
     /// # Errors
     /// Those of `fstat`.
     pub fn stat_self(&self) -> io::Result<Stat> {
-        meta::file_stat(&self.fd)
+        self.stat_of(&self.fd)
     }
 
     /// The metadata of `name`, of a link itself.
@@ -185,13 +188,21 @@ impl Dir {
     /// Those of `fstatat`.
     pub fn stat_following(&self, name: &Name) -> io::Result<Stat> {
         match jail::follow(self, name.as_bytes(), jail::LOOK) {
-            Some(opened) => meta::file_stat(&opened?),
+            Some(opened) => {
+                let opened = opened?;
+                let stat = meta::file_stat(&opened)?;
+                if self.fakes { Self::told_of_held(&opened, stat) } else { Ok(stat) }
+            }
             None => self.stat_at(name, AtFlags::empty()),
         }
     }
 
     fn stat_at(&self, name: &Name, flags: AtFlags) -> io::Result<Stat> {
-        Ok(Stat::from_raw(&rustix::fs::statat(&self.fd, name.as_bytes(), flags)?))
+        let stat = Stat::from_raw(&rustix::fs::statat(&self.fd, name.as_bytes(), flags)?);
+        match self.fakes {
+            true => self.told_of(name.as_bytes(), stat, flags.is_empty()),
+            false => Ok(stat),
+        }
     }
 
     /// Where the symbolic link `name` points.
@@ -199,7 +210,10 @@ impl Dir {
     /// # Errors
     /// Those of `readlinkat`.
     pub fn read_link(&self, name: &Name) -> io::Result<Vec<u8>> {
-        Ok(rustix::fs::readlinkat(&self.fd, name.as_bytes(), Vec::new())?.into_bytes())
+        match rustix::fs::readlinkat(&self.fd, name.as_bytes(), Vec::new()) {
+            Err(Errno::INVAL) if self.fakes => self.read_faked_link(name),
+            target => Ok(target?.into_bytes()),
+        }
     }
 
     /// All entries but `.` and `..`, in the order of their bytes.

@@ -62,12 +62,15 @@ impl Dir {
             Ok(led) if Stat::from_raw(&led).id == stat.id => {
                 Ok((Held(Handle::Led(held, path)), stat))
             }
-            _ => {
-                let message = "the system leads to no open files: is /proc mounted?";
-                Err(io::Error::new(io::ErrorKind::Unsupported, message))
-            }
+            _ => Err(unled()),
         }
     }
+}
+
+/// Said where a path through a handle leads nowhere.
+pub(crate) fn unled() -> io::Error {
+    let message = "the system leads to no open files: is /proc mounted?";
+    io::Error::new(io::ErrorKind::Unsupported, message)
 }
 
 impl Held {

@@ -25,6 +25,7 @@
 //! - `closing.rs`: errors that closing a file tells.
 //! - `meta.rs`: attributes through open handles. `attributes.rs`: extended
 //!   attributes and access control lists. `held.rs`: entries that are not opened for it.
+//! - `faked.rs`: attributes of root that anybody keeps, in the form of rsync.
 //! - `accounts.rs`: users and groups by name and number.
 //! - `confine.rs`: Landlock. `jail.rs`: the directory that `haul serve` may be bound to;
 //!   every path that a user or a peer names, and every link that is followed, goes
@@ -45,6 +46,7 @@ mod confine;
 mod content;
 mod dir;
 mod durability;
+mod faked;
 mod held;
 mod jail;
 mod known;

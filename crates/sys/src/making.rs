@@ -23,6 +23,9 @@ impl Dir {
         attributes: &Attributes,
         kept: Kept,
     ) -> io::Result<()> {
+        if self.fakes() {
+            return self.make_faked_symlink(target, temp, attributes, kept);
+        }
         if let Err(error) = rustix::fs::symlinkat(target, self, temp) {
             if error != Errno::EXIST {
                 // Some file systems fail, and leave something there all the same.
@@ -72,6 +75,9 @@ impl Dir {
         attributes: &Attributes,
         kept: Kept,
     ) -> io::Result<()> {
+        if self.fakes() {
+            return self.make_faked_special(special, temp, attributes, kept);
+        }
         let device = |device: Device| rustix::fs::makedev(device.major, device.minor);
         let (kind, number) = match special {
             Special::Fifo => (FileType::Fifo, 0),

@@ -2,7 +2,7 @@
 
 use crate::held::Target;
 use crate::not_kept::{self, NotKept};
-use crate::{Dir, attributes};
+use crate::{Dir, attributes, faked};
 use haul_model::{Attributes, Device, FileId, Granularity, Kept, SET_ID_MODE, Special, Timestamp};
 use rustix::fs::{AtFlags, FileType, Gid, Mode, Timespec, Timestamps, Uid};
 use std::io;
@@ -186,6 +186,9 @@ pub(crate) fn set_attributes_of(
     attributes: &Attributes,
     which: Kept,
 ) -> io::Result<()> {
+    if dir.fakes() {
+        return faked::set(dir, target, attributes, which, None);
+    }
     let (user, group) = owner_of(attributes, which);
     if user.is_some() || group.is_some() {
         give(which, user, group, |user, group| target.chown(user, group))?;
@@ -193,13 +196,27 @@ pub(crate) fn set_attributes_of(
     if which.has_any(Kept::EXTENDED) {
         attributes::set_extended(target, attributes, which)?;
     }
-    let lends = attributes.mode & SET_ID_MODE != 0;
-    let sets_again = which.has(Kept::SET_ID) && which.has_any(Kept::OWNER) && lends;
-    if which.has(Kept::MODE) || sets_again {
-        let is_asked = lends && !which.has(Kept::LENT);
-        let vain = if is_asked { lent_in_vain(&target.stat()?, attributes) } else { 0 };
+    if which.has(Kept::MODE) || sets_mode_again(attributes, which) {
+        let is_asked = attributes.mode & SET_ID_MODE != 0 && !which.has(Kept::LENT);
+        let vain = if is_asked { lent_in_vain(&target.stat()?, attributes, which) } else { 0 };
         target.chmod(attributes.mode & !vain)?;
     }
+    set_times(dir, target, attributes, which)
+}
+
+/// True if a change of the owner would take bits of the mode away that are kept.
+pub(crate) fn sets_mode_again(attributes: &Attributes, which: Kept) -> bool {
+    let lends = attributes.mode & SET_ID_MODE != 0;
+    which.has(Kept::SET_ID) && which.has_any(Kept::OWNER) && lends
+}
+
+/// The times, which come last.
+pub(crate) fn set_times(
+    dir: &Dir,
+    target: Target<'_>,
+    attributes: &Attributes,
+    which: Kept,
+) -> io::Result<()> {
     let atime = attributes.atime.filter(|_| which.has(Kept::ATIMES));
     match (which.has(Kept::TIMES), atime) {
         (false, None) => Ok(()),
@@ -214,8 +231,8 @@ pub(crate) fn set_attributes_of(
 
 /// The set-ID bits of `attributes` by which an entry that is `now` like that would lend the
 /// rights of somebody else.
-fn lent_in_vain(now: &Stat, attributes: &Attributes) -> u32 {
-    if now.is_dir() {
+pub(crate) fn lent_in_vain(now: &Stat, attributes: &Attributes, which: Kept) -> u32 {
+    if now.is_dir() || which.has(Kept::LENT) {
         return 0;
     }
     let user = if attributes.user == Some(now.uid) { 0 } else { Mode::SUID.as_raw_mode() };

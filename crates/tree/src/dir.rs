@@ -322,6 +322,11 @@ pub trait Storage: Send + Sync {
         Kept::OF_COPIES
     }
 
+    /// True if all attributes can be given in it that root can give elsewhere.
+    fn acts_as_root(&self) -> bool {
+        haul_sys::is_root()
+    }
+
     /// The extended attributes and access control lists of a file of this name, a link
     /// followed if that says so, or of the directory itself, as far as they are in `which`.
     ///

@@ -41,7 +41,7 @@ pub use beside::{both, each_beside};
 pub use dir::{Origin, Outstanding, PRIVATE_DIR_MODE, Storage, Tree, TreeDir, Unfinished};
 pub use faults::{changed, check_size, is_longer};
 pub use file::{ContentStream, NotMoved, Seal, SealedFile, SourceFile, StagedFile, TakePart};
-pub use local::{LocalDir, LocalTree};
+pub use local::{LocalDir, LocalTree, local_tree};
 pub use lock::lock;
 pub use mark::{Mark, Sight, sight};
 pub use meta::{Meta, MetaKind, Owner, TreeEntry, in_whole_seconds};

@@ -1,7 +1,9 @@
 //! The tree of this machine's file systems.
 
+mod faked;
 mod file;
 
+pub use self::faked::local_tree;
 use self::file::{LocalSource, LocalStage, is_cold, is_of_unknown_size};
 use super::room::with_room;
 use super::spool::Spooled;
@@ -254,7 +256,7 @@ impl TreeDir for LocalDir {
     }
 
     fn make_writable(&self) -> io::Result<()> {
-        let now = self.0.stat_self()?;
+        let now = haul_sys::file_stat(&*self.0)?;
         if now.mode & super::PRIVATE_DIR_MODE == super::PRIVATE_DIR_MODE
             || now.uid != haul_sys::effective_user()
         {
@@ -283,6 +285,10 @@ impl Storage for LocalDir {
         true
     }
 
+    fn acts_as_root(&self) -> bool {
+        self.0.fakes() || haul_sys::is_root()
+    }
+
     fn takes_any_order(&self) -> bool {
         self.0.is_known()
     }
@@ -299,10 +305,10 @@ impl Storage for LocalDir {
         match name {
             Some((name, true)) => {
                 let (file, _) = with_room(|| self.0.open_file(name, true))?;
-                haul_sys::extended_of(file, which)
+                self.0.extended_of(file, which)
             }
             Some((name, false)) => haul_sys::extended(&self.0, name, which),
-            None => haul_sys::extended_of(&*self.0, which),
+            None => self.0.extended_of(&*self.0, which),
         }
     }
 

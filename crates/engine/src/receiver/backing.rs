@@ -91,7 +91,7 @@ fn open_or_make(
         let mut attributes = like.meta().attributes.clone();
         attributes.mode |= USABLE;
         attributes.extended = like.handle()?.extended(None, Kept::ACL)?;
-        let owner = Kept::OWNER.only_if(haul_sys::is_root());
+        let owner = Kept::OWNER.only_if(dir.handle()?.acts_as_root());
         let acl = Kept::ACL.only_if(attributes.extended.is_some());
         let kept = Kept::MODE.with(Kept::SET_ID).with(owner).with(acl);
         dir.handle()?.set_attributes(&attributes, kept)?;
@@ -182,7 +182,7 @@ impl Receiver<'_> {
             failed(io::Error::other("it changed while it was copied"))
         })?;
         let mut keeps = self.policy.keeps.with(Kept::MODE).with(Kept::TIMES);
-        if !haul_sys::is_root() {
+        if !self.acts_as_root() {
             // A file of another user, of which nobody else may make links, has become one of
             // this user: it lends no rights of anybody.
             let is_given = meta.attributes.group.is_some_and(haul_sys::is_of_group);

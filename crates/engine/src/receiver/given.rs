@@ -25,6 +25,8 @@ pub(super) struct Numbers {
     is_far: bool,
     /// Besides, symbolic links are made to lead nowhere.
     munges: bool,
+    /// All can be given here that root can give.
+    as_root: bool,
     /// Those whose names the Sender has told.
     told: Mutex<HashMap<(AccountKind, u32), u32>>,
     /// Those of which it has told nothing, as far as they are to become others.
@@ -33,11 +35,11 @@ pub(super) struct Numbers {
 
 impl Numbers {
     /// Those of a job.
-    pub(super) fn of(job: &Job, is_far: bool) -> Self {
+    pub(super) fn of(job: &Job, is_far: bool, as_root: bool) -> Self {
         let is_numeric = job.task.copies().is_some_and(|policy| policy.numeric_ids);
         let (told, found) = (Mutex::default(), Mutex::default());
         let munges = job.munging == Munging::Done;
-        Self { altered: job.altered.clone(), is_numeric, is_far, munges, told, found }
+        Self { altered: job.altered.clone(), is_numeric, is_far, munges, as_root, told, found }
     }
 
     /// Names of accounts that others are to become, and that are none here.
@@ -139,6 +141,11 @@ impl Receiver<'_> {
         }
     }
 
+    /// True if all can be given at the destination that root can give.
+    pub(super) fn acts_as_root(&self) -> bool {
+        self.numbers.as_root
+    }
+
     pub(super) fn number_here(&self, kind: AccountKind, number: u32) -> u32 {
         self.numbers.here(kind, number)
     }
@@ -155,7 +162,7 @@ impl Receiver<'_> {
         *group = group.map(|group| self.number_here(AccountKind::Group, group));
         if self.policy.keeps.has(Kept::GROUP) {
             // As in rsync: others than root give what they can.
-            *group = group.filter(|group| haul_sys::is_of_group(*group));
+            *group = group.filter(|group| self.acts_as_root() || haul_sys::is_of_group(*group));
         }
         if entry.kind != Kind::Dir && !self.policy.keeps.has(Kept::LENT) {
             // Nobody is to lend the rights of somebody else.
@@ -177,7 +184,7 @@ impl Receiver<'_> {
             }
             acl.0.sort_unstable_by_key(|line| line.who);
         }
-        if !haul_sys::is_root()
+        if !self.acts_as_root()
             && let Some(extended) = extended
         {
             // As in rsync: those of the system are root's to give.
@@ -201,7 +208,7 @@ pub(super) fn tell_lacks(monitor: &dyn Monitor, path: &[u8], asked: Kept, kept: 
 
 /// Those of `asked` that this process can give, where nobody is told that others are not:
 /// as in rsync, who is not root does not try.
-pub(super) fn allowed(asked: Kept) -> Kept {
+pub(super) fn allowed(asked: Kept, as_root: bool) -> Kept {
     let of_root = Kept::USER.with(Kept::DEVICES);
-    if haul_sys::is_root() { asked } else { asked.without(of_root) }
+    if as_root { asked } else { asked.without(of_root) }
 }

@@ -181,7 +181,7 @@ impl<'a> Receiver<'a> {
         sender.naming(named);
         let costs_round_trips = destination.root.costs_round_trips();
         let keeps = destination.keeps_in(&job.task);
-        let lanes = destination.root.lanes();
+        let (lanes, as_root) = (destination.root.lanes(), destination.root.acts_as_root());
         let root = DirNode::root(destination.root, None, &Arc::new(OpenDirs::default()))?;
         let state = if destination.absent { DirState::Absent } else { DirState::Open(root) };
         let root = RecvDir::new(None, None, state, false, None);
@@ -193,7 +193,7 @@ impl<'a> Receiver<'a> {
         if !removes && (job.task.mirrors().is_some() || job.task.moving().is_none()) {
             given::tell_lacks(control.monitor(), &destination.path, job.task.keeps(), keeps);
         }
-        let gives = given::allowed(job.task.keeps()).and(keeps);
+        let gives = given::allowed(job.task.keeps(), as_root).and(keeps);
         // A proof is of all that can be looked at, if it can be given here or not.
         let proves = if removes { job.task.keeps() } else { modes::given(&job.task, gives) };
         let policy = policy_of(job, proves.and(keeps));
@@ -207,7 +207,7 @@ impl<'a> Receiver<'a> {
             sender,
             task: job.task,
             policy,
-            numbers: Numbers::of(job, is_far),
+            numbers: Numbers::of(job, is_far, as_root),
             losing: Losing::of(&job.task, gives),
             groups: Groups::default(),
             origin: job.origin,

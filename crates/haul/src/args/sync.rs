@@ -234,6 +234,9 @@ struct Wish {
     via: Via,
     ports: Option<Ports>,
     fast: bool,
+    /// Attributes of root are written down on this side, and on the other.
+    fakes_here: bool,
+    fakes_there: Option<bool>,
 }
 
 /// The words by which directories are taken with all that is in them.
@@ -287,7 +290,7 @@ impl SyncWords {
         };
         let (list, list_there) = wish.list(&sources, &dest)?.unzip();
         let list_there = list_there.flatten();
-        let mirror = wish.mirror()?;
+        let mirror = wish.faking(wish.mirror()?, &sources, &dest)?;
         for source in sources.iter().filter(|_| list.is_none()) {
             if let Err(error @ PlaceError::Parent) =
                 Place::of(&source.path, None, mirror.walking.relative)

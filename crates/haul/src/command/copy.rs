@@ -22,7 +22,7 @@ use crate::report::{LogFile, Logged, Report, Statement};
 use crate::retry::Once;
 use crate::state;
 use haul_engine::{Job, Leg, Monitor, Munging, Route, Summary, legs};
-use haul_model::{Filter, Mirror, Part, Task, Via, escape_bytes};
+use haul_model::{Filter, Mirror, Part, Side, Task, Via, escape_bytes};
 use std::collections::HashMap;
 use std::sync::{Arc, mpsc};
 use std::thread;
@@ -273,6 +273,9 @@ fn refuse_between_hosts(copy: &Copy, task: Task) -> Result<(), CommandError> {
         _ if !is_between => None,
         _ if copy.via == Via::Tcp => Some("no direct connections are made"),
         _ if copy.munges => Some("links can't be munged"),
+        _ if [Side::Source, Side::Destination].iter().any(|side| task.fakes(*side)) => {
+            Some("attributes can't be written down, or read,")
+        }
         _ if task.lists() => Some("nothing can be listed"),
         _ if task.moving().is_some() || task.removes().is_some() => {
             Some("sources can't be removed")

@@ -10,6 +10,7 @@ mod bases;
 mod comparing;
 mod deleting;
 mod differences;
+mod faking;
 mod in_place;
 mod keeping;
 mod leading;

@@ -43,8 +43,7 @@ const OF_WIRE: &str = "between two hauls there is nothing to choose here";
 const OF_HASHES: &str = "haul verifies by BLAKE3";
 const OF_BATCHES: &str = "haul writes and reads no batches of rsync's";
 const NO_DEVICES: &str = "haul copies devices as devices (--devices), never their content";
-const OF_SUPER: &str = "root gives all it can, others what they can";
-const OF_BOTH: &str = "each word is for the side, or for both sides, that it concerns";
+const OF_SUPER: &str = "root gives all it can, others what they can; see --fake-super";
 const OF_LISTS: &str = "haul always lists while it copies";
 const NO_SHELL: &str = "names never go through a shell";
 const OF_TIME: &str = "the program timeout(1) ends a command, and the next one goes on";
@@ -52,8 +51,6 @@ const OF_TIME: &str = "the program timeout(1) ends a command, and the next one g
 /// The words of rsync that haul has not, each told as that.
 pub(super) const ABSENT: &[Absent] = &[
     absent("crtimes", Some('N'), "this system lets nobody set them, as rsync says here, too"),
-    absent("fake-super", None, "it is not there yet"),
-    Absent { short: Some('M'), ..absent_value("remote-option", OF_BOTH) },
     absent_value("iconv", "names are bytes, and stay as they are"),
     absent("no-iconv", None, "names are bytes, and stay as they are"),
     absent_value("password-file", OF_DAEMON),

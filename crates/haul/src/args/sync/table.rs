@@ -91,14 +91,22 @@ macro_rules! value {
 
 // Behind the macros that it takes.
 mod deleting;
+mod faking;
 mod links;
 mod telling;
 mod updating;
 mod walking;
 
 /// The words, in the order of the help.
-pub(super) const TABLE: &[&[Word]] =
-    &[WORDS, deleting::WORDS, links::WORDS, updating::WORDS, walking::WORDS, telling::WORDS];
+pub(super) const TABLE: &[&[Word]] = &[
+    WORDS,
+    faking::WORDS,
+    deleting::WORDS,
+    links::WORDS,
+    updating::WORDS,
+    walking::WORDS,
+    telling::WORDS,
+];
 
 /// Those that say what is done.
 const WORDS: &[Word] = &[

@@ -1,0 +1,55 @@
+//! The words by which attributes of root are written down, and on which side.
+
+use super::{KEEPING, Turn, Wish, Word};
+use crate::error::CommandError;
+use crate::location::{Location, Machine};
+use haul_model::Mirror;
+
+pub(in super::super) const WORDS: &[Word] = &[
+    flag!(
+        KEEPING,
+        "fake-super",
+        None,
+        "Keep what only root can give in extended attributes, as rsync does",
+        |wish, on| wish.fakes_here = on
+    ),
+    value!(
+        KEEPING,
+        "remote-option",
+        Some('M'),
+        &[],
+        "WORD",
+        "On the other side: --fake-super, or --super, which undoes it",
+        |wish, value| {
+            wish.fakes_there = Some(match value.to_str() {
+                Some("--fake-super") => true,
+                Some("--super") => false,
+                _ => return Err("haul tells the other side --fake-super and --super alone"),
+            });
+            Ok(())
+        }
+    ),
+];
+
+impl Wish {
+    /// `mirror` with the sides on which attributes of root are written down. As with rsync
+    /// the other side is where this command does not run, and from here to here that of
+    /// DEST, which does as this side unless it is told.
+    pub(in super::super) fn faking(
+        &self,
+        mirror: Mirror,
+        sources: &[Location],
+        dest: &Location,
+    ) -> Result<Mirror, CommandError> {
+        let is_here = |location: &Location| location.machine == Machine::Here;
+        let (from_here, to_here) = (sources.iter().all(is_here), is_here(dest));
+        let there = self.fakes_there.unwrap_or(self.fakes_here && from_here && to_here);
+        let (fakes_sources, fakes_dest) =
+            if from_here { (self.fakes_here, there) } else { (there, self.fakes_here) };
+        if (fakes_sources || fakes_dest) && self.removes_sources {
+            let message = "--remove-source-files can't be used with --fake-super: what an entry is would have to be the same on both sides to be proven";
+            return Err(CommandError::usage(message));
+        }
+        Ok(Mirror { fakes_sources, fakes_dest, ..mirror })
+    }
+}

@@ -1,0 +1,280 @@
+//! Attributes of root that are written down: in the form of `rsync --fake-super`, so that
+//! each program reads what the other wrote.
+
+use crate::common::*;
+use haul_testkit::{Mount, fixture};
+use std::fs;
+use std::process::Command;
+
+/// The words by which one side alone has them written down.
+fn of_dest(way: Way) -> &'static [&'static str] {
+    if way == Way::Download { &["--fake-super"] } else { &["-M--fake-super"] }
+}
+
+fn of_source(way: Way) -> &'static [&'static str] {
+    match way {
+        Way::Local => &["--fake-super", "-M--super"],
+        Way::Download => &["-M--fake-super"],
+        _ => &["--fake-super"],
+    }
+}
+
+fn of_both(way: Way) -> &'static [&'static str] {
+    if way == Way::Local { &["--fake-super"] } else { &["--fake-super", "-M--fake-super"] }
+}
+
+/// A tree with all that only root can give.
+fn build(scene: &Scene<'_>) {
+    for (name, mode_bits, owner) in [
+        ("plain", 0o644, "0:0"),
+        ("lends", 0o6755, "0:0"),
+        ("theirs", 0o640, "12345:23456"),
+        ("unread", 0o000, "12345:0"),
+        ("listed", 0o664, "0:0"),
+        ("d/more", 0o444, "7:8"),
+    ] {
+        let path = scene.file(format!("src/{name}"), format!("content of {name}"));
+        run(Command::new("chown").arg(owner).arg(&path));
+        mode(&path, mode_bits);
+    }
+    fs::hard_link(scene.path("src/theirs"), scene.path("src/d/twin")).expect("linked");
+    let listed = scene.path("src/listed");
+    run(Command::new("setfacl").args(["-m", "u:77:rw,g:88:r"]).arg(&listed));
+    run(Command::new("setfacl").args(["-d", "-m", "u:77:rwx"]).arg(scene.path("src/d")));
+    for (name, value) in [("user.k", "v"), ("trusted.t", "w")] {
+        run(Command::new("setfattr").args(["-n", name, "-v", value]).arg(&listed));
+    }
+    let link = scene.symlink("away/nowhere", "src/link");
+    run(Command::new("chown").args(["-h", "55:66"]).arg(link));
+    run(Command::new("mkfifo").arg(scene.path("src/fifo")));
+    run(Command::new("mknod").arg(scene.path("src/device")).args(["b", "7", "5"]));
+    mode(scene.path("src/d"), 0o3755);
+    run(Command::new("find").arg(scene.path("src")).args([
+        "-exec",
+        "touch",
+        "-h",
+        "-d",
+        "@1500000000",
+        "{}",
+        "+",
+    ]));
+}
+
+/// All that is really there: paths, modes, owners, lengths and attributes.
+fn facts(scene: &Scene<'_>, tree: &str) -> String {
+    let at = scene.path(tree);
+    let output = |program: &str, words: &[&str]| {
+        let mut command = Command::new(program);
+        let output = command.args(words).current_dir(&at).output().expect("it runs");
+        let text = String::from_utf8(output.stdout).expect("text");
+        let mut parts: Vec<_> = text.split("\n\n").map(str::to_owned).collect();
+        if program == "find" {
+            parts = text.lines().map(str::to_owned).collect();
+        }
+        parts.sort();
+        parts.join("\n")
+    };
+    let found = output("find", &[".", "-printf", "%p %y %m %U %G %T@ %n %l\n"]);
+    let attributes = output("getfattr", &["-R", "-h", "-d", "-m", "-", "-e", "hex", "."]);
+    // A list of access that is gone rsync writes down as one with nothing in it.
+    let none = "user.rsync.%aacl=0x80000000800000008000000080000000\n";
+    found + &attributes.replace(none, "")
+}
+
+fn sync(scene: &Scene<'_>, words: &[&str], sides: &[&str], source: &str, dest: &str) -> String {
+    let words = [words, sides].concat();
+    let done = scene.transfer("sync", &scene.route(), &words, &[source], dest).run();
+    assert_eq!(done.code, Some(0), "{words:?}: {done}");
+    done.out()
+}
+
+fn rsync(scene: &Scene<'_>, words: &[&str], sides: &[&str], source: &str, dest: &str) -> String {
+    let done = scene.program("rsync").args(words).args(sides).arg(source).arg(dest).run();
+    assert_eq!(done.code, Some(0), "{words:?}: {done}");
+    done.out()
+}
+
+const ALL: &[&str] = &["-aHAX", "--numeric-ids"];
+
+#[test]
+fn what_is_written_down_is_read_by_rsync_and_the_other_way_round() {
+    if !is_root() {
+        return fixture::missing("root");
+    }
+    each_way_by_pipe(|scene| {
+        build(scene);
+        let listing = &["-aHAXi", "--numeric-ids", "--delete"];
+        rsync(scene, ALL, of_dest(Way::Local), "src/", "theirs/");
+        sync(scene, ALL, of_dest(scene.way), "src/", "ours/");
+        assert_eq!(facts(scene, "ours"), facts(scene, "theirs"));
+        // A second run finds nothing, whoever has written it.
+        for dest in ["ours/", "theirs/"] {
+            assert_eq!(sync(scene, listing, of_dest(scene.way), "src/", dest), "", "{dest}");
+        }
+        let dry = &["-aHAXni", "--numeric-ids", "--delete"];
+        assert_eq!(rsync(scene, dry, of_dest(Way::Local), "src/", "ours/"), "");
+        // Real attributes are found again in those that are written down.
+        assert_eq!(sync(scene, dry, of_source(scene.way), "ours/", "src/"), "");
+        // What rsync has written becomes what it was.
+        sync(scene, ALL, of_source(scene.way), "theirs/", "back/");
+        assert_eq!(facts(scene, "back"), facts(scene, "src"));
+        // Something changes, and only that.
+        run(Command::new("chown").arg("1:2").arg(scene.path("src/plain")));
+        mode(scene.path("src/lends"), 0o755);
+        run(Command::new("setfacl").arg("-b").arg(scene.path("src/listed")));
+        let changed = sync(scene, listing, of_dest(scene.way), "src/", "ours/");
+        assert_eq!(changed.lines().count(), 3, "{changed}");
+        rsync(scene, ALL, of_dest(Way::Local), "src/", "theirs/");
+        assert_eq!(facts(scene, "ours"), facts(scene, "theirs"));
+    });
+}
+
+#[test]
+fn a_user_keeps_what_only_root_can_give() {
+    if !is_root() {
+        return fixture::missing("root");
+    }
+    everywhere_as_nobody(|scene| {
+        if scene.is_sftp() {
+            return;
+        }
+        build(scene);
+        let root = Command::new("rsync")
+            .args(ALL)
+            .arg("-M--fake-super")
+            .args([scene.path("src/"), scene.path("kept/")])
+            .status();
+        assert!(root.expect("it runs").success());
+        scene.give_to_nobody("kept");
+        sync(scene, ALL, of_both(scene.way), "kept/", "ours/");
+        rsync(scene, ALL, of_both(Way::Local), "kept/", "theirs/");
+        assert_eq!(facts(scene, "ours"), facts(scene, "theirs"));
+        // Root finds in it what it finds in that of rsync, which tells of attributes that
+        // are the same, of its own trees, too.
+        let found = |tree: &str| {
+            let found = Command::new("rsync")
+                .args(["-aHAXni", "--numeric-ids", "--fake-super", "-M--super", "--delete"])
+                .args([scene.path(tree), scene.path("src/")])
+                .output();
+            String::from_utf8(found.expect("it runs").stdout).expect("text")
+        };
+        assert_eq!(found("ours/"), found("theirs/"));
+        assert!(!found("ours/").contains("device"), "{}", found("ours/"));
+    });
+}
+
+#[test]
+fn a_record_that_is_damaged_fails_its_entry_alone() {
+    each_way_by_pipe(|scene| {
+        let bad = scene.file("src/bad", "content");
+        scene.file("src/good", "content");
+        for record in ["nonsense", "40755 0,0 1:1", "100644 0,0 4294967295:1"] {
+            run(Command::new("setfattr").args(["-n", "user.rsync.%stat", "-v", record]).arg(&bad));
+            scene.clear(&["dst"]);
+            let words = [&["-a"], of_source(scene.way)].concat();
+            let done = scene.transfer("sync", &scene.route(), &words, &["src/"], "dst/").run();
+            assert_eq!(done.code, Some(23), "{done}");
+            assert!(done.err().contains("user.rsync.%stat"), "{done}");
+            assert_eq!(scene.list("dst"), ["good"]);
+        }
+    });
+}
+
+#[test]
+fn what_can_not_be_done_with_it_is_refused() {
+    everywhere(|scene| {
+        scene.file("src/a", "content");
+        let refused = |words: &[&str]| {
+            let done = scene.transfer("sync", &scene.route(), words, &["src/"], "dst/").run();
+            assert_ne!(done.code, Some(0), "{words:?}: {done}");
+            done.err()
+        };
+        if scene.way == Way::Local {
+            let hosts = ["sync", "-a", "--fake-super", "one:a", "two:b"];
+            let between = scene.haul().args(hosts).run().expect_code(1);
+            assert!(between.err().contains("attributes can't be written down"), "{between}");
+        }
+        assert!(refused(&["-a", "-M--fsync"]).contains("--fake-super and --super alone"));
+        let both = refused(&["-a", "--fake-super", "--remove-source-files"]);
+        assert!(both.contains("can't be used with --fake-super"), "{both}");
+        if scene.is_sftp() {
+            let far = refused(&["-a", "-M--fake-super"]);
+            assert!(far.contains("through SFTP no attributes are written down"), "{far}");
+        }
+    });
+}
+
+#[test]
+fn what_would_be_read_as_another_attribute_fails_its_entry() {
+    each_way_by_pipe(|scene| {
+        scene.file("src/good", "content");
+        for name in ["user.rsync.%stat", "user.rsync.%aacl", "user.rsync.trusted.a"] {
+            let odd = scene.file(format!("src/{name}"), "content");
+            run(Command::new("setfattr").args(["-n", name, "-v", "100644 0,0 1:1"]).arg(odd));
+        }
+        let words = [&["-aX"], of_dest(scene.way)].concat();
+        let done = scene.transfer("sync", &scene.route(), &words, &["src/"], "dst/").run();
+        assert_eq!(done.code, Some(23), "{done}");
+        assert_eq!(done.err().matches("has the form of one that is written down").count(), 3);
+        assert_eq!(scene.list("dst"), ["good"]);
+    });
+}
+
+#[test]
+fn what_can_not_be_written_down_fails_its_entry() {
+    if !is_root() {
+        return fixture::missing("root");
+    }
+    each_way_by_pipe(|scene| {
+        let Some(mount) = fixture::made("a ramfs", Mount::try_ramfs()) else { return };
+        for name in ["plain", "theirs", "link"] {
+            let path = match name {
+                "link" => scene.symlink("plain", "src/link"),
+                name => scene.file(format!("src/{name}"), name),
+            };
+            let owner = if name == "theirs" { "12345:0" } else { "0:0" };
+            run(Command::new("chown").arg("-h").arg(owner).arg(path));
+        }
+        let dest = format!("{}/", mount.path().join("dst").display());
+        let words = [&["-a"], of_dest(scene.way)].concat();
+        let done = scene.transfer("sync", &scene.route(), &words, &["src/"], &dest).run();
+        assert_eq!(done.code, Some(23), "{done}");
+        for name in ["theirs", "link"] {
+            let line = done.err().lines().find(|line| line.contains(name)).map(str::to_owned);
+            let line = line.unwrap_or_else(|| panic!("{name}: {done}"));
+            assert!(
+                line.contains("does not keep the extended attribute user.rsync.%stat"),
+                "{line}"
+            );
+        }
+        let there: Vec<_> = fs::read_dir(mount.path().join("dst")).expect("it is there").collect();
+        assert!(matches!(&there[..], [Ok(plain)] if plain.file_name() == "plain"), "{there:?}");
+    });
+}
+
+#[test]
+fn without_proc_nothing_is_taken_for_gone() {
+    let can = Command::new("unshare").args(["-m", "true"]).status();
+    if !is_root() || !can.is_ok_and(|status| status.success()) {
+        return fixture::missing("the right to mount");
+    }
+    let world = World::new();
+    let mut scene = world.scene(Way::Local);
+    scene.file("src/a", "content");
+    scene.file("dst/a", "content");
+    scene.file("dst/extra", "content");
+    run(Command::new("setfattr")
+        .args(["-n", "user.rsync.%stat", "-v", "100644 0,0 5:6"])
+        .arg(scene.path("src/a")));
+    let lines = format!(
+        "exec unshare -m sh -c 'mount -t tmpfs none /proc && exec \"$0\" \"$@\"' {HAUL} \"$@\""
+    );
+    scene.run_as(script(&scene.path("alone"), &lines));
+    for sides in [["--fake-super", "-M--super"], ["-t", "-M--fake-super"]] {
+        let words = [&["-a", "--delete"], &sides[..]].concat();
+        let done = scene.transfer("sync", &scene.route(), &words, &["src/"], "dst/").run();
+        assert_eq!(done.code, Some(23), "{done}");
+        assert!(done.err().contains("is /proc mounted?"), "{done}");
+        assert_eq!(scene.list("dst"), ["a", "extra"]);
+    }
+}

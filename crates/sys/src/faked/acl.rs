@@ -1,0 +1,100 @@
+//! The form in which rsync writes an access control list down.
+
+use haul_model::{Acl, AclEntry, AclWho};
+use std::io;
+
+/// Rights of a line that is not there, or that the mode has.
+const NO_LINE: u32 = 0x80;
+/// A bit beside the rights of a line that names a user.
+const NAMES_USER: u32 = 1 << 31;
+/// Numbers of 32 bits, in little-endian order, in front: the rights of the owner, the group,
+/// the mask and all others. Behind them two for each line: whom it names, and the rights.
+const HEAD_LEN: usize = 16;
+const LINE_LEN: usize = 8;
+
+/// The form in which rsync writes a list down; the mode has the rights that are not in it
+/// if it `is_access`.
+pub(super) fn bytes_of(acl: &Acl, is_access: bool) -> Vec<u8> {
+    let rights = |who| {
+        let line = acl.0.iter().find(|line| line.who == who);
+        line.map_or(NO_LINE, |line| line.rights.into())
+    };
+    let of_mode = |who| if is_access { NO_LINE } else { rights(who) };
+    // The mode has the mask: rights of the group that are the same are its own.
+    let of_group = match rights(AclWho::OwnGroup) {
+        same if is_access && same == rights(AclWho::Mask) => NO_LINE,
+        rights => rights,
+    };
+    let head = [of_mode(AclWho::Owner), of_group, rights(AclWho::Mask), of_mode(AclWho::Other)];
+    let mut lines = acl.0.to_vec();
+    lines.sort_unstable_by_key(|line| line.who);
+    let named = lines.iter().filter_map(|line| match line.who {
+        AclWho::User(id) => Some([id, u32::from(line.rights) | NAMES_USER]),
+        AclWho::Group(id) => Some([id, line.rights.into()]),
+        _ => None,
+    });
+    let numbers = head.into_iter().chain(named.flatten());
+    numbers.flat_map(u32::to_le_bytes).collect()
+}
+
+/// The list that rsync has written down of an entry with that `mode`.
+pub(super) fn acl_of(bytes: &[u8], mode: u32) -> io::Result<Acl> {
+    let damaged = || {
+        let message = "the access control list that rsync has written down is damaged";
+        io::Error::new(io::ErrorKind::InvalidData, message)
+    };
+    let (head, lines) = bytes.split_at_checked(HEAD_LEN).ok_or_else(damaged)?;
+    let (lines, rest) = lines.as_chunks::<LINE_LEN>();
+    let number = |at: &[u8]| u32::from_le_bytes([at[0], at[1], at[2], at[3]]);
+    let rights = |at: usize, shift: u32| match number(&head[4 * at..]) {
+        NO_LINE => (mode >> shift & 7) as u8,
+        rights => (rights & 7) as u8,
+    };
+    let mut acl = vec![
+        AclEntry { who: AclWho::Owner, rights: rights(0, 6) },
+        AclEntry { who: AclWho::OwnGroup, rights: rights(1, 3) },
+        AclEntry { who: AclWho::Other, rights: rights(3, 0) },
+    ];
+    if number(&head[8..]) != NO_LINE || !lines.is_empty() {
+        acl.push(AclEntry { who: AclWho::Mask, rights: rights(2, 3) });
+    }
+    for line in lines {
+        let (id, access) = (number(line), number(&line[4..]));
+        let who = if access & NAMES_USER != 0 { AclWho::User(id) } else { AclWho::Group(id) };
+        acl.push(AclEntry { who, rights: (access & 7) as u8 });
+    }
+    acl.sort_unstable_by_key(|line| line.who);
+    let acl = Acl(acl);
+    if rest.is_empty() && acl.is_valid() { Ok(acl) } else { Err(damaged()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_has_the_form_of_rsync() {
+        // As rsync 3.5 writes it of a file of mode 0664 with `setfacl -m u:77:rw,g:88:r`.
+        let bytes = [
+            [0x80, 4, 6, 0x80].map(u32::to_le_bytes).concat(),
+            [77, NAMES_USER | 6, 88, 4].map(u32::to_le_bytes).concat(),
+        ]
+        .concat();
+        let acl = acl_of(&bytes, 0o664).expect("a list");
+        assert_eq!((acl.mode(), acl.0.len()), (0o664, 6));
+        assert_eq!(bytes_of(&acl, true), bytes);
+        assert!(acl_of(&bytes[..15], 0o664).is_err() && acl_of(&bytes[..20], 0o664).is_err());
+    }
+
+    #[test]
+    fn no_bytes_are_more_than_damaged() {
+        for byte in [0, 1, 7, 0x4d, 0x80, 0xff] {
+            for len in 0..=5 * HEAD_LEN {
+                let bytes = vec![byte; len];
+                if let Ok(acl) = acl_of(&bytes, 0o640) {
+                    assert!(acl.is_valid(), "{byte} {len}");
+                }
+            }
+        }
+    }
+}
