@@ -32,6 +32,7 @@
 //!   through it.
 //! - `limits.rs`: open files, the effective user, the ids of this machine and of its start.
 //! - `made_up.rs`: files whose content the kernel makes up.
+//! - `handover.rs`: streams that one process hands over to another.
 //! - `post.rs`: a place that one process at a time holds, and the next takes over.
 //! - `making.rs`: links, FIFOs, sockets and devices.
 //! - `lock.rs`: locks of files. `login.rs`: limits that the system sets to connections.
@@ -47,6 +48,7 @@ mod content;
 mod dir;
 mod durability;
 mod faked;
+mod handover;
 mod held;
 mod jail;
 mod known;
@@ -77,6 +79,7 @@ pub use durability::{
     DIRECT_ALIGN, Loss, drop_cached, is_cached, read_cached, read_directly, start_write_back,
     write_out_at,
 };
+pub use handover::{Giver, HandedOver, Handover, hand_over};
 pub use held::Held;
 pub use jail::enter as enter_jail;
 pub use known::remembers_reads;

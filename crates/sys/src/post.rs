@@ -6,6 +6,9 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::time::Duration;
 
+/// The purpose of a post's secret.
+const PURPOSE: &[u8] = b"haul post\0";
+
 /// Bytes of the secret.
 pub const SECRET_LEN: usize = 16;
 
@@ -51,16 +54,17 @@ pub fn secret() -> io::Result<[u8; SECRET_LEN]> {
     Ok(secret)
 }
 
-/// The name under which a post is found. It does not tell the secret.
-fn name_of(secret: &[u8; SECRET_LEN]) -> String {
-    let hash = ContentHash::of(&[b"haul post\0", &secret[..]].concat());
+/// The name under which those meet who know a secret for this `purpose`. It does not tell the
+/// secret.
+pub(crate) fn name_of(purpose: &[u8], secret: &[u8; SECRET_LEN]) -> String {
+    let hash = ContentHash::of(&[purpose, &secret[..]].concat());
     let digits: String = hash.as_bytes()[..16].iter().map(|byte| format!("{byte:02x}")).collect();
     format!("haul-{digits}")
 }
 
 #[cfg(target_os = "linux")]
 mod system {
-    use super::{SECRET_LEN, name_of};
+    use super::{PURPOSE, SECRET_LEN, name_of};
     use rustix::net::Shutdown;
     use rustix::net::sockopt::socket_peercred;
     use rustix::process::{PidfdFlags, Signal, geteuid, getpid, pidfd_open, pidfd_send_signal};
@@ -87,7 +91,7 @@ mod system {
     }
 
     pub(super) fn take(secret: &[u8; SECRET_LEN], patience: Duration) -> io::Result<Option<Post>> {
-        let address = SocketAddr::from_abstract_name(name_of(secret))?;
+        let address = SocketAddr::from_abstract_name(name_of(PURPOSE, secret))?;
         for _ in 0..ATTEMPTS_MAX {
             match UnixListener::bind_addr(&address) {
                 Ok(listener) => return Ok(Some(Post { listener, secret: *secret })),
@@ -168,7 +172,7 @@ mod system {
 
 #[cfg(not(target_os = "linux"))]
 mod system {
-    use super::{SECRET_LEN, name_of};
+    use super::{PURPOSE, SECRET_LEN, name_of};
     use std::io;
     use std::time::Duration;
 
@@ -178,7 +182,7 @@ mod system {
     pub(super) enum Post {}
 
     pub(super) fn take(secret: &[u8; SECRET_LEN], _: Duration) -> io::Result<Option<Post>> {
-        let _ = name_of(secret);
+        let _ = name_of(PURPOSE, secret);
         Ok(None)
     }
 
@@ -232,7 +236,8 @@ mod tests {
         let post = Post::take(&secret, SOON).expect("it is free").expect("it can be had");
         thread::scope(|scope| {
             let waits = scope.spawn(|| post.successor().is_some());
-            let address = SocketAddr::from_abstract_name(name_of(&secret)).expect("an address");
+            let address =
+                SocketAddr::from_abstract_name(name_of(PURPOSE, &secret)).expect("an address");
             for told in [&[0; SECRET_LEN][..], b"short"] {
                 let mut stream = UnixStream::connect_addr(&address).expect("it listens");
                 stream.write_all(told).expect("written");
@@ -261,7 +266,8 @@ mod tests {
             .stdout(Stdio::piped())
             .spawn()
             .expect("it starts");
-        let address = SocketAddr::from_abstract_name(name_of(&secret)).expect("an address");
+        let address =
+            SocketAddr::from_abstract_name(name_of(PURPOSE, &secret)).expect("an address");
         while UnixStream::connect_addr(&address).is_err() {
             thread::sleep(Duration::from_millis(5));
         }

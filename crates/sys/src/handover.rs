@@ -1,0 +1,264 @@
+//! Streams that one process of a user hands over to another, which is known by a secret: a
+//! connection that was made for one is served by the other.
+
+use crate::post::SECRET_LEN;
+use std::fs::File;
+use std::io;
+use std::time::Duration;
+
+/// Takes what other processes hand over, until it is dropped.
+#[derive(Debug)]
+pub struct Handover(system::Listener);
+
+/// Two streams that were handed over, to be read from and written to.
+#[derive(Debug)]
+pub struct HandedOver {
+    /// Bytes from the other end.
+    pub input: File,
+    /// Bytes to it.
+    pub output: File,
+    /// The number that was told with them.
+    pub number: u8,
+    /// The process that has handed them over waits until this is dropped.
+    pub giver: Giver,
+}
+
+/// The process that has handed something over.
+#[derive(Debug)]
+pub struct Giver(#[expect(dead_code, reason = "its end is what they wait for")] system::Stream);
+
+impl Handover {
+    /// One for those who know `secret`. `None` on a system where that can't be done.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn new(secret: &[u8; SECRET_LEN]) -> io::Result<Option<Self>> {
+        Ok(system::listen(secret)?.map(Self))
+    }
+
+    /// Waits at most `patience` for streams from a process of the same user that knows the
+    /// secret. One that does not say it within a second is hung up on.
+    ///
+    /// # Errors
+    /// Those of `poll` and `accept`.
+    pub fn take_within(&self, patience: Duration) -> io::Result<Option<HandedOver>> {
+        self.0.take_within(patience)
+    }
+}
+
+/// Hands `input` and `output` over to the process of the same user that waits for those who
+/// know `secret`, with a `number`, and waits until it needs this one no more.
+///
+/// # Errors
+/// When there is none, or it belongs to another user.
+pub fn hand_over(
+    secret: &[u8; SECRET_LEN],
+    number: u8,
+    input: &File,
+    output: &File,
+) -> io::Result<()> {
+    system::hand_over(secret, number, input, output)
+}
+
+#[cfg(target_os = "linux")]
+mod system {
+    use super::{Giver, HandedOver};
+    use crate::post::{SECRET_LEN, name_of};
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    use rustix::io::Errno;
+    use rustix::net::sockopt::socket_peercred;
+    use rustix::net::{
+        RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+        SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+    };
+    use rustix::process::geteuid;
+    use std::fs::File;
+    use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read};
+    use std::mem::MaybeUninit;
+    use std::os::fd::{AsFd, OwnedFd};
+    use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+    use std::time::Duration;
+
+    /// How long somebody who knocks may take to hand something over.
+    const SAID_MAX: Duration = Duration::from_secs(1);
+
+    /// The secret, and a number.
+    const SAID_LEN: usize = SECRET_LEN + 1;
+
+    pub(super) type Stream = UnixStream;
+
+    #[derive(Debug)]
+    pub(super) struct Listener {
+        socket: UnixListener,
+        secret: [u8; SECRET_LEN],
+    }
+
+    fn address(secret: &[u8; SECRET_LEN]) -> io::Result<SocketAddr> {
+        SocketAddr::from_abstract_name(name_of(b"haul lanes\0", secret))
+    }
+
+    pub(super) fn listen(secret: &[u8; SECRET_LEN]) -> io::Result<Option<Listener>> {
+        let socket = UnixListener::bind_addr(&address(secret)?)?;
+        socket.set_nonblocking(true)?;
+        Ok(Some(Listener { socket, secret: *secret }))
+    }
+
+    impl Listener {
+        pub(super) fn take_within(&self, patience: Duration) -> io::Result<Option<HandedOver>> {
+            let patience = Timespec::try_from(patience).unwrap_or_default();
+            match poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], Some(&patience)) {
+                Ok(0) | Err(Errno::INTR) => return Ok(None),
+                Ok(_) => {}
+                Err(error) => return Err(error.into()),
+            }
+            match self.socket.accept() {
+                Ok((stream, _)) => Ok(self.hear(stream).ok().flatten()),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
+                Err(error) => Err(error),
+            }
+        }
+
+        /// What somebody who has knocked hands over; nothing of one who may not.
+        fn hear(&self, stream: UnixStream) -> io::Result<Option<HandedOver>> {
+            if socket_peercred(&stream)?.uid != geteuid() {
+                return Ok(None);
+            }
+            stream.set_nonblocking(false)?;
+            stream.set_read_timeout(Some(SAID_MAX))?;
+            let mut said = [0; SAID_LEN];
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+            let mut given = RecvAncillaryBuffer::new(&mut space);
+            let mut parts = [IoSliceMut::new(&mut said)];
+            let received = recvmsg(&stream, &mut parts, &mut given, RecvFlags::CMSG_CLOEXEC)?;
+            let files: Vec<OwnedFd> = given
+                .drain()
+                .filter_map(|message| match message {
+                    RecvAncillaryMessage::ScmRights(files) => Some(files),
+                    _ => None,
+                })
+                .flatten()
+                .collect();
+            let is_known = received.bytes == SAID_LEN && said[..SECRET_LEN] == self.secret;
+            let Ok([input, output]) = <[OwnedFd; 2]>::try_from(files) else { return Ok(None) };
+            Ok(is_known.then(|| HandedOver {
+                input: File::from(input),
+                output: File::from(output),
+                number: said[SECRET_LEN],
+                giver: Giver(stream),
+            }))
+        }
+    }
+
+    pub(super) fn hand_over(
+        secret: &[u8; SECRET_LEN],
+        number: u8,
+        input: &File,
+        output: &File,
+    ) -> io::Result<()> {
+        let mut stream = UnixStream::connect_addr(&address(secret)?)?;
+        // Whoever listens there hears the secret.
+        if socket_peercred(&stream)?.uid != geteuid() {
+            return Err(io::Error::new(ErrorKind::PermissionDenied, "another user listens"));
+        }
+        let said = [&secret[..], &[number]].concat();
+        let files = [input.as_fd(), output.as_fd()];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+        let mut given = SendAncillaryBuffer::new(&mut space);
+        if !given.push(SendAncillaryMessage::ScmRights(&files)) {
+            return Err(ErrorKind::OutOfMemory.into());
+        }
+        sendmsg(&stream, &[IoSlice::new(&said)], &mut given, SendFlags::NOSIGNAL)?;
+        // Nobody writes to it: it ends.
+        stream.read(&mut [0]).map(drop)
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod system {
+    use super::HandedOver;
+    use crate::post::SECRET_LEN;
+    use std::fs::File;
+    use std::io;
+    use std::time::Duration;
+
+    pub(super) type Stream = std::convert::Infallible;
+
+    #[derive(Debug)]
+    pub(super) enum Listener {}
+
+    pub(super) fn listen(_: &[u8; SECRET_LEN]) -> io::Result<Option<Listener>> {
+        Ok(None)
+    }
+
+    impl Listener {
+        pub(super) fn take_within(&self, _: Duration) -> io::Result<Option<HandedOver>> {
+            match *self {}
+        }
+    }
+
+    pub(super) fn hand_over(_: &[u8; SECRET_LEN], _: u8, _: &File, _: &File) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::os::fd::OwnedFd;
+    use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::net::{SocketAddr, UnixStream};
+    use std::thread;
+
+    const SOON: Duration = Duration::from_secs(20);
+
+    fn secret(number: u8) -> [u8; SECRET_LEN] {
+        let mut secret = [number; SECRET_LEN];
+        secret[..4].copy_from_slice(&std::process::id().to_le_bytes());
+        secret
+    }
+
+    fn file(end: impl Into<OwnedFd>) -> File {
+        File::from(end.into())
+    }
+
+    #[test]
+    fn streams_of_one_who_knows_the_secret_are_handed_over() {
+        let secret = secret(11);
+        let handover = Handover::new(&secret).expect("it is free").expect("it can be had");
+        let (mut ours, theirs) = UnixStream::pair().expect("a pair");
+        thread::scope(|scope| {
+            let gives = scope.spawn(move || {
+                let theirs = file(theirs);
+                hand_over(&secret, 5, &theirs, &theirs)
+            });
+            let taken = handover.take_within(SOON).expect("no error").expect("streams");
+            let HandedOver { mut input, mut output, number, giver } = taken;
+            assert_eq!(number, 5);
+            ours.write_all(b"ping").expect("written");
+            let mut heard = [0; 4];
+            input.read_exact(&mut heard).expect("read");
+            output.write_all(&heard).expect("written");
+            ours.read_exact(&mut heard).expect("read");
+            assert_eq!(&heard, b"ping");
+            assert!(!gives.is_finished(), "it is needed still");
+            drop(giver);
+            gives.join().expect("no panic").expect("handed over");
+        });
+    }
+
+    #[test]
+    fn one_who_does_not_know_it_gets_nothing_and_holds_up_nobody_for_long() {
+        let secret = secret(12);
+        let handover = Handover::new(&secret).expect("it is free").expect("it can be had");
+        let name = crate::post::name_of(b"haul lanes\0", &secret);
+        let address = SocketAddr::from_abstract_name(name).expect("an address");
+        for said in [&[0; SECRET_LEN + 1][..], b"short", b""] {
+            let mut stream = UnixStream::connect_addr(&address).expect("it listens");
+            stream.write_all(said).expect("written");
+            assert!(handover.take_within(SOON).expect("no error").is_none());
+            assert_eq!(stream.read(&mut [0]).unwrap_or(0), 0, "it is hung up on");
+        }
+    }
+}
