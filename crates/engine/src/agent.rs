@@ -2,9 +2,10 @@
 //! in one job.
 
 mod conversation;
+mod entrance;
 mod heir;
 
-use self::conversation::{Begun, Client, Line};
+use self::conversation::{Asks, Begun, Client, Line};
 use self::heir::Held;
 use crate::assembly::{
     Assembly, Joining, Leaving, Placed, Receiving, Sending, Way, Wire, leave_within, listen,
@@ -20,7 +21,7 @@ use haul_model::words;
 use haul_model::{Fault, Side, Task};
 use haul_net::{ConnectError, Connection, DirectListener, Identity, Killer};
 use haul_proto::{Abort, Caps, DirectOffer, DirectWish, JobRequest, Message, NamedSources, Role};
-use haul_sys::{Access, confine};
+use haul_sys::{Access, Handover, confine};
 use haul_tree::local_tree;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -104,9 +105,14 @@ pub fn serve_with(
     let line = Line { input, output, vigil, killer: closer.killer(), caps: Caps::NONE };
     let program = program.map(|path| path.as_os_str().as_bytes().to_vec());
     let measuring = Measuring::new(rights, address.map_err(str::to_owned), program);
-    let begun = conversation::begin(line, rights, measuring)?;
-    let Some(Begun { client, job }) = begun else { return Ok(()) };
-    let JobRequest { task, filter, altered, rate, compression, token, direct, role } = job;
+    let (client, job) = match conversation::begin(line, rights, measuring)? {
+        None => return Ok(()),
+        Some(Begun { client, asked: Asks::Job(job) }) => (client, job),
+        Some(Begun { client, asked: Asks::Join(join) }) => {
+            return entrance::join(client, join, &closer);
+        }
+    };
+    let JobRequest { task, filter, altered, rate, compression, token, direct, joins, role } = *job;
     if let Err(error) = JobError::of_open_files() {
         client.tell(&Message::Abort(abort(&error)));
         return client.into_line().and(Err(error));
@@ -115,10 +121,13 @@ pub fn serve_with(
         client.tell(&Message::Abort(Abort::Usage(reason.to_owned())));
         return client.into_line().map(|_| ());
     }
+    // A login that joins may come before the one before has left.
+    let handover = joins.and_then(|secret| entrance::open(&secret));
     // Behind this the one before has left, and whoever follows waits for its end.
     let _held = token.and_then(|token| Held::take(&token, closer.killer()));
     let job = Job { task, filter, altered, rate, compression, ..Job::default() };
-    let around = Around { on_failure, door: direct.map(|wish| Door::open(&wish, address)) };
+    let door = direct.map(|wish| Door::open(&wish, address));
+    let around = Around { on_failure, door, handover };
     match role {
         Role::Receiver { dest, into_dir, origin, naming, bases, backup, staging, asked } => {
             let dest = words::without_tilde(&dest).to_vec();
@@ -198,6 +207,8 @@ struct Around<'s> {
     on_failure: &'s dyn Fn(),
     /// Set if the client wishes for direct connections.
     door: Option<Door>,
+    /// Set if further logins may join.
+    handover: Option<Handover>,
 }
 
 /// A port that is open for the client, or why there is none.
@@ -228,17 +239,19 @@ impl Door {
 fn run<'a>(
     job: &'a Job,
     line: Line,
-    Around { on_failure, door }: Around<'a>,
+    Around { on_failure, door, handover }: Around<'a>,
     place: impl FnOnce(Wire) -> Placed<'a>,
 ) -> Result<(), JobError> {
     let Line { input, output, vigil, killer, caps } = line;
     let mut wire = Wire::of_agent(input, output, CLIENT, caps, vigil.max());
-    if let Some(Door { opened, is_required }) = door {
+    let direct = door.and_then(|Door { opened, is_required }| {
         // The queue is empty yet.
         wire.outbox.tell(&Message::Direct(opened.as_ref().map(|(_, o)| *o).map_err(Clone::clone)));
-        wire.joining = opened.ok().map(|(listener, _)| Joining::IsCalled(listener).into());
         wire.requires_joined = is_required;
-    }
+        opened.ok().map(|(listener, _)| listener)
+    });
+    let lets_in = direct.is_some() || handover.is_some();
+    wire.joining = lets_in.then(|| Joining::LetsIn { direct, handover }.into());
     let silent = Silent::default();
     let control = Control::with(&silent, &vigil, CLIENT);
     let outbox = Arc::clone(&wire.outbox);
@@ -275,7 +288,7 @@ impl Way for Served<'_> {
             leave_within(&leaving.writer, patience);
         }
         // Behind the last words: a lane that ends has no reason.
-        leaving.hang_up();
+        leaving.hang_up(false);
         self.outbox.close();
         self.outbox.cut();
         self.killer.kill();

@@ -4,10 +4,14 @@
 //!
 //! Threads that the job needs begin before those of which it takes what it gets.
 
+mod beside;
+mod calling;
+mod carrier;
 mod joining;
 mod side;
 mod wire;
 
+pub(crate) use self::beside::Beside;
 pub(crate) use self::joining::Joining;
 pub(crate) use self::wire::{FromPeer, Greeting, Wire, listen};
 
@@ -66,9 +70,10 @@ pub(crate) struct Leaving<'s> {
 }
 
 impl Leaving<'_> {
-    /// Hangs up on all lanes of the wire.
-    pub(crate) fn hang_up(&self) {
-        self.lanes.hang_up();
+    /// Hangs up on all lanes of the wire; on those that are about to join a moment later if
+    /// the job `is_done`.
+    pub(crate) fn hang_up(&self, is_done: bool) {
+        self.lanes.hang_up(is_done);
     }
 
     /// True if all leave within `patience`.
@@ -220,7 +225,7 @@ impl<'a> Assembly<'a> {
         let (job, control) = (self.job, self.control);
         job.expect_accounts()?;
         let joined = Arc::new(Joined::default());
-        let joins = wire.as_mut().map(|wire| Joins::of(wire, &joined));
+        let mut joins = wire.as_mut().map(|wire| Joins::of(wire, &joined));
         let (writes, writer) = bounded(0);
         let (works, others) = bounded(0);
         let roles = (
@@ -230,6 +235,9 @@ impl<'a> Assembly<'a> {
         let confined_to = receiver.as_mut().and_then(|side| side.confined_to.take());
         std::thread::scope(|scope| {
             let crew = Crew::new(scope, control);
+            if let Some(joining) = joins.as_mut().and_then(|joins| joins.joining.as_mut()) {
+                joining.begin_unconfined(crew);
+            }
             let (wire, write) = wire.map(|wire| wire.begin_writer(crew, writes)).unzip();
             let begin = move || begin_roles(crew, job, sender, receiver, wire.zip(joins), &works);
             match confined_to {
@@ -248,7 +256,7 @@ impl<'a> Assembly<'a> {
             }
             let (write, lanes) = (write.flatten(), Arc::clone(&joined));
             self.way.end(&result, Leaving { writer, others, write, lanes });
-            joined.hang_up();
+            joined.hang_up(false);
             result
         })
     }

@@ -74,7 +74,7 @@ fn identify(
     let joins = read_message(&mut direct);
     direct.set_patience(None)?;
     let lane = match joins {
-        Ok(Message::Join(Join { lane: lane @ 1..=LANES_MAX })) => lane,
+        Ok(Message::Join(Join { lane: lane @ 1..=LANES_MAX, .. })) => lane,
         Ok(_) => return Err(io::ErrorKind::InvalidData.into()),
         Err(ReadEnd::Lost(error)) => return Err(error),
         Err(ReadEnd::Refused(error)) => return Err(io::Error::other(error.to_string())),

@@ -5,6 +5,7 @@ use haul_model::{
     Altered, Backup, Compression, Fault, Filter, Kept, Naming, Ports, Side, Task, Via, escape_bytes,
 };
 use haul_net::Connection;
+use haul_proto::LANES_MAX;
 use haul_sftp::Session;
 use haul_sys::{Access, Dir, confine};
 use std::borrow::Cow;
@@ -70,6 +71,9 @@ pub struct Job {
     pub via: Via,
     /// The first and the last port that the agent may open for that; any if there are none.
     pub ports: Option<Ports>,
+    /// Logins to the agent's host besides the first, at most, for contents that go through
+    /// ssh.
+    pub logins: u8,
 }
 
 /// A change of the targets of symbolic links, by one of the roles.
@@ -97,8 +101,19 @@ impl Job {
 
     /// True if contents may travel over connections past ssh.
     pub(crate) fn goes_directly(&self) -> bool {
-        let copies = self.task.copies().is_some_and(|policy| !policy.dry_run);
-        copies && self.via != Via::Ssh
+        self.has_contents() && self.via != Via::Ssh
+    }
+
+    /// Logins besides the first, at most, over which contents may travel.
+    pub(crate) fn further_logins(&self) -> u8 {
+        match self.has_contents() && self.via != Via::Tcp {
+            true => self.logins.min(LANES_MAX),
+            false => 0,
+        }
+    }
+
+    fn has_contents(&self) -> bool {
+        self.task.copies().is_some_and(|policy| !policy.dry_run)
     }
 
     /// True if the Sender tells the names of users and groups, where it tells of these.

@@ -7,7 +7,8 @@
 //! - `job.rs`: a job in plain words, and why one ended early. `run.rs`: runs it.
 //! - `assembly.rs`: puts a job together, from roles, trees and a link, and ends it;
 //!   `assembly/side.rs`: a role and its threads; `assembly/wire.rs`: one end of a wire;
-//!   `assembly/joining.rs`: further connections; `callers.rs`: who is let in.
+//!   `assembly/joining.rs`: further connections; `callers.rs`: who is let in by a key,
+//!   `agent/entrance.rs`: by a secret.
 //! - `remote.rs`: a client's way to an agent; `agent.rs`: an agent's to its client, and
 //!   `agent/conversation.rs`: requests before its job; `agent/heir.rs`: the next agent of
 //!   the same job. `vigil.rs`: notices a silent peer.

@@ -97,6 +97,27 @@ pub enum LinkEvent<'a> {
         /// Why, safe to show.
         reason: &'a str,
     },
+    /// Contents take further logins, too.
+    LoggedIn {
+        /// The host, safe to show.
+        host: &'a str,
+        /// How many connections there are, with the first.
+        connections: u8,
+    },
+    /// No further login joins the job any more.
+    NotLoggedIn {
+        /// The host, safe to show.
+        host: &'a str,
+        /// Why, safe to show.
+        reason: &'a str,
+    },
+}
+
+impl LinkEvent<'_> {
+    /// True if it says by which connections contents go, and nothing is wrong.
+    pub fn is_detail(&self) -> bool {
+        !matches!(self, Self::Lost { .. } | Self::Regained)
+    }
 }
 
 /// Figures of a running job, or of jobs that run one after the other. Totals and sums only

@@ -91,7 +91,7 @@ fn receiving(job: &Job) -> Result<Vec<u8>, JobError> {
 fn request(job: &Job, compression: Compression, token: Option<[u8; 16]>, role: Role) -> Vec<u8> {
     let Job { task, rate, .. } = *job;
     let (filter, altered) = (job.filter.clone(), job.altered.clone());
-    let direct = None;
+    let (direct, joins) = (None, None);
     encode(&Message::Job(JobRequest {
         task,
         filter,
@@ -100,6 +100,7 @@ fn request(job: &Job, compression: Compression, token: Option<[u8; 16]>, role: R
         compression,
         token,
         direct,
+        joins,
         role,
     }))
 }

@@ -1,7 +1,7 @@
 //! A job with one role here and the other in the agent at the other end of a
 //! connection.
 
-use crate::assembly::{Assembly, Greeting, Leaving, Placed, Receiving, Sending, Way, Wire};
+use crate::assembly::{Assembly, Beside, Greeting, Leaving, Placed, Receiving, Sending, Way, Wire};
 use crate::control::{Control, Reporter};
 use crate::job::{Job, JobError};
 use crate::link::greeting::hello;
@@ -37,6 +37,15 @@ pub(crate) enum Line {
     New(Connection),
     /// The agent has greeted.
     Standing(Greeted),
+}
+
+impl Line {
+    fn closer(&self) -> &Closer {
+        match self {
+            Self::New(connection) => &connection.closer,
+            Self::Standing(greeted) => &greeted.closer,
+        }
+    }
 }
 
 impl From<Connection> for Line {
@@ -156,7 +165,10 @@ impl Agent {
             Box::new(DirectWish { key, is_required, ports })
         };
         let direct = identity.as_ref().map(wish);
-        let request = JobRequest { task, filter, altered, rate, compression, token, direct, role };
+        let beside = Beside::new(job.further_logins(), line.closer());
+        let joins = beside.as_ref().map(Beside::secret);
+        let request =
+            JobRequest { task, filter, altered, rate, compression, token, direct, joins, role };
         let request = encode(&Message::Job(request));
         let (wire, vigil, closer) = match line {
             Line::New(Connection { reader, writer, closer }) => {
@@ -173,10 +185,7 @@ impl Agent {
                 (wire, vigil, closer)
             }
         };
-        let wire = match identity {
-            Some(identity) => wire.with_calls(identity, is_required),
-            None => wire,
-        };
+        let wire = wire.with_lanes(identity, is_required, beside);
         let (name, outbox) = (closer.peer().to_owned(), Arc::clone(&wire.outbox));
         (Self { name, closer, vigil, outbox }, wire)
     }
@@ -184,7 +193,7 @@ impl Agent {
 
 impl Way for Agent {
     fn end(&self, result: &Result<Summary, JobError>, mut leaving: Leaving<'_>) {
-        leaving.hang_up();
+        leaving.hang_up(result.is_ok());
         self.outbox.close();
         leaving.write = None;
         let killer = self.closer.killer();
@@ -276,7 +285,9 @@ mod tests {
         let token = Some([9; 16]);
         let (key, ports) = ([7; 32], Some((u16::MAX, u16::MAX)));
         let direct = Some(Box::new(DirectWish { key, is_required: true, ports }));
-        let request = JobRequest { task, filter, altered, rate, compression, token, direct, role };
+        let joins = token;
+        let request =
+            JobRequest { task, filter, altered, rate, compression, token, direct, joins, role };
         let frame = encode(&Message::Job(request));
         assert!(frame.len() - HEADER_LEN <= max, "{}", frame.len());
         let refused = check_len(&job, words + 1).expect_err("too much");

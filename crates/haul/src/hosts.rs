@@ -6,7 +6,7 @@ mod between;
 use crate::command::deploy;
 use crate::error::CommandError;
 use crate::location::Machine;
-use crate::peer::{self, Peers, Reaches, WayThere, WithoutHaul};
+use crate::peer::{self, Peers, Reach, Reaches, WayThere, WithoutHaul};
 use crate::progress::Screen;
 use crate::retry::Retry;
 use crate::state;
@@ -164,7 +164,8 @@ impl Hosts {
         let is_upload = !matches!(route, Route::Download(_));
         let has_greeted = standing.is_some() || greeted().contains(target);
         let mut standing = standing;
-        let retries = self.reaches.of(target).retries;
+        let Reach { retries, parallel, .. } = self.reaches.of(target);
+        let job = &Job { logins: parallel.get() - 1, ..job.clone() };
         let host = target.display();
         let retry =
             Retry { job, is_upload, reads_here: is_upload, retries, monitor, host, has_greeted };

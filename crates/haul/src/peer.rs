@@ -35,7 +35,7 @@ pub(crate) enum WithoutHaul {
 pub(crate) struct Reach {
     /// The course where there is no haul.
     pub(crate) without_haul: WithoutHaul,
-    /// Connections to a host without haul.
+    /// Logins, at most, for contents that go by ssh or through SFTP.
     pub(crate) parallel: NonZeroU8,
     /// How often in a row a lost connection is made again.
     pub(crate) retries: u32,

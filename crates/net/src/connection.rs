@@ -4,7 +4,7 @@ use crate::cut::{AsBefore, Cut, Cuttable, wait_for_room};
 use crate::diagnosis::{Peer, diagnose};
 use crate::process::Process;
 use crate::stderr::StderrReader;
-use crate::{ConnectError, Patience};
+use crate::{ConnectError, Further, Patience};
 use rustix::fs::FileType;
 use std::fmt;
 use std::io::{self, IoSlice, Read, Write};
@@ -166,8 +166,8 @@ pub struct Closer {
     /// Lets go of the streams, unless they lead to ssh.
     cut: Option<Arc<Cut>>,
     patience: Patience,
-    /// The streams, if they were given to this process.
-    #[expect(dead_code, reason = "they are as before when this is dropped")]
+    /// The streams, if they were given to this process: they are as before when this is
+    /// dropped.
     before: Option<[AsBefore; 2]>,
 }
 
@@ -178,6 +178,8 @@ pub(crate) struct Ssh {
     pub(crate) peer: Peer,
     /// Or another program in its place.
     pub(crate) is_ssh: bool,
+    /// The same once more, where haul is run at the other end.
+    pub(crate) further: Option<Further>,
 }
 
 impl Closer {
@@ -193,6 +195,17 @@ impl Closer {
     /// The peer's name for messages, `user@host`; "the peer" where none is known.
     pub fn peer(&self) -> &str {
         self.ssh.as_ref().map_or("the peer", |ssh| &ssh.peer.name)
+    }
+
+    /// How the host is logged in to once more, if it was logged in to.
+    pub fn further(&self) -> Option<Further> {
+        self.ssh.as_ref().and_then(|ssh| ssh.further.clone())
+    }
+
+    /// The streams, reader and writer, if they were given to this process.
+    pub fn streams(&self) -> Option<[BorrowedFd<'_>; 2]> {
+        let [reader, writer] = self.before.as_ref()?;
+        Some([reader.stream(), writer.stream()])
     }
 
     /// A handle that can kill the connection from another thread.

@@ -105,6 +105,11 @@ impl AsBefore {
         let flags = fcntl_getfl(&stream)?;
         Ok(Self { stream: stream.as_fd().try_clone_to_owned()?, flags })
     }
+
+    /// The stream.
+    pub(crate) fn stream(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
 }
 
 impl Drop for AsBefore {

@@ -51,6 +51,6 @@ pub use patience::{Patience, SILENCE_SECONDS};
 pub use pipe::enlarge_pipe;
 pub use remote_command::{DEPLOY_DIR, DEPLOY_MARKER, DEPLOYED_NAME, STAGED_PREFIX};
 pub use sealing::DirectCipher;
-pub use ssh::{connect, connect_briefly, connect_deploy, connect_sftp};
+pub use ssh::{Further, connect, connect_briefly, connect_deploy, connect_sftp};
 pub use stderr::Diagnostics;
 pub use target::SshTarget;

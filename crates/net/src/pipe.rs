@@ -33,24 +33,38 @@ const SOCKET_BYTES: usize = 2 << 20;
 /// The stream from the remote shell: the end that is read, and the child's standard
 /// output.
 ///
-/// For ssh it is a pair of sockets. Two processes that write and read a pipe at
+/// For ssh (`is_ssh`) it is a pair of sockets. Two processes that write and read a pipe at
 /// the same time wait for its lock by turns, page by page: through sockets, which
 /// hold what was written at once in one piece, the same bytes take both of them
 /// half the time. The other way stays a pipe, for content is spliced into it, and so
 /// does all that leads to another program: a script may open `/dev/stdout`, which
-/// no socket allows. What leads to another program can also be let go of by `cut`.
+/// no socket allows. It can be let go of by `cut`.
 ///
 /// # Errors
 /// Those of `socketpair` and `pipe`.
-pub(crate) fn way_in(cut: Option<&Arc<Cut>>) -> io::Result<(Box<dyn Read + Send>, Stdio)> {
-    if let Some(cut) = cut {
+pub(crate) fn way_in(
+    is_ssh: bool,
+    cut: Option<&Arc<Cut>>,
+) -> io::Result<(Box<dyn Read + Send>, Stdio)> {
+    if !is_ssh {
         let (ours, theirs) = io::pipe()?;
         enlarge_pipe(&ours);
-        return Ok((Box::new(Cuttable::new(ours, cut)?), theirs.into()));
+        return Ok((let_go_by(ours, cut)?, theirs.into()));
     }
     let (ours, theirs) = UnixStream::pair()?;
     // A refusal costs speed only. Linux looks at the writer's size alone.
     let _ = set_socket_send_buffer_size(&theirs, SOCKET_BYTES);
     let _ = set_socket_recv_buffer_size(&ours, SOCKET_BYTES);
-    Ok((Box::new(ours), OwnedFd::from(theirs).into()))
+    Ok((let_go_by(ours, cut)?, OwnedFd::from(theirs).into()))
+}
+
+/// `ours`, of which `cut` lets go.
+fn let_go_by(
+    ours: impl Read + AsFd + Send + 'static,
+    cut: Option<&Arc<Cut>>,
+) -> io::Result<Box<dyn Read + Send>> {
+    Ok(match cut {
+        Some(cut) => Box::new(Cuttable::new(ours, cut)?),
+        None => Box::new(ours),
+    })
 }

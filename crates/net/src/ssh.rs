@@ -38,6 +38,12 @@ const SSH_OPTIONS: [&str; 7] = [
     "-oControlMaster=no",
 ];
 
+/// Options of a connection beside another that stands, in front of all others.
+///
+/// - `BatchMode=yes`: nobody is asked for a password.
+/// - `ControlPath=none`: a shared connection has one cipher stream, and one window.
+const BESIDE_OPTIONS: [&str; 2] = ["-oBatchMode=yes", "-oControlPath=none"];
+
 /// Starts ssh to `target` and returns at once, before anyone has logged in:
 /// whether that works shows when the peer's greeting arrives, or the end of the
 /// file in its place. [`Closer::explain`] then tells why.
@@ -100,11 +106,30 @@ pub fn connect_sftp(
     start(target, Remote::Subsystem("sftp"), Traffic::Content, diagnostics)
 }
 
+/// A host that was logged in to, to be logged in to once more, beside the connection that
+/// stands.
+#[derive(Debug, Clone)]
+pub struct Further(Arc<SshTarget>);
+
+impl Further {
+    /// Like [`connect`], as a connection of its own, whatever ssh shares otherwise, and
+    /// without any question to the user. ssh shows nothing.
+    ///
+    /// # Errors
+    /// See [`connect`].
+    pub fn connect(&self) -> Result<Connection, ConnectError> {
+        let silent: Diagnostics = Arc::new(|_: &[u8]| {});
+        start(&self.0, haul_of(&self.0), Traffic::Beside, silent)
+    }
+}
+
 /// The load of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Traffic {
     /// Contents of files, for which the fastest cipher is worth a question.
     Content,
+    /// The same, beside another connection.
+    Beside,
     /// Requests and answers alone.
     Words,
 }
@@ -122,8 +147,12 @@ fn start(
 ) -> Result<Connection, ConnectError> {
     let shell = target.shell();
     let mut arguments = leading_arguments(target, &runs)?;
+    if traffic == Traffic::Beside && shell.is_ssh() {
+        // The first word about something counts.
+        arguments.splice(0..0, BESIDE_OPTIONS.map(str::to_owned));
+    }
     let unasked = cipher::Settings::default();
-    let settings = match shell.is_ssh() && traffic == Traffic::Content {
+    let settings = match shell.is_ssh() && traffic != Traffic::Words {
         true => target.ciphers().or_ask(|| cipher::settings_of(shell, &arguments, target.host())),
         false => &unasked,
     };
@@ -135,8 +164,10 @@ fn start(
         program: shown(shell.program.as_bytes()),
         cause,
     };
-    let cut = if shell.is_ssh() { None } else { Some(Cut::new().map_err(start_error)?) };
-    let (stdout, theirs) = way_in(cut.as_ref()).map_err(start_error)?;
+    // One beside another is never waited for, whatever a user's wrapper of ssh leaves behind.
+    let is_cuttable = !shell.is_ssh() || traffic == Traffic::Beside;
+    let cut = is_cuttable.then(Cut::new).transpose().map_err(start_error)?;
+    let (stdout, theirs) = way_in(shell.is_ssh(), cut.as_ref()).map_err(start_error)?;
     let mut child = Command::new(&shell.program)
         .args(&arguments)
         .stdin(Stdio::piped())
@@ -154,6 +185,7 @@ fn start(
         process.end();
         start_error(cause)
     })?;
+    let further = matches!(runs, Remote::Haul { .. }).then(|| Further(Arc::new(target.clone())));
     let peer = Peer { name: target.display(), runs };
     Ok(Connection {
         reader: stdout,
@@ -167,7 +199,7 @@ fn start(
             }
         },
         closer: Closer::new(
-            Ssh { process, stderr, peer, is_ssh: shell.is_ssh() },
+            Ssh { process, stderr, peer, is_ssh: shell.is_ssh(), further },
             cut,
             target.patience(),
         ),

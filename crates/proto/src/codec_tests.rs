@@ -256,7 +256,8 @@ fn message() -> impl Strategy<Value = Message> {
             Message::Taken(Taken { lane, frames, is_over })
         }),
         any::<u8>().prop_map(|lane| Message::LaneOver(LaneOver { lane })),
-        any::<u8>().prop_map(|lane| Message::Join(Join { lane })),
+        (any::<u8>(), any::<Option<[u8; 16]>>())
+            .prop_map(|(lane, secret)| Message::Join(Join { lane, secret })),
         measure().prop_map(Message::Measure),
         measured().prop_map(Message::Measured),
         (any::<[u8; 32]>(), any::<([u8; 16], u16)>(), any::<bool>()).prop_map(
@@ -306,6 +307,7 @@ fn message() -> impl Strategy<Value = Message> {
                 let direct = direct_of(rate);
                 let rate = std::num::NonZeroU64::new(rate / 2);
                 let token = rate.map(|rate| [rate.get() as u8; 16]);
+                let joins = token.filter(|token| token[0] & 1 == 0);
                 Message::Job(JobRequest {
                     task,
                     filter,
@@ -314,6 +316,7 @@ fn message() -> impl Strategy<Value = Message> {
                     compression,
                     token,
                     direct,
+                    joins,
                     role,
                 })
             }

@@ -40,7 +40,8 @@ pub enum FrameType {
     Reply = 0x05,
     /// A frame of another type, compressed.
     Wrapped = 0x06,
-    /// Client says, first of all on a further connection, which lane that is.
+    /// Client says, first of all on a further connection, which lane that is; agent repeats
+    /// it on one that is a login.
     Join = 0x07,
     /// Either side says that it is there, when it has had nothing else to say.
     Alive = 0x08,
@@ -148,7 +149,8 @@ impl FrameType {
             Self::Job => 4 << 20,
             Self::List => LIST_MAX,
             Self::Alive => 0,
-            Self::Join | Self::LaneEnd | Self::Taken | Self::LaneOver => 16,
+            Self::Join => 32,
+            Self::LaneEnd | Self::Taken | Self::LaneOver => 16,
             Self::Filler => FILLER_LEN as u32,
             _ => CONTROL_MAX,
         }

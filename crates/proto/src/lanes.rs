@@ -29,11 +29,21 @@ pub struct DirectOffer {
     pub key: DirectKey,
 }
 
-/// The client's first word on a further connection.
+/// Bytes of a [`JoinSecret`].
+pub const JOIN_SECRET_LEN: usize = 16;
+
+/// The secret of one run of a job, by which further logins find it. A client makes a new one
+/// for each run, and tells it over connections to the host alone.
+pub type JoinSecret = [u8; JOIN_SECRET_LEN];
+
+/// The client's first word on a further connection. On one that is a login of its own the
+/// agent of the job repeats it, without the secret, when the lane has joined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Join {
     /// The number of the lane that it is: 1 to [`LANES_MAX`], each once.
     pub lane: u8,
+    /// The job that it joins, where the connection does not say that.
+    pub secret: Option<JoinSecret>,
 }
 
 /// All that goes over a lane of a file was sent.

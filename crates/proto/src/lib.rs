@@ -35,7 +35,10 @@ pub use codec::{
 pub use delta::{Reuse, SIGNED_MAX, SUMS_LEN_MAX, SUMS_PER_FRAME_MAX, Signature};
 pub use frame::{FRAME_MAX, FrameError, FrameType, HEADER_LEN, Header};
 pub use handshake::{HandshakeError, Hello, MAGIC, VERSION, Welcome, check_hello, check_welcome};
-pub use lanes::{DirectKey, DirectOffer, DirectWish, Join, LANES_MAX, LaneEnd, LaneOver, Taken};
+pub use lanes::{
+    DirectKey, DirectOffer, DirectWish, JOIN_SECRET_LEN, Join, JoinSecret, LANES_MAX, LaneEnd,
+    LaneOver, Taken,
+};
 pub use listing::{ListItem, Rival};
 pub use measure::{
     Amount, DISK_BYTES_MAX, FILLER_LEN, FLOW_BYTES_MAX, Flow, MEASURE_MILLIS_MAX, Machine, Measure,

@@ -1,8 +1,8 @@
 //! The messages, and the bounds that both sides keep.
 
 use crate::{
-    DirectOffer, DirectWish, Join, LaneEnd, LaneOver, ListItem, Measure, Measured, Reuse,
-    Signature, Taken, Want,
+    DirectOffer, DirectWish, Join, JoinSecret, LaneEnd, LaneOver, ListItem, Measure, Measured,
+    Reuse, Signature, Taken, Want,
 };
 use haul_model::{
     Altered, Backup, Bases, BlockHash, Compression, ContentHash, Entry, Fault, Filter, Kind, Name,
@@ -135,6 +135,8 @@ pub struct JobRequest {
     pub token: Option<[u8; TOKEN_LEN]>,
     /// Contents go over connections past ssh, if there can be any.
     pub direct: Option<Box<DirectWish>>,
+    /// Further logins that tell this secret may join the job.
+    pub joins: Option<JoinSecret>,
     /// The agent's part in it.
     pub role: Role,
 }
@@ -371,7 +373,8 @@ pub enum Message {
     /// Agent to client, if that has wished for it: how it is reached directly, or why it
     /// can't be.
     Direct(Result<DirectOffer, String>),
-    /// Client to agent, first of all on a further connection.
+    /// Client to agent, first of all on a further connection. Agent to client, on one that is
+    /// a login: it has joined.
     Join(Join),
     /// Sender to receiver: all that goes over this lane of a file was sent.
     LaneEnd(LaneEnd),

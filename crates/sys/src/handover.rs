@@ -4,6 +4,7 @@
 use crate::post::SECRET_LEN;
 use std::fs::File;
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 /// Takes what other processes hand over, until it is dropped.
@@ -46,18 +47,32 @@ impl Handover {
     }
 }
 
-/// Hands `input` and `output` over to the process of the same user that waits for those who
-/// know `secret`, with a `number`, and waits until it needs this one no more.
-///
-/// # Errors
-/// When there is none, or it belongs to another user.
-pub fn hand_over(
-    secret: &[u8; SECRET_LEN],
-    number: u8,
-    input: &File,
-    output: &File,
-) -> io::Result<()> {
-    system::hand_over(secret, number, input, output)
+/// The process that takes what is handed over.
+#[derive(Debug)]
+pub struct Taker(system::Taker);
+
+impl Taker {
+    /// Finds the process of the same user that waits for those who know `secret`.
+    ///
+    /// # Errors
+    /// When there is none, or it belongs to another user.
+    pub fn find(secret: &[u8; SECRET_LEN]) -> io::Result<Self> {
+        system::find(secret).map(Self)
+    }
+
+    /// Hands `input` and `output` over, with a `number`, and waits until this process is
+    /// needed no more. A taker that does not want them lets it go at once.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn hand_over(
+        self,
+        number: u8,
+        input: BorrowedFd<'_>,
+        output: BorrowedFd<'_>,
+    ) -> io::Result<()> {
+        self.0.hand_over(number, input, output)
+    }
 }
 
 #[cfg(target_os = "linux")]
@@ -75,7 +90,7 @@ mod system {
     use std::fs::File;
     use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read};
     use std::mem::MaybeUninit;
-    use std::os::fd::{AsFd, OwnedFd};
+    use std::os::fd::{BorrowedFd, OwnedFd};
     use std::os::linux::net::SocketAddrExt;
     use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
     use std::time::Duration;
@@ -119,7 +134,7 @@ mod system {
             }
         }
 
-        /// What somebody who has knocked hands over; nothing of one who may not.
+        /// The streams that somebody who has knocked hands over; none of one who may not.
         fn hear(&self, stream: UnixStream) -> io::Result<Option<HandedOver>> {
             if socket_peercred(&stream)?.uid != geteuid() {
                 return Ok(None);
@@ -150,27 +165,40 @@ mod system {
         }
     }
 
-    pub(super) fn hand_over(
-        secret: &[u8; SECRET_LEN],
-        number: u8,
-        input: &File,
-        output: &File,
-    ) -> io::Result<()> {
-        let mut stream = UnixStream::connect_addr(&address(secret)?)?;
+    #[derive(Debug)]
+    pub(super) struct Taker {
+        stream: UnixStream,
+        secret: [u8; SECRET_LEN],
+    }
+
+    pub(super) fn find(secret: &[u8; SECRET_LEN]) -> io::Result<Taker> {
+        let stream = UnixStream::connect_addr(&address(secret)?)?;
         // Whoever listens there hears the secret.
         if socket_peercred(&stream)?.uid != geteuid() {
             return Err(io::Error::new(ErrorKind::PermissionDenied, "another user listens"));
         }
-        let said = [&secret[..], &[number]].concat();
-        let files = [input.as_fd(), output.as_fd()];
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
-        let mut given = SendAncillaryBuffer::new(&mut space);
-        if !given.push(SendAncillaryMessage::ScmRights(&files)) {
-            return Err(ErrorKind::OutOfMemory.into());
+        Ok(Taker { stream, secret: *secret })
+    }
+
+    impl Taker {
+        pub(super) fn hand_over(
+            mut self,
+            number: u8,
+            input: BorrowedFd<'_>,
+            output: BorrowedFd<'_>,
+        ) -> io::Result<()> {
+            let said = [&self.secret[..], &[number]].concat();
+            let files = [input, output];
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+            let mut given = SendAncillaryBuffer::new(&mut space);
+            if !given.push(SendAncillaryMessage::ScmRights(&files)) {
+                return Err(ErrorKind::OutOfMemory.into());
+            }
+            let parts = [IoSlice::new(&said)];
+            sendmsg(&self.stream, &parts, &mut given, SendFlags::NOSIGNAL)?;
+            // Nobody writes to it: it ends.
+            self.stream.read(&mut [0]).map(drop)
         }
-        sendmsg(&stream, &[IoSlice::new(&said)], &mut given, SendFlags::NOSIGNAL)?;
-        // Nobody writes to it: it ends.
-        stream.read(&mut [0]).map(drop)
     }
 }
 
@@ -178,8 +206,8 @@ mod system {
 mod system {
     use super::HandedOver;
     use crate::post::SECRET_LEN;
-    use std::fs::File;
     use std::io;
+    use std::os::fd::BorrowedFd;
     use std::time::Duration;
 
     pub(super) type Stream = std::convert::Infallible;
@@ -197,8 +225,22 @@ mod system {
         }
     }
 
-    pub(super) fn hand_over(_: &[u8; SECRET_LEN], _: u8, _: &File, _: &File) -> io::Result<()> {
+    #[derive(Debug)]
+    pub(super) enum Taker {}
+
+    pub(super) fn find(_: &[u8; SECRET_LEN]) -> io::Result<Taker> {
         Err(io::ErrorKind::Unsupported.into())
+    }
+
+    impl Taker {
+        pub(super) fn hand_over(
+            self,
+            _: u8,
+            _: BorrowedFd<'_>,
+            _: BorrowedFd<'_>,
+        ) -> io::Result<()> {
+            match self {}
+        }
     }
 }
 
@@ -206,7 +248,7 @@ mod system {
 mod tests {
     use super::*;
     use std::io::{Read, Write};
-    use std::os::fd::OwnedFd;
+    use std::os::fd::{AsFd, OwnedFd};
     use std::os::linux::net::SocketAddrExt;
     use std::os::unix::net::{SocketAddr, UnixStream};
     use std::thread;
@@ -231,7 +273,7 @@ mod tests {
         thread::scope(|scope| {
             let gives = scope.spawn(move || {
                 let theirs = file(theirs);
-                hand_over(&secret, 5, &theirs, &theirs)
+                Taker::find(&secret)?.hand_over(5, theirs.as_fd(), theirs.as_fd())
             });
             let taken = handover.take_within(SOON).expect("no error").expect("streams");
             let HandedOver { mut input, mut output, number, giver } = taken;

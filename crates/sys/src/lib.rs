@@ -79,7 +79,7 @@ pub use durability::{
     DIRECT_ALIGN, Loss, drop_cached, is_cached, read_cached, read_directly, start_write_back,
     write_out_at,
 };
-pub use handover::{Giver, HandedOver, Handover, hand_over};
+pub use handover::{Giver, HandedOver, Handover, Taker};
 pub use held::Held;
 pub use jail::enter as enter_jail;
 pub use known::remembers_reads;

@@ -14,7 +14,7 @@ use crate::vigil::{Vigil, Watch, sign_after, silence_of};
 use crate::{JobError, Rights};
 use haul_net::{ConnectError, Killer, Writer};
 use haul_proto::{
-    Abort, Caps, FrameType, Header, Hello, JobRequest, Message, Role, check_hello, encode,
+    Abort, Caps, FrameType, Header, Hello, JobRequest, Join, Message, Role, check_hello, encode,
     frame_bytes,
 };
 use haul_tree::lock;
@@ -50,11 +50,18 @@ pub(super) struct Line {
     pub(super) caps: Caps,
 }
 
-/// A job that a client has begun.
+/// The end of a client's requests.
 pub(super) struct Begun {
     pub(super) client: Client,
-    /// Its task, and this side's part in it.
-    pub(super) job: JobRequest,
+    pub(super) asked: Asks,
+}
+
+/// Words of a client behind which it makes no more requests.
+pub(super) enum Asks {
+    /// It begins a job: its task, and this side's part in it.
+    Job(Box<JobRequest>),
+    /// It joins one that it has begun elsewhere.
+    Join(Join),
 }
 
 /// Greets and answers requests until a job comes; `None` if none does.
@@ -121,7 +128,7 @@ fn talk(
     let mut client =
         Client { input, outbox, written, vigil, killer, caps, rights, mark, measuring };
     match client.hear_job() {
-        Ok(Some(job)) => Ok(Some(Begun { client, job })),
+        Ok(Some(asked)) => Ok(Some(Begun { client, asked })),
         Ok(None) => client.into_line().map(|_| None),
         Err(ReadEnd::Refused(error)) => {
             client.tell(&Message::Abort(Abort::Protocol(error.to_string())));
@@ -148,8 +155,8 @@ fn greet(input: &mut impl Read, output: &mut Writer) -> Result<Hello, ReadEnd> {
 }
 
 impl Client {
-    /// Answers requests until a job comes; `None` if none does.
-    fn hear_job(&mut self) -> Result<Option<JobRequest>, ReadEnd> {
+    /// Answers requests until a job comes, or the client joins one; `None` if it does neither.
+    fn hear_job(&mut self) -> Result<Option<Asks>, ReadEnd> {
         // A client that goes away between two messages has what it wanted.
         while let Some(header) = self.next_header()? {
             match read_message_behind(header, &mut self.input)? {
@@ -158,7 +165,10 @@ impl Client {
                 }) if task.removes().is_some() && task.mirrors().is_none() => {
                     return Err(refused("the client would remove what links lead to"));
                 }
-                Message::Job(job) => return Ok(Some(job)),
+                Message::Job(job) => return Ok(Some(Asks::Job(Box::new(job)))),
+                Message::Join(join) if self.caps.has(Caps::LANES) => {
+                    return Ok(Some(Asks::Join(join)));
+                }
                 Message::Request(request) => {
                     request::answer(request, &self.outbox, &self.mark, self.rights)?;
                 }

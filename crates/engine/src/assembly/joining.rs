@@ -1,61 +1,72 @@
 //! Further connections of a job: how they are opened on either side, and what they carry
-//! then. The client calls where the agent told it to; the agent lets in who has the key
-//! that the client told, and nobody learns more than that he is hung up on.
+//! then. The client calls where the agent told it to (`calling.rs`), or logs in again
+//! (`beside.rs`); the agent lets in who has the key that the client told, or its secret, and
+//! nobody learns more than that he is hung up on.
 
+use super::beside::Beside;
+use super::calling::Direct;
+use super::carrier::{Carrier, Inlet};
 use crate::callers::let_in;
 use crate::control::{CANCEL_POLL, Control};
 use crate::crew::Crew;
-use crate::link::wire::{Lane, Outbox, READ_AHEAD, ReadEnd, run_writer};
+use crate::link::wire::{Lane, Outbox, ReadEnd, run_writer};
 use crate::receiver::{Arrivals, Receiver, read_lane};
 use crate::sender::{Readers, run_reader};
-use crate::vigil::{Vigil, sign_after};
+use crate::vigil::sign_after;
 use crate::workers::workers;
 use crate::{Event, JobError, LinkEvent};
-use crossbeam_channel::{Receiver as Told, Sender as Giver};
+use crossbeam_channel::Sender as Giver;
 use haul_model::escape_controls;
-use haul_net::{ConnectError, Direct, DirectListener, Identity, Killer, Patience};
-use haul_proto::{DirectOffer, Join, LANES_MAX, Message, encode};
+use haul_net::{DirectListener, Killer};
+use haul_proto::{Join, LANES_MAX, Message, encode};
+use haul_sys::{HandedOver, Handover};
 use haul_tree::lock;
-use std::io::{self, BufReader, Write};
+use std::io;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
-
-/// How long a host may take to answer a call, where the job goes on meanwhile.
-const CALL_MAX: Duration = Duration::from_secs(3);
-
-/// The same where it can't.
-const REQUIRED_CALL_MAX: Duration = Duration::from_secs(10);
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
 
 /// Content that is left of a job, in bytes, below which nobody is called: it would be over
 /// before they are there.
-const CALLED_MIN: u64 = 2 << 20;
+pub(super) const CALLED_MIN: u64 = 2 << 20;
 
 /// How often is looked how much is left.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 /// Content that a lane is worth, in bytes.
-const LANE_LEN: u64 = 4 << 20;
-
-/// How many lanes there are at most, by the time that a call takes: one of them is held up
-/// by that the more, the longer it takes to be heard.
-const BY_ROUND_TRIP: [(Duration, u8); 2] =
-    [(Duration::from_millis(2), 2), (Duration::from_millis(20), 4)];
+pub(super) const LANE_LEN: u64 = 4 << 20;
 
 /// Buffers that a lane adds to those that go round.
 const BUFFERS_PER_LANE: usize = 3;
 
+/// How long logins that are on their way may take when the job is done. To cut one looks
+/// like an attack to some servers: OpenSSH 9.8 and later refuse an address after many of
+/// those (`PerSourcePenalties`).
+const LOGIN_WAIT_MAX: Duration = Duration::from_secs(1);
+
 /// How lanes of a job come about on this side.
 pub(crate) enum Joining {
-    /// This side calls.
-    Calls {
-        identity: Identity,
-        /// Where the agent is reached, as soon as it has told.
-        offer: Told<Result<DirectOffer, String>>,
-        is_required: bool,
+    /// This side opens them: directly, or by logins where that is not asked for or fails.
+    Opens { direct: Option<Direct>, beside: Option<Beside> },
+    /// The other side does.
+    LetsIn {
+        direct: Option<DirectListener>,
+        /// By this, processes of further logins hand over their streams.
+        handover: Option<Handover>,
     },
-    /// This side is called.
-    IsCalled(DirectListener),
+}
+
+impl Joining {
+    /// Begins what can't be done by a thread that is confined.
+    pub(super) fn begin_unconfined(&mut self, crew: Crew<'_, '_>) {
+        if let Self::Opens { beside, .. } = self
+            && let Some(logins) = beside
+            && let Err(error) = logins.begin_starter(crew)
+        {
+            tracing::debug!(%error, "nobody logs in again");
+            *beside = None;
+        }
+    }
 }
 
 /// The part of a lane on this side.
@@ -67,13 +78,21 @@ pub(super) enum Part<'a> {
     Receives(Arc<Receiver<'a>>, Arc<Arrivals>),
 }
 
-/// The lanes that have joined, and who hangs up on them.
+/// The lanes that have joined, those that are about to, and who hangs up on them.
 #[derive(Default)]
-pub(super) struct Joined(Mutex<Hangup>);
+pub(super) struct Joined {
+    hangup: Mutex<Hangup>,
+    /// A login is on its way no more.
+    changed: Condvar,
+}
 
 #[derive(Default)]
 struct Hangup {
     lanes: Vec<Ends>,
+    /// Logins on their way, by the numbers of their lanes.
+    logins: Vec<(u8, Killer)>,
+    /// The numbers that were taken, a bit for each.
+    taken: u8,
     has_ended: bool,
 }
 
@@ -89,25 +108,66 @@ impl Ends {
             outbox.close();
             outbox.cut();
         }
-        self.killer.kill();
+        kill(&self.killer);
     }
+}
+
+/// Ends a connection on which nothing is worth waiting for.
+fn kill(killer: &Killer) {
+    // The first time only asks a process to end.
+    killer.kill();
+    killer.kill();
 }
 
 impl Joined {
     fn add(&self, killer: Killer, outbox: Option<Arc<Outbox>>) {
         let ends = Ends { killer, outbox };
-        let mut hangup = lock(&self.0);
+        let mut hangup = lock(&self.hangup);
         match hangup.has_ended {
             true => ends.end(),
             false => hangup.lanes.push(ends),
         }
     }
 
-    /// Hangs up on all that have joined, and on those that still do.
-    pub(super) fn hang_up(&self) {
-        let mut hangup = lock(&self.0);
+    /// Takes a number for a lane; `false` if it was taken before.
+    fn take(&self, lane: u8) -> bool {
+        let mut hangup = lock(&self.hangup);
+        let is_free = hangup.taken & (1 << lane) == 0;
+        hangup.taken |= 1 << lane;
+        is_free
+    }
+
+    /// A login for a lane is on its way, which `killer` ends.
+    pub(super) fn begin_login(&self, lane: u8, killer: Killer) {
+        let mut hangup = lock(&self.hangup);
+        match hangup.has_ended {
+            true => kill(&killer),
+            false => hangup.logins.push((lane, killer)),
+        }
+    }
+
+    /// It is no more.
+    pub(super) fn end_login(&self, lane: u8) {
+        lock(&self.hangup).logins.retain(|(other, _)| *other != lane);
+        self.changed.notify_all();
+    }
+
+    fn has_ended(&self) -> bool {
+        lock(&self.hangup).has_ended
+    }
+
+    /// Hangs up on all that have joined, and on those that still do. Where the job is done,
+    /// logins on their way get a moment before.
+    pub(super) fn hang_up(&self, is_done: bool) {
+        let mut hangup = lock(&self.hangup);
         hangup.has_ended = true;
+        if is_done {
+            let on_their_way = |hangup: &mut Hangup| !hangup.logins.is_empty();
+            let waited = self.changed.wait_timeout_while(hangup, LOGIN_WAIT_MAX, on_their_way);
+            hangup = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
         hangup.lanes.iter().for_each(Ends::end);
+        hangup.logins.iter().for_each(|(_, killer)| kill(killer));
     }
 }
 
@@ -127,17 +187,26 @@ pub(super) struct Opening<'scope, 'env, 'a> {
 }
 
 impl<'scope, 'env, 'a: 'scope> Opening<'scope, 'env, 'a> {
-    /// Begins the thread that opens them.
+    /// Begins the threads that open them.
     pub(super) fn begin(self, joining: Joining) {
-        let crew = self.crew;
-        let is_required = matches!(joining, Joining::Calls { is_required: true, .. });
-        let begun = crew.try_begin("lanes", move || match joining {
-            Joining::Calls { identity, offer, is_required } => {
-                self.call(&identity, &offer, is_required);
+        let (crew, is_required) = (self.crew, self.requires_joined);
+        let opening = Arc::new(self);
+        let begun = match joining {
+            Joining::Opens { direct, beside } => {
+                crew.try_begin("lanes", move || opening.open(direct, beside))
             }
-            Joining::IsCalled(listener) => self.let_in(&listener),
-        });
-        // Without it all goes through ssh.
+            Joining::LetsIn { direct, handover } => {
+                let lets_in = Arc::clone(&opening);
+                let by_handover = handover.map_or(Ok(()), |handover| {
+                    crew.try_begin("lanes", move || lets_in.take_over(&handover))
+                });
+                let directly = direct.map_or(Ok(()), |listener| {
+                    crew.try_begin("lanes", move || opening.let_in(&listener))
+                });
+                by_handover.and(directly)
+            }
+        };
+        // Without it all goes through the first connection.
         if let Err(error) = begun
             && is_required
         {
@@ -145,92 +214,41 @@ impl<'scope, 'env, 'a: 'scope> Opening<'scope, 'env, 'a> {
         }
     }
 
-    fn control(&self) -> &'scope Control<'scope> {
+    /// Opens them: by logins where no direct connection stands.
+    fn open(&self, direct: Option<Direct>, beside: Option<Beside>) {
+        if direct.is_some_and(|direct| self.call(&direct)) {
+            return;
+        }
+        if let Some(beside) = beside {
+            self.log_in(beside);
+        }
+    }
+
+    pub(super) fn control(&self) -> &'scope Control<'scope> {
         self.crew.control()
     }
 
-    /// Calls the agent, as often as there shall be lanes.
-    fn call(&self, identity: &Identity, offer: &Told<Result<DirectOffer, String>>, required: bool) {
-        let Some(offer) = self.until_ended(|| offer.recv_timeout(CANCEL_POLL).ok()) else { return };
-        let is_time = || match required {
-            // An empty file, or the end of one that is there, may have to be told.
-            true => self.has_files_left(),
-            false => self.left() >= CALLED_MIN,
-        };
-        let Some(()) = self.until_ended(|| self.wait_unless(is_time())) else { return };
-        let called = offer.map_err(io::Error::other);
-        let called = called.and_then(|offer| self.call_lanes(identity, &offer, required));
-        let tell = |news| self.control().monitor().event(Event::Link(news));
-        let host = &*self.peer;
-        match called {
-            // The job has ended, which is no fault of the call.
-            Ok(0) => {}
-            Err(_) if self.control().stopped() || self.has_ended() => {}
-            Ok(connections) => tell(LinkEvent::Direct { host, connections }),
-            Err(error) if required => {
-                // The agent may be done without.
-                self.control().linger();
-                let (host, detail) = (self.peer.clone(), error.to_string());
-                self.control().fail(ConnectError::NotDirect { host, detail }.into());
-            }
-            Err(error) => {
-                let reason = &*escape_controls(&error.to_string());
-                tell(LinkEvent::NotDirect { host, reason });
-            }
-        }
-    }
-
-    /// Gives how many there are.
-    fn call_lanes(
-        &self,
-        identity: &Identity,
-        offer: &DirectOffer,
-        required: bool,
-    ) -> io::Result<u8> {
-        let patience = if required { REQUIRED_CALL_MAX } else { CALL_MAX };
-        let (mut lanes_max, mut joined) = (LANES_MAX, 0);
-        for lane in 1..=LANES_MAX {
-            let is_worth_it = lane == 1 || self.left() >= u64::from(lane - 1) * LANE_LEN;
-            if lane > lanes_max || !is_worth_it || self.control().stopped() {
-                break;
-            }
-            let begin = Instant::now();
-            let goes_on = || !self.control().stopped() && !self.has_ended();
-            let stands = Direct::connect(offer.address, identity, offer.key, patience, &goes_on)
-                .and_then(|direct| self.take(lane, direct, encode(&Message::Join(Join { lane }))));
-            match stands {
-                Ok(()) => joined = lane,
-                Err(error) if lane == 1 => return Err(error),
-                // There are others.
-                Err(error) => {
-                    tracing::debug!(lane, %error, "no further direct connection");
-                    break;
-                }
-            }
-            let took = begin.elapsed() / 2;
-            tracing::debug!(lane, ?took, "a direct connection stands");
-            let by_time = BY_ROUND_TRIP.iter().find(|(max, _)| took < *max);
-            lanes_max = by_time.map_or(LANES_MAX, |(_, lanes)| *lanes);
-        }
-        Ok(joined)
+    /// News of them for the user.
+    pub(super) fn tell(&self, news: LinkEvent<'_>) {
+        self.control().monitor().event(Event::Link(news));
     }
 
     /// Bytes of the listed files that are not done.
-    fn left(&self) -> u64 {
+    pub(super) fn left(&self) -> u64 {
         let progress = self.control().monitor().progress();
         let total = progress.bytes_total.load(Ordering::Relaxed);
         total.saturating_sub(progress.bytes_done.load(Ordering::Relaxed))
     }
 
     /// True if listed files are not done.
-    fn has_files_left(&self) -> bool {
+    pub(super) fn has_files_left(&self) -> bool {
         let progress = self.control().monitor().progress();
         let done = progress.files_done.load(Ordering::Relaxed);
         progress.files_total.load(Ordering::Relaxed) > done
     }
 
     /// Something if `there_is`, or nothing after a while.
-    fn wait_unless(&self, there_is: bool) -> Option<()> {
+    pub(super) fn wait_unless(&self, there_is: bool) -> Option<()> {
         if !there_is {
             std::thread::sleep(LOOK_AGAIN);
         }
@@ -238,8 +256,8 @@ impl<'scope, 'env, 'a: 'scope> Opening<'scope, 'env, 'a> {
     }
 
     /// Looks again and again, until the job ends.
-    fn until_ended<T>(&self, look: impl Fn() -> Option<T>) -> Option<T> {
-        while !self.control().stopped() && !self.has_ended() {
+    pub(super) fn until_ended<T>(&self, look: impl Fn() -> Option<T>) -> Option<T> {
+        while self.goes_on() {
             if let Some(found) = look() {
                 return Some(found);
             }
@@ -247,80 +265,128 @@ impl<'scope, 'env, 'a: 'scope> Opening<'scope, 'env, 'a> {
         None
     }
 
-    fn has_ended(&self) -> bool {
-        lock(&self.joined.0).has_ended
+    /// True while lanes may still join.
+    pub(super) fn goes_on(&self) -> bool {
+        !self.control().stopped() && !self.joined.has_ended()
     }
 
     /// Lets in who has the client's key, until the job ends or all lanes are taken.
     fn let_in(&self, listener: &DirectListener) {
-        let goes_on = || !self.control().stopped() && !self.has_ended();
-        let_in(listener, &goes_on, &|lane, direct| self.take(lane, direct, Vec::new()));
+        let take = |lane, direct| self.take(lane, Carrier::Direct(Box::new(direct)), Vec::new());
+        let_in(listener, &|| self.goes_on(), &take);
+    }
+
+    /// Takes what processes that know the client's secret hand over, until the job ends.
+    fn take_over(&self, handover: &Handover) {
+        while self.goes_on() {
+            let taken = match handover.take_within(CANCEL_POLL) {
+                Ok(None) => continue,
+                Ok(Some(given)) => self.take_given(given),
+                Err(error) => {
+                    std::thread::sleep(CANCEL_POLL);
+                    Err(error)
+                }
+            };
+            if let Err(error) = taken {
+                tracing::debug!(%error, "a login does not join");
+            }
+        }
+    }
+
+    /// Takes a login as a lane, and tells the client.
+    fn take_given(&self, given: HandedOver) -> io::Result<()> {
+        let lane = given.number;
+        if !(1..=LANES_MAX).contains(&lane) {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        let joins = encode(&Message::Join(Join { lane, secret: None }));
+        self.take(lane, Carrier::given(given, self.silence_max)?, joins)
     }
 
     /// Takes a connection as a lane of that number, on which `greeting` is said first.
-    fn take(&self, lane: u8, mut direct: Direct, greeting: Vec<u8>) -> io::Result<()> {
-        let (killer, round_trip) = (direct.killer()?, direct.round_trip());
+    pub(super) fn take(&self, lane: u8, carrier: Carrier, greeting: Vec<u8>) -> io::Result<()> {
+        if !self.joined.take(lane) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        match &self.part {
+            Part::Sends(readers) => self.send_by(readers, lane, carrier, greeting),
+            Part::Receives(receiver, arrivals) => {
+                self.receive_by((receiver, arrivals), lane, carrier, &greeting)
+            }
+        }
+    }
+
+    fn send_by(
+        &self,
+        readers: &Arc<Readers<'a>>,
+        lane: u8,
+        carrier: Carrier,
+        greeting: Vec<u8>,
+    ) -> io::Result<()> {
+        let (killer, round_trip) = (carrier.killer()?, carrier.round_trip());
         let (crew, control) = (self.crew, self.control());
         let at_work = self.at_work.clone();
-        match &self.part {
-            Part::Sends(readers) => {
-                let sign_after = sign_after(self.silence_max);
-                let (outbox, frames) = readers.lanes.beside();
-                self.joined.add(killer.clone(), Some(Arc::clone(&outbox)));
-                let joins = Lane::new(lane, outbox);
-                readers.lanes.expect(&joins, killer);
-                let (lost, senders) = (self.on_loss(), Arc::clone(readers));
-                crew.try_begin("lane writer", move || {
-                    let _at_work = at_work;
-                    let mut output = direct.into_writer();
-                    let sent =
-                        run_writer(&mut output, &frames, greeting, sign_after, Some(control));
-                    drop(output);
-                    if !control.stopped()
-                        && let Some(left) = senders.lanes.lose(lane, frames, control)
-                    {
-                        lost.tell(control, left, sent);
-                    }
-                })?;
-                let lanes = readers.lanes.join(joins, round_trip);
-                readers.pool.add(BUFFERS_PER_LANE);
-                if lanes > workers() {
-                    let readers = Arc::clone(readers);
-                    // The others take this lane, too.
-                    let _ = crew.try_begin("file reader", move || run_reader(&readers, control));
-                }
+        let sign_after = sign_after(self.silence_max);
+        let (outbox, frames) = readers.lanes.beside();
+        self.joined.add(killer.clone(), Some(Arc::clone(&outbox)));
+        let joins = Lane::new(lane, outbox);
+        readers.lanes.expect(&joins, killer);
+        let (lost, senders) = (self.on_loss(), Arc::clone(readers));
+        crew.try_begin("lane writer", move || {
+            let _at_work = at_work;
+            let (mut output, rest) = carrier.into_output();
+            let sent = run_writer(&mut output, &frames, greeting, sign_after, Some(control));
+            drop((output, rest));
+            if !control.stopped()
+                && let Some(left) = senders.lanes.lose(lane, frames, control)
+            {
+                lost.tell(control, left, sent);
             }
-            Part::Receives(receiver, arrivals) => {
-                self.joined.add(killer.clone(), None);
-                if !arrivals.join(lane, killer.clone()) {
-                    return Err(io::ErrorKind::AlreadyExists.into());
+        })?;
+        let lanes = readers.lanes.join(joins, round_trip);
+        readers.pool.add(BUFFERS_PER_LANE);
+        if lanes > workers() {
+            let readers = Arc::clone(readers);
+            // The others take this lane, too.
+            let _ = crew.try_begin("file reader", move || run_reader(&readers, control));
+        }
+        Ok(())
+    }
+
+    fn receive_by(
+        &self,
+        (receiver, arrivals): (&Arc<Receiver<'a>>, &Arc<Arrivals>),
+        lane: u8,
+        carrier: Carrier,
+        greeting: &[u8],
+    ) -> io::Result<()> {
+        let killer = carrier.killer()?;
+        let (crew, control) = (self.crew, self.control());
+        let at_work = self.at_work.clone();
+        self.joined.add(killer.clone(), None);
+        let Inlet { input, vigil, is_watched, rest } =
+            carrier.into_input(greeting, self.silence_max)?;
+        if !arrivals.join(lane, killer.clone()) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        arrivals.pool.add(BUFFERS_PER_LANE);
+        let (receiver, arrivals) = (Arc::clone(receiver), Arc::clone(arrivals));
+        let lost = self.on_loss();
+        crew.try_begin("lane reader", move || {
+            let _at_work = at_work;
+            let (frames, end) = read_lane(input, &receiver, &arrivals, lane);
+            drop(rest);
+            match end {
+                Err(ReadEnd::Lost(error)) if !control.stopped() => {
+                    let left = arrivals.lose(&receiver, lane, frames);
+                    lost.tell(control, left, Err(error));
                 }
-                arrivals.pool.add(BUFFERS_PER_LANE);
-                let vigil = Vigil::new(Patience::default());
-                vigil.greeted(self.silence_max);
-                let (receiver, arrivals) = (Arc::clone(receiver), Arc::clone(arrivals));
-                let (heard, lost) = (Arc::clone(&vigil), self.on_loss());
-                crew.try_begin("lane reader", move || {
-                    let _at_work = at_work;
-                    let (frames, end) = match direct.write_all(&greeting) {
-                        Ok(()) => {
-                            let input = heard.listen(direct);
-                            let input = BufReader::with_capacity(READ_AHEAD, input);
-                            read_lane(input, &receiver, &arrivals, lane)
-                        }
-                        Err(error) => (0, Err(error.into())),
-                    };
-                    match end {
-                        Err(ReadEnd::Lost(error)) if !control.stopped() => {
-                            let left = arrivals.lose(&receiver, lane, frames);
-                            lost.tell(control, left, Err(error));
-                        }
-                        Err(end @ ReadEnd::Refused(_)) => end.report(control, &lost.peer),
-                        Ok(()) | Err(ReadEnd::Lost(_)) => {}
-                    }
-                })?;
-                control.watch(&vigil, &self.peer, killer);
+                Err(end @ ReadEnd::Refused(_)) => end.report(control, &lost.peer),
+                Ok(()) | Err(ReadEnd::Lost(_)) => {}
             }
+        })?;
+        if !is_watched {
+            control.watch(&vigil, &self.peer, killer);
         }
         Ok(())
     }

@@ -1,6 +1,8 @@
 //! One end of a wire, as a job takes it: the stream from the peer, and the writer.
 
 use super::Writing;
+use super::beside::Beside;
+use super::calling::Direct;
 use super::joining::Joining;
 use crate::control::Control;
 use crate::crew::Crew;
@@ -109,13 +111,22 @@ impl Wire {
         Self { outbox, frames, output, input, greeting, silence_max, joining, requires_joined }
     }
 
-    /// The same for a client whose agent was asked how it is reached directly, by
-    /// `identity`.
-    pub(crate) fn with_calls(mut self, identity: Identity, is_required: bool) -> Self {
-        let (offers, offer) = bounded(1);
-        self.input.offers = Some(offers);
-        self.joining = Some(Joining::Calls { identity, offer, is_required }.into());
-        self.requires_joined = is_required;
+    /// The same for a client that opens lanes: by calls where its agent was asked how it is
+    /// reached directly, by `identity`, and by logins.
+    pub(crate) fn with_lanes(
+        mut self,
+        identity: Option<Identity>,
+        is_required: bool,
+        beside: Option<Beside>,
+    ) -> Self {
+        self.requires_joined = is_required && identity.is_some();
+        let direct = identity.map(|identity| {
+            let (offers, offer) = bounded(1);
+            self.input.offers = Some(offers);
+            Direct { identity, offer, is_required }
+        });
+        let opens = direct.is_some() || beside.is_some();
+        self.joining = opens.then(|| Joining::Opens { direct, beside }.into());
         self
     }
 

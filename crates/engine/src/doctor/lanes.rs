@@ -43,7 +43,7 @@ impl Called {
         let mut direct = Direct::connect(offer.address, identity, offer.key, CALL_MAX, &|| true)?;
         direct.set_patience(Some(FLOW_MAX))?;
         let lane = u8::try_from(self.0.len() + 1).expect("they are few");
-        direct.write_all(&encode(&Message::Join(Join { lane })))?;
+        direct.write_all(&encode(&Message::Join(Join { lane, secret: None })))?;
         self.0.push(direct);
         Ok(())
     }

@@ -115,7 +115,7 @@ fn whole(kind: FrameType) -> Vec<u8> {
         FrameType::Reuse => Message::Reuse(Reuse { index: 1, at: 0, from: 0, len: 1 }),
         FrameType::Abort => Message::Abort(Abort::Cancelled),
         FrameType::Direct => Message::Direct(Err("x".into())),
-        FrameType::Join => Message::Join(Join { lane: 1 }),
+        FrameType::Join => Message::Join(Join { lane: 1, secret: None }),
         FrameType::Taken => Message::Taken(Taken { lane: 1, frames: 0, is_over: true }),
         FrameType::LaneOver => Message::LaneOver(LaneOver { lane: 1 }),
         FrameType::LaneEnd => Message::LaneEnd(LaneEnd { index: 1, lane: 0 }),

@@ -35,6 +35,7 @@ pub(crate) fn job_for(task: Task, role: Role) -> JobRequest {
         compression: Compression::None,
         token: None,
         direct: None,
+        joins: None,
         role,
     }
 }

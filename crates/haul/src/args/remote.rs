@@ -78,7 +78,7 @@ pub(super) struct TransferWords {
 /// How many connections there are, and how often one that was lost is made again.
 #[derive(Debug, Args)]
 pub(super) struct ParallelWords {
-    /// Use N connections to a host without haul
+    /// Log in to a host up to N times, for contents that go by ssh or through SFTP
     #[arg(long, value_name = "N", help_heading = "Remote")]
     #[arg(value_parser = clap::value_parser!(u8).range(1..=i64::from(PARALLEL_MAX)))]
     parallel: Option<u8>,
@@ -121,6 +121,7 @@ pub(super) struct Typed {
     pub(super) timeout: Option<u32>,
     pub(super) transport: Option<Transport>,
     pub(super) retries: Option<u32>,
+    pub(super) parallel: Option<NonZeroU8>,
 }
 
 impl Typed {
@@ -131,10 +132,12 @@ impl Typed {
         usage: &str,
         config: &Config,
     ) -> Result<(Vec<Location>, Location, Reaches), CommandError> {
-        let Self { rsh, remote_haul, timeout, transport, retries } = self;
+        let Self { rsh, remote_haul, timeout, transport, retries, parallel } = self;
         let timeout = TimeoutWords { timeout };
         let remote = RemoteWords { remote_haul, rsh, transport, timeout };
-        remote.sources_and_dest(words, usage, &RetryWords { retries }, config)
+        let (retries, parallel) = (retries.map(typed), parallel.map(typed));
+        let words_of = Settings { retries, parallel, ..remote.settings() };
+        Way { words: words_of, deploy: false, config }.sources_and_dest(words, usage)
     }
 
     /// The same of one source, which is to be listed: its destination is this machine.
@@ -318,13 +321,6 @@ impl TransferWords {
         config: &Config,
     ) -> Result<(Vec<Location>, Location, Reaches), CommandError> {
         let settings = self.parallel.add_to(&self.remote);
-        let is_more = settings.parallel.as_ref().is_some_and(|given| given.value.get() > 1);
-        if let Some(named) = names_haul(&settings).filter(|_| is_more) {
-            let error = exclude(&"--parallel", named);
-            return Err(
-                error.with_hint("direct connections to the haul of a host are as many as help")
-            );
-        }
         let way = Way { words: settings, deploy: self.deploy, config };
         let (sources, dest, reaches) = way.sources_and_dest(words, usage)?;
         let by_sftp = |location: &&Location| matches!(location.machine, Machine::Sftp(_));

@@ -25,7 +25,7 @@ use haul_model::{
     Ports, Relative, Resume, Sameness, Sides, Style, Via, Walking,
 };
 use std::ffi::{OsStr, OsString};
-use std::num::NonZeroU64;
+use std::num::{NonZeroU8, NonZeroU64};
 use std::os::unix::ffi::OsStrExt;
 use table::{TABLE, Turn, Word};
 
@@ -230,6 +230,7 @@ struct Wish {
     timeout: Option<u32>,
     transport: Option<Transport>,
     retries: Option<u32>,
+    parallel: Option<NonZeroU8>,
     compression: Compression,
     via: Via,
     ports: Option<Ports>,
@@ -276,6 +277,7 @@ impl SyncWords {
             timeout: wish.timeout,
             transport: wish.transport,
             retries: wish.retries,
+            parallel: wish.parallel,
         };
         refuse_daemon(&self.paths)?;
         wish.lists |= self.paths.len() == 1;

@@ -285,8 +285,6 @@ fn wrong_words_are_explained() {
         "copy --deploy sftp://host/a b",
         "copy --deploy --transport sftp a host:b",
         "move --deploy --remote-haul /x a host:b",
-        "copy --parallel 2 --transport haul a host:b",
-        "copy --parallel 2 --remote-haul /x a host:b",
         "ls --transport sftp --remote-haul /x host:",
         "copy --timeout never host:a b",
         "copy --timeout 86401 host:a b",

@@ -59,7 +59,10 @@ impl Report for Json {
             }
             LinkEvent::Regained => Line::ConnectionRegained {},
             // For people alone.
-            LinkEvent::Direct { .. } | LinkEvent::NotDirect { .. } => return,
+            LinkEvent::Direct { .. }
+            | LinkEvent::NotDirect { .. }
+            | LinkEvent::LoggedIn { .. }
+            | LinkEvent::NotLoggedIn { .. } => return,
         });
         self.output().flush();
     }

@@ -84,8 +84,7 @@ impl Report for Text {
     }
 
     fn link(&self, news: LinkEvent<'_>) {
-        let is_detail = matches!(news, LinkEvent::Direct { .. } | LinkEvent::NotDirect { .. });
-        if is_detail && self.show < Show::Verbose {
+        if news.is_detail() && self.show < Show::Verbose {
             return;
         }
         // What was drawn is of the connection that is gone.
@@ -106,6 +105,14 @@ impl Report for Text {
             }
             LinkEvent::NotDirect { host, reason } => {
                 format!("haul: contents go to {host} through ssh: {reason}")
+            }
+            LinkEvent::LoggedIn { host, connections } => {
+                let (one, many) = ("ssh connection", "ssh connections");
+                let connections = quantity::counted(connections.into(), one, many);
+                format!("haul: contents go to {host} over {connections}")
+            }
+            LinkEvent::NotLoggedIn { host, reason } => {
+                format!("haul: no further ssh connection to {host}: {reason}")
             }
         };
         self.output().error_line(&line);

@@ -3,8 +3,8 @@
 use crate::common::*;
 use haul_model::{Altered, BlockRanges, Compression, Filter, Moving, Policy, Remove, Task};
 use haul_proto::{
-    Caps, FrameType, HEADER_LEN, Header, Hello, How, JobRequest, Marked, Message, Reply, Request,
-    Role, Want, decode, encode, frame_bytes,
+    Abort, Caps, FrameType, HEADER_LEN, Header, Hello, How, JobRequest, Join, Marked, Message,
+    Reply, Request, Role, Want, decode, encode, frame_bytes,
 };
 use std::fs;
 use std::io::{Read, Write};
@@ -226,6 +226,7 @@ fn jobs(path: &[u8]) -> Vec<(&'static str, Message)> {
             compression: Compression::None,
             token: None,
             direct: None,
+            joins: None,
             role,
         })
     };
@@ -350,4 +351,63 @@ fn links_that_are_swapped_in_lead_nowhere() {
         assert!(answers > 0, "nothing was ever there");
     });
     check(&scene, &[], "swapping");
+}
+
+#[test]
+fn a_login_joins_the_job_whose_secret_it_knows_and_no_other() {
+    let world = World::new();
+    let scene = world.scene(Way::Local);
+    furnished(&scene);
+    let (known, unknown) = ([0x5a; 16], [0xa5; 16]);
+    let joins = |flags: &[&str], lane: u8, secret: Option<[u8; 16]>| {
+        let mut agent = Agent::start(&scene.path("root"), flags);
+        agent.tell(&Message::Join(Join { lane, secret }));
+        let heard = agent.hear().map(|(kind, payload)| decode(kind, &payload).expect("a message"));
+        (agent, heard)
+    };
+    let is_refused = |secret| {
+        let (mut agent, heard) = joins(&[], 1, secret);
+        assert!(matches!(heard, Some(Message::Abort(Abort::Usage(_)))), "{heard:?}");
+        assert!(agent.hear().is_none());
+    };
+    is_refused(Some(known));
+    let mut agent = Agent::start(&scene.path("root"), &[]);
+    agent.tell(&Message::Job(JobRequest {
+        task: Task::default(),
+        filter: Filter::default(),
+        altered: Altered::default(),
+        rate: None,
+        compression: Compression::None,
+        token: None,
+        direct: None,
+        joins: Some(known),
+        role: Role::Receiver {
+            dest: b"d".to_vec(),
+            into_dir: true,
+            origin: None,
+            naming: None,
+            bases: Vec::new(),
+            backup: None,
+            staging: None,
+            asked: None,
+        },
+    }));
+    // It waits for logins before it says anything.
+    assert!(agent.hear().is_some());
+    is_refused(Some(unknown));
+    is_refused(None);
+    for lane in [0, 8, 255] {
+        let (_, heard) = joins(&[], lane, Some(known));
+        assert!(heard.is_none(), "{heard:?}");
+    }
+    let (first, heard) = joins(&["--read-only"], 1, Some(known));
+    assert_eq!(heard, Some(Message::Join(Join { lane: 1, secret: None })));
+    let (_, heard) = joins(&[], 1, Some(known));
+    assert!(heard.is_none(), "the lane is there already: {heard:?}");
+    // Contents alone go over it.
+    let mut first = first;
+    first.tell(&Message::Request(Request::List { path: b".".to_vec() }));
+    assert!(first.hear().is_none());
+    drop(agent);
+    is_refused(Some(known));
 }

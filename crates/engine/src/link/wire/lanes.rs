@@ -60,6 +60,8 @@ pub(crate) struct Lanes {
     requires_joined: bool,
     /// It takes long for a message to come back.
     is_long: AtomicBool,
+    /// A lane like the wire of the job has joined: that carries contents, too.
+    has_alike: AtomicBool,
     joined: Mutex<Vec<Lane>>,
     has_joined: Condvar,
     /// All that have ever joined, by their numbers.
@@ -74,8 +76,8 @@ impl Lanes {
         let main = Lane::new(0, main);
         let (joined, has_joined) = (Mutex::default(), Condvar::new());
         let (known, settling) = (Mutex::default(), Mutex::default());
-        let is_long = AtomicBool::new(false);
-        Self { main, requires_joined, is_long, joined, has_joined, known, settling }
+        let (is_long, has_alike) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self { main, requires_joined, is_long, has_alike, joined, has_joined, known, settling }
     }
 
     /// The lane for the next content of this worker; `None` if the job ends before there
@@ -103,12 +105,13 @@ impl Lanes {
     fn soonest(&self, joined: &[Lane], worker: usize) -> Lane {
         let (before, from) = joined.split_at(worker % joined.len());
         let lanes = from.iter().chain(before);
-        if !self.is_long.load(Ordering::Relaxed) {
+        let has_alike = self.has_alike.load(Ordering::Relaxed);
+        if !self.is_long.load(Ordering::Relaxed) && !has_alike {
             return lanes.min_by_key(|lane| lane.due()).unwrap_or(&self.main).clone();
         }
         let pace = |lane: &Lane| lane.outbox.flow().pace();
         let fastest = joined.iter().filter_map(pace).min();
-        let is_slower = pace(&self.main) > fastest && fastest.is_some();
+        let is_slower = !has_alike && pace(&self.main) > fastest && fastest.is_some();
         let main = (!self.requires_joined && !is_slower).then_some(&self.main);
         let lanes = lanes.chain(main).map(Lane::for_a_moment);
         lanes.min_by_key(Lane::due).unwrap_or_else(|| self.main.clone())
@@ -126,9 +129,12 @@ impl Lanes {
     }
 
     /// Contents take this lane, too, from now on, whose other end answers within
-    /// `round_trip`. Gives how many have joined.
-    pub(crate) fn join(&self, lane: Lane, round_trip: Duration) -> usize {
-        self.is_long.fetch_or(round_trip >= LONG_ROUND_TRIP, Ordering::Relaxed);
+    /// `round_trip`; without one it is a connection like the wire of the job. Gives how many
+    /// have joined.
+    pub(crate) fn join(&self, lane: Lane, round_trip: Option<Duration>) -> usize {
+        let is_long = round_trip.is_some_and(|time| time >= LONG_ROUND_TRIP);
+        self.is_long.fetch_or(is_long, Ordering::Relaxed);
+        self.has_alike.fetch_or(round_trip.is_none(), Ordering::Relaxed);
         let mut joined = lock(&self.joined);
         // One that was lost meanwhile is closed before it leaves.
         if !lane.outbox.is_closed() {

@@ -2,10 +2,11 @@
 
 use super::super::{Wish, number, rate};
 use super::{Turn, Word, text};
-use crate::config::{RETRIES_MAX, Transport};
+use crate::config::{PARALLEL_MAX, RETRIES_MAX, Transport};
 use clap::ValueEnum;
 use haul_model::Compression;
 use std::ffi::OsStr;
+use std::num::NonZeroU8;
 
 const TELLING: &str = "Telling";
 const REMOTE: &str = "Remote";
@@ -202,6 +203,19 @@ pub(super) const WORDS: &[Word] = &[
             let retries: u32 = number(value)?;
             wish.retries = Some(retries.min(RETRIES_MAX));
             Ok(())
+        }
+    ),
+    value!(
+        REMOTE,
+        "parallel",
+        None,
+        &[],
+        "N",
+        "Log in to a host up to N times, for contents that go by ssh or through SFTP",
+        |wish, value| {
+            let logins: u8 = number(value)?;
+            wish.parallel = NonZeroU8::new(logins).filter(|_| logins <= PARALLEL_MAX);
+            wish.parallel.map(drop).ok_or("it is no number from 1 to 8")
         }
     ),
     value!(

@@ -1,0 +1,183 @@
+//! Contents that go over several logins to a host: ssh connections of their own, which join
+//! a job while it is at work.
+
+use crate::common::*;
+use haul_testkit::haul::Running;
+use haul_testkit::proc::{self, Signal};
+use haul_testkit::{Sshd, tree};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// What takes longer hangs.
+const SOON: Duration = Duration::from_secs(60);
+
+const WAYS: [Way; 2] = [Way::Upload, Way::Download];
+
+/// A large file, a few that are not striped, and many small ones.
+fn make_source(scene: &Scene<'_>) {
+    scene.mkdir("src/many");
+    tree::random_file(scene.path("src/large"), (40 << 20) + 4321, 1).expect("a file");
+    for at in 0..3 {
+        tree::random_file(scene.path(format!("src/medium{at}")), 7 << 20, 9 + at).expect("a file");
+    }
+    for at in 0..300 {
+        scene.file(format!("src/many/{at}"), vec![at as u8; 4 << 10]);
+    }
+}
+
+fn assert_copied(scene: &Scene<'_>, dest: &str) {
+    let differences = scene.snapshot("src").differences(&scene.snapshot(dest), scene.rules());
+    assert_eq!(differences, []);
+    assert_no_strays(&scene.path(dest));
+}
+
+/// Begins to copy at a rate that leaves time to look.
+fn begin(scene: &Scene<'_>, flags: &[&str], dest: &str) -> Running {
+    let flags = [&["-a", "--bwlimit", "20m"], flags].concat();
+    let sync = scene.transfer("sync", &scene.route(), &flags, &["src/"], dest);
+    sync.env("HAUL_LOG", "debug").limit(SOON).spawn().expect("it starts")
+}
+
+/// The connections of haul beside its first, by their processes.
+fn beside(running: &Running) -> Vec<u32> {
+    let is_beside = |pid: &u32| {
+        let words = proc::command_line(*pid);
+        let has = |word: &[u8]| words.iter().any(|it| it == word);
+        has(b"-oBatchMode=yes") && has(b"-oControlPath=none") && !has(b"-G")
+    };
+    proc::descendants(running.pid()).into_iter().filter(is_beside).collect()
+}
+
+/// Runs `test` to a host and from it, each with an sshd that `lines` set up.
+fn at_servers(lines: &[&str], test: impl Fn(&Scene<'_>, &Sshd) + Sync) {
+    each_of(
+        &WAYS,
+        |_| {},
+        |scene| {
+            let sshd = lines.iter().fold(quick_sshd(), |sshd, line| sshd.server_line(*line));
+            let sshd = sshd.start().expect("sshd starts");
+            let rsh =
+                script(&scene.mkdir("bin").join("ssh"), &format!("exec {} \"$@\"", sshd.rsh()));
+            let mut other = scene.another(&format!("{:?}-at", scene.way));
+            other.reach_by(rsh);
+            test(&other, &sshd);
+        },
+    );
+}
+
+#[test]
+fn contents_go_over_as_many_logins_as_are_asked_for() {
+    at_servers(&[], |scene, sshd| {
+        make_source(scene);
+        let running = begin(scene, &["--parallel", "4", "--via", "ssh"], "dst");
+        assert!(running.until(SOON, || sshd.agents().len() == 4), "no further login");
+        assert_eq!(beside(&running).len(), 3);
+        let run = running.wait().expect("it ends").expect_ok();
+        assert!(!run.err().contains("a further login has failed"), "{run}");
+        assert_copied(scene, "dst");
+        assert!(holds_soon(|| sshd.agents().is_empty()), "somebody stays");
+    });
+}
+
+fn holds_soon(condition: impl FnMut() -> bool) -> bool {
+    haul_testkit::holds_within(Duration::from_secs(10), condition)
+}
+
+#[test]
+fn a_server_that_takes_few_logins_at_a_time_takes_eight_in_the_end() {
+    at_servers(&["MaxStartups 2:30:10"], |scene, sshd| {
+        make_source(scene);
+        let flags = ["--parallel", "8", "--via", "ssh", "--bwlimit", "10m"];
+        let running = begin(scene, &flags, "dst");
+        let most = std::cell::Cell::new(0);
+        running.until(SOON, || {
+            most.set(most.get().max(sshd.agents().len()));
+            most.get() == 8
+        });
+        let run = running.wait().expect("it ends").expect_ok();
+        assert_eq!(most.get(), 8, "{run}");
+        assert_copied(scene, "dst");
+    });
+}
+
+#[test]
+fn a_login_that_is_lost_costs_what_was_on_it() {
+    at_servers(&[], |scene, sshd| {
+        make_source(scene);
+        let running = begin(scene, &["--parallel", "3", "--via", "ssh"], "dst");
+        assert!(running.until(SOON, || sshd.agents().len() == 3), "no further login");
+        std::thread::sleep(Duration::from_millis(300));
+        let killed = beside(&running);
+        assert!(!killed.is_empty());
+        proc::signal(killed[0], Signal::KILL);
+        let run = running.wait().expect("it ends").expect_ok();
+        assert!(!run.err().contains("connecting again"), "{run}");
+        assert_copied(scene, "dst");
+    });
+}
+
+/// Has ssh do `instead` where it logs in beside another connection.
+fn beside_is(scene: &mut Scene<'_>, instead: &str) {
+    let rsh = scene.sshd().rsh();
+    let lines = format!(
+        "case \" $* \" in *' -G '*) ;; *BatchMode=yes*) {instead} ;; esac\nexec {rsh} \"$@\""
+    );
+    let path: &Path = &scene.mkdir("bin").join("ssh");
+    let rsh = script(path, &lines);
+    scene.reach_by(rsh);
+}
+
+#[test]
+fn logins_that_hang_or_fail_hold_up_nobody() {
+    let cases = [
+        ("exec sleep 600", None),
+        ("trap '' TERM; sleep 600", None),
+        ("echo 'Permission denied (publickey).' >&2; exit 255", Some("a further login has failed")),
+    ];
+    for (instead, words) in cases {
+        each_of(
+            &WAYS,
+            |scene| beside_is(scene, instead),
+            |scene| {
+                scene.mkdir("src");
+                tree::random_file(scene.path("src/large"), 30 << 20, 1).expect("a file");
+                let begun = Instant::now();
+                let running = begin(scene, &["--parallel", "4", "--via", "ssh"], "dst");
+                let run = running.wait().expect("it ends").expect_ok();
+                assert!(begun.elapsed() < Duration::from_secs(15), "{run}");
+                assert!(words.is_none_or(|words| run.err().contains(words)), "{run}");
+                assert_copied(scene, "dst");
+            },
+        );
+    }
+}
+
+#[test]
+fn where_no_direct_connection_stands_logins_take_their_place() {
+    // The host listens where nobody can.
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = taken.local_addr().expect("an address").port().to_string();
+    at_servers(&[], |scene, sshd| {
+        make_source(scene);
+        let running = begin(scene, &["--parallel", "3", "--port-range", &port], "dst");
+        assert!(running.until(SOON, || sshd.agents().len() == 3), "no further login");
+        running.wait().expect("it ends").expect_ok();
+        assert_copied(scene, "dst");
+        let running = begin(scene, &["--parallel", "3"], "again");
+        assert!(!running.until(SOON, || sshd.agents().len() > 1), "a login in vain");
+        running.wait().expect("it ends").expect_ok();
+        assert_copied(scene, "again");
+    });
+}
+
+#[test]
+fn it_is_told_which_way_contents_go() {
+    each_remote_way(|scene| {
+        scene.mkdir("src");
+        tree::random_file(scene.path("src/large"), 400 << 20, 1).expect("a file");
+        let flags = ["-rv", "--parallel", "2", "--via", "ssh"];
+        let run = scene.copy(&flags, &["src"], "dst").limit(SOON).run().expect_ok();
+        let line = "haul: contents go to haul-test over 2 ssh connections\n";
+        assert!(run.err().contains(line), "{run}");
+    });
+}
