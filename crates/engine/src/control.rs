@@ -6,7 +6,7 @@ use crate::pace::Pace;
 use crate::told::Position;
 use crate::vigil::{Vigil, Watch};
 use crate::{Event, JobError, Monitor, Progress};
-use haul_model::{Entry, Kept, Kind, Outcome, Summary};
+use haul_model::{Entry, Kind, Outcome, Summary};
 use haul_net::Killer;
 use haul_store::RESUME_LEN_MIN_FAR;
 use haul_tree::lock;
@@ -410,25 +410,6 @@ impl<'a> Reporter<'a> {
     pub(crate) fn summary(&self) -> Summary {
         self.monitor.progress().summary().since(self.before)
     }
-}
-
-/// The words about a tree that keeps, or tells, less than is `asked` for.
-pub(crate) fn lacking(asked: Kept, kept: Kept) -> Option<&'static str> {
-    let lacks = asked.without(kept).without(Kept::LINK_TIMES);
-    if lacks == Kept::LINKS {
-        return Some(
-            "hard links are neither told nor kept there: each name gets a file of its own",
-        );
-    }
-    let message = match lacks.has(Kept::LINKS) {
-        true => {
-            "owners, groups, access control lists, extended attributes and hard links are neither told nor kept there"
-        }
-        false => {
-            "owners, groups, access control lists and extended attributes are neither told nor kept there"
-        }
-    };
-    (!lacks.is_empty()).then_some(message)
 }
 
 #[cfg(test)]

@@ -19,7 +19,8 @@
 //! - `beneath.rs`: directories behind links that lead nowhere else.
 //! - `crew.rs`: the threads of a job; `workers.rs`: how many.
 //! - `control.rs`: the course of a job, and its figures. `monitor.rs`: what it tells;
-//!   `told.rs`: what a job that is run again has told.
+//!   `told.rs`: what a job that is run again has told. `lacks.rs`: the words about
+//!   attributes that are not kept.
 //! - `link/`: the two traits; `memory.rs`; `wire.rs` (a Sender's reader) with
 //!   `wire/outgoing.rs` (ports, the writer); `greeting.rs`; `proof.rs` (proof that the
 //!   destination has what is about to be removed).
@@ -112,6 +113,7 @@ mod doctor;
 mod expand;
 mod itself;
 mod job;
+mod lacks;
 mod legs;
 mod link;
 mod logins;

@@ -14,7 +14,7 @@ const ENGINE: &str = "crates/engine/src";
 /// The modules, the lowest layer first.
 const LAYERS: &[&[&str]] = &[
     &["rules", "told"],
-    &["aside", "dirs", "job", "mark", "monitor", "origin", "pace", "workers"],
+    &["aside", "dirs", "job", "lacks", "mark", "monitor", "origin", "pace", "workers"],
     &["vigil"],
     &["control"],
     &["crew", "pool"],

@@ -2,8 +2,9 @@
 //! users and groups, and without those that can't be given.
 
 use super::Receiver;
+use super::dirs::RecvDir;
 use super::listing::Broken;
-use crate::control;
+use crate::lacks;
 use crate::monitor::{Event, Monitor};
 use crate::{Job, Munging};
 use haul_model::{
@@ -12,9 +13,10 @@ use haul_model::{
 };
 use haul_proto::{ACCOUNTS_MAX, Account};
 use haul_sys::{AccountKind, ROOT};
-use haul_tree::lock;
+use haul_tree::{Owner, lock};
 use std::collections::HashMap;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// This machine's numbers of users and groups, by the Sender's.
 pub(super) struct Numbers {
@@ -27,6 +29,8 @@ pub(super) struct Numbers {
     munges: bool,
     /// All can be given here that root can give.
     as_root: bool,
+    /// Root was told that owners are not kept.
+    has_told_owner: AtomicBool,
     /// Those whose names the Sender has told.
     told: Mutex<HashMap<(AccountKind, u32), u32>>,
     /// Those of which it has told nothing, as far as they are to become others.
@@ -39,7 +43,8 @@ impl Numbers {
         let is_numeric = job.task.copies().is_some_and(|policy| policy.numeric_ids);
         let (told, found) = (Mutex::default(), Mutex::default());
         let munges = job.munging == Munging::Done;
-        Self { altered: job.altered.clone(), is_numeric, is_far, munges, as_root, told, found }
+        let (altered, has_told_owner) = (job.altered.clone(), AtomicBool::new(false));
+        Self { altered, is_numeric, is_far, munges, as_root, has_told_owner, told, found }
     }
 
     /// Names of accounts that others are to become, and that are none here.
@@ -150,6 +155,21 @@ impl Receiver<'_> {
         self.numbers.here(kind, number)
     }
 
+    /// Forgets an owner that was told only for this: root is told once that it is not kept.
+    pub(super) fn forget_owner(&self, dir: &RecvDir, entry: &mut Entry) {
+        if !lacks::forgets_owners(&self.task) {
+            return;
+        }
+        let Attributes { user, group, .. } = &mut entry.attributes;
+        let (Some(user), Some(group)) = (user.take(), group.take()) else { return };
+        let owner = Owner { user, group };
+        let is_news = haul_sys::is_root() && lacks::is_of_others(owner);
+        if is_news && !self.numbers.has_told_owner.swap(true, Ordering::Relaxed) {
+            let path = dir.path_of(entry.name.as_ref());
+            self.warn(&path, &lacks::owner_not_kept(owner));
+        }
+    }
+
     /// `entry` with the attributes that it can be given here.
     pub(super) fn as_given(&self, mut entry: Entry) -> Entry {
         if let (Kind::Symlink { target }, true) = (&mut entry.kind, self.numbers.munges) {
@@ -201,7 +221,7 @@ fn kind_of(is_group: bool) -> AccountKind {
 
 /// Tells once that not all that is `asked` for can be kept in `path`.
 pub(super) fn tell_lacks(monitor: &dyn Monitor, path: &[u8], asked: Kept, kept: Kept) {
-    if let Some(message) = control::lacking(asked, kept) {
+    if let Some(message) = lacks::lacking(asked, kept) {
         monitor.event(Event::Warning { path, message });
     }
 }

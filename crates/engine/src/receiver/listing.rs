@@ -76,7 +76,7 @@ impl Receiver<'_> {
                 ListItem::Missing { dir, name } => self.take_missing(dir, &name)?,
                 ListItem::Mover { user, group } => self.take_mover(Owner { user, group })?,
                 ListItem::Rival(rival) => outcomes.push(self.take_rival(&rival, cost)?),
-                ListItem::Entry { dir, entry } => {
+                ListItem::Entry { dir, mut entry } => {
                     let (index, parent) = self.number(dir)?;
                     let (name, is_closed) = self.check_name(dir, &parent, &entry)?;
                     if self.task.lists() {
@@ -84,6 +84,7 @@ impl Receiver<'_> {
                         outcomes.push(OutcomeItem { index, outcome });
                         continue;
                     }
+                    self.forget_owner(&parent, &mut entry);
                     let lost = self.loss(&entry);
                     let entry = self.as_given(entry);
                     if entry.kind == Kind::Dir {

@@ -14,9 +14,10 @@ use super::names::Names;
 use super::special::Specials;
 use super::{Sender, Source};
 use crate::aside;
-use crate::control::{self, Reporter};
+use crate::control::Reporter;
 use crate::crew::with_helpers;
 use crate::dirs::{DirNode, OpenDirs, Selection};
+use crate::lacks;
 use crate::walk::{Depth, Found, Listed, Merged, Rules, Subdirs, Walk, into_itself, look_up};
 use crate::workers::workers;
 use crate::{Event, Job, Munging};
@@ -111,10 +112,7 @@ impl<'s, 'a> Scan<'s, 'a> {
             batch_cost: 0,
             batch_since: Instant::now(),
             unmunges: job.munging == Munging::Undone,
-            watches_owners: haul_sys::is_root()
-                && !job.task.keeps().has(Kept::OWNER)
-                && tells_lacks
-                && job.task.copies().is_some(),
+            watches_owners: lacks::forgets_owners(&job.task),
         }
     }
 
@@ -155,7 +153,7 @@ impl<'s, 'a> Scan<'s, 'a> {
             return;
         }
         if let Ok(handle) = node.handle()
-            && let Some(message) = control::lacking(asked, handle.keeps())
+            && let Some(message) = lacks::lacking(asked, handle.keeps())
         {
             self.sender.control.monitor().event(Event::Warning { path, message });
         }
@@ -359,11 +357,11 @@ impl<'s, 'a> Scan<'s, 'a> {
             true => (0, None),
             false => (self.sender.number_of(&node, node.meta()), *id),
         };
-        self.look_at_owner(node.meta(), || node.path_of(None));
+        let owner = self.look_at_owner(node.meta(), || node.path_of(None));
         let attributes = attributes.clone();
         let (attributes, lacks) = match self.kept_of(&node, None, attributes.clone()) {
             _ if is_way => (Attributes::new(MODE_OF_WAYS, Timestamp { secs: 0, nanos: 0 }), None),
-            Ok(kept) => (kept, None),
+            Ok(kept) => (Self::with_owner(kept, owner), None),
             Err(fault) => (self.told(attributes, true).only(Kept::NONE), Some(fault)),
         };
         let entry = Entry { inode, id, is_way, ..Entry::new(name, Kind::Dir, attributes) };
@@ -437,7 +435,7 @@ impl<'s, 'a> Scan<'s, 'a> {
             Ok(kind) => {
                 let id = meta.id;
                 let inode = self.sender.number_of(dir, &meta);
-                self.look_at_owner(&meta, || dir.path_of(Some(&name)));
+                let owner = self.look_at_owner(&meta, || dir.path_of(Some(&name)));
                 let ctime = dir.ctime_of(&name, follow, &meta, self.sender.resume_len_min());
                 let leads_to = match kind {
                     Kind::Symlink { .. } => self.leads_to(dir, &name),
@@ -456,6 +454,7 @@ impl<'s, 'a> Scan<'s, 'a> {
                         return self.fault(parent, Some(Arc::clone(dir)), Some(name), None, fault);
                     }
                 };
+                let attributes = Self::with_owner(attributes, owner);
                 let entry = Entry::new(name_there, kind, attributes);
                 let special = meta.special.filter(|special| self.keeps.has(special.kept()));
                 let Some(links) = self

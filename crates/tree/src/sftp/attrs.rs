@@ -1,6 +1,6 @@
 //! Attributes of files, from a server's words to the tree's and back.
 
-use crate::{Meta, MetaKind, Seal, in_whole_seconds};
+use crate::{Meta, MetaKind, Owner, Seal, in_whole_seconds};
 use haul_model::{Attributes, Kept, Timestamp};
 use haul_sftp::{Attrs, FileType, Times};
 use std::io;
@@ -28,7 +28,7 @@ pub(super) fn meta_of(attrs: &Attrs) -> io::Result<Meta> {
         ctime: None,
         id: None,
         is_thin: false,
-        owner: None,
+        owner: attrs.owner.map(|(user, group)| Owner { user, group }),
         links: 1,
         special: None,
     })

@@ -3,28 +3,43 @@
 use super::{Scan, Stopped};
 use crate::Event;
 use crate::dirs::DirNode;
+use crate::lacks;
 use crate::sender::loss;
 use haul_model::{Attributes, Fault, Kept, Kind, Name, Side, links};
 use haul_proto::ListItem;
-use haul_sys::ROOT;
 use haul_tree::{Meta, Owner};
 use std::sync::Arc;
 
 impl Scan<'_, '_> {
     /// Tells root once that what is copied gets another owner. Others can keep none, and
-    /// know it.
-    pub(super) fn look_at_owner(&mut self, meta: &Meta, path: impl FnOnce() -> Vec<u8>) {
-        let Some(Owner { user, group }) = meta.owner.filter(|_| self.watches_owners) else {
-            return;
-        };
-        if (user, group) != (ROOT, ROOT) {
-            self.watches_owners = false;
-            let message = format!(
-                "it belongs to user {user} and group {group}: owners and groups are not kept, here and in what follows"
-            );
+    /// know it. Returns the owner if the Receiver has to know it, for it may run as root.
+    pub(super) fn look_at_owner(
+        &mut self,
+        meta: &Meta,
+        path: impl FnOnce() -> Vec<u8>,
+    ) -> Option<Owner> {
+        let owner = meta.owner.filter(|_| self.watches_owners)?;
+        if !lacks::is_of_others(owner) {
+            return None;
+        }
+        self.watches_owners = false;
+        let is_far = self.sender.is_far();
+        // The user is at the other end of a wire, unless somebody reports here.
+        if haul_sys::is_root() && (!is_far || self.reporter.is_some()) {
+            let message = lacks::owner_not_kept(owner);
             let monitor = self.sender.control.monitor();
             monitor.event(Event::Warning { path: &path(), message: &message });
+            return None;
         }
+        Some(owner).filter(|_| is_far)
+    }
+
+    /// Adds `owner` to `attributes` that were told without it.
+    pub(super) fn with_owner(mut attributes: Attributes, owner: Option<Owner>) -> Attributes {
+        if let Some(Owner { user, group }) = owner {
+            (attributes.user, attributes.group) = (Some(user), Some(group));
+        }
+        attributes
     }
 
     /// Tells who moves the sources, where they must not lose anything by it.
