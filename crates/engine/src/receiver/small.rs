@@ -123,6 +123,7 @@ impl Putting<'_, '_, '_> {
         let fault = match result {
             Ok(Publication::Published) => {
                 self.receiver.reporter.transferred(size);
+                pending.dir.remove_stale(&pending.name);
                 return self.tell(pending, size, Outcome::Copied);
             }
             // A worker finds out by whom the name is taken; that takes asking.

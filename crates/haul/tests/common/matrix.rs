@@ -150,6 +150,36 @@ const EXCEPTIONS: &[Exception] = &[
         reason: "what was on its way when it was killed goes with a later upload, not with the next",
         fails_soon: false,
     },
+    Exception {
+        scenario: "behind::a_link_that_was_on_its_way_goes_with_the_next_copy_of_it",
+        ways: &[Way::SftpUpload],
+        reason: "the server does not tell who is at it, so it goes with a later upload",
+        fails_soon: true,
+    },
+    Exception {
+        scenario: "damaged::strict_goes_on_when_all_is_well",
+        ways: &[Way::SftpUpload],
+        reason: "to read back what is there costs what it costs to send it anew",
+        fails_soon: true,
+    },
+    Exception {
+        scenario: "replaced::where_no_time_tells_of_a_change_what_is_there_is_compared_with_the_source",
+        ways: &[Way::SftpUpload],
+        reason: "to read back what is there costs what it costs to send it anew",
+        fails_soon: false,
+    },
+    Exception {
+        scenario: "stopped::a_file_with_holes_goes_on_and_keeps_them",
+        ways: &[Way::SftpDownload],
+        reason: "the protocol doesn't tell where the holes of a file are",
+        fails_soon: true,
+    },
+    Exception {
+        scenario: "stopped::a_full_disk_keeps_what_is_there_and_the_next_run_goes_on",
+        ways: &[Way::SftpUpload],
+        reason: "the server is asked how much room there is, and nothing is begun",
+        fails_soon: true,
+    },
 ];
 
 /// Test programs whose scenarios run from one host to another, too; `between` has more.

@@ -1,7 +1,7 @@
 //! What is left of a copy is believed no further than it can be proven.
 
 use crate::common::*;
-use crate::{BLOCK, HEADER, LEN, finish, interrupt, left, make_big, on_record};
+use crate::{BLOCK, HEADER, LEN, finish, interrupt, journals, left, make_big, on_record};
 use haul_testkit::{nasty, tree};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -17,10 +17,10 @@ fn flip(path: &Path, at: u64) {
 /// Interrupts a copy, does `damage` to the stage and its journal, and expects
 /// that everything is moved anew.
 fn is_copied_anew(flags: &[&str], damage: impl Fn(&Path, &Path, u64) + Sync) {
-    each_way(|scene| {
+    everywhere(|scene| {
         make_big(scene);
         let blocks = interrupt(scene, 6);
-        let (part, journal) = (&left(scene, ".part")[0], &left(scene, ".journal")[0]);
+        let (part, journal) = (&left(scene, ".part")[0], &journals(scene)[0]);
         damage(part, journal, blocks);
         assert_eq!(finish(scene, flags), LEN);
     });
@@ -62,6 +62,11 @@ fn a_stage_cut_short_is_not_continued() {
 }
 
 #[test]
+fn a_stage_that_went_is_not_continued() {
+    is_copied_anew(&[], |part, _, _| fs::remove_file(part).expect("removed"));
+}
+
+#[test]
 fn what_the_journal_of_another_boot_has_not_committed_is_not_believed() {
     // The boot is in bytes 48 to 64, and a checksum over them follows: what is
     // changed here is no longer the header of any boot.
@@ -70,7 +75,7 @@ fn what_the_journal_of_another_boot_has_not_committed_is_not_believed() {
 
 #[test]
 fn strict_goes_on_when_all_is_well() {
-    each_way(|scene| {
+    everywhere(|scene| {
         make_big(scene);
         let blocks = interrupt(scene, 6);
         assert_eq!(finish(scene, &["--strict"]), LEN - blocks * BLOCK);
@@ -79,7 +84,7 @@ fn strict_goes_on_when_all_is_well() {
 
 #[test]
 fn a_source_that_changed_meanwhile_is_copied_anew() {
-    each_way(|scene| {
+    everywhere(|scene| {
         make_big(scene);
         interrupt(scene, 6);
         flip(&scene.path("big"), 5);
@@ -89,7 +94,7 @@ fn a_source_that_changed_meanwhile_is_copied_anew() {
 
 #[test]
 fn a_source_that_was_replaced_by_one_of_the_same_size_and_time_is_copied_anew() {
-    each_way(|scene| {
+    everywhere(|scene| {
         make_big(scene);
         nasty::set_mtime(scene.path("big"), 1_600_000_000, 0).expect("a time");
         interrupt(scene, 6);
@@ -102,10 +107,10 @@ fn a_source_that_was_replaced_by_one_of_the_same_size_and_time_is_copied_anew() 
 
 #[test]
 fn a_journal_grows_by_32_bytes_a_block() {
-    each_way(|scene| {
+    everywhere(|scene| {
         make_big(scene);
         interrupt(scene, 3);
-        let len = fs::metadata(&left(scene, ".journal")[0]).expect("there").len();
+        let len = fs::metadata(&journals(scene)[0]).expect("there").len();
         assert_eq!((len - HEADER) % 32, 0);
         assert_eq!(len, HEADER + 32 * on_record(scene));
         assert!(on_record(scene) <= LEN.div_ceil(BLOCK));

@@ -41,9 +41,20 @@ fn left(scene: &Scene<'_>, ending: &str) -> Vec<PathBuf> {
     paths.filter(|path| path.to_string_lossy().ends_with(ending)).collect()
 }
 
-/// Blocks that the journal in `to` claims.
+/// The journals of copies to `to`. Those of uploads through SFTP are on this side.
+fn journals(scene: &Scene<'_>) -> Vec<PathBuf> {
+    if scene.way != Way::SftpUpload {
+        return left(scene, ".journal");
+    }
+    let entries = fs::read_dir(scene.state().join("haul/uploads")).into_iter().flatten();
+    let paths = entries.map(|entry| entry.expect("an entry").path());
+    // The id of the directory itself stays.
+    paths.filter(|path| path.extension().is_some_and(|end| end == "journal")).collect()
+}
+
+/// Blocks that the journal claims.
 fn on_record(scene: &Scene<'_>) -> u64 {
-    match &left(scene, ".journal")[..] {
+    match &journals(scene)[..] {
         [] => 0,
         [journal] => {
             let len = fs::metadata(journal).map_or(HEADER, |stat| stat.len());
@@ -64,8 +75,12 @@ fn start(scene: &Scene<'_>, flags: &[&str], blocks: u64) -> Running {
 /// `flags` for a copy whose blocks come one after the other: lanes are ahead of each other,
 /// and soon done.
 fn one_by_one<'f>(scene: &Scene<'_>, flags: &[&'f str]) -> Vec<&'f str> {
-    let via: &[&str] = if scene.way == Way::Local { &[] } else { &["--via", "ssh"] };
-    [flags, via].concat()
+    let alone: &[&str] = match scene.way {
+        Way::Local => &[],
+        _ if scene.is_sftp() => &["--parallel", "1"],
+        _ => &["--via", "ssh"],
+    };
+    [flags, alone].concat()
 }
 
 /// The same for a file called `big` elsewhere.
@@ -118,5 +133,6 @@ fn finish(scene: &Scene<'_>, flags: &[&str]) -> u64 {
         fs::read(scene.path("big")).expect("read") == fs::read(scene.path("to/big")).expect("read");
     assert!(same, "the copy differs");
     assert_eq!(scene.list("to"), ["big"], "something of haul's is left");
+    assert_eq!(journals(scene), [""; 0].map(PathBuf::from), "a journal is left");
     moved(&run)
 }

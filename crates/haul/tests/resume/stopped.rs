@@ -1,7 +1,9 @@
 //! Copies that are stopped in an orderly way, or stand in each other's.
 
 use crate::common::*;
-use crate::{BLOCK, LEN, finish, interrupt, left, make_big, on_record, one_by_one, start};
+use crate::{
+    BLOCK, LEN, finish, interrupt, journals, left, make_big, on_record, one_by_one, start,
+};
 use haul_testkit::proc::Signal;
 use haul_testkit::{Mount, tree};
 use std::fs;
@@ -9,7 +11,7 @@ use std::process::Command;
 
 #[test]
 fn after_ctrl_c_nothing_is_moved_twice() {
-    each_way(|scene| {
+    everywhere(|scene| {
         make_big(scene);
         let running = start(scene, &["-q"], 4);
         running.signal(Signal::INT);
@@ -23,7 +25,7 @@ fn after_ctrl_c_nothing_is_moved_twice() {
 
 #[test]
 fn a_file_with_holes_goes_on_and_keeps_them() {
-    each_way(|scene| {
+    everywhere(|scene| {
         make_big(scene);
         // Within a block, a whole block, and at the end.
         let holes = [(BLOCK / 2, BLOCK / 4), (8 * BLOCK, 2 * BLOCK), (LEN - BLOCK, BLOCK)];
@@ -44,7 +46,7 @@ fn a_file_with_holes_goes_on_and_keeps_them() {
 
 #[test]
 fn no_resume_begins_anew_and_leaves_nothing() {
-    each_way(|scene| {
+    everywhere(|scene| {
         make_big(scene);
         interrupt(scene, 4);
         assert_eq!(finish(scene, &["--no-resume"]), LEN);
@@ -57,13 +59,13 @@ fn no_resume_begins_anew_and_leaves_nothing() {
         running.kill_group();
         running.wait().expect("it ends");
         std::thread::sleep(std::time::Duration::from_millis(100));
-        assert!(left(scene, ".journal").is_empty() && left(scene, ".part").is_empty());
+        assert!(journals(scene).is_empty() && left(scene, ".part").is_empty());
     });
 }
 
 #[test]
 fn a_second_haul_on_the_same_file_is_told_so() {
-    each_way(|scene| {
+    everywhere(|scene| {
         make_big(scene);
         let first = start(scene, &["-q"], 1);
         if scene.way == Way::Upload {
@@ -87,7 +89,7 @@ fn a_second_haul_on_the_same_file_is_told_so() {
 
 #[test]
 fn a_full_disk_keeps_what_is_there_and_the_next_run_goes_on() {
-    each_way(|scene| {
+    everywhere(|scene| {
         let Some(small) = Mount::tmpfs(60 << 20) else { return };
         tree::random_file(scene.path("big"), LEN, 7).expect("a file");
         fs::write(small.join("big"), "old").expect("written");
@@ -114,7 +116,7 @@ fn run_command(command: &mut Command) {
 
 #[test]
 fn a_stage_that_nothing_continues_is_removed_by_the_next_copy() {
-    each_way(|scene| {
+    everywhere(|scene| {
         make_big(scene);
         interrupt(scene, 4);
         fs::remove_file(scene.path("big")).expect("removed");

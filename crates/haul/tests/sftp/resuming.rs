@@ -1,5 +1,5 @@
 //! Large files through a host's SFTP server that are continued where they were
-//! interrupted.
+//! interrupted: what only SFTP has. The rest is in the program `resume`.
 
 use crate::common::*;
 use crate::{copy, strays, summary};
@@ -8,7 +8,7 @@ use haul_testkit::proc::{self, Signal};
 use haul_testkit::{Haul, Mount, tree};
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Length of the block of a file that is continued.
@@ -83,14 +83,6 @@ pub(crate) fn finish(scene: &Scene<'_>, flags: &[&str]) -> [u64; 2] {
     assert_eq!(journals(scene), [""; 0].map(PathBuf::from), "a journal is left");
     let summary = summary(&run);
     ["moved", "resumed"].map(|figure| summary[figure].as_u64().unwrap_or(0))
-}
-
-/// Turns a bit of a file over.
-fn flip(path: &Path, at: u64) {
-    let file = File::options().read(true).write(true).open(path).expect("opened");
-    let mut byte = [0];
-    file.read_exact_at(&mut byte, at).expect("read");
-    file.write_all_at(&[byte[0] ^ 1], at).expect("written");
 }
 
 #[test]
@@ -182,113 +174,6 @@ pub(crate) fn servers_of(scene: &Scene<'_>) -> Vec<u32> {
         open.into_iter().any(is_here)
     });
     servers
-}
-
-#[test]
-fn what_was_damaged_meanwhile_is_copied_anew() {
-    each_remote_way(|scene| {
-        make_big(scene);
-        interrupt(scene, &[]);
-        let (part, journal) = (parts(scene).remove(0), journals(scene));
-        // All that is there may have been confirmed: the last block on record is
-        // hit if each is.
-        let blocks = written(scene).div_ceil(BLOCK);
-        (0..blocks).for_each(|block| flip(&part, block * BLOCK + 77));
-        assert_eq!(finish(scene, &[]), [LEN, 0]);
-        assert_eq!(journal.len(), usize::from(scene.way == Way::Upload));
-        // What --strict reads again is all of it.
-        fs::remove_file(scene.path("to/big")).expect("removed");
-        interrupt(scene, &[]);
-        flip(&parts(scene)[0], 5);
-        let run = haul(scene, &["--strict", "--json"], &["big"]).run().expect_ok();
-        assert_eq!(summary(&run)["moved"], LEN, "{run}");
-        let same = fs::read(scene.path("big")).expect("read")
-            == fs::read(scene.path("to/big")).expect("read");
-        assert!(same, "the copy differs");
-    });
-}
-
-#[test]
-fn a_stage_that_went_or_was_cut_is_not_continued() {
-    each_remote_way(|scene| {
-        for cut in [true, false] {
-            make_big(scene);
-            interrupt(scene, &[]);
-            let part = parts(scene).remove(0);
-            if cut {
-                let file = File::options().write(true).open(&part).expect("opened");
-                file.set_len(BLOCK).expect("cut");
-            } else {
-                fs::remove_file(&part).expect("removed");
-            }
-            assert_eq!(finish(scene, &[]), [LEN, 0], "{cut}");
-            fs::remove_file(scene.path("to/big")).expect("removed");
-        }
-    });
-}
-
-#[test]
-fn a_source_that_changed_is_copied_anew() {
-    each_remote_way(|scene| {
-        make_big(scene);
-        interrupt(scene, &[]);
-        flip(&scene.path("big"), LEN - 1);
-        haul_testkit::nasty::set_mtime(scene.path("big"), 1_600_000_000, 0).expect("a time");
-        let run = haul(scene, &["--json"], &["big"]).run().expect_ok();
-        assert_eq!(summary(&run)["moved"], LEN, "{run}");
-        let same = fs::read(scene.path("big")).expect("read")
-            == fs::read(scene.path("to/big")).expect("read");
-        assert!(same, "the copy differs");
-        assert_eq!(scene.list("to"), ["big"], "something of haul's is left");
-    });
-}
-
-#[test]
-fn a_source_that_was_replaced_with_its_old_size_and_time_is_copied_anew() {
-    each_remote_way(|scene| {
-        for flags in [&[][..], &["-V"], &["--strict"]] {
-            make_big(scene);
-            interrupt(scene, &[]);
-            let before = fs::metadata(scene.path("big")).expect("it is there");
-            // In its first block, which nobody would look at again.
-            flip(&scene.path("big"), 5);
-            let nanos = u32::try_from(before.mtime_nsec()).expect("less than a second");
-            haul_testkit::nasty::set_mtime(scene.path("big"), before.mtime(), nanos)
-                .expect("a time");
-            let run = haul(scene, flags, &["big"]).run().expect_ok();
-            let same = fs::read(scene.path("big")).expect("read")
-                == fs::read(scene.path("to/big")).expect("read");
-            assert!(same, "{flags:?}: half old, half new");
-            assert_eq!(scene.list("to"), ["big"], "something of haul's is left");
-            // Where --strict begins anew in any case, nothing is found out.
-            let is_seen = scene.way == Way::Download || flags != ["--strict"];
-            if is_seen {
-                assert!(run.err().contains("the source was replaced since"), "{run}");
-            }
-            fs::remove_file(scene.path("to/big")).expect("removed");
-        }
-    });
-}
-
-#[test]
-fn no_resume_leaves_nothing() {
-    each_remote_way(|scene| {
-        make_big(scene);
-        let running = haul(scene, &["--no-resume"], &["big"]).spawn().expect("it starts");
-        let is_begun = || {
-            !strays(&scene.path("to")).is_empty()
-                || scene.way == Way::Download && !ssh_of(&running).is_empty()
-        };
-        assert!(running.until(SOON, is_begun), "it does not begin");
-        std::thread::sleep(Duration::from_millis(100));
-        running.signal(Signal::INT);
-        running.wait().expect("it ends").expect_code(130);
-        assert_eq!(scene.list("to"), [""; 0]);
-        assert_eq!(journals(scene).len(), 0);
-        // What was left before is not gone on with, and goes.
-        interrupt(scene, &[]);
-        assert_eq!(finish(scene, &["--no-resume"]), [LEN, 0]);
-    });
 }
 
 #[test]
