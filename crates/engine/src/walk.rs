@@ -292,13 +292,13 @@ impl<'w> Walk<'w> {
                 continue;
             }
             let is_told = |meta: &Meta| !(follow && meta.kind == MetaKind::Symlink);
-            let told = entry.meta.take().filter(|meta| is_told(meta));
+            let told = entry.meta.take().filter(is_told);
             if told.is_none() && at >= LOOKED_AT_MAX && entry.is_dir == Some(false) && !may_lead {
                 entries.push(of(entry, None, follow));
                 continue;
             }
             let looked = match told {
-                Some(meta) => Ok(Some(*meta)),
+                Some(meta) => Ok(Some(meta)),
                 None => node.handle().and_then(|handle| handle.stat(&entry.name, follow)),
             };
             let (looked, follow) = match &looked {

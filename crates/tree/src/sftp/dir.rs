@@ -150,8 +150,8 @@ impl TreeDir for SftpDir {
         for DirEntry { name, attrs } in listed {
             let kind = attrs.file_type();
             self.remember(&name, &attrs, false);
-            let told = is_whole(&attrs).then(|| self.meta(name.as_bytes(), &attrs).ok());
-            let meta = told.flatten().map(Box::new);
+            let meta =
+                if is_whole(&attrs) { self.meta(name.as_bytes(), &attrs).ok() } else { None };
             if kind == Some(FileType::Symlink) {
                 links.push(entries.len());
             }
