@@ -75,6 +75,11 @@ impl Carrier {
         }
     }
 
+    /// True if it does not go through ssh.
+    pub(super) fn is_direct(&self) -> bool {
+        matches!(self, Self::Direct(_))
+    }
+
     /// The time in which the other side answers, where the connection is of another kind than
     /// the first of the job.
     pub(super) fn round_trip(&self) -> Option<Duration> {

@@ -331,7 +331,7 @@ impl<'scope, 'env, 'a: 'scope> Opening<'scope, 'env, 'a> {
         self.joined.add(killer.clone(), Some(Arc::clone(&outbox)));
         let joins = Lane::new(lane, outbox);
         readers.lanes.expect(&joins, killer);
-        let (lost, senders) = (self.on_loss(), Arc::clone(readers));
+        let (lost, senders) = (self.on_loss(&carrier), Arc::clone(readers));
         crew.try_begin("lane writer", move || {
             let _at_work = at_work;
             let (mut output, rest) = carrier.into_output();
@@ -360,7 +360,7 @@ impl<'scope, 'env, 'a: 'scope> Opening<'scope, 'env, 'a> {
         carrier: Carrier,
         greeting: &[u8],
     ) -> io::Result<()> {
-        let killer = carrier.killer()?;
+        let (killer, lost) = (carrier.killer()?, self.on_loss(&carrier));
         let (crew, control) = (self.crew, self.control());
         let at_work = self.at_work.clone();
         self.joined.add(killer.clone(), None);
@@ -371,7 +371,6 @@ impl<'scope, 'env, 'a: 'scope> Opening<'scope, 'env, 'a> {
         }
         arrivals.pool.add(BUFFERS_PER_LANE);
         let (receiver, arrivals) = (Arc::clone(receiver), Arc::clone(arrivals));
-        let lost = self.on_loss();
         crew.try_begin("lane reader", move || {
             let _at_work = at_work;
             let (frames, end) = read_lane(input, &receiver, &arrivals, lane);
@@ -391,8 +390,9 @@ impl<'scope, 'env, 'a: 'scope> Opening<'scope, 'env, 'a> {
         Ok(())
     }
 
-    fn on_loss(&self) -> OnLaneLost {
-        OnLaneLost { peer: self.peer.clone(), requires_joined: self.requires_joined }
+    fn on_loss(&self, carrier: &Carrier) -> OnLaneLost {
+        let (peer, requires_joined) = (self.peer.clone(), self.requires_joined);
+        OnLaneLost { peer, requires_joined, is_direct: carrier.is_direct() }
     }
 }
 
@@ -400,13 +400,14 @@ impl<'scope, 'env, 'a: 'scope> Opening<'scope, 'env, 'a> {
 struct OnLaneLost {
     peer: String,
     requires_joined: bool,
+    is_direct: bool,
 }
 
 impl OnLaneLost {
     /// A lane has ended before the job, and so many are left.
     fn tell(self, control: &Control<'_>, left: usize, end: io::Result<()>) {
         let error = end.err().unwrap_or_else(|| io::ErrorKind::BrokenPipe.into());
-        let Self { peer: host, requires_joined } = self;
+        let Self { peer: host, requires_joined, is_direct } = self;
         if left > 0 {
             return;
         }
@@ -415,7 +416,11 @@ impl OnLaneLost {
             control.linger();
             return ReadEnd::Lost(error).report(control, &host);
         }
-        let reason = &*escape_controls(&format!("the direct connections were lost: {error}"));
-        control.monitor().event(Event::Link(LinkEvent::NotDirect { host: &host, reason }));
+        let of = if is_direct { "the direct connections were" } else { "those that stood were" };
+        let (host, reason) = (&*host, &*escape_controls(&format!("{of} lost: {error}")));
+        control.monitor().event(Event::Link(match is_direct {
+            true => LinkEvent::NotDirect { host, reason },
+            false => LinkEvent::NotLoggedIn { host, reason },
+        }));
     }
 }

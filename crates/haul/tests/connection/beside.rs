@@ -4,7 +4,7 @@
 use crate::common::*;
 use haul_testkit::haul::Running;
 use haul_testkit::proc::{self, Signal};
-use haul_testkit::{Sshd, tree};
+use haul_testkit::{Haul, Sshd, tree};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -31,11 +31,15 @@ fn assert_copied(scene: &Scene<'_>, dest: &str) {
     assert_no_strays(&scene.path(dest));
 }
 
-/// Begins to copy at a rate that leaves time to look.
-fn begin(scene: &Scene<'_>, flags: &[&str], dest: &str) -> Running {
+/// A copy at a rate that leaves time to look.
+fn slowly(scene: &Scene<'_>, flags: &[&str], dest: &str) -> Haul {
     let flags = [&["-a", "--bwlimit", "20m"], flags].concat();
     let sync = scene.transfer("sync", &scene.route(), &flags, &["src/"], dest);
-    sync.env("HAUL_LOG", "debug").limit(SOON).spawn().expect("it starts")
+    sync.env("HAUL_LOG", "debug").limit(SOON)
+}
+
+fn begin(scene: &Scene<'_>, flags: &[&str], dest: &str) -> Running {
+    slowly(scene, flags, dest).spawn().expect("it starts")
 }
 
 /// The connections of haul beside its first, by their processes.
@@ -73,6 +77,8 @@ fn contents_go_over_as_many_logins_as_are_asked_for() {
         assert!(running.until(SOON, || sshd.agents().len() == 4), "no further login");
         assert_eq!(beside(&running).len(), 3);
         let run = running.wait().expect("it ends").expect_ok();
+        // The rate holds for all of them together.
+        assert!(run.usage.wall > Duration::from_millis(2800), "{run}");
         assert!(!run.err().contains("a further login has failed"), "{run}");
         assert_copied(scene, "dst");
         assert!(holds_soon(|| sshd.agents().is_empty()), "somebody stays");
@@ -88,7 +94,8 @@ fn a_server_that_takes_few_logins_at_a_time_takes_eight_in_the_end() {
     at_servers(&["MaxStartups 2:30:10"], |scene, sshd| {
         make_source(scene);
         let flags = ["--parallel", "8", "--via", "ssh", "--bwlimit", "10m"];
-        let running = begin(scene, &flags, "dst");
+        let sync = slowly(scene, &flags, "dst").agents_below(sshd.pid());
+        let running = sync.spawn().expect("it starts");
         let most = std::cell::Cell::new(0);
         running.until(SOON, || {
             most.set(most.get().max(sshd.agents().len()));
@@ -96,6 +103,9 @@ fn a_server_that_takes_few_logins_at_a_time_takes_eight_in_the_end() {
         });
         let run = running.wait().expect("it ends").expect_ok();
         assert_eq!(most.get(), 8, "{run}");
+        for peak in [run.usage.peak_rss_bytes, run.usage.agent_peak_rss_bytes] {
+            assert!(peak.is_some_and(|peak| peak < 128 << 20), "{peak:?}");
+        }
         assert_copied(scene, "dst");
     });
 }
@@ -112,6 +122,26 @@ fn a_login_that_is_lost_costs_what_was_on_it() {
         proc::signal(killed[0], Signal::KILL);
         let run = running.wait().expect("it ends").expect_ok();
         assert!(!run.err().contains("connecting again"), "{run}");
+        assert_copied(scene, "dst");
+    });
+}
+
+#[test]
+fn a_job_that_connects_again_logs_in_as_often_again() {
+    at_servers(&[], |scene, sshd| {
+        make_source(scene);
+        let flags = ["--parallel", "3", "--via", "ssh", "--retries", "8"];
+        let running = begin(scene, &flags, "dst");
+        assert!(running.until(SOON, || sshd.agents().len() == 3), "no further login");
+        let first = sshd.agents();
+        sshd.cut();
+        let has_new = || {
+            let agents = sshd.agents();
+            agents.len() == 3 && first.iter().all(|agent| !agents.contains(agent))
+        };
+        assert!(running.until(SOON, has_new), "no further login again");
+        let run = running.wait().expect("it ends").expect_ok();
+        assert!(run.err().contains("connecting again"), "{run}");
         assert_copied(scene, "dst");
     });
 }
