@@ -22,7 +22,6 @@ use haul_model::{Fault, Side, Task};
 use haul_net::{ConnectError, Connection, DirectListener, Identity, Killer};
 use haul_proto::{Abort, Caps, DirectOffer, DirectWish, JobRequest, Message, NamedSources, Role};
 use haul_sys::{Access, Handover, confine};
-use haul_tree::local_tree;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -157,7 +156,7 @@ fn receive(
     asked: Option<Asked>,
     around: Around<'_>,
 ) -> Result<(), JobError> {
-    let tree = local_tree(job.task.fakes(Side::Destination));
+    let tree = job.local_tree(Side::Destination);
     let found = Destination::find(tree, job).and_then(|mut found| {
         found.expect_peer();
         let fault = |e| Fault::from_io(Side::Destination, "open the directory", &e);
@@ -198,7 +197,7 @@ fn send(client: Client, job: &Job, around: Around<'_>) -> Result<(), JobError> {
     tracing::debug!(confined, "sending");
     // sshd takes small pieces out of its pipe, and has more to do than haul.
     haul_sys::wait_for_turns();
-    let tree = local_tree(job.task.fakes(Side::Source));
+    let tree = job.local_tree(Side::Source);
     run(job, line, around, |wire| Placed::Sender(Sending::of(tree), Box::new(wire)))
 }
 

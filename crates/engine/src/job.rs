@@ -8,6 +8,7 @@ use haul_net::Connection;
 use haul_proto::LANES_MAX;
 use haul_sftp::Session;
 use haul_sys::{Access, Dir, confine};
+use haul_tree::Tree;
 use std::borrow::Cow;
 use std::num::NonZeroU64;
 use std::path::PathBuf;
@@ -110,6 +111,11 @@ impl Job {
             true => self.logins.min(LANES_MAX),
             false => 0,
         }
+    }
+
+    /// The file systems of this machine, as they hold that side of the job.
+    pub(crate) fn local_tree(&self, side: Side) -> &'static dyn Tree {
+        haul_tree::local_tree(self.task.fakes(side))
     }
 
     fn has_contents(&self) -> bool {

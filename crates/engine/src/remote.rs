@@ -15,7 +15,6 @@ use haul_net::{Closer, ConnectError, Connection, Identity};
 use haul_proto::{
     DirectWish, FrameType, JobRequest, Message, NamedSources, Role, SOURCES_MAX, encode,
 };
-use haul_tree::local_tree;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -73,7 +72,7 @@ pub(crate) fn upload(job: &Job, line: Line, monitor: &dyn Monitor) -> Result<Sum
     check_len(job, receiver_words_len(job))?;
     let (agent, wire) = Agent::tell(line, job, receiver(job, None));
     let reporter = Reporter::new(monitor);
-    let tree = local_tree(job.task.fakes(Side::Source));
+    let tree = job.local_tree(Side::Source);
     let sending = Sending { reporter: Some(&reporter), ..Sending::of(tree) };
     let control = Control::with(monitor, &agent.vigil, &agent.name);
     let assembly = Assembly { job, control: &control, way: &agent };
@@ -83,7 +82,7 @@ pub(crate) fn upload(job: &Job, line: Line, monitor: &dyn Monitor) -> Result<Sum
 
 /// The sender runs in the agent.
 pub(crate) fn download(job: &Job, line: Line, monitor: &dyn Monitor) -> Result<Summary, JobError> {
-    let tree = local_tree(job.task.fakes(Side::Destination));
+    let tree = job.local_tree(Side::Destination);
     let mut destination = Destination::find(tree, job)?;
     destination.expect_peer();
     let dirs = destination.handles().map_err(|e| JobError::unusable(&job.dest, &e))?;

@@ -8,7 +8,6 @@ use crate::sftp::Far;
 use crate::{Between, Greeted, Job, JobError, Monitor, SftpRoute, Summary, relay, remote, sftp};
 use haul_model::{Mirror, Side};
 use haul_net::Connection;
-use haul_tree::local_tree;
 
 /// Where the roles run.
 pub enum Placement {
@@ -55,7 +54,7 @@ pub fn run(job: &Job, placement: Placement, monitor: &dyn Monitor) -> Result<Sum
 }
 
 fn run_local(job: &Job, monitor: &dyn Monitor) -> Result<Summary, JobError> {
-    let [from, to] = [Side::Source, Side::Destination].map(|side| local_tree(job.task.fakes(side)));
+    let [from, to] = [Side::Source, Side::Destination].map(|side| job.local_tree(side));
     let mut destination = Destination::find(to, job)?;
     destination.expect_sources(from, job);
     // What is only compared may be compared with a part of itself.

@@ -17,7 +17,7 @@ use haul_sftp::{Client, Extension, Options, Session, SessionError};
 use haul_store::Journals;
 use haul_tree::each_beside;
 use haul_tree::sftp::{Lost, Sessions, SftpHost, SftpTree};
-use haul_tree::{Tree, TreeDir, local_tree};
+use haul_tree::{Tree, TreeDir};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
@@ -207,8 +207,8 @@ fn run_with(
         Far::Destination => SftpTree::destination(host),
     };
     let (source, target): (&dyn Tree, &dyn Tree) = match far {
-        Far::Source => (&there, local_tree(job.task.fakes(Side::Destination))),
-        Far::Destination => (local_tree(job.task.fakes(Side::Source)), &there),
+        Far::Source => (&there, job.local_tree(Side::Destination)),
+        Far::Destination => (job.local_tree(Side::Source), &there),
     };
     let destination = find_destination(job, far, state, host, source, target, monitor);
     // What fails because the session has ended says so.

@@ -217,9 +217,9 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
         lane: u8,
         tell: &Sender<(u8, Result<Login, Failure>)>,
     ) -> Result<(), Failure> {
-        let gone = |_| Failure::here(io::ErrorKind::BrokenPipe.into());
-        starts.ask.send(()).map_err(|_| gone(()))?;
-        let connection = starts.begun.recv().map_err(|_| gone(()))?;
+        let gone = || Failure::here(io::ErrorKind::BrokenPipe.into());
+        starts.ask.send(()).map_err(|_| gone())?;
+        let connection = starts.begun.recv().map_err(|_| gone())?;
         let connection = connection.map_err(|error| Failure::of(&error, false))?;
         let killer = connection.closer.killer();
         let vigil = Vigil::new(beside.patience);

@@ -96,6 +96,15 @@ pub(crate) fn quick_sshd() -> SshdBuilder {
     Sshd::builder().cheap_logins()
 }
 
+/// The journals of uploads through SFTP, where `state` is the directory for the state of
+/// programs.
+pub(crate) fn upload_journals(state: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(state.join("haul/uploads")).into_iter().flatten();
+    let paths = entries.map(|entry| entry.expect("an entry").path());
+    // The id of the directory itself stays.
+    paths.filter(|path| path.extension().is_some_and(|end| end == "journal")).collect()
+}
+
 /// Runs `test` in every way, through SFTP too, but for the exceptions in the table.
 pub(crate) fn everywhere(test: impl Fn(&Scene<'_>) + Sync) {
     matrix::everywhere(|_| {}, test);

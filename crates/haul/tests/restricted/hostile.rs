@@ -198,12 +198,24 @@ fn no_request_reaches_what_is_outside() {
     check(&scene, &[], "requests");
 }
 
-/// Every job that names `path`.
-fn jobs(path: &[u8]) -> Vec<(&'static str, Message)> {
-    let sources = vec![path.to_vec()];
-    let sends =
-        |follow| Role::Sender { sources: sources.clone(), base: None, recursive: true, follow };
-    let receives = Role::Receiver {
+/// A job with nothing in it that a user can ask for beside its task.
+fn job_for(task: Task, role: Role) -> JobRequest {
+    JobRequest {
+        task,
+        filter: Filter::default(),
+        altered: Altered::default(),
+        rate: None,
+        compression: Compression::None,
+        token: None,
+        direct: None,
+        joins: None,
+        role,
+    }
+}
+
+/// The role of who receives into the directory at `path`.
+fn receives(path: &[u8]) -> Role {
+    Role::Receiver {
         dest: path.to_vec(),
         into_dir: true,
         origin: None,
@@ -212,24 +224,20 @@ fn jobs(path: &[u8]) -> Vec<(&'static str, Message)> {
         backup: None,
         staging: None,
         asked: None,
-    };
+    }
+}
+
+/// Every job that names `path`.
+fn jobs(path: &[u8]) -> Vec<(&'static str, Message)> {
+    let sources = vec![path.to_vec()];
+    let sends =
+        |follow| Role::Sender { sources: sources.clone(), base: None, recursive: true, follow };
+    let receives = receives(path);
     let (copy, check) =
         (Task::default(), Task::Check { content: true, keeps: haul_model::Kept::OF_COPIES });
     let synced = Task::Copy(Policy { sync: true, ..Policy::default() });
     let remove = Task::Remove { rule: Remove::SameContent, moving: Moving::Whole };
-    let job = |task, role| {
-        Message::Job(JobRequest {
-            task,
-            filter: Filter::default(),
-            altered: Altered::default(),
-            rate: None,
-            compression: Compression::None,
-            token: None,
-            direct: None,
-            joins: None,
-            role,
-        })
-    };
+    let job = |task, role| Message::Job(job_for(task, role));
     vec![
         ("download", job(copy, sends(false))),
         ("download, followed", job(copy, sends(true))),
@@ -372,26 +380,8 @@ fn a_login_joins_the_job_whose_secret_it_knows_and_no_other() {
     };
     is_refused(Some(known));
     let mut agent = Agent::start(&scene.path("root"), &[]);
-    agent.tell(&Message::Job(JobRequest {
-        task: Task::default(),
-        filter: Filter::default(),
-        altered: Altered::default(),
-        rate: None,
-        compression: Compression::None,
-        token: None,
-        direct: None,
-        joins: Some(known),
-        role: Role::Receiver {
-            dest: b"d".to_vec(),
-            into_dir: true,
-            origin: None,
-            naming: None,
-            bases: Vec::new(),
-            backup: None,
-            staging: None,
-            asked: None,
-        },
-    }));
+    let job = job_for(Task::default(), receives(b"d"));
+    agent.tell(&Message::Job(JobRequest { joins: Some(known), ..job }));
     // It waits for logins before it says anything.
     assert!(agent.hear().is_some());
     is_refused(Some(unknown));

@@ -46,10 +46,7 @@ fn journals(scene: &Scene<'_>) -> Vec<PathBuf> {
     if scene.way != Way::SftpUpload {
         return left(scene, ".journal");
     }
-    let entries = fs::read_dir(scene.state().join("haul/uploads")).into_iter().flatten();
-    let paths = entries.map(|entry| entry.expect("an entry").path());
-    // The id of the directory itself stays.
-    paths.filter(|path| path.extension().is_some_and(|end| end == "journal")).collect()
+    upload_journals(&scene.state())
 }
 
 /// Blocks that the journal claims.

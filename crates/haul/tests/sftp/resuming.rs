@@ -35,10 +35,7 @@ pub(crate) fn haul(scene: &Scene<'_>, flags: &[&str], sources: &[&str]) -> Haul 
 
 /// The journals of uploads.
 pub(crate) fn journals(scene: &Scene<'_>) -> Vec<PathBuf> {
-    let entries = fs::read_dir(scene.path("state/haul/uploads")).into_iter().flatten();
-    let paths = entries.map(|entry| entry.expect("an entry").path());
-    // The id of the directory itself stays.
-    paths.filter(|path| path.extension().is_some_and(|end| end == "journal")).collect()
+    upload_journals(&scene.path("state"))
 }
 
 /// The stages that can be continued.

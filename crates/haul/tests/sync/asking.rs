@@ -131,10 +131,12 @@ fn ctrl_c_ends_the_question() {
     let scene = world.scene(Way::Local);
     prepare(&scene, 10);
     let before = attributes(&scene.path("dst"));
-    // The key is pressed when the question is seen on the terminal.
+    // The key is pressed when the question is seen on the terminal. It has its meaning
+    // even where the run was started in the background, and no shell stands between.
     let lines = format!(
         "(until grep -q 'y/N' ../terminal; do sleep 0.1; done; printf '\\003'; sleep 3) \\
-         | script -qefc \"'{HAUL}' sync -a --delete src/ dst\" ../terminal"
+         | script -qefc \"exec env --default-signal=INT '{HAUL}' sync -a --delete src/ dst\" \
+         ../terminal"
     );
     scene.file("../terminal", "");
     let run = Haul::new("sh").args(["-c", &lines]).cwd(scene.path("")).run();
