@@ -66,6 +66,7 @@ const IN_MEMORY: &[&str] = &[
     "resume",
     "scarce",
     "sftp",
+    "sync",
 ];
 
 /// The programs that `--quick` leaves out.

@@ -64,12 +64,8 @@ fn what_is_new_gets_what_the_default_list_of_its_directory_says() {
             run(Command::new("setfacl").args(["-R", "-m", list]).arg(scene.path("dst")));
             let pair = Pair::of(scene);
             pair.run(&["-rlti"], &["src/"], "dst");
-            let acls = |tree: &str| {
-                let mut getfacl = Command::new("getfacl");
-                getfacl.args(["-n", "-R", "."]).current_dir(scene.path(tree));
-                String::from_utf8(getfacl.output().expect("it runs").stdout).expect("text")
-            };
-            assert_eq!(acls("dst"), acls("oracle/dst"));
+            let [ours, theirs] = ["dst", "oracle/dst"].map(|tree| attributes(&scene.path(tree)));
+            assert_eq!(ours, theirs);
         }
     });
 }

@@ -220,7 +220,7 @@ fn a_link_to_what_takes_its_place_loses_nothing() {
 }
 
 /// Files of which sources are removed while the program is killed.
-const FILES: usize = 120;
+const FILES: usize = 300;
 
 fn content(number: usize) -> String {
     format!("{number} ").repeat(50 + number)
@@ -248,7 +248,7 @@ fn a_kill_while_sources_go_loses_none() {
                 let running = sync().spawn().expect("it starts");
                 // When the first is gone, or a moment later.
                 let _ = running.until(Duration::from_secs(20), || left() < all);
-                std::thread::sleep(Duration::from_micros(random.below(20_000)));
+                std::thread::sleep(Duration::from_micros(random.below(5_000)));
                 running.signal(Signal::KILL);
                 running.wait().expect("it ends");
                 // An agent hears of it by and by.
