@@ -53,6 +53,7 @@ const IN_MEMORY: &[&str] = &[
     "bad_input",
     "check",
     "client",
+    "conformance",
     "connection",
     "deploy",
     "differential",
@@ -64,7 +65,9 @@ const IN_MEMORY: &[&str] = &[
     "power",
     "restricted",
     "resume",
+    "retry",
     "scarce",
+    "semantics",
     "sftp",
     "sync",
 ];
