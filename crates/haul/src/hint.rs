@@ -14,6 +14,9 @@ pub(crate) trait Hint {
     fn hint(&self) -> Option<Self::Text>;
 }
 
+/// The hint of a destination that is full and has an SFTP server alone.
+pub(crate) const NO_SPACE_BY_SFTP: &str = "make room at the destination and run the same command again: finished files are skipped; an unfinished file that was kept there can be removed with sftp's 'rm'";
+
 impl Hint for ConnectError {
     type Text = String;
 

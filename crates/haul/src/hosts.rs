@@ -4,7 +4,8 @@
 mod between;
 
 use crate::command::deploy;
-use crate::error::CommandError;
+use crate::error::{CommandError, ErrorKind};
+use crate::hint;
 use crate::location::Machine;
 use crate::peer::{self, Peers, Reach, Reaches, WayThere, WithoutHaul};
 use crate::progress::Screen;
@@ -14,6 +15,7 @@ use haul_engine::{
     Event, Greeted, Job, JobError, Leg, Monitor, Placement, Route, SftpRoute, SftpSession,
     Standing, Summary,
 };
+use haul_model::FaultKind;
 use haul_net::{ConnectError, SshTarget};
 use std::sync::{Mutex, PoisonError};
 
@@ -103,16 +105,16 @@ impl Hosts {
         };
         match machine {
             Machine::Here => Ok(haul_engine::run(job, Placement::Local, monitor)?),
-            Machine::Sftp(target) => Ok(self.run_sftp(job, route, target, standing, monitor)?),
+            Machine::Sftp(target) => self.run_sftp(job, route, target, standing, monitor),
             Machine::There(target) if self.lacks_haul(target) => {
-                Ok(self.run_sftp(job, route, target, standing, monitor)?)
+                self.run_sftp(job, route, target, standing, monitor)
             }
             // That there is no haul was found out where it was asked.
             Machine::There(target)
                 if standing.is_some() && (is_sftp_only || !self.reaches.of(target).deploy) =>
             {
                 self.tell_lacks_haul(target, is_sftp_only, monitor);
-                Ok(self.run_sftp(job, route, target, standing, monitor)?)
+                self.run_sftp(job, route, target, standing, monitor)
             }
             Machine::There(target) => {
                 let missing = match self.run_agent(job, route, machine, None, monitor) {
@@ -208,7 +210,7 @@ impl Hosts {
             Err(JobError::Connection(neither)) if neither.lacks_sftp() => {
                 Err(neither_helps(missing.into(), &JobError::from(neither)))
             }
-            ran => Ok(ran?),
+            ran => ran.map_err(|error| through_sftp(error, route)),
         }
     }
 
@@ -237,9 +239,10 @@ impl Hosts {
         target: &SshTarget,
         standing: Option<SftpSession>,
         monitor: &dyn Monitor,
-    ) -> Result<Summary, JobError> {
+    ) -> Result<Summary, CommandError> {
         let connections = self.connect(target, u8::from(standing.is_some()))?;
-        self.go_through(job, route, connections, standing, monitor)
+        let ran = self.go_through(job, route, connections, standing, monitor);
+        ran.map_err(|error| through_sftp(error, route))
     }
 
     /// Connects to the SFTP server of a host, as often as the user wants, where so many
@@ -277,6 +280,19 @@ impl Hosts {
             _ => Placement::SftpUpload(route_there),
         };
         haul_engine::run(job, placement, monitor)
+    }
+}
+
+/// The error of a job through a host's SFTP server: where the destination is, there may be
+/// no haul.
+fn through_sftp(error: JobError, route: &Route<Machine>) -> CommandError {
+    match error {
+        JobError::Destination { ref fault, .. }
+            if fault.kind == FaultKind::NoSpace && matches!(route, Route::Upload(_)) =>
+        {
+            CommandError::new(ErrorKind::Destination, error).with_hint(hint::NO_SPACE_BY_SFTP)
+        }
+        error => error.into(),
     }
 }
 

@@ -137,6 +137,20 @@ impl RemoteJournal {
         Earlier::in_dir(dir, &names.journal, source)
     }
 
+    /// Blocks that are on record and can be believed of a stage that nobody writes now;
+    /// `keeps_durable` as for [`Self::open`].
+    pub fn kept(
+        dir: &Arc<Dir>,
+        names: &RemoteNames,
+        source: &SourceId,
+        keeps_durable: bool,
+    ) -> u64 {
+        if Self::earlier(dir, names, source) != Earlier::Partial {
+            return 0;
+        }
+        Self::open(dir, names, source, keeps_durable).map_or(0, |(_, blocks)| blocks.len() as u64)
+    }
+
     /// Removes what an earlier copy has left, unless another process has it.
     pub fn remove(dir: &Dir, names: &RemoteNames) {
         if let Ok(_held) = lock_journal(dir, &names.journal, std::time::Duration::ZERO) {

@@ -374,11 +374,25 @@ pub trait Storage: Send + Sync {
         Err(io::ErrorKind::Unsupported.into())
     }
 
+    /// Bytes that its file system has room for, where that can be told.
+    fn free_bytes(&self) -> Option<u64> {
+        haul_sys::free_bytes(&self.system_handle().ok()?)
+    }
+
     /// True if this is the directory `near` of this machine, seen another way: where
     /// objects can't be told, something is made in one and looked for in the other.
     fn is_also(&self, _near: &Dir) -> io::Result<bool> {
         Ok(false)
     }
+}
+
+/// The part of a file with which a later job goes on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeptPart {
+    /// Its length as far as it is on record, in bytes.
+    pub len: u64,
+    /// Its path, as it is known where it is.
+    pub path: Vec<u8>,
 }
 
 /// Files that jobs which ended early have left in a directory, to be continued or removed.
@@ -394,6 +408,12 @@ pub trait Unfinished {
         name: &Name,
         source: &SourceId,
     ) -> io::Result<(Box<dyn StagedFile>, Vec<BlockHash>)>;
+
+    /// The part of `name` that is kept of a copy of `source` that has ended early, where
+    /// more is known of it than what was written.
+    fn kept(&self, _name: &Name, _source: &SourceId) -> Option<KeptPart> {
+        None
+    }
 
     /// Removes the part that an earlier copy of `source` to `name` has left; true if
     /// something was there.

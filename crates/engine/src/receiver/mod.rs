@@ -12,6 +12,7 @@ mod destination;
 mod differing;
 mod dirs;
 mod filling;
+mod full;
 mod given;
 mod hashing;
 mod hold;

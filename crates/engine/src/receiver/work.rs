@@ -293,28 +293,6 @@ pub(super) fn is_as_listed(source: &dyn SourceFile, listed: &Entry, is_continued
     is_same && (!is_continued || listed.ctime.is_none_or(is_there))
 }
 
-impl Receiver<'_> {
-    /// The fault of a full file system, with what a file needs and what there is.
-    pub(super) fn with_room(&self, fault: Fault, pending: &Pending, moved: u64) -> Fault {
-        let DirState::Open(node) = &pending.dir.state else { return fault };
-        let handle = node.handle().and_then(|dir| dir.system_handle());
-        let Some(free) = handle.ok().and_then(|dir| haul_sys::free_bytes(&dir)) else {
-            return fault;
-        };
-        let mut message = format!(
-            "{}: the file needs {} bytes, and {free} are free",
-            fault.message,
-            pending.entry.size()
-        );
-        if moved > 0 && self.resumable(&pending.entry).is_some() {
-            message.push_str(&format!(
-                "; {moved} bytes of it are kept for the next run to go on from, and occupy space"
-            ));
-        }
-        Fault { message, ..fault }
-    }
-}
-
 impl Pending {
     /// The directory that the file goes into.
     pub(crate) fn dir(&self) -> Arc<RecvDir> {

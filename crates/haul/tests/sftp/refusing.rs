@@ -3,7 +3,7 @@
 use crate::common::*;
 use crate::{rules, strays};
 use haul_testkit::proc::Signal;
-use haul_testkit::{assert_same_with, nasty, sshd, tree};
+use haul_testkit::{Mount, assert_same_with, nasty, sshd, tree};
 use std::fs;
 use std::time::Duration;
 
@@ -118,4 +118,21 @@ fn a_large_file_that_was_interrupted_completes() {
         fs::read(scene.path("big")).expect("read") == fs::read(scene.path("to/big")).expect("read");
     assert!(same, "the copy differs");
     assert_eq!(scene.list("to"), ["big"]);
+}
+
+#[test]
+fn a_full_host_that_does_not_tell_its_room_is_told_as_far_as_that_is_known() {
+    let Some(small) = Mount::tmpfs(1 << 20) else { return };
+    let world = World::new();
+    let mut scene = world.scene(Way::SftpUpload);
+    refuse(&mut scene, "statvfs");
+    scene.symlink(small.path(), "small");
+    for len in [300 << 10, 3 << 20] {
+        tree::random_file(scene.path("file"), len, 1).expect("a file");
+        fs::write(small.join("filler"), vec![1; 1000 << 10]).expect("written");
+        let run = scene.copy(&[], &["file"], "small").run().expect_code(1);
+        let failed =
+            "the server reports a failure, and not which; it does not tell how much room there is";
+        assert_one_error(&run, "file", failed, "");
+    }
 }

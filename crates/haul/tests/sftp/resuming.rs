@@ -205,6 +205,42 @@ fn a_disk_that_was_full_is_gone_on_with() {
     });
 }
 
+#[test]
+fn what_is_kept_on_a_full_host_is_named_and_can_be_removed() {
+    let Some(small) = Mount::tmpfs(100 << 20) else { return };
+    let world = World::new();
+    let scene = world.scene(Way::Upload);
+    tree::random_file(scene.path("big"), LEN, 7).expect("a file");
+    scene.symlink(small.path(), "to");
+    let running = start_into(&scene, &small);
+    running.signal(Signal::INT);
+    running.wait().expect("it ends").expect_code(130);
+    fill(&File::create(small.join("filler")).expect("made"));
+
+    let run = haul(&scene, &[], &["big"]).run().expect_code(4);
+    let told = run.err();
+    assert!(told.contains(&format!(": the file needs {LEN} bytes, and ")), "{run}");
+    assert!(
+        told.contains("an unfinished file that was kept there can be removed with sftp's 'rm'")
+    );
+    let words = " bytes of it are kept for the next run to go on from, and occupy space as ";
+    let (before, place) = told.split_once(words).expect("what is kept is told");
+    let kept: u64 = before.rsplit(' ').next().and_then(|len| len.parse().ok()).expect("a number");
+    assert!(kept >= BLOCK && kept < LEN && kept % BLOCK == 0, "{run}");
+    let place = PathBuf::from(place.lines().next().expect("a path"));
+    assert_eq!(strays(small.path()), [place.clone()], "{run}");
+
+    // It is what the next run goes on with, and one without it begins anew.
+    fs::remove_file(small.join("filler")).expect("removed");
+    let run = haul(&scene, &["-n", "--json"], &["big"]).run().expect_ok();
+    assert!(!run.out().contains("error"), "{run}");
+    fs::remove_file(place).expect("removed");
+    let run = haul(&scene, &["--json"], &["big"]).run().expect_ok();
+    assert_eq!(summary(&run)["moved"].as_u64(), Some(LEN), "{run}");
+    assert_eq!(fs::read_dir(small.path()).expect("read").count(), 2 - 1);
+    assert!(journals(&scene).is_empty());
+}
+
 fn start_into(scene: &Scene<'_>, small: &Mount) -> Running {
     let running = haul(scene, &[], &["big"]).spawn().expect("it starts");
     let blocks = |path: PathBuf| fs::metadata(path).map_or(0, |meta| meta.blocks() * 512);

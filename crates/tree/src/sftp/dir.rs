@@ -5,23 +5,20 @@ use super::known::{Known, There};
 use super::links;
 use super::making::Making;
 use super::source::SftpSource;
-use super::stage::{self, SftpStage};
 use super::{SftpHost, join};
 use crate::lock;
 use crate::{
     Meta, MetaKind, Origin, Outstanding, PRIVATE_DIR_MODE, SmallFiles, SourceFile, StagedFile,
-    Storage, TreeDir, TreeEntry, Unfinished,
+    Storage, TreeDir, TreeEntry,
 };
-use haul_model::{
-    Attributes, BlockHash, FileId, Granularity, KEPT_MODE, Kept, Name, ParentFailed, Timestamp,
-};
+use haul_model::{Attributes, FileId, Granularity, KEPT_MODE, Kept, Name, ParentFailed, Timestamp};
 use haul_sftp::{Attrs, DirEntry, Extension, FileType, Later, OpenFlags, RemoteFile, Times};
-use haul_store::{Earlier, OnExisting, Publication, SourceId, StaleStages, mark_name};
+use haul_store::{OnExisting, Publication, mark_name};
 use haul_sys::Dir;
 use std::collections::HashMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 
 /// Where the links of one directory point, as far as all of that is asked ahead, in
 /// bytes.
@@ -415,34 +412,14 @@ impl Storage for SftpDir {
         self.host.spells(&self.path, name.as_bytes())
     }
 
+    fn free_bytes(&self) -> Option<u64> {
+        self.host.room(&self.path)
+    }
+
     /// A mount may remember what was in a directory, and a server may hold back what is
     /// made: so it is made at both ends in turn.
     fn is_also(&self, near: &Dir) -> io::Result<bool> {
         Ok(self.shows_in(near)? || self.shows_what_is_in(near)?)
-    }
-}
-
-impl Unfinished for SftpDir {
-    fn earlier(&self, name: &Name, source: &SourceId) -> Earlier {
-        stage::earlier(&self.host, &self.path, name, source)
-    }
-
-    fn resume(
-        &self,
-        name: &Name,
-        source: &SourceId,
-    ) -> io::Result<(Box<dyn StagedFile>, Vec<BlockHash>)> {
-        self.ready()?;
-        let (stage, blocks) = SftpStage::resume(&self.host, &self.path, name, source)?;
-        Ok((Box::new(stage), blocks))
-    }
-
-    fn remove_leftovers(&self, name: &Name, source: &SourceId) -> bool {
-        stage::remove_leftovers(&self.host, &self.path, name, source)
-    }
-
-    fn remove_stale(&self, name: &Name, _seen: &OnceLock<StaleStages>) {
-        stage::remove_stale(&self.host, &self.path, name);
     }
 }
 

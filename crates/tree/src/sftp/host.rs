@@ -307,6 +307,10 @@ impl SftpHost {
                 && !matches!(error.cause, Cause::OnlyStaged(_))
         };
         let stats = match &result {
+            Err(error) if failed(error) && !self.client().has(Extension::Statvfs) => {
+                let message = format!("{}; it does not tell how much room there is", error.cause);
+                return Err(io::Error::new(error.io_kind(), message));
+            }
             Err(error) if failed(error) => self.fs_stats(dir),
             _ => None,
         };

@@ -18,6 +18,7 @@ mod sessions;
 mod small;
 mod source;
 mod stage;
+mod unfinished;
 
 pub use host::{Lost, SftpHost};
 pub use sessions::Sessions;

@@ -14,7 +14,7 @@ use super::branch::{Branch, in_each};
 use super::{SftpHost, join};
 use crate::beside::both;
 use crate::lock;
-use crate::{NotMoved, SealedFile, StagedFile};
+use crate::{KeptPart, NotMoved, SealedFile, StagedFile};
 use haul_model::{Attributes, BLOCK_LEN, BlockHash, Kept, Name};
 use haul_sftp::{Attrs, AttrsSet, Cause, Extension, OpenFlags, RangeWriter, RemoteFile, SftpError};
 use haul_store::{Earlier, Journals, Pace, Proof, RemoteJournal, RemoteNames, SourceId};
@@ -114,6 +114,20 @@ pub(super) fn earlier(host: &SftpHost, dir: &[u8], name: &Name, source: &SourceI
     journal.map_or(Earlier::Nothing, |(journals, names)| {
         RemoteJournal::earlier(journals, &names, source)
     })
+}
+
+/// The part that is kept of a copy that has ended early.
+pub(super) fn kept(
+    host: &SftpHost,
+    dir: &[u8],
+    name: &Name,
+    source: &SourceId,
+) -> Option<KeptPart> {
+    let (journals, names) = journal_of(host, dir, name, source)?;
+    let keeps_durable = host.client().has(Extension::Fsync);
+    let blocks = RemoteJournal::kept(journals, &names, source, keeps_durable);
+    let path = join(dir, names.stage.as_bytes());
+    Some(KeptPart { len: blocks * BLOCK_LEN, path })
 }
 
 /// Removes what an earlier copy has left; true if there was something.

@@ -103,10 +103,9 @@ impl Drop for Open {
 /// Checks that a file of `len` bytes finds room, where the server tells.
 pub(super) fn check_room(host: &SftpHost, dir: &[u8], len: u64) -> io::Result<()> {
     match host.room(dir) {
-        Some(room) if room < len => Err(io::Error::new(
-            io::ErrorKind::StorageFull,
-            format!("the file needs {len} bytes, and {room} are free on the host"),
-        )),
+        Some(room) if room < len => {
+            Err(io::Error::new(io::ErrorKind::StorageFull, "there is not enough room on the host"))
+        }
         _ => Ok(()),
     }
 }
