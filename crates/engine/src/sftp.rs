@@ -281,8 +281,6 @@ fn find_destination(
     destination.whole_seconds |= source.keeps_whole_seconds();
     destination.tells_little = far == Far::Source;
     if far == Far::Destination {
-        let made = destination.root.making().map_or(Ok(()), |made| made());
-        made.map_err(|error| JobError::unusable(&job.dest, &error))?;
         tell_promises(job, host, monitor);
         if !job.task.keeps_destination() {
             begin_stages(&destination, host, state, monitor);

@@ -1,9 +1,10 @@
 //! Errors that end a command early, in a form that a person and a script can act
 //! on, and the program's exit codes.
 
-use crate::hint::Hint;
+use crate::hint::{self, Hint};
 use crate::location::LocationError;
 use haul_engine::{JobError, Summary};
+use haul_model::FaultKind;
 use haul_net::ConnectError;
 use std::error::Error;
 use std::fmt;
@@ -148,6 +149,14 @@ impl CommandError {
         self
     }
 
+    /// The same of a mirror, which has words of its own.
+    pub(crate) fn of_mirror(mut self) -> Self {
+        for hint in self.hints.iter_mut().filter(|hint| *hint == hint::MAKE_ABOVE) {
+            hint::MAKE_ABOVE_MIRROR.clone_into(hint);
+        }
+        self
+    }
+
     /// The same with one more hint.
     pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hints.push(hint.into());
@@ -208,8 +217,11 @@ impl From<JobError> for CommandError {
                 .with_hint("allow more with \"ulimit -n\""),
             JobError::Panicked => Self::new(ErrorKind::Io, error),
             JobError::Interrupted => Self::interrupted(),
-            JobError::Destination { ref fault, .. } => {
-                let hint = fault.hint();
+            JobError::Destination { ref fault, ref path } => {
+                let hint = match fault.kind {
+                    FaultKind::NotFound if path.ends_with('/') => Some(hint::MAKE_ABOVE),
+                    _ => fault.hint(),
+                };
                 let error = Self::new(ErrorKind::Destination, error);
                 hint.into_iter().fold(error, Self::with_hint)
             }
@@ -220,7 +232,7 @@ impl From<JobError> for CommandError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use haul_model::{Fault, FaultKind, Side};
+    use haul_model::{Fault, Side};
 
     #[test]
     fn a_full_destination_exits_with_4_and_says_what_to_do() {

@@ -17,6 +17,14 @@ pub(crate) trait Hint {
 /// The hint of a destination that is full and has an SFTP server alone.
 pub(crate) const NO_SPACE_BY_SFTP: &str = "make room at the destination and run the same command again: finished files are skipped; an unfinished file that was kept there can be removed with sftp's 'rm'";
 
+/// The hint of a destination that ends with a slash, and of which more than the last
+/// directory is missing.
+pub(crate) const MAKE_ABOVE: &str = "make the directories above it first";
+
+/// The same for a mirror.
+pub(crate) const MAKE_ABOVE_MIRROR: &str =
+    "make the directories above it first; --mkpath makes them, too";
+
 impl Hint for ConnectError {
     type Text = String;
 

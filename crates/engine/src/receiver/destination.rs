@@ -2,6 +2,7 @@
 //! that the one source shall get.
 
 use super::Around;
+use super::way;
 use crate::{Job, JobError, origin, rules};
 use haul_model::words;
 use haul_model::{
@@ -14,7 +15,7 @@ use std::io;
 use std::sync::Arc;
 
 /// Directories above a destination that are looked at, at most.
-const ANCESTORS_MAX: usize = haul_model::MAX_DEPTH * 2;
+pub(super) const ANCESTORS_MAX: usize = haul_model::MAX_DEPTH * 2;
 
 /// A destination, found and opened.
 pub(crate) struct Destination {
@@ -154,9 +155,7 @@ impl Destination {
     fn find_or_make(tree: &dyn Tree, job: &Job, dry_run: bool) -> Result<Self, JobError> {
         let (path, into_dir) = (&*job.dest, job.into_dir);
         let fails = |fault| JobError::Destination { path: escape_bytes(path), fault };
-        let unusable = |action: &str, error: &io::Error| {
-            fails(Fault::from_io(Side::Destination, action, error))
-        };
+        let closed = |part: &[u8], error| fails(way::closed(tree, path, part, error));
         let split = words::split(path);
         match tree.open(split.whole) {
             Ok(root) => {
@@ -165,10 +164,10 @@ impl Destination {
             }
             Err(error) if error.kind() == io::ErrorKind::NotADirectory && !split.slash => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(unusable("open the directory", &error)),
+            Err(error) => return Err(closed(split.whole, error)),
         }
         let Some(name) = split.name else {
-            return Err(unusable("open the directory", &io::ErrorKind::NotFound.into()));
+            return Err(closed(split.whole, way::missing()));
         };
         if split.slash {
             let is_whole_way = job.task.mirrors().is_none_or(|mirror| mirror.makes_path);
@@ -177,9 +176,7 @@ impl Destination {
         let name = Name::new(name).map_err(|error| {
             fails(Fault::new(Side::Destination, FaultKind::TooLong, error.to_string()))
         })?;
-        let parent = tree
-            .open(split.parent)
-            .map_err(|error| unusable("open the directory above it", &error))?;
+        let parent = tree.open(split.parent).map_err(|error| closed(split.parent, error))?;
         if into_dir {
             return Err(JobError::Usage(format!(
                 "{}: it is not a directory, and several sources need one; end it with a slash to have it made",
@@ -199,21 +196,17 @@ impl Destination {
         dry_run: bool,
     ) -> Result<Self, JobError> {
         let fails = |fault| JobError::Destination { path: escape_bytes(path), fault };
-        let unusable = |action: &str, error: &io::Error| {
-            fails(Fault::from_io(Side::Destination, action, error))
-        };
+        let closed = |part: &[u8], error| fails(way::closed(tree, path, part, error));
         let (mut missing, mut rest) = (Vec::new(), path);
         let mut dir = loop {
             let split = words::split(rest);
             let Some(name) = split.name else {
-                return Err(unusable(
-                    "open the directory above it",
-                    &io::ErrorKind::NotFound.into(),
-                ));
+                return Err(closed(split.whole, way::missing()));
             };
-            missing.push(Name::new(name).map_err(|error| {
+            let name = Name::new(name).map_err(|error| {
                 fails(Fault::new(Side::Destination, FaultKind::TooLong, error.to_string()))
-            })?);
+            })?;
+            missing.push((name, split.whole));
             match tree.open(split.parent) {
                 Ok(dir) => break dir,
                 Err(error)
@@ -223,17 +216,15 @@ impl Destination {
                 {
                     rest = split.parent;
                 }
-                Err(error) => return Err(unusable("open the directory above it", &error)),
+                Err(error) => return Err(closed(split.parent, error)),
             }
         };
         if dry_run {
             return Ok(Self { absent: true, is_made: true, ..Self::of(path, dir) });
         }
-        for name in missing.iter().rev() {
-            dir.make_dir(name, 0o777).map_err(|error| unusable("make the directory", &error))?;
-            dir = dir
-                .open_dir(name, false)
-                .map_err(|error| unusable("open the directory", &error))?;
+        for (name, part) in missing.iter().rev() {
+            let made = way::make(&*dir, name);
+            dir = made.map_err(|error| fails(way::not_made(path, part, &error)))?;
         }
         Ok(Self { is_made: true, ..Self::of(path, dir) })
     }

@@ -40,6 +40,7 @@ mod subdir;
 mod taking;
 mod times;
 mod waiting;
+mod way;
 mod work;
 
 pub(crate) use arrivals::Arrivals;

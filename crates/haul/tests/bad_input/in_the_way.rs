@@ -105,3 +105,51 @@ fn devices_and_fifos_are_neither_replaced_nor_written_to() {
         }
     });
 }
+
+#[test]
+fn a_way_to_the_destination_that_can_not_be_made_names_what_stops_it() {
+    everywhere(|scene| {
+        scene.file("a", "a");
+        scene.file("tree/b", "b");
+        let (file, none) = (scene.file("file", "in the way"), scene.path("none"));
+        let [file, none] = [file, none].map(|path| path.display().to_string());
+        let in_the_way = "remove or rename what is in the way";
+        let opened = |part: &str| format!("can't open {part} above it: ");
+        for (dest, cause, hint) in [
+            ("/proc/none/", "can't make the directory: ".to_owned(), ""),
+            ("/proc/none/deep/er/", "can't make /proc/none above it: ".to_owned(), ""),
+            (&format!("{file}/"), "can't open the directory: ".to_owned(), in_the_way),
+            (&format!("{file}/x"), "can't open the directory above it: ".to_owned(), in_the_way),
+            (&format!("{file}/x/y"), opened(&file), in_the_way),
+            (&format!("{file}/x/y/z/"), opened(&file), in_the_way),
+            (&format!("{none}/x/y"), opened(&none), "ends with a slash is made"),
+        ] {
+            // Others than root may not even try that there.
+            if dest.starts_with("/proc") && !is_root() {
+                continue;
+            }
+            for (flags, source) in [(&[][..], "a"), (&["-r"], "tree")] {
+                let run = scene.copy(flags, &[source], dest).run().expect_code(4);
+                assert_one_error(&run, dest, &format!("{dest}: {cause}"), hint);
+                let why = ["o such file or directory", "ot a directory"];
+                assert!(why.iter().any(|why| run.err().contains(why)), "{run}");
+            }
+        }
+        assert!(scene.read("file") == "in the way" && !scene.exists("none"));
+    });
+}
+
+#[test]
+fn directories_above_a_mirror_that_are_missing_have_a_word_of_its_own() {
+    each_way(|scene| {
+        scene.file("tree/b", "b");
+        let sync = |flags: &[&str]| {
+            let words = [&["-r"], flags].concat();
+            scene.transfer("sync", &scene.route(), &words, &["tree"], "no/such/").run()
+        };
+        let run = sync(&[]).expect_code(11);
+        assert!(run.err().contains("can't open the directory above it: "), "{run}");
+        assert!(run.err().contains("--mkpath makes them, too"), "{run}");
+        sync(&["--mkpath"]).expect_ok();
+    });
+}

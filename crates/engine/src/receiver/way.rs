@@ -1,0 +1,75 @@
+//! The way to a destination: the directories above it, and which of them stops a job.
+
+use super::destination::ANCESTORS_MAX;
+use haul_model::words;
+use haul_model::{Fault, FaultKind, Name, Side, escape_bytes};
+use haul_tree::{Tree, TreeDir};
+use std::io;
+use std::sync::Arc;
+
+/// The error of a path that leads nowhere.
+pub(super) fn missing() -> io::Error {
+    io::Error::new(io::ErrorKind::NotFound, "no such file or directory")
+}
+
+/// Makes the directory `name` in `dir`, and opens it when it is there.
+///
+/// # Errors
+/// Those of making it and of opening it.
+pub(super) fn make(dir: &dyn TreeDir, name: &Name) -> io::Result<Arc<dyn TreeDir>> {
+    dir.make_dir(name, 0o777)?;
+    let made = dir.open_dir(name, false)?;
+    made.making().map_or(Ok(()), |wait| wait())?;
+    Ok(made)
+}
+
+/// The fault of a directory that could not be made: `part` of the user's `path`.
+pub(super) fn not_made(path: &[u8], part: &[u8], error: &io::Error) -> Fault {
+    let action = match part == words::split(path).whole {
+        true => "make the directory".to_owned(),
+        false => format!("make {} above it", escape_bytes(part)),
+    };
+    let mut fault = Fault::from_io(Side::Destination, &action, error);
+    // The directory above is there, and takes none.
+    if fault.kind == FaultKind::NotFound {
+        fault.kind = FaultKind::Io;
+    }
+    fault
+}
+
+/// The fault of `part` of the user's `path`, which could not be opened because of `error`.
+/// It names the first directory on the way that can't be.
+pub(super) fn closed(tree: &dyn Tree, path: &[u8], part: &[u8], error: io::Error) -> Fault {
+    let (part, error) = first_closed(tree, part, error);
+    let whole = words::split(path);
+    let action = match part {
+        part if part == whole.whole => "open the directory".to_owned(),
+        part if part == whole.parent => "open the directory above it".to_owned(),
+        part => format!("open {} above it", escape_bytes(part)),
+    };
+    Fault::from_io(Side::Destination, &action, &error)
+}
+
+/// The first directory on the way to `part`, itself included, that can't be opened, and why.
+/// What may not be read can lead on all the same, so no name is given to what lies above
+/// such a one.
+fn first_closed<'p>(
+    tree: &dyn Tree,
+    mut part: &'p [u8],
+    mut error: io::Error,
+) -> (&'p [u8], io::Error) {
+    let leads_nowhere = |error: &io::Error| {
+        matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+    };
+    for _ in 0..ANCESTORS_MAX {
+        let split = words::split(part);
+        if split.name.is_none() || !leads_nowhere(&error) {
+            break;
+        }
+        match tree.open(split.parent) {
+            Err(above) if leads_nowhere(&above) => (part, error) = (split.parent, above),
+            _ => break,
+        }
+    }
+    (part, error)
+}
