@@ -6,6 +6,7 @@
 
 use haul_engine::{Event, Job, JobError, LinkEvent, Monitor, Progress, Summary};
 use haul_model::{Conflict, Kept, Kind, Mirror, Naming, Outcome, Sameness, Task, Updating};
+use haul_net::ConnectError;
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs;
@@ -78,7 +79,9 @@ impl Retry<'_, '_> {
             }
             let next = next_run(&job, self.job, progress, before);
             let may_go_on = self.has_greeted && attempt < self.retries && progress.again();
-            let Some(next) = next.filter(|_| may_go_on) else { return Err(lost.into()) };
+            let Some(next) = next.filter(|_| may_go_on) else {
+                return Err(given_up(lost, self.has_greeted).into());
+            };
             job = next;
             attempt += 1;
             self.pause(attempt, &lost.to_string())?;
@@ -104,6 +107,17 @@ impl Retry<'_, '_> {
             thread::sleep(CANCEL_POLL.min(end.saturating_duration_since(Instant::now())));
         }
         Ok(())
+    }
+}
+
+/// The error of a job that is not run again: a host that had greeted was lost, though the
+/// last that failed was to reach it again.
+fn given_up(error: ConnectError, has_greeted: bool) -> ConnectError {
+    match error {
+        ConnectError::Unreachable { host, detail } if has_greeted => {
+            ConnectError::Lost { host, detail: format!("it can't be reached again: {detail}") }
+        }
+        error => error,
     }
 }
 

@@ -7,11 +7,12 @@ use crate::stderr::StderrReader;
 use crate::{ConnectError, Further, Patience};
 use rustix::fs::FileType;
 use std::fmt;
-use std::io::{self, IoSlice, Read, Write};
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::ExitStatus;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -81,6 +82,44 @@ impl Connection {
 impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Connection").field("peer", &self.closer.peer()).finish_non_exhaustive()
+    }
+}
+
+/// The bytes from the program at the other end.
+pub(crate) struct Listener<R> {
+    stream: R,
+    /// Set when the first of them has come.
+    was_heard: Arc<AtomicBool>,
+}
+
+impl<R: Read> Listener<R> {
+    /// Nothing has come so far.
+    pub(crate) fn to(stream: R) -> Self {
+        Self { stream, was_heard: Arc::default() }
+    }
+
+    /// Set when something has come.
+    pub(crate) fn was_heard(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.was_heard)
+    }
+
+    fn heard(&self, read: io::Result<usize>) -> io::Result<usize> {
+        if matches!(read, Ok(1..)) && !self.was_heard.load(Ordering::Relaxed) {
+            self.was_heard.store(true, Ordering::Relaxed);
+        }
+        read
+    }
+}
+
+impl<R: Read> Read for Listener<R> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let read = self.stream.read(bytes);
+        self.heard(read)
+    }
+
+    fn read_vectored(&mut self, slices: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        let read = self.stream.read_vectored(slices);
+        self.heard(read)
     }
 }
 
@@ -176,6 +215,8 @@ pub(crate) struct Ssh {
     pub(crate) process: Arc<Process>,
     pub(crate) stderr: StderrReader,
     pub(crate) peer: Peer,
+    /// Something has come from the program there.
+    pub(crate) was_heard: Arc<AtomicBool>,
     /// Or another program in its place.
     pub(crate) is_ssh: bool,
     /// The same once more, where haul is run at the other end.
@@ -246,7 +287,8 @@ impl Closer {
         if ssh.process.was_killed() {
             return Err(ConnectError::Stopped { host: ssh.peer.name });
         }
-        diagnose(&ssh.peer, status, &ssh.stderr.said())
+        let was_heard = ssh.was_heard.load(Ordering::Relaxed);
+        diagnose(&ssh.peer, status, &ssh.stderr.said(), was_heard)
             .inspect_err(|error| ssh.stderr.is_told(error))
     }
 

@@ -2,7 +2,7 @@
 //! command, or with a subsystem of the server.
 
 use crate::cipher;
-use crate::connection::{Closer, Connection, Ssh, Writer};
+use crate::connection::{Closer, Connection, Listener, Ssh, Writer};
 use crate::cut::Cut;
 use crate::diagnosis::{Peer, Remote};
 use crate::error::shown;
@@ -187,8 +187,10 @@ fn start(
     })?;
     let further = matches!(runs, Remote::Haul { .. }).then(|| Further(Arc::new(target.clone())));
     let peer = Peer { name: target.display(), runs };
+    let reader = Listener::to(stdout);
+    let was_heard = reader.was_heard();
     Ok(Connection {
-        reader: stdout,
+        reader: Box::new(reader),
         writer: {
             match &cut {
                 None => {
@@ -199,7 +201,7 @@ fn start(
             }
         },
         closer: Closer::new(
-            Ssh { process, stderr, peer, is_ssh: shell.is_ssh(), further },
+            Ssh { process, stderr, peer, was_heard, is_ssh: shell.is_ssh(), further },
             cut,
             target.patience(),
         ),

@@ -1,6 +1,7 @@
 //! No connection comes about: exit code 3, the host's name, and what to do.
 
 use crate::common::*;
+use haul_testkit::Link;
 use haul_testkit::haul::Outcome;
 use std::fs;
 use std::net::TcpListener;
@@ -78,6 +79,38 @@ fn a_proxy_command_that_fails_is_named_and_its_words_are_shown() {
         assert_says(run, "can't reach haul-test: the command of ssh that leads there", "'ssh haul");
         assert_eq!(run.err().matches("ssh: no way there").count(), 1, "{run}");
     });
+}
+
+#[test]
+fn a_connection_that_ends_before_the_login_is_no_lost_one() {
+    let world = World::new();
+    let scene = world.scene(Way::Upload);
+    // Hangs up at once, as a server does that has too many logins.
+    let link = Link::to(scene.sshd()).expect("a link");
+    link.take_down(true);
+    let closing = "sh -c \"printf 'SSH-2.0-x\\r\\n'; exit 0\"";
+    let [fails, closes] = ["false", closing].map(|proxy| {
+        let name = format!("config-{}", proxy.len());
+        let config = scene.file(name, format!("Host haul-test\n  ProxyCommand {proxy}\n"));
+        format!("ssh -F {}", config.display())
+    });
+    let way = "the command of ssh that leads there failed (ProxyCommand or ProxyJump)";
+    for (rsh, cause) in [
+        (link.rsh(scene.sshd()), "Connection "),
+        (fails.clone(), way),
+        (closes, way),
+        (format!("{fails} -q"), "it ended with status 255, and said nothing"),
+    ] {
+        each_command(&scene, &rsh, |run| {
+            assert_says(run, &format!("can't reach haul-test: {cause}"), "'ssh haul-test'");
+            assert_eq!(run.err().lines().count(), 2, "{run}");
+        });
+    }
+    // Nobody has connected before, so nothing is tried again.
+    let copy = scene.haul().args(["copy", "--retries", "5", "--rsh", &fails, "a", "haul-test:b"]);
+    let run = copy.env_remove("HAUL_RETRIES").limit(Duration::from_secs(20)).run().expect_code(3);
+    assert_says(&run, "can't reach haul-test: ", "'ssh haul-test'");
+    assert!(!run.err().contains("connecting again"), "{run}");
 }
 
 #[test]

@@ -15,6 +15,7 @@ fn a_first_connection_that_fails_is_an_error_at_once() {
     link.take_down(true);
     let run = retrying(&scene, &link, "copy", &[], "f", "there/").run().expect_code(3);
     assert_eq!(told(&run), [0, 0], "{run}");
+    assert!(run.err().starts_with("haul: can't reach haul-test: "), "{run}");
 }
 
 #[test]
@@ -56,6 +57,8 @@ fn attempts_are_counted_until_the_job_comes_further() {
     assert!(begin.elapsed() >= Duration::from_secs(3), "{run}");
     assert_eq!(told(&run), [2, 0], "{run}");
     assert!(run.err().contains("connecting again in 2 s (attempt 2)"), "{run}");
+    let lost = "\nhaul: the connection to haul-test was lost: it can't be reached again: ";
+    assert!(run.err().contains(lost), "{run}");
     let hint = "  hint: run the same command again: finished files are skipped\n";
     assert!(run.err().ends_with(hint), "{run}");
 }

@@ -1,0 +1,235 @@
+//! What ssh says, and what is made of it.
+
+use super::*;
+
+fn haul() -> Remote {
+    Remote::Haul { path: None, address: "ann@box".into() }
+}
+
+fn after(code: i32, lines: &[&str]) -> Result<(), ConnectError> {
+    ended(Some(ExitStatus::from_raw(code << 8)), lines, true)
+}
+
+/// The same of ssh, when nothing has come from the host.
+fn before_login(lines: &[&str]) -> ConnectError {
+    ended(Some(ExitStatus::from_raw(SSH_FAILED << 8)), lines, false).unwrap_err()
+}
+
+fn ended(status: Option<ExitStatus>, lines: &[&str], was_heard: bool) -> Result<(), ConnectError> {
+    let peer = Peer { name: "ann@box".into(), runs: haul() };
+    let said = Said {
+        lines: lines.iter().map(|line| line.as_bytes().to_vec()).collect(),
+        haul_missing: false,
+    };
+    diagnose(&peer, status, &said, was_heard)
+}
+
+#[test]
+fn failures_of_ssh_are_told_apart_by_its_words() {
+    for line in [
+        "ssh: Could not resolve hostname nope: Name or service not known",
+        "ssh: connect to host box port 22: Connection refused",
+        "ssh: connect to host box port 22: Connection timed out",
+        "ssh: connect to host box port 22: No route to host",
+        "Connection timed out during banner exchange",
+        "channel 0: open failed: connect failed: Name or service not known",
+    ] {
+        let error = after(255, &[line]).unwrap_err();
+        assert!(matches!(error, ConnectError::Unreachable { .. }), "{line}");
+        assert!(error.retriable());
+    }
+    for line in [
+        "ann@box: Permission denied (publickey,password).",
+        "Received disconnect from 10.0.0.1 port 22:2: Too many authentication failures",
+    ] {
+        let error = after(255, &[line]).unwrap_err();
+        assert!(matches!(error, ConnectError::LoginRefused { .. }), "{line}");
+        assert!(!error.retriable());
+    }
+    for line in [
+        "Unable to negotiate with 10.0.0.1 port 22: no matching cipher found. Their offer: x",
+        "/home/ann/.ssh/config: terminating, 1 bad configuration options",
+        "Bad owner or permissions on /home/ann/.ssh/config",
+    ] {
+        let error = after(255, &[line]).unwrap_err();
+        assert!(matches!(error, ConnectError::Setup { .. }), "{line}");
+    }
+    for line in [
+        "Read from remote host box: Connection timed out",
+        "Timeout, server box not responding.",
+        "Connection to box closed by remote host.",
+        "client_loop: send disconnect: Broken pipe",
+        "kex_exchange_identification: Connection closed by remote host",
+    ] {
+        let error = after(255, &[line]).unwrap_err();
+        assert!(matches!(error, ConnectError::Lost { .. }), "{line}");
+        assert!(error.retriable());
+    }
+    assert!(matches!(after(255, &[]), Err(ConnectError::Lost { .. })));
+}
+
+#[test]
+fn a_changed_host_key_is_more_than_an_unknown_one() {
+    let unknown =
+        after(255, &["No ED25519 host key is known for box.", "Host key verification failed."]);
+    assert!(matches!(unknown, Err(ConnectError::HostKey { changed: false, .. })));
+    let changed = after(
+        255,
+        &[
+            "@    WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!     @",
+            "Host key verification failed.",
+        ],
+    );
+    assert!(matches!(changed, Err(ConnectError::HostKey { changed: true, .. })));
+}
+
+#[test]
+fn the_last_line_of_ssh_that_is_known_counts() {
+    let error = after(
+        255,
+        &[
+            "ann@box's password: Permission denied, please try again.",
+            "ssh: connect to host box port 22: Connection refused",
+            "something else",
+        ],
+    );
+    assert!(matches!(error, Err(ConnectError::Unreachable { .. })));
+    // What a jump host says comes before ssh's own last words.
+    let error = after(
+        255,
+        &[
+            "channel 0: open failed: connect failed: No route to host",
+            "stdio forwarding failed",
+            "kex_exchange_identification: Connection closed by remote host",
+            "Connection closed by UNKNOWN port 65535",
+        ],
+    );
+    assert!(matches!(error, Err(ConnectError::Unreachable { .. })));
+}
+
+#[test]
+fn a_proxy_command_that_fails_is_no_lost_connection() {
+    for lines in [
+        &[
+            "nc: no way",
+            "kex_exchange_identification: Connection closed by remote host",
+            "Connection closed by UNKNOWN port 65535",
+        ][..],
+        &["banner exchange: Connection to UNKNOWN port 65535: Broken pipe"],
+    ] {
+        let error = after(255, lines).unwrap_err();
+        assert!(matches!(error, ConnectError::Unreachable { .. }), "{error}");
+        assert!(error.to_string().contains("ProxyCommand"), "{error}");
+    }
+    let lost = after(255, &["Connection closed by UNKNOWN port 65535"]).unwrap_err();
+    assert!(matches!(lost, ConnectError::Lost { .. }), "{lost}");
+}
+
+#[test]
+fn what_ends_before_anyone_has_logged_in_is_a_host_that_is_not_reached() {
+    for lines in [
+        &[
+            "kex_exchange_identification: Connection closed by remote host",
+            "Connection closed by 10.0.0.1 port 22",
+        ][..],
+        &[
+            "kex_exchange_identification: read: Connection reset by peer",
+            "Connection reset by 10.0.0.1 port 22",
+        ],
+        &["Connection closed by 10.0.0.1 port 22"],
+        &["Connection closed by UNKNOWN port 65535"],
+        &["ssh_dispatch_run_fatal: Connection to 10.0.0.1 port 22: Broken pipe"],
+        &["nobody knows this word"],
+        &[],
+    ] {
+        let error = before_login(lines);
+        assert!(matches!(error, ConnectError::Unreachable { .. }), "{lines:?}: {error}");
+        assert!(error.retriable());
+        let lost = after(255, lines).unwrap_err();
+        assert!(matches!(lost, ConnectError::Lost { .. }), "{lines:?}: {lost}");
+    }
+    let closed = before_login(&["Connection closed by 10.0.0.1 port 22", "haul: bye"]);
+    assert_eq!(closed.to_string(), "can't reach ann@box: Connection closed by 10.0.0.1 port 22");
+    let silent = before_login(&[]).to_string();
+    assert_eq!(silent, "can't reach ann@box: it ended with status 255, and said nothing");
+    // Somebody had logged in before ssh says these.
+    for line in ["Connection to box closed by remote host.", "Read from remote host box: x"] {
+        assert!(matches!(before_login(&[line]), ConnectError::Lost { .. }), "{line}");
+    }
+    // What the system does not tell of is known by its words.
+    let closed = ended(None, &["Connection closed by 10.0.0.1 port 22"], false);
+    assert!(matches!(closed, Err(ConnectError::Unreachable { .. })));
+    assert!(ended(None, &["all well"], false).is_ok());
+}
+
+#[test]
+fn what_the_error_says_is_not_told_before_it() {
+    let line = b"ssh: connect to host box port 22: Connection refused";
+    assert!(ends_connection(line));
+    let error = after(255, &[str::from_utf8(line).unwrap()]).unwrap_err().to_string();
+    assert!(is_repeated(line, &error) && is_repeated(b"Connection closed by x", &error));
+    assert!(!is_repeated(b"ssh: connect to host jump port 22: Connection refused", &error));
+    let shown = ["Permission denied, please try again.", "Welcome", "haul: x: (os error 13)"];
+    assert!(shown.iter().all(|line| !ends_connection(line.as_bytes())));
+}
+
+#[test]
+fn complaints_of_the_agent_do_not_pass_for_ssh() {
+    let error = after(255, &["haul: x: Permission denied (os error 13)"]);
+    assert!(matches!(error, Err(ConnectError::Lost { .. })));
+}
+
+#[test]
+fn failures_of_the_remote_command() {
+    assert!(after(0, &["Permission denied (x)"]).is_ok());
+    assert!(matches!(after(127, &["sh: 1: /x: not found"]), Err(ConnectError::HaulMissing { .. })));
+    assert!(matches!(
+        after(1, &["haul: Command not found."]),
+        Err(ConnectError::HaulMissing { .. })
+    ));
+    assert!(matches!(
+        after(126, &["sh: /x: Permission denied"]),
+        Err(ConnectError::HaulUnusable { .. })
+    ));
+    let error = after(2, &["one", "two\x1b"]).unwrap_err();
+    assert_eq!(error.to_string(), "the remote command on ann@box ended with status 2: two\\x1b");
+    let killed = ended(Some(ExitStatus::from_raw(9)), &[], true).unwrap_err();
+    assert_eq!(killed.to_string(), "the connection to ann@box was lost: ssh was ended by signal 9");
+}
+
+#[test]
+fn what_fails_while_haul_is_deployed_is_no_missing_haul() {
+    let peer = Peer { name: "ann@box".into(), runs: Remote::Deploy };
+    for status in [1, 126, 127] {
+        let said = Said { lines: [b"oops".to_vec()].into(), haul_missing: false };
+        let error = diagnose(&peer, Some(ExitStatus::from_raw(status << 8)), &said, true);
+        let error = error.unwrap_err();
+        assert!(matches!(error, ConnectError::Agent { .. }), "{error}");
+    }
+}
+
+#[test]
+fn a_server_without_the_subsystem_is_told_from_one_that_failed() {
+    let after = |status: i32, line: &str| {
+        let peer = Peer { name: "ann@box".into(), runs: Remote::Subsystem("sftp") };
+        let said = Said { lines: [line.as_bytes().to_vec()].into(), haul_missing: false };
+        diagnose(&peer, Some(ExitStatus::from_raw(status)), &said, true)
+    };
+    assert!(after(0, "").is_ok());
+    let refused = after(255 << 8, "subsystem request failed on channel 0");
+    assert_eq!(refused.unwrap_err().to_string(), "ann@box offers no sftp");
+    let not_there = after(127 << 8, "bash: line 1: /opt/sftp-server: No such file");
+    assert!(matches!(not_there, Err(ConnectError::SubsystemMissing { .. })));
+    let denied = after(255 << 8, "ann@box: Permission denied (publickey).");
+    assert!(matches!(denied, Err(ConnectError::LoginRefused { .. })));
+    assert!(matches!(after(255 << 8, ""), Err(ConnectError::Lost { .. })));
+    assert!(matches!(after(9, ""), Err(ConnectError::Lost { .. })));
+    assert!(matches!(after(1 << 8, "oops"), Err(ConnectError::Agent { status: 1, .. })));
+}
+
+#[test]
+fn an_unknown_status_leaves_the_words() {
+    assert!(ended(None, &["all well"], true).is_ok());
+    let refused = ended(None, &["ann@box: Permission denied (publickey)."], true);
+    assert!(matches!(refused, Err(ConnectError::LoginRefused { .. })));
+}
