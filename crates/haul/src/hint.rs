@@ -151,6 +151,42 @@ impl Hint for Fault {
     }
 }
 
+/// The hint of a fault of what is at `path`, on a host if `is_far`: of a name that is not
+/// there, as it was typed, there can be more to say.
+pub(crate) fn of_fault_at(fault: &Fault, is_far: bool, path: &[u8]) -> Option<&'static str> {
+    let is_missing = fault.side == Side::Source && fault.kind == FaultKind::NotFound;
+    let for_a_shell = if is_far && is_missing { of_shell_words(path) } else { None };
+    for_a_shell.or_else(|| fault.hint())
+}
+
+/// The hint of a path on a host that has signs for a shell there.
+fn of_shell_words(path: &[u8]) -> Option<&'static str> {
+    let has = |byte: u8| path.contains(&byte);
+    let has_escaped = || path.windows(2).any(|pair| matches!(pair, b"\\ " | b"\\'" | b"\\\""));
+    let has_quotes = || {
+        let is_between = |quote: u8| path.iter().filter(|byte| **byte == quote).count() > 1;
+        is_between(b'"') || is_between(b'\'')
+    };
+    let has_braces = || {
+        let (open, close) =
+            (path.iter().position(|b| *b == b'{')?, path.iter().rposition(|b| *b == b'}')?);
+        path.get(open..close).map(|inside| inside.contains(&b','))
+    };
+    if has_quotes() || has_escaped() {
+        return Some(
+            "no shell reads the path on the host: quote it once, for the shell here, as in 'host:a b'",
+        );
+    }
+    if has_braces() == Some(true) {
+        return Some(
+            "braces are for the shell here: write them outside of quotes, or name each path; in quotes haul knows *, ? and [...]",
+        );
+    }
+    has(b'$').then_some(
+        "no shell reads the path on the host, so variables mean nothing there; a relative path starts in the home directory",
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -198,5 +234,27 @@ mod tests {
         assert_eq!(Fault::from_io(Side::Source, "remove it", &busy).hint(), None);
         let own = Fault::from_io(Side::Destination, "write", &ErrorKind::ResourceBusy.into());
         assert!(own.hint().is_some_and(|hint| hint.contains("--timeout")));
+    }
+
+    #[test]
+    fn signs_for_a_shell_are_spoken_of_where_nothing_has_that_name_on_a_host() {
+        let missing = Fault::new(Side::Source, FaultKind::NotFound, "nothing is there");
+        let hint = |path: &str| of_fault_at(&missing, true, path.as_bytes());
+        for (path, said) in [
+            ("\"a b\"", "quote it once"),
+            ("dir/'a b'/c", "quote it once"),
+            ("a\\ b", "quote it once"),
+            ("{a,b}", "braces are for the shell here"),
+            ("dir/{a,b}.txt", "braces are for the shell here"),
+            ("$HOME/a", "variables mean nothing"),
+        ] {
+            assert!(hint(path).is_some_and(|hint| hint.contains(said)), "{path}");
+            assert_eq!(of_fault_at(&missing, false, path.as_bytes()), None, "{path}");
+            let denied = Fault::new(Side::Source, FaultKind::PermissionDenied, "no");
+            assert_eq!(of_fault_at(&denied, true, path.as_bytes()), denied.hint());
+        }
+        for path in ["a", "it's", "{a}", "}a,b{", "{a},b", "5\"", "a\\b"] {
+            assert_eq!(hint(path), None, "{path}");
+        }
     }
 }

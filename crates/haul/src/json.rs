@@ -3,7 +3,7 @@
 
 use crate::config::SettingValue;
 use crate::error::{CommandError, ExitCode};
-use crate::hint::Hint;
+use crate::hint;
 use crate::progress::Counts;
 use haul_engine::{Cleaned, Summary};
 use haul_model::{Entry, Fault, Kind, Name, is_unsafe_to_show};
@@ -344,13 +344,14 @@ impl<'a> Path<'a> {
 impl<'a> ErrorLine<'a> {
     /// The failure of what is at `path`, on `host` if it isn't here.
     pub(crate) fn of_fault(host: Option<String>, path: &'a [u8], fault: &Fault) -> Self {
+        let hint = hint::of_fault_at(fault, host.is_some(), path);
         Self {
             host,
             path: Some(Path::of(path)),
             kind: ErrorWord::Fault(fault.kind.into()),
             side: Some(fault.side.into()),
             message: fault.message.clone(),
-            hint: fault.hint().map(str::to_owned),
+            hint: hint.map(str::to_owned),
         }
     }
 

@@ -1,6 +1,8 @@
 //! Words of cp, mv, scp and rsync: those that are taken, and the answers to those
 //! that are not.
 
+mod looks;
+
 use crate::error::CommandError;
 use clap::Args;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -48,6 +50,9 @@ impl FamiliarWords {
         }
     }
 }
+
+/// Advice in place of an option of ssh.
+const FOR_SSH: &str = "what is meant for ssh goes into -e, such as: -e 'ssh -p 2222 -J JUMP'";
 
 /// Digits of the highest port.
 const PORT_DIGITS_MAX: usize = 5;
@@ -120,13 +125,53 @@ fn sync_has(command: &str, word: &str) -> Option<String> {
 /// Advice in place of an option that the command does not have.
 fn answer_to_option(command: &str, word: &str) -> Option<&'static str> {
     match command {
-        "copy" | "cp" | "move" | "mv" | "check" => {}
-        "ls" if matches!(word, "-a" | "-A" | "--all" | "--almost-all") => {
-            return Some("names that begin with a dot are always shown: leave it out");
+        "copy" | "cp" => answer_to_copy(word).or_else(|| answer_to_transfer(false, word)),
+        "move" | "mv" => answer_to_move(word).or_else(|| answer_to_transfer(true, word)),
+        "check" => answer_to_check(word).or_else(|| answer_to_transfer(false, word)),
+        _ => looks::answer(command, word),
+    }
+}
+
+/// The same for a copy, where not each command that has two sides says so.
+fn answer_to_copy(word: &str) -> Option<&'static str> {
+    Some(match word {
+        "-3" => "from host to host what is copied passes through this machine: leave it out",
+        "-s" | "--symbolic-link" | "--link" => "'ln' makes links; haul makes copies",
+        "--reflink" => "content is shared where the file system can do that: leave it out",
+        "--strip-trailing-slashes" => "a slash at the end makes no difference: leave it out",
+        "--parents" => "'haul sync -R' makes the directories of the source's path, too",
+        "--no-preserve" => {
+            "modes and times are always kept; 'haul sync -r' keeps only what it is told to"
         }
         _ => return None,
-    }
-    let moves = matches!(command, "move" | "mv");
+    })
+}
+
+/// The same for a move.
+fn answer_to_move(word: &str) -> Option<&'static str> {
+    Some(match word {
+        "--progress" | "--partial" => {
+            "progress is shown on a terminal, and the same command goes on with what was interrupted: leave it out"
+        }
+        "--strip-trailing-slashes" => "a slash at the end makes no difference: leave it out",
+        _ => return None,
+    })
+}
+
+/// The same for a check.
+fn answer_to_check(word: &str) -> Option<&'static str> {
+    Some(match word {
+        "-u" | "--update" | "-f" | "--force" | "--no-clobber" => {
+            "a check changes nothing, and tells all that differs: leave it out"
+        }
+        "-i" | "--itemize-changes" => "'haul check -v' says in what each entry differs",
+        _ => return None,
+    })
+}
+
+/// The same for each command that has sources and a destination; `moves` says that it
+/// removes the sources.
+fn answer_to_transfer(moves: bool, word: &str) -> Option<&'static str> {
     Some(match word {
         "--exclude" | "--include" | "--exclude-from" | "--include-from" => {
             "a move takes all of a tree: name the parts that are to be moved, or copy with --exclude"
@@ -173,9 +218,7 @@ fn answer_to_option(command: &str, word: &str) -> Option<&'static str> {
         }
         "-C" | "-z" | "--compress" => "what travels is compressed where that pays: leave it out",
         "-i" => "nothing is asked; a key for ssh goes into -e 'ssh -i KEY'",
-        "-o" | "-F" | "-J" | "-4" | "-6" | "--port" => {
-            "what is meant for ssh goes into -e, such as: -e 'ssh -p 2222 -J JUMP'"
-        }
+        "-o" | "-F" | "-J" | "-4" | "-6" | "--port" => FOR_SSH,
         "--rsync-path" => "--remote-haul PATH says where haul is on the host",
         "-x" | "--one-file-system" => {
             "file systems that are mounted in a tree are copied, too; 'haul sync -x' leaves them out"

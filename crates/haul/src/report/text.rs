@@ -3,7 +3,7 @@
 
 use super::{Output, Report, Show, Statement};
 use crate::error::{CommandError, ExitCode};
-use crate::hint::Hint;
+use crate::hint::{self, Hint};
 use crate::progress::{Counts, Meter, SHOW_AFTER, Screen};
 use crate::quantity;
 use haul_engine::{LinkEvent, Outcome, Skip};
@@ -61,7 +61,8 @@ impl Report for Text {
     }
 
     fn fault(&self, host: Option<String>, path: &[u8], fault: &Fault) {
-        self.fault_with(host, path, fault, fault.hint());
+        let hint = hint::of_fault_at(fault, host.is_some(), path);
+        self.fault_with(host, path, fault, hint);
     }
 
     fn entry_fault(&self, _: &[u8], host: Option<String>, there: &[u8], fault: &Fault) {

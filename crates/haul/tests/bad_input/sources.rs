@@ -61,3 +61,32 @@ fn an_error_in_one_copy_does_not_hide_in_many() {
         assert_eq!(scene.list("copy").len(), 300);
     });
 }
+
+#[test]
+fn signs_for_a_shell_that_is_not_there_are_told_where_nothing_has_that_name() {
+    each_of(
+        &[Way::Local, Way::Download, Way::SftpDownload],
+        |_| {},
+        |scene| {
+            scene.file("a", "a");
+            let signs = [
+                ("{a,b}", "braces are for the shell here"),
+                ("\"a\"", "quote it once"),
+                ("$HOME", "variables mean nothing"),
+                ("{a,b}*", "braces are for the shell here"),
+            ];
+            for (name, hint) in signs {
+                let is_here = scene.way == Way::Local;
+                let hint = if is_here { "" } else { hint };
+                let run = scene.copy(&[], &[name], "new").run().expect_code(1);
+                assert_one_error(&run, &format!("{}", scene.path(name).display()), "nothing", hint);
+                let json = scene.copy(&["--json"], &[name], "new").run().expect_code(1);
+                assert_eq!(json.out().contains("\"hint\":"), !is_here, "{json}");
+            }
+            // A name that is there is that.
+            scene.file("{a,b}", "braces");
+            scene.copy(&[], &["{a,b}"], "new").run().expect_ok();
+            assert_eq!(scene.read("new"), "braces");
+        },
+    );
+}
