@@ -179,17 +179,16 @@ impl<'s, 'a> Scan<'s, 'a> {
 
     fn source(&mut self, source: &Source, path: &[u8]) -> Result<(), Stopped> {
         let shown = || Some(path.to_vec());
-        let (dir, name, follow) = match source {
+        let (dir, name, has_slash) = match source {
             Source::Whole(node) => {
                 return match self.recursive {
                     true => self.tree(0, Arc::clone(node), None, path),
                     false => self.fault(0, Some(Arc::clone(node)), None, shown(), not_recursive()),
                 };
             }
-            Source::Named { dir, name, follow } => {
-                (Arc::clone(dir), name.clone(), *follow || self.sender.follows())
-            }
+            Source::Named { dir, name, follow } => (Arc::clone(dir), name.clone(), *follow),
         };
+        let follow = has_slash || self.sender.follows();
         let looked = look_up(&dir, &name, follow).or_else(|fault| {
             let restores = fault.kind == FaultKind::NotFound && self.sender.restores();
             match dir.handle() {
@@ -214,9 +213,8 @@ impl<'s, 'a> Scan<'s, 'a> {
         }
         // A slash behind what is no directory means that no link is meant.
         let is_link = || look_up(&dir, &name, false).is_ok_and(|m| m.kind == MetaKind::Symlink);
-        if meta.kind != MetaKind::Dir && follow && !self.sender.follows() && is_link() {
-            let fault = Fault::new(Side::Source, FaultKind::NotDirectory, "it is not a directory");
-            return self.fault(0, Some(dir), Some(name), shown(), fault);
+        if meta.kind != MetaKind::Dir && has_slash && is_link() {
+            return self.fault(0, Some(dir), Some(name), shown(), not_a_directory());
         }
         if meta.kind != MetaKind::Dir {
             return match self.specials.resolve(&dir, &name, meta, self.sender.control) {
@@ -487,4 +485,8 @@ impl<'s, 'a> Scan<'s, 'a> {
 
 fn not_recursive() -> Fault {
     Fault::new(Side::Source, FaultKind::NotRecursive, "it is a directory, and is left out")
+}
+
+fn not_a_directory() -> Fault {
+    Fault::new(Side::Source, FaultKind::NotDirectory, "it is not a directory")
 }

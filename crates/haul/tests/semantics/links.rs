@@ -60,9 +60,12 @@ fn a_link_to_a_file_with_a_slash_behind_it_is_no_source() {
     everywhere_by_pipe(|scene| {
         scene.file("elsewhere/file", "content");
         scene.symlink("elsewhere/file", "to-file");
-        let run = scene.copy(&["-r"], &["to-file/"], "new").run().expect_code(1);
-        assert_eq!(errors(&run).len(), 1, "{run}");
-        assert!(!scene.exists("new"), "{run}");
+        for flags in [&["-r"][..], &[], &["-L"], &["-rL"]] {
+            let run = scene.copy(flags, &["to-file/"], "new").run().expect_code(1);
+            assert_one_error(&run, "to-file/", ": it is not a directory", "");
+            assert!(!scene.exists("new"), "{run}");
+        }
+        scene.copy(&[], &["to-file"], "new").run().expect_ok();
     });
 }
 

@@ -1,7 +1,7 @@
 //! The sources of a mirror: each is looked for first, and gets its place; then all are
 //! walked as one tree, in which every name is listed once.
 
-use super::{Scan, Stopped, not_recursive};
+use super::{Scan, Stopped, not_a_directory, not_recursive};
 use crate::Job;
 use crate::aside;
 use crate::beneath::Beneath;
@@ -168,7 +168,7 @@ impl Scan<'_, '_> {
             && place.slash
             && look_up(above, name, false)?.kind == MetaKind::Symlink
         {
-            return Err(Fault::new(Side::Source, FaultKind::NotDirectory, "it is not a directory"));
+            return Err(not_a_directory());
         }
         if meta.kind != MetaKind::Dir {
             return Ok(End::File(NamedFile { number, dir: Arc::clone(above), follow, meta }));
