@@ -387,7 +387,7 @@ pub trait Storage: Send + Sync {
 }
 
 /// The part of a file with which a later job goes on.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct KeptPart {
     /// Its length as far as it is on record, in bytes.
     pub len: u64,

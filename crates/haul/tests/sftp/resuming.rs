@@ -237,8 +237,16 @@ fn what_is_kept_on_a_full_host_is_named_and_can_be_removed() {
     fs::remove_file(place).expect("removed");
     let run = haul(&scene, &["--json"], &["big"]).run().expect_ok();
     assert_eq!(summary(&run)["moved"].as_u64(), Some(LEN), "{run}");
-    assert_eq!(fs::read_dir(small.path()).expect("read").count(), 2 - 1);
+    assert_eq!(fs::read_dir(small.path()).expect("read").count(), 1);
     assert!(journals(&scene).is_empty());
+
+    // Without a place for journals nothing is kept.
+    fs::remove_file(small.join("big")).expect("removed");
+    fs::write(small.join("filler"), vec![1; 60 << 20]).expect("written");
+    let upload = haul(&scene, &[], &["big"]).env("XDG_STATE_HOME", "state").env_remove("HOME");
+    let told = upload.run().expect_code(4).err();
+    assert!(told.contains(": the file needs ") && !told.contains("bytes of it are kept"), "{told}");
+    assert_eq!(strays(small.path()), [""; 0].map(PathBuf::from));
 }
 
 fn start_into(scene: &Scene<'_>, small: &Mount) -> Running {

@@ -25,7 +25,8 @@ impl Unfinished for SftpDir {
     }
 
     fn kept(&self, name: &Name, source: &SourceId) -> Option<KeptPart> {
-        stage::kept(&self.host, &self.path, name, source)
+        // Without a place for journals nothing is.
+        Some(stage::kept(&self.host, &self.path, name, source).unwrap_or_default())
     }
 
     fn remove_leftovers(&self, name: &Name, source: &SourceId) -> bool {
