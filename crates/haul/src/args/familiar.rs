@@ -138,7 +138,7 @@ fn answer_to_copy(word: &str) -> Option<&'static str> {
         "-3" => "from host to host what is copied passes through this machine: leave it out",
         "-s" | "--symbolic-link" | "--link" => "'ln' makes links; haul makes copies",
         "--reflink" => "content is shared where the file system can do that: leave it out",
-        "--strip-trailing-slashes" => "a slash at the end makes no difference: leave it out",
+        "--strip-trailing-slashes" => "leave out both the slash and this word",
         "--parents" => "'haul sync -R' makes the directories of the source's path, too",
         "--no-preserve" => {
             "modes and times are always kept; 'haul sync -r' keeps only what it is told to"
@@ -153,7 +153,7 @@ fn answer_to_move(word: &str) -> Option<&'static str> {
         "--progress" | "--partial" => {
             "progress is shown on a terminal, and the same command goes on with what was interrupted: leave it out"
         }
-        "--strip-trailing-slashes" => "a slash at the end makes no difference: leave it out",
+        "--strip-trailing-slashes" => "leave out both the slash and this word",
         _ => return None,
     })
 }
@@ -161,7 +161,7 @@ fn answer_to_move(word: &str) -> Option<&'static str> {
 /// The same for a check.
 fn answer_to_check(word: &str) -> Option<&'static str> {
     Some(match word {
-        "-u" | "--update" | "-f" | "--force" | "--no-clobber" => {
+        "-u" | "--update" | "--force" | "--no-clobber" => {
             "a check changes nothing, and tells all that differs: leave it out"
         }
         "-i" | "--itemize-changes" => "'haul check -v' says in what each entry differs",
