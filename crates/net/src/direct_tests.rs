@@ -165,3 +165,111 @@ fn a_call_that_nobody_answers_ends_when_it_is_not_needed_any_more() {
     assert!(Direct::connect(address, &own, own.public(), PATIENCE, &|| true).is_err());
     assert!(begin.elapsed() < Duration::from_secs(2), "{:?}", begin.elapsed());
 }
+
+/// Somebody who has called, and the bytes that the caller has said, as one saw them who
+/// stands between the two.
+fn overheard(listener: &DirectListener, identity: &Identity, host: [u8; 32]) -> Vec<u8> {
+    let there = listener.address().expect("an address");
+    let between = TcpListener::bind((HERE, 0)).expect("a port");
+    let address = between.local_addr().expect("an address");
+    thread::scope(|scope| {
+        let overheard = scope.spawn(|| {
+            let (mut client, _) = between.accept().expect("called");
+            let mut host = TcpStream::connect(there).expect("connected");
+            let (mut back, mut to) =
+                (host.try_clone().expect("a copy"), client.try_clone().expect("a copy"));
+            scope.spawn(move || io::copy(&mut back, &mut to));
+            let (mut said, mut bytes) = (Vec::new(), vec![0; 16 << 10]);
+            while let Ok(len @ 1..) = client.read(&mut bytes) {
+                said.extend_from_slice(&bytes[..len]);
+                host.write_all(&bytes[..len]).expect("passed on");
+            }
+            let _ = host.shutdown(std::net::Shutdown::Both);
+            said
+        });
+        let known = scope.spawn(|| {
+            let mut direct = caller(listener).identify(&|| true).expect("the client");
+            direct.read_exact(&mut [0; 5]).expect("read");
+        });
+        let connected = Direct::connect(address, identity, host, PATIENCE, &|| true);
+        let mut direct = connected.expect("the host");
+        direct.write_all(b"hello").expect("written");
+        known.join().expect("no panic");
+        drop(direct);
+        overheard.join().expect("no panic")
+    })
+}
+
+/// A client's port, and what was overheard at it.
+fn known_port() -> (DirectListener, SocketAddr, Vec<u8>) {
+    let own = Identity::new().expect("a key");
+    let identity = Identity::new().expect("a key");
+    let listener = DirectListener::bind(HERE, None, &own, identity.public()).expect("a port");
+    let address = listener.address().expect("an address");
+    let said = overheard(&listener, &identity, own.public());
+    (listener, address, said)
+}
+
+#[test]
+fn who_says_again_what_the_client_has_said_is_not_let_in() {
+    let (listener, address, said) = known_port();
+    assert!(said.len() > 300, "{}", said.len());
+    // All at once, and the part behind the handshake's first message when it was answered.
+    let first = 5 + usize::from(said[3]) * 256 + usize::from(said[4]);
+    for parts in [vec![&said[..]], vec![&said[..first], &said[first..]]] {
+        thread::scope(|scope| {
+            let there = scope.spawn(|| caller(&listener).identify(&|| true));
+            let mut socket = TcpStream::connect(address).expect("connected");
+            for (nth, part) in parts.iter().enumerate() {
+                if nth > 0 {
+                    socket.read_exact(&mut [0; 100]).expect("an answer to the first");
+                }
+                let _ = socket.write_all(part);
+            }
+            assert!(there.join().expect("no panic").is_err(), "a recording is let in");
+        });
+    }
+}
+
+#[test]
+fn who_says_it_byte_by_byte_is_not_waited_for() {
+    let (listener, address, said) = known_port();
+    thread::scope(|scope| {
+        let begin = Instant::now();
+        let there = scope.spawn(|| caller(&listener).identify(&|| true));
+        let mut socket = TcpStream::connect(address).expect("connected");
+        for byte in said {
+            if socket.write_all(&[byte]).is_err() || there.is_finished() {
+                break;
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        assert!(there.join().expect("no panic").is_err());
+        assert!(begin.elapsed() < HANDSHAKE_MAX + Duration::from_secs(2), "{:?}", begin.elapsed());
+    });
+}
+
+#[test]
+fn who_has_no_key_at_all_is_not_let_in() {
+    let own = Identity::new().expect("a key");
+    let listener = DirectListener::bind(HERE, None, &own, own.public()).expect("a port");
+    let address = listener.address().expect("an address");
+    let algorithms = algorithms();
+    let verifier = pinned(own.public(), &algorithms);
+    let config = ClientConfig::builder_with_provider(algorithms)
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .expect("a version")
+        .dangerous()
+        .with_custom_certificate_verifier(verifier)
+        .with_no_client_auth();
+    thread::scope(|scope| {
+        let there = scope.spawn(|| caller(&listener).identify(&|| true));
+        let name = ServerName::IpAddress(address.ip().into());
+        let tls = rustls::ClientConnection::new(Arc::new(config), name).expect("a client");
+        let socket = TcpStream::connect(address).expect("connected");
+        let here = Direct::begin(socket, tls.into(), &|| true)
+            .and_then(|mut direct| direct.read_exact(&mut [0]));
+        assert!(here.is_err(), "one without a key hears something");
+        assert!(there.join().expect("no panic").is_err(), "one without a key is let in");
+    });
+}

@@ -8,6 +8,15 @@ use crate::JobError;
 use haul_net::{Closer, ConnectError};
 use haul_proto::{Abort, Join, JoinSecret, Message};
 use haul_sys::{Handover, Taker};
+use std::io;
+use std::time::{Duration, Instant};
+
+/// How long a login may come before that of its job: the client begins others when the first
+/// takes long.
+const EARLY_MAX: Duration = Duration::from_secs(3);
+
+/// How often it looks whether that is there.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 /// Waits for those who know `secret`, if that can be done. **To be called before the thread
 /// is confined.**
@@ -25,7 +34,7 @@ pub(super) fn open(secret: &JoinSecret) -> Option<Handover> {
 /// # Errors
 /// When the client has gone, or does not wait for an answer.
 pub(super) fn join(client: Client, join: Join, closer: &Closer) -> Result<(), JobError> {
-    let found = join.secret.map(|secret| Taker::find(&secret));
+    let found = join.secret.map(|secret| find(&secret));
     let (Some(Ok(taker)), Some([input, output])) = (found, closer.streams()) else {
         // Nothing is told of what else there is.
         client.tell(&Message::Abort(Abort::Usage("there is no such job to join".to_owned())));
@@ -41,4 +50,22 @@ pub(super) fn join(client: Client, join: Join, closer: &Closer) -> Result<(), Jo
         let (host, detail) = (CLIENT.to_owned(), error.to_string());
         ConnectError::Lost { host, detail }.into()
     })
+}
+
+/// Finds the agent of a job, which may be about to come.
+fn find(secret: &JoinSecret) -> io::Result<Taker> {
+    let begun = Instant::now();
+    loop {
+        match Taker::find(secret) {
+            Err(error) if is_absent(&error) && begun.elapsed() < EARLY_MAX => {
+                std::thread::sleep(LOOK_AGAIN);
+            }
+            found => return found,
+        }
+    }
+}
+
+/// True if nobody listens.
+fn is_absent(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound)
 }

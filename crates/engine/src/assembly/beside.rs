@@ -1,8 +1,8 @@
-//! Logins of a client beside the first: how they are begun, a few at a time, while the job is
-//! at work, and what becomes of those that fail.
+//! Logins of a client beside the first: how they are begun, while the job is at work or the
+//! first takes long, and what becomes of those that fail.
 
 use super::carrier::{Carrier, Login};
-use super::joining::{CALLED_MIN, LANE_LEN, Opening};
+use super::joining::{CALLED_MIN, LANE_LEN, Opening, Part};
 use super::wire::{FromPeer, listen};
 use crate::LinkEvent;
 use crate::control::CANCEL_POLL;
@@ -18,12 +18,14 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Logins that are made at the same time: a server that is asked for more before these are
-/// known may refuse them (`MaxStartups`)...
+/// Logins that are made at the same time when one has failed: a server that is asked for more
+/// before these are known may refuse them (`MaxStartups`).
 const AT_ONCE_MAX: usize = 2;
 
-/// ...and if one has joined, and none was refused.
-const AT_ONCE_MORE_MAX: usize = 4;
+/// How long the first login may take before others are begun beside it. Behind a link that is
+/// short it stands by then, and how much there is to do is known; behind a long one it takes
+/// the longer. It has knocked by then, so that a server that refuses some refuses the others.
+const EARLY_AFTER: Duration = Duration::from_millis(250);
 
 /// How long a login may take. Nobody is asked for a password.
 const LOGIN_MAX: Duration = Duration::from_secs(30);
@@ -53,11 +55,28 @@ struct Starts {
     begun: Receiver<Result<Connection, ConnectError>>,
 }
 
+/// A login on its way.
+#[derive(Clone, Copy)]
+struct Attempt {
+    lane: u8,
+    begun: Instant,
+    /// The first login did not stand when it was begun.
+    is_early: bool,
+}
+
+/// The end of a login.
+struct Told {
+    attempt: Attempt,
+    stands: Result<Login, Failure>,
+}
+
 /// A login that came to nothing.
 struct Failure {
     reason: String,
     /// Another one would fail as well.
     is_final: bool,
+    /// The user may be asked on the first login for what it lacked.
+    may_be_asked: bool,
     /// The host may have taken the lane's number.
     has_greeted: bool,
 }
@@ -108,9 +127,11 @@ struct Course {
     free: Vec<u8>,
     on_their_way: usize,
     joined: u8,
-    /// Failures in a row.
+    /// Failures in a row; of logins that are on their way at the same time the first counts.
     failures: u32,
     has_failed: bool,
+    /// The time from which on a login was begun whose failure counts.
+    counts_from: Instant,
     /// No login is begun before.
     pause_until: Instant,
     /// Why no further one is made.
@@ -126,25 +147,28 @@ impl Course {
             joined: 0,
             failures: 0,
             has_failed: false,
+            counts_from: Instant::now(),
             pause_until: Instant::now(),
             given_up: None,
         }
     }
 
-    /// The number of a lane that is to be logged in for now, where so many bytes are `left`.
-    fn next(&mut self, left: u64) -> Option<u8> {
+    /// A login that is to be begun now, where so many bytes are `left`,
+    /// or the first login is still on its way.
+    fn next(&mut self, left: u64, is_early: bool) -> Option<Attempt> {
         let wanted = left.div_ceil(LANE_LEN).min(self.count.into()) as usize;
-        let at_once = match self.joined > 0 && !self.has_failed {
-            true => AT_ONCE_MORE_MAX,
-            false => AT_ONCE_MAX,
+        let at_once = match (self.has_failed, is_early) {
+            (false, _) => wanted,
+            (true, false) => AT_ONCE_MAX,
+            (true, true) => 0,
         };
         let is_time = self.given_up.is_none()
             && self.on_their_way < at_once
             && usize::from(self.joined) + self.on_their_way < wanted
             && Instant::now() >= self.pause_until;
-        let lane = if is_time { self.free.pop() } else { None };
-        self.on_their_way += usize::from(lane.is_some());
-        lane
+        let lane = if is_time { self.free.pop() } else { None }?;
+        self.on_their_way += 1;
+        Some(Attempt { lane, begun: Instant::now(), is_early })
     }
 
     fn is_over(&self) -> bool {
@@ -158,17 +182,22 @@ impl Course {
         self.failures = 0;
     }
 
-    fn fail(&mut self, lane: u8, failure: Failure) {
-        let Failure { reason, is_final, has_greeted } = failure;
+    fn fail(&mut self, attempt: Attempt, failure: Failure) {
+        let Attempt { lane, begun, is_early } = attempt;
+        let Failure { reason, is_final, may_be_asked, has_greeted } = failure;
         tracing::debug!(lane, %reason, "a further login has failed");
         self.on_their_way -= 1;
         self.has_failed = true;
         if !has_greeted {
             self.free.push(lane);
         }
-        let pause = PAUSE_MIN.saturating_mul(1 << self.failures.min(16)).min(PAUSE_MAX);
-        self.pause_until = Instant::now() + pause;
-        self.failures += 1;
+        if begun >= self.counts_from {
+            let pause = PAUSE_MIN.saturating_mul(1 << self.failures.min(16)).min(PAUSE_MAX);
+            self.counts_from = Instant::now();
+            self.pause_until = self.counts_from + pause;
+            self.failures += 1;
+        }
+        let is_final = is_final && !(is_early && may_be_asked);
         if is_final || self.failures >= FAILURES_MAX {
             self.given_up = Some(reason);
         }
@@ -176,29 +205,42 @@ impl Course {
 }
 
 impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
-    /// Logs in further while the job is at work, as often as that is worth it.
+    /// Logs in further while the job is at work or its first login takes long, as often as
+    /// that is worth it.
     pub(super) fn log_in(&self, beside: Beside) {
-        let progress = self.control().monitor().progress();
-        let is_time = || progress.reached() && self.left() >= CALLED_MIN;
+        let begun = Instant::now();
+        // A host that was lost is found by one.
+        let may_be_early = !self.control().monitor().progress().told.is_again();
+        let is_time = || match self.is_early() {
+            true => {
+                may_be_early && begun.elapsed() >= EARLY_AFTER && self.may_be_left() >= CALLED_MIN
+            }
+            false => self.left() >= CALLED_MIN,
+        };
         let Some(()) = self.until_ended(|| self.wait_unless(is_time())) else { return };
         let Some(starts) = &beside.starts else { return };
         let (tell, told) = unbounded();
         let mut course = Course::new(beside.count);
         while self.goes_on() && !course.is_over() {
-            while let Some(lane) = course.next(self.left()) {
-                let begun = self.begin_login(&beside, starts, lane, &tell);
-                if let Err(failure) = begun {
-                    course.fail(lane, failure);
+            while let Some(attempt) = course.next(self.may_be_left(), self.is_early()) {
+                if let Err(failure) = self.begin_login(&beside, starts, attempt, &tell) {
+                    course.fail(attempt, failure);
                 }
             }
-            let Ok((lane, stands)) = told.recv_timeout(CANCEL_POLL) else { continue };
+            let Ok(Told { attempt, stands }) = told.recv_timeout(CANCEL_POLL) else { continue };
+            let lane = attempt.lane;
             let joined = stands.and_then(|login| {
                 self.take(lane, Carrier::Login(Box::new(login)), Vec::new()).map_err(Failure::here)
             });
             match joined {
                 Ok(()) => course.join(),
-                Err(failure) => course.fail(lane, failure),
+                Err(failure) => course.fail(attempt, failure),
             }
+        }
+        // Where the first comes to nothing, that is what counts.
+        if course.joined == 0 {
+            let stands = self.until_ended(|| self.wait_unless(!self.is_early()));
+            let Some(()) = stands else { return };
         }
         let host = &*self.peer;
         if course.joined > 0 {
@@ -209,14 +251,29 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
         }
     }
 
+    /// True if the agent has not greeted yet.
+    fn is_early(&self) -> bool {
+        !self.control().monitor().progress().reached()
+    }
+
+    /// Bytes of the listed files that are not done; any number of them while only the agent
+    /// knows.
+    fn may_be_left(&self) -> u64 {
+        match (&self.part, self.is_early()) {
+            (Part::Receives(..), true) => u64::MAX,
+            _ => self.left(),
+        }
+    }
+
     /// Begins a login, on a thread of its own that tells what came of it.
     fn begin_login(
         &self,
         beside: &Beside,
         starts: &Starts,
-        lane: u8,
-        tell: &Sender<(u8, Result<Login, Failure>)>,
+        attempt: Attempt,
+        tell: &Sender<Told>,
     ) -> Result<(), Failure> {
+        let lane = attempt.lane;
         let gone = || Failure::here(io::ErrorKind::BrokenPipe.into());
         starts.ask.send(()).map_err(|_| gone())?;
         let connection = starts.begun.recv().map_err(|_| gone())?;
@@ -226,13 +283,13 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
         let (words, silence_max) = (beside.words(lane), self.silence_max);
         let (joined, tell, watch) = (Arc::clone(&self.joined), tell.clone(), Arc::clone(&vigil));
         self.joined.begin_login(lane, killer.clone());
-        let begun = self.crew.try_begin("login", move || {
+        let has_begun = self.crew.try_begin("login", move || {
             let stands = log_in(connection, &words, vigil, silence_max);
             joined.end_login(lane);
             // Nobody takes it when the job has ended.
-            let _ = tell.send((lane, stands));
+            let _ = tell.send(Told { attempt, stands });
         });
-        begun.map_err(|error| {
+        has_begun.map_err(|error| {
             self.joined.end_login(lane);
             Failure::here(error)
         })?;
@@ -267,7 +324,7 @@ fn log_in(
         Err(ReadEnd::Refused(error)) => {
             // The agent may not have come to wait for logins yet. Who says so took nothing.
             let (reason, is_final) = (error.to_string(), !has_greeted);
-            Err(Failure { reason, is_final, has_greeted: false })
+            Err(Failure { reason, is_final, may_be_asked: false, has_greeted: false })
         }
         Err(ReadEnd::Lost(_)) => {
             drop((input, writer));
@@ -293,11 +350,74 @@ impl Failure {
             error => error.to_string(),
         };
         let is_final = !error.retriable() && !matches!(error, ConnectError::Stopped { .. });
-        Self { reason, is_final, has_greeted }
+        let may_be_asked = matches!(error, ConnectError::HostKey { changed: false, .. });
+        Self { reason, is_final, may_be_asked, has_greeted }
     }
 
     /// It is the fault of this machine.
     fn here(error: io::Error) -> Self {
-        Self { reason: error.to_string(), is_final: true, has_greeted: true }
+        let (is_final, may_be_asked, has_greeted) = (true, false, true);
+        Self { reason: error.to_string(), is_final, may_be_asked, has_greeted }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MUCH: u64 = u64::MAX;
+
+    fn failure(is_final: bool, may_be_asked: bool) -> Failure {
+        Failure { reason: "no".to_owned(), is_final, may_be_asked, has_greeted: false }
+    }
+
+    /// The logins that are begun now.
+    fn begun(course: &mut Course, left: u64, is_early: bool) -> Vec<Attempt> {
+        std::iter::from_fn(|| course.next(left, is_early)).collect()
+    }
+
+    fn lanes(attempts: &[Attempt]) -> Vec<u8> {
+        attempts.iter().map(|attempt| attempt.lane).collect()
+    }
+
+    #[test]
+    fn as_many_are_begun_at_once_as_are_wanted_and_worth_it() {
+        let mut course = Course::new(3);
+        assert_eq!(lanes(&begun(&mut course, MUCH, true)), [1, 2, 3]);
+        let mut course = Course::new(3);
+        assert_eq!(lanes(&begun(&mut course, LANE_LEN + 1, false)), [1, 2]);
+        course.join();
+        assert_eq!(lanes(&begun(&mut course, MUCH, false)), [3]);
+        assert!(begun(&mut course, MUCH, false).is_empty());
+        course.join();
+        course.join();
+        assert!(course.is_over());
+    }
+
+    #[test]
+    fn those_that_fail_together_are_one_failure_and_then_there_are_fewer_at_once() {
+        let mut course = Course::new(7);
+        let attempts = begun(&mut course, MUCH, true);
+        assert_eq!(attempts.len(), 7);
+        for attempt in attempts {
+            course.fail(attempt, failure(false, false));
+        }
+        assert_eq!((course.failures, course.on_their_way), (1, 0));
+        assert!(!course.is_over());
+        std::thread::sleep(PAUSE_MIN);
+        assert!(begun(&mut course, MUCH, true).is_empty(), "the first does not stand");
+        assert_eq!(begun(&mut course, MUCH, false).len(), AT_ONCE_MAX);
+    }
+
+    #[test]
+    fn a_key_that_the_user_is_asked_about_may_be_known_when_the_first_stands() {
+        for (is_early, may_be_asked, is_over) in
+            [(true, true, false), (true, false, true), (false, true, true)]
+        {
+            let mut course = Course::new(1);
+            let attempt = course.next(MUCH, is_early).expect("one is begun");
+            course.fail(attempt, failure(true, may_be_asked));
+            assert_eq!(course.is_over(), is_over);
+        }
     }
 }
