@@ -9,6 +9,7 @@ use haul_proto::{Join, LANES_MAX, Message};
 use haul_tree::lock;
 use std::io;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// How long a caller who is known may take to say which lane it is.
@@ -16,6 +17,12 @@ const JOIN_MAX: Duration = Duration::from_secs(5);
 
 /// Callers whose keys are being looked at; a further one takes the place of the first.
 const CALLERS_MAX: usize = 16;
+
+/// The same with those that were hung up on, and whose threads have not noticed yet.
+const THREADS_MAX: usize = 2 * CALLERS_MAX;
+
+/// How often is looked whether they have.
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
 /// Lets in who has the client's key, as long as that `goes_on` and not all lanes are taken.
 /// Each lane is given to `take` once, on a thread of its own, and nobody hangs up on it any
@@ -27,9 +34,14 @@ pub(crate) fn let_in(
 ) {
     let callers: Mutex<Vec<(usize, Killer)>> = Mutex::default();
     let taken: Mutex<u8> = Mutex::new(0);
+    let threads = AtomicUsize::new(0);
     let mut number = 0;
     std::thread::scope(|scope| {
         while goes_on() && *lock(&taken) != u8::MAX - 1 {
+            if threads.load(Ordering::Relaxed) >= THREADS_MAX {
+                std::thread::sleep(LOOK_AGAIN);
+                continue;
+            }
             let caller = match listener.accept_within(CANCEL_POLL) {
                 Ok(Some(caller)) => caller,
                 Ok(None) => continue,
@@ -48,16 +60,21 @@ pub(crate) fn let_in(
                 }
                 callers.push((number, killer));
             }
-            let (callers, taken) = (&callers, &taken);
+            let (callers, taken, threads) = (&callers, &taken, &threads);
             let let_in = move || {
                 let known = identify(caller, goes_on, taken);
                 lock(callers).retain(|(other, _)| *other != number);
                 if let Err(end) = known.and_then(|(lane, direct)| take(lane, direct)) {
                     tracing::debug!(reason = %end, "a caller is not let in");
                 }
+                threads.fetch_sub(1, Ordering::Relaxed);
             };
-            let _ =
+            threads.fetch_add(1, Ordering::Relaxed);
+            let begun =
                 std::thread::Builder::new().name("caller".to_owned()).spawn_scoped(scope, let_in);
+            if begun.is_err() {
+                threads.fetch_sub(1, Ordering::Relaxed);
+            }
         }
         lock(&callers).iter().for_each(|(_, killer)| killer.kill());
     });

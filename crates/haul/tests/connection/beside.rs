@@ -43,7 +43,7 @@ fn begin(scene: &Scene<'_>, flags: &[&str], dest: &str) -> Running {
 }
 
 /// The connections of haul beside its first, by their processes.
-fn beside(running: &Running) -> Vec<u32> {
+pub(crate) fn beside(running: &Running) -> Vec<u32> {
     let is_beside = |pid: &u32| {
         let words = proc::command_line(*pid);
         let has = |word: &[u8]| words.iter().any(|it| it == word);
@@ -53,15 +53,20 @@ fn beside(running: &Running) -> Vec<u32> {
 }
 
 /// Runs `test` to a host and from it, each with an sshd that `lines` set up.
-fn at_servers(lines: &[&str], test: impl Fn(&Scene<'_>, &Sshd) + Sync) {
+pub(crate) fn at_servers(lines: &[&str], test: impl Fn(&Scene<'_>, &Sshd) + Sync) {
+    at_servers_behind("", lines, test);
+}
+
+/// The same where ssh does `before` each login.
+fn at_servers_behind(before: &str, lines: &[&str], test: impl Fn(&Scene<'_>, &Sshd) + Sync) {
     each_of(
         &WAYS,
         |_| {},
         |scene| {
             let sshd = lines.iter().fold(quick_sshd(), |sshd, line| sshd.server_line(*line));
             let sshd = sshd.start().expect("sshd starts");
-            let rsh =
-                script(&scene.mkdir("bin").join("ssh"), &format!("exec {} \"$@\"", sshd.rsh()));
+            let ssh = format!("{before}\nexec {} \"$@\"", sshd.rsh());
+            let rsh = script(&scene.mkdir("bin").join("ssh"), &ssh);
             let mut other = scene.another(&format!("{:?}-at", scene.way));
             other.reach_by(rsh);
             test(&other, &sshd);
@@ -107,6 +112,42 @@ fn a_server_that_takes_few_logins_at_a_time_takes_eight_in_the_end() {
             assert!(peak.is_some_and(|peak| peak < 128 << 20), "{peak:?}");
         }
         assert_copied(scene, "dst");
+    });
+}
+
+/// The first login takes long, as it does behind a long link.
+const LATE: &str =
+    "case \" $* \" in *' -G '*|*BatchMode=yes*) ;; *) sleep 1; : > \"$0.late\" ;; esac";
+
+#[test]
+fn others_are_begun_while_the_first_login_is_on_its_way() {
+    at_servers_behind(LATE, &[], |scene, sshd| {
+        make_source(scene);
+        let running = begin(scene, &["--parallel", "4", "--via", "ssh"], "dst");
+        assert!(running.until(SOON, || sshd.agents().len() == 3), "they wait for the first");
+        assert!(!scene.exists("bin/ssh.late"), "the first was not late");
+        assert!(running.until(SOON, || sshd.agents().len() == 4), "the first never stands");
+        let run = running.wait().expect("it ends").expect_ok();
+        assert!(!run.err().contains("a further login has failed"), "{run}");
+        assert_copied(scene, "dst");
+    });
+}
+
+#[test]
+fn little_that_is_to_be_sent_is_no_reason_for_another_login() {
+    at_servers_behind(LATE, &[], |scene, sshd| {
+        scene.file("src/small", vec![7; 100 << 10]);
+        let running = begin(scene, &["--parallel", "4", "--via", "ssh"], "dst");
+        let mut most = 0;
+        running.until(SOON, || {
+            most = most.max(beside(&running).len());
+            false
+        });
+        running.wait().expect("it ends").expect_ok();
+        // How much a host has to send is not known before it was reached.
+        assert_eq!(most, if scene.way == Way::Upload { 0 } else { 3 });
+        assert_copied(scene, "dst");
+        assert!(holds_soon(|| sshd.agents().is_empty()), "somebody stays");
     });
 }
 

@@ -15,5 +15,6 @@ mod refused;
 mod remote_haul;
 mod silence;
 mod ssh;
+mod strangers;
 mod transfer;
 mod unhashed;
