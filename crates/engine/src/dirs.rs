@@ -8,6 +8,7 @@ use haul_store::RESUME_LEN_MIN;
 use haul_tree::{Meta, MetaKind, Spare, TreeDir, add_spare, lock};
 use std::collections::VecDeque;
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Once, OnceLock, Weak};
 
 /// Handles that are kept open for directories at rest, in each role, at most; see
@@ -42,6 +43,8 @@ pub(crate) struct DirNode {
     above: OnceLock<Scope>,
     /// The same with those of files in it.
     scope: OnceLock<Scope>,
+    /// See [`Self::begin_to_count`].
+    is_counted: AtomicBool,
 }
 
 /// How a directory is reached.
@@ -84,6 +87,7 @@ impl DirNode {
             led: OnceLock::new(),
             above: OnceLock::new(),
             scope: OnceLock::new(),
+            is_counted: AtomicBool::new(false),
         }))
     }
 
@@ -100,6 +104,7 @@ impl DirNode {
             led: OnceLock::new(),
             above: OnceLock::new(),
             scope: OnceLock::new(),
+            is_counted: AtomicBool::new(false),
             place: Reached::Below { parent: Arc::clone(parent), name, follow },
         });
         node.open.add(&node);
@@ -138,6 +143,11 @@ impl DirNode {
         if let Ok(mut held) = self.handle.try_lock() {
             held.take_if(|handle| handle.can_be_opened_again());
         }
+    }
+
+    /// It stays in memory, and counts from now on. False if it does already.
+    pub(crate) fn begin_to_count(&self) -> bool {
+        !self.is_counted.swap(true, Ordering::Relaxed)
     }
 
     /// The object that it is.

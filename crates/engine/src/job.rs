@@ -75,6 +75,9 @@ pub struct Job {
     /// Logins to the agent's host besides the first, at most, for contents that go through
     /// ssh.
     pub logins: u8,
+    /// Bytes of memory that each role of this process may take for hard links, if not as
+    /// many as usual.
+    pub links_memory_max: Option<NonZeroU64>,
 }
 
 /// A change of the targets of symbolic links, by one of the roles.

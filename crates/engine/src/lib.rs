@@ -87,6 +87,8 @@
 //!   before they are removed.
 //! - `itself.rs`: refuses a move that would find itself at its destination; `mark.rs`:
 //!   the marks that a peer asks for to find out.
+//! - `room.rs`: a bound on the memory for hard links; `receiver/linking/cost.rs`: what is
+//!   counted.
 //! - `pace.rs`: a bound on the bytes that a job moves in a second.
 //! - `origin.rs`: the number of a directory that a job made as a new name.
 //! - `clean.rs`: removes what copies have left.
@@ -128,6 +130,7 @@ mod relay;
 mod relocate;
 mod remote;
 mod request;
+mod room;
 mod rules;
 mod run;
 mod sender;

@@ -12,17 +12,19 @@ mod peer;
 #[path = "parts/watch.rs"]
 mod watch;
 
-use haul_engine::{Job, JobError, Placement, SftpRoute};
-use haul_model::{Fault, FaultKind, Kind, Side};
+use haul_engine::{Event, Job, JobError, Monitor, Outcome, Placement, Progress, SftpRoute};
+use haul_model::{Fault, FaultKind, Kept, Kind, Policy, Side, Task};
 use haul_net::Connection;
 use haul_proto::{Caps, FrameType, Hello, ListItem, Message, OutcomeItem, encode, frame_bytes};
 use haul_testkit::{OddSftp, Oddities};
 use peer::{Peer, data, dir, dir_end, entry, file};
 use std::fs;
 use std::io::Write;
+use std::num::NonZeroU64;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -30,6 +32,9 @@ use watch::Watch;
 
 /// What either side of a job may take, in bytes.
 const MEMORY_MAX: u64 = 64 << 20;
+
+/// The same of one that keeps a million files of several names in mind.
+const LINKED_MEMORY_MAX: u64 = 200 << 20;
 
 /// How much is flooded with, in bytes: far more than may be kept.
 const FLOOD_LEN: usize = 512 << 20;
@@ -58,13 +63,85 @@ fn memory(field: &str) -> u64 {
 /// Runs `attack`, and checks that the peak did not rise by more than is allowed.
 #[track_caller]
 fn check(what: &str, attack: impl FnOnce()) {
+    check_within(MEMORY_MAX, what, attack);
+}
+
+#[track_caller]
+fn check_within(memory_max: u64, what: &str, attack: impl FnOnce()) {
     forget_peak();
     let before = memory("VmRSS");
     let start = Instant::now();
     attack();
     let risen = memory("VmHWM").saturating_sub(before);
     eprintln!("{what}: {} MiB, {:?}", risen >> 20, start.elapsed());
-    assert!(risen <= MEMORY_MAX, "{what}: {} MiB", risen >> 20);
+    assert!(risen <= memory_max, "{what}: {} MiB", risen >> 20);
+}
+
+/// A monitor that keeps nothing but how many entries there were, and how many failed.
+#[derive(Default)]
+struct Counted {
+    progress: Progress,
+    entries: AtomicU64,
+    failed: AtomicU64,
+}
+
+impl Monitor for Counted {
+    fn progress(&self) -> &Progress {
+        &self.progress
+    }
+
+    fn event(&self, event: Event<'_>) {
+        if let Event::Entry { outcome, .. } = event {
+            self.entries.fetch_add(1, Ordering::Relaxed);
+            if let Outcome::Failed(fault) = outcome {
+                assert!(fault.message.contains("those of this job need more"), "{}", fault.message);
+                self.failed.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    fn cancelled(&self) -> bool {
+        false
+    }
+}
+
+/// A peer lists `dirs` directories of `files` files, each of which has other names, in a dry
+/// run, so that nothing is made of them. Returns how many failed.
+fn list_linked(job: Job, (dirs, files): (u64, u64), name_of: fn(u64) -> String) -> u64 {
+    let policy = Policy { dry_run: true, keeps: Kept::LINKS, ..Policy::default() };
+    let job = Job { task: Task::Copy(policy), ..job };
+    let (connection, mut peer) = Peer::of_client();
+    let client = thread::spawn(move || {
+        let counted = Counted::default();
+        let placement = Placement::Download(connection);
+        haul_engine::run(&job, placement, &counted).expect("it ends in order");
+        (counted.entries.into_inner(), counted.failed.into_inner())
+    });
+    peer.answer();
+    peer.list(vec![dir(0, "a")]);
+    let mut index = 1;
+    for number in 0..dirs {
+        let below = entry(1, &format!("{number:09}"), Kind::Dir);
+        index += 1;
+        let dir = index;
+        let linked = |n| {
+            let mut item = file(dir, &name_of(n), 1000);
+            if let ListItem::Entry { entry, .. } = &mut item {
+                entry.links = number * files + n + 1;
+            }
+            item
+        };
+        let items = std::iter::once(below).chain((0..files).map(linked));
+        peer.list(items.chain([dir_end(dir)]).collect());
+        index += files;
+        peer.await_outcome(index);
+        peer.outcomes.clear();
+    }
+    peer.list(vec![dir_end(1), dir_end(0)]);
+    peer.hear_out();
+    let (entries, failed) = client.join().expect("it does not panic");
+    assert_eq!(entries, 1 + dirs * (1 + files));
+    failed
 }
 
 /// Says `frame` again and again, until the other side takes no more of it, or
@@ -220,6 +297,19 @@ fn no_claim_and_no_flood_costs_more_than_is_allowed() {
             fs::remove_dir_all(&dest).expect("removed");
             fs::create_dir(&dest).expect("made");
         }
+    });
+    check("files of several names with too little memory for them", || {
+        let job = Job { links_memory_max: NonZeroU64::new(8 << 20), ..download(&dest) };
+        let failed = list_linked(job, (2000, 100), |n| format!("{n:0250}"));
+        assert!((100_000..200_000).contains(&failed), "{failed}");
+    });
+    check_within(LINKED_MEMORY_MAX, "a million files of several names", || {
+        for number in 0..10_000 {
+            fs::create_dir_all(dest.join(format!("a/{number:09}"))).expect("made");
+        }
+        let name_of = |n| format!("a_file_of_several_{n:06}");
+        assert_eq!(list_linked(download(&dest), (10_000, 100), name_of), 0);
+        fs::remove_dir_all(dest.join("a")).expect("removed");
     });
     check("a job of very many sources", || {
         let (here, there) = UnixStream::pair().expect("a socket pair");

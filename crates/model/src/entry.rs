@@ -3,10 +3,6 @@
 use crate::{Attributes, Kept, Name};
 use serde::{Deserialize, Serialize};
 
-/// The most files of several names that are kept as such in one job. Both roles keep each in
-/// mind.
-pub const LINK_GROUPS_MAX: usize = 1 << 20;
-
 /// A point in time, in nanoseconds resolution, as file systems keep it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "RawTimestamp")]

@@ -140,7 +140,7 @@ impl Receiver<'_> {
         }
         let tells_objects = node.handle().is_ok_and(|handle| handle.tells_objects());
         let id = meta.id.filter(|_| tells_objects && self.has_other_names(&entry));
-        Ok((found.with(self.compare_object(&entry, id)), Some(meta)))
+        Ok((found.with(self.compare_object(&entry, id)?), Some(meta)))
     }
 
     /// Compares a directory, and opens it for the listing.

@@ -58,6 +58,8 @@ pub(crate) struct RecvDir {
     pub(super) row: OnceLock<u64>,
     /// See [`Self::has_waiting`].
     has_waiting: AtomicBool,
+    /// See [`Self::begin_to_count`].
+    is_counted: AtomicBool,
 }
 
 /// The last names that were listed in a directory, in the order in which these come.
@@ -132,6 +134,7 @@ impl RecvDir {
             is_way: AtomicBool::new(false),
             row: OnceLock::new(),
             has_waiting: AtomicBool::new(false),
+            is_counted: AtomicBool::new(false),
         })
     }
 
@@ -317,6 +320,11 @@ impl RecvDir {
     /// behind them.
     pub(super) fn has_waiting(&self) -> bool {
         self.has_waiting.load(Ordering::Acquire)
+    }
+
+    /// It stays in memory, and counts from now on. False if it does already.
+    pub(super) fn begin_to_count(&self) -> bool {
+        !self.is_counted.swap(true, Ordering::Relaxed)
     }
 
     /// The kinds of attributes that it gets of those that are kept.

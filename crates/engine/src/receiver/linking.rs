@@ -1,48 +1,81 @@
 //! Hard links: names of one file of the sources become names of one file here. The first
 //! of them that is listed is dealt with like any other file; those that are listed while
-//! its content is on the way wait for that, and are linked to it then.
+//! its content is on the way wait for that, and are linked to it then. What has to be kept
+//! in mind for that has a bound in bytes.
+
+mod cost;
 
 use super::compare::Decision;
 use super::dirs::{DirState, RecvDir};
 use super::waiting::WaitingFile;
 use super::work::{self, Work};
 use super::{Pending, Receiver, naming, parent_fault};
+use crate::dirs::DirNode;
+use crate::room::Room;
 use haul_model::{
-    Changes, Entry, Fault, FaultKind, FileId, Kept, LINK_GROUPS_MAX, Name, Outcome, Side, Skip,
-    escape_bytes, words,
+    Changes, Entry, Fault, FaultKind, FileId, Kept, Name, Outcome, Side, Skip, escape_bytes, words,
 };
 use haul_store::OnExisting;
 use haul_tree::lock;
-use std::collections::HashMap;
-use std::collections::hash_map;
+use std::collections::BTreeMap;
+use std::collections::btree_map;
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::num::NonZeroU64;
+use std::sync::{Arc, Mutex, OnceLock};
 
-/// The files of several names that were listed, by the Sender's number.
-#[derive(Default)]
+/// The files of several names that were listed.
 pub(super) struct Groups {
-    known: Mutex<HashMap<u64, Group>>,
+    known: Mutex<Known>,
+    /// The name by which the only source was listed, if its top has another here.
+    listed: OnceLock<Name>,
+}
+
+/// The same, by the Sender's number. In trees, which don't have to be copied to grow.
+struct Known {
+    groups: BTreeMap<u64, Group>,
     /// In a comparison: the object that the first name of each leads to.
-    objects: Mutex<HashMap<u64, Option<FileId>>>,
+    objects: BTreeMap<u64, Option<FileId>>,
+    room: Room,
 }
 
 /// Names of one file.
 enum Group {
-    /// The first has no outcome yet; these wait for it.
-    Awaited(Vec<Pending>),
+    /// The first has no outcome yet.
+    Awaited(Awaiting),
     /// The destination has it.
     There(Box<First>),
 }
 
+/// Names that wait for the first one's outcome, if any do.
+#[derive(Default)]
+struct Awaiting(Option<Box<Names>>);
+
+struct Names(Vec<Pending>);
+
 /// The name to which others are linked.
 #[derive(Clone)]
 pub(crate) struct First {
-    dir: Arc<RecvDir>,
+    place: Place,
     name: Name,
-    /// The object, where it can be told, and will not be replaced.
-    id: Option<FileId>,
-    /// Where it waits, if it does.
-    place: Option<WaitingFile>,
+    object: Object,
+}
+
+/// The directory of that.
+#[derive(Clone)]
+enum Place {
+    There(Arc<DirNode>),
+    /// It would be made, if this were no dry run.
+    Absent(Arc<RecvDir>),
+}
+
+/// The object of that.
+#[derive(Clone)]
+enum Object {
+    /// It can't be told, or will be replaced.
+    Unknown,
+    Known(FileId),
+    /// It waits.
+    Waits(Box<WaitingFile>),
 }
 
 /// An entry of several names, as it meets those that were listed before.
@@ -53,8 +86,17 @@ enum Met {
     Awaited,
     /// One is there.
     Other(First, Pending),
-    /// There are too many such files.
-    TooMany(Pending),
+    /// There is no room to keep it in mind.
+    TooMany(Pending, Fault),
+}
+
+impl Groups {
+    /// None yet, in a job with memory for so many bytes of them.
+    pub(super) fn of(memory_max: Option<NonZeroU64>) -> Self {
+        let room = Room::of(memory_max);
+        let known = Known { groups: BTreeMap::new(), objects: BTreeMap::new(), room };
+        Self { known: Mutex::new(known), listed: OnceLock::new() }
+    }
 }
 
 impl Receiver<'_> {
@@ -89,31 +131,29 @@ impl Receiver<'_> {
                 let outcome = self.link(&first, &mut one);
                 self.settle_listed(&one, outcome)
             }
-            Met::TooMany(one) => {
-                let message =
-                    format!("there are more than {LINK_GROUPS_MAX} files of several names");
-                let fault = Fault::new(Side::Source, FaultKind::TooLong, message);
-                self.settle_listed(&one, Outcome::Failed(fault))
-            }
+            Met::TooMany(one, fault) => self.settle_listed(&one, Outcome::Failed(fault)),
         }
     }
 
     fn meet_others(&self, mut one: Pending) -> Met {
-        let mut groups = lock(&self.groups.known);
-        let is_full = groups.len() >= LINK_GROUPS_MAX;
+        let mut known = lock(&self.groups.known);
+        let Known { groups, room, .. } = &mut *known;
         match groups.entry(one.entry.links) {
-            hash_map::Entry::Vacant(_) if is_full => Met::TooMany(one),
-            hash_map::Entry::Vacant(place) => {
-                place.insert(Group::Awaited(Vec::new()));
+            btree_map::Entry::Vacant(group) => {
+                if !room.take(cost::of_first(&one.name, self.delays())) {
+                    return Met::TooMany(one, room.fault(Side::Destination));
+                }
+                room.take_along(cost::of_place(&Place::of(&one.dir)));
+                group.insert(Group::Awaited(Awaiting::default()));
                 Met::None(one)
             }
-            hash_map::Entry::Occupied(mut group) => {
+            btree_map::Entry::Occupied(mut group) => {
                 // It is no first one any more.
                 one.entry.links = 0;
                 match group.get_mut() {
-                    Group::Awaited(waiting) => {
+                    Group::Awaited(Awaiting(waiting)) => {
                         one.dir.expect_one();
-                        waiting.push(one);
+                        waiting.get_or_insert_with(|| Box::new(Names(Vec::new()))).0.push(one);
                         Met::Awaited
                     }
                     Group::There(first) => Met::Other(First::clone(first), one),
@@ -135,12 +175,17 @@ impl Receiver<'_> {
         );
         let first = if is_there { self.first(dir, name.clone(), outcome) } else { None };
         let waiting = {
-            let mut groups = lock(&self.groups.known);
-            let Some(Group::Awaited(waiting)) = groups.remove(&group) else { return };
-            if let Some(first) = first.clone() {
-                groups.insert(group, Group::There(Box::new(first)));
-            }
-            waiting
+            let Known { groups, room, .. } = &mut *lock(&self.groups.known);
+            let Some(Group::Awaited(_)) = groups.get(&group) else { return };
+            let ended = match first.clone() {
+                Some(first) => groups.insert(group, Group::There(Box::new(first))),
+                None => {
+                    room.give_back(cost::of_first(&name, self.delays()));
+                    groups.remove(&group)
+                }
+            };
+            let Some(Group::Awaited(Awaiting(waiting))) = ended else { return };
+            waiting.map_or_else(Vec::new, |names| names.0)
         };
         if waiting.is_empty() || self.control.stopped() {
             return;
@@ -174,22 +219,29 @@ impl Receiver<'_> {
     /// if it is not what its first name leads to. Where that can't be told, nothing is found
     /// to differ, but that further names are not proven to be one file where they are to be
     /// removed.
-    pub(super) fn compare_object(&self, entry: &Entry, there: Option<FileId>) -> Changes {
+    ///
+    /// # Errors
+    /// When there is no room to keep the object in mind.
+    pub(super) fn compare_object(
+        &self,
+        entry: &Entry,
+        there: Option<FileId>,
+    ) -> Result<Changes, Fault> {
         let needs_proof = self.removes() && self.task.keeps().has(Kept::LINKS);
         if entry.links == 0 || there.is_none() && !needs_proof {
-            return Changes::default();
+            return Ok(Changes::default());
         }
-        let mut objects = lock(&self.groups.objects);
-        let is_full = objects.len() >= LINK_GROUPS_MAX;
+        let Known { objects, room, .. } = &mut *lock(&self.groups.known);
         match objects.entry(entry.links) {
-            // The Sender keeps to the bound.
-            hash_map::Entry::Vacant(_) if is_full => Changes::LINKED.only_if(needs_proof),
-            hash_map::Entry::Vacant(group) => {
+            btree_map::Entry::Vacant(group) => {
+                if !room.take(cost::OF_OBJECT) {
+                    return Err(room.fault(Side::Destination));
+                }
                 group.insert(there);
-                Changes::default()
+                Ok(Changes::default())
             }
-            hash_map::Entry::Occupied(first) => {
-                Changes::LINKED.only_if(there.is_none() || *first.get() != there)
+            btree_map::Entry::Occupied(first) => {
+                Ok(Changes::LINKED.only_if(there.is_none() || *first.get() != there))
             }
         }
     }
@@ -202,20 +254,40 @@ impl Receiver<'_> {
             Outcome::Synced(found) => found.has_any(Changes::SENT.with(Changes::MISSING)),
             _ => true,
         };
-        let DirState::Open(node) = &dir.state else {
-            return Some(First { dir, name, id: None, place: None });
+        if self.rename.is_some()
+            && let Some(listed) = dir.names().first()
+        {
+            self.groups.listed.get_or_init(|| Name::clone(listed));
+        }
+        let place = Place::of(&dir);
+        let Place::There(node) = &place else {
+            return Some(First { place, name, object: Object::Unknown });
         };
         let handle = node.handle().ok()?;
         // In a dry run it is another one then.
         if self.policy.dry_run && is_replaced || !handle.tells_objects() {
-            return Some(First { dir, name, id: None, place: None });
+            return Some(First { place, name, object: Object::Unknown });
         }
-        let place = if is_replaced { self.waits(&dir, &name) } else { None };
-        let id = match &place {
-            Some(place) => Some(place.id),
-            None => handle.stat(&name, false).ok()??.id,
+        let waits = if is_replaced { self.waits(&dir, &name) } else { None };
+        let object = match waits {
+            Some(waits) => Object::Waits(Box::new(waits)),
+            None => handle.stat(&name, false).ok()??.id.map_or(Object::Unknown, Object::Known),
         };
-        Some(First { dir, name, id, place })
+        Some(First { place, name, object })
+    }
+
+    /// The outcome of a name that was linked to `first`, where something differed by `found`.
+    fn linked(&self, first: &First, found: Changes) -> Outcome {
+        let mut path = match &first.place {
+            Place::There(node) => node.path_of(Some(&first.name)),
+            Place::Absent(dir) => dir.path_of(Some(&first.name)),
+        };
+        if let (Place::There(_), Some(listed)) = (&first.place, self.groups.listed.get()) {
+            let top_len = path.iter().position(|byte| *byte == b'/').unwrap_or(path.len());
+            path.splice(..top_len, listed.as_bytes().iter().copied());
+        }
+        let first = words::shown(path).into();
+        Outcome::Linked { found: found.without(Changes::SENT), first }
     }
 
     /// Links an entry to the first name of its file, by round trips.
@@ -246,13 +318,13 @@ impl Receiver<'_> {
                 Decision::Copy(on_existing) => on_existing,
                 _ => OnExisting::Replace,
             },
-            Decision::Settled(Outcome::WouldCopy) => return first.linked(found),
+            Decision::Settled(Outcome::WouldCopy) => return self.linked(first, found),
             Decision::Settled(outcome) if outcome == left && tells_objects => OnExisting::Replace,
             Decision::Settled(outcome) => return self.as_synced(outcome, found),
         };
         if self.policy.dry_run && !matches!(dir.state, DirState::Open(_)) {
             // A base has it, and its directory would be made.
-            return first.linked(found);
+            return self.linked(first, found);
         }
         let linked = self.link_to(first, dir, name, entry, on_existing);
         match linked {
@@ -260,7 +332,7 @@ impl Receiver<'_> {
                 Outcome::Linked { found: Changes::default(), first: Box::default() }
             }
             Ok(Linked::Before) => left,
-            Ok(Linked::Now(Outcome::Copied)) => first.linked(found),
+            Ok(Linked::Now(Outcome::Copied)) => self.linked(first, found),
             Ok(Linked::Now(outcome)) => outcome,
             Err(fault) => Outcome::Failed(fault),
         }
@@ -276,11 +348,9 @@ impl Receiver<'_> {
     ) -> Result<Linked, Fault> {
         let action = "link it to another name of the same file";
         let failed = |error: io::Error| Fault::from_io(Side::Destination, action, &error);
-        let (DirState::Open(node), first_dir) = (&dir.state, &first.dir.state) else {
-            return Err(parent_fault());
-        };
+        let DirState::Open(node) = &dir.state else { return Err(parent_fault()) };
         let handle = node.handle().map_err(failed)?;
-        if let Some(id) = first.id {
+        if let Some(id) = first.id() {
             let there = handle.stat(name, false).map_err(failed)?;
             if handle.tells_objects() && there.is_some_and(|there| there.id == Some(id)) {
                 return Ok(Linked::Before);
@@ -289,19 +359,19 @@ impl Receiver<'_> {
         if self.policy.dry_run {
             return Ok(Linked::Now(Outcome::Copied));
         }
-        let DirState::Open(first_dir) = first_dir else { return Err(parent_fault()) };
+        let Place::There(first_dir) = &first.place else { return Err(parent_fault()) };
         dir.expect_change();
-        if let Some(place) = first.place
-            && self.wait_with((place, &first.name), dir, name, on_existing).map_err(failed)?
+        if let Object::Waits(place) = &first.object
+            && self.wait_with((**place, &first.name), dir, name, on_existing).map_err(failed)?
         {
             return Ok(Linked::Now(Outcome::Copied));
         }
         self.make_way(dir, name, on_existing)?;
         let from = first_dir.handle().map_err(failed)?;
         let named = self.give_name(action, dir, name, entry, on_existing, |how| {
-            handle.make_hard_link(&*from, &first.name, first.id, name, how)
+            handle.make_hard_link(&*from, &first.name, first.id(), name, how)
         });
-        if let (Some(claims), Some(id)) = (dir.claims(), first.id) {
+        if let (Some(claims), Some(id)) = (dir.claims(), first.id()) {
             claims.find(id, &*handle);
         }
         match named? {
@@ -323,9 +393,21 @@ enum Linked {
 }
 
 impl First {
-    /// The outcome of a name that was linked to it, where something differed by `found`.
-    fn linked(&self, found: Changes) -> Outcome {
-        let first = words::shown(self.dir.path_of(Some(&self.name))).into();
-        Outcome::Linked { found: found.without(Changes::SENT), first }
+    /// Its object, where it can be told, and will not be replaced.
+    fn id(&self) -> Option<FileId> {
+        match &self.object {
+            Object::Unknown => None,
+            Object::Known(id) => Some(*id),
+            Object::Waits(waits) => Some(waits.id),
+        }
+    }
+}
+
+impl Place {
+    fn of(dir: &Arc<RecvDir>) -> Self {
+        match &dir.state {
+            DirState::Open(node) => Self::There(Arc::clone(node)),
+            _ => Self::Absent(Arc::clone(dir)),
+        }
     }
 }

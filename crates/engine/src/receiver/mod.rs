@@ -211,7 +211,7 @@ impl<'a> Receiver<'a> {
             policy,
             numbers: Numbers::of(job, is_far, as_root),
             losing: Losing::of(&job.task, gives),
-            groups: Groups::default(),
+            groups: Groups::of(job.links_memory_max),
             origin: job.origin,
             dest: destination.path,
             may_be_source: destination.may_be_source,

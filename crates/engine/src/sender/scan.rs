@@ -104,7 +104,7 @@ impl<'s, 'a> Scan<'s, 'a> {
             keeps: job.task.keeps(),
             modes: &job.altered.modes,
             asks_tree_for: job.task.keeps().only_if(tells_lacks),
-            groups: Groups::default(),
+            groups: Groups::of(job.links_memory_max),
             names: (sender.is_far() && job.names_accounts()).then(Names::default),
             next_index: 1,
             nth_source: 0,
@@ -455,12 +455,12 @@ impl<'s, 'a> Scan<'s, 'a> {
                 let attributes = Self::with_owner(attributes, owner);
                 let entry = Entry::new(name_there, kind, attributes);
                 let special = meta.special.filter(|special| self.keeps.has(special.kept()));
-                let Some(links) = self
-                    .groups
-                    .number(id.filter(|_| meta.links > 1 && self.keeps.has(Kept::LINKS)))
-                else {
-                    let fault = linked::too_many();
-                    return self.fault(parent, Some(Arc::clone(dir)), Some(name), None, fault);
+                let has_others = meta.links > 1 && self.keeps.has(Kept::LINKS);
+                let links = match self.groups.number(id.filter(|_| has_others)) {
+                    Ok(links) => links,
+                    Err(fault) => {
+                        return self.fault(parent, Some(Arc::clone(dir)), Some(name), None, fault);
+                    }
                 };
                 let entry =
                     Entry { inode, ctime, has_holes, links, special, id, leads_to, ..entry };

@@ -13,6 +13,7 @@ mod holes;
 mod jobs;
 #[path = "../parts/link.rs"]
 mod link;
+mod linked;
 mod rights;
 #[path = "../parts/watch.rs"]
 mod watch;

@@ -1,0 +1,119 @@
+//! The cost of what is kept in mind of files of several names, in bytes. Names that wait for
+//! the first one's outcome are not in it: they have none themselves, and the window bounds
+//! them.
+
+use super::{First, Group, Place};
+use crate::dirs::DirNode;
+use crate::receiver::dirs::RecvDir;
+use crate::receiver::waiting::WaitingFile;
+use crate::room::allocated;
+use haul_model::{FileId, Name};
+use std::mem::size_of;
+
+/// Places that are paid for each one that is taken in the nodes of a B-tree: of eleven five
+/// at least are taken, and the nodes have counts and edges.
+const PLACES: u64 = 3;
+
+/// In a comparison: one object.
+pub(super) const OF_OBJECT: u64 = PLACES * size_of::<(u64, Option<FileId>)>() as u64;
+
+/// A name to which others will be linked, but for its directory. It `waits` for the end of the
+/// job, or does not.
+pub(super) fn of_first(name: &Name, waits: bool) -> u64 {
+    let place = PLACES * size_of::<(u64, Group)>() as u64;
+    let waits = if waits { allocated(size_of::<WaitingFile>()) } else { 0 };
+    place + allocated(size_of::<First>()) + of_name(name) + waits
+}
+
+/// The directory of such a name and those above it, each when it is asked about first: they
+/// are there as long as the name is.
+pub(super) fn of_place(place: &Place) -> u64 {
+    match place {
+        Place::There(node) => of_nodes(node),
+        Place::Absent(dir) => of_dirs(dir),
+    }
+}
+
+fn of_nodes(node: &DirNode) -> u64 {
+    let mut cost = 0;
+    let mut next = Some(node);
+    while let Some(node) = next.filter(|node| node.begin_to_count()) {
+        cost += shared::<DirNode>() + node.place().map_or(0, |(_, name)| of_name(name));
+        next = node.place().map(|(above, _)| &**above);
+    }
+    cost
+}
+
+/// It has the same name once more, and the last three that were listed in it.
+fn of_dirs(dir: &RecvDir) -> u64 {
+    let mut cost = 0;
+    let mut next = Some(dir);
+    while let Some(dir) = next.filter(|dir| dir.begin_to_count()) {
+        cost += shared::<RecvDir>() + dir.shown.as_ref().map_or(0, of_name);
+        cost += 3 * allocated(haul_model::MAX_NAME_LEN);
+        next = dir.parent.as_deref();
+    }
+    cost
+}
+
+fn of_name(name: &Name) -> u64 {
+    allocated(name.as_bytes().len())
+}
+
+/// A value behind an `Arc`, with both counts.
+const fn shared<T>() -> u64 {
+    allocated(size_of::<T>() + 2 * size_of::<usize>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dirs::{DirNode, OpenDirs};
+    use crate::receiver::dirs::DirState;
+    use crate::room::Room;
+    use std::os::unix::ffi::OsStrExt;
+    use std::sync::Arc;
+
+    fn name(text: &str) -> Name {
+        Name::new(text.as_bytes()).expect("a name")
+    }
+
+    #[test]
+    fn a_name_costs_more_the_longer_it_is() {
+        let of_first = |len| of_first(&name(&"a".repeat(len)), false);
+        let (short, long) = (of_first(1), of_first(255));
+        assert_eq!(long - short, 240);
+        assert!(short >= size_of::<First>() as u64 + size_of::<(u64, Group)>() as u64);
+    }
+
+    #[test]
+    fn a_directory_costs_something_once_and_those_above_it_as_well() {
+        let temp = tempfile::tempdir().expect("a directory");
+        std::fs::create_dir_all(temp.path().join("a/b")).expect("made");
+        let tree = haul_tree::local_tree(false);
+        let root = tree.open(temp.path().as_os_str().as_bytes()).expect("opened");
+        let root = DirNode::root(root, None, &Arc::new(OpenDirs::default())).expect("a root");
+        let above = DirNode::open(&root, name("a"), false).expect("opened");
+        let dir = DirNode::open(&above, name("b"), false).expect("opened");
+        let place = Place::There(dir);
+        let each = shared::<DirNode>();
+        assert_eq!(of_place(&place), 3 * each + 2 * of_name(&name("a")));
+        assert_eq!(of_place(&place), 0);
+        let beside = DirNode::open(&root, name("a"), false).expect("opened");
+        assert_eq!(of_place(&Place::There(beside)), each + of_name(&name("a")));
+
+        let root = RecvDir::new(None, None, DirState::Absent, false, None);
+        let dir = RecvDir::new(Some(root), Some(name("a")), DirState::Absent, false, None);
+        let place = Place::Absent(dir);
+        assert!(of_place(&place) > 2 * shared::<RecvDir>());
+        assert_eq!(of_place(&place), 0);
+    }
+
+    #[test]
+    fn a_million_files_of_several_names_fit_in() {
+        let mut room = Room::of(None);
+        let dirs = 20_000 * (shared::<DirNode>() + of_name(&name("a directory of some name")));
+        let each = of_first(&name("name_of_some_24_letters_"), false);
+        assert!(room.take(1_000_000 * each + dirs), "{each} each, and {dirs}");
+    }
+}
