@@ -268,8 +268,8 @@ impl Receiver<'_> {
         if self.policy.dry_run && is_replaced || !handle.tells_objects() {
             return Some(First { place, name, object: Object::Unknown });
         }
-        let waits = if is_replaced { self.waits(&dir, &name) } else { None };
-        let object = match waits {
+        // What is the same as in a base but for its attributes waits, too.
+        let object = match self.waits(&dir, &name) {
             Some(waits) => Object::Waits(Box::new(waits)),
             None => handle.stat(&name, false).ok()??.id.map_or(Object::Unknown, Object::Known),
         };

@@ -129,6 +129,70 @@ fn what_is_written_down_is_read_by_rsync_and_the_other_way_round() {
     });
 }
 
+/// Has both programs make `dst` of changed sources, with words that say how files come there:
+/// each in a directory of its own, beside `prev`, which rsync has made of the old sources.
+fn made_otherwise(scene: &Scene<'_>, words: &[&str], has_old: bool) {
+    scene.clear(&["src", "ours", "theirs"]);
+    build(scene);
+    for dir in ["theirs/prev/", "theirs/dst/"] {
+        if has_old || dir.contains("prev") {
+            scene.mkdir(dir);
+            rsync(scene, ALL, of_dest(Way::Local), "src/", dir);
+        }
+    }
+    run(Command::new("cp").arg("-a").args([scene.path("theirs"), scene.path("ours")]));
+    let change = |words: &[&str], name: &str| {
+        run(Command::new(words[0]).args(&words[1..]).arg(scene.path("src").join(name)));
+    };
+    change(&["chown", "1:2"], "plain");
+    change(&["chmod", "0711"], "lends");
+    change(&["chmod", "02444"], "theirs");
+    change(&["setfacl", "-m", "u:99:r"], "listed");
+    change(&["setfattr", "-n", "trusted.t", "-v", "other"], "plain");
+    change(&["chown", "-h", "9:9"], "link");
+    change(&["chown", "4:4"], "device");
+    change(&["chmod", "0700"], "d");
+    for name in ["lends", "unread", "d/more"] {
+        fs::write(scene.path("src").join(name), "content that is another").expect("written");
+        change(&["touch", "-d", "@1600000000"], name);
+    }
+    change(&["touch", "-d", "@1500000000"], "");
+    let words = [ALL, words].concat();
+    rsync(scene, &words, of_dest(Way::Local), "src/", "theirs/dst/");
+    sync(scene, &words, of_dest(scene.way), "src/", "ours/dst/");
+    for tree in ["dst", "prev"] {
+        let [ours, theirs] = ["ours", "theirs"].map(|side| facts(scene, &format!("{side}/{tree}")));
+        assert_eq!(ours, theirs, "{words:?}: {tree}");
+    }
+    let again = [&words[..], &["-i", "--delete"]].concat();
+    assert_eq!(sync(scene, &again, of_dest(scene.way), "src/", "ours/dst/"), "", "{words:?}");
+}
+
+#[test]
+fn files_that_come_in_another_way_have_the_same_written_down() {
+    if !is_root() {
+        return fixture::missing("root");
+    }
+    each_way_by_pipe(|scene| {
+        for words in [
+            &["--link-dest=../prev"][..],
+            &["--copy-dest=../prev"],
+            &["--link-dest=../prev", "--delay-updates"],
+        ] {
+            made_otherwise(scene, words, false);
+        }
+        for words in [&["--inplace"][..], &["--inplace", "--no-whole-file"], &["--delay-updates"]] {
+            made_otherwise(scene, words, true);
+        }
+        // rsync takes no path for it that leads up.
+        let staging = scene.mkdir("staging").display().to_string();
+        for words in [&["-T", &*staging][..], &["-T", &staging, "--delay-updates"]] {
+            made_otherwise(scene, words, true);
+            assert_eq!(scene.list("staging"), Vec::<String>::new(), "{words:?}");
+        }
+    });
+}
+
 #[test]
 fn a_user_keeps_what_only_root_can_give() {
     if !is_root() {

@@ -236,6 +236,26 @@ fn what_waits_for_a_name_that_fails_fails_with_it() {
 }
 
 #[test]
+fn names_of_one_file_that_wait_are_linked_whatever_a_base_has_of_it() {
+    each_way_by_pipe(|scene| {
+        for base in ["--link-dest=../prev", "--copy-dest=../prev"] {
+            scene.clear(&["src", "prev", "dst"]);
+            scene.file("src/a", "one file");
+            scene.file("src/m", "another");
+            for (first, name) in [("a", "b"), ("a", "d/c"), ("m", "d/n")] {
+                link(scene, &format!("src/{first}"), &format!("src/{name}"));
+            }
+            Pair::of(scene).run(&["-aH"], &["src/"], "prev");
+            mode(scene.path("src/a"), 0o600);
+            let pair = Pair::with_times(scene);
+            let flags = ["-aH", "--delay-updates", base];
+            let run = pair.run(&flags, &["src/"], "dst");
+            assert_eq!(groups(scene, "dst"), groups(scene, "src"), "{base}: {run}");
+        }
+    });
+}
+
+#[test]
 fn a_dry_run_links_what_a_base_has_in_a_directory_that_is_missing() {
     each_way_by_pipe(|scene| {
         scene.file("src/a", "one file");
