@@ -193,6 +193,21 @@ fn a_source_that_is_not_there_holds_nothing_back() {
 }
 
 #[test]
+fn a_source_that_can_not_even_be_begun_is_told_and_holds_removals_back() {
+    everywhere_by_pipe(|scene| {
+        scene.file("src/one/a", "a");
+        scene.file("dst/extra", "extra");
+        for source in ["nope/", "nope/x", "src/none/../one/"] {
+            let route = scene.route();
+            let run = scene.transfer("sync", &route, &["-a", "--delete"], &[source], "dst").run();
+            let run = run.expect_code(23);
+            assert!(run.err().contains(source.trim_end_matches('/')), "{run}");
+            assert!(scene.exists("dst/extra"), "{run}");
+        }
+    });
+}
+
+#[test]
 fn what_an_earlier_copy_has_named_is_no_mirror_of_its_own() {
     each_way(|scene| {
         scene.file("data/a", "a");

@@ -233,7 +233,7 @@ impl Scan<'_, '_> {
 /// file system that is not mounted: it has not vanished.
 fn not_begun(error: &io::Error) -> Fault {
     match Fault::from_io(Side::Source, "open", error) {
-        fault if fault.kind == FaultKind::NotFound => Fault { kind: FaultKind::Parent, ..fault },
+        fault if fault.kind == FaultKind::NotFound => Fault { kind: FaultKind::Io, ..fault },
         fault => fault,
     }
 }
