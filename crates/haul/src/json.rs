@@ -355,6 +355,11 @@ impl<'a> ErrorLine<'a> {
         }
     }
 
+    /// The same with another hint.
+    pub(crate) fn with_hint(self, hint: Option<&str>) -> Self {
+        Self { hint: hint.map(str::to_owned), ..self }
+    }
+
     /// The end of the command.
     pub(crate) fn of_command(error: &CommandError) -> Self {
         Self {

@@ -2,6 +2,7 @@
 
 use super::{Output, Report, Statement};
 use crate::error::{CommandError, ExitCode};
+use crate::hint;
 use crate::json::{ConnectionLost, ErrorLine, Line, Path, Warning};
 use crate::progress::{Counts, Screen};
 use haul_engine::{LinkEvent, Outcome, Skip};
@@ -39,8 +40,10 @@ impl Report for Json {
         self.print(&Line::Error(ErrorLine::of_fault(host, path, fault)));
     }
 
-    fn entry_fault(&self, path: &[u8], _: Option<String>, _: &[u8], fault: &Fault) {
-        self.fault(None, path, fault);
+    fn entry_fault(&self, path: &[u8], host: Option<String>, there: &[u8], fault: &Fault) {
+        self.output().fail();
+        let hint = hint::of_fault_at(fault, host.is_some(), there);
+        self.print(&Line::Error(ErrorLine::of_fault(None, path, fault).with_hint(hint)));
     }
 
     fn not_removed(&self, path: &[u8], _: Option<String>, _: &[u8], fault: &Fault) {

@@ -96,7 +96,7 @@ fn a_connection_that_ends_before_the_login_is_no_lost_one() {
     });
     let way = "the command of ssh that leads there failed (ProxyCommand or ProxyJump)";
     for (rsh, cause) in [
-        (link.rsh(scene.sshd()), "Connection "),
+        (link.rsh(scene.sshd()), ""),
         (fails.clone(), way),
         (closes, way),
         (format!("{fails} -q"), "it ended with status 255, and said nothing"),
