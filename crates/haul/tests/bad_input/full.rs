@@ -60,7 +60,9 @@ fn with_more_room_the_same_command_finishes() {
     each_way_on_a_small_file_system(|scene, mount| {
         let made = tree::many(scene.path("tree"), 100, 10_000, 3, 2).expect("a tree");
         // What was made in the same second is the same to a server that keeps whole ones.
-        nasty::set_mtime(scene.path("tree"), 1_600_000_000, 0).expect("a time");
+        for dir in ["tree", "tree/dir-000", "tree/dir-001", "tree/dir-002"] {
+            nasty::set_mtime(scene.path(dir), 1_600_000_000, 0).expect("a time");
+        }
         fs::write(mount.join("filler"), vec![1; ROOM as usize / 2 + 300_000]).expect("written");
         assert!(made.bytes + ROOM / 2 + 300_000 > ROOM);
         let run = scene.copy(&["-r"], &["tree"], "small").run().expect_code(4);

@@ -226,9 +226,9 @@ fn what_is_kept_on_a_full_host_is_named_and_can_be_removed() {
     let words = " bytes of it are kept for the next run to go on from, and occupy space as ";
     let (before, place) = told.split_once(words).expect("what is kept is told");
     let kept: u64 = before.rsplit(' ').next().and_then(|len| len.parse().ok()).expect("a number");
-    assert!(kept >= BLOCK && kept < LEN && kept % BLOCK == 0, "{run}");
+    assert!((BLOCK..LEN).contains(&kept) && kept.is_multiple_of(BLOCK), "{run}");
     let place = PathBuf::from(place.lines().next().expect("a path"));
-    assert_eq!(strays(small.path()), [place.clone()], "{run}");
+    assert_eq!(strays(small.path()), std::slice::from_ref(&place), "{run}");
 
     // It is what the next run goes on with, and one without it begins anew.
     fs::remove_file(small.join("filler")).expect("removed");
