@@ -2,6 +2,7 @@
 
 use crate::drawing::{derive, fill, name};
 use crate::entry::{Content, Entry, Kind, State, entry, is_in};
+use crate::faking;
 use crate::lot::Lot;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -46,6 +47,7 @@ impl Case {
         let mut flags = base(lot);
         extra(lot, &mut flags, &state, is_root);
         bases(lot, &mut flags, &mut state, is_root);
+        faking::draw(lot, &mut flags, &mut state, is_root);
         let mut case = Self { seed, is_root, way, state, flags, sources, dest };
         case.avoid_what_is_known();
         case
@@ -55,7 +57,8 @@ impl Case {
     pub(crate) fn has(&self, letter: char) -> bool {
         let mut has = false;
         for flag in &self.flags {
-            if let Some(letters) = flag.strip_prefix('-').filter(|rest| !rest.starts_with('-')) {
+            let is_short = |rest: &&str| !rest.starts_with('-') && !rest.starts_with("M--");
+            if let Some(letters) = flag.strip_prefix('-').filter(is_short) {
                 has |= letters.contains(letter);
                 has |= letters.contains('a') && "rlptgoD".contains(letter);
             } else if *flag == format!("--no-{letter}") {
@@ -401,6 +404,7 @@ impl Case {
         if self.flags.iter().any(|flag| flag.contains("-dest=")) {
             self.flags.retain(|flag| flag != "-c");
         }
+        faking::avoid_what_is_known(self);
         if self.deletes() && !self.has('r') && !self.has('d') {
             self.flags.retain(|flag| !flag.starts_with("--delete") && flag != "--del");
         }

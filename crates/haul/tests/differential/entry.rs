@@ -23,6 +23,13 @@ pub(crate) struct Entry {
     pub(crate) default_acl: bool,
 }
 
+impl Entry {
+    /// The path of the file of which it is another name.
+    pub(crate) fn first(&self) -> Option<&[u8]> {
+        if let Kind::Name(first) = &self.kind { Some(first) } else { None }
+    }
+}
+
 /// What it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Kind {

@@ -3,6 +3,7 @@
 
 use crate::case::Case;
 use crate::entry::{Entry, Kind, USER, is_in};
+use crate::faking;
 use haul_model::escape_bytes;
 use std::collections::BTreeSet;
 use std::mem::discriminant;
@@ -219,6 +220,27 @@ const IN_TREE: &[Exception] = &[
         },
     },
     Exception {
+        reason: "what a hard link to a base replaces has a backup",
+        covers: |fact| {
+            let Fact { case, path, .. } = fact;
+            let of = [without_suffix(path), backed_up(case, path).as_deref(), Some(*path)]
+                .map(|of| of.is_some_and(|of| is_in_base(case, of)));
+            case.has_word("--link-dest")
+                && fact.backs_up()
+                && fact.is_ours_alone()
+                && of.contains(&true)
+        },
+    },
+    Exception {
+        reason: "takes the access list that is written down with them",
+        covers: |fact| {
+            const LIST: &str = "user.rsync.%aacl=";
+            let has = |xattrs: Option<&str>| xattrs.unwrap_or_default().contains(LIST);
+            let is_kept = fact.name == "xattrs" && has(fact.ours) && !has(fact.theirs);
+            faking::is_of_dest(fact.case) && fact.case.has('X') && is_kept
+        },
+    },
+    Exception {
         reason: "`-m` leaves out empty directories that a rule protects, too",
         covers: |fact| {
             let is_left_out = fact.ours.is_none() && fact.theirs == Some("directory");
@@ -388,6 +410,15 @@ pub(crate) struct Said {
 /// Where lines differ on purpose, with the words of docs/rsync.md that say so.
 const IN_LINES: &[(&str, Change)] = &[
     ("made anew, and told as that", told_as_new),
+    ("a link that a base has with another time is told as another one", |case, rsync, haul| {
+        if case.flags.iter().any(|flag| flag.contains("-dest=")) {
+            both(rsync, haul, |lines| {
+                for line in lines.iter_mut().filter(|line| line.get(1..3) == Some("Lc")) {
+                    line.replace_range(2..3, ".");
+                }
+            });
+        }
+    }),
     ("With `--mkpath`, a DEST that is made is told", |case, rsync, haul| {
         let is_there = case.state.contains_key(case.dest.strip_suffix(b"/").unwrap_or(&case.dest));
         if case.has_word("--mkpath") && !is_there {

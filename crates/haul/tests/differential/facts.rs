@@ -1,6 +1,7 @@
 //! All that is kept of trees, to be compared.
 
 use crate::entry::is_in;
+use crate::faking;
 use haul_model::escape_bytes;
 use std::collections::BTreeMap;
 use std::collections::hash_map::DefaultHasher;
@@ -78,14 +79,19 @@ fn of_one(
     facts.insert("kind", what);
     if !kind.is_symlink() {
         facts.insert("mode", format!("{:04o}", meta.mode() & 0o7777));
+    }
+    facts.insert("owner", format!("{}:{}", meta.uid(), meta.gid()));
+    if !kind.is_symlink() {
         for (name, value) in xattrs(path) {
+            if name == faking::STAT && read_record(&mut facts, &value).is_some() {
+                continue;
+            }
             facts.insert("xattrs", {
                 let before = facts.get("xattrs").cloned().unwrap_or_default();
                 format!("{before}{name}={value} ")
             });
         }
     }
-    facts.insert("owner", format!("{}:{}", meta.uid(), meta.gid()));
     let time = |seconds: i64, nanos: i64| match run.contains(&seconds) {
         true => "now".to_owned(),
         false => format!("{seconds}.{nanos:09}"),
@@ -97,16 +103,33 @@ fn of_one(
     facts
 }
 
+/// Has facts be those of a record of attributes that are written down, `100644 0,0 1:2`. What
+/// is really there has a name of its own.
+fn read_record(facts: &mut BTreeMap<&'static str, String>, record: &str) -> Option<()> {
+    let (mode, rest) = record.split_once(' ')?;
+    let (device, owner) = rest.split_once(' ')?;
+    let mode = u32::from_str_radix(mode, 8).ok()?;
+    let really = format!("{} {}", facts["mode"], facts["owner"]);
+    facts.insert("really", really);
+    facts.insert("mode", format!("{:04o}", mode & 0o7777));
+    facts.insert("owner", owner.to_owned());
+    let kind = format!("{} that stands for {:o} {device}", facts["kind"], mode & !0o7777);
+    facts.insert("kind", kind);
+    Some(())
+}
+
 fn xattrs(path: &Path) -> Vec<(String, String)> {
     let mut names = [0_u8; 4096];
     let len = rustix::fs::llistxattr(path, &mut names[..]).unwrap_or(0);
     let mut all: Vec<_> = names[..len]
         .split(|byte| *byte == 0)
         .filter(|name| !name.is_empty())
-        .map(|name| {
+        .filter_map(|name| {
             let mut value = [0_u8; 4096];
             let len = rustix::fs::lgetxattr(path, name, &mut value[..]).unwrap_or(0);
-            (escape_bytes(name), escape_bytes(&value[..len]))
+            // A list of access that is gone rsync writes down as one with nothing in it.
+            let is_gone = name == b"user.rsync.%aacl" && value[..len] == [0x80, 0, 0, 0].repeat(4);
+            (!is_gone).then(|| (escape_bytes(name), escape_bytes(&value[..len])))
         })
         .collect();
     all.sort();
@@ -129,7 +152,13 @@ pub(crate) fn differences(
             }
             continue;
         };
-        for name in ["kind", "mode", "owner", "mtime", "atime", "xattrs", "names"] {
+        let is_told_otherwise =
+            ["mode", "owner"].iter().any(|of| expected.get(of) != there.get(of));
+        for name in ["kind", "mode", "owner", "really", "mtime", "atime", "xattrs", "names"] {
+            // What is written down by another mode or owner has other rights.
+            if name == "really" && is_told_otherwise {
+                continue;
+            }
             let fact = |facts: &BTreeMap<_, String>| facts.get(name).cloned();
             let (expected, there) = (fact(expected), fact(there));
             if expected != there && !meant(path, name, expected.as_deref(), there.as_deref()) {

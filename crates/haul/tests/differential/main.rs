@@ -10,6 +10,7 @@ mod drawing;
 mod entry;
 mod exceptions;
 mod facts;
+mod faking;
 mod lot;
 mod making;
 mod shrinking;

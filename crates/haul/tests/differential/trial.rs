@@ -5,6 +5,7 @@ use crate::common::{HAUL, World, mode, run, script};
 use crate::entry::USER;
 use crate::exceptions::{self, Fact, Said};
 use crate::facts::{self, Facts};
+use crate::faking;
 use crate::making;
 use haul_model::escape_bytes;
 use haul_testkit::Haul;
@@ -98,7 +99,7 @@ impl Bench {
             return ended(&haul.args(case.words()));
         }
         haul = haul.arg("--rsh").arg(&self.pipe).arg("--remote-haul").arg(&self.program);
-        haul = haul.args(&case.flags).arg("--");
+        haul = haul.args(faking::flags(case)).arg("--");
         let here = |path: &[u8]| {
             let mut text = dir.as_os_str().to_owned();
             text.push("/");
