@@ -15,6 +15,7 @@ use haul_net::{Closer, ConnectError, Connection, Identity};
 use haul_proto::{
     DirectWish, FrameType, JobRequest, Message, NamedSources, Role, SOURCES_MAX, encode,
 };
+use haul_tree::Tree;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -67,12 +68,16 @@ struct Agent {
     outbox: Arc<Outbox>,
 }
 
-/// The receiver runs in the agent.
-pub(crate) fn upload(job: &Job, line: Line, monitor: &dyn Monitor) -> Result<Summary, JobError> {
+/// The receiver runs in the agent; the sources are in `tree`.
+pub(crate) fn upload(
+    job: &Job,
+    line: Line,
+    tree: &dyn Tree,
+    monitor: &dyn Monitor,
+) -> Result<Summary, JobError> {
     check_len(job, receiver_words_len(job))?;
     let (agent, wire) = Agent::tell(line, job, receiver(job, None));
     let reporter = Reporter::new(monitor);
-    let tree = job.local_tree(Side::Source);
     let sending = Sending { reporter: Some(&reporter), ..Sending::of(tree) };
     let control = Control::with(monitor, &agent.vigil, &agent.name);
     let assembly = Assembly { job, control: &control, way: &agent };

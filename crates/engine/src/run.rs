@@ -8,6 +8,8 @@ use crate::sftp::Far;
 use crate::{Between, Greeted, Job, JobError, Monitor, SftpRoute, Summary, relay, remote, sftp};
 use haul_model::{Mirror, Side};
 use haul_net::Connection;
+use haul_tree::Sharer;
+use std::sync::Arc;
 
 /// Where the roles run.
 pub enum Placement {
@@ -15,6 +17,8 @@ pub enum Placement {
     Local,
     /// The receiver runs in the agent at the other end.
     Upload(Connection),
+    /// The same, where other jobs of this process send the same sources at the same time.
+    UploadShared(Connection, Arc<Sharer>),
     /// The sender runs in the agent at the other end.
     Download(Connection),
     /// As [`Self::Download`], over a connection by which requests were answered.
@@ -44,7 +48,13 @@ pub fn run(job: &Job, placement: Placement, monitor: &dyn Monitor) -> Result<Sum
     haul_sys::umask();
     match placement {
         Placement::Local => run_local(job, monitor),
-        Placement::Upload(connection) => remote::upload(job, connection.into(), monitor),
+        Placement::Upload(connection) => {
+            let tree = job.local_tree(Side::Source);
+            remote::upload(job, connection.into(), tree, monitor)
+        }
+        Placement::UploadShared(connection, sharer) => {
+            remote::upload(job, connection.into(), &*sharer, monitor)
+        }
         Placement::Download(connection) => remote::download(job, connection.into(), monitor),
         Placement::DownloadOver(greeted) => remote::download(job, greeted.into(), monitor),
         Placement::Between(hosts) => relay::between(job, *hosts, monitor),

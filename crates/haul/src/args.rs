@@ -9,6 +9,7 @@ mod help;
 mod kept;
 mod remote;
 mod sync;
+mod to_all;
 mod words;
 
 pub(crate) use deploy::{Deploy, Deployment};
@@ -76,6 +77,8 @@ pub(crate) enum Command {
 pub(crate) struct Copy {
     pub(crate) sources: Vec<Location>,
     pub(crate) dest: Location,
+    /// All destinations, of which `dest` is the first, if each gets the sources.
+    pub(crate) to_all: Vec<Location>,
     pub(crate) recursive: bool,
     pub(crate) follow: bool,
     /// The rules that leave out parts of the sources.
@@ -317,9 +320,14 @@ impl CopyWords {
         self.familiar.refuse_port(&self.paths)?;
         let (sources, dest, reaches) =
             self.remote.sources_and_dest(&self.paths, COPY_USAGE, config)?;
+        let (sources, dest, to_all) = match self.to_all {
+            true => to_all::split(sources, dest)?,
+            false => (sources, dest, Vec::new()),
+        };
         Ok(Copy {
             sources,
             dest,
+            to_all,
             recursive: self.recursive || self.kept.archive,
             follow: follows(self.dereference, self.recursive || self.kept.archive, &self.familiar),
             filter: self.filter.rules(Style::default())?,
@@ -365,6 +373,7 @@ impl MoveWords {
         Ok(Copy {
             sources,
             dest,
+            to_all: Vec::new(),
             recursive: true,
             follow: false,
             filter: Filter::default(),
@@ -435,6 +444,7 @@ impl CheckWords {
         let copy = Copy {
             sources,
             dest,
+            to_all: Vec::new(),
             recursive: self.recursive || self.kept.archive,
             follow: follows(self.dereference, self.recursive || self.kept.archive, &self.familiar),
             filter: self.filter.rules(Style::default())?,

@@ -13,11 +13,11 @@ use crate::retry::Retry;
 use crate::state;
 use haul_engine::{
     Event, Greeted, Job, JobError, Leg, Monitor, Placement, Route, SftpRoute, SftpSession,
-    Standing, Summary,
+    SharedBlocks, Sharer, Standing, Summary,
 };
 use haul_model::FaultKind;
 use haul_net::{ConnectError, SshTarget};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The hosts of a command.
 pub(crate) struct Hosts {
@@ -29,6 +29,8 @@ pub(crate) struct Hosts {
     standing: Mutex<Option<(Machine, WayThere)>>,
     /// Those of which a haul has greeted.
     greeted: Mutex<Vec<SshTarget>>,
+    /// Other jobs read the same sources at the same time.
+    sharer: Mutex<Option<Arc<Sharer>>>,
 }
 
 impl Hosts {
@@ -36,7 +38,22 @@ impl Hosts {
     pub(crate) fn new(reaches: Reaches, screen: &Screen) -> Self {
         let (lacking, greeted) = (Mutex::default(), Mutex::default());
         let standing = Mutex::default();
-        Self { screen: screen.clone(), reaches, lacking, greeted, standing }
+        let sharer = Mutex::default();
+        Self { screen: screen.clone(), reaches, lacking, greeted, standing, sharer }
+    }
+
+    /// The same for a job that shares what it reads here with others, until [`Self::leave`].
+    pub(crate) fn sharing(self, blocks: &Arc<SharedBlocks>) -> Self {
+        Self { sharer: Mutex::new(Some(Arc::new(blocks.join()))), ..self }
+    }
+
+    /// The job has ended, and reads nothing more.
+    pub(crate) fn leave(&self) {
+        self.sharer.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+
+    fn sharer(&self) -> Option<Arc<Sharer>> {
+        self.sharer.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The same, where `peers` were asked: the first of `legs` goes on over the connection
@@ -180,9 +197,10 @@ impl Hosts {
                 true => peer::connect(target, job.task, &self.screen)?,
                 false => peer::connect_again(target, job.task)?,
             };
-            let placement = match is_upload {
-                true => Placement::Upload(connection),
-                false => Placement::Download(connection),
+            let placement = match (is_upload, self.sharer()) {
+                (true, Some(sharer)) => Placement::UploadShared(connection, sharer),
+                (true, None) => Placement::Upload(connection),
+                (false, _) => Placement::Download(connection),
             };
             haul_engine::run(job, placement, monitor)
         });

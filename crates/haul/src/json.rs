@@ -15,8 +15,10 @@ use std::fmt::Write as _;
 use std::io;
 use std::time::Duration;
 
+mod addressed;
 mod doctor;
 mod words;
+pub(crate) use addressed::{DestinationLine, addressed};
 pub(crate) use doctor::{DiskLine, DoctorLine, HaulLine, MachineLine, RateLine, ViaWord};
 pub(crate) use words::{
     DifferenceWord, ErrorWord, FateWord, Found, KindWord, OriginWord, OutcomeWord, ReasonWord,
@@ -30,7 +32,7 @@ pub(crate) const SCHEMA: u32 = 1;
 #[derive(Debug, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(crate) enum Line<'a> {
-    Start(Start<'a>),
+    Start(Start),
     File(FileLine<'a>),
     Progress(ProgressLine),
     Warning(Warning<'a>),
@@ -38,6 +40,7 @@ pub(crate) enum Line<'a> {
     ConnectionLost(ConnectionLost<'a>),
     ConnectionRegained {},
     Summary(SummaryLine),
+    Destination(DestinationLine),
     Entry(EntryLine<'a>),
     Hash(HashLine<'a>),
     Stage(StageLine<'a>),
@@ -54,11 +57,15 @@ pub(crate) enum Line<'a> {
 
 /// `haul copy` has understood its words.
 #[derive(Debug, Serialize)]
-pub(crate) struct Start<'a> {
+pub(crate) struct Start {
     pub(crate) schema: u32,
     pub(crate) version: &'static str,
-    pub(crate) sources: Vec<Cow<'a, str>>,
-    pub(crate) dest: Cow<'a, str>,
+    pub(crate) sources: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) dest: Option<String>,
+    /// All of them, if there are several.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) dests: Vec<String>,
     pub(crate) dry_run: bool,
 }
 

@@ -178,7 +178,8 @@ impl<'r> JobMonitor<'r> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn counts(&self) -> Counts {
+    /// How far the jobs are.
+    pub(crate) fn counts(&self) -> Counts {
         let mut counts = Counts::of(&self.progress);
         counts.listed_all &= !self.more_to_come.load(Ordering::Relaxed);
         counts

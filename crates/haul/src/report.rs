@@ -2,6 +2,7 @@
 //! programs. Nothing else asks which of them it is. Everything that came from a disk or
 //! a peer is escaped when it is told.
 
+pub(crate) use self::addressed::{Addressed, ToldOnce};
 pub(crate) use self::log_file::{LogFile, Logged};
 use crate::error::{CommandError, ExitCode};
 use crate::progress::{Counts, Screen};
@@ -9,6 +10,7 @@ use haul_engine::{LinkEvent, Outcome};
 use haul_model::{Fault, Kind, Task, escape_bytes};
 use std::sync::MutexGuard;
 
+mod addressed;
 mod json;
 mod log_file;
 mod output;

@@ -170,10 +170,13 @@ fn may_be_repeated(job: &Job, is_upload: bool, reads_here: bool) -> bool {
 
 /// True if a source can be read only once.
 fn has_stream(job: &Job) -> bool {
-    job.sources.iter().any(|source| {
-        let kind = fs::metadata(OsStr::from_bytes(source)).map(|found| found.file_type());
-        kind.is_ok_and(|kind| kind.is_fifo() || kind.is_char_device() || kind.is_socket())
-    })
+    job.sources.iter().any(|source| is_stream(source))
+}
+
+/// True if what is at `path` here can be read only once.
+pub(crate) fn is_stream(path: &[u8]) -> bool {
+    let kind = fs::metadata(OsStr::from_bytes(path)).map(|found| found.file_type());
+    kind.is_ok_and(|kind| kind.is_fifo() || kind.is_char_device() || kind.is_socket())
 }
 
 /// The monitor of several runs, which warns of each thing once.

@@ -50,7 +50,7 @@ impl From<[u8; 32]> for BlockHash {
 }
 
 /// Hashes one block, from its start to its end.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct BlockHasher(blake3::Hasher);
 
 impl BlockHasher {
@@ -309,6 +309,16 @@ impl ContentHasher {
             self.current.update(now);
             bytes = later;
         }
+    }
+
+    /// Takes the next block, which another hasher has taken: one for this very place. What
+    /// was taken before is whole blocks.
+    pub fn take(&mut self, block: &BlockHasher) {
+        debug_assert!(self.len().is_multiple_of(BLOCK_LEN));
+        if self.current.count() > 0 {
+            self.closed.push(self.current_block());
+        }
+        self.current = block.0.clone();
     }
 
     /// Takes `len` zero bytes: a hole of a sparse file. It takes the time of as

@@ -213,3 +213,20 @@ proptest! {
         prop_assert_eq!(in_steps(&bytes, step), ContentHash::of(&bytes));
     }
 }
+
+#[test]
+fn a_block_that_another_has_hashed_counts_as_if_it_had_been_taken_here() {
+    let content = content(2 * BLOCK_LEN as usize + 1234);
+    for len in [5, BLOCK_LEN as usize, BLOCK_LEN as usize + 1, content.len()] {
+        let content = &content[..len];
+        let mut hasher = ContentHasher::new();
+        for (index, block) in content.chunks(BLOCK_LEN as usize).enumerate() {
+            let mut block_hasher = BlockHasher::new(index as u64);
+            block_hasher.update(block);
+            hasher.take(&block_hasher);
+            assert_eq!(hasher.last(), Some(block_hasher.finish()));
+        }
+        assert_eq!(hasher.len(), len as u64);
+        assert_eq!(hasher.finish(), ContentHash::of(content), "{len} bytes");
+    }
+}

@@ -7,6 +7,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::OnceLock;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Raises the soft limit on open files to the hard one; a refusal is no harm,
 /// handles are then reopened more often.
@@ -94,6 +95,14 @@ fn system_boot_id() -> Option<[u8; 16]> {
         *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
     }
     (digits.len() == 32).then_some(id)
+}
+
+/// True if `time`, as a file system has it, is at least `span` ago by this machine's clock.
+pub fn is_past(time: Timestamp, span: Duration) -> bool {
+    let Ok(now) = SystemTime::now().duration_since(UNIX_EPOCH) else { return false };
+    let Some(then) = now.checked_sub(span) else { return false };
+    let secs = i64::try_from(then.as_secs()).unwrap_or(i64::MAX);
+    time <= Timestamp { secs, nanos: then.subsec_nanos() }
 }
 
 /// When this machine was started, by the clock that files get their times from;

@@ -1,6 +1,7 @@
 //! The contract of files: sources that are read, and stages that are written, sealed,
 //! and published.
 
+use crate::shared::SharedBlock;
 use haul_model::{Attributes, BlockHash, FileId, Kept, Name, Timestamp};
 use haul_sftp::Chunk;
 use haul_store::{Lot, OnExisting, Proof, Publication, Row, Staged};
@@ -8,6 +9,7 @@ use haul_sys::Loss;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Bytes before the end of what is released that may still have been in use when
 /// something before was.
@@ -40,6 +42,13 @@ pub trait SourceFile: Send + Sync {
             take(part.start, &bytes[..len])?;
         }
         Ok(())
+    }
+
+    /// Block `index` of its content, up to the size that it was opened with, and its hash:
+    /// read once for all jobs that read it at about this time. `None` where it is better
+    /// read for this job alone.
+    fn shared_block(&self, _index: u64) -> Option<io::Result<Arc<SharedBlock>>> {
+        None
     }
 
     /// True if the file has content though its size is 0, as files of /proc

@@ -12,6 +12,7 @@
 //! - `local.rs`: this machine's file systems. `sftp/`: a host's SFTP server; its design is
 //!   in `docs/decisions/through-sftp.md`.
 //! - `small.rs`: small files, many at a time, where each request takes a round trip.
+//! - `shared.rs`: blocks that several jobs read, read and hashed once.
 //! - `room.rs`: handles that are given up when no more files may be open.
 //! - `spool.rs`: content that has to be read to its end before its length is known: of
 //!   named FIFOs and devices, and of files that the kernel makes up.
@@ -34,6 +35,7 @@ mod meta;
 mod origin;
 mod room;
 pub mod sftp;
+mod shared;
 mod small;
 mod spool;
 
@@ -49,4 +51,5 @@ pub use mark::{Mark, Sight, sight};
 pub use meta::{Meta, MetaKind, Owner, TreeEntry, in_whole_seconds};
 pub use origin::ATTRIBUTE as ORIGIN_ATTRIBUTE;
 pub use room::{Spare, add_spare};
+pub use shared::{SHARED_LEN_MAX, SharedBlock, SharedBlocks, Sharer};
 pub use small::{Downloads, Fetched, Get, NotPut, Put, SmallFile, SmallFiles, Uploads};

@@ -8,6 +8,7 @@ use self::file::{LocalSource, LocalStage, is_cold, is_of_unknown_size};
 use super::room::with_room;
 use super::spool::Spooled;
 use crate::origin;
+use crate::shared::SharedBlocks;
 use crate::{
     Meta, MetaKind, Origin, Outstanding, Owner, SourceFile, StagedFile, Storage, Tree, TreeDir,
     TreeEntry, Unfinished,
@@ -58,12 +59,17 @@ impl Tree for LocalTree {
 
 /// A directory of this machine.
 #[derive(Debug)]
-pub struct LocalDir(Arc<Dir>, OnceLock<(Name, Spooled)>);
+pub struct LocalDir(Arc<Dir>, OnceLock<(Name, Spooled)>, Option<Arc<SharedBlocks>>);
 
 impl LocalDir {
     /// The tree's directory for an open handle.
     pub fn new(dir: Dir) -> Self {
-        Self(Arc::new(dir), OnceLock::new())
+        Self(Arc::new(dir), OnceLock::new(), None)
+    }
+
+    /// The same for a job that shares `blocks` with others.
+    pub(crate) fn sharing(dir: Dir, blocks: &Arc<SharedBlocks>) -> Self {
+        Self(Arc::new(dir), OnceLock::new(), Some(Arc::clone(blocks)))
     }
 
     /// The open handle.
@@ -131,7 +137,8 @@ impl TreeDir for LocalDir {
             true => self.0.open_dir_following(name),
             false => self.0.open_dir(name),
         };
-        Ok(Arc::new(Self::new(with_room(open)?)))
+        let shared = self.2.clone();
+        Ok(Arc::new(Self(Arc::new(with_room(open)?), OnceLock::new(), shared)))
     }
 
     fn open_file(&self, name: &Name, follow: bool) -> io::Result<Box<dyn SourceFile>> {
@@ -143,7 +150,8 @@ impl TreeDir for LocalDir {
             return Ok(Box::new(LocalSource::from(Spooled::made_up(&file, stat)?)));
         }
         let cold = is_cold(&file, stat.size);
-        Ok(Box::new(LocalSource { file, opened: stat, cold, fixed: false }))
+        let shared = self.2.clone();
+        Ok(Box::new(LocalSource { file, opened: stat, cold, fixed: false, shared }))
     }
 
     fn make_dir(&self, name: &Name, mode: u32) -> io::Result<()> {

@@ -1,6 +1,7 @@
 //! How far the content of a file was gone through, and its hash where one is wanted.
 
 use haul_model::{BLOCK_LEN, BlockHash, ContentHash, ContentHasher};
+use haul_tree::SharedBlock;
 
 /// The part of a content that was gone through.
 pub(super) enum Passed {
@@ -32,6 +33,14 @@ impl Passed {
         match self {
             Self::Hashed(hasher) => hasher.update(bytes),
             Self::Counted(len) => *len += bytes.len() as u64,
+        }
+    }
+
+    /// Takes the next block, which begins where one does.
+    pub(super) fn take(&mut self, block: &SharedBlock) {
+        match self {
+            Self::Hashed(hasher) => hasher.take(block.hasher()),
+            Self::Counted(len) => *len += block.bytes().len() as u64,
         }
     }
 

@@ -12,7 +12,7 @@ use crate::link::wire::{Body, OutFrame};
 use haul_delta::Matcher;
 use haul_model::{BLOCK_LEN, BlockRange, ContentHash, Fault, FaultKind, Side};
 use haul_proto::{BlockSeal, FileSeal, Message, data_head};
-use haul_tree::{SourceFile, changed, is_longer};
+use haul_tree::{SharedBlock, SourceFile, changed, is_longer};
 use std::sync::Arc;
 
 /// Content of one Data frame, in bytes. Pieces begin at multiples of it.
@@ -201,6 +201,13 @@ impl Outgoing<'_, '_, '_> {
                 return Some(Err(given_up()));
             }
             let (index, at) = (self.item.index, self.passed.len());
+            if let Some(block) = self.shared_block(end) {
+                match block {
+                    Ok(block) => self.send_shared(&block)?,
+                    Err(fault) => return Some(Err(fault)),
+                }
+                continue;
+            }
             let len = (PIECE_LEN - at % PIECE_LEN).min(end - at) as usize;
             let effort = self.reader.effort(Some(index));
             let (body, hashed) = if self.splices && effort.is_none() {
@@ -222,6 +229,46 @@ impl Outgoing<'_, '_, '_> {
             self.seal_block()?;
         }
         Some(Ok(()))
+    }
+
+    /// The block that comes next, if all of it is in front of `end`, and other jobs send it,
+    /// too.
+    fn shared_block(&self, end: u64) -> Option<Result<Arc<SharedBlock>, Fault>> {
+        let at = self.passed.len();
+        let block_end = at.checked_add(BLOCK_LEN)?.min(self.source.seal().size);
+        // Where nothing is hashed, there is little to share.
+        let is_alone = self.item.how.wants_no_hash();
+        if is_alone || !at.is_multiple_of(BLOCK_LEN) || block_end > end {
+            return None;
+        }
+        let block = self.source.shared_block(at / BLOCK_LEN)?;
+        Some(block.map_err(|error| read(&error)))
+    }
+
+    /// Sends the block that comes next.
+    fn send_shared(&mut self, block: &SharedBlock) -> Option<()> {
+        let Reader { pool, control, .. } = self.reader;
+        let (index, start) = (self.item.index, self.passed.len());
+        self.passed.take(block);
+        let mut at = start;
+        for piece in block.bytes().chunks(PIECE_LEN as usize) {
+            let len = piece.len();
+            let effort = self.reader.effort(Some(index));
+            let sent = pool.take(len, control).and_then(|mut bytes| {
+                bytes.copy_from_slice(piece);
+                let head = data_head(index, at, len);
+                self.reader.send_content(effort, head, Body::Bytes(bytes))
+            });
+            if sent.is_none() {
+                // It was passed, and comes again as something that is counted.
+                self.came_by(Step::Passed(self.passed.len() - at));
+                return None;
+            }
+            self.came_by(Step::Moved(len as u64));
+            at += len as u64;
+        }
+        self.source.release(start..at);
+        self.seal_block()
     }
 
     /// Passes a hole up to `end`, and vouches for each block of it by itself.

@@ -228,12 +228,21 @@ impl Reader<'_, '_> {
             check_size(&*source)?;
         }
         let content = &mut room[..seal.size as usize];
-        let len = source.read_at(content, 0).map_err(|error| read(&error))?;
-        if len < content.len() {
-            return Err(changed());
-        }
         let is_hashed = !item.how.wants_no_hash();
-        let hash = is_hashed.then(|| ContentHash::of(content));
+        let hash = match is_hashed.then(|| source.shared_block(0)).flatten() {
+            Some(block) => {
+                let block = block.map_err(|error| read(&error))?;
+                content.copy_from_slice(block.bytes());
+                Some(block.hasher().finish_alone())
+            }
+            None => {
+                let len = source.read_at(content, 0).map_err(|error| read(&error))?;
+                if len < content.len() {
+                    return Err(changed());
+                }
+                is_hashed.then(|| ContentHash::of(content))
+            }
+        };
         let strict = self.sender.wants_still();
         let copied = || Ok(Some(hash.unwrap_or_else(|| ContentHash::of(content))));
         let grew = has_grown(&*source, strict, copied, self.control)?;
@@ -377,5 +386,9 @@ fn open(item: &Item) -> Result<Box<dyn SourceFile>, Fault> {
 }
 
 pub(super) fn read(error: &std::io::Error) -> Fault {
-    Fault::from_io(Side::Source, "read", error)
+    match error.kind() {
+        // It is shorter than it was.
+        std::io::ErrorKind::UnexpectedEof => changed(),
+        _ => Fault::from_io(Side::Source, "read", error),
+    }
 }

@@ -304,6 +304,7 @@ impl SyncWords {
         let copy = Copy {
             sources,
             dest,
+            to_all: Vec::new(),
             reaches,
             recursive: wish.is_recursive() || mirror.walking.only_dirs,
             follow: wish.copy_links,

@@ -98,6 +98,9 @@ pub(super) struct CopyWords {
     /// Copy what symbolic links point to, as is done without -r
     #[arg(short = 'L', long, help_heading = "What to copy")]
     pub(super) dereference: bool,
+    /// Copy the SOURCEs, which are here, to each DEST: all from the first on a host on
+    #[arg(long, help_heading = "What to copy")]
+    pub(super) to_all: bool,
     /// Change nothing, show what would be copied
     #[arg(short = 'n', long, help_heading = "What to copy")]
     pub(super) dry_run: bool,

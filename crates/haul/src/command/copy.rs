@@ -4,6 +4,7 @@
 mod asking;
 mod figures;
 mod removing;
+mod to_all;
 
 use self::figures::Figures;
 use super::expand;
@@ -33,6 +34,9 @@ pub(super) const UNHASHED: &str = "; contents were not hashed";
 
 /// Copies, and says what came of it.
 pub(super) fn run(copy: &Copy) -> ExitCode {
+    if !copy.to_all.is_empty() {
+        return to_all::run(copy);
+    }
     let is_partial =
         |summary: &Summary, report: &dyn Report| summary.failed > 0 || report.has_failed();
     carry_out(
@@ -157,12 +161,14 @@ impl Statement for Started<'_> {
     }
 
     fn json(&self) -> Vec<u8> {
-        let Copy { sources, dest, .. } = self.copy;
+        let Copy { sources, dest, to_all, .. } = self.copy;
+        let given = |location: &'_ Location| String::from_utf8_lossy(&location.given).into_owned();
         let start = Start {
             schema: SCHEMA,
             version: env!("CARGO_PKG_VERSION"),
-            sources: sources.iter().map(|s| String::from_utf8_lossy(&s.given)).collect(),
-            dest: String::from_utf8_lossy(&dest.given),
+            sources: sources.iter().map(given).collect(),
+            dest: to_all.is_empty().then(|| given(dest)),
+            dests: to_all.iter().map(given).collect(),
             dry_run: self.dry_run,
         };
         Line::Start(start).to_bytes()
@@ -406,6 +412,7 @@ mod tests {
             .collect();
         Copy {
             dest: locations.pop().expect("a destination"),
+            to_all: Vec::new(),
             sources: locations,
             recursive: false,
             follow: false,

@@ -58,7 +58,8 @@ fn samples() -> Vec<Line<'static>> {
             schema: SCHEMA,
             version: "0.1.0",
             sources: vec!["photos".into()],
-            dest: "host:backup/".into(),
+            dest: Some("host:backup/".into()),
+            dests: Vec::new(),
             dry_run: false,
         }),
         Line::File(FileLine {

@@ -61,6 +61,35 @@ impl Counts {
         }
     }
 
+    /// Those of this job and of another that runs at the same time.
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self {
+            files_done: self.files_done + other.files_done,
+            files_total: self.files_total + other.files_total,
+            bytes_done: self.bytes_done + other.bytes_done,
+            bytes_total: self.bytes_total + other.bytes_total,
+            bytes_moved: self.bytes_moved + other.bytes_moved,
+            listed_all: self.listed_all && other.listed_all,
+            asking: self.asking || other.asking,
+            reached: self.reached || other.reached,
+            silent: self.silent.min(other.silent),
+            current: if self.current.is_empty() { other.current } else { self.current },
+        }
+    }
+
+    /// The same for a job that has ended, wherever: nothing more is to come.
+    pub(crate) fn at_its_end(self) -> Self {
+        Self {
+            files_total: self.files_done,
+            bytes_total: self.bytes_done,
+            listed_all: true,
+            asking: false,
+            silent: Duration::MAX,
+            current: Vec::new(),
+            ..self
+        }
+    }
+
     /// True if the job has come so far that ssh asks for nothing on the terminal.
     pub(crate) fn has_begun(&self) -> bool {
         let listed = self.reached && self.files_total > 0;

@@ -16,5 +16,6 @@ mod remote_haul;
 mod silence;
 mod ssh;
 mod strangers;
+mod to_all;
 mod transfer;
 mod unhashed;

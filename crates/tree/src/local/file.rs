@@ -1,5 +1,6 @@
 //! Files of this machine: sources, stages, and stages that are sealed.
 
+use crate::shared::{SharedBlock, SharedBlocks, Version};
 use crate::spool::Spooled;
 use crate::{Seal, SealedFile, SourceFile, StagedFile};
 use haul_model::{Attributes, BlockHash, FileId, Kept, Name, Timestamp};
@@ -9,6 +10,7 @@ use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 
 pub(super) struct LocalSource {
     pub(super) file: File,
@@ -17,11 +19,13 @@ pub(super) struct LocalSource {
     pub(super) cold: bool,
     /// Nobody else can change it.
     pub(super) fixed: bool,
+    /// Blocks that other jobs read, too.
+    pub(super) shared: Option<Arc<SharedBlocks>>,
 }
 
 impl From<Spooled> for LocalSource {
     fn from(Spooled { file, stat, fixed }: Spooled) -> Self {
-        Self { file, opened: stat, cold: false, fixed }
+        Self { file, opened: stat, cold: false, fixed, shared: None }
     }
 }
 
@@ -53,6 +57,12 @@ impl SourceFile for LocalSource {
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         read_full(&self.file, buf, offset)
+    }
+
+    fn shared_block(&self, index: u64) -> Option<io::Result<Arc<SharedBlock>>> {
+        let shared = self.shared.as_ref()?;
+        self.ctime()?;
+        shared.block(&Version::of(&self.opened), index, |bytes, at| self.read_at(bytes, at))
     }
 
     /// Asked when it was opened.
@@ -135,7 +145,8 @@ impl StagedFile for LocalStage {
     fn written(&self) -> io::Result<Option<Box<dyn SourceFile>>> {
         let file = self.0.file().try_clone()?;
         let opened = haul_sys::file_stat(&file)?;
-        Ok(Some(Box::new(LocalSource { file, opened, cold: false, fixed: true })))
+        let (cold, fixed, shared) = (false, true, None);
+        Ok(Some(Box::new(LocalSource { file, opened, cold, fixed, shared })))
     }
 
     fn loss(&self) -> Loss {
