@@ -15,7 +15,7 @@ use haul_testkit::snapshot::{Compare, Snapshot, snapshot};
 use haul_testkit::tree::{self, Made};
 
 use super::tool::{Job, Tool};
-use super::workload::{Before, Data, Scale, Through, Workload};
+use super::workload::{Before, DESTINATIONS, Data, Scale, Through, Word, Workload};
 use crate::Result;
 
 /// No run takes this long. The longest, scp of 2,000 files over a link of 50 ms,
@@ -198,8 +198,24 @@ impl<'a> Bench<'a> {
         if tool == Tool::Login {
             return Ok(());
         }
+        let into = self.into(tool);
+        match workload.word {
+            Word::ToAll => DESTINATIONS
+                .iter()
+                .try_for_each(|name| self.check_in(&into.join(name), workload, tool, every_byte)),
+            _ => self.check_in(&into, workload, tool, every_byte),
+        }
+    }
+
+    fn check_in(
+        &self,
+        into: &Path,
+        workload: &Workload,
+        tool: Tool,
+        every_byte: bool,
+    ) -> Result<()> {
         let source = &self.sources[workload.data.name()];
-        let copy = self.into(tool).join(workload.data.name());
+        let copy = into.join(workload.data.name());
         let what = || format!("{} on {}", tool.name(), workload.name);
         let made = tree::count(&copy)?;
         if made != source.made {

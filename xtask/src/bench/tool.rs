@@ -7,7 +7,7 @@ use std::process::Command;
 
 use haul_testkit::Sshd;
 
-use super::workload::{Direction, Through, Word};
+use super::workload::{DESTINATIONS, Direction, Through, Word};
 
 /// What can copy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -19,6 +19,8 @@ pub(crate) enum Tool {
     Zstd,
     /// haul, which is not told to be fast.
     Hashing,
+    /// haul, which copies to one destination after the other.
+    OneByOne,
     Cp,
     Scp,
     /// `tar c` piped through ssh into `tar x`.
@@ -51,6 +53,7 @@ impl Tool {
             Tool::Plain => "haul-plain",
             Tool::Zstd => "haul-zstd",
             Tool::Hashing => "haul-hashing",
+            Tool::OneByOne => "haul-one-by-one",
             Tool::Cp => "cp",
             Tool::Scp => "scp",
             Tool::Tar => "tar",
@@ -68,6 +71,7 @@ impl Tool {
             Tool::Plain => "haul --compress none",
             Tool::Zstd => "haul --compress zstd",
             Tool::Hashing => "haul copy",
+            Tool::OneByOne => "haul copy, 4 times",
             Tool::Rsync => "rsync -a",
             Tool::Login => "a login by ssh, and 50 ms",
             _ => self.name(),
@@ -81,6 +85,7 @@ impl Tool {
                 let mut haul = Command::new(job.haul);
                 match job.word {
                     Word::Fast if self == Tool::Haul => haul.args(["copy", "-q", "--fast"]),
+                    Word::ToAll => haul.args(["copy", "-q", "--to-all"]),
                     Word::Copy | Word::Fast => haul.args(["copy", "-q"]),
                     Word::Sync(options) => haul.arg("sync").args(options),
                 };
@@ -112,19 +117,24 @@ impl Tool {
             Tool::Rsync => {
                 let mut rsync = Command::new("rsync");
                 match job.word {
-                    Word::Copy | Word::Fast => rsync.arg("-a"),
+                    Word::Copy | Word::Fast | Word::ToAll => rsync.arg("-a"),
                     Word::Sync(options) => rsync.args(options),
                 };
                 rsync.arg("-e").arg(job.sshd.rsh());
                 rsync
             }
             Tool::Tar => return tar(job),
+            Tool::OneByOne => return one_by_one(job),
             Tool::Login => return job.sshd.command(format!("sleep {STAY}")),
         };
         if job.is_tree && self != Tool::Rsync && job.word.is_copy() {
             command.arg("-r");
         }
-        command.args([job.from(), job.to()]);
+        command.arg(job.from());
+        match job.word {
+            Word::ToAll => command.args(DESTINATIONS.map(|name| job.to(&job.into.join(name)))),
+            _ => command.arg(job.to(job.into)),
+        };
         command
     }
 }
@@ -137,14 +147,25 @@ impl Job<'_> {
         }
     }
 
-    fn to(&self) -> OsString {
+    /// The place of the directory `into`.
+    fn to(&self, into: &Path) -> OsString {
         let mut to = match self.direction {
-            Direction::Upload => self.sshd.location(self.into),
-            _ => self.into.into(),
+            Direction::Upload => self.sshd.location(into),
+            _ => into.into(),
         };
         to.push("/");
         to
     }
+}
+
+/// A copy for each destination, in a shell.
+fn one_by_one(job: &Job) -> Command {
+    let mut command = Command::new("sh");
+    let script = r#"haul=$1 rsh=$2 source=$3; shift 3
+for dest; do "$haul" copy -q --rsh "$rsh" --remote-haul "$haul" "$source" "$dest" || exit; done"#;
+    command.args(["-c", script, "sh"]).arg(job.haul).arg(job.sshd.rsh()).arg(job.from());
+    command.args(DESTINATIONS.map(|name| job.to(&job.into.join(name))));
+    command
 }
 
 /// Both directions as one pipe. The paths are those of our own scratch space

@@ -62,6 +62,8 @@ pub(crate) enum Word {
     Copy,
     /// `haul copy --fast`.
     Fast,
+    /// `haul copy --to-all`, to [`DESTINATIONS`].
+    ToAll,
     /// `haul sync`, with these options, which rsync is given too.
     Sync(&'static [&'static str]),
 }
@@ -69,9 +71,12 @@ pub(crate) enum Word {
 impl Word {
     /// True if it is `haul copy`.
     pub(crate) fn is_copy(self) -> bool {
-        matches!(self, Self::Copy | Self::Fast)
+        matches!(self, Self::Copy | Self::Fast | Self::ToAll)
     }
 }
+
+/// The destinations of a copy to all: directories in that which other tools copy into.
+pub(crate) const DESTINATIONS: [&str; 4] = ["1", "2", "3", "4"];
 
 /// In place of a bound: what is only measured.
 pub(crate) const NO_BOUND: f64 = f64::INFINITY;
@@ -116,6 +121,10 @@ impl Workload {
     pub(crate) fn peak_rss_bytes_max(&self) -> u64 {
         if let (Data::Million, Word::Sync(["-aH"])) = (self.data, self.word) {
             return 200 << 20;
+        }
+        if self.word == Word::ToAll {
+            // The shared blocks, and the queues of each job.
+            return 256 << 20;
         }
         match self.through {
             Through::Haul if self.direction != Direction::Local => 128 << 20,
@@ -394,6 +403,17 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         word: Word::Sync(&["-a"]),
         through: Through::Haul,
         against: &[(Tool::Rsync, 0.45)],
+        once: &[],
+    },
+    Workload {
+        name: "to-all-1g",
+        title: "one 1 GiB file to 4 hosts",
+        data: Data::One,
+        direction: Direction::Upload,
+        before: Before::Nothing,
+        word: Word::ToAll,
+        through: Through::Haul,
+        against: &[(Tool::OneByOne, 0.6)],
         once: &[],
     },
     Workload {
