@@ -40,7 +40,7 @@ pub(crate) enum Line<'a> {
     ConnectionLost(ConnectionLost<'a>),
     ConnectionRegained {},
     Summary(SummaryLine),
-    Destination(DestinationLine),
+    Destination(DestinationLine<'a>),
     Entry(EntryLine<'a>),
     Hash(HashLine<'a>),
     Stage(StageLine<'a>),

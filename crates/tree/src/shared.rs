@@ -31,6 +31,9 @@ pub const SHARED_LEN_MAX: usize = 64 << 20;
 /// Bytes that a block takes besides its content, about.
 const OVERHEAD: usize = mem::size_of::<SharedBlock>() + 512;
 
+/// Bytes that are read and then hashed at once, so that they are in the processor's cache.
+const PART_LEN: usize = 128 << 10;
+
 /// Buffers that wait for the next blocks. Fresh memory costs as much as reading into it.
 const SPARE_MAX: usize = 4;
 
@@ -144,7 +147,7 @@ impl SharedBlocks {
         &self,
         version: &Version,
         index: u64,
-        read: impl FnOnce(&mut [u8], u64) -> io::Result<usize>,
+        read: impl Fn(&mut [u8], u64) -> io::Result<usize>,
     ) -> Option<io::Result<Arc<SharedBlock>>> {
         let start = index.checked_mul(BLOCK_LEN)?;
         let len = version.size.checked_sub(start)?.min(BLOCK_LEN) as usize;
@@ -156,7 +159,7 @@ impl SharedBlocks {
         let mut found = lock(&slot.block);
         let block = match &*found {
             Some(block) => Arc::clone(block),
-            None => match self.read(index, len, |bytes| read(bytes, start)) {
+            None => match self.read(index, len, |bytes, at| read(bytes, start + at)) {
                 Ok(block) => Arc::clone(found.insert(Arc::new(block))),
                 // Another job may have more luck, or the same.
                 Err(error) => return Some(Err(error)),
@@ -197,15 +200,17 @@ impl SharedBlocks {
         &self,
         index: u64,
         len: usize,
-        read: impl FnOnce(&mut [u8]) -> io::Result<usize>,
+        read: impl Fn(&mut [u8], u64) -> io::Result<usize>,
     ) -> io::Result<SharedBlock> {
         let spare = if len as u64 == BLOCK_LEN { lock(&self.state).spare.pop() } else { None };
         let mut bytes = spare.unwrap_or_else(|| vec![0; len]);
-        if read(&mut bytes)? < len {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
         let mut hasher = BlockHasher::new(index);
-        hasher.update(&bytes);
+        for part in bytes.chunks_mut(PART_LEN) {
+            if read(part, hasher.len())? < part.len() {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            hasher.update(part);
+        }
         Ok(SharedBlock { bytes, hasher, home: Weak::clone(&self.itself) })
     }
 

@@ -246,18 +246,19 @@ impl Outgoing<'_, '_, '_> {
     }
 
     /// Sends the block that comes next.
-    fn send_shared(&mut self, block: &SharedBlock) -> Option<()> {
+    fn send_shared(&mut self, block: &Arc<SharedBlock>) -> Option<()> {
         let Reader { pool, control, .. } = self.reader;
         let (index, start) = (self.item.index, self.passed.len());
         self.passed.take(block);
         let mut at = start;
-        for piece in block.bytes().chunks(PIECE_LEN as usize) {
-            let len = piece.len();
+        while at < self.passed.len() {
+            let len = PIECE_LEN.min(self.passed.len() - at) as usize;
+            let from = (at - start) as usize;
             let effort = self.reader.effort(Some(index));
-            let sent = pool.take(len, control).and_then(|mut bytes| {
-                bytes.copy_from_slice(piece);
-                let head = data_head(index, at, len);
-                self.reader.send_content(effort, head, Body::Bytes(bytes))
+            let sent = pool.take(0, control).and_then(|held| {
+                let (block, part) = (Arc::clone(block), from..from + len);
+                let body = Body::Shared { block, part, _held: held };
+                self.reader.send_content(effort, data_head(index, at, len), body)
             });
             if sent.is_none() {
                 // It was passed, and comes again as something that is counted.

@@ -64,6 +64,13 @@ mod tests {
             shown(&["h1:a", "h2:b"]),
             shown(&["a", "h1:x", "h2:x", "h1:x"]),
         ];
-        insta::assert_snapshot!(lines.join("\n"), @"");
+        insta::assert_snapshot!(lines.join("\n"), @r"
+        a b -> h1:x h2:y
+        a -> h1:x /mnt/y h2:z
+        a -> h1:x h1:y
+        refused: --to-all needs a destination on a host: no place names one
+        refused: --to-all: h1:a can't be a source: it is not here
+        refused: h1:x is named twice as a destination
+        ");
     }
 }

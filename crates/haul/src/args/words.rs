@@ -98,7 +98,7 @@ pub(super) struct CopyWords {
     /// Copy what symbolic links point to, as is done without -r
     #[arg(short = 'L', long, help_heading = "What to copy")]
     pub(super) dereference: bool,
-    /// Copy the SOURCEs, which are here, to each DEST: all from the first on a host on
+    /// Copy SOURCEs that are here to each DEST: the first host:path, and all behind it
     #[arg(long, help_heading = "What to copy")]
     pub(super) to_all: bool,
     /// Change nothing, show what would be copied

@@ -6,7 +6,9 @@ use serde_json::Serializer;
 
 /// The end of a copy to one of several destinations.
 #[derive(Debug, Serialize)]
-pub(crate) struct DestinationLine {
+pub(crate) struct DestinationLine<'a> {
+    /// The destination as it was given.
+    pub(crate) dest: &'a str,
     /// Why it ended early.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) message: Option<String>,

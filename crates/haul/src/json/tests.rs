@@ -62,6 +62,14 @@ fn samples() -> Vec<Line<'static>> {
             dests: Vec::new(),
             dry_run: false,
         }),
+        Line::Start(Start {
+            schema: SCHEMA,
+            version: "0.1.0",
+            sources: vec!["www".into()],
+            dest: None,
+            dests: vec!["web1:/srv/".into(), "web2:/srv/".into()],
+            dry_run: false,
+        }),
         Line::File(FileLine {
             path: Path::of(b"photos/a.jpg"),
             kind: KindWord::File,
@@ -156,6 +164,19 @@ fn samples() -> Vec<Line<'static>> {
         Line::Summary(SummaryLine {
             unhashed: true,
             ..SummaryLine::of(&summary, Duration::from_millis(410), ExitCode::Success)
+        }),
+        Line::Destination(DestinationLine {
+            dest: "web1:/srv/",
+            message: None,
+            figures: SummaryLine::of(&summary, Duration::from_millis(410), ExitCode::SomeFailed),
+        }),
+        Line::Destination(DestinationLine {
+            dest: "web2:/srv/",
+            message: Some("can't reach web2: Connection refused".to_owned()),
+            figures: SummaryLine {
+                unhashed: true,
+                ..SummaryLine::of(&Summary::default(), Duration::ZERO, ExitCode::Connection)
+            },
         }),
         Line::Entry(EntryLine::of(host(), b"backup/a.iso", &entry(Kind::File { size: 1024 }))),
         Line::Entry(EntryLine::of(

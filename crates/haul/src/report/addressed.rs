@@ -45,6 +45,16 @@ impl<'r> Addressed<'r> {
         Self { report, told, dest }
     }
 
+    /// The report of all destinations.
+    pub(crate) fn of_all(&self) -> &'r dyn Report {
+        self.report
+    }
+
+    /// The destination as it was given, escaped.
+    pub(crate) fn dest(&self) -> &str {
+        &self.dest
+    }
+
     fn tell_line(&self, line: &Line<'_>) {
         self.tell(&InJson(line.to_bytes()));
     }

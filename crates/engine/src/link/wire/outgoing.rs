@@ -9,8 +9,9 @@ use crate::pool::Buf;
 use crossbeam_channel::{RecvTimeoutError, SendTimeoutError};
 use haul_net::Writer;
 use haul_proto::{FrameType, Message, encode, frame_bytes};
-use haul_tree::{SourceFile, lock};
+use haul_tree::{SharedBlock, SourceFile, lock};
 use std::io::{self, IoSlice, Write};
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -70,7 +71,16 @@ impl OutFrame {
 pub(crate) enum Body {
     /// Bytes in memory.
     Bytes(Buf),
-    /// The same, compressed.
+    /// A part of a block that other jobs send, too.
+    Shared {
+        /// The block.
+        block: Arc<SharedBlock>,
+        /// The part.
+        part: Range<usize>,
+        /// An empty buffer: so no more blocks are held than there are buffers.
+        _held: Buf,
+    },
+    /// Bytes, compressed.
     Squeezed {
         /// The bytes that it shrank to.
         bytes: Vec<u8>,
@@ -89,10 +99,19 @@ pub(crate) enum Body {
 }
 
 impl Body {
+    /// The content itself, if that is in memory.
+    pub(super) fn content(&self) -> Option<&[u8]> {
+        match self {
+            Self::Bytes(_) | Self::Shared { .. } => Some(self.bytes()),
+            Self::Squeezed { .. } | Self::Range { .. } => None,
+        }
+    }
+
     /// The bytes that are in memory, as they go out.
     fn bytes(&self) -> &[u8] {
         match self {
             Self::Bytes(bytes) => bytes,
+            Self::Shared { block, part, .. } => &block.bytes()[part.clone()],
             Self::Squeezed { bytes, .. } => bytes,
             Self::Range { .. } => &[],
         }
@@ -101,8 +120,7 @@ impl Body {
     /// Bytes that go out.
     fn len(&self) -> usize {
         match self {
-            Self::Bytes(bytes) => bytes.len(),
-            Self::Squeezed { bytes, .. } => bytes.len(),
+            Self::Bytes(_) | Self::Shared { .. } | Self::Squeezed { .. } => self.bytes().len(),
             Self::Range { len, .. } => *len,
         }
     }
@@ -111,7 +129,9 @@ impl Body {
     fn left(&self, took: Duration) -> Left {
         match self {
             Self::Squeezed { bytes, len } => Left { len: *len, squeezed: Some(bytes.len()), took },
-            Self::Bytes(_) | Self::Range { .. } => Left { len: self.len(), squeezed: None, took },
+            Self::Bytes(_) | Self::Shared { .. } | Self::Range { .. } => {
+                Left { len: self.len(), squeezed: None, took }
+            }
         }
     }
 }
@@ -309,7 +329,7 @@ pub(crate) fn run_writer(
         gathered.extend_from_slice(&frame.head);
         let began = Instant::now();
         match &frame.body {
-            Some(body @ (Body::Bytes(_) | Body::Squeezed { .. })) => {
+            Some(body @ (Body::Bytes(_) | Body::Shared { .. } | Body::Squeezed { .. })) => {
                 send_bytes(output, &gathered, body.bytes(), step, &pace)?;
             }
             Some(Body::Range { source, offset, len }) => {

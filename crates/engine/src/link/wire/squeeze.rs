@@ -277,7 +277,7 @@ impl Squeezer {
 
     /// A frame with this head and content, compressed if it shrinks.
     pub(crate) fn content(&mut self, effort: Effort, head: Vec<u8>, body: Body) -> OutFrame {
-        let Body::Bytes(bytes) = &body else { return OutFrame::content(head, body) };
+        let Some(bytes) = body.content() else { return OutFrame::content(head, body) };
         let wrapped = match self.shrinks(bytes) {
             true => self.wrapper.wrap(effort.codec, effort.level, &head, bytes),
             false => None,

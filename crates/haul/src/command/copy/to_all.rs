@@ -106,12 +106,12 @@ fn run_all(
         let begin = |run| {
             let begun = thread::Builder::new().name("destination".to_owned());
             let begun = begun.spawn_scoped(scope, move || Run::to_its_end(run, figures));
-            begun.map_err(|error| run.fails(JobError::Threads(error).into(), figures))
+            (run, begun)
         };
         let begun: Vec<_> = runs.iter().map(begin).collect();
-        let ends = begun.into_iter().map(|thread| match thread {
+        let ends = begun.into_iter().map(|(run, thread)| match thread {
             Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
-            Err(end) => end,
+            Err(error) => run.fails(JobError::Threads(error).into(), figures),
         });
         let worst = |one: ExitCode, other: ExitCode| match one.number() < other.number() {
             true => other,
@@ -162,7 +162,9 @@ impl Run<'_> {
         }
         let message = error.map(|error| error.to_string());
         let figures = figures(summary, message.is_some(), code);
-        self.report.tell(&Ended { figures, message });
+        self.report.of_all().tell(&Ended { dest: self.report.dest(), figures, message });
+        // The others may take long.
+        self.report.flush();
         (summary, code)
     }
 }
@@ -181,23 +183,27 @@ fn tick_until(stop: &Receiver<()>, runs: &[Run<'_>], report: &dyn Report) {
 }
 
 /// The end of one destination's job.
-struct Ended {
+struct Ended<'r> {
+    dest: &'r str,
     figures: Figures,
     /// Why it ended early, which people were told.
     message: Option<String>,
 }
 
-impl Statement for Ended {
+impl Statement for Ended<'_> {
     fn text(&self) -> Vec<u8> {
-        if self.message.is_some() { Vec::new() } else { self.figures.text() }
+        match self.message {
+            Some(_) => Vec::new(),
+            None => [self.dest.as_bytes(), b": ", &self.figures.text()].concat(),
+        }
     }
 
     fn json(&self) -> Vec<u8> {
         let Figures { summary, time, code, unhashed, .. } = &self.figures;
         let mut figures = SummaryLine::of(summary, *time, *code);
         figures.unhashed = *unhashed;
-        let message = self.message.clone();
-        Line::Destination(DestinationLine { message, figures }).to_bytes()
+        let (dest, message) = (self.dest, self.message.clone());
+        Line::Destination(DestinationLine { dest, message, figures }).to_bytes()
     }
 
     fn least(&self) -> Show {

@@ -98,3 +98,27 @@ fn nothing_is_drawn_before_the_other_side_is_there() {
     assert!(listing.has_begun());
     assert!(!Counts { asking: true, ..listing }.has_begun());
 }
+
+#[test]
+fn jobs_at_the_same_time_are_told_as_one_and_one_that_has_failed_holds_back_nothing() {
+    let job = |done: u64| Counts {
+        files_done: done,
+        files_total: 4,
+        bytes_done: done * 10,
+        bytes_total: 40,
+        listed_all: true,
+        reached: done > 0,
+        silent: Duration::from_secs(9 * (1 - done.min(1))),
+        current: b"name".to_vec(),
+        ..Counts::default()
+    };
+    let all = job(3).and(job(1)).and(job(0));
+    assert_eq!((all.files_done, all.files_total, all.bytes_done), (4, 12, 40));
+    assert_eq!(
+        (all.percent(), all.silent, &*all.current),
+        (Some(33), Duration::ZERO, &b"name"[..])
+    );
+    let unreached = Counts { listed_all: false, ..Counts::default() };
+    assert_eq!(job(4).and(unreached.clone()).percent(), None);
+    assert_eq!(job(4).and(unreached.at_its_end()).and(job(1).at_its_end()).percent(), Some(100));
+}
