@@ -96,7 +96,9 @@ impl Report {
             let ratios = haul.iter().zip(rival).map(|(haul, rival)| haul / rival).collect();
             let mut name = match workload.word {
                 _ if *tool == Tool::Login => tool.title(false).to_owned(),
-                Word::Copy | Word::Fast => tool.title(workload.data.is_tree()).to_owned(),
+                Word::Copy | Word::Fast | Word::ToAll => {
+                    tool.title(workload.data.is_tree()).to_owned()
+                }
                 Word::Sync(options) => format!("{} {}", tool.name(), options.join(" ")),
             };
             if workload.once.contains(tool) {

@@ -15,7 +15,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Messages about sources that are remembered, at most.
 const TOLD_MAX: usize = 4096;
 
-/// What people were told about sources, which are the same for all: that is told once.
+/// Messages about sources that people have got: the sources are the same for all, so each
+/// is told once.
 #[derive(Default)]
 pub(crate) struct ToldOnce(Mutex<HashSet<u64>>);
 

@@ -1,3 +1,5 @@
+//! Shared blocks, with a file that counts how often it is read.
+
 use super::*;
 use haul_model::ContentHash;
 use std::sync::atomic::{AtomicUsize, Ordering};
