@@ -60,7 +60,9 @@ fn line(summary: &Summary, time: Duration, dry_run: bool) -> String {
     };
     if !dry_run {
         line.push_str(&format!(" in {}", quantity::duration(time)));
-        if moved > 0 && !time.is_zero() {
+        // With second readings, failures or holes it is not the rate of what was copied.
+        let copied = bytes.saturating_sub(resumed);
+        if moved.abs_diff(copied) <= copied / 10 && moved > 0 && !time.is_zero() {
             let rate = quantity::rate(moved as f64 / time.as_secs_f64());
             line.push_str(&format!(" ({rate})"));
         }
