@@ -114,6 +114,12 @@ fn rename(
             Err(Fault::new(Side::Source, FaultKind::IntoItself, message))
         }
         Err(error) if is_mounted(&error) => Err(mounted()),
+        // The system names neither of both directories.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied && to.may_change() => {
+            let fault = Fault::from_io(Side::Source, "rename it", &error);
+            let message = format!("{fault}: it takes write permission on its directory");
+            Err(Fault { kind: FaultKind::Io, message, ..fault })
+        }
         Err(error) => Err(Fault::from_io(Side::Destination, "rename it", &error)),
     }
 }

@@ -38,8 +38,12 @@ impl Screen {
         Term::stderr().size_checked().map_or(COLUMNS_UNKNOWN, |(_, columns)| columns.into())
     }
 
-    /// Draws the progress line, from its first call on until [`Screen::clear`].
+    /// Draws the progress line, from its first call on until [`Screen::clear`]; not over what
+    /// others do on the terminal while this process is in the background.
     pub(crate) fn draw(&self, line: String) {
+        if !haul_engine::is_in_foreground(std::io::stderr()) {
+            return;
+        }
         let mut bar = self.bar();
         let bar = bar.get_or_insert_with(|| {
             let target = ProgressDrawTarget::stderr_with_hz(DRAWS_PER_SECOND);

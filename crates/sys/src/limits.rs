@@ -97,6 +97,12 @@ fn system_boot_id() -> Option<[u8; 16]> {
     (digits.len() == 32).then_some(id)
 }
 
+/// True unless `terminal` is this process's, and has others in its foreground.
+pub fn is_in_foreground(terminal: impl AsFd) -> bool {
+    let foreground = rustix::termios::tcgetpgrp(terminal);
+    foreground.map_or(true, |group| group == rustix::process::getpgrp())
+}
+
 /// True if `time`, as a file system has it, is at least `span` ago by this machine's clock.
 pub fn is_past(time: Timestamp, span: Duration) -> bool {
     let Ok(now) = SystemTime::now().duration_since(UNIX_EPOCH) else { return false };

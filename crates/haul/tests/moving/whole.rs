@@ -420,6 +420,31 @@ fn each_copying_target_as_nobody(test: impl Fn(&Scene<'_>, &Path) + Sync) {
 }
 
 #[test]
+fn what_may_not_leave_its_directory_is_named_where_it_is() {
+    if !is_root() {
+        return;
+    }
+    everywhere_as_nobody(|scene| {
+        if scene.way != Way::Local {
+            return;
+        }
+        scene.file("closed/file", "content");
+        scene.mkdir("to");
+        scene.give_to_nobody("to");
+        mode(scene.path("closed"), 0o755);
+        let run = move_to(scene, &[], "closed/file", &scene.path("to")).expect_code(1);
+        assert!(run.err().contains("closed/file: can't rename it: "), "{run}");
+        assert!(run.err().contains(": it takes write permission on its directory"), "{run}");
+        // And the other way round.
+        scene.file("to/own", "content");
+        scene.give_to_nobody("to");
+        let run = move_to(scene, &[], "to/own", &scene.path("closed")).expect_code(1);
+        assert!(run.err().contains("closed/own: can't rename it: "), "{run}");
+        assert!(scene.exists("to/own") && scene.exists("closed/file"), "{run}");
+    });
+}
+
+#[test]
 fn who_is_not_root_moves_the_own_files_whole_and_leaves_those_of_others() {
     each_copying_target_as_nobody(|scene, to| {
         let has_host = scene.way == Way::SftpUpload;

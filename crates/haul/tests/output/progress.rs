@@ -61,6 +61,20 @@ fn slow_host(scene: &mut Scene<'_>, seconds: u32) {
 }
 
 #[test]
+fn in_the_background_it_is_not_drawn() {
+    let world = World::new();
+    let scene = world.scene(Way::Local);
+    scene.file("file", vec![1; 12 << 20]);
+    for (after, is_drawn) in [("", true), ("& wait $!", false)] {
+        let line = format!("set -m; '{HAUL}' sync -W --bwlimit=8m file copy {after}");
+        let run = Haul::new("script").args(["-qec", &line, "/dev/null"]).cwd(scene.path(""));
+        let run = run.env("SHELL", "/bin/sh").env("TERM", "xterm").run().expect_ok();
+        assert_eq!(run.out().contains("/1 files  "), is_drawn, "{run}");
+        std::fs::remove_file(scene.path("copy")).expect("it was made");
+    }
+}
+
+#[test]
 fn it_fits_the_terminal_and_shows_a_silent_host() {
     each_of(&[Way::Upload, Way::SftpUpload], |scene| slow_host(scene, 9), shows_silent_host);
 }

@@ -38,7 +38,7 @@ pub(super) fn direct_reason(there: &Examined) -> Option<&str> {
 pub(super) fn advice(host: &str, findings: &Findings) -> Vec<Advice> {
     let Some(there) = &findings.there else {
         let text = format!(
-            "deploy haul: without it, everything goes through SFTP, and nothing else can be measured. \"haul deploy {host}\" puts it there, without root"
+            "deploy haul: without it, everything goes through SFTP, and nothing else can be measured. \"haul deploy {host}\" puts it there, without root, if the host allows more than SFTP"
         );
         return vec![Advice { word: "deploy", text }];
     };
