@@ -141,6 +141,8 @@ pub(crate) struct Check {
 pub(crate) struct Ls {
     pub(crate) paths: Vec<Location>,
     pub(crate) long: bool,
+    /// Sizes have units.
+    pub(crate) readable: bool,
     pub(crate) null: bool,
     pub(crate) reaches: Reaches,
     pub(crate) detail: Detail,
@@ -231,8 +233,12 @@ fn is_sync(words: &[OsString]) -> bool {
 
 /// Reads words, of which the first is the program's name.
 fn read(words: &[OsString]) -> Result<Command, CommandError> {
-    match Words::try_parse_from(words) {
+    match Words::try_parse_from(familiar::with_help(words)) {
         Ok(words) => words.into_command(Config::load),
+        // Only that of haul itself has a version.
+        Err(error) if error.kind() == clap::error::ErrorKind::DisplayVersion && words.len() > 2 => {
+            read(&["haul".into(), "--version".into()])
+        }
         Err(error) => Err(explain(error, words).unwrap_or_else(|error| {
             let is_of_sync = error.use_stderr() && is_sync(words);
             // Where nothing can be told any more, the code tells.
@@ -268,7 +274,8 @@ impl Words {
             CommandWords::Ls(words) => {
                 let (paths, reaches) = words.remote.locations(&words.paths, &load()?)?;
                 let detail = detail(false, false, words.json);
-                Command::Ls(Ls { paths, long: words.long, null: words.null, reaches, detail })
+                let (long, readable) = (words.long, words.human_readable);
+                Command::Ls(Ls { paths, long, readable, null: words.null, reaches, detail })
             }
             CommandWords::Stat(words) => {
                 let (paths, reaches) = words.remote.locations(&words.paths, &load()?)?;

@@ -24,6 +24,12 @@ fn help_and_version_are_no_errors() {
         &["--help"][..],
         &["copy", "--help"],
         &["cp", "-h"],
+        &["ls", "-h"],
+        &["stat", "-h"],
+        &["sync", "-h"],
+        &["sync", "--help"],
+        &["sync", "-r", "a", "--help"],
+        &["help", "sync"],
         &["serve", "--help"],
         &["help"],
         &["help", "copy"],
@@ -35,6 +41,9 @@ fn help_and_version_are_no_errors() {
         assert!(String::from_utf8_lossy(&output.stdout).contains("Usage: haul"), "{args:?}");
     }
     assert_eq!(haul(["--version"]).stdout, b"haul 0.1.0\n");
+    assert_eq!(haul(["sync", "--version"]).stdout, b"haul 0.1.0\n");
+    assert_eq!(haul(["sync", "-aV"]).stdout, b"haul 0.1.0\n");
+    assert_eq!(haul(["help", "sync"]).stdout, haul(["sync", "--help"]).stdout);
     assert_eq!(haul(["help"]).stdout, haul(["--help"]).stdout);
     assert_eq!(haul(["help", "cp"]).stdout, haul(["copy", "--help"]).stdout);
 }
@@ -126,6 +135,30 @@ fn wrong_words_exit_with_2_and_say_why() {
         assert_eq!(output.status.code(), Some(2), "{args:?}: {}", stderr(&output));
         assert!(stderr(&output).contains(why), "{args:?}: {}", stderr(&output));
         assert!(output.stdout.is_empty(), "{args:?}");
+    }
+}
+
+#[test]
+fn nothing_exits_with_0_that_was_not_done_for_a_word_that_means_help_elsewhere() {
+    let dir = scratch("help-or-job");
+    std::fs::write(dir.join("a"), vec![b'x'; 5000]).expect("a file");
+    let run = |args: &[&str]| {
+        let mut haul = Command::new(env!("CARGO_BIN_EXE_haul"));
+        haul.args(args).current_dir(&dir).env("XDG_CONFIG_HOME", "/nonexistent");
+        haul.stdin(Stdio::null()).output().expect("haul starts")
+    };
+    for (command, dest) in [(&["copy", "-ah"][..], "b"), (&["copy", "-avh"], "c")] {
+        let output = run(&[command, &["a", dest]].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        assert!(dir.join(dest).exists(), "{command:?}");
+    }
+    let listed = run(&["ls", "-lh", "a"]);
+    let lines = String::from_utf8_lossy(&listed.stdout).into_owned();
+    assert!(lines.contains(" 4.9 KiB "), "{lines}");
+    for args in [&["stat", "-h", "a"][..], &["hash", "a", "-h"], &["clean", "-nh", "."]] {
+        let output = run(args);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains("--help' shows"), "{args:?}: {}", stderr(&output));
     }
 }
 

@@ -1,6 +1,7 @@
 //! Words of cp, mv, scp and rsync: those that are taken, and the answers to those
 //! that are not.
 
+mod keeping;
 mod looks;
 
 use crate::error::CommandError;
@@ -27,6 +28,9 @@ pub(super) struct FamiliarWords {
     /// Taken, and done anyway: what travels is compressed where that pays
     #[arg(short = 'z', help_heading = FAMILIAR)]
     squeeze: bool,
+    /// Taken, and done anyway: figures have units
+    #[arg(short = 'h', long, hide = true)]
+    human_readable: bool,
 }
 
 impl FamiliarWords {
@@ -40,15 +44,18 @@ impl FamiliarWords {
         };
         match words.first().filter(|_| self.keeps_links).filter(is_number) {
             Some(port) => {
-                let port = port.display();
-                Err(CommandError::usage(format!("-P {port}: a port is not given like this"))
-                    .with_hint(format!(
-                        "write ssh://host:{port}/path or -e 'ssh -p {port}'; a file of that name is ./{port}"
-                    )))
+                let file = format!("a file of that name is ./{}", port.display());
+                Err(port_refused(&port.display().to_string()).with_hint(file))
             }
             None => Ok(()),
         }
     }
+}
+
+/// The error for a port that is given as to scp.
+fn port_refused(port: &str) -> CommandError {
+    CommandError::usage(format!("-P {port}: a port is not given like this"))
+        .with_hint(format!("write ssh://host:{port}/path or -e 'ssh -p {port}'"))
 }
 
 /// Advice in place of an option of ssh.
@@ -66,32 +73,70 @@ pub(super) fn explain(error: clap::Error, words: &[OsString]) -> Result<CommandE
     let first = words.get(1).and_then(|first| first.to_str()).unwrap_or_default();
     let told = match error.kind() {
         ErrorKind::UnknownArgument if first.starts_with('-') => Some(no_command(first)),
-        ErrorKind::UnknownArgument => no_option(&error, first),
+        ErrorKind::UnknownArgument => no_option(&error, first, words),
         // A word that is nearly a command has clap's tip.
         ErrorKind::InvalidSubcommand if error.get(ContextKind::SuggestedSubcommand).is_none() => {
             Some(no_command(first))
         }
+        ErrorKind::DisplayHelp if words.len() > 2 && first.starts_with('-') => {
+            Some(no_command(first))
+        }
+        ErrorKind::DisplayHelp if !asks_for_help(words) => Some(
+            CommandError::usage("-h asks for the help only where it is the only word")
+                .with_hint(format!("'haul {first} --help' shows the options")),
+        ),
         _ => None,
     };
     told.ok_or_else(|| without_escape_tip(error))
 }
 
-/// The error without the advice that an option could be the name of a file.
+/// `words` as they are read: -h, as the only word behind a command, asks for its help,
+/// whatever it means to the command beside others.
+pub(super) fn with_help(words: &[OsString]) -> Vec<OsString> {
+    let mut words = words.to_vec();
+    if let [_, _, only] = &mut *words
+        && only == "-h"
+    {
+        *only = "--help".into();
+    }
+    words
+}
+
+/// True if nothing but the help can be meant. With other words -h is taken for what it
+/// means elsewhere: a script would take a command for done that has printed its help.
+fn asks_for_help(words: &[OsString]) -> bool {
+    words.len() == 2 || words.iter().any(|word| word == "--help")
+}
+
+/// The error without the advice that an option could be the name of a file, and without
+/// the tip that one is meant by which files go.
 fn without_escape_tip(mut error: clap::Error) -> clap::Error {
     if error.kind() == ErrorKind::UnknownArgument {
         error.remove(ContextKind::Suggested);
+        let removes = |tip: &ContextValue| match tip {
+            ContextValue::String(option) => {
+                let is = |start: &&str| option.starts_with(*start);
+                ["--del", "--remove", "--force", "--all", "--inplace"].iter().any(is)
+            }
+            _ => true,
+        };
+        if error.get(ContextKind::SuggestedArg).is_some_and(removes) {
+            error.remove(ContextKind::SuggestedArg);
+        }
     }
     error
 }
 
 /// The answer to an option that `command` has not.
-fn no_option(error: &clap::Error, command: &str) -> Option<CommandError> {
+fn no_option(error: &clap::Error, command: &str, words: &[OsString]) -> Option<CommandError> {
     let Some(ContextValue::String(given)) = error.get(ContextKind::InvalidArg) else { return None };
     let word = given.split('=').next().unwrap_or(given);
-    let hint = match answer_to_option(command, word) {
-        Some(hint) => hint.to_owned(),
-        None => sync_has(command, word)?,
-    };
+    if let Some(port) = keeping::port(word, words) {
+        return Some(port_refused(port));
+    }
+    let hint = keeping::answer(command, word, words)
+        .or_else(|| answer_to_option(command, word).map(str::to_owned))
+        .or_else(|| sync_has(command, word))?;
     Some(CommandError::usage(format!("'haul {command}' has no {word}")).with_hint(hint))
 }
 
@@ -116,7 +161,7 @@ fn sync_has(command: &str, word: &str) -> Option<String> {
             Some(format!("'haul sync' has {word}, with the meaning that rsync gives it"))
         }
         "move" | "mv" => Some(format!(
-            "'haul sync --remove-source-files' takes {word}, with the meaning that rsync gives it"
+            "'haul sync -a --remove-source-files' takes {word}, with the meaning that rsync gives it"
         )),
         _ => None,
     }
@@ -139,9 +184,9 @@ fn answer_to_copy(word: &str) -> Option<&'static str> {
         "-s" | "--symbolic-link" | "--link" => "'ln' makes links; haul makes copies",
         "--reflink" => "content is shared where the file system can do that: leave it out",
         "--strip-trailing-slashes" => "leave out both the slash and this word",
-        "--parents" => "'haul sync -R' makes the directories of the source's path, too",
+        "--parents" => "'haul sync -aR' makes the directories of the source's path, too",
         "--no-preserve" => {
-            "modes and times are always kept; 'haul sync -r' keeps only what it is told to"
+            "modes and times are always kept; 'haul sync -rl' keeps only what it is told to"
         }
         _ => return None,
     })
@@ -183,11 +228,11 @@ fn answer_to_transfer(moves: bool, word: &str) -> Option<&'static str> {
             "name the parts that are wanted; 'haul sync' has it"
         }
         "--filter" | "--files-from" | "--cvs-exclude" => {
-            "name the parts that are to be moved; 'haul sync --remove-source-files' has it"
+            "name the parts that are to be moved; 'haul sync -a --remove-source-files' has it"
         }
         "--delete" | "--del" | "--delete-before" | "--delete-during" | "--delete-delay"
         | "--delete-after" | "--delete-excluded" => {
-            "'haul sync -r --delete' does that; 'haul check -r' shows what is extra"
+            "'haul sync -a --delete' does that; 'haul check -r' shows what is extra"
         }
         "-n" | "--dry-run" if moves => {
             "--no-clobber replaces nothing; what would be copied is shown by 'haul copy -rn'"
@@ -201,15 +246,22 @@ fn answer_to_transfer(moves: bool, word: &str) -> Option<&'static str> {
         }
         "--remove-source-files" => "'haul move' removes what has arrived",
         "-A" | "-X" | "-H" | "-o" | "-g" | "-D" | "--acls" | "--xattrs" | "--owner" | "--group"
-        | "--hard-links" | "--devices" | "--specials"
+        | "--hard-links" | "--devices" | "--specials" | "-p" | "-d" | "--preserve"
             if moves =>
         {
             "a move keeps all of it, and leaves what would lose something: leave it out"
         }
         "-D" => "--devices and --specials make devices, FIFOs and sockets anew",
         "-g" => "--group keeps groups",
-        "-p" | "-P" | "-l" | "-d" | "--links" | "--times" | "--perms" | "--preserve" | "-S"
-        | "--sparse" => "modes, times, links in trees and holes are always kept: leave it out",
+        "-P" => {
+            "a port is written ssh://host:PORT/path or -e 'ssh -p PORT'; progress needs no word"
+        }
+        "-d" => {
+            "cp's is -P, which keeps symbolic links, and -H, which keeps hard links; 'haul sync -d' has rsync's"
+        }
+        "--links" | "--times" | "--perms" | "--sparse" => {
+            "modes, times, links in trees and holes are always kept: leave it out"
+        }
         "-t" | "--target-directory" => {
             "the destination is the last word, and times are always kept: leave it out"
         }
@@ -217,20 +269,23 @@ fn answer_to_transfer(moves: bool, word: &str) -> Option<&'static str> {
             "'dir/.' is what is in a directory: haul copy -r SOURCE/. DEST"
         }
         "-C" | "-z" | "--compress" => "what travels is compressed where that pays: leave it out",
+        "-o" if !moves => {
+            "rsync's is --owner; what is meant for ssh goes into -e, such as: -e 'ssh -p 2222 -J JUMP'"
+        }
         "-i" => "nothing is asked; a key for ssh goes into -e 'ssh -i KEY'",
         "-o" | "-F" | "-J" | "-4" | "-6" | "--port" => FOR_SSH,
         "--rsync-path" => "--remote-haul PATH says where haul is on the host",
         "-x" | "--one-file-system" => {
-            "file systems that are mounted in a tree are copied, too; 'haul sync -x' leaves them out"
+            "file systems that are mounted in a tree are copied, too; 'haul sync -ax' leaves them out"
         }
         "-b" | "--backup" => {
-            "the old content of a file is gone once it is replaced; 'haul sync -b' keeps it"
+            "the old content of a file is gone once it is replaced; 'haul sync -ab' keeps it"
         }
         "--inplace" | "--append" if !moves => {
             "a file is replaced in one step, never written into; 'haul sync' has it"
         }
         "-W" | "--whole-file" => "haul copy always copies changed files whole: leave it out",
-        "--stats" | "--human-readable" => "the last line has the figures: leave it out",
+        "--stats" => "the last line has the figures: leave it out",
         _ => return None,
     })
 }

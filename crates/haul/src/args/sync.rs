@@ -13,6 +13,7 @@ use self::reading::{number, rate, size};
 use super::filter::FilterWords;
 use super::help::SYNC_USAGE;
 use super::remote::Typed;
+use super::words::HelpWord;
 use super::{Copy, Sync};
 use crate::config::{Config, Transport};
 use crate::error::CommandError;
@@ -45,12 +46,21 @@ pub(super) struct SyncWords {
     /// Tell events as JSON, one object a line
     #[arg(long, help_heading = "Telling")]
     json: bool,
+
+    #[command(flatten)]
+    help: HelpWord,
+
+    /// Print the version
+    #[arg(short = 'V', long, action = ArgAction::Version)]
+    version: Option<bool>,
 }
 
 /// Those that are in [`TABLE`], in the order in which they were given.
 #[derive(Debug, Default)]
 struct Switches {
     given: Vec<(usize, Given)>,
+    /// The first that haul has not.
+    absent: Option<&'static Absent>,
 }
 
 /// One of them.
@@ -120,13 +130,7 @@ impl FromArgMatches for Switches {
             true => matches.contains_id(absent.long),
             false => matches.get_count(absent.long) > 0,
         };
-        if let Some(absent) = ABSENT.iter().find(is_given) {
-            let error = clap::Error::raw(
-                clap::error::ErrorKind::UnknownArgument,
-                format!("haul sync has no --{}: {}\n", absent.long, absent.instead),
-            );
-            return Err(error);
-        }
+        self.absent = ABSENT.iter().find(is_given);
         for word in TABLE.iter().copied().flatten() {
             match word.turn {
                 Turn::Flag(_) if matches.get_count(word.long) > 0 => {
@@ -264,6 +268,7 @@ pub(crate) enum When {
 
 impl SyncWords {
     pub(super) fn into_sync(self, config: &Config) -> Result<Sync, CommandError> {
+        self.switches.absent.map_or(Ok(()), |absent| Err(absent.refused()))?;
         let mut wish = Wish { readable: 1, ..Wish::default() };
         for (_, given) in &self.switches.given {
             match given {

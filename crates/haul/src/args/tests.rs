@@ -74,6 +74,10 @@ fn words_of_other_programs_are_taken_where_they_mean_something() {
     assert!(!some.keeps.has_any(Kept::USER.with(Kept::ATIMES)) && some.numeric_ids);
     let Ok(Command::Check(check)) = parse("check -avzP a host:b") else { panic!("not a check") };
     assert!(check.copy.recursive);
+    assert_eq!(copy("copy -avh a b"), copy("copy -av a b"));
+    assert_eq!(copy("copy --human-readable a b"), copy("copy a b"));
+    assert_eq!(parse("move -h a b"), parse("move a b"));
+    assert_eq!(parse("check -h a b"), parse("check a b"));
     // A later word stands for an earlier one, as in scripts that add to others' words.
     let given_twice = parse("copy --timeout 5 --timeout 6 a b");
     assert_eq!(given_twice, parse("copy --timeout 6 a b"));
@@ -88,6 +92,24 @@ fn words_of_other_programs_are_answered_where_they_are_not_taken() {
         "copy -r --filter merge a b",
         "move --exclude *.o a b",
         "copy -a --delete a b",
+        "copy --preserve=all a b",
+        "copy --preserve a b",
+        "copy --preserve=ownership a b",
+        "copy --preserve=links,xattr a b",
+        "copy --preserve=timestamps a b",
+        "move --preserve=all a b",
+        "copy -rlptgoD a b",
+        "copy -rlt a b",
+        "check -rog a b",
+        "copy -o a b",
+        "copy -d a b",
+        "copy -l a b",
+        "copy -l 100 a host:b",
+        "copy -rl8000 a host:b",
+        "copy -S .bak a b",
+        "move -l 100 a host:b",
+        "move -S .bak a b",
+        "move -P 22 a host:b",
         "copy -c a b",
         "copy -t dir a b",
         "copy -P 2222 a host:b",
@@ -116,7 +138,7 @@ fn words_of_other_programs_are_answered_where_they_are_not_taken() {
         "ls -d host:",
         "ls -1 host:",
         "ls -i host:",
-        "ls --human-readable host:",
+        "ls --si host:",
         "hash -r host:a",
         "hash --check sums",
         "hash -a sha256 a",
@@ -133,6 +155,19 @@ fn words_of_other_programs_are_answered_where_they_are_not_taken() {
         "clean -v dir",
         "move --progress a b",
         "move --partial a b",
+        "copy -P42201 a host:b",
+        "sync -P42201 a host:b",
+        "sync -6 a host:b",
+        "sync --port=22 a host:b",
+        "sync --delet a b",
+        "sync --hel",
+        "hash --tag a",
+        "clean -f dir",
+        "clean -q dir",
+        "clean --al dir",
+        "stat -h a",
+        "hash -h a",
+        "-h copy a b",
         "copy -3 a:b c:d",
         "copy -s a b",
         "copy --reflink=auto a b",
@@ -196,6 +231,8 @@ fn every_command_that_names_a_host_takes_a_timeout() {
 fn requests_have_their_flags() {
     let Ok(Command::Ls(ls)) = parse("ls -l a host:") else { panic!("not a listing") };
     assert!(ls.long && !ls.null && ls.detail == Detail::Text(Show::Normal) && ls.paths.len() == 2);
+    let Ok(Command::Ls(ls)) = parse("ls -lh a") else { panic!("not a listing") };
+    assert!(ls.long && ls.readable);
     let Ok(Command::Ls(ls)) = parse("ls -0 a") else { panic!("not a listing") };
     assert!(ls.null && !ls.long);
     let Ok(Command::Stat(stat)) = parse("stat -L --json a") else { panic!("not a stat") };

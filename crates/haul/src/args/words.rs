@@ -10,7 +10,7 @@ use super::kept::KeptWords;
 use super::remote::{ParallelWords, RemoteWords, RequestWords, RetryWords, TransferWords};
 use super::sync::SyncWords;
 use crate::config::{Given, Settings, typed};
-use clap::{Args, Parser, Subcommand, ValueHint};
+use clap::{ArgAction, Args, Parser, Subcommand, ValueHint};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -29,19 +29,23 @@ pub(super) struct Words {
 pub(super) enum CommandWords {
     /// Copy files and trees
     #[command(visible_alias = "cp", override_usage = COPY_USAGE)]
-    #[command(help_template = COPY_HELP, after_help = COPY_EXAMPLES)]
+    #[command(help_template = COPY_HELP, after_help = COPY_EXAMPLES, disable_help_flag = true)]
     Copy(CopyWords),
     /// Move files and trees
     #[command(visible_alias = "mv", override_usage = MOVE_USAGE, after_help = MOVE_EXAMPLES)]
+    #[command(disable_help_flag = true)]
     Move(MoveWords),
     /// Make a tree like another, with the words of rsync
-    #[command(override_usage = SYNC_USAGE, after_help = SYNC_EXAMPLES, disable_help_flag = true)]
+    #[command(override_usage = SYNC_USAGE, after_help = SYNC_EXAMPLES)]
+    #[command(version, disable_version_flag = true, disable_help_flag = true)]
     Sync(SyncWords),
     /// Compare files and trees, and show what differs
     #[command(override_usage = CHECK_USAGE, after_help = CHECK_EXAMPLES)]
+    #[command(disable_help_flag = true)]
     Check(CheckWords),
     /// List directories
     #[command(override_usage = "haul ls [OPTIONS] PATH...", after_help = LS_EXAMPLES)]
+    #[command(disable_help_flag = true)]
     Ls(LsWords),
     /// Show what stands at paths
     #[command(override_usage = "haul stat [OPTIONS] PATH...")]
@@ -145,6 +149,9 @@ pub(super) struct CopyWords {
 
     #[command(flatten)]
     pub(super) familiar: FamiliarWords,
+
+    #[command(flatten)]
+    help: HelpWord,
 }
 
 #[derive(Debug, Args)]
@@ -179,6 +186,13 @@ pub(super) struct MoveWords {
 
     #[command(flatten)]
     pub(super) remote: TransferWords,
+
+    /// Taken, and done anyway.
+    #[arg(short = 'h', long, hide = true)]
+    human_readable: bool,
+
+    #[command(flatten)]
+    help: HelpWord,
 }
 
 #[derive(Debug, Args)]
@@ -220,6 +234,9 @@ pub(super) struct CheckWords {
 
     #[command(flatten)]
     pub(super) familiar: FamiliarWords,
+
+    #[command(flatten)]
+    help: HelpWord,
 }
 
 #[derive(Debug, Args)]
@@ -231,6 +248,9 @@ pub(super) struct LsWords {
     /// Show mode, size, time (UTC) and where links point
     #[arg(short = 'l', long, group = "detail", help_heading = "Output")]
     pub(super) long: bool,
+    /// With -l: show sizes with units
+    #[arg(short = 'h', long, help_heading = "Output")]
+    pub(super) human_readable: bool,
     /// End raw names with NUL; of several PATHs, with the PATH before them
     #[arg(short = '0', long, group = "detail", help_heading = "Output")]
     pub(super) null: bool,
@@ -240,6 +260,9 @@ pub(super) struct LsWords {
 
     #[command(flatten)]
     pub(super) remote: RequestWords,
+
+    #[command(flatten)]
+    help: HelpWord,
 }
 
 #[derive(Debug, Args)]
@@ -360,6 +383,15 @@ pub(super) struct GenerateWords {
     /// The directory below which they are written
     #[arg(value_name = "DIR")]
     pub(super) dir: PathBuf,
+}
+
+/// The word for the help of a command in which -h has the meaning that other programs
+/// give it.
+#[derive(Debug, Args)]
+pub(super) struct HelpWord {
+    /// Print help, as does -h alone
+    #[arg(long, action = ArgAction::Help)]
+    help: Option<bool>,
 }
 
 #[derive(Debug, Args)]

@@ -80,7 +80,11 @@ impl Statement for Listed<'_> {
             path.push(b'\0');
             return path;
         }
-        line(self.ls.long, &path, self.entry).into_bytes()
+        let size = match self.ls.readable {
+            true => quantity::bytes(self.entry.size()),
+            false => self.entry.size().to_string(),
+        };
+        line(self.ls.long, &path, &size, self.entry).into_bytes()
     }
 
     fn json(&self) -> Vec<u8> {
@@ -90,7 +94,7 @@ impl Statement for Listed<'_> {
 }
 
 /// An entry for people.
-fn line(long: bool, path: &[u8], entry: &Entry) -> String {
+fn line(long: bool, path: &[u8], size: &str, entry: &Entry) -> String {
     let name = escape_bytes(path);
     let slash = if entry.kind == Kind::Dir && !path.ends_with(b"/") { "/" } else { "" };
     if !long {
@@ -101,9 +105,8 @@ fn line(long: bool, path: &[u8], entry: &Entry) -> String {
         _ => String::new(),
     };
     format!(
-        "{} {:>14} {} {name}{slash}{target}\n",
+        "{} {size:>14} {} {name}{slash}{target}\n",
         quantity::mode(&entry.kind, entry.attributes.mode),
-        entry.size(),
         quantity::date(entry.attributes.mtime),
     )
 }
@@ -129,12 +132,12 @@ mod tests {
             )
         };
         let lines = [
-            line(false, b"a\nb", &entry(Kind::File { size: 5 }, 0o644)),
-            line(false, b"d", &entry(Kind::Dir, 0o755)),
-            line(true, b"big", &entry(Kind::File { size: 1 << 40 }, 0o600)),
-            line(true, b"d", &entry(Kind::Dir, 0o2755)),
-            line(true, b"l", &entry(Kind::Symlink { target: b"\x1b"[..].into() }, 0o777)),
-            line(true, b"p", &entry(Kind::Special, 0o600)),
+            line(false, b"a\nb", "5", &entry(Kind::File { size: 5 }, 0o644)),
+            line(false, b"d", "0", &entry(Kind::Dir, 0o755)),
+            line(true, b"big", "1099511627776", &entry(Kind::File { size: 1 << 40 }, 0o600)),
+            line(true, b"d", "0", &entry(Kind::Dir, 0o2755)),
+            line(true, b"l", "0", &entry(Kind::Symlink { target: b"\x1b"[..].into() }, 0o777)),
+            line(true, b"p", "0", &entry(Kind::Special, 0o600)),
         ];
         insta::assert_snapshot!(lines.concat(), @r"
         a\nb

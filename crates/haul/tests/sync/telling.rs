@@ -27,7 +27,7 @@ fn words_that_haul_has_not_are_errors() {
     for (flags, message) in [
         (&["-a", "--iconv=utf-8"][..], "has no --iconv"),
         (&["-a", "--info=del"], "haul has progress"),
-        (&["-aN"], "has no --crtimes: this system lets nobody set them"),
+        (&["-aN"], "has no --crtimes (-N)\n  hint: this system lets nobody set them"),
         (&["--delete"], "does not work without --recursive"),
         (&["--max-size=x"], "is no size"),
         (&["--out-format=%Q"], "%Q"),

@@ -9,6 +9,7 @@ pub(super) fn answer(command: &str, word: &str) -> Option<&'static str> {
         "ls" => answer_to_ls(word),
         "stat" => answer_to_stat(word),
         "hash" => answer_to_hash(word),
+        "clean" => answer_to_clean(word),
         "deploy" => answer_to_deploy(word),
         _ => None,
     };
@@ -29,7 +30,7 @@ fn answer_to_ls(word: &str) -> Option<&'static str> {
         "-1" | "--color" | "--colour" | "-G" | "-F" | "--classify" | "-C" | "-x" => {
             "each name has a line of its own, without colours and signs: leave it out"
         }
-        "--human-readable" | "--si" => "'haul ls -l' shows sizes in bytes: leave it out",
+        "--si" => "'haul ls -lh' shows sizes in units of 1,024",
         "-d" | "--directory" => "'haul stat PATH' shows a directory itself",
         "-i" | "-n" | "-s" | "-g" | "-o" | "-L" | "--inode" | "--size" | "--dereference" => {
             "-l shows kind, mode, size and time; 'haul stat PATH' shows more of one entry"
@@ -57,9 +58,20 @@ fn answer_to_hash(word: &str) -> Option<&'static str> {
         "-c" | "--check" => {
             "'b3sum --check' reads what this prints; 'haul check --content SOURCE DEST' compares at once"
         }
+        "--tag" => "lines are those of 'b3sum' without --tag; --json has the names of their parts",
         "-a" | "--algorithm" | "-l" | "--length" | "-b" | "--binary" | "-t" | "--text" => {
             "it is the BLAKE3 hash of all bytes, as b3sum prints it: leave it out"
         }
+        _ => return None,
+    })
+}
+
+fn answer_to_clean(word: &str) -> Option<&'static str> {
+    Some(match word {
+        "-f" | "--force" | "-i" | "-d" | "-x" => {
+            "nothing is asked, and nothing is removed but what copies have left: leave it out; -n shows what that is"
+        }
+        "-q" | "--quiet" => "one line tells what was removed: leave it out, or send it to /dev/null",
         _ => return None,
     })
 }

@@ -21,12 +21,22 @@ pub(super) fn refuse_daemon(paths: &[OsString]) -> Result<(), CommandError> {
 }
 
 /// A word of rsync that haul has not.
+#[derive(Debug)]
 pub(super) struct Absent {
     pub(super) long: &'static str,
     pub(super) short: Option<char>,
     pub(super) takes_value: bool,
     /// Advice.
     pub(super) instead: &'static str,
+}
+
+impl Absent {
+    /// The error.
+    pub(super) fn refused(&self) -> CommandError {
+        let short = self.short.map(|short| format!(" (-{short})")).unwrap_or_default();
+        CommandError::usage(format!("'haul sync' has no --{}{short}", self.long))
+            .with_hint(self.instead)
+    }
 }
 
 const fn absent(long: &'static str, short: Option<char>, instead: &'static str) -> Absent {
@@ -38,7 +48,6 @@ const fn absent_value(long: &'static str, instead: &'static str) -> Absent {
 }
 
 const OF_DAEMON: &str = "it is for rsync's daemon, which haul does not reach";
-const OF_SSH: &str = "ssh is told that: -e 'ssh -4', or a line in its configuration";
 const OF_WIRE: &str = "between two hauls there is nothing to choose here";
 const OF_HASHES: &str = "haul verifies by BLAKE3";
 const OF_BATCHES: &str = "haul writes and reads no batches of rsync's";
@@ -63,8 +72,8 @@ pub(super) const ABSENT: &[Absent] = &[
     absent("daemon", None, OF_DAEMON),
     absent("no-detach", None, OF_DAEMON),
     absent("no-motd", None, OF_DAEMON),
-    absent("ipv4", Some('4'), OF_SSH),
-    absent("ipv6", Some('6'), OF_SSH),
+    absent("ipv4", Some('4'), "ssh is told that: -e 'ssh -4', or a line in its configuration"),
+    absent("ipv6", Some('6'), "ssh is told that: -e 'ssh -6', or a line in its configuration"),
     absent("blocking-io", None, OF_WIRE),
     absent_value("protocol", OF_WIRE),
     absent_value("checksum-choice", OF_HASHES),

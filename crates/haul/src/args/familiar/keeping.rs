@@ -1,0 +1,109 @@
+//! Words of cp, scp and rsync about what is kept of the sources. Some of them mean
+//! something else in each of these programs, and then each meaning has its answer.
+
+use std::ffi::OsString;
+
+/// What a copy keeps by itself, and the words by which it keeps the rest.
+const WITH_ARCHIVE: &str = "modes, times and links in trees are always kept; -a keeps owners, groups, ACLs, extended attributes, hard links and devices, too, or each by itself: --owner, --group, -A, -X, -H, --devices, --specials";
+
+/// rsync's letters for what is kept, of which a copy has others or none.
+const KEPT_LETTERS: &str = "lptgoD";
+
+/// The other letters that are found with them.
+const OTHER_LETTERS: &str = "arvzhHAXULPnuq";
+
+/// Advice in place of an option that a command with sources and a destination does not
+/// have, with regard to its value and to what is typed together with it.
+pub(super) fn answer(command: &str, word: &str, words: &[OsString]) -> Option<String> {
+    let moves = match command {
+        "copy" | "cp" | "check" => false,
+        "move" | "mv" => true,
+        _ => return None,
+    };
+    if !moves && is_in_bundle_of_rsync(word, words) {
+        return Some(WITH_ARCHIVE.to_owned());
+    }
+    Some(match word {
+        "--preserve" if !moves => preserved(value_of(word, words)),
+        "-l" => match number_behind('l', words) {
+            Some(kbits) => limit(kbits),
+            None => "cp's -l makes hard links, which 'ln' does; scp's is 'haul sync -a --bwlimit=RATE'; rsync's is done anyway: links in trees stay links".to_owned(),
+        },
+        "-S" if moves => "mv's suffix of backups is 'haul sync -a --remove-source-files -b --suffix=SUFFIX'; scp's program goes into -e PROGRAM".to_owned(),
+        "-S" => "cp's suffix of backups is 'haul sync -ab --suffix=SUFFIX'; scp's program goes into -e PROGRAM; rsync's is done anyway: holes are kept".to_owned(),
+        _ => return None,
+    })
+}
+
+/// The answer to `--preserve`, which cp gives these attributes.
+fn preserved(attributes: Option<&str>) -> String {
+    let mut alone: Vec<&str> = Vec::new();
+    for attribute in attributes.unwrap_or("mode,ownership,timestamps").split(',') {
+        alone.push(match attribute {
+            "mode" => "-A for access control lists",
+            "ownership" => "--owner and --group",
+            "links" => "-H for hard links",
+            "xattr" | "context" => "-X for extended attributes",
+            "timestamps" => continue,
+            _ => return WITH_ARCHIVE.to_owned(),
+        });
+    }
+    match alone.is_empty() {
+        true => "times are always kept: leave it out".to_owned(),
+        false => format!(
+            "modes and times are always kept; -a keeps all else, too, or each by itself: {}",
+            alone.join(", ")
+        ),
+    }
+}
+
+/// The answer to scp's limit.
+fn limit(kbits: u64) -> String {
+    let kib = (kbits / 8).max(1);
+    format!("scp's limit of {kbits} kbit/s is 'haul sync -a --bwlimit={kib}', in KiB/s")
+}
+
+/// True if the option was typed in one word with others that say with it what is kept,
+/// as in `-rlptgoD`.
+fn is_in_bundle_of_rsync(option: &str, words: &[OsString]) -> bool {
+    let Some(letter) = option.strip_prefix('-').filter(|letter| KEPT_LETTERS.contains(*letter))
+    else {
+        return false;
+    };
+    letters(words).any(|(bundle, _)| {
+        let kept = bundle.chars().filter(|letter| KEPT_LETTERS.contains(*letter)).count();
+        let is_known = |letter| KEPT_LETTERS.contains(letter) || OTHER_LETTERS.contains(letter);
+        kept > 1 && bundle.contains(letter) && bundle.chars().all(is_known)
+    })
+}
+
+/// The words that are short options, without their `-`, and the word behind each.
+fn letters(words: &[OsString]) -> impl Iterator<Item = (&str, Option<&str>)> {
+    let text = |at: usize| words.get(at).and_then(|word| word.to_str());
+    let bundle = move |at| text(at)?.strip_prefix('-').filter(|rest| !rest.starts_with('-'));
+    (0..words.len()).filter_map(move |at| Some((bundle(at)?, text(at + 1))))
+}
+
+/// The number that is the value of the short option, in its word or the next.
+fn number_behind(option: char, words: &[OsString]) -> Option<u64> {
+    letters(words).find_map(|(bundle, next)| {
+        let (_, value) = bundle.split_once(option)?;
+        if value.is_empty() { next } else { Some(value) }?.parse().ok()
+    })
+}
+
+/// The number in a word like `-P2222` of which `option` is a digit: scp's port.
+pub(super) fn port<'w>(option: &str, words: &'w [OsString]) -> Option<&'w str> {
+    let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    let digit = option.strip_prefix('-').filter(|digit| is_number(digit))?;
+    letters(words).find_map(|(bundle, _)| {
+        let number = bundle.strip_prefix('P').filter(|number| is_number(number))?;
+        number.contains(digit).then_some(number)
+    })
+}
+
+/// The value of the long option behind its `=`.
+fn value_of<'w>(option: &str, words: &'w [OsString]) -> Option<&'w str> {
+    let value = |word: &'w OsString| word.to_str()?.strip_prefix(option)?.strip_prefix('=');
+    words.iter().find_map(value)
+}
