@@ -80,6 +80,10 @@ enum Problem {
     Password,
     #[error("\"%\" must be followed by two hexadecimal digits")]
     Percent,
+    #[error(
+        "~ and a name stand for the home directory of another user, which haul does not look up"
+    )]
+    OtherHome,
     #[error("the path has a NUL byte")]
     Nul,
     #[error("{}:// is not known: write ssh:// or sftp://[user@]host[:port]/path, or [user@]host:path", escape_text(.0))]
@@ -91,6 +95,9 @@ impl LocationError {
     pub(crate) fn hint(&self) -> Option<String> {
         match &self.why {
             Problem::Name(error) => error.hint(),
+            Problem::OtherHome => Some(
+                "write the directory out, such as /home/USER; ./ goes in front of a name that begins with ~, as in host:./~name".to_owned(),
+            ),
             _ => None,
         }
     }
@@ -204,6 +211,7 @@ fn parse(words: &[u8]) -> Result<(Machine, Vec<u8>), Problem> {
     let Some(colon) = host_end(words) else { return Ok((Machine::Here, words.to_vec())) };
     let (login, path) = (&words[..colon], &words[colon + 1..]);
     let (user, name) = split_user(login);
+    refuse_other_home(path)?;
     let path = if path.is_empty() { START_DIRECTORY } else { path };
     Ok((Machine::There(target(user, unbracketed(name))?), path.to_vec()))
 }
@@ -257,6 +265,7 @@ fn parse_url(rest: &[u8]) -> Result<(SshTarget, Vec<u8>), Problem> {
     if path.contains(&0) {
         return Err(Problem::Nul);
     }
+    path.strip_prefix(b"/").map_or(Ok(()), refuse_other_home)?;
     let path = match path.as_slice() {
         b"" | b"/~" | b"/~/" => START_DIRECTORY.to_vec(),
         [b'/', b'~', b'/', relative @ ..] => {
@@ -270,6 +279,17 @@ fn parse_url(rest: &[u8]) -> Result<(SshTarget, Vec<u8>), Problem> {
         _ => path,
     };
     Ok((target, path))
+}
+
+/// Refuses a path on a host that begins with `~` and the name of a user: a shell there
+/// would put that user's home directory in its place, and haul uses none.
+fn refuse_other_home(path: &[u8]) -> Result<(), Problem> {
+    let first = path.split(|byte| *byte == b'/').next().unwrap_or_default();
+    let Some([begin, rest @ ..]) = first.strip_prefix(b"~") else { return Ok(()) };
+    let is_in_name =
+        |byte: &u8| byte.is_ascii_alphanumeric() || !byte.is_ascii() || b"_.-+@\\".contains(byte);
+    let begins = begin.is_ascii_alphabetic() || *begin == b'_';
+    if begins && rest.iter().all(is_in_name) { Err(Problem::OtherHome) } else { Ok(()) }
 }
 
 /// Splits `user@host`; a user name may have `@` in it, a host name can't.
