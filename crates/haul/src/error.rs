@@ -151,7 +151,9 @@ impl CommandError {
 
     /// The same of a mirror, which has words of its own.
     pub(crate) fn of_mirror(mut self) -> Self {
-        for hint in self.hints.iter_mut().filter(|hint| *hint == hint::MAKE_ABOVE) {
+        let is_of_copy =
+            |hint: &&mut String| **hint == hint::MAKE_ABOVE || **hint == hint::MAKE_FIRST;
+        for hint in self.hints.iter_mut().filter(is_of_copy) {
             hint::MAKE_ABOVE_MIRROR.clone_into(hint);
         }
         self

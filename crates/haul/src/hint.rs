@@ -21,7 +21,11 @@ pub(crate) const NO_SPACE_BY_SFTP: &str = "make room at the destination and run 
 /// directory is missing.
 pub(crate) const MAKE_ABOVE: &str = "make the directories above it first";
 
-/// The same for a mirror.
+/// The hint of a destination of which the directory is missing.
+pub(crate) const MAKE_FIRST: &str =
+    "make the directory first; a destination that ends with a slash is made, with all above it";
+
+/// The same two for a mirror, which makes the last directory alone, with a slash or not.
 pub(crate) const MAKE_ABOVE_MIRROR: &str =
     "make the directories above it first; --mkpath makes them, too";
 
@@ -103,9 +107,7 @@ impl Hint for Fault {
             return None;
         }
         Some(match self.kind {
-            FaultKind::NotFound if self.side == Side::Destination => {
-                "make the directory first; a destination that ends with a slash is made, with all above it"
-            }
+            FaultKind::NotFound if self.side == Side::Destination => MAKE_FIRST,
             FaultKind::NoSpace => {
                 "make room at the destination and run the same command again: finished files are skipped; 'haul clean -a DIR', run on that machine, removes unfinished files that were kept"
             }
