@@ -21,6 +21,9 @@ const OTHERS_WRITE: u32 = 0o022;
 /// The table of the sections for hosts.
 const HOST: &str = "host";
 
+/// The reader's words for a value that is none, as if a text was meant.
+const UNQUOTED: &str = "string values must be quoted";
+
 /// The text of the file; `None` if there is none.
 ///
 /// # Errors
@@ -78,7 +81,13 @@ fn refuse_others(file: &Metadata, user: u32, shown: &str) -> Result<(), CommandE
 pub(super) fn parse(text: &str, path: &Path) -> Result<Config, CommandError> {
     let page = Page { text, shown: shown(path) };
     let table = DeTable::parse(text).map_err(|error| {
-        page.error(error.span().unwrap_or_default(), &escape_text(error.message()))
+        let span = error.span().unwrap_or_default();
+        let message = match error.message().contains(UNQUOTED) {
+            true => page.wanted(&span),
+            false => None,
+        };
+        let message = message.unwrap_or_else(|| escape_text(error.message()));
+        page.error(span, &message)
     })?;
     let mut config = Config::default();
     for (key, value) in table.get_ref() {
@@ -183,6 +192,16 @@ impl Page<'_> {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Where a value can't be read, and the key is known, what its value must be.
+    fn wanted(&self, span: &Range<usize>) -> Option<String> {
+        let line = self.text.lines().nth(self.line(span) - 1)?;
+        let key = line.split_once('=')?.0.trim();
+        KEYS.iter().find(|(known, _)| *known == key)?;
+        let wanted = Settings::default().set(key, Raw::Odd, GivenIn::Environment).err()?;
+        let quotes = if wanted.ends_with("a text") { " in quotes" } else { "" };
+        Some(format!("'{key}' must be {wanted}{quotes}"))
     }
 
     /// The number of the line where `span` begins.

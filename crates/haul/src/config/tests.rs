@@ -99,6 +99,9 @@ fn mistakes_name_the_file_the_line_and_the_key_but_no_value() {
         "transport = \"sftp\"\nremote-haul = \"/h\"",
         "timeout = 3\ntimeout = 4",
         "timeout = secret",
+        "verify = yes",
+        "rsh = secret -p 22",
+        "paralel = secret",
         "[host.nas\n",
         "'a\u{1b}[2J' = 3",
     ] {
