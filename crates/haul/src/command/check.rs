@@ -32,7 +32,8 @@ fn refuse(copy: &Copy) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// The figures of a check; one that ended early has not compared all.
+/// The figures of a check; one that ended early, or in which something failed, has not
+/// compared all.
 struct Figures(End);
 
 impl Statement for Figures {
@@ -43,7 +44,7 @@ impl Statement for Figures {
         let found = found.into_iter().filter(|(n, _)| *n > 0);
         let mut parts: Vec<String> =
             found.map(|(n, word)| format!("{word} {}", quantity::count(n))).collect();
-        if ended_early {
+        if ended_early || failed > 0 {
             parts.push("not all was compared".to_owned());
         } else if parts.is_empty() {
             parts.push("no difference".to_owned());
@@ -98,7 +99,7 @@ mod tests {
         let lines = line([0; 3], 0, true) + &line([3, 0, 2], 1, true);
         insta::assert_snapshot!(lines + &line([0; 3], 0, false) + &line([0, 1, 0], 0, false), @r"
         no difference in 0.41 s; same 1,005
-        different 3, extra 2 in 0.41 s; same 1,005; failed 1
+        different 3, extra 2, not all was compared in 0.41 s; same 1,005; failed 1
         not all was compared in 0.41 s; same 1,005
         missing 1, not all was compared in 0.41 s; same 1,005
         ");
