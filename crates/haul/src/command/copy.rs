@@ -3,6 +3,7 @@
 
 mod asking;
 mod figures;
+mod missing;
 mod removing;
 mod to_all;
 
@@ -112,6 +113,7 @@ pub(super) fn carry_out_in_parts<F: Statement>(
                 };
             }
         };
+    let (legs, missing) = missing::left_out(copy, task, legs, report);
     let monitor =
         JobMonitor::new(report, task, interrupt).with_lines(copy.lines.clone()).with_log(log);
     let hosts = Hosts::new(copy.reaches.clone(), &screen).after(peers, &legs);
@@ -136,7 +138,7 @@ pub(super) fn carry_out_in_parts<F: Statement>(
         true => watch_legs(legs, &monitor, &once, &hosts),
         false => removing::run(legs, removals, &monitor, &hosts),
     };
-    summary.failed += unmatched;
+    summary.failed += unmatched + missing;
     if summary.spared > 0 && report.warns() {
         let spared = quantity::counted(summary.spared, "entry stays", "entries stay");
         report.warning(b".", &format!("{spared}: as many were removed as may be"));

@@ -2,6 +2,7 @@
 
 use crate::common::*;
 use crate::oracle::Pair;
+use std::process::Command;
 
 #[test]
 fn nothing_is_told_unless_it_was_asked_for() {
@@ -51,6 +52,39 @@ fn exit_codes_are_those_of_rsync() {
     assert_eq!(run.code, Some(11), "{run}");
     let run = scene.haul().args(["sync", "-a", "--mkpath", "src/", "x/y/z"]).run();
     run.expect_ok();
+}
+
+#[test]
+fn no_destination_is_made_where_no_source_is_there() {
+    let world = World::new();
+    for way in [Way::Local, Way::Upload] {
+        let scene = world.scene(way);
+        for sources in [&["nope/"][..], &["nope"], &["nope", "neither"]] {
+            let mut theirs = Command::new("rsync");
+            theirs.arg("-a").args(sources).arg("theirs").current_dir(scene.path(""));
+            let theirs = theirs.output().expect("rsync is installed");
+            let route = scene.route();
+            let ours = scene.transfer("sync", &route, &["-a"], sources, "ours").run();
+            assert_eq!(ours.code, theirs.status.code(), "{ours}\n{theirs:?}");
+            assert_eq!(scene.exists("ours"), scene.exists("theirs"), "{ours}");
+            assert_eq!(ours.err().matches("nothing is there").count(), sources.len(), "{ours}");
+        }
+        let run = scene.transfer("copy", &scene.route(), &["-r"], &["nope"], "made/").run();
+        assert!(!scene.exists("made"), "{run}");
+        assert!(run.expect_code(1).err().contains("nope: nothing is there"));
+    }
+}
+
+#[test]
+fn a_mirror_into_what_is_missing_names_the_word_that_makes_it() {
+    let world = World::new();
+    let scene = world.scene(Way::Local);
+    scene.file("src/a", "a");
+    for (sources, dest) in [("src/a", "x/y/"), ("src/a", "x/y"), ("src/", "x/y/"), ("src", "x/y")] {
+        let run = scene.haul().args(["sync", "-a", sources, dest]).run();
+        assert!(run.err().contains("--mkpath"), "{run}");
+        assert!(!run.err().contains("ends with a slash is made"), "{run}");
+    }
 }
 
 #[test]
