@@ -163,6 +163,26 @@ fn nothing_exits_with_0_that_was_not_done_for_a_word_that_means_help_elsewhere()
 }
 
 #[test]
+fn a_comparison_that_failed_in_part_does_not_say_that_nothing_differs() {
+    let dir = scratch("check-failed");
+    std::fs::create_dir(dir.join("d")).expect("a directory");
+    let [nope, d] = ["nope/", "d"].map(|name| dir.join(name).into_os_string());
+    let output = haul([OsStr::new("check"), OsStr::new("-r"), &nope, &d]);
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.starts_with("not all was compared in "), "{said}");
+}
+
+#[test]
+fn a_home_of_another_user_is_not_a_name() {
+    let output = haul(["copy", "a", "nas:~root/d/"]);
+    assert_eq!(output.status.code(), Some(2));
+    let said = stderr(&output);
+    assert!(said.contains("home directory of another user"), "{said}");
+    assert!(said.contains("hint: write the directory out") && said.contains("host:./~name"));
+}
+
+#[test]
 fn names_in_messages_are_escaped() {
     let name = OsStr::from_bytes(b"d/\x1b[2J\xff\n");
     let output = haul([OsStr::new("copy"), name, name, OsStr::new(".")]);

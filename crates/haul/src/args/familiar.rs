@@ -105,7 +105,8 @@ pub(super) fn with_help(words: &[OsString]) -> Vec<OsString> {
 /// True if nothing but the help can be meant. With other words -h is taken for what it
 /// means elsewhere: a script would take a command for done that has printed its help.
 fn asks_for_help(words: &[OsString]) -> bool {
-    words.len() == 2 || words.iter().any(|word| word == "--help")
+    let is_alone = words.len() <= 3 && words.last().is_some_and(|word| word == "-h");
+    is_alone || words.iter().any(|word| word == "--help")
 }
 
 /// The error without the advice that an option could be the name of a file, and without

@@ -3,7 +3,7 @@
 
 use std::ffi::OsString;
 
-/// What a copy keeps by itself, and the words by which it keeps the rest.
+/// Advice about attributes: those that a copy keeps by itself, and the words for the rest.
 const WITH_ARCHIVE: &str = "modes, times and links in trees are always kept; -a keeps owners, groups, ACLs, extended attributes, hard links and devices, too, or each by itself: --owner, --group, -A, -X, -H, --devices, --specials";
 
 /// rsync's letters for what is kept, of which a copy has others or none.

@@ -71,7 +71,9 @@ fn answer_to_clean(word: &str) -> Option<&'static str> {
         "-f" | "--force" | "-i" | "-d" | "-x" => {
             "nothing is asked, and nothing is removed but what copies have left: leave it out; -n shows what that is"
         }
-        "-q" | "--quiet" => "one line tells what was removed: leave it out, or send it to /dev/null",
+        "-q" | "--quiet" => {
+            "one line tells what was removed: leave it out, or send it to /dev/null"
+        }
         _ => return None,
     })
 }
