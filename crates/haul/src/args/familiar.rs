@@ -173,6 +173,7 @@ fn answer_to_option(command: &str, word: &str) -> Option<&'static str> {
     match command {
         "copy" | "cp" => answer_to_copy(word).or_else(|| answer_to_transfer(false, word)),
         "move" | "mv" => answer_to_move(word).or_else(|| answer_to_transfer(true, word)),
+        "sync" => answer_to_sync(word),
         "check" => answer_to_check(word).or_else(|| answer_to_transfer(false, word)),
         _ => looks::answer(command, word),
     }
@@ -185,6 +186,12 @@ fn answer_to_copy(word: &str) -> Option<&'static str> {
         "-s" | "--symbolic-link" | "--link" => "'ln' makes links; haul makes copies",
         "--reflink" => "content is shared where the file system can do that: leave it out",
         "--strip-trailing-slashes" => "leave out both the slash and this word",
+        "--no-dereference" => {
+            "-P copies a symbolic link that is named, as cp's -P does; in trees all stay links"
+        }
+        "--attributes-only" => {
+            "where size and time agree no content is copied: 'haul copy -a' corrects the attributes"
+        }
         "--parents" => "'haul sync -aR' makes the directories of the source's path, too",
         "--no-preserve" => {
             "modes and times are always kept; 'haul sync -rl' keeps only what it is told to"
@@ -200,6 +207,26 @@ fn answer_to_move(word: &str) -> Option<&'static str> {
             "progress is shown on a terminal, and the same command goes on with what was interrupted: leave it out"
         }
         "--strip-trailing-slashes" => "leave out both the slash and this word",
+        _ => return None,
+    })
+}
+
+/// The same for a mirror, which has all that rsync has: words of cp and scp.
+fn answer_to_sync(word: &str) -> Option<&'static str> {
+    Some(match word {
+        "-3" => "from host to host what is copied passes through this machine: leave it out",
+        "--symbolic-link" | "--link" => "'ln' makes links; --link-dest=DIR those to another copy",
+        "--reflink" => "content is shared where the file system can do that: leave it out",
+        "--parents" => "-R has each source keep its path",
+        "--preserve" => {
+            "-a keeps modes, times, owners and groups; -A access control lists, -X extended attributes, -H hard links"
+        }
+        "--no-preserve" => "--no-perms, --no-times, --no-owner and --no-group keep less of -a",
+        "--no-dereference" => "-l, which is in -a, keeps symbolic links as links",
+        "--dereference" => "-L copies what symbolic links point to",
+        "--no-clobber" => "--ignore-existing replaces nothing",
+        "--target-directory" => "the destination is the last word",
+        "--no-target-directory" => "a source that ends with / is what is in it",
         _ => return None,
     })
 }

@@ -3,7 +3,7 @@
 
 mod asking;
 mod figures;
-mod missing;
+pub(super) mod missing;
 mod removing;
 mod to_all;
 

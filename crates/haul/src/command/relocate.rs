@@ -3,7 +3,7 @@
 mod figures;
 
 use self::figures::Figures;
-use super::copy::{Ready, Started, prepare, watch_legs};
+use super::copy::{Ready, Started, missing, prepare, watch_legs};
 use crate::args::Copy;
 use crate::error::{CommandError, ExitCode};
 use crate::hosts::Hosts;
@@ -24,7 +24,7 @@ pub(super) fn run(copy: &Copy) -> ExitCode {
     let report = &*copy.detail.report(&screen);
     report.tell(&Started { copy, dry_run: copy.policy.dry_run });
     let figures = |summary, code| Figures { summary, time: started.elapsed(), code };
-    let Ready { copy, unmatched, interrupt, peers, .. } =
+    let Ready { copy, legs, unmatched, interrupt, peers } =
         match prepare(copy, task, &screen, report, refuse) {
             Ok(ready) => ready,
             Err(error) => {
@@ -33,9 +33,14 @@ pub(super) fn run(copy: &Copy) -> ExitCode {
             }
         };
     let copy = &copy;
-    if copy.sources.is_empty() {
+    // Those of several places are told of one after the other.
+    let (legs, missing) = match legs.len() {
+        1 => missing::left_out(copy, task, legs, report),
+        _ => (legs, 0),
+    };
+    if legs.is_empty() {
         let code = ExitCode::SomeFailed;
-        let none = Summary { failed: unmatched, ..Summary::default() };
+        let none = Summary { failed: unmatched + missing, ..Summary::default() };
         return report.conclude(code, &figures(none, code));
     }
     let job = MoveJob {

@@ -69,9 +69,11 @@ fn no_destination_is_made_where_no_source_is_there() {
             assert_eq!(scene.exists("ours"), scene.exists("theirs"), "{ours}");
             assert_eq!(ours.err().matches("nothing is there").count(), sources.len(), "{ours}");
         }
-        let run = scene.transfer("copy", &scene.route(), &["-r"], &["nope"], "made/").run();
-        assert!(!scene.exists("made"), "{run}");
-        assert!(run.expect_code(1).err().contains("nope: nothing is there"));
+        for (command, flags) in [("copy", &["-r"][..]), ("copy", &["-rn"]), ("move", &[])] {
+            let run = scene.transfer(command, &scene.route(), flags, &["nope"], "made/").run();
+            assert!(!scene.exists("made"), "{run}");
+            assert!(run.expect_code(1).err().contains("nope: nothing is there"));
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use std::os::unix::ffi::OsStrExt;
 
 /// `legs` without those whose sources are here, and are all missing; and the number of
 /// these sources, of which each was told. rsync makes no destination either then.
-pub(super) fn left_out(
+pub(in crate::command) fn left_out(
     copy: &Copy,
     task: Task,
     legs: Vec<Leg<Machine>>,
