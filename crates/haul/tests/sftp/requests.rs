@@ -35,7 +35,7 @@ fn relative_paths_begin_where_the_session_does_and_so_does_a_tilde() {
     }
     let by_option = ["ls", "--transport", "sftp", "haul-test:marker-of-the-start"];
     assert_eq!(ask(&server, &by_option), "marker-of-the-start\n");
-    assert_eq!(ask(&server, &["ls", "--transport=sftp", "haul-test:~other"]), "~other\n");
+    assert_eq!(ask(&server, &["ls", "--transport=sftp", "haul-test:./~other"]), "./~other\n");
     for place in ["haul-test:~", "haul-test:~/", "haul-test:"] {
         let names = ask(&server, &["ls", "--transport", "sftp", place]);
         assert_eq!(names, "marker-of-the-start\n~other\n");

@@ -111,17 +111,19 @@ fn what_is_not_known_to_be_dead_stays() {
         copy(&scene, &["-rq"], &["a/tree"], "to").env("XDG_STATE_HOME", scene.path("other state"));
     let foreign = kill_amid(&scene, &elsewhere);
     let own = kill_amid(&scene, &of("b/tree"));
-    let before = strays(&scene.path("to"));
-    let living = of("c/tree").spawn().expect("it starts");
+    // Stopped with something on its way, at one of some tries.
     let stopped = (0..10).find_map(|_| {
+        let before = strays(&scene.path("to"));
+        let living = of("c/tree").spawn().expect("it starts");
         let stopped = catch(&scene, &living, &before, |running| running.signal(Signal::STOP));
         if stopped.is_empty() {
-            living.signal(Signal::CONT);
+            living.signal(Signal::KILL);
+            living.wait().expect("it ends");
             return None;
         }
-        Some(stopped)
+        Some((living, stopped))
     });
-    let stopped = stopped.expect("it was stopped with nothing on its way each time");
+    let (living, stopped) = stopped.expect("each time it was stopped with nothing on its way");
     of("b/tree").run().expect_ok();
     let left = strays(&scene.path("to"));
     assert!(foreign.iter().all(|stage| left.contains(stage)), "another machine's went");
