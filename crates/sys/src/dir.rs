@@ -422,13 +422,6 @@ impl Dir {
         }
     }
 
-    /// True if this process may make, rename and remove entries, but for a sticky bit that
-    /// keeps those of others.
-    pub fn may_change(&self) -> bool {
-        let access = rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK;
-        rustix::fs::accessat(&self.fd, ".", access, AtFlags::EACCESS).is_ok()
-    }
-
     /// Removes `name`, which must be no directory.
     ///
     /// # Errors

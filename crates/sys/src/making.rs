@@ -9,8 +9,16 @@ use haul_model::{Attributes, Device, FileId, Kept, Name, Special};
 use rustix::fs::{AtFlags, FileType};
 use rustix::io::Errno;
 use std::io;
+use std::os::fd::AsFd;
 
 impl Dir {
+    /// True if this process may make, rename and remove entries, but for a sticky bit that
+    /// keeps those of others.
+    pub fn may_change(&self) -> bool {
+        let access = rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK;
+        rustix::fs::accessat(self.as_fd(), ".", access, AtFlags::EACCESS).is_ok()
+    }
+
     /// Makes a symbolic link under the private name `temp`, with those of `attributes`
     /// that are `kept` and that links have.
     ///

@@ -136,7 +136,7 @@ fn a_killed_copy_goes_on_where_it_was_under_its_new_name() {
     everywhere_by_pipe(|scene| {
         haul_testkit::tree::many(scene.path("many"), 400, 20_000, 3, 7).expect("a tree");
         // Not the second in which the copy is made, which is all that SFTP tells.
-        haul_testkit::nasty::set_mtime(&scene.path("many"), 1_600_000_000, 0).expect("a time");
+        haul_testkit::nasty::set_mtime(scene.path("many"), 1_600_000_000, 0).expect("a time");
         let before = scene.snapshot("many");
         let copy = |flags: &[&str]| scene.copy(flags, &["many"], "new/bak");
         scene.mkdir("new");
