@@ -28,7 +28,7 @@ pub(crate) fn seal_of(
     })?;
     let now = file.seal_now();
     let now = now.map_err(|error| Fault::from_io(Side::Source, "look at it again", &error))?;
-    if now != seal {
+    if now != seal || file.may_hide_changes() && hash_again(file, control)? != hash {
         return Err(changed());
     }
     Ok(FileSeal { size: seal.size, mtime: seal.mtime, hash: Some(hash), grew: false })
@@ -36,7 +36,8 @@ pub(crate) fn seal_of(
 
 /// True if `source` has only grown since it was opened: it is longer, and begins with
 /// what was copied of it, whose hash `copied` gives where that can be known. So the copy
-/// is what the source was at one moment. If it is to be `strict`, growing is changing.
+/// is what the source was at one moment. If it is to be `strict`, growing is changing. One
+/// whose size and time may hide a change is looked at in the same way.
 ///
 /// # Errors
 /// [`FaultKind::Changed`] if it has changed otherwise, or nobody knows; the fault of the
@@ -47,12 +48,13 @@ pub(crate) fn has_grown(
     copied: impl FnOnce() -> Result<Option<ContentHash>, Fault>,
     control: &Control<'_>,
 ) -> Result<bool, Fault> {
-    if !haul_tree::is_longer(source)? {
+    let is_longer = haul_tree::is_longer(source)?;
+    if !is_longer && !source.may_hide_changes() {
         return Ok(false);
     }
     let copied = if strict { None } else { copied()? };
     match copied {
-        Some(copied) if copied == hash_again(source, control)? => Ok(true),
+        Some(copied) if copied == hash_again(source, control)? => Ok(is_longer),
         _ => Err(haul_tree::changed()),
     }
 }

@@ -74,6 +74,11 @@ pub trait SourceFile: Send + Sync {
     /// Size and time as they are now, to see whether the file changed.
     fn seal_now(&self) -> io::Result<Seal>;
 
+    /// True if it can have changed since it was opened though size and time are the same.
+    fn may_hide_changes(&self) -> bool {
+        false
+    }
+
     /// Tells that nothing in `range`, in bytes, is needed any more: what was not in memory
     /// before it was read need not stay there.
     fn release(&self, range: Range<u64>);

@@ -3,10 +3,11 @@
 use crate::common::*;
 use crate::strays;
 use haul_testkit::haul::Outcome;
-use haul_testkit::{nasty, tree};
+use haul_testkit::{holds_within, nasty, tree};
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Less than a pipe to ssh holds.
 const LITTLE: u64 = 300 << 10;
@@ -109,6 +110,69 @@ fn a_change_on_the_host_is_seen_while_the_last_of_a_download_is_on_its_way() {
 fn a_file_that_is_cut_on_the_host_in_the_middle_of_a_download_leaves_nothing() {
     for len in [12 << 20, 70 << 20] {
         downloaded_while(len, len - (1 << 20), "truncate -s 3000000 big");
+    }
+}
+
+/// The seconds of now, and what is past of the second.
+fn now() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970")
+}
+
+fn overwrite(path: &Path, at: &[u64]) {
+    let file = fs::OpenOptions::new().write(true).open(path).expect("a file");
+    for at in at {
+        file.write_all_at(b"new", *at).expect("written");
+    }
+}
+
+/// A file of `len` bytes has its time at the beginning of a second, and changes at both
+/// ends within it: at most so late that all is written then, and before that as soon as
+/// the copy has taken a part of it.
+fn changed_within_its_second(len: u64) {
+    const LATEST: Duration = Duration::from_millis(900);
+    const TRIES: usize = 10;
+    let world = World::new();
+    let scene = world.scene(Way::Download);
+    scene.mkdir("to");
+    let big = scene.path("big");
+    let ssh =
+        withholding_ssh(&scene, len / 2, "touch half; while ! [ -e go ]; do sleep 0.01; done");
+    let reach = ["--transport".as_ref(), "sftp".as_ref(), "--rsh".as_ref(), ssh.as_os_str()];
+    for _ in 0..TRIES {
+        for name in ["half", "go", "to/big"] {
+            let _ = fs::remove_file(scene.path(name));
+        }
+        tree::random_file(&big, len, 1).expect("a file");
+        let copy = scene.copy_by(&reach, &[], &["big"], "to").limit(Duration::from_secs(30));
+        // The clock by which files get their times is some milliseconds behind.
+        assert!(holds_within(Duration::from_secs(2), || (20..70).contains(&now().subsec_millis())));
+        overwrite(&big, &[0]);
+        let second = now().as_secs();
+        let running = copy.spawn().expect("it starts");
+        let is_time = || {
+            now().as_secs() > second
+                || now().subsec_millis() >= LATEST.subsec_millis()
+                || scene.path("half").exists()
+        };
+        assert!(holds_within(Duration::from_secs(2), is_time));
+        overwrite(&big, &[4, len - 4]);
+        let mtime = fs::metadata(&big).and_then(|meta| meta.modified()).expect("a time");
+        scene.file("go", "");
+        let run = running.wait().expect("it ends").expect_ok();
+        if mtime.duration_since(UNIX_EPOCH).expect("after 1970").as_secs() == second {
+            let is_copied = fs::read(&big).ok() == fs::read(scene.path("to/big")).ok();
+            return assert!(is_copied, "{run}");
+        }
+    }
+    panic!("it was too late each time");
+}
+
+#[test]
+fn a_file_on_the_host_that_changes_within_the_second_of_its_time_is_copied_as_it_is_then() {
+    // One that would come in two parts as a small file, one that would go in one piece, and
+    // one with a journal.
+    for len in [500 << 10, 5 << 20, 66 << 20] {
+        changed_within_its_second(len);
     }
 }
 

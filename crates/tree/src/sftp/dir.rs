@@ -222,7 +222,7 @@ impl TreeDir for SftpDir {
     fn open_file(&self, name: &Name, _follow: bool) -> io::Result<Box<dyn SourceFile>> {
         let path = self.path_of(name.as_bytes());
         let large = lock(&self.known).large.remove(name);
-        Ok(Box::new(SftpSource::open(&self.host, &path, large)?))
+        Ok(Box::new(SftpSource::open_settled(&self.host, &path, large)?))
     }
 
     fn make_dir(&self, name: &Name, mode: u32) -> io::Result<()> {

@@ -1,5 +1,6 @@
 //! State that all directories and files of one host share.
 
+use super::settling::Settling;
 use super::{Sessions, found_or_missing, join};
 use crate::budget::{Budget, Share};
 use crate::lock;
@@ -140,6 +141,8 @@ pub struct SftpHost {
     dead: OnceLock<DeadSeries>,
     /// The directory whose spellings were asked for last, if they find room.
     spelled: Mutex<Option<Spelled>>,
+    /// Times within whose second files may still change.
+    pub(super) settling: Settling,
     /// Directories in which leftovers of killed jobs were removed when they were listed.
     pub(super) tidied: Mutex<HashSet<Vec<u8>>>,
 }
@@ -172,6 +175,7 @@ impl SftpHost {
             series: OnceLock::new(),
             dead: OnceLock::new(),
             spelled: Mutex::default(),
+            settling: Settling::default(),
             tidied: Mutex::default(),
         })
     }

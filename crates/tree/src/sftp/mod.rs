@@ -15,6 +15,7 @@ mod links;
 mod making;
 mod same;
 mod sessions;
+mod settling;
 mod small;
 mod source;
 mod stage;

@@ -1,5 +1,6 @@
 //! Small files to and from a host's server, many at a time in each session.
 
+use super::settling::is_near_to_now;
 use super::{SftpDir, SftpHost, times_of};
 use crate::budget::Share;
 use crate::small::{Downloads, Fetched, Get, NotPut, Put, SmallFile, SmallFiles, Uploads};
@@ -128,7 +129,12 @@ impl<'h> SftpDownloads<'h> {
         let asked = self.asked.remove(&key);
         let got = result.inspect_err(|error| self.host.look_at(error)).ok();
         let fetched = got.zip(asked).and_then(|(got, (len, share))| fetched(got, len, share));
-        (key, fetched)
+        (key, fetched.filter(|fetched| self.shows_changes(fetched)))
+    }
+
+    /// False if it came in parts, between which it may have changed and kept its time.
+    fn shows_changes(&self, Fetched { content, mtime, .. }: &Fetched) -> bool {
+        content.len() <= self.host.client().read_len() || !is_near_to_now(*mtime)
     }
 }
 

@@ -12,6 +12,8 @@ use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Instant;
 
 /// Blocks of a stream that are asked for at the same time, at most, for each
 /// session; the budget may allow less.
@@ -21,6 +23,10 @@ const BLOCKS_AHEAD: usize = 4;
 /// its way.
 const BLOCKS_BEFORE: usize = 2;
 
+/// How often a file is opened until the second of its time is over: one that is written to
+/// all the time has another then.
+const OPENINGS_MAX: usize = 2;
+
 /// A file of a host, open in one session or in all.
 pub(super) struct SftpSource {
     host: Arc<SftpHost>,
@@ -29,9 +35,28 @@ pub(super) struct SftpSource {
     /// The same in the other sessions that its content is to come through.
     others: Mutex<Vec<Branch>>,
     seal: Seal,
+    /// A change may not show in its time.
+    is_unsettled: bool,
 }
 
 impl SftpSource {
+    /// Opens the file at `path` and waits until each change of it shows in its time, so
+    /// that none while it is read is missed, nor one after that by a later job.
+    pub(super) fn open_settled(host: &Arc<SftpHost>, path: &[u8], large: bool) -> io::Result<Self> {
+        let mut source = Self::open(host, path, large)?;
+        for _ in 0..OPENINGS_MAX {
+            let Some(until) = host.settling.until(source.seal.mtime) else { return Ok(source) };
+            thread::sleep(until.saturating_duration_since(Instant::now()));
+            let found = host.io(source.first.attrs())?;
+            if seal_of(&found)? == source.seal {
+                return Ok(source);
+            }
+            source = Self::open(host, path, large)?;
+        }
+        source.is_unsettled = host.settling.until(source.seal.mtime).is_some();
+        Ok(source)
+    }
+
     /// Opens the file at `path`; in all sessions if it is `large`.
     pub(super) fn open(host: &Arc<SftpHost>, path: &[u8], large: bool) -> io::Result<Self> {
         let first = host.client().open_later(path, OpenFlags::Read);
@@ -41,7 +66,14 @@ impl SftpSource {
         let seal = seal_of(&found)?;
         // They were asked at the same time.
         others.iter_mut().try_for_each(|other| other.wait(host, Some(seal)))?;
-        Ok(Self { host: Arc::clone(host), path: path.into(), first, others: others.into(), seal })
+        Ok(Self {
+            host: Arc::clone(host),
+            path: path.into(),
+            first,
+            others: others.into(),
+            seal,
+            is_unsettled: false,
+        })
     }
 
     /// The file in each session where it is open by now, and whether there will be
@@ -104,6 +136,10 @@ impl SourceFile for SftpSource {
         let others = seals.into_iter().filter(|seal| *seal != self.seal);
         // One that only grew is told last.
         Ok(others.min_by_key(|seal| seal.size).unwrap_or(self.seal))
+    }
+
+    fn may_hide_changes(&self) -> bool {
+        self.is_unsettled
     }
 
     fn release(&self, _: Range<u64>) {}
