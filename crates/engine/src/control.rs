@@ -313,7 +313,7 @@ impl<'a> Reporter<'a> {
     }
 
     /// See [`Progress::keeps`].
-    pub(crate) fn keeps(&self, index: u64, bytes: u64, path: impl FnOnce() -> Vec<u8>) {
+    pub(crate) fn keeps(&self, index: u64, bytes: Option<u64>, path: impl FnOnce() -> Vec<u8>) {
         self.monitor.progress().keeps(index, bytes, path);
     }
 

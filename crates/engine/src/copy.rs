@@ -4,7 +4,7 @@
 mod blocks;
 mod read_back;
 
-pub(crate) use blocks::{Blocks, assembler, blocks, hashed};
+pub(crate) use blocks::{AHEAD_MAX, Blocks, assembler, blocks, hashed};
 pub(crate) use read_back::{Aligned, read_back};
 
 use crate::control::{Control, Step};

@@ -146,7 +146,7 @@ pub struct Progress {
     /// For how long nothing has come from a peer that is listened to, in milliseconds.
     pub silent_ms: AtomicU64,
     current: Current,
-    unfinished: Mutex<Unfinished>,
+    unfinished: Mutex<Option<Unfinished>>,
     /// The names that entries get are [`Naming::Given`].
     gives_name: AtomicBool,
     /// The job that runs has told its names.
@@ -175,14 +175,14 @@ pub(crate) enum Counter {
 }
 
 /// A file of which a part is kept when the job ends now, for a later one to go on with.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unfinished {
     index: u64,
     /// Its path, raw, and as that of its entry.
     pub path: Vec<u8>,
-    /// The bytes that are there, about: some may still be on their way. 0 if there is
-    /// no such file.
-    pub bytes: u64,
+    /// The bytes that a later job finds there, or more; `None` if only the other machine
+    /// knows.
+    pub bytes: Option<u64>,
 }
 
 /// The file that is at work, noted only if somebody has asked for it.
@@ -260,7 +260,7 @@ impl Progress {
     }
 
     /// The file that a later job goes on with; of several, the one that came further last.
-    pub fn unfinished(&self) -> Unfinished {
+    pub fn unfinished(&self) -> Option<Unfinished> {
         lock(&self.unfinished).clone()
     }
 
@@ -276,7 +276,7 @@ impl Progress {
         self.set_naming(Naming::Own);
         self.has_named.store(false, Ordering::Relaxed);
         self.asking.store(false, Ordering::Relaxed);
-        *lock(&self.unfinished) = Unfinished::default();
+        *lock(&self.unfinished) = None;
         self.told.begin();
         for (at, counter) in self.counters().into_iter().enumerate() {
             let begin = counter.load(Ordering::Relaxed);
@@ -300,30 +300,33 @@ impl Progress {
         self.has_named.load(Ordering::Relaxed).then(|| self.naming())
     }
 
-    /// Of the large file with that number so many bytes are there.
-    pub(crate) fn keeps(&self, index: u64, bytes: u64, path: impl FnOnce() -> Vec<u8>) {
-        let mut unfinished = lock(&self.unfinished);
-        if unfinished.index != index || unfinished.bytes == 0 {
-            *unfinished = Unfinished { index, path: path(), bytes };
+    /// Of the large file with that number so many bytes are kept, which only the other
+    /// machine knows if there are none.
+    pub(crate) fn keeps(&self, index: u64, bytes: Option<u64>, path: impl FnOnce() -> Vec<u8>) {
+        if bytes == Some(0) {
+            return;
         }
-        unfinished.bytes = bytes;
+        match &mut *lock(&self.unfinished) {
+            Some(unfinished) if unfinished.index == index => unfinished.bytes = bytes,
+            unfinished => *unfinished = Some(Unfinished { index, path: path(), bytes }),
+        }
     }
 
     /// Of a file that a later job goes on with no more than so many bytes are kept.
     pub(crate) fn keeps_at_most(&self, bytes: u64) {
         let mut unfinished = lock(&self.unfinished);
-        unfinished.bytes = unfinished.bytes.min(bytes);
-        if unfinished.bytes == 0 {
-            *unfinished = Unfinished::default();
+        if bytes == 0 {
+            *unfinished = None;
+        }
+        if let Some(unfinished) = &mut *unfinished {
+            unfinished.bytes = Some(unfinished.bytes.map_or(bytes, |there| there.min(bytes)));
         }
     }
 
     /// The large file at `path` has come to its end.
     pub(crate) fn keeps_none(&self, path: &[u8]) {
         let mut unfinished = lock(&self.unfinished);
-        if unfinished.path == path {
-            *unfinished = Unfinished::default();
-        }
+        unfinished.take_if(|unfinished| unfinished.path == path);
     }
 
     /// The file at `path` is at work.

@@ -12,7 +12,9 @@ use haul_engine::{
     At, Event, Leg, Monitor, MoveEvent, MoveMonitor, Outcome, Progress, Route, Skip, Summary,
     Unfinished,
 };
-use haul_model::{Changes, Fault, FaultKind, Kind, Side, Task, escape_bytes};
+use haul_model::{
+    Changes, Conflict, Fault, FaultKind, Kept, Kind, Mirror, Sameness, Side, Task, escape_bytes,
+};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -137,16 +139,36 @@ impl<'r> JobMonitor<'r> {
 
     /// The error of a user's interruption, with what is kept of a large file.
     pub(crate) fn interrupted(&self) -> CommandError {
-        match self.progress.unfinished() {
-            Unfinished { bytes: 0, .. } => CommandError::interrupted(),
-            Unfinished { path, bytes, .. } => {
-                let (path, bytes) = (escape_bytes(&path), quantity::bytes(bytes));
-                let message = format!("interrupted: about {bytes} of {path} are there, and kept");
-                CommandError::new(ErrorKind::Interrupted, message).with_hint(
-                    "run the same command again: finished files are skipped, and this file goes on from there",
-                )
+        let skips = self.skips_finished();
+        let Some(Unfinished { path, bytes, .. }) = self.progress.unfinished() else {
+            return match skips {
+                true => CommandError::interrupted(),
+                false => CommandError::new(ErrorKind::Interrupted, "interrupted")
+                    .with_hint("the same command again copies all files anew"),
+            };
+        };
+        let path = escape_bytes(&path);
+        let message = match bytes.map(quantity::bytes) {
+            Some(bytes) => format!("interrupted: about {bytes} of {path} are there, and kept"),
+            None => format!("interrupted: what has arrived of {path} is kept"),
+        };
+        CommandError::new(ErrorKind::Interrupted, message).with_hint(match skips {
+            true => {
+                "run the same command again: finished files are skipped, and this file goes on from there"
             }
-        }
+            false => {
+                "run the same command again: this file goes on from there, and finished files are copied anew"
+            }
+        })
+    }
+
+    /// True if the same job again finds that files are as it has left them, and skips them.
+    fn skips_finished(&self) -> bool {
+        let Some(policy) = self.task.copies() else { return true };
+        let by_time = |mirror: &Mirror| mirror.sameness == Sameness::SizeAndTime;
+        let sees_times = policy.conflict == Conflict::Keep || policy.keeps.has(Kept::TIMES);
+        policy.conflict != Conflict::ReplaceAll
+            && (sees_times || !self.task.mirrors().is_some_and(by_time))
     }
 
     /// The report, to say something beside events.
@@ -370,6 +392,38 @@ mod tests {
     use crate::progress::Screen;
     use crate::report::{Detail, Show};
     use haul_engine::{Job, Route};
+    use haul_model::Policy;
+
+    #[test]
+    fn finished_files_are_skipped_only_where_they_are_found_unchanged() {
+        let policy = |conflict, keeps| Policy { conflict, keeps, ..Policy::default() };
+        let times = Kept::OF_COPIES;
+        let timeless = times.without(Kept::TIMES);
+        let mirror = |sameness| Mirror { sameness, ..Mirror::default() };
+        let report = Detail::Text(Show::Quiet).report(&Screen::default());
+        for (task, skips) in [
+            (Task::Copy(policy(Conflict::ReplaceChanged, times)), true),
+            (Task::Copy(policy(Conflict::ReplaceAll, times)), false),
+            (
+                Task::Sync(policy(Conflict::ReplaceChanged, times), mirror(Sameness::SizeAndTime)),
+                true,
+            ),
+            (Task::Sync(policy(Conflict::ReplaceAll, times), mirror(Sameness::SizeAndTime)), false),
+            (
+                Task::Sync(
+                    policy(Conflict::ReplaceChanged, timeless),
+                    mirror(Sameness::SizeAndTime),
+                ),
+                false,
+            ),
+            (Task::Sync(policy(Conflict::Keep, timeless), mirror(Sameness::SizeAndTime)), true),
+            (Task::Sync(policy(Conflict::ReplaceChanged, timeless), mirror(Sameness::Size)), true),
+        ] {
+            let monitor = JobMonitor::new(&*report, task, Interrupt::default());
+            let hints = monitor.interrupted().hints.concat();
+            assert_eq!(hints.contains("files are skipped"), skips, "{task:?}");
+        }
+    }
 
     #[test]
     fn totals_are_not_final_while_jobs_are_to_come() {

@@ -18,7 +18,7 @@ const HELPERS_MAX: usize = 3;
 /// Blocks that are worked on ahead of the record, at most. A process that dies leaves
 /// them to be copied again. A few more than there are threads, so that a thread that is
 /// held up doesn't stop the others.
-const AHEAD_MAX: u64 = 6;
+pub(crate) const AHEAD_MAX: u64 = 6;
 
 /// The next block when nothing more is to be done.
 const NOTHING_LEFT: u64 = u64::MAX / 2;

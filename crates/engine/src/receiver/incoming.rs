@@ -373,7 +373,8 @@ impl State {
         receiver.reporter.came_by(step);
         if let Some(pending) = &self.pending {
             let Pending { dir, index, entry, .. } = pending;
-            receiver.has_come_to(dir, *index, entry, self.counted);
+            let recorded = self.into.as_ref().map_or(0, |into| into.recorded() * BLOCK_LEN);
+            receiver.has_come_to(dir, *index, entry, recorded);
         }
     }
 

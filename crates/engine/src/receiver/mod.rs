@@ -344,12 +344,13 @@ impl<'a> Receiver<'a> {
         OutcomeItem { index: pending.index, outcome }
     }
 
-    /// Of a file so many bytes are there, which stay for a later job if it is a large one.
+    /// Of a file so many bytes are on record, which stay for a later job if it is a large
+    /// one.
     pub(crate) fn has_come_to(&self, dir: &RecvDir, index: u64, entry: &Entry, bytes: u64) {
         let path = || dir.path_of(entry.name.as_ref());
         self.reporter.at(path);
         if self.resumable(entry).is_some() {
-            self.reporter.keeps(index, bytes, path);
+            self.reporter.keeps(index, Some(bytes), path);
         }
     }
 

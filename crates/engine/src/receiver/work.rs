@@ -237,17 +237,19 @@ fn copy_file(
     *counted = pending.resumed * BLOCK_LEN;
     let (dir, index, entry) = (Arc::clone(&pending.dir), pending.index, pending.entry.clone());
     let is_based = pending.is_based;
+    let as_listed = is_as_listed(&*source, &pending.entry, resumed.is_some());
+    let by_blocks = as_listed && !source.is_mostly_holes();
+    let is_resumable = receiver.resumable(&pending.entry).is_some() && !pending.is_based;
+    let is_recorded = resumed.is_some() || is_resumable && by_blocks;
     let mut count = |step: Step| {
         *counted += step.len();
         receiver.reporter.came_by(step);
-        receiver.has_come_to(&dir, index, &entry, *counted);
+        let recorded = if is_recorded { recorded_of(receiver, *counted) } else { 0 };
+        receiver.has_come_to(&dir, index, &entry, recorded);
         if let (Step::Moved(len), false) = (step, is_based) {
             receiver.control.pace(len);
         }
     };
-    let as_listed = is_as_listed(&*source, &pending.entry, resumed.is_some());
-    let by_blocks = as_listed && !source.is_mostly_holes();
-    let is_resumable = receiver.resumable(&pending.entry).is_some() && !pending.is_based;
     let in_lanes = !is_resumable && receiver.lanes > 1 && seal.size > 2 * BLOCK_LEN;
     let hashes = receiver.policy.verify || pending.reading.is_second;
     let copying = Copying { receiver, source: &*source, size: seal.size, hashes };
@@ -282,6 +284,14 @@ fn copy_file(
         return Err(fault);
     }
     Ok(whole)
+}
+
+/// So much of `counted` bytes of a file is on record at least. Several threads copy blocks
+/// to a file of this machine, and those are recorded in order; of one that is far away its
+/// tree knows.
+fn recorded_of(receiver: &Receiver<'_>, counted: u64) -> u64 {
+    let ahead = if receiver.costs_round_trips { 0 } else { copy::AHEAD_MAX };
+    (counted / BLOCK_LEN).saturating_sub(ahead) * BLOCK_LEN
 }
 
 /// True if a source is the file that was listed; for one that is continued down to

@@ -9,7 +9,7 @@ use crate::receiver::WINDOW_SLACK;
 use crate::told::Position;
 use crate::{Event, LinkEvent, Progress, Summary};
 use haul_model::{
-    BLOCK_LEN, Entry, Fault, Kind, MAX_DEPTH, Name, Naming, Outcome, Resume, Side, Task,
+    BLOCK_LEN, Entry, Fault, Kind, MAX_DEPTH, Name, Naming, Outcome, Policy, Resume, Side, Task,
 };
 use haul_proto::{Extra, LIST_WINDOW, Late, ListItem, OutcomeItem, Want, Warning};
 use haul_store::RESUME_LEN_MIN_FAR;
@@ -204,11 +204,10 @@ impl<'a> Course<'a> {
         let mut state = lock(&self.state);
         let Some(item) = state.items.get_mut(&index) else { return };
         item.sealed += BLOCK_LEN;
-        let keeps = self.task.copies().is_some_and(|policy| policy.resume != Resume::Never);
+        let keeps = |policy: &Policy| policy.resume != Resume::Never && policy.wants_hashes();
         self.reporter.at(|| item.path());
-        if keeps && item.size() >= RESUME_LEN_MIN_FAR {
-            let bytes = (item.there + item.sealed).min(item.size());
-            self.reporter.keeps(index, bytes, || item.path());
+        if item.size() >= RESUME_LEN_MIN_FAR && self.task.copies().is_some_and(keeps) {
+            self.reporter.keeps(index, None, || item.path());
         }
     }
 

@@ -36,8 +36,8 @@ use crate::link::{ReceiverPort, SenderPort, SourceHandle};
 use crate::{Event, Job, JobError};
 use again::Repeat;
 use haul_model::{
-    Changes, Fault, FileId, Filter, Kept, Kind, Moving, Naming, Outcome, Resume, Side, Summary,
-    Task,
+    Changes, Fault, FileId, Filter, Kept, Kind, Moving, Naming, Outcome, Policy, Resume, Side,
+    Summary, Task,
 };
 use haul_proto::{Extra, LIST_WINDOW, Late, OutcomeItem, Proven, Signature, Want, Warning};
 use haul_store::{RESUME_LEN_MIN, RESUME_LEN_MIN_FAR};
@@ -188,9 +188,10 @@ impl<'a> Sender<'a> {
             reporter.at(|| item.path());
             item.counted += step.len();
             item.matched += step.matched();
-            let keeps = self.task.copies().is_some_and(|policy| policy.resume != Resume::Never);
-            if keeps && item.size() >= self.resume_len_min() {
-                reporter.keeps(index, item.counted, || item.path());
+            let keeps = |policy: &Policy| policy.resume != Resume::Never && policy.wants_hashes();
+            if item.size() >= self.resume_len_min() && self.task.copies().is_some_and(keeps) {
+                // It was sent: how much of it is there only the Receiver knows.
+                reporter.keeps(index, None, || item.path());
             }
         }
     }
