@@ -92,6 +92,11 @@ impl<'a> Control<'a> {
         self.pace.get().map_or(usize::MAX, Pace::step)
     }
 
+    /// The most bytes that are to be moved at once on one machine.
+    pub(crate) fn part(&self) -> u64 {
+        self.pace.get().map_or(u64::MAX, Pace::part)
+    }
+
     /// Waits until `len` bytes that were moved are within the bound, or the job ends.
     pub(crate) fn pace(&self, len: u64) {
         if let Some(pace) = self.pace.get() {

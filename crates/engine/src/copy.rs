@@ -75,15 +75,15 @@ pub(crate) fn content(
             if control.stopped() {
                 return Err(interrupted());
             }
+            let end = data.end.min(into.at().saturating_add(control.part()));
             let mut copied = None;
             if in_kernel {
-                copied =
-                    into.put(|stage, at| move_range(source, &**stage, at, data.end).ok_or(())).ok();
+                copied = into.put(|stage, at| move_range(source, &**stage, at, end).ok_or(())).ok();
                 in_kernel = copied.is_some();
             }
             let copied = match copied {
                 Some(copied) => copied,
-                None => into.put(|stage, at| by_hand(source, &**stage, scratch, at, data.end))?,
+                None => into.put(|stage, at| by_hand(source, &**stage, scratch, at, end))?,
             };
             if copied == 0 {
                 // The file ends before it should.

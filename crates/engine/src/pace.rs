@@ -8,6 +8,9 @@ use std::time::{Duration, Instant};
 /// Steps of one second: after each there is a pause.
 const STEPS_PER_SECOND: u64 = 20;
 
+/// Parts of one second in which content is moved on one machine.
+const PARTS_PER_SECOND: u64 = 8;
+
 /// The shortest and the longest step, in bytes. Shorter ones would cost more than they
 /// smooth.
 const STEP_LEN: (u64, u64) = (1 << 10, 128 << 10);
@@ -36,6 +39,12 @@ impl Pace {
     pub(crate) fn step(&self) -> usize {
         let (min, max) = STEP_LEN;
         (self.rate.get() / STEPS_PER_SECOND).clamp(min, max) as usize
+    }
+
+    /// The most bytes that are to be moved at once on one machine, where each part is told
+    /// as progress.
+    pub(crate) fn part(&self) -> u64 {
+        (self.rate.get() / PARTS_PER_SECOND).max(STEP_LEN.1 as u64)
     }
 
     /// Waits until `len` bytes that were moved are within the bound, while it `goes_on`.
@@ -95,5 +104,7 @@ mod tests {
         assert_eq!(pace(1).step(), 1 << 10);
         assert_eq!(pace(1 << 20).step(), (1 << 20) / 20);
         assert_eq!(pace(u64::MAX).step(), 128 << 10);
+        assert_eq!(pace(4 << 20).part(), 512 << 10);
+        assert_eq!(pace(1).part(), 128 << 10);
     }
 }

@@ -32,3 +32,21 @@ fn content_comes_no_faster_than_it_may() {
         assert_eq!(scene.snapshot("src").differences(&scene.snapshot("dst"), scene.rules()), []);
     });
 }
+
+#[test]
+fn progress_on_one_machine_moves_in_small_steps() {
+    const LEN: u64 = 10 << 20;
+    let world = World::new();
+    let scene = world.scene(Way::Local);
+    scene.mkdir("src");
+    tree::random_file(scene.path("src/large"), LEN, 0).expect("a file");
+    let route = scene.route();
+    let flags = ["-a", "--bwlimit=4m", "--json"];
+    let run = scene.transfer("sync", &route, &flags, &["src/"], "dst").run().expect_ok();
+    let done = |line: &str| -> Option<u64> {
+        let (_, done) = line.split_once("\"bytes_done\":")?;
+        done.split(',').next()?.parse().ok()
+    };
+    let between = run.out().lines().filter_map(done).filter(|done| (1..LEN).contains(done)).count();
+    assert!(between > 1, "{run}");
+}
