@@ -44,7 +44,7 @@ impl Pace {
     /// The most bytes that are to be moved at once on one machine, where each part is told
     /// as progress.
     pub(crate) fn part(&self) -> u64 {
-        (self.rate.get() / PARTS_PER_SECOND).max(STEP_LEN.1 as u64)
+        (self.rate.get() / PARTS_PER_SECOND).max(STEP_LEN.1)
     }
 
     /// Waits until `len` bytes that were moved are within the bound, while it `goes_on`.
