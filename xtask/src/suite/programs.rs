@@ -180,7 +180,7 @@ impl Programs {
         self
     }
 
-    /// Runs all programs, one more at a time than there are processors, each with
+    /// Runs all programs, as many at a time as there are processors, each with
     /// `args` and what `environment` says; prints what one has said when it has
     /// ended. A program that has not ended after `limit`, counted from the first
     /// one's start, is killed with all that descends from it.
@@ -206,8 +206,7 @@ impl Programs {
         let waiting = Mutex::new(self.waiting);
         let total = Mutex::new(Total::default());
         let lock = || waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-        // One waits for a disk or a clock while the others work.
-        let at_once = 1 + thread::available_parallelism().map_or(1, usize::from);
+        let processors = thread::available_parallelism().map_or(1, usize::from);
         let environment = |program: &Program, command: &mut Command| {
             environment(command);
             if let Some(memory) = &self.memory
@@ -217,7 +216,7 @@ impl Programs {
             }
         };
         thread::scope(|scope| {
-            for _ in 0..at_once {
+            for _ in 0..processors {
                 scope.spawn(|| {
                     while let Some(program) = lock() {
                         let left = end.saturating_duration_since(Instant::now());

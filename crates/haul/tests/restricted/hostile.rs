@@ -370,7 +370,12 @@ fn a_login_joins_the_job_whose_secret_it_knows_and_no_other() {
     let joins = |flags: &[&str], lane: u8, secret: Option<[u8; 16]>| {
         let mut agent = Agent::start(&scene.path("root"), flags);
         agent.tell(&Message::Join(Join { lane, secret }));
-        let heard = agent.hear().map(|(kind, payload)| decode(kind, &payload).expect("a message"));
+        // It waits a little for a job that is about to come.
+        let mut heard = agent.hear();
+        while matches!(heard, Some((FrameType::Alive, _))) {
+            heard = agent.hear();
+        }
+        let heard = heard.map(|(kind, payload)| decode(kind, &payload).expect("a message"));
         (agent, heard)
     };
     let is_refused = |secret| {
