@@ -21,7 +21,9 @@ pub(super) enum Part {
     Block(u64),
     /// The word that all was sent that goes over this lane.
     LaneEnd(u8),
-    End,
+    /// The end, on a lane that may have had no such word: those for whose it stands, as a
+    /// set of bits.
+    End(u8),
 }
 
 /// Parts of a file that were lost.
@@ -248,7 +250,7 @@ impl Reader<'_, '_> {
             self.offers_again(&file.item, &result);
             file.ends_with(&result, lanes);
             let end = FileEnd { index: file.item.index, result, lanes };
-            self.send_part(file, Part::End, &Message::FileEnd(end))?;
+            self.send_part(file, Part::End(0), &Message::FileEnd(end))?;
             lost.has_end = false;
         }
         for lane in lanes_of(lost.lanes) {
@@ -292,7 +294,8 @@ impl Reader<'_, '_> {
         lanes: u8,
     ) -> Option<()> {
         self.offers_again(&file.item, &result);
-        for lane in lanes_of(lanes).filter(|lane| *lane != self.lane.number) {
+        let first = self.lane.number;
+        for lane in lanes_of(lanes).filter(|lane| *lane != first) {
             // All that goes over it of this file is queued.
             let outbox = self.readers.lanes.outbox(lane);
             let mut frame = OutFrame::message(&lane_end(file, lane));
@@ -311,14 +314,17 @@ impl Reader<'_, '_> {
             let told = if lanes == own { 0 } else { lanes };
             file.ends_with(&result, told);
             let end = FileEnd { index: file.item.index, result: result.clone(), lanes: told };
-            if self.send_part(file, Part::End, &Message::FileEnd(end)).is_some() {
+            // The first one has no other end on this lane: it stands for that, too.
+            let stands_for = if self.lane.number == first { own & lanes } else { 0 };
+            let part = Part::End(stands_for & told);
+            if self.send_part(file, part, &Message::FileEnd(end)).is_some() {
                 break;
             }
             if !self.has_lost_lane() {
                 return None;
             }
-            if lanes & own != 0 {
-                self.lose_unsettled(file, Lost { lanes: own, ..Lost::default() });
+            if stands_for != 0 {
+                self.lose_unsettled(file, Lost { lanes: stands_for, ..Lost::default() });
             }
             self.take_lane()?;
         }

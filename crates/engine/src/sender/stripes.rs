@@ -208,7 +208,10 @@ impl Striped {
                 state.lost.blocks.insert(block);
             }
             Part::LaneEnd(lane) => state.lost.lanes |= 1 << lane,
-            Part::End => state.lost.has_end = true,
+            Part::End(lanes) => {
+                state.lost.has_end = true;
+                state.lost.lanes |= lanes;
+            }
         }
         drop(state);
         self.has_sent.notify_all();
