@@ -49,7 +49,7 @@ const LAB_ROUNDS: u32 = 3;
 /// How many times shorter files are in a quick run, for the questions.
 const QUICK_SHRINK: u64 = 64;
 
-/// What to measure, and how.
+/// The rows to measure, and how.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Put the tables into docs/benchmarks.md, and draw docs/benchmarks.svg
@@ -237,7 +237,7 @@ impl Space {
         }
     }
 
-    /// What the report says about it.
+    /// The report's words about it.
     fn kind(&self) -> &'static str {
         match self {
             Space::Tmpfs(_) | Space::Shared(_) => "tmpfs",

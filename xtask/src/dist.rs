@@ -20,7 +20,7 @@ use haul_model::{ContentHash, EXECUTABLE_HEAD_LEN, Executable};
 
 use crate::{Result, repo};
 
-/// What to build.
+/// The packages to build.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Build for this target, given as often as needed; if not given, for this machine
@@ -156,7 +156,7 @@ fn build(triple: &str, library: Library) -> Result<PathBuf> {
     Ok(repo::target_dir().join(triple).join("release/haul"))
 }
 
-/// What runs programs for another processor here, if it is installed.
+/// The emulator of another processor, if it is installed.
 fn emulator(processor: &str) -> Option<PathBuf> {
     let qemu = PathBuf::from(format!("/usr/bin/qemu-{processor}-static"));
     (processor != std::env::consts::ARCH && qemu.is_file()).then_some(qemu)

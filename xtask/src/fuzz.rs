@@ -32,7 +32,7 @@ const INPUT_SECONDS_MAX: u32 = 10;
 /// How much of a failing target's output is shown.
 const LINES_SHOWN: usize = 60;
 
-/// What to run, for how long.
+/// The targets to run, and for how long.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Time for each target

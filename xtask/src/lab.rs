@@ -25,7 +25,7 @@ pub(crate) use self::link::{Link, Rate, Share};
 use self::command::Signals;
 use crate::{Result, setup};
 
-/// What the lab is like, and what is done in it.
+/// The lab's link, and the command that runs in it.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]

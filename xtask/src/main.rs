@@ -23,10 +23,10 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// What went wrong, in words for the person who ran the chore.
+/// An error, in words for the person who ran the chore.
 type Result<T, E = Box<dyn std::error::Error>> = std::result::Result<T, E>;
 
-/// What a shell adds to a signal's number to make it an exit code.
+/// The number that a shell adds to a signal's to make it an exit code.
 const SIGNALLED: u8 = 128;
 
 #[derive(Parser)]

@@ -27,7 +27,7 @@ const FUZZ_SEED: u64 = 1;
 /// They take a few minutes on two cores.
 const TEST_LIMIT: Duration = Duration::from_secs(40 * 60);
 
-/// What tests are run, and what they may do without.
+/// The tests to run, and what they may do without.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Run only the tests whose name contains this, and no fuzz targets

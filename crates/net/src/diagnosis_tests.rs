@@ -1,4 +1,4 @@
-//! What ssh says, and what is made of it.
+//! Words of ssh, and the faults that they become.
 
 use super::*;
 

@@ -93,7 +93,7 @@ fn content(hole: usize, last_len: usize) -> Vec<u8> {
     content
 }
 
-/// What is to be sent of block `index`.
+/// The ranges of block `index` that are to be sent.
 fn part(content: &[u8], index: usize) -> &[u8] {
     content.chunks(BLOCK_LEN as usize).nth(index).expect("there")
 }

@@ -190,7 +190,7 @@ fn a_stage_is_locked_until_it_has_its_name() {
     assert_eq!(count(&temp), 1);
 }
 
-/// What becomes of what is there, when it is `after` the last change.
+/// The fate of the leftovers, `after` the last change.
 fn fates_after(dir: &Dir, after: Duration, all: bool) -> Vec<Fate> {
     let found = Leftovers::find(dir).expect("read");
     let now = SystemTime::now() + after;

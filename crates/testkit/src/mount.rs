@@ -236,7 +236,7 @@ impl Mount {
     /// its own file system has cut short for one that was done; a page is written or
     /// refused.
     pub fn write_by_pages(&self) -> io::Result<()> {
-        /// What a request may come to, in KiB.
+        /// The largest request, in KiB.
         const PAGE_KIB: &str = "4";
         let device = self.device()?;
         let path = Path::new("/sys/class/block").join(device.file_name().unwrap_or_default());

@@ -29,7 +29,7 @@ pub struct Quirks {
     /// What was written to a file is lost when it is closed, and the first
     /// handle that is closed is told this.
     pub at_close: Option<Errno>,
-    /// What becomes of a time that is set.
+    /// The fate of a time that is set.
     pub times: Times,
     /// The unit in which times are kept: what is finer is cut off. Zero for all
     /// that there is.
@@ -40,7 +40,7 @@ pub struct Quirks {
     pub changed_before: Duration,
     /// Files are told to take no storage.
     pub no_storage: bool,
-    /// What is read is not kept in memory for who reads it next.
+    /// Content that was read is not cached for the next reader.
     pub uncached: bool,
     /// Which names are one.
     pub names: Names,
@@ -56,7 +56,7 @@ pub struct Quirks {
     pub holes: Option<Errno>,
 }
 
-/// What becomes of times that are set.
+/// The fate of times that are set.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Times {
     /// They are kept.

@@ -7,7 +7,7 @@
 //! was pulled out. [`Disk::lose`] decides what has survived, and the disk can be
 //! mounted again: another mount, so for haul another boot.
 //!
-//! What is durable, and when:
+//! The states that are durable, and since when:
 //! - `fdatasync` of a file: its content and its length. `fsync`: its mode, its
 //!   owner and its times as well.
 //! - `fsync` of a directory: the names in it, its own mode and times, and those

@@ -23,7 +23,7 @@ pub use rustix::process::Signal;
 /// How often memory is sampled unless told otherwise.
 pub const SAMPLE_EVERY: Duration = Duration::from_millis(5);
 
-/// What a process used.
+/// The resources that a process used.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Usage {
     /// From start to end.
@@ -43,7 +43,7 @@ pub struct Usage {
 pub struct Ended {
     /// Its exit status.
     pub status: ExitStatus,
-    /// What it used.
+    /// The resources that it used.
     pub usage: Usage,
     /// True if its group was killed because the time was up.
     pub timed_out: bool,
@@ -135,7 +135,7 @@ impl Watch {
     }
 }
 
-/// What the watching thread brings home.
+/// The watching thread's result.
 #[derive(Default)]
 struct Kept {
     peak_rss_bytes: Option<u64>,

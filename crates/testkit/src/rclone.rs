@@ -15,7 +15,7 @@ use tempfile::TempDir;
 use crate::sshd::{START_LIMIT, SshdBuilder, find, make_key, write};
 use crate::{at, failed};
 
-/// What the server writes to its log in front of its port.
+/// The words in the server's log in front of its port.
 const LISTENS: &str = "listening on 127.0.0.1:";
 
 /// A running server. Dropping it ends it.
@@ -81,7 +81,7 @@ impl Rclone {
         format!("ssh -F {}", self.ssh_config().display())
     }
 
-    /// What the server has written to its log.
+    /// The server's log.
     pub fn log(&self) -> String {
         fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
     }

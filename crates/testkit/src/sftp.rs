@@ -36,7 +36,7 @@ const MORE_WAIT: Duration = Duration::from_millis(500);
 /// it is dropped before.
 const STALL_MAX: Duration = Duration::from_secs(60);
 
-/// What sets a server apart.
+/// The ways in which a server is unusual.
 #[derive(Debug, Clone)]
 pub struct Oddities {
     /// The most content in one request, in bytes: reads are cut to it, longer
@@ -55,7 +55,7 @@ pub struct Oddities {
     /// Answers each read with less than was asked for, if that is more than a
     /// byte.
     pub short_reads: bool,
-    /// What it lists.
+    /// Its form of listings.
     pub listing: Listing,
     /// Says that each link points to a path of so many bytes.
     pub target_len: Option<usize>,
@@ -63,7 +63,7 @@ pub struct Oddities {
     pub fault: Option<(usize, Fault)>,
 }
 
-/// What a server answers to the parts of a listing.
+/// A server's answers to the parts of a listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Listing {
     /// The entries.
@@ -76,7 +76,7 @@ pub enum Listing {
     EndsEmpty,
 }
 
-/// What no server does.
+/// Faults that no real server has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     /// Neither answers nor reads any more.

@@ -1,4 +1,4 @@
-//! What a tree is, written down, and how two of them differ.
+//! Trees, written down, and how two of them differ.
 //!
 //! A [`Snapshot`] holds for every entry what haul promises to keep. Content is
 //! held as a 128-bit digest, so that a tree of gigabytes can be compared; the
@@ -33,7 +33,7 @@ pub struct Snapshot {
 /// One file, directory, symlink or other thing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// What it is, and what it holds.
+    /// Its kind and content.
     pub kind: Kind,
     /// Permission bits with setuid, setgid and sticky (0o7777).
     pub mode: u32,
@@ -68,7 +68,7 @@ pub struct FileFacts {
     pub allocated_bytes: u64,
 }
 
-/// What a comparison looks at.
+/// The attributes that a comparison looks at.
 #[derive(Debug, Clone, Copy)]
 pub struct Compare {
     modes: bool,

@@ -50,7 +50,7 @@ pub struct Sshd {
     dir: TempDir,
 }
 
-/// What a server is to be like beyond the defaults.
+/// A server's settings beyond the defaults.
 #[derive(Debug, Clone)]
 pub struct SshdBuilder {
     host: &'static str,
@@ -61,7 +61,7 @@ pub struct SshdBuilder {
     sftp: Sftp,
 }
 
-/// What serves a server's subsystem `sftp`.
+/// The program behind a server's subsystem `sftp`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Sftp {
     /// The system's sftp-server, or sshd's own where there is none.
@@ -241,7 +241,7 @@ impl Sshd {
         self.child.id()
     }
 
-    /// What the server has written to its log.
+    /// The server's log.
     pub fn log(&self) -> String {
         fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
     }

@@ -16,7 +16,7 @@ use rustix::path::Arg;
 use crate::content::{Stream, bytes};
 use crate::{at, failed};
 
-/// What a generator made. Directories include the root.
+/// The number of entries that a generator made. Directories include the root.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Made {
     /// Regular files.

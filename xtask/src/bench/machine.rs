@@ -1,4 +1,4 @@
-//! What the figures were measured on, and with which versions.
+//! The machine and the versions on which the figures were measured.
 
 use std::fs;
 use std::path::Path;

@@ -25,7 +25,7 @@ const LIMIT: Duration = Duration::from_secs(900);
 /// How often memory is sampled, in the round that doesn't count.
 const SAMPLE_EVERY: Duration = Duration::from_millis(2);
 
-/// What a workload's runs showed.
+/// The results of a workload's runs.
 pub(crate) struct Measured {
     /// Seconds of each round that counts, by tool: haul first, then in the
     /// order of the workload's table.

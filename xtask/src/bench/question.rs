@@ -22,7 +22,7 @@ pub(crate) struct Question {
     pub(crate) ask: fn(&Ground) -> Result<Table>,
 }
 
-/// What the questions are asked with.
+/// The means by which the questions are asked.
 pub(crate) struct Ground<'a> {
     /// The program.
     pub(crate) haul: &'a Path,
@@ -41,7 +41,7 @@ pub(crate) struct Table {
     pub(crate) rows: Vec<Vec<String>>,
     /// Figures over their bounds.
     pub(crate) over: usize,
-    /// What the reader must know besides.
+    /// A remark for the reader.
     pub(crate) note: &'static str,
 }
 

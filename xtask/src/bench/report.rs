@@ -46,7 +46,7 @@ struct Row {
     bound: f64,
 }
 
-/// What went over the link in one comparison.
+/// The traffic of one comparison.
 struct Sent {
     title: &'static str,
     haul_bytes: f64,

@@ -1,4 +1,4 @@
-//! What safety costs: hashing, verifying, resuming, checkpoints, durability,
+//! The cost of safety: hashing, verifying, resuming, checkpoints, durability,
 //! and what is lost where the kernel can't do the work alone.
 
 use std::fs;

@@ -9,7 +9,7 @@ use haul_testkit::Sshd;
 
 use super::workload::{DESTINATIONS, Direction, Through, Word};
 
-/// What can copy.
+/// The programs that are compared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Tool {
     Haul,

@@ -1,4 +1,4 @@
-//! What is copied, in which direction, against which tools, and how fast haul
+//! The data that is copied, in which direction, against which tools, and how fast haul
 //! must be: the table that the benchmarks answer.
 
 use std::ffi::OsStr;
@@ -22,11 +22,11 @@ pub(crate) struct Workload {
     pub(crate) title: &'static str,
     pub(crate) data: Data,
     pub(crate) direction: Direction,
-    /// What the destination has.
+    /// The destination's state.
     pub(crate) before: Before,
     /// Which of haul's words does it.
     pub(crate) word: Word,
-    /// What haul finds on the host.
+    /// The programs that haul finds on the host.
     pub(crate) through: Through,
     /// The other tools, each with the share of its time that haul may take.
     pub(crate) against: &'static [(Tool, f64)],
@@ -34,7 +34,7 @@ pub(crate) struct Workload {
     pub(crate) once: &'static [Tool],
 }
 
-/// What is on the host.
+/// The programs on the host.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Through {
     /// haul, too.
@@ -45,17 +45,17 @@ pub(crate) enum Through {
     Sftp(u8),
 }
 
-/// What the destination has before each run.
+/// The destination's state before each run.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Before {
     Nothing,
     /// All of the source.
     Same,
-    /// What [`Data::make_stale`] makes of it.
+    /// The state that [`Data::make_stale`] makes.
     Stale,
 }
 
-/// What haul is asked for.
+/// The command of haul.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Word {
     /// `haul copy`.

@@ -67,7 +67,7 @@ fn architecture(processor: &str) -> Result<&'static str> {
     }
 }
 
-/// What the package says of itself; `size` is that of its files, in KiB.
+/// The package's control file; `size` is that of its files, in KiB.
 fn control(version: &str, architecture: &str, size: u64) -> String {
     format!(
         "Package: haul\n\

@@ -15,7 +15,7 @@ pub(super) const DEVICE: &str = "haul0";
 /// that counts is the shaper's, so this one must never be full.
 const DEVICE_QUEUE_PACKETS: &str = "20000";
 
-/// What delays, limits and loses.
+/// The part of the link that delays, limits and loses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Via {
     /// The kernel's netem, on a veth pair
@@ -63,7 +63,7 @@ impl Cable {
         Ok(Cable { via, _carrier: carrier })
     }
 
-    /// What makes the link what it is, in words.
+    /// The kind of the link, in words.
     pub(crate) fn kind(&self) -> &'static str {
         match self.via {
             Via::Netem => "netem",

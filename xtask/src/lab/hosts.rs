@@ -18,10 +18,10 @@ pub(crate) const SERVER: Ipv4Addr = Ipv4Addr::new(10, 213, 0, 1);
 const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 213, 0, 2);
 const NETWORK: &str = "10.213.0.0/30";
 
-/// What sockets use unless told otherwise, where the kernel has it.
+/// The congestion control of sockets unless told otherwise, where the kernel has it.
 const CONGESTION: &str = "cubic";
 
-/// What a lab is to be like.
+/// The settings of a lab.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct Plan {
     #[command(flatten)]
@@ -79,7 +79,7 @@ impl Lab {
         format!("{}, by {}", self.link, self.means())
     }
 
-    /// What carries the link, and its congestion control.
+    /// The carrier of the link, and its congestion control.
     pub(crate) fn means(&self) -> String {
         format!("{}, {}", self.cable.kind(), self.congestion)
     }
@@ -94,7 +94,7 @@ impl Drop for Lab {
     }
 }
 
-/// What both hosts have in common.
+/// The things that both hosts have in common.
 fn settle(host: &Namespace) -> Result<()> {
     host.run("ip", &["link", "set", "lo", "up"])?;
     // A connection must not know how those before it fared.

@@ -1,4 +1,4 @@
-//! What a link is like, and the words that say it on a command line.
+//! The properties of a link, and their words on the command line.
 
 use std::fmt;
 use std::time::Duration;
@@ -55,7 +55,7 @@ impl Link {
         self.delay / 2
     }
 
-    /// What may wait before the link, in each direction.
+    /// The queue before the link, in each direction.
     pub(crate) fn queue_bytes(&self) -> u64 {
         let product = self.rate.0 as f64 / 8.0 * self.delay.as_secs_f64();
         let least = QUEUE_PACKETS_MIN * u64::from(self.mtu);

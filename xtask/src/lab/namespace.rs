@@ -105,7 +105,7 @@ impl Namespace {
         format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd())
     }
 
-    /// What /proc calls it.
+    /// Its path in /proc.
     #[cfg(test)]
     pub(crate) fn id(&self) -> &std::path::Path {
         &self.id

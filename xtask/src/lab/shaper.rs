@@ -14,7 +14,7 @@ use super::link::Link;
 
 const NANOS_PER_SECOND: u128 = 1_000_000_000;
 
-/// What becomes of a packet.
+/// The fate of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     /// It is at the other end at this time.

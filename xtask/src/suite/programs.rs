@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Seek, Write};
+use std::iter;
 use std::mem;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -45,6 +46,11 @@ const SLOW: &[&str] = &[
     "restricted",
     "ends",
 ];
+
+/// The programs that wait for more than half of their time, for servers, media, and the
+/// ends of pauses: one of them runs beside those that keep the processors busy.
+const PATIENT: &[&str] =
+    &["power", "sftp", "hostile", "memory", "retry", "restricted", "output", "between"];
 
 /// The programs that work in memory: the files that they make by the thousand and
 /// remove again cost a disk several times as much, and which file system holds them
@@ -118,7 +124,30 @@ pub(crate) struct Programs {
     skipped: &'static [&'static str],
 }
 
-/// What all programs came to.
+/// Whose turn it is when a program has ended.
+#[derive(Debug, Clone, Copy)]
+enum Turn {
+    /// A program that computes; a patient one where there is no other.
+    Any,
+    /// A patient program, and no other.
+    Patient,
+}
+
+impl Turn {
+    /// Takes the next program from those that wait.
+    fn of(self, waiting: &mut VecDeque<Program>) -> Option<Program> {
+        let of = |patient| {
+            waiting.iter().position(|program| PATIENT.contains(&&*program.target) == patient)
+        };
+        let at = match self {
+            Self::Any => of(false).or_else(|| of(true)),
+            Self::Patient => of(true),
+        };
+        waiting.remove(at?)
+    }
+}
+
+/// The results of all programs.
 #[derive(Debug, Default)]
 struct Total {
     passed: u64,
@@ -127,7 +156,7 @@ struct Total {
     bad: Vec<String>,
     /// The failed tests of those that ran to their end, with their program.
     again: Vec<(Program, Vec<String>)>,
-    /// Whether a program ended without a word of how each of its tests did.
+    /// True if a program ended without a word of how each of its tests did.
     has_broken_off: bool,
     /// Tests that passed in their second try.
     unsteady: Vec<String>,
@@ -180,9 +209,9 @@ impl Programs {
         self
     }
 
-    /// Runs all programs, as many at a time as there are processors, each with
-    /// `args` and what `environment` says; prints what one has said when it has
-    /// ended. A program that has not ended after `limit`, counted from the first
+    /// Runs all programs, as many at a time as there are processors and one of the
+    /// patient beside them, each with `args` and what `environment` says; prints what one
+    /// has said when it has ended. A program that has not ended after `limit`, counted from the first
     /// one's start, is killed with all that descends from it.
     ///
     /// A few tests that failed are run once more when nothing runs beside them, and
@@ -205,7 +234,8 @@ impl Programs {
         let args: Vec<OsString> = args.iter().cloned().chain(skips).collect();
         let waiting = Mutex::new(self.waiting);
         let total = Mutex::new(Total::default());
-        let lock = || waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+        let next =
+            |turn: Turn| turn.of(&mut waiting.lock().unwrap_or_else(PoisonError::into_inner));
         let processors = thread::available_parallelism().map_or(1, usize::from);
         let environment = |program: &Program, command: &mut Command| {
             environment(command);
@@ -216,12 +246,14 @@ impl Programs {
             }
         };
         thread::scope(|scope| {
-            for _ in 0..processors {
-                scope.spawn(|| {
-                    while let Some(program) = lock() {
+            let turns = iter::repeat_n(Turn::Any, processors).chain([Turn::Patient]);
+            for turn in turns {
+                let (next, total, args, environment) = (&next, &total, &args, &environment);
+                scope.spawn(move || {
+                    while let Some(program) = next(turn) {
                         let left = end.saturating_duration_since(Instant::now());
                         let start = Instant::now();
-                        let (said, ended) = program.run(&args, &environment, left);
+                        let (said, ended) = program.run(args, environment, left);
                         let took = start.elapsed();
                         let mut total = total.lock().unwrap_or_else(PoisonError::into_inner);
                         total.took.push((took, program.name.clone()));
@@ -388,6 +420,18 @@ mod tests {
     fn program(name: &str) -> Program {
         let (target, path, dir) = (name.to_owned(), PathBuf::new(), PathBuf::new());
         Program { name: name.to_owned(), target, path, dir }
+    }
+
+    #[test]
+    fn one_more_program_runs_if_it_is_patient() {
+        let mut waiting: VecDeque<_> = ["power", "sync", "retry", "odd"].map(program).into();
+        let mut take = |turn: Turn| turn.of(&mut waiting).map(|program| program.name);
+        assert_eq!(take(Turn::Any).as_deref(), Some("sync"));
+        assert_eq!(take(Turn::Patient).as_deref(), Some("power"));
+        assert_eq!(take(Turn::Any).as_deref(), Some("odd"));
+        assert_eq!(take(Turn::Any).as_deref(), Some("retry"));
+        assert_eq!(take(Turn::Patient), None);
+        assert_eq!(take(Turn::Any), None);
     }
 
     const TWO_FAILED: &str = "test x ... ok\ntest y::z ... FAILED\ntest p - should panic ... FAILED\n\n\

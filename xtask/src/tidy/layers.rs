@@ -29,7 +29,7 @@ const LAYERS: &[&[&str]] = &[
     &["deploy", "moving", "run"],
 ];
 
-/// What `lib.rs` exports, and from which module.
+/// The names that `lib.rs` exports, and their modules.
 pub(super) type Exports = HashMap<String, String>;
 
 /// The exports in the text of the engine's `lib.rs`.

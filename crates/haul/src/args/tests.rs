@@ -1,4 +1,4 @@
-//! What the words become, and what their help says.
+//! Words of the command line as structs, and their help.
 
 use super::*;
 use crate::location::Machine;

@@ -1,4 +1,4 @@
-//! What the file and the environment may say, and what holds.
+//! Settings in the file and in the environment, and which of them wins.
 
 use super::*;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What is emitted is what docs/json.md says.
+//! The emitted objects are those that docs/json.md describes.
 
 use super::*;
 use crate::error::ErrorKind;

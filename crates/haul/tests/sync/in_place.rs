@@ -7,6 +7,7 @@ use haul_testkit::content::Stream;
 use haul_testkit::proc::Signal;
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt};
+use std::process::Command;
 use std::time::Duration;
 
 /// Ways in which the destination is not behind an SFTP server.
@@ -127,10 +128,12 @@ fn what_may_not_be_written_to_fails_and_stays() {
             scene.file("src/b", "new");
             scene.file("dst/a", "old, of a program that runs");
             let program = scene.path("dst/a");
-            fs::copy("/bin/sleep", &program).expect("copied");
+            // By a process of its own: a file that this one has open for writing can't be
+            // run while a child of another test inherits it.
+            run(Command::new("cp").arg("/bin/sleep").arg(&program));
             let before = fs::read(&program).expect("read");
             // Nobody can write to what runs.
-            let mut running = std::process::Command::new(&program).arg("60").spawn().expect("runs");
+            let mut running = Command::new(&program).arg("60").spawn().expect("runs");
             let flags = ["-a", "--inplace"];
             let run = scene.transfer("sync", &scene.route(), &flags, &["src/"], "dst").run();
             running.kill().expect("killed");

@@ -1,6 +1,7 @@
 //! Runs both programs.
 
 use crate::common::*;
+use haul_model::ContentHash;
 use haul_testkit::haul::Outcome;
 use haul_testkit::nasty;
 use std::fs;
@@ -167,8 +168,9 @@ fn give_times(path: &Path, tree: &str, name: &str) {
     } else {
         seed.extend(tree.as_bytes());
     }
-    let sum = seed.iter().fold(7_u64, |sum, byte| (sum * 31 + u64::from(*byte)) % 9_999_991);
-    nasty::set_mtime(path, (1_600_000_000 + sum).cast_signed(), 0).expect("a time");
+    let mark = *ContentHash::of(&seed).as_bytes().first_chunk().expect("it is longer");
+    let seconds = 1_600_000_000 + u64::from_le_bytes(mark) % 9_999_991;
+    nasty::set_mtime(path, seconds.cast_signed(), 0).expect("a time");
 }
 
 /// Lines about entries: the mark for what is sent is that for what is received, since

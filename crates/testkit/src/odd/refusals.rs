@@ -108,7 +108,7 @@ impl Refusals {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether `call` is refused, and how; takes the time that is planned for it.
+    /// The error with which `call` is refused, if it is; takes the time planned for it.
     pub(super) fn check(&self, call: Call) -> Result<(), Errno> {
         let mut state = self.state();
         state.calls[call as usize] += 1;

@@ -1,4 +1,4 @@
-//! What a cut of the power leaves.
+//! The state of a disk after a cut of the power.
 
 use super::disk::{Body, Change, Data, Disk, FileBody, Names, ROOT, State, write_at};
 use crate::content::Stream;

@@ -96,7 +96,7 @@ pub(super) enum Body {
 pub(super) struct FileBody {
     pub(super) now: Vec<u8>,
     pub(super) durable: Vec<u8>,
-    /// What has happened to `durable` since.
+    /// Changes to `durable` since then.
     pub(super) pending: Vec<Data>,
 }
 

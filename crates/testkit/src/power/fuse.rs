@@ -48,7 +48,7 @@ impl Powered {
     }
 }
 
-/// What the kernel asks.
+/// Requests of the kernel.
 struct Served {
     disk: Disk,
     /// The boot in which it was mounted.

@@ -1,4 +1,4 @@
-//! What the server does with files.
+//! The server's requests about files.
 
 use super::packet::{Attrs, Packet, Request};
 use super::{Listing, Oddities};
@@ -35,7 +35,7 @@ pub(super) struct Files {
 
 enum Open {
     File(File),
-    /// What is still to be listed.
+    /// Entries that are still to be listed.
     Dir(PathBuf, Vec<PathBuf>),
 }
 

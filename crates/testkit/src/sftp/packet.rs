@@ -71,7 +71,7 @@ impl Packet {
 /// client's, and a panic.
 pub(super) struct Request<'a>(pub(super) &'a [u8]);
 
-/// What is to be set of a file.
+/// The attributes of a file that are to be set.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Attrs {
     pub(super) size: Option<u64>,

@@ -18,7 +18,7 @@ fn small_tree(root: &Path) {
     }
 }
 
-/// What the comparison says after `change` was done to a perfect copy.
+/// The differences found after `change` was done to a perfect copy.
 fn after(rules: Compare, change: impl FnOnce(&Path)) -> Vec<String> {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let (a, b) = (dir.path().join("a"), dir.path().join("b"));

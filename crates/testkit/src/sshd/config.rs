@@ -1,4 +1,4 @@
-//! What is written for a server before it starts: keys, and the configuration
+//! Files that are written for a server before it starts: keys, and the configuration
 //! of both sides.
 
 use std::fs;
