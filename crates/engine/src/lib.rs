@@ -22,8 +22,8 @@
 //!   `told.rs`: what a job that is run again has told. `lacks.rs`: the words about
 //!   attributes that are not kept.
 //! - `link/`: the two traits; `memory.rs`; `wire.rs` (a Sender's reader) with
-//!   `wire/outgoing.rs` (ports, the writer); `greeting.rs`; `proof.rs` (proof that the
-//!   destination has what is about to be removed).
+//!   `wire/ports.rs`, `wire/outgoing.rs` (the queue) and `wire/writer.rs`; `greeting.rs`;
+//!   `proof.rs` (proof that the destination has what is about to be removed).
 //!
 //! The Sender, with `walk.rs` (directories, read before the walk comes to them), in
 //! `sender/`:

@@ -1,7 +1,7 @@
 //! The link over a connection: frames as they are read, and the reader that decodes
 //! them for a Sender, by its trait. A Receiver has its own (`receiver/reading.rs`);
-//! [`ports`] encode what they are told, [`outgoing`] has the queue and the writer; [`squeeze`]
-//! says how frames are compressed, [`lanes`] by which connection contents leave, and
+//! [`ports`] encode what they are told, [`outgoing`] has the queue and [`writer`] drains it;
+//! [`squeeze`] says how frames are compressed, [`lanes`] by which connection contents leave, and
 //! [`ledger`] what is lost with one.
 
 mod flow;
@@ -10,12 +10,14 @@ mod ledger;
 mod outgoing;
 mod ports;
 mod squeeze;
+mod writer;
 
 pub(crate) use lanes::{Lane, Lanes};
 pub(crate) use ledger::{Implausible, OnLoss};
-pub(crate) use outgoing::{Body, Frames, OutFrame, Outbox, run_writer};
+pub(crate) use outgoing::{Body, Frames, OutFrame, Outbox};
 pub(crate) use ports::{RemoteReceiver, RemoteSender};
 pub(crate) use squeeze::{Effort, Squeezer};
+pub(crate) use writer::run_writer;
 
 use super::SenderPort;
 use crate::JobError;
