@@ -1,6 +1,6 @@
 //! Numbers as people read them: counts, sizes, times, rates, dates and modes.
 
-use haul_model::{Kind, Timestamp};
+use haul_model::{Entry, Kind, Special, Timestamp};
 use jiff::tz::TimeZone;
 use std::time::Duration;
 
@@ -88,14 +88,19 @@ pub(crate) fn date_nanos(time: Timestamp) -> String {
 }
 
 /// Kind and permission bits as `ls -l` shows them: `drwxr-xr-x`.
-pub(crate) fn mode(kind: &Kind, mode: u32) -> String {
+pub(crate) fn mode(entry: &Entry) -> String {
+    let mode = entry.attributes.mode;
     let mut out = String::with_capacity(10);
-    out.push(match kind {
-        Kind::File { .. } => '-',
-        Kind::Dir => 'd',
-        Kind::Symlink { .. } => 'l',
-        // Which of FIFO, socket and device it is, an entry does not tell.
-        Kind::Special => '?',
+    out.push(match (&entry.kind, entry.special) {
+        (Kind::File { .. }, _) => '-',
+        (Kind::Dir, _) => 'd',
+        (Kind::Symlink { .. }, _) => 'l',
+        (Kind::Special, Some(Special::Fifo)) => 'p',
+        (Kind::Special, Some(Special::Socket)) => 's',
+        (Kind::Special, Some(Special::Block(_))) => 'b',
+        (Kind::Special, Some(Special::Char(_))) => 'c',
+        // A server may not tell.
+        (Kind::Special, None) => '?',
     });
     for (shift, special, letter) in [(6, 0o4000, 's'), (3, 0o2000, 's'), (0, 0o1000, 't')] {
         let bits = mode >> shift;
@@ -125,6 +130,7 @@ fn iso(time: Timestamp) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use haul_model::Attributes;
 
     #[test]
     fn counts() {
@@ -174,6 +180,10 @@ mod tests {
 
     #[test]
     fn modes() {
+        let of = |kind, mode| {
+            let time = Timestamp { secs: 0, nanos: 0 };
+            super::mode(&Entry::new(None, kind, Attributes::new(mode, time)))
+        };
         let file = Kind::File { size: 0 };
         for (bits, text) in [
             (0o644, "-rw-r--r--"),
@@ -181,9 +191,9 @@ mod tests {
             (0o7000, "---S--S--T"),
             (0o1777, "-rwxrwxrwt"),
         ] {
-            assert_eq!(mode(&file, bits), text);
+            assert_eq!(of(file.clone(), bits), text);
         }
-        assert_eq!(mode(&Kind::Dir, 0o755), "drwxr-xr-x");
+        assert_eq!(of(Kind::Dir, 0o755), "drwxr-xr-x");
     }
 
     #[test]

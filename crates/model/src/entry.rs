@@ -131,7 +131,7 @@ pub struct Entry {
     /// A number that all names of one file have, and no other file of the job; 0 if it has
     /// one name, or that does not matter.
     pub links: u64,
-    /// The kind of a [`Kind::Special`] that is made anew.
+    /// The kind of a [`Kind::Special`] that is made anew, or asked about.
     pub special: Option<Special>,
     /// It is a directory on the way to a source, and nothing is told of it but its name.
     pub is_way: bool,
@@ -164,6 +164,16 @@ impl Entry {
         match self.kind {
             Kind::File { size } => size,
             _ => 0,
+        }
+    }
+
+    /// The length that a listing shows: of a link it is that of its target, and a directory
+    /// has none of its own.
+    pub fn shown_len(&self) -> u64 {
+        match &self.kind {
+            Kind::File { size } => *size,
+            Kind::Symlink { target } => target.len() as u64,
+            Kind::Dir | Kind::Special => 0,
         }
     }
 }

@@ -100,8 +100,8 @@ pub(super) fn stat(path: &[u8], follow: bool) -> Result<Entry, Fault> {
         .map_err(|error| source("read the link", &error))?;
     let name = split.name.and_then(|name| Name::new(name).ok());
     let inode = meta.id.map_or(0, |id| id.ino);
-    let Meta { attributes, id, .. } = meta;
-    Ok(Entry { inode, id, ..Entry::new(name, kind, attributes.only(Kept::NONE)) })
+    let Meta { attributes, id, special, .. } = meta;
+    Ok(Entry { inode, id, special, ..Entry::new(name, kind, attributes.only(Kept::NONE)) })
 }
 
 /// The empty path, as in `host:`, is the working directory.
@@ -123,11 +123,11 @@ pub(super) fn list(
         let looked = dir.stat(&name, false).and_then(|meta| {
             let Some(meta) = meta else { return Ok(None) };
             let kind = meta.listed_kind(|| dir.read_link(&name))?;
-            let id = meta.id;
+            let Meta { id, special, .. } = meta;
             let inode = id.map_or(0, |id| id.ino);
             let attributes = meta.attributes.only(Kept::NONE);
             let entry = Entry::new(Some(name.clone()), kind, attributes);
-            Ok(Some(Entry { inode, id, ..entry }))
+            Ok(Some(Entry { inode, id, special, ..entry }))
         });
         let listed = match looked {
             Ok(Some(entry)) => Listed::Entry(entry),

@@ -5,7 +5,7 @@ use super::RequestError;
 use crate::JobError;
 use haul_model::{Attributes, words};
 use haul_model::{
-    ContentHash, ContentHasher, Entry, Fault, FaultKind, Kind, Name, Side, Timestamp,
+    ContentHash, ContentHasher, Entry, Fault, FaultKind, Kind, Name, Side, Special, Timestamp,
 };
 use haul_net::Connection;
 use haul_proto::{Hashing, Listed};
@@ -234,6 +234,11 @@ fn needs_asking(attrs: &Attrs) -> bool {
     attrs.times.is_none() || matches!(attrs.file_type(), None | Some(FileType::Symlink))
 }
 
+/// The bits of a mode that say what it is of, and two of their values (POSIX).
+const TYPE_OF_MODE: u32 = 0o170_000;
+const FIFO: u32 = 0o010_000;
+const SOCKET: u32 = 0o140_000;
+
 /// The entry at `path` by its `attrs`; a server that left something out is
 /// asked again.
 fn entry(client: &Client, path: &[u8], name: Option<Name>, attrs: &Attrs) -> Result<Entry, Failed> {
@@ -248,7 +253,13 @@ fn entry(client: &Client, path: &[u8], name: Option<Name>, attrs: &Attrs) -> Res
     let times = attrs.times.ok_or(Failed::Untold("when it was modified"))?;
     let mtime = Timestamp { secs: times.modified.into(), nanos: 0 };
     let mode = attrs.mode.unwrap_or(0) & 0o7777;
-    Ok(Entry::new(name, kind, Attributes::new(mode, mtime)))
+    // Of a device its number is not told.
+    let special = match attrs.mode.map(|mode| mode & TYPE_OF_MODE) {
+        Some(FIFO) => Some(Special::Fifo),
+        Some(SOCKET) => Some(Special::Socket),
+        _ => None,
+    };
+    Ok(Entry { special, ..Entry::new(name, kind, Attributes::new(mode, mtime)) })
 }
 
 /// The path as the server is told it. A relative one starts where the session

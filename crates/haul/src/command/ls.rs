@@ -81,8 +81,8 @@ impl Statement for Listed<'_> {
             return path;
         }
         let size = match self.ls.readable {
-            true => quantity::bytes(self.entry.size()),
-            false => self.entry.size().to_string(),
+            true => quantity::bytes(self.entry.shown_len()),
+            false => self.entry.shown_len().to_string(),
         };
         line(self.ls.long, &path, &size, self.entry).into_bytes()
     }
@@ -106,7 +106,7 @@ fn line(long: bool, path: &[u8], size: &str, entry: &Entry) -> String {
     };
     format!(
         "{} {size:>14} {} {name}{slash}{target}\n",
-        quantity::mode(&entry.kind, entry.attributes.mode),
+        quantity::mode(entry),
         quantity::date(entry.attributes.mtime),
     )
 }
@@ -120,7 +120,7 @@ fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use haul_model::{Attributes, Timestamp};
+    use haul_model::{Attributes, Device, Special, Timestamp};
 
     #[test]
     fn lines_show_kinds_and_hide_control_bytes() {
@@ -131,13 +131,18 @@ mod tests {
                 Attributes::new(mode, Timestamp { secs: 1_700_000_000, nanos: 5 }),
             )
         };
+        let special = |special| Entry { special: Some(special), ..entry(Kind::Special, 0o600) };
         let lines = [
             line(false, b"a\nb", "5", &entry(Kind::File { size: 5 }, 0o644)),
             line(false, b"d", "0", &entry(Kind::Dir, 0o755)),
             line(true, b"big", "1099511627776", &entry(Kind::File { size: 1 << 40 }, 0o600)),
             line(true, b"d", "0", &entry(Kind::Dir, 0o2755)),
             line(true, b"l", "0", &entry(Kind::Symlink { target: b"\x1b"[..].into() }, 0o777)),
-            line(true, b"p", "0", &entry(Kind::Special, 0o600)),
+            line(true, b"u", "0", &entry(Kind::Special, 0o600)),
+            line(true, b"p", "0", &special(Special::Fifo)),
+            line(true, b"s", "0", &special(Special::Socket)),
+            line(true, b"b", "0", &special(Special::Block(Device { major: 1, minor: 2 }))),
+            line(true, b"c", "0", &special(Special::Char(Device { major: 1, minor: 2 }))),
         ];
         insta::assert_snapshot!(lines.concat(), @r"
         a\nb
@@ -145,7 +150,11 @@ mod tests {
         -rw-------  1099511627776 2023-11-14T22:13:20Z big
         drwxr-sr-x              0 2023-11-14T22:13:20Z d/
         lrwxrwxrwx              0 2023-11-14T22:13:20Z l -> \x1b
-        ?rw-------              0 2023-11-14T22:13:20Z p
+        ?rw-------              0 2023-11-14T22:13:20Z u
+        prw-------              0 2023-11-14T22:13:20Z p
+        srw-------              0 2023-11-14T22:13:20Z s
+        brw-------              0 2023-11-14T22:13:20Z b
+        crw-------              0 2023-11-14T22:13:20Z c
         ");
     }
 

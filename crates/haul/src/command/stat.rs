@@ -7,7 +7,7 @@ use crate::json::{EntryLine, Line};
 use crate::location::Location;
 use crate::quantity;
 use crate::report::Statement;
-use haul_model::{Entry, Kind, escape_bytes};
+use haul_model::{Entry, Kind, Special, escape_bytes};
 
 /// Prints a paragraph for each path.
 pub(super) fn run(stat: &Stat) -> ExitCode {
@@ -46,12 +46,19 @@ fn paragraph(location: &Location, entry: &Entry) -> String {
         }
         Kind::Dir => "directory".to_owned(),
         Kind::Symlink { target } => format!("symbolic link to {}", escape_bytes(target)),
-        Kind::Special => "FIFO, socket or device".to_owned(),
+        Kind::Special => match entry.special {
+            Some(Special::Fifo) => "FIFO",
+            Some(Special::Socket) => "socket",
+            Some(Special::Block(_)) => "block device",
+            Some(Special::Char(_)) => "character device",
+            None => "FIFO, socket or device",
+        }
+        .to_owned(),
     };
     format!(
         "{location}\n  kind      {what}\n  mode      {:04o} ({})\n  modified  {}\n",
         entry.attributes.mode,
-        quantity::mode(&entry.kind, entry.attributes.mode),
+        quantity::mode(entry),
         quantity::date_nanos(entry.attributes.mtime),
     )
 }

@@ -3,7 +3,7 @@
 use crate::json::{EntryLine, Line};
 use crate::quantity;
 use crate::report::{Show, Statement};
-use haul_model::{Entry, Kind, Special, escape_bytes};
+use haul_model::{Entry, Kind, escape_bytes};
 
 /// The form of a line.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -25,28 +25,6 @@ pub(crate) struct Listed<'a> {
 }
 
 impl Listed<'_> {
-    /// The mode, with the letter of the kind.
-    fn mode(&self) -> String {
-        let mode = quantity::mode(&self.entry.kind, self.entry.attributes.mode);
-        let letter = match self.entry.special {
-            Some(Special::Fifo) => "p",
-            Some(Special::Socket) => "s",
-            Some(Special::Block(_)) => "b",
-            Some(Special::Char(_)) => "c",
-            None => return mode,
-        };
-        [letter, &mode[1..]].concat()
-    }
-
-    /// The length; a directory has none of its own.
-    fn len(&self) -> u64 {
-        match &self.entry.kind {
-            Kind::File { size } => *size,
-            Kind::Symlink { target } => target.len() as u64,
-            Kind::Dir | Kind::Special => 0,
-        }
-    }
-
     /// The time of the last reading, with a space in front, where there is such a column.
     fn atime(&self) -> String {
         match (self.columns.atimes, self.entry.attributes.atime) {
@@ -70,8 +48,8 @@ impl Statement for Listed<'_> {
         };
         let line = format!(
             "{} {:>width$} {}{} {}{target}\n",
-            self.mode(),
-            number(self.len(), self.columns.readable),
+            quantity::mode(self.entry),
+            number(self.entry.shown_len(), self.columns.readable),
             quantity::local_date(self.entry.attributes.mtime),
             self.atime(),
             escape_bytes(self.path),
