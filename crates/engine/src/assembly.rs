@@ -238,7 +238,8 @@ impl<'a> Assembly<'a> {
             if let Some(joining) = joins.as_mut().and_then(|joins| joins.joining.as_mut()) {
                 joining.begin_unconfined(crew);
             }
-            let (wire, write) = wire.map(|wire| wire.begin_writer(crew, writes)).unzip();
+            let sending = roles.0.clone();
+            let (wire, write) = wire.map(|wire| wire.begin_writer(crew, sending, writes)).unzip();
             let begin = move || begin_roles(crew, job, sender, receiver, wire.zip(joins), &works);
             match confined_to {
                 Some(dirs) => crew.begin("confined", move || {

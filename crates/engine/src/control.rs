@@ -292,29 +292,27 @@ impl<'a> Reporter<'a> {
         self.monitor.progress().listed_all.store(true, Ordering::Relaxed);
     }
 
-    /// `len` bytes of a file's content were transferred.
-    pub(crate) fn transferred(&self, len: u64) {
-        let progress = self.monitor.progress();
-        Progress::add(&progress.bytes_transferred, len);
-        progress.count(Counter::BytesDone, len);
-    }
-
     /// A file's content has come further.
     pub(crate) fn came_by(&self, step: Step) {
-        match step {
-            Step::Moved(len) => self.transferred(len),
-            Step::Passed(len) => self.monitor.progress().count(Counter::BytesDone, len),
-            Step::Matched(len) => {
-                let progress = self.monitor.progress();
-                Progress::add(&progress.tally.bytes_matched, len);
-                progress.count(Counter::BytesDone, len);
-            }
-            Step::Hashed(len) => {
-                let progress = self.monitor.progress();
-                Progress::add(&progress.bytes_hashed, len);
-                progress.count(Counter::BytesDone, len);
-            }
-        }
+        self.took(step);
+        self.is_done(step.len());
+    }
+
+    /// Counts the work of a step, by which nothing is done yet.
+    pub(crate) fn took(&self, step: Step) {
+        let progress = self.monitor.progress();
+        let (counter, len) = match step {
+            Step::Moved(len) => (&progress.bytes_transferred, len),
+            Step::Matched(len) => (&progress.tally.bytes_matched, len),
+            Step::Hashed(len) => (&progress.bytes_hashed, len),
+            Step::Passed(_) => return,
+        };
+        Progress::add(counter, len);
+    }
+
+    /// So many bytes of content are done.
+    pub(crate) fn is_done(&self, len: u64) {
+        self.monitor.progress().count(Counter::BytesDone, len);
     }
 
     /// See [`Progress::keeps`].
@@ -451,9 +449,9 @@ mod tests {
             let entry = |kind: &Kind, outcome| reporter.outcome(Vec::new, kind, 0, &outcome);
             reporter.resumed(2, Vec::new);
             reporter.not_resumed(1);
-            reporter.transferred(2);
+            reporter.came_by(Step::Moved(2));
             reporter.resumed(1, Vec::new);
-            reporter.transferred(2);
+            reporter.came_by(Step::Moved(2));
             reporter.begins_again(3, 1);
             entry(&FILE, Outcome::Copied);
             entry(&FILE, Outcome::Grew);

@@ -34,7 +34,8 @@
 //! - `mod.rs`: entries in flight, and the window; `item.rs`: one of them. `portions.rs`:
 //!   wanted files on one machine.
 //! - `read.rs`: workers that read contents for a wire, and pack small files; `pieces.rs`:
-//!   large files, in pieces; `stripes.rs`: by several workers; `again.rs`: contents that are sent once more.
+//!   large files, in pieces; `stripes.rs`: by several workers; `counted.rs`: what counts as
+//!   sent; `again.rs`: contents that are sent once more.
 //! - `earlier.rs`: entries of earlier sources in the same place, where several become one
 //!   directory.
 //! - `emptied.rs`: directories that became empty.

@@ -9,7 +9,7 @@ use super::carrier::{Carrier, Inlet};
 use crate::callers::let_in;
 use crate::control::{CANCEL_POLL, Control};
 use crate::crew::Crew;
-use crate::link::wire::{Lane, Outbox, ReadEnd, run_writer};
+use crate::link::wire::{Lane, OnLeaving, Outbox, ReadEnd, run_writer};
 use crate::receiver::{Arrivals, Receiver, read_lane};
 use crate::sender::{Readers, run_reader};
 use crate::vigil::sign_after;
@@ -335,7 +335,9 @@ impl<'scope, 'env, 'a: 'scope> Opening<'scope, 'env, 'a> {
         crew.try_begin("lane writer", move || {
             let _at_work = at_work;
             let (mut output, rest) = carrier.into_output();
-            let sent = run_writer(&mut output, &frames, greeting, sign_after, Some(control));
+            let on_leaving = |index, len| senders.sender.leaves(index, len);
+            let of_job = Some((control, &on_leaving as OnLeaving<'_>));
+            let sent = run_writer(&mut output, &frames, greeting, sign_after, of_job);
             drop((output, rest));
             if !control.stopped()
                 && let Some(left) = senders.lanes.lose(lane, frames, control)

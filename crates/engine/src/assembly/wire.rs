@@ -7,7 +7,8 @@ use super::joining::Joining;
 use crate::control::Control;
 use crate::crew::Crew;
 use crate::link::greeting::welcome;
-use crate::link::wire::{Frames, Offers, Outbox, READ_AHEAD, ReadEnd, run_writer};
+use crate::link::wire::{Frames, Offers, OnLeaving, Outbox, READ_AHEAD, ReadEnd, run_writer};
+use crate::sender::Sender;
 use crate::vigil::{Listening, Vigil, sign_after};
 use crossbeam_channel::{Sender as Giver, bounded};
 use haul_net::{Identity, Writer};
@@ -136,19 +137,26 @@ impl Wire {
     }
 
     /// Begins the thread that sends the greeting and what is queued, until the job has
-    /// nothing more to say. Gives what else the job takes of this wire, and the work of
-    /// that thread if there is none.
-    pub(super) fn begin_writer<'scope>(
+    /// nothing more to say; contents are those of `sender`. Gives what else the job takes of
+    /// this wire, and the work of that thread if there is none.
+    pub(super) fn begin_writer<'scope, 'a: 'scope>(
         self,
         crew: Crew<'scope, '_>,
+        sender: Option<Arc<Sender<'a>>>,
         at_work: Giver<()>,
     ) -> ((Input, Arc<Outbox>), Option<Writing<'scope>>) {
         let Self { outbox, frames, mut output, input, greeting, silence_max, .. } = self;
         let (control, peer) = (crew.control(), input.peer.clone());
         let write = move || {
             let _at_work = at_work;
-            let sent =
-                run_writer(&mut output, &frames, greeting, sign_after(silence_max), Some(control));
+            let on_leaving = |index, len| {
+                if let Some(sender) = &sender {
+                    sender.leaves(index, len);
+                }
+            };
+            let of_job = Some((control, &on_leaving as OnLeaving<'_>));
+            let sign_after = sign_after(silence_max);
+            let sent = run_writer(&mut output, &frames, greeting, sign_after, of_job);
             drop((frames, output));
             if let Err(error) = sent {
                 // The peer may have said why before.

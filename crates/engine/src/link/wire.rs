@@ -17,7 +17,7 @@ pub(crate) use ledger::{Implausible, OnLoss};
 pub(crate) use outgoing::{Body, Frames, OutFrame, Outbox};
 pub(crate) use ports::{RemoteReceiver, RemoteSender};
 pub(crate) use squeeze::{Effort, Squeezer};
-pub(crate) use writer::run_writer;
+pub(crate) use writer::{OnLeaving, run_writer};
 
 use super::SenderPort;
 use crate::JobError;

@@ -4,6 +4,7 @@
 use super::dirs::DirState;
 use super::hold::Filling;
 use super::{Pending, Receiver, Work, work};
+use crate::control::Step;
 use crate::link::SourceHandle;
 use haul_model::{Attributes, ContentHash, Fault, FaultKind, Kind, Outcome, Side};
 use haul_proto::PACK_FILE_MAX;
@@ -122,7 +123,7 @@ impl Putting<'_, '_, '_> {
         let size = pending.entry.size();
         let fault = match result {
             Ok(Publication::Published) => {
-                self.receiver.reporter.transferred(size);
+                self.receiver.reporter.came_by(Step::Moved(size));
                 pending.dir.remove_stale(&pending.name);
                 return self.tell(pending, size, Outcome::Copied);
             }
@@ -238,7 +239,7 @@ impl Receiver<'_> {
             pending.seal(&self.policy, verified, file.mtime, Filling::Dense)
         })();
         if written.is_ok() {
-            self.reporter.transferred(len);
+            self.reporter.came_by(Step::Moved(len));
         }
         let moved = if written.is_ok() { len } else { 0 };
         work::tell(self, self.conclude(pending, moved, written).into_iter().collect());

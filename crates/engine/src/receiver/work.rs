@@ -190,7 +190,7 @@ fn take_pack(receiver: &Receiver<'_>, bytes: &[u8], view: PackView) {
             pending.take_whole(receiver, content, mtime, hash)
         });
         let moved = if whole.is_ok() { content.len() as u64 } else { 0 };
-        receiver.reporter.transferred(moved);
+        receiver.reporter.came_by(Step::Moved(moved));
         settled.extend(receiver.conclude(pending, moved, whole));
     }
     tell(receiver, settled);

@@ -68,7 +68,7 @@ impl Outgoing<'_, '_, '_> {
     }
 
     fn send_literal(&mut self, mut bytes: &[u8]) -> Option<()> {
-        let super::read::Reader { sender, pool, control, .. } = self.reader;
+        let super::read::Reader { pool, control, .. } = self.reader;
         while !bytes.is_empty() {
             let at = self.passed.len();
             let len = ((PIECE_LEN - at % PIECE_LEN) as usize).min(bytes.len());
@@ -78,8 +78,8 @@ impl Outgoing<'_, '_, '_> {
             body.copy_from_slice(now);
             let head = data_head(self.item.index, at, len);
             let effort = self.reader.effort(Some(self.item.index));
-            self.reader.send_content(effort, head, Body::Bytes(body))?;
-            sender.came_by(self.item.index, Progress::Moved(len as u64));
+            let counts = self.counts(len as u64);
+            self.reader.send_content(effort, head, Body::Bytes(body), counts)?;
             self.seal_block()?;
             bytes = later;
         }

@@ -59,6 +59,11 @@ impl Item {
         self.blocks.left_out(self.size())
     }
 
+    /// Bytes that are sent again, and were counted the first time.
+    pub(super) fn recounted(&self) -> u64 {
+        if self.is_repeated { self.counted.saturating_sub(self.left_out()) } else { 0 }
+    }
+
     /// The path to show, raw.
     pub(super) fn path(&self) -> Vec<u8> {
         match (&self.shown, &self.dir) {

@@ -2,6 +2,7 @@
 //! Receiver wants. It never waits for an answer per file.
 
 mod again;
+mod counted;
 mod differences;
 mod earlier;
 mod emptied;
@@ -30,14 +31,13 @@ pub(crate) use remover::Remover;
 pub(crate) use scan::Scan;
 pub(crate) use source::Source;
 
-use crate::control::{CANCEL_POLL, Control, Reporter, Step};
+use crate::control::{CANCEL_POLL, Control, Reporter};
 use crate::dirs::{DirNode, number_here};
 use crate::link::{ReceiverPort, SenderPort, SourceHandle};
 use crate::{Event, Job, JobError};
 use again::Repeat;
 use haul_model::{
-    Changes, Fault, FileId, Filter, Kept, Kind, Moving, Naming, Outcome, Policy, Resume, Side,
-    Summary, Task,
+    Changes, Fault, FileId, Filter, Kept, Kind, Moving, Naming, Outcome, Side, Summary, Task,
 };
 use haul_proto::{Extra, LIST_WINDOW, Late, OutcomeItem, Proven, Signature, Want, Warning};
 use haul_store::{RESUME_LEN_MIN, RESUME_LEN_MIN_FAR};
@@ -178,22 +178,6 @@ impl<'a> Sender<'a> {
     /// Ends the job because the Receiver broke a rule.
     fn refuse(&self, rule: &'static str) {
         self.control.fail(JobError::Protocol(format!("the peer broke the protocol: {rule}")));
-    }
-
-    /// Counts content of a file as sent, or a hole in it as told.
-    pub(crate) fn came_by(&self, index: u64, step: Step) {
-        let Some(reporter) = self.reporter else { return };
-        reporter.came_by(step);
-        if let Some(item) = lock(&self.in_flight).items.get_mut(&index) {
-            reporter.at(|| item.path());
-            item.counted += step.len();
-            item.matched += step.matched();
-            let keeps = |policy: &Policy| policy.resume != Resume::Never && policy.wants_hashes();
-            if item.size() >= self.resume_len_min() && self.task.copies().is_some_and(keeps) {
-                // It was sent: how much of it is there only the Receiver knows.
-                reporter.keeps(index, None, || item.path());
-            }
-        }
     }
 
     /// Lets the workers of a wire end.

@@ -35,8 +35,8 @@ pub(super) struct Outgoing<'p, 'r, 'a> {
     part: &'p mut [u8],
     /// Only what differs is sent.
     search: Option<Search>,
-    /// It was sent before, and counted.
-    is_repeated: bool,
+    /// The bytes of what is to be sent that were counted before.
+    pub(super) counted: u64,
 }
 
 /// `None` where the job ends; a fault where the file can't be sent.
@@ -77,35 +77,31 @@ impl<'r, 'a> Reader<'r, 'a> {
         first: u64,
         part: &'p mut [u8],
     ) -> Outgoing<'p, 'r, 'a> {
-        let is_counted = item.how.wants_no_hash();
+        let is_unhashed = item.how.wants_no_hash();
         // The writer says that this side is there, so it must not wait for a disk: it
         // takes what was just read for the hash. Without that nothing would show that the
         // file became shorter meanwhile, or could not be read.
         let splices = self.outbox().splices()
-            && !is_counted
+            && !is_unhashed
             && source.handle().is_some_and(haul_sys::remembers_reads);
-        let (passed, next_block, search) = (Passed::behind(first, is_counted), 0, None);
-        let is_repeated = item.is_repeated;
-        let reader = self;
-        Outgoing { reader, item, source, passed, next_block, splices, part, search, is_repeated }
+        let (passed, next_block, search) = (Passed::behind(first, is_unhashed), 0, None);
+        let (reader, counted) = (self, item.recounted());
+        Outgoing { reader, item, source, passed, next_block, splices, part, search, counted }
     }
 
     /// Sends one block of a file, by way of `part`.
     pub(super) fn send_block(&self, file: &Arc<Striped>, turn: Turn, part: &mut [u8]) -> SentBlock {
         let (block, size) = (turn.block, file.source.seal().size);
         let mut pieces = self.pieces(&file.item, Arc::clone(&file.source), block, part);
-        pieces.is_repeated = turn.is_again;
+        if turn.is_again {
+            // How much of it had left is not known: its file's outcome counts the rest.
+            pieces.counted = u64::MAX;
+        }
         let range = BlockRange { start: block, end: Some(block + 1) };
         let sent = match pieces.send_range(range, size) {
             Some(Ok(())) => self.end_block(file, block).map(Ok),
             sent => sent,
         };
-        if sent.is_none() {
-            // It is counted once, as if it had been sent now.
-            let (_, end) = range.bytes(size);
-            pieces.came_by(Step::Passed(end.saturating_sub(pieces.passed.len())));
-            return None;
-        }
         sent.map(|sent| sent.map(|()| pieces.passed.last()))
     }
 
@@ -179,10 +175,17 @@ impl Outgoing<'_, '_, '_> {
         Some(Ok(()))
     }
 
-    fn came_by(&self, step: Step) {
-        if !self.is_repeated {
-            self.reader.sender.came_by(self.item.index, step);
-        }
+    /// Those of the next `len` bytes that were not counted before.
+    fn uncounted(&mut self, len: u64) -> u64 {
+        let before = self.counted.min(len);
+        self.counted -= before;
+        len - before
+    }
+
+    /// The next `len` bytes of the file as far as they count when they leave.
+    pub(super) fn counts(&mut self, len: u64) -> Option<(u64, u64)> {
+        let len = self.uncounted(len);
+        self.reader.sender.counts(self.item.index, len)
     }
 
     /// Sends what there is up to `end`, or tells what the Receiver has of it.
@@ -224,8 +227,8 @@ impl Outgoing<'_, '_, '_> {
             if let Err(fault) = hashed {
                 return Some(Err(fault));
             }
-            self.reader.send_content(effort, data_head(index, at, len), body)?;
-            self.came_by(Step::Moved(len as u64));
+            let counts = self.counts(len as u64);
+            self.reader.send_content(effort, data_head(index, at, len), body, counts)?;
             self.seal_block()?;
         }
         Some(Ok(()))
@@ -255,17 +258,10 @@ impl Outgoing<'_, '_, '_> {
             let len = PIECE_LEN.min(self.passed.len() - at) as usize;
             let from = (at - start) as usize;
             let effort = self.reader.effort(Some(index));
-            let sent = pool.take(0, control).and_then(|held| {
-                let (block, part) = (Arc::clone(block), from..from + len);
-                let body = Body::Shared { block, part, _held: held };
-                self.reader.send_content(effort, data_head(index, at, len), body)
-            });
-            if sent.is_none() {
-                // It was passed, and comes again as something that is counted.
-                self.came_by(Step::Passed(self.passed.len() - at));
-                return None;
-            }
-            self.came_by(Step::Moved(len as u64));
+            let (block, part) = (Arc::clone(block), from..from + len);
+            let body = Body::Shared { block, part, _held: pool.take(0, control)? };
+            let counts = self.counts(len as u64);
+            self.reader.send_content(effort, data_head(index, at, len), body, counts)?;
             at += len as u64;
         }
         self.source.release(start..at);
@@ -285,7 +281,8 @@ impl Outgoing<'_, '_, '_> {
             }
             let len = block_end.min(end) - self.passed.len();
             self.passed.update_zeros(len);
-            self.came_by(Step::Passed(len));
+            let uncounted = self.uncounted(len);
+            sender.came_by(self.item.index, Step::Passed(uncounted));
             self.seal_block()?;
         }
         Some(Ok(()))

@@ -5,7 +5,7 @@
 use super::repeats::{Again, Stripes};
 use super::stripes::Striped;
 use super::{Item, Sender};
-use crate::control::{Control, Step};
+use crate::control::Control;
 use crate::copy::STEP_LEN;
 use crate::digest::{has_grown, seal_of};
 use crate::link::wire::{Body, Effort, Lane, Lanes, OutFrame, Outbox, Squeezer};
@@ -22,7 +22,7 @@ const PACK_LEN_MAX: usize = PACK_TARGET + PACK_FILE_MAX as usize;
 
 /// The workers that read for a wire, and all that they share.
 pub(crate) struct Readers<'a> {
-    sender: Arc<Sender<'a>>,
+    pub(crate) sender: Arc<Sender<'a>>,
     queue: crossbeam_channel::Receiver<Item>,
     pub(crate) lanes: Lanes,
     /// Set if lanes may join: then large files are sent as stripes.
@@ -145,12 +145,17 @@ impl Reader<'_, '_> {
     ) -> Option<()> {
         let mut bytes = self.pool.take(PACK_LEN_MAX, self.control)?;
         let mut pack = PackBuilder::default();
-        let (mut grown, mut packed_files) = (Vec::new(), Vec::new());
+        let (mut grown, mut packed_files, mut counts) = (Vec::new(), Vec::new(), Vec::new());
         let mut item = first;
         loop {
             let index = item.index;
             match self.small_of_two(&item, &mut bytes[pack.content_len()..]) {
-                Ok(Some(packed)) => pack.push(packed),
+                Ok(Some(packed)) => {
+                    let before = pack.content_len();
+                    pack.push(packed);
+                    let len = (pack.content_len() - before) as u64;
+                    counts.extend(self.sender.counts(index, len.saturating_sub(item.recounted())));
+                }
                 // It is too large for a pack by now.
                 Ok(None) => grown.push(item),
                 Err(fault) => pack.push(PackItem::Fault { index, fault }),
@@ -176,7 +181,7 @@ impl Reader<'_, '_> {
             let len = pack.content_len();
             bytes.truncate(len);
             let effort = self.effort(None);
-            let frame = self.frame(effort, pack.head(), Body::Bytes(bytes));
+            let frame = self.frame(effort, pack.head(), Body::Bytes(bytes)).counting(counts);
             let files = packed_files.clone();
             if self.send_or_lose(frame, |it| it.on_loss(Again::Files(files))).is_none() {
                 self.lost(Again::Files(packed_files))?;
@@ -190,14 +195,17 @@ impl Reader<'_, '_> {
         self.outbox().effort().filter(|_| self.squeezer.borrow_mut().may_shrink(file))
     }
 
-    /// Sends content behind its `head`. `None` if the job ends.
+    /// Sends content behind its `head`, of which so many bytes of this file count as they
+    /// leave. `None` if the job ends.
     pub(super) fn send_content(
         &self,
         effort: Option<Effort>,
         head: Vec<u8>,
         body: Body,
+        counts: Option<(u64, u64)>,
     ) -> Option<()> {
-        self.outbox().send(self.frame(effort, head, body))
+        let counts = counts.into_iter().collect();
+        self.outbox().send(self.frame(effort, head, body).counting(counts))
     }
 
     fn frame(&self, effort: Option<Effort>, head: Vec<u8>, body: Body) -> OutFrame {
@@ -247,9 +255,6 @@ impl Reader<'_, '_> {
         let copied = || Ok(Some(hash.unwrap_or_else(|| ContentHash::of(content))));
         let grew = has_grown(&*source, strict, copied, self.control)?;
         self.sender.was_opened(item.index, seal.size);
-        if !item.is_repeated {
-            self.sender.came_by(item.index, Step::Moved(seal.size));
-        }
         Ok(Some(PackItem::File {
             index: item.index,
             len: seal.size as u32,

@@ -69,7 +69,7 @@ struct State {
 #[derive(Clone, Copy)]
 pub(super) struct Turn {
     pub(super) block: u64,
-    /// It was lost, and is counted already.
+    /// It was lost.
     pub(super) is_again: bool,
 }
 

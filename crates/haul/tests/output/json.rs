@@ -167,3 +167,24 @@ fn a_long_copy_tells_how_far_it_is() {
     let last = progress[progress.len() - 1];
     assert_eq!((&last["bytes_total"], &last["listed_all"]), (&(40 << 20).into(), &true.into()));
 }
+
+#[test]
+fn what_waits_for_a_connection_is_not_done() {
+    let world = World::new();
+    let scene = world.scene(Way::Upload);
+    haul_testkit::tree::random_file(scene.path("big"), 40 << 20, 1).expect("a file");
+    // The link takes so much, stands still, and is lost.
+    let stands = script(
+        &scene.path("rsh"),
+        "shift\n{ dd bs=64k count=30 2> /dev/null; sleep 2; } | sh -c \"$*\"",
+    );
+    let stands = stands.to_str().expect("UTF-8").to_owned();
+    let flags = ["--json", "--via", "ssh", "--retries", "0"];
+    let copy = scene.copy_by(&["--rsh", &stands, "--remote-haul", HAUL], &flags, &["big"], "b");
+    let run = copy.run().expect_code(3);
+    let objects = objects(&run);
+    let done = |progress: &&serde_json::Value| progress["bytes_done"].as_u64().expect("a number");
+    let most = of_type(&objects, "progress").iter().map(done).max();
+    // Pipes on the way take some of it, too.
+    assert!(most.is_some_and(|most| (1..4 << 20).contains(&most)), "{run}");
+}

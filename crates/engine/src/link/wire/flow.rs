@@ -7,6 +7,11 @@ use std::time::Duration;
 /// Bytes of which the pace tells the time.
 const UNIT: u64 = 1 << 20;
 
+/// The time that a step takes by which content counts as sent, and its bounds in bytes: a
+/// slow link shows that it moves, and a fast one is not held up.
+const STEP_TIME: Duration = Duration::from_millis(100);
+const STEP_LEN: (u64, u64) = (64 << 10, 256 << 10);
+
 /// The content on its way to one lane.
 #[derive(Debug, Default)]
 pub(super) struct Flow(Mutex<State>);
@@ -48,6 +53,12 @@ impl Flow {
         Some((time.as_secs_f64() / pace.as_secs_f64() * UNIT as f64) as u64)
     }
 
+    /// The bytes of content that are written before it is told that they leave.
+    pub(super) fn step(&self) -> usize {
+        let (min, max) = STEP_LEN;
+        self.within(STEP_TIME).unwrap_or(0).clamp(min, max) as usize
+    }
+
     /// The time until so many bytes more have been written, too. None at all for the first
     /// of a lane; until these are gone nobody knows, and others are better.
     pub(super) fn due(&self, len: u64) -> Duration {
@@ -80,5 +91,18 @@ mod tests {
         assert_eq!(flow.pace(), Some(MS(60)), "the last of it took 80 ms for each unit");
         assert_eq!(flow.due(UNIT), MS(60));
         assert_eq!(flow.within(MS(120)), Some(2 * UNIT));
+    }
+
+    #[test]
+    fn steps_are_short_where_little_leaves() {
+        let flow = Flow::default();
+        let step_at = |pace| {
+            lock(&flow.0).pace = Some(pace);
+            flow.step() as u64
+        };
+        assert_eq!(step_at(MS(60_000)), STEP_LEN.0);
+        assert_eq!(step_at(MS(1024)), UNIT * 100 / 1024);
+        assert_eq!(step_at(MS(1)), STEP_LEN.1);
+        assert_eq!(Flow::default().step() as u64, STEP_LEN.0);
     }
 }

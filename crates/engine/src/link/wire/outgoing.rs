@@ -28,6 +28,9 @@ pub(crate) struct OutFrame {
     pub(super) patient: bool,
     /// With it a part ends that is sent once more if it is lost with its lane.
     on_loss: Option<OnLoss>,
+    /// The files whose content it has, in its order, with the bytes that count as sent when
+    /// they leave.
+    pub(super) counts: Vec<(u64, u64)>,
 }
 
 impl OutFrame {
@@ -39,7 +42,7 @@ impl OutFrame {
 
     /// A frame that is encoded already.
     pub(crate) fn whole(head: Vec<u8>) -> Self {
-        Self { head, body: None, patient: false, on_loss: None }
+        Self { head, body: None, patient: false, on_loss: None, counts: Vec::new() }
     }
 
     /// No frame: the end of a part whose frames are queued.
@@ -55,6 +58,12 @@ impl OutFrame {
     /// A frame with a content, behind its header and description.
     pub(crate) fn content(head: Vec<u8>, body: Body) -> Self {
         Self { body: Some(body), ..Self::whole(head) }
+    }
+
+    /// The same frame, whose content counts as it leaves: so many bytes of each of these
+    /// files, in this order.
+    pub(crate) fn counting(self, counts: Vec<(u64, u64)>) -> Self {
+        Self { counts, ..self }
     }
 }
 

@@ -1,7 +1,7 @@
 //! The writer of a connection: it sends what is queued, gathers what is small, and keeps the
 //! pace of the job.
 
-use super::outgoing::{Body, Frames};
+use super::outgoing::{Body, Frames, OutFrame};
 use crate::control::Control;
 use crossbeam_channel::RecvTimeoutError;
 use haul_net::Writer;
@@ -18,17 +18,22 @@ const GATHER_LEN: usize = 32 << 10;
 /// much as it may waits for outcomes, and those come by the hundred.
 const OUTCOMES_WAIT: Duration = Duration::from_millis(2);
 
+/// Told of content that is about to leave: the number of its file, and its length in bytes.
+pub(crate) type OnLeaving<'a> = &'a (dyn Fn(u64, u64) + Sync + 'a);
+
 /// Sends `greeting`, and what is queued, until the outbox is closed or the peer is
 /// gone. When there was nothing to send for as long as `sign_after` says, the peer
-/// is told that this side is there. Content is sent at the pace of the job that `control`
-/// stands for.
+/// is told that this side is there. Where it is the wire `of_job`, content is sent at the
+/// pace of that, and what counts is told step by step, before the peer can answer to it.
 pub(crate) fn run_writer(
     output: &mut Writer,
     frames: &Frames,
     greeting: Vec<u8>,
     sign_after: Option<Duration>,
-    control: Option<&Control<'_>>,
+    of_job: Option<(&Control<'_>, OnLeaving<'_>)>,
 ) -> io::Result<()> {
+    let (control, on_leaving) = of_job.unzip();
+    let on_leaving = on_leaving.unwrap_or(&|_, _| ());
     let step = control.map_or(usize::MAX, Control::step);
     let pace = |len: usize| control.into_iter().for_each(|control| control.pace(len as u64));
     let Frames { waiting, squeeze, flow, .. } = frames;
@@ -72,22 +77,10 @@ pub(crate) fn run_writer(
         };
         gathered.extend_from_slice(&frame.head);
         let began = Instant::now();
+        let mut counts = Counts::of(&mut frame, on_leaving);
+        let step = if counts.total > 0 { step.min(flow.step()) } else { step };
         match &frame.body {
-            Some(body @ (Body::Bytes(_) | Body::Shared { .. } | Body::Squeezed { .. })) => {
-                send_bytes(output, &gathered, body.bytes(), step, &pace)?;
-            }
-            Some(Body::Range { source, offset, len }) => {
-                output.write_all(&gathered)?;
-                output.flush()?;
-                let (mut offset, mut left) = (*offset, *len);
-                while left > 0 {
-                    let part = left.min(step);
-                    send_range(output, &**source, offset, part)?;
-                    pace(part);
-                    offset += part as u64;
-                    left -= part;
-                }
-            }
+            Some(body) => send_body(output, &gathered, body, step, &pace, &mut counts)?,
             None if gathered.len() > GATHER_LEN => output.write_all(&gathered)?,
             None => continue,
         }
@@ -101,6 +94,32 @@ pub(crate) fn run_writer(
     }
 }
 
+/// Sends `body` behind `head`, at most `step` bytes of it at once.
+fn send_body(
+    output: &mut Writer,
+    head: &[u8],
+    body: &Body,
+    step: usize,
+    pace: &impl Fn(usize),
+    counts: &mut Counts<'_>,
+) -> io::Result<()> {
+    let Body::Range { source, offset, len } = body else {
+        return send_bytes(output, head, body.bytes(), step, pace, counts);
+    };
+    output.write_all(head)?;
+    output.flush()?;
+    let (mut offset, mut left) = (*offset, *len);
+    while left > 0 {
+        let part = left.min(step);
+        counts.leaves(part);
+        send_range(output, &**source, offset, part)?;
+        pace(part);
+        offset += part as u64;
+        left -= part;
+    }
+    Ok(())
+}
+
 /// Sends `bytes` behind `head`, at most `step` of them at once.
 fn send_bytes(
     output: &mut Writer,
@@ -108,19 +127,64 @@ fn send_bytes(
     bytes: &[u8],
     step: usize,
     pace: &impl Fn(usize),
+    counts: &mut Counts<'_>,
 ) -> io::Result<()> {
-    if bytes.len() <= step {
-        write_both(output, head, bytes)?;
-        pace(bytes.len());
-        return Ok(());
-    }
-    output.write_all(head)?;
-    for part in bytes.chunks(step) {
-        output.write_all(part)?;
+    let (first, rest) = bytes.split_at(bytes.len().min(step));
+    counts.leaves(first.len());
+    write_both(output, head, first)?;
+    pace(first.len());
+    for part in rest.chunks(step) {
         output.flush()?;
+        counts.leaves(part.len());
+        output.write_all(part)?;
         pace(part.len());
     }
     Ok(())
+}
+
+/// The content of a frame that counts as it leaves.
+struct Counts<'a> {
+    /// The files, and what is left to tell of each.
+    files: std::vec::IntoIter<(u64, u64)>,
+    /// The one that is being told, and what is left of it.
+    file: (u64, u64),
+    /// The bytes that there are to tell, and those that were told.
+    total: u64,
+    told: u64,
+    /// The frame's content as it goes out, and what has left of it, in bytes.
+    len: u64,
+    left: u64,
+    on_leaving: OnLeaving<'a>,
+}
+
+impl<'a> Counts<'a> {
+    /// Those of `frame`, which are taken from it.
+    fn of(frame: &mut OutFrame, on_leaving: OnLeaving<'a>) -> Self {
+        let files = std::mem::take(&mut frame.counts);
+        let total = files.iter().map(|(_, len)| len).sum();
+        let len = frame.body.as_ref().map_or(0, Body::len) as u64;
+        let (files, file) = (files.into_iter(), (0, 0));
+        Self { files, file, total, told: 0, len, left: 0, on_leaving }
+    }
+
+    /// So many bytes more of the content are about to leave.
+    fn leaves(&mut self, len: usize) {
+        self.left += len as u64;
+        // What was compressed counts as what it was.
+        let due = u128::from(self.total) * u128::from(self.left) / u128::from(self.len.max(1));
+        while self.told < due as u64 {
+            if self.file.1 == 0 {
+                let Some(file) = self.files.next() else { return };
+                self.file = file;
+                continue;
+            }
+            let (index, of_it) = self.file;
+            let now = of_it.min(due as u64 - self.told);
+            (self.on_leaving)(index, now);
+            self.file.1 -= now;
+            self.told += now;
+        }
+    }
 }
 
 /// Sends `len` bytes of a file from `offset` on. What is missing because the
@@ -170,4 +234,55 @@ fn write_both(output: &mut impl Write, mut head: &[u8], mut body: &[u8]) -> io::
         body = &body[written - of_head..];
     }
     output.write_all(body)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::link::wire::Outbox;
+    use haul_tree::lock;
+    use std::collections::BTreeMap;
+    use std::io::Read;
+    use std::os::unix::net::UnixStream;
+    use std::sync::Mutex;
+    use std::thread;
+
+    const MIB: u64 = 1 << 20;
+    const FRAMES: u64 = 6;
+
+    #[test]
+    fn content_counts_as_it_leaves_and_not_while_it_waits() {
+        let (outbox, frames) = Outbox::new(false);
+        let (output, mut input) = UnixStream::pair().expect("a pair");
+        for _ in 0..FRAMES {
+            let body = Body::Squeezed { bytes: vec![0; MIB as usize], len: 3 * MIB as usize };
+            let counts = vec![(1, MIB), (2, 0), (3, 2 * MIB)];
+            outbox.send(OutFrame::content(vec![1], body).counting(counts)).expect("there is room");
+        }
+        outbox.close();
+        let told: Mutex<BTreeMap<u64, u64>> = Mutex::default();
+        let sum = || lock(&told).values().sum::<u64>();
+        thread::scope(|scope| {
+            let write = || {
+                let on_leaving = |index, len| *lock(&told).entry(index).or_default() += len;
+                let monitor = crate::monitor::Silent::default();
+                let of_job = Control::new(&monitor);
+                let of_job = Some((&of_job, &on_leaving as OnLeaving<'_>));
+                let mut output = Writer::new(output, None);
+                run_writer(&mut output, &frames, Vec::new(), None, of_job)
+            };
+            let writer = scope.spawn(write);
+            let mut before = 0;
+            while sum() == 0 || sum() != before {
+                before = sum();
+                thread::sleep(Duration::from_millis(100));
+            }
+            assert!(before < FRAMES * 3 * MIB / 2, "{before} left, and nobody reads");
+            let mut read = Vec::new();
+            input.read_to_end(&mut read).expect("read");
+            assert_eq!(read.len() as u64, FRAMES * (MIB + 1));
+            writer.join().expect("no panic").expect("written");
+        });
+        assert_eq!(*lock(&told), BTreeMap::from([(1, FRAMES * MIB), (3, 2 * FRAMES * MIB)]));
+    }
 }
