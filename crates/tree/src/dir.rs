@@ -10,8 +10,8 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-/// The mode that a directory is made with, until its own is set: only its owner can
-/// enter.
+/// The mode of a directory that only its owner can enter, and the least that one has in
+/// which something is made.
 pub const PRIVATE_DIR_MODE: u32 = 0o700;
 
 /// A kind of storage: it opens the directories that users name.

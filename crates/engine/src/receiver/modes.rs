@@ -4,7 +4,7 @@
 use super::Receiver;
 use super::dirs::{DirState, RecvDir};
 use haul_model::{Attributes, Entry, Kept, Kind, Task};
-use haul_tree::{Meta, MetaKind, TreeDir};
+use haul_tree::{Meta, MetaKind, PRIVATE_DIR_MODE, TreeDir};
 use std::borrow::Cow;
 
 /// The bits of a mode that say who may do what.
@@ -13,6 +13,8 @@ const RIGHTS: u32 = 0o777;
 const EXECUTES: u32 = 0o111;
 /// Those by which somebody may read a file.
 const READS: u32 = 0o444;
+/// Those by which the group and others may read a directory and what is in it.
+const OTHERS_READ: u32 = 0o055;
 const SET_USER_ID: u32 = 0o4000;
 const SET_GROUP_ID: u32 = 0o2000;
 
@@ -109,6 +111,28 @@ impl Receiver<'_> {
         }
         entry
     }
+
+    /// The mode that the directory of `entry` is made with in `above`. Its own is set when all
+    /// in it is done; until then, and after a job that was killed, those may read it who may
+    /// in the end, and nobody else can change it.
+    pub(super) fn mode_when_made(&self, above: &RecvDir, entry: &Entry) -> u32 {
+        let given = self.with_dir_mode(entry, above, &DirState::Absent, true).attributes;
+        let keeps = self.kept_of_dirs();
+        // Such a list may close it to some whom a mode lets in.
+        if keeps.has(Kept::ACL) && given.acls() != (None, None) {
+            return PRIVATE_DIR_MODE;
+        }
+        let gets_owners = keeps.has(Kept::USER) || keeps.has(Kept::GROUP);
+        let rights = if gets_owners { of_anybody(given.mode) } else { given.mode };
+        PRIVATE_DIR_MODE | rights & OTHERS_READ
+    }
+}
+
+/// The rights by `mode` that are the same for all, as those of the group and of others: so
+/// nobody loses any by another owner, or another group.
+fn of_anybody(mode: u32) -> u32 {
+    let common = mode >> 6 & mode >> 3 & mode & 0o7;
+    common << 3 | common
 }
 
 /// `mode`, and with it those who may read may execute if those of `source` may, else nobody.
@@ -138,6 +162,20 @@ fn keep_lent(given: &mut Attributes, there: &Attributes, keeps: Kept) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn before_the_owner_is_known_a_right_is_that_of_all_or_of_nobody() {
+        for (mode, expected) in [
+            (0o755, 0o055),
+            (0o750, 0),
+            (0o775, 0o055),
+            (0o711, 0o011),
+            (0o077, 0),
+            (0o1777, 0o077),
+        ] {
+            assert_eq!(of_anybody(mode), expected, "{mode:o}");
+        }
+    }
 
     #[test]
     fn who_may_read_may_execute_where_the_source_can_be_executed() {

@@ -7,7 +7,7 @@ use super::{Receiver, naming};
 use crate::beneath;
 use crate::dirs::DirNode;
 use haul_model::{Conflict, Entry, Fault, FaultKind, Name, Outcome, Side, Skip};
-use haul_tree::{Meta, MetaKind, PRIVATE_DIR_MODE, TreeDir};
+use haul_tree::{Meta, MetaKind, TreeDir};
 use std::io;
 use std::sync::Arc;
 
@@ -23,15 +23,14 @@ impl Receiver<'_> {
         let fault =
             |action: &str, error: io::Error| Fault::from_io(Side::Destination, action, &error);
         let handle = parent.handle().map_err(|e| fault("open the directory above", e))?;
-        let (made, opened) =
-            match self.find_or_make_dir(above, parent, &*handle, name, entry.is_way)? {
-                Presence::Found(opened) => (false, opened),
-                Presence::Made(opened) => (true, opened),
-                Presence::Absent => return Ok((Outcome::WouldCopy, DirState::Absent, false)),
-                Presence::Ruled => {
-                    return Ok((Outcome::Skipped(Skip::Ruled), DirState::Ruled, false));
-                }
-            };
+        let (made, opened) = match self.find_or_make_dir(above, parent, &*handle, name, entry)? {
+            Presence::Found(opened) => (false, opened),
+            Presence::Made(opened) => (true, opened),
+            Presence::Absent => return Ok((Outcome::WouldCopy, DirState::Absent, false)),
+            Presence::Ruled => {
+                return Ok((Outcome::Skipped(Skip::Ruled), DirState::Ruled, false));
+            }
+        };
         let node = match opened {
             Ok(node) => {
                 if let (true, true, Some(origin)) = (made, self.becomes_dest(above), &self.origin)
@@ -82,15 +81,15 @@ impl Receiver<'_> {
         parent: &Arc<DirNode>,
         handle: &dyn TreeDir,
         name: &Name,
-        is_way: bool,
+        entry: &Entry,
     ) -> Result<Presence, Fault> {
         let fault =
             |action: &str, error: io::Error| Fault::from_io(Side::Destination, action, &error);
         let open = || self.open_there(parent, name);
         // On the way to a source all stays as it is.
-        let or_cleared = |found| match is_way {
+        let or_cleared = |found| match entry.is_way {
             true => Ok(Presence::Found(found)),
-            false => self.or_cleared(above, parent, handle, name, found, open),
+            false => self.or_cleared(above, parent, handle, (name, entry), found, open),
         };
         // What stands there is the rule where others have been; asking first would be
         // one round trip more where each costs one.
@@ -115,9 +114,10 @@ impl Receiver<'_> {
             };
         }
         above.open_up();
+        let mode = self.mode_when_made(above, entry);
         let made = match self.origin.as_ref().filter(|_| self.becomes_dest(above)) {
-            Some(origin) => handle.make_dir_of(name, PRIVATE_DIR_MODE, origin),
-            None => handle.make_dir(name, PRIVATE_DIR_MODE),
+            Some(origin) => handle.make_dir_of(name, mode, origin),
+            None => handle.make_dir(name, mode),
         };
         match made {
             Ok(()) => {
@@ -154,7 +154,7 @@ impl Receiver<'_> {
         above: &RecvDir,
         parent: &Arc<DirNode>,
         handle: &dyn TreeDir,
-        name: &Name,
+        (name, entry): (&Name, &Entry),
         found: io::Result<Arc<DirNode>>,
         open: impl Fn() -> io::Result<Arc<DirNode>>,
     ) -> Result<Presence, Fault> {
@@ -184,7 +184,8 @@ impl Receiver<'_> {
         }
         above.expect_change();
         let cleared = self.back_up(parent, name).and_then(|()| handle.remove_file(name));
-        let made = cleared.and_then(|()| handle.make_dir(name, PRIVATE_DIR_MODE));
+        let mode = self.mode_when_made(above, entry);
+        let made = cleared.and_then(|()| handle.make_dir(name, mode));
         made.map_err(|error| {
             Fault::from_io(Side::Destination, "make way for the directory", &error)
         })?;

@@ -6,6 +6,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 /// When anything of each entry below `dir` last changed.
 pub(crate) fn changed_at(dir: &Path) -> BTreeMap<PathBuf, (i64, i64)> {
@@ -211,5 +212,41 @@ fn who_is_not_root_makes_fifos_and_sockets() {
         let listed = listing(&scene.path("tree"));
         let made: Vec<_> = listed.lines().filter(|line| !line.starts_with("./char ")).collect();
         assert_eq!(listing(&scene.path("to/tree")).lines().collect::<Vec<_>>(), made);
+    });
+}
+
+#[test]
+fn a_directory_that_is_not_done_can_be_read_by_those_whom_it_is_meant_for() {
+    const MODES: [(u32, u32, u32); 5] = [
+        // Of the source, of a copy on its way, and where an owner is still to be set.
+        (0o755, 0o755, 0o755),
+        (0o750, 0o750, 0o700),
+        (0o1777, 0o755, 0o755),
+        (0o711, 0o711, 0o711),
+        (0o700, 0o700, 0o700),
+    ];
+    each_way_by_pipe(|scene| {
+        for (of, _, _) in MODES {
+            let file = scene.path(format!("src/{of:o}/file"));
+            std::fs::create_dir_all(file.parent().expect("a directory")).expect("made");
+            haul_testkit::tree::random_file(file, 1 << 20, u64::from(of)).expect("a file");
+            mode(scene.path(format!("src/{of:o}")), of);
+        }
+        for (flags, dest, kept) in [("-r", "to", false), ("-a", "all", true)] {
+            let of_made = |of: u32| mode_of(scene.path(format!("{dest}/{of:o}")));
+            let flags = [flags, "--bwlimit", "128k"];
+            let route = scene.route();
+            let slow = scene.transfer("sync", &route, &flags, &["src/"], dest);
+            let running = slow.spawn().expect("it starts");
+            let is_made = |of: u32| scene.exists(format!("{dest}/{of:o}"));
+            let all_made = || MODES.iter().all(|(of, ..)| is_made(*of));
+            assert!(running.until(Duration::from_secs(20), all_made), "they are not made");
+            running.kill_group();
+            running.wait().expect("it has ended");
+            for (of, copied, owned) in MODES {
+                assert_eq!(of_made(of), if kept { owned } else { copied }, "{of:o} {flags:?}");
+            }
+            scene.transfer("sync", &route, &flags[..1], &["src/"], dest).run().expect_ok();
+        }
     });
 }
