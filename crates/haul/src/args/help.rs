@@ -43,7 +43,8 @@ Examples:
 Run again, a copy does what was left: files whose size and modification time
 agree are skipped, and a large file that was interrupted goes on where it
 stopped. A file is replaced at once when its new content is whole and
-verified; until then the old one stays.
+verified; until then the old one stays. So is a symbolic link to a file in the
+place of DEST: the file that it points to is not written to.
 
 Exit codes: 0 all done, 1 some files failed, 2 wrong usage, 3 no connection,
 4 destination unusable, 130 interrupted.";
