@@ -276,6 +276,7 @@ impl<'a> Reporter<'a> {
     pub(crate) fn listed(&self, entry: &Entry, place: impl FnOnce() -> Position) {
         let progress = self.monitor.progress();
         progress.told.listed(place);
+        progress.census.found(entry);
         if let Kind::File { size } = entry.kind {
             progress.count(Counter::FilesTotal, 1);
             progress.count(Counter::BytesTotal, size);
@@ -376,6 +377,7 @@ impl<'a> Reporter<'a> {
         }
         let Some(outcome) = &to_tell else { return };
         progress.tally.count(kind, outcome);
+        progress.census.came_to(kind, outcome);
         let shown = if self.monitor.shows(kind, outcome) { path() } else { Vec::new() };
         progress.at(path);
         self.monitor.event(Event::Entry { path: &shown, kind, outcome });
@@ -396,6 +398,7 @@ impl<'a> Reporter<'a> {
             return;
         }
         Progress::add(&self.monitor.progress().tally.deleted, 1);
+        self.monitor.progress().census.removed(kind);
         self.monitor.event(Event::Deleted { path, kind });
     }
 

@@ -19,7 +19,8 @@
 //! - `beneath.rs`: directories behind links that lead nowhere else.
 //! - `crew.rs`: the threads of a job; `workers.rs`: how many.
 //! - `control.rs`: the course of a job, and its figures. `monitor.rs`: what it tells;
-//!   `told.rs`: what a job that is run again has told. `lacks.rs`: the words about
+//!   `told.rs`: what a job that is run again has told; `census.rs`: entries by their kinds.
+//!   `lacks.rs`: the words about
 //!   attributes that are not kept.
 //! - `link/`: the two traits; `memory.rs`; `wire.rs` (a Sender's reader) with
 //!   `wire/ports.rs`, `wire/outgoing.rs` (the queue) and `wire/writer.rs`; `greeting.rs`;
@@ -105,6 +106,7 @@ mod aside;
 mod assembly;
 mod beneath;
 mod callers;
+mod census;
 mod clean;
 mod control;
 mod copy;
@@ -142,6 +144,7 @@ mod walk;
 mod workers;
 
 pub use agent::{Serving, serve, serve_with, stay_below};
+pub use census::{Census, Kinds};
 pub use clean::{CleanEvent, CleanRules, CleanSummary, Stages, clean};
 pub use deploy::{Change, DeployError, Deployed, Program, Suspect, Undeployed, deploy, undeploy};
 pub use doctor::{Examined, Findings, Lanes, Rates, Step, Wish, examine};

@@ -1,6 +1,7 @@
 //! Events and figures of a running job. The engine never prints: it counts into
 //! [`Progress`] and hands [`Event`]s to the [`Monitor`] that the caller gave.
 
+use crate::census::{Census, Counting};
 use crate::told::Told;
 use haul_model::{Changes, Entry, Fault, Kind, Naming, Outcome, Skip, Summary, Task};
 use haul_tree::lock;
@@ -152,6 +153,7 @@ pub struct Progress {
     /// The job that runs has told its names.
     has_named: AtomicBool,
     pub(crate) tally: Tally,
+    pub(crate) census: Counting,
     pub(crate) told: Told,
     counted: Counted,
 }
@@ -237,6 +239,7 @@ impl Progress {
             let so_far = counter.load(Ordering::Relaxed).saturating_sub(begin);
             self.counted.ahead[at].store(so_far, Ordering::Relaxed);
         }
+        self.census.begin();
         self.asking.store(true, Ordering::Relaxed);
         self.reached.store(false, Ordering::Relaxed);
         self.silent_ms.store(0, Ordering::Relaxed);
@@ -278,6 +281,7 @@ impl Progress {
         self.asking.store(false, Ordering::Relaxed);
         *lock(&self.unfinished) = None;
         self.told.begin();
+        self.census.begin();
         for (at, counter) in self.counters().into_iter().enumerate() {
             let begin = counter.load(Ordering::Relaxed);
             self.counted.at_begin[at].store(begin, Ordering::Relaxed);
@@ -336,6 +340,12 @@ impl Progress {
         if asked.load(Ordering::Relaxed) && asked.swap(false, Ordering::Relaxed) {
             *lock(&self.current.path) = path();
         }
+    }
+
+    /// The entries by their kinds: found by the job that runs, or ran last, and made and
+    /// removed by all jobs.
+    pub fn census(&self) -> Census {
+        self.census.read()
     }
 
     /// The figures so far, of all jobs; those of a job that ended early, too.

@@ -8,12 +8,14 @@ mod filter;
 mod help;
 mod kept;
 mod remote;
+mod stats;
 mod sync;
 mod to_all;
 mod words;
 
 pub(crate) use deploy::{Deploy, Deployment};
 pub(crate) use doctor::Doctor;
+pub(crate) use stats::Stats;
 pub(crate) use sync::When;
 pub(crate) use sync::list::{LIST_LEN_MAX, ListThere, paths as paths_of_list};
 
@@ -124,8 +126,8 @@ pub(crate) struct Sync {
     pub(crate) list: Option<Columns>,
     /// Where the list of paths is, if that is on the host.
     pub(crate) list_there: Option<ListThere>,
-    /// Figures are told at the end.
-    pub(crate) stats: bool,
+    /// The figures that are told at the end.
+    pub(crate) stats: Stats,
 }
 
 /// `haul check`: a copy in which nothing is copied.

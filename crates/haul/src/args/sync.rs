@@ -14,7 +14,7 @@ use super::filter::FilterWords;
 use super::help::SYNC_USAGE;
 use super::remote::Typed;
 use super::words::HelpWord;
-use super::{Copy, Sync};
+use super::{Copy, Stats, Sync};
 use crate::config::{Config, Transport};
 use crate::error::CommandError;
 use crate::lines::{Columns, Lines};
@@ -227,7 +227,7 @@ struct Wish {
     quiet: bool,
     itemize: u8,
     out_format: Option<OsString>,
-    stats: bool,
+    stats: Stats,
     progress: bool,
     rsh: Option<String>,
     remote_haul: Option<String>,
@@ -331,7 +331,11 @@ impl SyncWords {
             ports: wish.ports,
             asks: wish.asks() && !self.json,
         };
-        let (when, stats) = (wish.when.unwrap_or_default(), wish.stats || wish.verbose > 0);
+        let stats = match wish.stats {
+            Stats::None if wish.verbose > 0 => Stats::Line,
+            stats => stats,
+        };
+        let when = wish.when.unwrap_or_default();
         let removes_sources = wish.removes_sources && !wish.dry_run;
         let (readable, atimes, targets) = (wish.readable, wish.atimes, mirror.links);
         let list = wish.lists.then_some(Columns { readable, atimes, targets });

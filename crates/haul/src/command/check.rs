@@ -84,6 +84,7 @@ impl Statement for Figures {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use haul_engine::Census;
     use std::time::Duration;
 
     #[test]
@@ -93,7 +94,8 @@ mod tests {
             let summary = Summary { skipped: 1005, failed, ..found };
             let time = Duration::from_millis(410);
             let (ended_early, code) = (!to_the_end, ExitCode::Success);
-            let figures = Figures(End { summary, time, ended_early, code });
+            let figures =
+                Figures(End { summary, time, ended_early, code, census: Census::default() });
             String::from_utf8(figures.text()).expect("text")
         };
         let lines = line([0; 3], 0, true) + &line([3, 0, 2], 1, true);

@@ -23,7 +23,7 @@ use crate::quantity;
 use crate::report::{LogFile, Logged, Report, Statement};
 use crate::retry::Once;
 use crate::state;
-use haul_engine::{Job, Leg, Monitor, Munging, Route, Summary, legs};
+use haul_engine::{Census, Job, Leg, Monitor, Munging, Route, Summary, legs};
 use haul_model::{Filter, Mirror, Part, Side, Task, Via, escape_bytes};
 use std::collections::HashMap;
 use std::sync::{Arc, mpsc};
@@ -46,7 +46,7 @@ pub(super) fn run(copy: &Copy) -> ExitCode {
         |_| Ok(()),
         is_partial,
         |end| {
-            let End { summary, time, ended_early, code } = end;
+            let End { summary, time, ended_early, code, .. } = end;
             let (dry_run, unhashed) = (copy.policy.dry_run, !copy.policy.wants_hashes());
             Figures { summary, time, dry_run, unhashed, ended_early, code }
         },
@@ -61,6 +61,8 @@ pub(super) struct End {
     /// An error has ended it.
     pub(super) ended_early: bool,
     pub(super) code: ExitCode,
+    /// The entries by their kinds.
+    pub(super) census: Census,
 }
 
 /// Runs the jobs with that task that `copy` takes, unless the command has to `refuse` it,
@@ -98,15 +100,15 @@ pub(super) fn carry_out_in_parts<F: Statement>(
     }
     let report = &*report;
     report.tell(&Started { copy, dry_run: task.keeps_destination() });
-    let figures = |summary, ended_early, code| {
-        figures(End { summary, time: started.elapsed(), ended_early, code })
+    let figures = |summary, ended_early, code, census| {
+        figures(End { summary, time: started.elapsed(), ended_early, code, census })
     };
+    let none = |code| figures(Summary::default(), true, code, Census::default());
     let Ready { legs, unmatched, interrupt, peers, .. } =
         match prepare(copy, task, &screen, report, refuse) {
             Ok(ready) => ready,
             Err(error) => {
-                let none = figures(Summary::default(), true, error.kind.exit_code());
-                let code = report.refused(&error, Some(&none));
+                let code = report.refused(&error, Some(&none(error.kind.exit_code())));
                 return match task {
                     Task::Sync(..) => code.as_rsync(&Summary::default(), 0),
                     _ => code,
@@ -121,7 +123,7 @@ pub(super) fn carry_out_in_parts<F: Statement>(
     if copy.asks
         && let Err(error) = asking::settle(copy, &legs, &once, &hosts)
     {
-        let none = figures(Summary::default(), true, error.kind.exit_code());
+        let none = none(error.kind.exit_code());
         return report.refused(&error, Some(&none)).as_rsync(&Summary::default(), 0);
     }
     let of_parts = |leg: Leg<Machine>| {
@@ -147,7 +149,8 @@ pub(super) fn carry_out_in_parts<F: Statement>(
         (code, Task::Sync(..)) => code.as_rsync(&summary, monitor.vanished()),
         (code, _) => code,
     };
-    report.conclude(code, &figures(summary, error.is_some(), code))
+    let census = monitor.progress().census();
+    report.conclude(code, &figures(summary, error.is_some(), code, census))
 }
 
 /// A command that copies or compares has understood its words.

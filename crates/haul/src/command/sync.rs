@@ -1,17 +1,17 @@
 //! `haul sync`: makes a tree like another, with the words of rsync.
 
 mod fetching;
+mod figures;
 mod listing;
 
-use super::copy::{End, UNHASHED, carry_out_in_parts};
+use self::figures::Figures;
+use super::copy::carry_out_in_parts;
 use crate::args::{Copy, Sync, When};
 use crate::error::{CommandError, ExitCode};
-use crate::json::{Line, SyncSummaryLine, seconds};
 use crate::location::{Location, Machine};
 use crate::peer::Peers;
 use crate::progress::Screen;
-use crate::quantity;
-use crate::report::{Report, Show, Statement};
+use crate::report::Report;
 use haul_engine::Summary;
 use haul_model::{Entry, Kind, Led, Mirror, Part, Place, Relative, Task, links, words};
 use std::ffi::OsStr;
@@ -152,74 +152,4 @@ fn refuse(copy: &Copy) -> Result<(), CommandError> {
         return Err(CommandError::usage(message));
     }
     Ok(())
-}
-
-/// The figures of a mirror.
-struct Figures {
-    end: End,
-    stats: bool,
-    dry_run: bool,
-    /// Contents were sent without hashes.
-    unhashed: bool,
-}
-
-impl Statement for Figures {
-    fn text(&self) -> Vec<u8> {
-        let End { summary, time, .. } = self.end;
-        if !self.stats {
-            return Vec::new();
-        }
-        let Summary { copied, dirs_made, adjusted, deleted, bytes, .. } = summary;
-        let parts = [
-            (copied, "copied"),
-            (summary.renamed, "of them only renamed"),
-            (dirs_made, "directories made"),
-            (adjusted, "adjusted"),
-            (deleted, "removed"),
-            (summary.spared, "spared"),
-            (summary.failed, "failed"),
-        ];
-        let parts = parts.into_iter().filter(|(n, _)| *n > 0);
-        let mut parts: Vec<_> =
-            parts.map(|(n, word)| format!("{} {word}", quantity::count(n))).collect();
-        if parts.is_empty() {
-            parts.push("nothing changed".to_owned());
-        }
-        let would = if self.dry_run { " (dry run)" } else { "" };
-        let (parts, bytes) = (parts.join(", "), quantity::bytes(bytes));
-        let matched = match summary.bytes_matched {
-            0 => String::new(),
-            matched => format!("; {} were there already", quantity::bytes(matched)),
-        };
-        let unhashed = if self.unhashed && copied > 0 { UNHASHED } else { "" };
-        let time = quantity::duration(time);
-        format!("{parts}; {bytes} in {time}{matched}{unhashed}{would}\n").into_bytes()
-    }
-
-    fn json(&self) -> Vec<u8> {
-        let End { summary, time, code, .. } = self.end;
-        Line::SyncSummary(SyncSummaryLine {
-            copied: summary.copied,
-            dirs: summary.dirs_made,
-            adjusted: summary.adjusted,
-            deleted: summary.deleted,
-            spared: summary.spared,
-            renamed: summary.renamed,
-            skipped: summary.skipped,
-            special: summary.special,
-            failed: summary.failed,
-            bytes: summary.bytes,
-            moved: summary.bytes_transferred,
-            resumed: summary.bytes_resumed,
-            matched: summary.bytes_matched,
-            seconds: seconds(time),
-            exit_code: code.number(),
-            unhashed: self.unhashed,
-        })
-        .to_bytes()
-    }
-
-    fn least(&self) -> Show {
-        Show::Normal
-    }
 }

@@ -1,7 +1,8 @@
 //! `haul sync --list-only`: what the sources have, and nothing else.
 
-use super::{End, refuse, take_what_is_in};
+use super::{refuse, take_what_is_in};
 use crate::args::Copy;
+use crate::command::copy::End;
 use crate::command::copy::carry_out;
 use crate::error::ExitCode;
 use crate::lines::Columns;

@@ -1,6 +1,6 @@
 //! The words about what is told, and about hosts.
 
-use super::super::{Wish, number, rate};
+use super::super::{Stats, Wish, number, rate};
 use super::{Turn, Word, text};
 use crate::config::{PARALLEL_MAX, RETRIES_MAX, Transport};
 use clap::ValueEnum;
@@ -79,7 +79,9 @@ pub(super) const WORDS: &[Word] = &[
         "Taken; HAUL_LOG=debug tells what haul does",
         debug
     ),
-    flag!(TELLING, "stats", None, "Tell figures at the end", |wish, on| wish.stats = on),
+    flag!(TELLING, "stats", None, "Tell figures at the end", |wish, on| {
+        wish.stats = if on { Stats::Block } else { Stats::None };
+    }),
     switch!(
         TELLING,
         "progress",
@@ -304,7 +306,8 @@ fn info(wish: &mut Wish, value: &OsStr) -> Result<(), &'static str> {
             "progress" | "progress1" | "progress2" | "flist0" | "none" => {}
             "name" | "name1" => wish.verbose = wish.verbose.max(1),
             "name2" => wish.verbose = wish.verbose.max(2),
-            "stats" | "stats1" | "stats2" => wish.stats = true,
+            "stats" | "stats1" => wish.stats = Stats::Line,
+            "stats2" | "stats3" => wish.stats = Stats::Block,
             _ => return Err("haul has progress, progress2, flist0, name, stats and none"),
         }
     }

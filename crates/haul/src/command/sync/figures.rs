@@ -1,0 +1,117 @@
+//! The end of a mirror: its figures.
+
+use crate::args::Stats;
+use crate::command::copy::{End, UNHASHED};
+use crate::json::{Line, SyncSummaryLine, seconds};
+use crate::quantity;
+use crate::report::{Show, Statement};
+use haul_engine::{Kinds, Summary};
+
+/// The figures of a mirror.
+pub(super) struct Figures {
+    pub(super) end: End,
+    pub(super) stats: Stats,
+    pub(super) dry_run: bool,
+    /// Contents were sent without hashes.
+    pub(super) unhashed: bool,
+}
+
+impl Statement for Figures {
+    fn text(&self) -> Vec<u8> {
+        let text = match self.stats {
+            Stats::None => String::new(),
+            Stats::Line => self.line(),
+            Stats::Block => format!("{}\n{}", self.block(), self.line()),
+        };
+        text.into_bytes()
+    }
+
+    fn json(&self) -> Vec<u8> {
+        let End { summary, time, code, .. } = self.end;
+        Line::SyncSummary(SyncSummaryLine {
+            copied: summary.copied,
+            dirs: summary.dirs_made,
+            adjusted: summary.adjusted,
+            deleted: summary.deleted,
+            spared: summary.spared,
+            renamed: summary.renamed,
+            skipped: summary.skipped,
+            special: summary.special,
+            failed: summary.failed,
+            bytes: summary.bytes,
+            moved: summary.bytes_transferred,
+            resumed: summary.bytes_resumed,
+            matched: summary.bytes_matched,
+            seconds: seconds(time),
+            exit_code: code.number(),
+            unhashed: self.unhashed,
+        })
+        .to_bytes()
+    }
+
+    fn least(&self) -> Show {
+        Show::Normal
+    }
+}
+
+impl Figures {
+    /// The lines of rsync, as far as there is such a figure here.
+    fn block(&self) -> String {
+        let End { summary, census, .. } = &self.end;
+        let bytes = |n| format!("{} bytes", quantity::count(n));
+        let lines = [
+            ("Number of files", by_kind(census.found)),
+            ("Number of created files", by_kind(census.made)),
+            ("Number of deleted files", by_kind(census.removed)),
+            ("Number of regular files transferred", quantity::count(census.sent)),
+            ("Total file size", bytes(census.size)),
+            ("Total transferred file size", bytes(census.sent_size)),
+            ("Literal data", bytes(summary.bytes_transferred)),
+            ("Matched data", bytes(summary.bytes_matched)),
+        ];
+        lines.map(|(label, figure)| format!("\n{label}: {figure}")).concat() + "\n"
+    }
+
+    /// One line of what was done.
+    fn line(&self) -> String {
+        let End { summary, time, .. } = self.end;
+        let Summary { copied, dirs_made, adjusted, deleted, bytes, .. } = summary;
+        let parts = [
+            (copied, "copied"),
+            (summary.renamed, "of them only renamed"),
+            (dirs_made, "directories made"),
+            (adjusted, "adjusted"),
+            (deleted, "removed"),
+            (summary.spared, "spared"),
+            (summary.failed, "failed"),
+        ];
+        let parts = parts.into_iter().filter(|(n, _)| *n > 0);
+        let mut parts: Vec<_> =
+            parts.map(|(n, word)| format!("{} {word}", quantity::count(n))).collect();
+        if parts.is_empty() {
+            parts.push("nothing changed".to_owned());
+        }
+        let would = if self.dry_run { " (dry run)" } else { "" };
+        let (parts, bytes) = (parts.join(", "), quantity::bytes(bytes));
+        let matched = match summary.bytes_matched {
+            0 => String::new(),
+            matched => format!("; {} were there already", quantity::bytes(matched)),
+        };
+        let unhashed = if self.unhashed && copied > 0 { UNHASHED } else { "" };
+        let time = quantity::duration(time);
+        format!("{parts}; {bytes} in {time}{matched}{unhashed}{would}\n")
+    }
+}
+
+/// All entries, and of each kind how many.
+fn by_kind(kinds: Kinds) -> String {
+    let Kinds { files, dirs, links, devices, specials } = kinds;
+    let all =
+        [("reg", files), ("dir", dirs), ("link", links), ("dev", devices), ("special", specials)];
+    let each = all.into_iter().filter(|(_, n)| *n > 0);
+    let each: Vec<_> = each.map(|(kind, n)| format!("{kind}: {}", quantity::count(n))).collect();
+    match each.is_empty() {
+        true => "0".to_owned(),
+        false => format!("{} ({})", quantity::count(kinds.total()), each.join(", ")),
+    }
+}
