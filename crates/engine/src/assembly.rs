@@ -23,7 +23,7 @@ use crate::crew::Crew;
 use crate::link::memory::MemoryLink;
 use crate::link::wire::{Outbox, RemoteReceiver, RemoteSender};
 use crate::link::{ReceiverPort, SenderPort};
-use crate::receiver::{Asked, Destination};
+use crate::receiver::{Asked, Destination, Made};
 use crate::sender::{Sender, Twins};
 use crate::workers::workers;
 use crate::{Job, JobError, Summary};
@@ -164,10 +164,21 @@ impl<'a> Assembly<'a> {
             }
             Placed::Receiver(receiving, wire) => {
                 let port = Arc::new(RemoteSender(Arc::clone(&wire.outbox)));
+                let made = receiving.destination.made.clone();
                 let receiver = self.receiver(receiving, None, port);
-                self.run_threads(None, receiver, Some(*wire))
+                let ran = self.run_threads(None, receiver, Some(*wire));
+                self.end_with(ran, made)
             }
         }
+    }
+
+    /// Ends a job whose Receiver was here: where no source was there, no destination is.
+    fn end_with(&self, ran: Result<Summary, JobError>, made: Made) -> Result<Summary, JobError> {
+        let is_made_for_none = || self.control.monitor().progress().census().found.total() == 0;
+        if ran.is_ok() && is_made_for_none() {
+            made.unmake();
+        }
+        ran
     }
 
     /// With a link in memory. In a move, the directories of the sources go at the end.
@@ -177,6 +188,7 @@ impl<'a> Assembly<'a> {
         receiving: Receiving<'a>,
     ) -> Result<Summary, JobError> {
         let link = Arc::new(MemoryLink::default());
+        let made = receiving.destination.made.clone();
         let to_sender = Arc::clone(&link) as Arc<dyn SenderPort>;
         let Some(receiver) = self.receiver(receiving, Some(sending.tree), to_sender) else {
             return self.run_threads(None, None, None);
@@ -185,7 +197,8 @@ impl<'a> Assembly<'a> {
         let side = SenderSide::new(self, sending, to_receiver, None);
         let sender = Arc::clone(&side.role);
         link.connect(&sender, &receiver.role);
-        let summary = self.run_threads(Some(side), Some(receiver), None)?;
+        let ran = self.run_threads(Some(side), Some(receiver), None);
+        let summary = self.end_with(ran, made)?;
         if self.job.task.removes().is_some() && sending.removers > 0 && !sender.is_empty() {
             // Whoever removes has left before its time.
             return Err(self.control.lost().unwrap_or(JobError::Interrupted));

@@ -45,7 +45,14 @@ pub(crate) fn relocate(
         rename(source, &root, new_name, conflict, &mut moved)
             .unwrap_or_else(|fault| Some(Outcome::Failed(fault)))
     });
-    Ok(Relocated { outcomes: outcomes.collect(), into: new_name.is_none() })
+    let outcomes: Vec<_> = outcomes.collect();
+    let has_failed = |outcome: &Option<Outcome>| matches!(outcome, Some(Outcome::Failed(_)));
+    let into = new_name.is_none();
+    if !outcomes.is_empty() && outcomes.iter().all(has_failed) {
+        // What comes from elsewhere makes it again.
+        destination.made.unmake();
+    }
+    Ok(Relocated { outcomes, into })
 }
 
 /// Checks that the source at `path` is as the words say: with a slash at their end, a

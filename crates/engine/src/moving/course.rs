@@ -70,6 +70,10 @@ impl<M: Machines> Course<'_, M> {
         let (sources, into) = match &job.dest.host {
             None => {
                 let found = self.find()?;
+                // Nothing is made at the destination for what is not there.
+                if found.is_empty() {
+                    return Ok(());
+                }
                 let renamed = self.rename(&found)?;
                 (self.tell_renamed(found, renamed.outcomes, renamed.into), renamed.into)
             }

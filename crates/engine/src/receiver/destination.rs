@@ -30,6 +30,9 @@ pub(crate) struct Destination {
     pub(crate) absent: bool,
     /// This job has made it.
     pub(crate) is_made: bool,
+    /// The directories that were made for it, the outer ones first, each by its name in the
+    /// one above.
+    pub(crate) made: Made,
     /// It is there under a name of its own, which an earlier job may have given
     /// to the one source: without a slash at the end, words don't tell.
     pub(crate) may_be_source: bool,
@@ -54,6 +57,19 @@ pub(crate) struct Destination {
     pub(crate) around: Around,
     /// The rules of files above it, where something may be removed.
     pub(crate) scope: Scope,
+}
+
+/// Directories that a job has made on the way to its destination.
+#[derive(Clone, Default)]
+pub(crate) struct Made(Vec<(Arc<dyn TreeDir>, Name)>);
+
+impl Made {
+    /// Takes them away again, as far as nothing is in them: no source was there.
+    pub(crate) fn unmake(self) {
+        let removed = self.0.into_iter().rev().map(|(above, name)| above.remove_dir(&name));
+        // One that stays keeps those above it.
+        let _ = removed.collect::<io::Result<()>>();
+    }
 }
 
 impl Destination {
@@ -105,6 +121,7 @@ impl Destination {
             rename: None,
             absent: false,
             is_made: false,
+            made: Made::default(),
             may_be_source: false,
             whole_seconds: false,
             tells_little: false,
@@ -222,11 +239,13 @@ impl Destination {
         if dry_run {
             return Ok(Self { absent: true, is_made: true, ..Self::of(path, dir) });
         }
-        for (name, part) in missing.iter().rev() {
-            let made = way::make(&*dir, name);
-            dir = made.map_err(|error| fails(way::not_made(path, part, &error)))?;
+        let mut made = Made::default();
+        for (name, part) in missing.into_iter().rev() {
+            let below = way::make(&*dir, &name);
+            let below = below.map_err(|error| fails(way::not_made(path, part, &error)))?;
+            made.0.push((std::mem::replace(&mut dir, below), name));
         }
-        Ok(Self { is_made: true, ..Self::of(path, dir) })
+        Ok(Self { is_made: true, made, ..Self::of(path, dir) })
     }
 
     /// Makes the names durable that lead to the root on its file system: a

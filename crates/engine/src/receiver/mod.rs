@@ -45,7 +45,7 @@ mod work;
 
 pub(crate) use arrivals::Arrivals;
 pub(crate) use asked::Asked;
-pub(crate) use destination::Destination;
+pub(crate) use destination::{Destination, Made};
 pub(crate) use own::Around;
 pub(crate) use reading::{LISTS_MAX, read_for_receiver, read_lane};
 pub(crate) use small::{run_downloads, run_uploads};

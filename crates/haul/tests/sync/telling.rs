@@ -78,6 +78,48 @@ fn no_destination_is_made_where_no_source_is_there() {
 }
 
 #[test]
+fn no_destination_is_made_where_no_source_is_there_on_a_host() {
+    each_of(
+        &[Way::Local, Way::Download, Way::SftpDownload],
+        |_| {},
+        |scene| {
+            scene.file("dir/there", "a");
+            scene.file("list", "nope\n");
+            let list = format!("--files-from={}", scene.path("list").display());
+            for (command, flags, sources) in [
+                ("copy", &["-r"][..], &["nope"][..]),
+                ("copy", &["-r"], &["nope", "dir/neither"]),
+                ("copy", &[], &["nope"]),
+                ("move", &[], &["nope"]),
+                ("move", &[], &["nope", "dir/neither"]),
+                ("sync", &["-a"], &["nope/"]),
+                ("sync", &["-aR"], &["nope"]),
+                ("sync", &["-aR"], &["dir/./nope"]),
+                ("sync", &["-a", &list], &["dir"]),
+            ] {
+                let run = scene.transfer(command, &scene.route(), flags, sources, "made/").run();
+                assert!(run.code != Some(0), "{run}");
+                assert!(!scene.exists("made"), "{command} {flags:?} {sources:?}: {run}");
+            }
+            if scene.way != Way::Local {
+                let haul = scene.haul().arg("move").args(scene.remote()).arg(scene.path("neither"));
+                let run = haul.arg(scene.there(scene.path("nope"))).arg(scene.path("made/")).run();
+                assert!(!scene.exists("made"), "{run}");
+                assert_eq!(errors(&run).len(), 2, "{run}");
+            }
+            let run = scene.copy(&["-r"], &["nope"], "made/above/").run().expect_code(1);
+            assert!(!scene.exists("made"), "{run}");
+            // With one that is there, or that is empty, all is made.
+            scene.mkdir("empty");
+            scene.copy(&["-r"], &["empty/."], "made/above/").run().expect_ok();
+            assert!(scene.exists("made/above"));
+            scene.copy(&["-r"], &["nope", "dir"], "some/").run().expect_code(1);
+            assert_eq!(scene.list("some"), ["dir", "dir/there"]);
+        },
+    );
+}
+
+#[test]
 fn a_mirror_into_what_is_missing_names_the_word_that_makes_it() {
     let world = World::new();
     let scene = world.scene(Way::Local);
