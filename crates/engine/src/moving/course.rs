@@ -98,8 +98,9 @@ impl<M: Machines> Course<'_, M> {
         let copied = self.machines.copy(copies, &self.not_copied)?;
         self.figures.failed += copied.failed;
         self.not_copied.tell(self.monitor);
-        self.refuse_itself(&rest, false)?;
+        // What the copy has refused was told, and stays anyway.
         rest.sources.retain(|source| !self.not_copied.has_source(&source.path));
+        self.refuse_itself(&rest, false)?;
         self.leave_exchanged(&mut rest.sources)?;
         self.machines.hang_up();
         if rest.sources.is_empty() {
