@@ -90,6 +90,12 @@ impl Hint for ConnectError {
                 "'ssh {host} true' must end by itself, soon; --timeout SECONDS waits longer"
             ),
             Self::Agent { .. } | Self::Stopped { .. } => return None,
+            Self::NoHaul { host, tried: Some(path) } => format!(
+                "correct --remote-haul: 'ssh {host} {path} --version' must print haul's version"
+            ),
+            Self::NoHaul { host, tried: None } => format!(
+                "'ssh {host} haul --version' must print a version: this login may be bound to another command (ForceCommand in sshd_config, command= in authorized_keys)"
+            ),
         })
     }
 }

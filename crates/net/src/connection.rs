@@ -1,7 +1,7 @@
 //! A byte stream in both directions, and what ends it.
 
 use crate::cut::{AsBefore, Cut, Cuttable, wait_for_room};
-use crate::diagnosis::{Peer, diagnose};
+use crate::diagnosis::{Peer, Remote, diagnose};
 use crate::process::Process;
 use crate::stderr::StderrReader;
 use crate::{ConnectError, Further, Patience};
@@ -306,9 +306,17 @@ impl Closer {
     /// always an error, also if the peer left without a complaint.
     pub fn explain(self) -> ConnectError {
         let host = self.peer().to_owned();
+        let mute = self.ssh.as_ref().and_then(|ssh| match &ssh.peer.runs {
+            // A haul greets first, or fails.
+            Remote::Haul { path, .. } if !ssh.was_heard.load(Ordering::Relaxed) => {
+                Some(ConnectError::NoHaul { host: host.clone(), tried: path.clone() })
+            }
+            _ => None,
+        });
         match self.finish() {
             Err(error) => error,
-            Ok(()) => ConnectError::Lost { host, detail: "the other side closed it".into() },
+            Ok(()) => mute
+                .unwrap_or(ConnectError::Lost { host, detail: "the other side closed it".into() }),
         }
     }
 }

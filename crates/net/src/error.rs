@@ -117,6 +117,20 @@ pub enum ConnectError {
         /// The words of the shell there.
         detail: String,
     },
+    /// The program in haul's place has ended in order, and has said nothing.
+    #[error(
+        "{} is no haul: it ended without a word",
+        tried.as_ref().map_or_else(
+            || format!("what {host} runs in haul's place"),
+            |path| format!("'{path}' on {host}")
+        )
+    )]
+    NoHaul {
+        /// The peer.
+        host: String,
+        /// The path of it, if the user named one.
+        tried: Option<String>,
+    },
     /// The login worked, and the host runs its SFTP server and nothing else.
     #[error("{host} allows SFTP alone")]
     SftpOnly {

@@ -86,7 +86,15 @@ fn haul_missing_is_told_with_what_to_do() {
 fn a_peer_that_leaves_without_a_word_is_an_error_when_it_was_needed() {
     assert!(ended("exit 0").is_ok());
     let error = through("exit 0", quiet()).closer.explain();
-    assert!(matches!(error, ConnectError::Lost { .. }));
+    assert_eq!(
+        error.to_string(),
+        "what box runs in haul's place is no haul: it ended without a word"
+    );
+    assert!(!error.retriable());
+    let Connection { mut reader, writer, closer } = through("echo up", quiet());
+    assert_eq!(first_line(&mut *reader), "up");
+    drop((reader, writer));
+    assert!(matches!(closer.explain(), ConnectError::Lost { .. }));
     assert!(matches!(
         ended("kill -9 $$").unwrap_err(),
         ConnectError::Lost { detail, .. } if detail.contains("signal 9")

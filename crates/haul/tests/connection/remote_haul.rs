@@ -133,7 +133,14 @@ fn a_program_there_that_is_not_haul_is_told() {
         "",
     );
     let run = upload_to(&scene, "exit 0");
-    assert!(run.err().starts_with("haul: the connection to haul-test was lost"), "{run}");
+    let program = scene.path("their-haul").display().to_string();
+    assert_says(
+        &run,
+        &format!("'{program}' on haul-test is no haul: it ended without a word"),
+        &format!(
+            "correct --remote-haul: 'ssh haul-test {program} --version' must print haul's version"
+        ),
+    );
     let not_executable = scene.file("plain-file", "");
     mode(&not_executable, 0o644);
     let run = upload_to_program(&scene, &not_executable);
