@@ -4,7 +4,7 @@
 use crate::hint::{self, Hint};
 use crate::location::LocationError;
 use haul_engine::{JobError, Summary};
-use haul_model::FaultKind;
+use haul_model::{FaultKind, Task};
 use haul_net::ConnectError;
 use std::error::Error;
 use std::fmt;
@@ -150,13 +150,21 @@ impl CommandError {
     }
 
     /// The same of a mirror, which has words of its own.
-    pub(crate) fn of_mirror(mut self) -> Self {
+    fn of_mirror(mut self) -> Self {
         let is_of_copy =
             |hint: &&mut String| **hint == hint::MAKE_ABOVE || **hint == hint::MAKE_FIRST;
         for hint in self.hints.iter_mut().filter(is_of_copy) {
             hint::MAKE_ABOVE_MIRROR.clone_into(hint);
         }
         self
+    }
+
+    /// The same of a job with that `task`: what is done already it may do anew.
+    pub(crate) fn of_task(mut self, task: &Task) -> Self {
+        if !hint::skips_finished(task) {
+            self.hints.iter_mut().for_each(|hint| *hint = hint::doing_all_anew(hint));
+        }
+        if task.mirrors().is_some() { self.of_mirror() } else { self }
     }
 
     /// The same with one more hint.
@@ -234,7 +242,7 @@ impl From<JobError> for CommandError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use haul_model::{Fault, Side};
+    use haul_model::{Conflict, Fault, Policy, Side};
 
     #[test]
     fn a_full_destination_exits_with_4_and_says_what_to_do() {
@@ -243,6 +251,21 @@ mod tests {
         assert_eq!(error.kind.exit_code().number(), 4);
         assert_eq!(error.to_string(), "/full: can't write: No space left");
         assert_eq!(error.hints.len(), 1);
+    }
+
+    #[test]
+    fn what_is_done_anew_the_next_time_is_not_said_to_be_skipped() {
+        let copy = |conflict| Task::Copy(Policy { conflict, ..Policy::default() });
+        for (task, words) in [
+            (copy(Conflict::ReplaceChanged), "finished files are skipped"),
+            (copy(Conflict::ReplaceAll), "finished files are copied anew"),
+        ] {
+            let lost = ConnectError::Lost { host: "nas".into(), detail: String::new() };
+            for error in [CommandError::from(lost), JobError::Interrupted.into()] {
+                let hints = error.of_task(&task).hints;
+                assert_eq!(hints, [format!("run the same command again: {words}")]);
+            }
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Hints: the sentences that tell a person what to do about an error. They name
 //! options and commands, which the libraries know nothing of.
 
-use haul_model::{Fault, FaultKind, Side};
+use haul_model::{Conflict, Fault, FaultKind, Kept, Mirror, Sameness, Side, Task};
 use haul_net::ConnectError;
 use std::io::ErrorKind;
 
@@ -12,6 +12,24 @@ pub(crate) trait Hint {
 
     /// A sentence about what to do, if there is something to say.
     fn hint(&self) -> Option<Self::Text>;
+}
+
+/// The words of hints about what the same command finds done already, and those in their
+/// place where it does all anew.
+const FINISHED: &str = "finished files are skipped";
+const FINISHED_ANEW: &str = "finished files are copied anew";
+
+/// `hint` for a command that does all anew.
+pub(crate) fn doing_all_anew(hint: &str) -> String {
+    hint.replace(FINISHED, FINISHED_ANEW)
+}
+
+/// True if the same job again finds that files are as it has left them, and skips them.
+pub(crate) fn skips_finished(task: &Task) -> bool {
+    let Some(policy) = task.copies() else { return true };
+    let by_time = |mirror: &Mirror| mirror.sameness == Sameness::SizeAndTime;
+    let sees_times = policy.conflict == Conflict::Keep || policy.keeps.has(Kept::TIMES);
+    policy.conflict != Conflict::ReplaceAll && (sees_times || !task.mirrors().is_some_and(by_time))
 }
 
 /// The hint of a destination that is full and has an SFTP server alone.
@@ -72,6 +90,12 @@ impl Hint for ConnectError {
             Self::HaulUnusable { host, .. } => {
                 format!("check that the haul on {host} is executable and built for that machine")
             }
+            Self::NoHaul { host, tried: Some(path) } => format!(
+                "correct --remote-haul: 'ssh {host} {path} --version' must print haul's version"
+            ),
+            Self::NoHaul { host, tried: None } => format!(
+                "'ssh {host} haul --version' must print a version: this login may be bound to another command (ForceCommand in sshd_config, command= in authorized_keys)"
+            ),
             Self::NotDirect { .. } => {
                 "without --via tcp, contents go through ssh if there is no other way; --port-range names ports that a firewall lets through".into()
             }
@@ -90,12 +114,6 @@ impl Hint for ConnectError {
                 "'ssh {host} true' must end by itself, soon; --timeout SECONDS waits longer"
             ),
             Self::Agent { .. } | Self::Stopped { .. } => return None,
-            Self::NoHaul { host, tried: Some(path) } => format!(
-                "correct --remote-haul: 'ssh {host} {path} --version' must print haul's version"
-            ),
-            Self::NoHaul { host, tried: None } => format!(
-                "'ssh {host} haul --version' must print a version: this login may be bound to another command (ForceCommand in sshd_config, command= in authorized_keys)"
-            ),
         })
     }
 }
@@ -232,6 +250,19 @@ mod tests {
         assert!(of(&missing).contains("Subsystem sftp"));
         for bad in ["", "-x", "a b"] {
             assert!(SshTarget::new(None, bad).expect_err("no name").hint().is_some(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn no_hint_says_that_files_are_skipped_where_all_is_done_anew() {
+        let lost = ConnectError::Lost { host: "box".into(), detail: String::new() };
+        let silent = ConnectError::Silent { host: "box".into(), seconds: 60 };
+        let full = Fault::new(Side::Destination, FaultKind::NoSpace, "full");
+        let hints = [of(&lost), of(&silent), full.hint().expect("a hint").to_owned()];
+        for hint in hints.iter().map(String::as_str).chain([NO_SPACE_BY_SFTP]) {
+            assert!(hint.contains(FINISHED), "{hint}");
+            let anew = doing_all_anew(hint);
+            assert!(anew.contains(FINISHED_ANEW) && !anew.contains("skipped"), "{anew}");
         }
     }
 

@@ -99,7 +99,7 @@ impl Hosts {
         };
         ran.map_err(|error| {
             let error = error.at_host(to.map(SshTarget::display).as_deref());
-            let error = if leg.job.task.mirrors().is_some() { error.of_mirror() } else { error };
+            let error = error.of_task(&leg.job.task);
             let targets = from.into_iter().chain(to);
             targets.fold(error, |error, target| self.reaches.explained(target, error))
         })

@@ -24,7 +24,7 @@ fn line(panic: &PanicHookInfo<'_>) -> String {
     let message = panic.payload_as_str().unwrap_or("no message");
     let place = panic.location().map(|place| format!(" ({place})")).unwrap_or_default();
     format!(
-        "haul: it can't go on, for something went wrong inside: {}{place}\n  hint: run the same command again: finished files are skipped; if it happens again, please report it\n",
+        "haul: it can't go on, for something went wrong inside: {}{place}\n  hint: run the same command again; if it happens again, please report it\n",
         escape_controls(message)
     )
 }

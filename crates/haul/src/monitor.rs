@@ -1,6 +1,7 @@
 //! Hands on what jobs tell while they run.
 
 use crate::error::{CommandError, ErrorKind};
+use crate::hint;
 use crate::interrupt::Interrupt;
 use crate::json::{Found, OutcomeWord};
 use crate::lines::{self, Lines, Listed, Told};
@@ -12,9 +13,7 @@ use haul_engine::{
     At, Event, Leg, Monitor, MoveEvent, MoveMonitor, Outcome, Progress, Route, Skip, Summary,
     Unfinished,
 };
-use haul_model::{
-    Changes, Conflict, Fault, FaultKind, Kept, Kind, Mirror, Sameness, Side, Task, escape_bytes,
-};
+use haul_model::{Changes, Fault, FaultKind, Kind, Side, Task, escape_bytes};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -139,7 +138,7 @@ impl<'r> JobMonitor<'r> {
 
     /// The error of a user's interruption, with what is kept of a large file.
     pub(crate) fn interrupted(&self) -> CommandError {
-        let skips = self.skips_finished();
+        let skips = hint::skips_finished(&self.task);
         let Some(Unfinished { path, bytes, .. }) = self.progress.unfinished() else {
             return match skips {
                 true => CommandError::interrupted(),
@@ -160,15 +159,6 @@ impl<'r> JobMonitor<'r> {
                 "run the same command again: this file goes on from there, and finished files are copied anew"
             }
         })
-    }
-
-    /// True if the same job again finds that files are as it has left them, and skips them.
-    fn skips_finished(&self) -> bool {
-        let Some(policy) = self.task.copies() else { return true };
-        let by_time = |mirror: &Mirror| mirror.sameness == Sameness::SizeAndTime;
-        let sees_times = policy.conflict == Conflict::Keep || policy.keeps.has(Kept::TIMES);
-        policy.conflict != Conflict::ReplaceAll
-            && (sees_times || !self.task.mirrors().is_some_and(by_time))
     }
 
     /// The report, to say something beside events.
@@ -392,7 +382,7 @@ mod tests {
     use crate::progress::Screen;
     use crate::report::{Detail, Show};
     use haul_engine::{Job, Route};
-    use haul_model::Policy;
+    use haul_model::{Conflict, Kept, Mirror, Policy, Sameness};
 
     #[test]
     fn finished_files_are_skipped_only_where_they_are_found_unchanged() {
