@@ -53,10 +53,22 @@ pub(super) fn read(path: &Path) -> Result<Option<String>, CommandError> {
         let message = format!("{shown}: longer than {FILE_BYTES_MAX} bytes");
         return Err(CommandError::usage(message));
     }
-    match String::from_utf8(bytes) {
-        Ok(text) => Ok(Some(text)),
-        Err(_) => Err(CommandError::usage(format!("{shown}: it is not UTF-8"))),
-    }
+    text(bytes, &shown).map(Some)
+}
+
+/// The text in `bytes`, which are the file that is `shown` so.
+pub(super) fn text(bytes: Vec<u8>, shown: &str) -> Result<String, CommandError> {
+    String::from_utf8(bytes).map_err(|error| {
+        let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        let line = line_at(valid, valid.len());
+        CommandError::usage(format!("{shown}:{line}: what is written there is not UTF-8"))
+            .with_hint("save the file as UTF-8, or leave out letters beyond ASCII")
+    })
+}
+
+/// The number of the line in which the byte `at` is.
+fn line_at(bytes: &[u8], at: usize) -> usize {
+    bytes.iter().take(at).filter(|byte| **byte == b'\n').count() + 1
 }
 
 /// Refuses a file that another user may have written: whoever writes it chooses a
@@ -206,7 +218,7 @@ impl Page<'_> {
 
     /// The number of the line where `span` begins.
     fn line(&self, span: &Range<usize>) -> usize {
-        self.text.as_bytes().iter().take(span.start).filter(|byte| **byte == b'\n').count() + 1
+        line_at(self.text.as_bytes(), span.start)
     }
 
     fn error(&self, span: Range<usize>, message: &str) -> CommandError {

@@ -132,3 +132,20 @@ fn a_variable_that_is_wrong_is_named() {
     assert_eq!(told("HAUL_REMOTE_HAUL", ""), None, "an empty one is none");
     assert_eq!(variable("remote-haul"), "HAUL_REMOTE_HAUL");
 }
+
+#[test]
+fn text_that_is_not_utf_8_is_told_with_its_line() {
+    for (bytes, line) in [
+        (&b"rsh = \"caf\xe9\""[..], 1),
+        (b"\xff", 1),
+        (b"timeout = 3\n# caf\xc3\xa9\nrsh = \"\xe9\"\n", 3),
+        (b"a\n\n\xe2\x82", 3),
+    ] {
+        let error = file::text(bytes.to_vec(), "/c/haul.toml").expect_err("no text");
+        let start = format!("/c/haul.toml:{line}: ");
+        assert!(error.to_string().starts_with(&start), "{error}");
+        assert!(error.to_string().contains("not UTF-8"), "{error}");
+        assert_eq!(error.hints.len(), 1);
+    }
+    assert!(file::text("café".into(), "x").is_ok());
+}
