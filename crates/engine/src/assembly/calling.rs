@@ -43,6 +43,7 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
             false => self.left() >= CALLED_MIN,
         };
         let Some(()) = self.until_ended(|| self.wait_unless(is_time())) else { return true };
+        let before = self.transferred();
         let called = offer.map_err(io::Error::other);
         let called = called.and_then(|offer| self.call_lanes(direct, &offer));
         let host = &*self.peer;
@@ -50,7 +51,14 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
             // The job has ended, which is no fault of the call.
             Ok(0) => {}
             Err(_) if !self.goes_on() => {}
-            Ok(connections) => self.tell(LinkEvent::Direct { host, connections }),
+            Ok(connections) => {
+                // Where nothing has changed nothing goes over them.
+                let has_sent = || self.transferred() > before;
+                self.until_ended(|| self.wait_unless(has_sent()));
+                if has_sent() {
+                    self.tell(LinkEvent::Direct { host, connections });
+                }
+            }
             Err(error) if *is_required => {
                 // The agent may be done without.
                 self.control().linger();

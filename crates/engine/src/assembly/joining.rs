@@ -240,6 +240,11 @@ impl<'scope, 'env, 'a: 'scope> Opening<'scope, 'env, 'a> {
         total.saturating_sub(progress.bytes_done.load(Ordering::Relaxed))
     }
 
+    /// Bytes of content that were transferred.
+    pub(super) fn transferred(&self) -> u64 {
+        self.control().monitor().progress().bytes_transferred.load(Ordering::Relaxed)
+    }
+
     /// True if listed files are not done.
     pub(super) fn has_files_left(&self) -> bool {
         let progress = self.control().monitor().progress();

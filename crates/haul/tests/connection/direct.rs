@@ -69,6 +69,21 @@ fn assert_copied(scene: &Scene<'_>, dest: &str) {
 }
 
 #[test]
+fn direct_connections_are_told_of_where_contents_go_over_them() {
+    each_of(&WAYS, reached, |scene| {
+        tree::random_file(scene.path("large"), LARGE, 1).expect("a file");
+        let copy = || scene.copy(&["-v", "--via", "tcp"], &["large"], "to/").run().expect_ok();
+        let first = copy();
+        assert!(first.err().contains("contents go to haul-test over"), "{first}");
+        for _ in 0..4 {
+            let again = copy();
+            assert!(again.out().contains("skipped large"), "{again}");
+            assert!(!again.err().contains("contents go"), "{again}");
+        }
+    });
+}
+
+#[test]
 fn contents_go_the_way_that_is_asked_for_and_arrive_the_same() {
     each_of(&WAYS, reached, |scene| {
         make_source(scene);
