@@ -98,6 +98,6 @@ pub use meta::{
 pub use not_kept::NotKept;
 pub use pattern::name_matches;
 pub use post::{Post, SECRET_LEN, Successor, secret};
-pub use reserving::reserve;
+pub use reserving::{has_no_room, reserve};
 pub use schedule::wait_for_turns;
 pub use sharing::clone_file;

@@ -1,7 +1,8 @@
-//! Room for a file that is about to be written.
+//! Room for a file that is about to be written: reserved, or known to be missing.
 
 use std::fs::File;
 use std::io;
+use std::os::fd::AsFd;
 
 /// Reserves room for the first `len` bytes of `file`, and leaves its length as it is. Nothing
 /// happens where the file system does not do that.
@@ -15,12 +16,33 @@ pub fn reserve(file: &File, len: u64) -> io::Result<()> {
     system::reserve(file, len)
 }
 
+/// True if the file system that `file` is on can't take `len` bytes more, whoever writes
+/// them, unless something goes from it meanwhile. It is of a kind that stores what it is
+/// given byte for byte: where that is compressed, or shared, nobody knows.
+pub fn has_no_room(file: impl AsFd, len: u64) -> bool {
+    system::has_no_room(file.as_fd(), len)
+}
+
 #[cfg(target_os = "linux")]
 mod system {
-    use rustix::fs::{FallocateFlags, fallocate};
+    use crate::known::kinds::{EXT, TMPFS, XFS, kind};
+    use rustix::fs::{FallocateFlags, fallocate, fstatvfs};
     use rustix::io::Errno;
     use std::fs::File;
     use std::io;
+    use std::os::fd::BorrowedFd;
+
+    /// File systems that neither compress nor share what is written to them.
+    const BYTE_FOR_BYTE: [u64; 3] = [EXT, XFS, TMPFS];
+
+    pub(super) fn has_no_room(file: BorrowedFd<'_>, len: u64) -> bool {
+        let Ok(volume) = fstatvfs(file) else { return false };
+        // Root may write to blocks that others may not.
+        let free = volume.f_bfree.checked_mul(volume.f_frsize);
+        // A tmpfs without a bound tells no blocks.
+        let is_told = volume.f_blocks > 0 && BYTE_FOR_BYTE.contains(&kind(file));
+        is_told && free.is_some_and(|free| free < len)
+    }
 
     pub(super) fn reserve(file: &File, len: u64) -> io::Result<()> {
         loop {
@@ -37,6 +59,11 @@ mod system {
 mod system {
     use std::fs::File;
     use std::io;
+    use std::os::fd::BorrowedFd;
+
+    pub(super) fn has_no_room(_: BorrowedFd<'_>, _: u64) -> bool {
+        false
+    }
 
     pub(super) fn reserve(_: &File, _: u64) -> io::Result<()> {
         Ok(())
@@ -53,6 +80,18 @@ mod tests {
         reserve(&file, 1 << 20).expect("there is room");
         reserve(&file, 0).expect("nothing to do");
         assert_eq!(file.metadata().expect("there").len(), 0);
+    }
+
+    #[test]
+    fn only_what_can_not_be_there_is_missing() {
+        let file = tempfile::tempfile_in("/dev/shm").expect("a file in memory");
+        assert!(!has_no_room(&file, 1));
+        let made_up = File::open("/proc/self/stat").expect("it is there");
+        assert!(!has_no_room(&made_up, u64::MAX), "it tells nothing of its room");
+        if cfg!(target_os = "linux") && rustix::fs::fstatvfs(&file).is_ok_and(|it| it.f_blocks > 0)
+        {
+            assert!(has_no_room(&file, 1 << 60));
+        }
     }
 
     #[test]

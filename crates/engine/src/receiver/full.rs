@@ -3,11 +3,32 @@
 
 use super::dirs::DirState;
 use super::{Pending, Receiver};
-use haul_model::{Fault, escape_bytes};
+use haul_model::{BLOCK_LEN, Fault, FaultKind, Mirror, Side, Updating, escape_bytes};
 use haul_tree::TreeDir;
 use std::fmt::Write;
 
 impl Receiver<'_> {
+    /// The fault of a large file for which there is plainly no room, so that nothing of it is
+    /// sent. Nothing is said where something may go meanwhile, or be written in place.
+    pub(super) fn lacks_room(&self, file: &Pending) -> Option<Fault> {
+        let Pending { dir, entry, resumed, staging, .. } = file;
+        let may_take_less = |mirror: &Mirror| {
+            mirror.delete.is_some() || mirror.makes_way || mirror.updating != Updating::Replaces
+        };
+        let is_plain = self.sender.is_far()
+            && self.resumable(entry).is_some()
+            && !entry.has_holes
+            && staging.is_none()
+            && !self.task.mirrors().is_some_and(may_take_less);
+        let (true, DirState::Open(node)) = (is_plain, &dir.state) else { return None };
+        let there = node.handle().ok()?.system_handle().ok()?;
+        let missing = entry.size().saturating_sub(resumed.saturating_mul(BLOCK_LEN));
+        haul_sys::has_no_room(&there, missing).then(|| {
+            let fault = Fault::new(Side::Destination, FaultKind::NoSpace, "not enough room");
+            self.with_room(fault, file, 0)
+        })
+    }
+
     /// The fault of a full file system, with what a file needs and, as far as the tree
     /// tells, what there is. Of the file `moved` bytes have come.
     pub(super) fn with_room(&self, fault: Fault, pending: &Pending, moved: u64) -> Fault {

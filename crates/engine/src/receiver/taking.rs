@@ -99,17 +99,22 @@ impl Receiver<'_> {
             self.expect_writing(node);
         }
         dir.expect_one();
-        let resumed = match self.find_resumed(dir, name, entry) {
-            Ok(blocks) => blocks,
-            Err(fault) => {
-                dir.settle_one();
-                let outcome = Outcome::Failed(fault);
-                self.report(|| dir.path_of(entry.name.as_ref()), &entry.kind, 0, &outcome);
-                self.close(file.cost);
-                return Some(outcome);
+        let resumed = self.find_resumed(dir, name, entry);
+        let refused = match resumed {
+            Ok(blocks) => {
+                file.resumed = blocks;
+                self.lacks_room(&file)
             }
+            Err(fault) => Some(fault),
         };
-        file.resumed = resumed;
+        if let Some(fault) = refused {
+            let Pending { dir, entry, .. } = &file;
+            dir.settle_one();
+            let outcome = Outcome::Failed(fault);
+            self.report(|| dir.path_of(entry.name.as_ref()), &entry.kind, 0, &outcome);
+            self.close(file.cost);
+            return Some(outcome);
+        }
         file.reserves = self.task.mirrors().is_some_and(|mirror| mirror.preallocates);
         if self.wants_difference(&file) {
             self.sign_in_turn(file);
