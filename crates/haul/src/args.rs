@@ -37,6 +37,7 @@ use haul_model::{
     Via,
 };
 use std::ffi::OsString;
+use std::io::{self, Write};
 use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::process;
@@ -235,6 +236,11 @@ fn is_sync(words: &[OsString]) -> bool {
 
 /// Reads words, of which the first is the program's name.
 fn read(words: &[OsString]) -> Result<Command, CommandError> {
+    if let Some(help) = familiar::short_help(words) {
+        // Where nothing can be told any more, the code tells.
+        let told = io::stdout().write_all(help.as_bytes());
+        process::exit(told.is_err().into());
+    }
     match Words::try_parse_from(familiar::with_help(words)) {
         Ok(words) => words.into_command(Config::load),
         // Only that of haul itself has a version.

@@ -4,6 +4,7 @@
 mod keeping;
 mod looks;
 
+use super::help::{CHECK_USAGE, COPY_USAGE, MOVE_USAGE, SYNC_SHORT, SYNC_USAGE};
 use crate::error::CommandError;
 use clap::Args;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -74,6 +75,7 @@ pub(super) fn explain(error: clap::Error, words: &[OsString]) -> Result<CommandE
     let told = match error.kind() {
         ErrorKind::UnknownArgument if first.starts_with('-') => Some(no_command(first)),
         ErrorKind::UnknownArgument => no_option(&error, first, words),
+        ErrorKind::MissingRequiredArgument => no_places(first),
         // A word that is nearly a command has clap's tip.
         ErrorKind::InvalidSubcommand if error.get(ContextKind::SuggestedSubcommand).is_none() => {
             Some(no_command(first))
@@ -100,6 +102,14 @@ pub(super) fn with_help(words: &[OsString]) -> Vec<OsString> {
         *only = "--help".into();
     }
     words
+}
+
+/// The help that `words` ask for, if a command has so much that -h shows a part.
+pub(super) fn short_help(words: &[OsString]) -> Option<&'static str> {
+    match words {
+        [_, command, only] if command == "sync" && only == "-h" => Some(SYNC_SHORT),
+        _ => None,
+    }
 }
 
 /// True if nothing but the help can be meant. With other words -h is taken for what it
@@ -150,6 +160,19 @@ fn no_command(first: &str) -> CommandError {
     CommandError::usage(format!("'{first}' is not a command of haul"))
         .with_hint(hint)
         .with_hint("'haul help' lists the commands")
+}
+
+/// The error of a command that goes from one place to another, and was given none.
+fn no_places(command: &str) -> Option<CommandError> {
+    let usage = match command {
+        "copy" | "cp" => COPY_USAGE,
+        "move" | "mv" => MOVE_USAGE,
+        "sync" => SYNC_USAGE,
+        "check" => CHECK_USAGE,
+        _ => return None,
+    };
+    let error = CommandError::usage("the source and the destination are missing");
+    Some(error.with_hint(format!("usage: {usage}; 'haul {command} --help' has examples")))
 }
 
 /// The advice that `haul sync` has the option, for a command that copies or moves.

@@ -73,7 +73,10 @@ same command goes on with what is left.";
 
 pub(super) const SYNC_USAGE: &str = "haul sync [OPTIONS] SOURCE... DEST";
 
-pub(super) const SYNC_EXAMPLES: &str = "\
+/// Words and examples of a mirror, for both of its helps.
+macro_rules! sync_examples {
+    () => {
+        "\
 The words mean what they mean to rsync; docs/rsync.md has what differs. A SOURCE
 that ends in \"/\" is what is in the directory, another one is the directory
 itself. A file is replaced at once when its new content is whole and verified.
@@ -81,11 +84,48 @@ itself. A file is replaced at once when its new content is whole and verified.
 Examples:
   haul sync -a photos/ /mnt/backup/photos   what is in photos
   haul sync -a photos host:backup           the directory: backup/photos
-  haul sync -ain --delete src/ host:dst/    what would change?
+  haul sync -ain --delete src/ host:dst/    what would change?"
+    };
+}
+
+/// The words that are used most: -h alone shows these.
+pub(super) const SYNC_SHORT: &str = concat!(
+    "\
+Make a tree like another, with the words of rsync
+
+Usage: haul sync [OPTIONS] SOURCE... DEST
+
+The words that are used most; 'haul sync --help' shows all:
+  -a, --archive            Directories, links, modes, times, owners, devices
+  -H, -A, -X               Hard links, access control lists, extended attributes
+  -n, --dry-run            Change nothing: tell what would be done
+  -i, --itemize-changes    Tell what changes of each entry
+  -v, --verbose            Tell the names of what is copied; --stats: figures
+  -u, --update             Skip files that are newer in DEST
+  -c, --checksum           Skip files of which size and content agree
+  -x, --one-file-system    Not what is mounted below a source
+      --exclude <PATTERN>  Leave out what matches: '*.o', 'cache/', '/top/only'
+      --delete             Remove from DEST what the sources have not
+      --max-delete <N>     Remove no more than N entries
+  -b, --backup             Keep what is replaced or removed (--backup-dir DIR)
+      --link-dest <DIR>    Make files hard links to equal ones in DIR
+      --mkpath             Make the directories above DEST, too
+  -e, --rsh <COMMAND>      Reach the host with COMMAND instead of ssh
+      --bwlimit <RATE>     Move no more than RATE KiB of content a second
+
+",
+    sync_examples!(),
+    "\n"
+);
+
+pub(super) const SYNC_EXAMPLES: &str = concat!(
+    sync_examples!(),
+    "
 
 Exit codes are those of rsync: 0 all done, 1 wrong usage, 11 DEST unusable,
 12 no connection, 20 interrupted, 23 some entries failed, 24 some had vanished,
-25 more than --max-delete were to be removed.";
+25 more than --max-delete were to be removed."
+);
 
 pub(super) const CHECK_USAGE: &str = "haul check [OPTIONS] SOURCE... DEST";
 

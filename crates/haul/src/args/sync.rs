@@ -13,7 +13,6 @@ use self::reading::{number, rate, size};
 use super::filter::FilterWords;
 use super::help::SYNC_USAGE;
 use super::remote::Typed;
-use super::words::HelpWord;
 use super::{Copy, Stats, Sync};
 use crate::config::{Config, Transport};
 use crate::error::CommandError;
@@ -47,8 +46,9 @@ pub(super) struct SyncWords {
     #[arg(long, help_heading = "Telling")]
     json: bool,
 
-    #[command(flatten)]
-    help: HelpWord,
+    /// Print help; -h alone shows the words that are used most
+    #[arg(long, action = ArgAction::Help)]
+    help: Option<bool>,
 
     /// Print the version
     #[arg(short = 'V', long, action = ArgAction::Version)]
@@ -80,7 +80,12 @@ impl Args for Switches {
                 .hide(word.help.is_empty())
                 .aliases(word.aliases.iter().copied());
             arg = match word.turn {
-                Turn::Flag(_) => arg.action(ArgAction::Count),
+                // As often as it is given, which the help does not have to say.
+                Turn::Flag(_) => arg
+                    .action(ArgAction::Append)
+                    .num_args(0)
+                    .default_missing_value("")
+                    .value_parser(value_parser!(OsString)),
                 Turn::Value(name, _) => arg
                     .action(ArgAction::Append)
                     .value_name(name)
@@ -132,24 +137,10 @@ impl FromArgMatches for Switches {
         };
         self.absent = ABSENT.iter().find(is_given);
         for word in TABLE.iter().copied().flatten() {
-            match word.turn {
-                Turn::Flag(_) if matches.get_count(word.long) > 0 => {
-                    // Only the last has its place.
-                    let last = matches.indices_of(word.long).into_iter().flatten().last();
-                    for _ in 0..matches.get_count(word.long) {
-                        let given = Given::On(word, OsString::new());
-                        self.given.extend(last.map(|at| (at, given)));
-                    }
-                }
-                Turn::Flag(_) => {}
-                Turn::Value(..) => {
-                    let values = matches.get_many::<OsString>(word.long).into_iter().flatten();
-                    let places = matches.indices_of(word.long).into_iter().flatten();
-                    let given = places.zip(values);
-                    self.given
-                        .extend(given.map(|(at, value)| (at, Given::On(word, value.clone()))));
-                }
-            }
+            let values = matches.get_many::<OsString>(word.long).into_iter().flatten();
+            let places = matches.indices_of(word.long).into_iter().flatten();
+            let given = places.zip(values);
+            self.given.extend(given.map(|(at, value)| (at, Given::On(word, value.clone()))));
             if word.has_opposite && matches.get_count(word.off) > 0 {
                 let places = matches.indices_of(word.off).into_iter().flatten();
                 self.given.extend(places.map(|at| (at, Given::Off(word))));

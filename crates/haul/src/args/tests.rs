@@ -406,3 +406,24 @@ fn what_travels_is_compressed_as_the_last_word_says() {
         assert!(parse(wrong).is_err(), "{wrong}");
     }
 }
+
+#[test]
+fn the_short_help_of_a_mirror_is_short_and_names_words_that_there_are() {
+    use super::help::SYNC_SHORT;
+    assert!(SYNC_SHORT.lines().count() < 40, "{SYNC_SHORT}");
+    assert!(SYNC_SHORT.lines().all(|line| line.chars().count() <= 80), "{SYNC_SHORT}");
+    let full = help(Some("sync"));
+    let of_words = full.lines().filter(|line| line.trim_start().starts_with('-'));
+    assert!(of_words.clone().count() > 90);
+    for word in of_words.flat_map(str::split_whitespace).filter(|word| word.starts_with('-')) {
+        assert!(!word.ends_with("..."), "as if it took more: {word}");
+    }
+    for word in
+        SYNC_SHORT.split([' ', ',', ':', ';', '\'', '\n']).filter(|word| word.starts_with('-'))
+    {
+        let is_there = full
+            .lines()
+            .any(|line| line.trim_start().split([' ', ',']).take(3).any(|there| there == word));
+        assert!(is_there || word == "-ain", "{word}");
+    }
+}
