@@ -11,6 +11,8 @@ pub(super) struct Ends {
     /// See [`haul_engine::Job::base`].
     base: Option<Vec<u8>>,
     relative: Relative,
+    /// A source that ended with a slash has a dot behind it.
+    is_mirror: bool,
     source_host: Option<String>,
     dest: Vec<u8>,
     dest_host: Option<String>,
@@ -31,8 +33,9 @@ impl Ends {
         };
         let (sources, dest) = (leg.job.sources.clone(), leg.job.dest.clone());
         let relative = leg.job.task.mirrors().map(|mirror| mirror.walking.relative);
+        let is_mirror = relative.is_some();
         let (base, relative) = (leg.job.base.clone(), relative.unwrap_or_default());
-        Self { sources, base, relative, source_host, dest, dest_host }
+        Self { sources, base, relative, is_mirror, source_host, dest, dest_host }
     }
 
     /// True if `path` is that of a source, as it was named.
@@ -51,6 +54,10 @@ impl Ends {
     fn source(&self, path: &[u8]) -> Vec<u8> {
         // What was not found is told as it was named.
         if self.sources.iter().any(|source| source == path) {
+            let path = match path.strip_suffix(b".") {
+                Some(typed) if self.is_mirror && typed.ends_with(b"/") => typed,
+                _ => path,
+            };
             return match &self.base {
                 Some(base) => words::join(base, path),
                 None => path.to_vec(),
@@ -126,6 +133,10 @@ mod tests {
         assert_eq!(source("src/d/one"), "/data/src/d/one");
         assert_eq!(source("b"), "b");
         assert_eq!(source("x/y"), "c/x/y");
+        assert_eq!(source("c/."), "c/.");
+        let mirror = Ends { is_mirror: true, ..ends(&["c/.", "d."], "to/") };
+        assert_eq!(line(&mirror, Side::Source, "c/.", Naming::Own), "c/");
+        assert_eq!(line(&mirror, Side::Source, "d.", Naming::Own), "d.");
         let two = ends(&["a/.", "b/."], "to");
         assert_eq!(line(&two, Side::Source, "x", Naming::Own), "x");
         let dest = |ends: &Ends, path, naming| line(ends, Side::Destination, path, naming);
