@@ -208,14 +208,14 @@ impl Found {
     }
 }
 
-/// The file `name` in `dir`; `None` if there is none.
+/// The file `name` in `dir`; `None` if there is none, or a directory, which has no rules.
 ///
 /// # Errors
 /// Also where something else has the name: no link is followed, and rules that can't be
 /// read may protect something.
 fn read(dir: &dyn TreeDir, name: &Name) -> io::Result<Option<Vec<u8>>> {
     let size = match dir.stat(name, false)? {
-        None => return Ok(None),
+        None | Some(Meta { kind: MetaKind::Dir, .. }) => return Ok(None),
         Some(Meta { kind: MetaKind::File { size }, .. }) => size,
         Some(_) => return Err(io::Error::other("it is a link, or no regular file")),
     };

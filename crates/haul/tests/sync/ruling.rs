@@ -192,6 +192,21 @@ fn a_file_with_rules_that_is_none_fails_its_directory() {
 }
 
 #[test]
+fn a_directory_in_the_place_of_a_file_with_rules_has_none() {
+    everywhere_by_pipe(|scene| {
+        for rule in ["--filter=:- .rules", "--filter=: .rules"] {
+            scene.clear(&["src", "dst"]);
+            scene.file("src/a.o", "a");
+            scene.file("src/d/b.o", "b");
+            scene.file("src/d/.rules/c", "c");
+            scene.file("dst/.rules/x", "x");
+            scene.file("dst/e/f", "f");
+            Pair::of(scene).run(&["-ai", "--delete", rule], &["src/"], "dst");
+        }
+    });
+}
+
+#[test]
 fn a_rule_that_is_none_is_a_mistake() {
     let world = World::new();
     let scene = world.scene(Way::Local);
