@@ -50,7 +50,9 @@ const IN_TREE: &[Exception] = &[
             let Fact { case, path, .. } = fact;
             let is_anew = is_anew_at(case, path);
             let mut entries = case.state.keys().filter(|other| is_right_in(other, path));
+            let is_other_name = is_anew && is_linked_there(case, path);
             match fact.name {
+                "mtime" | "owner" if is_other_name && fact.is_as_before() => true,
                 "mtime" => {
                     let is_now = fact.ours == Some("now");
                     let is_touched = is_anew || entries.any(|other| is_anew_at(case, other));
@@ -66,7 +68,8 @@ const IN_TREE: &[Exception] = &[
                 // That leaves a backup.
                 "kind" => {
                     let is_special = |kind: &str| !kind.starts_with("file") && kind != "directory";
-                    let is_dir = fact.ours == Some("directory") && path.starts_with(b"kept");
+                    let is_kept = path.split(|byte| *byte == b'/').any(|name| name == b"kept");
+                    let is_dir = fact.ours == Some("directory") && is_kept;
                     let is_backup = is_dir || fact.ours.is_some_and(is_special);
                     fact.backs_up() && fact.theirs.is_none() && is_backup
                 }
@@ -84,6 +87,35 @@ const IN_TREE: &[Exception] = &[
             fact.name == "names"
                 && case.has_word("--link-dest")
                 && is_dir.is_some_and(|there| there.kind == Kind::Dir)
+        },
+    },
+    Exception {
+        reason: "keeps what its access list gives its group",
+        covers: |fact| {
+            let is_sticky = |(path, entry): (&Vec<u8>, &Entry)| {
+                entry.acl && entry.mode & 0o1000 != 0 && tells(fact.case, path, fact.path)
+            };
+            // The line of the group, and its rights.
+            const GROUP: &str = r"\x04\x00\x0";
+            let without = |xattrs: Option<&str>| {
+                let xattrs = xattrs.unwrap_or_default();
+                let at = xattrs.find(GROUP).map(|at| at + GROUP.len());
+                at.map(|at| [&xattrs[..at], &xattrs[at + 1..]].concat())
+            };
+            let differs_by_it = without(fact.ours)
+                .is_some_and(|ours| without(fact.theirs).is_some_and(|theirs| theirs == ours));
+            fact.name == "xattrs"
+                && fact.case.has('A')
+                && fact.case.state.iter().any(is_sticky)
+                && differs_by_it
+        },
+    },
+    Exception {
+        reason: "what is in it is no extra",
+        covers: |fact| {
+            let is_there = fact.case.has_word("--backup-dir=kept") && fact.case.deletes();
+            let backed_up = [fact.dest(), b"/kept/kept"].concat();
+            is_there && fact.ours.is_none() && fact.name == "kind" && is_in(fact.path, &backed_up)
         },
     },
     Exception {
@@ -264,6 +296,20 @@ impl Fact<'_> {
         seconds(self.theirs).is_some() && seconds(self.theirs) == seconds(self.ours)
     }
 
+    /// True if it has the time, or the owner, that it had before.
+    fn is_as_before(&self) -> bool {
+        let state = &self.case.state;
+        let entry = state.get(self.path).map(|entry| match entry.first() {
+            Some(first) => state.get(first).unwrap_or(entry),
+            None => entry,
+        });
+        let before = entry.map(|entry| match self.name {
+            "owner" => format!("{}:{}", entry.owner.0, entry.owner.1),
+            _ => format!("{}.{:09}", entry.mtime.0, entry.mtime.1),
+        });
+        before.is_some() && before.as_deref() == self.ours
+    }
+
     fn backs_up(&self) -> bool {
         self.case.has('b') || self.case.has_word("--backup-dir")
     }
@@ -411,7 +457,7 @@ pub(crate) struct Said {
 const IN_LINES: &[(&str, Change)] = &[
     ("made anew, and told as that", told_as_new),
     ("a link that a base has with another time is told as another one", |case, rsync, haul| {
-        if case.flags.iter().any(|flag| flag.contains("-dest=")) {
+        if has_bases(case) {
             both(rsync, haul, |lines| {
                 for line in lines.iter_mut().filter(|line| line.get(1..3) == Some("Lc")) {
                     line.replace_range(2..3, ".");
@@ -419,10 +465,37 @@ const IN_LINES: &[(&str, Change)] = &[
             });
         }
     }),
+    ("what is in it is no extra", |case, rsync, _| {
+        if case.has_word("--backup-dir=kept") && case.deletes() {
+            rsync.lines.retain(|line| !line.starts_with("*deleting   kept/"));
+        }
+    }),
+    ("with `-J`, as one with another time", |case, rsync, _| {
+        if has_bases(case) && case.has('J') {
+            let is_of_time = |line: &&mut String| {
+                line.get(1..2) == Some("L") && matches!(line.get(4..5), Some("t" | "T"))
+            };
+            for line in rsync.lines.iter_mut().filter(is_of_time) {
+                line.replace_range(4..5, ".");
+            }
+        }
+    }),
+    ("rsync tells that it gets another time", |case, rsync, haul| {
+        if case.has_word("--copy-dest") && !case.has('t') {
+            let told = &haul.lines;
+            rsync.lines.retain(|line| !line.starts_with("cf..T...... ") || told.contains(line));
+        }
+    }),
     ("With `--mkpath`, a DEST that is made is told", |case, rsync, haul| {
         let is_there = case.state.contains_key(case.dest.strip_suffix(b"/").unwrap_or(&case.dest));
         if case.has_word("--mkpath") && !is_there {
             both(rsync, haul, |lines| lines.retain(|line| !line.ends_with(" ./")));
+        }
+    }),
+    ("as it is without `-n`", |case, _, haul| {
+        let is_there = case.state.contains_key(case.dest.strip_suffix(b"/").unwrap_or(&case.dest));
+        if case.has('n') && case.has_word("--existing") && !is_there {
+            haul.lines.retain(|line| !line.ends_with(" ./"));
         }
     }),
     ("What fails is told as an error alone", |_, rsync, haul| {
@@ -520,6 +593,10 @@ pub(crate) fn in_lines(case: &Case, rsync: &mut Said, haul: &mut Said) {
 fn both(rsync: &mut Said, haul: &mut Said, change: impl Fn(&mut Vec<String>)) {
     change(&mut rsync.lines);
     change(&mut haul.lines);
+}
+
+fn has_bases(case: &Case) -> bool {
+    case.flags.iter().any(|flag| flag.contains("-dest="))
 }
 
 /// Names that a line may tell of: one may have an arrow in it, like that behind a name.

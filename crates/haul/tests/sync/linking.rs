@@ -269,3 +269,24 @@ fn a_dry_run_links_what_a_base_has_in_a_directory_that_is_missing() {
         assert!(!scene.exists("dst/a"));
     });
 }
+
+#[test]
+fn another_name_of_a_link_that_is_made_anew_stays_what_it_was() {
+    each_way_by_pipe(|scene| {
+        scene.clear(&["src", "dst"]);
+        scene.mkdir("src");
+        scene.symlink("somewhere", "src/a");
+        scene.mkdir("dst");
+        let old = scene.symlink("somewhere", "dst/a");
+        fs::hard_link(&old, scene.path("dst/b")).expect("linked");
+        let touch = |time: &str, path| {
+            run(Command::new("touch").args(["-h", "-d", time]).arg(scene.path(path)));
+        };
+        touch("@1500000000", "dst/b");
+        touch("@1600000000", "src/a");
+        let route = scene.route();
+        scene.transfer("sync", &route, &["-rlptH"], &["src/"], "dst").run().expect_ok();
+        let time = |name| fs::symlink_metadata(scene.path(name)).expect("it is there").mtime();
+        assert_eq!((time("dst/a"), time("dst/b")), (1_600_000_000, 1_500_000_000));
+    });
+}
