@@ -2,6 +2,7 @@
 //! for what the destination has not: what is the same there is not sent.
 
 use super::compare::{self, Decision};
+use super::deciding::is_empty;
 use super::dirs::{Base, DirState, RecvDir};
 use super::{Pending, Receiver, Work, parent_fault, work};
 use crate::dirs::{DirNode, OpenDirs};
@@ -34,9 +35,32 @@ pub(super) fn tell_missing(missing: Vec<Vec<u8>>, monitor: &dyn Monitor, sender:
 }
 
 impl Receiver<'_> {
-    /// Decides about a file where the destination has `existing`, a file or something that
-    /// makes way for one: if a base has it whole, it becomes a hard link to that, as with
-    /// rsync.
+    /// Decides about a file that takes the place of `existing`, something of another kind: as
+    /// with rsync, what a base has comes from there. `None` also for what is no file, and if
+    /// that does not make way.
+    pub(super) fn decide_instead(
+        &self,
+        mirror: &Mirror,
+        (dir, node): (&RecvDir, &Arc<DirNode>),
+        name: &Name,
+        entry: &Entry,
+        existing: &Meta,
+    ) -> io::Result<Option<(Decision, Changes)>> {
+        let may_be = matches!(mirror.bases, Some(Bases::Link | Bases::Copy))
+            && matches!(entry.kind, Kind::File { .. });
+        let stays = || -> io::Result<bool> {
+            let makes_way = existing.kind != MetaKind::Dir || mirror.makes_way;
+            Ok(!makes_way && !is_empty(node, name)?)
+        };
+        if !may_be || stays()? {
+            return Ok(None);
+        }
+        let decided = self.decide_by_bases(mirror, dir, name, entry)?;
+        Ok(decided.map(|(decision, found)| (decision.replacing(), found)))
+    }
+
+    /// Decides about a file where the destination has the file `existing`: if a base has it
+    /// whole, it becomes a hard link to that, as with rsync.
     pub(super) fn decide_to_link(
         &self,
         mirror: &Mirror,
@@ -45,9 +69,8 @@ impl Receiver<'_> {
         entry: &Entry,
         existing: &Meta,
     ) -> io::Result<Option<(Decision, Changes)>> {
-        let makes_way = matches!(entry.kind, Kind::File { .. }) && existing.kind != MetaKind::Dir;
         let is_file = matches!(existing.kind, MetaKind::File { .. });
-        if mirror.bases != Some(Bases::Link) || !(is_file || makes_way) {
+        if mirror.bases != Some(Bases::Link) || !is_file {
             return Ok(None);
         }
         let is_it = |base: &Base| {
@@ -106,7 +129,7 @@ impl Receiver<'_> {
                     }
                 }
             }
-            Decision::Based(base) => return self.copy_after_all(pending, base, counted),
+            Decision::Based(base, _) => return self.copy_after_all(pending, base, counted),
             _ => unreachable!("a base has it"),
         };
         work::tell(self, vec![(pending, counted, outcome)]);
@@ -226,6 +249,11 @@ impl Receiver<'_> {
             return Some(Outcome::Failed(parent_fault()));
         };
         dir.expect_change();
+        if on_existing == OnExisting::Replace
+            && let Err(fault) = self.make_way_if_dir(dir, node, name)
+        {
+            return Some(Outcome::Failed(fault));
+        }
         let linked = (|| {
             let (handle, from) = (node.handle()?, base.0.handle()?);
             // What looks the same is not replaced by it.
@@ -320,7 +348,7 @@ fn by_base(how: Bases, base: Base, found: Changes, is_file: bool) -> (Decision, 
         Bases::Link if found.is_empty() => {
             (Decision::Linked(base, OnExisting::Keep), Changes::LOCAL.with(Changes::LINKED))
         }
-        _ if is_file => (Decision::Based(base), found.with(Changes::LOCAL)),
+        _ if is_file => (Decision::Based(base, OnExisting::Keep), found.with(Changes::LOCAL)),
         // What is no file has nothing to be copied.
         _ => (Decision::Copy(OnExisting::Keep), found.with(Changes::LOCAL)),
     }

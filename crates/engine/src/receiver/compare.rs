@@ -20,12 +20,28 @@ pub(crate) enum Decision {
     /// Compare its content first with that of the entries of its name in these directories
     /// of bases, each with how it differs otherwise; if it is in none, this is the decision.
     HashBases(Vec<(Base, Changes)>, Box<Decision>),
-    /// Copy its content from the entry of the same name in this directory of a base.
-    Based(Base),
+    /// Copy its content from the entry of the same name in this directory of a base, and put
+    /// it there like this.
+    Based(Base, OnExisting),
     /// Make it a hard link to that, or else copy it.
     Linked(Base, OnExisting),
     /// Nothing; this is its outcome.
     Settled(Outcome),
+}
+
+impl Decision {
+    /// The same, where something stands that it replaces.
+    pub(super) fn replacing(self) -> Self {
+        match self {
+            Self::Copy(_) => Self::Copy(OnExisting::Replace),
+            Self::Based(base, _) => Self::Based(base, OnExisting::Replace),
+            Self::Linked(base, _) => Self::Linked(base, OnExisting::Replace),
+            Self::HashBases(bases, otherwise) => {
+                Self::HashBases(bases, Box::new(otherwise.replacing()))
+            }
+            Self::Hash | Self::Settled(_) => self,
+        }
+    }
 }
 
 /// The rules by which an entry is compared.

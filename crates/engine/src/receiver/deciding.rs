@@ -52,6 +52,12 @@ impl Receiver<'_> {
         if is_file && mirror.skips_newer && is_newer {
             return settled(Outcome::Skipped(Skip::Ruled));
         }
+        if found.has(Changes::KIND)
+            && let Some(decided) =
+                self.decide_instead(mirror, (dir, node), name, entry, existing)?
+        {
+            return Ok(decided);
+        }
         match self.decide_to_link(mirror, dir, name, entry, existing)? {
             Some((Decision::HashBases(bases, _), _)) => {
                 let (otherwise, found) =

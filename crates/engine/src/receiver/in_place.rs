@@ -25,6 +25,8 @@ impl Receiver<'_> {
             Some(there) if matches!(there.kind, MetaKind::File { .. }) => Ok(Some(there)),
             // It has gone by now.
             None => Ok(None),
+            // It makes way for what a base has.
+            Some(_) if pending.is_based => Ok(None),
             Some(_) => {
                 let message = "something else has taken its place";
                 Err(Fault::new(Side::Destination, FaultKind::Changed, message))

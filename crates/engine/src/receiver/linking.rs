@@ -311,8 +311,9 @@ impl Receiver<'_> {
         let (decision, found) = self.decide_about(dir, name, entry, !tells_objects);
         let decision = self.cleared(dir, name, decision, found);
         let on_existing = match decision {
-            Decision::Copy(on_existing) | Decision::Linked(_, on_existing) => on_existing,
-            Decision::Based(_) => OnExisting::Keep,
+            Decision::Copy(on_existing)
+            | Decision::Based(_, on_existing)
+            | Decision::Linked(_, on_existing) => on_existing,
             Decision::Hash => OnExisting::Replace,
             Decision::HashBases(_, otherwise) => match *otherwise {
                 Decision::Copy(on_existing) => on_existing,

@@ -119,6 +119,23 @@ impl Receiver<'_> {
         }
     }
 
+    /// The same of a directory alone.
+    pub(super) fn make_way_if_dir(
+        &self,
+        dir: &RecvDir,
+        node: &Arc<DirNode>,
+        name: &Name,
+    ) -> Result<(), Fault> {
+        let there = node.handle().and_then(|handle| handle.stat(name, false));
+        match there {
+            Ok(Some(Meta { kind: MetaKind::Dir, .. })) => {
+                self.make_way(dir, name, OnExisting::Replace)
+            }
+            // What else is wrong shows when it is replaced.
+            _ => Ok(()),
+        }
+    }
+
     /// Where each operation takes a round trip, a directory makes way for a file before
     /// that is sent: there files get their names many at a time.
     pub(super) fn cleared(
@@ -128,11 +145,20 @@ impl Receiver<'_> {
         decision: Decision,
         found: Changes,
     ) -> Decision {
-        let Decision::Copy(on_existing) = &decision else { return decision };
-        if !self.costs_round_trips || self.policy.dry_run || !found.has(Changes::KIND) {
+        let (Decision::Copy(on_existing) | Decision::Based(_, on_existing)) = &decision else {
+            return decision;
+        };
+        if !self.costs_round_trips || self.policy.dry_run || *on_existing == OnExisting::Keep {
             return decision;
         }
-        match self.make_way(dir, name, *on_existing) {
+        // Where there are bases, it may be told how it differs from what one of them has.
+        let has_bases = self.task.mirrors().is_some_and(|mirror| mirror.bases.is_some());
+        let cleared = match &dir.state {
+            _ if found.has(Changes::KIND) => self.make_way(dir, name, *on_existing),
+            DirState::Open(node) if has_bases => self.make_way_if_dir(dir, node, name),
+            _ => Ok(()),
+        };
+        match cleared {
             Ok(()) => decision,
             Err(fault) => Decision::Settled(Outcome::Failed(fault)),
         }

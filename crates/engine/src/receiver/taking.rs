@@ -30,8 +30,8 @@ impl Receiver<'_> {
                 let file = self.unless_renamed(Pending { on_existing, ..file }, wants)?;
                 self.want_file(file, wants)
             }
-            Decision::Based(base) => {
-                self.copy_from_base(file, base);
+            Decision::Based(base, on_existing) => {
+                self.copy_from_base(Pending { on_existing, ..file }, base);
                 None
             }
             Decision::Linked(base, on_existing) if self.costs_round_trips => {
@@ -60,7 +60,7 @@ impl Receiver<'_> {
         let Pending { dir, name, entry, .. } = &listed;
         let outcome = match decision {
             Decision::Settled(outcome) => outcome,
-            Decision::Hash | Decision::HashBases(..) | Decision::Based(_) => {
+            Decision::Hash | Decision::HashBases(..) | Decision::Based(..) => {
                 unreachable!("only files have content")
             }
             _ if self.policy.dry_run => Outcome::WouldCopy,

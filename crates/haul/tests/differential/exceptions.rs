@@ -78,18 +78,6 @@ const IN_TREE: &[Exception] = &[
         },
     },
     Exception {
-        reason: "A directory that makes way for what a base has makes way for a copy",
-        covers: |fact| {
-            let Fact { case, path, .. } = fact;
-            let below = path.iter().position(|byte| *byte == b'/').map(|at| &path[at..]);
-            let there = below.map(|below| [fact.dest(), below].concat());
-            let is_dir = there.and_then(|there| case.state.get(&there));
-            fact.name == "names"
-                && case.has_word("--link-dest")
-                && is_dir.is_some_and(|there| there.kind == Kind::Dir)
-        },
-    },
-    Exception {
         reason: "keeps what its access list gives its group",
         covers: |fact| {
             let is_sticky = |(path, entry): (&Vec<u8>, &Entry)| {

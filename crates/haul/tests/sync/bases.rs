@@ -280,3 +280,29 @@ fn bases_of_two_kinds_exclude_each_other() {
     assert!(run.expect_code(1).err().contains("exclude each other"));
     assert!(!scene.exists("dst"));
 }
+
+#[test]
+fn what_a_base_has_takes_the_place_of_something_else() {
+    everywhere_by_pipe(|scene| {
+        for how in ["--link-dest=../prev", "--copy-dest=../prev"] {
+            for flags in [&["-ai"][..], &["-aiin"], &["-ai", "--delete"], &["-aic", "--force"]] {
+                scene.clear(&["src", "dst", "prev"]);
+                for name in ["empty-dir", "full-dir", "link", "other"] {
+                    scene.file(format!("src/{name}"), format!("content of {name}"));
+                }
+                scene.symlink("somewhere", "src/dir-for-link");
+                Pair::of(scene);
+                run(Command::new("cp").arg("-a").arg(scene.path("src")).arg(scene.path("prev")));
+                mode(scene.path("prev/other"), 0o600);
+                for dir in ["empty-dir", "full-dir", "other", "dir-for-link"] {
+                    scene.mkdir(format!("dst/{dir}"));
+                }
+                if flags.len() > 1 && flags != ["-aiin"] {
+                    scene.file("dst/full-dir/extra", "x");
+                }
+                scene.symlink("somewhere", "dst/link");
+                Pair::with_times(scene).run(&[flags, &[how]].concat(), &["src/"], "dst");
+            }
+        }
+    });
+}
