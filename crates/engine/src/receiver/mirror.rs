@@ -102,6 +102,12 @@ impl Receiver<'_> {
             {
                 Err(naming::another())
             }
+            // It is empty.
+            Some(meta)
+                if meta.kind == MetaKind::Dir && !mirror.makes_way && self.policy.dry_run =>
+            {
+                Ok(())
+            }
             Some(meta) if meta.kind == MetaKind::Dir && !mirror.makes_way => {
                 node.handle().and_then(|handle| handle.remove_dir(name)).map_err(failed)
             }
@@ -137,7 +143,8 @@ impl Receiver<'_> {
     }
 
     /// Where each operation takes a round trip, a directory makes way for a file before
-    /// that is sent: there files get their names many at a time.
+    /// that is sent: there files get their names many at a time. In a dry run it is found out
+    /// if it would, and told what would go with it.
     pub(super) fn cleared(
         &self,
         dir: &RecvDir,
@@ -145,10 +152,13 @@ impl Receiver<'_> {
         decision: Decision,
         found: Changes,
     ) -> Decision {
-        let (Decision::Copy(on_existing) | Decision::Based(_, on_existing)) = &decision else {
-            return decision;
+        let on_existing = match &decision {
+            Decision::Copy(on_existing) | Decision::Based(_, on_existing) => on_existing,
+            Decision::Linked(_, on_existing) if self.policy.dry_run => on_existing,
+            _ => return decision,
         };
-        if !self.costs_round_trips || self.policy.dry_run || *on_existing == OnExisting::Keep {
+        let is_asked = self.costs_round_trips || self.policy.dry_run;
+        if !is_asked || *on_existing == OnExisting::Keep {
             return decision;
         }
         // Where there are bases, it may be told how it differs from what one of them has.
@@ -354,7 +364,9 @@ impl Receiver<'_> {
             let removed = match done.stays {
                 true => Ok(false),
                 false if above.is_none() && !is_extra => {
-                    node.handle()?.remove_dir(&name)?;
+                    if !self.policy.dry_run {
+                        node.handle()?.remove_dir(&name)?;
+                    }
                     done.lent = None;
                     return Ok(());
                 }
@@ -365,17 +377,21 @@ impl Receiver<'_> {
             failure = removed.map(drop).and(failure);
             match above {
                 Some(above) => above.stays |= stays,
-                None => {
-                    if done.stays && failure.is_ok() {
-                        self.warn(
-                            &done.path,
-                            "the directory is not removed: something in it stays",
-                        );
-                    }
-                    return failure;
-                }
+                None if done.stays => return failure.and_then(|()| self.has_left(&done, is_extra)),
+                None => return failure,
             }
         }
+    }
+
+    /// A directory stays, since something in it does by the rules. That is a failure only
+    /// where something else was to take its place.
+    fn has_left(&self, level: &Level, is_extra: bool) -> io::Result<()> {
+        if !is_extra {
+            let message = "something in the directory that stands there stays";
+            return Err(io::Error::new(io::ErrorKind::DirectoryNotEmpty, message));
+        }
+        self.warn(&level.path, "the directory is not removed: something in it stays");
+        Ok(())
     }
 
     /// Reads the directory `name` of `parent`, which is to be removed.

@@ -55,7 +55,10 @@ impl Receiver<'_> {
     /// Decides about a link, FIFO, socket or device, and makes it; returns its outcome if
     /// it has one already.
     pub(super) fn take_made(&self, mut listed: Pending) -> Option<Outcome> {
-        let (decision, found) = self.decide(&listed.dir, &listed.name, &mut listed.entry);
+        let (mut decision, found) = self.decide(&listed.dir, &listed.name, &mut listed.entry);
+        if self.policy.dry_run {
+            decision = self.cleared(&listed.dir, &listed.name, decision, found);
+        }
         let listed = Pending { found, ..listed };
         let Pending { dir, name, entry, .. } = &listed;
         let outcome = match decision {

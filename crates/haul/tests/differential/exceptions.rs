@@ -493,21 +493,6 @@ const IN_LINES: &[(&str, Change)] = &[
             told.contains(line) || !names_in(line).any(|name| fails(name.trim_end_matches('/')))
         });
     }),
-    (
-        "A dry run does not tell what would go from a directory that makes way",
-        |case, rsync, haul| {
-            let making_way = making_way(case);
-            let is_of = |line: &str, dir: &String| {
-                let rest = line[12..].strip_prefix(&**dir);
-                rest.is_some_and(|rest| rest.len() > 1 && rest.starts_with('/'))
-            };
-            let told = &haul.lines;
-            rsync.lines.retain(|line| {
-                let goes = case.has('n') && line.starts_with('*') && !told.contains(line);
-                !goes || !making_way.iter().any(|dir| is_of(line, dir))
-            });
-        },
-    ),
     ("A backup directory that is missing is made at once", |case, rsync, haul| {
         if case.has_word("--backup-dir=kept") {
             both(rsync, haul, |lines| lines.retain(|line| !line.ends_with(" ./")));
@@ -624,16 +609,6 @@ fn linked(case: &Case) -> BTreeSet<String> {
         }
     }
     all
-}
-
-/// Names, as they are told, of directories in the destination that are none in a source.
-fn making_way(case: &Case) -> BTreeSet<String> {
-    let dirs =
-        case.state.iter().filter(|(path, entry)| !is_in(path, b"src") && entry.kind == Kind::Dir);
-    let dirs: BTreeSet<_> = dirs.flat_map(|(path, _)| told(case, path)).collect();
-    let others =
-        case.state.iter().filter(|(path, entry)| is_in(path, b"src") && entry.kind != Kind::Dir);
-    others.flat_map(|(path, _)| told(case, path)).filter(|name| dirs.contains(name)).collect()
 }
 
 /// Names, as they are told, of files in the destination with set-ID bits.

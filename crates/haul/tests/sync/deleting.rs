@@ -303,3 +303,29 @@ fn where_rules_can_not_be_read_nothing_is_removed_or_copied() {
         bad(scene);
     });
 }
+
+#[test]
+fn a_dry_run_finds_out_what_would_make_way() {
+    everywhere_by_pipe(|scene| {
+        for flags in [
+            &["-ain", "--delete"][..],
+            &["-ain", "--force"],
+            &["-ain"],
+            &["-ain", "--delete", "--filter=P kept"],
+            &["-aiHn", "--delete", "--link-dest=../prev"],
+        ] {
+            scene.clear(&["src", "dst", "prev"]);
+            scene.file("src/a", "a file");
+            scene.symlink("a", "src/link");
+            scene.mkdir("prev");
+            for dir in ["a", "link"] {
+                for name in ["kept", "d/e", "z"] {
+                    scene.file(format!("dst/{dir}/{name}"), "x");
+                }
+            }
+            let before = scene.list("dst");
+            Pair::of(scene).run(flags, &["src/"], "dst");
+            assert_eq!(scene.list("dst"), before, "{flags:?}");
+        }
+    });
+}
