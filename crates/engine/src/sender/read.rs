@@ -351,8 +351,7 @@ impl Reader<'_, '_> {
             let Some(turn) = file.next(self.lane.number, self.control) else { break };
             match self.send_block(file, turn, &mut scratch[..STEP_LEN]) {
                 Some(sent) => file.sent(turn.block, sent),
-                None if self.has_lost_lane() => file.unsent(turn.block),
-                None => return None,
+                None => self.lost_block(file, turn.block)?,
             }
         }
         if self.control.stopped() {

@@ -150,10 +150,10 @@ impl Sender<'_> {
 }
 
 impl Readers<'_> {
-    /// These were not sent, or are lost.
-    pub(super) fn lose(&self, again: Again) {
+    /// More is to be sent of this.
+    fn go_on_with(&self, file: &Arc<Striped>) {
         if let Some(stripes) = &self.stripes {
-            stripes.add(again);
+            stripes.add(Again::Stripes(Arc::clone(file)));
         }
     }
 }
@@ -200,10 +200,24 @@ impl Reader<'_, '_> {
         Some(())
     }
 
-    /// This could not be sent: it is sent again if that is for the lane. `None` if the job
-    /// ends.
+    /// This could not be sent, or not all of it: it is sent again if that is for the lane.
+    /// `None` if the job ends.
     pub(super) fn lost(&self, again: Again) -> Option<()> {
-        self.has_lost_lane().then(|| self.readers.lose(again))
+        self.lost_with_lane(|stripes| stripes.on_loss(again))
+    }
+
+    /// The same for a block of a file.
+    pub(super) fn lost_block(&self, file: &Arc<Striped>, block: u64) -> Option<()> {
+        self.lost_with_lane(|stripes| stripes.on_part_lost(file, Part::Block(block)))
+    }
+
+    /// Calls `on_loss` when the receiver has said what it has of the lane. Not before: what
+    /// has left of this by the lane may still be on its way, and must not arrive between the
+    /// parts of that which is sent again.
+    fn lost_with_lane(&self, on_loss: impl FnOnce(&Arc<Stripes>) -> OnLoss) -> Option<()> {
+        let stripes = self.readers.stripes.as_ref().filter(|_| self.has_lost_lane())?;
+        self.readers.lanes.unsent(self.lane.number, on_loss(stripes));
+        Some(())
     }
 
     /// Sends what was lost of a file whose end was told, all over one lane: what ends a lost
@@ -220,7 +234,7 @@ impl Reader<'_, '_> {
             self.lose_unsettled(file, lost);
         }
         if file.repeated() {
-            self.readers.lose(Again::Stripes(Arc::clone(file)));
+            self.readers.go_on_with(file);
         }
         Some(())
     }
@@ -329,7 +343,7 @@ impl Reader<'_, '_> {
             self.take_lane()?;
         }
         if file.end() {
-            self.readers.lose(Again::Stripes(Arc::clone(file)));
+            self.readers.go_on_with(file);
         }
         Some(())
     }
@@ -343,3 +357,7 @@ fn lane_end(file: &Striped, lane: u8) -> Message {
 fn lanes_of(set: u8) -> impl Iterator<Item = u8> {
     (0..u8::BITS as u8).filter(move |lane| set & (1 << lane) != 0)
 }
+
+#[cfg(test)]
+#[path = "repeats_tests.rs"]
+mod tests;

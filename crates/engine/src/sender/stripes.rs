@@ -161,12 +161,6 @@ impl Striped {
         self.has_sent.notify_all();
     }
 
-    /// A block was not sent, since its lane was lost meanwhile.
-    pub(super) fn unsent(&self, block: u64) {
-        lock(&self.state).again.insert(block);
-        self.has_sent.notify_all();
-    }
-
     /// A worker leaves. The last one gets the lanes that were taken, and the hash of what
     /// was sent, if one is wanted, if that is all: **it tells the end**.
     pub(super) fn leave(&self) -> Option<(u8, Result<Option<ContentHash>, Fault>)> {

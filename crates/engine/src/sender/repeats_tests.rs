@@ -1,0 +1,144 @@
+//! Lanes that break while a file is on its way over them.
+
+use super::*;
+use crate::control::Control;
+use crate::dirs::{DirNode, OpenDirs};
+use crate::link::ReceiverPort;
+use crate::link::wire::{Frames, Lane, Lanes, Outbox, read_header, read_payload, run_writer};
+use crate::monitor::Silent;
+use crate::pool::Pool;
+use crate::sender::again::Repeat;
+use crate::sender::run_reader;
+use crate::{Job, JobError};
+use haul_model::{BLOCK_LEN, BlockRanges, Kind, Name};
+use haul_net::{Connection, Killer, Writer};
+use haul_proto::{FrameType, How, ListItem, Taken, decode_data_start};
+use haul_testkit::tree;
+use haul_tree::{LocalTree, MetaKind, Tree};
+use std::collections::BTreeSet;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+/// The number of the file.
+const FILE: u64 = 1;
+
+/// The number of the lane that breaks.
+const LANE: u8 = 1;
+
+/// How long it takes at most until a worker has noticed that its lane is gone, and gone on.
+const NOTICED: Duration = Duration::from_millis(500);
+
+/// A Receiver that nothing is told.
+struct Nobody;
+
+impl ReceiverPort for Nobody {
+    fn list(&self, _: Vec<ListItem>) {}
+
+    fn files(&self, _: Vec<crate::link::SourceHandle>) {}
+}
+
+fn killer() -> Killer {
+    Connection::from_parts(std::io::empty(), std::io::sink()).closer.killer()
+}
+
+/// The file `name` in a directory, as one that is listed and wanted.
+fn wanted(dir: &std::path::Path, name: &str) -> Item {
+    let handle = LocalTree.open(dir.as_os_str().as_bytes()).expect("a directory");
+    let name = Name::new(name.as_bytes()).expect("a name");
+    let meta = handle.stat(&name, false).expect("looked at").expect("it is there");
+    let MetaKind::File { size } = meta.kind else { panic!("no file") };
+    let dir = DirNode::root(handle, None, &Arc::new(OpenDirs::default())).expect("a node");
+    Item {
+        index: FILE,
+        dir: Some(dir),
+        name: Some(name),
+        follow: false,
+        kind: Kind::File { size },
+        id: None,
+        mtime: Some(meta.attributes.mtime),
+        ctime: None,
+        blocks: BlockRanges::all(),
+        how: How::PLAIN,
+        shown: None,
+        cost: 1,
+        hashed: false,
+        wanted: true,
+        repeat: Repeat::No,
+        is_repeated: false,
+        counted: 0,
+        matched: 0,
+    }
+}
+
+/// Reads lane 0 to its end, and tells the blocks of which pieces come.
+fn read_main(mut stream: UnixStream, tell: &Call<u64>) {
+    while let Ok(header) = read_header(&mut stream)
+        && let Ok(payload) = read_payload(&mut stream, header)
+    {
+        if header.kind == FrameType::Data {
+            let view = decode_data_start(&payload, payload.len()).expect("a piece");
+            let _ = tell.send(view.offset / BLOCK_LEN);
+        }
+    }
+}
+
+/// Sends a file of so many bytes over a lane that takes nothing, and that breaks. Gives the
+/// blocks of it that come by lane 0 before the receiver has said what it has of that lane, and
+/// those that come afterwards.
+fn blocks_before_and_after(len: u64) -> [BTreeSet<u64>; 2] {
+    let dir = tempfile::tempdir().expect("a directory");
+    tree::random_file(dir.path().join("file"), len, 1).expect("a file");
+    let silent = Silent::default();
+    let control = Control::new(&silent);
+    let (queue, wanted_files) = unbounded();
+    let sender = Sender::new(&control, None, Arc::new(Nobody), &Job::default(), Some(queue), None);
+    let item = wanted(dir.path(), "file");
+    sender.remember(item.clone());
+    let (main, main_frames) = Outbox::new(false);
+    let lanes = Lanes::new(Arc::clone(&main), false);
+    let (outbox, frames): (_, Frames) = lanes.beside();
+    let lane = Lane::new(LANE, Arc::clone(&outbox));
+    lanes.expect(&lane, killer());
+    lanes.join(lane, Some(Duration::ZERO));
+    let readers = Readers::new(Arc::clone(&sender), wanted_files, lanes, Pool::new(16), true);
+    sender.queue_up(vec![item]);
+    let (here, there) = UnixStream::pair().expect("a pair");
+    let (tell, news) = unbounded();
+    let blocks_of = |blocks: &Calls<u64>| {
+        let next = || blocks.recv_timeout(NOTICED).ok();
+        std::iter::from_fn(next).collect::<BTreeSet<u64>>()
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| read_main(there, &tell));
+        let mut output = Writer::new(here, None);
+        let main_frames = &main_frames;
+        scope.spawn(move || run_writer(&mut output, main_frames, Vec::new(), None, None).is_ok());
+        scope.spawn(|| run_reader(&readers, &control));
+        // It can send nothing more by then.
+        std::thread::sleep(NOTICED);
+        scope.spawn(|| readers.lanes.lose(LANE, frames, &control));
+        let before = blocks_of(&news);
+        let taken = readers.lanes.taken(Taken { lane: LANE, frames: 0, is_over: true });
+        let after = blocks_of(&news);
+        control.fail(JobError::Interrupted);
+        sender.close_queue();
+        main.close();
+        taken.map(|()| [before, after]).unwrap_or_default()
+    })
+}
+
+#[test]
+fn a_block_that_a_lane_has_begun_is_not_sent_again_before_it_is_known_what_came_of_it() {
+    // The queue has room for the first block and the half of the second.
+    let [before, after] = blocks_before_and_after(6 * BLOCK_LEN);
+    assert_eq!(before, BTreeSet::from([2, 3, 4, 5]));
+    assert_eq!(after, BTreeSet::from([0, 1]));
+}
+
+#[test]
+fn nor_is_a_file_of_which_a_lane_has_begun_to_send_the_pieces() {
+    let [before, after] = blocks_before_and_after(2 * BLOCK_LEN);
+    assert_eq!(before, BTreeSet::new());
+    assert_eq!(after, BTreeSet::from([0, 1]));
+}
