@@ -116,12 +116,13 @@ impl Receiver<'_> {
     /// in it is done; until then, and after a job that was killed, those may read it who may
     /// in the end, and nobody else can change it.
     pub(super) fn mode_when_made(&self, above: &RecvDir, entry: &Entry) -> u32 {
-        let given = self.with_dir_mode(entry, above, &DirState::Absent, true).attributes;
         let keeps = self.kept_of_dirs();
-        // Such a list may close it to some whom a mode lets in.
-        if keeps.has(Kept::ACL) && given.acls() != (None, None) {
+        // Such a list may close it to some whom a mode lets in, and so may its absence: until
+        // then it has the default list of the directory above.
+        if keeps.has(Kept::ACL) {
             return PRIVATE_DIR_MODE;
         }
+        let given = self.with_dir_mode(entry, above, &DirState::Absent, true).attributes;
         let gets_owners = keeps.has(Kept::USER) || keeps.has(Kept::GROUP);
         let rights = if gets_owners { of_anybody(given.mode) } else { given.mode };
         PRIVATE_DIR_MODE | rights & OTHERS_READ
