@@ -212,6 +212,17 @@ fn a_piece_beyond_the_end_of_all_files_is_refused() {
     }
 }
 
+/// The same file, of which there may be less than its length says.
+fn with_holes(item: ListItem) -> ListItem {
+    match item {
+        ListItem::Entry { dir, mut entry } => {
+            entry.has_holes = true;
+            ListItem::Entry { dir, entry }
+        }
+        other => other,
+    }
+}
+
 #[test]
 fn a_hole_that_would_take_hours_to_hash_is_refused_at_once() {
     // As long as a file can be, and as it was listed.
@@ -227,7 +238,7 @@ fn a_hole_that_would_take_hours_to_hash_is_refused_at_once() {
                     &["a"],
                     |place| std::fs::write(place.dest("a"), "old").expect("written"),
                     move |peer| {
-                        peer.list(vec![file(0, "a", size), dir_end(0)]);
+                        peer.list(vec![with_holes(file(0, "a", size)), dir_end(0)]);
                         peer.await_wants([1]);
                         peer.raw(&frame);
                         // What was never begun ends here, too.
