@@ -131,6 +131,7 @@ fn what_may_not_be_written_to_fails_and_stays() {
             // By a process of its own: a file that this one has open for writing can't be
             // run while a child of another test inherits it.
             run(Command::new("cp").arg("/bin/sleep").arg(&program));
+            mode(&program, 0o755);
             let before = fs::read(&program).expect("read");
             // Nobody can write to what runs.
             let mut running = Command::new(&program).arg("60").spawn().expect("runs");
