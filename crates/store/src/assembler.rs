@@ -7,13 +7,17 @@
 //! 2. A block is recorded when it is written in full and all before it are recorded.
 //! 3. One of which no hash is wanted is put together in the same way, and its blocks are not
 //!    hashed: it can't be continued, and yields a [`Moved`].
-//! 4. Blocks that begin too far ahead of the record are refused: that bounds what is
+//! 4. A stage may begin with what another version of the file has. What is kept of that is
+//!    read from the stage itself, and hashed like all else: what stands there is what is
+//!    proven.
+//! 5. Blocks that begin too far ahead of the record are refused: that bounds what is
 //!    remembered of them, and what a process that dies leaves to be copied again.
 
 use crate::verified::{Moved, Staged, Written};
 use haul_model::{BLOCK_LEN, BlockHash, BlockHasher, BlockTree, ContentHash};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -56,6 +60,9 @@ pub struct Assembler<S> {
     /// Blocks from the first that is not recorded that may have begun, at most.
     ahead_max: u64,
     hashes: bool,
+    /// Where what the stage began with ends, in bytes; 0 if it had nothing but the blocks
+    /// that are done.
+    begun_end: u64,
     shared: Arc<Recording>,
 }
 
@@ -106,7 +113,7 @@ pub struct Block {
     /// Where its data ends in the stage, in bytes; 0 if all of it is a hole so far.
     data_end: u64,
     /// Something is in the stage where it may have holes.
-    is_stale: bool,
+    is_covered: bool,
     has_ended: bool,
     shared: Arc<Recording>,
 }
@@ -166,7 +173,23 @@ impl<S: Staged> Assembler<S> {
             data_end: len,
         };
         let shared = Recording { order: Mutex::new(order), changed: Condvar::new() };
-        Self { stage, ahead_max, hashes: true, shared: Arc::new(shared) }
+        Self { stage, ahead_max, hashes: true, begun_end: 0, shared: Arc::new(shared) }
+    }
+
+    /// The same of a stage that is `len` bytes long: behind the blocks `done` it has what
+    /// another version of the file has.
+    pub fn begun(
+        stage: S,
+        done: impl IntoIterator<Item = BlockHash>,
+        ahead_max: u64,
+        len: u64,
+    ) -> Self {
+        let mut into = Self::new(stage, done, ahead_max);
+        let mut order = into.shared.order();
+        order.data_end = order.data_end.max(len);
+        drop(order);
+        into.begun_end = len;
+        into
     }
 
     /// The same of a content of which no hash is wanted. Nothing of it is in `stage`.
@@ -209,11 +232,11 @@ impl<S: Staged> Assembler<S> {
         if order.waiting.contains_key(&index) || !order.open.insert(index) {
             return Err(NotAssembled::OutOfOrder);
         }
-        let is_stale = order.stale.contains(&index);
+        let is_covered = order.stale.contains(&index) || index * BLOCK_LEN < self.begun_end;
         drop(order);
         let hasher = self.hashes.then(|| BlockHasher::new(index));
         let shared = Arc::clone(&self.shared);
-        Ok(Block { index, len: 0, hasher, data_end: 0, is_stale, has_ended: false, shared })
+        Ok(Block { index, len: 0, hasher, data_end: 0, is_covered, has_ended: false, shared })
     }
 
     /// Waits until block `index` is not too far ahead, and looks again with this
@@ -262,13 +285,24 @@ impl<S: Staged> Assembler<S> {
         put(&self.stage, at)
     }
 
+    /// Takes the next bytes of a block as they stand in the stage, and reads them to `part`,
+    /// which is no longer than the block has room for.
+    ///
+    /// # Errors
+    /// Those of reading; [`io::ErrorKind::Unsupported`] where that can't be done.
+    pub fn keep(&self, block: &mut Block, part: &mut [u8]) -> io::Result<()> {
+        let file = self.stage.handle().ok_or(io::ErrorKind::Unsupported)?;
+        file.read_exact_at(part, block.end())?;
+        self.put(block, part, |_, _| Ok(()))
+    }
+
     /// Passes a hole of `len` bytes in a block, no more than it has room for.
     ///
     /// # Errors
     /// Those of writing, where something is there that has to be written over.
     pub fn pass(&self, block: &mut Block, len: u64) -> io::Result<()> {
         assert!(len <= block.room(), "a block has no room for more than itself");
-        if !block.is_stale {
+        if !block.is_covered || self.stage.clear(block.end()..block.end() + len) {
             if let Some(hasher) = &mut block.hasher {
                 hasher.update_zeros(len);
             }

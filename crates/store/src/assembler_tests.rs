@@ -421,3 +421,64 @@ fn a_content_whose_last_block_is_not_on_record_is_incomplete() {
     let Err((_, error)) = into.finish(2 * BLOCK_LEN) else { panic!("it is taken for whole") };
     assert!(matches!(error, NotAssembled::Incomplete), "{error}");
 }
+
+/// A stage that begins with `old`, which becomes `new_len` bytes long, put together from what
+/// stands there, a hole, and new bytes; gives what it has then, and what it should have.
+fn over_another(old: &[u8], new_len: usize) -> (Vec<u8>, Vec<u8>) {
+    const MIB: usize = 1 << 20;
+    let temp = tempfile::tempdir().expect("a temporary directory");
+    let dir = Arc::new(Dir::open(temp.path()).expect("opened"));
+    let stage = Stage::create(dir).expect("a stage");
+    stage.write_at(old, 0).expect("written");
+    let into = Assembler::begun(stage, [], 8, old.len() as u64);
+    let mut new = old.to_vec();
+    new.resize(new_len, 9);
+    new[5 * MIB..6 * MIB].copy_from_slice(&bytes(MIB, 3));
+    new[6 * MIB..7 * MIB].fill(0);
+    let (mut pieces, route, part) = (Pieces::default(), Route::default(), &mut vec![0; MIB]);
+    for at in (0..new_len).step_by(MIB) {
+        let end = (at + MIB).min(new_len);
+        let took = match at / MIB {
+            // Nothing is told of a hole.
+            6 => continue,
+            5 => pieces.take_by(route, &into, &new[at..end], at as u64),
+            _ if end <= old.len() => pieces.keep_by(route, &into, &mut part[..end - at], at as u64),
+            _ => pieces.take_by(route, &into, &new[at..end], at as u64),
+        };
+        took.expect("taken");
+    }
+    pieces.end(&into, new_len as u64).expect("ended");
+    let written = into.finish(new_len as u64).expect("whole");
+    let verified = written.is_sent(&ContentHash::of(&new)).expect("as it was sent");
+    let file = verified.stage().file();
+    let mut found = vec![0; file.metadata().expect("there").len() as usize];
+    file.read_exact_at(&mut found, 0).expect("read");
+    (found, new)
+}
+
+#[test]
+fn what_stands_in_a_stage_is_kept_and_all_else_written_over() {
+    const MIB: usize = 1 << 20;
+    let old = bytes(11 * MIB + 5, 1);
+    for new_len in [9 * MIB + 7, 11 * MIB, 11 * MIB + 5, 14 * MIB + 1] {
+        let (found, new) = over_another(&old, new_len);
+        assert!(found == new, "{new_len}");
+    }
+}
+
+#[test]
+fn what_does_not_stand_in_a_stage_is_not_kept() {
+    let memory = Memory::default();
+    let into = Assembler::begun(&memory, [], 8, 100);
+    let mut pieces = Pieces::default();
+    // This one can't be read.
+    let kept = pieces.keep_by(Route::default(), &into, &mut [0; 10], 0);
+    assert!(matches!(kept, Err(NotAssembled::Write(_))), "{kept:?}");
+    let temp = tempfile::tempdir().expect("a temporary directory");
+    let dir = Arc::new(Dir::open(temp.path()).expect("opened"));
+    let stage = Stage::create(dir).expect("a stage");
+    stage.write_at(b"old", 0).expect("written");
+    let (into, mut pieces) = (Assembler::begun(stage, [], 8, 3), Pieces::default());
+    let kept = pieces.keep_by(Route::default(), &into, &mut [0; 4], 0);
+    assert!(matches!(kept, Err(NotAssembled::Write(_))), "{kept:?}");
+}

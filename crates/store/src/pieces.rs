@@ -6,6 +6,7 @@ use crate::verified::Staged;
 use haul_model::{BLOCK_LEN, BlockHash};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::ops::Range;
 
 /// Blocks that may have begun and not ended at the same time.
 const OPEN_MAX: usize = 32;
@@ -50,24 +51,54 @@ impl Pieces {
         &mut self,
         route: Route,
         into: &Assembler<S>,
-        mut bytes: &[u8],
-        mut offset: u64,
+        bytes: &[u8],
+        offset: u64,
+    ) -> Result<Took, NotAssembled> {
+        self.put(route, into, range_at(offset, bytes.len())?, |block, at| {
+            let bytes = &bytes[(at.start - offset) as usize..(at.end - offset) as usize];
+            into.write(block, bytes).map_err(NotAssembled::Write)
+        })
+    }
+
+    /// The same of what stands in the stage at `offset`, and is read to `part`.
+    ///
+    /// # Errors
+    /// Those of [`Self::take`]; [`NotAssembled::Write`] with those of [`Assembler::keep`].
+    pub fn keep_by<S: Staged>(
+        &mut self,
+        route: Route,
+        into: &Assembler<S>,
+        part: &mut [u8],
+        offset: u64,
+    ) -> Result<Took, NotAssembled> {
+        self.put(route, into, range_at(offset, part.len())?, |block, at| {
+            let part = &mut part[(at.start - offset) as usize..(at.end - offset) as usize];
+            into.keep(block, part).map_err(NotAssembled::Write)
+        })
+    }
+
+    /// Has `put` put the content of `range` into its blocks, each time as much as is in one.
+    fn put<S: Staged>(
+        &mut self,
+        route: Route,
+        into: &Assembler<S>,
+        mut range: Range<u64>,
+        mut put: impl FnMut(&mut Block, Range<u64>) -> Result<(), NotAssembled>,
     ) -> Result<Took, NotAssembled> {
         let mut took = Took::default();
-        while !bytes.is_empty() {
-            let index = offset / BLOCK_LEN;
-            let len = ((BLOCK_LEN - offset % BLOCK_LEN) as usize).min(bytes.len());
-            let (now, later) = bytes.split_at(len);
+        while !range.is_empty() {
+            let index = range.start / BLOCK_LEN;
+            let end = range.end.min((index + 1).saturating_mul(BLOCK_LEN));
             if self.is_known(route, into, index, &mut took) {
-                took.known += len as u64;
+                took.known += end - range.start;
             } else {
                 let block = self.block(into, index, route.lane)?;
-                let hole = offset.checked_sub(block.end()).ok_or(NotAssembled::OutOfOrder)?;
+                let hole = range.start.checked_sub(block.end()).ok_or(NotAssembled::OutOfOrder)?;
                 into.pass(block, hole).map_err(NotAssembled::Write)?;
-                into.write(block, now).map_err(NotAssembled::Write)?;
+                put(block, range.start..end)?;
                 took.holes += hole;
             }
-            (bytes, offset) = (later, offset + len as u64);
+            range.start = end;
         }
         Ok(took)
     }
@@ -201,4 +232,10 @@ impl Pieces {
             Entry::Vacant(place) => Ok(&mut place.insert((into.begin(index)?, lane)).0),
         }
     }
+}
+
+/// The range of `len` bytes at `offset`, where there can be one.
+fn range_at(offset: u64, len: usize) -> Result<Range<u64>, NotAssembled> {
+    let end = offset.checked_add(len as u64).ok_or(NotAssembled::TooFarAhead)?;
+    Ok(offset..end)
 }

@@ -23,6 +23,7 @@ use haul_sys::Dir;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -201,6 +202,10 @@ impl Staged for Stage {
 
     fn set_len(&self, len: u64) -> io::Result<()> {
         self.file.set_len(len)
+    }
+
+    fn clear(&self, range: Range<u64>) -> bool {
+        haul_sys::punch_hole(&self.file, range)
     }
 
     /// Fails also with what a checkpoint has met since: then the stage is not kept.

@@ -7,6 +7,7 @@
 use haul_model::{Attributes, BlockHash, ContentHash, Kept};
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 
 /// A stage of any kind: what content is written to, and what is sealed when it is
 /// verified.
@@ -25,6 +26,12 @@ pub trait Staged: Sized {
     /// # Errors
     /// Those of writing.
     fn set_len(&self, len: u64) -> io::Result<()>;
+
+    /// Has `range`, in bytes, be a hole, whatever is there; `false` where it has to be
+    /// written over.
+    fn clear(&self, _range: Range<u64>) -> bool {
+        false
+    }
 
     /// Records the hash of the next block, which was written, where the file can be
     /// continued by a later job.

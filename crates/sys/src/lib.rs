@@ -4,8 +4,9 @@
 //! Everything that differs between systems is behind one name here. rustix
 //! wraps the system calls; six functions that it doesn't have, or not with their result, are
 //! called through libc (`schedule.rs`, `memory.rs`, `closing.rs`, `durability.rs`,
-//! `content/extents.rs`, `pattern.rs`). Those, and the allocator that ends a process without memory
-//! in words (`memory.rs`), are the only unsafe code of the workspace. Each file has a
+//! `content/extents.rs`, `pattern.rs`). Those, one more request (`sharing.rs`), and the allocator
+//! that ends a process without memory in words (`memory.rs`), are the only unsafe code of the
+//! workspace. Each file has a
 //! portable fallback for its part.
 //!
 //! # Rooms
@@ -100,4 +101,4 @@ pub use pattern::name_matches;
 pub use post::{Post, SECRET_LEN, Successor, secret};
 pub use reserving::{has_no_room, reserve};
 pub use schedule::wait_for_turns;
-pub use sharing::clone_file;
+pub use sharing::{clone_file, clone_range, punch_hole};

@@ -5,6 +5,7 @@
 use crate::Dir;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 
 /// Makes `dst`, which must be empty, share the whole content of `src`: no byte
 /// is moved. `false` where the system refuses, for whatever reason: then the
@@ -17,6 +18,20 @@ pub fn clone_file(src: &File, dst: &File) -> bool {
         let _ = (src, dst);
         false
     }
+}
+
+/// Makes `dst` share the content of `src` in `range`, in bytes, at the same place: no byte is
+/// moved, and what `dst` has there is gone. The range begins where a block of the file system
+/// does, and ends with `src`. `false` where the system refuses, for whatever reason. On macOS
+/// it always does.
+pub fn clone_range(src: &File, dst: &File, range: Range<u64>) -> bool {
+    system::clone_range(src, dst, range)
+}
+
+/// Has `range` of `file`, in bytes, be a hole; its length stays. `false` where the file system
+/// refuses: then it has to be written over.
+pub fn punch_hole(file: &File, range: Range<u64>) -> bool {
+    system::punch_hole(file, range)
 }
 
 impl Dir {
@@ -35,7 +50,7 @@ impl Dir {
 
 #[cfg(target_os = "macos")]
 mod system {
-    use super::{Dir, File, io};
+    use super::{Dir, File, Range, io};
     use rustix::fs::{CloneFlags, Mode, OFlags};
     use rustix::io::Errno;
 
@@ -60,13 +75,73 @@ mod system {
         rustix::fs::fchmod(&file, crate::dir::private_mode())?;
         Ok(file.into())
     }
+
+    pub(super) fn clone_range(_: &File, _: &File, _: Range<u64>) -> bool {
+        false
+    }
+
+    pub(super) fn punch_hole(_: &File, _: Range<u64>) -> bool {
+        false
+    }
 }
 
 #[cfg(not(target_os = "macos"))]
 mod system {
-    use super::{Dir, File, io};
+    use super::{Dir, File, Range, io};
 
     pub(super) fn create_clone(_: &Dir, _: &File, _: &str) -> io::Result<File> {
         Err(io::ErrorKind::Unsupported.into())
+    }
+
+    #[cfg(target_os = "linux")]
+    pub(super) fn clone_range(src: &File, dst: &File, range: Range<u64>) -> bool {
+        use rustix::ioctl::{Opcode, Setter, ioctl, opcode};
+        use std::os::fd::AsRawFd;
+
+        /// `struct file_clone_range` (`linux/fs.h`).
+        #[repr(C)]
+        struct CloneRange {
+            src: i64,
+            src_offset: u64,
+            src_len: u64,
+            dst_offset: u64,
+        }
+
+        /// `FICLONERANGE`.
+        const CLONE_RANGE: Opcode = opcode::write::<CloneRange>(0x94, 13);
+
+        let Some(src_len) = range.end.checked_sub(range.start).filter(|len| *len > 0) else {
+            // To the system that is all up to the end.
+            return false;
+        };
+        let asked = CloneRange {
+            src: src.as_raw_fd().into(),
+            src_offset: range.start,
+            src_len,
+            dst_offset: range.start,
+        };
+        // SAFETY: the number is that of FICLONERANGE, which reads a
+        // `struct file_clone_range`, whose handle is open as long as `src` is borrowed.
+        #[allow(unsafe_code)]
+        let cloned = unsafe { ioctl(dst, Setter::<CLONE_RANGE, CloneRange>::new(asked)) };
+        cloned.is_ok()
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    pub(super) fn clone_range(_: &File, _: &File, _: Range<u64>) -> bool {
+        false
+    }
+
+    #[cfg(target_os = "linux")]
+    pub(super) fn punch_hole(file: &File, range: Range<u64>) -> bool {
+        use rustix::fs::{FallocateFlags, fallocate};
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        let len = range.end.saturating_sub(range.start);
+        len == 0 || fallocate(file, flags, range.start, len).is_ok()
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    pub(super) fn punch_hole(_: &File, _: Range<u64>) -> bool {
+        false
     }
 }

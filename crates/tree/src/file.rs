@@ -164,6 +164,19 @@ pub trait StagedFile: Send + Sync {
     /// Cuts or extends the file; what is added is a hole.
     fn set_len(&self, len: u64) -> io::Result<()>;
 
+    /// Has `range`, in bytes, be a hole, whatever is there; `false` where it has to be
+    /// written over.
+    fn clear(&self, _range: Range<u64>) -> bool {
+        false
+    }
+
+    /// Has it begin with what `source` has in `range`, in bytes, at the same place, without
+    /// writing it, where the storage can do that; tells if it does. The range begins with a
+    /// block, and ends with the source. See [`crate::TreeDir::shares_content`].
+    fn begin_with(&self, _source: &dyn SourceFile, _range: Range<u64>) -> bool {
+        false
+    }
+
     /// Reserves room for so many bytes, where the file system does that; its length stays.
     ///
     /// # Errors
@@ -223,6 +236,10 @@ impl Staged for Box<dyn StagedFile> {
 
     fn set_len(&self, len: u64) -> io::Result<()> {
         (**self).set_len(len)
+    }
+
+    fn clear(&self, range: Range<u64>) -> bool {
+        (**self).clear(range)
     }
 
     fn record(&self, block: BlockHash) -> io::Result<()> {

@@ -4,6 +4,7 @@
 //! So many of them are under way as both sides keep in mind; the others wait here, and
 //! no thread waits with them.
 
+use super::begun::{BEGUN_MAX, Basis};
 use super::dirs::DirState;
 use super::{Pending, Receiver, Work, similar};
 use haul_delta::{Key, Shape};
@@ -31,21 +32,40 @@ pub(super) struct Signing(Mutex<State>);
 struct State {
     /// Files that wait for their turn.
     waiting: VecDeque<Box<Pending>>,
-    /// Those under way, until they have come to their end, with the lengths of their sums in
-    /// bytes.
-    under_way: HashMap<u64, usize>,
+    /// Those under way, until they have come to their end.
+    under_way: HashMap<u64, Taken>,
+    /// All that these take.
+    taken: Taken,
+}
+
+/// What a file takes that is under way.
+#[derive(Debug, Clone, Copy, Default)]
+struct Taken {
+    /// The length of its sums in bytes.
     sums_len: usize,
+    /// Stages that begin with an old version, and are open.
+    begun: usize,
 }
 
 impl State {
-    /// True if there is room for so many bytes of sums. A file that is alone has it.
-    fn reserve(&mut self, index: u64, sums_len: usize) -> bool {
-        let has_room = self.sums_len + sums_len <= SUMS_LEN_MAX || self.under_way.len() <= 1;
+    /// True if there is room for one that takes so much. A file that is alone has it.
+    fn reserve(&mut self, index: u64, file: Taken) -> bool {
+        let sums_len = self.taken.sums_len + file.sums_len;
+        let begun = self.taken.begun + file.begun;
+        let has_room = sums_len <= SUMS_LEN_MAX && begun <= BEGUN_MAX || self.under_way.len() <= 1;
         if has_room {
-            self.sums_len += sums_len;
-            self.under_way.insert(index, sums_len);
+            self.taken = Taken { sums_len, begun };
+            self.under_way.insert(index, file);
         }
         has_room
+    }
+
+    /// A file that was under way takes nothing any more; false if it was not.
+    fn release(&mut self, index: u64) -> bool {
+        let Some(file) = self.under_way.remove(&index) else { return false };
+        self.taken.sums_len -= file.sums_len;
+        self.taken.begun -= file.begun;
+        true
     }
 }
 
@@ -84,7 +104,7 @@ impl Receiver<'_> {
                     return;
                 }
                 let Some(next) = state.waiting.pop_front() else { return };
-                state.under_way.insert(next.index, 0);
+                state.under_way.insert(next.index, Taken::default());
                 next
             };
             self.give(Work::Sign(next));
@@ -93,12 +113,9 @@ impl Receiver<'_> {
 
     /// A file has come to its end, as far as the Sender goes.
     pub(super) fn end_signed(&self, index: u64) {
-        {
-            let mut state = lock(&self.signing.0);
-            let Some(sums_len) = state.under_way.remove(&index) else { return };
-            state.sums_len -= sums_len;
+        if lock(&self.signing.0).release(index) {
+            self.sign_next();
         }
-        self.sign_next();
     }
 
     /// Tells the sums of a file's old version, and asks for the difference; for all of it
@@ -115,16 +132,27 @@ impl Receiver<'_> {
             (shape.old_len() >= OLD_LEN_MIN).then_some((old, shape))
         });
         if let Some((old, shape)) = old {
+            let begins = self.may_begin_with(&file, &*old);
+            let taken = Taken { sums_len: shape.sums_len(), begun: usize::from(begins) };
             let mut state = lock(&self.signing.0);
-            if !state.reserve(index, shape.sums_len()) {
+            if !state.reserve(index, taken) {
                 // It is begun again when another has come to its end.
                 state.under_way.remove(&index);
                 return state.waiting.push_front(file);
             }
             drop(state);
-            if self.tell_sums(index, &*old, shape) {
+            if begins {
+                self.begin_with(&mut file, &*old);
+            }
+            let basis = match &file.begun {
+                Some(begun) => begun.basis(old).ok(),
+                None => Some(Basis::of(old)),
+            };
+            if basis.is_some_and(|basis| self.tell_sums(index, &basis, shape)) {
                 want.how = want.how.with_delta();
                 file.old_size = Some(shape.old_len());
+            } else {
+                file.begun = None;
             }
         }
         if self.control.stopped() {
@@ -146,7 +174,7 @@ impl Receiver<'_> {
     }
 
     /// Tells the sums of a file's blocks; false if it can't be read to its end.
-    fn tell_sums(&self, index: u64, old: &dyn SourceFile, shape: Shape) -> bool {
+    fn tell_sums(&self, index: u64, old: &Basis, shape: Shape) -> bool {
         let key = fresh_key();
         self.sender.signature(Signature::Begin {
             index,
@@ -160,8 +188,7 @@ impl Receiver<'_> {
         let mut at = 0;
         while at < shape.old_len() {
             let len = blocks.len().min((shape.old_len() - at) as usize);
-            let read = old.read_at(&mut blocks[..len], at);
-            if self.control.stopped() || !read.is_ok_and(|read| read == len) {
+            if self.control.stopped() || !old.read_at(&mut blocks[..len], at) {
                 return false;
             }
             for block in blocks[..len].chunks(shape.block_len()) {

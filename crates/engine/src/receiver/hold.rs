@@ -73,6 +73,8 @@ pub(super) enum Filling {
     Dense,
     /// It was written, but for its holes.
     WithHoles,
+    /// It was written over another version of it, where it differs from that.
+    OverOther,
     /// It is shared with its source, which a file system does in one go.
     Reflinked,
 }
@@ -85,7 +87,8 @@ impl Filling {
     pub(super) fn is_durable_first(self, size: u64, stage: &dyn StagedFile) -> bool {
         match self {
             Filling::Reflinked => false,
-            Filling::WithHoles => stage.loss() != Loss::Whole,
+            // What is lost shows by nothing: it looks like a hole, or like the other version.
+            Filling::WithHoles | Filling::OverOther => stage.loss() != Loss::Whole,
             Filling::Dense => size >= RESUME_LEN_MIN && stage.loss() == Loss::Unknown,
         }
     }

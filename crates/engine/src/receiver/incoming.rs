@@ -3,6 +3,8 @@
 //! processor's cache. When it would have to wait for more than that, pieces are queued
 //! for the workers.
 
+mod matched;
+
 use super::hold::{Filling, Whole};
 use super::resume::replaced;
 use super::{Pending, Receiver, Work, work};
@@ -15,6 +17,7 @@ use haul_store::{AHEAD_MAX, Assembler, NotAssembled, Pieces, Route, Took};
 use haul_tree::lock;
 use haul_tree::{SourceFile, StagedFile, changed};
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -81,6 +84,8 @@ struct State {
     /// The old version, as soon as something is taken from it, and how many bytes were.
     old: Option<Box<dyn SourceFile>>,
     matched: u64,
+    /// Where the stage has what the old version has, in bytes.
+    shared: Range<u64>,
     /// Something of it was never written.
     has_holes: bool,
     /// The problem with a block that arrived: nothing more is taken.
@@ -98,6 +103,7 @@ impl Incoming {
             counted: resumed * BLOCK_LEN,
             old: None,
             matched: 0,
+            shared: 0..0,
             has_holes: false,
             suspect: None,
         };
@@ -247,10 +253,18 @@ impl Drop for Direct<'_> {
 impl State {
     /// Takes up the stage that is continued, unless that was done.
     fn take_up(&mut self, receiver: &Receiver<'_>) {
-        if self.resumed == 0 || self.into.is_some() {
+        if self.into.is_some() {
             return;
         }
-        let Some(pending) = &self.pending else { return };
+        let Some(pending) = &mut self.pending else { return };
+        if let Some(begun) = pending.begun.take() {
+            let (into, shared) = begun.into_blocks();
+            (self.into, self.shared) = (Some(into), shared);
+            return;
+        }
+        if self.resumed == 0 {
+            return;
+        }
         match pending.continue_stage(receiver) {
             Ok(Some((stage, blocks))) => self.into = Some(Assembler::new(stage, blocks, AHEAD_MAX)),
             Ok(None) => {}
@@ -272,35 +286,6 @@ impl State {
         match self.write(receiver, content, offset, route) {
             Ok(known) => self.came_by(receiver, Step::Moved(content.len() as u64 - known)),
             Err(fault) => self.settle(receiver, Err(fault)),
-        }
-    }
-
-    /// Takes content from the old version. Where that is not what it was, nothing more is
-    /// taken.
-    fn take_old(&mut self, receiver: &Receiver<'_>, reuse: &Reuse, route: Route) {
-        let mut part = vec![0; STEP_LEN.min(reuse.len as usize)];
-        let mut taken = 0;
-        while taken < u64::from(reuse.len) {
-            let Some(pending) = self.pending.as_ref().filter(|_| self.suspect.is_none()) else {
-                return;
-            };
-            if self.old.is_none() {
-                self.old = receiver.open_old(pending);
-            }
-            let len = part.len().min((u64::from(reuse.len) - taken) as usize);
-            let part = &mut part[..len];
-            let read = self.old.as_ref().map(|old| old.read_at(part, reuse.from + taken));
-            if !matches!(read, Some(Ok(read)) if read == len) {
-                let message = "the old version was replaced while it was read";
-                self.suspect = Some(Fault::new(Side::Destination, FaultKind::Corrupt, message));
-                return;
-            }
-            if let Err(fault) = self.write(receiver, part, reuse.at + taken, route) {
-                return self.settle(receiver, Err(fault));
-            }
-            taken += len as u64;
-            self.matched += len as u64;
-            self.came_by(receiver, Step::Matched(len as u64));
         }
     }
 
@@ -470,7 +455,11 @@ impl State {
         pending.reading.has_grown = seal.grew;
         // What was resumed is not looked at, and the Sender knows.
         let has_holes = self.has_holes || pending.entry.has_holes;
-        let filling = if has_holes { Filling::WithHoles } else { Filling::Dense };
+        let filling = match has_holes {
+            _ if !self.shared.is_empty() => Filling::OverOther,
+            true => Filling::WithHoles,
+            false => Filling::Dense,
+        };
         pending.seal(&receiver.policy, verified, seal.mtime, filling)
     }
 

@@ -59,6 +59,7 @@ impl Receiver<'_> {
         pending.reading.is_second = true;
         pending.resumed = 0;
         pending.old_size = None;
+        pending.give_up_begun();
         true
     }
 
@@ -73,6 +74,7 @@ impl Receiver<'_> {
         self.reporter.not_matched(matched);
         pending.reading.is_second = true;
         pending.resumed = 0;
+        pending.give_up_begun();
         true
     }
 

@@ -5,6 +5,7 @@ mod arrivals;
 mod asked;
 mod backing;
 mod bases;
+mod begun;
 mod check;
 mod compare;
 mod deciding;

@@ -1,5 +1,6 @@
 //! A file on its way, from the wish for its content to its outcome.
 
+use super::begun::Begun;
 use super::dirs::RecvDir;
 use super::live::Reading;
 use haul_model::{Changes, Entry, Name};
@@ -26,6 +27,8 @@ pub(crate) struct Pending {
     pub(super) old_size: Option<u64>,
     /// The name of that, if it is another file.
     pub(super) basis: Option<Name>,
+    /// Its stage, where that begins with the old version.
+    pub(super) begun: Option<Box<Begun>>,
     /// Room for it is reserved first.
     pub(super) reserves: bool,
     /// Where it is staged, if not where it will appear.
@@ -43,7 +46,8 @@ impl Pending {
         cost: u64,
     ) -> Self {
         let (resumed, found, reading) = (0, Changes::default(), Reading::default());
-        let (is_based, old_size, basis, reserves, staging) = (false, None, None, false, None);
+        let (is_based, old_size, basis, begun) = (false, None, None, None);
+        let (reserves, staging) = (false, None);
         Self {
             index,
             dir,
@@ -57,6 +61,7 @@ impl Pending {
             is_based,
             old_size,
             basis,
+            begun,
             reserves,
             staging,
         }

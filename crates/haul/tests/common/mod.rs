@@ -164,6 +164,16 @@ pub(crate) fn each_of(
     });
 }
 
+/// True if a process has something below `dir` open.
+pub(crate) fn is_open_below(dir: &Path) -> bool {
+    let processes = fs::read_dir("/proc").expect("a list of processes").flatten();
+    let open = |process: fs::DirEntry| {
+        let files = fs::read_dir(process.path().join("fd")).into_iter().flatten().flatten();
+        files.filter_map(|file| fs::read_link(file.path()).ok())
+    };
+    processes.flat_map(open).any(|path| path.starts_with(dir))
+}
+
 /// One way to copy, and a directory to do it in.
 pub(crate) struct Scene<'w> {
     pub(crate) way: Way,
@@ -277,12 +287,7 @@ impl Scene<'_> {
 
     /// True if a process has something in this directory open.
     pub(crate) fn is_at_work(&self) -> bool {
-        let processes = fs::read_dir("/proc").expect("a list of processes").flatten();
-        let open = |process: fs::DirEntry| {
-            let files = fs::read_dir(process.path().join("fd")).into_iter().flatten().flatten();
-            files.filter_map(|file| fs::read_link(file.path()).ok())
-        };
-        processes.flat_map(open).any(|path| path.starts_with(&self.dir))
+        is_open_below(&self.dir)
     }
 
     /// True if anything has that name, a symbolic link to nowhere included.

@@ -9,7 +9,7 @@ use std::fs;
 use std::os::unix::fs::FileExt;
 use std::process::Command;
 
-const MIB: usize = 1 << 20;
+pub(crate) const MIB: usize = 1 << 20;
 
 /// The host is behind a pipe; what goes there and what comes back is kept.
 fn count_bytes(scene: &mut Scene<'_>) {
@@ -25,7 +25,7 @@ fn bytes_on_wire(scene: &Scene<'_>) -> u64 {
 }
 
 /// Bytes that do not repeat.
-fn noise(scene: &Scene<'_>, len: usize, seed: u64) -> Vec<u8> {
+pub(crate) fn noise(scene: &Scene<'_>, len: usize, seed: u64) -> Vec<u8> {
     let path = scene.path("noise");
     tree::random_file(&path, len as u64, seed).expect("made");
     fs::read(path).expect("read")
@@ -71,19 +71,19 @@ fn a_similar_file_is_of_no_matter_elsewhere() {
     });
 }
 
-fn place(scene: &Scene<'_>, old: &[u8], new: &[u8]) {
+pub(crate) fn place(scene: &Scene<'_>, old: &[u8], new: &[u8]) {
     scene.file("dst/f", old);
     scene.file("src/f", new);
 }
 
-fn sync(scene: &Scene<'_>, flags: &[&str]) -> Outcome {
+pub(crate) fn sync(scene: &Scene<'_>, flags: &[&str]) -> Outcome {
     let flags = [&["-a", "--json"], flags].concat();
     scene.transfer("sync", &scene.route(), &flags, &["src/"], "dst").run()
 }
 
 /// A figure of the summary.
 #[track_caller]
-fn figure(run: &Outcome, name: &str) -> u64 {
+pub(crate) fn figure(run: &Outcome, name: &str) -> u64 {
     let out = run.out();
     let summary = out.lines().last().expect("a summary");
     let rest = summary.split(&format!("\"{name}\":")).nth(1).expect("it has the figure");
@@ -118,7 +118,7 @@ fn assert_mirrored(scene: &Scene<'_>, run: &Outcome) {
 }
 
 /// A version of a file, and another one.
-fn versions(scene: &Scene<'_>) -> Vec<(&'static str, Vec<u8>, Vec<u8>)> {
+pub(crate) fn versions(scene: &Scene<'_>) -> Vec<(&'static str, Vec<u8>, Vec<u8>)> {
     let old = noise(scene, 8 * MIB, 1);
     let fresh = noise(scene, 3 * MIB + 5, 2);
     let mut pages = old.clone();
@@ -262,7 +262,7 @@ fn holes_stay_holes() {
 }
 
 /// The host is behind a pipe that does `change` when the first sums are on their way.
-fn change_meanwhile(scene: &mut Scene<'_>, change: &str) {
+pub(crate) fn change_meanwhile(scene: &mut Scene<'_>, change: &str) {
     let old = scene.path("dst/f");
     let change = change.replace("OLD", &old.to_string_lossy());
     let change = format!("{{ stdbuf -o0 head -c 1000; {change}; cat; }}");

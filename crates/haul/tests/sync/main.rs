@@ -26,6 +26,7 @@ mod removing;
 mod renamed;
 mod ruling;
 mod selecting;
+mod sharing;
 mod stats;
 mod telling;
 mod waiting;

@@ -134,6 +134,15 @@ impl StagedFile for LocalStage {
         self.0.set_len(len)
     }
 
+    fn clear(&self, range: Range<u64>) -> bool {
+        self.0.clear(range)
+    }
+
+    fn begin_with(&self, source: &dyn SourceFile, range: Range<u64>) -> bool {
+        let source = source.handle();
+        source.is_some_and(|source| haul_sys::clone_range(source, self.0.file(), range))
+    }
+
     fn reserve(&self, len: u64) -> io::Result<()> {
         haul_sys::reserve(self.0.file(), len)
     }

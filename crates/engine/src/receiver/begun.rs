@@ -1,0 +1,123 @@
+//! Stages of large files that begin with what the old version has, where the file system lets
+//! files share their content: what stays the same is neither sent nor written.
+//!
+//! It is a snapshot, too, which nobody else can change. Its sums are told, and what is kept of
+//! it is read from the stage when it is hashed: so what is proven is what gets the name.
+
+use super::dirs::DirState;
+use super::{Pending, Receiver};
+use crate::copy::Blocks;
+use haul_model::{BLOCK_LEN, BlockHash};
+use haul_proto::Reuse;
+use haul_store::{AHEAD_MAX, Assembler, RESUME_LEN_MIN_FAR};
+use haul_tree::{SourceFile, StagedFile};
+use std::io;
+use std::ops::Range;
+
+/// Such stages that are open at the same time, at most.
+pub(super) const BEGUN_MAX: usize = 16;
+
+/// A stage in which something is already.
+pub(super) struct Begun {
+    stage: Box<dyn StagedFile>,
+    /// Blocks that an earlier job has left of the new version.
+    done: Vec<BlockHash>,
+    /// Where it has what the old version has, in bytes: behind those. Empty where nothing is
+    /// shared.
+    shared: Range<u64>,
+}
+
+impl Begun {
+    /// The old version as it is told: where the stage has it, what stands there.
+    pub(super) fn basis(&self, old: Box<dyn SourceFile>) -> io::Result<Basis> {
+        let shared = match self.shared.is_empty() {
+            true => None,
+            false => self.stage.written()?,
+        };
+        Ok(Basis { old, shared, from: self.shared.start })
+    }
+
+    /// The content that it is put together to, and where it has what the old version has.
+    pub(super) fn into_blocks(self) -> (Blocks, Range<u64>) {
+        let Self { stage, done, shared } = self;
+        (Assembler::begun(stage, done, AHEAD_MAX, shared.end), shared)
+    }
+}
+
+/// True if a part of the old version is where it is to be, in a stage that has it there.
+pub(super) fn stands(shared: &Range<u64>, reuse: &Reuse) -> bool {
+    let Reuse { at, from, len, .. } = *reuse;
+    at == from && shared.start <= at && at + u64::from(len) <= shared.end
+}
+
+/// An old version whose blocks are summed.
+pub(super) struct Basis {
+    old: Box<dyn SourceFile>,
+    /// What stands in the stage, and from where on that is the same.
+    shared: Option<Box<dyn SourceFile>>,
+    from: u64,
+}
+
+impl Basis {
+    /// One with no stage.
+    pub(super) fn of(old: Box<dyn SourceFile>) -> Self {
+        Self { old, shared: None, from: 0 }
+    }
+
+    /// Fills `buf` from `offset` on; false if that can't be done.
+    pub(super) fn read_at(&self, buf: &mut [u8], offset: u64) -> bool {
+        let Some(shared) = &self.shared else { return is_read(&*self.old, buf, offset) };
+        let before = self.from.saturating_sub(offset).min(buf.len() as u64);
+        let (before, behind) = buf.split_at_mut(before as usize);
+        is_read(&*self.old, before, offset)
+            && is_read(&**shared, behind, offset + before.len() as u64)
+    }
+}
+
+fn is_read(file: &dyn SourceFile, buf: &mut [u8], offset: u64) -> bool {
+    file.read_at(buf, offset).is_ok_and(|read| read == buf.len())
+}
+
+impl Receiver<'_> {
+    /// True if it is worth it to begin the stage of a file with its old version.
+    pub(super) fn may_begin_with(&self, file: &Pending, old: &dyn SourceFile) -> bool {
+        let DirState::Open(node) = &file.dir.state else { return false };
+        old.seal().size >= RESUME_LEN_MIN_FAR
+            && !file.reserves
+            && file.staging.is_none()
+            && old.handle().is_some()
+            && node.handle().is_ok_and(|dir| dir.shares_content())
+    }
+
+    /// Begins the stage of a file with what `old` has, if the file system does that. Where it
+    /// can't be begun at all, that shows again when its content comes.
+    pub(super) fn begin_with(&self, file: &mut Pending, old: &dyn SourceFile) {
+        let begun = match file.resumed {
+            0 => self.stage_of(file).map(|stage| (stage, Vec::new())),
+            _ => file.continue_stage(self).ok().flatten(),
+        };
+        let Some((stage, done)) = begun else { return };
+        let from = done.len() as u64 * BLOCK_LEN;
+        let shared = from..old.seal().size.max(from);
+        let shared = match stage.begin_with(old, shared.clone()) {
+            true => shared,
+            // Nothing may be behind what is done.
+            false if stage.set_len(from).is_err() => return,
+            false => from..from,
+        };
+        file.begun = Some(Box::new(Begun { stage, done, shared }));
+    }
+
+    fn stage_of(&self, file: &Pending) -> Option<Box<dyn StagedFile>> {
+        file.stage_for(self).ok()
+    }
+}
+
+impl Pending {
+    /// Gives up the stage that begins with the old version, if there is one.
+    pub(super) fn give_up_begun(&mut self) {
+        if let Some(begun) = self.begun.take() {
+            begun.stage.discard();
+        }
+    }
+}
