@@ -6,6 +6,7 @@ use haul_testkit::campaign;
 use haul_testkit::content::Stream;
 use haul_testkit::proc::Signal;
 use std::fs;
+use std::path::Path;
 use std::os::unix::fs::MetadataExt;
 use std::process::Command;
 use std::time::Duration;
@@ -156,8 +157,21 @@ fn new_files(scene: &Scene<'_>) -> usize {
 
 /// How many files wait, besides the large one.
 fn waiting(scene: &Scene<'_>) -> usize {
-    let is_late = |name: &&String| name.contains(".late/") && !name.ends_with(['w', 'g']);
-    scene.list("dst").iter().filter(is_late).count()
+    late_below(&scene.path("dst"), false)
+}
+
+/// How many files are in `dir` and below, in directories for what is late alone. Those may
+/// go meanwhile.
+fn late_below(dir: &Path, is_late: bool) -> usize {
+    let count = |entry: fs::DirEntry| {
+        let name = entry.file_name();
+        let name = name.as_encoded_bytes();
+        match entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            true => late_below(&entry.path(), is_late || name.ends_with(b".late")),
+            false => usize::from(is_late && !name.ends_with(b"w") && !name.ends_with(b"g")),
+        }
+    };
+    fs::read_dir(dir).into_iter().flatten().flatten().map(count).sum()
 }
 
 #[test]
