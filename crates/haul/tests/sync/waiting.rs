@@ -6,8 +6,8 @@ use haul_testkit::campaign;
 use haul_testkit::content::Stream;
 use haul_testkit::proc::Signal;
 use std::fs;
-use std::path::Path;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
