@@ -10,6 +10,7 @@
 //! - `elsewhere.rs`: stages in another directory than the one where their files appear.
 //! - `assembler.rs`: content as it is written, hashed and recorded: a large one in blocks,
 //!   which come in any order from any thread. `pieces.rs`: blocks that come in pieces.
+//! - `mover.rs`: content that comes in its order, and is not hashed.
 //! - `making.rs`: links, FIFOs, sockets and devices, which have no content.
 //! - `verified.rs`: the proof that a stage can be sealed, and the stage, in one. It comes
 //!   of what was written alone: the hashes agree, or the whole length of a file of this
@@ -39,6 +40,7 @@ mod journal;
 mod leftover;
 mod lot;
 mod making;
+mod mover;
 mod origins;
 mod pace;
 mod partial;
@@ -49,10 +51,11 @@ mod series;
 mod stage;
 mod verified;
 
-pub use assembler::{Assembler, Block, Mover, NotAssembled};
+pub use assembler::{Assembler, Block, NotAssembled};
 pub use journal::{Earlier, SourceId};
 pub use leftover::{Cleaned, Fate, Leftover, Leftovers};
 pub use lot::{Lot, Row};
+pub use mover::Mover;
 pub use origins::Origins;
 pub use pace::Pace;
 pub use partial::{RESUME_LEN_MIN, RESUME_LEN_MIN_FAR, StaleStages, remove_leftovers};

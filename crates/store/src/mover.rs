@@ -1,0 +1,74 @@
+//! Content that comes in its order, and at whose bytes nobody looks.
+
+use crate::verified::{Moved, Staged};
+use std::io;
+
+/// A stage that gets its content in order, and unhashed: from the kernel, or from a file
+/// of this machine.
+#[derive(Debug)]
+pub struct Mover<S> {
+    stage: S,
+    /// Bytes of the content that are there, holes included.
+    at: u64,
+    data_end: u64,
+}
+
+impl<S: Staged> Mover<S> {
+    /// A mover into `stage`, which is empty.
+    pub fn new(stage: S) -> Self {
+        Self { stage, at: 0, data_end: 0 }
+    }
+
+    /// The stage.
+    pub fn stage(&self) -> &S {
+        &self.stage
+    }
+
+    /// Gives up the content, and gives the stage as it is.
+    pub fn into_stage(self) -> S {
+        self.stage
+    }
+
+    /// Bytes of the content that are there, holes included.
+    pub fn at(&self) -> u64 {
+        self.at
+    }
+
+    /// Writes the next bytes.
+    ///
+    /// # Errors
+    /// Those of writing.
+    pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.put(|stage, at| stage.write_at(bytes, at).map(|()| bytes.len() as u64)).map(drop)
+    }
+
+    /// Has `put` move the next bytes into the stage, at the offset that it is given, and
+    /// gives how many it tells that these are.
+    ///
+    /// # Errors
+    /// Those of `put`.
+    pub fn put<E>(&mut self, put: impl FnOnce(&S, u64) -> Result<u64, E>) -> Result<u64, E> {
+        let len = put(&self.stage, self.at)?;
+        self.at += len;
+        if len > 0 {
+            self.data_end = self.at;
+        }
+        Ok(len)
+    }
+
+    /// Passes a hole of `len` bytes.
+    pub fn pass(&mut self, len: u64) {
+        self.at += len;
+    }
+
+    /// Ends the content.
+    ///
+    /// # Errors
+    /// Those of writing.
+    pub fn finish(self) -> io::Result<Moved<S>> {
+        if self.data_end < self.at {
+            self.stage.set_len(self.at)?;
+        }
+        Ok(Moved::new(self.stage, self.at))
+    }
+}
