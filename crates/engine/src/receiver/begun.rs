@@ -53,7 +53,7 @@ pub(super) fn stands(shared: &Range<u64>, reuse: &Reuse) -> bool {
 /// An old version whose blocks are summed.
 pub(super) struct Basis {
     old: Box<dyn SourceFile>,
-    /// What stands in the stage, and from where on that is the same.
+    /// The stage, where it has the same, and from where on it has.
     shared: Option<Box<dyn SourceFile>>,
     from: u64,
 }

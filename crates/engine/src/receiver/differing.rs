@@ -38,7 +38,7 @@ struct State {
     taken: Taken,
 }
 
-/// What a file takes that is under way.
+/// The share of a file that is under way.
 #[derive(Debug, Clone, Copy, Default)]
 struct Taken {
     /// The length of its sums in bytes.

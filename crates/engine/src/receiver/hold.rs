@@ -80,14 +80,12 @@ pub(super) enum Filling {
 }
 
 impl Filling {
-    /// True if a file of `size` bytes is made durable before it gets its name,
-    /// though nobody asks for it, so that a later job never takes it for whole when
-    /// it has lost content. What is small is not: that would cost as much as
-    /// `sync`, and is written in one go, a moment after its metadata at most.
+    /// True if a file of `size` bytes is made durable before it gets its name, though nobody
+    /// asks for it, so that a later job never takes it for whole when it has lost content. What
+    /// is small is not: that would cost as much as `sync`, and is written in one go.
     pub(super) fn is_durable_first(self, size: u64, stage: &dyn StagedFile) -> bool {
         match self {
             Filling::Reflinked => false,
-            // What is lost shows by nothing: it looks like a hole, or like the other version.
             Filling::WithHoles | Filling::OverOther => stage.loss() != Loss::Whole,
             Filling::Dense => size >= RESUME_LEN_MIN && stage.loss() == Loss::Unknown,
         }
@@ -105,8 +103,7 @@ struct Held {
 pub(super) struct Holding {
     held: Mutex<(Vec<Held>, u64)>,
     files_max: usize,
-    /// The file systems that are written to, by device: one of the directories
-    /// there, if it can be made durable as a whole.
+    /// File systems that are written to, by device, if they can be made durable as a whole.
     file_systems: Mutex<HashMap<u64, Option<Arc<Volume>>>>,
 }
 
@@ -227,8 +224,8 @@ pub(super) fn may_not_be_opened(error: &io::Error) -> bool {
 }
 
 fn make_durable(sealed: &dyn SealedFile) -> Result<(), Fault> {
-    let synced = sealed.sync();
-    synced.map_err(|error| Fault::from_io(Side::Destination, "make the file durable", &error))
+    let action = "make the file durable";
+    sealed.sync().map_err(|error| Fault::from_io(Side::Destination, action, &error))
 }
 
 impl Receiver<'_> {
