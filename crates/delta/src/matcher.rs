@@ -72,6 +72,7 @@ impl Matcher {
     /// as many as a block has is always told something.
     ///
     /// `bytes` is not empty.
+    #[inline(always)]
     pub fn next(&mut self, bytes: &[u8], is_end: bool) -> Step {
         let len = self.signature.shape().block_len();
         loop {
@@ -141,6 +142,7 @@ impl Matcher {
     }
 
     /// The same where less than a block is left.
+    #[inline(never)]
     fn next_at_end(&mut self, bytes: &[u8]) -> Step {
         self.window = None;
         let shape = self.signature.shape();

@@ -17,6 +17,7 @@ impl Key {
     }
 
     /// Puts the sum of a block of a file of this `shape` behind `sums`.
+    #[inline(always)]
     pub fn sum(&self, shape: &Shape, block: &[u8], sums: &mut Vec<u8>) {
         sums.extend_from_slice(&rolling::sum(block).to_le_bytes());
         sums.extend_from_slice(&self.strong(block)[..usize::from(shape.strong_len())]);

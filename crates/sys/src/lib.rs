@@ -4,9 +4,9 @@
 //! Everything that differs between systems is behind one name here. rustix
 //! wraps the system calls; six functions that it doesn't have, or not with their result, are
 //! called through libc (`schedule.rs`, `memory.rs`, `closing.rs`, `durability.rs`,
-//! `content/extents.rs`, `pattern.rs`). Those, one more request (`sharing.rs`), and the allocator
-//! that ends a process without memory in words (`memory.rs`), are the only unsafe code of the
-//! workspace. Each file has a
+//! `content/extents.rs`, `pattern.rs`). Those, one more request (`sharing.rs`), the allocator that
+//! ends a process without memory in words (`memory.rs`), and the step to instructions that not
+//! each processor has (`vectors.rs`) are the only unsafe code of the workspace. Each file has a
 //! portable fallback for its part.
 //!
 //! # Rooms
@@ -39,7 +39,8 @@
 //! - `lock.rs`: locks of files. `login.rs`: limits that the system sets to connections.
 //! - `memory.rs`: the allocator, and thrift where address space is little.
 //! - `pattern.rs`: names that match a pattern.
-//! - `schedule.rs`: the turns of a thread.
+//! - `schedule.rs`: the turns of a thread. `vectors.rs`: instructions that not each processor
+//!   has.
 
 mod accounts;
 mod attributes;
@@ -67,6 +68,7 @@ mod reserving;
 mod schedule;
 mod sharing;
 mod unnamed;
+mod vectors;
 
 pub use accounts::{AccountKind, account_name, account_number, expect_accounts, is_of_group};
 pub use attributes::{
@@ -102,3 +104,4 @@ pub use post::{Post, SECRET_LEN, Successor, secret};
 pub use reserving::{has_no_room, reserve};
 pub use schedule::wait_for_turns;
 pub use sharing::{clone_file, clone_range, punch_hole};
+pub use vectors::{VectorWork, with_vectors};

@@ -7,22 +7,32 @@
 use super::begun::{BEGUN_MAX, Basis};
 use super::dirs::DirState;
 use super::{Pending, Receiver, Work, similar};
+use crate::crew::share_out;
+use crate::workers::workers;
 use haul_delta::{Key, Shape};
 use haul_model::{BlockRanges, Changes, Mirror};
 use haul_proto::{
     How, PACK_FILE_MAX, SIGNED_MAX, SUMS_LEN_MAX, SUMS_PER_FRAME_MAX, Signature, Want,
 };
 use haul_store::OnExisting;
+use haul_sys::{VectorWork, with_vectors};
 use haul_tree::{SourceFile, lock};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// The shortest old file, in bytes, for which that is worth a round trip.
 const OLD_LEN_MIN: u64 = 16 << 10;
 
 /// Bytes of an old file that are read at once, at least.
 const READ_LEN: usize = 512 << 10;
+
+/// Threads that help to sum one file, at most.
+const HELPERS_MAX: usize = 3;
+
+/// So many of such parts for each of them, at least: beginning a thread takes time, too.
+const PARTS_EACH: u64 = 16;
 
 /// The files whose sums are told.
 #[derive(Default)]
@@ -173,7 +183,8 @@ impl Receiver<'_> {
         node.handle().and_then(|dir| dir.open_file(name, false)).ok()
     }
 
-    /// Tells the sums of a file's blocks; false if it can't be read to its end.
+    /// Tells the sums of a file's blocks, which several threads find; false if it can't be
+    /// read to its end.
     fn tell_sums(&self, index: u64, old: &Basis, shape: Shape) -> bool {
         let key = fresh_key();
         self.sender.signature(Signature::Begin {
@@ -183,25 +194,82 @@ impl Receiver<'_> {
             strong_len: shape.strong_len(),
             key: *key.as_bytes(),
         });
-        let mut blocks = vec![0; READ_LEN.next_multiple_of(shape.block_len())];
-        let mut sums = Vec::with_capacity(SUMS_PER_FRAME_MAX);
-        let mut at = 0;
-        while at < shape.old_len() {
-            let len = blocks.len().min((shape.old_len() - at) as usize);
-            if self.control.stopped() || !old.read_at(&mut blocks[..len], at) {
-                return false;
-            }
-            for block in blocks[..len].chunks(shape.block_len()) {
-                if sums.len() + shape.sum_len() > SUMS_PER_FRAME_MAX {
-                    let sums = std::mem::take(&mut sums);
-                    self.sender.signature(Signature::Sums { index, sums });
+        let read_len = READ_LEN.next_multiple_of(shape.block_len());
+        let parts = shape.old_len().div_ceil(read_len as u64);
+        let (next, is_whole) = (AtomicU64::new(0), AtomicBool::new(true));
+        let telling = Mutex::new(Telling::default());
+        let sum = || {
+            let mut blocks = vec![0; read_len];
+            loop {
+                let part = next.fetch_add(1, Ordering::Relaxed);
+                if part >= parts || !is_whole.load(Ordering::Relaxed) {
+                    return;
                 }
-                key.sum(&shape, block, &mut sums);
+                let at = part * read_len as u64;
+                let blocks = &mut blocks[..read_len.min((shape.old_len() - at) as usize)];
+                if self.control.stopped() || !old.read_at(blocks, at) {
+                    return is_whole.store(false, Ordering::Relaxed);
+                }
+                let sums = with_vectors(Summing { key: &key, shape: &shape, blocks });
+                let tell = |sums| self.sender.signature(Signature::Sums { index, sums });
+                lock(&telling).take(part, sums, tell);
             }
-            at += len as u64;
+        };
+        let helpers = (workers() - 1).min(HELPERS_MAX).min((parts / PARTS_EACH) as usize);
+        share_out(self.control, "summing", helpers, sum);
+        let left = std::mem::take(&mut lock(&telling).sums);
+        self.sender.signature(Signature::Sums { index, sums: left });
+        is_whole.into_inner()
+    }
+}
+
+/// Blocks that follow each other, to be summed.
+struct Summing<'s> {
+    key: &'s Key,
+    shape: &'s Shape,
+    blocks: &'s [u8],
+}
+
+impl VectorWork for Summing<'_> {
+    type Output = Vec<u8>;
+
+    #[inline(always)]
+    fn run(self) -> Vec<u8> {
+        let Self { key, shape, blocks } = self;
+        let count = blocks.len().div_ceil(shape.block_len());
+        let mut sums = Vec::with_capacity(count * shape.sum_len());
+        for block in blocks.chunks(shape.block_len()) {
+            key.sum(shape, block, &mut sums);
         }
-        self.sender.signature(Signature::Sums { index, sums });
-        true
+        sums
+    }
+}
+
+/// Puts sums that are found in any order into theirs.
+#[derive(Default)]
+struct Telling {
+    /// The part whose sums come next.
+    next: u64,
+    /// Those of parts behind it: as many at most as there are threads, but for one that is
+    /// held up for long, and then they have the room that the file has for all of them.
+    waiting: BTreeMap<u64, Vec<u8>>,
+    /// Those that are next, and are not told.
+    sums: Vec<u8>,
+}
+
+impl Telling {
+    /// Takes the sums of a part, and has those that are next told, as many at a time as a
+    /// frame has.
+    fn take(&mut self, part: u64, sums: Vec<u8>, tell: impl Fn(Vec<u8>)) {
+        self.waiting.insert(part, sums);
+        while let Some(sums) = self.waiting.remove(&self.next) {
+            self.next += 1;
+            self.sums.extend(sums);
+            while self.sums.len() >= SUMS_PER_FRAME_MAX {
+                let rest = self.sums.split_off(SUMS_PER_FRAME_MAX);
+                tell(std::mem::replace(&mut self.sums, rest));
+            }
+        }
     }
 }
 
@@ -218,4 +286,26 @@ fn fresh_key() -> Key {
         part.copy_from_slice(&RandomState::new().hash_one(at).to_le_bytes());
     }
     Key::from(key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::RefCell;
+
+    #[test]
+    fn sums_are_told_in_their_order() {
+        const LEN: usize = SUMS_PER_FRAME_MAX / 3 * 2;
+        let frames = RefCell::new(Vec::new());
+        let mut telling = Telling::default();
+        for part in [1, 2, 0, 4, 3, 5] {
+            let sums = vec![part as u8; LEN];
+            telling.take(part, sums, |sums| frames.borrow_mut().push(sums));
+        }
+        let mut told = frames.into_inner();
+        assert!(told.iter().all(|frame| frame.len() == SUMS_PER_FRAME_MAX) && told.len() == 4);
+        told.push(telling.sums);
+        let expected: Vec<_> = (0..6).flat_map(|part| vec![part; LEN]).collect();
+        assert!(told.concat() == expected);
+    }
 }

@@ -8,6 +8,7 @@ use crate::link::wire::{Body, OutFrame};
 use haul_delta::{Matcher, Step};
 use haul_model::BLOCK_LEN;
 use haul_proto::{Message, Reuse, data_head};
+use haul_sys::{VectorWork, with_vectors};
 use haul_tree::changed;
 
 /// The search for the difference, and what was read of the file for it.
@@ -26,6 +27,22 @@ impl Search {
     }
 }
 
+/// The next step of a search.
+struct Next<'s> {
+    matcher: &'s mut Matcher,
+    bytes: &'s [u8],
+    is_end: bool,
+}
+
+impl VectorWork for Next<'_> {
+    type Output = Step;
+
+    #[inline(always)]
+    fn run(self) -> Step {
+        self.matcher.next(self.bytes, self.is_end)
+    }
+}
+
 impl Outgoing<'_, '_, '_> {
     /// Sends what there is up to `end`, and tells what the Receiver has of it.
     pub(super) fn send_differences(&mut self, search: &mut Search, end: u64) -> Sent {
@@ -39,7 +56,10 @@ impl Outgoing<'_, '_, '_> {
             let read_to = self.passed.len() + (to - from) as u64;
             let step = match from == to {
                 true => Step::More,
-                false => matcher.next(&window[from..to], read_to == end),
+                false => {
+                    let bytes = &window[from..to];
+                    with_vectors(Next { matcher, bytes, is_end: read_to == end })
+                }
             };
             match step {
                 Step::More => {
