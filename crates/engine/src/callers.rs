@@ -8,14 +8,16 @@ use haul_net::{Direct, DirectCaller, DirectListener, Killer};
 use haul_proto::{Join, LANES_MAX, Message};
 use haul_tree::lock;
 use std::io;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// How long a caller who is known may take to say which lane it is.
 const JOIN_MAX: Duration = Duration::from_secs(5);
 
-/// Callers whose keys are being looked at; a further one takes the place of the first.
+/// Callers whose keys are being looked at; a further one takes the place of one of them
+/// ([`Callers::last_in_line`]).
 const CALLERS_MAX: usize = 16;
 
 /// The same with those that were hung up on, and whose threads have not noticed yet.
@@ -32,7 +34,7 @@ pub(crate) fn let_in(
     goes_on: &(dyn Fn() -> bool + Sync),
     take: &(dyn Fn(u8, Direct) -> io::Result<()> + Sync),
 ) {
-    let callers: Mutex<Vec<(usize, Killer)>> = Mutex::default();
+    let callers: Mutex<Callers<Killer>> = Mutex::default();
     let taken: Mutex<u8> = Mutex::new(0);
     let threads = AtomicUsize::new(0);
     let mut number = 0;
@@ -53,17 +55,16 @@ pub(crate) fn let_in(
             };
             let Ok(killer) = caller.killer() else { continue };
             number += 1;
-            {
-                let mut callers = lock(&callers);
-                if callers.len() >= CALLERS_MAX {
-                    callers.remove(0).1.kill();
-                }
-                callers.push((number, killer));
+            let from = Neighbourhood::of(caller.from());
+            let has_greeted = caller.has_greeted();
+            let displaced = lock(&callers).add(Caller { number, from, has_greeted, killer });
+            if let Some(killer) = displaced {
+                killer.kill();
             }
             let (callers, taken, threads) = (&callers, &taken, &threads);
             let let_in = move || {
                 let known = identify(caller, goes_on, taken);
-                lock(callers).retain(|(other, _)| *other != number);
+                lock(callers).0.retain(|caller| caller.number != number);
                 if let Err(end) = known.and_then(|(lane, direct)| take(lane, direct)) {
                     tracing::debug!(reason = %end, "a caller is not let in");
                 }
@@ -76,8 +77,67 @@ pub(crate) fn let_in(
                 threads.fetch_sub(1, Ordering::Relaxed);
             }
         }
-        lock(&callers).iter().for_each(|(_, killer)| killer.kill());
+        lock(&callers).0.iter().for_each(|caller| caller.killer.kill());
     });
+}
+
+/// Callers who are not known yet, in the order in which they have called.
+struct Callers<K>(Vec<Caller<K>>);
+
+struct Caller<K> {
+    number: usize,
+    from: Neighbourhood,
+    /// It has sent a greeting that could be answered.
+    has_greeted: Arc<AtomicBool>,
+    /// Hangs up on it.
+    killer: K,
+}
+
+/// The part of an address that one who has it can't choose freely.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Neighbourhood(u128);
+
+impl Neighbourhood {
+    fn of(address: IpAddr) -> Self {
+        match address.to_canonical() {
+            IpAddr::V4(address) => Self(address.to_bits().into()),
+            // A host has all addresses of its network, which differ in the lower half.
+            IpAddr::V6(address) => Self(address.to_bits() & (u128::MAX << 64)),
+        }
+    }
+}
+
+impl<K> Default for Callers<K> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<K> Callers<K> {
+    /// Adds one who has just called. Gives what hangs up on one of them, perhaps that one, if
+    /// there are too many.
+    fn add(&mut self, caller: Caller<K>) -> Option<K> {
+        self.0.push(caller);
+        let is_full = self.0.len() > CALLERS_MAX;
+        let last = is_full.then(|| self.last_in_line()).flatten();
+        last.map(|at| self.0.remove(at).killer)
+    }
+
+    /// The one that has to leave: of those who have said nothing sensible, or are more from
+    /// one neighbourhood than a client has lanes, one of the largest neighbourhood; of that
+    /// rather one who has said nothing, and the first. So a client who has greeted is not
+    /// displaced by those who say nothing, and one who has not by those who are elsewhere,
+    /// unless they come from many places.
+    fn last_in_line(&self) -> Option<usize> {
+        let rank = |caller: &Caller<K>| {
+            let crowd = self.0.iter().filter(|other| other.from == caller.from).count();
+            let is_silent = !caller.has_greeted.load(Ordering::Relaxed);
+            (is_silent || crowd > LANES_MAX.into(), crowd, is_silent)
+        };
+        let ranks: Vec<_> = self.0.iter().map(rank).collect();
+        let last = ranks.iter().max()?;
+        ranks.iter().position(|rank| rank == last)
+    }
 }
 
 /// Finds out which lane a caller is, if it is the client.
@@ -102,4 +162,84 @@ fn identify(
     }
     *taken |= 1 << lane;
     Ok((lane, direct))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CLIENT: usize = 0;
+
+    fn call(
+        callers: &mut Callers<usize>,
+        number: usize,
+        from: &str,
+        greets: bool,
+    ) -> Option<usize> {
+        let from = Neighbourhood::of(from.parse().expect("an address"));
+        let has_greeted = Arc::new(AtomicBool::new(greets));
+        callers.add(Caller { number, from, has_greeted, killer: number })
+    }
+
+    /// The client has called from 192.0.2.1, and then so many strangers from these addresses;
+    /// `true` if it is displaced.
+    fn is_displaced(client_greets: bool, strangers: &[(&str, bool)]) -> bool {
+        let mut callers = Callers::default();
+        assert_eq!(call(&mut callers, CLIENT, "192.0.2.1", client_greets), None);
+        let all = (1..1000).zip(strangers.iter().cycle());
+        let mut displaced = all.filter_map(|(number, (from, greets))| {
+            let displaced = call(&mut callers, number, from, *greets);
+            assert!(callers.0.len() <= CALLERS_MAX);
+            displaced
+        });
+        displaced.any(|number| number == CLIENT)
+    }
+
+    #[test]
+    fn strangers_who_say_nothing_displace_none_who_has_greeted() {
+        assert!(!is_displaced(true, &[("192.0.2.1", false)]));
+        assert!(!is_displaced(true, &[("192.0.2.1", false), ("192.0.2.2", false)]));
+        assert!(is_displaced(false, &[("192.0.2.1", false)]), "nothing tells it from them");
+    }
+
+    #[test]
+    fn strangers_from_elsewhere_displace_each_other() {
+        assert!(!is_displaced(false, &[("192.0.2.2", false)]));
+        assert!(!is_displaced(false, &[("192.0.2.2", true)]));
+        assert!(!is_displaced(true, &[("192.0.2.2", true)]));
+        assert!(!is_displaced(true, &[("192.0.2.2", true), ("192.0.2.3", false)]));
+        // One host has all of these.
+        assert!(!is_displaced(false, &[("2001:db8::1", false), ("2001:db8::2", false)]));
+        assert!(!is_displaced(false, &[("::ffff:192.0.2.2", false), ("192.0.2.2", false)]));
+    }
+
+    #[test]
+    fn a_client_finds_a_place_where_one_neighbour_has_all() {
+        let mut callers = Callers::default();
+        for number in 1..100 {
+            call(&mut callers, number, "192.0.2.2", true);
+        }
+        let displaced = call(&mut callers, CLIENT, "192.0.2.1", false);
+        assert!(displaced.is_some_and(|number| number != CLIENT), "{displaced:?}");
+    }
+
+    #[test]
+    fn all_lanes_of_a_client_stay_where_others_say_nothing() {
+        let mut callers = Callers::default();
+        for lane in 0..usize::from(LANES_MAX) {
+            call(&mut callers, lane, "192.0.2.1", true);
+        }
+        for number in 100..200 {
+            let displaced = call(&mut callers, number, &format!("198.51.100.{number}"), false);
+            assert!(displaced.is_none_or(|number| number >= 100), "{displaced:?}");
+        }
+    }
+
+    #[test]
+    fn of_those_who_are_alike_the_first_makes_room() {
+        let mut callers = Callers::default();
+        let displaced =
+            (0..2 * CALLERS_MAX).filter_map(|number| call(&mut callers, number, "192.0.2.1", true));
+        assert_eq!(displaced.collect::<Vec<_>>(), Vec::from_iter(0..CALLERS_MAX));
+    }
 }

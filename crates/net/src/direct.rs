@@ -23,6 +23,7 @@ use std::fmt;
 use std::io::{self, BufReader, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// The bytes in front of an Ed25519 key in its structure (RFC 8410, section 4).
@@ -167,7 +168,10 @@ impl DirectListener {
             Err(error) => return Err(error.into()),
         }
         match self.socket.accept() {
-            Ok((socket, _)) => Ok(Some(DirectCaller { socket, config: Arc::clone(&self.config) })),
+            Ok((socket, from)) => {
+                let (config, has_greeted) = (Arc::clone(&self.config), Arc::default());
+                Ok(Some(DirectCaller { socket, from: from.ip(), has_greeted, config }))
+            }
             // It has left, or there is something wrong with it.
             Err(error) if is_of_caller(&error) => Ok(None),
             Err(error) => Err(error),
@@ -204,10 +208,22 @@ fn is_of_caller(error: &io::Error) -> bool {
 #[derive(Debug)]
 pub struct DirectCaller {
     socket: TcpStream,
+    from: IpAddr,
+    has_greeted: Arc<AtomicBool>,
     config: Arc<ServerConfig>,
 }
 
 impl DirectCaller {
+    /// Where it calls from.
+    pub fn from(&self) -> IpAddr {
+        self.from
+    }
+
+    /// Set as soon as it has sent a greeting of TLS that could be answered.
+    pub fn has_greeted(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.has_greeted)
+    }
+
     /// Hangs up on it from another thread.
     ///
     /// # Errors
@@ -222,7 +238,7 @@ impl DirectCaller {
     /// When it is another, is not heard of for so long, or leaves.
     pub fn identify(self, goes_on: &dyn Fn() -> bool) -> io::Result<Direct> {
         let tls = rustls::ServerConnection::new(self.config).map_err(io::Error::other)?;
-        Direct::begin(self.socket, tls.into(), goes_on)
+        Direct::begin(self.socket, tls.into(), goes_on, &self.has_greeted)
     }
 }
 
@@ -307,13 +323,14 @@ impl Direct {
         let socket = reach(address, patience, goes_on)?;
         let name = ServerName::IpAddress(address.ip().into());
         let tls = rustls::ClientConnection::new(Arc::new(config), name);
-        Self::begin(socket, tls.map_err(io::Error::other)?.into(), goes_on)
+        Self::begin(socket, tls.map_err(io::Error::other)?.into(), goes_on, &AtomicBool::default())
     }
 
     fn begin(
         socket: TcpStream,
         mut tls: Connection,
         goes_on: &dyn Fn() -> bool,
+        has_greeted: &AtomicBool,
     ) -> io::Result<Self> {
         socket.set_nonblocking(false)?;
         socket.set_nodelay(true)?;
@@ -321,11 +338,16 @@ impl Direct {
         tls.set_buffer_limit(Some(WRITTEN_MAX));
         let socket = BufReader::with_capacity(READ_LEN, socket);
         let mut direct = Self { tls, socket, round_trip: Duration::MAX };
-        direct.shake_hands(goes_on)?;
+        direct.shake_hands(goes_on, has_greeted)?;
         Ok(direct)
     }
 
-    fn shake_hands(&mut self, goes_on: &dyn Fn() -> bool) -> io::Result<()> {
+    /// Sets `has_greeted` when the other side has said something that can be answered.
+    fn shake_hands(
+        &mut self,
+        goes_on: &dyn Fn() -> bool,
+        has_greeted: &AtomicBool,
+    ) -> io::Result<()> {
         let deadline = Instant::now() + HANDSHAKE_MAX;
         // Since then an answer is awaited.
         let mut asked: Option<Instant> = None;
@@ -350,6 +372,9 @@ impl Direct {
                 let processed = self.tls.process_new_packets();
                 // What is wrong is told to the other side, if it listens.
                 asked = self.tls.wants_write().then(Instant::now);
+                if processed.is_ok() && asked.is_some() {
+                    has_greeted.store(true, Ordering::Relaxed);
+                }
                 self.send()?;
                 processed.map_err(io::Error::other)?;
             }

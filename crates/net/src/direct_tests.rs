@@ -267,7 +267,7 @@ fn who_has_no_key_at_all_is_not_let_in() {
         let name = ServerName::IpAddress(address.ip().into());
         let tls = rustls::ClientConnection::new(Arc::new(config), name).expect("a client");
         let socket = TcpStream::connect(address).expect("connected");
-        let here = Direct::begin(socket, tls.into(), &|| true)
+        let here = Direct::begin(socket, tls.into(), &|| true, &AtomicBool::default())
             .and_then(|mut direct| direct.read_exact(&mut [0]));
         assert!(here.is_err(), "one without a key hears something");
         assert!(there.join().expect("no panic").is_err(), "one without a key is let in");
