@@ -9,6 +9,7 @@ use haul_model::escape_controls;
 use haul_net::{ConnectError, Identity};
 use haul_proto::{DirectOffer, Join, LANES_MAX, Message, encode};
 use std::io;
+use std::thread::{Builder, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 /// How long a host may take to answer a call, where the job goes on meanwhile.
@@ -16,6 +17,9 @@ const CALL_MAX: Duration = Duration::from_secs(3);
 
 /// The same where it can't.
 const REQUIRED_CALL_MAX: Duration = Duration::from_secs(10);
+
+/// The pause before a call that follows one that the host has hung up on.
+const CALL_AGAIN: Duration = Duration::from_millis(50);
 
 /// How many lanes there are at most, by the time that a call takes: one of them is held up
 /// by that the more, the longer it takes to be heard.
@@ -74,36 +78,66 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
         true
     }
 
-    /// Gives how many there are.
+    /// Gives how many there are. Those behind the first are called at the same time: each takes
+    /// some round trips until it stands, and as many until it is fast.
     fn call_lanes(&self, direct: &Direct, offer: &DirectOffer) -> io::Result<u8> {
+        let took = self.call_lane(1, direct, offer)?;
+        let by_time = BY_ROUND_TRIP.iter().find(|(max, _)| took < *max);
+        let lanes_max = by_time.map_or(LANES_MAX, |(_, lanes)| *lanes);
+        let is_worth_it = |lane: &u8| self.left() >= u64::from(lane - 1) * LANE_LEN;
+        let others = (2..=lanes_max).take_while(is_worth_it);
+        let called = std::thread::scope(|scope| {
+            let call = |lane| {
+                let call = move || self.call_lane(lane, direct, offer);
+                let begun = Builder::new().name("call".to_owned()).spawn_scoped(scope, call);
+                (lane, begun)
+            };
+            let called: Vec<_> = others.map(call).collect();
+            let stands = |(lane, begun): (u8, io::Result<ScopedJoinHandle<'_, _>>)| {
+                let broken = |_| io::Error::other("its thread has panicked");
+                let called =
+                    begun.and_then(|call| call.join().unwrap_or_else(|it| Err(broken(it))));
+                // There are others.
+                called
+                    .inspect_err(|error| {
+                        tracing::debug!(lane, %error, "no further direct connection");
+                    })
+                    .is_ok()
+            };
+            called.into_iter().map(stands).filter(|stands| *stands).count()
+        });
+        Ok(1 + called as u8)
+    }
+
+    /// Calls for one lane, again where the host hangs up: it does on some where many call.
+    /// Gives the time that a message took there and back.
+    fn call_lane(&self, lane: u8, direct: &Direct, offer: &DirectOffer) -> io::Result<Duration> {
         let Direct { identity, is_required, .. } = direct;
         let patience = if *is_required { REQUIRED_CALL_MAX } else { CALL_MAX };
-        let (mut lanes_max, mut joined) = (LANES_MAX, 0);
-        for lane in 1..=LANES_MAX {
-            let is_worth_it = lane == 1 || self.left() >= u64::from(lane - 1) * LANE_LEN;
-            if lane > lanes_max || !is_worth_it || self.control().stopped() {
-                break;
-            }
-            let begin = Instant::now();
-            let joins = encode(&Message::Join(Join { lane, secret: None }));
-            let goes_on = || self.goes_on();
-            let stands =
-                haul_net::Direct::connect(offer.address, identity, offer.key, patience, &goes_on)
-                    .and_then(|direct| self.take(lane, Carrier::Direct(direct.into()), joins));
-            match stands {
-                Ok(()) => joined = lane,
-                Err(error) if lane == 1 => return Err(error),
-                // There are others.
-                Err(error) => {
-                    tracing::debug!(lane, %error, "no further direct connection");
-                    break;
+        let goes_on = || self.goes_on();
+        let deadline = Instant::now() + patience;
+        let (begun, stands) = loop {
+            let begun = Instant::now();
+            let connected =
+                haul_net::Direct::connect(offer.address, identity, offer.key, patience, &goes_on);
+            match connected {
+                Err(error) if is_hangup(&error) && begun < deadline && goes_on() => {
+                    tracing::debug!(lane, %error, "the host has hung up");
+                    std::thread::sleep(CALL_AGAIN);
                 }
+                connected => break (begun, connected?),
             }
-            let took = begin.elapsed() / 2;
-            tracing::debug!(lane, ?took, "a direct connection stands");
-            let by_time = BY_ROUND_TRIP.iter().find(|(max, _)| took < *max);
-            lanes_max = by_time.map_or(LANES_MAX, |(_, lanes)| *lanes);
-        }
-        Ok(joined)
+        };
+        let joins = encode(&Message::Join(Join { lane, secret: None }));
+        self.take(lane, Carrier::Direct(stands.into()), joins)?;
+        let took = begun.elapsed() / 2;
+        tracing::debug!(lane, ?took, "a direct connection stands");
+        Ok(took)
     }
+}
+
+/// True if somebody was there, and has left.
+fn is_hangup(error: &io::Error) -> bool {
+    use io::ErrorKind as E;
+    matches!(error.kind(), E::UnexpectedEof | E::ConnectionReset | E::BrokenPipe)
 }

@@ -119,7 +119,7 @@ fn who_knows_all_but_the_clients_key_is_not_let_in() {
 fn a_hundred_who_say_nothing_or_little_at_a_time_cost_little() {
     each_of(&WAYS, reached, |scene| {
         let job = Job::begin(scene);
-        // The client is in: who calls by the hundred before that can keep it out.
+        // The client is in, so that the job goes on for as long as is looked.
         let arrives = || scene.list("dst").iter().any(|name| name.contains(".haul-"));
         assert!(job.running.until(SOON, || scene.exists("dst") && arrives()), "nothing arrives");
         let mut idle: Vec<TcpStream> = (0..100).map(|_| job.call()).collect();
@@ -154,6 +154,42 @@ fn a_hundred_who_say_nothing_or_little_at_a_time_cost_little() {
         });
         let most = most.into_inner();
         assert!((1..THREADS_MAX).contains(&most), "{most} threads");
+        job.end(scene);
+    });
+}
+
+/// Strangers who call at the same time, and how long each pauses before the next call.
+const CALLERS: usize = 2;
+const CALL_PAUSE: Duration = Duration::from_millis(1);
+
+/// Calls that each of them leaves open.
+const LEFT_OPEN: usize = 64;
+
+#[test]
+fn strangers_who_call_all_the_time_do_not_keep_the_client_out() {
+    each_of(&WAYS, reached, |scene| {
+        let job = Job::begin(scene);
+        let (is_in, calls) = (AtomicBool::new(false), AtomicUsize::new(0));
+        let arrives = || scene.list("dst").iter().any(|name| name.contains(".haul-"));
+        std::thread::scope(|scope| {
+            for _ in 0..CALLERS {
+                scope.spawn(|| {
+                    let mut open = std::collections::VecDeque::new();
+                    while !is_in.load(Ordering::Relaxed) {
+                        if let Ok(caller) = TcpStream::connect(("127.0.0.1", job.port)) {
+                            open.push_back(caller);
+                            open.drain(..open.len().saturating_sub(LEFT_OPEN));
+                            calls.fetch_add(1, Ordering::Relaxed);
+                        }
+                        std::thread::sleep(CALL_PAUSE);
+                    }
+                });
+            }
+            let comes_in = job.running.until(SOON, || scene.exists("dst") && arrives());
+            is_in.store(true, Ordering::Relaxed);
+            assert!(comes_in, "nothing arrives, after {calls:?} calls");
+        });
+        assert!(calls.into_inner() > 32, "nobody else has called");
         job.end(scene);
     });
 }
