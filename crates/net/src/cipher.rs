@@ -44,6 +44,8 @@ pub(crate) struct Settings {
     pub(crate) ciphers: Option<String>,
     /// The user has ssh look whether the host is still there.
     pub(crate) keeps_alive: bool,
+    /// The name or address that ssh looks up, where it was asked.
+    pub(crate) host: Option<String>,
 }
 
 /// The answer of [`settings_of`] for a host, once it was asked: that takes a noticeable
@@ -82,6 +84,7 @@ pub(crate) fn settings_of(shell: &RemoteShell, args: &[String], host: &str) -> S
     Settings {
         ciphers: preferred_list(shell, &users, host),
         keeps_alive: interval.is_some_and(|interval| interval != "0"),
+        host: host_name(&users),
     }
 }
 
@@ -97,6 +100,15 @@ fn preferred_list(shell: &RemoteShell, users: &str, host: &str) -> Option<String
         }
     }
     Some(preferred)
+}
+
+/// Asks ssh for the name or address that it looks up for `host`.
+pub(crate) fn host_name_of(shell: &RemoteShell, args: &[String], host: &str) -> Option<String> {
+    host_name(&settings(&shell.program, args, host)?)
+}
+
+fn host_name(settings: &str) -> Option<String> {
+    settings.lines().find_map(|line| line.strip_prefix("hostname ")).map(str::to_owned)
 }
 
 /// AES-GCM needs both the cipher's rounds and carry-less multiplication.

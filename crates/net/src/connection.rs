@@ -4,7 +4,7 @@ use crate::cut::{AsBefore, Cut, Cuttable, wait_for_room};
 use crate::diagnosis::{Peer, Remote, diagnose};
 use crate::process::Process;
 use crate::stderr::StderrReader;
-use crate::{ConnectError, Further, Patience};
+use crate::{ConnectError, Further, Patience, Whereabouts};
 use rustix::fs::FileType;
 use std::fmt;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
@@ -236,6 +236,14 @@ impl Closer {
     /// The peer's name for messages, `user@host`; "the peer" where none is known.
     pub fn peer(&self) -> &str {
         self.ssh.as_ref().map_or("the peer", |ssh| &ssh.peer.name)
+    }
+
+    /// Where the host is, as its name says here; that is being looked up.
+    pub fn whereabouts(&self) -> Whereabouts {
+        match self.further() {
+            Some(further) => Whereabouts::of(&further.0),
+            None => Whereabouts::at(Vec::new()),
+        }
     }
 
     /// How the host is logged in to once more, if it was logged in to.

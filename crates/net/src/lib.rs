@@ -24,6 +24,7 @@
 //!   program in place of ssh, and those that were given to this process.
 //! - `direct.rs`: TLS over TCP, past ssh; `direct/pinned.rs`: with one key alone;
 //!   `sealing.rs`: how fast it can be encrypted.
+//! - `whereabouts.rs`: which addresses a host may name as its own.
 //! - `stderr.rs`: listens to the child. `patience.rs`: how long a peer is waited for.
 //! - `diagnosis.rs`: turns how the child ended into an error (`error.rs`).
 
@@ -43,6 +44,7 @@ mod sealing;
 mod ssh;
 mod stderr;
 mod target;
+mod whereabouts;
 
 pub use connection::{Closer, Connection, Killer, Writer};
 pub use direct::{Direct, DirectCaller, DirectListener, Identity};
@@ -54,3 +56,4 @@ pub use sealing::DirectCipher;
 pub use ssh::{Further, connect, connect_briefly, connect_deploy, connect_sftp};
 pub use stderr::Diagnostics;
 pub use target::SshTarget;
+pub use whereabouts::{Whereabouts, check_call, check_call_between, check_plain};

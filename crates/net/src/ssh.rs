@@ -109,7 +109,7 @@ pub fn connect_sftp(
 /// A host that was logged in to, to be logged in to once more, beside the connection that
 /// stands.
 #[derive(Debug, Clone)]
-pub struct Further(Arc<SshTarget>);
+pub struct Further(pub(crate) Arc<SshTarget>);
 
 impl Further {
     /// Like [`connect`], as a connection of its own, whatever ssh shares otherwise, and
@@ -121,6 +121,19 @@ impl Further {
         let silent: Diagnostics = Arc::new(|_: &[u8]| {});
         start(&self.0, haul_of(&self.0), Traffic::Beside, silent)
     }
+}
+
+/// The name or address that leads to `target`, as ssh looks it up; `None` if ssh does not
+/// tell.
+pub(crate) fn host_name(target: &SshTarget) -> Option<String> {
+    let shell = target.shell();
+    if !shell.is_ssh() {
+        return Some(target.host().to_owned());
+    }
+    let arguments = leading_arguments(target, &haul_of(target)).ok()?;
+    let ask = || cipher::settings_of(shell, &arguments, target.host());
+    let known = target.ciphers().or_ask(ask).host.clone();
+    known.or_else(|| cipher::host_name_of(shell, &arguments, target.host()))
 }
 
 /// The load of a connection.
@@ -289,7 +302,8 @@ mod tests {
     }
 
     fn settings(ciphers: Option<&str>) -> cipher::Settings {
-        cipher::Settings { ciphers: ciphers.map(str::to_owned), keeps_alive: false }
+        let ciphers = ciphers.map(str::to_owned);
+        cipher::Settings { ciphers, ..cipher::Settings::default() }
     }
 
     fn arguments_for(

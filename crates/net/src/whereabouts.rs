@@ -1,0 +1,230 @@
+//! The addresses that a host's name stands for here, and those that it may name as its own:
+//! who tells others where to call must not have them call somebody else.
+
+use crate::SshTarget;
+use crate::ssh::host_name;
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+/// Addresses of one name, at most.
+const ADDRESSES_MAX: usize = 64;
+
+/// How long a name may be looked up after it is asked about. ssh has looked it up by then.
+const LOOKUP_MAX: Duration = Duration::from_secs(1);
+
+/// Where a host is, as its name says here. A thread that nobody waits for looks it up.
+#[derive(Clone)]
+pub struct Whereabouts {
+    shared: Arc<Shared>,
+    /// It is reached by ssh, and not by another program, which may lead anywhere.
+    is_ssh: bool,
+}
+
+#[derive(Default)]
+struct Shared {
+    found: Mutex<Option<Vec<IpAddr>>>,
+    is_found: Condvar,
+}
+
+impl Shared {
+    fn find(&self, addresses: Vec<IpAddr>) {
+        *self.found.lock().unwrap_or_else(PoisonError::into_inner) = Some(addresses);
+        self.is_found.notify_all();
+    }
+}
+
+impl Whereabouts {
+    /// Begins to look up where `target` is.
+    pub fn of(target: &SshTarget) -> Self {
+        let shared = Arc::new(Shared::default());
+        let (finds, sought, is_ssh) =
+            (Arc::clone(&shared), target.clone(), target.shell().is_ssh());
+        let look = move || finds.find(look_up(&sought));
+        if thread::Builder::new().name("looking up".to_owned()).spawn(look).is_err() {
+            shared.find(Vec::new());
+        }
+        Self { shared, is_ssh }
+    }
+
+    /// A host at these addresses, or at an unknown place, that is not reached by ssh.
+    pub fn at(addresses: Vec<IpAddr>) -> Self {
+        let shared = Arc::new(Shared::default());
+        shared.find(addresses);
+        Self { shared, is_ssh: false }
+    }
+
+    /// Its addresses; none if its name leads nowhere, or that takes long.
+    fn addresses(&self) -> Vec<IpAddr> {
+        let found = self.shared.found.lock().unwrap_or_else(PoisonError::into_inner);
+        let unknown = |found: &mut Option<Vec<IpAddr>>| found.is_none();
+        let waited = self.shared.is_found.wait_timeout_while(found, LOOKUP_MAX, unknown);
+        let (found, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        found.clone().unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for Whereabouts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Whereabouts").field("is_ssh", &self.is_ssh).finish_non_exhaustive()
+    }
+}
+
+fn look_up(target: &SshTarget) -> Vec<IpAddr> {
+    let Some(name) = host_name(target) else { return Vec::new() };
+    // The port means nothing here.
+    let found = (name.as_str(), 0).to_socket_addrs();
+    let found = found.into_iter().flatten().map(|address| address.ip().to_canonical());
+    found.take(ADDRESSES_MAX).collect()
+}
+
+/// Refuses to call `address` from here, which the host at `there` names as its own: it is no
+/// host's, or leads to this machine though the host is another.
+///
+/// # Errors
+/// The reason, safe to show.
+pub fn check_call(address: SocketAddr, there: &Whereabouts) -> Result<(), String> {
+    check_plain(address)?;
+    if !address.ip().to_canonical().is_loopback() {
+        return Ok(());
+    }
+    let addresses = there.addresses();
+    let may_be_here = match addresses.is_empty() {
+        true => !there.is_ssh,
+        false => all_loopback(&addresses),
+    };
+    may_be_here.then_some(()).ok_or_else(|| leads_back(address))
+}
+
+/// Refuses to have the host `from` call `address`, which the host `to` names as its own, but
+/// which its name does not stand for here; or which leads `from` to itself.
+///
+/// # Errors
+/// The reason, safe to show.
+pub fn check_call_between(
+    address: SocketAddr,
+    from: &Whereabouts,
+    to: &Whereabouts,
+) -> Result<(), String> {
+    check_plain(address)?;
+    let ip = address.ip().to_canonical();
+    if !to.addresses().contains(&ip) {
+        return Err(format!("it says that it is at {ip}, which its name does not lead to"));
+    }
+    // One machine is both hosts, and this one.
+    if ip.is_loopback() && !all_loopback(&from.addresses()) {
+        return Err(leads_back(address));
+    }
+    Ok(())
+}
+
+fn all_loopback(addresses: &[IpAddr]) -> bool {
+    !addresses.is_empty() && addresses.iter().all(IpAddr::is_loopback)
+}
+
+fn leads_back(address: SocketAddr) -> String {
+    let ip = address.ip().to_canonical();
+    format!("it says that it is at {ip}, where everybody finds himself")
+}
+
+/// Refuses what is no single host's address, or no port.
+///
+/// # Errors
+/// The reason, safe to show.
+pub fn check_plain(address: SocketAddr) -> Result<(), String> {
+    let ip = address.ip().to_canonical();
+    let is_nobodys = match ip {
+        IpAddr::V4(ip) => ip == Ipv4Addr::BROADCAST || ip.octets()[0] == 0,
+        IpAddr::V6(ip) => ip.is_unspecified(),
+    };
+    match is_nobodys || ip.is_multicast() || address.port() == 0 {
+        true => Err(format!("it says that it is at {address}, where no host is")),
+        false => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(address: &str) -> SocketAddr {
+        address.parse().expect("an address")
+    }
+
+    fn host(addresses: &[&str]) -> Whereabouts {
+        Whereabouts::at(addresses.iter().map(|ip| ip.parse().expect("an address")).collect())
+    }
+
+    /// A host that is reached by ssh.
+    fn by_ssh(addresses: &[&str]) -> Whereabouts {
+        Whereabouts { is_ssh: true, ..host(addresses) }
+    }
+
+    #[test]
+    fn where_no_host_is_nobody_is_called() {
+        for address in [
+            "0.0.0.0:7",
+            "0.1.2.3:7",
+            "255.255.255.255:7",
+            "224.0.0.1:7",
+            "239.255.255.250:1900",
+            "[::]:7",
+            "[ff02::1]:7",
+            "[::ffff:0.0.0.0]:7",
+            "[::ffff:224.0.0.1]:7",
+            "192.0.2.7:0",
+        ] {
+            let there = host(&["192.0.2.7", "224.0.0.1", "0.0.0.0", "::"]);
+            assert!(check_call(at(address), &there).is_err(), "{address}");
+            assert!(check_call_between(at(address), &there, &there).is_err(), "{address}");
+        }
+    }
+
+    #[test]
+    fn a_host_is_called_where_it_says_unless_that_is_here() {
+        let elsewhere = by_ssh(&["192.0.2.7"]);
+        assert_eq!(check_call(at("192.0.2.7:7"), &elsewhere), Ok(()));
+        // Names may stand for other addresses than a host knows of itself.
+        assert_eq!(check_call(at("198.51.100.1:7"), &elsewhere), Ok(()));
+        for own in ["127.0.0.1:22", "127.9.9.9:22", "[::1]:22", "[::ffff:127.0.0.1]:22"] {
+            assert!(check_call(at(own), &elsewhere).is_err(), "{own}");
+            assert!(check_call(at(own), &by_ssh(&[])).is_err(), "{own}");
+            assert!(check_call(at(own), &by_ssh(&["127.0.0.1", "192.0.2.7"])).is_err(), "{own}");
+            assert_eq!(check_call(at(own), &by_ssh(&["127.0.0.1"])), Ok(()));
+            // Nobody knows where another program leads.
+            assert_eq!(check_call(at(own), &host(&[])), Ok(()));
+        }
+    }
+
+    #[test]
+    fn one_host_calls_the_other_where_its_name_leads_and_nowhere_else() {
+        let (from, to) = (by_ssh(&["192.0.2.7"]), by_ssh(&["198.51.100.1", "2001:db8::1"]));
+        for own in ["198.51.100.1:7", "[2001:db8::1]:7", "[::ffff:198.51.100.1]:7"] {
+            assert_eq!(check_call_between(at(own), &from, &to), Ok(()), "{own}");
+        }
+        for other in ["198.51.100.2:7", "192.0.2.7:7", "[2001:db8::2]:7", "127.0.0.1:7"] {
+            assert!(check_call_between(at(other), &from, &to).is_err(), "{other}");
+            assert!(check_call_between(at(other), &from, &by_ssh(&[])).is_err(), "{other}");
+        }
+        let here = by_ssh(&["127.0.0.1", "::1"]);
+        assert_eq!(check_call_between(at("127.0.0.1:7"), &here, &here), Ok(()));
+        assert!(check_call_between(at("127.0.0.1:7"), &from, &here).is_err());
+        assert!(check_call_between(at("127.0.0.1:7"), &by_ssh(&[]), &here).is_err());
+    }
+
+    #[test]
+    fn a_name_is_looked_up_as_ssh_does_it() {
+        let target = |name: &str, rsh: &str| {
+            SshTarget::new(None, name).and_then(|target| target.with_rsh(rsh)).expect("a target")
+        };
+        let addresses = |name: &str, rsh: &str| Whereabouts::of(&target(name, rsh)).addresses();
+        let ip = |text: &str| text.parse::<IpAddr>().expect("an address");
+        let by_name = "ssh -F /dev/null -oHostName=192.0.2.9";
+        assert_eq!(addresses("box", by_name), [ip("192.0.2.9")]);
+        assert_eq!(addresses("192.0.2.8", "ssh -F /dev/null"), [ip("192.0.2.8")]);
+        assert_eq!(addresses("::1", "my-rsh"), [ip("::1")]);
+        assert_eq!(addresses("box.invalid", "my-rsh"), Vec::<IpAddr>::new());
+    }
+}
